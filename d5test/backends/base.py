@@ -1,0 +1,180 @@
+"""What a backend owes.
+
+A backend is one class in one module, which is the only place where its framework is imported. It
+runs in a worker process, perhaps under another interpreter: this module and the backend's own may
+import NumPy and the framework, and nothing else.
+
+    rows        operator name -> Row: the framework's own callable
+    put, get    NumPy in and out
+    wait        until the device has finished
+    vjp         the framework's own automatic differentiation
+    version, device, mode: what it is
+
+`call(op, *inputs)` of a row gets the operator's attributes by their ONNX names (an absent one is
+`None`) and the framework's tensors (an absent optional input is `None`), and returns a tensor or
+a tuple of them. It raises `Unsupported` with the reason when the framework cannot do this one.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+FLOATS = ("float64", "float32", "float16", "bfloat16")
+
+
+class Unsupported(Exception):
+    """The framework has no such operator, attribute, dtype or layout; the text says which."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """How a backend computes one operator.
+
+    native      the framework's own function; otherwise composed by us of several: judged, but
+                never timed and never called the framework's fault.
+    outputs     how many of the reference's outputs it returns, from the first; `None`: all.
+    arithmetic  the loosest class that is allowed for 16-bit dtypes: F, P or S.
+    dtypes      the floating-point dtypes that the framework declares for it.
+    gradient    empty, or the reason why there is no gradient.
+    """
+
+    call: Callable[..., Any]
+    native: bool = True
+    outputs: int | None = None
+    arithmetic: str = "P"
+    dtypes: tuple[str, ...] = FLOATS
+    gradient: str = ""
+
+
+class Table(dict[str, Row]):
+    """The rows of a backend, by operator name, filled by decorators.
+
+    >>> rows = Table()
+    >>> @rows.native("Relu")
+    ... def relu(op, x): ...
+    """
+
+    def native(self, *names: str, **row: Any) -> Callable[[Callable[..., Any]], Any]:
+        """A row that is the framework's own function."""
+        return self._add(names, native=True, **row)
+
+    def composed(self, *names: str, **row: Any) -> Callable[[Callable[..., Any]], Any]:
+        """A row that is composed by us of several functions of the framework."""
+        return self._add(names, native=False, **row)
+
+    def elementwise(self, functions: Mapping[str, Callable[..., Any]], **row: Any) -> None:
+        """Native rows of functions that take no attributes."""
+        for name, function in functions.items():
+            self[name] = Row(WithoutAttributes(function), native=True, **row)
+
+    def _add(self, names: Sequence[str], **row: Any) -> Callable[[Callable[..., Any]], Any]:
+        def add(call: Callable[..., Any]) -> Callable[..., Any]:
+            for name in names:
+                self[name] = Row(call, **row)
+            return call
+
+        return add
+
+
+@dataclass(frozen=True)
+class WithoutAttributes:
+    """A function of tensors alone as the call of a row."""
+
+    function: Callable[..., Any]
+
+    def __call__(self, op: Any, *inputs: Any) -> Any:
+        return self.function(*inputs)
+
+
+class Backend(ABC):
+    """A framework on one device in one mode. The class is made once in each worker process."""
+
+    framework: ClassVar[str]
+    """The name of the package, as `import` and `pip` know it."""
+    mode: ClassVar[str] = "eager"
+    rows: ClassVar[Mapping[str, Row]]
+    layouts: ClassVar[tuple[str, ...]] = ("contiguous",)
+    """Memory layouts that `put` can make, among them `contiguous`. See `d5test.strategies`."""
+    ulps: ClassVar[Mapping[str, float]] = {}
+    """Elementary functions whose error is accepted to be larger than the common table's."""
+    mutable: ClassVar[bool] = False
+    """Whether tensors can be written to, so that `refill` works."""
+
+    def __init__(self, device: str = "cpu") -> None:
+        self.device = device
+
+    @classmethod
+    def devices(cls) -> tuple[str, ...]:
+        """The devices that can be used now."""
+        return ("cpu",)
+
+    @property
+    @abstractmethod
+    def version(self) -> str:
+        """The framework's version."""
+
+    @abstractmethod
+    def put(self, array: NDArray[Any], dtype: str, layout: str = "contiguous") -> Any:
+        """A tensor on the device with these values. `bfloat16` arrives as its bits in uint16."""
+
+    @abstractmethod
+    def get(self, tensor: Any) -> tuple[NDArray[Any], str]:
+        """The values as a NumPy array of their own, and the dtype; `bfloat16` leaves as uint16."""
+
+    @abstractmethod
+    def wait(self, tensors: Sequence[Any]) -> None:
+        """Return when the device has computed `tensors`."""
+
+    @abstractmethod
+    def vjp(
+        self,
+        function: Callable[..., Any],
+        inputs: Sequence[Any],
+        grads: Sequence[Any],
+        wanted: Sequence[int],
+    ) -> tuple[tuple[Any, ...], list[Any]]:
+        """Outputs of `function(*inputs)` and the gradients of the inputs at `wanted`.
+
+        `grads` are the upstream gradients, one for each output that the function returns; `None`
+        for one through which nothing flows. A gradient is `None` if the framework has none.
+        """
+
+    def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function in this backend's mode; compiled modes override it."""
+        return function
+
+    def compilations(self) -> int | None:
+        """How many compilations have happened so far; `None` where the mode compiles nothing."""
+        return None
+
+    def reset(self) -> None:
+        """Forget what was compiled."""
+
+    def refill(self, tensor: Any, array: NDArray[Any], dtype: str) -> None:
+        """Overwrite a tensor in place, at the same address (only if `mutable`)."""
+        raise NotImplementedError
+
+    def address(self, tensor: Any) -> tuple[int, int] | None:
+        """First byte and one past the last of a tensor's memory, if the framework tells."""
+        return None
+
+    def peak_memory(self) -> int | None:
+        """Bytes of device memory used at most since the last call, if the device counts them."""
+        return None
+
+    def describe_device(self) -> str:
+        """The device in words: a GPU's name, say."""
+        return self.device
+
+
+def bits(array: NDArray[Any]) -> tuple[NDArray[Any], str]:
+    """An array and its dtype's name as they travel: ml_dtypes' bfloat16 as uint16."""
+    if array.dtype.name == "bfloat16":
+        return array.view(np.uint16), "bfloat16"
+    return array, array.dtype.name

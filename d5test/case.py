@@ -1,0 +1,221 @@
+"""What is judged: an operator with its attributes, and a recipe for its inputs.
+
+A case holds no arrays. Its repr rebuilds it, and it yields the same arrays on every machine and
+with every NumPy: random data come from raw Philox words, never from NumPy's distributions, whose
+streams NumPy does not promise to keep.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from typing import Any, ClassVar, Self
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from d5test.values import REGIMES
+
+Array = NDArray[Any]
+Arrays = tuple[Array | None, ...]
+
+FLOATS = ("float64", "float32", "float16", "bfloat16")
+"""The dtypes that are judged, widest first."""
+
+
+@cache
+def dtype_of(name: str) -> np.dtype[Any]:
+    """The NumPy dtype called `name`; `bfloat16` is ml_dtypes'."""
+    return np.dtype(ml_dtypes.bfloat16) if name == "bfloat16" else np.dtype(name)
+
+
+def is_float(name: str) -> bool:
+    """Whether the dtype called `name` is a floating-point one."""
+    return name in FLOATS
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Operator:
+    """An ONNX operator with its attributes set. A subclass is one operator, its fields are ONNX's.
+
+    `forward(*inputs)` returns an array or a tuple of them, `backward(grads, inputs, outputs)` an
+    array or a tuple with one entry for each input, `None` where ONNX says that there is no
+    gradient. An optional input that is absent is `None`. Neither overwrites what it is given.
+    Callers use `op(...)` and `op.vjp(...)`, which always return tuples.
+    """
+
+    domain: ClassVar[str] = ""
+    since: ClassVar[int] = 1
+    """The version of ONNX's operator set whose meaning this is."""
+    stopped_outputs: ClassVar[tuple[int, ...]] = ()
+    """Outputs through which no gradient flows (indices, masks, running statistics)."""
+
+    def forward(self, *inputs: Any) -> Any:
+        raise NotImplementedError
+
+    def backward(self, grads: Any, inputs: Any, outputs: Any) -> Any:
+        raise NotImplementedError
+
+    def batch(self, *shapes: tuple[int, ...] | None) -> Batch | None:
+        """Which axis of each input and output runs over independent samples, if any does.
+
+        `shapes` are the inputs' shapes. `None`: the samples of this operator depend on each other.
+        """
+        return None
+
+    def multiplications(self, *shapes: tuple[int, ...] | None) -> int | None:
+        """Scalar multiplications of one forward pass on inputs of these shapes, if it counts."""
+        return None
+
+    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
+        return _as_tuple(self.forward(*inputs))
+
+    def vjp(
+        self, grads: tuple[Any, ...], inputs: tuple[Any, ...], outputs: tuple[Any, ...] | None = None
+    ) -> tuple[Any, ...]:
+        """The vector-Jacobian product: one gradient for each input, `None` where there is none.
+
+        `grads` has an upstream gradient for each output; a missing one (`None`) counts as zero,
+        and is handed on as `None` only for `stopped_outputs`.
+        """
+        outputs = self(*inputs) if outputs is None else outputs
+        grads = tuple(
+            None
+            if i in self.stopped_outputs
+            else np.zeros_like(y)
+            if i >= len(grads) or grads[i] is None
+            else grads[i]
+            for i, y in enumerate(outputs)
+        )
+        return _as_tuple(self.backward(grads, inputs, outputs))
+
+    @property
+    def name(self) -> str:
+        return type(self).__name__
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether this operator brings a `backward`."""
+        return type(self).backward is not Operator.backward
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """The attributes by ONNX's names; those that are `None` (absent) are left out."""
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {name: value for name, value in values.items() if value is not None}
+
+    def with_(self, **attributes: Any) -> Self:
+        """The same operator with other attributes."""
+        return replace(self, **attributes)
+
+    def __repr__(self) -> str:
+        changed = (
+            f"{f.name}={getattr(self, f.name)!r}"
+            for f in fields(self)
+            if getattr(self, f.name) != f.default
+        )
+        return f"{self.name}({', '.join(changed)})"
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The axis over independent samples of each input and output; `None`: shared by all samples."""
+
+    inputs: tuple[int | None, ...]
+    outputs: tuple[int | None, ...]
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """The recipe of one input.
+
+    `values` names a value regime (`d5test.values.REGIMES`) and its parameters:
+    `("normal",)`, `("below", 5)`. With `data`, the values stand there, flat, in row-major order.
+    `layout` says how a backend that has strides lays it out; the values are the same.
+    `same_as` is the position of an earlier input of the case which this input is, as an object.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str = "float32"
+    values: tuple[Any, ...] = ("normal",)
+    layout: str = "contiguous"
+    data: tuple[Any, ...] | None = None
+    same_as: int | None = None
+
+    def array(self, seed: int, position: int) -> Array:
+        """The values, in row-major order; `seed` and `position` choose the random stream."""
+        dtype = dtype_of(self.dtype)
+        if self.data is not None:
+            return np.array(self.data, dtype).reshape(self.shape)
+        regime, *parameters = self.values
+        words = np.random.Philox(key=[seed, position])
+        values = REGIMES[regime](words, self.shape, dtype, *parameters)
+        return np.asarray(values).astype(dtype).reshape(self.shape)
+
+    def __repr__(self) -> str:
+        changed = (
+            f"{f.name}={getattr(self, f.name)!r}"
+            for f in fields(self)[1:]
+            if getattr(self, f.name) != f.default
+        )
+        return f"Tensor({', '.join([repr(self.shape), *changed])})"
+
+
+@dataclass(frozen=True)
+class Case:
+    """An operator and the recipes of its inputs. `None` is an optional input left out."""
+
+    op: Operator
+    inputs: tuple[Tensor | None, ...]
+    seed: int = 0
+
+    def arrays(self) -> Arrays:
+        """The inputs, each in its own dtype; inputs that are the same tensor are one array."""
+        made: list[Array | None] = []
+        for i, tensor in enumerate(self.inputs):
+            if tensor is None:
+                made.append(None)
+            elif tensor.same_as is not None:
+                made.append(made[tensor.same_as])
+            else:
+                made.append(tensor.array(self.seed, i))
+        return tuple(made)
+
+    def upstream(self, outputs: tuple[Any, ...]) -> Arrays:
+        """Random upstream gradients for `outputs`, in the dtype under test.
+
+        `None` for an output through which no gradient flows.
+        """
+        return tuple(
+            None
+            if i in self.op.stopped_outputs
+            else Tensor(np.shape(y), self.dtype).array(self.seed, 1000 + i)
+            for i, y in enumerate(outputs)
+        )
+
+    @property
+    def dtype(self) -> str:
+        """The dtype under test: that of the first floating-point input."""
+        return next((t.dtype for t in self.inputs if t is not None and is_float(t.dtype)), "float32")
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...] | None, ...]:
+        return tuple(None if t is None else t.shape for t in self.inputs)
+
+    @property
+    def wanted(self) -> tuple[int, ...]:
+        """The positions of the floating-point inputs, those that can have a gradient."""
+        return tuple(
+            i
+            for i, t in enumerate(self.inputs)
+            if t is not None and is_float(t.dtype) and t.same_as is None
+        )
+
+    def __repr__(self) -> str:
+        seed = f", seed={self.seed}" if self.seed else ""
+        return f"Case({self.op!r}, {self.inputs!r}{seed})"
+
+
+def _as_tuple(result: Any) -> tuple[Any, ...]:
+    return result if isinstance(result, tuple) else (result,)

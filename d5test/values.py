@@ -1,0 +1,144 @@
+"""Value regimes: what the numbers of a random input look like.
+
+Each regime turns raw Philox words into float64 values (or integers, or booleans) of a shape; the
+caller rounds them to the dtype. A regime sees the dtype only for its range.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+Shape = tuple[int, ...]
+Values = NDArray[Any]
+
+
+def unit(words: np.random.Philox, shape: Shape) -> Values:
+    """Uniform in (0, 1), both ends excluded: 52 bits of each word and a half."""
+    raw = np.asarray(words.random_raw(math.prod(shape)), np.uint64).reshape(shape)
+    return ((raw >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
+
+
+def signs(words: np.random.Philox, shape: Shape) -> Values:
+    """-1 or 1, each half of the time."""
+    return np.where(unit(words, shape) < 0.5, -1.0, 1.0)
+
+
+def normal(words: np.random.Philox, shape: Shape, dtype: np.dtype[Any]) -> Values:
+    """Standard normal, by the inverse of its distribution function."""
+    return np.asarray(ndtri(unit(words, shape)))
+
+
+def uniform(
+    words: np.random.Philox, shape: Shape, dtype: np.dtype[Any], low: float = -1, high: float = 1
+) -> Values:
+    """Uniform between `low` and `high`."""
+    return low + (high - low) * unit(words, shape)
+
+
+def positive(words: np.random.Philox, shape: Shape, dtype: np.dtype[Any]) -> Values:
+    """Between 1/4 and 4, uniform in the logarithm."""
+    return np.exp2(4 * unit(words, shape) - 2)
+
+
+def nonzero(words: np.random.Philox, shape: Shape, dtype: np.dtype[Any]) -> Values:
+    """Of magnitude between 1/4 and 4, of either sign."""
+    return positive(words, shape, dtype) * signs(words, shape)
+
+
+def heavy(words: np.random.Philox, shape: Shape, dtype: np.dtype[Any]) -> Values:
+    """Heavy-tailed: a few values carry most of the sum. Magnitudes from 2^-6 to 2^6."""
+    return np.exp2(12 * unit(words, shape) - 6) * signs(words, shape)
+
+
+def offset(
+    words: np.random.Philox, shape: Shape, dtype: np.dtype[Any], centre: float = 1000
+) -> Values:
+    """Around a large mean, with a small variance: what cancels in a variance."""
+    return centre + normal(words, shape, dtype)
+
+
+def onehot(words: np.random.Philox, shape: Shape, dtype: np.dtype[Any]) -> Values:
+    """Zeros, but for one element."""
+    values = np.zeros(shape)
+    if values.size:
+        position = int(unit(words, ()) * values.size)
+        values.flat[position] = 1 + unit(words, ())
+    return values
+
+
+def ties(words: np.random.Philox, shape: Shape, dtype: np.dtype[Any]) -> Values:
+    """Whole numbers from -2 to 2: many are equal, many are zero."""
+    return np.floor(5 * unit(words, shape)) - 2
+
+
+def constant(
+    words: np.random.Philox, shape: Shape, dtype: np.dtype[Any], value: float = 1
+) -> Values:
+    """One value everywhere."""
+    return np.full(shape, value)
+
+
+def scaled(words: np.random.Philox, shape: Shape, dtype: np.dtype[Any], exponent: int) -> Values:
+    """Normal values times 2^exponent."""
+    return np.ldexp(normal(words, shape, dtype), exponent)
+
+
+def huge(words: np.random.Philox, shape: Shape, dtype: np.dtype[Any]) -> Values:
+    """Near the largest magnitudes of the dtype: from a quarter to the largest number itself."""
+    largest = float(ml_dtypes.finfo(dtype).max)
+    return largest * np.exp2(-2 * unit(words, shape)) * signs(words, shape)
+
+
+def tiny(words: np.random.Philox, shape: Shape, dtype: np.dtype[Any]) -> Values:
+    """From the smallest normal number to 16 times that."""
+    smallest = float(ml_dtypes.finfo(dtype).smallest_normal)
+    return smallest * np.exp2(4 * unit(words, shape)) * signs(words, shape)
+
+
+def below(words: np.random.Philox, shape: Shape, dtype: np.dtype[Any], limit: int) -> Values:
+    """Whole numbers from 0 to limit - 1: indices and labels."""
+    return np.floor(limit * unit(words, shape)).astype(np.int64)
+
+
+def within(words: np.random.Philox, shape: Shape, dtype: np.dtype[Any], limit: int) -> Values:
+    """Whole numbers from -limit to limit - 1: indices that may count from the end."""
+    return np.floor(2 * limit * unit(words, shape)).astype(np.int64) - limit
+
+
+def mask(
+    words: np.random.Philox, shape: Shape, dtype: np.dtype[Any], share: float = 0.5
+) -> Values:
+    """Booleans, true with probability `share`."""
+    return unit(words, shape) < share
+
+
+REGIMES: Mapping[str, Callable[..., Values]] = MappingProxyType(
+    {
+        regime.__name__: regime
+        for regime in (
+            normal,
+            uniform,
+            positive,
+            nonzero,
+            heavy,
+            offset,
+            onehot,
+            ties,
+            constant,
+            scaled,
+            huge,
+            tiny,
+            below,
+            within,
+            mask,
+        )
+    }
+)
