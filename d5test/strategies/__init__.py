@@ -1,0 +1,20 @@
+"""Hypothesis strategies: what cases of an operator look like. A module a family.
+
+`cases(Softmax, "float32")` draws cases; `operators(Softmax)` draws operators; `attributes` and
+`inputs` register the strategy of an operator, ours or a stranger's; `Draw` is what they draw with.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from d5test.strategies.draw import Draw
+from d5test.strategies.registry import attributes, cases, drawable, inputs, operators
+
+__all__ = ["FAMILIES", "Draw", "attributes", "cases", "drawable", "inputs", "operators"]
+
+FAMILIES: tuple[str, ...] = ()
+"""The modules whose operators are registered."""
+
+for family in FAMILIES:
+    import_module(f"{__name__}.{family}")

@@ -1,0 +1,147 @@
+"""What a strategy draws with: sizes, attributes and recipes of tensors, for one dtype, in one mode.
+
+An ordinary draw is never degenerate: sizes are small, at least 2 and pairwise different, so that
+an exchanged axis shows. A degenerate draw has sizes of one, of zero where the strategy permits
+it, and scalars. Everything shrinks towards what is simplest: the smallest sizes, the first choice,
+an option left out, normal values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+
+from d5test.case import Tensor
+from d5test.values import REGIMES
+
+T = TypeVar("T")
+Shape = tuple[int, ...]
+Regime = str | tuple[Any, ...]
+
+ORDINARY: tuple[Regime, ...] = ("normal", "heavy", "uniform", "onehot", "ties")
+"""The regimes of an input on which its operator puts no condition."""
+
+BEYOND: Mapping[str, frozenset[str]] = MappingProxyType(
+    {"float16": frozenset({"heavy", "offset"}), "bfloat16": frozenset({"offset"})}
+)
+"""Regimes whose sums of squares overflow a dtype, or whose spread is below its spacing."""
+
+
+class Draw:
+    """Hypothesis' draw in the words of operators, for values of `dtype`.
+
+    `degenerate` asks for the shapes at the border: empty, scalar, of size one.
+    """
+
+    def __init__(self, draw: DrawFn, dtype: str, degenerate: bool = False) -> None:
+        self._draw = draw
+        self._taken: set[int] = set()
+        self.dtype = dtype
+        self.degenerate = degenerate
+
+    def integer(self, low: int, high: int) -> int:
+        """A whole number from `low` to `high`, both included: a stride, a padding, a kernel."""
+        return self._draw(st.integers(low, high))
+
+    def flag(self) -> bool:
+        """False or True."""
+        return self._draw(st.booleans())
+
+    def choose(self, options: Iterable[T]) -> T:
+        """One of `options`; the first is the simplest."""
+        return self._draw(st.sampled_from(tuple(options)))
+
+    def maybe(self, option: T) -> T | None:
+        """`option`, or None: left out."""
+        return option if self.flag() else None
+
+    def real(self, low: float, high: float) -> float:
+        """A number in steps of 1/16 between `low` and `high`: an alpha, a slope; exact in float32.
+
+        `d.real(0, 1)` may be 0.3125.
+        """
+        return self.integer(round(16 * low), round(16 * high)) / 16
+
+    def side(self, least: int = 1, most: int = 6, *, empty: bool = False) -> int:
+        """The size of one dimension, unlike those drawn before while there is a choice.
+
+        At least 2, unless the draw is degenerate; 0 only with `empty` (or `least=0`).
+        """
+        return self.sides(1, least, most, empty=empty)[0]
+
+    def sides(self, n: int, least: int = 1, most: int = 6, *, empty: bool = False) -> Shape:
+        """The sizes of `n` dimensions, pairwise different: `d.sides(3)` may be `(2, 5, 3)`.
+
+        In a degenerate draw some are 1 where `least` allows it, and 0 with `empty` (or `least=0`).
+        """
+        low = max(least, 2) if most >= 2 else least
+        high = max(most, low + n - 1)
+        free = [size for size in range(low, high + 1) if size not in self._taken]
+        if len(free) < n:
+            free = list(range(low, high + 1))
+        sides = [free.pop(self.integer(0, len(free) - 1)) for _ in range(n)]
+        self._taken.update(sides)
+        if self.degenerate:
+            border = [size for size in (1, 0) if size >= least or (size == 0 and empty)]
+            sides = [self.choose([*border, side, side]) for side in sides]
+        return tuple(sides)
+
+    def rank(self, least: int, most: int) -> int:
+        """A number of dimensions; 0, a scalar, only in a degenerate draw."""
+        return self.integer(least if self.degenerate else max(least, min(1, most)), most)
+
+    def shape(self, least: int = 1, most: int = 4, *, empty: bool = True) -> Shape:
+        """A shape with `least` to `most` dimensions; see `rank` and `sides`."""
+        return self.sides(self.rank(least, most), empty=empty)
+
+    def axis(self, rank: int) -> int:
+        """An axis of a tensor with `rank` dimensions, counted from either end; the last first."""
+        return self.choose((*range(-1, -rank - 1, -1), *range(rank)))
+
+    def broadcastable(self, shape: Shape) -> Shape:
+        """A shape that broadcasts to `shape`: leading dimensions left out, others 1.
+
+        `d.broadcastable((2, 3, 5))` may be `(3, 5)`, `(2, 1, 5)`, `(3, 1)` or `()`.
+        """
+        kept = shape[self.integer(0, len(shape)) :]
+        return tuple(1 if self.flag() else size for size in kept)
+
+    def tensor(self, shape: Shape, *regimes: Regime, dtype: str | None = None) -> Tensor:
+        """A tensor in the dtype under test, its values from one of `regimes`.
+
+        A regime is a name of `d5test.values.REGIMES` or a tuple of it and its parameters; regimes
+        that the dtype cannot hold are passed over while there are others.
+        """
+        named = [
+            (regime,) if isinstance(regime, str) else regime for regime in regimes or ORDINARY
+        ]
+        for regime in named:
+            if regime[0] not in REGIMES:
+                raise ValueError(f"no value regime {regime[0]!r}; there are {', '.join(REGIMES)}")
+        dtype = self.dtype if dtype is None else dtype
+        beyond = BEYOND.get(dtype, frozenset())
+        fitting = [regime for regime in named if regime[0] not in beyond]
+        return Tensor(tuple(shape), dtype, self.choose(fitting or named))
+
+    def index(self, shape: Shape, limit: int, *, negative: bool = False) -> Tensor:
+        """Indices below `limit` in int64; with `negative` they may count from the end."""
+        return Tensor(tuple(shape), "int64", ("within" if negative else "below", limit))
+
+    def mask(self, shape: Shape, share: float = 0.5) -> Tensor:
+        """Booleans, about `share` of them true."""
+        return Tensor(tuple(shape), "bool", ("mask", share))
+
+    def literal(self, values: Sequence[Any] | float, dtype: str = "int64") -> Tensor:
+        """These values: a vector (axes, a shape, paddings) or a scalar."""
+        if isinstance(values, int | float):
+            return Tensor((), dtype, data=(values,))
+        return Tensor((len(values),), dtype, data=tuple(values))
+
+    def again(self, tensor: Tensor, position: int) -> Tensor:
+        """`tensor`, which is the input at `position`, passed once more as the same object."""
+        return replace(tensor, same_as=position)
