@@ -1,0 +1,159 @@
+"""How a backend may compute: formats, unit roundoffs, and the three arithmetic classes.
+
+For 16-bit storage a framework may round the output alone (class F: float32 inside), every
+primitive with sums in float32 (P), or everything (S). For float32 and float64 the three are one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from math import sqrt
+from types import MappingProxyType
+
+import ml_dtypes
+import numpy as np
+
+from d5test.case import dtype_of
+
+DOUBLE_ROUNDOFF = 2.0**-53
+"""Unit roundoff of the arithmetic in which the references themselves run."""
+
+
+@dataclass(frozen=True)
+class Format:
+    """A binary floating-point format. `precision` counts the bits of the significand."""
+
+    name: str
+    precision: int
+    largest: float
+    smallest_normal: float
+    smallest_subnormal: float
+
+    @property
+    def u(self) -> float:
+        """Unit roundoff: the largest relative error of rounding to nearest."""
+        return float(2.0**-self.precision)
+
+
+@cache
+def format_of(name: str) -> Format:
+    """The format called `name`: a dtype's, or `tf32` (float32's range with 11 bits)."""
+    info = ml_dtypes.finfo(np.float32 if name == "tf32" else dtype_of(name))
+    return Format(
+        name,
+        11 if name == "tf32" else int(info.nmant) + 1,
+        float(info.max),
+        float(info.smallest_normal),
+        float(info.smallest_subnormal),
+    )
+
+
+NEXT_LOWER: Mapping[str, int] = MappingProxyType(
+    {"float64": 24, "float32": 11, "float16": 8, "bfloat16": 4}
+)
+"""Bits of the next lower precision, which a bar must be able to reject."""
+
+EXPLAINED: Mapping[str, str] = MappingProxyType(
+    {
+        "F": "only the output is rounded to storage",
+        "P": "every primitive is rounded to storage, sums run in float32",
+        "S": "everything, sums too, runs in storage",
+    }
+)
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """The roundings that a bar pays for.
+
+    storage      format of inputs and outputs
+    primitive    format to which every primitive's result is rounded
+    sums         format in which sums of products and reductions run
+    products     format to which the factors of matrix products are rounded first (`tf32`)
+    flushes      results below the smallest normal number may become zero
+    independent  the data were drawn independent with random signs, so that the errors of long
+                 sums grow like a random walk (Higham and Mary, SIAM J. Sci. Comput. 2019)
+    ties         equal numbers count as uncertainly ordered, so that every subgradient of a
+                 kink is accepted
+    ulps         elementary functions that are granted more than the common table says
+    """
+
+    name: str
+    storage: Format
+    primitive: Format
+    sums: Format
+    products: Format | None = None
+    flushes: bool = False
+    independent: bool = False
+    ties: bool = False
+    ulps: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def u(self) -> float:
+        """What a primitive pays: the backend's roundoff and that of the reference itself."""
+        return self.primitive.u + DOUBLE_ROUNDOFF
+
+    @property
+    def eta(self) -> float:
+        """What a primitive pays for underflow."""
+        return self._underflow(self.primitive)
+
+    @property
+    def output_eta(self) -> float:
+        return self._underflow(self.storage)
+
+    @property
+    def coarse(self) -> bool:
+        """Whether bars can be so wide that a derivative at the value no longer bounds them."""
+        return self.storage.precision < 24
+
+    def sum_error(self, terms: int) -> float:
+        """Relative error, against the sum of magnitudes, of a sum of `terms` products.
+
+        `terms` u; where that no longer rejects the next lower precision and the data are
+        independent, 6 sqrt(terms) u, which a random walk exceeds once in 10^8 times.
+        """
+        u = self.sums.u + DOUBLE_ROUNDOFF
+        steps: float = terms
+        if self.independent and terms * u >= 2.0 ** -NEXT_LOWER[self.storage.name]:
+            steps = min(steps, 6 * sqrt(terms))
+        # two factors that are rounded first: two more roundings a product
+        rounded = 2 * self.products.u if self.products else 0.0
+        error = steps * u
+        return rounded + (error / (1 - error) if error < 0.5 else 2 * error)
+
+    def with_ties(self) -> Arithmetic:
+        return replace(self, ties=True)
+
+    def _underflow(self, fmt: Format) -> float:
+        return fmt.smallest_normal if self.flushes else fmt.smallest_subnormal
+
+
+@cache
+def _classes(dtype: str, flushes: bool, tf32: bool) -> tuple[Arithmetic, ...]:
+    storage, single = format_of(dtype), format_of("float32")
+    if storage.precision >= single.precision:
+        factors = format_of("tf32") if tf32 and dtype == "float32" else None
+        return (Arithmetic("", storage, storage, storage, factors, flushes),)
+    return (
+        Arithmetic("F", storage, single, single, None, flushes),
+        Arithmetic("P", storage, storage, single, None, flushes),
+        Arithmetic("S", storage, storage, storage, None, flushes),
+    )
+
+
+def classes(
+    dtype: str,
+    *,
+    flushes: bool = False,
+    tf32: bool = False,
+    independent: bool = False,
+    ulps: Mapping[str, float] | None = None,
+) -> tuple[Arithmetic, ...]:
+    """The arithmetic classes of `dtype`, tightest first; one for float32 and float64."""
+    return tuple(
+        replace(a, independent=independent, ulps=ulps or {})
+        for a in _classes(dtype, flushes, tf32)
+    )

@@ -1,0 +1,390 @@
+"""The array protocol that bars, duals, noise and rounding share.
+
+A tracked array is a value and perhaps a companion of the same shape (an error bound, a tangent).
+Functions that only move elements are applied to both alike. What computes is the subclass's:
+
+    ufunc(ufunc, arguments)          an elementwise function
+    contract(function, operands, n)  a sum of products (matmul, einsum, ...), n terms each
+    reduce_sum, extremum, choose, select
+                                     sums, max and min, argmax, where
+
+`__array__` raises: a reference cannot lose the companion without anyone noticing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any, Self
+
+import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
+from numpy.lib.stride_tricks import sliding_window_view
+
+from d5test.numerics.elementary import CLASSIFICATIONS
+
+Values = Any
+"""A plain array of values: float64, or integers and booleans where the reference computes them."""
+
+MOVES = frozenset(
+    {np.reshape, np.transpose, np.moveaxis, np.swapaxes, np.expand_dims, np.squeeze, np.ravel,
+     np.broadcast_to, np.take, np.take_along_axis, np.roll, np.flip, np.repeat, np.tile, np.tril,
+     np.triu, np.diagonal, np.copy, np.rot90, sliding_window_view}
+)  # fmt: skip
+SPLITS = frozenset({np.split, np.array_split})
+JOINS = frozenset({np.concatenate, np.stack})
+
+
+class Tracked(NDArrayOperatorsMixin):
+    """A value with a companion (or none), on which reference code runs unchanged."""
+
+    __slots__ = ("companion", "value")
+    __array_priority__ = 1000
+
+    def __init__(self, value: Values, companion: Values | None = None) -> None:
+        self.value = value
+        self.companion = companion
+
+    # what a subclass says
+
+    def like(self, value: Values, companion: Values | None = None) -> Self:
+        """An array of the same kind, with the same context."""
+        return type(self)(value, companion)
+
+    def ufunc(self, ufunc: np.ufunc, arguments: Sequence[Any]) -> Any:
+        raise NotImplementedError
+
+    def contract(self, function: Callable[..., Any], operands: Sequence[Any], terms: int) -> Any:
+        raise NotImplementedError
+
+    def reduce_sum(self, axis: Any, keepdims: bool) -> Any:
+        raise NotImplementedError
+
+    def extremum(self, sign: int, axis: Any, keepdims: bool) -> Any:
+        """The largest (`sign` 1) or smallest (-1) along `axis`."""
+        raise NotImplementedError
+
+    def argument(self, sign: int, axis: Any, keepdims: bool) -> Any:
+        """Where the largest or smallest is."""
+        function = np.argmax if sign > 0 else np.argmin
+        return function(self.value, axis=axis, keepdims=keepdims)
+
+    def select(self, condition: Any, chosen: Any, other: Any) -> Any:
+        raise NotImplementedError
+
+    # shape and memory
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        raise TypeError(f"a {type(self).__name__} cannot become a plain array: its companion is lost")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.value.shape)
+
+    @property
+    def ndim(self) -> int:
+        return int(self.value.ndim)
+
+    @property
+    def size(self) -> int:
+        return int(self.value.size)
+
+    @property
+    def dtype(self) -> Any:
+        return self.value.dtype
+
+    @property
+    def T(self) -> Self:
+        return self.move(np.transpose)
+
+    def __len__(self) -> int:
+        return len(self.value)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.value!r}, {self.companion!r})"
+
+    def move(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Apply a function that only moves elements to value and companion."""
+        companion = self.companion
+        return self.like(
+            function(self.value, *args, **kwargs),
+            None if companion is None else function(companion, *args, **kwargs),
+        )
+
+    def lift(self, other: Any) -> Self:
+        """`other` as an array of this kind; a plain array has no companion yet."""
+        return other if isinstance(other, type(self)) else self.like(np.asarray(other))
+
+    def full_companion(self) -> Values:
+        """The companion as an array, zeros if there is none."""
+        return np.zeros(np.shape(self.value)) if self.companion is None else self.companion
+
+    def __getitem__(self, key: Any) -> Any:
+        companion = self.companion
+        return self.like(
+            np.asarray(self.value[key]),
+            None if companion is None else np.asarray(companion[key]),
+        )
+
+    def __setitem__(self, key: Any, other: Any) -> None:
+        other = self.lift(other)
+        self.value[key] = other.value
+        if other.companion is not None and self.companion is None:
+            self.companion = np.zeros(self.shape)
+        if self.companion is not None:
+            self.companion[key] = 0.0 if other.companion is None else other.companion
+
+    def reshape(self, *shape: Any) -> Any:
+        return self.move(np.reshape, shape[0] if len(shape) == 1 else shape)
+
+    def transpose(self, *axes: Any) -> Any:
+        if not axes:
+            return self.move(np.transpose)
+        return self.move(np.transpose, axes[0] if len(axes) == 1 else axes)
+
+    def swapaxes(self, one: int, two: int) -> Any:
+        return self.move(np.swapaxes, one, two)
+
+    def squeeze(self, axis: Any = None) -> Any:
+        return self.move(np.squeeze, axis)
+
+    def ravel(self) -> Any:
+        return self.move(np.ravel)
+
+    def copy(self) -> Any:
+        return self.move(np.copy)
+
+    def repeat(self, repeats: Any, axis: Any = None) -> Any:
+        return self.move(np.repeat, repeats, axis)
+
+    # computation, as methods
+
+    def sum(self, axis: Any = None, keepdims: bool = False) -> Any:
+        return self.reduce_sum(axis, keepdims)
+
+    def mean(self, axis: Any = None, keepdims: bool = False) -> Any:
+        return self.reduce_sum(axis, keepdims) / count(self.shape, axis)
+
+    def var(self, axis: Any = None, keepdims: bool = False, ddof: int = 0) -> Any:
+        centred = self - self.mean(axis, keepdims=True)
+        return (centred * centred).sum(axis, keepdims) / (count(self.shape, axis) - ddof)
+
+    def max(self, axis: Any = None, keepdims: bool = False) -> Any:
+        return self.extremum(1, axis, keepdims)
+
+    def min(self, axis: Any = None, keepdims: bool = False) -> Any:
+        return self.extremum(-1, axis, keepdims)
+
+    def argmax(self, axis: Any = None, keepdims: bool = False) -> Any:
+        return self.argument(1, axis, keepdims)
+
+    def argmin(self, axis: Any = None, keepdims: bool = False) -> Any:
+        return self.argument(-1, axis, keepdims)
+
+    def clip(self, low: Any = None, high: Any = None) -> Any:
+        result = self if low is None else np.maximum(self, low)
+        return result if high is None else np.minimum(result, high)
+
+    def prod(self, axis: Any = None, keepdims: bool = False) -> Any:
+        axes = normal_axes(self.ndim, axis)
+        flat = self.move(np.moveaxis, axes, range(len(axes)))
+        rest = flat.shape[len(axes) :]
+        factors = flat.reshape((-1, *rest))
+        result = self.like(np.ones(rest))
+        for i in range(len(factors)):
+            result = result * factors[i]
+        return result.move(np.expand_dims, axes) if keepdims else result
+
+    def cumsum(self, axis: Any = None) -> Any:
+        x = self.ravel() if axis is None else self.move(np.moveaxis, axis, 0)
+        result = np.zeros_like(x)
+        for i in range(len(x)):
+            result[i] = x[i] if i == 0 else result[i - 1] + x[i]
+        return result if axis is None else result.move(np.moveaxis, 0, axis)
+
+    # NumPy's protocols
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        out = kwargs.pop("out", None)
+        if method == "at":
+            return self.add_at(ufunc, *inputs)
+        if method == "reduce" and ufunc in REDUCTIONS:
+            return REDUCTIONS[ufunc](inputs[0], kwargs.get("axis", 0), kwargs.get("keepdims", False))
+        if method != "__call__" or kwargs:
+            raise TypeError(f"{type(self).__name__}: {ufunc.__name__}.{method} with {kwargs}")
+        if ufunc in CLASSIFICATIONS:
+            return ufunc(*(x.value if isinstance(x, Tracked) else x for x in inputs))
+        if ufunc is np.matmul:
+            result = matmul(self, *inputs)
+        else:
+            result = self.ufunc(ufunc, inputs)
+        if out is None:
+            return result
+        (target,) = out
+        target[...] = result
+        return target
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        if function in MOVES:
+            return args[0].move(function, *args[1:], **kwargs)
+        if function in SPLITS:
+            return self._split(function, *args, **kwargs)
+        if function in JOINS:
+            return self._join(function, *args, **kwargs)
+        rule = RULES.get(function)
+        if rule is None:
+            raise TypeError(f"{type(self).__name__} has no rule for numpy.{function.__name__}")
+        return rule(self, *args, **kwargs)
+
+    def add_at(self, ufunc: np.ufunc, target: Any, index: Any, addend: Any) -> None:
+        """`np.add.at`, element after element as far as rounding is concerned."""
+        if ufunc is not np.add or not isinstance(target, Tracked):
+            raise TypeError(f"{type(self).__name__}: only numpy.add.at on a tracked array")
+        self.scatter_add(target, index, self.lift(addend))
+
+    def scatter_add(self, target: Any, index: Any, addend: Any) -> None:
+        np.add.at(target.value, index, addend.value)
+        if addend.companion is not None:
+            if target.companion is None:
+                target.companion = np.zeros(target.shape)
+            np.add.at(target.companion, index, addend.companion)
+
+    def _split(self, function: Any, array: Any, sections: Any, axis: int = 0) -> list[Any]:
+        values = function(array.value, sections, axis)
+        if array.companion is None:
+            return [array.like(v) for v in values]
+        companions = function(array.companion, sections, axis)
+        return [array.like(v, c) for v, c in zip(values, companions, strict=True)]
+
+    def _join(self, function: Any, arrays: Any, axis: int = 0) -> Any:
+        lifted = [self.lift(a) for a in arrays]
+        value = function([a.value for a in lifted], axis=axis)
+        if all(a.companion is None for a in lifted):
+            return self.like(value)
+        return self.like(value, function([a.full_companion() for a in lifted], axis=axis))
+
+
+def count(shape: tuple[int, ...], axis: Any) -> int:
+    """Elements along `axis` (`None`: all)."""
+    return prod(shape[a] for a in normal_axes(len(shape), axis))
+
+
+def normal_axes(ndim: int, axis: Any) -> tuple[int, ...]:
+    """`axis` as a tuple of axes counted from the front."""
+    if axis is None:
+        return tuple(range(ndim))
+    axes = axis if isinstance(axis, (tuple, list)) else (axis,)
+    return tuple(int(a) % max(ndim, 1) for a in axes)
+
+
+def matmul(self: Tracked, a: Any, b: Any) -> Any:
+    return self.contract(np.matmul, (a, b), np.shape(a)[-1])
+
+
+def _tensordot(self: Tracked, a: Any, b: Any, axes: Any = 2) -> Any:
+    contracted = (
+        range(np.ndim(a) - axes, np.ndim(a)) if isinstance(axes, int) else np.atleast_1d(axes[0])
+    )
+    terms = prod(np.shape(a)[int(i)] for i in contracted)
+    return self.contract(lambda x, y: np.tensordot(x, y, axes), (a, b), terms)
+
+
+def _dot(self: Tracked, a: Any, b: Any) -> Any:
+    return self.contract(np.dot, (a, b), np.shape(a)[-1] if np.ndim(a) else 1)
+
+
+def _einsum(self: Tracked, equation: str, *operands: Any) -> Any:
+    left, _, right = equation.replace(" ", "").partition("->")
+    sizes: dict[str, int] = {}
+    for labels, operand in zip(left.split(","), operands, strict=True):
+        head, dots, tail = labels.partition("...")
+        shape = np.shape(operand)
+        sizes |= dict(zip(head, shape, strict=False))
+        if dots and tail:
+            sizes |= dict(zip(tail, shape[-len(tail) :], strict=True))
+    if "->" not in equation:
+        right = "".join(label for label in sizes if left.count(label) == 1)
+    terms = prod(size for label, size in sizes.items() if label not in right)
+    return self.contract(lambda *xs: np.einsum(equation, *xs), operands, terms)
+
+
+def _where(self: Tracked, condition: Any, chosen: Any, other: Any) -> Any:
+    return self.select(condition, chosen, other)
+
+
+def _pad(self: Tracked, x: Any, width: Any, mode: str = "constant", **options: Any) -> Any:
+    value = np.pad(x.value, width, mode, **options)  # type: ignore[call-overload]
+    if x.companion is None:
+        return x.like(value)
+    options.pop("constant_values", None)
+    return x.like(value, np.pad(x.companion, width, mode, **options))  # type: ignore[call-overload]
+
+
+def _zeros_like(self: Tracked, x: Any, dtype: Any = None, shape: Any = None, **_: Any) -> Any:
+    return _full_like(self, x, 0.0, shape=shape)
+
+
+def _ones_like(self: Tracked, x: Any, dtype: Any = None, shape: Any = None, **_: Any) -> Any:
+    return _full_like(self, x, 1.0, shape=shape)
+
+
+def _full_like(
+    self: Tracked, x: Any, fill: Any, dtype: Any = None, shape: Any = None, **_: Any
+) -> Any:
+    shape = np.shape(x) if shape is None else shape
+    result = self.like(np.zeros(shape), np.zeros(shape))
+    result[...] = fill
+    return result
+
+
+def _copyto(self: Tracked, target: Any, source: Any) -> None:
+    target[...] = source
+
+
+def _put_along_axis(self: Tracked, target: Any, index: Any, source: Any, axis: int) -> None:
+    source = target.lift(source)
+    np.put_along_axis(target.value, index, source.value, axis)
+    if source.companion is not None:
+        if target.companion is None:
+            target.companion = np.zeros(target.shape)
+        np.put_along_axis(target.companion, index, source.companion, axis)
+
+
+def _method(name: str) -> Callable[..., Any]:
+    def rule(self: Tracked, x: Any, *args: Any, **kwargs: Any) -> Any:
+        return getattr(x, name)(*args, **kwargs)
+
+    return rule
+
+
+REDUCTIONS: dict[Any, Callable[..., Any]] = {
+    np.add: lambda x, axis, keepdims: x.reduce_sum(axis, keepdims),
+    np.maximum: lambda x, axis, keepdims: x.extremum(1, axis, keepdims),
+    np.minimum: lambda x, axis, keepdims: x.extremum(-1, axis, keepdims),
+    np.multiply: lambda x, axis, keepdims: x.prod(axis, keepdims),
+}
+
+RULES: dict[Any, Callable[..., Any]] = {
+    np.shape: lambda self, x: x.shape,
+    np.ndim: lambda self, x: x.ndim,
+    np.size: lambda self, x: x.size,
+    np.result_type: lambda self, *xs: np.float64,
+    np.tensordot: _tensordot,
+    np.dot: _dot,
+    np.einsum: _einsum,
+    np.where: _where,
+    np.pad: _pad,
+    np.zeros_like: _zeros_like,
+    np.empty_like: _zeros_like,
+    np.ones_like: _ones_like,
+    np.full_like: _full_like,
+    np.copyto: _copyto,
+    np.put_along_axis: _put_along_axis,
+    **{
+        getattr(np, name): _method(name)
+        for name in ("sum", "mean", "var", "max", "min", "prod", "cumsum", "clip",
+                     "argmax", "argmin")
+    },
+    np.amax: _method("max"),
+    np.amin: _method("min"),
+}  # fmt: skip
