@@ -1,0 +1,279 @@
+"""Operators that move values and compute none: views, joins, selections, borders.
+
+Their gradients move the upstream gradient back, and add where a value went to several places.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import accumulate
+
+import numpy as np
+
+from d5test.case import Operator
+from d5test.reference.operators.broadcasting import unbroadcast
+
+__all__ = [
+    "Concat",
+    "Dropout",
+    "Expand",
+    "Gather",
+    "Pad",
+    "Reshape",
+    "Slice",
+    "Split",
+    "Transpose",
+    "Where",
+]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Reshape(Operator):
+    """The same elements in another shape. ONNX Reshape-25.
+
+    shape: (rank,) int64; a 0 copies the size from x unless `allowzero`, one -1 is what is left.
+    """
+
+    allowzero: int = 0
+    since = 25
+
+    def forward(self, x, shape):
+        sizes = [
+            x.shape[axis] if n == 0 and not self.allowzero else int(n)
+            for axis, n in enumerate(shape)
+        ]
+        if -1 in sizes:
+            rest = -math.prod(sizes)
+            sizes[sizes.index(-1)] = x.size // rest if rest else 0
+        return x.reshape(tuple(sizes))
+
+    def backward(self, grads, inputs, outputs):
+        (dy,), (x, _) = grads, inputs
+        return dy.reshape(x.shape), None
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Transpose(Operator):
+    """The axes in the order `perm`; reversed if there is none. ONNX Transpose-25."""
+
+    perm: tuple[int, ...] | None = None
+    since = 25
+
+    def forward(self, x):
+        return x.transpose(self._order(x.ndim))
+
+    def backward(self, grads, inputs, outputs):
+        (dy,), (x,) = grads, inputs
+        order = self._order(x.ndim)
+        return dy.transpose(tuple(order.index(axis) for axis in range(x.ndim)))
+
+    def _order(self, rank):
+        return tuple(reversed(range(rank))) if self.perm is None else self.perm
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Concat(Operator):
+    """Tensors one behind the other along an axis. ONNX Concat-13."""
+
+    axis: int
+    since = 13
+
+    def forward(self, *inputs):
+        return np.concatenate(inputs, self.axis)
+
+    def backward(self, grads, inputs, outputs):
+        (dy,) = grads
+        ends = list(accumulate(x.shape[self.axis] for x in inputs))
+        return tuple(np.split(dy, ends[:-1], self.axis))
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Split(Operator):
+    """Consecutive parts along an axis, of the sizes `split`, an input. ONNX Split-18.
+
+    Without them there are `num_outputs` parts of equal size; the last may be smaller.
+    """
+
+    axis: int = 0
+    num_outputs: int | None = None
+    since = 18
+
+    def forward(self, x, split=None):
+        if split is None:
+            size = -(-x.shape[self.axis] // self.num_outputs)
+            ends = [size * part for part in range(1, self.num_outputs)]
+        else:
+            ends = list(accumulate(int(n) for n in split))[:-1]
+        return tuple(np.split(x, ends, self.axis))
+
+    def backward(self, grads, inputs, outputs):
+        dx = np.concatenate(grads, self.axis)
+        return (dx, None)[: len(inputs)]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Slice(Operator):
+    """Every `steps`-th element from `starts` to before `ends`, along `axes`. ONNX Slice-13.
+
+    Positions count from the end if negative, and are cut to the axis. The four are vectors of
+    integers; axes default to the first ones, steps to 1.
+    """
+
+    since = 13
+
+    def forward(self, x, starts, ends, axes=None, steps=None):
+        return x[self._slices(x.ndim, starts, ends, axes, steps)]
+
+    def backward(self, grads, inputs, outputs):
+        (dy,), (x, *positions) = grads, inputs
+        dx = np.zeros_like(dy, shape=x.shape)
+        dx[self._slices(x.ndim, *positions)] = dy
+        return dx, *(None for _ in positions)
+
+    def _slices(self, rank, starts, ends, axes=None, steps=None):
+        axes = range(len(starts)) if axes is None else axes
+        steps = [1] * len(starts) if steps is None else steps
+        slices = [slice(None)] * rank
+        for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
+            slices[axis] = slice(int(start), int(end), int(step))
+        return tuple(slices)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Gather(Operator):
+    """Entries along an axis by index, negative ones from the end. ONNX Gather-13.
+
+    indices: any shape, integers; their axes stand in y where `axis` stood in x.
+    """
+
+    axis: int = 0
+    since = 13
+
+    def forward(self, x, indices):
+        return np.take(x, indices, self.axis)
+
+    def backward(self, grads, inputs, outputs):
+        (dy,), (x, indices) = grads, inputs
+        dx = np.zeros_like(dy, shape=x.shape)
+        np.add.at(dx, (slice(None),) * (self.axis % x.ndim) + (indices,), dy)
+        return dx, None
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Pad(Operator):
+    """A border around a tensor: a constant, or copies of its elements. ONNX Pad-25.
+
+    pads: [begin of each axis, ..., end of each axis, ...], integers; negative ones cut off.
+    constant_value: one element, 0 if absent. axes: integers, all if absent. `mode` is
+    `constant`, `reflect` (without the edge), `edge` or `wrap`.
+    """
+
+    mode: str = "constant"
+    since = 25
+
+    def forward(self, x, pads, constant_value=None, axes=None):
+        if self.mode == "constant":
+            kept, placed, shape = self._overlap(x.shape, pads, axes)
+            y = np.zeros_like(x, shape=shape)
+            if constant_value is not None:
+                y[...] = constant_value
+            y[placed] = x[kept]
+            return y
+        return x.reshape(-1)[self._sources(x.shape, pads, axes)]
+
+    def backward(self, grads, inputs, outputs):
+        (dy,), (x, pads, *rest) = grads, inputs
+        axes = rest[1] if len(rest) > 1 else None
+        dx = np.zeros_like(dy, shape=x.shape)
+        if self.mode == "constant":
+            kept, placed, _ = self._overlap(x.shape, pads, axes)
+            dx[kept] = dy[placed]
+        else:
+            dx = dx.reshape(-1)
+            np.add.at(dx, self._sources(x.shape, pads, axes), dy)
+            dx = dx.reshape(x.shape)
+        return dx, None, *(None for _ in rest)
+
+    def _widths(self, rank, pads, axes):
+        """Begin and end of every axis."""
+        widths = [(0, 0)] * rank
+        axes = range(rank) if axes is None else axes
+        for i, axis in enumerate(axes):
+            widths[axis] = (int(pads[i]), int(pads[i + len(axes)]))
+        return widths
+
+    def _overlap(self, shape, pads, axes):
+        """Where the kept elements stand in x, where in y, and the shape of y."""
+        widths = self._widths(len(shape), pads, axes)
+        kept = tuple(
+            slice(max(0, -b), n - max(0, -e)) for n, (b, e) in zip(shape, widths, strict=True)
+        )
+        placed = tuple(
+            slice(max(0, b), max(0, b) + max(0, s.stop - s.start))
+            for s, (b, _) in zip(kept, widths, strict=True)
+        )
+        return kept, placed, tuple(n + b + e for n, (b, e) in zip(shape, widths, strict=True))
+
+    def _sources(self, shape, pads, axes):
+        """For each element of y the position in x, flat, of the one that it copies."""
+        kept, _, _ = self._overlap(shape, pads, axes)
+        widths = self._widths(len(shape), pads, axes)
+        positions = np.arange(math.prod(shape)).reshape(shape)[kept]
+        return np.pad(positions, [(max(0, b), max(0, e)) for b, e in widths], mode=self.mode)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Where(Operator):
+    """x where the condition holds, else y; all three broadcast. ONNX Where-16."""
+
+    since = 16
+
+    def forward(self, condition, x, y):
+        return np.where(condition, x, y)
+
+    def backward(self, grads, inputs, outputs):
+        (dz,), (condition, x, y) = grads, inputs
+        dx = np.where(condition, dz, np.zeros_like(dz))
+        dy = np.where(condition, np.zeros_like(dz), dz)
+        return None, unbroadcast(dx, x.shape), unbroadcast(dy, y.shape)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Expand(Operator):
+    """x broadcast together with `shape`, a vector of integers. ONNX Expand-13."""
+
+    since = 13
+
+    def forward(self, x, shape):
+        sizes = tuple(int(n) for n in shape)
+        return np.broadcast_to(x, np.broadcast_shapes(x.shape, sizes))
+
+    def backward(self, grads, inputs, outputs):
+        (dy,), (x, _) = grads, inputs
+        return unbroadcast(dy, x.shape), None
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Dropout(Operator):
+    """Elements set to zero where a given mask is false, the others scaled to keep the mean.
+
+    y = mask x / (1 - ratio); without a mask (inference) y = x. ratio: a scalar, 1/2 if absent;
+    mask: booleans of x's shape.
+
+    ONNX's Dropout-22 draws the mask itself when it trains, so that its output cannot be judged.
+    This is its formula with the mask an input instead of `training_mode` and `seed`, hence it
+    belongs to the domain `d5test`.
+    """
+
+    domain = "d5test"
+
+    def forward(self, x, ratio=None, mask=None):
+        return x if mask is None else self._kept(x, ratio, mask)
+
+    def backward(self, grads, inputs, outputs):
+        (dy,), (_, *rest) = grads, inputs
+        return self.forward(dy, *rest), *(None for _ in rest)
+
+    def _kept(self, x, ratio, mask):
+        return mask * x * (1 / (1 - (0.5 if ratio is None else ratio)))
