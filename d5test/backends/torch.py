@@ -472,6 +472,22 @@ def attention(
     return y.transpose(1, 2).flatten(2) if merged else y
 
 
+@rows.composed("Dropout", outputs=1)
+def dropout(
+    op: Any,
+    x: Tensor,
+    ratio: Tensor | None = None,
+    training: Tensor | None = None,
+    mask: Tensor | None = None,
+) -> Tensor:
+    """With the mask given, since torch's random choice is its own."""
+    if training is None or not integers(training)[0]:
+        return x.clone()
+    if mask is None:
+        raise Unsupported("F.dropout draws its mask itself")
+    return x * mask * (1 / (1 - (0.5 if ratio is None else ratio)))
+
+
 def recurrence(
     op: Any, run: Any, order: Ints, activations: Sequence[str], tensors: Sequence[Tensor | None]
 ) -> tuple[Tensor, ...]:
@@ -481,11 +497,9 @@ def recurrence(
     directions, hidden = w.shape[0], r.shape[2]
     if lengths is not None:
         raise Unsupported("torch's recurrences take no lengths but packed sequences")
-    if op.clip is not None or tuple(op.activations or ()) not in (
-        (),
-        tuple(activations) * directions,
-    ):
-        raise Unsupported(f"torch's recurrence has no clip and the activations {activations}")
+    needed = tuple(activations) * directions
+    if op.clip is not None or tuple(op.activations or needed)[: len(needed)] != needed:
+        raise Unsupported(f"torch's recurrence has no clip and no activations but {needed}")
     first, backwards = int(bool(op.layout)), op.direction == "reverse"
     x = x.transpose(0, 1) if first else x
     zeros = x.new_zeros((directions, x.shape[1], hidden))
@@ -606,7 +620,7 @@ class Torch(Backend):
         if layout == "offset":
             return torch.cat((x.new_full((1,), filler), x.flatten()))[1:].view(x.shape)
         if layout == "broadcast":
-            self._one_slice(x)
+            self._one_slice(array)
             return x[:1].clone().expand_as(x)
         if layout == "channels_last":
             if x.ndim not in (4, 5):
@@ -620,14 +634,14 @@ class Torch(Backend):
         return (x.view(torch.bfloat16) if dtype == "bfloat16" else x).to(self.device)
 
     @staticmethod
-    def _one_slice(x: Tensor) -> None:
-        if x.ndim == 0 or len(x) == 0 or not torch.equal(x, x[:1].expand_as(x)):
+    def _one_slice(array: NDArray[Any]) -> None:
+        if array.ndim == 0 or len({one.tobytes() for one in array}) != 1:
             raise Unsupported("a broadcast tensor has equal slices along its first axis")
 
     def refill(self, tensor: Tensor, array: NDArray[Any], dtype: str) -> None:
         x = self._tensor(array, dtype)
         if tensor.ndim and tensor.stride(0) == 0 and len(tensor) > 1:
-            self._one_slice(x)
+            self._one_slice(array)
             tensor, x = tensor[0], x[0]
         tensor.copy_(x)
 
@@ -695,7 +709,7 @@ class TorchCompiled(Torch):
 
     @staticmethod
     def _make_known(tensor: Tensor, array: NDArray[Any]) -> None:
-        if array.dtype == np.int64 and array.ndim < 2:
+        if array.dtype.kind in "ib" and array.ndim < 2:
             tensor.known = tuple(array.reshape(-1).tolist())  # type: ignore[attr-defined]
 
     def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,0 +1,441 @@
+"""The rows of the PyTorch backend, called by hand.
+
+Expected values come from `onnx.reference` or from NumPy; gradients answer to `gradcheck`.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx.helper import make_model, make_node
+from onnx.reference import ReferenceEvaluator
+
+torch = pytest.importorskip("torch")
+
+from d5test.backends.base import Unsupported
+from d5test.backends.torch import Torch, TorchCompiled
+
+BACKEND = Torch()
+
+
+def attributes(name: str, **given: Any) -> SimpleNamespace:
+    """The attributes of an operator with the defaults of ONNX's schema."""
+    schema = onnx.defs.get_schema(name).attributes
+    values = {
+        k: onnx.helper.get_attribute_value(v.default_value)
+        for k, v in schema.items()
+        if v.default_value.name
+    }
+    values = {k: decoded(v) for k, v in values.items()}
+    return SimpleNamespace(**{**dict.fromkeys(schema), **values, **given})
+
+
+def decoded(value: Any) -> Any:
+    if isinstance(value, list):
+        return [decoded(v) for v in value]
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def put(x: Any, layout: str = "contiguous") -> Any:
+    return None if x is None else BACKEND.put(x, x.dtype.name, layout)
+
+
+def run(name: str, *inputs: Any, **given: Any) -> tuple[Any, ...]:
+    y = Torch.rows[name].call(attributes(name, **given), *map(put, inputs))
+    return tuple(BACKEND.get(t)[0] for t in (y if isinstance(y, tuple) else (y,)))
+
+
+def onnx_says(name: str, *inputs: Any, outputs: int, **given: Any) -> list[Any]:
+    """What ONNX's own reference returns for one node."""
+    names = [f"x{i}" if x is not None else "" for i, x in enumerate(inputs)]
+    ys = [f"y{i}" for i in range(outputs)]
+    tensor = onnx.helper.make_tensor_value_info
+    known = onnx.helper.np_dtype_to_tensor_dtype
+    model = make_model(
+        onnx.helper.make_graph(
+            [make_node(name, names, ys, **given)],
+            "one",
+            [
+                tensor(f"x{i}", known(x.dtype), x.shape)
+                for i, x in enumerate(inputs)
+                if x is not None
+            ],
+            [tensor(y, onnx.TensorProto.DOUBLE, None) for y in ys],
+        )
+    )
+    feeds = {f"x{i}": x for i, x in enumerate(inputs) if x is not None}
+    return ReferenceEvaluator(model).run(None, feeds)
+
+
+def normal(*shape: int) -> np.ndarray[Any, Any]:
+    return np.random.default_rng([7, *shape]).standard_normal(shape)
+
+
+def ints(*values: int) -> np.ndarray[Any, Any]:
+    return np.array(values, np.int64)
+
+
+X = normal(2, 4, 7, 5)
+SEQUENCE = normal(5, 3, 2)
+LABELS = np.random.default_rng(1).integers(0, 4, (2, 7, 5))
+
+CALLS: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
+    *(
+        (name, (normal(3, 5),), {})
+        for name in (
+            "Relu",
+            "LeakyRelu",
+            "Sigmoid",
+            "Tanh",
+            "Exp",
+            "Erf",
+            "Gelu",
+            "Abs",
+            "Neg",
+            "Reciprocal",
+        )
+    ),
+    *((name, (np.abs(normal(3, 5)),), {}) for name in ("Log", "Sqrt")),
+    ("Softplus", (normal(3, 5) * 30,), {}),
+    ("Gelu", (normal(3, 5),), {"approximate": "tanh"}),
+    ("LeakyRelu", (normal(3, 5),), {"alpha": 0.25}),
+    *(
+        (name, (normal(3, 5), normal(2, 1, 5)), {})
+        for name in ("Add", "Sub", "Mul", "Div", "Max", "Min")
+    ),
+    ("Pow", (np.abs(normal(3, 5)), normal(5)), {}),
+    *((name, (normal(3, 5), normal(5), normal(2, 1, 1)), {}) for name in ("Max", "Min")),
+    *((name, (normal(3, 5),), {}) for name in ("Max", "Min")),
+    ("MatMul", (normal(2, 1, 3, 5), normal(4, 5, 7)), {}),
+    ("Gemm", (normal(3, 5), normal(5, 7)), {"alpha": 0.5}),
+    (
+        "Gemm",
+        (normal(5, 3), normal(7, 5), normal(7)),
+        {"alpha": 0.5, "beta": 0.25, "transA": 1, "transB": 1},
+    ),
+    ("Gemm", (normal(3, 5), normal(5, 7), normal(3, 1)), {}),
+    ("Einsum", (normal(2, 3, 5), normal(5, 7)), {"equation": "bij,jk->bik"}),
+    (
+        "Conv",
+        (X, normal(6, 2, 3, 2), normal(6)),
+        {"group": 2, "strides": [2, 1], "dilations": [1, 2], "pads": [1, 0, 1, 0]},
+    ),
+    ("Conv", (X, normal(3, 4, 3, 2)), {"pads": [1, 0, 2, 3]}),
+    ("Conv", (X, normal(3, 4, 3, 2)), {"auto_pad": "SAME_UPPER", "strides": [2, 2]}),
+    ("Conv", (X, normal(3, 4, 3, 2)), {"auto_pad": "SAME_LOWER"}),
+    ("Conv", (X, normal(3, 4, 3, 2)), {"auto_pad": "VALID"}),
+    ("Conv", (normal(2, 3, 7), normal(5, 3, 3)), {}),
+    ("Conv", (normal(2, 3, 4, 5, 6), normal(5, 3, 2, 1, 3)), {}),
+    ("ConvTranspose", (X, normal(4, 3, 3, 2), normal(3)), {"strides": [2, 3]}),
+    (
+        "ConvTranspose",
+        (X, normal(4, 3, 3, 2), normal(3)),
+        {"strides": [2, 3], "pads": [1, 0, 1, 0], "output_padding": [1, 2]},
+    ),
+    (
+        "ConvTranspose",
+        (X, normal(4, 3, 3, 2), normal(3)),
+        {"strides": [2, 3], "pads": [1, 0, 0, 1]},
+    ),
+    (
+        "ConvTranspose",
+        (X, normal(4, 3, 3, 2)),
+        {"strides": [2, 3], "output_shape": [14, 13], "auto_pad": "SAME_LOWER"},
+    ),
+    ("ConvTranspose", (X, normal(4, 3, 3, 2)), {"strides": [2, 1], "auto_pad": "SAME_UPPER"}),
+    ("ConvTranspose", (X, normal(4, 3, 3, 2)), {"strides": [2, 1], "auto_pad": "SAME_LOWER"}),
+    ("MaxPool", (X,), {"kernel_shape": [3, 2], "strides": [2, 1], "pads": [1, 0, 1, 0]}),
+    ("MaxPool", (X,), {"kernel_shape": [3, 2], "strides": [2, 2], "ceil_mode": 1}),
+    ("MaxPool", (X,), {"kernel_shape": [3, 2], "pads": [2, 0, 1, 1], "dilations": [2, 1]}),
+    ("MaxPool", (X,), {"kernel_shape": [3, 2], "auto_pad": "SAME_UPPER", "strides": [2, 2]}),
+    ("MaxPool", (normal(2, 3, 8),), {"kernel_shape": [3], "strides": [3]}),
+    ("AveragePool", (X,), {"kernel_shape": [3, 2], "strides": [2, 1], "pads": [1, 0, 1, 0]}),
+    ("AveragePool", (X,), {"kernel_shape": [3, 2], "pads": [1, 1, 1, 1], "count_include_pad": 1}),
+    ("AveragePool", (X,), {"kernel_shape": [3, 2], "pads": [1, 0, 2, 1]}),
+    ("AveragePool", (X,), {"kernel_shape": [3, 2], "pads": [1, 0, 2, 1], "count_include_pad": 1}),
+    ("AveragePool", (X,), {"kernel_shape": [3, 2], "dilations": [2, 1], "strides": [2, 2]}),
+    ("AveragePool", (X,), {"kernel_shape": [3, 2], "strides": [2, 2], "ceil_mode": 1}),
+    (
+        "AveragePool",
+        (X,),
+        {"kernel_shape": [2, 3], "strides": [2, 2], "ceil_mode": 1, "pads": [0, 0, 1, 0]},
+    ),
+    ("AveragePool", (X,), {"kernel_shape": [3, 2], "auto_pad": "SAME_LOWER", "strides": [2, 2]}),
+    ("GlobalAveragePool", (X,), {}),
+    ("BatchNormalization", (X, normal(4), normal(4) + 1, normal(4), np.abs(normal(4))), {}),
+    (
+        "BatchNormalization",
+        (X, normal(4), normal(4) + 1, normal(4), np.abs(normal(4))),
+        {"training_mode": 1},
+    ),
+    ("LayerNormalization", (X, normal(5), normal(5) + 1), {}),
+    ("LayerNormalization", (X, normal(7, 5)), {"axis": 2, "epsilon": 0.25}),
+    ("LayerNormalization", (X, normal(4, 1, 5), normal(5)), {"axis": -2}),
+    ("GroupNormalization", (X, normal(4), normal(4) + 1), {"num_groups": 2}),
+    ("RMSNormalization", (X, normal(5)), {"epsilon": 0.25}),
+    ("RMSNormalization", (X, normal(4, 7, 5)), {"axis": -2}),
+    ("Softmax", (X,), {"axis": 1}),
+    ("LogSoftmax", (X,), {}),
+    ("SoftmaxCrossEntropyLoss", (X, LABELS), {}),
+    ("SoftmaxCrossEntropyLoss", (X, LABELS, np.abs(normal(4))), {"ignore_index": 2}),
+    ("SoftmaxCrossEntropyLoss", (X, LABELS), {"reduction": "none"}),
+    ("NegativeLogLikelihoodLoss", (X, LABELS, np.abs(normal(4))), {"reduction": "sum"}),
+    ("NegativeLogLikelihoodLoss", (X, LABELS), {"ignore_index": 2}),
+    *(
+        (name, (X, ints(1, -1)), {"keepdims": k})
+        for k in (0, 1)
+        for name in ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceLogSumExp")
+    ),
+    *(
+        (name, (X,), {"noop_with_empty_axes": k})
+        for k in (0, 1)
+        for name in ("ReduceSum", "ReduceMean", "ReduceMax")
+    ),
+    ("ReduceLogSumExp", (X,), {}),
+    ("Reshape", (X, ints(0, -1, 5)), {}),
+    ("Transpose", (X,), {}),
+    ("Transpose", (X,), {"perm": [0, 2, 3, 1]}),
+    ("Concat", (normal(2, 3), normal(2, 5)), {"axis": -1}),
+    ("Slice", (X, ints(1, -1), ints(100, -100), ints(2, -1), ints(2, -2)), {}),
+    ("Slice", (X, ints(0, 3), ints(1, 1)), {}),
+    ("Gather", (X, ints(1, -3, 0, 1).reshape(2, 2)), {"axis": 1}),
+    ("Gather", (X, np.array(2)), {"axis": -1}),
+    ("Pad", (X, ints(0, 0, 1, 2, 1, 0, 0, 1)), {}),
+    ("Pad", (X, ints(1, 2, 0, 1), np.array(2.5), ints(1, -1)), {}),
+    ("Pad", (X, ints(0, 0, 1, 2, 0, 0, 3, 1)), {"mode": "reflect"}),
+    ("Pad", (X, ints(0, 1, 1, 2, 1, 0, 3, 1)), {"mode": "edge"}),
+    ("Pad", (normal(3, 5), ints(0, 6, 1, 0)), {"mode": "wrap"}),
+    ("Where", (normal(3, 1) > 0, normal(3, 5), normal(5)), {}),
+    ("Expand", (normal(3, 1), ints(2, 1, 5)), {}),
+    ("Attention", (normal(2, 4, 5, 3), normal(2, 2, 7, 3), normal(2, 2, 7, 6)), {}),
+    (
+        "Attention",
+        (normal(2, 5, 12), normal(2, 7, 6), normal(2, 7, 4)),
+        {"q_num_heads": 4, "kv_num_heads": 2, "scale": 0.3, "is_causal": 1},
+    ),
+    ("Attention", (normal(2, 4, 5, 3), normal(2, 4, 7, 3), normal(2, 4, 7, 6), normal(5, 7)), {}),
+    (
+        "Attention",
+        (normal(2, 4, 5, 3), normal(2, 4, 7, 3), normal(2, 4, 7, 6), np.tri(5, 7, 3, dtype=bool)),
+        {"is_causal": 1},
+    ),
+    (
+        "Attention",
+        (
+            normal(2, 4, 5, 3),
+            normal(2, 4, 5, 3),
+            normal(2, 4, 5, 6),
+            None,
+            normal(2, 4, 2, 3),
+            normal(2, 4, 2, 6),
+        ),
+        {"is_causal": 1},
+    ),
+    (
+        "Attention",
+        (normal(2, 4, 2, 3), normal(2, 4, 7, 3), normal(2, 4, 7, 6), None, None, None, ints(3, 6)),
+        {"is_causal": 1},
+    ),
+]
+
+
+def recurrent(name: str, gates: int, **given: Any) -> Any:
+    """Calls of a recurrence in each direction: with everything, with weights alone."""
+    for direction in ("forward", "reverse", "bidirectional"):
+        d = 2 if direction == "bidirectional" else 1
+        weights = normal(d, gates * 4, 2), normal(d, gates * 4, 4), normal(d, gates * 8)
+        more = (None, normal(d, 3, 4), normal(d, 3, 4) + 1)[: 3 if name == "LSTM" else 2]
+        given = {**given, "hidden_size": 4, "direction": direction}
+        yield name, (SEQUENCE, *weights, *more), given
+        yield name, (SEQUENCE, *weights[:2]), given
+
+
+CALLS += [
+    *recurrent("RNN", 1),
+    *recurrent("LSTM", 4),
+    *recurrent("GRU", 3),
+    *recurrent("GRU", 3, linear_before_reset=1),
+]
+IDS = [f"{name}-{i}" for i, (name, *_) in enumerate(CALLS)]
+
+
+@pytest.mark.parametrize("name, inputs, given", CALLS, ids=IDS)
+def test_row_agrees_with_onnx(name: str, inputs: Any, given: Any) -> None:
+    got = run(name, *inputs, **given)
+    want = onnx_says(name, *inputs, outputs=len(got), **given)
+    for y, expected in zip(got, want, strict=True):
+        assert y.shape == expected.shape
+        np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name, inputs, given", CALLS, ids=IDS)
+def test_row_is_differentiable_throughout(name: str, inputs: Any, given: Any) -> None:
+    op, tensors = attributes(name, **given), [put(x) for x in inputs]
+    wanted = [i for i, x in enumerate(tensors) if x is not None and x.is_floating_point()]
+    if name == "BatchNormalization" or "Loss" in name:
+        wanted = wanted[:3] if name == "BatchNormalization" else wanted[:1]
+
+    def function(*floats: Any) -> Any:
+        given = dict(zip(wanted, floats, strict=True))
+        ys = Torch.rows[name].call(op, *(given.get(i, x) for i, x in enumerate(tensors)))
+        return ys[0] if name == "LayerNormalization" else ys
+
+    leaves = [tensors[i].clone().requires_grad_() for i in wanted]
+    assert torch.autograd.gradcheck(function, leaves, fast_mode=True)
+
+
+def test_dropout_scales_what_its_mask_keeps() -> None:
+    x, mask = normal(3, 5), normal(5, 3).T > 0
+    (y,) = run("Dropout", x, np.array(0.2), np.array(True), mask)
+    np.testing.assert_allclose(y, x * mask / 0.8, rtol=1e-15)
+    (y,) = run("Dropout", x, np.array(0.2), np.array(False), mask)
+    np.testing.assert_array_equal(y, x)
+
+
+def test_rnn_with_relu() -> None:
+    w, r, h = normal(1, 4, 2), normal(1, 4, 4), np.zeros((3, 4))
+    y, last = run("RNN", SEQUENCE, w, r, activations=("Relu",), hidden_size=4)
+    for x, y_t in zip(SEQUENCE, y, strict=True):
+        h = np.maximum(x @ w[0].T + h @ r[0].T, 0)
+        np.testing.assert_allclose(y_t[0], h)
+    np.testing.assert_array_equal(last, y[-1])
+
+
+def test_recurrence_with_the_batch_first() -> None:
+    weights = normal(2, 16, 2), normal(2, 16, 4), normal(2, 32)
+    states = normal(2, 3, 4), normal(2, 3, 4) + 1
+    given = {"hidden_size": 4, "direction": "bidirectional"}
+    y, *last = run("LSTM", SEQUENCE, *weights, None, *states, **given)
+    swapped = [np.swapaxes(x, 0, 1) for x in (SEQUENCE, *states)]
+    z, *end = run("LSTM", swapped[0], *weights, None, *swapped[1:], layout=1, **given)
+    np.testing.assert_array_equal(z, y.transpose(2, 0, 1, 3))
+    for one, other in zip(last, end, strict=True):
+        np.testing.assert_array_equal(one, other.transpose(1, 0, 2))
+
+
+def test_split_by_sizes_and_by_number() -> None:
+    x = normal(7, 3)
+    for ys, ends in (
+        (run("Split", x, ints(2, 0, 5)), (2, 2)),
+        (run("Split", x, num_outputs=3), (3, 6)),
+    ):
+        for y, want in zip(ys, np.split(x, ends), strict=True):
+            np.testing.assert_array_equal(y, want)
+
+
+def test_pad_cuts_where_pads_are_negative() -> None:
+    for mode, numpy in (("constant", "constant"), ("edge", "edge")):
+        (y,) = run("Pad", normal(3, 5), ints(-1, 2, 1, -3), mode=mode)
+        want = np.pad(normal(3, 5)[1:], ((0, 1), (2, 0)), numpy)[:, :-3]
+        np.testing.assert_array_equal(y, want)
+
+
+def test_slice_clamps_a_negative_start_to_the_first_element() -> None:
+    (y,) = run("Slice", normal(5), ints(-9), ints(-99), ints(0), ints(-1))
+    np.testing.assert_array_equal(y, normal(5)[:1])
+
+
+def test_convolution_transposed_reaches_beyond_its_natural_size() -> None:
+    x, w, b = normal(1, 1, 2), normal(1, 1, 3), normal(1)
+    (y,) = run("ConvTranspose", x, w, b, output_shape=(6,))
+    np.testing.assert_allclose(y[0, 0], [*np.convolve(x[0, 0], w[0, 0]), 0, 0] + b)
+
+
+@pytest.mark.parametrize(
+    "name, inputs, given",
+    [
+        ("GRU", (SEQUENCE, normal(1, 12, 2), normal(1, 12, 4)), {"clip": 1.0}),
+        ("RNN", (SEQUENCE, normal(1, 4, 2), normal(1, 4, 4), None, ints(1, 2, 3)), {}),
+        ("LSTM", (SEQUENCE, normal(1, 16, 2), normal(1, 16, 4)), {"input_forget": 1}),
+        ("Attention", (X, X, X), {"softcap": 2.0}),
+        ("BatchNormalization", (normal(1, 4), *[normal(4)] * 4), {"training_mode": 1}),
+        ("Conv", (normal(1, 1, 2, 3, 2, 3), normal(1, 1, 1, 1, 1, 1)), {}),
+        ("Dropout", (X, None, np.array(True)), {}),
+    ],
+)
+def test_what_torch_cannot_is_refused(name: str, inputs: Any, given: Any) -> None:
+    with pytest.raises(Unsupported, match="torch|F."):
+        run(name, *inputs, **given)
+
+
+@pytest.mark.parametrize("layout", Torch.layouts)
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "uint16", "int64", "bool"])
+def test_layouts_hold_the_same_values(layout: str, dtype: str) -> None:
+    array = np.repeat(normal(1, 3, 5, 7), 2, 0).astype(dtype)
+    name = "bfloat16" if dtype == "uint16" else dtype
+    x = BACKEND.put(array, name, layout)
+    got, called = BACKEND.get(x)
+    assert called == name and got.dtype == array.dtype
+    np.testing.assert_array_equal(got, array)
+    BACKEND.refill(x, array[:, ::-1], name)
+    np.testing.assert_array_equal(BACKEND.get(x)[0], array[:, ::-1])
+
+
+def test_layouts_are_what_they_say() -> None:
+    array = np.ones((2, 3, 5, 7), np.float32)
+    strides = {layout: BACKEND.put(array, "float32", layout).stride() for layout in Torch.layouts}
+    assert strides == {
+        "contiguous": (105, 35, 7, 1),
+        "transposed": (105, 35, 1, 5),
+        "strided": (210, 70, 14, 2),
+        "offset": (105, 35, 7, 1),
+        "broadcast": (0, 35, 7, 1),
+        "channels_last": (105, 1, 21, 3),
+    }
+    assert BACKEND.put(array, "float32", "offset").storage_offset() == 1
+    with pytest.raises(Unsupported, match="equal slices"):
+        put(X, "broadcast")
+    with pytest.raises(Unsupported, match="channels_last"):
+        put(normal(3), "channels_last")
+
+
+def test_address_ends_with_the_last_element() -> None:
+    for layout, elements in (("contiguous", 15), ("strided", 29), ("offset", 15)):
+        first, last = BACKEND.address(put(normal(3, 5), layout))
+        assert last - first == 8 * elements
+    first, last = BACKEND.address(put(normal(0, 5)))
+    assert first == last
+
+
+def test_gradients_follow_the_objects_that_were_given() -> None:
+    x, y, dy = put(normal(3)), put(normal(3) + 1), put(normal(3) + 2)
+    (z,), (dx,) = BACKEND.vjp(torch.mul, [x, x], [dy], [0])
+    torch.testing.assert_close(dx, 2 * x * dy)
+    assert not z.requires_grad and not x.requires_grad
+
+    def two(a: Any, b: Any) -> Any:
+        return a * b, a + 1
+
+    _, gradients = BACKEND.vjp(two, [x, y], [None, dy], [0, 1])
+    torch.testing.assert_close(gradients[0], dy)
+    assert gradients[1] is None
+    assert BACKEND.vjp(two, [x, y], [None, None], [1])[1] == [None]
+    _, gradients = BACKEND.vjp(two, [x, y], [dy, dy], [1, 0])
+    torch.testing.assert_close(gradients, [x * dy, y * dy + dy])
+
+
+def test_compiled_again_for_other_shapes_and_never_in_silence() -> None:
+    backend = TorchCompiled()
+    backend.reset()
+    row, op = Torch.rows["Reshape"], attributes("Reshape")
+    reshape = backend.compile(lambda *inputs: row.call(op, *inputs))
+    x, shape = backend.put(normal(2, 3), "float64"), backend.put(ints(3, -1), "int64")
+    assert reshape(x, shape).shape == (3, 2) and backend.compilations() == 1
+    assert reshape(x, shape).shape == (3, 2) and backend.compilations() == 1
+    backend.refill(shape, ints(1, -1), "int64")
+    assert reshape(x, shape).shape == (1, 6) and backend.compilations() == 2
+
+    def refuses(x: Any) -> Any:
+        raise Unsupported("no such operator")
+
+    with pytest.raises(Unsupported, match="no such operator"):
+        backend.compile(refuses)(x)
+    with pytest.raises(torch._dynamo.exc.FailOnRecompileLimitHit):
+        for i in range(20):
+            reshape(backend.put(normal(i + 2, 3), "float64"), shape)
+    backend.reset()
+    assert backend.compilations() == 0
