@@ -1,0 +1,41 @@
+"""The properties of level 0: a function a property, free of frameworks and of pytest.
+
+Each takes a backend's client and a case, and returns a judgement or raises a fault. `CHECKS` is
+their table, in the order in which they run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from d5test.checks.arguments import declared_dtypes, has_row, invalid_arguments
+from d5test.checks.check import FLOATS, Check, with_gradient
+from d5test.checks.compiled import compiled
+from d5test.checks.fault import Evidence, Fault
+from d5test.checks.numerical import has_gradient, numerical_gradient
+from d5test.checks.repetition import determinism, no_caching, untouched
+from d5test.checks.shape import batch, degenerate, degenerate_cases, has_layouts, layout
+from d5test.checks.special import special
+from d5test.checks.value import forward, gradient, low_precision
+
+_ROWS = (
+    Check("forward", forward, ("float64", "float32"), "value"),
+    Check("gradient", gradient, ("float64", "float32"), "value", reason=with_gradient),
+    Check("numerical_gradient", numerical_gradient, ("float64",), "value", reason=has_gradient),
+    Check("low_precision", low_precision, ("float16", "bfloat16"), "value"),
+    Check("determinism", determinism),
+    Check("untouched", untouched),
+    Check("no_caching", no_caching),
+    Check("layout", layout, reason=has_layouts),
+    Check("degenerate", degenerate, cases=degenerate_cases),
+    Check("special", special),
+    Check("batch", batch),
+    Check("invalid_arguments", invalid_arguments),
+    Check("declared_dtypes", declared_dtypes, FLOATS, reason=has_row, draws=1),
+    Check("compiled", compiled, modes=("compiled", "xla"), draws=3),
+)
+
+CHECKS: Mapping[str, Check] = MappingProxyType({check.name: check for check in _ROWS})
+
+__all__ = ["CHECKS", "Check", "Evidence", "Fault"]

@@ -1,0 +1,238 @@
+"""What a check is, and what all of them share: asking the backend, and judging what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from hypothesis.strategies import SearchStrategy
+
+from d5test.backends.client import Crashed, Feed, Hung, Raised, Result
+from d5test.case import FLOATS, Arrays, Case, Operator
+from d5test.checks.fault import Evidence, Subject
+from d5test.numerics.arithmetic import Arithmetic, classes
+from d5test.numerics.bounds import (
+    Bound,
+    Bounds,
+    double,
+    forward_bounds,
+    gradient_bounds,
+    lower_precision,
+)
+from d5test.numerics.controls import telling
+from d5test.numerics.judgement import Judgement, tightest
+from d5test.strategies import cases
+
+Reason = Callable[[type[Operator], Any, str], str]
+
+
+def drawn(operator: Any, dtype: str) -> SearchStrategy[Case]:
+    """Ordinary cases of an operator."""
+    return cases(operator, dtype)
+
+
+def supported(operator: type[Operator], about: Any, dtype: str) -> str:
+    """Why a backend cannot be asked for an operator in a dtype; empty if it can."""
+    row = about.rows.get(operator.__name__)
+    if row is None:
+        return f"{about.name} has no row for {operator.__name__}"
+    if dtype not in row.dtypes:
+        return f"{operator.__name__} is not declared for {dtype} on {about.name}"
+    return ""
+
+
+def with_gradient(operator: type[Operator], about: Any, dtype: str) -> str:
+    """As `supported`, and both sides have a gradient."""
+    row = about.rows.get(operator.__name__)
+    if row is not None and row.gradient:
+        return str(row.gradient)
+    if operator.backward is Operator.backward:
+        return f"{operator.__name__} has no gradient"
+    return supported(operator, about, dtype)
+
+
+@dataclass(frozen=True)
+class Check:
+    """A property that must hold for a backend and a case.
+
+    run     returns a judgement or raises a fault (or Unsupported)
+    dtypes  those in which it is asked
+    kind    `value`: every cell needs telling cases. `structural`: shapes, bytes, exceptions
+    modes   the backend's modes that it is meant for
+    cases   the strategy of its cases
+    reason  why a cell is not asked, or empty
+    draws   at most so many cases (compilations are slow); `None`: as many as the user wants
+    """
+
+    name: str
+    run: Callable[[Any, Case], Judgement]
+    dtypes: tuple[str, ...] = ("float32",)
+    kind: str = "structural"
+    modes: tuple[str, ...] = ("eager",)
+    cases: Callable[[Any, str], SearchStrategy[Case]] = drawn
+    reason: Reason = supported
+    draws: int | None = None
+
+    @property
+    def fixed(self) -> bool:
+        return self.draws is not None
+
+
+class Inquiry:
+    """One case put to one backend by one check."""
+
+    def __init__(self, check: str, client: Any, case: Case) -> None:
+        self.client = client
+        self.about = client.about
+        self.case = case
+        self.subject = Subject(check, case, client.about)
+        self.arrays = case.arrays()
+        self._plain: tuple[Any, ...] | None = None
+
+    @property
+    def row(self) -> Any:
+        return self.about.rows[self.case.op.name]
+
+    @property
+    def outputs(self) -> tuple[Any, ...]:
+        """The reference's outputs in float64, those that the backend's row returns."""
+        if self._plain is None:
+            with np.errstate(all="ignore"):
+                self._plain = self.case.op(*double(self.arrays))
+        return self._plain[: self.row.outputs]
+
+    @property
+    def upstream(self) -> Arrays:
+        """Random upstream gradients for those outputs."""
+        return self.case.upstream(self.outputs)
+
+    def feed(self, arrays: Arrays | None = None, grads: Arrays | None = None, **more: Any) -> Any:
+        """The inputs for one call."""
+        same_as = tuple(None if t is None else t.same_as for t in self.case.inputs)
+        return Feed(self.arrays if arrays is None else arrays, grads, same_as=same_as, **more)
+
+    def classes(self) -> tuple[Arithmetic, ...]:
+        """The arithmetic classes of the case's dtype on this backend, tightest first."""
+        dtype = self.case.dtype
+        return classes(
+            dtype,
+            flushes=bool(self.about.flushes.get(dtype, False)),
+            tf32=getattr(self.client, "precision", None) == "tf32",
+            ulps=self.about.ulps,
+        )
+
+    def ask(self, *feeds: Any, claim: str = "returns", reuse: bool = False) -> list[Result]:
+        """The backend's results; a crash, a hang or an exception is a fault."""
+        evidence = Evidence(tuple(feeds), claim, wanted=self.case.wanted, reuse=reuse)
+        try:
+            results = self.client.run(
+                self.case.op, list(feeds), wanted=self.case.wanted, reuse=reuse
+            )
+        except Crashed as crash:
+            raise self.subject.fault("crash", "the process died", evidence, how=str(crash)) from None
+        except Hung as hang:
+            raise self.subject.fault("hang", "no answer", evidence, how=str(hang)) from None
+        except Raised as raised:
+            raise self.subject.fault(
+                "exception", "a valid case raised", evidence, raised=str(raised)
+            ) from None
+        return list(results)
+
+    def forward_bounds(self, arithmetic: Arithmetic, arrays: Arrays | None = None) -> Bounds:
+        arrays = self.arrays if arrays is None else arrays
+        return forward_bounds(self.case.op, arrays, arithmetic)[: self.row.outputs]
+
+    def gradient_bounds(
+        self, arithmetic: Arithmetic, grads: Arrays, arrays: Arrays | None = None
+    ) -> Bounds:
+        """Bars of the gradients at `case.wanted`; an input given twice has the sum of both."""
+        arrays = self.arrays if arrays is None else arrays
+        found = list(gradient_bounds(self.case.op, arrays, grads, arithmetic))
+        for i, tensor in enumerate(self.case.inputs):
+            if tensor is not None and tensor.same_as is not None:
+                found[tensor.same_as] = _added(found[tensor.same_as], found[i])
+        return tuple(found[i] for i in self.case.wanted)
+
+    def shaped(self, expected: Bounds, results: Sequence[Any], feeds: tuple[Any, ...]) -> None:
+        """Shapes and dtypes come before values."""
+        evidence = Evidence(feeds, "within", (expected,), self.case.wanted)
+        for k, (bound, got) in enumerate(zip(expected, results, strict=False)):
+            if bound is None or got is None:
+                continue
+            if got.shape != bound.value.shape:
+                raise self.subject.fault(
+                    "shape", f"result {k} has the wrong shape", evidence,
+                    got=str(got.shape), want=str(bound.value.shape),
+                )  # fmt: skip
+            want = self.case.dtype if bound.storage is not None else bound.value.dtype.kind
+            has = got.dtype.name if bound.storage is not None else got.dtype.kind
+            if has != want:
+                raise self.subject.fault(
+                    "dtype", f"result {k} has the wrong dtype", evidence,
+                    got=got.dtype.name, want=str(want),
+                )  # fmt: skip
+
+    def judged(
+        self,
+        bounds: Callable[[Arithmetic], Bounds],
+        results: Sequence[Any],
+        feeds: tuple[Any, ...],
+        *,
+        kind: str = "value",
+        what: str = "the result is wrong",
+        grads: Arrays | None = None,
+        reuse: bool = False,
+        last: bool = False,
+    ) -> Judgement:
+        """The judgement of `results`, or the fault that they are.
+
+        With `grads` the results are gradients. With `last`, they belong to the last of `feeds`.
+        """
+
+        def shaped(arithmetic: Arithmetic) -> Bounds:
+            expected = bounds(arithmetic)
+            self.shaped(expected, results, feeds)
+            return expected
+
+        judgement, expected = tightest(self.classes(), shaped, results)
+        position = (None,) * (len(feeds) - 1)
+        evidence = Evidence(
+            feeds, "within", (*(() for _ in position), expected) if last else (expected,),
+            self.case.wanted, reuse,
+        )  # fmt: skip
+        if not judgement.right:
+            raise self.subject.fault(kind, what, evidence, judgement)
+        if judgement.arithmetic > self.row.arithmetic:
+            raise self.subject.fault(
+                "arithmetic",
+                f"computes in class {judgement.arithmetic}, {self.row.arithmetic} is allowed",
+                evidence,
+                judgement,
+            )
+        tells, void = telling(expected, self.arrays, lambda: self.lowered(grads))
+        return replace(judgement, telling=tells, void=void or judgement.share == 0)
+
+    def gradients(self, result: Result) -> tuple[Any, ...]:
+        """The gradients at `case.wanted`. A framework that reports none says that it is zero."""
+        return tuple(
+            np.zeros_like(self.arrays[i]) if g is None else g
+            for i, g in zip(self.case.wanted, result.gradients or (), strict=True)
+        )
+
+    def lowered(self, grads: Arrays | None = None) -> tuple[Any, ...]:
+        """The reference's results in the next lower precision."""
+        found = lower_precision(self.case.op, self.arrays, grads, self.case.dtype)
+        return found if grads is None else tuple(found[i] for i in self.case.wanted)
+
+
+def _added(one: Bound | None, other: Bound | None) -> Bound | None:
+    if one is None or other is None:
+        return one or other
+    value = one.value + other.value
+    ulp = 2 * one.storage.u * np.abs(value) if one.storage else 0.0
+    return Bound(value, one.bar + other.bar + ulp, one.storage)
+
+
+__all__ = ["FLOATS", "Check", "Inquiry"]

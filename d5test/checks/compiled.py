@@ -1,0 +1,44 @@
+"""Compiled modes: right, and proved to have been compiled."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from d5test.case import Case
+from d5test.checks.check import Inquiry
+from d5test.checks.fault import Evidence
+from d5test.numerics.judgement import Judgement
+
+
+def compiled(client: Any, case: Case) -> Judgement:
+    """Compiled code gives results within the bars of the reference, and no eager fallback.
+
+    What was compiled before is forgotten first; the call must have compiled something. Then a
+    second call, with values of its own, must not get the first one's results.
+    """
+    inquiry = Inquiry("compiled", client, case)
+    client.reset()
+    again = replace(case, seed=case.seed + 1)
+    feeds = (inquiry.feed(), inquiry.feed(again.arrays()))
+    first, second = inquiry.ask(*feeds)
+    if not client.compilations():
+        raise inquiry.subject.fault(
+            "not compiled", "nothing was compiled", Evidence(feeds, "returns", wanted=case.wanted)
+        )
+    judgement = inquiry.judged(inquiry.forward_bounds, first.outputs, feeds[:1])
+    inquiry.judged(
+        lambda arithmetic: inquiry.forward_bounds(arithmetic, again.arrays()),
+        second.outputs, feeds, kind="cached", what="the second call is wrong", last=True,
+    )  # fmt: skip
+    if inquiry.row.gradient or not case.op.differentiable:
+        return judgement
+    grads = inquiry.upstream
+    feed = inquiry.feed(grads=grads)
+    (result,) = inquiry.ask(feed)
+    gradient = inquiry.judged(
+        lambda arithmetic: inquiry.gradient_bounds(arithmetic, grads),
+        inquiry.gradients(result), (feed,), kind="gradient", what="the gradient is wrong",
+        grads=grads,
+    )  # fmt: skip
+    return max(judgement, gradient, key=lambda j: j.ratio)

@@ -1,0 +1,127 @@
+"""A fault: what a backend did wrong, with everything needed to see it again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from d5test.case import Case
+from d5test.numerics.bounds import Bounds
+from d5test.numerics.judgement import Judgement
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The calls that show a fault, and the claim that they break.
+
+    feeds     the inputs (and upstream gradients) of each call, in order
+    expected  what the claim compares each call with: outputs, or gradients where the feed has
+              upstream gradients (outputs first, then gradients, if `both`)
+    claim     `within` the bars; the calls `repeat` each other bit for bit; inputs are left
+              `untouched`; outputs are `kept` when the next call is made; the call `returns`;
+              the call `raises`
+    reuse     each feed's values are written over the last one's, at the same address
+    """
+
+    feeds: tuple[Any, ...]
+    claim: str
+    expected: tuple[Bounds, ...] = ()
+    wanted: tuple[int, ...] = ()
+    reuse: bool = False
+
+
+class Fault(AssertionError):
+    """A judgement that is wrong, or a crash, a hang, a wrong exception.
+
+    kind  the word by which faults are told apart: `value`, `gradient`, `shape`, `dtype`, `crash`,
+          `hang`, `exception`, `mutated`, `overwritten`, `cached`, `nondeterministic`, `layout`,
+          `batch`, `special`, `accepted`, `arithmetic`, `declared`, `not compiled`
+    """
+
+    kind = "fault"
+
+    def __init__(
+        self,
+        check: str,
+        case: Case,
+        headline: str,
+        details: dict[str, str],
+        judgement: Judgement | None,
+        evidence: Evidence,
+    ) -> None:
+        super().__init__(headline)
+        self.check = check
+        self.case = case
+        self.headline = headline
+        self.details = details
+        self.judgement = judgement
+        self.evidence = evidence
+
+    @property
+    def message(self) -> str:
+        """The headline, then one line for each detail."""
+        width = max((len(name) for name in self.details), default=0)
+        lines = [f"  {name:<{width}}  {text}" for name, text in self.details.items()]
+        return "\n".join([self.headline, "", *lines])
+
+    def __str__(self) -> str:
+        return self.message
+
+
+@cache
+def kind_of_fault(kind: str) -> type[Fault]:
+    """The class of faults of one kind: Hypothesis tells failures apart by their class."""
+    return type(f"{kind.title().replace(' ', '')}Fault", (Fault,), {"kind": kind})
+
+
+@dataclass
+class Subject:
+    """The one whom a message speaks of: operator, backend, and what is described so far."""
+
+    check: str
+    case: Case
+    about: Any
+    details: dict[str, str] = field(default_factory=dict)
+
+    def fault(
+        self,
+        kind: str,
+        what: str,
+        evidence: Evidence,
+        judgement: Judgement | None = None,
+        **details: str,
+    ) -> Fault:
+        """A fault of `kind`; `what` completes the sentence "Conv: ... on torch 2.13.0"."""
+        about, case = self.about, self.case
+        where = f"{about.name} {about.version} ({about.device}, {about.mode})"
+        found = {"check": f"{self.check} in {case.dtype}", "inputs": inputs_in_words(case)}
+        if judgement is not None:
+            found |= judgement_in_words(judgement)
+        found |= details
+        found["case"] = repr(case)
+        headline = f"{case.op!r}: {what} on {where}"
+        return kind_of_fault(kind)(self.check, case, headline, found, judgement, evidence)
+
+
+def inputs_in_words(case: Case) -> str:
+    """Dtypes and shapes: `float32 (2, 3), int64 (1,)`."""
+    return ", ".join(
+        "-" if t is None else f"{t.dtype} {t.shape}" + (f" (the same as input {t.same_as})" if t.same_as is not None else "")
+        for t in case.inputs
+    )  # fmt: skip
+
+
+def judgement_in_words(judgement: Judgement) -> dict[str, str]:
+    """Worst element, value, expectation and bar."""
+    element = f"[{', '.join(map(str, judgement.position))}]" if judgement.position else ""
+    words = {
+        "worst": f"element {element} of {judgement.output}" if element else f"{judgement.output}",
+        "got": repr(judgement.got),
+        "want": f"{judgement.want!r}, give or take {judgement.bar:.3g}",
+        "error": f"{judgement.ratio:.4g} times the bar",
+        "judged": f"{judgement.share:.0%} of the elements",
+    }
+    if judgement.arithmetic:
+        words["class"] = judgement.arithmetic
+    return words

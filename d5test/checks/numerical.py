@@ -1,0 +1,115 @@
+"""The framework's gradient against central differences of the framework's own forward.
+
+No reference gradient takes part, so that it also judges operators that have none. No tolerance is
+typed: with x+ = x + hv and x- = x - hv as rounded, what is compared is
+
+    <dy, f(x+) - f(x-)>  and  <g, x+ - x->
+
+and they may differ by the bars of both forwards, by the truncation error, which the reference's
+forward and its derivative by dual numbers give at the same points, and by rounding in the sum.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from d5test.case import Arrays, Case, Operator, Tensor
+from d5test.checks.check import Inquiry, supported
+from d5test.checks.fault import Evidence
+from d5test.numerics.bounds import Bounds
+from d5test.numerics.duals import Dual
+from d5test.numerics.judgement import Judgement
+
+STEP = 2.0**-17
+"""About the cube root of float64's unit roundoff, where truncation and rounding errors meet."""
+
+
+def numerical_gradient(client: Any, case: Case) -> Judgement:
+    """The gradient agrees with the slope of the forward in a random direction."""
+    inquiry = Inquiry("numerical_gradient", client, case)
+    grads = inquiry.upstream
+    ahead, behind = _moved(case, inquiry.arrays, STEP), _moved(case, inquiry.arrays, -STEP)
+    feeds = (inquiry.feed(grads=grads), inquiry.feed(ahead), inquiry.feed(behind))
+    at, plus, minus = inquiry.ask(*feeds)
+    gradients = inquiry.gradients(at)
+    steps = [np.asarray(ahead[i]) - np.asarray(behind[i]) for i in case.wanted]  # type: ignore[operator]
+    slope = sum(float(np.sum(g * s)) for g, s in zip(gradients, steps, strict=True))
+    rise = _along(grads, plus.outputs) - _along(grads, minus.outputs)
+    (arithmetic,) = inquiry.classes()
+    bounds = [inquiry.forward_bounds(arithmetic, a) for a in (ahead, behind)]
+    truncation = _truncation(case.op, inquiry.arrays, ahead, behind, grads)
+    size = sum(float(np.sum(np.abs(g * s))) for g, s in zip(gradients, steps, strict=True))
+    bar = sum(_bars_along(grads, b) for b in bounds) + 2 * truncation
+    bar += arithmetic.sum_error(max(sum(s.size for s in steps), 1)) * size
+    with np.errstate(all="ignore"):
+        ratio = float(np.divide(abs(slope - rise), bar))
+    if not np.isfinite(bar):
+        return Judgement(share=0.0, void=True)
+    tells = abs(rise) > bar
+    judgement = Judgement(
+        0.0 if slope == rise else ratio if np.isfinite(ratio) else np.inf,
+        1.0, 0, (), slope, rise, bar, telling=tells, void=not tells,
+    )  # fmt: skip
+    if not judgement.right:
+        raise inquiry.subject.fault(
+            "gradient",
+            "the gradient disagrees with the slope of its own forward",
+            Evidence(feeds, "slope", wanted=case.wanted),
+            judgement,
+        )
+    return judgement
+
+
+def has_gradient(operator: type[Operator], about: Any, dtype: str) -> str:
+    """As `supported`, and the framework differentiates it."""
+    row = about.rows.get(operator.__name__)
+    return str(row.gradient) if row is not None and row.gradient else supported(
+        operator, about, dtype
+    )
+
+
+def _moved(case: Case, arrays: Arrays, step: float) -> Arrays:
+    moved = list(arrays)
+    for i in case.wanted:
+        x = np.asarray(arrays[i])
+        direction = Tensor(x.shape, "float64", ("nonzero",)).array(case.seed, 2000 + i)
+        moved[i] = x + step * direction
+    for i, tensor in enumerate(case.inputs):
+        if tensor is not None and tensor.same_as is not None:
+            moved[i] = moved[tensor.same_as]
+    return tuple(moved)
+
+
+def _along(grads: Arrays, outputs: Any) -> float:
+    return sum(
+        float(np.sum(dy * y)) for dy, y in zip(grads, outputs, strict=False) if dy is not None
+    )
+
+
+def _bars_along(grads: Arrays, bounds: Bounds) -> float:
+    return sum(
+        float(np.sum(np.abs(dy) * b.bar))
+        for dy, b in zip(grads, bounds, strict=False)
+        if dy is not None and b is not None
+    )
+
+
+def _truncation(
+    op: Operator, arrays: Arrays, ahead: Arrays, behind: Arrays, grads: Arrays
+) -> float:
+    """How far the central difference itself is from the derivative, in exact arithmetic."""
+    duals: dict[int, Any] = {}
+    inputs = []
+    for x, a, b in zip(arrays, ahead, behind, strict=True):
+        if x is None or x.dtype.kind != "f":
+            inputs.append(x)
+        else:
+            inputs.append(duals.setdefault(id(x), Dual(x, np.asarray(a) - np.asarray(b))))
+    with np.errstate(all="ignore"):
+        derivative = [
+            y.full_companion() if isinstance(y, Dual) else np.zeros(np.shape(y)) for y in op(*inputs)
+        ]
+        rise = [p - m for p, m in zip(op(*ahead), op(*behind), strict=True)]
+    return abs(_along(grads, rise) - _along(grads, derivative))

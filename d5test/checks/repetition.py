@@ -1,0 +1,123 @@
+"""What a second call must not change: determinism, private inputs and outputs, no caching."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+from d5test.case import Arrays, Case
+from d5test.checks.check import Inquiry
+from d5test.checks.fault import Evidence
+from d5test.numerics.arithmetic import Arithmetic
+from d5test.numerics.bounds import Bounds
+from d5test.numerics.judgement import Judgement
+
+
+def determinism(client: Any, case: Case) -> Judgement:
+    """Three calls with the same input give the same bits, outputs and gradients alike."""
+    inquiry = Inquiry("determinism", client, case)
+    grads = None if inquiry.row.gradient or not case.op.differentiable else inquiry.upstream
+    feeds = (inquiry.feed(grads=grads),) * 3
+    first, *others = inquiry.ask(*feeds, claim="repeats")
+    for other in others:
+        for name in ("outputs", "gradients"):
+            if not _same(getattr(first, name) or (), getattr(other, name) or ()):
+                raise inquiry.subject.fault(
+                    "nondeterministic",
+                    f"the same call gives other {name}",
+                    Evidence(feeds, "repeats", wanted=case.wanted),
+                )
+    return Judgement(telling=True)
+
+
+def untouched(client: Any, case: Case) -> Judgement:
+    """Inputs and upstream gradients keep their values, and outputs survive the next call."""
+    inquiry = Inquiry("untouched", client, case)
+    grads = None if inquiry.row.gradient or not case.op.differentiable else inquiry.upstream
+    feeds = (inquiry.feed(grads=grads), inquiry.feed(_other(case), grads))
+    results = inquiry.ask(*feeds, claim="untouched")
+    for feed, result in zip(feeds, results, strict=True):
+        for what, before, after in (
+            ("an input", feed.inputs, result.inputs_after),
+            ("an upstream gradient", feed.grads or (), result.grads_after or ()),
+        ):
+            if not _same(before, after):
+                raise inquiry.subject.fault(
+                    "mutated", f"{what} is overwritten",
+                    Evidence(feeds, "untouched", wanted=case.wanted),
+                )  # fmt: skip
+        if not _same(result.outputs, result.late):
+            raise inquiry.subject.fault(
+                "overwritten", "an output changes when the next call is made",
+                Evidence(feeds, "kept", wanted=case.wanted),
+            )  # fmt: skip
+    return Judgement(telling=True)
+
+
+def no_caching(client: Any, case: Case) -> Judgement:
+    """Other inputs of the same shape, at the same address where there is one, give other outputs.
+
+    The second call differs in one element, the third has the same elements in another order, the
+    fourth is new throughout: a cache by identity, address, shape or fingerprint meets one of them.
+    """
+    inquiry = Inquiry("no_caching", client, case)
+    sets = [case.arrays(), _one_changed(case), _reversed(case), _other(case)]
+    reuse = bool(inquiry.about.mutable)
+    feeds = tuple(inquiry.feed(arrays) for arrays in sets)
+    results = inquiry.ask(*feeds, reuse=reuse)
+    judgement = Judgement()
+    for i, (arrays, result) in enumerate(zip(sets, results, strict=True)):
+        def bounds(arithmetic: Arithmetic, arrays: Arrays = arrays) -> Bounds:
+            return inquiry.forward_bounds(arithmetic, arrays)
+
+        found = inquiry.judged(
+            bounds, result.outputs, feeds[: i + 1], kind="cached" if i else "value",
+            what="the outputs do not follow the inputs" if i else "the result is wrong",
+            reuse=reuse, last=True,
+        )  # fmt: skip
+        judgement = max(judgement, found, key=lambda j: j.ratio)
+    return judgement
+
+
+def _other(case: Case) -> Arrays:
+    """Floating-point inputs drawn anew; indices, shapes and masks stay."""
+    return _changed(case, lambda i, array: case.inputs[i].array(case.seed + 1, i))  # type: ignore[union-attr]
+
+
+def _one_changed(case: Case) -> Arrays:
+    """Each floating-point input with one element, in the middle, halved."""
+
+    def change(i: int, array: Any) -> Any:
+        array = array.copy()
+        if array.size:
+            array.flat[array.size // 2] = array.flat[array.size // 2] / 2
+        return array
+
+    return _changed(case, change)
+
+
+def _reversed(case: Case) -> Arrays:
+    """Each floating-point input with its elements in reverse order."""
+    return _changed(case, lambda i, array: array.ravel()[::-1].reshape(array.shape).copy())
+
+
+def _changed(case: Case, change: Any) -> Arrays:
+    arrays = list(case.arrays())
+    for i in case.wanted:
+        tensor = case.inputs[i]
+        if tensor is not None and tensor.data is None:
+            arrays[i] = change(i, arrays[i])
+    for i, tensor in enumerate(case.inputs):
+        if tensor is not None and tensor.same_as is not None:
+            arrays[i] = arrays[tensor.same_as]
+    return tuple(arrays)
+
+
+def _same(before: Any, after: Any) -> bool:
+    """Bit for bit, NaNs too."""
+    return all(
+        a is None or b is None or (a.shape == b.shape and a.tobytes() == b.tobytes())
+        for a, b in zip(before, after, strict=True)
+    ) and [x is None for x in before] == [x is None for x in after]
+
+

@@ -1,0 +1,147 @@
+"""Memory layouts, empty and scalar shapes, and the size of the batch."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from hypothesis.strategies import SearchStrategy
+
+from d5test.backends.base import Unsupported
+from d5test.case import Array, Arrays, Case, Operator
+from d5test.checks.check import Inquiry, supported
+from d5test.numerics.arithmetic import Arithmetic
+from d5test.numerics.bounds import Bound, Bounds
+from d5test.numerics.judgement import Judgement
+from d5test.strategies import cases
+
+BATCHES = (17, 33)
+"""Batch sizes that no ordinary case has: beyond a vector, and beyond two of them."""
+
+
+def layout(client: Any, case: Case) -> Judgement:
+    """The same values in another layout of memory give results within the same bars."""
+    inquiry = Inquiry("layout", client, case)
+    layouts = [name for name in inquiry.about.layouts if name != "contiguous"]
+    judgement, reasons = Judgement(), []
+    for name in layouts:
+        arrays = _broadcast(case, inquiry.arrays) if name == "broadcast" else inquiry.arrays
+        feed = inquiry.feed(arrays, layouts=tuple(
+            name if i in case.wanted else "contiguous" for i in range(len(case.inputs))
+        ))  # fmt: skip
+        try:
+            (result,) = inquiry.ask(feed)
+        except Unsupported as unsupported:
+            reasons.append(f"{name}: {unsupported}")
+            continue
+
+        def bounds(arithmetic: Arithmetic, arrays: Arrays = arrays) -> Bounds:
+            return inquiry.forward_bounds(arithmetic, arrays)
+
+        found = inquiry.judged(
+            bounds, result.outputs, (feed,), kind="layout", what=f"{name} inputs are misread"
+        )
+        judgement = max(judgement, found, key=lambda j: j.ratio)
+    if len(reasons) == len(layouts):
+        raise Unsupported("; ".join(reasons))
+    return judgement
+
+
+def has_layouts(operator: type[Operator], about: Any, dtype: str) -> str:
+    """As `supported`, and the backend has memory layouts."""
+    if tuple(about.layouts) == ("contiguous",):
+        return f"{about.name} has no memory layouts"
+    return supported(operator, about, dtype)
+
+
+def _broadcast(case: Case, arrays: Arrays) -> Arrays:
+    """Values that are constant along the first axis, as a stride of 0 makes them."""
+    changed = [
+        np.broadcast_to(a[:1], a.shape).copy() if i in case.wanted and a is not None and a.ndim else a
+        for i, a in enumerate(arrays)
+    ]
+    for i, tensor in enumerate(case.inputs):
+        if tensor is not None and tensor.same_as is not None:
+            changed[i] = changed[tensor.same_as]
+    return tuple(changed)
+
+
+def degenerate_cases(operator: Any, dtype: str) -> SearchStrategy[Case]:
+    """Cases with sizes of zero and one."""
+    return cases(operator, dtype, degenerate=True)
+
+
+def degenerate(client: Any, case: Case) -> Judgement:
+    """Empty, scalar and size-one tensors give results of the right shape and value.
+
+    A framework may refuse them with a clean exception, which counts as unsupported. What the
+    reference itself refuses (the maximum of nothing) is no case.
+    """
+    inquiry = Inquiry("degenerate", client, case)
+    feed = inquiry.feed()
+    try:
+        outputs = inquiry.outputs
+    except ValueError as refused:
+        raise Unsupported(f"the reference refuses it: {refused}") from None
+    try:
+        (result,) = inquiry.ask(feed)
+    except AssertionError as fault:
+        if getattr(fault, "kind", "") != "exception":
+            raise
+        raise Unsupported(f"refused: {getattr(fault, 'details', {}).get('raised', '')}") from None
+    if all(np.size(y) == 0 for y in outputs):
+        inquiry.shaped(inquiry.forward_bounds(inquiry.classes()[-1]), result.outputs, (feed,))
+        return Judgement(telling=True)
+    return inquiry.judged(inquiry.forward_bounds, result.outputs, (feed,))
+
+
+def batch(client: Any, case: Case) -> Judgement:
+    """A sample's result does not depend on how many others share the batch, nor on their place."""
+    inquiry = Inquiry("batch", client, case)
+    axes = case.op.batch(*case.shapes)
+    if axes is None:
+        raise Unsupported("the samples of this case are not independent")
+    size = next(
+        a.shape[axis]
+        for a, axis in zip(inquiry.arrays, axes.inputs, strict=False)
+        if a is not None and axis is not None
+    )
+    judgement = Judgement()
+    for count in BATCHES:
+        order = np.arange(count)[::-1] % size
+        arrays = tuple(
+            a if a is None or axis is None else np.ascontiguousarray(np.take(a, order, axis))
+            for a, axis in zip(inquiry.arrays, _padded(axes.inputs, inquiry.arrays), strict=True)
+        )
+        feed = inquiry.feed(_aliased(case, arrays))
+        (result,) = inquiry.ask(feed)
+
+        def bounds(arithmetic: Arithmetic, order: Array = order) -> Bounds:
+            alone = inquiry.forward_bounds(arithmetic)
+            return tuple(
+                b if b is None or axis is None else _taken(b, order, axis)
+                for b, axis in zip(alone, axes.outputs, strict=False)
+            )
+
+        found = inquiry.judged(
+            bounds, result.outputs, (feed,), kind="batch",
+            what=f"in a batch of {count}, samples differ from what they are alone",
+        )  # fmt: skip
+        judgement = max(judgement, found, key=lambda j: j.ratio)
+    return replace(judgement, void=False)
+
+
+def _padded(axes: tuple[int | None, ...], arrays: Arrays) -> tuple[int | None, ...]:
+    return axes + (None,) * (len(arrays) - len(axes))
+
+
+def _aliased(case: Case, arrays: Arrays) -> Arrays:
+    return tuple(
+        arrays[t.same_as] if t is not None and t.same_as is not None else a
+        for t, a in zip(case.inputs, arrays, strict=True)
+    )
+
+
+def _taken(bound: Bound, order: Array, axis: int) -> Bound:
+    return Bound(np.take(bound.value, order, axis), np.take(bound.bar, order, axis), bound.storage)

@@ -1,0 +1,107 @@
+"""NaN and infinity: not swallowed, not invented.
+
+One special value is put into one element of an input. Where the reference's result does not
+depend on that element, the backend's stays within its bar; where the reference's is NaN, so is the
+backend's; where it is infinite, so is the backend's.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from d5test.case import Array, Arrays, Case
+from d5test.checks.check import Inquiry
+from d5test.checks.fault import Evidence
+from d5test.numerics.bounds import Bound, double
+from d5test.numerics.judgement import Judgement, judge
+
+NAN_IS_OPEN = {
+    "Max": "IEEE 754 has maximum and maximumNumber, ONNX names neither",
+    "Min": "IEEE 754 has minimum and minimumNumber, ONNX names neither",
+    "Relu": "max(0, x), with the same question",
+    "MaxPool": "as Max",
+    "ReduceMax": "as Max",
+    "LeakyRelu": "written with a comparison, which NaN fails on either side",
+    "ReduceLogSumExp": "shifted by a maximum or not",
+    "Attention": "a masked score may be minus infinity or left out",
+}
+"""Operators for which ONNX does not say what becomes of a NaN: the framework's choice."""
+
+
+def special(client: Any, case: Case) -> Judgement:
+    """A NaN reaches what depends on it, and nothing else; an infinity likewise."""
+    inquiry = Inquiry("special", client, case)
+    worst = Judgement(telling=True)
+    for value in (np.nan, np.inf, -np.inf):
+        poisoned = _poisoned(case, inquiry.arrays, value)
+        if poisoned is None:
+            return Judgement(void=True)
+        feed = inquiry.feed(poisoned)
+        (result,) = inquiry.ask(feed)
+        expected = tuple(
+            _special_bound(bound, np.asarray(clean), np.asarray(want), value, case)
+            for bound, clean, want in zip(
+                inquiry.forward_bounds(inquiry.classes()[0]),
+                inquiry.outputs,
+                _plain(inquiry, poisoned),
+                strict=True,
+            )
+        )
+        evidence = Evidence((feed,), "special", (expected,), case.wanted)
+        for k, (bound, got) in enumerate(zip(expected, result.outputs, strict=False)):
+            lost = np.isnan(bound.value.astype(np.float64)) & ~np.isnan(got.astype(np.float64))
+            if bound.storage is not None and np.any(lost & (bound.bar == 0)):
+                raise inquiry.subject.fault(
+                    "special", f"{value} in an input is swallowed", evidence,
+                    where=f"output {k}, {np.argwhere(lost & (bound.bar == 0))[0].tolist()}",
+                )  # fmt: skip
+        judgement = judge(expected, result.outputs)
+        if not judgement.right:
+            raise inquiry.subject.fault(
+                "special", f"{value} in one element spoils others", evidence, judgement
+            )
+        worst = max(worst, judgement, key=lambda j: j.ratio)
+    return worst
+
+
+def _poisoned(case: Case, arrays: Arrays, value: float) -> Arrays | None:
+    """The inputs with `value` in one element of one of them."""
+    candidates = [
+        i for i in case.wanted
+        if arrays[i] is not None and np.size(arrays[i]) and case.inputs[i].data is None  # type: ignore[union-attr]
+    ]  # fmt: skip
+    if not candidates:
+        return None
+    changed = list(arrays)
+    i = candidates[case.seed % len(candidates)]
+    array = np.array(arrays[i], copy=True)
+    array.flat[case.seed % array.size] = value
+    changed[i] = array
+    for j, tensor in enumerate(case.inputs):
+        if tensor is not None and tensor.same_as == i:
+            changed[j] = array
+    return tuple(changed)
+
+
+def _plain(inquiry: Inquiry, arrays: Arrays) -> tuple[Any, ...]:
+    with np.errstate(all="ignore"):
+        return inquiry.case.op(*double(arrays))[: inquiry.row.outputs]
+
+
+def _special_bound(
+    bound: Bound | None, clean: Array, want: Array, value: float, case: Case
+) -> Bound:
+    """What is demanded of one output.
+
+    A NaN is demanded (bar 0) only of a NaN: infinity minus infinity depends on the formula. What
+    became finite through an infinity (1 / inf) is not judged either; what did not change is.
+    """
+    assert bound is not None
+    if bound.storage is None:
+        return Bound(want, np.full(want.shape, np.inf), None)
+    unchanged = want == clean
+    demanded = np.isnan(want) & bool(np.isnan(value)) & (case.op.name not in NAN_IS_OPEN)
+    bar = np.where(unchanged, bound.bar, np.where(demanded, 0.0, np.inf))
+    return Bound(np.where(unchanged, bound.value, want), bar, bound.storage)
