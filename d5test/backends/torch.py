@@ -21,12 +21,12 @@ import torch._dynamo.exc
 import torch._dynamo.utils
 import torch.nn.functional as F
 from numpy.typing import NDArray
-from torch import Tensor
 
 from d5test.backends.base import Backend, Table, Unsupported
 
-rows = Table()
+Tensor = Any  # torch's annotations are incomplete
 Ints = tuple[int, ...]
+rows = Table()
 
 
 def integers(x: Tensor) -> Ints:
@@ -253,23 +253,30 @@ def global_average_pool(op: Any, x: Tensor) -> Tensor:
 def batch_normalization(
     op: Any, x: Tensor, scale: Tensor, b: Tensor, mean: Tensor, var: Tensor
 ) -> Tensor:
-    """The running statistics are left out: torch keeps an unbiased variance, ONNX a biased one."""
+    """The running statistics are left out: torch keeps an unbiased variance, ONNX a biased one.
+
+    torch has no gradient of the given mean and variance.
+    """
     if not op.training_mode:
-        return F.batch_norm(x, mean, var, scale, b, False, 0.0, op.epsilon)
+        return F.batch_norm(x, mean.detach(), var.detach(), scale, b, False, 0.0, op.epsilon)
     if x.numel() == x.shape[1]:
         raise Unsupported("F.batch_norm trains on more than one value per channel")
     return F.batch_norm(x, None, None, scale, b, True, 0.0, op.epsilon)
 
 
-@rows.native("LayerNormalization", arithmetic="F")
-def layer_normalization(op: Any, x: Tensor, scale: Tensor, b: Tensor | None = None) -> Any:
-    """Composed (scaled afterwards) if the scale also varies over the axes before `axis`."""
+@rows.native("LayerNormalization", outputs=1, arithmetic="F")
+def layer_normalization(op: Any, x: Tensor, scale: Tensor, b: Tensor | None = None) -> Tensor:
+    """Composed (scaled afterwards) if the scale also varies over the axes before `axis`.
+
+    Mean and deviation are left out: torch differentiates `native_layer_norm` through neither.
+    """
     shape = x.shape[op.axis :]
     if scale.ndim <= len(shape) and (b is None or b.ndim <= len(shape)):
-        b = b if b is None else b.expand(shape)
-        return torch.native_layer_norm(x, shape, scale.expand(shape), b, op.epsilon)
-    y, mean, rstd = torch.native_layer_norm(x, shape, None, None, op.epsilon)
-    return y * scale if b is None else y * scale + b, mean, rstd
+        return F.layer_norm(
+            x, shape, scale.expand(shape), b if b is None else b.expand(shape), op.epsilon
+        )
+    y = F.layer_norm(x, shape, None, None, op.epsilon) * scale
+    return y if b is None else y + b
 
 
 @rows.native("RMSNormalization")
@@ -296,22 +303,24 @@ def log_softmax(op: Any, x: Tensor) -> Tensor:
     return torch.log_softmax(x, op.axis)
 
 
-def ignored(op: Any) -> int:
-    """The label that counts for nothing; no label is -100 where ONNX has none."""
-    return -100 if op.ignore_index is None else int(op.ignore_index)
+def options(op: Any, weight: Tensor | None) -> dict[str, Any]:
+    """What both losses take. No label is -100 where ONNX ignores none; weights have no gradient."""
+    return {
+        "weight": weight if weight is None else weight.detach(),
+        "ignore_index": -100 if op.ignore_index is None else op.ignore_index,
+        "reduction": op.reduction,
+    }
 
 
 @rows.native("SoftmaxCrossEntropyLoss", outputs=1)
 def cross_entropy(op: Any, x: Tensor, labels: Tensor, weights: Tensor | None = None) -> Tensor:
     """`F.cross_entropy` keeps its log-probabilities to itself: left out."""
-    return F.cross_entropy(
-        x, labels.long(), weights, ignore_index=ignored(op), reduction=op.reduction
-    )
+    return F.cross_entropy(x, labels.long(), **options(op, weights))
 
 
 @rows.native("NegativeLogLikelihoodLoss", arithmetic="F")
 def nll_loss(op: Any, x: Tensor, labels: Tensor, weight: Tensor | None = None) -> Tensor:
-    return F.nll_loss(x, labels.long(), weight, ignore_index=ignored(op), reduction=op.reduction)
+    return F.nll_loss(x, labels.long(), **options(op, weight))
 
 
 def reduction(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -351,7 +360,7 @@ def concat(op: Any, *tensors: Tensor) -> Tensor:
 @rows.native("Split", arithmetic="F")
 def split(op: Any, x: Tensor, sizes: Tensor | None = None) -> tuple[Tensor, ...]:
     if sizes is not None:
-        return torch.split(x, integers(sizes), op.axis)
+        return torch.split(x, list(integers(sizes)), op.axis)
     side, n = x.shape[op.axis], op.num_outputs
     chunk = -(-side // n)
     return torch.split(x, [max(0, min(chunk, side - i * chunk)) for i in range(n)], op.axis)
@@ -419,7 +428,11 @@ def pad(
 
 @rows.native("Expand", arithmetic="F")
 def expand(op: Any, x: Tensor, shape: Tensor) -> Tensor:
-    return torch.broadcast_to(x, torch.broadcast_shapes(x.shape, integers(shape)))
+    """To the shape that both broadcast to: a side of 1 leaves the input's own."""
+    sides = list(integers(shape))
+    for i in range(1, 1 + min(len(sides), x.ndim)):
+        sides[-i] = x.shape[-i] if sides[-i] == 1 else sides[-i]
+    return torch.broadcast_to(x, (*x.shape[: max(0, x.ndim - len(sides))], *sides))
 
 
 @rows.native("Attention", outputs=1)
@@ -710,7 +723,7 @@ class TorchCompiled(Torch):
     @staticmethod
     def _make_known(tensor: Tensor, array: NDArray[Any]) -> None:
         if array.dtype.kind in "ib" and array.ndim < 2:
-            tensor.known = tuple(array.reshape(-1).tolist())  # type: ignore[attr-defined]
+            tensor.known = tuple(array.reshape(-1).tolist())
 
     def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
         compiled = torch.compile(function, fullgraph=True, dynamic=False)
