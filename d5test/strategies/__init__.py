@@ -13,7 +13,14 @@ from d5test.strategies.registry import attributes, cases, drawable, inputs, oper
 
 __all__ = ["FAMILIES", "Draw", "attributes", "cases", "drawable", "inputs", "operators"]
 
-FAMILIES: tuple[str, ...] = ()
+FAMILIES: tuple[str, ...] = (
+    "arithmetic",
+    "elementwise",
+    "losses",
+    "normalisation",
+    "reductions",
+    "softmax",
+)
 """The modules whose operators are registered."""
 
 for family in FAMILIES:

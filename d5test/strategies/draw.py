@@ -101,7 +101,8 @@ class Draw:
 
     def axis(self, rank: int) -> int:
         """An axis of a tensor with `rank` dimensions, counted from either end; the last first."""
-        return self.choose((*range(-1, -rank - 1, -1), *range(rank)))
+        axis: int = self.choose((*range(-1, -rank - 1, -1), *range(rank)))
+        return axis
 
     def broadcastable(self, shape: Shape) -> Shape:
         """A shape that broadcasts to `shape`: leading dimensions left out, others 1.
@@ -136,11 +137,13 @@ class Draw:
         """Booleans, about `share` of them true."""
         return Tensor(tuple(shape), "bool", ("mask", share))
 
-    def literal(self, values: Sequence[Any] | float, dtype: str = "int64") -> Tensor:
-        """These values: a vector (axes, a shape, paddings) or a scalar."""
+    def literal(
+        self, values: Sequence[Any] | float, dtype: str = "int64", shape: Shape | None = None
+    ) -> Tensor:
+        """These values: a vector (axes, a shape, paddings), a scalar, or of `shape` in rows."""
         if isinstance(values, int | float):
             return Tensor((), dtype, data=(values,))
-        return Tensor((len(values),), dtype, data=tuple(values))
+        return Tensor((len(values),) if shape is None else tuple(shape), dtype, data=tuple(values))
 
     def again(self, tensor: Tensor, position: int) -> Tensor:
         """`tensor`, which is the input at `position`, passed once more as the same object."""

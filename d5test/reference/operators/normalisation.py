@@ -1,0 +1,206 @@
+"""Normalisations: zero mean and unit variance over some axes, then a scale and a shift.
+
+The references compute in float64 throughout; `stash_type` says in which dtype a framework
+computes its statistics and changes no formula.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from d5test.case import Batch, Operator
+from d5test.reference.operators.broadcasting import unbroadcast
+from d5test.reference.operators.samples import batch_of
+
+__all__ = ["BatchNormalization", "GroupNormalization", "LayerNormalization", "RMSNormalization"]
+
+# What ONNX stores: a FLOAT is a float32.
+EPSILON = float(np.float32(1e-5))
+MOMENTUM = float(np.float32(0.9))
+
+
+def standardise(x, axes, epsilon):
+    """(x - mean) / sqrt(variance + epsilon) over `axes`; mean; 1 / sqrt(variance + epsilon)."""
+    mean = x.mean(axes, keepdims=True)
+    d = x - mean
+    rstd = 1 / np.sqrt((d * d).mean(axes, keepdims=True) + epsilon)
+    return d * rstd, mean, rstd
+
+
+def standardise_gradient(dxhat, xhat, rstd, axes):
+    """dx through `standardise`. Ioffe and Szegedy, arXiv 1502.03167, section 3, simplified."""
+    along_one = dxhat.mean(axes, keepdims=True)
+    along_xhat = (dxhat * xhat).mean(axes, keepdims=True)
+    return rstd * (dxhat - along_one - xhat * along_xhat)
+
+
+def along_channels(parameter, ndim):
+    """A parameter (c,) as it broadcasts to (n, c, *d)."""
+    return parameter.reshape((-1,) + (1,) * (ndim - 2))
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class BatchNormalization(Operator):
+    """Each channel normalised over batch and positions. ONNX BatchNormalization-15.
+
+    y = (x - mean) / sqrt(var + epsilon) scale + b. x, y: (n, c, *d); all others: (c,).
+
+    With `training_mode` 1 the mean and the population variance are x's, and the outputs
+    running_mean and running_var = momentum * input + (1 - momentum) * x's; no gradient flows
+    through these. Ioffe and Szegedy, arXiv 1502.03167, algorithms 1 and 2.
+    """
+
+    epsilon: float = EPSILON
+    momentum: float = MOMENTUM
+    training_mode: int = 0
+    since = 15
+    stopped_outputs = (1, 2)
+
+    def forward(self, x, scale, b, input_mean, input_var):
+        scale, b = along_channels(scale, x.ndim), along_channels(b, x.ndim)
+        if not self.training_mode:
+            mean, var = along_channels(input_mean, x.ndim), along_channels(input_var, x.ndim)
+            return (x - mean) / np.sqrt(var + self.epsilon) * scale + b
+        axes = self.reduced(x.ndim)
+        xhat, _, _ = standardise(x, axes, self.epsilon)
+        running_mean = self.momentum * input_mean + (1 - self.momentum) * x.mean(axes)
+        running_var = self.momentum * input_var + (1 - self.momentum) * x.var(axes)
+        return xhat * scale + b, running_mean, running_var
+
+    def backward(self, grads, inputs, outputs):
+        dy, (x, scale, _, input_mean, input_var) = grads[0], inputs
+        axes = self.reduced(x.ndim)
+        dxhat = dy * along_channels(scale, x.ndim)
+        if self.training_mode:
+            xhat, _, rstd = standardise(x, axes, self.epsilon)
+            dx = standardise_gradient(dxhat, xhat, rstd, axes)
+            dmean, dvar = np.zeros_like(input_mean), np.zeros_like(input_var)
+        else:
+            rstd = 1 / np.sqrt(along_channels(input_var, x.ndim) + self.epsilon)
+            xhat = (x - along_channels(input_mean, x.ndim)) * rstd
+            dx = dxhat * rstd
+            dmean = -dx.sum(axes)
+            dvar = -0.5 * (dx * xhat * rstd).sum(axes)
+        return dx, (dy * xhat).sum(axes), dy.sum(axes), dmean, dvar
+
+    def reduced(self, ndim):
+        """All axes but the channels'."""
+        return (0, *range(2, ndim))
+
+    def batch(self, *shapes: tuple[int, ...] | None) -> Batch | None:
+        return None if self.training_mode else Batch((0, None, None, None, None), (0,))
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class LayerNormalization(Operator):
+    """Each sample normalised over the axes from `axis` on. ONNX LayerNormalization-17.
+
+    y = (x - mean) / sqrt(var + epsilon) scale + b. x, y: any shape; scale, b: shapes that
+    broadcast to x's; mean, inv_std_dev: x's shape with 1 from `axis` on.
+    Ba, Kiros and Hinton, arXiv 1607.06450, equation 3.
+    """
+
+    axis: int = -1
+    epsilon: float = EPSILON
+    stash_type: int = 1
+    since = 17
+
+    def forward(self, x, scale, b=None):
+        xhat, mean, rstd = standardise(x, self.reduced(x.ndim), self.epsilon)
+        y = xhat * scale
+        return (y if b is None else y + b), mean, rstd
+
+    def backward(self, grads, inputs, outputs):
+        (dy, dmean, drstd), (x, scale, *b), (_, mean, rstd) = grads, inputs, outputs
+        axes = self.reduced(x.ndim)
+        n = math.prod(x.shape[axis] for axis in axes)
+        xhat = (x - mean) * rstd
+        dx = standardise_gradient(dy * scale, xhat, rstd, axes)
+        dx = dx + dmean / n - drstd * rstd * rstd * xhat / n
+        db = (None if shift is None else unbroadcast(dy, shift.shape) for shift in b)
+        return dx, unbroadcast(dy * xhat, scale.shape), *db
+
+    def reduced(self, ndim):
+        """The axes from `axis` on."""
+        return tuple(range(self.axis % ndim, ndim))
+
+    def batch(self, *shapes: tuple[int, ...] | None) -> Batch | None:
+        x = shapes[0]
+        if x is None or self.axis % len(x) == 0:
+            return None
+        inputs = batch_of(*shapes)
+        return None if inputs is None else Batch(inputs.inputs, (0, 0, 0))
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class GroupNormalization(Operator):
+    """Each sample normalised over groups of channels. ONNX GroupNormalization-21.
+
+    y = (x - mean) / sqrt(var + epsilon) scale + bias. x, y: (n, c, *d); scale, bias: (c,);
+    `num_groups` divides c. Wu and He, arXiv 1803.08494, equations 1 and 2.
+    """
+
+    num_groups: int
+    epsilon: float = EPSILON
+    stash_type: int = 1
+    since = 21
+
+    def forward(self, x, scale, bias):
+        xhat, _, _ = standardise(self.grouped(x), 2, self.epsilon)
+        xhat = xhat.reshape(x.shape)
+        return xhat * along_channels(scale, x.ndim) + along_channels(bias, x.ndim)
+
+    def backward(self, grads, inputs, outputs):
+        (dy,), (x, scale, _) = grads, inputs
+        xhat, _, rstd = standardise(self.grouped(x), 2, self.epsilon)
+        dxhat = self.grouped(dy * along_channels(scale, x.ndim))
+        dx = standardise_gradient(dxhat, xhat, rstd, 2).reshape(x.shape)
+        axes = (0, *range(2, x.ndim))
+        return dx, (dy * xhat.reshape(x.shape)).sum(axes), dy.sum(axes)
+
+    def grouped(self, x):
+        """x as (n, groups, elements of a group)."""
+        groups = self.num_groups
+        return x.reshape(x.shape[0], groups, math.prod(x.shape[1:]) // groups)
+
+    def batch(self, *shapes: tuple[int, ...] | None) -> Batch | None:
+        return Batch((0, None, None), (0,))
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class RMSNormalization(Operator):
+    """Each sample divided by its root mean square from `axis` on. ONNX RMSNormalization-23.
+
+    y = x / sqrt(mean of x^2 + epsilon) scale. x, y: any shape; scale: a shape that broadcasts to
+    x's. Zhang and Sennrich, arXiv 1910.07467, equation 4.
+    """
+
+    axis: int = -1
+    epsilon: float = EPSILON
+    stash_type: int = 1
+    since = 23
+
+    def forward(self, x, scale):
+        return x / self.root_mean_square(x) * scale
+
+    def backward(self, grads, inputs, outputs):
+        (dy,), (x, scale) = grads, inputs
+        rms = self.root_mean_square(x)
+        xhat = x / rms
+        dxhat = dy * scale
+        along_xhat = (dxhat * xhat).mean(self.reduced(x.ndim), keepdims=True)
+        return (dxhat - xhat * along_xhat) / rms, unbroadcast(dy * xhat, scale.shape)
+
+    def root_mean_square(self, x):
+        return np.sqrt((x * x).mean(self.reduced(x.ndim), keepdims=True) + self.epsilon)
+
+    def reduced(self, ndim):
+        """The axes from `axis` on."""
+        return tuple(range(self.axis % ndim, ndim))
+
+    def batch(self, *shapes: tuple[int, ...] | None) -> Batch | None:
+        x = shapes[0]
+        return None if x is None or self.axis % len(x) == 0 else batch_of(*shapes)

@@ -1,0 +1,86 @@
+"""Cases of the normalisations: values with a large mean among them, and a small variance."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from d5test.case import Tensor
+from d5test.reference.operators import normalisation as ops
+from d5test.strategies.draw import Draw, Regime, Shape
+from d5test.strategies.registry import attributes, inputs
+
+SPREAD: tuple[Regime, ...] = ("normal", "uniform", "heavy", ("scaled", -6), "offset")
+"""Regimes whose values differ: a variance of zero leaves epsilon alone to divide by."""
+EPSILONS = (ops.EPSILON, float(np.float32(1e-3)), 0.0625)
+RANK = 4
+
+
+@attributes(ops.BatchNormalization)
+def batch_normalization_attributes(d: Draw) -> ops.BatchNormalization:
+    return ops.BatchNormalization(
+        training_mode=d.choose((0, 1)),
+        epsilon=d.choose(EPSILONS),
+        momentum=d.choose((ops.MOMENTUM, 0.5, d.real(0, 1))),
+    )
+
+
+@inputs(ops.BatchNormalization)
+def batch_normalization_inputs(d: Draw, op: ops.BatchNormalization) -> tuple[Tensor | None, ...]:
+    """Without samples only where the statistics are given."""
+    n = d.side(most=5, empty=not op.training_mode)
+    c, *rest = d.sides(d.rank(1, 3), most=5)
+    channels = d.tensor((c,)), d.tensor((c,)), d.tensor((c,)), d.tensor((c,), "positive")
+    return d.tensor((n, c, *rest), *SPREAD), *channels
+
+
+@attributes(ops.LayerNormalization)
+def layer_normalization_attributes(d: Draw) -> ops.LayerNormalization:
+    return ops.LayerNormalization(axis=d.axis(d.rank(1, RANK)), epsilon=d.choose(EPSILONS))
+
+
+@inputs(ops.LayerNormalization)
+def layer_normalization_inputs(d: Draw, op: ops.LayerNormalization) -> tuple[Tensor | None, ...]:
+    x = x_shape(d, op.axis)
+    scale = d.tensor(parameter_shape(d, x, op.axis))
+    bias = d.maybe(d.tensor(parameter_shape(d, x, op.axis)))
+    drawn = d.tensor(x, *SPREAD), scale, bias
+    return drawn if bias is not None or d.flag() else drawn[:2]
+
+
+@attributes(ops.RMSNormalization)
+def rms_normalization_attributes(d: Draw) -> ops.RMSNormalization:
+    return ops.RMSNormalization(axis=d.axis(d.rank(1, RANK)), epsilon=d.choose(EPSILONS))
+
+
+@inputs(ops.RMSNormalization)
+def rms_normalization_inputs(d: Draw, op: ops.RMSNormalization) -> tuple[Tensor | None, ...]:
+    x = x_shape(d, op.axis)
+    return d.tensor(x, *SPREAD), d.tensor(parameter_shape(d, x, op.axis))
+
+
+@attributes(ops.GroupNormalization)
+def group_normalization_attributes(d: Draw) -> ops.GroupNormalization:
+    return ops.GroupNormalization(num_groups=d.integer(1, 3), epsilon=d.choose(EPSILONS))
+
+
+@inputs(ops.GroupNormalization)
+def group_normalization_inputs(d: Draw, op: ops.GroupNormalization) -> tuple[Tensor | None, ...]:
+    """As many channels as groups, or two or three times as many."""
+    c = op.num_groups * d.integer(1 if d.degenerate else 2, 3)
+    n = d.side(most=5, empty=True)
+    rest = [size + (size == c) for size in d.sides(d.integer(0, 2), most=5)]
+    return d.tensor((n, c, *rest), *SPREAD), d.tensor((c,)), d.tensor((c,))
+
+
+def x_shape(d: Draw, axis: int) -> Shape:
+    """A shape that has this axis; there may be no samples, but there is something in each."""
+    least = -axis if axis < 0 else axis + 1
+    rank = d.rank(least, max(least, RANK))
+    samples = d.sides(axis % rank, most=5, empty=True)
+    return *samples, *d.sides(rank - len(samples), most=5)
+
+
+def parameter_shape(d: Draw, x: Shape, axis: int) -> Shape:
+    """The normalised shape, as a rule; otherwise one that broadcasts to it."""
+    normalised = x[axis:]
+    return d.broadcastable(normalised) if d.integer(0, 3) == 3 else normalised

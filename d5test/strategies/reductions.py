@@ -1,0 +1,38 @@
+"""Cases of the reductions: which axes, counted from either end, absent, or none of them."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from d5test.case import Tensor
+from d5test.reference.operators import reductions as ops
+from d5test.strategies.draw import Draw
+from d5test.strategies.registry import attributes, inputs
+
+OPERATORS: tuple[type[ops.Reduction], ...] = (
+    ops.ReduceSum,
+    ops.ReduceMean,
+    ops.ReduceMax,
+    ops.ReduceLogSumExp,
+)
+
+
+def axes(d: Draw, rank: int) -> Tensor | None:
+    """All axes (absent, or an empty list), or some."""
+    some = [axis - rank * d.flag() for axis in range(rank) if d.flag()]
+    return d.choose((d.literal(some), None)) if some else d.choose((None, d.literal(())))
+
+
+def reduction_inputs(d: Draw, op: ops.Reduction) -> tuple[Tensor | None, ...]:
+    """ONNX leaves the mean over nothing open: not drawn."""
+    shape = d.shape(0, empty=not isinstance(op, ops.ReduceMean))
+    return d.tensor(shape), axes(d, len(shape))
+
+
+def reduction_attributes(cls: type[ops.Reduction], d: Draw) -> ops.Reduction:
+    return cls(keepdims=d.choose((1, 0)), noop_with_empty_axes=d.choose((0, 0, 1)))
+
+
+for operator in OPERATORS:
+    inputs(operator)(reduction_inputs)
+    attributes(operator)(partial(reduction_attributes, operator))

@@ -1,0 +1,30 @@
+"""Cases of Softmax and LogSoftmax. The axis has elements: nothing is the maximum of none."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from d5test.case import Tensor
+from d5test.reference.operators import softmax as ops
+from d5test.strategies.draw import ORDINARY, Draw
+from d5test.strategies.registry import attributes, inputs
+
+OPERATORS: tuple[type[ops.AlongAxis], ...] = (ops.Softmax, ops.LogSoftmax)
+RANK = 3
+
+
+def softmax_attributes(cls: type[ops.AlongAxis], d: Draw) -> ops.AlongAxis:
+    return cls(axis=d.axis(d.rank(1, RANK)))
+
+
+def softmax_inputs(d: Draw, op: ops.AlongAxis) -> tuple[Tensor | None, ...]:
+    least = -op.axis if op.axis < 0 else op.axis + 1
+    rank = d.rank(least, max(least, RANK))
+    shape = list(d.sides(rank, empty=True))
+    shape[op.axis] = shape[op.axis] or 1
+    return (d.tensor(tuple(shape), *ORDINARY, ("scaled", 3)),)
+
+
+for operator in OPERATORS:
+    attributes(operator)(partial(softmax_attributes, operator))
+    inputs(operator)(softmax_inputs)
