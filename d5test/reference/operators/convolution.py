@@ -9,8 +9,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numpy as np
-
 from d5test.case import Batch, Operator
 from d5test.reference.operators.windows import Windows, split_padding
 

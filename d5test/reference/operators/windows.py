@@ -43,7 +43,7 @@ class Windows:
         dilations: Sizes | None,
         pads: Sizes | None,
         auto_pad: str,
-        ceil_mode: int = 0,
+        ceil_mode: bool = False,
     ) -> Self:
         """The windows of a convolution or a pooling over axes of `size`."""
         rank = len(size)
@@ -60,7 +60,7 @@ class Windows:
             pads = pads if pads and auto_pad == "NOTSET" else (0,) * 2 * rank
             begin, end = pads[:rank], pads[rank:]
             out = tuple(
-                _count(n, b, f, e, s, ceil_mode)
+                _count(n, b, f, e, s, ceil_mode and auto_pad == "NOTSET")
                 for n, b, f, e, s in zip(size, begin, end, extent, strides, strict=True)
             )
         return cls(
@@ -139,7 +139,7 @@ def _extent(kernel: Sizes, dilations: Sizes) -> Sizes:
     return tuple((k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True))
 
 
-def _count(size: int, begin: int, end: int, extent: int, stride: int, ceil_mode: int) -> int:
+def _count(size: int, begin: int, end: int, extent: int, stride: int, ceil_mode: bool) -> int:
     """Windows along one axis. None starts in the padding behind, also with `ceil_mode`."""
     room = size + begin + end - extent
     if not ceil_mode:

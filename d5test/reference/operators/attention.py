@@ -1,0 +1,193 @@
+"""Scaled dot-product attention with grouped heads, masks and a cache of keys and values."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from d5test.case import Batch, Operator
+from d5test.reference.operators.broadcasting import unbroadcast
+
+__all__ = ["Attention"]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Attention(Operator):
+    """y = softmax(q k' / sqrt(d) + mask) v, head by head. ONNX Attention-25; Vaswani et al. 2017.
+
+    q: (n, heads, l, d), k: (n, kv, s, d), v: (n, kv, s, e); heads is a multiple of kv, and that
+    many heads in a row share one of k and v (Ainslie et al. 2023). Or three axes, (n, l, heads d)
+    and so on, with `q_num_heads` and `kv_num_heads`; then y has three axes too.
+    attn_mask: broadcasts to (n, heads, l, total), floats to add or booleans (true: attend); its
+    last axis may be shorter than total, the rest is not attended.
+    past_key: (n, kv, past, d), past_value: (n, kv, past, e); total = past + s.
+    nonpad_kv_seqlen: (n,) integers, how many keys of each sample count.
+
+    Outputs y, present_key, present_value, and the scores at the stage `qk_matmul_output_mode`:
+    0 scaled products, 1 after the softcap, 2 with the mask, 3 after the softmax. A query that
+    attends to no key gets zeros. `softmax_precision` changes the arithmetic, not the meaning.
+    """
+
+    is_causal: int = 0
+    kv_num_heads: int | None = None
+    left_window_size: int = -1
+    q_num_heads: int | None = None
+    qk_matmul_output_mode: int = 0
+    right_window_size: int = -1
+    scale: float | None = None
+    softcap: float = 0.0
+    softmax_precision: int | None = None
+    since = 25
+
+    def forward(
+        self,
+        q,
+        k,
+        v,
+        attn_mask=None,
+        past_key=None,
+        past_value=None,
+        nonpad_kv_seqlen=None,
+    ):
+        q, k, v, _ = self._heads(q, k, v, past_key, past_value)
+        allowed = self._allowed(q, k, attn_mask, past_key, nonpad_kv_seqlen)
+        stages = self._scores(q, k, attn_mask, allowed)
+        p = stages[3]
+        y = (_grouped(p, k) @ v).reshape(*q.shape[:3], v.shape[3])
+        if self.q_num_heads is not None:
+            y = y.transpose(0, 2, 1, 3).reshape(y.shape[0], y.shape[2], -1)
+        return y, k, v, stages[self.qk_matmul_output_mode]
+
+    def backward(self, grads, inputs, outputs):
+        dy, dk_present, dv_present, dscores = grads
+        mask, past_key, past_value, lengths = (*inputs[3:], None, None, None, None)[:4]
+        q, k, v, past = self._heads(*inputs[:3], past_key, past_value)
+        allowed = self._allowed(q, k, mask, past_key, lengths)
+        scaled, capped, _, p = self._scores(q, k, mask, allowed)
+        dstage = [dscores if mode == self.qk_matmul_output_mode else 0 for mode in range(4)]
+        if self.q_num_heads is not None:
+            dy = dy.reshape(*dy.shape[:2], q.shape[1], v.shape[3]).transpose(0, 2, 1, 3)
+        dy = _grouped(dy, k)
+
+        dp = (dy @ v.swapaxes(2, 3)).reshape(p.shape) + dstage[3]
+        dv = _grouped(p, k).swapaxes(2, 3) @ dy + dv_present
+        dbiased = p * (dp - (p * dp).sum(-1, keepdims=True))
+        dbiased = dbiased + np.where(allowed, 1.0, 0.0) * dstage[2]
+        dcapped = dbiased + dstage[1]
+        dscaled = dcapped * (1 - (capped / self.softcap) ** 2) if self.softcap else dcapped
+        dscaled = _grouped(dscaled + dstage[0], k)
+        root = self._root(q)
+        dq = (dscaled @ (k * root)).reshape(q.shape) * root
+        dk = dscaled.swapaxes(2, 3) @ _grouped(q * root, k) * root + dk_present
+
+        dpast_key, dpast_value = dk[:, :, :past], dv[:, :, :past]
+        dk, dv = dk[:, :, past:], dv[:, :, past:]
+        if self.q_num_heads is not None:
+            dq, dk, dv = (
+                d.transpose(0, 2, 1, 3).reshape(x.shape)
+                for d, x in zip((dq, dk, dv), inputs[:3], strict=True)
+            )
+        dmask = None
+        if mask is not None and not _is_boolean(mask):
+            dmask = unbroadcast(dbiased[..., : mask.shape[-1]], mask.shape)
+        return (
+            dq,
+            dk,
+            dv,
+            dmask,
+            None if past_key is None else dpast_key,
+            None if past_value is None else dpast_value,
+            None,
+        )[: len(inputs)]
+
+    def batch(self, *shapes):
+        n = shapes[0][0]
+        mask = shapes[3] if len(shapes) > 3 else None
+        along = 0 if mask is not None and len(mask) == 4 and mask[0] == n else None
+        axes = (0, 0, 0, along, 0, 0, 0)[: len(shapes)]
+        given = zip(axes, shapes, strict=True)
+        return Batch(tuple(None if s is None else a for a, s in given), (0, 0, 0, 0))
+
+    def multiplications(self, *shapes):
+        q, k, v, *rest = shapes
+        heads, kv = self.q_num_heads or q[1], self.kv_num_heads or k[1]
+        past = rest[1][2] if len(rest) > 1 and rest[1] is not None else 0
+        total, d = past + k[-2], q[-1] // (self.q_num_heads or 1)
+        e = v[-1] // (kv if self.kv_num_heads else 1)
+        return q[0] * heads * q[-2] * total * (d + e)
+
+    def _heads(self, q, k, v, past_key, past_value):
+        """q, k, v with four axes and the past in front; how long the past is."""
+        if self.q_num_heads is not None:
+            q = _split_heads(q, self.q_num_heads)
+            k, v = _split_heads(k, self.kv_num_heads), _split_heads(v, self.kv_num_heads)
+        if past_key is None:
+            return q, k, v, 0
+        k, v = np.concatenate((past_key, k), 2), np.concatenate((past_value, v), 2)
+        return q, k, v, past_key.shape[2]
+
+    def _allowed(self, q, k, mask, past_key, lengths):
+        """Which key each query may attend to: booleans, (n, heads, l, total)."""
+        n, heads, l, _ = q.shape
+        total = k.shape[2]
+        key = np.arange(total)
+        allowed = np.ones((n, heads, l, total), bool)
+        before = np.zeros((1, 1, 1, 1), int)
+        if past_key is not None:
+            before = before + past_key.shape[2]
+        if lengths is not None:
+            lengths = lengths.reshape(n, 1, 1, 1)
+            before = lengths - l
+            allowed &= key < lengths
+        query = before + np.arange(l).reshape(l, 1)
+        if self.is_causal:
+            allowed &= key <= query
+        if self.left_window_size >= 0:
+            allowed &= key >= query - self.left_window_size
+        if self.right_window_size >= 0:
+            allowed &= key <= query + self.right_window_size
+        if mask is not None:
+            allowed &= key < mask.shape[-1]
+            if _is_boolean(mask):
+                allowed[..., : mask.shape[-1]] &= mask
+        return allowed
+
+    def _scores(self, q, k, mask, allowed):
+        """The four stages of the scores, (n, heads, l, total)."""
+        root = self._root(q)
+        scaled = (_grouped(q * root, k) @ (k * root).swapaxes(2, 3)).reshape(allowed.shape)
+        capped = self.softcap * np.tanh(scaled / self.softcap) if self.softcap else scaled
+        biased = capped
+        if mask is not None and not _is_boolean(mask):
+            missing = allowed.shape[-1] - mask.shape[-1]
+            biased = capped + np.pad(mask, [(0, 0)] * (mask.ndim - 1) + [(0, missing)])
+        # What is not allowed is replaced, not sent to -inf, which would be nan in empty rows.
+        largest = np.where(allowed, biased, biased.min(-1, keepdims=True)).max(-1, keepdims=True)
+        e = np.exp(np.where(allowed, biased, largest) - largest)
+        e = np.where(allowed, e, np.zeros_like(e))
+        total = e.sum(-1, keepdims=True)
+        p = e / np.where(allowed.any(-1, keepdims=True), total, np.ones_like(total))
+        return scaled, capped, np.where(allowed, biased, np.full_like(biased, -np.inf)), p
+
+    def _root(self, q):
+        """The square root of the scale, which multiplies q as well as k."""
+        scale = 1 / math.sqrt(q.shape[3]) if self.scale is None else self.scale
+        return math.sqrt(scale)
+
+
+def _split_heads(x, heads):
+    """(n, l, heads d) to (n, heads, l, d)."""
+    n, l, width = x.shape
+    return x.reshape(n, l, heads, width // heads).transpose(0, 2, 1, 3)
+
+
+def _grouped(x, k):
+    """(n, heads, l, ...) to (n, kv, heads / kv l, ...): the rows that share a head of k."""
+    n, heads, l, width = x.shape
+    return x.reshape(n, k.shape[1], heads // k.shape[1] * l, width)
+
+
+def _is_boolean(mask):
+    return mask.dtype == np.bool_

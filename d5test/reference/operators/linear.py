@@ -1,0 +1,162 @@
+"""Products of matrices and tensors."""
+
+from __future__ import annotations
+
+import math
+import string
+from dataclasses import dataclass
+
+import numpy as np
+
+from d5test.case import Batch, Operator
+from d5test.reference.operators.broadcasting import unbroadcast
+
+__all__ = ["Einsum", "Gemm", "MatMul"]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class MatMul(Operator):
+    """Matrix products over broadcast leading axes, as `numpy.matmul`. ONNX MatMul-13.
+
+    a: (..., m, k) or (k,), b: (..., k, n) or (k,); y: (..., m, n), without m or n for a vector.
+    """
+
+    since = 13
+
+    def forward(self, a, b):
+        return a @ b
+
+    def backward(self, grads, inputs, outputs):
+        (dy,), (a, b) = grads, inputs
+        dy = np.expand_dims(dy, -1) if b.ndim == 1 else dy
+        dy = np.expand_dims(dy, -2) if a.ndim == 1 else dy
+        rows = a.reshape(1, -1) if a.ndim == 1 else a
+        columns = b.reshape(-1, 1) if b.ndim == 1 else b
+        da = _product(dy, columns.swapaxes(-1, -2), rows.shape)
+        db = _product(rows.swapaxes(-1, -2), dy, columns.shape)
+        return da.reshape(a.shape), db.reshape(b.shape)
+
+    def batch(self, *shapes):
+        a, b = shapes
+        if len(a) < 2 or len(a) < len(b):
+            return None
+        if len(b) == len(a) > 2 and b[0] != 1:
+            return Batch((0, 0), (0,)) if a[0] == b[0] else None
+        return Batch((0, None), (0,))
+
+    def multiplications(self, *shapes):
+        a, b = shapes
+        rows, columns = a if len(a) > 1 else (1, *a), b if len(b) > 1 else (*b, 1)
+        leading = np.broadcast_shapes(rows[:-2], columns[:-2])
+        return math.prod(leading) * math.prod(rows[-2:]) * columns[-1]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Gemm(Operator):
+    """alpha a b + beta c, with a or b transposed. ONNX Gemm-13.
+
+    a: (m, k), b: (k, n), after transposition; c broadcasts to y: (m, n).
+    """
+
+    alpha: float = 1.0
+    beta: float = 1.0
+    transA: int = 0
+    transB: int = 0
+    since = 13
+
+    def forward(self, a, b, c=None):
+        a, b = a.T if self.transA else a, b.T if self.transB else b
+        y = self.alpha * (a @ b)
+        return y if c is None else y + self.beta * c
+
+    def backward(self, grads, inputs, outputs):
+        (dy,), (a, b, *rest) = grads, inputs
+        a, b = a.T if self.transA else a, b.T if self.transB else b
+        da, db = self.alpha * (dy @ b.T), self.alpha * (a.T @ dy)
+        dc = (None if c is None else self.beta * unbroadcast(dy, c.shape) for c in rest)
+        return da.T if self.transA else da, db.T if self.transB else db, *dc
+
+    def batch(self, *shapes):
+        a, _, *rest = shapes
+        (c,) = rest or (None,)
+        along = 0 if c is not None and len(c) == 2 and c[0] == a[self.transA] else None
+        if c is not None and len(c) == 2 and c[0] == 1 == a[self.transA]:
+            return None
+        return Batch((self.transA, None, *(along for _ in rest)), (0,))
+
+    def multiplications(self, *shapes):
+        a, b = shapes[:2]
+        return math.prod(a) * b[not self.transB]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Einsum(Operator):
+    """Sums of products in Einstein's notation. ONNX Einsum-28.
+
+    `equation` names the axes of each input by letters; an ellipsis stands for leading axes that
+    broadcast. Without an arrow the output has the ellipsis' axes and the letters that occur
+    once, in alphabetical order. A letter that occurs twice in one input takes its diagonal.
+
+    The gradient of one input is an einsum of the upstream gradient with the other inputs.
+    """
+
+    equation: str
+    since = 28
+
+    def forward(self, *inputs):
+        terms, out = self._terms([x.ndim for x in inputs])
+        return np.einsum(f"{','.join(terms)}->{out}", *inputs)
+
+    def backward(self, grads, inputs, outputs):
+        (dy,) = grads
+        terms, out = self._terms([x.ndim for x in inputs])
+        size: dict[str, int] = {}
+        for term, x in zip(terms, inputs, strict=True):
+            for letter, n in zip(term, x.shape, strict=True):
+                size[letter] = max(n, size.get(letter, n)) if n else 0
+        return tuple(self._gradient(i, dy, inputs, terms, out, size) for i in range(len(inputs)))
+
+    def _gradient(self, i, dy, inputs, terms, out, size):
+        term, x = terms[i], inputs[i]
+        others = [j for j in range(len(inputs)) if j != i]
+        sources = [out, *(terms[j] for j in others)]
+        letters = "".join(dict.fromkeys(term))
+        found = "".join(letter for letter in letters if any(letter in s for s in sources))
+        dx = np.einsum(f"{','.join(sources)}->{found}", dy, *(inputs[j] for j in others))
+        # A letter found nowhere else was summed away: every element gets the same.
+        dx = dx.reshape(tuple(dx.shape[found.index(k)] if k in found else 1 for k in letters))
+        dx = np.broadcast_to(dx, tuple(size[letter] for letter in letters))
+        dx = unbroadcast(dx, tuple(x.shape[term.index(letter)] for letter in letters))
+        if letters == term:
+            return dx
+        diagonal = np.ix_(*(range(x.shape[term.index(letter)]) for letter in letters))
+        full = np.zeros_like(dx, shape=x.shape)
+        full[tuple(diagonal[letters.index(letter)] for letter in term)] = dx
+        return full
+
+    def _terms(self, ranks):
+        """The letters of each input and of the output, ellipses replaced by letters."""
+        left, arrow, out = self.equation.replace(" ", "").partition("->")
+        terms = left.split(",")
+        free = [c for c in reversed(string.ascii_letters) if c not in self.equation]
+        covered = [r - len(t) + 3 if "..." in t else 0 for t, r in zip(terms, ranks, strict=True)]
+        ellipsis = "".join(free[: max(covered, default=0)])
+        if not arrow:
+            letters = left.replace(".", "").replace(",", "")
+            out = "..." + "".join(sorted(k for k in set(letters) if letters.count(k) == 1))
+        terms = [
+            t.replace("...", ellipsis[len(ellipsis) - n :])
+            for t, n in zip(terms, covered, strict=True)
+        ]
+        return terms, out.replace("...", ellipsis)
+
+
+def _product(a, b, shape):
+    """a @ b summed to `shape` over the axes along which that factor was broadcast.
+
+    A matrix that served all leading axes gets them in one sum, as a longer matrix product.
+    """
+    if len(shape) == 2 and a.ndim == b.ndim:
+        axes = (*range(a.ndim - 2),)
+        return np.tensordot(a, b, ((*axes, a.ndim - 1), (*axes, b.ndim - 2)))
+    return unbroadcast(a @ b, shape)
