@@ -1,0 +1,57 @@
+# What a clone can do. Everything is installed into .venv, from constraints.txt.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/pip install --quiet --constraint constraints.txt
+
+.PHONY: help validate test suites faults benchmarks lint wheel clean
+
+help:
+	@echo "make validate    judge PyTorch's operators (installs the pinned PyTorch into $(VENV))"
+	@echo "make test        d5test's own tests, with every backend"
+	@echo "make suites      a short run of the operator suite on every backend"
+	@echo "make faults      which of the faults made on purpose are found"
+	@echo "make benchmarks  the performance budget, each bound as a measured ratio"
+	@echo "make lint        ruff and mypy --strict"
+	@echo "make wheel       build the wheel into dist/"
+
+$(VENV)/pip.stamp:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --upgrade pip
+	touch $@
+
+$(VENV)/torch.stamp: $(VENV)/pip.stamp pyproject.toml constraints.txt
+	$(INSTALL) --editable '.[torch,xdist]'
+	touch $@
+
+# tensorflow-cpu, not the extra `tensorflow`: the same package without the GPU's gigabytes
+$(VENV)/dev.stamp: $(VENV)/torch.stamp
+	$(INSTALL) --editable '.[dev,torch,jax,onnxruntime]' tensorflow-cpu
+	touch $@
+
+validate: $(VENV)/torch.stamp
+	$(BIN)/pytest suites/operators --backend=torch
+
+test: $(VENV)/dev.stamp
+	$(BIN)/pytest tests
+
+suites: $(VENV)/dev.stamp
+	$(BIN)/pytest suites/operators --backend=numpy,torch,tensorflow,jax,onnxruntime --examples=3 -n 2
+
+faults: $(VENV)/dev.stamp
+	$(BIN)/python -m tests.faults
+
+benchmarks: $(VENV)/dev.stamp
+	$(BIN)/python -m tests.budget
+
+lint: $(VENV)/dev.stamp
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+wheel: $(VENV)/dev.stamp
+	$(BIN)/python -m build --wheel --outdir dist .
+
+clean:
+	rm -rf $(VENV) dist .d5test
