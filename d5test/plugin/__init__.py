@@ -1,0 +1,30 @@
+"""The pytest plugin of d5test's suites. Loaded by `-p d5test.plugin`, never by an entry point.
+
+    options       what the command line accepts
+    selection     every name on the command line, resolved before anything is collected
+    workers       one process for each backend
+    parametrise   backends x (operator x dtype), and why a cell does not apply
+    exploration   Hypothesis around one check on one cell
+    outcomes      what came of the drawn cases, as it travels in reports
+    known         known failures: pinned cases, and where drawing is kept away from
+    budget        ends in time
+    summary       what was judged and what was not, from reports alone
+
+Its parts are pytest plugins themselves: this folder holds no logic.
+"""
+
+from __future__ import annotations
+
+pytest_plugins = (
+    "d5test.plugin.options",
+    "d5test.plugin.profile",
+    "d5test.plugin.selection",
+    "d5test.plugin.workers",
+    "d5test.plugin.parametrise",
+    "d5test.plugin.budget",
+    "d5test.plugin.summary",
+    "d5test.plugin.record",
+    "d5test.fixtures.backend",
+    "d5test.fixtures.explore",
+    "d5test.fixtures.known",
+)

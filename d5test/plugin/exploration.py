@@ -1,0 +1,199 @@
+"""Hypothesis around one check on one cell (operator x dtype) of one backend.
+
+Requirements: only a fault raises, in a class of its own for each kind, so that Hypothesis keeps
+the kinds apart and shrinks each; everything else is counted. The same command line draws the same
+cases on every machine with the same Hypothesis. Drawing goes on, up to `PATIENCE` times the
+examples asked for, until enough telling cases were judged. Shrinking ends in time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from hypothesis import given, seed, settings
+from hypothesis.errors import Flaky
+
+from d5test.backends.base import Unsupported
+from d5test.case import Case, Operator
+from d5test.checks.fault import Fault
+from d5test.plugin.outcomes import Tally
+from d5test.plugin.profile import PROFILE
+
+PATIENCE = 3
+AIM = 15
+"""Telling cases that are drawn for, so that `NEEDED` are left when some are known failures."""
+NEEDED = 10
+"""Telling cases without which a cell of a value check is untested."""
+SHRINKING = 20.0
+"""Seconds from the first fault of a cell until the smallest so far are reported."""
+
+
+class Found(Exception):  # noqa: N818 - it is no error of ours
+    """A fault, on its way through Hypothesis. Each kind has a subclass."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault.kind)
+        self.fault = fault
+
+
+class Enough(BaseException):
+    """Ends the drawing; no `Exception`, which Hypothesis would shrink."""
+
+
+@dataclass
+class Exploration:
+    """One check on one cell.
+
+    `covered` says whether a case is a known failure. `until` is the time (of `time.monotonic`)
+    at which to stop, finished or not. Afterwards `steady` says whether the faults were there
+    again when their cases were repeated.
+    """
+
+    client: Any
+    check: Any
+    operator: type[Operator]
+    dtype: str
+    tally: Tally
+    examples: int
+    covered: Callable[[Case], bool]
+    until: float = float("inf")
+    smallest: dict[str, Fault] = field(default_factory=dict)
+    kinds: dict[str, type[Found]] = field(default_factory=dict)
+    shrink_until: float = float("inf")
+    steady: bool = True
+
+    def faults(self, number: int) -> list[Fault]:
+        """The smallest fault of each kind in what is drawn with this seed; fills the tally."""
+
+        def draw(case: Case) -> None:
+            self.one(case)
+
+        draw = given(case=self.check.cases(self.operator, self.dtype))(draw)
+        draw = settings(PROFILE, max_examples=PATIENCE * self.examples)(draw)
+        try:
+            seed(number)(draw)()
+        except Enough:
+            found = list(self.smallest.values())
+        except Flaky:
+            if not self.smallest:
+                raise
+            self.steady = False
+            found = list(self.smallest.values())
+        except BaseExceptionGroup as group:
+            found = list(_leaves(group))
+        except Found as single:
+            found = [single.fault]
+        else:
+            found = []
+        return sorted(found, key=lambda fault: fault.kind)
+
+    def one(self, case: Case) -> None:
+        """Judge one case: count it, or raise its fault."""
+        self.end_in_time()
+        if self.covered(case):
+            self.outcomes.known += 1
+            return
+        fault = None
+        try:
+            judgement = self.check.run(self.client, case)
+        except Unsupported as unsupported:
+            self.outcomes.count_unsupported(str(unsupported))
+        except Fault as raised:
+            fault = raised
+        except Exception as error:
+            error.add_note(f"while d5test itself worked on {case!r}")
+            raise
+        else:
+            self.outcomes.count_right(judgement, case)
+        if fault is not None:
+            self.remember(fault)
+            self.raise_by_kind(fault)
+
+    @property
+    def outcomes(self) -> Tally:
+        """Where outcomes are counted: nowhere while Hypothesis is busy with a fault."""
+        return Tally("", "", "", "") if self.smallest else self.tally
+
+    def end_in_time(self) -> None:
+        """Raise `Enough` when there is nothing more to learn, or no time for it."""
+        if self.smallest:
+            if time.monotonic() > min(self.until, self.shrink_until):
+                raise Enough
+        elif self.tally.drawn >= self.examples and self.sated:
+            raise Enough
+        elif time.monotonic() > self.until:
+            self.tally.left_out = "the budget was spent"
+            raise Enough
+
+    @property
+    def sated(self) -> bool:
+        """Whether enough cases were judged."""
+        if self.check.fixed or self.check.kind != "value":
+            return self.tally.right > 0
+        return self.tally.telling >= min(AIM, self.examples)
+
+    def remember(self, fault: Fault) -> None:
+        """Keep the smallest fault of each kind, for when Hypothesis does not get to the end."""
+        if not self.smallest:
+            self.shrink_until = time.monotonic() + SHRINKING
+        before = self.smallest.get(fault.kind)
+        if before is None or _size(fault.case) <= _size(before.case):
+            self.smallest[fault.kind] = fault
+
+    def raise_by_kind(self, fault: Fault) -> NoReturn:
+        """Outside of every `except`: Hypothesis tells failures apart by their context too."""
+        if fault.kind not in self.kinds:
+            self.kinds[fault.kind] = type(f"Found_{fault.kind}", (Found,), {})
+        raise self.kinds[fault.kind](fault)
+
+
+def seed_of(*words: object) -> int:
+    """A seed for Hypothesis from what names a cell; the same in a clone and in an installation."""
+    digest = hashlib.sha256("|".join(map(str, words)).encode()).digest()
+    return int.from_bytes(digest[:8], "big")
+
+
+def shortage(tally: Tally, check: Any, examples: int) -> str:
+    """Why a cell counts as untested; empty if it was tested, or did not have to be."""
+    if tally.fault or tally.left_out:
+        return ""
+    if not tally.right:
+        if tally.drawn and not tally.void:
+            return ""
+        return f"nothing was judged: {tally.void} of {tally.drawn} cases are void"
+    if check.fixed or check.kind != "value":
+        return ""
+    needed = NEEDED if examples >= 2 * NEEDED else max(1, examples // 2)
+    if tally.telling >= needed:
+        return ""
+    return (
+        f"{tally.telling} telling cases, {needed} are needed ({tally.right} right, "
+        f"{tally.known} known, {tally.unsupported} unsupported, {tally.void} void): the bars of "
+        "the others accept values that are obviously wrong"
+    )
+
+
+def _size(case: Case) -> tuple[int, int]:
+    elements = 0
+    for shape in case.shapes:
+        size = 1
+        for side in shape or ():
+            size *= side
+        elements += size
+    return elements, len(repr(case))
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[Fault]:
+    found, rest = group.split(Found)
+    if rest is not None:
+        raise rest
+    members: Sequence[BaseException] = found.exceptions if found is not None else ()
+    for member in members:
+        if isinstance(member, BaseExceptionGroup):
+            yield from _leaves(member)
+        elif isinstance(member, Found):
+            yield member.fault

@@ -1,0 +1,117 @@
+"""What the command line accepts.
+
+Requirements: an option is declared here and nowhere else; a value that cannot be read is one line
+and exit status 4. Names (of backends, operators, checks) are resolved by `selection`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pytest
+
+REPRODUCERS = Path(".d5test") / "reproducers"
+UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare every option of the suites."""
+    group = parser.getgroup("d5test", "d5test: what is validated, against what, how thoroughly")
+    add = group.addoption
+    add(
+        "--backend",
+        action="append",
+        default=[],
+        metavar="NAME[,NAME]",
+        help="framework under test: NAME, NAME@PYTHON, module:Name or ./file.py:Name",
+    )
+    add("--device", metavar="DEVICE", help="device of the backends: cpu, cuda:0, ...")
+    add(
+        "--operator",
+        action="append",
+        default=[],
+        metavar="NAME[,NAME]",
+        help="only these operators: ONNX's name, module:Name or ./file.py:Name",
+    )
+    add("--dtype", action="append", default=[], metavar="DTYPE[,DTYPE]", help="only these dtypes")
+    add("--check", action="append", default=[], metavar="NAME[,NAME]", help="only these checks")
+    add(
+        "--examples",
+        type=positive,
+        default=25,
+        metavar="N",
+        help="cases drawn for each operator, dtype and check (default: 25)",
+    )
+    add("--seed", type=int, default=0, metavar="N", help="draw other cases (default: 0)")
+    add(
+        "--budget",
+        type=duration,
+        metavar="TIME",
+        help="end within 90s, 2m or 1h, and say what was left out",
+    )
+    add(
+        "--in-process",
+        action="store_true",
+        help="no worker process: for debuggers; a crash of the framework ends the run",
+    )
+    add(
+        "--precision",
+        choices=("tf32",),
+        help="allow the multiplications of float32 this lower precision",
+    )
+    add("--threads", type=positive, metavar="N", help="threads of each backend")
+    add(
+        "--known",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="known failures (TOML), besides those that come with the suites",
+    )
+    add("--record-known", metavar="FILE", help="write the faults of this run as known failures")
+    add(
+        "--reproducers",
+        default=str(REPRODUCERS),
+        metavar="DIR",
+        help=f"where reproducers of faults are written (default: {REPRODUCERS})",
+    )
+    add(
+        "--problems",
+        choices=("smallest", "all"),
+        default="smallest",
+        help="problems that are timed: the smallest of each operator, or all",
+    )
+    add("--cold", action="store_true", help="empty the caches before each timed call")
+
+
+def positive(text: str) -> int:
+    """A whole number above zero."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number above 0, got {text!r}")
+    return number
+
+
+def duration(text: str) -> float:
+    """Seconds.
+
+    >>> duration("2m")
+    120.0
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", text.strip())
+    if match is None or not float(match[1]):
+        raise argparse.ArgumentTypeError(f"expected a time as 90s, 2m or 1h, got {text!r}")
+    return float(match[1]) * UNITS[match[2]]
+
+
+def listed(values: Iterable[str]) -> tuple[str, ...]:
+    """The names of an option that is repeated, or given with commas, or both; each once."""
+    names = (name.strip() for value in values for name in value.split(","))
+    return tuple(dict.fromkeys(name for name in names if name))

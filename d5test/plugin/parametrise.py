@@ -1,0 +1,196 @@
+"""Backends x (operator x dtype), and why a cell does not apply.
+
+Requirements: `backend` is parametrised alone, by strings, in the session's scope (together with
+anything else its fixture would be built anew for each row); what no backend can do makes no test,
+but is counted by one test, `inapplicable`, of each check and backend. Tests are chosen by their
+fields, never by patterns over their ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from d5test.case import Operator
+from d5test.plugin.selection import SELECTION
+from d5test.plugin.workers import WORKERS
+
+WITHOUT_BACKEND = pytest.StashKey[bool]()
+"""Whether something collected needs a backend, and none is given."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """An operator and a dtype; with neither, all those that no backend can do."""
+
+    operator: type[Operator] | None = None
+    dtype: str = ""
+
+    @property
+    def id(self) -> str:
+        """How it stands in a test's id."""
+        return f"{self.operator.__name__}-{self.dtype}" if self.operator else "inapplicable"
+
+
+@dataclass(frozen=True)
+class Table:
+    """The cells of one check: those that some backend can do, and why each backend cannot."""
+
+    applicable: tuple[Cell, ...]
+    reasons: dict[tuple[str, Cell], str]
+
+    def why_not(self, backend: str, cell: Cell) -> str:
+        """Why this backend cannot do this cell; empty if it can."""
+        return self.reasons.get((backend, cell), "")
+
+    def inapplicable(self, backend: str) -> list[tuple[Cell, str]]:
+        """The cells that make no test, and why this backend cannot do them."""
+        tested = set(self.applicable)
+        return [
+            (c, why) for (b, c), why in self.reasons.items() if b == backend and c not in tested
+        ]
+
+
+TABLES = pytest.StashKey[dict[str, Table]]()
+
+
+def table(config: pytest.Config, name: str) -> Table:
+    """The cells of the check `name`, worked out once."""
+    tables = config.stash.setdefault(TABLES, {})
+    if name not in tables:
+        tables[name] = _table(config, name)
+    return tables[name]
+
+
+def _table(config: pytest.Config, name: str) -> Table:
+    selection, clients = config.stash[SELECTION], config.stash[WORKERS].clients
+    check = selection.checks.get(name)
+    if check is None:
+        return Table((), {})
+    meant = {b: c.about for b, c in clients.items() if c.about.mode in check.modes}
+    cells = [
+        Cell(operator, dtype)
+        for operator in selection.operators.values()
+        for dtype in check.dtypes
+        if dtype in selection.dtypes
+    ]
+    reasons = {
+        (backend, cell): reason
+        for backend, about in meant.items()
+        for cell in cells
+        if (reason := check.reason(cell.operator, about, cell.dtype))
+    }
+    applicable = [c for c in cells if any((b, c) not in reasons for b in meant)]
+    return Table(tuple(applicable), reasons)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Parametrise what asks for `backend`, and for `cell` or `known_row` beside it."""
+    config = metafunc.config
+    if not _is_ours(metafunc, "backend"):
+        return
+    names = list(config.stash[SELECTION].backends)
+    if not names:
+        config.stash[WITHOUT_BACKEND] = True
+    metafunc.parametrize("backend", names, indirect=True, scope="session", ids=names)
+    mark = metafunc.definition.get_closest_marker("check")
+    if mark is not None and _is_ours(metafunc, "cell"):
+        cells = _cells(config, mark.args[0])
+        metafunc.parametrize("cell", cells, indirect=True, ids=[cell.id for cell in cells])
+    if _is_ours(metafunc, "known_row"):
+        rows = dict(_known(config))
+        metafunc.parametrize("known_row", list(rows.values()), indirect=True, ids=list(rows))
+
+
+def _is_ours(metafunc: pytest.Metafunc, name: str) -> bool:
+    """Whether a test asks for our fixture, not for a stranger's of the same name."""
+    definitions = metafunc._arg2fixturedefs.get(name, ())  # noqa: SLF001 - there is no other way
+    return bool(definitions) and definitions[-1].func.__module__.startswith("d5test.fixtures.")
+
+
+def _cells(config: pytest.Config, check: str) -> list[Cell]:
+    cells = table(config, check)
+    backends = config.stash[WORKERS].clients
+    rest = any(cells.inapplicable(backend) for backend in backends)
+    return [*cells.applicable, *([Cell()] if rest else [])]
+
+
+def _known(config: pytest.Config) -> Iterator[tuple[str, Any]]:
+    """The known failures of all backends that are asked for, each once, with an id."""
+    selection = config.stash[SELECTION]
+    rows = {r.source: r for known in config.stash[WORKERS].known.values() for r in known}
+    seen: dict[str, int] = {}
+    for row in filter(selection.wants, rows.values()):
+        name = f"{row.check}-{row.operator}-{row.case.dtype}"
+        seen[name] = seen.get(name, 0) + 1
+        yield (f"{name}-{seen[name]}", row)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Take out the combinations of backends and cells that mean nothing."""
+    items[:] = [item for item in items if _asked(config, item)]
+
+
+def _asked(config: pytest.Config, item: pytest.Item) -> bool:
+    """Whether a combination of parameters means anything."""
+    callspec = getattr(item, "callspec", None)
+    if callspec is None or not {"cell", "known_row", "backend"} & callspec.params.keys():
+        return True
+    backend = callspec.params.get("backend")
+    clients = config.stash[WORKERS].clients
+    if not isinstance(backend, str) or backend not in clients:
+        return item.get_closest_marker("check") is None and "known_row" not in callspec.params
+    mark = item.get_closest_marker("check")
+    if mark is not None and "cell" in callspec.params:
+        check = config.stash[SELECTION].checks.get(mark.args[0])
+        cell = callspec.params["cell"]
+        return (
+            check is not None
+            and isinstance(cell, Cell)
+            and clients[backend].about.mode in check.modes
+            and (
+                cell.operator is not None or bool(table(config, check.name).inapplicable(backend))
+            )
+        )
+    if "known_row" in callspec.params:
+        return callspec.params["known_row"] in config.stash[WORKERS].known[backend]
+    return True
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Any:
+    """After collection: something that needs a backend, and none given, is a usage error."""
+    result = yield
+    if session.config.stash.get(WITHOUT_BACKEND, False):
+        if not hasattr(session.config, "workeroutput"):
+            raise _no_backend()
+        session.config.workeroutput["d5test_without_backend"] = True
+    return result
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    """xdist: a process that ended; it cannot stop the run by itself."""
+    if getattr(node, "workeroutput", {}).get("d5test_without_backend"):
+        node.config.stash[WITHOUT_BACKEND] = True
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_sessionfinish(session: pytest.Session) -> Any:
+    """xdist: the same usage error, for what its processes found."""
+    result = yield
+    config = session.config
+    if config.stash.get(WITHOUT_BACKEND, False) and config.pluginmanager.hasplugin("dsession"):
+        raise _no_backend()
+    return result
+
+
+def _no_backend() -> pytest.UsageError:
+    from d5test.backends import registry
+
+    installed = ", ".join(registry.installed()) or "none that d5test knows"
+    return pytest.UsageError(f"no --backend is given; installed: {installed}")

@@ -1,0 +1,103 @@
+"""Every name on the command line, resolved before anything is collected.
+
+Requirements: resolved in `pytest_configure`, for only there is a usage error one line and exit
+status 4; what is not named is not imported, so that other tests, or --help, cost nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from d5test.case import FLOATS, Operator
+from d5test.plugin import names
+from d5test.plugin.known import KnownFailure, read, shipped
+from d5test.plugin.options import listed
+
+SELECTION = pytest.StashKey["Selection"]()
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What the command line names. What it does not name is all that there is."""
+
+    backends: tuple[str, ...]
+    operator_names: tuple[str, ...]
+    check_names: tuple[str, ...]
+    dtype_names: tuple[str, ...]
+    known_files: tuple[str, ...]
+
+    @cached_property
+    def operators(self) -> Mapping[str, type[Operator]]:
+        """The operators under test, by name."""
+        return names.operators(self.operator_names)
+
+    @cached_property
+    def every_operator(self) -> Mapping[str, type[Operator]]:
+        """The operators that a known failure may speak of."""
+        return {**names.operators(()), **self.operators}
+
+    @cached_property
+    def checks(self) -> Mapping[str, Any]:
+        """The checks to run, by name."""
+        from d5test.checks import CHECKS
+
+        return names.chosen("check", self.check_names, CHECKS)
+
+    @cached_property
+    def dtypes(self) -> tuple[str, ...]:
+        """The dtypes under test, widest first."""
+        return tuple(names.chosen("dtype", self.dtype_names, dict.fromkeys(FLOATS)))
+
+    @cached_property
+    def given_known(self) -> tuple[KnownFailure, ...]:
+        """The rows of the files given by `--known`."""
+        return tuple(row for file in self.known_files for row in self.rows(file))
+
+    def rows(self, file: str | Path) -> list[KnownFailure]:
+        """The rows of one file of known failures."""
+        from d5test.checks import CHECKS
+
+        return read(file, self.every_operator, CHECKS)
+
+    def known(self, about: Any) -> tuple[KnownFailure, ...]:
+        """The known failures of a backend: those that come with the suites, and those given."""
+        ours = shipped(about.framework)
+        rows = (*(self.rows(ours) if ours.exists() else ()), *self.given_known)
+        return tuple(row for row in rows if row.speaks_of(about.name, about.version))
+
+    def wants(self, row: KnownFailure) -> bool:
+        """Whether the check and the cell of a known failure are asked for."""
+        return (
+            row.check in self.checks
+            and row.operator in self.operators
+            and row.case.dtype in self.dtypes
+        )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Resolve what is named, but for backends, which `workers` starts."""
+    config.addinivalue_line("markers", "check(name): the check of d5test that this test explores")
+    option = config.getoption
+    selection = Selection(
+        backends=listed(option("--backend")),
+        operator_names=listed(option("--operator")),
+        check_names=listed(option("--check")),
+        dtype_names=listed(option("--dtype")),
+        known_files=tuple(option("--known")),
+    )
+    config.stash[SELECTION] = selection
+    if selection.operator_names:
+        selection.operators  # noqa: B018
+    if selection.check_names:
+        selection.checks  # noqa: B018
+    if selection.dtype_names:
+        selection.dtypes  # noqa: B018
+    if selection.known_files:
+        selection.given_known  # noqa: B018

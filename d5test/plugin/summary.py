@@ -1,0 +1,184 @@
+"""What was judged and what was not, at the end of a run.
+
+Requirements: computed from reports alone, so that it is the same with and without xdist; only what
+matters stands in the table, the rest is counted; nothing that was skipped goes unsaid.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import pytest
+from rich.console import Console
+from rich.table import Table
+
+from d5test.plugin.outcomes import ARITHMETICS, OUTCOMES, Tally, tallies_of
+
+WORST = 5
+REASONS = 8
+SYMBOLS = {"right": "green", "fault": "red", "known": "yellow", "untested": "red"}
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say it."""
+    tallies = tallies_in(terminalreporter)
+    if not tallies:
+        return
+    terminalreporter.section("d5test", sep="=")
+    colours = bool(terminalreporter.isatty) and not os.environ.get("NO_COLOR")
+    console = Console(
+        file=io.StringIO(),
+        width=max(shutil.get_terminal_size((99, 24)).columns, 80),
+        force_terminal=colours,
+        no_color=not colours,
+        highlight=False,
+    )
+    verbose = terminalreporter.verbosity > 0
+    console.print(outcome_table(tallies, everything=verbose))
+    for line in lines(tallies):
+        console.print(line, markup=False, soft_wrap=True)
+    output = console.file
+    assert isinstance(output, io.StringIO)
+    terminalreporter.write(output.getvalue())
+
+
+def tallies_in(terminalreporter: pytest.TerminalReporter) -> list[Tally]:
+    """The tallies of all tests of this run."""
+    reports = (report for found in terminalreporter.stats.values() for report in found)
+    return list(tallies_of(reports))
+
+
+def outcome_table(tallies: Sequence[Tally], *, everything: bool) -> Table:
+    """Operators x backends. Those of which every case was right share one line."""
+    backends = sorted({tally.backend for tally in tallies})
+    table = Table(title="cases drawn, by outcome", title_justify="left", box=None, pad_edge=False)
+    table.add_column("operator")
+    for backend in backends:
+        for outcome in OUTCOMES:
+            prefix = f"{backend}\n" if len(backends) > 1 else ""
+            table.add_column(prefix + outcome, justify="right")
+    sums: dict[str, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
+    for tally in tallies:
+        counts = Counter({outcome: getattr(tally, outcome) for outcome in OUTCOMES})
+        sums[tally.operator][tally.backend] += counts
+        sums["all"][tally.backend] += counts
+    noteworthy = {
+        tally.operator
+        for tally in tallies
+        if everything or tally.fault or tally.known or tally.untested
+    }
+    for operator in sorted(noteworthy):
+        table.add_row(operator, *_cells(backends, sums[operator]))
+    rest = len(sums) - 1 - len(noteworthy)
+    if noteworthy and rest:
+        others: dict[str, Counter[str]] = defaultdict(Counter)
+        for operator, found in sums.items():
+            if operator != "all" and operator not in noteworthy:
+                for backend, counts in found.items():
+                    others[backend] += counts
+        table.add_row(f"{rest} others", *_cells(backends, others))
+    table.add_row(f"all {len(sums) - 1}", *_cells(backends, sums["all"]), style="bold")
+    return table
+
+
+def _cells(backends: Sequence[str], sums: dict[str, Counter[str]]) -> Iterator[str]:
+    for backend in backends:
+        for outcome in OUTCOMES:
+            count = sums[backend][outcome] if backend in sums else 0
+            style = SYMBOLS.get(outcome) if count else None
+            yield f"[{style}]{count}[/]" if style else str(count) if count else "."
+
+
+def lines(tallies: Sequence[Tally]) -> Iterator[str]:
+    """Everything else that the summary says."""
+    yield from _worst(tallies)
+    yield from _arithmetics(tallies)
+    yield from _masked(tallies)
+    yield from _unsupported(tallies)
+    yield from _left_out(tallies)
+    yield from _reproducers(tallies)
+
+
+def _worst(tallies: Iterable[Tally]) -> Iterator[str]:
+    judged = sorted((t for t in tallies if t.worst > 0), key=lambda t: -t.worst)[:WORST]
+    if judged:
+        yield "\nlargest error / bar among the right ones"
+    for t in judged:
+        yield f"  {t.worst:5.3f}  {t.check} {t.operator} {t.dtype} {t.backend}  {t.worst_case}"
+
+
+def _arithmetics(tallies: Iterable[Tally]) -> Iterator[str]:
+    loosest: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
+    for t in tallies:
+        for name in t.arithmetics:
+            found = loosest[t.backend, t.dtype]
+            found[t.operator] = max(found.get(t.operator, name), name, key=_looseness)
+    if loosest:
+        yield "\nclass of low-precision arithmetic: F output rounded, P primitives, S sums as well"
+    for (backend, dtype), found in sorted(loosest.items()):
+        for name in sorted(set(found.values()), key=_looseness):
+            names = sorted(operator for operator, has in found.items() if has == name)
+            yield f"  {backend} {dtype} {name}: {len(names)}  {', '.join(names)}"
+
+
+def _looseness(name: str) -> int:
+    return ARITHMETICS.index(name) if name in ARITHMETICS else -1
+
+
+def _masked(tallies: Iterable[Tally]) -> Iterator[str]:
+    masked: dict[tuple[str, str, str], list[int]] = defaultdict(lambda: [0, 0])
+    for t in tallies:
+        if t.known:
+            entry = masked[t.backend, t.check, t.operator]
+            entry[0] += t.known
+            entry[1] += t.drawn
+    if masked:
+        yield "\nmasked by known failures"
+    for (backend, check, operator), (known, drawn) in sorted(masked.items()):
+        yield f"  {known / drawn:4.0%} of {drawn} cases: {check} {operator} {backend}"
+
+
+def _unsupported(tallies: Iterable[Tally]) -> Iterator[str]:
+    reasons: Counter[str] = Counter()
+    for t in tallies:
+        reasons.update(t.reasons)
+    if reasons:
+        yield "\nunsupported, by reason"
+    for reason, count in reasons.most_common(REASONS):
+        yield f"  {count:5}  {' '.join(reason.split())}"
+    others = reasons.most_common()[REASONS:]
+    if others:
+        yield f"  {sum(count for _, count in others):5}  for {len(others)} other reasons"
+
+
+def _left_out(tallies: Iterable[Tally]) -> Iterator[str]:
+    left = [t for t in tallies if t.left_out]
+    if not left:
+        return
+    reasons = Counter(t.left_out for t in left)
+    yield "\nleft out: " + "; ".join(f"{count} tests, {why}" for why, count in reasons.items())
+    by_check: dict[str, list[str]] = defaultdict(list)
+    for t in left:
+        by_check[t.check].append(f"{t.operator} {t.dtype}" if t.operator else "?")
+    for check, cells in sorted(by_check.items()):
+        some = ", ".join(cells[:6]) + (", ..." if len(cells) > 6 else "")
+        yield f"  {check}: {len(cells)} ({some})"
+
+
+def _reproducers(tallies: Iterable[Tally]) -> Iterator[str]:
+    paths = [f["reproducer"] for t in tallies for f in t.faults if f["reproducer"]]
+    if paths:
+        folder = os.path.commonpath([os.path.dirname(path) for path in paths])
+        yield f"\nreproducers of {len(paths)} faults: {os.path.relpath(folder)}"
+
+
+def faults_of(tallies: Iterable[Tally]) -> Iterator[tuple[Tally, dict[str, Any]]]:
+    """Each fault with the tally that it belongs to."""
+    for tally in tallies:
+        for fault in tally.faults:
+            yield (tally, fault)

@@ -1,0 +1,120 @@
+"""Which cases a known failure covers: conditions on a case's fields, never evaluated code.
+
+A field is an attribute of the operator (`axis`), or a property of an input by its position:
+`shape0`, `rank0`, `size0`, `dtype0`, `regime0`, `layout0`, `present0`; or `inputs`, their number.
+`"strides[0]"` and `"shape1[-1]"` are one entry of a tuple. A condition is
+
+    a value                         equal to it (a tuple to a list)
+    a list of values                one of them
+    {min = 2, max = 5, not = 3}     in the range, and not that value (or none of a list of them)
+
+On a tuple, a range or a single number holds if it holds for some entry. All conditions of a table
+must hold; the empty table holds for every case.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from d5test.case import Case, Operator, Tensor
+
+FIELD = re.compile(r"(?P<name>[A-Za-z_]\w*?)(?P<position>\d+)?(?:\[(?P<index>-?\d+)\])?")
+BOUNDS = {"min", "max", "not"}
+INPUTS: Mapping[str, Any] = {
+    "shape": lambda tensor: tensor.shape,
+    "rank": lambda tensor: len(tensor.shape),
+    "size": lambda tensor: math.prod(tensor.shape),
+    "dtype": lambda tensor: tensor.dtype,
+    "regime": lambda tensor: tensor.values[0] if tensor.data is None else "data",
+    "layout": lambda tensor: tensor.layout,
+}
+
+
+class Absent:
+    """The value of a field that a case does not have. No condition holds for it."""
+
+
+def validate(where: Mapping[str, Any], operator: type[Operator]) -> None:
+    """Raise ValueError with the reason if a condition can never be evaluated."""
+    for name, condition in where.items():
+        match = FIELD.fullmatch(name)
+        attributes = [f.name for f in fields(operator)]
+        if match is None or not (
+            name.partition("[")[0] in attributes
+            or (match["position"] is None and match["name"] == "inputs")
+            or (match["position"] is not None and match["name"] in (*INPUTS, "present"))
+        ):
+            raise ValueError(
+                f"where: {name!r} is no attribute of {operator.__name__} "
+                f"({', '.join(attributes) or 'it has none'}), nor one of "
+                f"{', '.join(f'{known}0' for known in (*INPUTS, 'present'))}, inputs"
+            )
+        if isinstance(condition, dict) and not (condition and set(condition) <= BOUNDS):
+            raise ValueError(f"where: {name!r} takes min, max and not, given {sorted(condition)}")
+
+
+def holds(where: Mapping[str, Any], case: Case) -> bool:
+    """Whether every condition holds for this case."""
+    return all(_meets(value_of(name, case), condition) for name, condition in where.items())
+
+
+def value_of(name: str, case: Case) -> Any:
+    """The value of a field; `Absent` if this case has no such field."""
+    match = FIELD.fullmatch(name)
+    if match is None:
+        return Absent
+    whole = name.partition("[")[0]
+    if whole in {f.name for f in fields(case.op)}:
+        value = getattr(case.op, whole)
+    elif whole == "inputs":
+        value = len(case.inputs)
+    else:
+        value = _of_input(match["name"], int(match["position"]), case)
+    if match["index"] is None or value is Absent:
+        return value
+    index = int(match["index"])
+    if not isinstance(value, tuple) or not -len(value) <= index < len(value):
+        return Absent
+    return value[index]
+
+
+def _of_input(name: str, position: int, case: Case) -> Any:
+    tensor: Tensor | None = case.inputs[position] if position < len(case.inputs) else None
+    if name == "present":
+        return tensor is not None
+    return Absent if tensor is None else INPUTS[name](tensor)
+
+
+def _meets(value: Any, condition: Any) -> bool:
+    if value is Absent:
+        return False
+    if isinstance(condition, dict):
+        entries = value if isinstance(value, tuple) else (value,)
+        return any(_within(entry, condition) for entry in entries)
+    if isinstance(condition, list):
+        return _same(value, condition) or any(_meets(value, entry) for entry in condition)
+    if isinstance(value, tuple):
+        return any(_same(entry, condition) for entry in value)
+    return _same(value, condition)
+
+
+def _within(value: Any, bounds: Mapping[str, Any]) -> bool:
+    if value is None:
+        return False
+    unwanted = bounds.get("not", [])
+    unwanted = unwanted if isinstance(unwanted, list) else [unwanted]
+    if any(_same(value, entry) for entry in unwanted):
+        return False
+    if ("min" in bounds or "max" in bounds) and isinstance(value, str):
+        return False
+    return bool(bounds.get("min", value) <= value <= bounds.get("max", value))
+
+
+def _same(value: Any, given: Any) -> bool:
+    if isinstance(value, tuple) and isinstance(given, list):
+        return len(value) == len(given) and all(map(_same, value, given))
+    return bool(value == given)

@@ -1,0 +1,85 @@
+"""One process for each backend that the command line names.
+
+Requirements: started before anything is collected, since what a backend is and which rows it has
+decides what there is to test, and since a framework that cannot be imported is a usage error;
+never for --help and the like, nor without --backend. The process that only distributes tests
+(xdist's) starts them to see that they start, and stops them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from d5test.plugin.known import KnownFailure
+from d5test.plugin.selection import SELECTION, Selection
+
+WORKERS = pytest.StashKey["Workers"]()
+QUERIES = ("help", "version", "markers", "showfixtures", "show_fixtures_per_test", "cacheshow")
+"""Options under which pytest runs no test."""
+
+
+class Workers:
+    """The clients of the backends, by the names they were given by, and their known failures."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+        self.clients: dict[str, Any] = {}
+        self.known: dict[str, tuple[KnownFailure, ...]] = {}
+
+    def open(self, selection: Selection) -> None:
+        """Start the workers; UsageError with one line for the first that cannot start."""
+        for name in selection.backends:
+            self.clients[name] = self._started(name)
+            self.known[name] = selection.known(self.clients[name].about)
+
+    def close(self) -> None:
+        """End all workers."""
+        while self.clients:
+            self.clients.popitem()[1].close()
+
+    def _started(self, name: str) -> Any:
+        from d5test.backends import registry
+
+        option = self.config.getoption
+        try:
+            return registry.start(
+                registry.resolve(name),
+                device=option("--device"),
+                threads=option("--threads"),
+                precision=option("--precision"),
+                in_process=option("--in-process"),
+            )
+        except registry.UnknownBackend as error:
+            raise pytest.UsageError(str(error)) from None
+        except registry.BackendFailed as error:
+            raise pytest.UsageError(" ".join(str(error).split())) from None
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Start the workers of the backends that are named."""
+    workers = config.stash[WORKERS] = Workers(config)
+    selection = config.stash[SELECTION]
+    if not selection.backends or any(getattr(config.option, query, None) for query in QUERIES):
+        return
+    try:
+        workers.open(selection)
+    except pytest.UsageError:
+        workers.close()
+        raise
+    if distributes(config):
+        workers.close()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """End what was started."""
+    workers = config.stash.get(WORKERS, None)
+    if workers is not None:
+        workers.close()
+
+
+def distributes(config: pytest.Config) -> bool:
+    """Whether this process runs no test itself, but hands them to others."""
+    return not hasattr(config, "workerinput") and config.getoption("dist", "no") != "no"

@@ -1,0 +1,1 @@
+"""The suites, one for each level: `pytest suites/operators --backend=torch`."""

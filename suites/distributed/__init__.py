@@ -1,0 +1,1 @@
+"""Level 3: distributed training: collectives, distributed optimizers. Runs under mpirun."""

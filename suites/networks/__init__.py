@@ -1,0 +1,1 @@
+"""Level 1: networks, whole and node by node."""
