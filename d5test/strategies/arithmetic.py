@@ -34,6 +34,7 @@ def twice(d: Draw) -> bool:
 
 
 def binary_inputs(d: Draw, op: ops.Binary) -> tuple[Tensor | None, ...]:
+    """Both operands, or one of them twice."""
     left, right = REGIMES[type(op)]
     if twice(d):
         a = d.tensor(d.shape(0), *right)

@@ -1,4 +1,4 @@
-"""What a strategy draws with: sizes, attributes and recipes of tensors, for one dtype, in one mode.
+"""What a strategy draws with: sizes, attributes and recipes of tensors, for one dtype.
 
 An ordinary draw is never degenerate: sizes are small, at least 2 and pairwise different, so that
 an exchanged axis shows. A degenerate draw has sizes of one, of zero where the strategy permits

@@ -31,6 +31,7 @@ REGIMES: Mapping[type[ops.Unary], tuple[Regime, ...]] = {
 
 
 def unary_inputs(d: Draw, op: ops.Unary) -> tuple[Tensor | None, ...]:
+    """One tensor of any rank, in the regimes of its operator."""
     return (d.tensor(d.shape(0), *REGIMES[type(op)]),)
 
 
@@ -40,9 +41,11 @@ for operator in REGIMES:
 
 @attributes(ops.LeakyRelu)
 def leaky_relu_attributes(d: Draw) -> ops.LeakyRelu:
+    """ONNX's slope, or another; beyond 0 and 1 too."""
     return ops.LeakyRelu(alpha=d.choose((ops.LeakyRelu().alpha, d.real(-0.5, 1.5))))
 
 
 @attributes(ops.Gelu)
 def gelu_attributes(d: Draw) -> ops.Gelu:
+    """Both formulas."""
     return ops.Gelu(approximate=d.choose(("none", "tanh")))

@@ -17,14 +17,16 @@ OPERATORS: tuple[type[ops.Loss], ...] = (
 
 
 def loss_attributes(cls: type[ops.Loss], d: Draw) -> ops.Loss:
+    """Every reduction, with a class, a number that is none, or nothing ignored."""
     return cls(
         reduction=d.choose(("mean", "sum", "none")), ignore_index=d.choose((None, 0, 1, -1, -100))
     )
 
 
 def loss_inputs(d: Draw, op: ops.Loss) -> tuple[Tensor | None, ...]:
+    """With weights, with None in their place, and with neither."""
     n, classes, *rest = d.sides(d.choose((2, 3, 4)), most=5)
-    scores = d.tensor((n, classes, *rest))
+    scores = d.tensor((n, classes, *rest), "normal", "uniform", "heavy", "ties")
     weights = d.maybe(d.tensor((classes,), "positive"))
     drawn = scores, labels(d, op.ignore_index, (n, *rest), classes), weights
     return drawn if weights is not None or d.flag() else drawn[:2]

@@ -17,6 +17,7 @@ RANK = 4
 
 @attributes(ops.BatchNormalization)
 def batch_normalization_attributes(d: Draw) -> ops.BatchNormalization:
+    """Both modes, epsilons that show, momenta from 0 to 1."""
     return ops.BatchNormalization(
         training_mode=d.choose((0, 1)),
         epsilon=d.choose(EPSILONS),
@@ -35,11 +36,13 @@ def batch_normalization_inputs(d: Draw, op: ops.BatchNormalization) -> tuple[Ten
 
 @attributes(ops.LayerNormalization)
 def layer_normalization_attributes(d: Draw) -> ops.LayerNormalization:
+    """An axis counted from either end, epsilons that show."""
     return ops.LayerNormalization(axis=d.axis(d.rank(1, RANK)), epsilon=d.choose(EPSILONS))
 
 
 @inputs(ops.LayerNormalization)
 def layer_normalization_inputs(d: Draw, op: ops.LayerNormalization) -> tuple[Tensor | None, ...]:
+    """With a bias, with None in its place, and with neither."""
     x = x_shape(d, op.axis)
     scale = d.tensor(parameter_shape(d, x, op.axis))
     bias = d.maybe(d.tensor(parameter_shape(d, x, op.axis)))
@@ -49,17 +52,20 @@ def layer_normalization_inputs(d: Draw, op: ops.LayerNormalization) -> tuple[Ten
 
 @attributes(ops.RMSNormalization)
 def rms_normalization_attributes(d: Draw) -> ops.RMSNormalization:
+    """An axis counted from either end, epsilons that show."""
     return ops.RMSNormalization(axis=d.axis(d.rank(1, RANK)), epsilon=d.choose(EPSILONS))
 
 
 @inputs(ops.RMSNormalization)
 def rms_normalization_inputs(d: Draw, op: ops.RMSNormalization) -> tuple[Tensor | None, ...]:
+    """A scale over the normalised axes, or one that broadcasts to them."""
     x = x_shape(d, op.axis)
     return d.tensor(x, *SPREAD), d.tensor(parameter_shape(d, x, op.axis))
 
 
 @attributes(ops.GroupNormalization)
 def group_normalization_attributes(d: Draw) -> ops.GroupNormalization:
+    """One to three groups."""
     return ops.GroupNormalization(num_groups=d.integer(1, 3), epsilon=d.choose(EPSILONS))
 
 

@@ -30,6 +30,7 @@ def reduction_inputs(d: Draw, op: ops.Reduction) -> tuple[Tensor | None, ...]:
 
 
 def reduction_attributes(cls: type[ops.Reduction], d: Draw) -> ops.Reduction:
+    """Dimensions kept or not; what no axes mean."""
     return cls(keepdims=d.choose((1, 0)), noop_with_empty_axes=d.choose((0, 0, 1)))
 
 

@@ -14,10 +14,12 @@ RANK = 3
 
 
 def softmax_attributes(cls: type[ops.AlongAxis], d: Draw) -> ops.AlongAxis:
+    """An axis counted from either end."""
     return cls(axis=d.axis(d.rank(1, RANK)))
 
 
 def softmax_inputs(d: Draw, op: ops.AlongAxis) -> tuple[Tensor | None, ...]:
+    """Any tensor that has the axis; large values, too, which saturate."""
     least = -op.axis if op.axis < 0 else op.axis + 1
     rank = d.rank(least, max(least, RANK))
     shape = list(d.sides(rank, empty=True))

@@ -4,6 +4,8 @@ Add, Sub, Mul and Div are a table of formulas. A row is a name, the version of O
 partial derivatives by a and b times dy, and the text of its documentation.
 """
 
+# ruff: noqa: ARG005  (every row's derivatives take dy, a, b and y)
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -63,7 +65,8 @@ def binary(
 Add = binary("Add", 14, lambda a, b: a + b, lambda dy, a, b, y: (dy, dy), "y = a + b.")
 Sub = binary("Sub", 14, lambda a, b: a - b, lambda dy, a, b, y: (dy, -dy), "y = a - b.")
 Mul = binary("Mul", 14, lambda a, b: a * b, lambda dy, a, b, y: (dy * b, dy * a), "y = a b.")
-Div = binary("Div", 14, lambda a, b: a / b, lambda dy, a, b, y: (dy / b, -dy * y / b), "y = a / b.")
+Div = binary("Div", 14, lambda a, b: a / b, lambda dy, a, b, y: (dy / b, -dy * y / b),
+             "y = a / b.")
 # fmt: on
 
 
@@ -109,10 +112,10 @@ class Extremum(Operator):
 
     def backward(self, grads, inputs, outputs):
         (dy,), (first, *rest) = grads, inputs
-        best = accumulate(inputs, type(self).further)
-        beaten = [type(self).beaten(best_so_far, x) for best_so_far, x in zip(best, rest)]
+        best = [*accumulate(inputs, type(self).further)]
         dxs = []
-        for x, wins in zip(reversed(rest), reversed(beaten)):
+        for before, x in zip(best[-2::-1], rest[::-1], strict=True):
+            wins = type(self).beaten(before, x)
             dxs.append(unbroadcast(dy * wins, x.shape))
             dy = dy * ~wins
         return unbroadcast(dy, first.shape), *reversed(dxs)

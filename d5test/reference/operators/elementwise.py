@@ -4,6 +4,8 @@ A row is a name, the version of ONNX, f(x), its derivative f'(x) as a function o
 text of its documentation.
 """
 
+# ruff: noqa: ARG005  (every row's derivative takes x and y)
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -78,7 +80,8 @@ Reciprocal = unary("Reciprocal", 13, lambda x: 1 / x, lambda x, y: -y * y, "y = 
 Relu = unary("Relu", 14, lambda x: np.maximum(x, 0), lambda x, y: x > 0, "y = max(x, 0).")
 Sigmoid = unary("Sigmoid", 13, lambda x: 1 / (1 + np.exp(-x)), lambda x, y: y * (1 - y),
                 "The logistic function, y = 1 / (1 + e^-x).")
-Softplus = unary("Softplus", 22, lambda x: np.log(np.exp(x) + 1), lambda x, y: 1 / (1 + np.exp(-x)),
+Softplus = unary("Softplus", 22, lambda x: np.log(np.exp(x) + 1),
+                 lambda x, y: 1 / (1 + np.exp(-x)),
                  "y = ln(e^x + 1), as ONNX's function body has it.")
 Sqrt = unary("Sqrt", 13, np.sqrt, lambda x, y: 0.5 / y, "y = sqrt(x).")
 Tanh = unary("Tanh", 13, np.tanh, lambda x, y: 1 - y * y, "The hyperbolic tangent, y = tanh(x).")
