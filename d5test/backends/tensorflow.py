@@ -50,7 +50,7 @@ rows.elementwise(
 )
 
 
-class _ValueNeeded(Exception):
+class _ValueNeededError(Exception):
     """The graph cannot be made before this integer is known."""
 
 
@@ -58,7 +58,7 @@ def _value(tensor: Any) -> list[Any]:
     """The numbers in an integer tensor, flat, also while a graph is made."""
     value = tf.get_static_value(tensor)
     if value is None:
-        raise _ValueNeeded
+        raise _ValueNeededError
     return list(np.ravel(value).tolist())
 
 
@@ -133,9 +133,7 @@ def _steps(op: Any, n: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return tuple(strides), tuple(dilations)
 
 
-def _pads(
-    op: Any, sizes: Sequence[int], kernel: Sequence[int]
-) -> list[tuple[int, int]]:
+def _pads(op: Any, sizes: Sequence[int], kernel: Sequence[int]) -> list[tuple[int, int]]:
     """Explicit padding of each spatial axis by ONNX's rules, without ceil_mode."""
     n = len(kernel)
     if op.auto_pad in ("NOTSET", ""):
@@ -155,14 +153,10 @@ def _padded(x: Any, pads: Sequence[tuple[int, int]], fill: float = 0) -> Any:
     """`x` (n, ..., c) with its spatial axes padded."""
     if not any(map(any, pads)):
         return x
-    return tf.pad(
-        x, [(0, 0), *pads, (0, 0)], constant_values=tf.constant(fill, x.dtype)
-    )
+    return tf.pad(x, [(0, 0), *pads, (0, 0)], constant_values=tf.constant(fill, x.dtype))
 
 
-def _convolve(
-    x: Any, w: Any, strides: tuple[int, ...], dilations: tuple[int, ...]
-) -> Any:
+def _convolve(x: Any, w: Any, strides: tuple[int, ...], dilations: tuple[int, ...]) -> Any:
     if max(strides) == 1 or max(dilations) == 1:
         return tf.nn.convolution(x, w, strides, "VALID", dilations=dilations)
     if len(strides) == 2:
@@ -192,7 +186,7 @@ def conv_transpose(op: Any, x: Any, w: Any, b: Any = None) -> Any:
     kernel, sizes = w.shape[2:], x.shape[2:]
     full = [
         s * (i - 1) + (k - 1) * d + 1
-        for i, k, s, d in zip(sizes, kernel, strides, dilations)
+        for i, k, s, d in zip(sizes, kernel, strides, dilations, strict=True)
     ]
     wanted = op.output_shape
     if wanted is None and op.auto_pad in ("SAME_UPPER", "SAME_LOWER"):
@@ -203,31 +197,21 @@ def conv_transpose(op: Any, x: Any, w: Any, b: Any = None) -> Any:
         begins = [p[0] for p in pads]
     else:
         wanted = list(wanted)[-n:]
-        total = [f + e - o for f, e, o in zip(full, extra, wanted, strict=True)]
+        total = [max(f + e - o, 0) for f, e, o in zip(full, extra, wanted, strict=True)]
         begins = [t // 2 if op.auto_pad == "SAME_UPPER" else t - t // 2 for t in total]
-    function = (tf.nn.conv1d_transpose, tf.nn.conv2d_transpose, tf.nn.conv3d_transpose)[
-        n - 1
-    ]
+    function = (tf.nn.conv1d_transpose, tf.nn.conv2d_transpose, tf.nn.conv3d_transpose)[n - 1]
     w = tf.transpose(w, (*range(2, n + 2), 1, 0))
     shape = (x.shape[0], *full, w.shape[-2])
-    parts = zip(
-        tf.split(_last(x), op.group, -1), tf.split(w, op.group, -1), strict=True
-    )
-    ys = [
-        function(xi, wi, shape, strides, "VALID", dilations=dilations)
-        for xi, wi in parts
-    ]
+    parts = zip(tf.split(_last(x), op.group, -1), tf.split(w, op.group, -1), strict=True)
+    ys = [function(xi, wi, shape, strides, "VALID", dilations=dilations) for xi, wi in parts]
     y = ys[0] if len(ys) == 1 else tf.concat(ys, -1)
     ends = [a + o - f for a, o, f in zip(begins, wanted, full, strict=True)]
-    y = _padded(y, [(max(-a, 0), max(e, 0)) for a, e in zip(begins, ends, strict=True)])
-    begins = [max(a, 0) for a in begins]
+    y = _padded(y, [(0, max(end, 0)) for end in ends])
     y = tf.slice(y, (0, *begins, 0), (y.shape[0], *wanted, y.shape[-1]))
     return _second(y if b is None else y + b)
 
 
-def _ceiled(
-    op: Any, sizes: Sequence[int], pads: list[tuple[int, int]]
-) -> list[tuple[int, int]]:
+def _ceiled(op: Any, sizes: Sequence[int], pads: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """The padding with what ceil_mode adds at the ends; no window may start there."""
     if not op.ceil_mode:
         return pads
@@ -248,9 +232,7 @@ def _pool(op: Any, x: Any, kind: str, padding: str = "VALID") -> Any:
         return _second(function(x, op.kernel_shape, strides, padding))
     if max(strides) > 1:
         raise Unsupported("tf.nn.pool has no strides together with dilations")
-    return _second(
-        tf.nn.pool(x, op.kernel_shape, kind, strides, padding, dilations=dilations)
-    )
+    return _second(tf.nn.pool(x, op.kernel_shape, kind, strides, padding, dilations=dilations))
 
 
 @rows.native("MaxPool", outputs=1, arithmetic="F")
@@ -269,7 +251,7 @@ def average_pool(op: Any, x: Any) -> Any:
     strides, dilations = _steps(op, len(sizes))
     same = [
         max((math.ceil(i / s) - 1) * s + k - i, 0)
-        for i, k, s in zip(sizes, op.kernel_shape, strides)
+        for i, k, s in zip(sizes, op.kernel_shape, strides, strict=True)
     ]
     if (
         max(dilations) == 1
@@ -277,9 +259,7 @@ def average_pool(op: Any, x: Any) -> Any:
         and padded == [(t // 2, t - t // 2) for t in same]
     ):
         return _pool(op, _last(x), "AVG", "SAME")
-    raise Unsupported(
-        "tf.nn.avg_pool leaves padding out of the mean only where it is SAME's"
-    )
+    raise Unsupported("tf.nn.avg_pool leaves padding out of the mean only where it is SAME's")
 
 
 @rows.native("GlobalAveragePool")
@@ -293,9 +273,7 @@ def _channelwise(parameter: Any, x: Any) -> Any:
 
 
 @rows.native("BatchNormalization")
-def batch_normalization(
-    op: Any, x: Any, scale: Any, b: Any, mean: Any, var: Any
-) -> Any:
+def batch_normalization(op: Any, x: Any, scale: Any, b: Any, mean: Any, var: Any) -> Any:
     dtype = x.dtype
     if not op.training_mode:
         parameters = (_channelwise(tf.cast(p, dtype), x) for p in (mean, var, b, scale))
@@ -388,18 +366,14 @@ def _labels(op: Any, labels: Any) -> tuple[Any, Any]:
 
 
 @rows.composed("SoftmaxCrossEntropyLoss")
-def softmax_cross_entropy_loss(
-    op: Any, scores: Any, labels: Any, weights: Any = None
-) -> Any:
+def softmax_cross_entropy_loss(op: Any, scores: Any, labels: Any, weights: Any = None) -> Any:
     both = _labels(op, labels)
     loss = tf.nn.sparse_softmax_cross_entropy_with_logits(both[1], _last(scores))
     return _reduced_loss(op, loss, both, weights), tf.nn.log_softmax(scores, 1)
 
 
 @rows.composed("NegativeLogLikelihoodLoss")
-def negative_log_likelihood_loss(
-    op: Any, x: Any, target: Any, weight: Any = None
-) -> Any:
+def negative_log_likelihood_loss(op: Any, x: Any, target: Any, weight: Any = None) -> Any:
     both = _labels(op, target)
     loss = -tf.gather(_last(x), both[1], batch_dims=x.ndim - 1)
     return _reduced_loss(op, loss, both, weight)
@@ -445,15 +419,11 @@ def split(op: Any, x: Any, sizes: Any = None) -> Any:
         return tuple(tf.split(x, _value(sizes), op.axis))
     side, n = x.shape[op.axis], op.num_outputs
     chunk = -(-side // n)
-    return tuple(
-        tf.split(x, [min(chunk, max(side - i * chunk, 0)) for i in range(n)], op.axis)
-    )
+    return tuple(tf.split(x, [min(chunk, max(side - i * chunk, 0)) for i in range(n)], op.axis))
 
 
 @rows.native("Slice", arithmetic="F")
-def slice_(
-    op: Any, x: Any, starts: Any, ends: Any, axes: Any = None, steps: Any = None
-) -> Any:
+def slice_(op: Any, x: Any, starts: Any, ends: Any, axes: Any = None, steps: Any = None) -> Any:
     starts, ends = _value(starts), _value(ends)
     steps = [1] * len(starts) if steps is None else _value(steps)
     begin, end, stride, open_end = [0] * x.ndim, list(x.shape), [1] * x.ndim, 0
@@ -463,9 +433,7 @@ def slice_(
         begin[i], end[i], stride[i] = slice(*bounds).indices(x.shape[i])
         open_end |= (end[i] < 0) << i  # -1 would count from the end
     if any(b < 0 for b in begin):  # a negative step over an empty axis
-        return tf.zeros(
-            [len(range(*s)) for s in zip(begin, end, stride, strict=True)], x.dtype
-        )
+        return tf.zeros([len(range(*s)) for s in zip(begin, end, stride, strict=True)], x.dtype)
     return tf.strided_slice(x, begin, end, stride, end_mask=open_end)
 
 
@@ -491,15 +459,14 @@ def pad(op: Any, data: Any, pads: Any, value: Any = None, axes: Any = None) -> A
             raise Unsupported("tf.pad takes nothing away")
         data = data[
             tuple(
-                slice(max(-b, 0), n + min(e, 0)) for (b, e), n in zip(sides, data.shape)
+                slice(max(-b, 0), n + min(e, 0))
+                for (b, e), n in zip(sides, data.shape, strict=True)
             )
         ]
         sides = [(max(b, 0), max(e, 0)) for b, e in sides]
     if op.mode == "reflect":
         return tf.pad(data, sides, "REFLECT")
-    return tf.pad(
-        data, sides, constant_values=0 if value is None else tf.reshape(value, ())
-    )
+    return tf.pad(data, sides, constant_values=0 if value is None else tf.reshape(value, ()))
 
 
 @rows.native("Expand", arithmetic="F")
@@ -507,7 +474,19 @@ def expand(op: Any, x: Any, shape: Any) -> Any:
     return tf.broadcast_to(x, np.broadcast_shapes(tuple(x.shape), tuple(_value(shape))))
 
 
-@rows.composed("Attention", outputs=1)
+@rows.composed("Dropout")
+def dropout(op: Any, x: Any, ratio: Any = None, mask: Any = None) -> Any:
+    """With the mask given: tf.nn.dropout draws its own."""
+    if mask is None:
+        return tf.identity(x)
+    return (
+        tf.cast(mask, x.dtype)
+        * x
+        * (1 / (1 - (0.5 if ratio is None else tf.cast(ratio, x.dtype))))
+    )
+
+
+@rows.composed("Attention")
 def attention(
     op: Any,
     q: Any,
@@ -529,57 +508,46 @@ def attention(
     if past_k is not None:
         offset = past_k.shape[2]
         k, v = tf.concat((past_k, k), 2), tf.concat((past_v, v), 2)
+    present = k, v
     queries, keys = q.shape[2], k.shape[2]
-    k, v = (tf.repeat(x, q.shape[1] // k.shape[1], axis=1) for x in (k, v))
+    k, v = (tf.repeat(x, q.shape[1] // x.shape[1], axis=1) for x in (k, v))
     scale = math.sqrt(1 / math.sqrt(q.shape[3]) if op.scale is None else op.scale)
-    scores = tf.matmul(q * scale, k * scale, transpose_b=True)
-    if op.softcap:
-        scores = op.softcap * tf.tanh(scores / op.softcap)
+    scaled = tf.matmul(q * scale, k * scale, transpose_b=True)
+    capped = op.softcap * tf.tanh(scaled / op.softcap) if op.softcap else scaled
+    biased, lowest = capped, tf.constant(-math.inf, scaled.dtype)
     j = tf.range(keys)
-    seen = tf.ones((1, 1, queries, keys), tf.bool)
+    seen = tf.ones_like(scaled, tf.bool)
     if valid is not None:
         valid = tf.reshape(tf.cast(valid, tf.int32), (-1, 1, 1, 1))
         offset, seen = valid - queries, seen & (j < valid)
     at = tf.range(queries)[:, None] + offset
-    left, right = (
-        getattr(op, "left_window_size", -1),
-        getattr(op, "right_window_size", -1),
-    )
     seen = seen & (j <= at) if op.is_causal else seen
-    seen = seen & (j >= at - left) if left >= 0 else seen
-    seen = seen & (j <= at + right) if right >= 0 else seen
+    seen = seen & (j >= at - op.left_window_size) if op.left_window_size >= 0 else seen
+    seen = seen & (j <= at + op.right_window_size) if op.right_window_size >= 0 else seen
     if mask is not None:
-        short = keys - mask.shape[-1] if mask.shape[-1] > 1 else 0
-        rest = [(0, 0)] * (mask.ndim - 1) + [(0, short)]
+        rest = [(0, 0)] * (mask.ndim - 1) + [(0, keys - mask.shape[-1])]
         if mask.dtype == tf.bool:
             seen = seen & tf.pad(mask, rest)
         else:
-            scores += (
-                mask if short == 0 else tf.pad(mask, rest, constant_values=-math.inf)
-            )
-    lowest = tf.constant(-math.inf, scores.dtype)
-    wide = tf.dtypes.as_dtype(_PRECISIONS.get(op.softmax_precision, scores.dtype))
-    hidden = ~seen | (scores == lowest)
-    empty = tf.reduce_all(hidden, -1, keepdims=True)
-    # a row that sees nothing gives zeros, and its softmax stays finite for the gradient
-    scores = tf.where(
-        hidden & ~empty, lowest, tf.where(empty, tf.zeros_like(scores), scores)
-    )
-    share = tf.cast(tf.nn.softmax(tf.cast(scores, wide)), q.dtype)
-    y = tf.matmul(tf.where(empty, tf.zeros_like(share), share), v)
-    return (
-        tf.reshape(tf.transpose(y, (0, 2, 1, 3)), (y.shape[0], queries, -1))
-        if merged
-        else y
-    )
+            biased += tf.pad(mask, rest, constant_values=lowest)
+            seen = seen & (biased > lowest)
+    # a query that sees nothing gives zeros; its softmax stays finite for the gradient's sake
+    none = ~tf.reduce_any(seen, -1, keepdims=True)
+    shown = tf.where(seen, biased, tf.where(none, tf.zeros_like(lowest), lowest))
+    wide = _PRECISIONS.get(op.softmax_precision, q.dtype)
+    p = tf.cast(tf.nn.softmax(tf.cast(shown, wide)), q.dtype)
+    p = tf.where(none, tf.zeros_like(p), p)
+    y = tf.matmul(p, v)
+    if merged:
+        y = tf.reshape(tf.transpose(y, (0, 2, 1, 3)), (y.shape[0], queries, -1))
+    stages = scaled, capped, tf.where(seen, biased, lowest), p
+    return y, *present, stages[op.qk_matmul_output_mode]
 
 
 _PRECISIONS = {1: tf.float32, 10: tf.float16, 11: tf.float64, 16: tf.bfloat16}
 """ONNX's numbers of floating-point dtypes."""
 
-_ACTIVATIONS: dict[
-    str, tuple[Callable[[Any, float, float], Any], float | None, float | None]
-] = {
+_ACTIVATIONS: dict[str, tuple[Callable[[Any, float, float], Any], float | None, float | None]] = {
     "Relu": (lambda x, a, b: tf.nn.relu(x), None, None),
     "Tanh": (lambda x, a, b: tf.tanh(x), None, None),
     "Sigmoid": (lambda x, a, b: tf.sigmoid(x), None, None),
@@ -595,24 +563,25 @@ _ACTIVATIONS: dict[
 """Name -> function of x, alpha, beta, and the defaults of these two, None where it has none."""
 
 
-def _activations(
-    op: Any, names: tuple[str, ...], directions: int
-) -> list[Callable[[Any], Any]]:
+def _activations(op: Any, names: tuple[str, ...], directions: int) -> list[Callable[[Any], Any]]:
     """The activation functions of all directions, each behind `clip`."""
-    alphas, betas = iter(op.activation_alpha or ()), iter(op.activation_beta or ())
+    alphas, betas = (
+        iter(getattr(op, "activation_alpha", None) or ()),
+        iter(getattr(op, "activation_beta", None) or ()),
+    )
     made: list[Callable[[Any], Any]] = []
-    for name in (op.activations or names * directions)[: len(names) * directions]:
+    for name in (getattr(op, "activations", None) or names * directions)[
+        : len(names) * directions
+    ]:
         function, alpha, beta = _ACTIVATIONS[name]
         alpha = None if alpha is None else next(alphas, alpha)
         beta = None if beta is None else next(betas, beta)
-        made.append(functools.partial(_clipped, op.clip, function, alpha, beta))
+        made.append(functools.partial(_clipped, getattr(op, "clip", None), function, alpha, beta))
     return made
 
 
 def _clipped(clip: float | None, function: Any, alpha: Any, beta: Any, x: Any) -> Any:
-    return function(
-        x if clip is None else tf.clip_by_value(x, -clip, clip), alpha, beta
-    )
+    return function(x if clip is None else tf.clip_by_value(x, -clip, clip), alpha, beta)
 
 
 def _recurrence(
@@ -638,9 +607,7 @@ def _recurrence(
         if b is not None:
             wb, rb = tf.split(b[d], 2)
             xw += wb
-        state = tuple(
-            tf.zeros((n, hidden), x.dtype) if s is None else s[d] for s in states
-        )
+        state = tuple(tf.zeros((n, hidden), x.dtype) if s is None else s[d] for s in states)
         mine = functions[d * len(names) : (d + 1) * len(names)]
         y: list[Any] = [None] * time
         backwards = op.direction == "reverse" or d == 1
@@ -650,9 +617,7 @@ def _recurrence(
             if lens is not None:
                 live = (t < lens)[:, None]
                 y[t] = tf.where(live, y[t], tf.zeros_like(y[t]))
-                new = tuple(
-                    tf.where(live, a, b) for a, b in zip(new, state, strict=True)
-                )
+                new = tuple(tf.where(live, a, b) for a, b in zip(new, state, strict=True))
             state = new
         ys.append(tf.stack(y) if y else tf.zeros((0, n, hidden), x.dtype))
         lasts.append(state)
@@ -669,16 +634,12 @@ def _times(h: Any, r: Any, b: Any) -> Any:
     return y if b is None else y + b
 
 
-def _rnn_cell(
-    op: Any, f: Any, d: int, xw: Any, r: Any, rb: Any, h: Any
-) -> tuple[Any, ...]:
+def _rnn_cell(op: Any, f: Any, d: int, xw: Any, r: Any, rb: Any, h: Any) -> tuple[Any, ...]:
     return (f[0](xw + _times(h, r, rb)),)
 
 
 @rows.composed("RNN")
-def rnn(
-    op: Any, x: Any, w: Any, r: Any, b: Any = None, lens: Any = None, h: Any = None
-) -> Any:
+def rnn(op: Any, x: Any, w: Any, r: Any, b: Any = None, lens: Any = None, h: Any = None) -> Any:
     return _recurrence(op, ("Tanh",), _rnn_cell, x, w, r, b, lens, h)
 
 
@@ -694,40 +655,28 @@ def lstm(
     c: Any = None,
     p: Any = None,
 ) -> Any:
-    def cell(
-        op: Any, f: Any, d: int, xw: Any, r: Any, rb: Any, h: Any, c: Any
-    ) -> tuple[Any, ...]:
+    def cell(op: Any, f: Any, d: int, xw: Any, r: Any, rb: Any, h: Any, c: Any) -> tuple[Any, ...]:
         i, o, forget, new = tf.split(xw + _times(h, r, rb), 4, -1)
         pi, po, pf = (0, 0, 0) if p is None else tf.split(p[d], 3)
         i = f[0](i if p is None else i + pi * c)
-        forget = (
-            1 - i if op.input_forget else f[0](forget if p is None else forget + pf * c)
-        )
+        forget = 1 - i if op.input_forget else f[0](forget if p is None else forget + pf * c)
         c = forget * c + i * f[1](new)
         return f[0](o if p is None else o + po * c) * f[2](c), c
 
     return _recurrence(op, ("Sigmoid", "Tanh", "Tanh"), cell, x, w, r, b, lens, h, c)
 
 
-def _gru_cell(
-    op: Any, f: Any, d: int, xw: Any, r: Any, rb: Any, h: Any
-) -> tuple[Any, ...]:
+def _gru_cell(op: Any, f: Any, d: int, xw: Any, r: Any, rb: Any, h: Any) -> tuple[Any, ...]:
     xz, xr, xh = tf.split(xw, 3, -1)
     rz, rr, rh = tf.split(r, 3)
     bz, br, bh = (None, None, None) if rb is None else tf.split(rb, 3)
     z, reset = f[0](xz + _times(h, rz, bz)), f[0](xr + _times(h, rr, br))
-    inner = (
-        reset * _times(h, rh, bh)
-        if op.linear_before_reset
-        else _times(reset * h, rh, bh)
-    )
+    inner = reset * _times(h, rh, bh) if op.linear_before_reset else _times(reset * h, rh, bh)
     return ((1 - z) * f[1](xh + inner) + z * h,)
 
 
 @rows.composed("GRU")
-def gru(
-    op: Any, x: Any, w: Any, r: Any, b: Any = None, lens: Any = None, h: Any = None
-) -> Any:
+def gru(op: Any, x: Any, w: Any, r: Any, b: Any = None, lens: Any = None, h: Any = None) -> Any:
     return _recurrence(op, ("Sigmoid", "Tanh"), _gru_cell, x, w, r, b, lens, h)
 
 
@@ -744,13 +693,12 @@ _LACKING = (
 _ERRORS = (tf.errors.OpError, TypeError)
 
 
-def _lacking(error: Exception) -> Unsupported | None:
-    """The reason, if TensorFlow told that it lacks a kernel; any other error is a fault."""
+def _tell(error: Exception) -> None:
+    """Raise `Unsupported`, if TensorFlow told that it lacks a kernel; all else is a fault."""
     lines = str(error).splitlines() or [""]
     told = [line for line in lines if any(phrase in line for phrase in _LACKING)]
     if told or isinstance(error, tf.errors.UnimplementedError):
-        return Unsupported((told or lines)[0][:300])
-    return None
+        raise Unsupported((told or lines)[0][:300]) from error
 
 
 def _vjp(
@@ -798,7 +746,7 @@ class TensorFlow(Backend):
 
     def threads(self) -> int:
         """Threads within one operator on the CPU."""
-        return int(os.environ.get("TF_NUM_INTRAOP_THREADS", 0)) or os.cpu_count() or 1
+        return int(os.environ.get("TF_NUM_INTRAOP_THREADS", "0")) or os.cpu_count() or 1
 
     def describe_device(self) -> str:
         if not self._gpus:
@@ -807,9 +755,7 @@ class TensorFlow(Backend):
         return str(details.get("device_name", self.device))
 
     def put(self, array: NDArray[Any], dtype: str, layout: str = "contiguous") -> Any:
-        return tf.constant(
-            array.view(ml_dtypes.bfloat16) if dtype == "bfloat16" else array
-        )
+        return tf.constant(array.view(ml_dtypes.bfloat16) if dtype == "bfloat16" else array)
 
     def get(self, tensor: Any) -> tuple[NDArray[Any], str]:
         return bits(np.asarray(tensor.numpy()))
@@ -836,7 +782,8 @@ class TensorFlow(Backend):
             try:
                 return function(*inputs)
             except _ERRORS as error:
-                raise _lacking(error) or error from None
+                _tell(error)
+                raise
 
         return told
 
@@ -853,7 +800,7 @@ class TensorFlow(Backend):
 class _Traced:
     """A function as graphs: one for each pattern of arguments, and in it one for their shapes.
 
-    Arguments that are the same tensor are one argument of the graph, so that its gradient is whole.
+    Arguments that are the same tensor are one argument of the graph: its gradient is whole.
     """
 
     def __init__(self, owner: TensorFlowCompiled, function: Callable[..., Any]) -> None:
@@ -866,11 +813,12 @@ class _Traced:
         try:
             try:
                 return self._run(inputs)
-            except _ValueNeeded:
+            except _ValueNeededError:
                 self.fixed = True
                 return self._run(inputs)
         except _ERRORS as error:
-            raise _lacking(error) or error from None
+            _tell(error)
+            raise
 
     def _run(self, inputs: Sequence[Any]) -> Any:
         given: list[Any] = []

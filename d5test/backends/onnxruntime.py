@@ -1,0 +1,28 @@
+"""ONNX Runtime through its `onnx.backend` interface, with its default graph optimisations.
+
+One model is one node, so what is optimised is the node: its layout, its constants. A float16
+node without a kernel of its own is computed in float32 between two casts. Threads come from
+OMP_NUM_THREADS, where that is set.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from d5test.backends.onnx import OnnxBackend
+
+
+class OnnxRuntime(OnnxBackend):
+    """ONNX Runtime, on the CPU or on what `onnxruntime.backend` supports besides."""
+
+    framework = "onnxruntime"
+    implementation = "onnxruntime.backend"
+
+    def options(self) -> Mapping[str, Any]:
+        return {"intra_op_num_threads": self.threads(), "log_severity_level": 4}
+
+    def threads(self) -> int:
+        """Threads within one operator on the CPU."""
+        return int(os.environ.get("OMP_NUM_THREADS", "0")) or os.cpu_count() or 1
