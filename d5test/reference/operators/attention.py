@@ -130,18 +130,18 @@ class Attention(Operator):
 
     def _allowed(self, q, k, mask, past_key, lengths):
         """Which key each query may attend to: booleans, (n, heads, l, total)."""
-        n, heads, l, _ = q.shape
+        n, heads, queries, _ = q.shape
         total = k.shape[2]
         key = np.arange(total)
-        allowed = np.ones((n, heads, l, total), bool)
+        allowed = np.ones((n, heads, queries, total), bool)
         before = np.zeros((1, 1, 1, 1), int)
         if past_key is not None:
             before = before + past_key.shape[2]
         if lengths is not None:
             lengths = lengths.reshape(n, 1, 1, 1)
-            before = lengths - l
+            before = lengths - queries
             allowed &= key < lengths
-        query = before + np.arange(l).reshape(l, 1)
+        query = before + np.arange(queries).reshape(queries, 1)
         if self.is_causal:
             allowed &= key <= query
         if self.left_window_size >= 0:
@@ -179,14 +179,14 @@ class Attention(Operator):
 
 def _split_heads(x, heads):
     """(n, l, heads d) to (n, heads, l, d)."""
-    n, l, width = x.shape
-    return x.reshape(n, l, heads, width // heads).transpose(0, 2, 1, 3)
+    n, length, width = x.shape
+    return x.reshape(n, length, heads, width // heads).transpose(0, 2, 1, 3)
 
 
 def _grouped(x, k):
     """(n, heads, l, ...) to (n, kv, heads / kv l, ...): the rows that share a head of k."""
-    n, heads, l, width = x.shape
-    return x.reshape(n, k.shape[1], heads // k.shape[1] * l, width)
+    n, heads, queries, width = x.shape
+    return x.reshape(n, k.shape[1], heads // k.shape[1] * queries, width)
 
 
 def _is_boolean(mask):

@@ -1,0 +1,1 @@
+"""References: operators as NumPy formulas, forward and backward, and ONNX nodes of them."""

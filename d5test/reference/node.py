@@ -1,0 +1,114 @@
+"""ONNX nodes to operators and back.
+
+Generic, since an operator's fields are ONNX's attributes: nothing here names an operator but for
+versions whose change of meaning their signatures do not show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+from d5test.case import Operator
+from d5test.reference.operators import OPERATORS
+
+if TYPE_CHECKING:
+    import onnx
+
+DOMAINS = {"ai.onnx": ""}
+"""Other names of a domain."""
+
+OTHER_MEANING = {("GroupNormalization", 18): "scale and bias are given for each group"}
+"""Older versions with a signature that reads like the one whose meaning we have."""
+
+
+class NotModelled(LookupError):
+    """There is no operator for this node; the text says why."""
+
+
+def from_node(node: onnx.NodeProto, opset: int | None = None) -> Operator:
+    """The operator of a node.
+
+    `opset` is the version of the operator set that its model imports: an older version of an
+    operator is accepted if its attributes have the same defaults and its inputs the same names.
+    Raises `NotModelled` if there is no such operator, version or attribute.
+    """
+    cls = OPERATORS.get(node.op_type)
+    if cls is None or cls.domain != DOMAINS.get(node.domain, node.domain):
+        raise NotModelled("no such operator")
+    if opset is not None:
+        _require_meaning(cls, opset)
+    names = {f.name for f in fields(cls)}
+    for attribute in node.attribute:
+        if attribute.name not in names:
+            raise NotModelled(f"attribute {attribute.name}")
+    return cls(**{attribute.name: _value(attribute) for attribute in node.attribute})
+
+
+def to_node(
+    op: Operator,
+    input_names: Sequence[str | None],
+    output_names: Sequence[str | None],
+    name: str = "",
+) -> onnx.NodeProto:
+    """The node of an operator. `None` is an input or output left out.
+
+    An attribute with its default value is left out, so that a version before that attribute
+    reads the node too.
+    """
+    from onnx import defs, helper
+
+    inputs = [given or "" for given in input_names]
+    while inputs and not inputs[-1]:
+        inputs.pop()
+    outputs = [given or "" for given in output_names]
+    node = helper.make_node(op.name, inputs, outputs, name=name or None, domain=op.domain)
+    known = defs.get_schema(op.name, op.domain).attributes if not op.domain else {}
+    defaults = {f.name: f.default for f in fields(op)}
+    for key, value in op.attributes.items():
+        if value != defaults[key]:
+            kind = known[key].type.value if key in known else None
+            node.attribute.append(helper.make_attribute(key, value, attr_type=kind))
+    return node
+
+
+def _value(attribute: onnx.AttributeProto) -> Any:
+    """An attribute's value: text as str, lists as tuples."""
+    from onnx import helper
+
+    value = helper.get_attribute_value(attribute)
+    if isinstance(value, bytes):
+        return value.decode()
+    if isinstance(value, str | int | float):
+        return value
+    if isinstance(value, Sequence) or hasattr(value, "__iter__"):
+        return tuple(v.decode() if isinstance(v, bytes) else v for v in value)
+    return value
+
+
+def _require_meaning(cls: type[Operator], opset: int) -> None:
+    """Raise `NotModelled` unless the operator means in `opset` what it means in `cls.since`."""
+    from onnx import defs
+
+    if cls.domain or opset >= cls.since:
+        return
+    given = defs.get_schema(cls.__name__, opset)
+    ours = defs.get_schema(cls.__name__, cls.since)
+    version = given.since_version
+    why = OTHER_MEANING.get((cls.__name__, version), "")
+    if not why and not _attributes(given).items() <= _attributes(ours).items():
+        why = "its attributes differ"
+    names = [[i.name for i in schema.inputs] for schema in (given, ours)]
+    if not why and names[0] != names[1][: len(names[0])]:
+        why = "its inputs differ"
+    if why:
+        raise NotModelled(f"version {version}: {why}")
+
+
+def _attributes(schema: onnx.defs.OpSchema) -> dict[str, bytes]:
+    """The attributes of a schema with their defaults."""
+    return {
+        name: attribute.default_value.SerializeToString()
+        for name, attribute in schema.attributes.items()
+    }

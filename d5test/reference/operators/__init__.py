@@ -1,0 +1,45 @@
+"""The reference operators, a module a family. `OPERATORS` has them by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from d5test.case import Operator
+from d5test.reference.operators import (
+    arithmetic,
+    attention,
+    convolution,
+    elementwise,
+    linear,
+    losses,
+    movement,
+    normalisation,
+    pooling,
+    recurrent,
+    reductions,
+    softmax,
+)
+
+__all__ = ["FAMILIES", "OPERATORS"]
+
+FAMILIES = (
+    elementwise,
+    arithmetic,
+    reductions,
+    softmax,
+    losses,
+    normalisation,
+    linear,
+    convolution,
+    pooling,
+    attention,
+    recurrent,
+    movement,
+)
+"""The modules whose `__all__` are operators."""
+
+OPERATORS: Mapping[str, type[Operator]] = MappingProxyType(
+    {name: getattr(family, name) for family in FAMILIES for name in family.__all__}
+)
+"""Operator name -> its class."""
