@@ -16,15 +16,12 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch._dynamo.config
-import torch._dynamo.exc
-import torch._dynamo.utils
 import torch.nn.functional as F
 from numpy.typing import NDArray
+from torch import _VF, Tensor
 
 from d5test.backends.base import Backend, Table, Unsupported
 
-Tensor = Any  # torch's annotations are incomplete
 Ints = tuple[int, ...]
 rows = Table()
 
@@ -186,7 +183,7 @@ def conv(op: Any, x: Tensor, w: Tensor, b: Tensor | None = None) -> Tensor:
     return convolve(x, w, b, at.strides, pads, at.dilations, op.group)
 
 
-@rows.native("ConvTranspose", arithmetic="F")
+@rows.native("ConvTranspose")
 def conv_transpose(op: Any, x: Tensor, w: Tensor, b: Tensor | None = None) -> Tensor:
     """Composed (cut or extended, then biased) if pads differ or the output padding is large."""
     convolve, at = by_rank(CONV_TRANSPOSE, x), Windows.of(op, tuple(x.shape[2:]), w.shape[2:])
@@ -224,7 +221,7 @@ def max_pool(op: Any, x: Tensor) -> Tensor:
     return pool(x, at.kernel, at.strides, 0, at.dilations)
 
 
-@rows.native("AveragePool", arithmetic="F")
+@rows.native("AveragePool")
 def average_pool(op: Any, x: Tensor) -> Tensor:
     """Composed (a convolution with ones) if dilated, or pads differ or exceed half a kernel."""
     pool, at = by_rank(AVERAGE_POOL, x), Windows.of(op, tuple(x.shape[2:]), tuple(op.kernel_shape))
@@ -249,7 +246,7 @@ def global_average_pool(op: Any, x: Tensor) -> Tensor:
     return by_rank(GLOBAL_POOL, x)(x, 1)
 
 
-@rows.native("BatchNormalization", outputs=1, arithmetic="F")
+@rows.native("BatchNormalization", outputs=1)
 def batch_normalization(
     op: Any, x: Tensor, scale: Tensor, b: Tensor, mean: Tensor, var: Tensor
 ) -> Tensor:
@@ -264,7 +261,7 @@ def batch_normalization(
     return F.batch_norm(x, None, None, scale, b, True, 0.0, op.epsilon)
 
 
-@rows.native("LayerNormalization", outputs=1, arithmetic="F")
+@rows.native("LayerNormalization", outputs=1)
 def layer_normalization(op: Any, x: Tensor, scale: Tensor, b: Tensor | None = None) -> Tensor:
     """Composed (scaled afterwards) if the scale also varies over the axes before `axis`.
 
@@ -293,18 +290,18 @@ def group_normalization(op: Any, x: Tensor, scale: Tensor, bias: Tensor) -> Tens
     return F.group_norm(x, op.num_groups, scale, bias, op.epsilon)
 
 
-@rows.native("Softmax", arithmetic="F")
+@rows.native("Softmax")
 def softmax(op: Any, x: Tensor) -> Tensor:
     return torch.softmax(x, op.axis)
 
 
-@rows.native("LogSoftmax", arithmetic="F")
+@rows.native("LogSoftmax")
 def log_softmax(op: Any, x: Tensor) -> Tensor:
     return torch.log_softmax(x, op.axis)
 
 
 def options(op: Any, weight: Tensor | None) -> dict[str, Any]:
-    """What both losses take. No label is -100 where ONNX ignores none; weights have no gradient."""
+    """What both losses take. Weights have no gradient; no label is -100, torch's ignored one."""
     return {
         "weight": weight if weight is None else weight.detach(),
         "ignore_index": -100 if op.ignore_index is None else op.ignore_index,
@@ -318,7 +315,7 @@ def cross_entropy(op: Any, x: Tensor, labels: Tensor, weights: Tensor | None = N
     return F.cross_entropy(x, labels.long(), **options(op, weights))
 
 
-@rows.native("NegativeLogLikelihoodLoss", arithmetic="F")
+@rows.native("NegativeLogLikelihoodLoss")
 def nll_loss(op: Any, x: Tensor, labels: Tensor, weight: Tensor | None = None) -> Tensor:
     return F.nll_loss(x, labels.long(), **options(op, weight))
 
@@ -419,11 +416,18 @@ def pad(
         return F.pad(x, outwards(begin[2:], end[2:]), mode=mode)
     for axis, (b, e) in enumerate(zip(begin, end, strict=True)):
         if b or e:
-            n = x.shape[axis]
-            at = np.pad(np.arange(n), (max(b, 0), max(e, 0)), op.mode)
-            at = at[max(-b, 0) : len(at) - max(-e, 0)]
-            x = torch.index_select(x, axis, torch.tensor(at, device=x.device))
+            n, fold = x.shape[axis], FOLDS[op.mode]
+            taken = torch.tensor([fold(i, n) for i in range(-b, n + e)], device=x.device)
+            x = torch.index_select(x, axis, taken)
     return x
+
+
+FOLDS: dict[str, Callable[[int, int], int]] = {
+    "reflect": lambda i, n: min(i % max(1, 2 * n - 2), -i % max(1, 2 * n - 2)),
+    "edge": lambda i, n: min(max(i, 0), n - 1),
+    "wrap": lambda i, n: i % n,
+}
+"""Which element of n stands at place i of a padded axis."""
 
 
 @rows.native("Expand", arithmetic="F")
@@ -465,7 +469,7 @@ def attention(
     if mask is not None and mask.shape[-1] < keys:
         rest = (0, keys - mask.shape[-1])
         mask = F.pad(mask, rest, value=False if mask.dtype == torch.bool else -math.inf)
-    if valid is not None or left >= 0 or right >= 0 or causal and (mask is not None or offset):
+    if valid is not None or left >= 0 or right >= 0 or (causal and (mask is not None or offset)):
         j = torch.arange(keys, device=q.device)
         if valid is not None:
             offset = (valid - rows_).reshape(-1, 1, 1, 1)
@@ -502,11 +506,10 @@ def dropout(
 
 
 def recurrence(
-    op: Any, run: Any, order: Ints, activations: Sequence[str], tensors: Sequence[Tensor | None]
+    op: Any, run: Any, order: Ints, activations: Sequence[str], tensors: Sequence[Any]
 ) -> tuple[Tensor, ...]:
     """One layer by `run`, a function of `torch._VF`, whose gates are ONNX's in this `order`."""
     x, w, r, b, lengths, *states = tensors
-    assert x is not None and w is not None and r is not None
     directions, hidden = w.shape[0], r.shape[2]
     if lengths is not None:
         raise Unsupported("torch's recurrences take no lengths but packed sequences")
@@ -549,7 +552,7 @@ def recurrence(
 @rows.native("RNN")
 def rnn(op: Any, *tensors: Tensor | None) -> tuple[Tensor, ...]:
     f = op.activations[0] if op.activations else "Tanh"
-    run = torch._VF.rnn_relu if f == "Relu" else torch._VF.rnn_tanh
+    run = _VF.rnn_relu if f == "Relu" else _VF.rnn_tanh
     return recurrence(op, run, (0,), (f,), padded(tensors, 6))
 
 
@@ -558,13 +561,13 @@ def lstm(op: Any, *tensors: Tensor | None) -> tuple[Tensor, ...]:
     *tensors_, peepholes = padded(tensors, 8)
     if peepholes is not None or op.input_forget:
         raise Unsupported("torch's LSTM has neither peepholes nor input_forget")
-    return recurrence(op, torch._VF.lstm, (0, 2, 3, 1), ("Sigmoid", "Tanh", "Tanh"), tensors_)
+    return recurrence(op, _VF.lstm, (0, 2, 3, 1), ("Sigmoid", "Tanh", "Tanh"), tensors_)
 
 
 @rows.native("GRU")
 def gru(op: Any, *tensors: Tensor | None) -> tuple[Tensor, ...]:
     """Composed (step by step) if the reset comes before the linear map, which torch has not."""
-    run = torch._VF.gru if op.linear_before_reset else reset_first
+    run = _VF.gru if op.linear_before_reset else reset_first
     return recurrence(op, run, (1, 0, 2), ("Sigmoid", "Tanh"), padded(tensors, 6))
 
 
@@ -709,7 +712,10 @@ class TorchCompiled(Torch):
 
     def __init__(self, device: str = "cpu") -> None:
         super().__init__(device)
-        torch._dynamo.config.fail_on_recompile_limit_hit = True
+        from torch import _dynamo  # as long an import as torch's own, which eager mode spares
+
+        self._dynamo = _dynamo
+        _dynamo.config.fail_on_recompile_limit_hit = True
 
     def put(self, array: NDArray[Any], dtype: str, layout: str = "contiguous") -> Tensor:
         x = super().put(array, dtype, layout)
@@ -731,15 +737,15 @@ class TorchCompiled(Torch):
         def call(*inputs: Any) -> Any:
             try:
                 return compiled(*inputs)
-            except torch._dynamo.exc.TorchDynamoException:
+            except self._dynamo.exc.TorchDynamoException:
                 function(*inputs)  # a row's own refusal, else what eager says, comes from here
                 raise
 
         return call
 
     def compilations(self) -> int:
-        return int(torch._dynamo.utils.counters["stats"]["unique_graphs"])
+        return int(self._dynamo.utils.counters["stats"]["unique_graphs"])
 
     def reset(self) -> None:
-        torch._dynamo.reset()
-        torch._dynamo.utils.counters.clear()
+        self._dynamo.reset()
+        self._dynamo.utils.counters.clear()
