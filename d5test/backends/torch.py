@@ -167,7 +167,7 @@ class Windows:
             extent = (k - 1) * d + 1
             steps = i + b + e - extent
             last = (-(-steps // s) if self.ceil else steps // s) * s
-            if last >= i + b:  # a window in the padding alone is none
+            if self.ceil and last >= i + b:  # a window in the padding alone is none
                 last -= s
             reach.append(last + extent - i - b)
         return tuple(reach)
@@ -357,10 +357,11 @@ def concat(op: Any, *tensors: Tensor) -> Tensor:
 @rows.native("Split", arithmetic="F")
 def split(op: Any, x: Tensor, sizes: Tensor | None = None) -> tuple[Tensor, ...]:
     if sizes is not None:
-        return torch.split(x, list(integers(sizes)), op.axis)
+        return tuple(torch.split(x, list(integers(sizes)), op.axis))
     side, n = x.shape[op.axis], op.num_outputs
     chunk = -(-side // n)
-    return torch.split(x, [max(0, min(chunk, side - i * chunk)) for i in range(n)], op.axis)
+    sides = [max(0, min(chunk, side - i * chunk)) for i in range(n)]
+    return tuple(torch.split(x, sides, op.axis))
 
 
 @rows.native("Slice", arithmetic="F")
@@ -489,20 +490,12 @@ def attention(
     return y.transpose(1, 2).flatten(2) if merged else y
 
 
-@rows.composed("Dropout", outputs=1)
-def dropout(
-    op: Any,
-    x: Tensor,
-    ratio: Tensor | None = None,
-    training: Tensor | None = None,
-    mask: Tensor | None = None,
-) -> Tensor:
-    """With the mask given, since torch's random choice is its own."""
-    if training is None or not integers(training)[0]:
-        return x.clone()
+@rows.composed("Dropout")
+def dropout(op: Any, x: Tensor, ratio: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+    """With the mask given, since `F.dropout` draws its own; none: inference."""
     if mask is None:
-        raise Unsupported("F.dropout draws its mask itself")
-    return x * mask * (1 / (1 - (0.5 if ratio is None else ratio)))
+        return x.clone()
+    return x * mask * (1 / (1 - (0.5 if ratio is None else ratio.detach())))
 
 
 def recurrence(
@@ -618,12 +611,12 @@ class Torch(Backend):
 
     def threads(self) -> int:
         """Threads within one operator on the CPU."""
-        return torch.get_num_threads()
+        return int(torch.get_num_threads())
 
     def describe_device(self) -> str:
         if self.device == "cpu":
             return f"cpu ({torch.backends.cpu.get_cpu_capability()})"
-        return torch.cuda.get_device_name(self.device)
+        return str(torch.cuda.get_device_name(self.device))
 
     def put(self, array: NDArray[Any], dtype: str, layout: str = "contiguous") -> Tensor:
         """What lies between the values of a strided or before an offset tensor is NaN (or 0)."""
@@ -700,7 +693,7 @@ class Torch(Backend):
     def peak_memory(self) -> int | None:
         if self.device == "cpu":
             return None
-        most = torch.cuda.max_memory_allocated(self.device)
+        most = int(torch.cuda.max_memory_allocated(self.device))
         torch.cuda.reset_peak_memory_stats(self.device)
         return most
 
@@ -728,7 +721,7 @@ class TorchCompiled(Torch):
 
     @staticmethod
     def _make_known(tensor: Tensor, array: NDArray[Any]) -> None:
-        if array.dtype.kind in "ib" and array.ndim < 2:
+        if array.dtype == np.int64 and array.ndim < 2:
             tensor.known = tuple(array.reshape(-1).tolist())
 
     def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
