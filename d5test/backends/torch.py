@@ -452,7 +452,7 @@ def attention(
     valid: Tensor | None = None,
 ) -> Tensor:
     """Composed (a mask is made) if causal as well as masked, windowed, cached or padded."""
-    if op.softcap or getattr(op, "softmax_precision", None) is not None:
+    if op.softcap or op.softmax_precision is not None:
         raise Unsupported("F.scaled_dot_product_attention has no softcap and no softmax_precision")
     merged = q.ndim == 3
     if merged:
@@ -465,7 +465,7 @@ def attention(
         offset = past_k.shape[2]
         k, v = torch.cat((past_k, k), 2), torch.cat((past_v, v), 2)
     rows_, keys = q.shape[2], k.shape[2]
-    left, right = getattr(op, "left_window_size", -1), getattr(op, "right_window_size", -1)
+    left, right = op.left_window_size, op.right_window_size
     causal = bool(op.is_causal)
     if mask is not None and mask.shape[-1] < keys:
         rest = (0, keys - mask.shape[-1])
@@ -506,9 +506,12 @@ def recurrence(
     directions, hidden = w.shape[0], r.shape[2]
     if lengths is not None:
         raise Unsupported("torch's recurrences take no lengths but packed sequences")
+    for name in ("clip", "input_forget", "activation_alpha", "activation_beta"):
+        if getattr(op, name, None):
+            raise Unsupported(f"torch's recurrences have no {name}")
     needed = tuple(activations) * directions
-    if op.clip is not None or tuple(op.activations or needed)[: len(needed)] != needed:
-        raise Unsupported(f"torch's recurrence has no clip and no activations but {needed}")
+    if tuple(getattr(op, "activations", None) or needed)[: len(needed)] != needed:
+        raise Unsupported(f"this recurrence of torch's has no activations but {needed}")
     first, backwards = int(bool(op.layout)), op.direction == "reverse"
     x = x.transpose(0, 1) if first else x
     zeros = x.new_zeros((directions, x.shape[1], hidden))
@@ -552,8 +555,8 @@ def rnn(op: Any, *tensors: Tensor | None) -> tuple[Tensor, ...]:
 @rows.native("LSTM")
 def lstm(op: Any, *tensors: Tensor | None) -> tuple[Tensor, ...]:
     *tensors_, peepholes = padded(tensors, 8)
-    if peepholes is not None or op.input_forget:
-        raise Unsupported("torch's LSTM has neither peepholes nor input_forget")
+    if peepholes is not None:
+        raise Unsupported("torch's LSTM has no peepholes")
     return recurrence(op, _VF.lstm, (0, 2, 3, 1), ("Sigmoid", "Tanh", "Tanh"), tensors_)
 
 
