@@ -1,0 +1,189 @@
+"""The rows of the jax backend, each within the error bars of its reference, in each dtype."""
+
+from __future__ import annotations
+
+import warnings
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+jax = pytest.importorskip("jax")
+
+import d5test.reference.operators as reference
+from d5test.backends.base import Row, Unsupported
+from d5test.backends.jax import Jax, JaxCompiled
+from d5test.case import FLOATS, Case, Operator, Tensor
+from d5test.numerics.arithmetic import classes
+from d5test.numerics.bounds import double, forward_bounds, gradient_bounds
+from d5test.numerics.judgement import Judgement, tightest
+
+EAGER, COMPILED = Jax(), JaxCompiled()
+BACKENDS = {"eager": EAGER, "compiled": COMPILED}
+
+
+def ints(*values: int) -> Tensor:
+    return Tensor((len(values),), "int64", data=values)
+
+
+def below(limit: int, *shape: int) -> Tensor:
+    return Tensor(shape, "int64", ("below", limit))
+
+
+def mask(*shape: int) -> Tensor:
+    return Tensor(shape, "bool", ("mask",))
+
+
+def some(*shape: int) -> Tensor:
+    return Tensor(shape)
+
+
+def positive(*shape: int) -> Tensor:
+    return Tensor(shape, values=("positive",))
+
+
+IMAGE, PARAMETERS = some(2, 4, 7, 5), (positive(4), some(4))
+HEADS = (some(2, 4, 5, 8), some(2, 2, 5, 8), some(2, 2, 5, 8))
+PAST = (some(2, 2, 3, 8), some(2, 2, 3, 8))
+ROWS: list[tuple[str, tuple[Tensor | None, ...], dict[str, Any]]] = [
+    *((name, (some(3, 5),), {}) for name in "Relu LeakyRelu Sigmoid Tanh Exp Erf".split()),
+    *((name, (some(3, 5),), {}) for name in "Gelu Softplus Abs Neg".split()),
+    ("Gelu", (some(3, 5),), {"approximate": "tanh"}),
+    *((name, (positive(3, 5),), {}) for name in ("Log", "Sqrt", "Reciprocal")),
+    *((name, (some(3, 1), some(2, 1, 5)), {}) for name in ("Add", "Sub", "Mul", "Max", "Min")),
+    *((name, (positive(3, 5), positive(5)), {}) for name in ("Div", "Pow")),
+    *((name, (some(3, 5), some(5), some(2, 1, 1)), {}) for name in ("Max", "Min")),
+    ("MatMul", (some(2, 3, 5), some(5, 4)), {}),
+    ("Gemm", (some(5, 3), some(4, 5), some(4)), {"transA": 1, "transB": 1, "alpha": 0.5}),
+    ("Einsum", (some(2, 3, 5), some(5, 3)), {"equation": "...ij,ji->...i"}),
+    ("Conv", (IMAGE, some(6, 2, 3, 2), some(6)), {"group": 2, "pads": (1, 0, 2, 1)}),
+    ("Conv", (IMAGE, some(3, 4, 2, 2)), {"strides": (2, 3), "auto_pad": "SAME_LOWER"}),
+    ("Conv", (some(2, 3, 9), some(4, 3, 3)), {"dilations": (2,)}),
+    (
+        "ConvTranspose",
+        (IMAGE, some(4, 3, 3, 2), some(6)),
+        {"group": 2, "pads": (1, 0, 2, 1), "strides": (2, 3), "output_padding": (1, 2)},
+    ),
+    ("ConvTranspose", (IMAGE, some(4, 3, 3, 2)), {"output_shape": (9, 8), "dilations": (1, 2)}),
+    ("MaxPool", (IMAGE,), {"kernel_shape": (3, 2), "strides": (2, 2), "ceil_mode": 1}),
+    ("MaxPool", (IMAGE,), {"kernel_shape": (3, 2), "auto_pad": "SAME_UPPER"}),
+    ("AveragePool", (IMAGE,), {"kernel_shape": (3, 2), "strides": (2, 2), "ceil_mode": 1}),
+    (
+        "AveragePool",
+        (IMAGE,),
+        {"kernel_shape": (3, 2), "strides": (3, 2), "ceil_mode": 1, "pads": (1, 1, 1, 0),
+         "count_include_pad": 1, "dilations": (1, 2)},
+    ),
+    ("GlobalAveragePool", (IMAGE,), {}),
+    ("BatchNormalization", (IMAGE, *PARAMETERS, some(4), positive(4)), {}),
+    ("BatchNormalization", (IMAGE, *PARAMETERS, some(4), positive(4)), {"training_mode": 1}),
+    ("LayerNormalization", (IMAGE, positive(7, 5), some(7, 5)), {"axis": 2}),
+    ("GroupNormalization", (IMAGE, *PARAMETERS), {"num_groups": 2}),
+    ("RMSNormalization", (IMAGE, positive(7, 5)), {"axis": 2}),
+    ("Softmax", (some(3, 7, 2),), {"axis": 1}),
+    ("LogSoftmax", (some(3, 7, 2),), {"axis": 1}),
+    ("NegativeLogLikelihoodLoss", (some(3, 4, 5), below(4, 3, 5), positive(4)), {}),
+    ("NegativeLogLikelihoodLoss", (some(3, 4), below(4, 3)), {"reduction": "none"}),
+    ("SoftmaxCrossEntropyLoss", (some(9, 4), below(4, 9)), {"ignore_index": 1}),
+    ("SoftmaxCrossEntropyLoss", (some(9, 4), below(4, 9)), {"reduction": "sum"}),
+    *(
+        (name, (some(3, 4, 5), ints(0, -1)), {"keepdims": keepdims})
+        for name in ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceLogSumExp")
+        for keepdims in (0, 1)
+    ),
+    ("ReduceSum", (some(3, 4),), {"noop_with_empty_axes": 1}),
+    ("ReduceMean", (some(3, 4),), {}),
+    ("Reshape", (some(2, 3, 4), ints(0, -1)), {}),
+    ("Transpose", (some(2, 3, 4),), {"perm": (2, 0, 1)}),
+    ("Transpose", (some(2, 3, 4),), {}),
+    ("Concat", (some(2, 3), some(2, 4)), {"axis": 1}),
+    ("Split", (some(2, 7),), {"axis": 1, "num_outputs": 3}),
+    ("Split", (some(2, 7), ints(2, 5)), {"axis": -1}),
+    ("Slice", (some(5, 7), ints(-1, 1), ints(-99, 99), ints(1, 0), ints(-2, 3)), {}),
+    ("Gather", (some(5, 4, 3), below(4, 2, 2)), {"axis": 1}),
+    ("Pad", (some(5, 7), ints(1, -1, 0, 2), some()), {}),
+    ("Pad", (some(5, 7), ints(2, 1), None, ints(-1)), {"mode": "reflect"}),
+    ("Where", (mask(3, 1), some(3, 5), some(5)), {}),
+    ("Expand", (some(3, 1), ints(2, 1, 4)), {}),
+    ("Dropout", (some(3, 5), None, mask(3, 5)), {}),
+    ("Attention", HEADS, {"is_causal": 1}),
+    ("Attention", (*HEADS, mask(5, 8), *PAST), {"is_causal": 1}),
+    ("Attention", (*HEADS, some(2, 1, 5, 5)), {"scale": 0.5}),
+    ("Attention", (some(2, 3, 8), some(2, 5, 4), some(2, 5, 4)),
+     {"q_num_heads": 4, "kv_num_heads": 2}),
+    *(
+        (name, (some(4, 3, 2), some(ways, gates * 5, 2), some(ways, gates * 5, 5),
+                some(ways, gates * 10), Tensor((3,), "int32", data=(4, 2, 3)),
+                *(some(ways, 3, 5) for _ in range(states))), {"hidden_size": 5, **given})
+        for name, gates, states in (("RNN", 1, 1), ("GRU", 3, 1), ("LSTM", 4, 2))
+        for ways, given in ((1, {}), (1, {"direction": "reverse"}),
+                            (2, {"direction": "bidirectional"}))
+    ),
+    ("GRU", (some(4, 3, 2), some(1, 15, 2), some(1, 15, 5)),
+     {"hidden_size": 5, "linear_before_reset": 1}),
+    ("LSTM", (some(4, 3, 2), some(1, 20, 2), some(1, 20, 5), None, None, None, None, some(1, 15)),
+     {"hidden_size": 5}),
+]  # fmt: skip
+KNOWN = [row for row in ROWS if row[0] in reference.OPERATORS]
+
+
+def in_dtype(tensor: Tensor | None, dtype: str) -> Tensor | None:
+    if tensor is None or tensor.dtype != "float32":
+        return tensor
+    return Tensor(tensor.shape, dtype, tensor.values)
+
+
+def put(array: Any, dtype: str) -> Any:
+    bits = array if array is None or dtype != "bfloat16" or array.dtype.kind in "bi" else (
+        array.view(np.uint16)
+    )  # fmt: skip
+    kind = None if array is None else dtype if array.dtype.kind not in "bi" else array.dtype.name
+    return None if array is None else EAGER.put(np.asarray(bits), str(kind))
+
+
+def judged(case: Case, backend: Jax) -> tuple[Row, Judgement, Judgement]:
+    """Outputs and gradients of a case against the bars of the reference."""
+    row, arrays = Jax.rows[case.op.name], case.arrays()
+    dys = case.upstream(case.op(*double(arrays)))
+    n = len(dys) if row.outputs is None else row.outputs
+    dys = dys[:n]
+    tensors = [put(a, case.dtype) for a in arrays]
+    function = backend.compile(partial(row.call, case.op))
+    ys = function(*tensors)
+    ys = ys if isinstance(ys, tuple) else (ys,)
+    _, dxs = backend.vjp(function, tensors, [put(dy, case.dtype) for dy in dys], case.wanted)
+    spread: list[Any] = [None] * len(arrays)
+    for i, dx in zip(case.wanted, dxs, strict=True):
+        spread[i] = np.asarray(dx)
+    arithmetics = classes(case.dtype, flushes=True, ulps=Jax.ulps)
+    outputs, _ = tightest(
+        arithmetics, lambda a: forward_bounds(case.op, arrays, a), [np.asarray(y) for y in ys[:n]]
+    )
+    gradients, _ = tightest(
+        arithmetics, lambda a: gradient_bounds(case.op, arrays, dys, a), spread
+    )
+    return row, outputs, gradients
+
+
+@pytest.mark.parametrize("mode", BACKENDS)
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize(
+    "name,inputs,attributes", KNOWN, ids=[f"{row[0]}-{i}" for i, row in enumerate(KNOWN)]
+)
+def test_outputs_and_gradients_lie_within_the_bars(
+    name: str,
+    inputs: tuple[Tensor | None, ...],
+    attributes: dict[str, Any],
+    dtype: str,
+    mode: str,
+) -> None:
+    if dtype not in Jax.rows[name].dtypes:
+        pytest.skip(f"jax declares no {dtype} for {name}")
+    op: Operator = reference.OPERATORS[name](**attributes)
+    case = Case(op, tuple(in_dtype(tensor, dtype) for tensor in inputs), seed=5)
+    row, outputs, gradients = judged(case, BACKENDS[mode])
+    assert outputs.right, outputs
+    assert gradients.right, gradients
+    assert outputs.arithmetic <= row.arithmetic
+    assert gradients.arithmetic <= row.arithmetic
