@@ -1,7 +1,7 @@
 """ONNX nodes to operators and back.
 
 Generic, since an operator's fields are ONNX's attributes: nothing here names an operator but for
-versions whose change of meaning their signatures do not show.
+what their versions' signatures do not show.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ DOMAINS = {"ai.onnx": ""}
 
 OTHER_MEANING = {("GroupNormalization", 18): "scale and bias are given for each group"}
 """Older versions with a signature that reads like the one whose meaning we have."""
+
+COUNTED = {"Split": "num_outputs"}
+"""Attributes that nodes before them expressed by the number of their outputs."""
 
 
 class NotModelled(LookupError):
@@ -43,7 +46,10 @@ def from_node(node: onnx.NodeProto, opset: int | None = None) -> Operator:
     for attribute in node.attribute:
         if attribute.name not in names:
             raise NotModelled(f"attribute {attribute.name}")
-    return cls(**{attribute.name: _value(attribute) for attribute in node.attribute})
+    values = {attribute.name: _value(attribute) for attribute in node.attribute}
+    if node.op_type in COUNTED and len([name for name in node.input if name]) == 1:
+        values.setdefault(COUNTED[node.op_type], len(node.output))
+    return cls(**values)
 
 
 def to_node(
@@ -75,14 +81,13 @@ def to_node(
 
 def _value(attribute: onnx.AttributeProto) -> Any:
     """An attribute's value: text as str, lists as tuples."""
-    from onnx import helper
+    from onnx import AttributeProto, helper
 
+    lists = (AttributeProto.FLOATS, AttributeProto.INTS, AttributeProto.STRINGS)
     value = helper.get_attribute_value(attribute)
     if isinstance(value, bytes):
         return value.decode()
-    if isinstance(value, str | int | float):
-        return value
-    if isinstance(value, Sequence) or hasattr(value, "__iter__"):
+    if attribute.type in lists:
         return tuple(v.decode() if isinstance(v, bytes) else v for v in value)
     return value
 
