@@ -106,6 +106,10 @@ class Backend(ABC):
     mutable: ClassVar[bool] = False
     """Whether tensors can be written to, so that `refill` works."""
 
+    ordered: ClassVar[bool] = True
+    """Whether to wait for one result is to wait for all that were asked for before it. Where not
+    (a lazy framework, queues that overtake each other), each timed call is waited for."""
+
     def __init__(self, device: str = "cpu") -> None:
         self.device = device
 
@@ -166,6 +170,13 @@ class Backend(ABC):
 
     def peak_memory(self) -> int | None:
         """Bytes of device memory used at most since the last call, if the device counts them."""
+        return None
+
+    def threads(self) -> int | None:
+        """Threads that the framework computes with; `None`: what its libraries' pools say.
+
+        A number that was asked for stands in OMP_NUM_THREADS before the framework is imported.
+        """
         return None
 
     def describe_device(self) -> str:

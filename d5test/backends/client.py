@@ -1,0 +1,189 @@
+"""The front of a backend: what d5test asks of it, wherever it runs.
+
+`Client` asks a worker process; `d5test.backends.inprocess.InProcess` asks the same in this one.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any, Self
+
+from d5test.backends.base import Unsupported
+from d5test.backends.exchange import (
+    About,
+    BackendFailed,
+    Crashed,
+    Feed,
+    Hung,
+    Raised,
+    Result,
+    Round,
+    RowFacts,
+    Share,
+    Timed,
+    UnknownBackend,
+    plain,
+    plain_feed,
+)
+from d5test.backends.process import Launch, Process
+from d5test.backends.registry import Spec, resolve
+from d5test.case import Operator
+
+__all__ = [
+    "About",
+    "BackendFailed",
+    "Client",
+    "Crashed",
+    "Feed",
+    "Hung",
+    "Judged",
+    "Raised",
+    "Result",
+    "Round",
+    "RowFacts",
+    "Share",
+    "Timed",
+    "UnknownBackend",
+    "Unsupported",
+]
+
+
+class Judged(ABC):
+    """A backend that can be asked. One request at a time.
+
+    Every request raises `Unsupported` or `Raised`; from a process also `BackendFailed`, `Crashed`
+    and `Hung`, after which the next request finds a fresh worker. A timing that was under way is
+    lost then.
+    """
+
+    name: str
+
+    @abstractmethod
+    def _answer(self, request: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The answer of `d5test.backends.verbs`."""
+
+    def ask(self, verb: str, *arguments: Any) -> Any:
+        """What a verb of `d5test.backends.verbs` answers."""
+        answer = self._answer((verb, *arguments))
+        if answer[0] == "ok":
+            return answer[1]
+        raise Unsupported(answer[1]) if answer[0] == "unsupported" else Raised(*answer[1:])
+
+    @cached_property
+    def about(self) -> About:
+        """What the backend is."""
+        return About.of(self.name, self.ask("describe"))
+
+    def run(
+        self,
+        op: Operator,
+        feeds: Sequence[Feed],
+        *,
+        wanted: Sequence[int] | None = None,
+        reuse: bool = False,
+        hold: bool = False,
+    ) -> list[Result]:
+        """The operator's results on each feed, one after the other, in one request.
+
+        wanted  positions of the inputs whose gradients are wanted; all floating-point ones.
+        reuse   write each feed into the tensors of the one before, if the backend is mutable.
+        hold    give no feed's tensors back before the end: no address is used twice.
+        """
+        feeds = list(feeds)
+        wanted = None if wanted is None else tuple(wanted)
+        given = [plain_feed(feed) for feed in feeds]
+        answers = self.ask("run", *plain(op), given, wanted, reuse, hold)
+        return [Result.of(*pair) for pair in zip(feeds, answers, strict=True)]
+
+    def start_timing(
+        self,
+        op: Operator,
+        feeds: Sequence[Feed],
+        *,
+        backward: bool = False,
+        wanted: Sequence[int] | None = None,
+        cold: bool = False,
+        loops: int | None = None,
+    ) -> int:
+        """Put the feeds, warm up, and return how many calls make a round: `loops`, if given.
+
+        With `cold` each round is one call that finds nothing in the caches.
+        """
+        wanted = None if wanted is None else tuple(wanted)
+        given = [plain_feed(feed) for feed in feeds]
+        loops = self.ask("start_timing", *plain(op), given, wanted, backward, cold, loops)
+        assert loops is not None
+        return loops
+
+    def time_round(self) -> Round:
+        """One round, the feeds in turn, the device waited for inside the clock."""
+        return Round(*self.ask("time_round"))
+
+    def stop_timing(self) -> Timed:
+        """The results of the last timed call of each feed, and the peak memory since the start."""
+        answers, device, resident = self.ask("stop_timing")
+        outputs = tuple(tuple(outputs) for outputs, _ in answers)
+        gradients = tuple(tuple(found) for _, found in answers if found is not None)
+        return Timed(outputs, gradients or None, device, resident)
+
+    def compilations(self) -> int | None:
+        """How many compilations have happened so far; `None`: this mode compiles nothing."""
+        count: int | None = self.ask("compilations")
+        return count
+
+    def reset(self) -> None:
+        """Forget what was compiled."""
+        self.ask("reset")
+
+    def invoke(self, target: str, *arguments: Any) -> Any:
+        """Call `module:function` where the backend is, as `function(backend, *arguments)`.
+
+        Builtins and arrays in and out; in the worker arrays are `d5test.backends.wire.Bits`.
+        """
+        return self.ask("invoke", target, arguments)
+
+    def close(self) -> None:
+        """End what was started for this backend."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+class Client(Judged):
+    """A backend in a worker process, which is started now and restarted whenever it ended.
+
+    timeout      seconds until a request counts as hung.
+    threads      how many the framework may compute with; its own choice otherwise.
+    fork         whether a fork server makes restarts cheap; not below MPI.
+    importing    seconds until the import of the framework counts as failed.
+    environment  variables added, or removed where `None`.
+    """
+
+    def __init__(
+        self,
+        spec: Spec | str,
+        device: str = "cpu",
+        *,
+        timeout: float = 60.0,
+        threads: int | None = None,
+        fork: bool = True,
+        importing: float = 300.0,
+        environment: Mapping[str, str | None] | None = None,
+    ) -> None:
+        spec = resolve(spec) if isinstance(spec, str) else spec
+        self.name = spec.name
+        python = spec.python or sys.executable
+        launch = Launch(spec.name, spec.target, python, device, threads, fork, environment)
+        self._process = Process(launch, timeout, importing)
+        self.close = weakref.finalize(self, self._process.close)  # type: ignore[method-assign]
+
+    def _answer(self, request: tuple[Any, ...]) -> tuple[Any, ...]:
+        answer: tuple[Any, ...] = self._process.ask(request)
+        return answer

@@ -1,0 +1,219 @@
+"""What is said to a backend and what it answers: feeds, results, rounds, facts, misfortunes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from types import MappingProxyType
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from d5test.backends.wire import Bits
+from d5test.case import Array, Arrays, Operator, dtype_of
+
+
+@dataclass(frozen=True)
+class Feed:
+    """Inputs of one run of an operator, upstream gradients if its gradient is asked for too.
+
+    `layouts` has a layout for each input, `same_as` an earlier position for an input that is the
+    same tensor; absent: all contiguous, all different.
+    """
+
+    inputs: Arrays
+    grads: Arrays | None = None
+    layouts: tuple[str, ...] | None = None
+    same_as: tuple[int | None, ...] | None = None
+
+
+class Share(NamedTuple):
+    """A result (`output` or `gradient`) whose memory overlaps another tensor's.
+
+    `other` is `input`, `grad` (upstream), `output`, `gradient`, or `earlier output`: of the feed
+    before. Overlap is of the spans from first to last byte.
+    """
+
+    result: str
+    position: int
+    other: str
+    at: int
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a backend made of one feed. All arrays are read-only.
+
+    `gradients` has an entry for each input, `None` where none was wanted or the framework has
+    none; a tensor that is passed twice has its whole gradient at its first position.
+    `inputs_after`, `grads_after`: read again after the run. `late`: the outputs read again after
+    the last feed. One that did not change is the very array that it was before.
+    """
+
+    outputs: tuple[Array, ...]
+    gradients: Arrays | None
+    inputs_after: Arrays
+    grads_after: Arrays | None
+    late: tuple[Array, ...]
+    shares: tuple[Share, ...]
+
+    @classmethod
+    def of(cls, feed: Feed, answer: Any) -> Self:
+        """The worker's answer, `True` replaced by what it stands for."""
+        outputs, gradients, inputs, grads, shares, late = answer
+        return cls(
+            tuple(outputs),
+            None if gradients is None else tuple(gradients),
+            _restored(inputs, feed.inputs),
+            None if grads is None else _restored(grads, feed.grads or ()),
+            _restored(late, tuple(outputs)),
+            tuple(Share(*share) for share in shares),
+        )
+
+
+class Round(NamedTuple):
+    """Seconds a call, by the clock and of the CPU (all threads), and involuntary switches."""
+
+    wall: float
+    cpu: float
+    switches: int
+
+    @property
+    def preempted(self) -> bool:
+        return self.switches > 0
+
+
+@dataclass(frozen=True)
+class Timed:
+    """What the timed calls returned, the last call of each feed; peak memory in bytes."""
+
+    outputs: tuple[tuple[Array, ...], ...]
+    gradients: tuple[Arrays, ...] | None
+    device_memory: int | None
+    resident_memory: int
+
+
+@dataclass(frozen=True)
+class RowFacts:
+    """A row of the backend's table without its call; see `d5test.backends.base.Row`."""
+
+    native: bool
+    outputs: int | None
+    arithmetic: str
+    dtypes: tuple[str, ...]
+    gradient: str
+
+
+@dataclass(frozen=True)
+class About:
+    """What a backend is. `flushes`: by dtype, whether results below the normal range are zero."""
+
+    name: str
+    framework: str
+    version: str
+    device: str
+    device_name: str
+    mode: str
+    rows: Mapping[str, RowFacts]
+    layouts: tuple[str, ...]
+    ulps: Mapping[str, float]
+    flushes: Mapping[str, bool]
+    mutable: bool
+    threads: int
+    packages: Mapping[str, str]
+    python: str
+    executable: str
+    pid: int
+
+    @classmethod
+    def of(cls, name: str, answer: dict[str, Any]) -> Self:
+        """The worker's answer to `describe`, under the name that the backend was asked for by."""
+        rows = {key: RowFacts(*row) for key, row in answer["rows"].items()}
+        facts = {**answer, "name": name, "rows": rows}
+        frozen = {k: MappingProxyType(v) if isinstance(v, dict) else v for k, v in facts.items()}
+        return cls(**frozen)
+
+
+class UnknownBackend(ValueError):
+    """No backend is meant by this name; the text says which there are."""
+
+
+class BackendFailed(Exception):
+    """The backend cannot be used at all: it cannot be imported, or died while it was.
+
+    `reason` is one line, `detail` the traceback or what the process printed last.
+    """
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(reason, detail)
+        self.reason = reason
+        self.detail = detail
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+class Raised(Exception):
+    """The framework raised. `where`: call, vjp, put, get, wait, ..., or row: returned nonsense."""
+
+    def __init__(self, type: str, message: str, traceback: str = "", where: str = "call") -> None:
+        super().__init__(type, message, traceback, where)
+        self.type = type
+        self.message = message
+        self.traceback = traceback
+        self.where = where
+
+    def __str__(self) -> str:
+        return f"{self.type} in {self.where}: {self.message}"
+
+
+class Crashed(Exception):
+    """The worker ended in the middle of a request. `how` says how, `tail` what it printed last."""
+
+    def __init__(self, how: str, tail: str = "") -> None:
+        super().__init__(how, tail)
+        self.how = how
+        self.tail = tail
+
+    def __str__(self) -> str:
+        return f"the process ended: {self.how}\n{self.tail}".rstrip()
+
+
+class Hung(Exception):
+    """No answer in time: the worker was ended. `stack` is where its threads were, in Python."""
+
+    def __init__(self, seconds: float, stack: str = "") -> None:
+        super().__init__(seconds, stack)
+        self.seconds = seconds
+        self.stack = stack
+
+    def __str__(self) -> str:
+        return f"no answer within {self.seconds:g} s\n{self.stack}".rstrip()
+
+
+def typed(bits: Bits) -> Array:
+    """An array that arrived, in the dtype that its bits stand for."""
+    array, name = bits
+    return array if array.dtype.name == name else array.view(dtype_of(name))
+
+
+def plain(op: Operator) -> tuple[str, dict[str, Any]]:
+    """An operator as it travels: its name, and all its attributes as builtins and arrays."""
+    return op.name, {f.name: _builtin(getattr(op, f.name)) for f in fields(op)}
+
+
+def plain_feed(feed: Feed) -> tuple[Any, ...]:
+    """A feed as it travels."""
+    return feed.inputs, feed.grads, feed.layouts, feed.same_as
+
+
+def _builtin(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, tuple | list):
+        return tuple(_builtin(v) for v in value)
+    return value
+
+
+def _restored(answers: Any, given: Arrays) -> tuple[Any, ...]:
+    return tuple(was if now is True else now for now, was in zip(answers, given, strict=True))

@@ -1,0 +1,259 @@
+"""What a backend is asked to do, where the framework lives: run an operator on several inputs.
+
+Every tensor that goes in is read again afterwards, every output once more after the last feed, and
+memory that results share with inputs or with each other is named. NumPy and the framework only.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from d5test.backends.base import Backend, Unsupported
+from d5test.backends.bound import Aliases, BadRow, Bound, Given, OperatorView
+from d5test.backends.wire import Bits
+
+
+class Placed:
+    """One feed on the device: what was given, and the tensors made of it."""
+
+    def __init__(self, feed: Any) -> None:
+        self.inputs: Given = tuple(feed[0])
+        self.grads: Given | None = None if feed[1] is None else tuple(feed[1])
+        self.layouts = tuple(feed[2] or ("contiguous",) * len(self.inputs))
+        self.aliases = Aliases(feed[3], len(self.inputs))
+        self.tensors: list[Any] = []
+        self.upstream: list[Any] = []
+        self.outputs: tuple[Any, ...] = ()
+        self.gradients: tuple[Any, ...] | None = None
+
+
+class Execution:
+    """The requests that need the backend, answered one after the other."""
+
+    def __init__(self, backend: Backend) -> None:
+        self.backend = backend
+        self.where = ""
+        """The step of the request that is being taken: what an exception is attributed to."""
+        self._latest: tuple[Any, Bound] | None = None
+        self._tensor: type | None = None
+
+    def bind(self, name: str, attributes: dict[str, Any]) -> Bound:
+        """The row of an operator. The same operator asked again is the same compiled function."""
+        rows = self.backend.rows
+        if name not in rows:
+            raise Unsupported(f"{self.backend.framework} has no row for {name}")
+        op = OperatorView(name, attributes)
+        key = (name, repr(attributes))
+        if self._latest is None or self._latest[0] != key:
+            self._latest = None
+            self.where = "compile"
+            self._latest = key, Bound(self.backend, rows[name], op)
+        return self._latest[1]
+
+    def run(
+        self,
+        name: str,
+        attributes: dict[str, Any],
+        feeds: Sequence[Any],
+        wanted: Sequence[int] | None,
+        reuse: bool,
+        hold: bool,
+    ) -> list[Any]:
+        """Results of the operator on each feed: (inputs, grads, layouts, same_as).
+
+        With `reuse` a feed is written into the tensors of the one before, where the framework can;
+        with `hold` no feed's tensors are given back before the end, so that no address is used
+        twice. An array that is as it was given is answered by `True`.
+        """
+        bound = self.bind(name, attributes)
+        placed: list[Placed] = []
+        answers: list[Any] = []
+        for feed in feeds:
+            before = placed[-1] if placed else None
+            now = Placed(feed)
+            self.place(now, before if reuse and self.backend.mutable else None)
+            placed.append(now)
+            self.compute(bound, now, wanted)
+            outputs = [self.get(y) for y in now.outputs]
+            gradients = (
+                None if now.gradients is None else [self.maybe_get(dx) for dx in now.gradients]
+            )
+            after = self.again(now.tensors, now.inputs)
+            grads_after = None if now.grads is None else self.again(now.upstream, now.grads)
+            shares = self.shares(now, before)
+            answers.append([outputs, gradients, after, grads_after, shares])
+            if not hold and not reuse:
+                now.tensors, now.upstream, now.gradients = [], [], None
+        for now, answer in zip(placed, answers):
+            answer.append(self.again(now.outputs, tuple(answer[0])))
+        return answers
+
+    def place(self, now: Placed, before: Placed | None = None) -> None:
+        """Put a feed on the device, into the tensors of the feed before it where they fit."""
+        roots = now.aliases.roots
+        for i, x in enumerate(now.inputs):
+            if roots[i] != i:
+                now.tensors.append(now.tensors[roots[i]])
+                continue
+            old = None
+            if before is not None and before.layouts == now.layouts:
+                if before.aliases.roots == roots:
+                    old = (before.inputs[i], before.tensors[i])
+            now.tensors.append(self.put(x, now.layouts[i], old))
+        for i, dy in enumerate(now.grads or ()):
+            old = None
+            if before is not None and before.grads is not None and i < len(before.grads):
+                old = (before.grads[i], before.upstream[i])
+            now.upstream.append(self.put(dy, "contiguous", old))
+
+    def put(self, x: Bits | None, layout: str, old: tuple[Bits | None, Any] | None) -> Any:
+        """A tensor with these values. The array handed on is a copy: frameworks may adopt it."""
+        if x is None:
+            return None
+        if old is not None and old[0] is not None:
+            was, tensor = old
+            if was.dtype == x.dtype and was.array.shape == x.array.shape:
+                self.where = "refill"
+                self.backend.refill(tensor, x.array.copy(), x.dtype)
+                return tensor
+        self.where = "put"
+        return self.backend.put(x.array.copy(), x.dtype, layout)
+
+    def compute(self, bound: Bound, now: Placed, wanted: Sequence[int] | None) -> None:
+        """Forward, and backward if there are upstream gradients; return when it is done."""
+        if now.grads is None:
+            self.where = "call"
+            now.outputs = self.outputs(bound, bound.function(*now.tensors))
+        else:
+            aliases = now.aliases
+            roots = aliases.wanted(now.inputs, wanted)
+            self.where = "vjp"
+            result, found = self.backend.vjp(
+                bound.folded(aliases.places),
+                [now.tensors[i] for i in aliases.distinct],
+                now.upstream[: bound.row.outputs],
+                [aliases.distinct.index(root) for root in roots],
+            )
+            now.outputs = self.outputs(bound, result)
+            now.gradients = self.gradients(bound, found, roots, len(now.inputs))
+        self.where = "wait"
+        self.backend.wait([t for t in (*now.outputs, *(now.gradients or ())) if t is not None])
+
+    def outputs(self, bound: Bound, result: Any) -> tuple[Any, ...]:
+        """What a row returned, as a tuple of tensors. Raises `BadRow`."""
+        outputs = tuple(result) if isinstance(result, (tuple, list)) else (result,)
+        most = bound.row.outputs
+        if most is not None and len(outputs) > most:
+            raise BadRow(
+                f"the row of {bound.op.name} returned {len(outputs)} outputs, "
+                f"and says that it returns {most}"
+            )
+        for k, y in enumerate(outputs):
+            self.check_tensor(y, f"the row of {bound.op.name} returned", f"as output {k}")
+        return outputs
+
+    def gradients(
+        self, bound: Bound, found: Sequence[Any], roots: list[int], count: int
+    ) -> tuple[Any, ...]:
+        """One gradient for each input, `None` where none is wanted or the framework has none."""
+        if len(found) != len(roots):
+            raise BadRow(
+                f"vjp returned {len(found)} gradients of {bound.op.name}, not {len(roots)}"
+            )
+        gradients: list[Any] = [None] * count
+        for root, dx in zip(roots, found):
+            if dx is not None:
+                self.check_tensor(dx, f"vjp of {bound.op.name} returned", f"for input {root}")
+                gradients[root] = dx
+        return tuple(gradients)
+
+    def check_tensor(self, value: Any, who: str, what: str) -> None:
+        if self._tensor is None:
+            self.where = "put"
+            self._tensor = type(self.backend.put(np.zeros(1, np.float32), "float32"))
+        if not isinstance(value, self._tensor):
+            kind, made = type(value), self._tensor
+            raise BadRow(
+                f"{who} a {kind.__module__}.{kind.__qualname__} {what}, "
+                f"not a {made.__module__}.{made.__qualname__}"
+            )
+
+    def get(self, tensor: Any) -> Bits:
+        self.where = "get"
+        return Bits(*self.backend.get(tensor))
+
+    def maybe_get(self, tensor: Any) -> Bits | None:
+        return None if tensor is None else self.get(tensor)
+
+    def again(self, tensors: Sequence[Any], given: Sequence[Any]) -> list[Any]:
+        """Tensors read again: `True` for one that is as it was."""
+        answers: list[Any] = []
+        for tensor, was in zip(tensors, given):
+            now = self.maybe_get(tensor)
+            answers.append(True if now is not None and now.same(was) else now)
+        return answers
+
+    def shares(self, now: Placed, before: Placed | None) -> list[tuple[str, int, str, int]]:
+        """Pairs of a result and another tensor whose memory overlaps, from first to last byte."""
+        self.where = "address"
+        new = self._ranges("output", now.outputs) + self._ranges("gradient", now.gradients or ())
+        distinct = [
+            t if i == root else None
+            for i, (t, root) in enumerate(zip(now.tensors, now.aliases.roots))
+        ]
+        old = self._ranges("input", distinct) + self._ranges("grad", now.upstream)
+        if before is not None:
+            old += self._ranges("earlier output", before.outputs)
+        return [
+            (kind, k, other, j)
+            for n, (kind, k, low, high) in enumerate(new)
+            for other, j, first, last in new[:n] + old
+            if low < last and first < high
+        ]
+
+    def _ranges(self, kind: str, tensors: Sequence[Any]) -> list[tuple[str, int, int, int]]:
+        found = []
+        for i, tensor in enumerate(tensors):
+            where = None if tensor is None else self.backend.address(tensor)
+            if where is not None:
+                found.append((kind, i, *where))
+        return found
+
+    def compilations(self) -> int | None:
+        """How many compilations have happened so far."""
+        return self.backend.compilations()
+
+    def reset(self) -> None:
+        """Forget what was compiled."""
+        self._latest = None
+        self.backend.reset()
+
+    def failure(self, error: BaseException) -> tuple[Any, ...]:
+        """An exception as an answer: unsupported, or raised by whom and where."""
+        cause: BaseException | None = error
+        while cause is not None:
+            if isinstance(cause, Unsupported):
+                return "unsupported", str(cause)
+            cause = cause.__cause__
+        where = "row" if isinstance(error, BadRow) else self.where
+        if self._latest is not None and _passed(error.__traceback__, self._latest[1].code):
+            where = "call"
+        kind = type(error)
+        name = kind.__qualname__
+        if kind.__module__ != "builtins" and kind is not BadRow:
+            name = f"{kind.__module__}.{name}"
+        lines = traceback.format_exception(kind, error, error.__traceback__, limit=-6)
+        return "raised", name, str(error), "".join(lines), where
+
+
+def _passed(trace: TracebackType | None, code: Any) -> bool:
+    while trace is not None:
+        if trace.tb_frame.f_code is code:
+            return True
+        trace = trace.tb_next
+    return False

@@ -1,0 +1,121 @@
+"""What a backend says of itself, and what is probed in its worker. NumPy and the framework only."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from d5test.backends.base import FLOATS, Unsupported
+from d5test.backends.bound import Bound, OperatorView
+from d5test.backends.execution import Execution
+
+HALVES: Mapping[str, tuple[Any, int, int]] = {
+    "float16": (np.uint16, 0x0400, 0x3800),
+    "bfloat16": (np.uint16, 0x0080, 0x3F00),
+    "float32": (np.uint32, 0x0080_0000, 0x3F00_0000),
+    "float64": (np.uint64, 0x0010_0000_0000_0000, 0x3FE0_0000_0000_0000),
+}
+"""The unsigned type of a dtype's bits, the bits of its smallest normal number and of 1/2."""
+LANES = 64
+"""Elements of a probe: enough for the vector code that larger tensors use."""
+
+
+def describe(execution: Execution) -> dict[str, Any]:
+    """The fields of `d5test.backends.exchange.About`, but for the name."""
+    backend = execution.backend
+    execution.where = "describe"
+    return {
+        "framework": backend.framework,
+        "version": str(backend.version),
+        "device": backend.device,
+        "device_name": backend.describe_device(),
+        "mode": backend.mode,
+        "rows": {
+            name: (bool(r.native), r.outputs, r.arithmetic, tuple(r.dtypes), r.gradient)
+            for name, r in backend.rows.items()
+        },
+        "layouts": tuple(backend.layouts),
+        "ulps": {name: float(ulps) for name, ulps in backend.ulps.items()},
+        "flushes": flushes(execution),
+        "mutable": bool(backend.mutable),
+        "threads": threads(execution),
+        "packages": packages(backend.framework),
+        "python": platform.python_version(),
+        "executable": sys.executable,
+        "pid": os.getpid(),
+    }
+
+
+def flushes(execution: Execution) -> dict[str, bool]:
+    """Whether half the smallest normal number is zero, by dtype; probed with the Mul row.
+
+    A dtype that the row does not take is left out.
+    """
+    backend, found = execution.backend, {}
+    if "Mul" not in backend.rows:
+        return {}
+    bound = Bound(backend, backend.rows["Mul"], OperatorView("Mul", {}))
+    for dtype in FLOATS:
+        unsigned, smallest, half = HALVES[dtype]
+        try:
+            x, y = (
+                backend.put(_typed(np.full(LANES, pattern, unsigned), dtype), dtype)
+                for pattern in (smallest, half)
+            )
+            (product,) = execution.outputs(bound, bound.function(x, y))
+            backend.wait([product])
+            array, name = backend.get(product)
+        except Unsupported:
+            continue
+        except Exception as error:  # a dtype that the framework does not have: its own exception
+            print(f"Mul in {dtype} cannot be probed: {type(error).__name__}: {error}", flush=True)
+            continue
+        if name == dtype:
+            magnitude = array.view(unsigned) << unsigned(1)
+            found[dtype] = not magnitude.any()
+    backend.reset()
+    return found
+
+
+def _typed(pattern: NDArray[Any], dtype: str) -> NDArray[Any]:
+    return pattern if dtype == "bfloat16" else pattern.view(dtype)
+
+
+def threads(execution: Execution) -> int:
+    """How many threads the framework computes with: its own word, its libraries', or all cores."""
+    own = execution.backend.threads()
+    if own is not None:
+        return own
+    try:
+        from threadpoolctl import threadpool_info
+    except ImportError:
+        pools: list[int] = []
+    else:
+        pools = [pool["num_threads"] for pool in threadpool_info()]
+    return max(pools, default=os.cpu_count() or 1)
+
+
+def packages(framework: str) -> dict[str, str]:
+    """Versions of the distributions that bring the framework and NumPy."""
+    found = {}
+    for package in dict.fromkeys((framework, "numpy")):
+        for distribution in _distributions(package):
+            found[distribution] = importlib.metadata.version(distribution)
+    return found
+
+
+def _distributions(package: str) -> list[str]:
+    try:
+        importlib.metadata.version(package)
+        return [package]
+    except importlib.metadata.PackageNotFoundError:
+        if sys.version_info < (3, 10):
+            return []
+        return sorted(set(importlib.metadata.packages_distributions().get(package, ())))

@@ -1,0 +1,32 @@
+"""A backend in this process, for debuggers: a crash of the framework is a crash of pytest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from d5test.backends import wire, worker
+from d5test.backends.client import Judged
+from d5test.backends.exchange import BackendFailed, UnknownBackend, typed
+from d5test.backends.registry import Spec, resolve
+from d5test.backends.verbs import Verbs
+
+
+class InProcess(Judged):
+    """The same questions and answers as `Client`'s, without a process between."""
+
+    def __init__(self, spec: Spec | str, device: str = "cpu") -> None:
+        spec = resolve(spec) if isinstance(spec, str) else spec
+        if spec.python is not None:
+            raise UnknownBackend(f"{spec.name} names another interpreter: not in this process")
+        self.name = spec.name
+        try:
+            make = worker.load(spec.target)
+        except Exception as error:
+            kind = type(error).__name__
+            raise BackendFailed(f"{spec.name} cannot be imported: {kind}: {error}") from error
+        self._verbs = Verbs(lambda: make(device))
+
+    def _answer(self, request: tuple[Any, ...]) -> tuple[Any, ...]:
+        arrived = wire.loads(wire.dumps(request), lambda array: array)
+        answer: tuple[Any, ...] = wire.loads(wire.dumps(self._verbs.answer(arrived)), typed)
+        return answer

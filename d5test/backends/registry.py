@@ -1,0 +1,130 @@
+"""Which backend is meant by a name. Nothing is imported here.
+
+torch                       an entry point of the group d5test.backends, ours or a stranger's
+package.module:Name         a class, imported in the worker from the working directory
+./file.py:Name              a class in a file
+torch@/path/bin/python      any of these, under another interpreter
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib.util
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from pathlib import Path
+from types import MappingProxyType
+
+from d5test.backends.exchange import UnknownBackend
+
+GROUP = "d5test.backends"
+
+BUILTIN: Mapping[str, str] = MappingProxyType(
+    {
+        "numpy": "d5test.backends.numpy:Numpy",
+        "torch": "d5test.backends.torch:Torch",
+        "torch-compiled": "d5test.backends.torch:TorchCompiled",
+        "tensorflow": "d5test.backends.tensorflow:TensorFlow",
+        "tensorflow-compiled": "d5test.backends.tensorflow:TensorFlowCompiled",
+        "tensorflow-xla": "d5test.backends.tensorflow:TensorFlowXla",
+        "jax": "d5test.backends.jax:Jax",
+        "jax-compiled": "d5test.backends.jax:JaxCompiled",
+        "onnxruntime": "d5test.backends.onnxruntime:OnnxRuntime",
+        "cupy": "d5test.backends.cupy:Cupy",
+    }
+)
+"""Our own, for a clone that is not installed; the same as the entry points in pyproject.toml."""
+
+WHEELS: Mapping[str, str] = MappingProxyType({"cupy": "cupy-cuda13x"})
+"""Packages whose distribution has another name."""
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A backend by name: the class, and the interpreter if it is not this one."""
+
+    name: str
+    target: str
+    python: str | None = None
+
+
+def known() -> dict[str, str]:
+    """The target of each name, strangers' entry points included."""
+    return {**BUILTIN, **{entry.name: entry.value for entry in entry_points(group=GROUP)}}
+
+
+def resolve(text: str) -> Spec:
+    """The backend that is meant. Raises `UnknownBackend`, which says what there is."""
+    what, at, where = text.partition("@")
+    return Spec(text, target(what), interpreter(where) if at else None)
+
+
+def target(what: str) -> str:
+    """`module:Name` or `/path/file.py:Name` of a name or of a target itself."""
+    names = known()
+    if what in names:
+        return names[what]
+    module, colon, name = what.rpartition(":")
+    if not colon or not module or not name:
+        raise UnknownBackend(_unknown(what, names))
+    if not module.endswith(".py"):
+        return what
+    path = Path(module).expanduser().absolute()
+    if not path.is_file():
+        raise UnknownBackend(f"no backend {what!r}: there is no file {path}")
+    return f"{path}:{name}"
+
+
+def interpreter(where: str) -> str:
+    """The path of a Python, given by path, by name, or by the folder of its environment.
+
+    A link is not followed: that is how an environment's Python knows where it is.
+    """
+    path = Path(where).expanduser()
+    if path.is_dir():
+        path = path / "bin" / "python"
+    if os.sep not in where and not path.exists():
+        path = Path(shutil.which(where) or path)
+    if not where or not os.access(path, os.X_OK):
+        raise UnknownBackend(
+            f"no interpreter {where!r}: give the path of a Python, as in @v/bin/python"
+        )
+    return str(path.absolute())
+
+
+def package(target: str) -> str:
+    """The package that has to be installed for a target: ours are named after theirs."""
+    module = target.rpartition(":")[0]
+    return module.rpartition(".")[2] if module.startswith("d5test.") else module.split(".")[0]
+
+
+def installed() -> tuple[str, ...]:
+    """The names whose package is installed under this interpreter."""
+    return tuple(name for name, where in known().items() if _found(package(where)))
+
+
+def missing() -> dict[str, str]:
+    """The other names, each with the command that installs its package."""
+    return {
+        name: f"pip install {WHEELS.get(package(where), package(where))}"
+        for name, where in known().items()
+        if not _found(package(where))
+    }
+
+
+def _found(package: str) -> bool:
+    return importlib.util.find_spec(package) is not None
+
+
+def _unknown(what: str, names: Mapping[str, str]) -> str:
+    close = difflib.get_close_matches(what, names)
+    lines = [f"no backend {what!r}"]
+    if close:
+        lines[0] += f"; did you mean {' or '.join(close)}?"
+    lines.append(f"installed: {', '.join(installed())}")
+    lines += [f"not installed: {name} ({how})" for name, how in missing().items()]
+    lines.append("or give module:Name or ./file.py:Name")
+    return "\n".join(lines)

@@ -1,0 +1,92 @@
+"""The requests that a worker understands, by name, and how each is answered.
+
+An answer is `("ok", value)`, `("unsupported", reason)` or `("raised", type, text, traceback,
+where)`. The backend is made by the first request. NumPy and the framework only.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from d5test.backends.base import Backend, Unsupported
+from d5test.backends.execution import Execution
+from d5test.backends.facts import describe
+from d5test.backends.timing import Timing
+
+
+class Verbs:
+    """One backend, and what is asked of it."""
+
+    def __init__(self, make: Callable[[], Backend]) -> None:
+        self._make = make
+        self._execution: Execution | None = None
+        self._timing: Timing | None = None
+        self._verbs: Mapping[str, Callable[..., Any]] = {
+            "describe": lambda: describe(self.execution),
+            "run": lambda *request: self.execution.run(*request),
+            "compilations": lambda: self.execution.compilations(),
+            "reset": lambda: self.execution.reset(),
+            "start_timing": self.start_timing,
+            "time_round": self.time_round,
+            "stop_timing": self.stop_timing,
+            "invoke": self.invoke,
+        }
+
+    @property
+    def execution(self) -> Execution:
+        if self._execution is None:
+            self._execution = Execution(self._make())
+        return self._execution
+
+    def answer(self, request: Sequence[Any]) -> tuple[Any, ...]:
+        """The answer to `(verb, *arguments)`; whatever is raised is an answer too."""
+        verb, *arguments = request
+        try:
+            if self._execution is not None:
+                self._execution.where = verb
+            return "ok", self._verbs[verb](*arguments)
+        except BaseException as error:  # SystemExit too: a framework must not end the worker so
+            if self._execution is None:
+                if isinstance(error, Unsupported):
+                    return "unsupported", str(error)
+                return "raised", type(error).__name__, str(error), "", "making the backend"
+            return self._execution.failure(error)
+
+    def start_timing(
+        self,
+        name: str,
+        attributes: dict[str, Any],
+        feeds: Sequence[Any],
+        wanted: Sequence[int] | None,
+        backward: bool,
+        cold: bool,
+        loops: int | None,
+    ) -> int:
+        """Make everything ready and warm; how many calls make a round."""
+        self._timing = None
+        bound = self.execution.bind(name, attributes)
+        self._timing = Timing(
+            self.execution, bound, feeds, wanted, backward=backward, cold=cold, loops=loops
+        )
+        return self._timing.loops
+
+    def time_round(self) -> tuple[float, float, int]:
+        return self.timing.round()
+
+    def stop_timing(self) -> Any:
+        timing, self._timing = self.timing, None
+        return timing.stop()
+
+    @property
+    def timing(self) -> Timing:
+        if self._timing is None:
+            raise RuntimeError("no timing was started")
+        return self._timing
+
+    def invoke(self, target: str, arguments: Sequence[Any]) -> Any:
+        """Call `module:function` with the backend and builtins: a network, a training loop."""
+        module, _, name = target.rpartition(":")
+        function = getattr(importlib.import_module(module), name)
+        return function(self.execution.backend, *arguments)

@@ -1,0 +1,161 @@
+"""Messages between d5test and a worker: one pickle behind its length, on a stream socket.
+
+A message holds builtins and arrays, nothing else: the reader refuses every class, so that nothing
+can be made to run by what arrives. An array travels as its dtype's name, NumPy's code of that
+dtype, its shape and its bytes, so that both sides may have different NumPy; bfloat16 travels as
+its bits in uint16. Runs under any interpreter that a framework needs: NumPy only.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import socket
+import struct
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from d5test.backends.base import bits
+
+LENGTH = struct.Struct("<Q")
+CHUNK = 1 << 16
+
+
+class Closed(Exception):
+    """The other side has closed its end."""
+
+
+class Garbled(Exception):
+    """What arrived is no message of ours."""
+
+
+class Bits(NamedTuple):
+    """An array as it travels, and the name of the dtype that its bits stand for."""
+
+    array: NDArray[Any]
+    dtype: str
+
+    def same(self, other: Bits) -> bool:
+        """Whether both have the same dtype, shape and bits."""
+        return (
+            self.dtype == other.dtype
+            and self.array.shape == other.array.shape
+            and self.array.dtype == other.array.dtype
+            and self.array.tobytes() == other.array.tobytes()
+        )
+
+
+Arrive = Callable[[Bits], Any]
+"""What a side makes of an array that arrives; its memory belongs to the message, read-only."""
+
+
+class _Writer(pickle.Pickler):
+    def persistent_id(self, value: Any) -> Any:
+        kind = type(value)
+        if kind is np.ndarray:
+            value = bits(value)
+        elif kind is not Bits:
+            return None
+        array, name = value
+        return name, array.dtype.str, array.shape, array.tobytes()
+
+
+class _Reader(pickle.Unpickler):
+    def __init__(self, file: io.BytesIO, arrive: Arrive) -> None:
+        super().__init__(file)
+        self._arrive = arrive
+
+    def find_class(self, module: str, name: str) -> Any:
+        raise Garbled(f"a message holds {module}.{name}, and may hold builtins and arrays only")
+
+    def persistent_load(self, array: Any) -> Any:
+        name, code, shape, content = array
+        return self._arrive(Bits(np.frombuffer(content, code).reshape(shape), name))
+
+
+def dumps(message: Any) -> bytes:
+    """The message as bytes. Anything but builtins and arrays is refused by who reads it."""
+    file = io.BytesIO()
+    _Writer(file, protocol=4).dump(message)
+    return file.getvalue()
+
+
+def loads(content: bytes | bytearray, arrive: Arrive) -> Any:
+    """The message in these bytes. Raises `Garbled`."""
+    try:
+        return _Reader(io.BytesIO(content), arrive).load()
+    except Garbled:
+        raise
+    except Exception as error:
+        raise Garbled(f"{type(error).__name__}: {error}") from error
+
+
+def send(connection: socket.socket, message: Any) -> None:
+    """Send a message. Raises `Closed`, or TimeoutError after the socket's timeout."""
+    content = dumps(message)
+    try:
+        connection.sendall(LENGTH.pack(len(content)) + content)
+    except (BrokenPipeError, ConnectionError) as error:
+        raise Closed from error
+
+
+def receive(connection: socket.socket, arrive: Arrive, seconds: float | None = None) -> Any:
+    """The next message, within `seconds`. Raises `Closed`, `Garbled` or TimeoutError.
+
+    Each side answers before the other asks again: whatever arrives belongs to one message.
+    """
+    deadline = None if seconds is None else time.monotonic() + seconds
+    content = bytearray(_part(connection, CHUNK, deadline))
+    while len(content) < LENGTH.size:
+        content += _part(connection, CHUNK, deadline)
+    (length,) = LENGTH.unpack_from(content)
+    del content[: LENGTH.size]
+    have = len(content)
+    if have > length:
+        raise Garbled(f"{have} bytes arrived where {length} were announced")
+    if have < length:
+        try:
+            content.extend(bytes(length - have))
+        except (MemoryError, OverflowError) as error:
+            raise Garbled(f"a message of {length} bytes was announced") from error
+        with memoryview(content) as whole:
+            while have < length:
+                have += _part_into(connection, whole[have:], deadline)
+    return loads(content, arrive)
+
+
+def _wait(connection: socket.socket, deadline: float | None) -> None:
+    left = None if deadline is None else deadline - time.monotonic()
+    if left is not None and left <= 0:
+        raise TimeoutError
+    connection.settimeout(left)
+
+
+def _part(connection: socket.socket, size: int, deadline: float | None) -> bytes:
+    _wait(connection, deadline)
+    try:
+        part = connection.recv(size)
+    except socket.timeout as error:  # noqa: UP041 (TimeoutError itself only from Python 3.10 on)
+        raise TimeoutError from error
+    except ConnectionError as error:
+        raise Closed from error
+    if not part:
+        raise Closed
+    return part
+
+
+def _part_into(connection: socket.socket, room: memoryview, deadline: float | None) -> int:
+    _wait(connection, deadline)
+    try:
+        count = connection.recv_into(room)
+    except socket.timeout as error:  # noqa: UP041
+        raise TimeoutError from error
+    except ConnectionError as error:
+        raise Closed from error
+    if not count:
+        raise Closed
+    return count

@@ -1,0 +1,192 @@
+"""The process in which a framework is judged. Started by path, under any interpreter:
+
+    PYTHON worker.py --target MODULE_OR_FILE:NAME --device cpu --socket FD --log FD [--fork]
+
+Without `--fork` it is the worker itself. With it, it imports the framework once and then forks a
+worker whenever it is asked, so that a crash costs a fork and no second import. It sees NumPy and
+the framework of its own interpreter, the modules of d5test that stand beside it, and nothing else.
+It ends when its socket is closed, that is when whoever started it ends.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+if __name__ == "__main__":  # modules named torch and numpy stand in this folder: never on the path
+    sys.path[:] = [p for p in sys.path if os.path.abspath(p or os.curdir) != HERE]
+
+import argparse  # noqa: E402
+import ctypes  # noqa: E402
+import faulthandler  # noqa: E402
+import gc  # noqa: E402
+import importlib  # noqa: E402
+import importlib.util  # noqa: E402
+import resource  # noqa: E402
+import signal  # noqa: E402
+import socket  # noqa: E402
+import struct  # noqa: E402
+import traceback  # noqa: E402
+import types  # noqa: E402
+from typing import Any  # noqa: E402
+
+COMMAND = struct.Struct("<cq")
+"""To the fork server: F (fork; the worker's socket comes along) or R and a process (its status)."""
+REPLY = struct.Struct("<q")
+PR_SET_PDEATHSIG = 1
+
+
+def stub_packages() -> None:
+    """Make `d5test` and `d5test.backends` without running what their `__init__` would import."""
+    for name, folder in (("d5test", os.path.dirname(HERE)), ("d5test.backends", HERE)):
+        package = types.ModuleType(name)
+        package.__path__ = [folder]
+        sys.modules[name] = package
+
+
+def load(target: str) -> Any:
+    """The backend's class. Strangers' modules may stand in the working directory."""
+    where, _, name = target.rpartition(":")
+    if where.endswith(".py"):
+        module_name = "backend_" + os.path.basename(where)[:-3]
+        spec = importlib.util.spec_from_file_location(module_name, where)
+        if spec is None or spec.loader is None:
+            raise ImportError(f"{where} is no Python file")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[module_name] = module
+        spec.loader.exec_module(module)
+    else:
+        if not where.startswith("d5test."):
+            sys.path.insert(0, os.getcwd())
+        module = importlib.import_module(where)
+    return getattr(module, name)
+
+
+def die_with(parent: int) -> None:
+    """Be killed when `parent` ends, also while the framework's own code runs."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(1)
+
+
+def introduce(connection: socket.socket, target: str) -> Any:
+    """Import the backend and say so, or say why not and end."""
+    from d5test.backends import wire
+
+    try:
+        made = load(target)
+    except BaseException as error:
+        kind = type(error).__name__
+        lines = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+        wire.send(connection, ("failed", kind, str(error), lines))
+        os._exit(0)
+    wire.send(connection, ("ready",))
+    return made
+
+
+def serve(connection: socket.socket, make: Any, device: str) -> None:
+    """Answer requests until the other side closes the connection."""
+    from d5test.backends import wire
+    from d5test.backends.verbs import Verbs
+
+    verbs = Verbs(lambda: make(device))
+    while True:
+        try:
+            request = wire.receive(connection, lambda array: array)
+            answer = verbs.answer(request)
+            try:
+                content = wire.dumps(answer)
+            except Exception as error:
+                content = wire.dumps(("raised", type(error).__name__, str(error), "", "answer"))
+            connection.sendall(wire.LENGTH.pack(len(content)) + content)
+        except (wire.Closed, ConnectionError):
+            return
+
+
+def leave() -> None:
+    """End at once: a framework's destructors are not what is judged."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            continue
+    os._exit(0)
+
+
+def serve_forks(control: socket.socket, make: Any, device: str) -> None:
+    """Fork a worker when asked, tell how it ended, and end with the last of them."""
+    gc.collect()
+    gc.freeze()
+    worker = 0
+    while True:
+        command, fds, _, _ = socket.recv_fds(control, COMMAND.size, 1)
+        if len(command) < COMMAND.size:
+            break
+        verb, process = COMMAND.unpack(command)
+        if verb == b"F":
+            server = os.getpid()
+            worker = os.fork()
+            if worker == 0:
+                try:
+                    control.close()
+                    os.setpgid(0, 0)
+                    die_with(server)
+                    serve(socket.socket(fileno=fds[0]), make, device)
+                except BaseException:
+                    traceback.print_exc()
+                    sys.stderr.flush()
+                    os._exit(70)
+                leave()
+            for fd in fds:
+                os.close(fd)
+            control.sendall(REPLY.pack(worker))
+        else:
+            os.waitid(os.P_PID, process, os.WEXITED | os.WNOWAIT)
+            end_group(process)
+            _, status = os.waitpid(process, 0)
+            worker = 0 if process == worker else worker
+            control.sendall(REPLY.pack(status))
+    if worker:
+        end_group(worker)
+        os.waitpid(worker, 0)
+
+
+def end_group(leader: int) -> None:
+    """End a worker that is not reaped yet, and all that it has started."""
+    for end in (os.killpg, os.kill):  # the group is not there yet in a worker's first moment
+        try:
+            end(leader, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            continue
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--target", required=True)
+    parser.add_argument("--device", required=True)
+    parser.add_argument("--socket", type=int, required=True)
+    parser.add_argument("--log", type=int, required=True)
+    parser.add_argument("--fork", action="store_true")
+    parser.add_argument("--parent", type=int, default=0)
+    given = parser.parse_args()
+    if given.parent:
+        die_with(given.parent)
+    os.set_inheritable(given.socket, False)
+    os.set_inheritable(given.log, False)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    faulthandler.enable(given.log)
+    faulthandler.register(signal.SIGUSR1, given.log)
+    connection = socket.socket(fileno=given.socket)
+    stub_packages()
+    make = introduce(connection, given.target)
+    if given.fork:
+        serve_forks(connection, make, given.device)
+    else:
+        serve(connection, make, given.device)
+    leave()
+
+
+if __name__ == "__main__":
+    main()
