@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from hypothesis import given, seed, settings
-from hypothesis.errors import Flaky
+from hypothesis.errors import Flaky, Unsatisfiable
 
 from d5test.backends.base import Unsupported
 from d5test.case import Case, Operator
@@ -38,6 +38,10 @@ class Found(Exception):  # noqa: N818 - it is no error of ours
     def __init__(self, fault: Fault) -> None:
         super().__init__(fault.kind)
         self.fault = fault
+
+
+class Undrawable(Exception):  # noqa: N818 - as Hypothesis' own Unsatisfiable
+    """No case of this operator can be drawn."""
 
 
 class Enough(BaseException):
@@ -67,17 +71,26 @@ class Exploration:
     steady: bool = True
 
     def faults(self, number: int) -> list[Fault]:
-        """The smallest fault of each kind in what is drawn with this seed; fills the tally."""
+        """The smallest fault of each kind in what is drawn with this seed; fills the tally.
+
+        Raises `Undrawable` where there is nothing to draw, and whatever d5test itself gets wrong.
+        """
 
         def draw(case: Case) -> None:
             self.one(case)
 
-        draw = given(case=self.check.cases(self.operator, self.dtype))(draw)
+        try:
+            cases = self.check.cases(self.operator, self.dtype)
+        except LookupError as error:
+            raise Undrawable(str(error)) from None
+        draw = given(case=cases)(draw)
         draw = settings(PROFILE, max_examples=PATIENCE * self.examples)(draw)
         try:
             seed(number)(draw)()
         except Enough:
             found = list(self.smallest.values())
+        except Unsatisfiable as error:
+            raise Undrawable(f"{self.operator.__name__}: {error}") from None
         except Flaky:
             if not self.smallest:
                 raise

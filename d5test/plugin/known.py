@@ -52,8 +52,8 @@ class KnownFailure:
     witnesses: tuple[str, ...] = field(default=())
 
     def speaks_of(self, name: str, version: str) -> bool:
-        """Whether it is about this backend in this version."""
-        if self.backend and name not in self.backend:
+        """Whether it is about this backend (under whatever interpreter) in this version."""
+        if self.backend and name.partition("@")[0] not in self.backend:
             return False
         try:
             return SpecifierSet(self.versions).contains(Version(version), prereleases=True)

@@ -40,21 +40,29 @@ class Workers:
             self.clients.popitem()[1].close()
 
     def _started(self, name: str) -> Any:
-        from d5test.backends import registry
+        from d5test.backends import client as front
+        from d5test.backends.inprocess import InProcess
 
         option = self.config.getoption
+        device = option("--device") or "cpu"
         try:
-            return registry.start(
-                registry.resolve(name),
-                device=option("--device"),
-                threads=option("--threads"),
-                precision=option("--precision"),
-                in_process=option("--in-process"),
+            client: Any = (
+                InProcess(name, device)
+                if option("--in-process")
+                else front.Client(name, device, threads=option("--threads"))
             )
-        except registry.UnknownBackend as error:
-            raise pytest.UsageError(str(error)) from None
-        except registry.BackendFailed as error:
+            client.precision = option("--precision")
+            client.about  # noqa: B018 - the framework is imported now
+        except front.UnknownBackend as error:
+            first, *others = str(error).splitlines()
+            more = "" if "did you mean" in first else "".join(f"; {line}" for line in others)
+            raise pytest.UsageError(first + more) from None
+        except front.BackendFailed as error:
             raise pytest.UsageError(" ".join(str(error).split())) from None
+        except (front.Crashed, front.Hung, front.Raised, front.Unsupported) as error:
+            reason = " ".join(str(error).split())
+            raise pytest.UsageError(f"{name} on {device} cannot be used: {reason}") from None
+        return client
 
 
 @pytest.hookimpl(trylast=True)

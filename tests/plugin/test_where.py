@@ -1,0 +1,99 @@
+"""Conditions over cases, and cases from their reprs: data, never code."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from d5test.case import Case, Tensor
+from d5test.plugin.literal import case_from
+from d5test.plugin.where import holds, validate
+from d5test.reference.operators import OPERATORS
+
+Conv, Softmax = OPERATORS["Conv"], OPERATORS["Softmax"]
+CONV = Case(
+    Conv(strides=(2, 3)),
+    (Tensor((2, 3, 5, 7), values=("heavy",)), Tensor((4, 3, 2, 2), layout="transposed"), None),
+    seed=11,
+)
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        ({}, True),
+        ({"strides": [2, 3]}, True),
+        ({"strides": [[1, 1], [2, 3]]}, True),
+        ({"strides": [3, 2]}, True),  # alternatives: some entry is 3 or 2
+        ({"strides": [4, 5]}, False),
+        ({"strides": 3}, True),
+        ({"strides": 5}, False),
+        ({"strides[1]": 3}, True),
+        ({"strides[0]": 3}, False),
+        ({"strides[5]": 3}, False),
+        ({"strides": {"min": 3}}, True),
+        ({"strides": {"min": 4}}, False),
+        ({"shape0[-1]": {"min": 6, "max": 7}}, True),
+        ({"shape0[-1]": {"min": 6, "not": [7, 8]}}, False),
+        ({"shape1": [4, 3, 2, 2]}, True),
+        ({"rank0": 4, "size0": 210, "inputs": 3}, True),
+        ({"rank0": 4, "size0": 211}, False),
+        ({"regime0": ["heavy", "offset"]}, True),
+        ({"regime1": ["heavy", "offset"]}, False),
+        ({"layout1": "transposed", "dtype1": "float32"}, True),
+        ({"present2": False}, True),
+        ({"present2": True}, False),
+        ({"shape2": {"min": 0}}, False),
+        ({"group": {"not": 1}}, False),
+        ({"auto_pad": "NOTSET"}, True),
+    ],
+)
+def test_conditions(where: dict[str, object], expected: bool) -> None:
+    validate(where, Conv)
+    assert holds(where, CONV) is expected
+
+
+@pytest.mark.parametrize(
+    ("where", "word"),
+    [
+        ({"stride": 2}, "'stride' is no attribute of Conv"),
+        ({"shape": 2}, "'shape' is no attribute"),
+        ({"__class__": 2}, "no attribute"),
+        ({"strides; import os": 2}, "no attribute"),
+        ({"strides": {"atleast": 2}}, "takes min, max and not"),
+        ({"strides": {}}, "takes min, max and not"),
+    ],
+)
+def test_what_can_never_be_evaluated_is_refused(where: dict[str, object], word: str) -> None:
+    with pytest.raises(ValueError, match=word):
+        validate(where, Conv)
+
+
+def test_a_case_comes_back_from_its_repr() -> None:
+    tensor = Tensor((3,), "float16", data=(1.5, -math.inf, -0.0))
+    other = Case(Softmax(axis=0), (tensor,), seed=2**31)
+    for case in (CONV, other):
+        assert case_from(repr(case), OPERATORS) == case
+    nan = case_from("Case(Softmax(), (Tensor((1,), data=(nan,)),))", OPERATORS)
+    assert math.isnan(nan.arrays()[0][0])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "__import__('os').system('true')",
+        "Case(Softmax(axis=().__class__), ())",
+        "Case(eval('1'), ())",
+        "Case(Softmax(axis=1 + 1), ())",
+        "Case(Softmax(**{'axis': 1}), ())",
+        "Case(Softmax(sides=1), ())",
+        "Case(Softmax(axis=[x for x in (1,)]), ())",
+        "Softmax()",
+        "Case(",
+        "Case(lambda: 0, ())",
+    ],
+)
+def test_what_is_no_case_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"^case: "):
+        case_from(text, OPERATORS)
