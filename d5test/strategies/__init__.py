@@ -15,9 +15,15 @@ __all__ = ["FAMILIES", "Draw", "attributes", "cases", "drawable", "inputs", "ope
 
 FAMILIES: tuple[str, ...] = (
     "arithmetic",
+    "attention",
+    "convolution",
     "elementwise",
+    "linear",
     "losses",
+    "movement",
     "normalisation",
+    "pooling",
+    "recurrent",
     "reductions",
     "softmax",
 )

@@ -57,7 +57,7 @@ class Attention(Operator):
         p = stages[3]
         y = (_grouped(p, k) @ v).reshape(*q.shape[:3], v.shape[3])
         if self.q_num_heads is not None:
-            y = y.transpose(0, 2, 1, 3).reshape(y.shape[0], y.shape[2], -1)
+            y = _join_heads(y)
         return y, k, v, stages[self.qk_matmul_output_mode]
 
     def backward(self, grads, inputs, outputs):
@@ -65,7 +65,7 @@ class Attention(Operator):
         mask, past_key, past_value, lengths = (*inputs[3:], None, None, None, None)[:4]
         q, k, v, past = self._heads(*inputs[:3], past_key, past_value)
         allowed = self._allowed(q, k, mask, past_key, lengths)
-        scaled, capped, _, p = self._scores(q, k, mask, allowed)
+        _, capped, _, p = self._scores(q, k, mask, allowed)
         dstage = [dscores if mode == self.qk_matmul_output_mode else 0 for mode in range(4)]
         if self.q_num_heads is not None:
             dy = dy.reshape(*dy.shape[:2], q.shape[1], v.shape[3]).transpose(0, 2, 1, 3)
@@ -181,6 +181,12 @@ def _split_heads(x, heads):
     """(n, l, heads d) to (n, heads, l, d)."""
     n, length, width = x.shape
     return x.reshape(n, length, heads, width // heads).transpose(0, 2, 1, 3)
+
+
+def _join_heads(x):
+    """(n, heads, l, d) to (n, l, heads d)."""
+    n, heads, length, width = x.shape
+    return x.transpose(0, 2, 1, 3).reshape(n, length, heads * width)
 
 
 def _grouped(x, k):

@@ -37,6 +37,7 @@ class _Pool(Operator):
         )
 
     def batch(self, *shapes):
+        # Of y alone: MaxPool's indices number the elements of the whole batch.
         return Batch((0,), (0,))
 
 

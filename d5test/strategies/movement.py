@@ -1,0 +1,190 @@
+"""Cases of the operators that move values: indices from either end, steps back, parts that are
+empty, borders of every mode."""
+
+from __future__ import annotations
+
+import math
+from itertools import permutations
+
+from d5test.case import Tensor
+from d5test.reference.operators import movement as ops
+from d5test.strategies.draw import Draw, Shape
+from d5test.strategies.registry import attributes, inputs
+
+FAR = 2**31 - 1
+"""An end that means: to the last element."""
+
+
+@attributes(ops.Reshape)
+def reshape_attributes(d: Draw) -> ops.Reshape:
+    """Zeros that copy a size, and zeros that mean zero."""
+    return ops.Reshape(allowzero=d.choose((0, 1)))
+
+
+@inputs(ops.Reshape)
+def reshape_inputs(d: Draw, op: ops.Reshape) -> tuple[Tensor, Tensor]:
+    """Sizes exchanged, merged, flattened; one of them copied by 0, one left to -1."""
+    x = d.shape(1, 4)
+    merged = (math.prod(x[:2]), *x[2:])
+    target = list(d.choose((x[::-1], merged, (*x, 1), (1, *x), (math.prod(x),))))
+    if 0 in x and not op.allowzero:
+        target = list(x)
+    elif 0 not in x:
+        copied = [i for i, n in enumerate(target[: len(x)]) if x[i] == n]
+        if copied and not op.allowzero and d.flag():
+            target[d.choose(copied)] = 0
+        if d.flag():
+            target[d.choose([i for i, n in enumerate(target) if n] or [0])] = -1
+    return d.tensor(x), d.literal(target)
+
+
+@attributes(ops.Transpose)
+def transpose_attributes(d: Draw) -> ops.Transpose:
+    """Every order of up to four axes."""
+    return ops.Transpose(perm=d.maybe(d.choose(permutations(range(d.integer(1, 4))))))
+
+
+@inputs(ops.Transpose)
+def transpose_inputs(d: Draw, op: ops.Transpose) -> tuple[Tensor]:
+    """As many axes as there are in the order."""
+    rank = d.rank(0, 4) if op.perm is None else len(op.perm)
+    return (d.tensor(d.sides(rank, empty=True)),)
+
+
+@attributes(ops.Concat)
+def concat_attributes(d: Draw) -> ops.Concat:
+    """An axis counted from either end."""
+    return ops.Concat(axis=d.axis(d.integer(1, 3)))
+
+
+@inputs(ops.Concat)
+def concat_inputs(d: Draw, op: ops.Concat) -> tuple[Tensor, ...]:
+    """One to three tensors, of different sizes along the axis; one of them twice."""
+    shape = list(d.sides(rank_with(d, op.axis)))
+    drawn = []
+    for _ in range(d.integer(1, 3)):
+        shape[op.axis] = d.side(most=4, empty=True)
+        drawn.append(d.tensor(tuple(shape)))
+    return (*drawn, d.again(drawn[0], 0)) if d.flag() else tuple(drawn)
+
+
+@attributes(ops.Split)
+def split_attributes(d: Draw) -> ops.Split:
+    """Parts by number, or by sizes, which are an input."""
+    return ops.Split(axis=d.axis(d.integer(1, 3)), num_outputs=d.maybe(d.integer(1, 3)))
+
+
+@inputs(ops.Split)
+def split_inputs(d: Draw, op: ops.Split) -> tuple[Tensor, ...]:
+    """The last part is smaller, perhaps, where their number is given."""
+    shape = list(d.sides(rank_with(d, op.axis), empty=True))
+    if op.num_outputs is not None:
+        size = d.integer(1, 3)
+        shape[op.axis] = size * op.num_outputs - d.integer(0, size - 1)
+        return (d.tensor(tuple(shape)),)
+    sizes = [d.side(most=3, empty=True) for _ in range(d.integer(1, 3))]
+    shape[op.axis] = sum(sizes)
+    return d.tensor(tuple(shape)), d.literal(sizes)
+
+
+@inputs(ops.Slice)
+def slice_inputs(d: Draw, op: ops.Slice) -> tuple[Tensor | None, ...]:
+    """Some of the axes, each from either end, forward and back."""
+    shape = d.shape(1, 3, empty=False)
+    rank = len(shape)
+    axes = d.choose([order for n in range(1, rank + 1) for order in permutations(range(rank), n)])
+    starts, ends, steps = zip(*(slice_along(d, shape[axis]) for axis in axes), strict=True)
+    named: Tensor | None = d.literal([axis - rank * d.flag() for axis in axes])
+    if axes == tuple(range(len(axes))):
+        named = d.maybe(named)
+    drawn = d.tensor(shape), d.literal(starts), d.literal(ends), named, d.literal(steps)
+    if set(steps) != {1} or d.flag():
+        return drawn
+    return drawn[:4] if named is not None else drawn[:3]
+
+
+def slice_along(d: Draw, n: int) -> tuple[int, int, int]:
+    """Start, end and step along an axis of n; empty only in a degenerate draw."""
+    low = d.integer(0, n - 1)
+    high = d.integer(low if d.degenerate else low + 1, n)
+    step = d.choose((1, 2, -1, 3, -2))
+    if step > 0:
+        start, end = low, d.choose((high, FAR)) if high == n else high
+    else:
+        start, end = high - 1, d.choose((-n - 1, -FAR)) if low == 0 else low - 1
+    if 0 < start < n and d.flag():
+        start -= n
+    return start, end, step
+
+
+@attributes(ops.Gather)
+def gather_attributes(d: Draw) -> ops.Gather:
+    """An axis counted from either end."""
+    return ops.Gather(axis=d.axis(d.integer(1, 3)))
+
+
+@inputs(ops.Gather)
+def gather_inputs(d: Draw, op: ops.Gather) -> tuple[Tensor, Tensor]:
+    """Indices of up to two axes, negative ones among them; a scalar where it is degenerate."""
+    shape = d.sides(rank_with(d, op.axis))
+    indices = d.shape(0 if d.degenerate else 1, 2)
+    return d.tensor(shape), d.index(indices, shape[op.axis], negative=d.flag())
+
+
+@attributes(ops.Pad)
+def pad_attributes(d: Draw) -> ops.Pad:
+    """Every mode."""
+    return ops.Pad(mode=d.choose(("constant", "reflect", "edge", "wrap")))
+
+
+@inputs(ops.Pad)
+def pad_inputs(d: Draw, op: ops.Pad) -> tuple[Tensor | None, ...]:
+    """Both ends of some axes; constants also cut off, reflections stay inside the tensor."""
+    constant = op.mode == "constant"
+    shape = d.sides(d.rank(1, 3), least=1 if constant else 2, most=5, empty=constant)
+    axes = d.choose(tuple(permutations(range(len(shape)), d.integer(1, len(shape)))))
+    everywhere = axes == tuple(range(len(shape)))
+    low = [-(shape[axis] > 2) if constant else 0 for axis in axes]
+    high = [2 if op.mode in ("constant", "edge") else min(2, shape[axis] - 1) for axis in axes]
+    ends = [d.integer(a, b) for a, b in [*zip(low, high, strict=True)] * 2]
+    value = d.maybe(d.tensor((), "normal")) if constant else None
+    drawn = d.tensor(shape), d.literal(ends), value
+    if everywhere and d.flag():
+        return drawn if value is not None else drawn[:2]
+    return *drawn, d.literal([axis - len(shape) * d.flag() for axis in axes])
+
+
+@inputs(ops.Where)
+def where_inputs(d: Draw, op: ops.Where) -> tuple[Tensor, Tensor, Tensor]:
+    """A condition and two tensors, of which any may broadcast."""
+    shape = d.shape(0, 3)
+    condition, x, y = (d.broadcastable(shape) if d.flag() else shape for _ in range(3))
+    return d.mask(condition), d.tensor(x), d.tensor(y)
+
+
+@inputs(ops.Expand)
+def expand_inputs(d: Draw, op: ops.Expand) -> tuple[Tensor, Tensor]:
+    """A shape that has more axes, or 1 where the tensor has more."""
+    full = d.shape(1, 3)
+    x = d.broadcastable(full)
+    kept = len(full) - len(x)
+    target: Shape = tuple(
+        1 if i >= kept and x[i - kept] == n and d.flag() else n for i, n in enumerate(full)
+    )
+    return d.tensor(x), d.literal(target)
+
+
+@inputs(ops.Dropout)
+def dropout_inputs(d: Draw, op: ops.Dropout) -> tuple[Tensor | None, ...]:
+    """With a mask and a ratio, with a mask alone, and without: inference."""
+    shape = d.shape(0, 4)
+    ratio = d.maybe(d.literal(d.choose((0.25, 0.0, 0.75)), dtype=d.dtype))
+    if d.flag():
+        return d.tensor(shape), ratio, d.mask(shape)
+    return (d.tensor(shape),) if ratio is None else (d.tensor(shape), ratio)
+
+
+def rank_with(d: Draw, axis: int, most: int = 3) -> int:
+    """A number of axes among which `axis` is one."""
+    least = axis + 1 if axis >= 0 else -axis
+    return d.integer(least, max(least, most))

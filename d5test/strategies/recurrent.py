@@ -1,0 +1,89 @@
+"""Cases of recurrent layers: at most five steps, both directions and layouts, optional inputs.
+
+ONNX lets hidden_size out; it is always drawn, since runtimes ask for it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from d5test.case import Tensor
+from d5test.reference.operators import recurrent as ops
+from d5test.reference.operators.unrolling import Recurrent
+from d5test.strategies.draw import Draw, Regime
+from d5test.strategies.registry import attributes, inputs
+
+STEPS = 5
+SATURATES_LITTLE: tuple[Regime, ...] = ("normal", ("scaled", -1), "uniform", "onehot")
+"""Regimes of weights in which gates do not all stand at 0 or 1."""
+
+
+@attributes(ops.RNN)
+def rnn_attributes(d: Draw) -> ops.RNN:
+    """Both functions, one for each direction."""
+    given = layer(d)
+    both = given["direction"] == "bidirectional"
+    relu = (("Relu", "Relu"), ("Relu", "Tanh")) if both else (("Relu",),)
+    return ops.RNN(**given, activations=d.choose((("Tanh", "Tanh"), *relu)))
+
+
+@attributes(ops.LSTM)
+def lstm_attributes(d: Draw) -> ops.LSTM:
+    """Directions and layouts."""
+    return ops.LSTM(**layer(d))
+
+
+@attributes(ops.GRU)
+def gru_attributes(d: Draw) -> ops.GRU:
+    """The reset gate before and after the product."""
+    return ops.GRU(**layer(d), linear_before_reset=d.choose((0, 1)))
+
+
+@inputs(ops.RNN)
+def rnn_inputs(d: Draw, op: ops.RNN) -> tuple[Tensor | None, ...]:
+    """Any of the optional inputs."""
+    return sequence(d, op)
+
+
+@inputs(ops.LSTM)
+def lstm_inputs(d: Draw, op: ops.LSTM) -> tuple[Tensor | None, ...]:
+    """Any of the optional inputs, peepholes among them."""
+    return sequence(d, op)
+
+
+@inputs(ops.GRU)
+def gru_inputs(d: Draw, op: ops.GRU) -> tuple[Tensor | None, ...]:
+    """Any of the optional inputs."""
+    return sequence(d, op)
+
+
+def layer(d: Draw) -> dict[str, Any]:
+    """The attributes that recurrent layers share."""
+    return {
+        "direction": d.choose(("forward", "reverse", "bidirectional")),
+        "hidden_size": d.integer(1 if d.degenerate else 2, 4),
+        "layout": d.choose((0, 1)),
+    }
+
+
+def sequence(d: Draw, op: Recurrent) -> tuple[Tensor | None, ...]:
+    """The inputs of a layer; those left out at the end are None or not there at all."""
+    steps, n, width = d.side(most=STEPS), d.side(most=4), d.side(most=5)
+    h = op.hidden_size or d.side(most=4)
+    directions, rows = 2 if op.direction == "bidirectional" else 1, op.gates * h
+
+    def weights(*shape: int) -> Tensor:
+        return d.tensor((directions, *shape), *SATURATES_LITTLE)
+
+    state = (n, directions, h) if op.layout else (directions, n, h)
+    x = d.tensor((n, steps, width) if op.layout else (steps, n, width))
+    drawn: list[Tensor | None] = [x, weights(rows, width), weights(rows, h)]
+    drawn.append(d.maybe(weights(2 * rows)))
+    drawn.append(d.maybe(d.literal([d.integer(1, steps) for _ in range(n)], dtype="int32")))
+    drawn += [d.maybe(d.tensor(state)) for _ in range(op.states)]
+    if isinstance(op, ops.LSTM):
+        drawn.append(d.maybe(weights(3 * h)))
+    if d.flag():
+        while drawn[-1] is None:
+            drawn.pop()
+    return tuple(drawn)
