@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -42,6 +42,9 @@ class Row:
     arithmetic  the loosest class that is allowed for 16-bit dtypes: F, P or S.
     dtypes      the floating-point dtypes that the framework declares for it.
     gradient    empty, or the reason why there is no gradient.
+    stopped     inputs (positions) for which the framework, by design, has no gradient.
+    ulps        ufuncs of the reference that the framework's own kernel is known to compute with a
+                larger error than the common table grants; say where that was measured.
     """
 
     call: Callable[..., Any]
@@ -50,6 +53,8 @@ class Row:
     arithmetic: str = "P"
     dtypes: tuple[str, ...] = FLOATS
     gradient: str = ""
+    stopped: tuple[int, ...] = ()
+    ulps: Mapping[str, float] = field(default_factory=dict)
 
 
 class Table(dict[str, Row]):
@@ -89,6 +94,7 @@ class WithoutAttributes:
     function: Callable[..., Any]
 
     def __call__(self, op: Any, *inputs: Any) -> Any:
+        """The function of the inputs."""
         return self.function(*inputs)
 
 
@@ -157,7 +163,7 @@ class Backend(ABC):
         """How many compilations have happened so far; `None` where the mode compiles nothing."""
         return None
 
-    def reset(self) -> None:
+    def reset(self) -> None:  # noqa: B027 (an eager mode has nothing to forget)
         """Forget what was compiled."""
 
     def refill(self, tensor: Any, array: NDArray[Any], dtype: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
@@ -80,6 +80,7 @@ class Round(NamedTuple):
 
     @property
     def preempted(self) -> bool:
+        """Whether the round did not have the core for itself."""
         return self.switches > 0
 
 
@@ -102,6 +103,8 @@ class RowFacts:
     arithmetic: str
     dtypes: tuple[str, ...]
     gradient: str
+    stopped: tuple[int, ...] = ()
+    ulps: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -130,7 +133,9 @@ class About:
         """The worker's answer to `describe`, under the name that the backend was asked for by."""
         rows = {key: RowFacts(*row) for key, row in answer["rows"].items()}
         facts = {**answer, "name": name, "rows": rows}
-        frozen = {k: MappingProxyType(v) if isinstance(v, dict) else v for k, v in facts.items()}
+        frozen: dict[str, Any] = {
+            k: MappingProxyType(v) if isinstance(v, dict) else v for k, v in facts.items()
+        }
         return cls(**frozen)
 
 
@@ -156,9 +161,9 @@ class BackendFailed(Exception):
 class Raised(Exception):
     """The framework raised. `where`: call, vjp, put, get, wait, ..., or row: returned nonsense."""
 
-    def __init__(self, type: str, message: str, traceback: str = "", where: str = "call") -> None:
-        super().__init__(type, message, traceback, where)
-        self.type = type
+    def __init__(self, kind: str, message: str, traceback: str = "", where: str = "call") -> None:
+        super().__init__(kind, message, traceback, where)
+        self.type = kind
         self.message = message
         self.traceback = traceback
         self.where = where

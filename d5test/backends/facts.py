@@ -1,4 +1,7 @@
-"""What a backend says of itself, and what is probed in its worker. NumPy and the framework only."""
+"""What a backend says of itself, and what is probed in its worker.
+
+NumPy and the framework only.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,10 @@ def describe(execution: Execution) -> dict[str, Any]:
         "device_name": backend.describe_device(),
         "mode": backend.mode,
         "rows": {
-            name: (bool(r.native), r.outputs, r.arithmetic, tuple(r.dtypes), r.gradient)
+            name: (
+                bool(r.native), r.outputs, r.arithmetic, tuple(r.dtypes), r.gradient,
+                tuple(r.stopped), {key: float(ulps) for key, ulps in r.ulps.items()},
+            )  # fmt: skip
             for name, r in backend.rows.items()
         },
         "layouts": tuple(backend.layouts),
@@ -74,7 +80,7 @@ def flushes(execution: Execution) -> dict[str, bool]:
             array, name = backend.get(product)
         except Unsupported:
             continue
-        except Exception as error:  # a dtype that the framework does not have: its own exception
+        except Exception as error:  # noqa: BLE001 (a missing dtype: the framework's own)
             print(f"Mul in {dtype} cannot be probed: {type(error).__name__}: {error}", flush=True)
             continue
         if name == dtype:
@@ -116,6 +122,4 @@ def _distributions(package: str) -> list[str]:
         importlib.metadata.version(package)
         return [package]
     except importlib.metadata.PackageNotFoundError:
-        if sys.version_info < (3, 10):
-            return []
         return sorted(set(importlib.metadata.packages_distributions().get(package, ())))

@@ -68,7 +68,9 @@ def leaky_relu(op: Any, x: Tensor) -> Tensor:
     return F.leaky_relu(x, op.alpha)
 
 
-@rows.native("Gelu", arithmetic="F")
+# On inputs that are not contiguous, its erf is Abramowitz and Stegun 7.1.26: an absolute error of
+# 7 u (measured: 6.8), which the reference's 1 + erf has to be granted.
+@rows.native("Gelu", arithmetic="F", ulps={"add": 4.0})
 def gelu(op: Any, x: Tensor) -> Tensor:
     return F.gelu(x, approximate=op.approximate)
 
@@ -246,7 +248,8 @@ def global_average_pool(op: Any, x: Tensor) -> Tensor:
     return by_rank(GLOBAL_POOL, x)(x, 1)
 
 
-@rows.native("BatchNormalization", outputs=1)
+# running statistics are buffers, through which torch never differentiates
+@rows.native("BatchNormalization", outputs=1, stopped=(3, 4))
 def batch_normalization(
     op: Any, x: Tensor, scale: Tensor, b: Tensor, mean: Tensor, var: Tensor
 ) -> Tensor:

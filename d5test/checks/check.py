@@ -96,6 +96,11 @@ class Inquiry:
         return self.about.rows[self.case.op.name]
 
     @property
+    def wanted(self) -> tuple[int, ...]:
+        """The inputs whose gradients are asked for: not those that the framework stops at."""
+        return tuple(i for i in self.case.wanted if i not in self.row.stopped)
+
+    @property
     def outputs(self) -> tuple[Any, ...]:
         """The reference's outputs in float64, those that the backend's row returns."""
         if self._plain is None:
@@ -120,15 +125,15 @@ class Inquiry:
             dtype,
             flushes=bool(self.about.flushes.get(dtype, False)),
             tf32=getattr(self.client, "precision", None) == "tf32",
-            ulps=self.about.ulps,
+            ulps={**self.about.ulps, **self.row.ulps},
         )
 
     def ask(self, *feeds: Any, claim: str = "returns", reuse: bool = False) -> list[Result]:
         """The backend's results; a crash, a hang or an exception is a fault."""
-        evidence = Evidence(tuple(feeds), claim, wanted=self.case.wanted, reuse=reuse)
+        evidence = Evidence(tuple(feeds), claim, wanted=self.wanted, reuse=reuse)
         try:
             results = self.client.run(
-                self.case.op, list(feeds), wanted=self.case.wanted, reuse=reuse
+                self.case.op, list(feeds), wanted=self.wanted, reuse=reuse
             )
         except Crashed as crash:
             raise self.subject.fault("crash", "the process died", evidence, how=str(crash)) from None
@@ -147,17 +152,17 @@ class Inquiry:
     def gradient_bounds(
         self, arithmetic: Arithmetic, grads: Arrays, arrays: Arrays | None = None
     ) -> Bounds:
-        """Bars of the gradients at `case.wanted`; an input given twice has the sum of both."""
+        """Bars of the gradients at `wanted`; an input given twice has the sum of both."""
         arrays = self.arrays if arrays is None else arrays
         found = list(gradient_bounds(self.case.op, arrays, grads, arithmetic))
         for i, tensor in enumerate(self.case.inputs):
             if tensor is not None and tensor.same_as is not None:
                 found[tensor.same_as] = _added(found[tensor.same_as], found[i])
-        return tuple(found[i] for i in self.case.wanted)
+        return tuple(found[i] for i in self.wanted)
 
     def shaped(self, expected: Bounds, results: Sequence[Any], feeds: tuple[Any, ...]) -> None:
         """Shapes and dtypes come before values."""
-        evidence = Evidence(feeds, "within", (expected,), self.case.wanted)
+        evidence = Evidence(feeds, "within", (expected,), self.wanted)
         for k, (bound, got) in enumerate(zip(expected, results, strict=False)):
             if bound is None or got is None:
                 continue
@@ -200,7 +205,7 @@ class Inquiry:
         position = (None,) * (len(feeds) - 1)
         evidence = Evidence(
             feeds, "within", (*(() for _ in position), expected) if last else (expected,),
-            self.case.wanted, reuse,
+            self.wanted, reuse,
         )  # fmt: skip
         if not judgement.right:
             raise self.subject.fault(kind, what, evidence, judgement)
@@ -215,16 +220,17 @@ class Inquiry:
         return replace(judgement, telling=tells, void=void or judgement.share == 0)
 
     def gradients(self, result: Result) -> tuple[Any, ...]:
-        """The gradients at `case.wanted`. A framework that reports none says that it is zero."""
+        """The gradients at `wanted`. A framework that reports none says that it is zero."""
+        found = result.gradients or ()
         return tuple(
-            np.zeros_like(self.arrays[i]) if g is None else g
-            for i, g in zip(self.case.wanted, result.gradients or (), strict=True)
+            np.zeros_like(self.arrays[i]) if found[i] is None else found[i]
+            for i in self.wanted
         )
 
     def lowered(self, grads: Arrays | None = None) -> tuple[Any, ...]:
         """The reference's results in the next lower precision."""
         found = lower_precision(self.case.op, self.arrays, grads, self.case.dtype)
-        return found if grads is None else tuple(found[i] for i in self.case.wanted)
+        return found if grads is None else tuple(found[i] for i in self.wanted)
 
 
 def _added(one: Bound | None, other: Bound | None) -> Bound | None:

@@ -30,11 +30,11 @@ def numerical_gradient(client: Any, case: Case) -> Judgement:
     """The gradient agrees with the slope of the forward in a random direction."""
     inquiry = Inquiry("numerical_gradient", client, case)
     grads = inquiry.upstream
-    ahead, behind = _moved(case, inquiry.arrays, STEP), _moved(case, inquiry.arrays, -STEP)
+    ahead, behind = (_moved(inquiry, step) for step in (STEP, -STEP))
     feeds = (inquiry.feed(grads=grads), inquiry.feed(ahead), inquiry.feed(behind))
     at, plus, minus = inquiry.ask(*feeds)
     gradients = inquiry.gradients(at)
-    steps = [np.asarray(ahead[i]) - np.asarray(behind[i]) for i in case.wanted]  # type: ignore[operator]
+    steps = [np.asarray(ahead[i]) - np.asarray(behind[i]) for i in inquiry.wanted]  # type: ignore[operator]
     slope = sum(float(np.sum(g * s)) for g, s in zip(gradients, steps, strict=True))
     rise = _along(grads, plus.outputs) - _along(grads, minus.outputs)
     (arithmetic,) = inquiry.classes()
@@ -43,6 +43,9 @@ def numerical_gradient(client: Any, case: Case) -> Judgement:
     size = sum(float(np.sum(np.abs(g * s))) for g, s in zip(gradients, steps, strict=True))
     bar = sum(_bars_along(grads, b) for b in bounds) + 2 * truncation
     bar += arithmetic.sum_error(max(sum(s.size for s in steps), 1)) * size
+    for outputs in (plus.outputs, minus.outputs):
+        terms = max(sum(y.size for y in outputs), 1)
+        bar += arithmetic.sum_error(terms) * _along(_sizes(grads), _sizes(outputs))
     with np.errstate(all="ignore"):
         ratio = float(np.divide(abs(slope - rise), bar))
     if not np.isfinite(bar):
@@ -56,7 +59,7 @@ def numerical_gradient(client: Any, case: Case) -> Judgement:
         raise inquiry.subject.fault(
             "gradient",
             "the gradient disagrees with the slope of its own forward",
-            Evidence(feeds, "slope", wanted=case.wanted),
+            Evidence(feeds, "slope", wanted=inquiry.wanted),
             judgement,
         )
     return judgement
@@ -70,12 +73,12 @@ def has_gradient(operator: type[Operator], about: Any, dtype: str) -> str:
     )
 
 
-def _moved(case: Case, arrays: Arrays, step: float) -> Arrays:
-    moved = list(arrays)
-    for i in case.wanted:
-        x = np.asarray(arrays[i])
+def _moved(inquiry: Inquiry, step: float) -> Arrays:
+    case, moved = inquiry.case, list(inquiry.arrays)
+    for i in inquiry.wanted:
+        x = np.asarray(moved[i])
         direction = Tensor(x.shape, "float64", ("nonzero",)).array(case.seed, 2000 + i)
-        moved[i] = x + step * direction
+        moved[i] = np.asarray(x + step * direction)
     for i, tensor in enumerate(case.inputs):
         if tensor is not None and tensor.same_as is not None:
             moved[i] = moved[tensor.same_as]
@@ -86,6 +89,10 @@ def _along(grads: Arrays, outputs: Any) -> float:
     return sum(
         float(np.sum(dy * y)) for dy, y in zip(grads, outputs, strict=False) if dy is not None
     )
+
+
+def _sizes(arrays: Any) -> tuple[Any, ...]:
+    return tuple(None if a is None else np.abs(a) for a in arrays)
 
 
 def _bars_along(grads: Arrays, bounds: Bounds) -> float:

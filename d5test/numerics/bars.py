@@ -250,7 +250,7 @@ def _sum_of_two(self: Bar, ufunc: Any, xs: list[Values], bars: list[Values | Non
     value = ufunc(*xs)
     known = [b for b in bars if b is not None]
     bar = None if not known else known[0] if len(known) == 1 else known[0] + known[1]
-    return self.rounded(value, bar, self.arithmetic.u)
+    return self.rounded(value, bar, self._granted(ufunc))
 
 
 def _multiply(self: Bar, ufunc: Any, xs: list[Values], bars: list[Values | None]) -> Bar:
@@ -261,11 +261,11 @@ def _multiply(self: Bar, ufunc: Any, xs: list[Values], bars: list[Values | None]
         bar = np.abs(y) * bx if by is None else (np.abs(y) + by) * bx
     if by is not None:
         bar = np.abs(x) * by if bar is None else bar + np.abs(x) * by
-    return self.rounded(value, bar, self.arithmetic.u)
+    return self.rounded(value, bar, self._granted(ufunc))
 
 
 def _square(self: Bar, ufunc: Any, xs: list[Values], bars: list[Values | None]) -> Bar:
-    return _multiply(self, np.multiply, xs * 2, bars * 2)
+    return _multiply(self, ufunc, xs * 2, bars * 2)
 
 
 def _divide(self: Bar, ufunc: Any, xs: list[Values], bars: list[Values | None]) -> Bar:
