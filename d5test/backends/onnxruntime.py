@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from d5test.backends.onnx import OnnxBackend
 
@@ -19,6 +19,8 @@ class OnnxRuntime(OnnxBackend):
 
     framework = "onnxruntime"
     implementation = "onnxruntime.backend"
+    ulps: ClassVar[Mapping[str, float]] = {"tanh": 6}
+    """Measured in float32 on 8e5 points against float64: 5.2; exp, log, erf, pow below 4."""
 
     def options(self) -> Mapping[str, Any]:
         return {"intra_op_num_threads": self.threads(), "log_severity_level": 4}

@@ -6,6 +6,9 @@ these rows are native. tf.nn.convolution's own way to dilate is to move values, 
 
 In graphs, integers that become shapes or axes must be known when the graph is made: where an
 operator asks for such a value, all its integer inputs become constants, and new ones a new graph.
+
+Eigen sums float16 in float16 (a column of 16384 ones has the sum 2048), hence the class S of every
+row that sums, if only the gradient of what was broadcast.
 """
 
 from __future__ import annotations
@@ -13,8 +16,8 @@ from __future__ import annotations
 import functools
 import math
 import os
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
 
 import ml_dtypes
 import numpy as np
@@ -42,11 +45,16 @@ rows.elementwise(
         "Abs": tf.abs,
         "Neg": tf.negative,
         "Reciprocal": tf.math.reciprocal,
+    }
+)
+rows.elementwise(
+    {
         "Add": tf.add,
         "Sub": tf.subtract,
         "Mul": tf.multiply,
         "Where": tf.where,
-    }
+    },
+    arithmetic="S",
 )
 
 
@@ -62,6 +70,41 @@ def _value(tensor: Any) -> list[Any]:
     return list(np.ravel(value).tolist())
 
 
+_LACKING = (
+    "Could not find device for node",
+    "list of allowed values",
+    "not supported on CPU",
+    "do not yet support",
+    "Detected unsupported operations",
+)
+"""What TensorFlow says when it has no kernel for a dtype, a device or an attribute."""
+
+
+_ERRORS = (tf.errors.OpError, TypeError)
+
+
+def _tell(error: Exception) -> None:
+    """Raise `Unsupported`, if TensorFlow told that it lacks a kernel; all else is a fault."""
+    lines = str(error).splitlines() or [""]
+    told = [line for line in lines if any(phrase in line for phrase in _LACKING)]
+    if told or isinstance(error, tf.errors.UnimplementedError):
+        raise Unsupported((told or lines)[0][:300]) from error
+
+
+def _with_kernels(call: Callable[..., Any]) -> Callable[..., Any]:
+    """A row of which TensorFlow lacks kernels: some dtypes, ranks or attributes on some device."""
+
+    @functools.wraps(call)
+    def told(*arguments: Any) -> Any:
+        try:
+            return call(*arguments)
+        except _ERRORS as error:
+            _tell(error)
+            raise
+
+    return told
+
+
 @rows.native("LeakyRelu")
 def leaky_relu(op: Any, x: Any) -> Any:
     return tf.nn.leaky_relu(x, op.alpha)
@@ -72,12 +115,12 @@ def gelu(op: Any, x: Any) -> Any:
     return tf.nn.gelu(x, approximate=op.approximate == "tanh")
 
 
-@rows.native("Div")
+@rows.native("Div", arithmetic="S")
 def div(op: Any, a: Any, b: Any) -> Any:
     return tf.truncatediv(a, b) if a.dtype.is_integer else tf.divide(a, b)
 
 
-@rows.native("Pow")
+@rows.native("Pow", arithmetic="S")
 def power(op: Any, x: Any, y: Any) -> Any:
     if x.dtype != y.dtype:
         if x.dtype.is_integer:
@@ -86,17 +129,17 @@ def power(op: Any, x: Any, y: Any) -> Any:
     return tf.pow(x, y)
 
 
-@rows.native("Max")
+@rows.native("Max", arithmetic="S")
 def maximum(op: Any, *inputs: Any) -> Any:
     return functools.reduce(tf.maximum, inputs)
 
 
-@rows.native("Min")
+@rows.native("Min", arithmetic="S")
 def minimum(op: Any, *inputs: Any) -> Any:
     return functools.reduce(tf.minimum, inputs)
 
 
-@rows.native("MatMul")
+@rows.native("MatMul", arithmetic="S")
 def matmul(op: Any, a: Any, b: Any) -> Any:
     if a.ndim > 1 and b.ndim > 1:
         return tf.matmul(a, b)
@@ -105,14 +148,14 @@ def matmul(op: Any, a: Any, b: Any) -> Any:
     return tf.squeeze(y, -2 + (b.ndim == 1)) if a.ndim == 1 else y
 
 
-@rows.composed("Gemm")
+@rows.composed("Gemm", arithmetic="S")
 def gemm(op: Any, a: Any, b: Any, c: Any = None) -> Any:
     y = tf.matmul(a, b, transpose_a=bool(op.transA), transpose_b=bool(op.transB))
     y = y if op.alpha == 1 else op.alpha * y
     return y if c is None else y + (c if op.beta == 1 else op.beta * c)
 
 
-@rows.native("Einsum")
+@rows.native("Einsum", arithmetic="S")
 def einsum(op: Any, *inputs: Any) -> Any:
     return tf.einsum(op.equation.replace(" ", ""), *inputs)
 
@@ -156,15 +199,21 @@ def _padded(x: Any, pads: Sequence[tuple[int, int]], fill: float = 0) -> Any:
     return tf.pad(x, [(0, 0), *pads, (0, 0)], constant_values=tf.constant(fill, x.dtype))
 
 
+_ORDER = (None, "NWC", "NHWC", "NDHWC")
+"""Names of TensorFlow's own layouts. Without the name, eager gradients over 3 axes raise."""
+
+
 def _convolve(x: Any, w: Any, strides: tuple[int, ...], dilations: tuple[int, ...]) -> Any:
     if max(strides) == 1 or max(dilations) == 1:
-        return tf.nn.convolution(x, w, strides, "VALID", dilations=dilations)
+        order = _ORDER[len(strides)]
+        return tf.nn.convolution(x, w, strides, "VALID", order, dilations)
     if len(strides) == 2:
         return tf.nn.conv2d(x, w, strides, "VALID", dilations=dilations)
     raise Unsupported("tf.nn.convolution has no strides together with dilations")
 
 
-@rows.native("Conv")
+@rows.native("Conv", arithmetic="S")
+@_with_kernels
 def conv(op: Any, x: Any, w: Any, b: Any = None) -> Any:
     n = w.ndim - 2
     pads = _pads(op, x.shape[2:], w.shape[2:])
@@ -178,7 +227,8 @@ def conv(op: Any, x: Any, w: Any, b: Any = None) -> Any:
     return _second(y if b is None else y + b)
 
 
-@rows.native("ConvTranspose")
+@rows.native("ConvTranspose", arithmetic="S")
+@_with_kernels
 def conv_transpose(op: Any, x: Any, w: Any, b: Any = None) -> Any:
     n = w.ndim - 2
     strides, dilations = _steps(op, n)
@@ -229,19 +279,21 @@ def _pool(op: Any, x: Any, kind: str, padding: str = "VALID") -> Any:
     strides, dilations = _steps(op, x.ndim - 2)
     if max(dilations) == 1:
         function = tf.nn.max_pool if kind == "MAX" else tf.nn.avg_pool
-        return _second(function(x, op.kernel_shape, strides, padding))
+        return _second(function(x, op.kernel_shape, strides, padding, _ORDER[len(strides)]))
     if max(strides) > 1:
         raise Unsupported("tf.nn.pool has no strides together with dilations")
     return _second(tf.nn.pool(x, op.kernel_shape, kind, strides, padding, dilations=dilations))
 
 
 @rows.native("MaxPool", outputs=1, arithmetic="F")
+@_with_kernels
 def max_pool(op: Any, x: Any) -> Any:
     pads = _ceiled(op, x.shape[2:], _pads(op, x.shape[2:], op.kernel_shape))
     return _pool(op, _padded(_last(x), pads, -math.inf), "MAX")
 
 
-@rows.native("AveragePool")
+@rows.native("AveragePool", arithmetic="S")
+@_with_kernels
 def average_pool(op: Any, x: Any) -> Any:
     sizes = x.shape[2:]
     pads = _pads(op, sizes, op.kernel_shape)
@@ -262,7 +314,7 @@ def average_pool(op: Any, x: Any) -> Any:
     raise Unsupported("tf.nn.avg_pool leaves padding out of the mean only where it is SAME's")
 
 
-@rows.native("GlobalAveragePool")
+@rows.native("GlobalAveragePool", arithmetic="S")
 def global_average_pool(op: Any, x: Any) -> Any:
     return tf.reduce_mean(x, tuple(range(2, x.ndim)), keepdims=True)
 
@@ -272,7 +324,7 @@ def _channelwise(parameter: Any, x: Any) -> Any:
     return tf.reshape(parameter, (-1, *(1,) * (x.ndim - 2)))
 
 
-@rows.native("BatchNormalization")
+@rows.native("BatchNormalization", arithmetic="S")
 def batch_normalization(op: Any, x: Any, scale: Any, b: Any, mean: Any, var: Any) -> Any:
     dtype = x.dtype
     if not op.training_mode:
@@ -305,7 +357,7 @@ def _wide(x: Any) -> Any:
     return tf.cast(x, tf.float32) if x.dtype.size < 4 else x
 
 
-@rows.composed("LayerNormalization")
+@rows.composed("LayerNormalization", arithmetic="S")
 def layer_normalization(op: Any, x: Any, scale: Any, b: Any = None) -> Any:
     wide = _wide(x)
     axes = tuple(range(op.axis % x.ndim, x.ndim))
@@ -315,7 +367,7 @@ def layer_normalization(op: Any, x: Any, scale: Any, b: Any = None) -> Any:
     return (y if b is None else y + b), mean, inverse
 
 
-@rows.composed("GroupNormalization")
+@rows.composed("GroupNormalization", arithmetic="S")
 def group_normalization(op: Any, x: Any, scale: Any, bias: Any) -> Any:
     grouped = _wide(tf.reshape(x, (x.shape[0], op.num_groups, -1)))
     mean, var = tf.nn.moments(grouped, (2,), keepdims=True)
@@ -324,7 +376,7 @@ def group_normalization(op: Any, x: Any, scale: Any, bias: Any) -> Any:
     return y * _channelwise(scale, x) + _channelwise(bias, x)
 
 
-@rows.composed("RMSNormalization")
+@rows.composed("RMSNormalization", arithmetic="S")
 def rms_normalization(op: Any, x: Any, scale: Any) -> Any:
     wide = _wide(x)
     axes = tuple(range(op.axis % x.ndim, x.ndim))
@@ -332,12 +384,12 @@ def rms_normalization(op: Any, x: Any, scale: Any) -> Any:
     return tf.cast(wide * tf.math.rsqrt(square + op.epsilon), x.dtype) * scale
 
 
-@rows.native("Softmax")
+@rows.native("Softmax", arithmetic="S")
 def softmax(op: Any, x: Any) -> Any:
     return tf.nn.softmax(x, op.axis)
 
 
-@rows.native("LogSoftmax")
+@rows.native("LogSoftmax", arithmetic="S")
 def log_softmax(op: Any, x: Any) -> Any:
     return tf.nn.log_softmax(x, op.axis)
 
@@ -365,14 +417,14 @@ def _labels(op: Any, labels: Any) -> tuple[Any, Any]:
     return labels, tf.where(labels == op.ignore_index, tf.zeros_like(labels), labels)
 
 
-@rows.composed("SoftmaxCrossEntropyLoss")
+@rows.composed("SoftmaxCrossEntropyLoss", arithmetic="S")
 def softmax_cross_entropy_loss(op: Any, scores: Any, labels: Any, weights: Any = None) -> Any:
     both = _labels(op, labels)
     loss = tf.nn.sparse_softmax_cross_entropy_with_logits(both[1], _last(scores))
     return _reduced_loss(op, loss, both, weights), tf.nn.log_softmax(scores, 1)
 
 
-@rows.composed("NegativeLogLikelihoodLoss")
+@rows.composed("NegativeLogLikelihoodLoss", arithmetic="S")
 def negative_log_likelihood_loss(op: Any, x: Any, target: Any, weight: Any = None) -> Any:
     both = _labels(op, target)
     loss = -tf.gather(_last(x), both[1], batch_dims=x.ndim - 1)
@@ -389,10 +441,10 @@ def _reduce(function: Callable[..., Any]) -> Callable[..., Any]:
     return reduce
 
 
-rows["ReduceSum"] = Row(_reduce(tf.reduce_sum))
-rows["ReduceMean"] = Row(_reduce(tf.reduce_mean))
+rows["ReduceSum"] = Row(_reduce(tf.reduce_sum), arithmetic="S")
+rows["ReduceMean"] = Row(_reduce(tf.reduce_mean), arithmetic="S")
 rows["ReduceMax"] = Row(_reduce(tf.reduce_max), arithmetic="F")
-rows["ReduceLogSumExp"] = Row(_reduce(tf.reduce_logsumexp))
+rows["ReduceLogSumExp"] = Row(_reduce(tf.reduce_logsumexp), arithmetic="S")
 
 
 @rows.native("Reshape", arithmetic="F")
@@ -437,13 +489,13 @@ def slice_(op: Any, x: Any, starts: Any, ends: Any, axes: Any = None, steps: Any
     return tf.strided_slice(x, begin, end, stride, end_mask=open_end)
 
 
-@rows.native("Gather", arithmetic="F")
+@rows.native("Gather", arithmetic="S")
 def gather(op: Any, data: Any, indices: Any) -> Any:
     indices = tf.where(indices < 0, indices + data.shape[op.axis], indices)
     return tf.gather(data, indices, axis=op.axis)
 
 
-@rows.native("Pad", arithmetic="F")
+@rows.native("Pad", arithmetic="S")
 def pad(op: Any, data: Any, pads: Any, value: Any = None, axes: Any = None) -> Any:
     if op.mode not in ("constant", "reflect"):
         raise Unsupported(f"tf.pad has no mode {op.mode}")
@@ -469,12 +521,12 @@ def pad(op: Any, data: Any, pads: Any, value: Any = None, axes: Any = None) -> A
     return tf.pad(data, sides, constant_values=0 if value is None else tf.reshape(value, ()))
 
 
-@rows.native("Expand", arithmetic="F")
+@rows.native("Expand", arithmetic="S")
 def expand(op: Any, x: Any, shape: Any) -> Any:
     return tf.broadcast_to(x, np.broadcast_shapes(tuple(x.shape), tuple(_value(shape))))
 
 
-@rows.composed("Dropout")
+@rows.composed("Dropout", arithmetic="S")
 def dropout(op: Any, x: Any, ratio: Any = None, mask: Any = None) -> Any:
     """With the mask given: tf.nn.dropout draws its own."""
     if mask is None:
@@ -486,7 +538,7 @@ def dropout(op: Any, x: Any, ratio: Any = None, mask: Any = None) -> Any:
     )
 
 
-@rows.composed("Attention")
+@rows.composed("Attention", arithmetic="S")
 def attention(
     op: Any,
     q: Any,
@@ -547,41 +599,24 @@ def attention(
 _PRECISIONS = {1: tf.float32, 10: tf.float16, 11: tf.float64, 16: tf.bfloat16}
 """ONNX's numbers of floating-point dtypes."""
 
-_ACTIVATIONS: dict[str, tuple[Callable[[Any, float, float], Any], float | None, float | None]] = {
-    "Relu": (lambda x, a, b: tf.nn.relu(x), None, None),
-    "Tanh": (lambda x, a, b: tf.tanh(x), None, None),
-    "Sigmoid": (lambda x, a, b: tf.sigmoid(x), None, None),
-    "Affine": (lambda x, a, b: a * x + b, 1, 0),
-    "LeakyRelu": (lambda x, a, b: tf.nn.leaky_relu(x, a), 0.01, None),
-    "ThresholdedRelu": (lambda x, a, b: tf.where(x >= a, x, tf.zeros_like(x)), 1, None),
-    "ScaledTanh": (lambda x, a, b: a * tf.tanh(b * x), 1, 1),
-    "HardSigmoid": (lambda x, a, b: tf.clip_by_value(a * x + b, 0, 1), 0.2, 0.5),
-    "Elu": (lambda x, a, b: tf.where(x < 0, a * tf.math.expm1(x), x), 1, None),
-    "Softsign": (lambda x, a, b: tf.nn.softsign(x), None, None),
-    "Softplus": (lambda x, a, b: tf.math.softplus(x), None, None),
+_ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
+    "Relu": tf.nn.relu,
+    "Sigmoid": tf.sigmoid,
+    "Softplus": tf.math.softplus,
+    "Softsign": tf.nn.softsign,
+    "Tanh": tf.tanh,
 }
-"""Name -> function of x, alpha, beta, and the defaults of these two, None where it has none."""
 
 
 def _activations(op: Any, names: tuple[str, ...], directions: int) -> list[Callable[[Any], Any]]:
-    """The activation functions of all directions, each behind `clip`."""
-    alphas, betas = (
-        iter(getattr(op, "activation_alpha", None) or ()),
-        iter(getattr(op, "activation_beta", None) or ()),
-    )
-    made: list[Callable[[Any], Any]] = []
-    for name in (getattr(op, "activations", None) or names * directions)[
-        : len(names) * directions
-    ]:
-        function, alpha, beta = _ACTIVATIONS[name]
-        alpha = None if alpha is None else next(alphas, alpha)
-        beta = None if beta is None else next(betas, beta)
-        made.append(functools.partial(_clipped, getattr(op, "clip", None), function, alpha, beta))
-    return made
-
-
-def _clipped(clip: float | None, function: Any, alpha: Any, beta: Any, x: Any) -> Any:
-    return function(x if clip is None else tf.clip_by_value(x, -clip, clip), alpha, beta)
+    """The activation functions of all directions; `names` are the defaults of one."""
+    for attribute in ("activation_alpha", "activation_beta", "clip"):
+        if getattr(op, attribute, None) is not None:
+            raise Unsupported(f"this row composes no recurrence with {attribute}")
+    chosen = (getattr(op, "activations", None) or names * directions)[: len(names) * directions]
+    if not set(chosen) <= set(_ACTIVATIONS):
+        raise Unsupported(f"TensorFlow has no function of one argument for one of {chosen}")
+    return [_ACTIVATIONS[name] for name in chosen]
 
 
 def _recurrence(
@@ -638,12 +673,12 @@ def _rnn_cell(op: Any, f: Any, d: int, xw: Any, r: Any, rb: Any, h: Any) -> tupl
     return (f[0](xw + _times(h, r, rb)),)
 
 
-@rows.composed("RNN")
+@rows.composed("RNN", arithmetic="S")
 def rnn(op: Any, x: Any, w: Any, r: Any, b: Any = None, lens: Any = None, h: Any = None) -> Any:
     return _recurrence(op, ("Tanh",), _rnn_cell, x, w, r, b, lens, h)
 
 
-@rows.composed("LSTM")
+@rows.composed("LSTM", arithmetic="S")
 def lstm(
     op: Any,
     x: Any,
@@ -659,7 +694,11 @@ def lstm(
         i, o, forget, new = tf.split(xw + _times(h, r, rb), 4, -1)
         pi, po, pf = (0, 0, 0) if p is None else tf.split(p[d], 3)
         i = f[0](i if p is None else i + pi * c)
-        forget = 1 - i if op.input_forget else f[0](forget if p is None else forget + pf * c)
+        forget = (
+            1 - i
+            if getattr(op, "input_forget", 0)
+            else f[0](forget if p is None else forget + pf * c)
+        )
         c = forget * c + i * f[1](new)
         return f[0](o if p is None else o + po * c) * f[2](c), c
 
@@ -675,30 +714,9 @@ def _gru_cell(op: Any, f: Any, d: int, xw: Any, r: Any, rb: Any, h: Any) -> tupl
     return ((1 - z) * f[1](xh + inner) + z * h,)
 
 
-@rows.composed("GRU")
+@rows.composed("GRU", arithmetic="S")
 def gru(op: Any, x: Any, w: Any, r: Any, b: Any = None, lens: Any = None, h: Any = None) -> Any:
     return _recurrence(op, ("Sigmoid", "Tanh"), _gru_cell, x, w, r, b, lens, h)
-
-
-_LACKING = (
-    "Could not find device for node",
-    "list of allowed values",
-    "not supported on CPU",
-    "do not yet support",
-    "Detected unsupported operations",
-)
-"""What TensorFlow says when it has no kernel for a dtype, a device or an attribute."""
-
-
-_ERRORS = (tf.errors.OpError, TypeError)
-
-
-def _tell(error: Exception) -> None:
-    """Raise `Unsupported`, if TensorFlow told that it lacks a kernel; all else is a fault."""
-    lines = str(error).splitlines() or [""]
-    told = [line for line in lines if any(phrase in line for phrase in _LACKING)]
-    if told or isinstance(error, tf.errors.UnimplementedError):
-        raise Unsupported((told or lines)[0][:300]) from error
 
 
 def _vjp(
@@ -712,7 +730,8 @@ def _vjp(
         tape.watch(sources)
         result = function(*inputs)
         outputs = tuple(result) if isinstance(result, (tuple, list)) else (result,)
-    flowing = [(y, dy) for y, dy in zip(outputs, grads, strict=False) if dy is not None]
+    pairs = zip(outputs, grads, strict=False)
+    flowing = [(y, tf.cast(dy, y.dtype)) for y, dy in pairs if dy is not None]
     if not flowing:
         return outputs, [None] * len(sources)
     ys, dys = zip(*flowing, strict=True)
@@ -725,6 +744,9 @@ class TensorFlow(Backend):
 
     framework = "tensorflow"
     rows = rows
+    ulps: ClassVar[Mapping[str, float]] = {"tanh": 8, "erf": 8, "divide": 3}
+    """Measured on 3e6 points between -9 and 9 against longdouble: tanh 5.4 (float64: 7.8), erf 7.4;
+    tf.math.reciprocal on 1e6 between 2^-30 and 2^30: 2.7, where its vector code is used."""
 
     def __init__(self, device: str = "cpu") -> None:
         super().__init__(device)
@@ -777,16 +799,6 @@ class TensorFlow(Backend):
         tf.config.experimental.reset_memory_stats("GPU:0")
         return peak
 
-    def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        def told(*inputs: Any) -> Any:
-            try:
-                return function(*inputs)
-            except _ERRORS as error:
-                _tell(error)
-                raise
-
-        return told
-
     def vjp(
         self,
         function: Callable[..., Any],
@@ -794,7 +806,7 @@ class TensorFlow(Backend):
         grads: Sequence[Any],
         wanted: Sequence[int],
     ) -> tuple[tuple[Any, ...], list[Any]]:
-        return self.compile(_vjp)(function, inputs, grads, wanted)
+        return _with_kernels(_vjp)(function, inputs, grads, wanted)  # type: ignore[no-any-return]
 
 
 class _Traced:
@@ -810,6 +822,8 @@ class _Traced:
         """Whether integer arguments are constants of the graph."""
 
     def __call__(self, *inputs: Any) -> Any:
+        if not tf.executing_eagerly():  # within another graph
+            return self.function(*inputs)
         try:
             try:
                 return self._run(inputs)
