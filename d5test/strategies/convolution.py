@@ -30,7 +30,7 @@ def conv_inputs(d: Draw, op: ops.Conv) -> tuple[Tensor | None, ...]:
     """Sizes of at least one window; with a bias, with None in its place, and with neither."""
     rank = rank_of(d, op.kernel_shape, op.strides, op.dilations, op.pads)
     kernel = op.kernel_shape or vector(d, rank, 1, most(rank))
-    n, c, m = channels(d, rank)
+    n, c, m = channels(d, rank, op.group)
     size = spatial(d, kernel, op.dilations, op.pads, op.auto_pad)
     x, w = (n, op.group * c, *size), (op.group * m, c, *kernel)
     return with_bias(d, x, w, op.group * m)
@@ -63,7 +63,7 @@ def conv_transpose_inputs(d: Draw, op: ops.ConvTranspose) -> tuple[Tensor | None
     """Sizes that leave an output after the padding is cut off, or reach the size that is given."""
     rank = rank_of(d, op.kernel_shape, op.strides, op.dilations, op.pads, op.output_shape)
     kernel = op.kernel_shape or vector(d, rank, 1, most(rank))
-    n, c, m = channels(d, rank)
+    n, c, m = channels(d, rank, op.group)
     strides = op.strides or (1,) * rank
     dilations, extra = op.dilations or (1,) * rank, op.output_padding or (0,) * rank
     pads = op.pads if op.pads and op.auto_pad == "NOTSET" else (0,) * 2 * rank
@@ -72,16 +72,15 @@ def conv_transpose_inputs(d: Draw, op: ops.ConvTranspose) -> tuple[Tensor | None
         wanted = op.output_shape[-rank:][i] if op.output_shape else 1 + pads[i] + pads[i + rank]
         one = extra[i] + (kernel[i] - 1) * dilations[i] + 1
         least = 1 + max(0, -(-(wanted - one) // strides[i]))
-        size.append(
-            least if op.output_shape else d.side(least, least + 2 if rank < 3 else max(2, least))
-        )
+        size.append(least if op.output_shape else d.side(least, max(2, least + 3 - rank)))
     x, w = (n, op.group * c, *size), (op.group * c, m, *kernel)
     return with_bias(d, x, w, op.group * m)
 
 
-def channels(d: Draw, rank: int) -> Shape:
-    """Samples, input and output channels of a group; fewer where there are three axes."""
-    return (d.side(most=3, empty=True), *d.sides(2, most=3 if rank < 3 else 2))
+def channels(d: Draw, rank: int, group: int) -> Shape:
+    """Samples, input and output channels of a group; few where much else is drawn."""
+    few = rank == 3 or group > 1
+    return (d.side(most=2 if few else 3, empty=True), *d.sides(2, most=2 if few else 3))
 
 
 def with_bias(d: Draw, x: Shape, w: Shape, m: int) -> tuple[Tensor | None, ...]:

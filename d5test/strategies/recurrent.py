@@ -10,12 +10,14 @@ from typing import Any
 from d5test.case import Tensor
 from d5test.reference.operators import recurrent as ops
 from d5test.reference.operators.unrolling import Recurrent
-from d5test.strategies.draw import Draw, Regime
+from d5test.strategies.draw import ORDINARY, Draw, Regime
 from d5test.strategies.registry import attributes, inputs
 
 STEPS = 5
 SATURATES_LITTLE: tuple[Regime, ...] = ("normal", ("scaled", -1), "uniform", "onehot")
 """Regimes of weights in which gates do not all stand at 0 or 1."""
+SMALL: tuple[Regime, ...] = (("scaled", -1), ("scaled", -2), "uniform", "onehot")
+"""Regimes of weights in 16 bits, where bars soon grow beyond telling anything."""
 
 
 @attributes(ops.RNN)
@@ -68,16 +70,19 @@ def layer(d: Draw) -> dict[str, Any]:
 
 def sequence(d: Draw, op: Recurrent) -> tuple[Tensor | None, ...]:
     """The inputs of a layer; those left out at the end are None or not there at all."""
-    steps, n, width = d.side(most=STEPS), d.side(most=4), d.side(most=5)
+    wide = d.dtype in ("float64", "float32")
+    steps = d.side(most=STEPS if wide else 3)
+    n, width = d.side(most=4), d.side(most=5)
     h = op.hidden_size or d.side(most=4)
     directions, rows = 2 if op.direction == "bidirectional" else 1, op.gates * h
 
     def weights(*shape: int) -> Tensor:
-        return d.tensor((directions, *shape), *SATURATES_LITTLE)
+        return d.tensor((directions, *shape), *(SATURATES_LITTLE if wide else SMALL))
 
     state = (n, directions, h) if op.layout else (directions, n, h)
-    x = d.tensor((n, steps, width) if op.layout else (steps, n, width))
-    drawn: list[Tensor | None] = [x, weights(rows, width), weights(rows, h)]
+    x = (n, steps, width) if op.layout else (steps, n, width)
+    regimes = ORDINARY if wide else SATURATES_LITTLE
+    drawn: list[Tensor | None] = [d.tensor(x, *regimes), weights(rows, width), weights(rows, h)]
     drawn.append(d.maybe(weights(2 * rows)))
     drawn.append(d.maybe(d.literal([d.integer(1, steps) for _ in range(n)], dtype="int32")))
     drawn += [d.maybe(d.tensor(state)) for _ in range(op.states)]
