@@ -26,7 +26,7 @@ COUNTED = {"Split": "num_outputs"}
 """Attributes that nodes before them expressed by the number of their outputs."""
 
 
-class NotModelled(LookupError):
+class NotModelled(LookupError):  # noqa: N818 - an answer, no error of ours
     """There is no operator for this node; the text says why."""
 
 
@@ -70,7 +70,7 @@ def to_node(
         inputs.pop()
     outputs = [given or "" for given in output_names]
     node = helper.make_node(op.name, inputs, outputs, name=name or None, domain=op.domain)
-    known = defs.get_schema(op.name, op.domain).attributes if not op.domain else {}
+    known: Any = {} if op.domain else defs.get_schema(op.name).attributes
     defaults = {f.name: f.default for f in fields(op)}
     for key, value in op.attributes.items():
         if value != defaults[key]:

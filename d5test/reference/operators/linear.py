@@ -60,8 +60,8 @@ class Gemm(Operator):
 
     alpha: float = 1.0
     beta: float = 1.0
-    transA: int = 0
-    transB: int = 0
+    transA: int = 0  # noqa: N815 - ONNX's name
+    transB: int = 0  # noqa: N815 - ONNX's name
     since = 13
 
     def forward(self, a, b, c=None):

@@ -108,7 +108,7 @@ class Recurrent(Operator):
 
     def _passes(self, inputs):
         """The directions of the layer."""
-        x, w, r, b, lengths, *rest = *inputs, *(None,) * (8 - len(inputs))
+        x, w, r, b, lengths, *rest = inputs + (None,) * (8 - len(inputs))
         initial, p = rest[: self.states], rest[2]
         if self.layout:
             x = x.swapaxes(0, 1)

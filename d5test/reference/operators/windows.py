@@ -89,7 +89,7 @@ class Windows:
         padded = np.pad(x, [(0, 0), (0, 0), *self._padding], constant_values=fill)
         axes = tuple(range(2, x.ndim))
         extent = _extent(self.kernel, self.dilations)
-        every = np.lib.stride_tricks.sliding_window_view(padded, extent, axes)
+        every: Any = np.lib.stride_tricks.sliding_window_view(padded, extent, axes)
         starts = tuple(slice(0, o * s, s) for o, s in zip(self.out, self.strides, strict=True))
         steps = tuple(slice(None, None, d) for d in self.dilations)
         return every[(..., *starts, *steps)]
@@ -99,7 +99,7 @@ class Windows:
         `(n, c, *size)`."""
         padding = self._padding
         padded = [b + n + f for n, (b, f) in zip(self.size, padding, strict=True)]
-        x = np.zeros_like(windows, shape=(*windows.shape[:2], *padded))
+        x: Any = np.zeros_like(windows, shape=(*windows.shape[:2], *padded))
         for tap in itertools.product(*map(range, self.kernel)):
             covered = tuple(
                 slice(k * d, k * d + o * s, s)
