@@ -16,10 +16,9 @@ Unsupported:
 * the operator has an attribute or input that the newest operator set of the runtime lacks;
 * an exception `NotImplementedError`, `unittest.SkipTest`, or of a class called `NotImplemented`
   or `BackendIsNotSupposedToImplementIt`;
-* an exception *before anything is computed*, in `prepare`, that says that an operator or a type is
-  not registered, not implemented or not supported, in one of the phrases of `LACKING`;
-* an exception that says that there are no tensors of an input's dtype, if that is bfloat16, which
-  NumPy itself does not know (`UNKNOWN_DTYPE`).
+* an exception of `prepare` that says, in one of the phrases of `UNPREPARED`, that an operator, an
+  attribute or a type is not registered, not implemented or not supported;
+* an exception of `run` that says so in one of the phrases of `UNRUN`.
 
 Every other exception, and all wrong values, are the runtime's faults.
 """
@@ -46,15 +45,19 @@ from d5test.backends.base import FLOATS, Backend, Row, Unsupported, bits
 
 Kind = onnx.defs.OpSchema.FormalParameterOption
 
-LACKING = (
+UNRUN = (
     "NOT_IMPLEMENTED",
     "not implemented",
-    "is not a registered function/op",
-    ") is invalid.",  # Type 'tensor(bfloat16)' of input parameter (X) of operator (Y) in node (Z)
-    "Unrecognized attribute",
     "not supported",
+    "does not support",
+    "can't be converted to MLDataType",  # NumPy's dtypes do not include bfloat16
 )
-UNKNOWN_DTYPE = ("can't be converted to MLDataType",)
+UNPREPARED = (
+    *UNRUN,
+    "is not a registered function/op",
+    "Unrecognized attribute",
+    ") is invalid.",  # Type 'tensor(bfloat16)' of input parameter (X) of operator (Y) in node (Z)
+)
 NOT_IMPLEMENTED = ("NotImplemented", "BackendIsNotSupposedToImplementIt")
 
 
@@ -71,8 +74,6 @@ class OnnxBackend(Backend):
 
     implementation: ClassVar[str]
     """The module, or `module:Class`, that has `prepare`."""
-    arithmetic: ClassVar[Mapping[str, str]] = {}
-    """The loosest class of arithmetic for 16-bit dtypes, of operators where it is not P."""
     mutable = True
 
     def __init__(self, device: str = "cpu") -> None:
@@ -86,7 +87,7 @@ class OnnxBackend(Backend):
         self.rows = {  # type: ignore[misc]
             name: Row(
                 partial(self._call, name),
-                arithmetic=self.arithmetic.get(name, "P"),
+                arithmetic=self.arithmetic_of(name),
                 dtypes=self.dtypes_of(name),
                 gradient="onnx.backend has no gradients",
             )
@@ -97,12 +98,22 @@ class OnnxBackend(Backend):
         """Further arguments of `prepare`."""
         return {}
 
+    def arithmetic_of(self, operator: str) -> str:
+        """The loosest class of arithmetic that is allowed for 16-bit dtypes: F, P or S."""
+        return "P"
+
     def dtypes_of(self, operator: str) -> tuple[str, ...]:
-        """The floating-point dtypes that the runtime declares for an operator: here, ONNX's."""
+        """The floating-point dtypes that the runtime declares for an operator: here, ONNX's.
+
+        Not float64 where ONNX demands, by its default of `stash_type`, that float32 be used.
+        """
         schema = onnx.defs.get_schema(operator, self.opset)
         allowed = {t for each in schema.type_constraints for t in each.allowed_type_strs}
         names = {"float64": "tensor(double)", "float32": "tensor(float)"}
-        return tuple(f for f in FLOATS if names.get(f, f"tensor({f})") in allowed) or FLOATS
+        declared = [f for f in FLOATS if names.get(f, f"tensor({f})") in allowed]
+        if "stash_type" in schema.attributes:
+            declared.remove("float64")
+        return tuple(declared) or FLOATS
 
     @property
     def version(self) -> str:
@@ -153,7 +164,7 @@ class OnnxBackend(Backend):
         try:
             return tuple(prepared.run(given))
         except Exception as error:
-            reason = _lacking(error, UNKNOWN_DTYPE if _has_bfloat16(given) else ())
+            reason = _lacking(error, UNRUN)
             if reason is None:
                 raise
             raise reason from error
@@ -165,7 +176,7 @@ class OnnxBackend(Backend):
         try:
             prepared = self._runtime.prepare(model, self.device.upper(), **self.options())
         except (Exception, unittest.SkipTest) as error:
-            reason = _lacking(error, LACKING)
+            reason = _lacking(error, UNPREPARED)
             if reason is None:
                 raise
             raise reason from error
@@ -179,7 +190,7 @@ class OnnxBackend(Backend):
             model, _ = build_model("Relu", {}, (probe,), opset)
             try:
                 self._runtime.prepare(model, self.device.upper(), **self.options())
-            except (Exception, unittest.SkipTest) as error:
+            except (Exception, unittest.SkipTest) as error:  # noqa: BLE001 (each has its own)
                 reason = error
             else:
                 return opset
@@ -299,10 +310,6 @@ def _output_infos(
         for name in names
         for dtype, rank in [found.get(name, fallback)]
     ]
-
-
-def _has_bfloat16(arrays: Sequence[NDArray[Any]]) -> bool:
-    return any(x.dtype.name == "bfloat16" for x in arrays)
 
 
 def _lacking(error: BaseException, phrases: Sequence[str]) -> Unsupported | None:

@@ -25,6 +25,14 @@ class OnnxRuntime(OnnxBackend):
     def options(self) -> Mapping[str, Any]:
         return {"intra_op_num_threads": self.threads(), "log_severity_level": 4}
 
+    def arithmetic_of(self, operator: str) -> str:
+        """Float16 is computed in float32, but for the scores that Attention stores."""
+        return "P" if operator == "Attention" else "F"
+
+    def dtypes_of(self, operator: str) -> tuple[str, ...]:
+        """ONNX's, but for bfloat16, which ONNX Runtime does not take from NumPy."""
+        return tuple(dtype for dtype in super().dtypes_of(operator) if dtype != "bfloat16")
+
     def threads(self) -> int:
         """Threads within one operator on the CPU."""
         return int(os.environ.get("OMP_NUM_THREADS", "0")) or os.cpu_count() or 1

@@ -242,5 +242,6 @@ def test_graphs_say_the_same(row: Any, mode: str) -> None:
 @pytest.mark.parametrize("row", ROWS, ids=NAMES)
 def test_sixteen_bits_are_in_the_class_that_the_row_allows(row: Any, dtype: str) -> None:
     forward, backward = judged(MODES["eager"], case(row, dtype))
-    assert forward.right and backward.right, (forward, backward)
+    assert forward.right, forward
+    assert backward.right, backward
     assert max(forward.arithmetic, backward.arithmetic) <= TensorFlow.rows[row[0]].arithmetic
