@@ -1,0 +1,318 @@
+"""A part of some modules with everything that it uses: what is needed to run one function alone.
+
+Requirements: read, never imported, since the framework lives elsewhere; statements stay in their
+order. Modules of d5test are followed, frameworks are imported. What cannot be taken apart raises
+`Inseparable`.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import symtable
+import sys
+import textwrap
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from d5test.reproducer.text import Source
+
+DROPPED_BASES = {"ABC", "Generic", "Protocol"}
+DROPPED_DECORATORS = {"abstractmethod", "override"}
+
+
+class Inseparable(Exception):
+    """The source is not written so that a part of it can be taken out; the text says why."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Statements of one module that were taken, in order."""
+
+    module: str
+    statements: tuple[str, ...]
+
+
+class Module:
+    """A module's top-level statements by the names that they bind."""
+
+    def __init__(self, name: str, path: Path) -> None:
+        self.name = name
+        self.source = Source(path.read_text())
+        self.statements = self.source.tree.body
+        self.tables = {
+            target.id
+            for node in self.statements
+            for target, value in _assigned(node)
+            if isinstance(target, ast.Name) and _called(value) == "Table"
+        }
+        self.bound: dict[str, ast.stmt] = {}
+        for node in self.statements:
+            for bound in _binds(node):
+                self.bound[bound] = node
+
+    def find(self, name: str) -> ast.stmt | None:
+        """The last statement that binds a name."""
+        return self.bound.get(name)
+
+    def imported(self, name: str) -> tuple[str, str] | None:
+        """(module, name there) of a name that is imported from a module of d5test."""
+        node = self.find(name)
+        if not isinstance(node, ast.ImportFrom) or node.level:
+            return None
+        if not (node.module or "").startswith("d5test."):
+            return None
+        return node.module or "", next(a.name for a in node.names if (a.asname or a.name) == name)
+
+    def about_tables(self, node: ast.AST) -> bool:
+        """Whether a statement fills a table of rows."""
+        return any(isinstance(n, ast.Name) and n.id in self.tables for n in ast.walk(node))
+
+
+class Closure:
+    """Grows from some names to everything that they use, over several modules.
+
+    `attributes` are the names by which methods are called from outside.
+    """
+
+    def __init__(self, attributes: Iterable[str]) -> None:
+        self.attributes = set(attributes)
+        self.modules: dict[str, Module] = {}
+        self.needed: dict[str, set[str]] = {}
+
+    def module(self, name: str, path: Path | None = None) -> Module:
+        """A module, read once; `path` where it cannot be found by its name."""
+        if name not in self.modules:
+            self.modules[name] = Module(name, path or located(name))
+            self.needed[name] = set()
+        return self.modules[name]
+
+    def use(self, module: str, text: str) -> None:
+        """Need what this text, which stands elsewhere, uses of a module."""
+        self._follow(self.module(module), text)
+
+    def parts(self) -> list[Part]:
+        """What is needed, a part for each module, those that others import first."""
+        while True:
+            before = (self._size(), len(self.attributes))
+            made = {name: self._part(module) for name, module in list(self.modules.items())}
+            if before == (self._size(), len(self.attributes)):
+                break
+        self._refuse_collisions()
+        return [made[name] for name in self._ordered()]
+
+    def _size(self) -> int:
+        return sum(len(names) for names in self.needed.values()) + len(self.modules)
+
+    def _part(self, module: Module) -> Part:
+        taken: list[str] = []
+        for node in module.statements:
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                taken += self._import(module, node)
+                continue
+            text = self._statement(module, node)
+            if text:
+                self._follow(module, text)
+                taken.append(text)
+        return Part(module.name, tuple(taken))
+
+    def _import(self, module: Module, node: ast.Import | ast.ImportFrom) -> list[str]:
+        """The import of those names that are needed; nothing where a module is followed."""
+        if isinstance(node, ast.ImportFrom) and node.module == "__future__":
+            return []
+        if isinstance(node, ast.ImportFrom) and node.level:
+            raise Inseparable(f"{module.name} imports relatively")
+        names = [
+            a
+            for a in node.names
+            if (a.asname or a.name.partition(".")[0]) in self.needed[module.name]
+            and (a.asname or set(a.name.split(".")[1:]) <= self.attributes)
+        ]
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("d5test."):
+            for alias in names:
+                if alias.asname not in (None, alias.name):
+                    raise Inseparable(f"{module.name} imports {alias.name} by another name")
+                self.use(node.module or "", alias.name)
+            return []
+        if not names:
+            return []
+        if isinstance(node, ast.ImportFrom):
+            return [ast.unparse(ast.ImportFrom(node.module, names, 0))]
+        return [ast.unparse(ast.Import(names))]
+
+    def _statement(self, module: Module, node: ast.stmt) -> str:
+        """The text of a statement if it is needed; empty otherwise."""
+        needed = bool(_binds(node) & self.needed[module.name])
+        if isinstance(node, ast.ClassDef):
+            return self._class(module, node) if needed else ""
+        if isinstance(node, ast.FunctionDef):
+            dropped = [d for d in node.decorator_list if module.about_tables(d)]
+            return module.source.of(node, tuple(dropped)) if needed else ""
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            return ""
+        if module.about_tables(node) and not needed:
+            return ""
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            return ""
+        if needed or not _binds(node) or self._stores_into(module, node):
+            return module.source.of(node)
+        return ""
+
+    def _stores_into(self, module: Module, node: ast.stmt) -> bool:
+        """Whether it is `known[...] = value` or `known.name = value` of something needed."""
+        return any(
+            not isinstance(target, ast.Name)
+            and {n.id for n in ast.walk(target) if isinstance(n, ast.Name)}
+            & self.needed[module.name]
+            for target, _ in _assigned(node)
+        )
+
+    def _class(self, module: Module, node: ast.ClassDef) -> str:
+        """A class with the members that are called for."""
+        bases = [b for b in node.bases if ast.unparse(b).rpartition(".")[2] not in DROPPED_BASES]
+        backend = self.derives(module, node, "Backend")
+        header = f"({', '.join(module.source.expression(b) for b in bases)})" if bases else ""
+        members = (self._member(module, member, backend) for member in node.body)
+        body = [member for member in members if member] or ["    pass"]
+        first = f"{module.source.header(node)}class {node.name}{header}:\n{body[0]}"
+        return "\n\n".join([first, *body[1:]])
+
+    def _member(self, module: Module, node: ast.stmt, backend: bool) -> str:
+        if isinstance(node, ast.FunctionDef):
+            special = node.name.startswith("__") and (not backend or node.name == "__init__")
+            dropped = tuple(
+                d for d in node.decorator_list if ast.unparse(d) in DROPPED_DECORATORS
+            )
+            if dropped or not (special or node.name in self.attributes):
+                return ""
+            return module.source.of(node, dropped)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            return "" if backend else module.source.of(node)
+        if backend:
+            names = _binds(node)
+            value = getattr(node, "value", None)
+            if value is None or "rows" in names or not names & self.attributes:
+                return ""
+        return module.source.of(node)
+
+    def derives(self, module: Module, node: ast.ClassDef, ancestor: str) -> bool:
+        """Whether a class is `ancestor` or is derived from it, over some modules."""
+        if node.name == ancestor:
+            return True
+        for base in node.bases:
+            found = self.resolved(module, base.id) if isinstance(base, ast.Name) else None
+            if found is not None and self.derives(*found, ancestor):
+                return True
+        return False
+
+    def resolved(self, module: Module, name: str) -> tuple[Module, ast.ClassDef] | None:
+        """The class of this name, in the module that defines it."""
+        node = module.find(name)
+        if isinstance(node, ast.ClassDef):
+            return module, node
+        origin = module.imported(name)
+        return None if origin is None else self.resolved(self.module(origin[0]), origin[1])
+
+    def _follow(self, module: Module, text: str) -> None:
+        """Need what this text uses."""
+        used = globals_of(text)
+        self.needed[module.name] |= used & set(module.bound)
+        self.attributes.update(
+            n.attr
+            for n in ast.walk(ast.parse(textwrap.dedent(text)))
+            if isinstance(n, ast.Attribute)
+        )
+
+    def _refuse_collisions(self) -> None:
+        owners: dict[str, str] = {}
+        for name, module in self.modules.items():
+            for each in self.needed[name]:
+                node = module.find(each)
+                if isinstance(node, ast.Import | ast.ImportFrom) or node is None:
+                    continue
+                if owners.setdefault(each, name) != name:
+                    raise Inseparable(f"{each} is defined in {owners[each]} and in {name}")
+
+    def _ordered(self) -> Iterator[str]:
+        done: set[str] = set()
+
+        def visit(name: str) -> Iterator[str]:
+            if name in done:
+                return
+            done.add(name)
+            for node in self.modules[name].statements:
+                if isinstance(node, ast.ImportFrom) and node.module in self.modules:
+                    yield from visit(node.module)
+            yield name
+
+        for name in list(self.modules):
+            yield from visit(name)
+
+
+def located(name: str) -> Path:
+    """The file of a module, without importing it."""
+    if name.startswith("d5test."):
+        root = Path(__file__).resolve().parents[1]
+        path = root.joinpath(*name.split(".")[1:])
+        path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    else:
+        path = Path.cwd().joinpath(*name.split(".")).with_suffix(".py")
+        if not path.is_file():
+            spec = importlib.util.find_spec(name)
+            path = Path(spec.origin) if spec is not None and spec.origin else path
+    if not path.is_file():
+        raise Inseparable(f"the source of {name} is not to be found")
+    return path
+
+
+def globals_of(text: str) -> set[str]:
+    """The names that this text uses and does not bind within a function or class of its own."""
+    found: set[str] = set()
+
+    def visit(table: symtable.SymbolTable, top: bool) -> None:
+        for symbol in table.get_symbols():
+            if symbol.is_referenced() and (top or symbol.is_global()):
+                found.add(symbol.get_name())
+        for child in table.get_children():
+            visit(child, False)
+
+    visit(symtable.symtable(textwrap.dedent(text), "part", "exec"), True)
+    return found
+
+
+def standard(statement: str) -> bool:
+    """Whether an import is of Python's own library alone."""
+    (node,) = ast.parse(statement).body
+    names = (
+        [node.module or ""] if isinstance(node, ast.ImportFrom)
+        else [a.name for a in getattr(node, "names", [])]
+    )  # fmt: skip
+    return all(name.partition(".")[0] in sys.stdlib_module_names for name in names)
+
+
+def _assigned(node: ast.stmt) -> list[tuple[ast.expr, ast.expr | None]]:
+    if isinstance(node, ast.Assign):
+        return [(target, node.value) for target in node.targets]
+    if isinstance(node, ast.AnnAssign | ast.AugAssign):
+        return [(node.target, node.value)]
+    return []
+
+
+def _called(node: ast.expr | None) -> str:
+    return ast.unparse(node.func).rpartition(".")[2] if isinstance(node, ast.Call) else ""
+
+
+def _binds(node: ast.stmt) -> set[str]:
+    """The names that a statement binds in its own scope."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return {node.name}
+    found: set[str] = set()
+    for part in ast.walk(node):
+        if isinstance(part, ast.Import | ast.ImportFrom):
+            found |= {a.asname or a.name.partition(".")[0] for a in part.names}
+        elif isinstance(part, ast.FunctionDef | ast.ClassDef):
+            found.add(part.name)
+        elif isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
+            found.add(part.id)
+    return found

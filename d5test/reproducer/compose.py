@@ -1,0 +1,173 @@
+"""A fault as one Python file that shows it, with the framework and NumPy alone.
+
+Requirements: the file is short, since its readers are the framework's developers: the row's own
+function with what it uses, the data, the claim. It says in one line whether the fault is there,
+and ends with status 1 if it is, 0 if it is gone, 2 if it cannot be tried. Its name depends on
+nothing but the fault. Where the source of a backend cannot be taken apart, the file imports the
+backend instead, and says that it needs d5test.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from d5test.checks.fault import Fault
+from d5test.reproducer import data
+from d5test.reproducer.closure import Closure, Inseparable, standard
+from d5test.reproducer.subject import Subject, imported, taken_apart
+
+OUTSET = "d5test.reproducer.outset"
+STANDALONE = "d5test.reproducer.standalone"
+DIED = ("crash", "hang")
+RUN = "answers(backend, function, CALLS, WANTED{reuse})"
+CLAIMS: Mapping[str, str] = MappingProxyType(
+    {
+        "within": "within({run}, EXPECTED)",
+        "special": "within({run}, EXPECTED)",
+        "repeats": "repeated({run})",
+        "untouched": "untouched({run}, backend, CALLS)",
+        "kept": "kept({run}, backend)",
+        "slope": "sloping({run}, CALLS, WANTED, BAR)",
+        "returns": "raised(lambda: {run})",
+        "raises": "accepted(lambda: {run})",
+        "compiles": "uncompiled(backend, lambda: {run})",
+    }
+)
+"""What is asked of the answers to all calls: functions of `standalone`."""
+
+
+def write(fault: Fault, about: Any, folder: Path) -> Path:
+    """Write the reproducer of a fault into a folder, and return its path.
+
+    `about` is what the backend says of itself (`d5test.backends.exchange.About`).
+    """
+    path = Path(folder) / file_name(fault, about)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(source(fault, about))
+    return path
+
+
+def file_name(fault: Fault, about: Any) -> str:
+    """OPERATOR-CHECK-DTYPE-BACKEND-HASH.py: the same for the same fault."""
+    identity = f"{fault.kind}|{fault.case!r}|{about.name}|{about.version}"
+    digest = hashlib.sha256(identity.encode()).hexdigest()[:8]
+    backend = re.sub(r"[^A-Za-z0-9]+", "_", about.name.partition("@")[0]).strip("_")
+    case = fault.case
+    return f"{case.op.name}-{fault.check}-{case.dtype}-{backend}-{digest}.py"
+
+
+def source(fault: Fault, about: Any) -> str:
+    """The text of the reproducer."""
+    closure = Closure(())
+    try:
+        subject = taken_apart(fault, about, closure)
+        return _composed(fault, about, closure, subject)
+    except Inseparable as reason:
+        closure = Closure(())
+        return _composed(fault, about, closure, imported(about, reason))
+
+
+def _composed(fault: Fault, about: Any, closure: Closure, subject: Subject) -> str:
+    main = _main(fault, about, subject)
+    hook = "sys.excepthook = unable"
+    if fault.kind in DIED:
+        hook += '\nif __name__ == "__main__":\n    watched()'
+    calls = data.calls(fault, about)
+    closure.use(OUTSET, hook)
+    closure.use(STANDALONE, f"{calls}\n{main}")
+    operator = data.operator(fault, whole=subject.whole)
+    parts = closure.parts()
+    if "attributes" in closure.attributes:
+        operator = data.operator(fault, whole=True)
+    own = _own_imports(f"{operator}\n{calls}")
+    early = [text for part in parts if part.module == OUTSET for text in part.statements]
+    rest = [text for part in parts if part.module != OUTSET for text in part.statements]
+    library = sorted({t for t in (*own, *early, *rest, "import sys") if _library(t)})
+    body = [
+        _docstring(fault, about, subject),
+        "from __future__ import annotations",
+        "\n".join(library),
+        *(text for text in early if not _library(text)),
+        hook,
+        *dict.fromkeys(text for text in ("import numpy as np", *rest) if not _library(text)),
+        *subject.statements,
+        operator,
+        calls,
+        main,
+        'if __name__ == "__main__":\n    main()',
+    ]
+    return _spaced(body)
+
+
+def _main(fault: Fault, about: Any, subject: Subject) -> str:
+    evidence = fault.evidence
+    claim = evidence.claim
+    if fault.kind in (*DIED, "exception"):
+        claim = "raises" if claim == "raises" else "returns"
+    elif fault.kind == "not compiled":
+        claim = "compiles"
+    run = RUN.format(reuse=", reuse=True" if evidence.reuse else "")
+    wrong = CLAIMS[claim].format(run=run)
+    who = f'f"{about.framework} {{backend.version}}"'
+    lines = [*subject.preparation, f"wrong = {wrong}", f"conclude(wrong, {who})"]
+    return "def main():\n" + "\n".join(f"    {line}" for line in lines)
+
+
+def _docstring(fault: Fault, about: Any, subject: Subject) -> str:
+    packages = ", ".join(f"{name} {version}" for name, version in about.packages.items())
+    words = [
+        fault.message.strip(),
+        f"Seen with {packages}; Python {about.python}, {about.threads} threads, "
+        f"{about.device_name}, {platform.system()} {platform.machine()}.",
+        "Run it: python THIS_FILE. Status 1: still there, 0: gone, 2: it cannot be tried.\n"
+        + subject.needs,
+    ]
+    text = "\n\n".join(words).replace("\\", "\\\\").replace('"""', "'''")
+    return f'"""{text}\n"""'
+
+
+def _own_imports(text: str) -> list[str]:
+    """The imports that the data need."""
+    infinite = [name for name in ("inf", "nan") if re.search(rf"(?<![\w\"']){name}\b", text)]
+    found = [f"from math import {', '.join(infinite)}"] if infinite else []
+    return [*found, "from types import SimpleNamespace"]
+
+
+def _library(text: str) -> bool:
+    """Whether it is an import of Python's own library."""
+    return text.startswith(("import ", "from ")) and standard(text)
+
+
+def _spaced(blocks: list[str]) -> str:
+    """Two empty lines around definitions, one elsewhere, none between imports."""
+    text, before = "", ""
+    for block in blocks:
+        if not block:
+            continue
+        if not before:
+            gap = ""
+        elif _is_import(block) and _is_import(before):
+            gap = "\n"
+        elif _is_definition(block) or _is_definition(before):
+            gap = "\n\n\n"
+        else:
+            gap = "\n\n"
+        text += gap + block
+        before = block
+    return text + "\n"
+
+
+def _is_import(block: str) -> bool:
+    return block.startswith(("import ", "from ")) and "__future__" not in block
+
+
+def _is_definition(block: str) -> bool:
+    return block.startswith(("def ", "class ", "@", "if __name__"))
+
+

@@ -1,0 +1,77 @@
+"""What a reproducer embeds: the operator, the inputs of each call, and what is expected."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from d5test.backends.exchange import plain
+from d5test.checks.check import Inquiry
+from d5test.checks.fault import Fault
+from d5test.numerics.bounds import Bounds
+from d5test.reproducer import literal
+
+
+def operator(fault: Fault, *, whole: bool) -> str:
+    """`OP`, as a row sees it; `whole`: with all attributes in a dictionary besides."""
+    name, values = plain(fault.case.op)
+    given = literal.attributes(values)
+    if not whole:
+        return f"OP = SimpleNamespace(name={name!r}{', ' if given else ''}{given})"
+    return (
+        f"ATTRIBUTES = dict({given})\n"
+        f"OP = SimpleNamespace(name={name!r}, attributes=ATTRIBUTES, **ATTRIBUTES)"
+    )
+
+
+def calls(fault: Fault, about: Any) -> str:
+    """`CALLS`, `WANTED`, and as far as the claim needs them `EXPECTED` and `BAR`."""
+    evidence = fault.evidence
+    feeds = evidence.feeds
+    if len(feeds) > 1 and all(feed is feeds[0] for feed in feeds):
+        lines = [f"CALLS = [\n{_call(feeds[0])}\n] * {len(feeds)}"]
+    else:
+        made = "\n".join(_call(feed) for feed in feeds)
+        lines = [f"CALLS = [\n{made}\n]"]
+    lines.append(f"WANTED = {list(evidence.wanted)}")
+    if evidence.claim in ("within", "special"):
+        wants = "\n".join(_wants(bounds) for bounds in _expected(fault, about))
+        lines.append(f"EXPECTED = [\n{wants}\n]")
+    if evidence.claim == "slope" and fault.judgement is not None:
+        lines.append(f"BAR = {fault.judgement.bar!r}")
+    return "\n".join(lines)
+
+
+def _call(feed: Any) -> str:
+    parts = [_listed("", [literal.tensor(x) for x in feed.inputs])]
+    if feed.grads is not None:
+        parts.append(_listed("grads=", [literal.tensor(dy) for dy in feed.grads]))
+    if feed.layouts is not None and set(feed.layouts) != {"contiguous"}:
+        parts.append(f"layouts={list(feed.layouts)!r}")
+    if feed.same_as is not None and any(earlier is not None for earlier in feed.same_as):
+        parts.append(f"same_as={list(feed.same_as)!r}")
+    inside = "\n".join(f"        {part}," for part in parts)
+    return f"    Call(\n{inside}\n    ),"
+
+
+def _listed(name: str, entries: list[str]) -> str:
+    inside = "\n".join(f"            {entry}," for entry in entries)
+    return f"{name}[\n{inside}\n        ]"
+
+
+def _wants(bounds: Bounds) -> str:
+    inside = "\n".join(f"        {literal.want(bound)}," for bound in bounds)
+    return f"    [\n{inside}\n    ]," if bounds else "    [],"
+
+
+def _expected(fault: Fault, about: Any) -> tuple[Bounds, ...]:
+    """The bounds of the evidence; of the class that is allowed, if the class is the fault."""
+    evidence = fault.evidence
+    if fault.kind != "arithmetic":
+        return evidence.expected
+    feed = evidence.feeds[-1]
+    inquiry = Inquiry(fault.check, SimpleNamespace(about=about), fault.case)
+    allowed = [a for a in inquiry.classes() if a.name <= inquiry.row.arithmetic][-1]
+    if feed.grads is None:
+        return (inquiry.forward_bounds(allowed, feed.inputs),)
+    return (inquiry.gradient_bounds(allowed, feed.grads, feed.inputs),)

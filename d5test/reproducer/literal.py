@@ -1,0 +1,84 @@
+"""Data as Python source: readable where it is small, else compressed bytes in base 64."""
+
+from __future__ import annotations
+
+import base64
+import textwrap
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from d5test.backends.base import bits
+from d5test.case import Array
+from d5test.numerics.bounds import Bound
+
+READABLE = 64
+"""Elements up to which an array is written as numbers."""
+
+
+def tensor(array: Array | None) -> str:
+    """An input: `array("float32", [...])`, as `standalone.array` reads it."""
+    if array is None:
+        return "None"
+    name = array.dtype.name
+    if array.size <= READABLE:
+        return f'array("{name}", {numbers(array)})'
+    return f'({packed(bits(np.ascontiguousarray(array))[0])}, "{name}")'
+
+
+def want(bound: Bound | None) -> str:
+    """What is expected, in float64: `Want("float32", value, bar)`."""
+    if bound is None:
+        return "None"
+    name = bound.storage.name if bound.storage is not None else bound.value.dtype.name
+    bar = np.broadcast_to(np.asarray(bound.bar, np.float64), bound.value.shape)
+    return f'Want("{name}", {_plain(bound.value)}, {_plain(bar)})'
+
+
+def _plain(array: Array) -> str:
+    array = np.asarray(array)
+    if array.size > 1 and (array == array.flat[0]).all():
+        return f"np.full({array.shape}, {number(array.flat[0])})"
+    if array.size > READABLE:
+        return packed(np.ascontiguousarray(array))
+    return numbers(array) if array.size else f"np.zeros({array.shape})"
+
+
+def numbers(array: Array) -> str:
+    """Nested lists of numbers that are read back to the same bits."""
+    if not array.size:
+        return f"np.zeros({array.shape})"
+    if array.ndim == 0:
+        return number(array[()])
+    return f"[{', '.join(numbers(np.asarray(part)) for part in array)}]"
+
+
+def number(value: Any) -> str:
+    """The shortest text that is read back to the same number, through float64."""
+    kind = np.asarray(value).dtype
+    if kind.kind in "iub":
+        return repr(value.item())
+    wide = float(value)
+    short = "nan" if np.isnan(wide) else str(value)
+    if kind.kind == "f" and np.isfinite(wide) and kind.type(float(short)) != value:
+        return repr(wide)
+    return repr(wide) if kind.name == "bfloat16" else short
+
+
+def packed(array: Array) -> str:
+    """`unpacked(dtype, shape, text)`, as `standalone.unpacked` reads it."""
+    text = base64.b64encode(zlib.compress(array.tobytes(), 9)).decode()
+    lines = "\n".join(f'    "{line}"' for line in textwrap.wrap(text, 92))
+    return f'unpacked("{array.dtype.str}", {array.shape}, (\n{lines}\n))'
+
+
+def attributes(values: Mapping[str, Any]) -> str:
+    """Keyword arguments."""
+    return ", ".join(
+        f"{name}=np.array({numbers(value)}, {value.dtype.name!r})"
+        if isinstance(value, np.ndarray)
+        else f"{name}={value!r}"
+        for name, value in values.items()
+    )

@@ -1,0 +1,153 @@
+"""Where a backend's module says how it computes an operator: its row, read and never run.
+
+Requirements: the forms that `d5test.backends.base` offers are found: a decorated function, a
+table of functions without attributes, a row in a dictionary. The last one counts. What only
+running the module would tell raises `Inseparable`.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from d5test.reproducer.closure import Closure, Inseparable, Module
+
+
+@dataclass(frozen=True)
+class Callee:
+    """What a row calls.
+
+    module       where it stands
+    expression   the function, as source text
+    attributes   whether it is given the operator besides the tensors
+    """
+
+    module: Module
+    expression: str
+    attributes: bool
+
+
+def callee(closure: Closure, module: Module, backend: str, operator: str) -> Callee:
+    """What the class `backend` of a module calls for an operator."""
+    found = closure.resolved(module, backend)
+    if found is None:
+        raise Inseparable(f"{module.name} does not define {backend} by a class statement")
+    home, node = found
+    for member in node.body:
+        value = getattr(member, "value", None)
+        if "rows" in _names(member) and isinstance(value, ast.expr):
+            row = _in_table(closure, home, value, operator)
+            if row is None:
+                raise Inseparable(f"the row of {operator} is not written down in {home.name}")
+            return row
+    for base in node.bases:
+        if isinstance(base, ast.Name) and closure.resolved(home, base.id) is not None:
+            return callee(closure, home, base.id, operator)
+    raise Inseparable(f"{backend} has no rows that are written down")
+
+
+def _names(member: ast.stmt) -> set[str]:
+    if isinstance(member, ast.Assign):
+        return {t.id for t in member.targets if isinstance(t, ast.Name)}
+    if isinstance(member, ast.AnnAssign) and isinstance(member.target, ast.Name):
+        return {member.target.id}
+    return set()
+
+
+def _in_table(closure: Closure, module: Module, value: ast.expr, operator: str) -> Callee | None:
+    """The row in an expression for a table: a name, a dictionary, a call of one, a union."""
+    if isinstance(value, ast.Name):
+        return _by_name(closure, module, value.id, operator)
+    if isinstance(value, ast.Dict):
+        for key, entry in reversed(list(zip(value.keys, value.values, strict=True))):
+            if key is None:
+                row = _in_table(closure, module, entry, operator)
+                if row is not None:
+                    return row
+            elif isinstance(key, ast.Constant) and key.value == operator:
+                return _of_row(module, entry)
+        return None
+    if isinstance(value, ast.BinOp) and isinstance(value.op, ast.BitOr):
+        return _in_table(closure, module, value.right, operator) or _in_table(
+            closure, module, value.left, operator
+        )
+    if isinstance(value, ast.Call) and ast.unparse(value.func) in ("Table", "dict"):
+        for keyword in reversed(value.keywords):
+            if keyword.arg == operator:
+                return _of_row(module, keyword.value)
+        return _in_table(closure, module, value.args[0], operator) if value.args else None
+    if isinstance(value, ast.Attribute) and value.attr == "rows":
+        if isinstance(value.value, ast.Name):
+            return callee(closure, module, value.value.id, operator)
+    raise Inseparable(f"{module.name} makes its rows by {ast.unparse(value)}")
+
+
+def _by_name(closure: Closure, module: Module, table: str, operator: str) -> Callee | None:
+    """The last row for the operator that a module puts into the table of this name."""
+    origin = module.imported(table)
+    if origin is not None:
+        return _by_name(closure, closure.module(origin[0]), origin[1], operator)
+    for node in reversed(module.statements):
+        row = _in_statement(closure, module, node, table, operator)
+        if row is not None:
+            return row
+    return None
+
+
+def _in_statement(
+    closure: Closure, module: Module, node: ast.stmt, table: str, operator: str
+) -> Callee | None:
+    if isinstance(node, ast.FunctionDef):
+        for decorator in node.decorator_list:
+            if _registers(decorator, table, operator):
+                return Callee(module, node.name, True)
+    elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+        return _in_call(module, node.value, table, operator)
+    elif isinstance(node, ast.Assign | ast.AnnAssign):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        for target in targets:
+            if ast.unparse(target) == f"{table}[{operator!r}]" and node.value is not None:
+                return _of_row(module, node.value)
+            if isinstance(target, ast.Name) and target.id == table and node.value is not None:
+                return _in_table(closure, module, node.value, operator)
+    elif not isinstance(node, ast.ClassDef) and module.about_tables(node):
+        raise Inseparable(f"{module.name} fills {table} by {ast.unparse(node)[:60]}")
+    return None
+
+
+def _in_call(module: Module, call: ast.Call, table: str, operator: str) -> Callee | None:
+    """`table.elementwise({...})`, `table.update({...})` or `table.native(...)(function)`."""
+    if _registers(call.func, table, operator) and call.args:
+        return Callee(module, module.source.expression(call.args[0]), True)
+    method = ast.unparse(call.func)
+    if method not in (f"{table}.elementwise", f"{table}.update"):
+        return None
+    if not call.args or not isinstance(call.args[0], ast.Dict):
+        raise Inseparable(f"{module.name} fills {table} by {ast.unparse(call)[:60]}")
+    for key, value in zip(call.args[0].keys, call.args[0].values, strict=True):
+        if isinstance(key, ast.Constant) and key.value == operator:
+            if method.endswith("update"):
+                return _of_row(module, value)
+            return Callee(module, module.source.expression(value), False)
+    return None
+
+
+def _registers(decorator: ast.expr, table: str, operator: str) -> bool:
+    """Whether it is `table.native("Operator", ...)` or `table.composed(...)`."""
+    return (
+        isinstance(decorator, ast.Call)
+        and ast.unparse(decorator.func) in (f"{table}.native", f"{table}.composed")
+        and any(isinstance(a, ast.Constant) and a.value == operator for a in decorator.args)
+    )
+
+
+def _of_row(module: Module, value: ast.expr) -> Callee:
+    """The call in `Row(call, ...)`."""
+    if isinstance(value, ast.Call) and ast.unparse(value.func).endswith("Row"):
+        given = [k.value for k in value.keywords if k.arg == "call"] or value.args
+        if given:
+            inner = given[0]
+            if isinstance(inner, ast.Call) and ast.unparse(inner.func).endswith("WithoutAttributes"):
+                return Callee(module, module.source.expression(inner.args[0]), False)
+            return Callee(module, module.source.expression(inner), True)
+    raise Inseparable(f"{module.name} makes a row by {ast.unparse(value)[:60]}")

@@ -1,0 +1,79 @@
+"""An ONNX model as a reproducer runs it: in ONNX Runtime, or in another implementation.
+
+Copied into reproducers, never called here. Arrays as in `standalone`. The model is loaded by the
+first call, so that refusing it is an answer to the call.
+"""
+
+from __future__ import annotations
+
+import base64
+import importlib
+import importlib.metadata
+import zlib
+from typing import Any
+
+import numpy as np
+
+
+class Session:
+    """A model of one operator in ONNX Runtime. An input that is absent is no input of the model."""
+
+    mutable = True
+    package = "onnxruntime"
+
+    def __init__(self, model: str) -> None:
+        self.model = zlib.decompress(base64.b64decode(model))
+        self.loaded: Any = None
+
+    @property
+    def version(self) -> str:
+        return importlib.metadata.version(self.package)
+
+    def load(self) -> Any:
+        """A function of the inputs."""
+        import onnxruntime
+
+        session = onnxruntime.InferenceSession(self.model, providers=["CPUExecutionProvider"])
+        names = [given.name for given in session.get_inputs()]
+        return lambda arrays: session.run(None, dict(zip(names, arrays)))
+
+    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
+        self.loaded = self.loaded or self.load()
+        return tuple(self.loaded([x for x in inputs if x is not None]))
+
+    def put(self, array: Any, dtype: str, layout: str = "contiguous") -> Any:
+        if dtype != "bfloat16":
+            return np.array(array)
+        import ml_dtypes
+
+        return np.array(array).view(ml_dtypes.bfloat16)
+
+    def refill(self, tensor: Any, array: Any, dtype: str) -> None:
+        tensor[...] = self.put(array, dtype)
+
+    def get(self, tensor: Any) -> tuple[Any, str]:
+        array = np.array(tensor)
+        if array.dtype.name == "bfloat16":
+            return array.view(np.uint16), "bfloat16"
+        return array, array.dtype.name
+
+    def wait(self, tensors: Any) -> None:
+        """Nothing: it returns when it has computed."""
+
+
+class Prepared(Session):
+    """The same in an implementation of `onnx.backend`: a module, or `module:Class`."""
+
+    def __init__(self, model: str, implementation: str) -> None:
+        super().__init__(model)
+        self.implementation = implementation
+        self.package = implementation.partition(":")[0].partition(".")[0]
+
+    def load(self) -> Any:
+        """A function of the inputs."""
+        import onnx
+
+        module, _, name = self.implementation.partition(":")
+        runtime = importlib.import_module(module)
+        runtime = getattr(runtime, name) if name else runtime
+        return runtime.prepare(onnx.load_from_string(self.model), "CPU").run

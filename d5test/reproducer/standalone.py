@@ -1,0 +1,275 @@
+"""What a reproducer runs: the calls, and the claims that they break. NumPy and Python 3.9 alone.
+
+Copied into reproducers as far as they use it, and called by nobody else. A backend is what
+`d5test.backends.base` says; an array travels as the array and its dtype's name, bfloat16 as its
+bits in uint16.
+"""
+
+from __future__ import annotations
+
+import base64
+import sys
+import traceback
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from d5test.backends.base import Unsupported
+
+LARGEST = {
+    "float64": 1.7976931348623157e308,
+    "float32": 3.4028234663852886e38,
+    "float16": 65504.0,
+    "bfloat16": 3.3895313892515355e38,
+}
+ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
+
+
+def array(dtype: str, values: Any) -> tuple[Any, str]:
+    """These values in a dtype, and its name; bfloat16 as its bits."""
+    if dtype == "bfloat16":
+        return (np.array(values, np.float32).view(np.uint32) >> 16).astype(np.uint16), dtype
+    return np.array(values, dtype), dtype
+
+
+def unpacked(dtype: str, shape: tuple[int, ...], text: str) -> Any:
+    """An array from its bytes, compressed, in base 64."""
+    content = zlib.decompress(base64.b64decode(text))
+    return np.frombuffer(content, dtype).reshape(shape).copy()
+
+
+class Call:
+    """The inputs of one call; if there are upstream gradients, it is differentiated as well.
+
+    An input that is the same tensor as an earlier one has that one's position in `same_as`.
+    """
+
+    def __init__(
+        self, inputs: Any, grads: Any = None, layouts: Any = None, same_as: Any = None
+    ) -> None:
+        self.inputs = inputs
+        self.grads = grads
+        self.layouts = layouts or ["contiguous"] * len(inputs)
+        self.same_as = same_as or [None] * len(inputs)
+
+
+class Want:
+    """What is expected of a result: `value`, give or take `bar`."""
+
+    def __init__(self, dtype: str, value: Any, bar: Any) -> None:
+        self.dtype, self.value, self.bar = dtype, np.asarray(value), np.asarray(bar)
+
+
+class Answer:
+    """What a call returned, and its tensors, to be read again."""
+
+    def __init__(self, outputs: Any, gradients: Any, tensors: Any, upstream: Any, kept: Any) -> None:
+        self.outputs, self.gradients = outputs, gradients
+        self.tensors, self.upstream, self.kept = tensors, upstream, kept
+
+
+def answers(
+    backend: Any, function: Callable[..., Any], calls: Any, wanted: Any, reuse: bool = False
+) -> list[Answer]:
+    """The results of all calls. `reuse`: new values are written over those of the call before."""
+    found: list[Answer] = []
+    for call in calls:
+        if reuse and found and backend.mutable:
+            tensors = found[-1].tensors
+            for tensor, given, same in zip(tensors, call.inputs, call.same_as):
+                if given is not None and same is None:
+                    backend.refill(tensor, given[0].copy(), given[1])
+        else:
+            tensors = placed(backend, call)
+        found.append(answer(backend, function, call, tensors, wanted))
+    return found
+
+
+def placed(backend: Any, call: Call) -> list[Any]:
+    """The inputs of a call on the device."""
+    tensors: list[Any] = []
+    for given, layout, same in zip(call.inputs, call.layouts, call.same_as):
+        if same is not None:
+            tensors.append(tensors[same])
+        elif given is None:
+            tensors.append(None)
+        else:
+            tensors.append(backend.put(given[0].copy(), given[1], layout))
+    return tensors
+
+
+def answer(
+    backend: Any, function: Callable[..., Any], call: Call, tensors: list[Any], wanted: Any
+) -> Answer:
+    """One call, differentiated if it has upstream gradients."""
+    if call.grads is None:
+        result = function(*tensors)
+        outputs = tuple(result) if isinstance(result, (tuple, list)) else (result,)
+        backend.wait(outputs)
+        return Answer([backend.get(y) for y in outputs], None, tensors, [], outputs)
+    upstream = [None if g is None else backend.put(g[0].copy(), g[1]) for g in call.grads]
+    outputs, slopes = pulled(backend, function, tensors, upstream, wanted)
+    backend.wait([t for t in (*outputs, *slopes) if t is not None])
+    gradients = [
+        (np.zeros_like(call.inputs[i][0]), call.inputs[i][1]) if dx is None else backend.get(dx)
+        for i, dx in zip(wanted, slopes)
+    ]
+    return Answer([backend.get(y) for y in outputs], gradients, tensors, upstream, outputs)
+
+
+def pulled(
+    backend: Any, function: Callable[..., Any], tensors: Any, upstream: Any, wanted: Sequence[int]
+) -> Any:
+    """Outputs and gradients. A tensor that is given twice is one variable."""
+    distinct: list[Any] = []
+    places = []
+    for x in tensors:
+        same = [i for i, d in enumerate(distinct) if d is x and x is not None]
+        places.append(same[0] if same else len(distinct))
+        if not same:
+            distinct.append(x)
+    if len(distinct) == len(places):
+        return backend.vjp(function, tensors, upstream, wanted)
+    return backend.vjp(
+        lambda *xs: function(*(xs[i] for i in places)),
+        distinct,
+        upstream,
+        [places[i] for i in wanted],
+    )
+
+
+def within(found: list[Answer], expected: Any) -> str:
+    """What lies outside its bar: gradients if a call has them, else outputs."""
+    for k, (each, wants) in enumerate(zip(found, expected)):
+        what = "output" if each.gradients is None else "gradient"
+        for j, (got, want) in enumerate(zip(each.gradients or each.outputs, wants)):
+            wrong = "" if want is None else difference(*got, want)
+            if wrong:
+                return f"call {k}, {what} {j}: {wrong}"
+    return ""
+
+
+def difference(got: Any, dtype: str, want: Want) -> str:
+    """What is wrong with one array; empty if it is right. An infinite bar judges nothing."""
+    if got.shape != want.value.shape:
+        return f"shape {got.shape}, want {want.value.shape}"
+    if dtype != want.dtype and ("float" in dtype + want.dtype or dtype[:3] != want.dtype[:3]):
+        return f"dtype {dtype}, want {want.dtype}"
+    value, bar, got = want.value.astype(float), want.bar, widened(got, dtype)
+    largest = LARGEST.get(dtype, np.inf)
+    with np.errstate(all="ignore"):
+        infinite = np.isinf(got) & (np.sign(got) == np.sign(value))
+        wrong = ~(np.abs(got - value) <= bar) & (got != value)
+        wrong &= ~(infinite & (np.abs(value) + bar > largest))
+        beyond = largest * (1 + ROUNDOFF.get(dtype, 0.0))
+        wrong |= (np.abs(value) - bar > beyond) & ~infinite
+        wrong &= ~np.isnan(value)
+        wrong |= np.isnan(value) & (bar == 0) & ~np.isnan(got)
+    wrong &= np.isfinite(bar)
+    if not wrong.any():
+        return ""
+    at = tuple(int(i) for i in np.argwhere(wrong)[0])
+    return (
+        f"{int(wrong.sum())} of {wrong.size} elements are wrong, the first at {list(at)}: "
+        f"{float(got[at])!r}, want {float(value[at])!r} give or take {float(bar[at]):.3g}"
+    )
+
+
+def widened(values: Any, dtype: str) -> Any:
+    """In float64; from bfloat16's bits, too."""
+    if dtype == "bfloat16":
+        values = (values.astype(np.uint32) << 16).view(np.float32)
+    return values.astype(np.float64)
+
+
+def unlike(one: Any, other: Any) -> bool:
+    """Whether two arrays differ in any bit."""
+    if one is None or other is None:
+        return one is not other
+    same = one[1] == other[1] and one[0].shape == other[0].shape
+    return not same or one[0].tobytes() != other[0].tobytes()
+
+
+def repeated(found: list[Answer]) -> str:
+    """What the same call gives otherwise the second time."""
+    for k, each in enumerate(found[1:], 1):
+        for what in ("outputs", "gradients"):
+            pairs = zip(getattr(found[0], what) or (), getattr(each, what) or ())
+            if any(unlike(a, b) for a, b in pairs):
+                return f"call {k}, with the same inputs, gives other {what}"
+    return ""
+
+
+def untouched(found: list[Answer], backend: Any, calls: Any) -> str:
+    """Which input or upstream gradient is overwritten."""
+    for k, (each, call) in enumerate(zip(found, calls)):
+        for what, tensors, given in (
+            ("input", each.tensors, call.inputs),
+            ("upstream gradient", each.upstream, call.grads or ()),
+        ):
+            for i, (tensor, before) in enumerate(zip(tensors, given)):
+                if before is not None and unlike(backend.get(tensor), before):
+                    return f"call {k} overwrites its {what} {i}"
+    return ""
+
+
+def kept(found: list[Answer], backend: Any) -> str:
+    """Which output a later call changes."""
+    for k, each in enumerate(found):
+        for j, (tensor, before) in enumerate(zip(each.kept, each.outputs)):
+            if unlike(backend.get(tensor), before):
+                return f"output {j} of call {k} is changed by a later call"
+    return ""
+
+
+def sloping(found: list[Answer], calls: Any, wanted: Any, bar: float) -> str:
+    """Whether the gradient of the first call disagrees with the rise between the other two."""
+    at, ahead, behind = found
+    slope = sum(
+        float(np.sum(g[0] * (calls[1].inputs[i][0] - calls[2].inputs[i][0])))
+        for i, g in zip(wanted, at.gradients)
+    )
+    rise = sum(
+        float(np.sum(dy[0] * a[0])) - float(np.sum(dy[0] * b[0]))
+        for dy, a, b in zip(calls[0].grads, ahead.outputs, behind.outputs)
+        if dy is not None
+    )
+    if abs(slope - rise) <= bar:
+        return ""
+    return f"the gradient promises a rise of {slope!r}, the forward has {rise!r} +- {bar:.3g}"
+
+
+def raised(run: Callable[[], Any]) -> str:
+    """The exception that these calls raise; empty if they return."""
+    try:
+        run()
+    except Unsupported:
+        raise
+    except Exception as error:
+        traceback.print_exc()
+        return f"raises {type(error).__name__}: {error}"
+    return ""
+
+
+def accepted(run: Callable[[], Any]) -> str:
+    """Whether these calls return, where they should raise."""
+    try:
+        run()
+    except Exception as error:
+        print(f"refused: {type(error).__name__}: {error}")
+        return ""
+    return "accepted"
+
+
+def uncompiled(backend: Any, run: Callable[[], Any]) -> str:
+    """Whether these calls compile nothing."""
+    run()
+    return "" if backend.compilations() else "nothing was compiled"
+
+
+def conclude(wrong: str, who: str) -> None:
+    """Say it in one line, and in the exit status."""
+    print(f"still there: {wrong} ({who})" if wrong else f"gone ({who})", flush=True)
+    sys.exit(1 if wrong else 0)

@@ -1,0 +1,141 @@
+"""How a reproducer makes the backend and calls the operator on it."""
+
+from __future__ import annotations
+
+import ast
+import base64
+import re
+import textwrap
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from d5test.backends import registry
+from d5test.checks.fault import Fault
+from d5test.reproducer.closure import Closure, Inseparable, Module
+from d5test.reproducer.rows import callee
+
+SESSION = "d5test.reproducer.session"
+OWED = ("put", "get", "wait", "version")
+"""The methods of a backend that every reproducer calls."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is called.
+
+    statements   what stands before the data
+    preparation  lines that define `backend` and `function`
+    needs        a sentence on what the file needs
+    whole        whether rows are given all attributes in a dictionary besides
+    """
+
+    statements: tuple[str, ...]
+    preparation: tuple[str, ...]
+    needs: str
+    whole: bool = False
+
+
+def taken_apart(fault: Fault, about: Any, closure: Closure) -> Subject:
+    """The row's own function and the backend's methods, from their source.
+
+    Raises `Inseparable` where they cannot be taken out of it.
+    """
+    where, _, name = registry.resolve(about.name).target.rpartition(":")
+    path = Path(where) if where.endswith(".py") else None
+    try:
+        module = closure.module(path.stem if path else where, path)
+    except (OSError, SyntaxError) as error:
+        raise Inseparable(f"{where} cannot be read: {error}") from None
+    found = closure.resolved(module, name)
+    if found is None:
+        raise Inseparable(f"{where} does not define {name} by a class statement")
+    if closure.derives(*found, "OnnxBackend"):
+        return _session(fault, about, closure, *found)
+    row = callee(closure, module, name, fault.case.op.name)
+    evidence = fault.evidence
+    closure.attributes |= {
+        *OWED,
+        "compile",
+        *(("vjp",) if any(feed.grads is not None for feed in evidence.feeds) else ()),
+        *(("refill", "mutable") if evidence.reuse else ()),
+        *(("compilations", "reset") if fault.kind == "not compiled" else ()),
+    }
+    closure.use(module.name, name)
+    closure.use(row.module.name, row.expression)
+    operator = "OP, " if row.attributes else ""
+    plain = re.fullmatch(r"[\w.]+", row.expression)
+    called = row.expression if plain else f"({row.expression})"
+    return Subject(
+        (),
+        (
+            f"backend = {name}({about.device!r})",
+            f"function = backend.compile(lambda *inputs: {called}({operator}*inputs))",
+        ),
+        f"Needs {about.framework} and NumPy alone.",
+    )
+
+
+def imported(about: Any, reason: Exception) -> Subject:
+    """The backend, imported as d5test itself imports it."""
+    target = registry.resolve(about.name).target
+    return Subject(
+        ("from d5test.backends.worker import load",),
+        (
+            f"backend = load({target!r})({about.device!r})",
+            "row = backend.rows[OP.name]",
+            "function = backend.compile(lambda *inputs: row.call(OP, *inputs))",
+        ),
+        f"Needs d5test besides {about.framework}, for the backend is imported: {reason}.",
+        whole=True,
+    )
+
+
+def _session(
+    fault: Fault, about: Any, closure: Closure, module: Module, node: ast.ClassDef
+) -> Subject:
+    """A model of the one operator, and the runtime alone."""
+    model = textwrap.wrap(base64.b64encode(zlib.compress(_model(fault), 9)).decode(), 92)
+    lines = "\n".join(f'    "{line}"' for line in model)
+    implementation = _constant(closure, module, node, "implementation")
+    made = "Session(MODEL)"
+    needs = "Needs onnxruntime and NumPy alone."
+    if about.framework != "onnxruntime":
+        made = f"Prepared(MODEL, {implementation!r})"
+        needs = f"Needs {about.framework}, onnx and NumPy."
+    closure.modules.clear()
+    closure.needed.clear()
+    closure.attributes |= {*OWED, "load", *(("refill", "mutable") if fault.evidence.reuse else ())}
+    closure.use(SESSION, made)
+    return Subject(
+        (f"MODEL = (\n{lines}\n)",), (f"backend = {made}", "function = backend.__call__"), needs
+    )
+
+
+def _model(fault: Fault) -> bytes:
+    """The serialized model of the operator on its first inputs, in its own operator set."""
+    import onnx.defs
+
+    from d5test.backends.onnx import OUTPUTS, build_model
+
+    op, inputs = fault.case.op, fault.evidence.feeds[0].inputs
+    known = onnx.defs.get_schema(op.name, op.since).attributes
+    attributes = {name: value for name, value in op.attributes.items() if name in known}
+    outputs = OUTPUTS[op.name](op, len(inputs)) if op.name in OUTPUTS else 0
+    model, _ = build_model(op.name, attributes, inputs, outputs, op.since)
+    content: bytes = model.SerializeToString()
+    return content
+
+
+def _constant(closure: Closure, module: Module, node: ast.ClassDef, name: str) -> Any:
+    """The value that a class or an ancestor of it gives to a name in its body."""
+    for member in node.body:
+        targets = member.targets if isinstance(member, ast.Assign) else []
+        if any(isinstance(t, ast.Name) and t.id == name for t in targets):
+            return ast.literal_eval(member.value)  # type: ignore[attr-defined]
+    for base in node.bases:
+        found = closure.resolved(module, base.id) if isinstance(base, ast.Name) else None
+        if found is not None:
+            return _constant(closure, *found, name)
+    raise Inseparable(f"{node.name} does not say its {name}")
