@@ -1,7 +1,7 @@
 """Convolutions over one, two or three spatial axes, and their adjoints.
 
 A convolution is one matrix product in each group: the elements under each window, laid out as a
-row, times the filters. Its adjoint takes the same matrices the other way.
+column, under the filters as rows. Its adjoint takes the same matrices the other way.
 """
 
 from __future__ import annotations
@@ -40,19 +40,18 @@ class Conv(Operator):
 
     def forward(self, x, w, b=None):
         windows = self.windows(x.shape, w.shape)
-        rows = as_rows(windows.view(x), self.group, x.ndim - 2)
-        y = rows @ as_filters(w, self.group).swapaxes(1, 2)
-        y = from_rows(y, x.shape[0], windows.out)
+        columns = as_columns(windows.view(x), self.group, x.ndim - 2)
+        y = from_columns(as_filters(w, self.group) @ columns, x.shape[0], windows.out)
         return y if b is None else y + along_channels(b, y.ndim)
 
     def backward(self, grads, inputs, outputs):
         (dy,), (x, w, *bias) = grads, inputs
         windows = self.windows(x.shape, w.shape)
-        rows = as_rows(windows.view(x), self.group, x.ndim - 2)
-        dy_rows = as_rows(dy, self.group, dy.ndim - 2)
-        dw = (dy_rows.swapaxes(1, 2) @ rows).reshape(w.shape)
-        drows = dy_rows @ as_filters(w, self.group)
-        dx = windows.scatter(from_rows(drows, x.shape[0], windows.out, w.shape[2:]))
+        columns = as_columns(windows.view(x), self.group, x.ndim - 2)
+        dy_columns = as_columns(dy, self.group, x.ndim - 2)
+        dw = (dy_columns @ columns.swapaxes(1, 2)).reshape(w.shape)
+        dcolumns = as_filters(w, self.group).swapaxes(1, 2) @ dy_columns
+        dx = windows.scatter(from_columns(dcolumns, x.shape[0], windows.out, w.shape[2:]))
         return dx, dw, *bias_gradient(dy, bias)
 
     def batch(self, *shapes):
@@ -114,16 +113,18 @@ class ConvTranspose(Operator):
 
     def forward(self, x, w, b=None):
         windows = self.windows(x.shape, w.shape)
-        rows = as_rows(x, self.group, x.ndim - 2) @ as_filters(w, self.group)
-        y = windows.scatter(from_rows(rows, x.shape[0], windows.out, w.shape[2:]))
+        columns = as_columns(x, self.group, x.ndim - 2)
+        columns = as_filters(w, self.group).swapaxes(1, 2) @ columns
+        y = windows.scatter(from_columns(columns, x.shape[0], windows.out, w.shape[2:]))
         return y if b is None else y + along_channels(b, y.ndim)
 
     def backward(self, grads, inputs, outputs):
         (dy,), (x, w, *bias) = grads, inputs
         windows = self.windows(x.shape, w.shape)
-        drows = as_rows(windows.view(dy), self.group, dy.ndim - 2)
-        dw = (as_rows(x, self.group, x.ndim - 2).swapaxes(1, 2) @ drows).reshape(w.shape)
-        dx = from_rows(drows @ as_filters(w, self.group).swapaxes(1, 2), x.shape[0], windows.out)
+        dcolumns = as_columns(windows.view(dy), self.group, x.ndim - 2)
+        columns = as_columns(x, self.group, x.ndim - 2)
+        dw = (columns @ dcolumns.swapaxes(1, 2)).reshape(w.shape)
+        dx = from_columns(as_filters(w, self.group) @ dcolumns, x.shape[0], windows.out)
         return dx, dw, *bias_gradient(dy, bias)
 
     def batch(self, *shapes):
@@ -134,23 +135,23 @@ class ConvTranspose(Operator):
         return x[0] * math.prod(x[2:]) * math.prod(w)
 
 
-def as_rows(x, group, rank):
-    """One row for each sample and position: (n, c, *out, *kernel) to (g, n out, c/g kernel).
+def as_columns(x, group, rank):
+    """One column for each sample and position: (n, c, *out, *kernel) to (g, c/g kernel, n out).
 
     `rank` is the number of axes in `out`; there may be no kernel axes.
     """
     n, c, *rest = x.shape
     out, kernel = math.prod(rest[:rank]), math.prod(rest[rank:])
-    x = x.reshape(n, group, c // group, out, kernel).transpose(1, 0, 3, 2, 4)
-    return x.reshape(group, n * out, c // group * kernel)
+    axes = (1, *range(2 + rank, x.ndim), 0, *range(2, 2 + rank))
+    return x.transpose(axes).reshape(group, c // group * kernel, n * out)
 
 
-def from_rows(rows, n, out, kernel=()):
-    """The inverse of `as_rows`: (g, n out, c/g kernel) to (n, c, *out, *kernel)."""
-    group, _, columns = rows.shape
-    c = columns // math.prod(kernel)
-    x = rows.reshape(group, n, math.prod(out), c, math.prod(kernel)).transpose(1, 0, 3, 2, 4)
-    return x.reshape(n, group * c, *out, *kernel)
+def from_columns(columns, n, out, kernel=()):
+    """The inverse of `as_columns`: (g, c/g kernel, n out) to (n, c, *out, *kernel)."""
+    group, rows, _ = columns.shape
+    x = columns.reshape(group * rows // math.prod(kernel), *kernel, n, *out)
+    k = len(kernel)
+    return x.transpose(1 + k, 0, *range(2 + k, x.ndim), *range(1, 1 + k))
 
 
 def as_filters(w, group):
