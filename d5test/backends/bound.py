@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Optional
+from typing import Any
 
 from d5test.backends.base import Backend, Row, WithoutAttributes
 from d5test.backends.wire import Bits
 
-Given = tuple[Optional[Bits], ...]
+Given = tuple[Bits | None, ...]
 FLOATING = ("float", "bfloat")
 
 
@@ -52,8 +52,8 @@ class Bound:
         self.function = backend.compile(call)
         self.callee: Callable[..., Any] = self.function
         if self.function is call:
-            plain = isinstance(row.call, WithoutAttributes)
-            self.callee = row.call.function if plain else partial(row.call, op)
+            plain = row.call.function if isinstance(row.call, WithoutAttributes) else None
+            self.callee = plain or partial(row.call, op)
         self._folded: dict[tuple[int, ...], Callable[..., Any]] = {}
 
     def folded(self, places: tuple[int, ...]) -> Callable[..., Any]:
@@ -70,6 +70,11 @@ class Bound:
 
 class Aliases:
     """Which inputs are the same tensor: `same_as[i]` is the earlier position that input i is."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Aliases) and self.roots == other.roots
+
+    __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, same_as: Sequence[int | None] | None, count: int) -> None:
         self.roots: list[int] = []

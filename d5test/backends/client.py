@@ -146,7 +146,7 @@ class Judged(ABC):
         """
         return self.ask("invoke", target, arguments)
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 (nothing was started in this process)
         """End what was started for this backend."""
 
     def __enter__(self) -> Self:

@@ -89,7 +89,7 @@ class Execution:
             answers.append([outputs, gradients, after, grads_after, shares])
             if not hold and not reuse:
                 now.tensors, now.upstream, now.gradients = [], [], None
-        for now, answer in zip(placed, answers):
+        for now, answer in zip(placed, answers, strict=True):
             answer.append(self.again(now.outputs, tuple(answer[0])))
         return answers
 
@@ -101,9 +101,11 @@ class Execution:
                 now.tensors.append(now.tensors[roots[i]])
                 continue
             old = None
-            if before is not None and before.layouts == now.layouts:
-                if before.aliases.roots == roots:
-                    old = (before.inputs[i], before.tensors[i])
+            if before is not None and (before.layouts, before.aliases) == (
+                now.layouts,
+                now.aliases,
+            ):
+                old = (before.inputs[i], before.tensors[i])
             now.tensors.append(self.put(x, now.layouts[i], old))
         for i, dy in enumerate(now.grads or ()):
             old = None
@@ -115,12 +117,11 @@ class Execution:
         """A tensor with these values. The array handed on is a copy: frameworks may adopt it."""
         if x is None:
             return None
-        if old is not None and old[0] is not None:
-            was, tensor = old
-            if was.dtype == x.dtype and was.array.shape == x.array.shape:
-                self.where = "refill"
-                self.backend.refill(tensor, x.array.copy(), x.dtype)
-                return tensor
+        was, tensor = old or (None, None)
+        if was is not None and was.dtype == x.dtype and was.array.shape == x.array.shape:
+            self.where = "refill"
+            self.backend.refill(tensor, x.array.copy(), x.dtype)
+            return tensor
         self.where = "put"
         return self.backend.put(x.array.copy(), x.dtype, layout)
 
@@ -166,13 +167,14 @@ class Execution:
                 f"vjp returned {len(found)} gradients of {bound.op.name}, not {len(roots)}"
             )
         gradients: list[Any] = [None] * count
-        for root, dx in zip(roots, found):
+        for root, dx in zip(roots, found, strict=True):
             if dx is not None:
                 self.check_tensor(dx, f"vjp of {bound.op.name} returned", f"for input {root}")
                 gradients[root] = dx
         return tuple(gradients)
 
     def check_tensor(self, value: Any, who: str, what: str) -> None:
+        """Raise `BadRow` unless `value` is of the type that the backend's `put` makes."""
         if self._tensor is None:
             self.where = "put"
             self._tensor = type(self.backend.put(np.zeros(1, np.float32), "float32"))
@@ -184,16 +186,18 @@ class Execution:
             )
 
     def get(self, tensor: Any) -> Bits:
+        """The values of a tensor."""
         self.where = "get"
         return Bits(*self.backend.get(tensor))
 
     def maybe_get(self, tensor: Any) -> Bits | None:
+        """The values of a tensor, if there is one."""
         return None if tensor is None else self.get(tensor)
 
     def again(self, tensors: Sequence[Any], given: Sequence[Any]) -> list[Any]:
         """Tensors read again: `True` for one that is as it was."""
         answers: list[Any] = []
-        for tensor, was in zip(tensors, given):
+        for tensor, was in zip(tensors, given, strict=False):
             now = self.maybe_get(tensor)
             answers.append(True if now is not None and now.same(was) else now)
         return answers
@@ -204,7 +208,7 @@ class Execution:
         new = self._ranges("output", now.outputs) + self._ranges("gradient", now.gradients or ())
         distinct = [
             t if i == root else None
-            for i, (t, root) in enumerate(zip(now.tensors, now.aliases.roots))
+            for i, (t, root) in enumerate(zip(now.tensors, now.aliases.roots, strict=True))
         ]
         old = self._ranges("input", distinct) + self._ranges("grad", now.upstream)
         if before is not None:
@@ -240,6 +244,8 @@ class Execution:
             if isinstance(cause, Unsupported):
                 return "unsupported", str(cause)
             cause = cause.__cause__
+        if isinstance(error, Exception) and (reason := self.backend.refusal(error)):
+            return "unsupported", reason
         where = "row" if isinstance(error, BadRow) else self.where
         if self._latest is not None and _passed(error.__traceback__, self._latest[1].code):
             where = "call"

@@ -42,9 +42,14 @@ def describe(execution: Execution) -> dict[str, Any]:
         "mode": backend.mode,
         "rows": {
             name: (
-                bool(r.native), r.outputs, r.arithmetic, tuple(r.dtypes), r.gradient,
-                tuple(r.stopped), {key: float(ulps) for key, ulps in r.ulps.items()},
-            )  # fmt: skip
+                bool(r.native),
+                r.outputs,
+                r.arithmetic,
+                tuple(r.dtypes),
+                r.gradient,
+                tuple(r.stopped),
+                {key: float(ulps) for key, ulps in r.ulps.items()},
+            )
             for name, r in backend.rows.items()
         },
         "layouts": tuple(backend.layouts),

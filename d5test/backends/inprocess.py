@@ -28,5 +28,5 @@ class InProcess(Judged):
 
     def _answer(self, request: tuple[Any, ...]) -> tuple[Any, ...]:
         arrived = wire.loads(wire.dumps(request), lambda array: array)
-        answer: tuple[Any, ...] = wire.loads(wire.dumps(self._verbs.answer(arrived)), typed)
+        answer: tuple[Any, ...] = wire.loads(self._verbs.reply(arrived), typed)
         return answer

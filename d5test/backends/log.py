@@ -60,4 +60,5 @@ class Log:
         return self.tail(start)
 
     def close(self) -> None:
+        """Give the file back to the system."""
         self._file.close()

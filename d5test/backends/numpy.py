@@ -7,8 +7,8 @@ input. Its gradients are the references' own `backward`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -22,8 +22,9 @@ Array = NDArray[Any]
 HALVES = ("float16", "bfloat16")
 
 
-def is_floating(x: Array | None) -> bool:
-    return x is not None and (x.dtype.kind == "f" or x.dtype.name == "bfloat16")
+def is_floating(x: Array) -> bool:
+    """Whether an array is of a floating-point dtype, ml_dtypes' bfloat16 included."""
+    return bool(x.dtype.kind == "f" or x.dtype.name == "bfloat16")
 
 
 def widened(x: Array | None) -> Array | None:
@@ -31,7 +32,7 @@ def widened(x: Array | None) -> Array | None:
     return x.astype(np.float32) if x is not None and x.dtype.name in HALVES else x
 
 
-def rounded(y: Any, like: Sequence[Array | None]) -> Array:
+def rounded(y: Any, like: Sequence[Array | None]) -> Any:
     """A result in the dtype of the first floating-point input, if it is a floating-point one."""
     y = np.asarray(y)
     dtype = next((x.dtype for x in like if x is not None and is_floating(x)), y.dtype)
@@ -59,6 +60,7 @@ class Reference:
         self._operator = operator
 
     def __call__(self, op: Any, *inputs: Any) -> Any:
+        """The outputs; or, of leaves, what was called."""
         operator = self._operator(**op.attributes)
         if any(isinstance(x, Leaf) for x in inputs):
             return Recorded(operator, inputs)
@@ -70,7 +72,7 @@ class Numpy(Backend):
     """The reference operators on NumPy arrays."""
 
     framework = "numpy"
-    rows = {
+    rows: ClassVar[Mapping[str, Row]] = {
         name: Row(
             Reference(operator),
             gradient=""
@@ -84,6 +86,7 @@ class Numpy(Backend):
 
     @property
     def version(self) -> str:
+        """NumPy's."""
         return np.__version__
 
     def put(self, array: Array, dtype: str, layout: str = "contiguous") -> Array:
@@ -104,9 +107,11 @@ class Numpy(Backend):
         return x
 
     def refill(self, tensor: Array, array: Array, dtype: str) -> None:
+        """Overwrite an array in place."""
         tensor[...] = array.view(ml_dtypes.bfloat16) if dtype == "bfloat16" else array
 
     def get(self, tensor: Array) -> tuple[Array, str]:
+        """A copy."""
         return bits(np.array(tensor, order="C"))
 
     def wait(self, tensors: Sequence[Any]) -> None:
@@ -119,6 +124,7 @@ class Numpy(Backend):
         grads: Sequence[Any],
         wanted: Sequence[int],
     ) -> tuple[tuple[Any, ...], list[Any]]:
+        """The reference's own `backward`, on the inputs of the one operator that is called."""
         leaves = [None if x is None else Leaf(i, x) for i, x in enumerate(inputs)]
         recorded = function(*leaves)
         if not isinstance(recorded, Recorded):
@@ -139,5 +145,6 @@ class Numpy(Backend):
         return tuple(rounded(y, arrays) for y in outputs), gradients
 
     def address(self, tensor: Array) -> tuple[int, int]:
+        """The span of an array's memory."""
         first, last = np.lib.array_utils.byte_bounds(tensor)
         return (first, last) if tensor.size else (first, first)

@@ -213,7 +213,8 @@ class Process:
         return ours
 
     def _direct(self) -> socket.socket:
-        assert self._control is not None and self._server is not None
+        assert self._control is not None
+        assert self._server is not None
         self._worker, self._connection = self._server.pid, self._control
         return self._control
 

@@ -1,4 +1,4 @@
-"""Timing inside the worker: rounds of a frozen number of calls, the device waited for in the clock.
+"""Timing inside the worker: rounds of a frozen number of calls, the device waited for in time.
 
 Arguments are bound beforehand, so that a call is the framework's call behind a partial. The last
 call of each feed is kept: what was timed can be verified.
@@ -49,7 +49,9 @@ class Timing:
         for now in self._placed:
             execution.place(now)
         self._roots = [now.aliases.wanted(now.inputs, wanted) for now in self._placed]
-        calls = [self._call(*pair, backward) for pair in zip(self._placed, self._roots)]
+        calls = [
+            self._call(*pair, backward) for pair in zip(self._placed, self._roots, strict=True)
+        ]
         self._calls = calls if self._backend.ordered else [self._waiting(call) for call in calls]
         self._backward = backward
         self._last: list[Any] = [None] * len(calls)
@@ -86,7 +88,7 @@ class Timing:
         finally:
             if collecting:
                 gc.enable()
-        for k, result in zip(last, results):
+        for k, result in zip(last, results, strict=True):
             self._last[k] = result
         return wall / self.loops, cpu / self.loops, switches
 
@@ -94,13 +96,13 @@ class Timing:
         """Outputs and gradients of the last call of each feed, peak device and resident bytes."""
         device, resident = self._backend.peak_memory(), peak_resident()
         answers = []
-        for now, roots, last in zip(self._placed, self._roots, self._last):
+        for now, roots, last in zip(self._placed, self._roots, self._last, strict=True):
+            results, found = last if self._backward else (last, None)
+            outputs = self._execution.outputs(self._bound, results)
             gradients = None
-            if self._backward:
-                last, found = last
-                gradients = self._execution.gradients(self._bound, found, roots, len(now.inputs))
-                gradients = [self._execution.maybe_get(dx) for dx in gradients]
-            outputs = self._execution.outputs(self._bound, last)
+            if found is not None:
+                every = self._execution.gradients(self._bound, found, roots, len(now.inputs))
+                gradients = [self._execution.maybe_get(dx) for dx in every]
             answers.append(([self._execution.get(y) for y in outputs], gradients))
         return answers, device, resident
 
@@ -169,6 +171,7 @@ class Flush:
         self._buffer = np.zeros(max(COLD_BYTES, 2 * largest_cache()) // 4, np.float32)
 
     def __call__(self) -> None:
+        """Write it all, and on the device as much."""
         self._buffer += 1
         if self._backend.device != "cpu":
             self._backend.wait([self._backend.put(self._buffer, "float32")])

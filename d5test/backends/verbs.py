@@ -10,6 +10,7 @@ import importlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from d5test.backends import wire
 from d5test.backends.base import Backend, Unsupported
 from d5test.backends.execution import Execution
 from d5test.backends.facts import describe
@@ -36,6 +37,7 @@ class Verbs:
 
     @property
     def execution(self) -> Execution:
+        """The backend, made when it is first needed."""
         if self._execution is None:
             self._execution = Execution(self._make())
         return self._execution
@@ -47,12 +49,20 @@ class Verbs:
             if self._execution is not None:
                 self._execution.where = verb
             return "ok", self._verbs[verb](*arguments)
-        except BaseException as error:  # SystemExit too: a framework must not end the worker so
+        except BaseException as error:  # noqa: BLE001 (SystemExit too: it must not end us)
             if self._execution is None:
                 if isinstance(error, Unsupported):
                     return "unsupported", str(error)
                 return "raised", type(error).__name__, str(error), "", "making the backend"
             return self._execution.failure(error)
+
+    def reply(self, request: Sequence[Any]) -> bytes:
+        """The answer as it travels. One that cannot travel is an exception of who answered."""
+        answer = self.answer(request)
+        try:
+            return wire.dumps(answer)
+        except Exception as error:  # noqa: BLE001 (pickle's, or that of what was to be pickled)
+            return wire.dumps(("raised", type(error).__name__, str(error), "", "answer"))
 
     def start_timing(
         self,
@@ -73,14 +83,17 @@ class Verbs:
         return self._timing.loops
 
     def time_round(self) -> tuple[float, float, int]:
+        """See `Timing.round`."""
         return self.timing.round()
 
     def stop_timing(self) -> Any:
+        """See `Timing.stop`; its tensors are given back."""
         timing, self._timing = self.timing, None
         return timing.stop()
 
     @property
     def timing(self) -> Timing:
+        """What was started."""
         if self._timing is None:
             raise RuntimeError("no timing was started")
         return self._timing

@@ -96,7 +96,11 @@ def loads(content: bytes | bytearray, arrive: Arrive) -> Any:
 
 def send(connection: socket.socket, message: Any) -> None:
     """Send a message. Raises `Closed`, or TimeoutError after the socket's timeout."""
-    content = dumps(message)
+    send_bytes(connection, dumps(message))
+
+
+def send_bytes(connection: socket.socket, content: bytes) -> None:
+    """As `send`, of what `dumps` made."""
     try:
         connection.sendall(LENGTH.pack(len(content)) + content)
     except (BrokenPipeError, ConnectionError) as error:

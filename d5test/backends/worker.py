@@ -32,7 +32,7 @@ import types  # noqa: E402
 from typing import Any  # noqa: E402
 
 COMMAND = struct.Struct("<cq")
-"""To the fork server: F (fork; the worker's socket comes along) or R and a process (its status)."""
+"""To the fork server: F (fork; a socket comes along), or R and a process (how did it end?)."""
 REPLY = struct.Struct("<q")
 PR_SET_PDEATHSIG = 1
 
@@ -46,9 +46,12 @@ def stub_packages() -> None:
 
 
 def load(target: str) -> Any:
-    """The backend's class. Strangers' modules may stand in the working directory."""
+    """The backend's class. A stranger's module may stand in the working directory, and a
+    stranger's file may import those beside it.
+    """
     where, _, name = target.rpartition(":")
     if where.endswith(".py"):
+        sys.path.insert(0, os.path.dirname(where))
         module_name = "backend_" + os.path.basename(where)[:-3]
         spec = importlib.util.spec_from_file_location(module_name, where)
         if spec is None or spec.loader is None:
@@ -77,7 +80,7 @@ def introduce(connection: socket.socket, target: str) -> Any:
 
     try:
         made = load(target)
-    except BaseException as error:
+    except BaseException as error:  # noqa: BLE001 (whatever it is, it is told)
         kind = type(error).__name__
         lines = "".join(traceback.format_exception(type(error), error, error.__traceback__))
         wire.send(connection, ("failed", kind, str(error), lines))
@@ -91,17 +94,13 @@ def serve(connection: socket.socket, make: Any, device: str) -> None:
     from d5test.backends import wire
     from d5test.backends.verbs import Verbs
 
+    os.register_at_fork(after_in_child=connection.close)  # our death closes it, not a child's
     verbs = Verbs(lambda: make(device))
     while True:
         try:
             request = wire.receive(connection, lambda array: array)
-            answer = verbs.answer(request)
-            try:
-                content = wire.dumps(answer)
-            except Exception as error:
-                content = wire.dumps(("raised", type(error).__name__, str(error), "", "answer"))
-            connection.sendall(wire.LENGTH.pack(len(content)) + content)
-        except (wire.Closed, ConnectionError):
+            wire.send_bytes(connection, verbs.reply(request))
+        except (wire.Closed, OSError):
             return
 
 
@@ -134,7 +133,7 @@ def serve_forks(control: socket.socket, make: Any, device: str) -> None:
                     os.setpgid(0, 0)
                     die_with(server)
                     serve(socket.socket(fileno=fds[0]), make, device)
-                except BaseException:
+                except BaseException:  # noqa: BLE001 (a child never runs on as the server)
                     traceback.print_exc()
                     sys.stderr.flush()
                     os._exit(70)
@@ -163,6 +162,7 @@ def end_group(leader: int) -> None:
 
 
 def main() -> None:
+    """Become the worker, or the fork server, that the command line describes."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--target", required=True)
     parser.add_argument("--device", required=True)

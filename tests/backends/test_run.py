@@ -1,0 +1,193 @@
+"""What a run of an operator reports, in a worker and in this process alike."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from d5test.backends.client import Client, Feed, Judged, Raised, Share, Unsupported
+from d5test.backends.inprocess import InProcess
+
+TINY = f"{Path(__file__).with_name('tiny.py')}:"
+WRONG = f"{Path(__file__).with_name('wrong_calls.py')}:"
+X = np.arange(1, 4, dtype=np.float32)
+Y = np.array([5, -7, 11], np.float32)
+DY = np.array([0.5, 3, -2], np.float32)
+
+
+@pytest.fixture(scope="module", params=["worker", "in process", "without fork"])
+def kind(request: Any) -> Any:
+    makers = {
+        "worker": Client,
+        "in process": InProcess,
+        "without fork": lambda spec: Client(spec, fork=False),
+    }
+    return makers[request.param]
+
+
+@pytest.fixture(scope="module")
+def tiny(kind: Any) -> Any:
+    with kind(TINY + "Tiny") as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def wrong(kind: Any) -> Any:
+    with kind(WRONG + "Wrong") as client:
+        yield client
+
+
+def test_several_feeds_in_one_request(tiny: Judged, ops: Any) -> None:
+    feeds = [Feed((X,)), Feed((Y,)), Feed((np.ones((2, 5)),))]
+    results = tiny.run(ops.Scale(factor=3.0), feeds)
+    for feed, result in zip(feeds, results, strict=True):
+        np.testing.assert_array_equal(result.outputs[0], 3 * feed.inputs[0])
+        assert result.gradients is None
+        assert result.grads_after is None
+        assert result.inputs_after[0] is feed.inputs[0]
+        assert result.late[0] is result.outputs[0]
+        assert result.shares == ()
+
+
+def test_gradients_stand_at_the_inputs_places(tiny: Judged, ops: Any) -> None:
+    (result,) = tiny.run(ops.Mul(), [Feed((X, Y), (DY,))])
+    np.testing.assert_array_equal(result.outputs[0], X * Y)
+    np.testing.assert_array_equal(result.gradients[0], DY * Y)
+    np.testing.assert_array_equal(result.gradients[1], DY * X)
+    assert result.grads_after[0] is DY
+
+
+def test_only_wanted_gradients(tiny: Judged, ops: Any) -> None:
+    (result,) = tiny.run(ops.Mul(), [Feed((X, Y), (DY,))], wanted=(1,))
+    assert result.gradients[0] is None
+    np.testing.assert_array_equal(result.gradients[1], DY * X)
+
+
+def test_one_tensor_passed_twice_has_one_gradient(tiny: Judged, ops: Any) -> None:
+    feed = Feed((X, X), (DY,), same_as=(None, 0))
+    (result,) = tiny.run(ops.Mul(), [feed], wanted=(0, 1))
+    np.testing.assert_array_equal(result.gradients[0], 2 * DY * X)
+    assert result.gradients[1] is None
+
+
+def test_reuse_writes_into_the_same_tensors(tiny: Judged, ops: Any) -> None:
+    feeds = [Feed((X,)), Feed((Y,))]
+    first, second = tiny.run(ops.Scale(), feeds, reuse=True)
+    np.testing.assert_array_equal(second.outputs[0], 2 * Y)
+    np.testing.assert_array_equal(first.late[0], 2 * X)
+    even = [Feed((np.arange(4.0),)), Feed((np.arange(4.0, 8),))]
+    first, second = tiny.run(ops.Halves(), even, reuse=True)
+    np.testing.assert_array_equal(first.late[1], [6, 7])  # a view: written to by the second feed
+    np.testing.assert_array_equal(first.outputs[1], [2, 3])
+
+
+def test_shared_memory_is_named(tiny: Judged, ops: Any) -> None:
+    (result,) = tiny.run(ops.Halves(), [Feed((np.arange(4.0),))])
+    assert result.shares == (Share("output", 0, "input", 0), Share("output", 1, "input", 0))
+
+
+def test_an_output_in_the_next_calls_buffer_is_named(wrong: Judged, ops: Any) -> None:
+    first, second = wrong.run(ops.Act(deed="same buffer"), [Feed((X,)), Feed((Y,))])
+    np.testing.assert_array_equal(first.outputs[0], X)
+    np.testing.assert_array_equal(first.late[0], Y)
+    assert second.shares == (Share("output", 0, "earlier output", 0),)
+
+
+def test_an_overwritten_input_is_seen(wrong: Judged, do: Any) -> None:
+    result = do(wrong, "overwrite")
+    np.testing.assert_array_equal(result.outputs[0], [1, 2, 3])
+    np.testing.assert_array_equal(result.inputs_after[0], [7, 2, 3])
+
+
+def test_an_exception_is_told_with_its_place(wrong: Judged, do: Any) -> None:
+    with pytest.raises(Raised, match="ValueError in call: no such shape") as caught:
+        do(wrong, "raise")
+    assert (caught.value.type, caught.value.where) == ("ValueError", "call")
+    assert "raise_it" in caught.value.traceback
+
+
+def test_system_exit_ends_nothing(wrong: Judged, do: Any) -> None:
+    with pytest.raises(Raised, match="SystemExit in call: 4"):
+        do(wrong, "system exit")
+
+
+def test_unsupported_carries_its_reason(wrong: Judged, do: Any, ops: Any) -> None:
+    with pytest.raises(Unsupported, match="not for this shape"):
+        do(wrong, "unsupported")
+    with pytest.raises(Unsupported, match=r"numpy has no row for Nothing"):
+        wrong.run(type("Nothing", (type(ops.Mul()),), {})(), [])
+
+
+@pytest.mark.parametrize(
+    ("deed", "text"),
+    [
+        ("none", r"the row of Act returned a builtins.NoneType as output 0, not a numpy.ndarray"),
+        ("number", r"the row of Act returned a builtins.float as output 0, not a numpy.ndarray"),
+        ("nested", r"returned 2 outputs, and says that it returns 1"),
+        ("two", r"the row of Act returned 2 outputs, and says that it returns 1"),
+    ],
+)
+def test_a_wrong_row_is_named(wrong: Judged, do: Any, deed: str, text: str) -> None:
+    with pytest.raises(Raised, match=text) as caught:
+        do(wrong, deed)
+    assert caught.value.where == "row"
+
+
+def test_a_vjp_that_forgets_gradients_is_named(wrong: Judged, ops: Any) -> None:
+    with pytest.raises(Raised, match="vjp returned 0 gradients of Mul, not 2") as caught:
+        wrong.run(ops.Mul(), [Feed((X, Y), (DY,))])
+    assert caught.value.where == "row"
+
+
+@pytest.mark.parametrize(
+    ("name", "where"), [("WrongGet", "get"), ("WrongStart", "making the backend")]
+)
+def test_the_plumbing_is_not_the_operator(kind: Any, ops: Any, name: str, where: str) -> None:
+    with kind(WRONG + name) as client, pytest.raises(Raised) as caught:
+        client.run(ops.Scale(), [Feed((X,))])
+    assert (caught.value.type, caught.value.where) == ("RuntimeError", where)
+
+
+def test_put_that_raises_says_so(tiny: Judged, ops: Any) -> None:
+    import ml_dtypes
+
+    with pytest.raises(Raised, match="NumPy has no bfloat16") as caught:
+        tiny.run(ops.Scale(), [Feed((X.astype(ml_dtypes.bfloat16),))])
+    assert caught.value.where == "put"
+
+
+def test_about(tiny: Judged) -> None:
+    about = tiny.about
+    assert (about.framework, about.version, about.mode) == ("numpy", np.__version__, "eager")
+    assert about.packages == {"numpy": np.__version__}
+    assert about.flushes == {"float64": False, "float32": False, "float16": False}
+    assert set(about.rows) == {"Mul", "Scale", "Halves"}
+    assert about.rows["Mul"].native
+    assert about.threads >= 1
+
+
+def test_compilations_are_counted_and_forgotten(kind: Any, ops: Any) -> None:
+    with kind(TINY + "TinyCompiled") as client:
+        client.run(ops.Scale(), [Feed((X,)), Feed((Y,)), Feed((X[:2],))])
+        client.run(ops.Scale(), [Feed((X,))])
+        assert client.compilations() == 2
+        client.run(ops.Scale(factor=5.0), [Feed((X,))])
+        assert client.compilations() == 3
+        client.reset()
+        assert client.compilations() == 0
+    with kind(TINY + "Tiny") as client:
+        assert client.compilations() is None
+
+
+def test_anything_can_be_invoked_beside_the_backend(tiny: Judged) -> None:
+    answer = tiny.invoke("tiny:doubled", X, "twice")
+    np.testing.assert_array_equal(answer["twice"], 2 * X)
+    assert answer["self"] == "numpy"
+
+
+def test_an_answer_that_cannot_travel_is_an_exception(tiny: Judged) -> None:
+    with pytest.raises(Raised, match="AttributeError in answer"):
+        tiny.invoke("d5test.backends.wire:Bits", "int8")

@@ -1,0 +1,99 @@
+"""A backend over NumPy that is right, small, and needs nothing: what the wrong ones start from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from d5test.backends.base import Backend, Table
+
+rows = Table()
+
+
+class Pulled(np.ndarray):
+    """An array that remembers its gradients: what `vjp` of a product needs."""
+
+    parts: Any = ()
+
+
+@rows.native("Mul")
+def mul(op: Any, x: Any, y: Any) -> Any:
+    product = np.asarray(x * y).view(Pulled)
+    product.parts = ((x, y), (y, x))
+    return product
+
+
+@rows.native("Scale")
+def scale(op: Any, x: Any) -> Any:
+    return np.asarray(x * op.factor)
+
+
+@rows.native("Halves")
+def halves(op: Any, x: Any) -> Any:
+    """Two views of the input."""
+    return tuple(np.split(x, 2))
+
+
+class Tiny(Backend):
+    framework = "numpy"
+    rows = rows
+    mutable = True
+
+    @property
+    def version(self) -> str:
+        return np.__version__
+
+    def put(self, array: Any, dtype: str, layout: str = "contiguous") -> Any:
+        if dtype == "bfloat16":
+            raise TypeError("NumPy has no bfloat16")
+        return array  # adopted, as frameworks do that share memory with NumPy
+
+    def refill(self, tensor: Any, array: Any, dtype: str) -> None:
+        tensor[...] = array
+
+    def get(self, tensor: Any) -> tuple[Any, str]:
+        return np.array(tensor), tensor.dtype.name
+
+    def wait(self, tensors: Any) -> None:
+        for tensor in tensors:
+            assert isinstance(tensor, np.ndarray)
+
+    def vjp(self, function: Any, inputs: Any, grads: Any, wanted: Any) -> Any:
+        y = function(*inputs)
+        found = []
+        for i in wanted:
+            terms = [grads[0] * other for x, other in y.parts if x is inputs[i]]
+            found.append(sum(terms[1:], terms[0]))
+        return (y,), found
+
+    def address(self, tensor: Any) -> tuple[int, int]:
+        return np.lib.array_utils.byte_bounds(tensor)
+
+
+class TinyCompiled(Tiny):
+    """A mode that compiles, and counts for which shapes."""
+
+    mode = "compiled"
+
+    def __init__(self, device: str = "cpu") -> None:
+        super().__init__(device)
+        self._shapes: set[Any] = set()
+
+    def compile(self, function: Any) -> Any:
+        def compiled(*inputs: Any) -> Any:
+            self._shapes.add((id(function), tuple(x.shape for x in inputs)))
+            return function(*inputs)
+
+        return compiled
+
+    def compilations(self) -> int:
+        return len(self._shapes)
+
+    def reset(self) -> None:
+        self._shapes.clear()
+
+
+def doubled(backend: Any, x: Any, name: str) -> Any:
+    """What is invoked beside a backend: NumPy in, NumPy out."""
+    return {name: backend.get(backend.put(2 * x.array, x.dtype))[0], "self": backend.framework}
