@@ -1,0 +1,195 @@
+"""Which mutants the checks find.
+
+A mutant is a backend: NumPy with one row exchanged. On a case on which it gives the same bits as
+the reference there is nothing to find; a mutant that does so on all cases is equivalent. On the
+others the checks judge it, until one finds it. A mutant that raises on some case is judged on the
+rest; one that raises or does not end on all of them is no mutant.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Any
+
+import numpy as np
+
+from d5test.backends.base import Row, Unsupported
+from d5test.backends.client import Feed, Raised
+from d5test.backends.inprocess import InProcess
+from d5test.backends.numpy import Numpy, Reference
+from d5test.backends.verbs import Verbs
+from d5test.case import Case, Operator
+from d5test.checks import CHECKS, Fault
+from d5test.reference.operators import OPERATORS
+from tests.faults.mutants import Mutant, drawn, mutants
+
+CHECKED = (
+    ("float64", ("forward", "gradient", "numerical_gradient")),
+    ("float32", ("forward", "gradient")),
+)
+COUNTS = {"float64": 24, "float32": 12}
+"""Cases drawn of each operator: about as many as a user draws (25)."""
+SECONDS = 5
+"""What a mutant may take for one case."""
+
+
+class Local(InProcess):
+    """A backend in this process that is given, not named."""
+
+    def __init__(self, name: str, backend: Any) -> None:
+        self.name = name
+        self._verbs = Verbs(lambda: backend)
+
+
+def with_row(operator: type[Operator], make: Any) -> Local:
+    """NumPy with one row: `make` in place of the operator's class."""
+    rows = {operator.__name__: Row(Reference(make), gradient=Numpy.rows[operator.__name__].gradient)}
+    rows["Mul"] = rows.get("Mul") or Numpy.rows["Mul"]
+    backend = type("Mutated", (Numpy,), {"rows": rows})
+    return Local("mutant", backend())
+
+
+@dataclass(frozen=True)
+class Example:
+    """A case, what is fed, and what the reference makes of it in the case's own dtype."""
+
+    case: Case
+    feed: Feed
+    results: tuple[bytes, ...]
+
+
+@dataclass
+class Subject:
+    """An operator with its cases, healthy results included."""
+
+    operator: type[Operator]
+    examples: Mapping[str, tuple[Example, ...]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        client = with_row(self.operator, self.operator)
+        self.examples = {
+            dtype: tuple(self._examples(client, dtype)) for dtype, _ in CHECKED
+        }
+
+    @property
+    def cases(self) -> tuple[Case, ...]:
+        return tuple(example.case for examples in self.examples.values() for example in examples)
+
+    def _examples(self, client: Local, dtype: str) -> Iterator[Example]:
+        for case in drawn(self.operator, dtype, COUNTS[dtype]):
+            with np.errstate(all="ignore"):
+                outputs = case.op(*case.arrays())
+            grads = case.upstream(outputs) if case.op.differentiable else None
+            feed = Feed(
+                case.arrays(), grads, same_as=tuple(t and t.same_as for t in case.inputs)
+            )
+            yield Example(case, feed, results(client, case, feed))
+
+
+def results(client: Local, case: Case, feed: Feed) -> tuple[bytes, ...]:
+    """All outputs and gradients, as bytes that can be compared."""
+    (result,) = client.run(case.op, [feed], wanted=case.wanted)
+    return tuple(
+        b"" if a is None else f"{a.dtype}{a.shape}".encode() + a.tobytes()
+        for a in (*result.outputs, *(result.gradients or ()))
+    )
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """`verdict`: found, survived, equivalent, or dropped. `by`: the check and its dtype.
+
+    `differing` counts the cases with other bits than the reference's, `ratio` is how near the
+    bar a survivor came.
+    """
+
+    mutant: Mutant
+    verdict: str
+    by: str = ""
+    differing: int = 0
+    ratio: float = 0.0
+
+
+def outcome(mutant: Mutant, subject: Subject) -> Outcome:
+    """What becomes of one mutant."""
+    try:
+        client = with_row(subject.operator, mutant.make())
+    except Exception:  # noqa: BLE001 - the change does not even make a class
+        return Outcome(mutant, "dropped")
+    differing: list[tuple[str, Case]] = []
+    raised = 0
+    for dtype, examples in subject.examples.items():
+        for example in examples:
+            got = _within_time(lambda e=example: results(client, e.case, e.feed))
+            raised += got is None
+            if got is not None and got != example.results:
+                differing.append((dtype, example.case))
+    if not differing:
+        return Outcome(mutant, "dropped" if raised else "equivalent")
+    worst = 0.0
+    for dtype, names in CHECKED:
+        for name in names:
+            for case in (case for other, case in differing if other == dtype):
+                found, ratio = _judged(client, name, case)
+                if found:
+                    return Outcome(mutant, "found", f"{name} in {dtype}", len(differing))
+                worst = max(worst, ratio)
+    return Outcome(mutant, "survived", "", len(differing), worst)
+
+
+def _judged(client: Local, name: str, case: Case) -> tuple[bool, float]:
+    check = CHECKS[name]
+    if check.reason(type(case.op), client.about, case.dtype):
+        return False, 0.0
+    try:
+        judgement = check.run(client, case)
+    except Fault:
+        return True, 0.0
+    except Unsupported:
+        return False, 0.0
+    return False, judgement.ratio
+
+
+def _within_time(run: Callable[[], Any]) -> Any:
+    """What `run` returns; `None` if it raises or takes too long."""
+    try:
+        with limit(SECONDS), np.errstate(all="ignore"):
+            return run()
+    except (Raised, Unsupported, TimeoutError):
+        return None
+
+
+@contextmanager
+def limit(seconds: float) -> Iterator[None]:
+    """Raises TimeoutError after so many seconds (main thread only)."""
+
+    def ring(signum: int, frame: FrameType | None) -> None:
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def outcomes(name: str, chosen: Callable[[Sequence[Mutant]], Sequence[Mutant]] = list) -> list[Outcome]:
+    """Of every mutant of an operator, or of those that `chosen` chooses."""
+    subject = Subject(OPERATORS[name])
+    every = list(mutants(subject.operator, subject.cases))
+    return [outcome(mutant, subject) for mutant in chosen(every)]
+
+
+def tally(found: Sequence[Outcome], key: Callable[[Outcome], str]) -> dict[str, Counter[str]]:
+    """How many of each verdict, by operator or by kind."""
+    table: dict[str, Counter[str]] = {}
+    for one in found:
+        table.setdefault(key(one), Counter())[one.verdict] += 1
+    return table
