@@ -87,6 +87,20 @@ def _table(config: pytest.Config, name: str) -> Table:
     return Table(tuple(applicable), reasons)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makeitem(collector: pytest.Collector, obj: object) -> list[Any] | None:
+    """Make nothing of the tests of checks that are not asked for, or not meant for a backend."""
+    marks = getattr(obj, "pytestmark", ())
+    names = [mark.args[0] for mark in marks if mark.name == "check" and mark.args]
+    config = collector.config
+    if not names or not config.stash[SELECTION].backends:
+        return None
+    check = config.stash[SELECTION].checks.get(names[0])
+    clients = config.stash[WORKERS].clients.values()
+    meant = check is not None and any(c.about.mode in check.modes for c in clients)
+    return None if meant else []
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Parametrise what asks for `backend`, and for `cell` or `known_row` beside it."""
     config = metafunc.config

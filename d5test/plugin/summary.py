@@ -21,7 +21,7 @@ from d5test.plugin.outcomes import ARITHMETICS, OUTCOMES, Tally, tallies_of
 
 WORST = 5
 REASONS = 8
-SYMBOLS = {"right": "green", "fault": "red", "known": "yellow", "untested": "red"}
+COLOURS = {"right": "green", "fault": "red", "known": "yellow", "untested": "red"}
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -38,13 +38,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         no_color=not colours,
         highlight=False,
     )
-    verbose = terminalreporter.verbosity > 0
-    console.print(outcome_table(tallies, everything=verbose))
+    console.print(outcome_table(tallies, everything=terminalreporter.verbosity > 0))
     for line in lines(tallies):
         console.print(line, markup=False, soft_wrap=True)
     output = console.file
     assert isinstance(output, io.StringIO)
-    terminalreporter.write(output.getvalue())
+    for line in output.getvalue().splitlines():
+        terminalreporter.write_line(line.rstrip())
 
 
 def tallies_in(terminalreporter: pytest.TerminalReporter) -> list[Tally]:
@@ -54,44 +54,33 @@ def tallies_in(terminalreporter: pytest.TerminalReporter) -> list[Tally]:
 
 
 def outcome_table(tallies: Sequence[Tally], *, everything: bool) -> Table:
-    """Operators x backends. Those of which every case was right share one line."""
+    """Cases by outcome, operators x backends. Where all was right, operators share one line."""
     backends = sorted({tally.backend for tally in tallies})
-    table = Table(title="cases drawn, by outcome", title_justify="left", box=None, pad_edge=False)
-    table.add_column("operator")
-    for backend in backends:
-        for outcome in OUTCOMES:
-            prefix = f"{backend}\n" if len(backends) > 1 else ""
-            table.add_column(prefix + outcome, justify="right")
-    sums: dict[str, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
-    for tally in tallies:
-        counts = Counter({outcome: getattr(tally, outcome) for outcome in OUTCOMES})
-        sums[tally.operator][tally.backend] += counts
-        sums["all"][tally.backend] += counts
-    noteworthy = {
-        tally.operator
-        for tally in tallies
-        if everything or tally.fault or tally.known or tally.untested
-    }
-    for operator in sorted(noteworthy):
-        table.add_row(operator, *_cells(backends, sums[operator]))
-    rest = len(sums) - 1 - len(noteworthy)
+    noteworthy = {t.operator for t in tallies if everything or t.fault or t.known or t.untested}
+    rest = {t.operator for t in tallies} - noteworthy
+    groups: dict[str, set[str]] = {operator: {operator} for operator in sorted(noteworthy)}
     if noteworthy and rest:
-        others: dict[str, Counter[str]] = defaultdict(Counter)
-        for operator, found in sums.items():
-            if operator != "all" and operator not in noteworthy:
-                for backend, counts in found.items():
-                    others[backend] += counts
-        table.add_row(f"{rest} others", *_cells(backends, others))
-    table.add_row(f"all {len(sums) - 1}", *_cells(backends, sums["all"]), style="bold")
+        groups[f"{len(rest)} more"] = rest
+    groups[f"all {len(noteworthy | rest)}"] = noteworthy | rest
+    table = Table("operator", box=None, pad_edge=False)
+    if len(backends) > 1:
+        table.add_column("backend")
+    for outcome in OUTCOMES:
+        table.add_column(outcome, justify="right")
+    for name, operators in groups.items():
+        for backend in backends:
+            found = [t for t in tallies if t.operator in operators and t.backend == backend]
+            words = [name, backend] if len(backends) > 1 else [name]
+            table.add_row(*words, *_counts(found), style="bold" if name.startswith("all") else "")
     return table
 
 
-def _cells(backends: Sequence[str], sums: dict[str, Counter[str]]) -> Iterator[str]:
-    for backend in backends:
-        for outcome in OUTCOMES:
-            count = sums[backend][outcome] if backend in sums else 0
-            style = SYMBOLS.get(outcome) if count else None
-            yield f"[{style}]{count}[/]" if style else str(count) if count else "."
+def _counts(tallies: Iterable[Tally]) -> Iterator[str]:
+    tallies = list(tallies)
+    for outcome in OUTCOMES:
+        count = sum(getattr(tally, outcome) for tally in tallies)
+        style = COLOURS.get(outcome) if count else None
+        yield f"[{style}]{count}[/]" if style else str(count) if count else "."
 
 
 def lines(tallies: Sequence[Tally]) -> Iterator[str]:

@@ -96,7 +96,7 @@ def test_the_files_that_come_with_the_suites_can_be_read() -> None:
 def test_names_suggest() -> None:
     with pytest.raises(pytest.UsageError, match="'sofmax': did you mean Softmax"):
         names.operators(["sofmax"])
-    with pytest.raises(pytest.UsageError, match="known: a, b$"):
+    with pytest.raises(pytest.UsageError, match=r"known: a, b$"):
         names.chosen("check", ["zzz"], {"a": 1, "b": 2})
     assert list(names.chosen("check", ["b", "a"], {"a": 1, "b": 2})) == ["a", "b"]
 

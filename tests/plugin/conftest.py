@@ -1,0 +1,119 @@
+"""`suite`: a run of the operators' suite in another project's folder, on a backend in a file."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from d5test.plugin.known import shipped
+from d5test.plugin.outcomes import Tally, tallies_of
+
+SUITES = shipped("torch").parents[1]
+ROOT = SUITES.parent if (SUITES.parent / "d5test").is_dir() else SUITES.parents[1]
+
+TINY = """
+import os
+import numpy as np
+from d5test.backends.base import Row, Unsupported
+from d5test.backends.numpy import Numpy
+
+none = "not here"
+right = {name: Numpy.rows[name] for name in ("Relu", "Softmax")}
+
+
+class Tiny(Numpy):
+    framework = "tiny"
+    rows = right
+
+
+def unstable(op, x):
+    e = np.exp(x)
+    return e / e.sum(op.axis, keepdims=True)
+
+
+def flat(op, x):
+    return np.maximum(x, 0).reshape(-1)
+
+
+def partly(op, x):
+    y = np.maximum(x, 0)
+    return y.reshape(-1) if x.shape[0] > 3 else y * (1.01 if x.ndim > 1 else 1)
+
+
+class Wrong(Tiny):
+    rows = {**right, "Relu": Row(partly, gradient=none)}
+
+
+def aborting(op, x):
+    if x.size > 40:
+        os.abort()
+    return np.maximum(x, 0)
+
+
+class Aborting(Tiny):
+    rows = {**right, "Relu": Row(aborting, gradient=none)}
+
+
+def refusing(op, x):
+    raise Unsupported("it is Tuesday")
+
+
+class Refusing(Tiny):
+    rows = {**right, "Relu": Row(refusing, gradient=none)}
+"""
+
+
+@dataclass
+class Ran:
+    """What a run said: exit status, output, and the tallies of its tests."""
+
+    rc: int
+    text: str
+    tallies: dict[tuple[str, str, str, str], Tally]
+
+    def counts(self) -> dict[tuple[str, str, str, str], tuple[int, ...]]:
+        return {
+            cell: (t.right, t.fault, t.known, t.unsupported, t.void, t.untested)
+            for cell, t in self.tallies.items()
+        }
+
+
+Suite = Callable[..., Ran]
+
+
+@pytest.fixture
+def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Suite:
+    """Call it with a backend's class in tiny.py and options of pytest."""
+    pytester.path.joinpath("tiny.py").write_text(TINY)
+    paths = filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def run(backend: str, *options: str, where: str = "operators") -> Ran:
+        given = (f"--backend=./tiny.py:{backend}",) if backend else ()
+        result = pytester.run(
+            sys.executable, "-m", "pytest", SUITES / where, *given, "-p", "no:cacheprovider",
+            "--junit-xml=run.xml", *options, timeout=120,
+        )  # fmt: skip
+        text = "\n".join([*result.outlines, *result.errlines])
+        return Ran(result.ret, text, dict(_tallies(pytester.path / "run.xml")))
+
+    return run
+
+
+def _tallies(file: Path):
+    if not file.exists():
+        return
+    for case in ET.parse(file).iter("testcase"):
+        properties = [(p.get("name"), p.get("value")) for p in case.iter("property")]
+        report = pytest.TestReport(
+            "", ("", 0, ""), {}, "passed", None, "call", user_properties=properties
+        )
+        for tally in tallies_of([report]):
+            yield ((tally.backend, tally.check, tally.operator, tally.dtype), tally)

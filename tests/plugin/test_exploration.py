@@ -1,0 +1,208 @@
+"""Hypothesis around a check: what is counted, what raises, when it stops."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import strategies as st
+
+from d5test.backends.base import Unsupported
+from d5test.case import Case, Tensor
+from d5test.checks.fault import Evidence, Fault, kind_of_fault
+from d5test.numerics.judgement import Judgement
+from d5test.plugin import exploration
+from d5test.plugin.exploration import Exploration, Undrawable, seed_of, shortage
+from d5test.plugin.outcomes import Tally, attach, tallies_of
+from d5test.reference.operators import OPERATORS
+
+Relu = OPERATORS["Relu"]
+GOOD = Judgement(ratio=0.25, telling=True)
+DULL = Judgement(ratio=0.25, telling=False)
+VOID = Judgement(void=True)
+
+
+def cases(operator: Any, dtype: str) -> st.SearchStrategy[Case]:
+    sides = st.integers(1, 60)
+    return st.builds(
+        lambda n, m, seed: Case(operator(), (Tensor((n, m), dtype),), seed),
+        sides,
+        sides,
+        st.integers(0, 2**32 - 1),
+    )
+
+
+def explore(
+    run: Callable[[Any, Case], Judgement], number: int = 1, **more: Any
+) -> tuple[Tally, list[Fault], Exploration]:
+    check = SimpleNamespace(
+        name="forward",
+        run=run,
+        kind=more.pop("kind", "value"),
+        cases=more.pop("cases", cases),
+        draws=None,
+        fixed=False,
+    )
+    tally = Tally("tiny", "forward", "Relu", "float32")
+    given: dict[str, Any] = {"examples": 25, "covered": lambda _: False, **more}
+    found = Exploration(None, check, Relu, "float32", tally, **given)
+    return tally, found.faults(number), found
+
+
+def fault(kind: str, case: Case) -> Fault:
+    nothing = Evidence((), "returns")
+    return kind_of_fault(kind)("forward", case, f"{kind} of {case}", {}, None, nothing)
+
+
+def test_outcomes_are_counted() -> None:
+    def run(client: Any, case: Case) -> Judgement:
+        n, m = case.shapes[0] or ()
+        if n % 3 == 0:
+            raise Unsupported("threes")
+        return VOID if m % 3 == 0 else GOOD
+
+    tally, faults, _ = explore(run, covered=lambda case: (case.shapes[0] or ())[0] % 5 == 0)
+    assert not faults
+    assert tally.drawn >= 25
+    assert min(tally.right, tally.known, tally.unsupported, tally.void) > 0
+    assert tally.reasons == {"threes": tally.unsupported}
+    assert tally.telling == tally.right >= exploration.NEEDED
+    assert (tally.worst, tally.share) == (0.25, 1.0)
+
+
+def test_each_kind_is_found_and_shrunk_although_one_line_raises_them() -> None:
+    def run(client: Any, case: Case) -> Judgement:
+        n, m = case.shapes[0] or ()
+        if n >= 20:
+            raise fault("value", case)
+        if m >= 30:
+            raise fault("shape", case)
+        return GOOD
+
+    _, faults, found = explore(run)
+    assert [f.kind for f in faults] == ["shape", "value"]
+    assert [f.case.shapes[0] for f in faults] == [(1, 30), (20, 1)]
+    assert [f.case.seed for f in faults] == [0, 0]
+    assert found.steady
+
+
+def test_a_fault_that_does_not_come_back_is_reported_all_the_same() -> None:
+    calls: list[Case] = []
+
+    def run(client: Any, case: Case) -> Judgement:
+        calls.append(case)
+        if len(calls) == 7:
+            raise fault("nondeterministic", case)
+        return GOOD
+
+    tally, faults, found = explore(run)
+    assert [f.case for f in faults] == [calls[6]]
+    assert not found.steady
+    assert tally.right == 6
+
+
+def test_drawing_goes_on_until_enough_was_told() -> None:
+    def one_in(n: int) -> Callable[[Any, Case], Judgement]:
+        return lambda _, case: GOOD if case.seed % n == 0 else DULL
+
+    tally, _, _ = explore(one_in(2))
+    assert 25 <= tally.drawn < 75
+    assert tally.telling >= exploration.AIM
+    tally, _, _ = explore(one_in(10**9))
+    assert tally.drawn == 75
+    assert "telling cases" in shortage(tally, SimpleNamespace(fixed=False, kind="value"), 25)
+    tally, _, _ = explore(one_in(10**9), kind="structural")
+    assert tally.drawn == 25
+
+
+@pytest.mark.parametrize(
+    ("counts", "examples", "kind", "missing"),
+    [
+        ({"right": 25, "telling": 10}, 25, "value", False),
+        ({"right": 25, "telling": 9}, 25, "value", True),
+        ({"right": 8, "telling": 4}, 8, "value", False),
+        ({"right": 8, "telling": 3}, 8, "value", True),
+        ({"right": 8}, 25, "structural", False),
+        ({"void": 8}, 25, "structural", True),
+        ({"void": 8, "unsupported": 8}, 25, "value", True),
+        ({}, 25, "value", True),
+        ({"unsupported": 25}, 25, "value", False),
+        ({"known": 20, "unsupported": 5}, 25, "value", False),
+        ({"right": 1, "left_out": "the budget was spent"}, 25, "value", False),
+        ({"right": 1, "fault": 1}, 25, "value", False),
+    ],
+)
+def test_what_counts_as_untested(
+    counts: dict[str, Any], examples: int, kind: str, missing: bool
+) -> None:
+    tally = Tally("tiny", "forward", "Relu", "float32", **counts)
+    check = SimpleNamespace(fixed=False, kind=kind)
+    assert bool(shortage(tally, check, examples)) is missing
+
+
+def test_the_same_seed_draws_the_same_cases() -> None:
+    def drawn(number: int) -> list[Case]:
+        seen: list[Case] = []
+        explore(lambda _, case: seen.append(case) or GOOD, number)
+        return seen
+
+    assert drawn(seed_of("forward", "Relu", 0)) == drawn(seed_of("forward", "Relu", 0))
+    assert drawn(seed_of("forward", "Relu", 0)) != drawn(seed_of("forward", "Relu", 1))
+
+
+def test_shrinking_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exploration, "SHRINKING", 0.2)
+
+    def run(client: Any, case: Case) -> Judgement:
+        time.sleep(0.05)
+        raise fault("hang", case)
+
+    began = time.monotonic()
+    _, faults, _ = explore(run)
+    assert [f.kind for f in faults] == ["hang"]
+    assert time.monotonic() - began < 2
+
+
+def test_a_budget_ends_the_drawing() -> None:
+    def run(client: Any, case: Case) -> Judgement:
+        time.sleep(0.02)
+        return GOOD
+
+    tally, _, _ = explore(run, until=time.monotonic() + 0.1)
+    assert 0 < tally.drawn < 10
+    assert tally.left_out
+
+
+def test_an_error_of_d5test_is_no_fault() -> None:
+    def run(client: Any, case: Case) -> Judgement:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError) as caught:
+        explore(run)
+    assert "Case(Relu()" in "".join(caught.value.__notes__)
+
+
+def test_what_cannot_be_drawn_is_said() -> None:
+    with pytest.raises(Undrawable):
+        explore(lambda *_: GOOD, cases=lambda *_: st.nothing())
+
+
+def test_tallies_survive_a_report() -> None:
+    node = SimpleNamespace(user_properties=[("other", 1)], when="call", passed=True)
+    full = Tally("tiny", "forward", "Relu", "float32", reasons={"none": 2}, unsupported=2)
+    full.count_right(Judgement(ratio=float("inf"), arithmetic="P", telling=True), "a case")
+    full.count_fault("value", "a case", "first\nsecond")["reproducer"] = "x.py"
+    attach(node, [full, Tally("tiny", "gradient", "Relu", "float64")])
+    again = list(tallies_of([node, SimpleNamespace(when="teardown", passed=True)]))
+    assert again == [full, Tally("tiny", "gradient", "Relu", "float64")]
+    assert full.faults[0]["text"] == "first"
+    assert type(node.user_properties[1][1]) is str
+
+
+def test_the_harness_around_a_case_is_cheap() -> None:
+    began = time.perf_counter()
+    tally, _, _ = explore(lambda *_: GOOD, examples=200)
+    assert (time.perf_counter() - began) / tally.drawn < 2e-3

@@ -1,0 +1,251 @@
+"""The suite, run on backends of a few lines: what it says, and with which exit status."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from d5test.plugin.known import shipped
+
+SUITES = shipped("torch").parents[1]
+Suite = Callable[..., Any]
+FORWARD = ("--check=forward", "--operator=Relu,Softmax")
+
+
+def test_a_right_backend(suite: Suite, pytester: pytest.Pytester) -> None:
+    ran = suite("Tiny", "--operator=Relu,Softmax,Gelu", "--check=forward,gradient", "-v")
+    assert ran.rc == 0, ran.text
+    assert (
+        "operators/test_forward.py::test_forward[./tiny.py:Tiny-Relu-float32] PASSED" in ran.text
+    )
+    cell = ran.tallies["./tiny.py:Tiny", "gradient", "Softmax", "float32"]
+    assert cell.right >= 25
+    assert cell.telling >= 15
+    assert 0 < cell.worst <= 1
+    lacking = ran.tallies["./tiny.py:Tiny", "forward", "Gelu", "float32"]
+    assert (lacking.unsupported, lacking.right) == (1, 0)
+    assert "has no row for Gelu" in ran.text
+    assert not (pytester.path / ".d5test").exists()
+
+
+def test_xdist_counts_the_same(suite: Suite) -> None:
+    pytest.importorskip("xdist")
+    options = ("--operator=Relu,Softmax,Gelu", "--check=forward,special", "--examples=8")
+    alone, spread = suite("Wrong", *options), suite("Wrong", *options, "-n2")
+    assert alone.rc == spread.rc == 1
+    assert alone.counts() == spread.counts()
+    assert len(alone.counts()) == 9
+    first, second = (ran.text[ran.text.index("right  fault") :] for ran in (alone, spread))
+    assert first.partition("short test")[0] == second.partition("short test")[0]
+
+
+def test_a_fault_is_its_message_and_a_reproducer_of_each_kind(
+    suite: Suite, pytester: pytest.Pytester
+) -> None:
+    ran = suite("Wrong", *FORWARD, "--dtype=float32")
+    assert ran.rc == 1
+    cell = ran.tallies["./tiny.py:Wrong", "forward", "Relu", "float32"]
+    kinds = {fault["kind"]: fault for fault in cell.faults}
+    assert set(kinds) == {"shape", "value"}
+    assert "Tensor((4, 1)" in kinds["shape"]["case"] or "Tensor((4, 2)" in kinds["shape"]["case"]
+    for noise in ("Traceback", "hypothesis", "Falsifying", "explore()", "conftest"):
+        assert noise not in ran.text[ran.text.index("= FAILURES =") :]
+    assert len(re.findall("^  reproducer: ", ran.text, re.MULTILINE)) == 2
+    for fault in cell.faults:
+        path = Path(fault["reproducer"])
+        assert path.is_file()
+        assert path.is_relative_to(pytester.path / ".d5test" / "reproducers")
+    (failure,) = ET.parse("run.xml").iter("failure")
+    assert (failure.get("message") or "").startswith("Relu(): ")
+    assert "reproducer: " in (failure.text or "")
+    assert ran.counts()["./tiny.py:Wrong", "forward", "Softmax", "float32"][1] == 0
+
+
+def test_an_abort_of_the_framework_is_one_fault(suite: Suite) -> None:
+    ran = suite("Aborting", *FORWARD, "--dtype=float32")
+    assert ran.rc == 1
+    (fault,) = ran.tallies["./tiny.py:Aborting", "forward", "Relu", "float32"].faults
+    assert fault["kind"] == "crash"
+    assert ran.tallies["./tiny.py:Aborting", "forward", "Softmax", "float32"].right >= 25
+
+
+def test_what_is_unsupported_is_said_and_is_no_failure(suite: Suite) -> None:
+    ran = suite("Refusing", *FORWARD, "-rs")
+    assert ran.rc == 0
+    cell = ran.tallies["./tiny.py:Refusing", "forward", "Relu", "float32"]
+    assert cell.reasons == {"it is Tuesday": cell.unsupported}
+    assert cell.unsupported >= 25
+    assert "nothing judged: it is Tuesday" in ran.text
+
+
+def test_known_failures_are_recorded_and_then_known(
+    suite: Suite, pytester: pytest.Pytester
+) -> None:
+    options = ("--operator=Relu", "--dtype=float32", "--check=forward")
+    assert suite("Wrong", *options, "--record-known=known.toml").rc == 1
+    ran = suite("Wrong", *options, "--known=known.toml")
+    assert ran.rc == 0, ran.text
+    assert "2 xfailed" in ran.text
+    cell = ran.tallies["./tiny.py:Wrong", "forward", "Relu", "float32"]
+    assert cell.known == cell.drawn >= 25
+    assert "100% of" in ran.text
+    gone = suite("Tiny", *options, "--known=known.toml")
+    assert gone.rc == 1
+    assert gone.text.count("known failure is gone (") >= 2
+    file = pytester.path / "known.toml"
+    file.write_text(re.sub(r"expires = .*", "expires = 2020-01-31", file.read_text()))
+    expired = suite("Wrong", *options, "--known=known.toml")
+    assert expired.rc == 1
+    assert "known failure expired on 2020-01-31" in expired.text
+    file.write_text(file.read_text().replace("operator = ", "operater = "))
+    unreadable = suite("Wrong", *options, "--known=known.toml")
+    assert unreadable.rc == pytest.ExitCode.USAGE_ERROR
+    assert "row 1: operator is missing" in unreadable.text
+
+
+def test_a_known_failure_keeps_drawing_away(suite: Suite, pytester: pytest.Pytester) -> None:
+    pytester.path.joinpath("known.toml").write_text(
+        """
+[[known]]
+check = "forward"
+operator = "Relu"
+dtype = ["float32"]
+case = "Case(Relu(), (Tensor((2, 3)),))"
+reason = "one percent too much"
+owner = "somebody"
+expires = 2999-01-31
+where = { rank0 = { min = 2 }, "shape0[0]" = { max = 3 } }
+
+[[known]]
+check = "forward"
+operator = "Relu"
+dtype = ["float32"]
+case = "Case(Relu(), (Tensor((4, 2)),))"
+reason = "flat"
+owner = "somebody"
+expires = 2999-01-31
+where = { "shape0[0]" = { min = 4 } }
+"""
+    )
+    ran = suite("Wrong", *FORWARD, "--dtype=float32", "--known=known.toml", "--examples=20")
+    cell = ran.tallies["./tiny.py:Wrong", "forward", "Relu", "float32"]
+    assert cell.fault == 0
+    assert cell.known > 0
+    assert cell.right > 0
+    assert "2 xfailed" in ran.text
+
+
+def test_a_budget_is_kept_and_what_it_left_out_is_said(suite: Suite) -> None:
+    began = time.monotonic()
+    ran = suite("Tiny", "--budget=3s", "--examples=4000")
+    assert time.monotonic() - began < 15
+    assert ran.rc == 0
+    left = [t for t in ran.tallies.values() if t.left_out]
+    assert len(left) > 10
+    assert re.search(r"left out: \d+ tests, the budget was spent", ran.text)
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        (("--backend=nmpy",), "no backend 'nmpy'; did you mean numpy?"),
+        (("--backend=./none.py:Tiny",), "there is no file"),
+        (("--backend=./tiny.py:None_",), "has no|None_"),
+        (("--backend=numpy", "--operator=Sofmax"), "unknown operator 'Sofmax': did you mean Soft"),
+        (("--backend=numpy", "--dtype=float23"), "unknown dtype 'float23'"),
+        (("--backend=numpy", "--check=forwrd"), "unknown check 'forwrd': did you mean forward?"),
+        (("--backend=numpy", "--known=none.toml"), "none.toml: No such file"),
+        (("--backend=numpy", "--budget=soon"), "expected a time as 90s"),
+        ((), "no --backend is given; installed: numpy"),
+        (("-n2",), "no --backend is given; installed: numpy"),
+    ],
+)
+def test_a_mistake_is_one_line_and_status_4(
+    suite: Suite, options: tuple[str, ...], line: str
+) -> None:
+    if "-n2" in options:
+        pytest.importorskip("xdist")
+    ran = suite("", *options, "-q")
+    assert ran.rc == pytest.ExitCode.USAGE_ERROR
+    assert len(re.findall("^ERROR: .*", ran.text, re.MULTILINE)) == 1
+    assert re.search(line, ran.text)
+    assert "Traceback" not in ran.text
+
+
+def test_a_framework_that_cannot_be_imported_is_one_line(
+    suite: Suite, pytester: pytest.Pytester
+) -> None:
+    for name, body in {
+        "gone": "import nosuchframework",
+        "dying": "import os; os._exit(3)",
+    }.items():
+        pytester.path.joinpath(f"{name}.py").write_text(f"{body}\nclass B: pass\n")
+        ran = suite("", f"--backend=./{name}.py:B", "-q")
+        assert ran.rc == pytest.ExitCode.USAGE_ERROR
+        (error,) = re.findall("^ERROR: .*", ran.text, re.MULTILINE)
+        assert re.search("nosuchframework|exit status 3", error)
+        assert "Traceback" not in ran.text
+
+
+def test_no_worker_is_started_for_help(suite: Suite, pytester: pytest.Pytester) -> None:
+    trace = "open('imported', 'w').close()\n"
+    pytester.path.joinpath("loud.py").write_text(trace + "from tiny import Tiny\n")
+    ran = suite("", "--backend=./loud.py:Tiny", "--help")
+    assert ran.rc == 0
+    assert "--record-known" in ran.text
+    assert not (pytester.path / "imported").exists()
+
+
+def test_another_project_keeps_its_options(suite: Suite, pytester: pytest.Pytester) -> None:
+    """Theirs does not load us; our suite, run in their folder, does not load theirs."""
+    pytester.makeconftest(
+        """
+        def pytest_addoption(parser):
+            parser.addoption("--backend", default="theirs")
+            parser.addoption("--device", default="theirs")
+        """
+    )
+    pytester.makepyfile(
+        test_theirs="""
+        def test_theirs(request):
+            assert request.config.getoption("--backend") == "theirs"
+            assert not request.config.pluginmanager.hasplugin("d5test.plugin")
+        """
+    )
+    pytester.makeini("[pytest]\naddopts = --no-such-option-in-suites=1\n")
+    ran = suite("Tiny", *FORWARD, "--dtype=float32", "--examples=2")
+    assert ran.rc == 0, ran.text
+    pytester.makeini("[pytest]\n")
+    assert pytester.runpytest_subprocess("test_theirs.py").ret == 0
+
+
+def test_a_stranger_has_a_fixture_called_backend(suite: Suite, pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.fixture(params=["one", "two"])
+        def backend(request):
+            return request.param
+
+        def test_theirs(backend):
+            assert backend in ("one", "two")
+        """
+    )
+    ran = pytester.runpytest_subprocess("-p", "d5test.plugin")
+    assert ran.ret == 0
+    ran.assert_outcomes(passed=2)
+
+
+def test_collecting_is_quick(suite: Suite) -> None:
+    ran = suite("", "--backend=numpy", "--collect-only", "-qq")
+    assert ran.rc == 0
+    counts = dict(re.findall(r"(test_\w+)\.py: (\d+)", ran.text))
+    assert int(counts["test_forward"]) > 100
+    assert len(counts) >= len(list((SUITES / "operators").glob("test_*.py"))) - 3
