@@ -41,10 +41,16 @@ ROWS.elementwise(
         "Exp": jnp.exp,
         "Log": jnp.log,
         "Sqrt": jnp.sqrt,
-        "Erf": lax.erf,
         "Abs": jnp.abs,
         "Neg": jnp.negative,
         "Reciprocal": jnp.reciprocal,
+    },
+    arithmetic="F",
+)
+# Where XLA adds in storage (scatter, windows, steps of a scan), or sums what was broadcast over
+# one axis after the other with a rounding between, the gradient is of class S.
+ROWS.elementwise(
+    {
         "Add": jnp.add,
         "Sub": jnp.subtract,
         "Mul": jnp.multiply,
@@ -52,12 +58,12 @@ ROWS.elementwise(
         "Pow": jnp.power,
         "Where": jnp.where,
     },
-    arithmetic="F",
+    arithmetic="S",
 )
-ROWS.elementwise({"Softplus": nn.softplus, "MatMul": jnp.matmul})
+ROWS.elementwise({"Erf": lax.erf, "Softplus": nn.softplus, "MatMul": jnp.matmul})
 
 
-@ROWS.native("Max", "Min", arithmetic="F")
+@ROWS.native("Max", "Min", arithmetic="S")
 def extremum(op: Any, *xs: Array) -> Array:
     return reduce(jnp.maximum if op.name == "Max" else jnp.minimum, xs)
 
@@ -72,7 +78,7 @@ def gelu(op: Any, x: Array) -> Array:
     return nn.gelu(x, approximate=op.approximate == "tanh")
 
 
-@ROWS.composed("Gemm")
+@ROWS.composed("Gemm", arithmetic="S")
 def gemm(op: Any, a: Array, b: Array, c: Array | None = None) -> Array:
     y = op.alpha * jnp.matmul(a.T if op.transA else a, b.T if op.transB else b)
     return y if c is None else y + op.beta * c
@@ -110,7 +116,7 @@ def _window(op: Any, sizes: Sequence[int], kernel: Sequence[int]) -> tuple[Any, 
     return strides, dilations, pads, more
 
 
-@ROWS.native("Conv")
+@ROWS.native("Conv", arithmetic="S")
 def conv(op: Any, x: Array, w: Array, b: Array | None = None) -> Array:
     strides, dilations, pads, _ = _window(op, x.shape[2:], w.shape[2:])
     y = lax.conv_general_dilated(
@@ -119,7 +125,7 @@ def conv(op: Any, x: Array, w: Array, b: Array | None = None) -> Array:
     return y if b is None else y + _channels(b, y)
 
 
-@ROWS.composed("ConvTranspose")
+@ROWS.composed("ConvTranspose", arithmetic="S")
 def conv_transpose(op: Any, x: Array, w: Array, b: Array | None = None) -> Array:
     n, g = x.ndim - 2, op.group
     strides, dilations = op.strides or (1,) * n, op.dilations or (1,) * n
@@ -157,7 +163,7 @@ def _reduce_window(f: Any, x: Array, start: float, kernel: Any, s: Any, d: Any, 
     )
 
 
-@ROWS.native("MaxPool", outputs=1, arithmetic="F")
+@ROWS.native("MaxPool", outputs=1, arithmetic="S")
 def max_pool(op: Any, x: Array) -> Array:
     strides, dilations, pads, more = _window(op, x.shape[2:], op.kernel_shape)
     pads = [(low, high + m) for (low, high), m in zip(pads, more, strict=True)]
@@ -194,7 +200,7 @@ def _wide(op: Any, x: Array) -> Array:
     return x.astype(jnp.promote_types(x.dtype, jnp.float32)) if op.stash_type == 1 else x
 
 
-@ROWS.composed("BatchNormalization")
+@ROWS.composed("BatchNormalization", arithmetic="S")
 def batch_normalization(op: Any, x: Array, scale: Array, b: Array, mean: Array, var: Array) -> Any:
     if not op.training_mode:
         root = lax.rsqrt(_channels(var, x) + op.epsilon)
@@ -206,7 +212,7 @@ def batch_normalization(op: Any, x: Array, scale: Array, b: Array, mean: Array, 
     return y, mean * m + now * (1 - m), var * m + spread * (1 - m)
 
 
-@ROWS.composed("LayerNormalization")
+@ROWS.composed("LayerNormalization", arithmetic="S")
 def layer_normalization(op: Any, x: Array, scale: Array, b: Array | None = None) -> Any:
     v, axes = _wide(op, x), tuple(range(op.axis % x.ndim, x.ndim))
     mean = jnp.mean(v, axes, keepdims=True)
@@ -215,14 +221,14 @@ def layer_normalization(op: Any, x: Array, scale: Array, b: Array | None = None)
     return (y if b is None else y + b), mean, root
 
 
-@ROWS.composed("GroupNormalization")
+@ROWS.composed("GroupNormalization", arithmetic="S")
 def group_normalization(op: Any, x: Array, scale: Array, b: Array) -> Array:
     v = _wide(op, x).reshape(x.shape[0], op.num_groups, -1)
     y = nn.standardize(v, -1, epsilon=op.epsilon).astype(x.dtype).reshape(x.shape)
     return y * _channels(scale, x) + _channels(b, x)
 
 
-@ROWS.composed("RMSNormalization")
+@ROWS.composed("RMSNormalization", arithmetic="S")
 def rms_normalization(op: Any, x: Array, scale: Array) -> Array:
     v, axes = _wide(op, x), tuple(range(op.axis % x.ndim, x.ndim))
     root = lax.rsqrt(jnp.mean(v * v, axes, keepdims=True) + op.epsilon)
@@ -334,12 +340,12 @@ def slice_(
     return x[tuple(index)]
 
 
-@ROWS.native("Gather", arithmetic="F")
+@ROWS.native("Gather", arithmetic="S")
 def gather(op: Any, x: Array, indices: Array) -> Array:
     return jnp.take(x, indices, op.axis)
 
 
-@ROWS.native("Pad", arithmetic="F")
+@ROWS.native("Pad", arithmetic="S")
 def pad(op: Any, x: Array, pads: Array, value: Any = None, axes: Any = None) -> Array:
     given, which = _whole(pads), range(x.ndim) if axes is None else _whole(axes)
     widths = [(0, 0)] * x.ndim
@@ -355,7 +361,7 @@ def pad(op: Any, x: Array, pads: Array, value: Any = None, axes: Any = None) -> 
     return jnp.pad(x, widths, constant_values=0 if value is None else value.reshape(()))
 
 
-@ROWS.native("Expand", arithmetic="F")
+@ROWS.native("Expand", arithmetic="S")
 def expand(op: Any, x: Array, shape: Array) -> Array:
     return jnp.broadcast_to(x, np.broadcast_shapes(x.shape, _whole(shape)))
 
@@ -484,7 +490,7 @@ def _gru(op: Any, k: int, r: Array, bias: Any, p: Any, xw: Array, h: Array) -> A
 
 
 for _name, _cell, _count in (("RNN", _rnn, 1), ("LSTM", _lstm, 2), ("GRU", _gru, 1)):
-    ROWS.composed(_name)(
+    ROWS.composed(_name, arithmetic="S")(
         lambda op, *inputs, _cell=_cell, _count=_count: _recur(op, _cell, _count, *inputs)
     )
 

@@ -1,0 +1,282 @@
+"""The references on CuPy arrays: every operator's own formula, forward and backward, on a GPU.
+
+Needs CuPy with CUDA, and d5test's references (hence SciPy) under the same interpreter. Floating-
+point inputs are computed on the device in their own dtype, float16 in float32; integers and
+booleans go to the host, where the references read them, and constants come from it. Rows are
+composed: they judge CuPy's functions together, and are never timed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any, NamedTuple
+
+import cupy
+import cupyx
+import cupyx.scipy.special
+import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
+from numpy.typing import NDArray
+
+from d5test.backends.base import Backend, Row, Unsupported
+from d5test.case import Operator
+from d5test.reference.operators import OPERATORS
+
+DTYPES = ("float64", "float32", "float16")
+
+
+class OnDevice(NDArrayOperatorsMixin):
+    """A CuPy array on which reference code runs unchanged.
+
+    CuPy's own arrays do not mix with NumPy's, which the references use for masks, counts and
+    indices; and NumPy's protocols do not lead to CuPy's `erf`, `put_along_axis` and `add.at`.
+    Here NumPy's arrays are moved to the device where they meet one that is there.
+    """
+
+    __slots__ = ("value",)
+    __array_priority__ = 1000
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        raise TypeError("an array on the device cannot become NumPy's: it would be computed there")
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        if method == "at":
+            return add_at(ufunc, *inputs)
+        function = getattr(_function_of(ufunc.__name__), method)
+        out = kwargs.pop("out", None)
+        if out is None:
+            return _wrapped(function(*_lifted(inputs), **_lifted(kwargs)))
+        function(*_lifted(inputs), out=out[0].value, **_lifted(kwargs))
+        return out[0]
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        if function is np.put_along_axis:
+            return put_along_axis(*args, **kwargs)
+        found: Any = cupy
+        try:
+            for name in (*function.__module__.split(".")[1:], function.__name__):
+                found = getattr(found, name)
+        except AttributeError:
+            return NotImplemented
+        return _wrapped(found(*_lifted(args), **_lifted(kwargs)))
+
+    def __getattr__(self, name: str) -> Any:
+        """CuPy's own attributes and methods: shape, sum, reshape, ..."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        found = getattr(self.value, name)
+        if not callable(found) or isinstance(found, cupy.ndarray):
+            return _wrapped(found)
+        return lambda *args, **kwargs: _wrapped(found(*_lifted(args), **_lifted(kwargs)))
+
+    def __getitem__(self, key: Any) -> OnDevice:
+        return OnDevice(cupy.asarray(self.value[_lifted(key)]))
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.value[_lifted(key)] = _lifted(value)
+
+    def __len__(self) -> int:
+        return len(self.value)
+
+    def __repr__(self) -> str:
+        return f"OnDevice({self.value!r})"
+
+
+def add_at(ufunc: np.ufunc, array: OnDevice, indices: Any, values: Any) -> None:
+    """`np.add.at`: the values of equal indices add up."""
+    if ufunc is not np.add:
+        raise Unsupported(f"CuPy has no numpy.{ufunc.__name__}.at")
+    cupyx.scatter_add(array.value, _lifted(indices), _lifted(values))
+
+
+def put_along_axis(array: OnDevice, indices: Any, values: Any, axis: int) -> None:
+    """`np.put_along_axis`, which CuPy has only since version 14, by an index of every axis."""
+    where, shape = _lifted(indices), array.value.shape
+    index = [
+        cupy.arange(n).reshape([-1 if i == along else 1 for i in range(len(shape))])
+        for along, n in enumerate(shape)
+    ]
+    index[axis] = where
+    array.value[tuple(index)] = _lifted(values)
+
+
+def _function_of(ufunc: str) -> Any:
+    for module in (cupy, cupyx.scipy.special):
+        if hasattr(module, ufunc):
+            return getattr(module, ufunc)
+    raise Unsupported(f"CuPy has no function {ufunc}")
+
+
+def _lifted(x: Any) -> Any:
+    """What CuPy takes: its arrays for ours and NumPy's, Python's numbers for NumPy's."""
+    if isinstance(x, OnDevice):
+        return x.value
+    if isinstance(x, np.ndarray):
+        return cupy.asarray(x)
+    if isinstance(x, np.generic):
+        return x.item()
+    if isinstance(x, (tuple, list)):
+        return type(x)(_lifted(one) for one in x)
+    if isinstance(x, dict):
+        return {name: _lifted(one) for name, one in x.items()}
+    return x
+
+
+def _wrapped(y: Any) -> Any:
+    if isinstance(y, cupy.ndarray):
+        return OnDevice(y)
+    return type(y)(map(_wrapped, y)) if isinstance(y, (tuple, list)) else y
+
+
+class Leaf(NamedTuple):
+    """An input whose gradient may be wanted: `place` is where it stands in the caller's list."""
+
+    place: int
+    tensor: Any
+
+
+class Recorded(NamedTuple):
+    """A call that was made on leaves: what is to be differentiated."""
+
+    operator: Operator
+    inputs: tuple[Leaf | None, ...]
+
+
+class Reference:
+    """The row of one operator: its reference, with the attributes that are asked for."""
+
+    def __init__(self, operator: type[Operator]) -> None:
+        self._operator = operator
+
+    def __call__(self, op: Any, *inputs: Any) -> Any:
+        operator = self._operator(**op.attributes)
+        if any(isinstance(x, Leaf) for x in inputs):
+            return Recorded(operator, inputs)
+        return tuple(rounded(y, inputs) for y in operator(*map(entered, inputs)))
+
+
+def entered(x: Any) -> Any:
+    """An input as the reference takes it: integers and booleans on the host."""
+    if x is None:
+        return None
+    if x.dtype.kind != "f":
+        return cupy.asnumpy(x)
+    return OnDevice(x.astype(np.float32) if x.dtype == np.float16 else x)
+
+
+def rounded(y: Any, inputs: Sequence[Any]) -> Any:
+    """A result on the device, in the dtype of the first floating-point input if it is one."""
+    y = cupy.asarray(_lifted(y))
+    floating = (x.dtype for x in inputs if x is not None and x.dtype.kind == "f")
+    return y.astype(next(floating, y.dtype)) if y.dtype.kind == "f" else y
+
+
+class Cupy(Backend):
+    """CuPy under the references."""
+
+    framework = "cupy"
+    rows = {
+        name: Row(
+            Reference(operator),
+            native=False,
+            dtypes=DTYPES,
+            gradient=""
+            if operator.backward is not Operator.backward
+            else "the reference has none",
+        )
+        for name, operator in OPERATORS.items()
+    }
+    layouts = ("contiguous", "transposed", "strided", "reversed", "offset", "broadcast")
+    mutable = True
+
+    def __init__(self, device: str = "cuda") -> None:
+        super().__init__(device)
+        if not cupy.cuda.is_available():
+            raise Unsupported(
+                f"cupy {cupy.__version__} is installed, but cupy.cuda.is_available() is False: "
+                "it needs an NVIDIA GPU and a driver for the CUDA that it was built with"
+            )
+        kind, _, number = device.partition(":")
+        if kind != "cuda" or (number or "0") not in map(str, range(_count())):
+            raise Unsupported(f"cupy has no device {device!r} here, only {self.devices()}")
+        self._number = int(number or 0)
+        cupy.cuda.Device(self._number).use()
+
+    @classmethod
+    def devices(cls) -> tuple[str, ...]:
+        return tuple(f"cuda:{i}" for i in range(_count())) if cupy.cuda.is_available() else ()
+
+    @property
+    def version(self) -> str:
+        return str(cupy.__version__)
+
+    def put(self, array: NDArray[Any], dtype: str, layout: str = "contiguous") -> Any:
+        """What lies between the values of a strided or before an offset array is 1 or true."""
+        if dtype == "bfloat16":
+            raise Unsupported("the references on CuPy have no bfloat16")
+        x = cupy.array(array, order="C")
+        if layout == "transposed" and x.ndim > 1:
+            return x.swapaxes(-1, -2).copy().swapaxes(-1, -2)
+        if layout == "strided":
+            return cupy.stack((x, cupy.ones_like(x)), -1)[..., 0]
+        if layout == "reversed" and x.ndim:
+            return x[::-1].copy()[::-1]
+        if layout == "offset":
+            return cupy.concatenate((cupy.ones(1, x.dtype), x.ravel()))[1:].reshape(x.shape)
+        if layout == "broadcast":
+            if x.ndim == 0 or len({one.tobytes() for one in array}) != 1:
+                raise Unsupported("a broadcast array has equal slices along its first axis")
+            return cupy.broadcast_to(x[:1].copy(), x.shape)
+        return x
+
+    def refill(self, tensor: Any, array: NDArray[Any], dtype: str) -> None:
+        tensor[...] = cupy.asarray(array)
+
+    def get(self, tensor: Any) -> tuple[NDArray[Any], str]:
+        return np.array(cupy.asnumpy(tensor), order="C"), tensor.dtype.name
+
+    def wait(self, tensors: Sequence[Any]) -> None:
+        cupy.cuda.get_current_stream().synchronize()
+
+    def vjp(
+        self,
+        function: Callable[..., Any],
+        inputs: Sequence[Any],
+        grads: Sequence[Any],
+        wanted: Sequence[int],
+    ) -> tuple[tuple[Any, ...], list[Any]]:
+        leaves = [None if x is None else Leaf(i, x) for i, x in enumerate(inputs)]
+        operator, given = function(*leaves)
+        if not operator.differentiable:
+            raise Unsupported(f"the reference {operator!r} has no gradient")
+        tensors = tuple(None if leaf is None else leaf.tensor for leaf in given)
+        arrays = tuple(map(entered, tensors))
+        outputs = operator(*arrays)
+        found = operator.vjp(tuple(map(entered, grads)), arrays, outputs)
+        totals: dict[int, Any] = {}
+        for leaf, dx in zip(given, found, strict=True):
+            if leaf is not None and dx is not None:
+                before = totals.get(leaf.place)
+                totals[leaf.place] = dx if before is None else before + dx
+        gradients = [rounded(totals[i], tensors) if i in totals else None for i in wanted]
+        return tuple(rounded(y, tensors) for y in outputs), gradients
+
+    def address(self, tensor: Any) -> tuple[int, int]:
+        start = int(tensor.data.ptr)
+        if not prod(tensor.shape):
+            return start, start
+        reach = [(n - 1) * s for n, s in zip(tensor.shape, tensor.strides, strict=True)]
+        low, high = sum(min(r, 0) for r in reach), sum(max(r, 0) for r in reach)
+        return start + low, start + high + int(tensor.dtype.itemsize)
+
+    def describe_device(self) -> str:
+        name = cupy.cuda.runtime.getDeviceProperties(self._number)["name"]
+        return name.decode() if isinstance(name, bytes) else str(name)
+
+
+def _count() -> int:
+    return int(cupy.cuda.runtime.getDeviceCount())
