@@ -166,6 +166,13 @@ class Backend(ABC):
     def reset(self) -> None:  # noqa: B027 (an eager mode has nothing to forget)
         """Forget what was compiled."""
 
+    def refusal(self, error: Exception) -> str:
+        """The reason, if `error` is the framework's way of saying that it does not have this.
+
+        Empty if it is an error as any other: a missing kernel is unsupported, not a fault.
+        """
+        return ""
+
     def refill(self, tensor: Any, array: NDArray[Any], dtype: str) -> None:
         """Overwrite a tensor in place, at the same address (only if `mutable`)."""
         raise NotImplementedError

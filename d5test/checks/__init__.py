@@ -16,7 +16,7 @@ from d5test.checks.fault import Evidence, Fault
 from d5test.checks.numerical import has_gradient, numerical_gradient
 from d5test.checks.repetition import determinism, no_caching, untouched
 from d5test.checks.shape import batch, degenerate, degenerate_cases, has_layouts, layout
-from d5test.checks.special import special
+from d5test.checks.special import has_rules, special
 from d5test.checks.value import forward, gradient, low_precision
 
 _ROWS = (
@@ -29,7 +29,7 @@ _ROWS = (
     Check("no_caching", no_caching),
     Check("layout", layout, reason=has_layouts),
     Check("degenerate", degenerate, cases=degenerate_cases),
-    Check("special", special),
+    Check("special", special, reason=has_rules),
     Check("batch", batch),
     Check("invalid_arguments", invalid_arguments),
     Check("declared_dtypes", declared_dtypes, FLOATS, reason=has_row, draws=1),

@@ -1,18 +1,20 @@
 """NaN and infinity: not swallowed, not invented.
 
-One special value is put into one element of an input. Where the reference's result does not
-depend on that element, the backend's stays within its bar; where the reference's is NaN, so is the
-backend's; where it is infinite, so is the backend's.
+One special value is put into one element of an input. Where the reference's result is what it was
+without it, the backend's stays within its bar. Where the reference's is NaN, so is the backend's,
+if the result depends on that element at all: a weight that meets padding only need not be read.
+What infinities become is left open, since infinity minus infinity depends on the formula.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from d5test.case import Array, Arrays, Case
-from d5test.checks.check import Inquiry
+from d5test.case import Array, Arrays, Case, Operator
+from d5test.checks.check import Inquiry, supported
 from d5test.checks.fault import Evidence
 from d5test.numerics.bounds import Bound, double
 from d5test.numerics.judgement import Judgement, judge
@@ -25,9 +27,19 @@ NAN_IS_OPEN = {
     "ReduceMax": "as Max",
     "LeakyRelu": "written with a comparison, which NaN fails on either side",
     "ReduceLogSumExp": "shifted by a maximum or not",
-    "Attention": "a masked score may be minus infinity or left out",
 }
 """Operators for which ONNX does not say what becomes of a NaN: the framework's choice."""
+
+
+MAY_SPREAD = {
+    "Attention": "a masked score may be left out, or be NaN plus minus infinity",
+}
+"""Operators in which a special value may reach what the reference keeps it from."""
+
+
+def has_rules(operator: type[Operator], about: Any, dtype: str) -> str:
+    """As `supported`, and ONNX says what becomes of a NaN."""
+    return MAY_SPREAD.get(operator.__name__, "") or supported(operator, about, dtype)
 
 
 def special(client: Any, case: Case) -> Judgement:
@@ -35,16 +47,18 @@ def special(client: Any, case: Case) -> Judgement:
     inquiry = Inquiry("special", client, case)
     worst = Judgement(telling=True)
     for value in (np.nan, np.inf, -np.inf):
-        poisoned = _poisoned(case, inquiry.arrays, value)
-        if poisoned is None:
+        poisoned = _poisoned(case, inquiry.arrays, lambda x, v=value: v)
+        moved = _poisoned(case, inquiry.arrays, lambda x: x + 1)
+        if poisoned is None or moved is None:
             return Judgement(void=True)
         feed = inquiry.feed(poisoned)
         (result,) = inquiry.ask(feed)
         expected = tuple(
-            _special_bound(bound, np.asarray(clean), np.asarray(want), value, case)
-            for bound, clean, want in zip(
+            _special_bound(bound, *map(np.asarray, values), bool(np.isnan(value)), case)
+            for bound, *values in zip(
                 inquiry.forward_bounds(inquiry.classes()[0]),
                 inquiry.outputs,
+                _plain(inquiry, moved),
                 _plain(inquiry, poisoned),
                 strict=True,
             )
@@ -66,8 +80,8 @@ def special(client: Any, case: Case) -> Judgement:
     return worst
 
 
-def _poisoned(case: Case, arrays: Arrays, value: float) -> Arrays | None:
-    """The inputs with `value` in one element of one of them."""
+def _poisoned(case: Case, arrays: Arrays, change: Callable[[Any], Any]) -> Arrays | None:
+    """The inputs with one element of one of them changed."""
     candidates = [
         i for i in case.wanted
         if arrays[i] is not None and np.size(arrays[i]) and case.inputs[i].data is None  # type: ignore[union-attr]
@@ -77,7 +91,8 @@ def _poisoned(case: Case, arrays: Arrays, value: float) -> Arrays | None:
     changed = list(arrays)
     i = candidates[case.seed % len(candidates)]
     array = np.array(arrays[i], copy=True)
-    array.flat[case.seed % array.size] = value
+    at = case.seed % array.size
+    array.flat[at] = change(array.flat[at])
     changed[i] = array
     for j, tensor in enumerate(case.inputs):
         if tensor is not None and tensor.same_as == i:
@@ -91,17 +106,13 @@ def _plain(inquiry: Inquiry, arrays: Arrays) -> tuple[Any, ...]:
 
 
 def _special_bound(
-    bound: Bound | None, clean: Array, want: Array, value: float, case: Case
+    bound: Bound | None, clean: Array, moved: Array, want: Array, is_nan: bool, case: Case
 ) -> Bound:
-    """What is demanded of one output.
-
-    A NaN is demanded (bar 0) only of a NaN: infinity minus infinity depends on the formula. What
-    became finite through an infinity (1 / inf) is not judged either; what did not change is.
-    """
+    """What is demanded of one output: a NaN (bar 0), what it was before, or nothing (infinity)."""
     assert bound is not None
     if bound.storage is None:
         return Bound(want, np.full(want.shape, np.inf), None)
     unchanged = want == clean
-    demanded = np.isnan(want) & bool(np.isnan(value)) & (case.op.name not in NAN_IS_OPEN)
+    demanded = np.isnan(want) & (moved != clean) & is_nan & (case.op.name not in NAN_IS_OPEN)
     bar = np.where(unchanged, bound.bar, np.where(demanded, 0.0, np.inf))
     return Bound(np.where(unchanged, bound.value, want), bar, bound.storage)
