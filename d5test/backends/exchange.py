@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from d5test.backends.base import name_of
 from d5test.backends.wire import Bits
 from d5test.case import Array, Arrays, Operator, dtype_of
 
@@ -199,7 +200,7 @@ class Hung(Exception):
 def typed(bits: Bits) -> Array:
     """An array that arrived, in the dtype that its bits stand for."""
     array, name = bits
-    return array if array.dtype.name == name else array.view(dtype_of(name))
+    return array if name_of(array.dtype) == name else array.view(dtype_of(name))
 
 
 def plain(op: Operator) -> tuple[str, dict[str, Any]]:

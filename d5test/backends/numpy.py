@@ -14,7 +14,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from d5test.backends.base import Backend, Row, Unsupported, bits
+from d5test.backends.base import Backend, Row, Unsupported, bits, name_of
 from d5test.case import Operator
 from d5test.reference.operators import OPERATORS
 
@@ -24,12 +24,12 @@ HALVES = ("float16", "bfloat16")
 
 def is_floating(x: Array) -> bool:
     """Whether an array is of a floating-point dtype, ml_dtypes' bfloat16 included."""
-    return bool(x.dtype.kind == "f" or x.dtype.name == "bfloat16")
+    return bool(x.dtype.kind == "f" or name_of(x.dtype) == "bfloat16")
 
 
 def widened(x: Array | None) -> Array | None:
     """A 16-bit array in float32: NumPy has no products of bfloat16."""
-    return x.astype(np.float32) if x is not None and x.dtype.name in HALVES else x
+    return x.astype(np.float32) if x is not None and name_of(x.dtype) in HALVES else x
 
 
 def rounded(y: Any, like: Sequence[Array | None]) -> Any:
