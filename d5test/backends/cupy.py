@@ -13,7 +13,6 @@ from math import prod
 from typing import Any, NamedTuple
 
 import cupy
-import cupyx
 import cupyx.scipy.special
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
@@ -30,7 +29,7 @@ class OnDevice(NDArrayOperatorsMixin):
     """A CuPy array on which reference code runs unchanged.
 
     CuPy's own arrays do not mix with NumPy's, which the references use for masks, counts and
-    indices; and NumPy's protocols do not lead to CuPy's `erf`, `put_along_axis` and `add.at`.
+    indices; and NumPy's protocols do not lead to CuPy's `erf` and `put_along_axis`.
     Here NumPy's arrays are moved to the device where they meet one that is there.
     """
 
@@ -44,8 +43,6 @@ class OnDevice(NDArrayOperatorsMixin):
         raise TypeError("an array on the device cannot become NumPy's: it would be computed there")
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        if method == "at":
-            return add_at(ufunc, *inputs)
         function = getattr(_function_of(ufunc.__name__), method)
         out = kwargs.pop("out", None)
         if out is None:
@@ -84,13 +81,6 @@ class OnDevice(NDArrayOperatorsMixin):
 
     def __repr__(self) -> str:
         return f"OnDevice({self.value!r})"
-
-
-def add_at(ufunc: np.ufunc, array: OnDevice, indices: Any, values: Any) -> None:
-    """`np.add.at`: the values of equal indices add up."""
-    if ufunc is not np.add:
-        raise Unsupported(f"CuPy has no numpy.{ufunc.__name__}.at")
-    cupyx.scatter_add(array.value, _lifted(indices), _lifted(values))
 
 
 def put_along_axis(array: OnDevice, indices: Any, values: Any, axis: int) -> None:
