@@ -58,6 +58,7 @@ UNPREPARED = (
     "Unrecognized attribute",
     ") is invalid.",  # Type 'tensor(bfloat16)' of input parameter (X) of operator (Y) in node (Z)
 )
+GRAPHS = (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
 NOT_IMPLEMENTED = ("NotImplemented", "BackendIsNotSupposedToImplementIt")
 
 
@@ -209,7 +210,7 @@ def _names(opset: int) -> tuple[str, ...]:
             s.name
             for s in schemas
             if not s.deprecated
-            and all(a.type.name not in ("GRAPH", "GRAPHS") for a in s.attributes.values())
+            and not any(_kind(a) in GRAPHS for a in s.attributes.values())
             and not any("(seq" in f.type_str or "optional" in f.type_str for f in s.inputs)
         )
     )
@@ -241,6 +242,11 @@ def _default(attribute: Any) -> Any:
     return value.decode() if isinstance(value, bytes) else value
 
 
+def _kind(attribute: Any) -> int:
+    """The number of an attribute's type, as in AttributeProto."""
+    return int(attribute.type)
+
+
 def build_model(
     name: str, attributes: Mapping[str, Any], inputs: Sequence[Any], opset: int
 ) -> tuple[onnx.ModelProto, tuple[int, ...]]:
@@ -256,7 +262,7 @@ def build_model(
     node.input.extend(f"x{i}" if i in given else "" for i in range(last))
     node.output.extend(f"y{i}" for i in range(_outputs(schema, attributes, inputs)))
     for attribute, value in attributes.items():
-        kind = schema.attributes[attribute].type.value
+        kind = _kind(schema.attributes[attribute])
         node.attribute.append(onnx.helper.make_attribute(attribute, value, attr_type=kind))
     infos = [_info(f"x{i}", inputs[i]) for i in given]
     graph = onnx.helper.make_graph([node], name, infos, [])

@@ -433,10 +433,10 @@ def negative_log_likelihood_loss(op: Any, x: Any, target: Any, weight: Any = Non
 
 def _reduce(function: Callable[..., Any]) -> Callable[..., Any]:
     def reduce(op: Any, data: Any, axes: Any = None) -> Any:
-        axis = None if axes is None else _value(axes)
-        if not axis:
-            axis = () if op.noop_with_empty_axes else None
-        return function(data, axis, keepdims=bool(op.keepdims))
+        given = [] if axes is None else _value(axes)
+        if not given and op.noop_with_empty_axes:
+            return tf.identity(data)
+        return function(data, given or None, keepdims=bool(op.keepdims))
 
     return reduce
 
