@@ -131,7 +131,7 @@ class Judged(ABC):
         return Timed(outputs, gradients or None, device, resident)
 
     def compilations(self) -> int | None:
-        """How many compilations have happened so far; `None`: this mode compiles nothing."""
+        """Compilations since the last reset; `None`: this mode compiles nothing."""
         count: int | None = self.ask("compilations")
         return count
 

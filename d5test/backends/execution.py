@@ -41,6 +41,7 @@ class Execution:
         """The step of the request that is being taken: what an exception is attributed to."""
         self._latest: tuple[Any, Bound] | None = None
         self._tensor: type | None = None
+        self._forgotten = 0
 
     def bind(self, name: str, attributes: dict[str, Any]) -> Bound:
         """The row of an operator. The same operator asked again is the same compiled function."""
@@ -229,13 +230,15 @@ class Execution:
         return found
 
     def compilations(self) -> int | None:
-        """How many compilations have happened so far."""
-        return self.backend.compilations()
+        """How many compilations have happened since the last reset."""
+        count = self.backend.compilations()
+        return None if count is None else count - self._forgotten
 
     def reset(self) -> None:
         """Forget what was compiled."""
         self._latest = None
         self.backend.reset()
+        self._forgotten = self.backend.compilations() or 0
 
     def failure(self, error: BaseException) -> tuple[Any, ...]:
         """An exception as an answer: unsupported, or raised by whom and where."""

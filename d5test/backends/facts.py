@@ -91,7 +91,7 @@ def flushes(execution: Execution) -> dict[str, bool]:
         if name == dtype:
             magnitude = array.view(unsigned) << unsigned(1)
             found[dtype] = not magnitude.any()
-    backend.reset()
+    execution.reset()
     return found
 
 
