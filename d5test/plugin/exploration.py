@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 
 from hypothesis import given, seed, settings
 from hypothesis.errors import Flaky, Unsatisfiable
+from hypothesis.strategies import SearchStrategy
 
 from d5test.backends.base import Unsupported
 from d5test.case import Case, Operator
@@ -69,6 +70,7 @@ class Exploration:
     kinds: dict[str, type[Found]] = field(default_factory=dict)
     shrink_until: float = float("inf")
     steady: bool = True
+    broken: Exception | None = None
 
     def faults(self, number: int) -> list[Fault]:
         """The smallest fault of each kind in what is drawn with this seed; fills the tally.
@@ -76,18 +78,15 @@ class Exploration:
         Raises `Undrawable` where there is nothing to draw, and whatever d5test itself gets wrong.
         """
 
-        def draw(case: Case) -> None:
-            self.one(case)
-
         try:
             cases = self.check.cases(self.operator, self.dtype)
         except LookupError as error:
             raise Undrawable(str(error)) from None
-        draw = given(case=cases)(draw)
-        draw = settings(PROFILE, max_examples=PATIENCE * self.examples)(draw)
         try:
-            seed(number)(draw)()
+            found = self._drawn(cases, number)
         except Enough:
+            if self.broken is not None and not self.smallest:
+                raise self.broken from None
             found = list(self.smallest.values())
         except Unsatisfiable as error:
             raise Undrawable(f"{self.operator.__name__}: {error}") from None
@@ -96,13 +95,25 @@ class Exploration:
                 raise
             self.steady = False
             found = list(self.smallest.values())
-        except BaseExceptionGroup as group:
-            found = list(_leaves(group))
-        except Found as single:
-            found = [single.fault]
-        else:
-            found = []
         return sorted(found, key=lambda fault: fault.kind)
+
+    def _drawn(self, cases: SearchStrategy[Case], number: int) -> list[Fault]:
+        """The faults as Hypothesis reports them: alone, or in a group."""
+
+        def draw(case: Case) -> None:
+            self.one(case)
+
+        draw = given(case=cases)(draw)
+        draw = settings(PROFILE, max_examples=PATIENCE * self.examples)(draw)
+        try:
+            seed(number)(draw)()
+        except Found as single:
+            return [single.fault]
+        except Flaky:
+            raise
+        except BaseExceptionGroup as group:
+            return list(_leaves(group))
+        return []
 
     def one(self, case: Case) -> None:
         """Judge one case: count it, or raise its fault."""
@@ -117,11 +128,13 @@ class Exploration:
             self.outcomes.count_unsupported(str(unsupported))
         except Fault as raised:
             fault = raised
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - raised again, when Hypothesis has let go of it
             error.add_note(f"while d5test itself worked on {case!r}")
-            raise
+            self.broken = error
         else:
             self.outcomes.count_right(judgement, case)
+        if self.broken is not None:
+            raise Enough
         if fault is not None:
             self.remember(fault)
             self.raise_by_kind(fault)
