@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from d5test.backends.exchange import BackendFailed, Crashed, Hung, typed
 from d5test.backends.log import Log
 from d5test.backends.worker import COMMAND, REPLY, end_group
 
+UNREAPED = os.WEXITED | os.WNOHANG | os.WNOWAIT
 GRACE = 5.0
 """Seconds for the fork server, which runs no code of the framework, to answer."""
 
@@ -179,7 +181,7 @@ class Process:
         try:
             hello = wire.receive(self._control, typed, self._importing)
         except wire.Closed:
-            how = described(self._wait_server())
+            how = described(ended(self._server, GRACE))
             detail = self._log.tail()
             last = detail.splitlines()[-1] if how == "exit status 1" and detail else how
             self._close_server()
@@ -232,7 +234,7 @@ class Process:
         if self.launch.fork and self._control is not None:
             status = self._reaped()
         else:
-            status = self._wait_server()
+            status = ended(self._server, GRACE)
             self._close_server()
         self._connection, self._worker = None, 0
         return described(status), self._log.tail()
@@ -252,15 +254,6 @@ class Process:
             self._close_server()
             return None
 
-    def _wait_server(self) -> int | None:
-        assert self._server is not None
-        try:
-            return self._server.wait(GRACE)
-        except subprocess.TimeoutExpired:
-            end_group(self._server.pid)
-            self._server.wait()
-            return None
-
     def _close_server(self) -> None:
         for connection in (self._connection, self._control):
             if connection is not None:
@@ -269,11 +262,22 @@ class Process:
         self._connection, self._control, self._worker = None, None, 0
         if server is None:
             return
-        try:
-            server.wait(0.0 if not self.launch.fork or not self._imported else GRACE)
-        except subprocess.TimeoutExpired:
-            end_group(server.pid)
-            server.wait()
+        ended(server, GRACE if self.launch.fork and self._imported else 0.0)
+
+
+def ended(process: subprocess.Popen[bytes] | None, seconds: float) -> int | None:
+    """How a process ended by itself within `seconds`. It, and what it started, is gone then."""
+    if process is None or process.returncode is not None:
+        return None if process is None else process.returncode
+    deadline, alone = time.monotonic() + seconds, False
+    while not alone:
+        alone = os.waitid(os.P_PID, process.pid, UNREAPED) is not None
+        if not alone and time.monotonic() >= deadline:
+            break
+        time.sleep(0 if alone else 0.002)
+    end_group(process.pid)
+    status = process.wait()
+    return status if alone else None
 
 
 def described(status: int | None) -> str:

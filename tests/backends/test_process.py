@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -64,6 +65,13 @@ def test_a_crash_is_told_and_survived(wrong: Any, do: Any, deed: str, how: str) 
         assert "Fatal Python error" in caught.value.tail
         assert "wrong_calls.py" in caught.value.tail
     assert do(wrong, "print").outputs[0].tolist() == [2, 3, 4]
+
+
+def test_what_a_crashed_worker_had_started_ends_with_it(wrong: Any, do: Any) -> None:
+    with pytest.raises(Crashed) as caught:
+        do(wrong, "children")
+    (child,) = re.findall(r"^child (\d+)$", caught.value.tail, re.MULTILINE)
+    assert gone(int(child))
 
 
 @pytest.mark.parametrize(("deed", "line"), [("sleep", "in <lambda>"), ("loop", "in <lambda>")])

@@ -46,8 +46,10 @@ def close_all(x: Any) -> Any:
 
 
 def many_children(x: Any) -> Any:
-    if os.fork() == 0:
+    child = os.fork()
+    if child == 0:
         time.sleep(60)
+    print("child", child)
     os.abort()
 
 
