@@ -38,11 +38,14 @@ def numerical_gradient(client: Any, case: Case) -> Judgement:
     ahead, behind = (_moved(inquiry, moving, step) for step in (STEP, -STEP))
     feeds = (inquiry.feed(grads=grads), inquiry.feed(ahead), inquiry.feed(behind))
     at, plus, minus = inquiry.ask(*feeds)
+    bounds = [inquiry.forward_bounds(arithmetic, a) for a in (ahead, behind)]
+    for feed, bound, moved in zip(feeds[1:], bounds, (plus, minus), strict=True):
+        inquiry.shaped(bound, moved.outputs, (feed,))
+    _fitting(inquiry, inquiry.gradients(at), feeds[0])
     gradients = [g for g, i in zip(inquiry.gradients(at), inquiry.wanted, strict=True) if i in moving]
     steps = [np.asarray(ahead[i]) - np.asarray(behind[i]) for i in moving]  # type: ignore[operator]
     slope = sum(float(np.sum(g * s)) for g, s in zip(gradients, steps, strict=True))
     rise = _along(grads, plus.outputs) - _along(grads, minus.outputs)
-    bounds = [inquiry.forward_bounds(arithmetic, a) for a in (ahead, behind)]
     truncation = _truncation(case.op, inquiry.arrays, ahead, behind, grads)
     size = sum(float(np.sum(np.abs(g * s))) for g, s in zip(gradients, steps, strict=True))
     bar = sum(_bars_along(grads, b) for b in bounds) + 2 * truncation
@@ -70,6 +73,18 @@ def numerical_gradient(client: Any, case: Case) -> Judgement:
             judgement,
         )
     return judgement
+
+
+def _fitting(inquiry: Inquiry, gradients: tuple[Any, ...], feed: Any) -> None:
+    """Each gradient has the shape of its input; NumPy would broadcast another one."""
+    for i, g in zip(inquiry.wanted, gradients, strict=True):
+        shape = np.shape(inquiry.arrays[i])
+        if g.shape != shape:
+            raise inquiry.subject.fault(
+                "shape", f"the gradient of input {i} has the wrong shape",
+                Evidence((feed,), "returns", wanted=inquiry.wanted),
+                got=str(g.shape), want=str(shape),
+            )  # fmt: skip
 
 
 def has_gradient(operator: type[Operator], about: Any, dtype: str) -> str:

@@ -63,6 +63,7 @@ def special(client: Any, case: Case) -> Judgement:
                 strict=True,
             )
         )
+        inquiry.shaped(expected, result.outputs, (feed,))
         evidence = Evidence((feed,), "special", (expected,), case.wanted)
         for k, (bound, got) in enumerate(zip(expected, result.outputs, strict=False)):
             lost = np.isnan(bound.value.astype(np.float64)) & ~np.isnan(got.astype(np.float64))
