@@ -437,7 +437,8 @@ ACTIVATIONS = {"Relu": nn.relu, "Tanh": jnp.tanh, "Sigmoid": nn.sigmoid}
 
 def _recur(op: Any, cell: Callable[..., Any], count: int, *inputs: Any) -> tuple[Array, ...]:
     """`cell` over time in each direction: all hidden states, then the last of `count` states."""
-    x, w, r, b, lengths, *starts = (*inputs, *(None,) * (8 - len(inputs)))
+    every: list[Any] = [*inputs, *[None] * (8 - len(inputs))]
+    x, w, r, b, lengths, *starts = every
     starts, peepholes = starts[:count], starts[count]
     if op.layout:
         x, starts = (x.swapaxes(0, 1), [s if s is None else s.swapaxes(0, 1) for s in starts])
@@ -684,7 +685,14 @@ class JaxCompiled(Jax):
     ) -> Callable[..., Any]:
         if isinstance(function, Compiled):
             function = function.function
-        return self.compile(lambda *every: _pull(function, wanted, every[:n], every[n:]))
+
+        def pull(*every: Any) -> Any:
+            before = self._compiled
+            result = _pull(function, wanted, every[:n], every[n:])
+            self._compiled = before  # what is traced inside is no compilation of its own
+            return result
+
+        return self.compile(pull)
 
     def _count(self) -> None:
         self._compiled += 1
