@@ -230,7 +230,9 @@ def average_pool(op: Any, x: Tensor) -> Tensor:
     """Composed (a convolution with ones) if dilated, or pads differ or exceed half a kernel."""
     pool, at = by_rank(AVERAGE_POOL, x), Windows.of(op, tuple(x.shape[2:]), tuple(op.kernel_shape))
     include = bool(op.count_include_pad)
-    if at.plain and max(at.dilations) == 1:
+    # avg_pool3d wants the kernel to fit into the input before padding
+    fits = x.ndim < 5 or all(n >= k for n, k in zip(x.shape[2:], at.kernel, strict=True))
+    if at.plain and max(at.dilations) == 1 and fits:
         return pool(x, at.kernel, at.strides, at.begin, at.ceil, include)
 
     def sums(x: Tensor) -> Tensor:

@@ -165,8 +165,10 @@ def where_inputs(d: Draw, op: ops.Where) -> tuple[Tensor, Tensor, Tensor]:
 @inputs(ops.Expand)
 def expand_inputs(d: Draw, op: ops.Expand) -> tuple[Tensor, Tensor]:
     """A shape that has more axes, or 1 where the tensor has more."""
-    full = d.shape(1, 3)
-    x = d.broadcastable(full)
+    full = d.shape(2, 3)
+    grown = d.integer(0, len(full) - 1)
+    x = tuple(1 if i == grown else n for i, n in enumerate(full))
+    x = x[1:] if grown == 0 and d.flag() else d.broadcastable(full) if d.degenerate else x
     kept = len(full) - len(x)
     target: Shape = tuple(
         1 if i >= kept and x[i - kept] == n and d.flag() else n for i, n in enumerate(full)

@@ -14,6 +14,8 @@ from d5test.strategies.draw import ORDINARY, Draw, Regime
 from d5test.strategies.registry import attributes, inputs
 
 STEPS = 5
+RARELY = 4
+"""One case in five, about."""
 SATURATES_LITTLE: tuple[Regime, ...] = ("normal", ("scaled", -1), "uniform", "onehot")
 """Regimes of weights in which gates do not all stand at 0 or 1."""
 SMALL: tuple[Regime, ...] = (("scaled", -1), ("scaled", -2), "uniform", "onehot")
@@ -84,10 +86,12 @@ def sequence(d: Draw, op: Recurrent) -> tuple[Tensor | None, ...]:
     regimes = ORDINARY if wide else SATURATES_LITTLE
     drawn: list[Tensor | None] = [d.tensor(x, *regimes), weights(rows, width), weights(rows, h)]
     drawn.append(d.maybe(weights(2 * rows)))
-    drawn.append(d.maybe(d.literal([d.integer(1, steps) for _ in range(n)], dtype="int32")))
+    # few frameworks have lengths and peepholes: rarely, so that the rest is judged more often
+    lengths = d.integer(0, RARELY) == RARELY
+    drawn.append(d.literal([d.integer(1, steps) for _ in range(n)], dtype="int32") if lengths else None)
     drawn += [d.maybe(d.tensor(state)) for _ in range(op.states)]
     if isinstance(op, ops.LSTM):
-        drawn.append(d.maybe(weights(3 * h)))
+        drawn.append(weights(3 * h) if d.integer(0, RARELY) == RARELY else None)
     if d.flag():
         while drawn[-1] is None:
             drawn.pop()

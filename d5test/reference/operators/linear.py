@@ -73,7 +73,7 @@ class Gemm(Operator):
         (dy,), (a, b, *rest) = grads, inputs
         a, b = a.T if self.transA else a, b.T if self.transB else b
         da, db = self.alpha * (dy @ b.T), self.alpha * (a.T @ dy)
-        dc = (None if c is None else self.beta * unbroadcast(dy, c.shape) for c in rest)
+        dc = (None if c is None else unbroadcast(self.beta * dy, c.shape) for c in rest)
         return da.T if self.transA else da, db.T if self.transB else db, *dc
 
     def batch(self, *shapes):

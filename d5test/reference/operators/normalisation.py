@@ -48,6 +48,8 @@ class BatchNormalization(Operator):
 
     y = (x - mean) / sqrt(var + epsilon) scale + b. x, y: (n, c, *d); all others: (c,).
 
+    For inference this is folded into x alpha + beta, as frameworks and compilers do: alpha and
+    beta are constants then. It is less accurate where x is near a large mean.
     With `training_mode` 1 the mean and the population variance are x's, and the outputs
     running_mean and running_var = momentum * input + (1 - momentum) * x's; no gradient flows
     through these. Ioffe and Szegedy, arXiv 1502.03167, algorithms 1 and 2.
@@ -63,7 +65,8 @@ class BatchNormalization(Operator):
         scale, b = along_channels(scale, x.ndim), along_channels(b, x.ndim)
         if not self.training_mode:
             mean, var = along_channels(input_mean, x.ndim), along_channels(input_var, x.ndim)
-            return (x - mean) / np.sqrt(var + self.epsilon) * scale + b
+            alpha = scale / np.sqrt(var + self.epsilon)
+            return x * alpha + (b - mean * alpha)
         axes = self.reduced(x.ndim)
         xhat, _, _ = standardise(x, axes, self.epsilon)
         running_mean = self.momentum * input_mean + (1 - self.momentum) * x.mean(axes)
