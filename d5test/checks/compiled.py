@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from d5test.backends.base import Unsupported
 from d5test.case import Case
 from d5test.checks.check import Inquiry
 from d5test.checks.fault import Evidence
+from d5test.checks.shape import BATCHES, crowded
 from d5test.numerics.judgement import Judgement
 
 
@@ -15,7 +17,8 @@ def compiled(client: Any, case: Case) -> Judgement:
     """Compiled code gives results within the bars of the reference, and no eager fallback.
 
     What was compiled before is forgotten first; the call must have compiled something. Then a
-    second call, with values of its own, must not get the first one's results.
+    second call, with values of its own, must not get the first one's results; nor may a third one,
+    with more samples, run code that was compiled for fewer.
     """
     inquiry = Inquiry("compiled", client, case)
     client.reset()
@@ -31,6 +34,7 @@ def compiled(client: Any, case: Case) -> Judgement:
         lambda arithmetic: inquiry.forward_bounds(arithmetic, again.arrays()),
         second.outputs, feeds, kind="cached", what="the second call is wrong", last=True,
     )  # fmt: skip
+    _another_shape(inquiry)
     if inquiry.row.gradient or not case.op.differentiable:
         return judgement
     grads = inquiry.upstream
@@ -42,3 +46,17 @@ def compiled(client: Any, case: Case) -> Judgement:
         grads=grads,
     )  # fmt: skip
     return max(judgement, gradient, key=lambda j: j.ratio)
+
+
+def _another_shape(inquiry: Inquiry) -> None:
+    """Code that was compiled for a shape, then called with more samples."""
+    try:
+        crowd, bounds = crowded(inquiry, BATCHES[0])
+    except Unsupported:
+        return
+    feeds = (inquiry.feed(), crowd)
+    _, result = inquiry.ask(*feeds)
+    inquiry.judged(
+        bounds, result.outputs, feeds, kind="cached", what="a call of another shape is wrong",
+        last=True,
+    )  # fmt: skip

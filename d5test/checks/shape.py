@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -99,6 +100,24 @@ def degenerate(client: Any, case: Case) -> Judgement:
 def batch(client: Any, case: Case) -> Judgement:
     """A sample's result does not depend on how many others share the batch, nor on their place."""
     inquiry = Inquiry("batch", client, case)
+    judgement = Judgement()
+    for count in BATCHES:
+        feed, bounds = crowded(inquiry, count)
+        (result,) = inquiry.ask(feed)
+        found = inquiry.judged(
+            bounds, result.outputs, (feed,), kind="batch",
+            what=f"in a batch of {count}, samples differ from what they are alone",
+        )  # fmt: skip
+        judgement = max(judgement, found, key=lambda j: j.ratio)
+    return replace(judgement, void=False)
+
+
+def crowded(inquiry: Inquiry, count: int) -> tuple[Any, Callable[[Arithmetic], Bounds]]:
+    """The case with `count` samples, its own from last to first and again, and their bars.
+
+    Raises `Unsupported` where samples depend on each other.
+    """
+    case = inquiry.case
     axes = case.op.batch(*case.shapes)
     if axes is None:
         raise Unsupported("the samples of this case are not independent")
@@ -107,29 +126,20 @@ def batch(client: Any, case: Case) -> Judgement:
         for a, axis in zip(inquiry.arrays, axes.inputs, strict=False)
         if a is not None and axis is not None
     )
-    judgement = Judgement()
-    for count in BATCHES:
-        order = np.arange(count)[::-1] % size
-        arrays = tuple(
-            a if a is None or axis is None else np.ascontiguousarray(np.take(a, order, axis))
-            for a, axis in zip(inquiry.arrays, _padded(axes.inputs, inquiry.arrays), strict=True)
+    order = np.arange(count)[::-1] % size
+    arrays = tuple(
+        a if a is None or axis is None else np.ascontiguousarray(np.take(a, order, axis))
+        for a, axis in zip(inquiry.arrays, _padded(axes.inputs, inquiry.arrays), strict=True)
+    )
+
+    def bounds(arithmetic: Arithmetic) -> Bounds:
+        alone = inquiry.forward_bounds(arithmetic)
+        return tuple(
+            b if b is None or axis is None else _taken(b, order, axis)
+            for b, axis in zip(alone, axes.outputs, strict=False)
         )
-        feed = inquiry.feed(_aliased(case, arrays))
-        (result,) = inquiry.ask(feed)
 
-        def bounds(arithmetic: Arithmetic, order: Array = order) -> Bounds:
-            alone = inquiry.forward_bounds(arithmetic)
-            return tuple(
-                b if b is None or axis is None else _taken(b, order, axis)
-                for b, axis in zip(alone, axes.outputs, strict=False)
-            )
-
-        found = inquiry.judged(
-            bounds, result.outputs, (feed,), kind="batch",
-            what=f"in a batch of {count}, samples differ from what they are alone",
-        )  # fmt: skip
-        judgement = max(judgement, found, key=lambda j: j.ratio)
-    return replace(judgement, void=False)
+    return inquiry.feed(_aliased(case, arrays)), bounds
 
 
 def _padded(axes: tuple[int | None, ...], arrays: Arrays) -> tuple[int | None, ...]:
