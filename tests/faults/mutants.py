@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis.strategies import SearchStrategy
 
 from d5test.case import Case, Operator
 from d5test.numerics.bounds import double
-from d5test.strategies import cases
+
 from tests.faults import faulty, formulas, source
 from tests.faults.faulty import Make
 
@@ -34,14 +35,14 @@ class Mutant:
         return f"{self.operator}, {self.where}: {self.change}"
 
 
-def drawn(operator: type[Operator], dtype: str, count: int) -> tuple[Case, ...]:
-    """So many cases of an operator, always the same ones."""
+def drawn(strategy: SearchStrategy[Case], count: int) -> tuple[Case, ...]:
+    """So many cases, always the same ones."""
     found: list[Case] = []
 
     @seed(2019)
     @settings(max_examples=count, database=None, deadline=None, phases=[Phase.generate],
               suppress_health_check=list(HealthCheck))  # fmt: skip
-    @given(cases(operator, dtype))
+    @given(strategy)
     def draw(case: Case) -> None:
         found.append(case)
 

@@ -1,0 +1,237 @@
+"""What the backends that are wrong on purpose have in common, and those wrong in their values.
+
+Each is NumPy with one fault, which every operator has: `forward` and `backward` get what an honest
+row computes. They run in this process and in a worker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from d5test.backends.base import FLOATS, Row
+from d5test.backends.numpy import Leaf, Numpy
+
+Array = NDArray[Any]
+Arrays = tuple[Any, ...]
+Honest = partial[Arrays]
+"""An honest row, its first argument (the operator) given."""
+Gradients = list[Any]
+
+
+class Wrong(Numpy):
+    """Every row of NumPy, through `forward`; every gradient, through `backward`."""
+
+    dtypes: ClassVar[tuple[str, ...]] = FLOATS
+
+    def __init__(self, device: str = "cpu") -> None:
+        super().__init__(device)
+        self.rows: Mapping[str, Row] = {  # type: ignore[misc]
+            name: replace(row, call=partial(self._call, row), dtypes=self.dtypes)
+            for name, row in Numpy.rows.items()
+        }
+
+    def _call(self, row: Row, op: Any, *inputs: Any) -> Any:
+        if any(isinstance(x, Leaf) for x in inputs):
+            return row.call(op, *inputs)
+        return self.forward(partial(row.call, op), *inputs)
+
+    def forward(self, honest: Honest, *inputs: Any) -> Arrays:
+        return honest(*inputs)
+
+    def backward(self, gradients: Gradients, inputs: Arrays, grads: Arrays) -> Gradients:
+        return gradients
+
+    def vjp(
+        self,
+        function: Callable[..., Any],
+        inputs: Sequence[Any],
+        grads: Sequence[Any],
+        wanted: Sequence[int],
+    ) -> tuple[Arrays, Gradients]:
+        outputs, gradients = super().vjp(function, inputs, grads, wanted)
+        return outputs, self.backward(gradients, tuple(inputs), tuple(grads))
+
+
+def floating(x: Any) -> bool:
+    return x is not None and x.dtype.kind == "f"
+
+
+class Zeros(Wrong):
+    """Outputs that nothing has been written to."""
+
+    def forward(self, honest: Honest, *inputs: Any) -> Arrays:
+        return tuple(np.zeros_like(y) for y in honest(*inputs))
+
+
+class Mean(Wrong):
+    """Every element is the mean: right for uniform values and long sums."""
+
+    def forward(self, honest: Honest, *inputs: Any) -> Arrays:
+        return tuple(np.full_like(y, np.mean(y)) if y.size else y for y in honest(*inputs))
+
+
+class Identity(Wrong):
+    """The input itself."""
+
+    def forward(self, honest: Honest, *inputs: Any) -> Arrays:
+        return (inputs[0].copy(), *honest(*inputs)[1:])
+
+
+class Upcast(Wrong):
+    """float64 out, whatever comes in."""
+
+    def forward(self, honest: Honest, *inputs: Any) -> Arrays:
+        return tuple(y.astype(np.float64) for y in honest(*inputs))
+
+
+class Squeezed(Wrong):
+    """A last dimension that should not be there."""
+
+    def forward(self, honest: Honest, *inputs: Any) -> Arrays:
+        return tuple(y[..., np.newaxis] for y in honest(*inputs))
+
+
+class OffsetInDouble(Wrong):
+    """An approximation that is good enough for float32, also in float64; its slope is right."""
+
+    def forward(self, honest: Honest, *inputs: Any) -> Arrays:
+        return tuple(
+            y + 1e-9 if y.dtype == np.float64 else y for y in honest(*inputs)
+        )
+
+
+class LowPrecisionSums(Wrong):
+    """16-bit sums, one element after the other; float32 and float64 as they should be."""
+
+    def forward(self, honest: Honest, *inputs: Any) -> Arrays:
+        a, b = inputs
+        if a.dtype.itemsize > 2 or a.ndim != 2 or b.ndim != 2:
+            return honest(*inputs)
+        total = np.zeros((a.shape[0], b.shape[1]), a.dtype)
+        for k in range(a.shape[1]):
+            total = (total + (a[:, k, None] * b[None, k]).astype(a.dtype)).astype(a.dtype)
+        return (total,)
+
+
+class Nondeterministic(Wrong):
+    """The last bit depends on how often it was called."""
+
+    def __init__(self, device: str = "cpu") -> None:
+        super().__init__(device)
+        self._calls = 0
+
+    def forward(self, honest: Honest, *inputs: Any) -> Arrays:
+        self._calls += 1
+        outputs = honest(*inputs)
+        if self._calls % 2:
+            return outputs
+        return tuple(
+            np.asarray(np.nextafter(y, y.dtype.type(0))) if floating(y) else y for y in outputs
+        )
+
+    def vjp(self, function: Any, inputs: Any, grads: Any, wanted: Any) -> Any:
+        outputs, gradients = super().vjp(function, inputs, grads, wanted)
+        return self.forward(lambda: outputs), gradients
+
+
+class BatchDependent(Wrong):
+    """Beyond 16 samples, those left over by the vector code are forgotten."""
+
+    def forward(self, honest: Honest, *inputs: Any) -> Arrays:
+        outputs = honest(*inputs)
+        for y in outputs:
+            if y.ndim and y.shape[0] > 16:
+                y[16:] = 0
+        return outputs
+
+
+class LayoutBlind(Wrong):
+    """Reads what lies in memory, in the order in which it lies there."""
+
+    def forward(self, honest: Honest, *inputs: Any) -> Arrays:
+        return honest(*(_as_it_lies(x) for x in inputs))
+
+
+def _as_it_lies(x: Array | None) -> Array | None:
+    if x is None or x.flags.c_contiguous:
+        return x
+    memory = x
+    while isinstance(memory.base, np.ndarray):
+        memory = memory.base
+    return np.resize(memory.ravel(order="K"), x.shape)
+
+
+class SizeOne(Wrong):
+    """An axis of size one is taken for one that is broadcast, and not read."""
+
+    def forward(self, honest: Honest, *inputs: Any) -> Arrays:
+        return tuple(np.zeros_like(y) if 1 in y.shape else y for y in honest(*inputs))
+
+
+class ZeroSizeShape(Wrong):
+    """Nothing in, a vector of nothing out."""
+
+    def forward(self, honest: Honest, *inputs: Any) -> Arrays:
+        return tuple(y if y.size else np.zeros(0, y.dtype) for y in honest(*inputs))
+
+
+class NanSwallowed(Wrong):
+    """NaN is taken for zero."""
+
+    def forward(self, honest: Honest, *inputs: Any) -> Arrays:
+        return honest(*(np.where(np.isnan(x), 0, x).astype(x.dtype) if floating(x) else x
+                        for x in inputs))  # fmt: skip
+
+
+class NanInvented(Wrong):
+    """One NaN spoils the whole output."""
+
+    def forward(self, honest: Honest, *inputs: Any) -> Arrays:
+        spoilt = any(floating(x) and np.isnan(x).any() for x in inputs)
+        outputs = honest(*inputs)
+        return tuple(np.full_like(y, np.nan) for y in outputs) if spoilt else outputs
+
+
+class Truncating(Wrong):
+    """Shapes that do not fit are cut until they do."""
+
+    def forward(self, honest: Honest, *inputs: Any) -> Arrays:
+        a, b = inputs
+        if a.ndim and b.ndim:
+            n = min(a.shape[-1], b.shape[-2 if b.ndim > 1 else -1])
+            a, b = a[..., :n], b[..., :n, :] if b.ndim > 1 else b[:n]
+        return honest(a, b)
+
+
+class Broadcasting(Wrong):
+    """Shapes that do not fit are repeated until they do."""
+
+    def forward(self, honest: Honest, *inputs: Any) -> Arrays:
+        try:
+            return honest(*inputs)
+        except ValueError:
+            rank = max(x.ndim for x in inputs)
+            whole = [x.reshape((1,) * (rank - x.ndim) + x.shape) for x in inputs]
+            shape = tuple(max(sides) for sides in zip(*(x.shape for x in whole), strict=True))
+            return honest(*(np.resize(x, shape) for x in whole))
+
+
+class Undeclared(Wrong):
+    """Says that it takes float32 alone, and takes everything."""
+
+    dtypes = ("float32",)
+
+
+class DeclaredInVain(Wrong):
+    """Says that it takes float16, and raises."""
+
+    def forward(self, honest: Honest, *inputs: Any) -> Arrays:
+        if any(x is not None and x.dtype == np.float16 for x in inputs):
+            raise TypeError("not implemented for 'Half'")
+        return honest(*inputs)

@@ -1,0 +1,143 @@
+"""Backends whose gradients are wrong on purpose; their forward is right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from d5test.backends.base import Row
+from d5test.backends.numpy import Numpy, Reference
+from d5test.case import Operator, Tensor
+from d5test.strategies import Draw, inputs
+from tests.faults.wrong import Arrays, Gradients, Wrong
+
+
+class Scaled(Wrong):
+    def backward(self, gradients: Gradients, inputs: Arrays, grads: Arrays) -> Gradients:
+        return [dx * dx.dtype.type(1.01) for dx in gradients]
+
+
+class Negated(Wrong):
+    def backward(self, gradients: Gradients, inputs: Arrays, grads: Arrays) -> Gradients:
+        return [-dx for dx in gradients]
+
+
+class ZeroGradients(Wrong):
+    def backward(self, gradients: Gradients, inputs: Arrays, grads: Arrays) -> Gradients:
+        return [np.zeros_like(dx) for dx in gradients]
+
+
+class NoGradients(Wrong):
+    """Says that the inputs have none."""
+
+    def backward(self, gradients: Gradients, inputs: Arrays, grads: Arrays) -> Gradients:
+        return [None for _ in gradients]
+
+
+class Transposed(Wrong):
+    """The right numbers in the wrong order."""
+
+    def backward(self, gradients: Gradients, inputs: Arrays, grads: Arrays) -> Gradients:
+        return [dx.T.reshape(dx.shape) for dx in gradients]
+
+
+class WrongShape(Wrong):
+    """Not summed over the axes along which the input was broadcast."""
+
+    def backward(self, gradients: Gradients, inputs: Arrays, grads: Arrays) -> Gradients:
+        return [np.broadcast_to(dx, np.broadcast_shapes(dx.shape, grads[0].shape)).copy()
+                for dx in gradients]  # fmt: skip
+
+
+class UpstreamIgnored(Wrong):
+    """The gradient of the sum of the outputs: the upstream gradient is taken for ones."""
+
+    def vjp(self, function: Any, inputs: Any, grads: Any, wanted: Any) -> Any:
+        ones = [None if dy is None else np.ones_like(dy) for dy in grads]
+        return super().vjp(function, inputs, ones, wanted)
+
+
+class SecondUseOnly(Wrong):
+    """Of a tensor that is passed twice, the last use overwrites the gradient of the first."""
+
+    def backward(self, gradients: Gradients, inputs: Arrays, grads: Arrays) -> Gradients:
+        return [dx / 2 for dx in gradients] if len(inputs) == 1 else gradients
+
+
+class TwiceForTwoUses(Wrong):
+    """Of a tensor that is passed twice, each use adds the sum of both."""
+
+    def backward(self, gradients: Gradients, inputs: Arrays, grads: Arrays) -> Gradients:
+        return [2 * dx for dx in gradients] if len(inputs) == 1 else gradients
+
+
+class Exchanged(Wrong):
+    """Each gradient goes to the other input, if it fits there."""
+
+    def backward(self, gradients: Gradients, inputs: Arrays, grads: Arrays) -> Gradients:
+        fits = len({dx.shape for dx in gradients}) == 1
+        return gradients[::-1] if fits else gradients
+
+
+class OneElement(Wrong):
+    """One element in the middle is 0.1% off."""
+
+    def backward(self, gradients: Gradients, inputs: Arrays, grads: Arrays) -> Gradients:
+        for dx in gradients:
+            dx.flat[dx.size // 2] *= dx.dtype.type(1.001)
+        return gradients
+
+
+class OneElementInSingle(OneElement):
+    """In float32 alone."""
+
+    def backward(self, gradients: Gradients, inputs: Arrays, grads: Arrays) -> Gradients:
+        single = gradients[0].dtype == np.float32
+        return super().backward(gradients, inputs, grads) if single else gradients
+
+
+class WrongInHalf(Wrong):
+    """In float16 alone: the gradient's scale was forgotten."""
+
+    def backward(self, gradients: Gradients, inputs: Arrays, grads: Arrays) -> Gradients:
+        return [dx / 2 if dx.dtype == np.float16 else dx for dx in gradients]
+
+
+class Cube(Operator):
+    """A stranger's operator, y = x^3, which brings no `backward`."""
+
+    domain = "stranger"
+
+    def forward(self, x: Any) -> Any:
+        return x * x * x
+
+
+@inputs(Cube)
+def cube_inputs(d: Draw, op: Cube) -> tuple[Tensor | None, ...]:
+    """Any tensor."""
+    return (d.tensor(d.sides(2, empty=True), "normal", "nonzero"),)
+
+
+class Cubes(Numpy):
+    """The stranger's framework, which differentiates its own operator."""
+
+    rows = {"Cube": Row(Reference(Cube)), "Mul": Numpy.rows["Mul"]}
+    exponent = 3
+
+    def vjp(
+        self,
+        function: Callable[..., Any],
+        inputs: Sequence[Any],
+        grads: Sequence[Any],
+        wanted: Sequence[int],
+    ) -> tuple[Arrays, Gradients]:
+        (x,), (dy,) = inputs, grads
+        return function(x), [self.exponent * dy * x * x]
+
+
+class WrongSlope(Cubes):
+    """Takes the derivative of x^3 for 2 x^2."""
+
+    exponent = 2
