@@ -14,6 +14,7 @@ import sys
 import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from d5test.reproducer.text import Source
@@ -176,14 +177,16 @@ class Closure:
         members = (self._member(module, member, backend) for member in node.body)
         body = [member for member in members if member] or ["    pass"]
         first = f"{module.source.header(node)}class {node.name}{header}:\n{body[0]}"
-        return "\n\n".join([first, *body[1:]])
+        text = first
+        for before, member in pairwise(body):
+            fields = "def " not in before + member and "\n" not in before + member
+            text += ("\n" if fields else "\n\n") + member
+        return text
 
     def _member(self, module: Module, node: ast.stmt, backend: bool) -> str:
         if isinstance(node, ast.FunctionDef):
             special = node.name.startswith("__") and (not backend or node.name == "__init__")
-            dropped = tuple(
-                d for d in node.decorator_list if ast.unparse(d) in DROPPED_DECORATORS
-            )
+            dropped = tuple(d for d in node.decorator_list if ast.unparse(d) in DROPPED_DECORATORS)
             if dropped or not (special or node.name in self.attributes):
                 return ""
             return module.source.of(node, dropped)

@@ -25,7 +25,7 @@ from d5test.reproducer.subject import Subject, imported, taken_apart
 OUTSET = "d5test.reproducer.outset"
 STANDALONE = "d5test.reproducer.standalone"
 DIED = ("crash", "hang")
-RUN = "answers(backend, function, CALLS, WANTED{reuse})"
+RUN = "answers(backend, CALLS, {run}, {place})"
 CLAIMS: Mapping[str, str] = MappingProxyType(
     {
         "within": "within({run}, EXPECTED)",
@@ -33,7 +33,7 @@ CLAIMS: Mapping[str, str] = MappingProxyType(
         "repeats": "repeated({run})",
         "untouched": "untouched({run}, backend, CALLS)",
         "kept": "kept({run}, backend)",
-        "slope": "sloping({run}, CALLS, WANTED, BAR)",
+        "slope": "sloping({run}, CALLS, BAR)",
         "returns": "raised(lambda: {run})",
         "raises": "accepted(lambda: {run})",
         "compiles": "uncompiled(backend, lambda: {run})",
@@ -88,11 +88,11 @@ def _composed(fault: Fault, about: Any, closure: Closure, subject: Subject) -> s
     own = _own_imports(f"{operator}\n{calls}")
     early = [text for part in parts if part.module == OUTSET for text in part.statements]
     rest = [text for part in parts if part.module != OUTSET for text in part.statements]
-    library = sorted({t for t in (*own, *early, *rest, "import sys") if _library(t)})
+    library = {t for t in (*own, *early, *rest, "import sys") if _library(t)}
     body = [
         _docstring(fault, about, subject),
         "from __future__ import annotations",
-        "\n".join(library),
+        "\n".join(sorted(library, key=lambda t: (t.startswith("from"), t))),
         *(text for text in early if not _library(text)),
         hook,
         *dict.fromkeys(text for text in ("import numpy as np", *rest) if not _library(text)),
@@ -112,7 +112,11 @@ def _main(fault: Fault, about: Any, subject: Subject) -> str:
         claim = "raises" if claim == "raises" else "returns"
     elif fault.kind == "not compiled":
         claim = "compiles"
-    run = RUN.format(reuse=", reuse=True" if evidence.reuse else "")
+    pulled = any(feed.grads is not None for feed in evidence.feeds)
+    run = RUN.format(
+        run="differentiated(backend, function)" if pulled else "forward(function)",
+        place="rewritten" if evidence.reuse else "anew",
+    )
     wrong = CLAIMS[claim].format(run=run)
     who = f'f"{about.framework} {{backend.version}}"'
     lines = [*subject.preparation, f"wrong = {wrong}", f"conclude(wrong, {who})"]
@@ -169,5 +173,3 @@ def _is_import(block: str) -> bool:
 
 def _is_definition(block: str) -> bool:
     return block.startswith(("def ", "class ", "@", "if __name__"))
-
-

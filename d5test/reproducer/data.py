@@ -25,15 +25,14 @@ def operator(fault: Fault, *, whole: bool) -> str:
 
 
 def calls(fault: Fault, about: Any) -> str:
-    """`CALLS`, `WANTED`, and as far as the claim needs them `EXPECTED` and `BAR`."""
+    """`CALLS`, and as far as the claim needs them `EXPECTED` and `BAR`."""
     evidence = fault.evidence
     feeds = evidence.feeds
     if len(feeds) > 1 and all(feed is feeds[0] for feed in feeds):
-        lines = [f"CALLS = [\n{_call(feeds[0])}\n] * {len(feeds)}"]
+        lines = [f"CALLS = [\n{_call(feeds[0], evidence.wanted)}\n] * {len(feeds)}"]
     else:
-        made = "\n".join(_call(feed) for feed in feeds)
+        made = "\n".join(_call(feed, evidence.wanted) for feed in feeds)
         lines = [f"CALLS = [\n{made}\n]"]
-    lines.append(f"WANTED = {list(evidence.wanted)}")
     if evidence.claim in ("within", "special"):
         wants = "\n".join(_wants(bounds) for bounds in _expected(fault, about))
         lines.append(f"EXPECTED = [\n{wants}\n]")
@@ -42,12 +41,13 @@ def calls(fault: Fault, about: Any) -> str:
     return "\n".join(lines)
 
 
-def _call(feed: Any) -> str:
+def _call(feed: Any, wanted: tuple[int, ...]) -> str:
     parts = [_listed("", [literal.tensor(x) for x in feed.inputs])]
     if feed.grads is not None:
         parts.append(_listed("grads=", [literal.tensor(dy) for dy in feed.grads]))
+        parts.append(f"wanted={list(wanted)}")
     if feed.layouts is not None and set(feed.layouts) != {"contiguous"}:
-        parts.append(f"layouts={list(feed.layouts)!r}")
+        parts.append(f"memory={list(feed.layouts)!r}")
     if feed.same_as is not None and any(earlier is not None for earlier in feed.same_as):
         parts.append(f"same_as={list(feed.same_as)!r}")
     inside = "\n".join(f"        {part}," for part in parts)

@@ -147,7 +147,9 @@ def _of_row(module: Module, value: ast.expr) -> Callee:
         given = [k.value for k in value.keywords if k.arg == "call"] or value.args
         if given:
             inner = given[0]
-            if isinstance(inner, ast.Call) and ast.unparse(inner.func).endswith("WithoutAttributes"):
+            if isinstance(inner, ast.Call) and ast.unparse(inner.func).endswith(
+                "WithoutAttributes"
+            ):
                 return Callee(module, module.source.expression(inner.args[0]), False)
             return Callee(module, module.source.expression(inner), True)
     raise Inseparable(f"{module.name} makes a row by {ast.unparse(value)[:60]}")

@@ -11,7 +11,7 @@ import base64
 import sys
 import traceback
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -41,17 +41,21 @@ def unpacked(dtype: str, shape: tuple[int, ...], text: str) -> Any:
 
 
 class Call:
-    """The inputs of one call; if there are upstream gradients, it is differentiated as well.
+    """The inputs of one call, and upstream gradients with the positions that are differentiated.
 
     An input that is the same tensor as an earlier one has that one's position in `same_as`.
     """
 
     def __init__(
-        self, inputs: Any, grads: Any = None, layouts: Any = None, same_as: Any = None
+        self,
+        inputs: Any,
+        grads: Any = (),
+        wanted: Any = (),
+        memory: Any = None,
+        same_as: Any = None,
     ) -> None:
-        self.inputs = inputs
-        self.grads = grads
-        self.layouts = layouts or ["contiguous"] * len(inputs)
+        self.inputs, self.grads, self.wanted = inputs, grads, wanted
+        self.memory = memory or ["contiguous"] * len(inputs)
         self.same_as = same_as or [None] * len(inputs)
 
 
@@ -63,87 +67,92 @@ class Want:
 
 
 class Answer:
-    """What a call returned, and its tensors, to be read again."""
+    """What a call returned, as arrays and as tensors, and its inputs' tensors."""
 
-    def __init__(self, outputs: Any, gradients: Any, tensors: Any, upstream: Any, kept: Any) -> None:
-        self.outputs, self.gradients = outputs, gradients
-        self.tensors, self.upstream, self.kept = tensors, upstream, kept
+    def __init__(
+        self, tensors: Any, outputs: Any, kept: Any, gradients: Any, upstream: Any
+    ) -> None:
+        self.tensors, self.outputs, self.kept = tensors, outputs, kept
+        self.gradients, self.upstream = gradients, upstream
 
 
-def answers(
-    backend: Any, function: Callable[..., Any], calls: Any, wanted: Any, reuse: bool = False
-) -> list[Answer]:
-    """The results of all calls. `reuse`: new values are written over those of the call before."""
+def answers(backend: Any, calls: Any, run: Callable[..., Any], place: Any) -> list[Answer]:
+    """What all calls return: inputs placed by `place`, outputs and gradients by `run`."""
     found: list[Answer] = []
     for call in calls:
-        if reuse and found and backend.mutable:
-            tensors = found[-1].tensors
-            for tensor, given, same in zip(tensors, call.inputs, call.same_as):
-                if given is not None and same is None:
-                    backend.refill(tensor, given[0].copy(), given[1])
-        else:
-            tensors = placed(backend, call)
-        found.append(answer(backend, function, call, tensors, wanted))
+        tensors = place(backend, call, found[-1].tensors if found else None)
+        outputs, gradients, upstream = run(call, tensors)
+        backend.wait([t for t in (*outputs, *gradients) if t is not None])
+        read = [backend.get(y) for y in outputs]
+        slopes = [
+            (np.zeros_like(call.inputs[i][0]), call.inputs[i][1])
+            if dx is None
+            else backend.get(dx)
+            for i, dx in zip(call.wanted, gradients)
+        ]
+        found.append(Answer(tensors, read, outputs, slopes, upstream))
     return found
 
 
-def placed(backend: Any, call: Call) -> list[Any]:
-    """The inputs of a call on the device."""
+def anew(backend: Any, call: Call, before: Any) -> list[Any]:
+    """The inputs of a call on the device, in tensors of their own."""
     tensors: list[Any] = []
-    for given, layout, same in zip(call.inputs, call.layouts, call.same_as):
+    for given, memory, same in zip(call.inputs, call.memory, call.same_as):
         if same is not None:
             tensors.append(tensors[same])
         elif given is None:
             tensors.append(None)
         else:
-            tensors.append(backend.put(given[0].copy(), given[1], layout))
+            tensors.append(backend.put(given[0].copy(), given[1], memory))
     return tensors
 
 
-def answer(
-    backend: Any, function: Callable[..., Any], call: Call, tensors: list[Any], wanted: Any
-) -> Answer:
-    """One call, differentiated if it has upstream gradients."""
-    if call.grads is None:
+def rewritten(backend: Any, call: Call, before: Any) -> list[Any]:
+    """The inputs of a call, written over those of the call before."""
+    if before is None or not backend.mutable:
+        return anew(backend, call, before)
+    for tensor, given, same in zip(before, call.inputs, call.same_as):
+        if given is not None and same is None:
+            backend.refill(tensor, given[0].copy(), given[1])
+    return list(before)
+
+
+def forward(function: Callable[..., Any]) -> Callable[..., Any]:
+    """How a call is made that is not differentiated."""
+
+    def run(call: Call, tensors: Any) -> Any:
         result = function(*tensors)
-        outputs = tuple(result) if isinstance(result, (tuple, list)) else (result,)
-        backend.wait(outputs)
-        return Answer([backend.get(y) for y in outputs], None, tensors, [], outputs)
-    upstream = [None if g is None else backend.put(g[0].copy(), g[1]) for g in call.grads]
-    outputs, slopes = pulled(backend, function, tensors, upstream, wanted)
-    backend.wait([t for t in (*outputs, *slopes) if t is not None])
-    gradients = [
-        (np.zeros_like(call.inputs[i][0]), call.inputs[i][1]) if dx is None else backend.get(dx)
-        for i, dx in zip(wanted, slopes)
-    ]
-    return Answer([backend.get(y) for y in outputs], gradients, tensors, upstream, outputs)
+        return (tuple(result) if isinstance(result, (tuple, list)) else (result,)), (), ()
+
+    return run
 
 
-def pulled(
-    backend: Any, function: Callable[..., Any], tensors: Any, upstream: Any, wanted: Sequence[int]
-) -> Any:
-    """Outputs and gradients. A tensor that is given twice is one variable."""
-    distinct: list[Any] = []
-    places = []
-    for x in tensors:
-        same = [i for i, d in enumerate(distinct) if d is x and x is not None]
-        places.append(same[0] if same else len(distinct))
-        if not same:
-            distinct.append(x)
-    if len(distinct) == len(places):
-        return backend.vjp(function, tensors, upstream, wanted)
-    return backend.vjp(
-        lambda *xs: function(*(xs[i] for i in places)),
-        distinct,
-        upstream,
-        [places[i] for i in wanted],
-    )
+def differentiated(backend: Any, function: Callable[..., Any]) -> Callable[..., Any]:
+    """How a call is made with its gradients. A tensor that is given twice is one variable."""
+
+    def run(call: Call, tensors: Any) -> Any:
+        if not call.grads:
+            return forward(function)(call, tensors)
+        upstream = [None if g is None else backend.put(g[0].copy(), g[1]) for g in call.grads]
+        places = [i if same is None else same for i, same in enumerate(call.same_as)]
+        distinct = sorted(set(places))
+        outputs, gradients = backend.vjp(
+            function
+            if len(distinct) == len(places)
+            else lambda *xs: function(*(xs[distinct.index(place)] for place in places)),
+            [tensors[i] for i in distinct],
+            upstream,
+            [distinct.index(i) for i in call.wanted],
+        )
+        return outputs, gradients, upstream
+
+    return run
 
 
 def within(found: list[Answer], expected: Any) -> str:
     """What lies outside its bar: gradients if a call has them, else outputs."""
     for k, (each, wants) in enumerate(zip(found, expected)):
-        what = "output" if each.gradients is None else "gradient"
+        what = "gradient" if each.gradients else "output"
         for j, (got, want) in enumerate(zip(each.gradients or each.outputs, wants)):
             wrong = "" if want is None else difference(*got, want)
             if wrong:
@@ -196,7 +205,7 @@ def repeated(found: list[Answer]) -> str:
     """What the same call gives otherwise the second time."""
     for k, each in enumerate(found[1:], 1):
         for what in ("outputs", "gradients"):
-            pairs = zip(getattr(found[0], what) or (), getattr(each, what) or ())
+            pairs = zip(getattr(found[0], what), getattr(each, what))
             if any(unlike(a, b) for a, b in pairs):
                 return f"call {k}, with the same inputs, gives other {what}"
     return ""
@@ -207,7 +216,7 @@ def untouched(found: list[Answer], backend: Any, calls: Any) -> str:
     for k, (each, call) in enumerate(zip(found, calls)):
         for what, tensors, given in (
             ("input", each.tensors, call.inputs),
-            ("upstream gradient", each.upstream, call.grads or ()),
+            ("upstream gradient", each.upstream, call.grads),
         ):
             for i, (tensor, before) in enumerate(zip(tensors, given)):
                 if before is not None and unlike(backend.get(tensor), before):
@@ -224,12 +233,12 @@ def kept(found: list[Answer], backend: Any) -> str:
     return ""
 
 
-def sloping(found: list[Answer], calls: Any, wanted: Any, bar: float) -> str:
+def sloping(found: list[Answer], calls: Any, bar: float) -> str:
     """Whether the gradient of the first call disagrees with the rise between the other two."""
     at, ahead, behind = found
     slope = sum(
         float(np.sum(g[0] * (calls[1].inputs[i][0] - calls[2].inputs[i][0])))
-        for i, g in zip(wanted, at.gradients)
+        for i, g in zip(calls[0].wanted, at.gradients)
     )
     rise = sum(
         float(np.sum(dy[0] * a[0])) - float(np.sum(dy[0] * b[0]))

@@ -117,13 +117,12 @@ def _model(fault: Fault) -> bytes:
     """The serialized model of the operator on its first inputs, in its own operator set."""
     import onnx.defs
 
-    from d5test.backends.onnx import OUTPUTS, build_model
+    from d5test.backends.onnx import build_model
 
     op, inputs = fault.case.op, fault.evidence.feeds[0].inputs
     known = onnx.defs.get_schema(op.name, op.since).attributes
     attributes = {name: value for name, value in op.attributes.items() if name in known}
-    outputs = OUTPUTS[op.name](op, len(inputs)) if op.name in OUTPUTS else 0
-    model, _ = build_model(op.name, attributes, inputs, outputs, op.since)
+    model, _ = build_model(op.name, attributes, inputs, op.since)
     content: bytes = model.SerializeToString()
     return content
 

@@ -1,0 +1,99 @@
+"""The machine: processor, memory, threads, BLAS, MPI, compilers. What is missing says how to get it."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from d5test import __version__
+
+PACKAGES = ("numpy", "scipy", "onnx", "ml_dtypes", "hypothesis", "pytest", "pytest-benchmark")
+ADVICE = {
+    "g++": "apt-get install g++",
+    "nvcc": "needed for CUDA only: https://developer.nvidia.com/cuda-downloads",
+    "mpirun": "pip install mpich",
+    "mpi4py": "pip install mpi4py",
+}
+
+
+def machine() -> dict[str, Any]:
+    """Facts by name, as plain values."""
+    import psutil
+
+    cores = psutil.cpu_count(logical=False)
+    return {
+        "d5test": __version__,
+        "python": f"{platform.python_version()} ({sys.executable})",
+        "platform": platform.platform(),
+        "processor": f"{processor()}, {cores} cores, {os.cpu_count()} threads",
+        "usable": f"{len(os.sched_getaffinity(0))} threads"
+        if hasattr(os, "sched_getaffinity")
+        else f"{os.cpu_count()} threads",
+        "memory": f"{psutil.virtual_memory().total / 2**30:.1f} GiB, "
+        f"{psutil.virtual_memory().available / 2**30:.1f} GiB available",
+        "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "not set"),
+        "BLAS": blas(),
+        "packages": ", ".join(f"{name} {_version(name)}" for name in PACKAGES),
+        "mpi4py": mpi4py(),
+        "mpirun": program("mpirun"),
+        "g++": program("g++"),
+        "nvcc": program("nvcc"),
+    }
+
+
+def processor() -> str:
+    """Its name."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def blas() -> str:
+    """The libraries of NumPy and SciPy that have threads of their own."""
+    import numpy.linalg
+    import threadpoolctl
+
+    numpy.linalg.norm([1.0])
+    pools = threadpoolctl.threadpool_info()
+    told = [f"{p['internal_api']} {p['version']}, {p['num_threads']} threads" for p in pools]
+    return "; ".join(dict.fromkeys(told)) or "none that threadpoolctl knows"
+
+
+def mpi4py() -> str:
+    """Its version, without starting MPI."""
+    if importlib.util.find_spec("mpi4py") is None:
+        return f"missing: {ADVICE['mpi4py']}"
+    return _version("mpi4py")
+
+
+def program(name: str) -> str:
+    """The first line of what a program says of its version, and where it is."""
+    path = shutil.which(name)
+    if path is None:
+        return f"missing: {ADVICE[name]}"
+    try:
+        said = subprocess.run(
+            [path, "--version"], capture_output=True, text=True, timeout=20, check=False
+        ).stdout
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"{path} does not run: {error}"
+    lines = [line for line in said.splitlines() if line.strip()]
+    telling = [line for line in lines if "release" in line.lower() or "Version" in line]
+    return f"{(telling or lines or ['?'])[0].strip()} ({path})"
+
+
+def _version(distribution: str) -> str:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return "missing"

@@ -1,0 +1,40 @@
+"""Write a file to start from: d5test new backend NAME, d5test new operator NAME
+
+Requirements: what is written works as it stands; nothing is overwritten.
+"""
+
+from __future__ import annotations
+
+import argparse
+import keyword
+import sys
+from pathlib import Path
+
+KINDS = ("backend", "operator")
+
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    """Its arguments."""
+    parser.add_argument("kind", choices=KINDS, help="what to begin")
+    parser.add_argument("name", metavar="NAME", help="the name of its class: MyBackend")
+
+
+def execute(options: argparse.Namespace) -> int:
+    """Write the file into the working directory."""
+    name = options.name
+    if not name.isidentifier() or keyword.iskeyword(name):
+        print(
+            f"d5test new: {name!r} is no name of a class; give one as MyBackend", file=sys.stderr
+        )
+        return 2
+    path = Path(f"{name.lower()}.py")
+    template = Path(__file__).with_name("templates") / f"{options.kind}.txt"
+    text = template.read_text().replace("NAME", name).replace("FILE", path.name)
+    try:
+        with path.open("x") as file:
+            file.write(text)
+    except FileExistsError:
+        print(f"d5test new: {path} is there already, and is left as it is", file=sys.stderr)
+        return 2
+    print(f"{path}: see its first lines for how to run it")
+    return 0

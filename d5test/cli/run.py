@@ -1,0 +1,52 @@
+"""Run a suite with pytest: d5test run operators --backend=torch [arguments of pytest]
+
+Requirements: the suite that comes with this d5test, with its own pytest.ini, whatever project
+surrounds the user; paths in pytest's arguments count from where the user stands; pytest's exit
+status is passed through.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    """Its arguments. What follows the suite never comes here: it is pytest's."""
+    parser.add_argument("suite", choices=suites(), help="which suite")
+    parser.add_argument("arguments", nargs="*", metavar="...", help="arguments of pytest")
+
+
+def execute(options: argparse.Namespace) -> int:
+    """Run pytest; its exit status."""
+    import pytest
+
+    return int(pytest.main(arguments(options.suite, options.arguments)))
+
+
+def folder() -> Path:
+    """Where the suites are: in the package when it is installed, beside it in a clone."""
+    package = Path(__file__).resolve().parents[1]
+    inside = package / "suites"
+    return inside if inside.is_dir() else package.parent / "suites"
+
+
+def suites() -> list[str]:
+    """The suites that hold tests."""
+    return sorted({path.parent.name for path in folder().glob("*/test_*.py")})
+
+
+def arguments(suite: str, given: Sequence[str]) -> list[str]:
+    """Pytest's command line: neither configuration nor conftest.py of another project counts."""
+    root = folder()
+    return [
+        str(root / suite),
+        f"--rootdir={root}",
+        f"--confcutdir={root}",
+        "-c",
+        str(root / "pytest.ini"),
+        "-o",
+        f"cache_dir={Path.cwd() / '.pytest_cache'}",
+        *given,
+    ]

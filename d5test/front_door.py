@@ -1,0 +1,233 @@
+"""The front door, for anybody's own test: `check` a function, `judge` one result.
+
+    def test_mine():
+        d5test.check(my_softmax, like=Softmax(axis=-1))
+
+Requirements: the same cases, bars, messages and counts as the suites'; no worker process and no
+plugin; a fault is an AssertionError, and so is a test in which too little was judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from d5test.backends import worker
+from d5test.backends.base import Backend, Row, Unsupported, bits
+from d5test.backends.inprocess import InProcess
+from d5test.backends.registry import resolve
+from d5test.backends.verbs import Verbs
+from d5test.case import FLOATS, Arrays, Operator, is_float
+from d5test.checks import CHECKS, Fault
+from d5test.numerics.arithmetic import Arithmetic, classes
+from d5test.numerics.bounds import Bounds, forward_bounds, gradient_bounds, lower_precision
+from d5test.numerics.controls import telling
+from d5test.numerics.judgement import Judgement, tightest
+from d5test.plugin.exploration import Exploration, seed_of, shortage
+from d5test.plugin.outcomes import Tally
+
+Function = Callable[..., Any]
+
+
+class Untested(AssertionError):
+    """Too little was judged to say that the function is right."""
+
+
+class Functions(Backend):
+    """A function of NumPy arrays, and perhaps one for its gradients, as a backend."""
+
+    framework = "numpy"
+    mutable = True
+
+    def __init__(self, gradient: Function | None) -> None:
+        super().__init__("cpu")
+        self._gradient = gradient
+        self._given: tuple[Any, ...] = ()
+
+    def row(self, call: Function) -> Function:
+        """A row's call, whose results are read by NumPy and whose inputs are remembered."""
+
+        def read(op: Any, *inputs: Any) -> tuple[Any, ...]:
+            self._given = inputs
+            result = call(op, *inputs)
+            results = result if isinstance(result, tuple | list) else (result,)
+            return tuple(np.asarray(y) for y in results)
+
+        return read
+
+    @property
+    def version(self) -> str:
+        """NumPy's: the function has none."""
+        return f"with numpy {np.__version__}"
+
+    def put(self, array: NDArray[Any], dtype: str, layout: str = "contiguous") -> Any:
+        return array.view(ml_dtypes.bfloat16) if dtype == "bfloat16" else array
+
+    def refill(self, tensor: Any, array: NDArray[Any], dtype: str) -> None:
+        tensor[...] = self.put(array, dtype)
+
+    def get(self, tensor: Any) -> tuple[NDArray[Any], str]:
+        return bits(np.array(tensor))
+
+    def wait(self, tensors: Sequence[Any]) -> None:
+        """The function has returned."""
+
+    def vjp(
+        self,
+        function: Function,
+        inputs: Sequence[Any],
+        grads: Sequence[Any],
+        wanted: Sequence[int],
+    ) -> tuple[tuple[Any, ...], list[Any]]:
+        """An array that the function is given twice gets the sum of both gradients."""
+        outputs = function(*inputs)
+        if self._gradient is None:
+            raise Unsupported("no gradient= was given")
+        found = self._gradient(tuple(grads), self._given, outputs)
+        found = found if isinstance(found, tuple | list) else (found,)
+        totals = []
+        for i in wanted:
+            parts = [
+                np.asarray(dx)
+                for x, dx in zip(self._given, found, strict=False)
+                if x is inputs[i] and dx is not None
+            ]
+            totals.append(np.asarray(sum(parts[1:], parts[0])) if parts else None)
+        return tuple(outputs), totals
+
+
+class OneFunction(InProcess):
+    """One function under test in this process, in the place of a row of a backend."""
+
+    def __init__(self, name: str, backend: Backend) -> None:
+        self.name = name
+        self._verbs = Verbs(lambda: backend)
+
+
+def check(
+    function: Function,
+    like: Operator | type[Operator],
+    *,
+    dtypes: Sequence[str] = ("float64", "float32"),
+    examples: int = 25,
+    gradient: Function | None = None,
+    backend: str | None = None,
+    outputs: int | None = None,
+    seed: int = 0,
+) -> None:
+    """Judge a function that should compute what an operator computes, on drawn cases.
+
+    function  takes the operator's inputs (`None` for an optional one that is absent) and returns
+              its outputs: NumPy arrays, or whatever NumPy can read; or the tensors of `backend`
+    like      the operator with its attributes; a class: attributes are drawn as well, and the
+              function has to take them as keyword arguments
+    gradient  `gradient(grads, inputs, outputs)` returns a gradient for each input, or `None`
+    backend   `torch`, say: tensors are made, and gradients are taken, as this backend does
+    outputs   how many of the operator's outputs the function returns, from the first; None: all
+
+    Raises the smallest `Fault` found, and `Untested` where too little could be judged.
+    """
+    __tracebackhide__ = True
+    client = _client(function, like, gradient, backend, outputs, tuple(dtypes))
+    operator = like if isinstance(like, type) else type(like)
+    differentiable = operator.backward is not Operator.backward
+    pulled = (gradient is not None or backend is not None) and differentiable
+    for dtype in dtypes:
+        if dtype not in FLOATS:
+            raise ValueError(f"no dtype {dtype!r} is judged; there are {', '.join(FLOATS)}")
+        wide = ("forward", "gradient") if pulled else ("forward",)
+        for name in wide if dtype in ("float64", "float32") else ("low_precision",):
+            _explore(client, name, like, dtype, examples, seed)
+
+
+def judge(
+    op: Operator, inputs: Sequence[Any], outputs: Sequence[Any], grads: Sequence[Any] | None = None
+) -> Judgement:
+    """The judgement of one result of an operator: right if `.right`.
+
+    `inputs` and `outputs` are what NumPy can read, in the dtype in which the result was computed;
+    an optional input that is absent is `None`. With the upstream gradients `grads` the `outputs`
+    are the gradients, one for each input, `None` for one that is not judged.
+    """
+    arrays: Arrays = tuple(None if x is None else np.asarray(x) for x in inputs)
+    results = tuple(None if y is None else np.asarray(y) for y in outputs)
+    upstream = (
+        None if grads is None else tuple(None if g is None else np.asarray(g) for g in grads)
+    )
+    dtype = next((x.dtype.name for x in arrays if x is not None and is_float(x.dtype.name)), None)
+    if dtype is None:
+        raise ValueError(f"no input of {op!r} is of a dtype that is judged: {', '.join(FLOATS)}")
+
+    def bounds(arithmetic: Arithmetic) -> Bounds:
+        if upstream is None:
+            return forward_bounds(op, arrays, arithmetic)
+        return gradient_bounds(op, arrays, upstream, arithmetic)
+
+    expected = bounds(classes(dtype)[0])
+    for k, (bound, got) in enumerate(zip(expected, results, strict=False)):
+        if bound is not None and got is not None and got.shape != bound.value.shape:
+            return Judgement(ratio=np.inf, share=0.0, output=k)
+    judgement, expected = tightest(classes(dtype), bounds, results)
+    tells, void = telling(expected, arrays, lambda: lower_precision(op, arrays, upstream, dtype))
+    return Judgement(**{**vars(judgement), "telling": tells, "void": void})
+
+
+def _client(
+    function: Function,
+    like: Operator | type[Operator],
+    gradient: Function | None,
+    backend: str | None,
+    outputs: int | None,
+    dtypes: tuple[str, ...],
+) -> OneFunction:
+    """The function in the place of a row."""
+    if gradient is not None and backend is not None:
+        raise ValueError("give gradient= or backend=: a backend takes gradients its own way")
+    name = getattr(function, "__qualname__", type(function).__qualname__)
+    operator = like if isinstance(like, type) else type(like)
+
+    def call(op: Any, *inputs: Any) -> Any:
+        return function(*inputs, **(op.attributes if isinstance(like, type) else {}))
+
+    made: Any
+    if backend is None:
+        made = Functions(gradient)
+        call, others = made.row(call), {}
+        missing = "" if gradient is not None else "no gradient= was given"
+    else:
+        made = worker.load(resolve(backend).target)("cpu")
+        others, missing = made.rows, ""
+    row = Row(call, outputs=outputs, arithmetic="S", dtypes=dtypes, gradient=missing)
+    made.rows = {**others, operator.__name__: row}
+    return OneFunction(name, made)
+
+
+def _explore(
+    client: OneFunction, name: str, like: Any, dtype: str, examples: int, seed: int
+) -> None:
+    __tracebackhide__ = True
+    operator = like if isinstance(like, type) else type(like)
+    tally = Tally(client.name, name, operator.__name__, dtype)
+    exploration = Exploration(
+        client=client,
+        check=CHECKS[name],
+        operator=like,
+        dtype=dtype,
+        tally=tally,
+        examples=examples,
+        covered=lambda case: False,
+    )
+    faults: list[Fault] = exploration.faults(seed_of(name, operator.__name__, dtype, seed))
+    for fault in faults[1:]:
+        faults[0].add_note(f"and {fault.message}")
+    if faults:
+        raise faults[0].with_traceback(None) from None
+    missing = shortage(tally, CHECKS[name], examples)
+    if not missing and not tally.right:
+        missing = f"nothing was judged: {'; '.join(tally.reasons)}"
+    if missing:
+        raise Untested(f"{like!r} in {dtype}, {name}: {missing}")
