@@ -1,0 +1,73 @@
+"""Measure the budget, print it, and write it down: `python -m tests.budget [LINE ...]`.
+
+A line that is not met is printed as such; the exit status is 0 all the same, since a busy machine
+is no fault of the code.
+"""
+
+from __future__ import annotations
+
+import os
+
+for pool in ("OMP", "OPENBLAS", "MKL"):  # one thread each, before anything is imported
+    os.environ[f"{pool}_NUM_THREADS"] = "1"
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import platform  # noqa: E402
+import sys  # noqa: E402
+import time  # noqa: E402
+from collections.abc import Sequence  # noqa: E402
+from importlib import import_module  # noqa: E402
+from importlib.metadata import version  # noqa: E402
+from pathlib import Path  # noqa: E402
+
+import psutil  # noqa: E402
+
+from tests.budget.measure import Line  # noqa: E402
+
+# subprocesses first: what is imported later weighs on a fork
+PARTS = ("collecting", "cases", "bars", "references", "examples", "calls")
+PAGE = Path(__file__).parents[2] / "docs" / "budget.md"
+HEAD = ("what", "measured (median)", "95% interval", "A/A interval", "bound", "", "how much")
+INTRODUCTION = """\
+# The performance budget of level 0, measured
+
+Written by `python -m tests.budget` (`make benchmarks`). Each line is measured within one run: both
+sides in turn, in random order, one pair a round. Measured is the median of the pairs, with its
+95% interval from order statistics; *A/A* is the same interval for the other side against itself.
+A bound is met if the interval's upper limit keeps it. Without a bound: for information.
+"""
+
+
+def main(parts: Sequence[str]) -> None:
+    """Measure what is asked for; all of it is written down."""
+    start, lines = time.monotonic(), []
+    for part in parts or PARTS:
+        for line in import_module(f"tests.budget.{part}").lines():
+            print("  ".join(filter(None, line.cells())), flush=True)
+            lines.append(line)
+    missed = [line.what for line in lines if not line.met]
+    bounds = sum(line.bound is not None for line in lines)
+    print(f"{bounds - len(missed)} of {bounds} bounds met, {time.monotonic() - start:.0f} s")
+    for what in missed:
+        print(f"NOT MET: {what}")
+    if not parts:
+        PAGE.parent.mkdir(exist_ok=True)
+        PAGE.write_text(page(lines))
+
+
+def page(lines: Sequence[Line]) -> str:
+    """The lines as a table, and where they were measured."""
+    frameworks = (
+        f"{name} {version(name)}" for name in ("numpy", "torch", "jax", "tensorflow-cpu", "hypothesis")
+    )
+    where = (
+        f"Measured with {', '.join(frameworks)}, Python {platform.python_version()}, on "
+        f"{psutil.cpu_count()} cores ({platform.machine()}), load {psutil.getloadavg()[0]:.1f}; "
+        "one thread each.\n"
+    )
+    rows = [HEAD, ("---",) * len(HEAD), *(line.cells() for line in lines)]
+    table = "\n".join("| " + " | ".join(row) + " |" for row in rows)
+    return f"{INTRODUCTION}\n{where}\n{table}\n"
+
+
+main(sys.argv[1:])

@@ -1,0 +1,83 @@
+"""The reference with its error bars against the plain reference, in float64, forward + backward.
+
+At the sizes that the suite draws, over the cases of one exploration, and at a medium size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+from hypothesis import given, seed, settings
+
+from d5test.case import Arrays, Case, Operator, Tensor
+from d5test.numerics.arithmetic import classes
+from d5test.numerics.bounds import gradient_bounds
+from d5test.plugin.profile import PROFILE
+from d5test.reference.operators import OPERATORS
+from d5test.strategies import cases
+from tests.budget.measure import AGAIN, OURS, THEIRS, Line, clock, in_turn, ratio
+
+BOUND = 6.0
+DRAWN = ("Conv", "MatMul", "Softmax", "Gelu", "LayerNormalization", "MaxPool", "ReduceMax", "LSTM",
+         "Attention", "SoftmaxCrossEntropyLoss")  # fmt: skip
+
+
+def lines() -> Iterator[Line]:
+    """One for each operator and size."""
+    for op, *shapes in _medium():
+        case = Case(op, tuple(Tensor(shape, "float64") for shape in shapes))
+        size = max(int(np.prod(shape)) for shape in shapes)
+        yield line(f"bars of {op!r}, {size} elements / plain reference", [case])
+    for name in DRAWN:
+        drawn = drawn_cases(OPERATORS[name], 12)
+        yield line(f"bars of {name}, sizes as drawn / plain reference", drawn)
+
+
+def line(what: str, subjects: Sequence[Case]) -> Line:
+    """Forward and backward of all of the cases, with bars and without."""
+    (arithmetic,) = classes("float64")
+    ready = []
+    for case in subjects:
+        arrays = case.arrays()
+        ready.append((case.op, arrays, _zeros(case.upstream(case.op(*arrays)), arrays, case.op)))
+
+    def with_bars() -> None:
+        for op, arrays, grads in ready:
+            gradient_bounds(op, arrays, grads, arithmetic)
+
+    def plain() -> None:
+        with np.errstate(all="ignore"):
+            for op, arrays, grads in ready:
+                op.vjp(grads, arrays, op(*arrays))
+
+    arms = {OURS: clock(with_bars), THEIRS: clock(plain), AGAIN: clock(plain)}
+    return ratio(what, in_turn(arms, rounds=101, seconds=1.5), BOUND)
+
+
+def drawn_cases(operator: type[Operator], count: int) -> list[Case]:
+    """The first cases that an exploration in float64 draws."""
+    found: list[Case] = []
+
+    def collect(case: Case) -> None:
+        found.append(case)
+
+    run: Callable[[], None] = given(case=cases(operator, "float64"))(collect)
+    seed(0)(settings(PROFILE, max_examples=count)(run))()
+    return found
+
+
+def _zeros(grads: Arrays, arrays: Arrays, op: Operator) -> Arrays:
+    """Upstream gradients; those of stopped outputs stay absent."""
+    return grads
+
+
+def _medium() -> Iterator[tuple[Operator | tuple[int, ...], ...]]:
+    op = OPERATORS
+    yield op["Conv"](kernel_shape=(3, 3)), (4, 16, 28, 28), (32, 16, 3, 3), (32,)
+    yield op["MatMul"](), (192, 160), (160, 224)
+    yield op["Softmax"](), (300, 200)
+    yield op["Gelu"](), (300, 200)
+    yield op["LayerNormalization"](), (300, 200), (200,), (200,)
+    yield op["MaxPool"](kernel_shape=(2, 2), strides=(2, 2)), (4, 16, 32, 30)
+    yield op["Add"](), (300, 200), (300, 200)

@@ -1,0 +1,112 @@
+"""Calling an operator through d5test against the same framework call by hand.
+
+The worker's own `Timing` runs in this process, on the same tensors as the loop by hand.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from d5test.backends.client import Feed
+from d5test.backends.inprocess import InProcess
+from d5test.case import Operator
+from d5test.reference.operators import OPERATORS
+from tests.budget.measure import AGAIN, OURS, THEIRS, Clock, Line, difference, in_turn, ratio
+
+LONG = 100e-6
+"""Seconds above which a call is judged by the ratio."""
+MORE, RATIO = 150.0, 1.03
+
+
+@dataclass(frozen=True)
+class Subject:
+    """An operator, its inputs' shapes, and what a user of the framework would write."""
+
+    op: Operator
+    shapes: tuple[tuple[int, ...], ...]
+    by_hand: Callable[..., Any]
+
+
+def lines() -> Iterator[Line]:
+    """One for each call of each framework."""
+    for backend, subjects in (("torch", _torch), ("jax", _jax), ("tensorflow", _tensorflow)):
+        client = InProcess(backend)
+        client.about  # noqa: B018 - the framework is imported now
+        for subject in subjects():
+            yield line(client, subject)
+
+
+def line(client: InProcess, subject: Subject) -> Line:
+    """The difference of a tiny call, the ratio of a long one."""
+    random = np.random.default_rng(0)
+    arrays = tuple(random.standard_normal(s).astype(np.float32) for s in subject.shapes)
+    loops = client.start_timing(subject.op, [Feed(arrays)])
+    timing = client._verbs.timing
+    wait = client._verbs.execution.backend.wait
+    hand = by_hand(subject.by_hand, timing._placed[0].tensors, loops, wait)
+    arms = {OURS: lambda: timing.round()[0], THEIRS: hand, AGAIN: hand}
+    times = in_turn(arms, rounds=201, seconds=4.0)
+    client.stop_timing()
+    shapes = " ".join("x".join(map(str, shape)) or "scalar" for shape in subject.shapes)
+    what = f"calling {subject.op!r} on {shapes}, {client.name}"
+    if float(np.median(times[THEIRS])) > LONG:
+        return ratio(what, times, RATIO)
+    return difference(what, times, MORE)
+
+
+def by_hand(
+    function: Callable[..., Any],
+    tensors: Sequence[Any],
+    loops: int,
+    wait: Callable[[Sequence[Any]], None],
+) -> Clock:
+    """A loop as anybody would write it, the device waited for once, in time."""
+    turns = range(loops)
+
+    def timed() -> float:
+        start = time.perf_counter()
+        for _ in turns:
+            result = function(*tensors)
+        wait([result])
+        return (time.perf_counter() - start) / loops
+
+    return timed
+
+
+def _torch() -> Iterator[Subject]:
+    import torch
+    import torch.nn.functional as F
+
+    def convolve(x: Any, w: Any, b: Any) -> Any:
+        return F.conv2d(x, w, b, padding=1)
+
+    def normalise(x: Any) -> Any:
+        return F.softmax(x, dim=-1)
+
+    conv = OPERATORS["Conv"](kernel_shape=(3, 3), pads=(1, 1, 1, 1))
+    torch.set_num_threads(1)
+    yield Subject(OPERATORS["Add"](), ((2,), (2,)), torch.add)
+    yield Subject(OPERATORS["Relu"](), ((2,),), torch.relu)
+    yield Subject(OPERATORS["Softmax"](), ((2, 3),), normalise)
+    yield Subject(conv, ((1, 2, 5, 4), (3, 2, 3, 3), (3,)), convolve)
+    yield Subject(conv, ((8, 16, 32, 32), (32, 16, 3, 3), (32,)), convolve)
+    yield Subject(OPERATORS["MatMul"](), ((384, 384), (384, 384)), torch.matmul)
+
+
+def _jax() -> Iterator[Subject]:
+    import jax.numpy as jnp
+
+    yield Subject(OPERATORS["Add"](), ((2,), (2,)), jnp.add)
+    yield Subject(OPERATORS["MatMul"](), ((384, 384), (384, 384)), jnp.matmul)
+
+
+def _tensorflow() -> Iterator[Subject]:
+    import tensorflow as tf
+
+    yield Subject(OPERATORS["Add"](), ((2,), (2,)), tf.add)
+    yield Subject(OPERATORS["MatMul"](), ((384, 384), (384, 384)), tf.matmul)
