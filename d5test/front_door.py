@@ -65,12 +65,15 @@ class Functions(Backend):
         return f"with numpy {np.__version__}"
 
     def put(self, array: NDArray[Any], dtype: str, layout: str = "contiguous") -> Any:
+        """The array itself; bfloat16 by ml_dtypes."""
         return array.view(ml_dtypes.bfloat16) if dtype == "bfloat16" else array
 
     def refill(self, tensor: Any, array: NDArray[Any], dtype: str) -> None:
+        """Overwrite an array."""
         tensor[...] = self.put(array, dtype)
 
     def get(self, tensor: Any) -> tuple[NDArray[Any], str]:
+        """A copy."""
         return bits(np.array(tensor))
 
     def wait(self, tensors: Sequence[Any]) -> None:
@@ -219,7 +222,7 @@ def _explore(
         dtype=dtype,
         tally=tally,
         examples=examples,
-        covered=lambda case: False,
+        covered=lambda _: False,
     )
     faults: list[Fault] = exploration.faults(seed_of(name, operator.__name__, dtype, seed))
     for fault in faults[1:]:

@@ -1,4 +1,4 @@
-"""The devices that a backend could run on now, asked in its worker. NumPy and the framework only."""
+"""The devices that a backend could run on, asked in its worker. NumPy and the framework only."""
 
 from __future__ import annotations
 

@@ -22,6 +22,7 @@ class Parser(argparse.ArgumentParser):
     """An ArgumentParser that says what was probably meant."""
 
     def error(self, message: str) -> NoReturn:
+        """One line, and exit status 2."""
         given, _, choices = message.partition("(choose from ")
         if choices:
             wrong = given.rpartition("invalid choice: ")[2].strip().strip("'")

@@ -12,7 +12,6 @@ from typing import Any
 
 from d5test.cli.machine import machine
 
-
 COLUMNS = ("version", "devices", "operators", "dtypes", "flushes", "threads")
 """What the table shows of a backend; `--json` has it all."""
 
@@ -43,8 +42,8 @@ def execute(options: argparse.Namespace) -> int:
 
 def backend(name: str) -> dict[str, Any]:
     """What a backend says of itself, or why it cannot."""
-    from d5test.backends.client import BackendFailed, Client, Crashed, Hung, Raised, UnknownBackend
     from d5test.backends.base import Unsupported
+    from d5test.backends.client import BackendFailed, Client, Crashed, Hung, Raised, UnknownBackend
 
     try:
         with Client(name) as client:

@@ -1,4 +1,4 @@
-"""The machine: processor, memory, threads, BLAS, MPI, compilers. What is missing says how to get it."""
+"""The machine: processor, memory, threads, BLAS, MPI, compilers; how to get what is missing."""
 
 from __future__ import annotations
 

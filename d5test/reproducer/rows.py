@@ -8,6 +8,7 @@ running the module would tell raises `Inseparable`.
 from __future__ import annotations
 
 import ast
+import copy
 from dataclasses import dataclass
 
 from d5test.reproducer.closure import Closure, Inseparable, Module
@@ -59,14 +60,7 @@ def _in_table(closure: Closure, module: Module, value: ast.expr, operator: str) 
     if isinstance(value, ast.Name):
         return _by_name(closure, module, value.id, operator)
     if isinstance(value, ast.Dict):
-        for key, entry in reversed(list(zip(value.keys, value.values, strict=True))):
-            if key is None:
-                row = _in_table(closure, module, entry, operator)
-                if row is not None:
-                    return row
-            elif isinstance(key, ast.Constant) and key.value == operator:
-                return _of_row(module, entry)
-        return None
+        return _in_dict(closure, module, value, operator)
     if isinstance(value, ast.BinOp) and isinstance(value.op, ast.BitOr):
         return _in_table(closure, module, value.right, operator) or _in_table(
             closure, module, value.left, operator
@@ -76,10 +70,22 @@ def _in_table(closure: Closure, module: Module, value: ast.expr, operator: str) 
             if keyword.arg == operator:
                 return _of_row(module, keyword.value)
         return _in_table(closure, module, value.args[0], operator) if value.args else None
-    if isinstance(value, ast.Attribute) and value.attr == "rows":
-        if isinstance(value.value, ast.Name):
-            return callee(closure, module, value.value.id, operator)
+    if isinstance(value, ast.Attribute) and ast.unparse(value) in (
+        f"{n}.rows" for n in module.bound
+    ):
+        return callee(closure, module, ast.unparse(value.value), operator)
     raise Inseparable(f"{module.name} makes its rows by {ast.unparse(value)}")
+
+
+def _in_dict(closure: Closure, module: Module, value: ast.Dict, operator: str) -> Callee | None:
+    for key, entry in reversed(list(zip(value.keys, value.values, strict=True))):
+        if key is None:
+            row = _in_table(closure, module, entry, operator)
+            if row is not None:
+                return row
+        elif isinstance(key, ast.Constant) and key.value == operator:
+            return _of_row(module, entry)
+    return None
 
 
 def _by_name(closure: Closure, module: Module, table: str, operator: str) -> Callee | None:
@@ -110,15 +116,41 @@ def _in_statement(
                 return _of_row(module, node.value)
             if isinstance(target, ast.Name) and target.id == table and node.value is not None:
                 return _in_table(closure, module, node.value, operator)
-    elif not isinstance(node, ast.ClassDef) and module.about_tables(node):
-        raise Inseparable(f"{module.name} fills {table} by {ast.unparse(node)[:60]}")
+    elif isinstance(node, ast.For) and module.about_tables(node):
+        for statement in _unrolled(module, node, operator):
+            row = _in_statement(closure, module, statement, table, operator)
+            if row is not None:
+                return row
     return None
+
+
+def _unrolled(module: Module, node: ast.For, operator: str) -> list[ast.stmt]:
+    """The body of a loop over rows that are written down, for the row of this operator."""
+    names = node.target.elts if isinstance(node.target, ast.Tuple) else [node.target]
+    if not isinstance(node.iter, ast.Tuple | ast.List):
+        raise Inseparable(f"{module.name} fills a table by {ast.unparse(node)[:60]}")
+    for entry in node.iter.elts:
+        values = entry.elts if isinstance(entry, ast.Tuple) else [entry]
+        if any(isinstance(v, ast.Constant) and v.value == operator for v in values):
+            given = dict(zip(map(ast.unparse, names), values, strict=False))
+            return [_Substituted(given).visit(copy.deepcopy(part)) for part in node.body]
+    return []
+
+
+class _Substituted(ast.NodeTransformer):
+    """Names replaced by the expressions that they stand for."""
+
+    def __init__(self, given: dict[str, ast.expr]) -> None:
+        self.given = given
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return self.given.get(node.id, node)
 
 
 def _in_call(module: Module, call: ast.Call, table: str, operator: str) -> Callee | None:
     """`table.elementwise({...})`, `table.update({...})` or `table.native(...)(function)`."""
     if _registers(call.func, table, operator) and call.args:
-        return Callee(module, module.source.expression(call.args[0]), True)
+        return Callee(module, ast.unparse(call.args[0]), True)
     method = ast.unparse(call.func)
     if method not in (f"{table}.elementwise", f"{table}.update"):
         return None
@@ -128,7 +160,7 @@ def _in_call(module: Module, call: ast.Call, table: str, operator: str) -> Calle
         if isinstance(key, ast.Constant) and key.value == operator:
             if method.endswith("update"):
                 return _of_row(module, value)
-            return Callee(module, module.source.expression(value), False)
+            return Callee(module, ast.unparse(value), False)
     return None
 
 
@@ -150,6 +182,6 @@ def _of_row(module: Module, value: ast.expr) -> Callee:
             if isinstance(inner, ast.Call) and ast.unparse(inner.func).endswith(
                 "WithoutAttributes"
             ):
-                return Callee(module, module.source.expression(inner.args[0]), False)
-            return Callee(module, module.source.expression(inner), True)
+                return Callee(module, ast.unparse(inner.args[0]), False)
+            return Callee(module, ast.unparse(inner), True)
     raise Inseparable(f"{module.name} makes a row by {ast.unparse(value)[:60]}")

@@ -16,7 +16,7 @@ import numpy as np
 
 
 class Session:
-    """A model of one operator in ONNX Runtime. An input that is absent is no input of the model."""
+    """A model of one operator in ONNX Runtime. An absent input is no input of the model."""
 
     mutable = True
     package = "onnxruntime"
@@ -27,6 +27,7 @@ class Session:
 
     @property
     def version(self) -> str:
+        """The runtime's."""
         return importlib.metadata.version(self.package)
 
     def load(self) -> Any:
@@ -35,13 +36,15 @@ class Session:
 
         session = onnxruntime.InferenceSession(self.model, providers=["CPUExecutionProvider"])
         names = [given.name for given in session.get_inputs()]
-        return lambda arrays: session.run(None, dict(zip(names, arrays)))
+        return lambda arrays: session.run(None, dict(zip(names, arrays, strict=False)))
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
+        """The outputs."""
         self.loaded = self.loaded or self.load()
         return tuple(self.loaded([x for x in inputs if x is not None]))
 
     def put(self, array: Any, dtype: str, layout: str = "contiguous") -> Any:
+        """A NumPy array."""
         if dtype != "bfloat16":
             return np.array(array)
         import ml_dtypes
@@ -49,9 +52,11 @@ class Session:
         return np.array(array).view(ml_dtypes.bfloat16)
 
     def refill(self, tensor: Any, array: Any, dtype: str) -> None:
+        """Overwrite an array."""
         tensor[...] = self.put(array, dtype)
 
     def get(self, tensor: Any) -> tuple[Any, str]:
+        """A copy, and its dtype."""
         array = np.array(tensor)
         if array.dtype.name == "bfloat16":
             return array.view(np.uint16), "bfloat16"

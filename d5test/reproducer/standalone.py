@@ -88,7 +88,7 @@ def answers(backend: Any, calls: Any, run: Callable[..., Any], place: Any) -> li
             (np.zeros_like(call.inputs[i][0]), call.inputs[i][1])
             if dx is None
             else backend.get(dx)
-            for i, dx in zip(call.wanted, gradients)
+            for i, dx in zip(call.wanted, gradients, strict=False)
         ]
         found.append(Answer(tensors, read, outputs, slopes, upstream))
     return found
@@ -97,7 +97,7 @@ def answers(backend: Any, calls: Any, run: Callable[..., Any], place: Any) -> li
 def anew(backend: Any, call: Call, before: Any) -> list[Any]:
     """The inputs of a call on the device, in tensors of their own."""
     tensors: list[Any] = []
-    for given, memory, same in zip(call.inputs, call.memory, call.same_as):
+    for given, memory, same in zip(call.inputs, call.memory, call.same_as, strict=False):
         if same is not None:
             tensors.append(tensors[same])
         elif given is None:
@@ -111,7 +111,7 @@ def rewritten(backend: Any, call: Call, before: Any) -> list[Any]:
     """The inputs of a call, written over those of the call before."""
     if before is None or not backend.mutable:
         return anew(backend, call, before)
-    for tensor, given, same in zip(before, call.inputs, call.same_as):
+    for tensor, given, same in zip(before, call.inputs, call.same_as, strict=False):
         if given is not None and same is None:
             backend.refill(tensor, given[0].copy(), given[1])
     return list(before)
@@ -151,10 +151,10 @@ def differentiated(backend: Any, function: Callable[..., Any]) -> Callable[..., 
 
 def within(found: list[Answer], expected: Any) -> str:
     """What lies outside its bar: gradients if a call has them, else outputs."""
-    for k, (each, wants) in enumerate(zip(found, expected)):
+    for k, (each, wants) in enumerate(zip(found, expected, strict=False)):
         what = "gradient" if each.gradients else "output"
-        for j, (got, want) in enumerate(zip(each.gradients or each.outputs, wants)):
-            wrong = "" if want is None else difference(*got, want)
+        for j, (got, want) in enumerate(zip(each.gradients or each.outputs, wants, strict=False)):
+            wrong = "" if want is None else difference(got[0], got[1], want)
             if wrong:
                 return f"call {k}, {what} {j}: {wrong}"
     return ""
@@ -205,7 +205,7 @@ def repeated(found: list[Answer]) -> str:
     """What the same call gives otherwise the second time."""
     for k, each in enumerate(found[1:], 1):
         for what in ("outputs", "gradients"):
-            pairs = zip(getattr(found[0], what), getattr(each, what))
+            pairs = zip(getattr(found[0], what), getattr(each, what), strict=False)
             if any(unlike(a, b) for a, b in pairs):
                 return f"call {k}, with the same inputs, gives other {what}"
     return ""
@@ -213,12 +213,12 @@ def repeated(found: list[Answer]) -> str:
 
 def untouched(found: list[Answer], backend: Any, calls: Any) -> str:
     """Which input or upstream gradient is overwritten."""
-    for k, (each, call) in enumerate(zip(found, calls)):
+    for k, (each, call) in enumerate(zip(found, calls, strict=False)):
         for what, tensors, given in (
             ("input", each.tensors, call.inputs),
             ("upstream gradient", each.upstream, call.grads),
         ):
-            for i, (tensor, before) in enumerate(zip(tensors, given)):
+            for i, (tensor, before) in enumerate(zip(tensors, given, strict=False)):
                 if before is not None and unlike(backend.get(tensor), before):
                     return f"call {k} overwrites its {what} {i}"
     return ""
@@ -227,7 +227,7 @@ def untouched(found: list[Answer], backend: Any, calls: Any) -> str:
 def kept(found: list[Answer], backend: Any) -> str:
     """Which output a later call changes."""
     for k, each in enumerate(found):
-        for j, (tensor, before) in enumerate(zip(each.kept, each.outputs)):
+        for j, (tensor, before) in enumerate(zip(each.kept, each.outputs, strict=False)):
             if unlike(backend.get(tensor), before):
                 return f"output {j} of call {k} is changed by a later call"
     return ""
@@ -238,11 +238,11 @@ def sloping(found: list[Answer], calls: Any, bar: float) -> str:
     at, ahead, behind = found
     slope = sum(
         float(np.sum(g[0] * (calls[1].inputs[i][0] - calls[2].inputs[i][0])))
-        for i, g in zip(calls[0].wanted, at.gradients)
+        for i, g in zip(calls[0].wanted, at.gradients, strict=False)
     )
     rise = sum(
         float(np.sum(dy[0] * a[0])) - float(np.sum(dy[0] * b[0]))
-        for dy, a, b in zip(calls[0].grads, ahead.outputs, behind.outputs)
+        for dy, a, b in zip(calls[0].grads, ahead.outputs, behind.outputs, strict=False)
         if dy is not None
     )
     if abs(slope - rise) <= bar:
@@ -256,7 +256,7 @@ def raised(run: Callable[[], Any]) -> str:
         run()
     except Unsupported:
         raise
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 (each framework has its own)
         traceback.print_exc()
         return f"raises {type(error).__name__}: {error}"
     return ""
@@ -266,7 +266,7 @@ def accepted(run: Callable[[], Any]) -> str:
     """Whether these calls return, where they should raise."""
     try:
         run()
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 (each framework has its own)
         print(f"refused: {type(error).__name__}: {error}")
         return ""
     return "accepted"

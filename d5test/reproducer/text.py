@@ -8,6 +8,7 @@ author wrote it.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 Edit = tuple[int, int, bytes]
@@ -33,7 +34,8 @@ class Source:
             first = min(first, *(d.lineno for d in kept))
         start = self._starts[first - 1]
         edits = [*self._edits(node), *(self._removed(d) for d in without if d.lineno >= first)]
-        return self._edited(start, self._end(node), edits).decode().rstrip()
+        text = self._edited(start, self._end(node), edits).decode().rstrip()
+        return re.sub(r"  # (noqa|type:).*", "", text)
 
     def expression(self, node: ast.expr) -> str:
         """The text of an expression."""
