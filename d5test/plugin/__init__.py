@@ -8,6 +8,7 @@
     outcomes      what came of the drawn cases, as it travels in reports
     known         known failures: pinned cases, and where drawing is kept away from
     budget        ends in time
+    timing        problems to be timed, a run of its own
     summary       what was judged and what was not, from reports alone
 
 Its parts are pytest plugins themselves: this folder holds no logic.
@@ -26,5 +27,7 @@ pytest_plugins = (
     "d5test.plugin.record",
     "d5test.fixtures.backend",
     "d5test.fixtures.explore",
+    "d5test.plugin.timing",
     "d5test.fixtures.known",
+    "d5test.fixtures.stopwatch",
 )

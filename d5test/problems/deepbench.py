@@ -36,7 +36,7 @@ def deepbench() -> tuple[Problem, ...]:
     )
 
 
-def smallest(count: int = 3) -> tuple[Problem, ...]:
+def smallest(count: int = 2) -> tuple[Problem, ...]:
     """The smallest problems of each operator."""
     by_operator: dict[str, list[Problem]] = {}
     for problem in deepbench():
