@@ -1,0 +1,153 @@
+"""The command line: what it prints and the status that it ends with."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from d5test.cli import main
+from d5test.cli.run import folder, suites
+
+ROOT = Path(__file__).parents[1]
+
+
+def d5test(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    code = "import sys; from d5test.cli import main; sys.exit(main())"
+    env = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", code, *arguments]
+    return subprocess.run(
+        command, capture_output=True, text=True, env=env, cwd=cwd, check=False
+    )  # fmt: skip
+
+
+@pytest.fixture
+def foreign(tmp_path: Path) -> Path:
+    """A project whose pytest configuration would spoil any run that obeys it."""
+    (tmp_path / "conftest.py").write_text("raise SystemExit('the foreign conftest is loaded')")
+    (tmp_path / "pyproject.toml").write_text("[tool.pytest.ini_options]\naddopts = '--nonsense'")
+    return tmp_path
+
+
+def test_a_mistyped_command_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["doctr"])
+    assert ended.value.code == 2
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 1
+    assert "did you mean doctor?" in said[0]
+
+
+def test_a_mistyped_suite_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["run", "operator", "--backend=numpy"])
+    assert ended.value.code == 2
+    assert "did you mean operators?" in capsys.readouterr().err
+
+
+def test_suites_are_those_with_tests() -> None:
+    assert "operators" in suites()
+    assert (folder() / "pytest.ini").is_file()
+
+
+def test_a_new_backend_works_in_a_foreign_project(foreign: Path) -> None:
+    assert d5test("new", "backend", "Mine", cwd=foreign).returncode == 0
+    done = d5test(
+        "run", "operators", "--backend=./mine.py:Mine", "--operator=Relu,Softmax,Add",
+        "--check=forward,declared_dtypes,degenerate", "--examples=3", "--junitxml=out/report.xml",
+        cwd=foreign,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (foreign / "out" / "report.xml").is_file()
+
+
+def test_statuses_of_pytest_are_passed_through(foreign: Path) -> None:
+    done = d5test("run", "operators", "--backend=nump", cwd=foreign)
+    assert done.returncode == 4
+    assert "did you mean numpy" in done.stderr + done.stdout
+    (foreign / "wrong.py").write_text(
+        "from d5test.backends.numpy import Numpy\n"
+        "from d5test.backends.base import Row\n"
+        "class Wrong(Numpy):\n"
+        "    rows = {**Numpy.rows, 'Neg': Row(lambda op, x: x, gradient='none')}\n"
+    )
+    done = d5test(
+        "run", "operators", "--backend=./wrong.py:Wrong", "--operator=Neg", "--check=forward",
+        "--examples=3", cwd=foreign,
+    )  # fmt: skip
+    assert done.returncode == 1, done.stdout + done.stderr
+    files = list((foreign / ".d5test" / "reproducers").glob("Neg-forward-*.py"))
+    assert len(files) == 2
+    again = d5test("repro", ".d5test/reproducers", cwd=foreign)
+    assert again.returncode == 1, again.stdout + again.stderr
+    assert again.stdout.count("still there") >= 2
+
+
+def test_a_new_operator_works(tmp_path: Path) -> None:
+    assert d5test("new", "operator", "Grow", cwd=tmp_path).returncode == 0
+    (tmp_path / "backend.py").write_text(
+        "from d5test.backends.base import Row\n"
+        "from d5test.backends.numpy import Numpy\n"
+        "class Mine(Numpy):\n"
+        "    rows = {**Numpy.rows, 'Grow': Row(lambda op, x: x + x**op.power, "
+        "dtypes=('float64', 'float32'), gradient='none')}\n"
+    )
+    done = d5test(
+        "run", "operators", "--backend=./backend.py:Mine", "--operator=./grow.py:Grow",
+        "--check=forward", "--examples=5", cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 passed" in done.stdout
+
+
+def test_nothing_is_overwritten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text("precious")
+    assert main(["new", "backend", "Mine"]) == 2
+    assert "mine.py is there already" in capsys.readouterr().err
+    assert (tmp_path / "mine.py").read_text() == "precious"
+    assert main(["new", "operator", "not-a-name"]) == 2
+
+
+def test_reproducers_are_run_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, body, status in (
+        ("gone", "print('gone (x 1)')", 0),
+        ("there", "print('still there: 3'); raise SystemExit(1)", 1),
+        ("killed", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)", 1),
+        ("unable", "print('no framework'); raise SystemExit(2)", 2),
+    ):
+        path = tmp_path / f"{name}.py"
+        path.write_text(body)
+        assert main(["repro", str(path)]) == status, name
+        outcome = {0: "gone", 1: "still there", 2: "cannot be tried"}[status]
+        assert outcome in " ".join(capsys.readouterr().out.split())
+    assert main(["repro", str(tmp_path)]) == 2
+    assert main(["repro", str(tmp_path / "there.py"), "--python", "/no/python"]) == 2
+    assert main(["repro", str(tmp_path / "missing.py")]) == 2
+
+
+def test_doctor_says_what_is_there(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--json", "--backend=numpy"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["backends"]["numpy"]["operators"] > 40
+    assert found["backends"]["numpy"]["devices"] == ["cpu"]
+    assert "GiB" in found["machine"]["memory"]
+    assert "threads" in found["machine"]["BLAS"]
+
+
+def test_doctor_goes_on_after_a_failure(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = tmp_path / "broken.py"
+    broken.write_text("import no_such_framework\n")
+    assert main(["doctor", f"--backend={broken}:Broken,numpy"]) == 1
+    said = capsys.readouterr().out
+    assert "cannot be used" in said
+    assert "no_such_framework" in " ".join(said.split())
+    assert "numpy" in said

@@ -1,0 +1,297 @@
+"""Reproducers show the fault while it is there, say when it is gone, and need NumPy alone."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from d5test.backends.client import Client
+from d5test.case import Case, Tensor
+from d5test.checks import CHECKS, Evidence, Fault
+from d5test.checks.check import Inquiry
+from d5test.reproducer import literal, write
+from d5test.reproducer.closure import globals_of
+from d5test.reproducer.standalone import Want, difference, widened
+from d5test.reproducer.text import Source
+
+OPERATOR = "Add"
+CASE_INPUTS = (Tensor((2, 3)), Tensor((2, 3)))
+
+BACKEND = '''
+"""A stranger's backend."""
+from __future__ import annotations
+import os, signal, time
+from typing import Any
+import numpy as np
+from d5test.backends.base import Backend, Row, Table, Unsupported, bits
+
+rows = Table()
+STATE: dict[str, Any] = {{"calls": 0}}
+UNUSED = print
+
+
+def same(x: Any | None, y: Any = None) -> Any:
+    return [x for x, _ in zip([x], [y], strict=True)][0]
+
+
+@rows.native("Add", gradient="none")
+def add(op: Any, x: Any, y: Any) -> Any:
+    good = same(x) + y
+    STATE["calls"] += 1
+    {wrong}
+
+
+class Mine(Backend):
+    framework = "numpy"
+    rows = rows
+    mutable = True
+
+    @property
+    def version(self) -> str:
+        return np.__version__
+
+    def put(self, array: Any, dtype: str, layout: str = "contiguous") -> Any:
+        return np.array(array)
+
+    def refill(self, tensor: Any, array: Any, dtype: str) -> None:
+        tensor[...] = array
+
+    def get(self, tensor: Any) -> Any:
+        return bits(np.array(tensor))
+
+    def wait(self, tensors: Any) -> None:
+        """Done."""
+
+    def vjp(self, function: Any, inputs: Any, grads: Any, wanted: Any) -> Any:
+        raise Unsupported("none")
+'''
+
+WRONG = {
+    "value": ("forward", "return good * np.float32(1.001)"),
+    "shape": ("forward", "return good[None]"),
+    "dtype": ("forward", "return good.astype(np.float64)"),
+    "exception": ("forward", "raise RuntimeError('no')"),
+    "crash": ("forward", "os.kill(os.getpid(), signal.SIGSEGV); return good"),
+    "nondeterministic": ("determinism", "return good + np.float32(STATE['calls'])"),
+    "mutated": ("untouched", "np.add(x, 1, out=x); return good"),
+    "overwritten": (
+        "untouched",
+        "out = STATE.setdefault('out', good); out[...] = good; return out",
+    ),
+    "cached": ("no_caching", "return STATE.setdefault(id(x), good)"),
+    "accepted": ("invalid_arguments", "return good"),
+}
+MENDED = "return same(x) + y"
+
+
+@pytest.fixture
+def stranger(tmp_path: Path) -> Iterator[Any]:
+    """Makes the client of a backend whose Add ends in the given statement."""
+    clients: list[Client] = []
+
+    def make(wrong: str) -> Client:
+        path = tmp_path / "stranger.py"
+        path.write_text(BACKEND.format(wrong=wrong))
+        clients.append(Client(f"{path}:Mine", timeout=20))
+        return clients[-1]
+
+    yield make
+    for client in clients:
+        client.close()
+
+
+def run(path: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """The file, isolated: it finds NumPy, but neither d5test nor the working directory."""
+    env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | environment
+    command = [sys.executable, "-P", str(path)]
+    return subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+
+
+def case() -> Case:
+    from d5test.reference.operators import OPERATORS
+
+    return Case(OPERATORS[OPERATOR](), CASE_INPUTS, 7)
+
+
+def fault_of(client: Client, check: str) -> Fault:
+    with pytest.raises(Fault) as caught:
+        CHECKS[check].run(client, case())
+    return caught.value
+
+
+@pytest.mark.parametrize("kind", [kind for kind in WRONG if kind != "accepted"])
+def test_shows_the_fault_and_its_end(kind: str, stranger: Any, tmp_path: Path) -> None:
+    check, wrong = WRONG[kind]
+    client = stranger(wrong)
+    fault = fault_of(client, check)
+    assert fault.kind == kind
+    path = write(fault, client.about, tmp_path / "out")
+    there = run(path)
+    assert there.returncode == 1, there.stdout + there.stderr
+    assert there.stdout.splitlines()[-1].startswith("still there")
+    text = path.read_text()
+    assert "UNUSED" not in text
+    assert "d5test" not in "".join(line for line in text.splitlines() if "import" in line)
+    path.write_text(text.replace(wrong, MENDED))
+    gone = run(path)
+    assert gone.returncode == 0, gone.stdout + gone.stderr
+    assert gone.stdout.splitlines()[-1].startswith("gone")
+
+
+def test_its_name_and_text_depend_on_the_fault_alone(stranger: Any, tmp_path: Path) -> None:
+    client = stranger(WRONG["value"][1])
+    first = write(fault_of(client, "forward"), client.about, tmp_path / "a")
+    again = write(fault_of(client, "forward"), client.about, tmp_path / "b")
+    assert first.name == again.name
+    assert first.name.startswith("Add-forward-float32-")
+    assert first.read_text() == again.read_text()
+
+
+def test_a_shape_that_should_be_refused(stranger: Any, tmp_path: Path) -> None:
+    client = stranger("return np.zeros((2, 3), np.float32)" + " if x.shape != y.shape else good")
+    source = (tmp_path / "stranger.py").read_text().replace("same(x) + y", "x", 1)
+    (tmp_path / "stranger.py").write_text(source)
+    client.close()
+    client = Client(f"{tmp_path / 'stranger.py'}:Mine")
+    with client:
+        fault = fault_of(client, "invalid_arguments")
+        path = write(fault, client.about, tmp_path / "out")
+    assert fault.kind == "accepted"
+    assert run(path).returncode == 1
+    path.write_text(path.read_text().replace("good = x", "good = x + y"))
+    assert run(path).returncode == 0
+
+
+def test_a_hang_ends(stranger: Any, tmp_path: Path) -> None:
+    client = stranger("time.sleep(1e6)")
+    inquiry = Inquiry("forward", SimpleNamespace(about=client.about), case())
+    evidence = Evidence((inquiry.feed(),), "returns")
+    fault = inquiry.subject.fault("hang", "no answer", evidence)
+    path = write(fault, client.about, tmp_path / "out")
+    path.write_text(path.read_text().replace("SECONDS = 60", "SECONDS = 2"))
+    there = run(path)
+    assert there.returncode == 1
+    assert "no answer within 2 seconds" in there.stdout
+    path.write_text(path.read_text().replace("time.sleep(1e6)", MENDED))
+    assert run(path).returncode == 0
+
+
+def test_a_missing_framework_is_no_fault(stranger: Any, tmp_path: Path) -> None:
+    client = stranger(WRONG["value"][1])
+    path = write(fault_of(client, "forward"), client.about, tmp_path / "out")
+    path.write_text(path.read_text().replace("import numpy as np", "import no_framework as np"))
+    done = run(path)
+    assert done.returncode == 2
+    assert "cannot be tried: ModuleNotFoundError" in done.stdout
+
+
+def test_a_source_that_cannot_be_taken_apart_is_imported(tmp_path: Path) -> None:
+    from d5test.case import Operator
+
+    operator: Operator = case().op
+    with Client("numpy") as client:
+        inquiry = Inquiry("forward", client, Case(operator, CASE_INPUTS, 7))
+        feed = inquiry.feed()
+        bounds = inquiry.forward_bounds(inquiry.classes()[0])
+        evidence = Evidence((feed,), "within", (bounds,), (0, 1))
+        fault = inquiry.subject.fault("value", "is wrong", evidence)
+        path = write(fault, client.about, tmp_path)
+    assert "Needs d5test" in path.read_text()
+    done = run(path, PYTHONPATH=str(Path(__file__).parents[1]))
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", ["torch", "jax", "onnxruntime"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_frameworks(name: str, dtype: str, tmp_path: Path) -> None:
+    from d5test.reference.operators import OPERATORS
+
+    pytest.importorskip(name)
+    if (name, dtype) == ("onnxruntime", "bfloat16"):
+        pytest.skip("ONNX Runtime has no Conv in bfloat16 on the CPU")
+    inputs = (Tensor((2, 4, 7, 5), dtype), Tensor((6, 2, 3, 2), dtype))
+    asked = Case(OPERATORS["Conv"](group=2, strides=(2, 1)), inputs, 3)
+    with Client(name) as client:
+        inquiry = Inquiry("gradient", client, asked)
+        grads = None if inquiry.row.gradient else inquiry.upstream
+        feed = inquiry.feed(grads=grads)
+        loosest = inquiry.classes()[-1]
+        bounds = (
+            inquiry.forward_bounds(loosest)
+            if grads is None
+            else inquiry.gradient_bounds(loosest, grads)
+        )
+        evidence = Evidence((feed,), "within", (bounds,), asked.wanted)
+        path = write(
+            inquiry.subject.fault("gradient", "is wrong", evidence), client.about, tmp_path
+        )
+    done = run(path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    text = path.read_text()
+    assert f"Needs {name} and NumPy alone." in text
+    assert "d5test" not in "".join(line for line in text.splitlines() if "import" in line)
+    path.write_text(
+        text.replace("strides=(2, 1)", "strides=(1, 1)").replace("MODEL = (", "MODEL = ('x'")
+    )
+    assert run(path).returncode != 0
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16", "int64", "bool"])
+@pytest.mark.parametrize("shape", [(), (0, 3), (2, 3), (9, 11)])
+def test_data_are_read_back_to_the_same_bits(dtype: str, shape: tuple[int, ...]) -> None:
+    from d5test.reproducer import standalone
+
+    kind = np.dtype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
+    given = (100 * np.random.default_rng(5).normal(size=shape)).astype(kind)
+    if given.size > 2 and "float" in dtype:
+        given.flat[:3] = [np.inf, np.nan, -0.0]
+    names = {**vars(standalone), "inf": np.inf, "nan": np.nan}
+    values, name = eval(literal.tensor(given), names)
+    assert name == dtype
+    assert values.shape == shape
+    assert values.tobytes() == given.tobytes()
+
+
+def test_difference_agrees_with_the_judgement() -> None:
+    want = Want("float32", np.array([1.0, 2.0, np.nan]), np.array([0.5, 0.5, 0.5]))
+    assert not difference(np.array([1.4, 1.6, 7], np.float32), "float32", want)
+    assert "[1]" in difference(np.array([1.4, 2.6, 7], np.float32), "float32", want)
+    assert "[0]" in difference(np.array([np.nan, 2, 7], np.float32), "float32", want)
+    assert "shape" in difference(np.zeros(2, np.float32), "float32", want)
+    assert "dtype" in difference(np.zeros(3), "float64", want)
+    huge = Want("float16", np.array([65600.0]), np.array([50.0]))
+    assert not difference(np.array([np.inf], np.float16), "float16", huge)
+    assert difference(np.array([-np.inf], np.float16), "float16", huge)
+    assert widened(np.array([0x3FC0], np.uint16), "bfloat16").tolist() == [1.5]
+
+
+def test_source_becomes_older_python() -> None:
+    source = Source(
+        "def f(a: int, *b: int, c: str | None = 'x', **d: int) -> list[int]:\n"
+        "    # said\n"
+        "    e: int = isinstance(a, int | float | str)\n"
+        "    return list(zip(b, d, strict=True))\n"
+    )
+    text = source.of(source.tree.body[0])
+    ast.parse(text, feature_version=(3, 9))
+    assert text == (
+        "def f(a, *b, c='x', **d):\n"
+        "    # said\n"
+        "    e = isinstance(a, (int, float, str))\n"
+        "    return list(zip(b, d))"
+    )
+
+
+def test_globals_are_those_that_a_function_does_not_bind() -> None:
+    text = "def f(a, b=c):\n    d = e\n    return [g(h, d) for h in a]"
+    assert globals_of(text) == {"c", "e", "g"}
