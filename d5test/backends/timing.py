@@ -6,6 +6,7 @@ call of each feed is kept: what was timed can be verified.
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import math
 import resource
@@ -24,6 +25,9 @@ from d5test.backends.execution import Execution, Placed
 ROUND = 0.005
 """Seconds that a round lasts at least: 10^4 times what the clock and a pre-emption check cost."""
 COLD_BYTES = 64 << 20
+HEAP = 1 << 30
+"""Bytes that the heap keeps, and below which it maps no memory of its own for one tensor."""
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 Call = Callable[[], Any]
 
@@ -57,6 +61,7 @@ class Timing:
         self._last: list[Any] = [None] * len(calls)
         self._next = 0
         self._flush = Flush(self._backend) if cold else None
+        keep_heap()
         execution.where = "call"
         for _ in range(2):
             for k in range(len(calls)):
@@ -182,6 +187,14 @@ def largest_cache() -> int:
     units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
     sizes = [path.read_text().strip() for path in CACHES.glob("index*/size")]
     return max((int(size[:-1]) * units.get(size[-1], 1) for size in sizes), default=0)
+
+
+def keep_heap() -> None:
+    """Let freed memory be used again, not given back and asked for anew; where there is glibc."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(M_TRIM_THRESHOLD, HEAP)
+        mallopt(M_MMAP_THRESHOLD, HEAP)
 
 
 def reset_peak() -> None:
