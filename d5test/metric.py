@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import binom
+from scipy.special import bdtr
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,5 @@ def median_interval(
     """Order statistics between which the median lies with at least this confidence."""
     ordered, n = sorted(values), len(values)
     # the k-th smallest exceeds the median with probability P(B(n, 1/2) < k)
-    k = int(binom.ppf((1 - confidence) / 2, n, 0.5))
-    while k > 0 and 2 * binom.cdf(k - 1, n, 0.5) > 1 - confidence:
-        k -= 1
+    k = int(np.count_nonzero(2 * bdtr(np.arange(n), n, 0.5) <= 1 - confidence))
     return (float(ordered[k - 1]), float(ordered[n - k])) if k > 0 else None
