@@ -1,6 +1,7 @@
 """References in another precision than float64: with random rounding errors, or rounded for real.
 
-`Noise` multiplies each primitive's result by 1 + u xi: an ensemble of such runs spreads as honest
+`Noise` multiplies each primitive's result by 1 + u xi, u larger for those that the table grants
+more: an ensemble of such runs spreads as honest
 arithmetic of unit roundoff u does, in compositions where a bar would grow without bound.
 `Rounded` rounds each primitive's result to a number of bits: the next lower precision, which a
 bar must reject. (NumPy's own float16 sums in float32 and would prove nothing.)
@@ -36,8 +37,8 @@ class Perturbed(Tracked):
         value = ufunc(*(a.value if isinstance(a, Tracked) else a for a in arguments))
         if ufunc in COMPARISONS or ufunc in LOGIC:
             return value
-        exact = ufunc not in TABLE or TABLE[ufunc].ulps == 0
-        return self.like(np.asarray(value)) if exact else self._made(value)
+        ulps = TABLE[ufunc].ulps if ufunc in TABLE else 0.0
+        return self._made(value, 2 * ulps * np.abs(value)) if ulps else self.like(np.asarray(value))
 
     def contract(self, function: Callable[..., Any], operands: Sequence[Any], terms: int) -> Any:
         values = [self.lift(x).value for x in operands]
