@@ -50,6 +50,8 @@ class Operator:
     """The version of ONNX's operator set whose meaning this is."""
     stopped_outputs: ClassVar[tuple[int, ...]] = ()
     """Outputs through which no gradient flows (indices, masks, running statistics)."""
+    stashed_outputs: ClassVar[tuple[int, ...]] = ()
+    """Outputs in the dtype of `stash_type`: in float32, where the other dtypes are narrower."""
 
     def forward(self, *inputs: Any) -> Any:
         raise NotImplementedError
@@ -116,6 +118,10 @@ class Operator:
             if getattr(self, f.name) != f.default
         )
         return f"{self.name}({', '.join(changed)})"
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """What Hypothesis prints: it would look for class variables that only rows have."""
+        printer.text(repr(self))
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,21 @@ class OnnxRuntime(OnnxBackend):
     ulps: ClassVar[Mapping[str, float]] = {"tanh": 6}
     """Measured in float32 on 8e5 points against float64: 5.2; exp, log, erf, pow below 4."""
 
+    def ulps_of(self, operator: str) -> Mapping[str, float]:
+        """The logistic function, a quotient of polynomials, has an absolute error near 1 ULP of 1.
+
+        Measured on 40,000 points, at most 2 ULPs of the result above -1, 46 at -4, 109 at -4.5 (that
+        is 78 units of 2 u, as they are granted), in float32 and float64 alike. Below it gets worse
+        and worse, and from -18 on the result is 0 or stays where it is: known failures.
+        """
+        return {"exp": 100} if operator in ("Sigmoid", "LSTM", "GRU") else {}
+
+    def single(self, operator: str) -> str:
+        """Besides ONNX's: operators without a kernel for float64, run as their function body."""
+        if operator in ("Attention", "Gelu"):
+            return "no kernel of its own; ONNX's function body has its constants in float32"
+        return super().single(operator)
+
     def options(self) -> Mapping[str, Any]:
         return {"intra_op_num_threads": self.threads(), "log_severity_level": 4}
 

@@ -47,12 +47,15 @@ def attention_inputs(d: Draw, op: ops.Attention) -> tuple[Tensor | None, ...]:
 
     q, k = tensor(heads, queries, width), tensor(kv, keys, width)
     drawn: list[Tensor | None] = [q, k, tensor(kv, keys, value_width)]
-    drawn.append(attention_mask(d, (n, heads, queries, total)))
+    mask = attention_mask(d, (n, heads, queries, total))
+    drawn.append(mask)
     if cache == "past":
         drawn.append(d.tensor((n, kv, past, width), *SCORES))
         drawn.append(d.tensor((n, kv, past, value_width), *SCORES))
     elif cache == "padded":
-        lengths = d.literal([d.integer(1, keys) for _ in range(n)])
+        # ONNX wants the mask to be as long as the longest of them, at least
+        most = keys if mask is None else mask.shape[-1]
+        lengths = d.literal([d.integer(1, most) for _ in range(n)])
         drawn += [None, None, lengths]
     elif drawn[-1] is None and d.flag():
         drawn.pop()

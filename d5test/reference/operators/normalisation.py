@@ -110,6 +110,7 @@ class LayerNormalization(Operator):
     epsilon: float = EPSILON
     stash_type: int = 1
     since = 17
+    stashed_outputs = (1, 2)
 
     def forward(self, x, scale, b=None):
         xhat, mean, rstd = standardise(x, self.reduced(x.ndim), self.epsilon)
@@ -144,6 +145,9 @@ class GroupNormalization(Operator):
 
     y = (x - mean) / sqrt(var + epsilon) scale + bias. x, y: (n, c, *d); scale, bias: (c,);
     `num_groups` divides c. Wu and He, arXiv 1803.08494, equations 1 and 2.
+
+    The variance is mean(x^2) - mean(x)^2, as ONNX's function body has it and as runtimes compute
+    it that have no kernel of their own: it cancels where the mean is large.
     """
 
     num_groups: int
@@ -152,8 +156,10 @@ class GroupNormalization(Operator):
     since = 21
 
     def forward(self, x, scale, bias):
-        xhat, _, _ = standardise(self.grouped(x), 2, self.epsilon)
-        xhat = xhat.reshape(x.shape)
+        groups = self.grouped(x)
+        mean = groups.mean(2, keepdims=True)
+        var = (groups * groups).mean(2, keepdims=True) - mean * mean
+        xhat = ((groups - mean) / np.sqrt(var + self.epsilon)).reshape(x.shape)
         return xhat * along_channels(scale, x.ndim) + along_channels(bias, x.ndim)
 
     def backward(self, grads, inputs, outputs):
