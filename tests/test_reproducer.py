@@ -15,13 +15,15 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from d5test.backends import registry
 from d5test.backends.client import Client
 from d5test.case import Case, Tensor
 from d5test.checks import CHECKS, Evidence, Fault
 from d5test.checks.check import Inquiry
 from d5test.reproducer import literal, write
-from d5test.reproducer.closure import globals_of
+from d5test.reproducer.closure import Closure, globals_of, located
 from d5test.reproducer.standalone import Want, difference, widened
+from d5test.reproducer.subject import taken_apart
 from d5test.reproducer.text import Source
 
 OPERATOR = "Add"
@@ -209,6 +211,25 @@ def test_a_source_that_cannot_be_taken_apart_is_imported(tmp_path: Path) -> None
     assert "Needs d5test" in path.read_text()
     done = run(path, PYTHONPATH=str(Path(__file__).parents[1]))
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", ["torch", "torch-compiled", "tensorflow-xla", "jax-compiled"])
+def test_every_row_of_ours_can_be_taken_apart(name: str) -> None:
+    from d5test.reference.operators import OPERATORS
+
+    about = SimpleNamespace(name=name, device="cpu", framework=name.partition("-")[0])
+    evidence = Evidence((SimpleNamespace(grads=()),), "within")
+    source = located(registry.target(name).rpartition(":")[0]).read_text()
+    rows = [operator for operator in OPERATORS if f'"{operator}"' in source]
+    assert len(rows) > 40
+    for operator in rows:
+        closure = Closure(())
+        named = SimpleNamespace(op=SimpleNamespace(name=operator))
+        asked = SimpleNamespace(case=named, evidence=evidence, kind="")
+        subject = taken_apart(asked, about, closure)  # type: ignore[arg-type]
+        text = "\n".join("\n".join(part.statements) for part in closure.parts())
+        ast.parse(text + "\n" + "\n".join(subject.preparation), feature_version=(3, 9))
+        assert "d5test" not in "".join(line for line in text.splitlines() if "import" in line)
 
 
 @pytest.mark.parametrize("name", ["torch", "jax", "onnxruntime"])

@@ -57,7 +57,7 @@ def file_name(fault: Fault, about: Any) -> str:
     """OPERATOR-CHECK-DTYPE-BACKEND-HASH.py: the same for the same fault."""
     identity = f"{fault.kind}|{fault.case!r}|{about.name}|{about.version}"
     digest = hashlib.sha256(identity.encode()).hexdigest()[:8]
-    backend = re.sub(r"[^A-Za-z0-9]+", "_", about.name.partition("@")[0]).strip("_")
+    backend = re.sub(r"\W+", "_", about.name.partition("@")[0].rpartition(":")[2])
     case = fault.case
     return f"{case.op.name}-{fault.check}-{case.dtype}-{backend}-{digest}.py"
 
