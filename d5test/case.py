@@ -54,9 +54,11 @@ class Operator:
     """Outputs in the dtype of `stash_type`: in float32, where the other dtypes are narrower."""
 
     def forward(self, *inputs: Any) -> Any:
+        """The outputs: an array, or a tuple of arrays."""
         raise NotImplementedError
 
     def backward(self, grads: Any, inputs: Any, outputs: Any) -> Any:
+        """One gradient for each input, from one upstream gradient for each output."""
         raise NotImplementedError
 
     def batch(self, *shapes: tuple[int, ...] | None) -> Batch | None:
@@ -74,7 +76,10 @@ class Operator:
         return _as_tuple(self.forward(*inputs))
 
     def vjp(
-        self, grads: tuple[Any, ...], inputs: tuple[Any, ...], outputs: tuple[Any, ...] | None = None
+        self,
+        grads: tuple[Any, ...],
+        inputs: tuple[Any, ...],
+        outputs: tuple[Any, ...] | None = None,
     ) -> tuple[Any, ...]:
         """The vector-Jacobian product: one gradient for each input, `None` where there is none.
 
@@ -94,6 +99,7 @@ class Operator:
 
     @property
     def name(self) -> str:
+        """ONNX's name."""
         return type(self).__name__
 
     @property
@@ -126,7 +132,7 @@ class Operator:
 
 @dataclass(frozen=True)
 class Batch:
-    """The axis over independent samples of each input and output; `None`: shared by all samples."""
+    """The axis over independent samples of each input and output; `None`: shared by them."""
 
     inputs: tuple[int | None, ...]
     outputs: tuple[int | None, ...]
@@ -203,10 +209,12 @@ class Case:
     @property
     def dtype(self) -> str:
         """The dtype under test: that of the first floating-point input."""
-        return next((t.dtype for t in self.inputs if t is not None and is_float(t.dtype)), "float32")
+        floats = (t.dtype for t in self.inputs if t is not None and is_float(t.dtype))
+        return next(floats, "float32")
 
     @property
     def shapes(self) -> tuple[tuple[int, ...] | None, ...]:
+        """The inputs' shapes."""
         return tuple(None if t is None else t.shape for t in self.inputs)
 
     @property

@@ -35,6 +35,7 @@ class Sample:
 
     @property
     def median(self) -> float:
+        """The median of the values."""
         return float(np.median(self.values))
 
     def median_interval(self, confidence: float = 0.95) -> tuple[float, float] | None:

@@ -59,6 +59,7 @@ class Record:
 
     @property
     def valid(self) -> bool:
+        """Whether the timed calls were right; otherwise the time means nothing."""
         return bool(self.judgement["right"])
 
     def to_json(self) -> dict[str, Any]:

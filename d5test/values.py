@@ -18,12 +18,13 @@ from scipy.special import ndtri
 
 Shape = tuple[int, ...]
 Values = NDArray[Any]
+finfo: Any = ml_dtypes.finfo  # which is not typed
 
 
 def unit(words: np.random.Philox, shape: Shape) -> Values:
     """Uniform in (0, 1), both ends excluded: 52 bits of each word and a half."""
     raw = np.asarray(words.random_raw(math.prod(shape)), np.uint64).reshape(shape)
-    return ((raw >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
+    return np.asarray(((raw >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52)
 
 
 def signs(words: np.random.Philox, shape: Shape) -> Values:
@@ -40,12 +41,12 @@ def uniform(
     words: np.random.Philox, shape: Shape, dtype: np.dtype[Any], low: float = -1, high: float = 1
 ) -> Values:
     """Uniform between `low` and `high`."""
-    return low + (high - low) * unit(words, shape)
+    return np.asarray(low + (high - low) * unit(words, shape))
 
 
 def positive(words: np.random.Philox, shape: Shape, dtype: np.dtype[Any]) -> Values:
     """Between 1/4 and 4, uniform in the logarithm."""
-    return np.exp2(4 * unit(words, shape) - 2)
+    return np.asarray(np.exp2(4 * unit(words, shape) - 2))
 
 
 def nonzero(words: np.random.Philox, shape: Shape, dtype: np.dtype[Any]) -> Values:
@@ -55,7 +56,7 @@ def nonzero(words: np.random.Philox, shape: Shape, dtype: np.dtype[Any]) -> Valu
 
 def heavy(words: np.random.Philox, shape: Shape, dtype: np.dtype[Any]) -> Values:
     """Heavy-tailed: a few values carry most of the sum. Magnitudes from 2^-6 to 2^6."""
-    return np.exp2(12 * unit(words, shape) - 6) * signs(words, shape)
+    return np.asarray(np.exp2(12 * unit(words, shape) - 6) * signs(words, shape))
 
 
 def offset(
@@ -76,7 +77,7 @@ def onehot(words: np.random.Philox, shape: Shape, dtype: np.dtype[Any]) -> Value
 
 def ties(words: np.random.Philox, shape: Shape, dtype: np.dtype[Any]) -> Values:
     """Whole numbers from -2 to 2: many are equal, many are zero."""
-    return np.floor(5 * unit(words, shape)) - 2
+    return np.asarray(np.floor(5 * unit(words, shape)) - 2)
 
 
 def constant(
@@ -93,24 +94,24 @@ def scaled(words: np.random.Philox, shape: Shape, dtype: np.dtype[Any], exponent
 
 def huge(words: np.random.Philox, shape: Shape, dtype: np.dtype[Any]) -> Values:
     """Near the largest magnitudes of the dtype: from a quarter to the largest number itself."""
-    largest = float(ml_dtypes.finfo(dtype).max)
-    return largest * np.exp2(-2 * unit(words, shape)) * signs(words, shape)
+    largest = float(finfo(dtype).max)
+    return np.asarray(largest * np.exp2(-2 * unit(words, shape)) * signs(words, shape))
 
 
 def tiny(words: np.random.Philox, shape: Shape, dtype: np.dtype[Any]) -> Values:
     """From the smallest normal number to 16 times that."""
-    smallest = float(ml_dtypes.finfo(dtype).smallest_normal)
-    return smallest * np.exp2(4 * unit(words, shape)) * signs(words, shape)
+    smallest = float(finfo(dtype).smallest_normal)
+    return np.asarray(smallest * np.exp2(4 * unit(words, shape)) * signs(words, shape))
 
 
 def below(words: np.random.Philox, shape: Shape, dtype: np.dtype[Any], limit: int) -> Values:
     """Whole numbers from 0 to limit - 1: indices and labels."""
-    return np.floor(limit * unit(words, shape)).astype(np.int64)
+    return np.asarray(np.floor(limit * unit(words, shape)), np.int64)
 
 
 def within(words: np.random.Philox, shape: Shape, dtype: np.dtype[Any], limit: int) -> Values:
     """Whole numbers from -limit to limit - 1: indices that may count from the end."""
-    return np.floor(2 * limit * unit(words, shape)).astype(np.int64) - limit
+    return np.asarray(np.floor(2 * limit * unit(words, shape)), np.int64) - limit
 
 
 def mask(

@@ -77,6 +77,7 @@ class Check:
 
     @property
     def fixed(self) -> bool:
+        """Whether the number of cases is not the user's choice."""
         return self.draws is not None
 
 
@@ -93,6 +94,7 @@ class Inquiry:
 
     @property
     def row(self) -> Any:
+        """The facts of the backend's row."""
         return self.about.rows[self.case.op.name]
 
     @property
@@ -132,11 +134,11 @@ class Inquiry:
         """The backend's results; a crash, a hang or an exception is a fault."""
         evidence = Evidence(tuple(feeds), claim, wanted=self.wanted, reuse=reuse)
         try:
-            results = self.client.run(
-                self.case.op, list(feeds), wanted=self.wanted, reuse=reuse
-            )
+            results = self.client.run(self.case.op, list(feeds), wanted=self.wanted, reuse=reuse)
         except Crashed as crash:
-            raise self.subject.fault("crash", "the process died", evidence, how=str(crash)) from None
+            raise self.subject.fault(
+                "crash", "the process died", evidence, how=str(crash)
+            ) from None
         except Hung as hang:
             raise self.subject.fault("hang", "no answer", evidence, how=str(hang)) from None
         except Raised as raised:
@@ -146,6 +148,7 @@ class Inquiry:
         return list(results)
 
     def forward_bounds(self, arithmetic: Arithmetic, arrays: Arrays | None = None) -> Bounds:
+        """Bars of the outputs that the backend's row returns."""
         arrays = self.arrays if arrays is None else arrays
         return forward_bounds(self.case.op, arrays, arithmetic)[: self.row.outputs]
 
@@ -233,8 +236,7 @@ class Inquiry:
         """The gradients at `wanted`. A framework that reports none says that it is zero."""
         found = result.gradients or ()
         return tuple(
-            np.zeros_like(self.arrays[i]) if found[i] is None else found[i]
-            for i in self.wanted
+            np.zeros_like(self.arrays[i]) if found[i] is None else found[i] for i in self.wanted
         )
 
     def lowered(self, grads: Arrays | None = None) -> tuple[Any, ...]:

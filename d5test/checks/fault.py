@@ -106,10 +106,15 @@ class Subject:
 
 def inputs_in_words(case: Case) -> str:
     """Dtypes and shapes: `float32 (2, 3), int64 (1,)`."""
-    return ", ".join(
-        "-" if t is None else f"{t.dtype} {t.shape}" + (f" (the same as input {t.same_as})" if t.same_as is not None else "")
-        for t in case.inputs
-    )  # fmt: skip
+    words = []
+    for tensor in case.inputs:
+        if tensor is None:
+            words.append("-")
+        elif tensor.same_as is not None:
+            words.append(f"input {tensor.same_as} again")
+        else:
+            words.append(f"{tensor.dtype} {tensor.shape}")
+    return ", ".join(words)
 
 
 def judgement_in_words(judgement: Judgement) -> dict[str, str]:

@@ -42,8 +42,9 @@ def numerical_gradient(client: Any, case: Case) -> Judgement:
     for feed, bound, moved in zip(feeds[1:], bounds, (plus, minus), strict=True):
         inquiry.shaped(bound, moved.outputs, (feed,))
     _fitting(inquiry, inquiry.gradients(at), feeds[0])
-    gradients = [g for g, i in zip(inquiry.gradients(at), inquiry.wanted, strict=True) if i in moving]
-    steps = [np.asarray(ahead[i]) - np.asarray(behind[i]) for i in moving]  # type: ignore[operator]
+    found = zip(inquiry.gradients(at), inquiry.wanted, strict=True)
+    gradients = [g for g, i in found if i in moving]
+    steps = [np.asarray(ahead[i]) - np.asarray(behind[i]) for i in moving]
     slope = sum(float(np.sum(g * s)) for g, s in zip(gradients, steps, strict=True))
     rise = _along(grads, plus.outputs) - _along(grads, minus.outputs)
     truncation = _truncation(case.op, inquiry.arrays, ahead, behind, grads)
@@ -90,15 +91,17 @@ def _fitting(inquiry: Inquiry, gradients: tuple[Any, ...], feed: Any) -> None:
 def has_gradient(operator: type[Operator], about: Any, dtype: str) -> str:
     """As `supported`, and the framework differentiates it."""
     row = about.rows.get(operator.__name__)
-    return str(row.gradient) if row is not None and row.gradient else supported(
-        operator, about, dtype
+    return (
+        str(row.gradient)
+        if row is not None and row.gradient
+        else supported(operator, about, dtype)
     )
 
 
 def _moved(inquiry: Inquiry, positions: tuple[int, ...], step: float) -> Arrays:
     case, moved = inquiry.case, list(inquiry.arrays)
     for i in positions:
-        x = np.asarray(moved[i])
+        x: Any = moved[i]
         direction = Tensor(x.shape, "float64", ("nonzero",)).array(case.seed, 2000 + i)
         moved[i] = np.asarray(x + step * direction)
     for i, tensor in enumerate(case.inputs):
@@ -138,7 +141,8 @@ def _truncation(
             inputs.append(duals.setdefault(id(x), Dual(x, np.asarray(a) - np.asarray(b))))
     with np.errstate(all="ignore"):
         derivative = [
-            y.full_companion() if isinstance(y, Dual) else np.zeros(np.shape(y)) for y in op(*inputs)
+            y.full_companion() if isinstance(y, Dual) else np.zeros(np.shape(y))
+            for y in op(*inputs)
         ]
         rise = [p - m for p, m in zip(op(*ahead), op(*behind), strict=True)]
     return abs(_along(grads, rise) - _along(grads, derivative))

@@ -67,6 +67,7 @@ def no_caching(client: Any, case: Case) -> Judgement:
     results = inquiry.ask(*feeds, reuse=reuse)
     judgement = Judgement()
     for i, (arrays, result) in enumerate(zip(sets, results, strict=True)):
+
         def bounds(arithmetic: Arithmetic, arrays: Arrays = arrays) -> Bounds:
             return inquiry.forward_bounds(arithmetic, arrays)
 
@@ -119,5 +120,3 @@ def _same(before: Any, after: Any) -> bool:
         a is None or b is None or (a.shape == b.shape and a.tobytes() == b.tobytes())
         for a, b in zip(before, after, strict=True)
     ) and [x is None for x in before] == [x is None for x in after]
-
-

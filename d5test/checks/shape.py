@@ -59,7 +59,9 @@ def has_layouts(operator: type[Operator], about: Any, dtype: str) -> str:
 def _broadcast(case: Case, arrays: Arrays) -> Arrays:
     """Values that are constant along the first axis, as a stride of 0 makes them."""
     changed = [
-        np.broadcast_to(a[:1], a.shape).copy() if i in case.wanted and a is not None and a.ndim else a
+        np.broadcast_to(a[:1], a.shape).copy()
+        if i in case.wanted and a is not None and a.ndim
+        else a
         for i, a in enumerate(arrays)
     ]
     for i, tensor in enumerate(case.inputs):

@@ -8,7 +8,6 @@ What infinities become is left open, since infinity minus infinity depends on th
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -47,15 +46,15 @@ def special(client: Any, case: Case) -> Judgement:
     inquiry = Inquiry("special", client, case)
     worst = Judgement(telling=True)
     for value in (np.nan, np.inf, -np.inf):
-        poisoned = _poisoned(case, inquiry.arrays, lambda x, v=value: v)
-        moved = _poisoned(case, inquiry.arrays, lambda x: x + 1)
+        poisoned = _with_one(case, inquiry.arrays, value)
+        moved = _with_one(case, inquiry.arrays, None)
         if poisoned is None or moved is None:
             return Judgement(void=True)
         feed = inquiry.feed(poisoned)
         (result,) = inquiry.ask(feed)
         expected = tuple(
-            _special_bound(bound, *map(np.asarray, values), bool(np.isnan(value)), case)
-            for bound, *values in zip(
+            _special_bound(bound, clean, other, want, bool(np.isnan(value)), case)
+            for bound, clean, other, want in zip(
                 inquiry.forward_bounds(inquiry.classes()[0]),
                 inquiry.outputs,
                 _plain(inquiry, moved),
@@ -81,19 +80,20 @@ def special(client: Any, case: Case) -> Judgement:
     return worst
 
 
-def _poisoned(case: Case, arrays: Arrays, change: Callable[[Any], Any]) -> Arrays | None:
-    """The inputs with one element of one of them changed."""
-    candidates = [
-        i for i in case.wanted
-        if arrays[i] is not None and np.size(arrays[i]) and case.inputs[i].data is None  # type: ignore[union-attr]
-    ]  # fmt: skip
+def _with_one(case: Case, arrays: Arrays, value: float | None) -> Arrays | None:
+    """The inputs with one element of one of them replaced by `value`, or moved by 1."""
+    candidates = []
+    for i in case.wanted:
+        tensor, array = case.inputs[i], arrays[i]
+        if tensor is not None and array is not None and array.size and tensor.data is None:
+            candidates.append(i)
     if not candidates:
         return None
     changed = list(arrays)
     i = candidates[case.seed % len(candidates)]
     array = np.array(arrays[i], copy=True)
     at = case.seed % array.size
-    array.flat[at] = change(array.flat[at])
+    array.flat[at] = array.flat[at] + 1 if value is None else value
     changed[i] = array
     for j, tensor in enumerate(case.inputs):
         if tensor is not None and tensor.same_as == i:
@@ -114,6 +114,11 @@ def _special_bound(
     if bound.storage is None:
         return Bound(want, np.full(want.shape, np.inf), None)
     unchanged = want == clean
-    demanded = np.isnan(want) & (moved != clean) & is_nan & (case.op.name not in NAN_IS_OPEN)
+    demanded = np.isnan(want) & (moved != clean) & (is_nan and not _is_open(case.op))
     bar = np.where(unchanged, bound.bar, np.where(demanded, 0.0, np.inf))
     return Bound(np.where(unchanged, bound.value, want), bar, bound.storage)
+
+
+def _is_open(op: Operator) -> bool:
+    """Whether ONNX leaves open what becomes of a NaN: so, too, where a Relu is an activation."""
+    return op.name in NAN_IS_OPEN or "Relu" in getattr(op, "activations", ())

@@ -69,7 +69,8 @@ class Part:
         batch = case.op.batch(*case.shapes)
         if work <= AFFORDABLE or batch is None:
             return
-        size = next(s[a] for s, a in zip(case.shapes, batch.inputs, strict=False) if s and a is not None)
+        pairs = zip(case.shapes, batch.inputs, strict=False)
+        size = next(s[a] for s, a in pairs if s and a is not None)
         count = max(1, size * AFFORDABLE // work)
         inputs = batch.inputs + (None,) * (len(arrays) - len(batch.inputs))
         self.arrays = _first(arrays, inputs, count)

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, cached_property
 from math import sqrt
 from types import MappingProxyType
 
-import ml_dtypes
 import numpy as np
 
 from d5test.case import dtype_of
+from d5test.values import finfo
 
 DOUBLE_ROUNDOFF = 2.0**-53
 """Unit roundoff of the arithmetic in which the references themselves run."""
@@ -31,7 +31,7 @@ class Format:
     smallest_normal: float
     smallest_subnormal: float
 
-    @property
+    @cached_property
     def u(self) -> float:
         """Unit roundoff: the largest relative error of rounding to nearest."""
         return float(2.0**-self.precision)
@@ -40,7 +40,7 @@ class Format:
 @cache
 def format_of(name: str) -> Format:
     """The format called `name`: a dtype's, or `tf32` (float32's range with 11 bits)."""
-    info = ml_dtypes.finfo(np.float32 if name == "tf32" else dtype_of(name))
+    info = finfo(np.float32 if name == "tf32" else dtype_of(name))
     return Format(
         name,
         11 if name == "tf32" else int(info.nmant) + 1,
@@ -90,17 +90,17 @@ class Arithmetic:
     ties: bool = False
     ulps: Mapping[str, float] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def u(self) -> float:
         """What a primitive pays: the backend's roundoff and that of the reference itself."""
         return self.primitive.u + DOUBLE_ROUNDOFF
 
-    @property
+    @cached_property
     def eta(self) -> float:
         """What a primitive pays for underflow."""
         return self._underflow(self.primitive)
 
-    @property
+    @cached_property
     def output_eta(self) -> float:
         return self._underflow(self.storage)
 

@@ -27,7 +27,8 @@ class Bar(Tracked):
     def __init__(
         self, value: Values, bar: Values | None = None, *, arithmetic: Arithmetic
     ) -> None:
-        super().__init__(value, bar)
+        self.value = value
+        self.companion = bar
         self.arithmetic = arithmetic
 
     def like(self, value: Values, companion: Values | None = None) -> Bar:
@@ -51,18 +52,20 @@ class Bar(Tracked):
 
     def rounded(self, value: Values, bar: Values | None, error: float) -> Bar:
         """`value` with its bar, after one more primitive of relative error `error`."""
-        paid = np.abs(value)
-        reach = paid if bar is None else paid + bar
-        paid = paid * error
-        paid += self.arithmetic.eta
-        if bar is not None:
-            paid += bar
-        if reach.size and not reach.max() <= self.arithmetic.primitive.largest:
-            paid = np.where(reach <= self.arithmetic.primitive.largest, paid, np.inf)
+        size, eta, largest = np.abs(value), self.arithmetic.eta, self.arithmetic.primitive.largest
+        if bar is None:
+            reach, paid = size, size * error + eta
+        else:
+            reach = size + bar
+            paid = (size * error + eta if error else eta) + bar
+        if reach.size and not np.maximum.reduce(reach, axis=None) <= largest:
+            paid = np.where(reach <= largest, paid, np.inf)
         return self.like(value, paid)
 
     def _granted(self, ufunc: np.ufunc) -> float:
-        ulps = max(TABLE[ufunc].ulps, self.arithmetic.ulps.get(ufunc.__name__, 0.0))
+        ulps = TABLE[ufunc].ulps
+        if self.arithmetic.ulps:
+            ulps = max(ulps, self.arithmetic.ulps.get(ufunc.__name__, 0.0))
         return 2 * ulps * self.arithmetic.u
 
     def _smooth(self, ufunc: np.ufunc, xs: list[Values], bars: list[Values | None]) -> Bar:
@@ -136,7 +139,8 @@ class Bar(Tracked):
             return self.like(np.asarray(value), bar)
         paid = np.sum(np.abs(self.value), axis=axis, keepdims=keepdims)
         paid = paid * self.arithmetic.sum_error(terms - 1)
-        return self.rounded(np.asarray(value), paid if bar is None else paid + bar, self._after_sum)
+        paid = paid if bar is None else paid + bar
+        return self.rounded(np.asarray(value), paid, self._after_sum)
 
     # order: max, min and what they select are 1-Lipschitz, so their bar is that of a candidate
 
@@ -169,16 +173,16 @@ class Bar(Tracked):
     def select(self, condition: Any, chosen: Any, other: Any) -> Any:
         a, b = self.lift(chosen), self.lift(other)
         certain = condition.value if isinstance(condition, Tracked) else condition
-        value = np.where(certain, a.value, b.value)
+        value: Values = np.where(certain, a.value, b.value)
         doubt = condition.companion if isinstance(condition, Tracked) else None
         if a.companion is None and b.companion is None and doubt is None:
             return self.like(value)
-        bars = np.broadcast_arrays(a.full_companion(), b.full_companion())
-        bar = np.where(certain, *bars)
+        one, two = a.full_companion(), b.full_companion()
+        bar: Values = np.where(certain, one, two)
         if doubt is not None:
             apart = np.abs(a.value - b.value)
-            bar = np.where(doubt > 0, apart + np.maximum(*bars), bar)
-        return self.like(value, np.broadcast_to(bar, value.shape).copy())
+            bar = np.where(doubt > 0, apart + np.maximum(one, two), bar)
+        return self.like(value, np.broadcast_to(bar, np.shape(value)).copy())
 
     def scatter_add(self, target: Any, index: Any, addend: Any) -> None:
         """Each landing adds one term; the count of terms is bounded by the addend's size."""
@@ -319,7 +323,8 @@ def _larger(self: Bar, ufunc: Any, xs: list[Values], bars: list[Values | None]) 
     if bars[0] is None and bars[1] is None:
         return self.like(value)
     sign = 1 if ufunc is np.maximum else -1
-    (x, y), (bx, by) = (sign * xs[0], sign * xs[1]), (np.zeros(()) if b is None else b for b in bars)
+    x, y = sign * xs[0], sign * xs[1]
+    bx, by = (np.zeros(()) if b is None else b for b in bars)
     bar = np.maximum(np.where(x + bx >= y - by, bx, 0.0), np.where(y + by >= x - bx, by, 0.0))
     return self.like(value, np.broadcast_to(bar, value.shape))
 

@@ -56,9 +56,7 @@ def gradient_bounds(
     with np.errstate(all="ignore"):
         outputs = tuple(_as_stored(y, arithmetic) for y in op(*inputs))
         tied = arithmetic.with_ties()
-        gradients = op.vjp(
-            _exact(grads, tied), _retied(inputs, tied), _retied(outputs, tied)
-        )
+        gradients = op.vjp(_exact(grads, tied), _retied(inputs, tied), _retied(outputs, tied))
         return tuple(None if g is None else _stored(g, arithmetic) for g in gradients)
 
 
@@ -142,5 +140,8 @@ def _stored_bar(value: Array, bar: Array, arithmetic: Arithmetic) -> Array:
     """One ULP more. What the value's formula left exact (a bar of zero) stays exact."""
     u = arithmetic.storage.u
     ulp = 2 * u * (np.abs(value) + bar) + arithmetic.output_eta
-    exact = (bar == 0) & (value == round_to(value, arithmetic.storage.precision))
-    return np.where(exact & (not arithmetic.flushes), 0.0, bar + ulp)
+    certain = bar == 0
+    if arithmetic.flushes or not certain.any():
+        return bar + ulp
+    exact = certain & (value == round_to(value, arithmetic.storage.precision))
+    return np.where(exact, 0.0, bar + ulp)

@@ -25,7 +25,7 @@ def rejects(bounds: Bounds, results: Sequence[Array | None]) -> bool:
 
 
 def trivial(bounds: Bounds, arrays: Sequence[Array | None]) -> Iterator[tuple[Array | None, ...]]:
-    """Results that need no arithmetic: zeros, ones, the mean, and each input of a fitting shape."""
+    """Results that need no arithmetic: zeros, ones, the mean, and each input that fits."""
     present = [b for b in bounds if b is not None]
     yield tuple(None if b is None else np.zeros(b.value.shape) for b in bounds)
     yield tuple(None if b is None else np.ones(b.value.shape) for b in bounds)

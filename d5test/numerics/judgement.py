@@ -92,7 +92,7 @@ def tightest(
     bounds: Callable[[Arithmetic], Bounds],
     results: Sequence[Array | None],
 ) -> tuple[Judgement, Bounds]:
-    """The judgement in the tightest class that holds the results, or in the widest if none does."""
+    """The judgement in the tightest class that holds the results, else in the widest."""
     for arithmetic in classes:
         expected = bounds(arithmetic)
         judgement = judge(expected, results, arithmetic.name)

@@ -38,7 +38,9 @@ class Perturbed(Tracked):
         if ufunc in COMPARISONS or ufunc in LOGIC:
             return value
         ulps = TABLE[ufunc].ulps if ufunc in TABLE else 0.0
-        return self._made(value, 2 * ulps * np.abs(value)) if ulps else self.like(np.asarray(value))
+        if not ulps:
+            return self.like(np.asarray(value))
+        return self._made(value, 2 * ulps * np.abs(value))
 
     def contract(self, function: Callable[..., Any], operands: Sequence[Any], terms: int) -> Any:
         values = [self.lift(x).value for x in operands]
@@ -87,9 +89,7 @@ class Rounded(Perturbed):
 
     __slots__ = ("precision",)
 
-    def __init__(
-        self, value: Values, companion: Values | None = None, *, precision: int
-    ) -> None:
+    def __init__(self, value: Values, companion: Values | None = None, *, precision: int) -> None:
         super().__init__(value)
         self.precision = precision
 

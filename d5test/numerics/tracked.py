@@ -75,7 +75,7 @@ class Tracked(NDArrayOperatorsMixin):
     # shape and memory
 
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
-        raise TypeError(f"a {type(self).__name__} cannot become a plain array: its companion is lost")
+        raise TypeError(f"a {type(self).__name__} has no plain array: its companion would be lost")
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -94,8 +94,9 @@ class Tracked(NDArrayOperatorsMixin):
         return self.value.dtype
 
     @property
-    def T(self) -> Self:
-        return self.move(np.transpose)
+    def T(self) -> Self:  # noqa: N802 - NumPy's name
+        transposed: Self = self.move(np.transpose)
+        return transposed
 
     def __len__(self) -> int:
         return len(self.value)
@@ -209,15 +210,13 @@ class Tracked(NDArrayOperatorsMixin):
         if method == "at":
             return self.add_at(ufunc, *inputs)
         if method == "reduce" and ufunc in REDUCTIONS:
-            return REDUCTIONS[ufunc](inputs[0], kwargs.get("axis", 0), kwargs.get("keepdims", False))
+            axis, keepdims = kwargs.get("axis", 0), kwargs.get("keepdims", False)
+            return REDUCTIONS[ufunc](inputs[0], axis, keepdims)
         if method != "__call__" or kwargs:
             raise TypeError(f"{type(self).__name__}: {ufunc.__name__}.{method} with {kwargs}")
         if ufunc in CLASSIFICATIONS:
             return ufunc(*(x.value if isinstance(x, Tracked) else x for x in inputs))
-        if ufunc is np.matmul:
-            result = matmul(self, *inputs)
-        else:
-            result = self.ufunc(ufunc, inputs)
+        result = matmul(self, *inputs) if ufunc is np.matmul else self.ufunc(ufunc, inputs)
         if out is None:
             return result
         (target,) = out
@@ -278,6 +277,7 @@ def normal_axes(ndim: int, axis: Any) -> tuple[int, ...]:
 
 
 def matmul(self: Tracked, a: Any, b: Any) -> Any:
+    """`a @ b`, by the rule of `self` for sums of products."""
     return self.contract(np.matmul, (a, b), np.shape(a)[-1])
 
 
