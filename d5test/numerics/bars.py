@@ -52,15 +52,16 @@ class Bar(Tracked):
 
     def rounded(self, value: Values, bar: Values | None, error: float) -> Bar:
         """`value` with its bar, after one more primitive of relative error `error`."""
-        size, eta, largest = np.abs(value), self.arithmetic.eta, self.arithmetic.primitive.largest
-        if bar is None:
-            reach, paid = size, size * error + eta
-        else:
-            reach = size + bar
-            paid = (size * error + eta if error else eta) + bar
+        paid, largest = np.absolute(value, dtype=np.float64), self.arithmetic.primitive.largest
+        reach = paid if bar is None else paid + bar
+        within = None
         if reach.size and not np.maximum.reduce(reach, axis=None) <= largest:
-            paid = np.where(reach <= largest, paid, np.inf)
-        return self.like(value, paid)
+            within = reach <= largest
+        paid *= error  # in place: at 10^5 elements fresh memory costs more than arithmetic
+        paid += self.arithmetic.eta
+        if bar is not None:
+            paid += bar
+        return self.like(value, paid if within is None else np.where(within, paid, np.inf))
 
     def _granted(self, ufunc: np.ufunc) -> float:
         ulps = TABLE[ufunc].ulps
@@ -182,7 +183,8 @@ class Bar(Tracked):
         if doubt is not None:
             apart = np.abs(a.value - b.value)
             bar = np.where(doubt > 0, apart + np.maximum(one, two), bar)
-        return self.like(value, np.broadcast_to(bar, np.shape(value)).copy())
+        whole = bar if bar.shape == value.shape else np.broadcast_to(bar, value.shape).copy()
+        return self.like(value, whole)
 
     def scatter_add(self, target: Any, index: Any, addend: Any) -> None:
         """Each landing adds one term; the count of terms is bounded by the addend's size."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -29,10 +30,27 @@ class Bound:
     bar: Array
     storage: Format | None
 
-    @property
+    @cached_property
+    def exact(self) -> Array:
+        """The value in float64, whatever it is counted in."""
+        return self.value.astype(np.float64)
+
+    @cached_property
     def judged(self) -> Array:
         """Which elements can be judged at all."""
-        return np.isfinite(self.bar) & ~np.isnan(self.value.astype(np.float64))
+        return np.isfinite(self.bar) & ~np.isnan(self.exact)
+
+    @cached_property
+    def all_judged(self) -> bool:
+        """Whether every element can be."""
+        return bool(self.judged.all())
+
+    @cached_property
+    def reaches_infinity(self) -> bool:
+        """Whether an element, or one that is not judged, may be infinite in storage."""
+        if self.storage is None or not self.value.size:
+            return False
+        return not np.max(np.abs(self.exact) + self.bar) <= self.storage.largest
 
 
 Bounds = tuple[Bound | None, ...]

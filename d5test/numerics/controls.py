@@ -48,5 +48,9 @@ def telling(
 
     `lowered` computes the results in the next lower precision.
     """
-    verdicts = [rejects(bounds, wrong) for wrong in trivial(bounds, arrays)]
-    return all(verdicts) and rejects(bounds, lowered()), not any(verdicts)
+    verdicts: set[bool] = set()
+    for wrong in trivial(bounds, arrays):
+        verdicts.add(rejects(bounds, wrong))
+        if len(verdicts) == 2:
+            return False, False
+    return False not in verdicts and rejects(bounds, lowered()), True not in verdicts

@@ -50,18 +50,18 @@ def ratios(bound: Bound, got: Array) -> NDArray[np.float64]:
     allowed where value + bar does. A NaN never equals a number.
     """
     with np.errstate(all="ignore"):
-        value, given = bound.value.astype(np.float64), np.asarray(got).astype(np.float64)
-        error = np.abs(given - value)
+        given = np.asarray(got).astype(np.float64)
+        error = np.abs(given - bound.exact)
         ratio = np.where(error == 0, 0.0, error / bound.bar)
         ratio = np.where(np.isfinite(given), ratio, inf)
-        if bound.storage is not None:
-            largest = bound.storage.largest
-            same_infinity = np.isinf(given) & (np.sign(given) == np.sign(value))
-            demanded = np.abs(value) - bound.bar > largest * (1 + bound.storage.u)
-            allowed = np.abs(value) + bound.bar > largest
+        if bound.storage is not None and bound.reaches_infinity:
+            largest, size = bound.storage.largest, np.abs(bound.exact)
+            same_infinity = np.isinf(given) & (np.sign(given) == np.sign(bound.exact))
+            demanded = size - bound.bar > largest * (1 + bound.storage.u)
+            allowed = size + bound.bar > largest
             ratio = np.where(same_infinity & allowed, 0.0, ratio)
             ratio = np.where(demanded & ~same_infinity, inf, ratio)
-        return np.where(bound.judged, ratio, 0.0)
+        return ratio if bound.all_judged else np.where(bound.judged, ratio, 0.0)
 
 
 def judge(bounds: Bounds, results: Sequence[Array | None], arithmetic: str = "") -> Judgement:

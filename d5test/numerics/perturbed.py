@@ -102,6 +102,8 @@ class Rounded(Perturbed):
 
 def round_to(value: Values, precision: int) -> Values:
     """`value` rounded to `precision` bits, to nearest and ties to even (Veltkamp's splitting)."""
+    if precision == 53:
+        return value
     with np.errstate(over="ignore", invalid="ignore"):
         scaled = value * (2.0 ** (53 - precision) + 1)
         high = scaled - (scaled - value)
