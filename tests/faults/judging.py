@@ -54,11 +54,3 @@ def findings(
         except Fault as fault:
             found[check.name] = fault
     return found
-
-
-def first(client: Any, operator: type[Operator], count: int = COUNT) -> Fault | None:
-    """The fault that a run of the suites finds first."""
-    for name in CHECKS:
-        for fault in findings(client, operator, (name,), count).values():
-            return fault
-    return None

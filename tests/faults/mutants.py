@@ -31,6 +31,11 @@ class Mutant:
     change: str
     make: Callable[[], Make]
 
+    @staticmethod
+    def gone() -> Make:
+        """In place of `make` where the mutant has been judged elsewhere."""
+        raise LookupError("this mutant was made in another process")
+
     def __str__(self) -> str:
         return f"{self.operator}, {self.where}: {self.change}"
 

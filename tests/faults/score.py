@@ -9,7 +9,6 @@ rest; one that raises or does not end on all of them is no mutant.
 from __future__ import annotations
 
 import signal
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -191,9 +190,6 @@ def outcomes(name: str, chosen: Callable[[Sequence[Mutant]], Sequence[Mutant]] =
     return [outcome(mutant, subject) for mutant in chosen(every)]
 
 
-def tally(found: Sequence[Outcome], key: Callable[[Outcome], str]) -> dict[str, Counter[str]]:
-    """How many of each verdict, by operator or by kind."""
-    table: dict[str, Counter[str]] = {}
-    for one in found:
-        table.setdefault(key(one), Counter())[one.verdict] += 1
-    return table
+def outcomes_alone(name: str) -> list[Outcome]:
+    """As `outcomes`, without the mutants' code: what a process can send to another."""
+    return [replace(one, mutant=replace(one.mutant, make=Mutant.gone)) for one in outcomes(name)]

@@ -1,0 +1,46 @@
+"""Mutants that are no faults: another formula for the same function, by mathematics.
+
+A survivor that stands here is called equal; every other one is a fault that nothing found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tests.faults.mutants import Mutant
+
+
+@dataclass(frozen=True)
+class Equal:
+    """The mutants of `operators` in a function, whose change contains `words`."""
+
+    operators: tuple[str, ...]
+    function: str
+    words: str
+    reason: str
+
+    def covers(self, mutant: Mutant) -> bool:
+        """Whether this mutant is meant."""
+        return (
+            mutant.operator in self.operators
+            and mutant.where.startswith(self.function)
+            and self.words in mutant.change
+        )
+
+
+SHIFT = "exponentials may be shifted by any amount, as far as they do not overflow"
+
+EQUAL: Sequence[Equal] = (
+    Equal(("Softmax",), "forward", "x.max(self.axis, keepdims=True)", SHIFT),
+    Equal(("ReduceLogSumExp",), "largest", "x.max(axes, keepdims=True)", SHIFT),
+    Equal(("Attention",), "_scores", "biased.min(", SHIFT),
+    Equal(("Attention",), "_scores", "largest) - largest", SHIFT),
+    Equal(("Attention",), "_scores", ".max(-1, keepdims=True)", SHIFT),
+    Equal(("Attention",), "_root", "-math.sqrt(scale)", "q and k both change their sign"),
+)
+
+
+def reason(mutant: Mutant) -> str:
+    """Why this mutant is right; empty if it is wrong."""
+    return next((equal.reason for equal in EQUAL if equal.covers(mutant)), "")

@@ -1,0 +1,142 @@
+"""The backends that are wrong on purpose: which check finds each first, and in which words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from d5test.backends.client import Client
+from d5test.backends.registry import Spec
+from d5test.case import Operator
+from d5test.checks import CHECKS, Fault
+from d5test.reference.operators import OPERATORS
+from tests.faults import wrong as values
+from tests.faults import wrong_gradients as gradients
+from tests.faults import wrong_memory as memory
+from tests.faults import wrong_processes as processes
+from tests.faults.judging import findings
+from tests.faults.score import Local
+
+
+@dataclass(frozen=True)
+class Finding:
+    """`check` is the first that finds the backend's fault in `operator`, and calls it `kind`.
+
+    `words` stand in its message. `alone`: no other check finds anything.
+    """
+
+    backend: type[values.Wrong] | type[gradients.Cubes]
+    operator: str
+    check: str
+    kind: str
+    words: str
+    alone: bool = False
+
+    @property
+    def cls(self) -> type[Operator]:
+        return OPERATORS.get(self.operator, gradients.Cube)
+
+    def __str__(self) -> str:
+        return self.backend.__name__
+
+
+WRONG = "the result is wrong"
+GRADIENT = "the gradient is wrong"
+STALE = "the outputs do not follow the inputs"
+
+# fmt: off
+IN_PROCESS = (
+    Finding(values.Zeros, "MatMul", "forward", "value", WRONG),
+    Finding(values.Mean, "ReduceSum", "forward", "value", WRONG),
+    Finding(values.Identity, "Tanh", "forward", "value", WRONG),
+    Finding(values.Upcast, "MatMul", "forward", "dtype", "wrong dtype"),
+    Finding(values.Squeezed, "MatMul", "forward", "shape", "wrong shape"),
+    Finding(values.OffsetInDouble, "Tanh", "forward", "value", WRONG, alone=True),
+    Finding(values.LowPrecisionSums, "MatMul", "low_precision", "arithmetic",
+            "computes in class S, P is allowed", alone=True),
+    Finding(values.Nondeterministic, "MatMul", "determinism", "nondeterministic",
+            "the same call gives other outputs", alone=True),
+    Finding(values.BatchDependent, "Conv", "batch", "batch", "in a batch of 17", alone=True),
+    Finding(values.LayoutBlind, "MatMul", "layout", "layout", "inputs are misread", alone=True),
+    Finding(values.SizeOne, "Softmax", "degenerate", "value", WRONG, alone=True),
+    Finding(values.ZeroSizeShape, "Softmax", "degenerate", "shape", "wrong shape", alone=True),
+    Finding(values.NanSwallowed, "Tanh", "special", "special", "nan in an input is swallowed",
+            alone=True),
+    Finding(values.NanInvented, "MatMul", "special", "special", "nan in one element spoils others",
+            alone=True),
+    Finding(values.Truncating, "MatMul", "invalid_arguments", "accepted",
+            "shapes that do not fit are accepted", alone=True),
+    Finding(values.Broadcasting, "Add", "invalid_arguments", "accepted",
+            "shapes that do not fit are accepted", alone=True),
+    Finding(values.Undeclared, "MatMul", "declared_dtypes", "declared",
+            "float64 is not declared and works", alone=True),
+    Finding(values.DeclaredInVain, "MatMul", "low_precision", "exception", "a valid case raised"),
+    Finding(gradients.Scaled, "MatMul", "gradient", "gradient", GRADIENT),
+    Finding(gradients.Negated, "MatMul", "gradient", "gradient", GRADIENT),
+    Finding(gradients.ZeroGradients, "MatMul", "gradient", "gradient", GRADIENT),
+    Finding(gradients.NoGradients, "MatMul", "gradient", "gradient", GRADIENT),
+    Finding(gradients.Transposed, "MatMul", "gradient", "gradient", GRADIENT),
+    Finding(gradients.WrongShape, "Mul", "gradient", "shape", "wrong shape"),
+    Finding(gradients.UpstreamIgnored, "LayerNormalization", "gradient", "gradient", GRADIENT),
+    Finding(gradients.SecondUseOnly, "Mul", "gradient", "gradient", GRADIENT),
+    Finding(gradients.TwiceForTwoUses, "Mul", "gradient", "gradient", GRADIENT),
+    Finding(gradients.Exchanged, "Mul", "gradient", "gradient", GRADIENT),
+    Finding(gradients.OneElement, "MatMul", "gradient", "gradient", GRADIENT),
+    Finding(gradients.OneElementInSingle, "Conv", "gradient", "gradient", GRADIENT, alone=True),
+    Finding(gradients.WrongInHalf, "Conv", "low_precision", "gradient", GRADIENT, alone=True),
+    Finding(gradients.WrongSlope, "Cube", "numerical_gradient", "gradient",
+            "the gradient disagrees with the slope of its own forward", alone=True),
+    Finding(memory.CachedByIdentity, "MatMul", "no_caching", "cached", STALE, alone=True),
+    Finding(memory.CachedByAddress, "MatMul", "no_caching", "cached", STALE, alone=True),
+    Finding(memory.CachedByShape, "MatMul", "forward", "value", WRONG),
+    Finding(memory.CachedByFingerprint, "MatMul", "no_caching", "cached", STALE, alone=True),
+    Finding(memory.CachedByEnds, "MatMul", "no_caching", "cached", STALE),
+    Finding(memory.OutputReused, "MatMul", "untouched", "overwritten",
+            "an output changes when the next call is made", alone=True),
+    Finding(memory.InputOverwritten, "Tanh", "untouched", "mutated", "an input is overwritten",
+            alone=True),
+    Finding(memory.UpstreamOverwritten, "MatMul", "untouched", "mutated",
+            "an upstream gradient is overwritten", alone=True),
+    Finding(processes.Raising, "MatMul", "forward", "exception", "no kernel found"),
+    Finding(processes.NeverCompiled, "MatMul", "compiled", "not compiled", "nothing was compiled",
+            alone=True),
+)
+COMPILED = (
+    Finding(processes.WrongWhenCompiled, "MatMul", "compiled", "value", WRONG),
+    Finding(processes.ConstantsFolded, "MatMul", "compiled", "cached", "the second call is wrong"),
+    Finding(processes.OldShape, "MatMul", "compiled", "cached", "a call of another shape is wrong"),
+)
+IN_A_WORKER = (
+    Finding(processes.Aborting, "MatMul", "forward", "crash", "the process died"),
+    Finding(processes.Segfaulting, "MatMul", "forward", "crash", "SIGSEGV"),
+    Finding(processes.Exiting, "MatMul", "forward", "crash", "the process died"),
+    Finding(processes.Hanging, "MatMul", "forward", "hang", "no answer"),
+    Finding(processes.AbortingOnMisfits, "MatMul", "invalid_arguments", "crash", "SIGABRT"),
+)
+# fmt: on
+
+EVERY = (*IN_PROCESS, *COMPILED, *IN_A_WORKER)
+
+COUNT = 25
+"""Cases of each check and dtype: what a user draws who says nothing."""
+
+
+def local(finding: Finding) -> Local:
+    """The backend in this process."""
+    return Local(str(finding), finding.backend())
+
+
+def found_first(finding: Finding) -> Fault | None:
+    """The fault that a run of the suites finds first.
+
+    In a worker, which ends at each case, only the check that should find it is run.
+    """
+    if finding in IN_A_WORKER:
+        spec = Spec(str(finding), f"{Path(processes.__file__)}:{finding}")
+        with Client(spec, timeout=2.0) as client:
+            return findings(client, finding.cls, (finding.check,), 2).get(finding.check)
+    client = local(finding)
+    for name in ("compiled",) if finding in COMPILED else CHECKS:
+        for fault in findings(client, finding.cls, (name,), COUNT).values():
+            return fault
+    return None

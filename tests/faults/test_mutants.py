@@ -1,0 +1,48 @@
+"""A sample of the mutants of every operator; `make faults` judges them all."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+
+import pytest
+
+from d5test.reference.operators import OPERATORS
+from tests.faults.mutants import KINDS, Mutant
+from tests.faults.report import tally, verdict
+from tests.faults.score import Outcome, outcomes
+
+A_KIND = 2
+"""Mutants of each kind that are taken of each operator."""
+
+
+def some(every: Sequence[Mutant]) -> list[Mutant]:
+    """Of each kind so many, always the same ones."""
+    chosen: list[Mutant] = []
+    for kind in KINDS:
+        ones = [mutant for mutant in every if mutant.kind == kind]
+        chosen += random.Random(f"{kind} 2019").sample(ones, min(A_KIND, len(ones)))
+    return chosen
+
+
+@pytest.fixture(scope="module")
+def sample() -> list[Outcome]:
+    return [one for name in OPERATORS for one in outcomes(name, some)]
+
+
+def test_every_fault_of_the_sample_is_found(sample: list[Outcome]) -> None:
+    counts = Counter(map(verdict, sample))
+    assert counts["found"] > 500
+    assert [str(one.mutant) for one in sample if verdict(one) == "survived"] == []
+
+
+def test_no_kind_of_any_operator_is_missed(sample: list[Outcome]) -> None:
+    for name in OPERATORS:
+        ofit = [one for one in sample if one.mutant.operator == name]
+        for kind, counts in tally(ofit, "kind").items():
+            assert counts["found"] or not counts["survived"], f"{name}: no {kind} is found"
+
+
+def test_every_kind_is_in_the_sample(sample: list[Outcome]) -> None:
+    assert {one.mutant.kind for one in sample if one.verdict == "found"} == set(KINDS)
