@@ -70,41 +70,6 @@ def _value(tensor: Any) -> list[Any]:
     return list(np.ravel(value).tolist())
 
 
-_LACKING = (
-    "Could not find device for node",
-    "list of allowed values",
-    "not supported on CPU",
-    "do not yet support",
-    "Detected unsupported operations",
-)
-"""What TensorFlow says when it has no kernel for a dtype, a device or an attribute."""
-
-
-_ERRORS = (tf.errors.OpError, TypeError)
-
-
-def _tell(error: Exception) -> None:
-    """Raise `Unsupported`, if TensorFlow told that it lacks a kernel; all else is a fault."""
-    lines = str(error).splitlines() or [""]
-    told = [line for line in lines if any(phrase in line for phrase in _LACKING)]
-    if told or isinstance(error, tf.errors.UnimplementedError):
-        raise Unsupported((told or lines)[0][:300]) from error
-
-
-def _with_kernels(call: Callable[..., Any]) -> Callable[..., Any]:
-    """A row of which TensorFlow lacks kernels: some dtypes, ranks or attributes on some device."""
-
-    @functools.wraps(call)
-    def told(*arguments: Any) -> Any:
-        try:
-            return call(*arguments)
-        except _ERRORS as error:
-            _tell(error)
-            raise
-
-    return told
-
-
 @rows.native("LeakyRelu")
 def leaky_relu(op: Any, x: Any) -> Any:
     return tf.nn.leaky_relu(x, op.alpha)
@@ -213,7 +178,6 @@ def _convolve(x: Any, w: Any, strides: tuple[int, ...], dilations: tuple[int, ..
 
 
 @rows.native("Conv", arithmetic="S")
-@_with_kernels
 def conv(op: Any, x: Any, w: Any, b: Any = None) -> Any:
     n = w.ndim - 2
     pads = _pads(op, x.shape[2:], w.shape[2:])
@@ -228,7 +192,6 @@ def conv(op: Any, x: Any, w: Any, b: Any = None) -> Any:
 
 
 @rows.native("ConvTranspose", arithmetic="S")
-@_with_kernels
 def conv_transpose(op: Any, x: Any, w: Any, b: Any = None) -> Any:
     n = w.ndim - 2
     strides, dilations = _steps(op, n)
@@ -285,15 +248,13 @@ def _pool(op: Any, x: Any, kind: str, padding: str = "VALID") -> Any:
     return _second(tf.nn.pool(x, op.kernel_shape, kind, strides, padding, dilations=dilations))
 
 
-@rows.native("MaxPool", outputs=1, arithmetic="F")
-@_with_kernels
+@rows.native("MaxPool", outputs=1, arithmetic="S")
 def max_pool(op: Any, x: Any) -> Any:
     pads = _ceiled(op, x.shape[2:], _pads(op, x.shape[2:], op.kernel_shape))
     return _pool(op, _padded(_last(x), pads, -math.inf), "MAX")
 
 
 @rows.native("AveragePool", arithmetic="S")
-@_with_kernels
 def average_pool(op: Any, x: Any) -> Any:
     sizes = x.shape[2:]
     pads = _pads(op, sizes, op.kernel_shape)
@@ -739,6 +700,16 @@ def _vjp(
     return outputs, [None if dx is None else tf.convert_to_tensor(dx) for dx in found]
 
 
+_LACKING = (
+    "Could not find device for node",
+    "list of allowed values",
+    "not supported on CPU",
+    "not yet support",
+    "Detected unsupported operations",
+)
+"""What TensorFlow says when it has no kernel for a dtype, a device or an attribute."""
+
+
 class TensorFlow(Backend):
     """TensorFlow as it runs one function after another. One device a process; TF32 is off."""
 
@@ -776,6 +747,15 @@ class TensorFlow(Backend):
         details = tf.config.experimental.get_device_details(self._gpus[0])
         return str(details.get("device_name", self.device))
 
+    def refusal(self, error: Exception) -> str:
+        """The line that names the kernel which is lacking."""
+        if not isinstance(error, (tf.errors.OpError, TypeError)):
+            return ""
+        lines = str(error).splitlines() or [""]
+        told = [line for line in lines if any(phrase in line for phrase in _LACKING)]
+        unimplemented = isinstance(error, tf.errors.UnimplementedError)
+        return (told or (lines if unimplemented else [""]))[0][:300]
+
     def put(self, array: NDArray[Any], dtype: str, layout: str = "contiguous") -> Any:
         return tf.constant(array.view(ml_dtypes.bfloat16) if dtype == "bfloat16" else array)
 
@@ -806,7 +786,7 @@ class TensorFlow(Backend):
         grads: Sequence[Any],
         wanted: Sequence[int],
     ) -> tuple[tuple[Any, ...], list[Any]]:
-        return _with_kernels(_vjp)(function, inputs, grads, wanted)  # type: ignore[no-any-return]
+        return _vjp(function, inputs, grads, wanted)
 
 
 class _Traced:
@@ -825,14 +805,10 @@ class _Traced:
         if not tf.executing_eagerly():  # within another graph
             return self.function(*inputs)
         try:
-            try:
-                return self._run(inputs)
-            except _ValueNeededError:
-                self.fixed = True
-                return self._run(inputs)
-        except _ERRORS as error:
-            _tell(error)
-            raise
+            return self._run(inputs)
+        except _ValueNeededError:
+            self.fixed = True
+            return self._run(inputs)
 
     def _run(self, inputs: Sequence[Any]) -> Any:
         given: list[Any] = []

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from d5test.backends.base import Unsupported, bits
+from d5test.backends.base import bits
 from d5test.case import Case, Tensor, dtype_of
 from d5test.numerics.arithmetic import classes
 from d5test.numerics.bounds import double, forward_bounds, gradient_bounds
@@ -291,14 +291,16 @@ def test_what_xla_cannot_compile_raises() -> None:
     def host(x: Any) -> Any:
         return tf.py_function(lambda x: x + 1, [x], tf.float32)
 
-    with pytest.raises(Unsupported, match="unsupported operations"):
+    with pytest.raises(tf.errors.OpError) as raised:
         MODES["xla"].compile(host)(put(1, 2))
+    assert "unsupported operations" in MODES["xla"].refusal(raised.value)
 
 
 def test_a_kernel_that_tensorflow_lacks_is_unsupported() -> None:
     row = ("ConvTranspose", {"dilations": (2, 2)}, (t(2, 3, 5, 4), t(3, 4, 3, 2)))
-    with pytest.raises(Unsupported, match="dilation rates larger than 1"):
+    with pytest.raises(tf.errors.OpError) as raised:
         judged(MODES["eager"], case(row, "float64"))
+    assert "dilation rates larger than 1" in MODES["eager"].refusal(raised.value)
     forward, backward = judged(MODES["xla"], case(row, "float64"))
     assert forward.right
     assert backward.right
