@@ -58,7 +58,8 @@ def main(parts: Sequence[str]) -> None:
 def page(lines: Sequence[Line]) -> str:
     """The lines as a table, and where they were measured."""
     frameworks = (
-        f"{name} {version(name)}" for name in ("numpy", "torch", "jax", "tensorflow-cpu", "hypothesis")
+        f"{name} {version(name)}"
+        for name in ("numpy", "torch", "jax", "tensorflow-cpu", "hypothesis")
     )
     where = (
         f"Measured with {', '.join(frameworks)}, Python {platform.python_version()}, on "

@@ -50,7 +50,7 @@ def line(client: InProcess, subject: Subject) -> Line:
     wait = client._verbs.execution.backend.wait
     hand = by_hand(subject.by_hand, timing._placed[0].tensors, loops, wait)
     arms = {OURS: lambda: timing.round()[0], THEIRS: hand, AGAIN: hand}
-    times = in_turn(arms, rounds=201, seconds=4.0)
+    times = in_turn(arms, rounds=201, seconds=3.5)
     client.stop_timing()
     shapes = " ".join("x".join(map(str, shape)) or "scalar" for shape in subject.shapes)
     what = f"calling {subject.op!r} on {shapes}, {client.name}"

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from d5test.backends.client import Client
-from d5test.case import Case, Operator
+from d5test.case import Case
 from d5test.checks import CHECKS
 from d5test.checks.check import Inquiry
 from d5test.numerics.judgement import Judgement
@@ -58,7 +58,7 @@ def line(
     def explored() -> float:
         tally = Tally("", check.name, name, "float32")
         exploration = Exploration(
-            client, check, _operator(name), "float32", tally, EXAMPLES, lambda case: False
+            client, check, OPERATORS[name], "float32", tally, EXAMPLES, lambda case: False
         )
         start = time.perf_counter()
         exploration.faults(0)
@@ -68,7 +68,3 @@ def line(
     one, again = 1e3 * times["one"], 1e3 * times["again"]
     context = f"{len(one)} explorations of {EXAMPLES} examples"
     return Line(what, "ms an example", tuple(one), tuple(again - one), bound, context)
-
-
-def _operator(name: str) -> type[Operator]:
-    return OPERATORS[name]
