@@ -64,9 +64,9 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
 
 
 def in_turn(
-    arms: Mapping[str, Clock], *, rounds: int, seconds: float = float("inf")
+    arms: Mapping[str, Clock], *, rounds: int, seconds: float, least: int = 6
 ) -> dict[str, np.ndarray]:
-    """Each arm once a round, in random order; up to `rounds`, at least 6, within `seconds`."""
+    """Each arm once a round, in random order; up to `rounds` within `seconds`, `least` anyway."""
     order, chance = list(arms), random.Random(0)
     for clock in arms.values():
         clock()
@@ -76,7 +76,7 @@ def in_turn(
     gc.collect()
     gc.disable()
     try:
-        while len(times[order[0]]) < 6 or (
+        while len(times[order[0]]) < least or (
             len(times[order[0]]) < rounds and time.monotonic() < end
         ):
             chance.shuffle(order)
