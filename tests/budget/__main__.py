@@ -34,7 +34,8 @@ INTRODUCTION = """\
 Written by `python -m tests.budget` (`make benchmarks`). Each line is measured within one run: both
 sides in turn, in random order, one pair a round. Measured is the median of the pairs, with its
 95% interval from order statistics; *A/A* is the same interval for the other side against itself.
-A bound is met if the interval's upper limit keeps it. Without a bound: for information.
+A bound is met if the interval's upper limit keeps it; *unsure* says that the A/A arm broke it too,
+so that the machine was too busy to tell. Without a bound: for information.
 """
 
 
@@ -45,11 +46,12 @@ def main(parts: Sequence[str]) -> None:
         for line in import_module(f"tests.budget.{part}").lines():
             print("  ".join(filter(None, line.cells())), flush=True)
             lines.append(line)
-    missed = [line.what for line in lines if not line.met]
-    bounds = sum(line.bound is not None for line in lines)
-    print(f"{bounds - len(missed)} of {bounds} bounds met, {time.monotonic() - start:.0f} s")
-    for what in missed:
-        print(f"NOT MET: {what}")
+    bounded = [line for line in lines if line.bound is not None]
+    met = sum(line.verdict == "met" for line in bounded)
+    print(f"{met} of {len(bounded)} bounds met, {time.monotonic() - start:.0f} s")
+    for line in bounded:
+        if line.verdict != "met":
+            print(f"{line.verdict}: {line.what}")
     if not parts:
         PAGE.parent.mkdir(exist_ok=True)
         PAGE.write_text(page(lines))

@@ -39,9 +39,18 @@ class Line:
         return interval(self.values)
 
     @property
-    def met(self) -> bool:
-        """Whether the whole interval keeps the bound; a line without one is for information."""
-        return self.bound is None or self.interval[1] <= self.bound
+    def verdict(self) -> str:
+        """Met if the whole interval keeps the bound; empty without one: for information.
+
+        Unsure if it does not, but the A/A arm breaks the bound as well: this run could not tell.
+        """
+        low, high = self.interval
+        if self.bound is None:
+            return ""
+        if high <= self.bound:
+            return "met"
+        noise = interval(self.same)[1]
+        return "unsure" if noise > self.bound and low <= noise else "NOT MET"
 
     def cells(self) -> tuple[str, ...]:
         """What is printed: what, median, interval, A/A, bound, met, context."""
@@ -53,7 +62,7 @@ class Line:
             f"[{low:.4g}, {high:.4g}]",
             f"[{same[0]:.4g}, {same[1]:.4g}]" if same else "",
             "" if self.bound is None else f"{self.bound:g} {self.unit}",
-            "" if self.bound is None else "met" if self.met else "NOT MET",
+            self.verdict,
             self.context,
         )
 
