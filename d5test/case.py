@@ -73,6 +73,7 @@ class Operator:
         return None
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
+        """The outputs, always as a tuple."""
         return _as_tuple(self.forward(*inputs))
 
     def vjp(

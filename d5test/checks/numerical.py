@@ -79,7 +79,8 @@ def numerical_gradient(client: Any, case: Case) -> Judgement:
 def _fitting(inquiry: Inquiry, gradients: tuple[Any, ...], feed: Any) -> None:
     """Each gradient has the shape of its input; NumPy would broadcast another one."""
     for i, g in zip(inquiry.wanted, gradients, strict=True):
-        shape = np.shape(inquiry.arrays[i])
+        x: Any = inquiry.arrays[i]
+        shape = x.shape
         if g.shape != shape:
             raise inquiry.subject.fault(
                 "shape", f"the gradient of input {i} has the wrong shape",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-
 from d5test.case import Arrays, Case
 from d5test.checks.check import Inquiry
 from d5test.checks.fault import Evidence

@@ -33,7 +33,7 @@ SHRINKING = 20.0
 """Seconds from the first fault of a cell until the smallest so far are reported."""
 
 
-class Found(Exception):  # noqa: N818 - it is no error of ours
+class Found(Exception):
     """A fault, on its way through Hypothesis. Each kind has a subclass."""
 
     def __init__(self, fault: Fault) -> None:
@@ -41,7 +41,7 @@ class Found(Exception):  # noqa: N818 - it is no error of ours
         self.fault = fault
 
 
-class Undrawable(Exception):  # noqa: N818 - as Hypothesis' own Unsatisfiable
+class Undrawable(Exception):
     """No case of this operator can be drawn."""
 
 

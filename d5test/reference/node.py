@@ -26,7 +26,7 @@ COUNTED = {"Split": "num_outputs"}
 """Attributes that nodes before them expressed by the number of their outputs."""
 
 
-class NotModelled(LookupError):  # noqa: N818 - an answer, no error of ours
+class NotModelled(LookupError):
     """There is no operator for this node; the text says why."""
 
 

@@ -4,7 +4,7 @@ Add, Sub, Mul and Div are a table of formulas. A row is a name, the version of O
 partial derivatives by a and b times dy, and the text of its documentation.
 """
 
-# ruff: noqa: ARG005  (every row's derivatives take dy, a, b and y)
+
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ A row is a name, the version of ONNX, f(x), its derivative f'(x) as a function o
 text of its documentation.
 """
 
-# ruff: noqa: ARG005  (every row's derivative takes x and y)
+
 
 from __future__ import annotations
 
