@@ -22,7 +22,7 @@ PROCESSES = min(4, os.cpu_count() or 1)
 
 
 def main(names: list[str]) -> int:
-    """1 if a mutant survived that is no equal formula, or a backend was not found."""
+    """1 if a backend was not found, or of an operator no mutant of some kind."""
     unknown = [name for name in names if name not in OPERATORS]
     if unknown:
         print(f"no operator {', '.join(unknown)}; there are {', '.join(OPERATORS)}")
@@ -34,6 +34,9 @@ def main(names: list[str]) -> int:
     survivors = [one for one in found if report.verdict(one) == "survived"]
     for one in survivors:
         print(f"survived: {one.mutant}")
+    blind = report.unfound(found)
+    for kind in blind:
+        print(f"nothing is found: {kind}")
     backends = [] if names else [row(finding) for finding in EVERY]
     missed = [name for name, _, check, *_ in backends if not check]
     for name in missed:
@@ -43,7 +46,7 @@ def main(names: list[str]) -> int:
         DOCUMENT.parent.mkdir(exist_ok=True)
         DOCUMENT.write_text(report.document(found, backends))
         print(f"written to {DOCUMENT}")
-    return 1 if survivors or missed else 0
+    return 1 if missed or blind else 0
 
 
 def judged(names: list[str]) -> Iterator[Outcome]:

@@ -142,7 +142,9 @@ def with_upstream(cls: type[Operator], change: Callable[[Any], Any]) -> Make:
     return make
 
 
-def with_attribute(cls: type[Operator], part: str, name: str, change: Callable[[Any], Any]) -> Make:
+def with_attribute(
+    cls: type[Operator], part: str, name: str, change: Callable[[Any], Any]
+) -> Make:
     """The operator that takes one attribute for another, everywhere or in its gradient only."""
 
     def make(**attributes: Any) -> Faulty:

@@ -15,7 +15,9 @@ from typing import Any
 
 Change = tuple[str, ast.AST]
 
-FUNCTIONS = frozenset({"sqrt", "exp", "log", "tanh", "abs", "erf", "sign", "sigmoid", "unbroadcast"})
+FUNCTIONS = frozenset(
+    {"sqrt", "exp", "log", "tanh", "abs", "erf", "sign", "sigmoid", "unbroadcast"}
+)
 """Functions of which the argument alone is a value of the same shape, or nearly."""
 OPPOSITES = {
     "max": "min", "maximum": "minimum", "argmax": "argmin", "less": "greater", "floor": "ceil",

@@ -12,10 +12,12 @@ from d5test.numerics.judgement import Judgement
 from tests.faults.mutants import drawn
 
 COUNT = 12
-"""Cases of each check and dtype; the first two that Hypothesis draws are the simplest there are."""
+"""Cases of each check and dtype."""
 
 
-def asked(client: Any, operator: type[Operator], names: Iterable[str]) -> Iterator[tuple[Check, str]]:
+def asked(
+    client: Any, operator: type[Operator], names: Iterable[str]
+) -> Iterator[tuple[Check, str]]:
     """The checks that are meant for this backend, each with its dtypes.
 
     A compiled backend is asked everything.

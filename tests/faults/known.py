@@ -25,7 +25,7 @@ class Finding:
     `words` stand in its message. `alone`: no other check finds anything.
     """
 
-    backend: type[values.Wrong] | type[gradients.Cubes]
+    backend: type[values.Wrong | gradients.Cubes]
     operator: str
     check: str
     kind: str
@@ -104,7 +104,8 @@ IN_PROCESS = (
 COMPILED = (
     Finding(processes.WrongWhenCompiled, "MatMul", "compiled", "value", WRONG),
     Finding(processes.ConstantsFolded, "MatMul", "compiled", "cached", "the second call is wrong"),
-    Finding(processes.OldShape, "MatMul", "compiled", "cached", "a call of another shape is wrong"),
+    Finding(processes.OldShape, "MatMul", "compiled", "cached",
+            "a call of another shape is wrong"),
 )
 IN_A_WORKER = (
     Finding(processes.Aborting, "MatMul", "forward", "crash", "the process died"),

@@ -13,7 +13,6 @@ from hypothesis.strategies import SearchStrategy
 
 from d5test.case import Case, Operator
 from d5test.numerics.bounds import double
-
 from tests.faults import faulty, formulas, source
 from tests.faults.faulty import Make
 

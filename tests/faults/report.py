@@ -43,6 +43,15 @@ def tally(found: Iterable[Outcome], by: str) -> dict[str, Counter[str]]:
     return counts
 
 
+def unfound(found: Iterable[Outcome]) -> list[str]:
+    """Each operator and kind of which there are faults, and none was found."""
+    counts: dict[str, Counter[str]] = {}
+    for one in found:
+        key = f"{one.mutant.operator}, {one.mutant.kind}"
+        counts.setdefault(key, Counter())[verdict(one)] += 1
+    return [key for key, each in counts.items() if each["survived"] and not each["found"]]
+
+
 def document(found: Sequence[Outcome], backends: Sequence[tuple[str, str, str, str]]) -> str:
     """The whole page. `backends`: name, first line of its text, check, what the check says."""
     kinds = tally(found, "kind")
@@ -52,7 +61,7 @@ def document(found: Sequence[Outcome], backends: Sequence[tuple[str, str, str, s
     silent = sorted({
         f"{one.mutant.operator}: {one.mutant.change}" for one in found
         if one.verdict == "equivalent" and one.mutant.kind == "attribute"
-        and not one.mutant.where == "backward"
+        and one.mutant.where != "backward"
     })  # fmt: skip
     drawn = " and ".join(f"{count} cases in {dtype}" for dtype, count in COUNTS.items())
     parts = [
@@ -79,7 +88,8 @@ def document(found: Sequence[Outcome], backends: Sequence[tuple[str, str, str, s
         "### By operator",
         table(found, "operator", tally(found, "operator").items()),
         "## Backends that are wrong on purpose",
-        "The first check that finds each, in the order of the suites. *alone*: no other check does.",
+        "The first check that finds each, in the order of the suites. *alone*: no other check "
+        "does.",
         "\n".join(["| backend | fault | check | alone | says |", "|---|---|---|---|---|",
                    *(f"| {' | '.join(row)} |" for row in backends)]),
     ]  # fmt: skip

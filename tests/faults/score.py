@@ -52,7 +52,9 @@ class Local(InProcess):
 
 def with_row(operator: type[Operator], make: Any) -> Local:
     """NumPy with one row: `make` in place of the operator's class."""
-    rows = {operator.__name__: Row(Reference(make), gradient=Numpy.rows[operator.__name__].gradient)}
+    rows = {
+        operator.__name__: Row(Reference(make), gradient=Numpy.rows[operator.__name__].gradient)
+    }
     rows["Mul"] = rows.get("Mul") or Numpy.rows["Mul"]
     backend = type("Mutated", (Numpy,), {"rows": rows})
     return Local("mutant", backend())
@@ -87,9 +89,7 @@ class Subject:
             with np.errstate(all="ignore"):
                 outputs = case.op(*case.arrays())
             grads = case.upstream(outputs) if case.op.differentiable else None
-            feed = Feed(
-                case.arrays(), grads, same_as=tuple(t and t.same_as for t in case.inputs)
-            )
+            feed = Feed(case.arrays(), grads, same_as=tuple(t and t.same_as for t in case.inputs))
             example = Example(case, feed)
             yield replace(example, results=results(client, example))
 
@@ -183,7 +183,9 @@ def limit(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def outcomes(name: str, chosen: Callable[[Sequence[Mutant]], Sequence[Mutant]] = list) -> list[Outcome]:
+def outcomes(
+    name: str, chosen: Callable[[Sequence[Mutant]], Sequence[Mutant]] = list
+) -> list[Outcome]:
     """Of every mutant of an operator, or of those that `chosen` chooses."""
     subject = Subject(OPERATORS[name])
     every = list(mutants(subject.operator, subject.cases))

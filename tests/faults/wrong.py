@@ -101,9 +101,7 @@ class OffsetInDouble(Wrong):
     """An approximation that is good enough for float32, also in float64; its slope is right."""
 
     def forward(self, honest: Honest, *inputs: Any) -> Arrays:
-        return tuple(
-            y + 1e-9 if y.dtype == np.float64 else y for y in honest(*inputs)
-        )
+        return tuple(y + 1e-9 if y.dtype == np.float64 else y for y in honest(*inputs))
 
 
 class LowPrecisionSums(Wrong):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -123,7 +123,7 @@ def cube_inputs(d: Draw, op: Cube) -> tuple[Tensor | None, ...]:
 class Cubes(Numpy):
     """The stranger's framework, which differentiates its own operator."""
 
-    rows = {"Cube": Row(Reference(Cube)), "Mul": Numpy.rows["Mul"]}
+    rows: ClassVar[Mapping[str, Row]] = {"Cube": Row(Reference(Cube)), "Mul": Numpy.rows["Mul"]}
     exponent = 3
 
     def vjp(
