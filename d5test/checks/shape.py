@@ -136,10 +136,12 @@ def crowded(inquiry: Inquiry, count: int) -> tuple[Any, Callable[[Arithmetic], B
 
     def bounds(arithmetic: Arithmetic) -> Bounds:
         alone = inquiry.forward_bounds(arithmetic)
-        return tuple(
+        several = tuple(
             b if b is None or axis is None else _taken(b, order, axis)
             for b, axis in zip(alone, axes.outputs, strict=False)
         )
+        # outputs of which the operator does not say where its samples are (MaxPool's indices)
+        return several + (None,) * (len(alone) - len(several))
 
     return inquiry.feed(_aliased(case, arrays)), bounds
 
