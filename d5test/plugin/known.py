@@ -8,6 +8,7 @@ expires. Requirements: a row that cannot be read is one line, with its file; not
 from __future__ import annotations
 
 import datetime as dt
+import re
 import tomllib
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
@@ -33,8 +34,9 @@ class KnownFailure:
     dtypes     the dtypes under test
     versions   the framework's versions, as a PEP 440 specifier; empty: all
     backend    names of backends; empty: every backend that the file is read for
+    device     words, one of which stands in the device's name (`AVX2`, say); empty: all devices
     where      conditions on cases, see `d5test.plugin.where`; `None`: the pinned case alone
-    witnesses  other cases that fail for this reason, for the reader
+    witnesses  what independent computations gave, or other cases that fail so: for the reader
     """
 
     check: str
@@ -48,12 +50,15 @@ class KnownFailure:
     versions: str = ""
     link: str = ""
     backend: tuple[str, ...] = ()
+    device: tuple[str, ...] = ()
     where: Mapping[str, Any] | None = None
     witnesses: tuple[str, ...] = field(default=())
 
-    def speaks_of(self, name: str, version: str) -> bool:
-        """Whether it is about this backend (under whatever interpreter) in this version."""
+    def speaks_of(self, name: str, version: str, device: str = "") -> bool:
+        """Whether it is about this backend (under whatever interpreter), version and device."""
         if self.backend and name.partition("@")[0] not in self.backend:
+            return False
+        if self.device and not set(self.device) & set(re.findall(r"\w+", device)):
             return False
         try:
             return SpecifierSet(self.versions).contains(Version(version), prereleases=True)
@@ -89,7 +94,9 @@ def read(
     found = []
     for number, row in enumerate(rows, 1):
         try:
-            found.append(_row(row, operators, checks, f"{path}, row {number}"))
+            for check in _texts(row, "check") or ("",):
+                one = {**row, "check": check}
+                found.append(_row(one, operators, checks, f"{path}, row {number}"))
         except ValueError as error:
             raise pytest.UsageError(f"known failures {path}, row {number}: {error}") from None
     return found
@@ -139,6 +146,7 @@ def _row(
         versions=row.get("versions", ""),
         link=row.get("link", ""),
         backend=_texts(row, "backend"),
+        device=_texts(row, "device"),
         where=where,
         witnesses=_texts(row, "witnesses"),
     )
@@ -149,7 +157,7 @@ def _complete(row: Mapping[str, Any]) -> None:
     missing = [name for name in REQUIRED if not row.get(name)]
     if missing:
         raise ValueError(f"{', '.join(missing)} is missing")
-    allowed = {*TEXTS, *REQUIRED, "where", "witnesses", "backend"}
+    allowed = {*TEXTS, *REQUIRED, "where", "witnesses", "backend", "device"}
     for name in row:
         if name not in allowed:
             raise ValueError(f"unknown key {name!r}; known: {', '.join(sorted(allowed))}")

@@ -69,7 +69,8 @@ class Selection:
         """The known failures of a backend: those that come with the suites, and those given."""
         ours = shipped(about.framework)
         rows = (*(self.rows(ours) if ours.exists() else ()), *self.given_known)
-        return tuple(row for row in rows if row.speaks_of(about.name, about.version))
+        given = (about.name, about.version, about.device_name)
+        return tuple(row for row in rows if row.speaks_of(*given))
 
     def wants(self, row: KnownFailure) -> bool:
         """Whether the check and the cell of a known failure are asked for."""

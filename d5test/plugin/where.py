@@ -1,12 +1,15 @@
 """Which cases a known failure covers: conditions on a case's fields, never evaluated code.
 
 A field is an attribute of the operator (`axis`), or a property of an input by its position:
-`shape0`, `rank0`, `size0`, `dtype0`, `regime0`, `layout0`, `present0`; or `inputs`, their number.
+`shape0`, `rank0`, `size0`, `dtype0`, `regime0`, `layout0`, `present0`, `smallest0` and `largest0`
+(the extremes of its magnitudes, zeros left out); or `inputs`, their number;
+or `exponent`, the largest argument of the reference's exponential function.
 `"strides[0]"` and `"shape1[-1]"` are one entry of a tuple. A condition is
 
     a value                         equal to it (a tuple to a list)
     a list of values                one of them
     {min = 2, max = 5, not = 3}     in the range, and not that value (or none of a list of them)
+    {below = ["shape1[-2]"]}        a whole number below the sum of these fields (0 if absent)
 
 On a tuple, a range or a single number holds if it holds for some entry. All conditions of a table
 must hold; the empty table holds for every case.
@@ -20,10 +23,13 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
+import numpy as np
+
 from d5test.case import Case, Operator, Tensor
+from d5test.plugin.exponent import exponent
 
 FIELD = re.compile(r"(?P<name>[A-Za-z_]\w*?)(?P<position>\d+)?(?:\[(?P<index>-?\d+)\])?")
-BOUNDS = {"min", "max", "not"}
+BOUNDS = {"min", "max", "not", "below"}
 INPUTS: Mapping[str, Any] = {
     "shape": lambda tensor: tensor.shape,
     "rank": lambda tensor: len(tensor.shape),
@@ -32,6 +38,9 @@ INPUTS: Mapping[str, Any] = {
     "regime": lambda tensor: tensor.values[0] if tensor.data is None else "data",
     "layout": lambda tensor: tensor.layout,
 }
+MAGNITUDES: Mapping[str, Any] = {"smallest": np.min, "largest": np.max}
+OF_CASES: Mapping[str, Any] = {"inputs": lambda case: len(case.inputs), "exponent": exponent}
+OF_INPUTS = (*INPUTS, *MAGNITUDES, "present")
 
 
 class Absent:
@@ -45,21 +54,38 @@ def validate(where: Mapping[str, Any], operator: type[Operator]) -> None:
         attributes = [f.name for f in fields(operator)]
         if match is None or not (
             name.partition("[")[0] in attributes
-            or (match["position"] is None and match["name"] == "inputs")
-            or (match["position"] is not None and match["name"] in (*INPUTS, "present"))
+            or (match["position"] is None and match["name"] in OF_CASES)
+            or (match["position"] is not None and match["name"] in OF_INPUTS)
         ):
             raise ValueError(
                 f"where: {name!r} is no attribute of {operator.__name__} "
                 f"({', '.join(attributes) or 'it has none'}), nor one of "
-                f"{', '.join(f'{known}0' for known in (*INPUTS, 'present'))}, inputs"
+                f"{', '.join(f'{known}0' for known in OF_INPUTS)}, {', '.join(OF_CASES)}"
             )
         if isinstance(condition, dict) and not (condition and set(condition) <= BOUNDS):
-            raise ValueError(f"where: {name!r} takes min, max and not, given {sorted(condition)}")
+            raise ValueError(
+                f"where: {name!r} takes min, max, not and below, given {sorted(condition)}"
+            )
+        if isinstance(condition, dict) and "below" in condition:
+            validate(dict.fromkeys(condition["below"]), operator)
 
 
 def holds(where: Mapping[str, Any], case: Case) -> bool:
     """Whether every condition holds for this case."""
-    return all(_meets(value_of(name, case), condition) for name, condition in where.items())
+    return all(
+        _meets(value_of(name, case), _resolved(condition, case))
+        for name, condition in where.items()
+    )
+
+
+def _resolved(condition: Any, case: Case) -> Any:
+    """The condition with the fields in `below` replaced by the largest number allowed."""
+    if not isinstance(condition, dict) or "below" not in condition:
+        return condition
+    values = (value_of(name, case) for name in condition["below"])
+    limit = sum(0 if value is Absent else value for value in values) - 1
+    rest = {name: bound for name, bound in condition.items() if name != "below"}
+    return {**rest, "max": min(limit, rest.get("max", limit))}
 
 
 def value_of(name: str, case: Case) -> Any:
@@ -70,8 +96,8 @@ def value_of(name: str, case: Case) -> Any:
     whole = name.partition("[")[0]
     if whole in {f.name for f in fields(case.op)}:
         value = getattr(case.op, whole)
-    elif whole == "inputs":
-        value = len(case.inputs)
+    elif whole in OF_CASES:
+        value = OF_CASES[whole](case)
     else:
         value = _of_input(match["name"], int(match["position"]), case)
     if match["index"] is None or value is Absent:
@@ -86,7 +112,15 @@ def _of_input(name: str, position: int, case: Case) -> Any:
     tensor: Tensor | None = case.inputs[position] if position < len(case.inputs) else None
     if name == "present":
         return tensor is not None
-    return Absent if tensor is None else INPUTS[name](tensor)
+    if tensor is None:
+        return Absent
+    return _magnitude(name, position, case) if name in MAGNITUDES else INPUTS[name](tensor)
+
+
+def _magnitude(name: str, position: int, case: Case) -> Any:
+    values = np.abs(np.asarray(case.arrays()[position]).astype(np.float64))
+    others = values[(values > 0) & np.isfinite(values)]
+    return float(MAGNITUDES[name](others)) if others.size else Absent
 
 
 def _meets(value: Any, condition: Any) -> bool:

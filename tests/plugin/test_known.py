@@ -56,6 +56,19 @@ def test_a_row_may_name_its_backends(tmp_path: Path) -> None:
     assert not row.speaks_of("torch", "2.13")
 
 
+def test_a_row_may_name_its_devices(tmp_path: Path) -> None:
+    (row,) = rows(tmp_path, ROW + 'device = ["AVX2", "AVX512"]\n')
+    assert row.speaks_of("torch", "2.13", "cpu (AVX512)")
+    assert not row.speaks_of("torch", "2.13", "cpu (DEFAULT)")
+    assert not row.speaks_of("torch", "2.13", "cpu (AVX5)")
+
+
+def test_a_row_may_name_several_checks(tmp_path: Path) -> None:
+    found = rows(tmp_path, ROW.replace('"forward"', '["forward", "batch"]'))
+    assert [row.check for row in found] == ["forward", "batch"]
+    assert found[0].case == found[1].case
+
+
 def test_a_row_expires(tmp_path: Path) -> None:
     (row,) = rows(tmp_path, ROW.replace("2999-06-30", "2020-01-31"))
     assert row.expired

@@ -61,8 +61,8 @@ def test_conditions(where: dict[str, object], expected: bool) -> None:
         ({"shape": 2}, "'shape' is no attribute"),
         ({"__class__": 2}, "no attribute"),
         ({"strides; import os": 2}, "no attribute"),
-        ({"strides": {"atleast": 2}}, "takes min, max and not"),
-        ({"strides": {}}, "takes min, max and not"),
+        ({"strides": {"atleast": 2}}, "takes min, max, not and below"),
+        ({"strides": {}}, "takes min, max, not and below"),
     ],
 )
 def test_what_can_never_be_evaluated_is_refused(where: dict[str, object], word: str) -> None:
@@ -97,3 +97,32 @@ def test_a_case_comes_back_from_its_repr() -> None:
 def test_what_is_no_case_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"^case: "):
         case_from(text, OPERATORS)
+
+
+def test_magnitudes_are_those_of_the_values_but_zero() -> None:
+    op = OPERATORS["Relu"]()
+    case = Case(op, (Tensor((4,), data=(0.0, -0.5, math.inf, 0.25)),))
+    assert holds({"smallest0": 0.25, "largest0": 0.5}, case)
+    assert not holds({"smallest0": {"max": 0.2}}, case)
+    assert not holds({"smallest0": {}}, Case(op, (Tensor((0,)),)))
+    one = Case(op, (Tensor((3,), values=("scaled", -6)),), seed=5)
+    smallest = abs(one.arrays()[0]).min()  # type: ignore[union-attr]
+    assert holds({"smallest0": {"min": float(smallest), "max": float(smallest)}}, one)
+
+
+def test_the_exponent_is_the_largest_argument_of_the_reference_s_exponential() -> None:
+    tail = Case(OPERATORS["Sigmoid"](), (Tensor((3,), data=(-7.5, 20.0, -math.inf)),))
+    assert holds({"exponent": {"min": 7.5, "max": 7.5}}, tail)
+    weights = (Tensor((1, 4, 1), data=(0.0, 9.0, 0.0, 0.0)), Tensor((1, 4, 1), data=(0.0,) * 4))
+    gate = Case(OPERATORS["LSTM"](hidden_size=1), (Tensor((1, 1, 1), data=(-2.0,)), *weights))
+    assert holds({"exponent": {"min": 18.0, "max": 18.0}}, gate)
+    assert not holds({"exponent": {"min": 0}}, CONV)
+
+
+def test_a_number_can_be_required_to_be_below_the_sum_of_others() -> None:
+    validate({"shape1[0]": {"below": ["shape0[1]"]}}, Conv)
+    assert not holds({"shape1[0]": {"below": ["shape0[1]"]}}, CONV)  # 4 and 3
+    assert not holds({"shape1[0]": {"below": ["shape1[0]"]}}, CONV)
+    assert holds({"shape1[0]": {"below": ["shape0[1]", "strides[0]", "shape2[0]"]}}, CONV)
+    with pytest.raises(ValueError, match="'shap' is no attribute"):
+        validate({"shape1[0]": {"below": ["shap"]}}, Conv)
