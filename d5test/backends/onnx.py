@@ -109,7 +109,7 @@ class OnnxBackend(Backend):
         return {}
 
     def single(self, operator: str) -> str:
-        """Why an operator computes in float32 what it is given in float64; empty if it does not."""
+        """Why an operator computes in float32 what is float64; empty if it does not."""
         if "stash_type" in onnx.defs.get_schema(operator, self.opset).attributes:
             return "by ONNX's default of stash_type, 1, statistics are computed in float32"
         return ""
