@@ -32,7 +32,8 @@ INTRODUCTION = """\
 # The performance budget of level 0, measured
 
 Written by `python -m tests.budget` (`make benchmarks`). Each line is measured within one run: both
-sides in turn, in random order, one pair a round. Measured is the median of the pairs, with its
+sides in turn, in random order, one pair a round, in CPU seconds where nothing is waited for.
+Measured is the median of the pairs, with its
 95% interval from order statistics; *A/A* is the same interval for the other side against itself.
 A bound is met if the interval's upper limit keeps it; *unsure* says that the A/A arm broke it too,
 so that the machine was too busy to tell. Without a bound: for information.

@@ -54,15 +54,16 @@ def line(
 ) -> Line:
     """Milliseconds an example, over explorations as the suite has them; A/A: their differences."""
     check = replace(CHECKS["forward"], run=run)
+    now = time.process_time if client is None else time.perf_counter  # a worker is waited for
 
     def explored() -> float:
         tally = Tally("", check.name, name, "float32")
         exploration = Exploration(
             client, check, OPERATORS[name], "float32", tally, EXAMPLES, lambda case: False
         )
-        start = time.perf_counter()
+        start = now()
         exploration.faults(0)
-        return (time.perf_counter() - start) / tally.drawn
+        return (now() - start) / tally.drawn
 
     times = in_turn({"one": explored, "again": explored}, rounds=21, seconds=3.0)
     one, again = 1e3 * times["one"], 1e3 * times["again"]

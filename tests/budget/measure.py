@@ -1,8 +1,9 @@
 """How two things are compared: in turn, in random order, pair by pair.
 
 Requirements: both sides of a pair run within one round, the second side a second time too (the A/A
-arm: what a difference of nothing looks like in this run). No distribution is assumed: intervals
-are those of the median from order statistics.
+arm: what a difference of nothing looks like in this run). Where nothing is waited for, seconds are
+the process' CPU seconds, which others on the machine do not take away. No distribution is assumed:
+intervals are those of the median from order statistics.
 """
 
 from __future__ import annotations
@@ -98,17 +99,17 @@ def in_turn(
 
 
 def clock(call: Callable[[], object], least: float = 0.002) -> Clock:
-    """Seconds for a call, over as many calls as last `least` seconds."""
+    """CPU seconds of a call, over as many calls as last `least` seconds."""
     call()
-    start = time.perf_counter()
+    start = time.process_time()
     call()
-    loops = range(max(1, round(least / max(time.perf_counter() - start, 1e-7))))
+    loops = range(max(1, round(least / max(time.process_time() - start, 1e-6))))
 
     def timed() -> float:
-        start = time.perf_counter()
+        start = time.process_time()
         for _ in loops:
             call()
-        return (time.perf_counter() - start) / len(loops)
+        return (time.process_time() - start) / len(loops)
 
     return timed
 
