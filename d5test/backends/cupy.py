@@ -8,9 +8,9 @@ composed: they judge CuPy's functions together, and are never timed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import cupy
 import cupyx.scipy.special
@@ -169,7 +169,7 @@ class Cupy(Backend):
     """CuPy under the references."""
 
     framework = "cupy"
-    rows = {
+    rows: ClassVar[Mapping[str, Row]] = {
         name: Row(
             Reference(operator),
             native=False,

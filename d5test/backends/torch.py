@@ -68,7 +68,7 @@ def leaky_relu(op: Any, x: Tensor) -> Tensor:
 
 
 # Its erf has an absolute error of 11 u (oneDNN's, contiguous inputs; measured: 10.9 over 10^5
-# values) or 7 u (torch's own, other layouts; 6.8), also near 0, where 1 + erf has to be granted it.
+# values) or 7 u (torch's own, other layouts; 6.8), also near 0: 1 + erf has to be granted it.
 @rows.native("Gelu", arithmetic="F", ulps={"erf": 8.0, "add": 4.0})
 def gelu(op: Any, x: Tensor) -> Tensor:
     return F.gelu(x, approximate=op.approximate)

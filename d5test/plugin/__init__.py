@@ -4,7 +4,7 @@
     selection     every name on the command line, resolved before anything is collected
     workers       one process for each backend
     parametrise   backends x (operator x dtype), and why a cell does not apply
-    exploration   Hypothesis around one check on one cell
+    profile       Hypothesis beside the suites
     outcomes      what came of the drawn cases, as it travels in reports
     known         known failures: pinned cases, and where drawing is kept away from
     budget        ends in time

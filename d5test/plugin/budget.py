@@ -10,7 +10,8 @@ import time
 
 import pytest
 
-from d5test.plugin.outcomes import Tally, attach
+from d5test.exploration.tally import Tally
+from d5test.plugin.outcomes import attach
 
 END = pytest.StashKey[float]()
 """When the budget is spent, by `time.time`, which the processes of one machine share."""

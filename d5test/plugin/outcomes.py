@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from typing import Any, Protocol
+
+from d5test.exploration.tally import Tally
 
 PROPERTY = "d5test"
 """The name of the entry in a report's `user_properties`."""
 
-OUTCOMES = ("right", "fault", "known", "unsupported", "void", "untested")
 ARITHMETICS = ("F", "P", "S")
 """The classes of low-precision arithmetic, tightest first."""
 
@@ -23,74 +24,6 @@ class Reported(Protocol):
     """What has `user_properties`: a test's item or report."""
 
     user_properties: list[tuple[str, object]]
-
-
-@dataclass
-class Tally:
-    """The outcomes of one check on one cell (operator x dtype) of one backend.
-
-    version             the framework's version
-    right .. untested   how many cases, by outcome; `untested` is 1 when the cell was not tested
-    telling             cases that were right, and whose bar rejects all that is obviously wrong
-    share               mean share of the elements that were judged, over the cases that were right
-    worst, worst_case   the largest ratio of error and bar among the right ones, and its case
-    arithmetics         classes of low-precision arithmetic that were met, with counts
-    reasons             why something was unsupported, with counts
-    faults              the smallest fault of each kind
-    left_out            why the cell was not explored (to the end)
-    """
-
-    backend: str
-    check: str
-    operator: str
-    dtype: str
-    version: str = ""
-    right: int = 0
-    fault: int = 0
-    known: int = 0
-    unsupported: int = 0
-    void: int = 0
-    untested: int = 0
-    telling: int = 0
-    share: float = 0.0
-    worst: float = 0.0
-    worst_case: str = ""
-    arithmetics: dict[str, int] = field(default_factory=dict)
-    reasons: dict[str, int] = field(default_factory=dict)
-    faults: list[dict[str, str]] = field(default_factory=list)
-    left_out: str = ""
-
-    @property
-    def drawn(self) -> int:
-        """How many cases were drawn before the first fault."""
-        return self.right + self.known + self.unsupported + self.void
-
-    def count_right(self, judgement: Any, case: object) -> None:
-        """A judgement that is right, or void."""
-        if judgement.void:
-            self.void += 1
-            return
-        self.share += (float(judgement.share) - self.share) / (self.right + 1)
-        self.right += 1
-        self.telling += bool(judgement.telling)
-        ratio = float(judgement.ratio)
-        if ratio > self.worst or not self.worst_case:
-            self.worst, self.worst_case = ratio, repr(case)
-        if judgement.arithmetic:
-            name = str(judgement.arithmetic)
-            self.arithmetics[name] = self.arithmetics.get(name, 0) + 1
-
-    def count_unsupported(self, reason: str) -> None:
-        """A case, or a whole cell, that the backend or the check does not do."""
-        self.unsupported += 1
-        self.reasons[reason] = self.reasons.get(reason, 0) + 1
-
-    def count_fault(self, kind: str, case: object, text: str) -> dict[str, str]:
-        """One more kind of fault; returns its entry, to which a reproducer may be added."""
-        self.fault += 1
-        first = text.strip().partition("\n")[0]
-        self.faults.append({"kind": kind, "case": repr(case), "text": first, "reproducer": ""})
-        return self.faults[-1]
 
 
 def attach(node: Reported, tallies: Iterable[Tally]) -> None:

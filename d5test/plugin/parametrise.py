@@ -135,7 +135,9 @@ def _cells(config: pytest.Config, check: str) -> list[Cell]:
 def _known(config: pytest.Config) -> Iterator[tuple[str, Any]]:
     """The known failures of all backends that are asked for, each once, with an id."""
     selection = config.stash[SELECTION]
-    rows = {(r.source, r.check): r for known in config.stash[WORKERS].known.values() for r in known}
+    rows = {
+        (r.source, r.check): r for known in config.stash[WORKERS].known.values() for r in known
+    }
     seen: dict[str, int] = {}
     for row in filter(selection.wants, rows.values()):
         name = f"{row.check}-{row.operator}-{row.case.dtype}"

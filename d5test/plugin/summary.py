@@ -17,7 +17,8 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
-from d5test.plugin.outcomes import ARITHMETICS, OUTCOMES, Tally, tallies_of
+from d5test.exploration.tally import OUTCOMES, Tally
+from d5test.plugin.outcomes import ARITHMETICS, tallies_of
 
 WORST = 5
 REASONS = 8

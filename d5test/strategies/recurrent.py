@@ -88,7 +88,8 @@ def sequence(d: Draw, op: Recurrent) -> tuple[Tensor | None, ...]:
     drawn.append(d.maybe(weights(2 * rows)))
     # few frameworks have lengths and peepholes: rarely, so that the rest is judged more often
     lengths = d.integer(0, RARELY) == RARELY
-    drawn.append(d.literal([d.integer(1, steps) for _ in range(n)], dtype="int32") if lengths else None)
+    ends = [d.integer(1, steps) for _ in range(n)] if lengths else []
+    drawn.append(d.literal(ends, dtype="int32") if lengths else None)
     drawn += [d.maybe(d.tensor(state)) for _ in range(op.states)]
     if isinstance(op, ops.LSTM):
         drawn.append(weights(3 * h) if d.integer(0, RARELY) == RARELY else None)

@@ -12,17 +12,17 @@ for pool in ("OMP", "OPENBLAS", "MKL"):  # one thread each, before anything is i
     os.environ[f"{pool}_NUM_THREADS"] = "1"
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-import platform  # noqa: E402
-import sys  # noqa: E402
-import time  # noqa: E402
-from collections.abc import Sequence  # noqa: E402
-from importlib import import_module  # noqa: E402
-from importlib.metadata import version  # noqa: E402
-from pathlib import Path  # noqa: E402
+import platform
+import sys
+import time
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
 
-import psutil  # noqa: E402
+import psutil
 
-from tests.budget.measure import Line  # noqa: E402
+from tests.budget.measure import Line
 
 # subprocesses first: what is imported later weighs on a fork
 PARTS = ("collecting", "cases", "bars", "references", "examples", "calls")

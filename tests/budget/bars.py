@@ -12,9 +12,9 @@ import numpy as np
 from hypothesis import given, seed, settings
 
 from d5test.case import Case, Operator, Tensor
+from d5test.exploration.profile import PROFILE
 from d5test.numerics.arithmetic import classes
 from d5test.numerics.bounds import gradient_bounds
-from d5test.plugin.profile import PROFILE
 from d5test.reference.operators import OPERATORS
 from d5test.strategies import cases
 from tests.budget.measure import AGAIN, OURS, THEIRS, Line, clock, in_turn, ratio

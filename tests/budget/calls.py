@@ -1,7 +1,7 @@
 """Calling an operator through d5test against the same framework call by hand.
 
-The worker's own `Timing` runs in this process, on the same tensors as the loop by hand. CPU seconds
-of both: the frameworks compute in this process too.
+The worker's own `Timing` runs in this process, on the same tensors as the loop by hand. CPU
+seconds of both: the frameworks compute in this process too.
 """
 
 from __future__ import annotations

@@ -11,8 +11,9 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from d5test.exploration import Tally
 from d5test.plugin.known import shipped
-from d5test.plugin.outcomes import Tally, tallies_of
+from d5test.plugin.outcomes import tallies_of
 
 SUITES = shipped("torch").parents[1]
 ROOT = SUITES.parent if (SUITES.parent / "d5test").is_dir() else SUITES.parents[1]

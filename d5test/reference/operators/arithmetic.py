@@ -4,8 +4,6 @@ Add, Sub, Mul and Div are a table of formulas. A row is a name, the version of O
 partial derivatives by a and b times dy, and the text of its documentation.
 """
 
-
-
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -4,8 +4,6 @@ A row is a name, the version of ONNX, f(x), its derivative f'(x) as a function o
 text of its documentation.
 """
 
-
-
 from __future__ import annotations
 
 from collections.abc import Callable

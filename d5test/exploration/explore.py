@@ -21,8 +21,8 @@ from hypothesis.strategies import SearchStrategy
 from d5test.backends.base import Unsupported
 from d5test.case import Case, Operator
 from d5test.checks.fault import Fault
-from d5test.plugin.outcomes import Tally
-from d5test.plugin.profile import PROFILE
+from d5test.exploration.profile import PROFILE, independent_draws
+from d5test.exploration.tally import Tally
 
 PATIENCE = 3
 AIM = 15
@@ -106,7 +106,8 @@ class Exploration:
         draw = given(case=cases)(draw)
         draw = settings(PROFILE, max_examples=PATIENCE * self.examples)(draw)
         try:
-            seed(number)(draw)()
+            with independent_draws():
+                seed(number)(draw)()
         except Found as single:
             return [single.fault]
         except Flaky:
