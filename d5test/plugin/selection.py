@@ -66,11 +66,20 @@ class Selection:
         return read(file, self.every_operator, CHECKS)
 
     def known(self, about: Any) -> tuple[KnownFailure, ...]:
-        """The known failures of a backend: those that come with the suites, and those given."""
+        """The known failures of a backend: those that come with the suites, and those given.
+
+        Rows of a check that is not meant for the backend's mode say nothing of it.
+        """
+        from d5test.checks import CHECKS
+
         ours = shipped(about.framework)
         rows = (*(self.rows(ours) if ours.exists() else ()), *self.given_known)
         given = (about.name, about.version, about.device_name)
-        return tuple(row for row in rows if row.speaks_of(*given))
+        return tuple(
+            row
+            for row in rows
+            if row.speaks_of(*given) and about.mode in CHECKS[row.check].modes
+        )
 
     def wants(self, row: KnownFailure) -> bool:
         """Whether the check and the cell of a known failure are asked for."""
