@@ -29,7 +29,7 @@ def exponent(case: Case) -> float:
             if "out" in options:
                 options["out"] = tuple(_plain(x) for x in options["out"])
             result = getattr(ufunc, method)(*map(_plain, given), **options)
-            return result.view(Watched) if isinstance(result, np.ndarray) else result
+            return np.asarray(result).view(Watched)  # of no dimensions, it would be a scalar
 
     def _plain(x: Any) -> Any:
         return x.view(np.ndarray) if isinstance(x, Watched) else x
