@@ -208,6 +208,25 @@ class Inquiry:
 
         With `grads` the results are gradients. With `last`, they belong to the last of `feeds`.
         """
+        judgement, expected = self.held(
+            bounds, results, feeds, kind=kind, what=what, reuse=reuse, last=last
+        )
+        tells, void = telling(expected, self.arrays, lambda: self.lowered(grads))
+        return replace(judgement, telling=tells, void=void or judgement.share == 0)
+
+    def held(
+        self,
+        bounds: Callable[[Arithmetic], Bounds],
+        results: Sequence[Any],
+        feeds: tuple[Any, ...],
+        *,
+        kind: str,
+        what: str,
+        claim: str = "within",
+        reuse: bool = False,
+        last: bool = False,
+    ) -> tuple[Judgement, Bounds]:
+        """The judgement, not yet whether it tells anything, and the bars that held the results."""
 
         def shaped(arithmetic: Arithmetic) -> Bounds:
             expected = bounds(arithmetic)
@@ -217,7 +236,7 @@ class Inquiry:
         judgement, expected = tightest(self.classes(), shaped, results)
         position = (None,) * (len(feeds) - 1)
         evidence = Evidence(
-            feeds, "within", (*(() for _ in position), expected) if last else (expected,),
+            feeds, claim, (*(() for _ in position), expected) if last else (expected,),
             self.wanted, reuse,
         )  # fmt: skip
         if not judgement.right:
@@ -229,8 +248,7 @@ class Inquiry:
                 evidence,
                 judgement,
             )
-        tells, void = telling(expected, self.arrays, lambda: self.lowered(grads))
-        return replace(judgement, telling=tells, void=void or judgement.share == 0)
+        return judgement, expected
 
     def gradients(self, result: Result) -> tuple[Any, ...]:
         """The gradients at `wanted`. A framework that reports none says that it is zero."""

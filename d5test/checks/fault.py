@@ -17,8 +17,9 @@ class Evidence:
 
     feeds     the inputs (and upstream gradients) of each call, in order
     expected  what the claim compares each call with: outputs, or gradients where the feed has
-              upstream gradients (outputs first, then gradients, if `both`)
-    claim     `within` the bars; the calls `repeat` each other bit for bit; inputs are left
+              upstream gradients
+    claim     `within` the bars; `computed` within them are the outputs, though the feed has
+              upstream gradients; the calls `repeat` each other bit for bit; inputs are left
               `untouched`; outputs are `kept` when the next call is made; the call `returns`;
               the call `raises`
     reuse     each feed's values are written over the last one's, at the same address

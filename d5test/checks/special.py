@@ -36,6 +36,13 @@ MAY_SPREAD = {
 """Operators in which a special value may reach what the reference keeps it from."""
 
 
+MEETS_ZEROS = {
+    "ConvTranspose": (1,),
+}
+"""Inputs that may meet zeros which the reference leaves out: the weights, where it is computed as
+a convolution of the inputs with zeros between and around them. NaN times zero is NaN."""
+
+
 def has_rules(operator: type[Operator], about: Any, dtype: str) -> str:
     """As `supported`, and ONNX says what becomes of a NaN."""
     return MAY_SPREAD.get(operator.__name__, "") or supported(operator, about, dtype)
@@ -44,16 +51,18 @@ def has_rules(operator: type[Operator], about: Any, dtype: str) -> str:
 def special(client: Any, case: Case) -> Judgement:
     """A NaN reaches what depends on it, and nothing else; an infinity likewise."""
     inquiry = Inquiry("special", client, case)
+    chosen = _chosen(case, inquiry.arrays)
+    if chosen is None:
+        return Judgement(void=True)
+    spreads = chosen in MEETS_ZEROS.get(case.op.name, ())
     worst = Judgement(telling=True)
     for value in (np.nan, np.inf, -np.inf):
-        poisoned = _with_one(case, inquiry.arrays, value)
-        moved = _with_one(case, inquiry.arrays, None)
-        if poisoned is None or moved is None:
-            return Judgement(void=True)
+        poisoned = _with_one(case, inquiry.arrays, chosen, value)
+        moved = _with_one(case, inquiry.arrays, chosen, None)
         feed = inquiry.feed(poisoned)
         (result,) = inquiry.ask(feed)
         expected = tuple(
-            _special_bound(bound, clean, other, want, bool(np.isnan(value)), case)
+            _special_bound(bound, clean, other, want, bool(np.isnan(value)), spreads, case)
             for bound, clean, other, want in zip(
                 inquiry.forward_bounds(inquiry.classes()[0]),
                 inquiry.outputs,
@@ -80,17 +89,19 @@ def special(client: Any, case: Case) -> Judgement:
     return worst
 
 
-def _with_one(case: Case, arrays: Arrays, value: float | None) -> Arrays | None:
-    """The inputs with one element of one of them replaced by `value`, or moved by 1."""
+def _chosen(case: Case, arrays: Arrays) -> int | None:
+    """The input of which one element is replaced; `None` if there is none to replace."""
     candidates = []
     for i in case.wanted:
         tensor, array = case.inputs[i], arrays[i]
         if tensor is not None and array is not None and array.size and tensor.data is None:
             candidates.append(i)
-    if not candidates:
-        return None
+    return candidates[case.seed % len(candidates)] if candidates else None
+
+
+def _with_one(case: Case, arrays: Arrays, i: int, value: float | None) -> Arrays:
+    """The inputs with one element of input `i` replaced by `value`, or moved by 1."""
     changed = list(arrays)
-    i = candidates[case.seed % len(candidates)]
     array = np.array(arrays[i], copy=True)
     at = case.seed % array.size
     array.flat[at] = array.flat[at] + 1 if value is None else value
@@ -107,7 +118,13 @@ def _plain(inquiry: Inquiry, arrays: Arrays) -> tuple[Any, ...]:
 
 
 def _special_bound(
-    bound: Bound | None, clean: Array, moved: Array, want: Array, is_nan: bool, case: Case
+    bound: Bound | None,
+    clean: Array,
+    moved: Array,
+    want: Array,
+    is_nan: bool,
+    spreads: bool,
+    case: Case,
 ) -> Bound:
     """What is demanded of one output: a NaN (bar 0), what it was before, or nothing (infinity)."""
     assert bound is not None
@@ -115,7 +132,8 @@ def _special_bound(
         return Bound(want, np.full(want.shape, np.inf), None)
     unchanged = want == clean
     demanded = np.isnan(want) & (moved != clean) & (is_nan and not _is_open(case.op))
-    bar = np.where(unchanged, bound.bar, np.where(demanded, 0.0, np.inf))
+    kept = np.inf if spreads else bound.bar
+    bar = np.where(unchanged, kept, np.where(demanded, 0.0, np.inf))
     return Bound(np.where(unchanged, bound.value, want), bar, bound.storage)
 
 

@@ -45,6 +45,14 @@ def _gradient(inquiry: Inquiry) -> Judgement:
     grads = inquiry.upstream
     feed = inquiry.feed(grads=grads)
     (result,) = inquiry.ask(feed)
+    inquiry.held(
+        inquiry.forward_bounds,
+        result.outputs,
+        (feed,),
+        kind="value",
+        what="the outputs are wrong when a gradient is asked for",
+        claim="computed",
+    )
     return inquiry.judged(
         lambda arithmetic: inquiry.gradient_bounds(arithmetic, grads),
         inquiry.gradients(result),

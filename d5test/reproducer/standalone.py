@@ -149,11 +149,12 @@ def differentiated(backend: Any, function: Callable[..., Any]) -> Callable[..., 
     return run
 
 
-def within(found: list[Answer], expected: Any) -> str:
-    """What lies outside its bar: gradients if a call has them, else outputs."""
+def within(found: list[Answer], expected: Any, outputs: bool = False) -> str:
+    """What lies outside its bar: gradients if a call has them, else (or if told to) outputs."""
     for k, (each, wants) in enumerate(zip(found, expected, strict=False)):
-        what = "gradient" if each.gradients else "output"
-        for j, (got, want) in enumerate(zip(each.gradients or each.outputs, wants, strict=False)):
+        judged = each.outputs if outputs or not each.gradients else each.gradients
+        what = "output" if judged is each.outputs else "gradient"
+        for j, (got, want) in enumerate(zip(judged, wants, strict=False)):
             wrong = "" if want is None else difference(got[0], got[1], want)
             if wrong:
                 return f"call {k}, {what} {j}: {wrong}"

@@ -26,7 +26,7 @@ def loss_attributes(cls: type[ops.Loss], d: Draw) -> ops.Loss:
 def loss_inputs(d: Draw, op: ops.Loss) -> tuple[Tensor | None, ...]:
     """With weights, with None in their place, and with neither."""
     n, classes, *rest = d.sides(d.choose((2, 3, 4)), most=5)
-    scores = d.tensor((n, classes, *rest), "normal", "uniform", "heavy", "ties")
+    scores = d.tensor((n, classes, *rest), "normal", "uniform", "heavy", "ties", ("scaled", 10))
     weights = d.maybe(d.tensor((classes,), "positive"))
     drawn = scores, labels(d, op.ignore_index, (n, *rest), classes), weights
     return drawn if weights is not None or d.flag() else drawn[:2]

@@ -19,12 +19,12 @@ def softmax_attributes(cls: type[ops.AlongAxis], d: Draw) -> ops.AlongAxis:
 
 
 def softmax_inputs(d: Draw, op: ops.AlongAxis) -> tuple[Tensor | None, ...]:
-    """Any tensor that has the axis; large values, too, which saturate."""
+    """Any tensor that has the axis; large values, too, which saturate, and overflow unshifted."""
     least = -op.axis if op.axis < 0 else op.axis + 1
     rank = d.rank(least, max(least, RANK))
     shape = list(d.sides(rank, empty=True))
     shape[op.axis] = shape[op.axis] or 1
-    return (d.tensor(tuple(shape), *ORDINARY, ("scaled", 3)),)
+    return (d.tensor(tuple(shape), *ORDINARY, ("scaled", 3), ("scaled", 10)),)
 
 
 for operator in OPERATORS:
