@@ -3,7 +3,7 @@
 A field is an attribute of the operator (`axis`), or a property of an input by its position:
 `shape0`, `rank0`, `size0`, `dtype0`, `regime0`, `layout0`, `present0`, `smallest0` and `largest0`
 (the extremes of its magnitudes, zeros left out); or `inputs`, their number;
-or `exponent`, the largest argument of the reference's exponential function.
+or `exponent` and `tangent`, what the reference gives to `exp` and `tanh` (see `exponent`).
 `"strides[0]"` and `"shape1[-1]"` are one entry of a tuple. A condition is
 
     a value                         equal to it (a tuple to a list)
@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from d5test.case import Case, Operator, Tensor
-from d5test.plugin.exponent import exponent
+from d5test.plugin.exponent import exponent, tangent
 
 FIELD = re.compile(r"(?P<name>[A-Za-z_]\w*?)(?P<position>\d+)?(?:\[(?P<index>-?\d+)\])?")
 BOUNDS = {"min", "max", "not", "below"}
@@ -39,7 +39,11 @@ INPUTS: Mapping[str, Any] = {
     "layout": lambda tensor: tensor.layout,
 }
 MAGNITUDES: Mapping[str, Any] = {"smallest": np.min, "largest": np.max}
-OF_CASES: Mapping[str, Any] = {"inputs": lambda case: len(case.inputs), "exponent": exponent}
+OF_CASES: Mapping[str, Any] = {
+    "inputs": lambda case: len(case.inputs),
+    "exponent": exponent,
+    "tangent": tangent,
+}
 OF_INPUTS = (*INPUTS, *MAGNITUDES, "present")
 
 

@@ -117,6 +117,9 @@ def test_the_exponent_is_the_largest_argument_of_the_reference_s_exponential() -
     gate = Case(OPERATORS["LSTM"](hidden_size=1), (Tensor((1, 1, 1), data=(-2.0,)), *weights))
     assert holds({"exponent": {"min": 18.0, "max": 18.0}}, gate)
     assert not holds({"exponent": {"min": 0}}, CONV)
+    near = Case(OPERATORS["Tanh"](), (Tensor((3,), data=(-0.125, 20.0, 0.0)),))
+    assert holds({"tangent": {"min": 0.125, "max": 0.125}}, near)
+    assert not holds({"tangent": {"max": 1e300}}, CONV)
 
 
 def test_a_number_can_be_required_to_be_below_the_sum_of_others() -> None:
