@@ -84,7 +84,8 @@ def gemm(op: Any, a: Array, b: Array, c: Array | None = None) -> Array:
     return y if c is None else y + op.beta * c
 
 
-@ROWS.native("Einsum")
+# of three operands, or where axes of one are summed first: an intermediate result is stored
+@ROWS.native("Einsum", arithmetic="S")
 def einsum(op: Any, *xs: Array) -> Array:
     return jnp.einsum(op.equation, *xs)
 
