@@ -34,7 +34,6 @@ import tensorflow as tf
 rows = Table()
 rows.elementwise(
     {
-        "Relu": tf.nn.relu,
         "Sigmoid": tf.sigmoid,
         "Tanh": tf.tanh,
         "Exp": tf.exp,
@@ -42,11 +41,10 @@ rows.elementwise(
         "Sqrt": tf.sqrt,
         "Erf": tf.math.erf,
         "Softplus": tf.math.softplus,
-        "Abs": tf.abs,
-        "Neg": tf.negative,
         "Reciprocal": tf.math.reciprocal,
     }
 )
+rows.elementwise({"Relu": tf.nn.relu, "Abs": tf.abs, "Neg": tf.negative}, arithmetic="F")
 rows.elementwise(
     {
         "Add": tf.add,
@@ -487,7 +485,7 @@ def expand(op: Any, x: Any, shape: Any) -> Any:
     return tf.broadcast_to(x, np.broadcast_shapes(tuple(x.shape), tuple(_value(shape))))
 
 
-@rows.composed("Dropout", arithmetic="S")
+@rows.composed("Dropout")
 def dropout(op: Any, x: Any, ratio: Any = None, mask: Any = None) -> Any:
     """With the mask given: tf.nn.dropout draws its own."""
     if mask is None:
