@@ -68,6 +68,10 @@ THREADS = (
 )
 """Variables that frameworks read a number of threads from; NPROC is XLA's."""
 
+IMPATIENCE = 10.0
+"""Seconds that a request has once another one of this backend hung: where one case hangs, many
+do, and each is repeated while it shrinks."""
+
 
 class Process:
     """The worker of a launch. One request at a time, from one thread."""
@@ -127,7 +131,8 @@ class Process:
         except TimeoutError:
             stack = self._log.stack(self._worker)
             self.end_worker()
-            raise Hung(self.timeout, stack) from None
+            waited, self.timeout = self.timeout, min(self.timeout, IMPATIENCE)
+            raise Hung(waited, stack) from None
         except wire.Garbled as error:
             tail = self._log.tail()
             self.end_worker()
