@@ -15,8 +15,10 @@ from typing import Any
 import numpy as np
 
 from d5test.numerics.arithmetic import Arithmetic
-from d5test.numerics.elementary import COMPARISONS, LOGIC, STEPS, TABLE
-from d5test.numerics.tracked import Tracked, Values, count, normal_axes
+from d5test.numerics.bar_rules import RULES
+from d5test.numerics.elementary import COMPARISONS, LOGIC, TABLE
+from d5test.numerics.functions import count
+from d5test.numerics.tracked import Tracked, Values
 
 
 class Bar(Tracked):
@@ -63,7 +65,7 @@ class Bar(Tracked):
             paid += bar
         return self.like(value, paid if within is None else np.where(within, paid, np.inf))
 
-    def _granted(self, ufunc: np.ufunc) -> float:
+    def granted(self, ufunc: np.ufunc) -> float:
         ulps = TABLE[ufunc].ulps
         if self.arithmetic.ulps:
             ulps = max(ulps, self.arithmetic.ulps.get(ufunc.__name__, 0.0))
@@ -82,7 +84,7 @@ class Bar(Tracked):
                     end = ufunc(*xs[:i], x, *xs[i + 1 :])
                     moved = np.maximum(moved, np.abs(end - value))
             bar = moved if bar is None else bar + moved
-        return self.rounded(value, bar, self._granted(ufunc))
+        return self.rounded(value, bar, self.granted(ufunc))
 
     def _exact(self, ufunc: np.ufunc, xs: list[Values], bars: list[Values | None]) -> Bar:
         """Whole-number arithmetic on indices: exact, or unknown where an argument is in doubt."""
@@ -243,118 +245,3 @@ def _take_choice(kind: Bar, array: Any, index: Choice, axis: int) -> Bar:
     apart = np.abs(array.value - value) + bar
     rival = np.max(np.where(index.rivals, apart, 0.0), axis=axis, keepdims=True)
     return kind.like(value, np.maximum(np.take_along_axis(bar, index.value, axis), rival))
-
-
-# Rules of single functions: (context, ufunc, values, bars) -> result.
-
-
-def _unchanged(self: Bar, ufunc: Any, xs: list[Values], bars: list[Values | None]) -> Bar:
-    return self.like(ufunc(*xs), bars[0])
-
-
-def _sum_of_two(self: Bar, ufunc: Any, xs: list[Values], bars: list[Values | None]) -> Bar:
-    value = ufunc(*xs)
-    known = [b for b in bars if b is not None]
-    bar = None if not known else known[0] if len(known) == 1 else known[0] + known[1]
-    return self.rounded(value, bar, self._granted(ufunc))
-
-
-def _multiply(self: Bar, ufunc: Any, xs: list[Values], bars: list[Values | None]) -> Bar:
-    (x, y), (bx, by) = xs, bars
-    value = x * y
-    bar = None
-    if bx is not None:
-        bar = np.abs(y) * bx if by is None else (np.abs(y) + by) * bx
-    if by is not None:
-        bar = np.abs(x) * by if bar is None else bar + np.abs(x) * by
-    return self.rounded(value, bar, self._granted(ufunc))
-
-
-def _square(self: Bar, ufunc: Any, xs: list[Values], bars: list[Values | None]) -> Bar:
-    return _multiply(self, ufunc, xs * 2, bars * 2)
-
-
-def _divide(self: Bar, ufunc: Any, xs: list[Values], bars: list[Values | None]) -> Bar:
-    (x, y), (bx, by) = xs, bars
-    value = x / y
-    bar = None if bx is None else bx
-    if by is not None:
-        moved = np.where(by == 0, 0.0, np.abs(value) * by)
-        bar = moved if bar is None else bar + moved
-    if bar is not None:
-        least = np.abs(y) if by is None else np.abs(y) - by
-        bar = np.where(bar == 0, 0.0, np.where(least > 0, bar / least, np.inf))
-    return self.rounded(value, bar, self._granted(np.divide))
-
-
-def _reciprocal(self: Bar, ufunc: Any, xs: list[Values], bars: list[Values | None]) -> Bar:
-    return _divide(self, np.divide, [np.ones(()), xs[0]], [None, bars[0]])
-
-
-def _sqrt(self: Bar, ufunc: Any, xs: list[Values], bars: list[Values | None]) -> Bar:
-    (x,), (b,) = xs, bars
-    value = np.sqrt(x)
-    if b is not None:
-        least = value + np.sqrt(np.maximum(x - b, 0.0))
-        moved = np.where(least > 0, b / np.where(least > 0, least, 1.0), np.sqrt(b))
-        b = np.where(b == 0, 0.0, np.where(x + b < 0, np.inf, moved))
-    return self.rounded(value, b, self._granted(ufunc))
-
-
-def _log(self: Bar, ufunc: Any, xs: list[Values], bars: list[Values | None]) -> Bar:
-    (x,), (b,) = xs, bars
-    value = np.log(x)
-    if b is not None:
-        share = np.minimum(b / x, 1.0)
-        b = np.where(b == 0, 0.0, -np.log1p(-share))
-    return self.rounded(value, b, self._granted(ufunc))
-
-
-def _sign(self: Bar, ufunc: Any, xs: list[Values], bars: list[Values | None]) -> Bar:
-    (x,), (b,) = xs, bars
-    value = np.sign(x)
-    reach = np.zeros(()) if b is None else b
-    uncertain = np.abs(x) <= reach if self.arithmetic.ties else (np.abs(x) <= reach) & (reach > 0)
-    if not np.any(uncertain):
-        return self.like(value)
-    return self.like(value, np.where(uncertain, 1 + np.abs(value), 0.0))
-
-
-def _larger(self: Bar, ufunc: Any, xs: list[Values], bars: list[Values | None]) -> Bar:
-    value = ufunc(*xs)
-    if bars[0] is None and bars[1] is None:
-        return self.like(value)
-    sign = 1 if ufunc is np.maximum else -1
-    x, y = sign * xs[0], sign * xs[1]
-    bx, by = (np.zeros(()) if b is None else b for b in bars)
-    bar = np.maximum(np.where(x + bx >= y - by, bx, 0.0), np.where(y + by >= x - bx, by, 0.0))
-    return self.like(value, np.broadcast_to(bar, value.shape))
-
-
-def _step(self: Bar, ufunc: Any, xs: list[Values], bars: list[Values | None]) -> Bar:
-    (x,), (b,) = xs, bars
-    value = ufunc(x)
-    if b is None:
-        return self.like(value)
-    return self.like(value, np.maximum(ufunc(x + b) - value, value - ufunc(x - b)))
-
-
-RULES: dict[Any, Callable[..., Any]] = {
-    np.positive: _unchanged,
-    np.negative: _unchanged,
-    np.absolute: _unchanged,
-    np.add: _sum_of_two,
-    np.subtract: _sum_of_two,
-    np.multiply: _multiply,
-    np.square: _square,
-    np.divide: _divide,
-    np.reciprocal: _reciprocal,
-    np.sqrt: _sqrt,
-    np.log: _log,
-    np.sign: _sign,
-    np.maximum: _larger,
-    np.minimum: _larger,
-    **dict.fromkeys(STEPS, _step),
-}
-
-__all__ = ["Bar", "Choice", "normal_axes"]

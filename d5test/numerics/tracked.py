@@ -14,7 +14,6 @@ Functions that only move elements are applied to both alike. What computes is th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import prod
 from typing import Any, Self
 
 import numpy as np
@@ -22,6 +21,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.lib.stride_tricks import sliding_window_view
 
 from d5test.numerics.elementary import CLASSIFICATIONS
+from d5test.numerics.functions import REDUCTIONS, RULES, count, matmul, normal_axes
 
 Values = Any
 """A plain array of values: float64, or integers and booleans where the reference computes them."""
@@ -261,130 +261,3 @@ class Tracked(NDArrayOperatorsMixin):
         if all(a.companion is None for a in lifted):
             return self.like(value)
         return self.like(value, function([a.full_companion() for a in lifted], axis=axis))
-
-
-def count(shape: tuple[int, ...], axis: Any) -> int:
-    """Elements along `axis` (`None`: all)."""
-    return prod(shape[a] for a in normal_axes(len(shape), axis))
-
-
-def normal_axes(ndim: int, axis: Any) -> tuple[int, ...]:
-    """`axis` as a tuple of axes counted from the front."""
-    if axis is None:
-        return tuple(range(ndim))
-    axes = axis if isinstance(axis, (tuple, list)) else (axis,)
-    return tuple(int(a) % max(ndim, 1) for a in axes)
-
-
-def matmul(self: Tracked, a: Any, b: Any) -> Any:
-    """`a @ b`, by the rule of `self` for sums of products."""
-    return self.contract(np.matmul, (a, b), np.shape(a)[-1])
-
-
-def _tensordot(self: Tracked, a: Any, b: Any, axes: Any = 2) -> Any:
-    contracted = (
-        range(np.ndim(a) - axes, np.ndim(a)) if isinstance(axes, int) else np.atleast_1d(axes[0])
-    )
-    terms = prod(np.shape(a)[int(i)] for i in contracted)
-    return self.contract(lambda x, y: np.tensordot(x, y, axes), (a, b), terms)
-
-
-def _dot(self: Tracked, a: Any, b: Any) -> Any:
-    return self.contract(np.dot, (a, b), np.shape(a)[-1] if np.ndim(a) else 1)
-
-
-def _einsum(self: Tracked, equation: str, *operands: Any) -> Any:
-    left, _, right = equation.replace(" ", "").partition("->")
-    sizes: dict[str, int] = {}
-    for labels, operand in zip(left.split(","), operands, strict=True):
-        head, dots, tail = labels.partition("...")
-        shape = np.shape(operand)
-        sizes |= dict(zip(head, shape, strict=False))
-        if dots and tail:
-            sizes |= dict(zip(tail, shape[-len(tail) :], strict=True))
-    if "->" not in equation:
-        right = "".join(label for label in sizes if left.count(label) == 1)
-    terms = prod(size for label, size in sizes.items() if label not in right)
-    return self.contract(lambda *xs: np.einsum(equation, *xs), operands, terms)
-
-
-def _where(self: Tracked, condition: Any, chosen: Any, other: Any) -> Any:
-    return self.select(condition, chosen, other)
-
-
-def _pad(self: Tracked, x: Any, width: Any, mode: str = "constant", **options: Any) -> Any:
-    value = np.pad(x.value, width, mode, **options)  # type: ignore[call-overload]
-    if x.companion is None:
-        return x.like(value)
-    options.pop("constant_values", None)
-    return x.like(value, np.pad(x.companion, width, mode, **options))  # type: ignore[call-overload]
-
-
-def _zeros_like(self: Tracked, x: Any, dtype: Any = None, shape: Any = None, **_: Any) -> Any:
-    return _full_like(self, x, 0.0, shape=shape)
-
-
-def _ones_like(self: Tracked, x: Any, dtype: Any = None, shape: Any = None, **_: Any) -> Any:
-    return _full_like(self, x, 1.0, shape=shape)
-
-
-def _full_like(
-    self: Tracked, x: Any, fill: Any, dtype: Any = None, shape: Any = None, **_: Any
-) -> Any:
-    shape = np.shape(x) if shape is None else shape
-    result = self.like(np.zeros(shape), np.zeros(shape))
-    result[...] = fill
-    return result
-
-
-def _copyto(self: Tracked, target: Any, source: Any) -> None:
-    target[...] = source
-
-
-def _put_along_axis(self: Tracked, target: Any, index: Any, source: Any, axis: int) -> None:
-    source = target.lift(source)
-    np.put_along_axis(target.value, index, source.value, axis)
-    if source.companion is not None:
-        if target.companion is None:
-            target.companion = np.zeros(target.shape)
-        np.put_along_axis(target.companion, index, source.companion, axis)
-
-
-def _method(name: str) -> Callable[..., Any]:
-    def rule(self: Tracked, x: Any, *args: Any, **kwargs: Any) -> Any:
-        return getattr(x, name)(*args, **kwargs)
-
-    return rule
-
-
-REDUCTIONS: dict[Any, Callable[..., Any]] = {
-    np.add: lambda x, axis, keepdims: x.reduce_sum(axis, keepdims),
-    np.maximum: lambda x, axis, keepdims: x.extremum(1, axis, keepdims),
-    np.minimum: lambda x, axis, keepdims: x.extremum(-1, axis, keepdims),
-    np.multiply: lambda x, axis, keepdims: x.prod(axis, keepdims),
-}
-
-RULES: dict[Any, Callable[..., Any]] = {
-    np.shape: lambda self, x: x.shape,
-    np.ndim: lambda self, x: x.ndim,
-    np.size: lambda self, x: x.size,
-    np.result_type: lambda self, *xs: np.float64,
-    np.tensordot: _tensordot,
-    np.dot: _dot,
-    np.einsum: _einsum,
-    np.where: _where,
-    np.pad: _pad,
-    np.zeros_like: _zeros_like,
-    np.empty_like: _zeros_like,
-    np.ones_like: _ones_like,
-    np.full_like: _full_like,
-    np.copyto: _copyto,
-    np.put_along_axis: _put_along_axis,
-    **{
-        getattr(np, name): _method(name)
-        for name in ("sum", "mean", "var", "max", "min", "prod", "cumsum", "clip",
-                     "argmax", "argmin")
-    },
-    np.amax: _method("max"),
-    np.amin: _method("min"),
-}  # fmt: skip
