@@ -1,0 +1,119 @@
+"""Bars hold honest arithmetic, reject lower precision, and say where they know nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, given, seed, settings
+
+from d5test.case import Case
+from d5test.numerics.arithmetic import classes
+from d5test.numerics.bars import Bar
+from d5test.numerics.bounds import forward_bounds, gradient_bounds, lower_precision
+from d5test.numerics.judgement import judge
+from d5test.reference.operators import OPERATORS
+from d5test.strategies import cases
+
+(SINGLE,) = classes("float32")
+few = settings(
+    max_examples=10,
+    database=None,
+    deadline=None,
+    phases=[Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+
+
+@pytest.mark.parametrize("name", sorted(OPERATORS))
+def test_numpys_own_float32_lies_within_the_bars(name: str) -> None:
+    worst = 0.0
+
+    @seed(11)
+    @few
+    @given(cases(OPERATORS[name], "float32"))
+    def hold(case: Case) -> None:
+        nonlocal worst
+        arrays = case.arrays()
+        with np.errstate(all="ignore"):
+            outputs = case.op(*arrays)
+            grads = case.upstream(outputs)
+            gradients = case.op.vjp(grads, arrays, outputs)
+        forward = judge(forward_bounds(case.op, arrays, SINGLE), outputs)
+        backward = judge(gradient_bounds(case.op, arrays, grads, SINGLE), gradients)
+        assert max(forward.ratio, backward.ratio) <= 1, case
+        worst = max(worst, forward.ratio, backward.ratio)
+
+    hold()
+    assert worst < 1
+
+
+def test_the_next_lower_precision_lies_outside() -> None:
+    rng = np.random.default_rng(5)
+    arrays = tuple(rng.standard_normal(s).astype(np.float32) for s in ((5, 7), (7, 3)))
+    op = OPERATORS["MatMul"]()
+    bounds = forward_bounds(op, arrays, SINGLE)
+    assert judge(bounds, lower_precision(op, arrays, None, "float32")).ratio > 10
+
+
+def test_a_bar_cannot_be_lost_in_a_plain_array() -> None:
+    x = Bar(np.ones(3), np.full(3, 0.1), arithmetic=SINGLE)
+    with pytest.raises(TypeError, match="companion"):
+        np.asarray(x)
+    with pytest.raises(TypeError, match=r"no rule for numpy\.sort"):
+        np.sort(x)
+
+
+def test_max_has_the_bar_of_those_that_could_be_it() -> None:
+    x = Bar(np.array([1.0, 5.0, 4.95]), np.array([9.0, 0.01, 0.1]), arithmetic=SINGLE)
+    assert x.max().companion == 9.0
+    near = Bar(np.array([1.0, 5.0, 4.95]), np.array([0.5, 0.01, 0.1]), arithmetic=SINGLE)
+    assert near.max().companion == 0.1
+
+
+def test_at_a_kink_every_subgradient_is_right() -> None:
+    arrays, grads = (np.array([-1.0, 0.0, 2.0], np.float32),), (np.full(3, 3.0, np.float32),)
+    bounds = gradient_bounds(OPERATORS["Relu"](), arrays, grads, SINGLE)
+    for subgradient in (0.0, 1.0, 3.0):
+        assert judge(bounds, (np.array([0.0, subgradient, 3.0], np.float32),)).right
+    assert not judge(bounds, (np.array([0.0, 0.0, 2.9], np.float32),)).right
+    assert not judge(bounds, (np.array([0.1, 0.0, 3.0], np.float32),)).right
+
+
+def test_at_a_tie_any_of_the_largest_may_get_the_gradient() -> None:
+    arrays = (np.array([[[1.0, 2.0, 2.0, 0.0]]], np.float32),)
+    op = OPERATORS["MaxPool"](kernel_shape=(2,))
+    grads = (np.array([[[1.0, 4.0, 9.0]]], np.float32), None)
+    bounds = gradient_bounds(op, arrays, grads, SINGLE)
+    for got in ([0.0, 5.0, 9.0, 0.0], [0.0, 1.0, 13.0, 0.0]):
+        assert judge(bounds, (np.array([[got]], np.float32),)).right
+    assert not judge(bounds, (np.array([[[0.0, 0.0, 14.5, 0.0]]], np.float32),)).right
+
+
+def test_an_exact_formula_must_be_met_exactly() -> None:
+    arrays = (np.array([1.0, -2.0, 3.0], np.float32),)
+    bounds = forward_bounds(OPERATORS["Relu"](), arrays, SINGLE)
+    off = np.nextafter(np.array([1.0, 0.0, 3.0], np.float32), np.float32(9))
+    assert judge(bounds, (np.array([1.0, 0.0, 3.0], np.float32),)).ratio == 0
+    assert judge(bounds, (off,)).ratio == np.inf
+
+
+def test_what_may_overflow_is_not_judged() -> None:
+    arrays = (np.array([80.0, 88.0, 100.0], np.float32),)
+    bounds = forward_bounds(OPERATORS["Exp"](), arrays, SINGLE)
+    with np.errstate(over="ignore"):
+        honest = np.exp(arrays[0])
+    assert judge(bounds, (honest,)).right
+    assert bounds[0] is not None
+    assert bounds[0].judged.tolist() == [True, True, False]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_the_classes_contain_each_other(dtype: str) -> None:
+    rng = np.random.default_rng(7)
+    arrays = tuple(rng.standard_normal(s).astype(np.float16) for s in ((4, 50), (50, 3)))
+    widths = []
+    for arithmetic in classes(dtype):
+        (bound,) = forward_bounds(OPERATORS["MatMul"](), arrays, arithmetic)
+        assert bound is not None
+        widths.append(float(np.median(bound.bar)))
+    assert widths[0] < widths[1] < widths[2]
