@@ -85,7 +85,11 @@ class SoftmaxCrossEntropyLoss(Loss):
         return self.loss(log_prob, labels, weights), log_prob
 
     def backward(self, grads, inputs, outputs):
+        """What flows through the loss and what through log_prob, each by itself: a fused loss
+        rounds its own gradient before they are added.
+        """
         (dloss, dlog_prob), (scores, labels, *weights), (_, log_prob) = grads, inputs, outputs
-        dlog_prob = dlog_prob + self.loss_gradient(dloss, log_prob, labels, *weights or [None])
-        dscores = LogSoftmax(axis=1).backward((dlog_prob,), (scores,), (log_prob,))
-        return dscores, None, *(None for _ in weights)
+        through = LogSoftmax(axis=1).backward
+        dloss = self.loss_gradient(dloss, log_prob, labels, *weights or [None])
+        by_loss, by_log_prob = (through((d,), (scores,), (log_prob,)) for d in (dloss, dlog_prob))
+        return by_loss + by_log_prob, None, *(None for _ in weights)
