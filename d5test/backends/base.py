@@ -44,6 +44,8 @@ class Row:
     dtypes      the floating-point dtypes that the framework declares for it.
     gradient    empty, or the reason why there is no gradient.
     stopped     inputs (positions) for which the framework, by design, has no gradient.
+    flushes     its own kernel makes zeros of results below the smallest normal number, though
+                the backend elsewhere does not.
     ulps        ufuncs of the reference that the framework's own kernel is known to compute with a
                 larger error than the common table grants; say where that was measured.
     """
@@ -55,6 +57,7 @@ class Row:
     dtypes: tuple[str, ...] = FLOATS
     gradient: str = ""
     stopped: tuple[int, ...] = ()
+    flushes: bool = False
     ulps: Mapping[str, float] = field(default_factory=dict)
 
 

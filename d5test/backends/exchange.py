@@ -105,6 +105,7 @@ class RowFacts:
     dtypes: tuple[str, ...]
     gradient: str
     stopped: tuple[int, ...] = ()
+    flushes: bool = False
     ulps: Mapping[str, float] = field(default_factory=dict)
 
 

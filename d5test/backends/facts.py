@@ -48,6 +48,7 @@ def describe(execution: Execution) -> dict[str, Any]:
                 tuple(r.dtypes),
                 r.gradient,
                 tuple(r.stopped),
+                bool(r.flushes),
                 {key: float(ulps) for key, ulps in r.ulps.items()},
             )
             for name, r in backend.rows.items()

@@ -125,7 +125,7 @@ class Inquiry:
         dtype = self.case.dtype
         return classes(
             dtype,
-            flushes=bool(self.about.flushes.get(dtype, False)),
+            flushes=self.row.flushes or bool(self.about.flushes.get(dtype, False)),
             tf32=getattr(self.client, "precision", None) == "tf32",
             ulps={**self.about.ulps, **self.row.ulps},
         )
