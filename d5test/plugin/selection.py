@@ -76,9 +76,7 @@ class Selection:
         rows = (*(self.rows(ours) if ours.exists() else ()), *self.given_known)
         given = (about.name, about.version, about.device_name)
         return tuple(
-            row
-            for row in rows
-            if row.speaks_of(*given) and about.mode in CHECKS[row.check].modes
+            row for row in rows if row.speaks_of(*given) and about.mode in CHECKS[row.check].modes
         )
 
     def wants(self, row: KnownFailure) -> bool:

@@ -6,6 +6,7 @@ Requirements: `pytest suites/operators` judges and times nothing, since a busy m
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from d5test.plugin.selection import SELECTION
 from d5test.plugin.workers import WORKERS
 
 FILE = "test_time.py"
+TIMED = "d5test-timed"
+"""The name of the entry in a report's `user_properties`."""
 DIRECTIONS = ("forward", "backward")
 
 
@@ -38,6 +41,32 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     problems = [p for p in (deepbench() if every else smallest()) if p.case.op.name in wanted]
     metafunc.parametrize("problem", problems, ids=[p.name for p in problems])
     metafunc.parametrize("direction", DIRECTIONS, ids=DIRECTIONS)
+
+
+def timed_line(entry: Mapping[str, Any]) -> str:
+    """A record in one line: median and its confidence interval, rate, and how near the bar."""
+    low, high = entry["median_interval_95"]
+    rate = entry["flop_per_second"]
+    pace = f"{rate / 1e9:8.2f} GFLOP/s" if rate else f"{entry['bytes_per_second'] / 1e9:8.2f} GB/s"
+    return (
+        f"{entry['median'] * 1e3:10.4f} ms  [{low * 1e3:.4f}, {high * 1e3:.4f}]  {pace}  "
+        f"{entry['judgement']['ratio']:5.3f} of the bar  "
+        f"{entry['problem']} {entry['direction']} {entry['backend']['name']}"
+    )
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Medians with their 95% confidence intervals, which pytest-benchmark does not have."""
+    lines = [
+        str(text)
+        for report in terminalreporter.stats.get("passed", [])
+        for name, text in report.user_properties
+        if name == TIMED and report.when == "call"
+    ]
+    if lines:
+        terminalreporter.section("d5test: medians, with 95% confidence intervals", sep="=")
+        for line in lines:
+            terminalreporter.write_line(line)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -1,0 +1,77 @@
+"""A timing run end to end: what it records, and that a wrong result's time is no time."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+SUITE = Path(__file__).parents[2] / "suites"
+WRONG = """
+from d5test.backends.numpy import Numpy
+
+class Slightly(Numpy):
+    def get(self, tensor):
+        array, dtype = super().get(tensor)
+        return array * array.dtype.type(1.001), dtype
+"""
+BROKEN = """
+from d5test.backends.base import Row
+from d5test.backends.numpy import Numpy
+
+class Broken(Numpy):
+    rows = {"Gemm": Row(lambda op, *inputs: 1 / 0)}
+"""
+
+
+def timed(pytester: pytest.Pytester, backend: str) -> tuple[pytest.RunResult, dict]:
+    result = pytester.runpytest_subprocess(
+        f"{SUITE}/operators/test_time.py",
+        f"--backend={backend}",
+        "--operator=Gemm",
+        "--benchmark-json=times.json",
+    )
+    return result, json.loads((pytester.path / "times.json").read_text())
+
+
+def test_a_record_says_what_was_timed_and_that_it_is_right(pytester: pytest.Pytester) -> None:
+    result, written = timed(pytester, "numpy")
+    result.assert_outcomes(passed=4)
+    result.stdout.fnmatch_lines(["*medians, with 95% confidence intervals*"])
+    for entry in written["benchmarks"]:
+        record = entry["extra_info"]["d5test"]
+        assert record["valid"]
+        assert 0 < record["judgement"]["ratio"] <= 1
+        assert len(record["seconds"]) == entry["stats"]["rounds"] == 20
+        low, high = record["median_interval_95"]
+        assert low <= record["median"] <= high
+        assert record["median"] == pytest.approx(entry["stats"]["median"])
+        work = {"forward": 2, "backward": 4}[record["direction"]] * record["multiplications"]
+        assert record["flop_per_second"] == pytest.approx(work / record["median"])
+
+
+def test_a_wrong_result_has_no_time(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(slightly=WRONG)
+    result, written = timed(pytester, "./slightly.py:Slightly")
+    result.assert_outcomes(failed=4)
+    result.stdout.fnmatch_lines(["*the timed outputs are wrong*"])
+    assert written["benchmarks"] == []
+
+
+def test_a_broken_backend_is_one_line(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(broken=BROKEN)
+    result = pytester.runpytest_subprocess(
+        f"{SUITE}/operators/test_time.py", "--backend=./broken.py:Broken", "--operator=Gemm"
+    )
+    result.assert_outcomes(failed=4)
+    result.stdout.fnmatch_lines(["gemm-* forward on *: ZeroDivisionError in call*"])
+    result.stdout.no_fnmatch_line("*Traceback*")
+
+
+def test_a_run_that_judges_times_nothing(pytester: pytest.Pytester) -> None:
+    result = pytester.runpytest_subprocess(
+        f"{SUITE}/operators", "--backend=numpy", "--operator=Gemm", "--collect-only", "-q"
+    )
+    result.stdout.fnmatch_lines(["*test_forward*"])
+    result.stdout.no_fnmatch_line("*test_time*")
