@@ -34,18 +34,17 @@ Array = Any
 ROWS = Table()
 
 ROWS.elementwise(
+    {"Relu": nn.relu, "Log": jnp.log, "Abs": jnp.abs, "Neg": jnp.negative}, arithmetic="F"
+)
+# Their gradients are products of several primitives, each of which is stored: class P.
+ROWS.elementwise(
     {
-        "Relu": nn.relu,
         "Sigmoid": nn.sigmoid,
         "Tanh": jnp.tanh,
         "Exp": jnp.exp,
-        "Log": jnp.log,
         "Sqrt": jnp.sqrt,
-        "Abs": jnp.abs,
-        "Neg": jnp.negative,
         "Reciprocal": jnp.reciprocal,
-    },
-    arithmetic="F",
+    }
 )
 # Where XLA adds in storage (scatter, windows, steps of a scan), or sums what was broadcast over
 # one axis after the other with a rounding between, the gradient is of class S.
