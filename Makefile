@@ -34,7 +34,7 @@ validate: $(VENV)/torch.stamp
 	$(BIN)/pytest suites/operators --backend=torch
 
 test: $(VENV)/dev.stamp
-	$(BIN)/pytest tests
+	$(BIN)/pytest tests -n 2
 
 suites: $(VENV)/dev.stamp
 	$(BIN)/pytest suites/operators --backend=numpy,torch,tensorflow,jax,onnxruntime --examples=3 -n 2

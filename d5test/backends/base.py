@@ -113,6 +113,9 @@ class Backend(ABC):
     """Memory layouts that `put` can make, among them `contiguous`. See `d5test.strategies`."""
     ulps: ClassVar[Mapping[str, float]] = {}
     """Elementary functions whose error is accepted to be larger than the common table's."""
+    compiles_shapes: ClassVar[bool] = False
+    """Whether each new shape is compiled, which takes far longer than the call itself: then the
+    checks of an operator draw the same cases."""
     mutable: ClassVar[bool] = False
     """Whether tensors can be written to, so that `refill` works."""
 

@@ -123,6 +123,7 @@ class About:
     layouts: tuple[str, ...]
     ulps: Mapping[str, float]
     flushes: Mapping[str, bool]
+    compiles_shapes: bool
     mutable: bool
     threads: int
     packages: Mapping[str, str]

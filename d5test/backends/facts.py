@@ -56,6 +56,7 @@ def describe(execution: Execution) -> dict[str, Any]:
         "layouts": tuple(backend.layouts),
         "ulps": {name: float(ulps) for name, ulps in backend.ulps.items()},
         "flushes": flushes(execution),
+        "compiles_shapes": bool(backend.compiles_shapes),
         "mutable": bool(backend.mutable),
         "threads": threads(execution),
         "packages": packages(backend.framework),

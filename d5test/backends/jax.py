@@ -547,6 +547,7 @@ class Jax(Backend):
 
     framework = "jax"
     rows = ROWS
+    compiles_shapes = True
     ulps: ClassVar[Mapping[str, float]] = {
         "erf": 7,
         "erfc": 65,

