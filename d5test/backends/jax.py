@@ -542,6 +542,11 @@ def _cotangent(y: Array, dy: Any) -> Any:
     return jnp.zeros_like(y) if dy is None else jnp.asarray(dy, y.dtype)
 
 
+FORGET = 5000
+"""Tensors that are put until compiled shapes are forgotten. They pile up, at about 1 MB a case,
+and would end a long run for want of memory, which would look like a fault of jax."""
+
+
 class Jax(Backend):
     """jax, operation by operation."""
 
@@ -564,6 +569,7 @@ class Jax(Backend):
 
     def __init__(self, device: str = "cpu") -> None:
         super().__init__(device)
+        self._puts = 0
         platform, _, number = device.partition(":")
         try:
             self._device = jax.devices(platform)[int(number or 0)]
@@ -590,6 +596,9 @@ class Jax(Backend):
     def put(self, array: NDArray[Any], dtype: str, layout: str = "contiguous") -> Any:
         if layout not in self.layouts:
             raise Unsupported(f"jax arrays have no strides: no layout {layout!r}")
+        self._puts += 1
+        if self._puts % FORGET == 0:
+            jax.clear_caches()
         own = array.view(ml_dtypes.bfloat16) if dtype == "bfloat16" else array.astype(dtype)
         return jax.device_put(np.array(own, order="C"), self._device)
 
