@@ -213,7 +213,10 @@ def batch_normalization(op: Any, x: Array, scale: Array, b: Array, mean: Array, 
         return (x - _channels(mean, x)) * root * _channels(scale, x) + _channels(b, x)
     axes = (0, *range(2, x.ndim))
     now, spread = jnp.mean(x, axes), jnp.var(x, axes)
-    y = _standardized(x, axes, op.epsilon) * _channels(scale, x) + _channels(b, x)
+    # in float32 at least, as jax's libraries do: the root's gradient overflows float16
+    v = x.astype(jnp.promote_types(x.dtype, jnp.float32))
+    xhat = _standardized(v, axes, op.epsilon).astype(x.dtype)
+    y = xhat * _channels(scale, x) + _channels(b, x)
     m = op.momentum
     return y, mean * m + now * (1 - m), var * m + spread * (1 - m)
 
