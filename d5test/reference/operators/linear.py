@@ -66,8 +66,11 @@ class Gemm(Operator):
 
     def forward(self, a, b, c=None):
         a, b = a.T if self.transA else a, b.T if self.transB else b
-        y = self.alpha * (a @ b)
-        return y if c is None else y + self.beta * c
+        if c is None:
+            return self.alpha * (a @ b)
+        # beta c is a term of the sum, which BLAS begins with it: it pays for every rounding
+        c = np.broadcast_to(self.beta * c, (a.shape[0], b.shape[1]))
+        return np.concatenate([self.alpha * a, np.eye(len(a))], 1) @ np.concatenate([b, c], 0)
 
     def backward(self, grads, inputs, outputs):
         (dy,), (a, b, *rest) = grads, inputs
