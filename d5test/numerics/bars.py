@@ -4,7 +4,8 @@ Higham, Accuracy and Stability of Numerical Algorithms (2002), section 3.3. The 
 reference's in float64; the bar bounds |backend - value| for every backend that computes the same
 formula in the given `Arithmetic`, in any order of summation. A bar of `None` is an exact value, an
 infinite bar says that nothing is known (an intermediate may overflow; the reference itself had to
-choose and the choice is in doubt).
+choose and the choice is in doubt). Where a result overflows that is used no further, `beyond` has
+the bar it would have, so that an infinity can be demanded of the backend.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from d5test.numerics.tracked import Tracked, Values
 class Bar(Tracked):
     """A value and the bound of its error (`companion`), in one arithmetic."""
 
-    __slots__ = ("arithmetic",)
+    __slots__ = ("arithmetic", "beyond")
 
     def __init__(
         self, value: Values, bar: Values | None = None, *, arithmetic: Arithmetic
@@ -32,6 +33,7 @@ class Bar(Tracked):
         self.value = value
         self.companion = bar
         self.arithmetic = arithmetic
+        self.beyond: Values | None = None
 
     def like(self, value: Values, companion: Values | None = None) -> Bar:
         return Bar(value, companion, arithmetic=self.arithmetic)
@@ -52,8 +54,14 @@ class Bar(Tracked):
             return self._smooth(ufunc, xs, bars)
         return self._exact(ufunc, xs, bars)
 
-    def rounded(self, value: Values, bar: Values | None, error: float) -> Bar:
-        """`value` with its bar, after one more primitive of relative error `error`."""
+    def rounded(
+        self, value: Values, bar: Values | None, error: float, *, sum_of_many: bool = False
+    ) -> Bar:
+        """`value` with its bar, after one more primitive of relative error `error`.
+
+        A sum of many terms that overflows may become NaN in another order of its terms, so that
+        no infinity is demanded there.
+        """
         paid, largest = np.absolute(value, dtype=np.float64), self.arithmetic.primitive.largest
         reach = paid if bar is None else paid + bar
         within = None
@@ -63,7 +71,11 @@ class Bar(Tracked):
         paid += self.arithmetic.eta
         if bar is not None:
             paid += bar
-        return self.like(value, paid if within is None else np.where(within, paid, np.inf))
+        if within is None:
+            return self.like(value, paid)
+        result = self.like(value, np.where(within, paid, np.inf))
+        result.beyond = None if sum_of_many else paid
+        return result
 
     def granted(self, ufunc: np.ufunc) -> float:
         ulps = TABLE[ufunc].ulps
@@ -124,7 +136,7 @@ class Bar(Tracked):
                          for s, y in zip(sizes[:i], xs, strict=False)]  # fmt: skip
                 bar = bar + function(*reach, x.companion, *sizes[i + 1 :])
         bar = bar + terms * self.arithmetic.eta
-        return self.rounded(value, bar, self._after_sum)
+        return self.rounded(value, bar, self._after_sum, sum_of_many=True)
 
     @property
     def _after_sum(self) -> float:
@@ -143,7 +155,7 @@ class Bar(Tracked):
         paid = np.sum(np.abs(self.value), axis=axis, keepdims=keepdims)
         paid = paid * self.arithmetic.sum_error(terms - 1)
         paid = paid if bar is None else paid + bar
-        return self.rounded(np.asarray(value), paid, self._after_sum)
+        return self.rounded(np.asarray(value), paid, self._after_sum, sum_of_many=True)
 
     # order: max, min and what they select are 1-Lipschitz, so their bar is that of a candidate
 

@@ -145,7 +145,9 @@ def _stored(y: Any, arithmetic: Arithmetic) -> Bound:
     value = y.value
     if value.dtype.kind != "f":
         return Bound(value, np.asarray(y.full_companion()), None)
-    if y.companion is not None:
+    if y.beyond is not None:
+        bar = _stored_bar(value, y.beyond, arithmetic)
+    elif y.companion is not None:
         bar = _stored_bar(value, y.companion, arithmetic)
     else:
         bar = np.abs(value - round_to(value, arithmetic.storage.precision))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
-from d5test.case import Case
+from d5test.case import Case, dtype_of
 from d5test.numerics.arithmetic import classes
 from d5test.numerics.bars import Bar
 from d5test.numerics.bounds import forward_bounds, gradient_bounds, lower_precision
@@ -97,14 +97,38 @@ def test_an_exact_formula_must_be_met_exactly() -> None:
     assert judge(bounds, (off,)).ratio == np.inf
 
 
-def test_what_may_overflow_is_not_judged() -> None:
-    arrays = (np.array([80.0, 88.0, 100.0], np.float32),)
-    bounds = forward_bounds(OPERATORS["Exp"](), arrays, SINGLE)
-    with np.errstate(over="ignore"):
-        honest = np.exp(arrays[0])
-    assert judge(bounds, (honest,)).right
-    assert bounds[0] is not None
-    assert bounds[0].judged.tolist() == [True, True, False]
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_an_infinity_is_demanded_of_what_surely_overflows(dtype: str) -> None:
+    arrays = (np.array([5.0, 100.0], dtype_of(dtype)),)
+    for arithmetic in classes(dtype):
+        bounds = forward_bounds(OPERATORS["Exp"](), arrays, arithmetic)
+        exact = np.exp(5.0)
+        assert judge(bounds, (np.array([exact, np.inf]).astype(dtype_of(dtype)),)).right
+        for wrong in (0.0, -np.inf, np.nan, 1e4):
+            assert judge(bounds, (np.array([exact, wrong]).astype(dtype_of(dtype)),)).ratio > 1
+
+
+def test_on_the_edge_of_overflow_both_sides_are_right() -> None:
+    largest = float(np.finfo(np.float32).max)
+    arrays = (np.array([largest], np.float32), np.array([largest * 2.0**-25], np.float32))
+    bounds = forward_bounds(OPERATORS["Add"](), arrays, SINGLE)
+    for honest in (largest, np.inf):
+        assert judge(bounds, (np.array([honest], np.float32),)).right
+
+
+def test_what_an_overflowed_intermediate_becomes_is_left_open() -> None:
+    arrays = (np.array([1.0, 100.0], np.float32),)
+    (sigmoid,) = (1 / (1 + np.exp(Bar(-arrays[0].astype(np.float64), arithmetic=SINGLE))),)
+    assert np.isfinite(sigmoid.companion).all()
+    (spread,) = (1 / np.exp(Bar(arrays[0].astype(np.float64), arithmetic=SINGLE)),)
+    assert np.isfinite(spread.companion).tolist() == [True, False]
+
+
+def test_a_sum_that_overflows_is_not_judged() -> None:
+    arrays = (np.full((1, 3), 3e38, np.float32), np.ones((3, 1), np.float32))
+    (bound,) = forward_bounds(OPERATORS["MatMul"](), arrays, SINGLE)
+    assert bound is not None
+    assert not bound.judged.any()
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
