@@ -23,7 +23,8 @@ from d5test.backends.registry import resolve
 from d5test.backends.verbs import Verbs
 from d5test.case import FLOATS, Arrays, Operator, is_float
 from d5test.checks import CHECKS, Fault
-from d5test.exploration import Exploration, Tally, seed_of, shortage
+from d5test.exploration.explore import Exploration, seed_of, shortage
+from d5test.exploration.tally import Tally
 from d5test.numerics.arithmetic import Arithmetic, classes
 from d5test.numerics.bounds import Bounds, forward_bounds, gradient_bounds, lower_precision
 from d5test.numerics.controls import telling

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from hypothesis.strategies import SearchStrategy
 
 from d5test.backends.client import Crashed, Feed, Hung, Raised, Result
 from d5test.case import FLOATS, Arrays, Case, Operator
@@ -23,13 +22,17 @@ from d5test.numerics.bounds import (
 )
 from d5test.numerics.controls import telling
 from d5test.numerics.judgement import Judgement, tightest
-from d5test.strategies import cases
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import SearchStrategy
 
 Reason = Callable[[type[Operator], Any, str], str]
 
 
 def drawn(operator: Any, dtype: str) -> SearchStrategy[Case]:
     """Ordinary cases of an operator."""
+    from d5test.strategies import cases  # Hypothesis is slow to import, and not yet needed
+
     return cases(operator, dtype)
 
 

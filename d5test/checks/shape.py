@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from hypothesis.strategies import SearchStrategy
 
 from d5test.backends.base import Unsupported
 from d5test.case import Array, Arrays, Case, Operator
@@ -15,7 +14,9 @@ from d5test.checks.check import Inquiry, supported
 from d5test.numerics.arithmetic import Arithmetic
 from d5test.numerics.bounds import Bound, Bounds
 from d5test.numerics.judgement import Judgement
-from d5test.strategies import cases
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import SearchStrategy
 
 BATCHES = (17, 33)
 """Batch sizes that no ordinary case has: beyond a vector, and beyond two of them."""
@@ -72,6 +73,8 @@ def _broadcast(case: Case, arrays: Arrays) -> Arrays:
 
 def degenerate_cases(operator: Any, dtype: str) -> SearchStrategy[Case]:
     """Cases with sizes of zero and one."""
+    from d5test.strategies import cases
+
     return cases(operator, dtype, degenerate=True)
 
 

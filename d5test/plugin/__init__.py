@@ -4,7 +4,7 @@
     selection     every name on the command line, resolved before anything is collected
     workers       one process for each backend
     parametrise   backends x (operator x dtype), and why a cell does not apply
-    profile       Hypothesis beside the suites
+    collecting    listing tests without importing Hypothesis
     outcomes      what came of the drawn cases, as it travels in reports
     known         known failures: pinned cases, and where drawing is kept away from
     budget        ends in time
@@ -18,10 +18,10 @@ from __future__ import annotations
 
 pytest_plugins = (
     "d5test.plugin.options",
-    "d5test.plugin.profile",
     "d5test.plugin.selection",
     "d5test.plugin.workers",
     "d5test.plugin.parametrise",
+    "d5test.plugin.collecting",
     "d5test.plugin.budget",
     "d5test.plugin.summary",
     "d5test.plugin.record",

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from d5test.backends.base import Unsupported
 from d5test.case import Case, Tensor
 from d5test.checks.fault import Evidence, Fault, kind_of_fault
-from d5test.exploration import Exploration, Tally, Undrawable, seed_of, shortage
 from d5test.exploration import explore as exploration
+from d5test.exploration.explore import Exploration, Undrawable, seed_of, shortage
+from d5test.exploration.tally import Tally
 from d5test.numerics.judgement import Judgement
 from d5test.plugin.outcomes import attach, tallies_of
 from d5test.reference.operators import OPERATORS
