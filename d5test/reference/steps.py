@@ -1,0 +1,66 @@
+"""One step of an optimizer as an operator, so that it is drawn, judged and reproduced like any.
+
+ONNX has such operators too (`ai.onnx.preview.training`). Inputs: a parameter, its gradient, the
+slots of its state; outputs: the parameter and the slots after step `t`. The attributes are the
+rule's hyperparameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, make_dataclass
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+import numpy as np
+
+from d5test.case import Operator
+from d5test.reference.optimizers import OPTIMIZERS, Optimizer
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Step(Operator):
+    """Step number `t`, counted from 1, of the optimizer `rule`. A subclass is one rule."""
+
+    domain = "d5test"
+    rule: ClassVar[type[Optimizer]]
+    t: int = 1
+
+    def forward(self, w: Any, g: Any, *slots: Any) -> tuple[Any, ...]:
+        """(w, *slots) after the step; arrays of one shape."""
+        return self.optimizer(like=w).apply(np, self.t, w, g, *slots)
+
+    def optimizer(self, like: Any) -> Optimizer:
+        """The rule, its numbers as arrays like `like`: computed with, and rounded, as those are.
+
+        A zero switches a term off, and stays a plain zero.
+        """
+        given = {name: value for name, value in self.attributes.items() if name != "t"}
+        return self.rule(
+            **{
+                name: np.full_like(like, value, shape=())
+                if isinstance(value, float) and value
+                else value
+                for name, value in given.items()
+            }
+        )
+
+
+def step_of(rule: type[Optimizer]) -> type[Step]:
+    """The operator that is a step of `rule`, with its name and its hyperparameters."""
+    made: type[Step] = make_dataclass(
+        rule.__name__,
+        [(f.name, f.type, f.default) for f in fields(rule)],
+        bases=(Step,),
+        namespace={"rule": rule, "__doc__": rule.__doc__, "__module__": __name__},
+        frozen=True,
+        kw_only=True,
+        repr=False,
+    )
+    return made
+
+
+STEPS: Mapping[str, type[Step]] = MappingProxyType(
+    {name: step_of(rule) for name, rule in OPTIMIZERS.items()}
+)
+"""A step of every rule, by the rule's name."""
