@@ -219,7 +219,8 @@ def test_every_row_of_ours_can_be_taken_apart(name: str) -> None:
 
     about = SimpleNamespace(name=name, device="cpu", framework=name.partition("-")[0])
     evidence = Evidence((SimpleNamespace(grads=()),), "within")
-    source = located(registry.target(name).rpartition(":")[0]).read_text()
+    package = located(registry.target(name).rpartition(":")[0]).parent
+    source = "".join(path.read_text() for path in package.glob("*.py"))
     rows = [operator for operator in OPERATORS if f'"{operator}"' in source]
     assert len(rows) > 40
     for operator in rows:
@@ -310,6 +311,14 @@ def test_source_becomes_older_python() -> None:
         "    # said\n"
         "    e = isinstance(a, (int, float, str))\n"
         "    return list(zip(b, d))"
+    )
+
+
+def test_what_stands_in_an_inner_function_is_rewritten_once() -> None:
+    text = "def f(a: int) -> int:\n    def g(b: int) -> int:\n        c: list[int] = [b]\n        return c"
+    source = Source(text)
+    assert source.of(source.tree.body[0]) == (
+        "def f(a):\n    def g(b):\n        c = [b]\n        return c"
     )
 
 

@@ -1,8 +1,8 @@
 """What a backend owes.
 
-A backend is one class in one module, which is the only place where its framework is imported. It
-runs in a worker process, perhaps under another interpreter: this module and the backend's own may
-import NumPy and the framework, and nothing else.
+A backend is one class in one module or package, which is the only place where its framework is
+imported. It runs in a worker process, perhaps under another interpreter: this module and the
+backend's own may import NumPy and the framework, and nothing else.
 
     rows        operator name -> Row: the framework's own callable
     put, get    NumPy in and out
@@ -12,7 +12,9 @@ import NumPy and the framework, and nothing else.
 
 `call(op, *inputs)` of a row gets the operator's attributes by their ONNX names (an absent one is
 `None`) and the framework's tensors (an absent optional input is `None`), and returns a tensor or
-a tuple of them. It raises `Unsupported` with the reason when the framework cannot do this one.
+a tuple of them. It raises `Unsupported` with the reason when the framework cannot do this one. A
+row that works something out of attributes and shapes is `planned`: that is then done once for many
+calls.
 """
 
 from __future__ import annotations
@@ -20,13 +22,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 FLOATS = ("float64", "float32", "float16", "bfloat16")
+
+
+Plan = Callable[..., Any]
+"""What is left of a row when it is planned: a function of the tensors alone."""
 
 
 class Unsupported(Exception):
@@ -48,6 +54,8 @@ class Row:
                 the backend elsewhere does not.
     ulps        ufuncs of the reference that the framework's own kernel is known to compute with a
                 larger error than the common table grants; say where that was measured.
+    values      inputs (positions) whose values its plan reads, since they are arguments in the
+                framework: a shape, axes, pads. A plan holds as long as they do.
     """
 
     call: Callable[..., Any]
@@ -59,6 +67,34 @@ class Row:
     stopped: tuple[int, ...] = ()
     flushes: bool = False
     ulps: Mapping[str, float] = field(default_factory=dict)
+    values: tuple[int, ...] = ()
+
+    def plan(self, op: Any, inputs: Sequence[Any]) -> Plan:
+        """The function of the tensors, for all inputs like these.
+
+        They are alike in shapes, dtypes, device and which of them are absent, and those at
+        `values` are equal. The plan holds none of them.
+        """
+        if isinstance(self.call, planned):
+            return self.call.plan(op, *inputs)
+        return partial(self.call, op)
+
+
+@dataclass(frozen=True)
+class planned:  # noqa: N801 (a decorator)
+    """The call of a row in two steps: `plan(op, *inputs)` returns the function of the tensors.
+
+    >>> @rows.native("Transpose")
+    ... @planned
+    ... def transpose(op, x):
+    ...     return partial(framework.transpose, axes=op.perm or range(x.ndim)[::-1])
+    """
+
+    plan: Callable[..., Plan]
+
+    def __call__(self, op: Any, *inputs: Any) -> Any:
+        """Both steps."""
+        return self.plan(op, *inputs)(*inputs)
 
 
 class Table(dict[str, Row]):
@@ -80,7 +116,7 @@ class Table(dict[str, Row]):
     def elementwise(self, functions: Mapping[str, Callable[..., Any]], **row: Any) -> None:
         """Native rows of functions that take no attributes."""
         for name, function in functions.items():
-            self[name] = Row(WithoutAttributes(function), native=True, **row)
+            self[name] = Row(planned(Always(function)), native=True, **row)
 
     def _add(self, names: Sequence[str], **row: Any) -> Callable[[Callable[..., Any]], Any]:
         def add(call: Callable[..., Any]) -> Callable[..., Any]:
@@ -92,14 +128,14 @@ class Table(dict[str, Row]):
 
 
 @dataclass(frozen=True)
-class WithoutAttributes:
-    """A function of tensors alone as the call of a row."""
+class Always:
+    """The plan of a function of tensors alone: itself."""
 
-    function: Callable[..., Any]
+    function: Plan
 
-    def __call__(self, op: Any, *inputs: Any) -> Any:
-        """The function of the inputs."""
-        return self.function(*inputs)
+    def __call__(self, op: Any, *inputs: Any) -> Plan:
+        """The function."""
+        return self.function
 
 
 class Backend(ABC):

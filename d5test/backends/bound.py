@@ -6,10 +6,9 @@ NumPy and the framework only: this runs where the framework lives.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
-from d5test.backends.base import Backend, Row, WithoutAttributes
+from d5test.backends.base import Backend, Row
 from d5test.backends.wire import Bits
 
 Given = tuple[Bits | None, ...]
@@ -39,7 +38,7 @@ class BadRow(Exception):
 class Bound:
     """The row of an operator, ready to be called on tensors, in the backend's mode.
 
-    `function` takes the inputs; `callee` is the same with nothing of ours on the way.
+    `function` takes any inputs; `ready` makes the same for some, with nothing of ours on the way.
     """
 
     def __init__(self, backend: Backend, row: Row, op: OperatorView) -> None:
@@ -50,22 +49,26 @@ class Bound:
         self.row = row
         self.code = call.__code__
         self.function = backend.compile(call)
-        self.callee: Callable[..., Any] = self.function
-        if self.function is call:
-            plain = row.call.function if isinstance(row.call, WithoutAttributes) else None
-            self.callee = plain or partial(row.call, op)
-        self._folded: dict[tuple[int, ...], Callable[..., Any]] = {}
+        self.compiled = self.function is not call
+        self._folded: dict[tuple[Any, ...], Callable[..., Any]] = {}
 
-    def folded(self, places: tuple[int, ...]) -> Callable[..., Any]:
-        """The function of the distinct inputs only; `places[i]` is where input i is among them.
+    def ready(self, inputs: Sequence[Any]) -> Callable[..., Any]:
+        """The function for inputs like these (see `Row.plan`). A compiled one is so as it is."""
+        return self.function if self.compiled else self.row.plan(self.op, inputs)
 
-        A tensor that is passed twice has one gradient, the sum over its places.
+    def folded(self, function: Callable[..., Any], places: tuple[int, ...]) -> Callable[..., Any]:
+        """A function of the distinct inputs only; `places[i]` is where input i is among them.
+
+        A tensor that is passed twice has one gradient, the sum over its places. The same function
+        folded again is the same object, by which a compiled mode knows it.
         """
         if places == tuple(range(len(places))):
-            return self.function
-        if places not in self._folded:
-            self._folded[places] = lambda *distinct: self.function(*(distinct[p] for p in places))
-        return self._folded[places]
+            return function
+        if (function, places) not in self._folded:
+            self._folded[function, places] = lambda *distinct: function(
+                *(distinct[p] for p in places)
+            )
+        return self._folded[function, places]
 
 
 class Aliases:

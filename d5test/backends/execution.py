@@ -136,7 +136,7 @@ class Execution:
             roots = aliases.wanted(now.inputs, wanted)
             self.where = "vjp"
             result, found = self.backend.vjp(
-                bound.folded(aliases.places),
+                bound.folded(bound.function, aliases.places),
                 [now.tensors[i] for i in aliases.distinct],
                 now.upstream[: bound.row.outputs],
                 [aliases.distinct.index(root) for root in roots],

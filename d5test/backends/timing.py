@@ -1,7 +1,7 @@
 """Timing inside the worker: rounds of a frozen number of calls, the device waited for in time.
 
-Arguments are bound beforehand, so that a call is the framework's call behind a partial. The last
-call of each feed is kept: what was timed can be verified.
+Rows are planned and arguments bound beforehand, so that a call is the framework's call behind a
+partial. The last call of each feed is kept: what was timed can be verified.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ class Timing:
         self._placed = [Placed(feed) for feed in feeds]
         for now in self._placed:
             execution.place(now)
+        execution.where = "call"
         self._roots = [now.aliases.wanted(now.inputs, wanted) for now in self._placed]
         calls = [
             self._call(*pair, backward) for pair in zip(self._placed, self._roots, strict=True)
@@ -62,7 +63,6 @@ class Timing:
         self._next = 0
         self._flush = Flush(self._backend) if cold else None
         keep_heap()
-        execution.where = "call"
         for _ in range(2):
             for k in range(len(calls)):
                 self._last[k] = self._calls[k]()
@@ -112,14 +112,15 @@ class Timing:
         return answers, device, resident
 
     def _call(self, now: Placed, roots: list[int], backward: bool) -> Call:
+        ready = self._bound.ready(now.tensors)
         if not backward:
-            return partial(self._bound.callee, *now.tensors)
+            return partial(ready, *now.tensors)
         if now.grads is None:
             raise BadRow("to time the gradient a feed needs upstream gradients")
         distinct = now.aliases.distinct
         return partial(
             self._backend.vjp,
-            self._bound.folded(now.aliases.places),
+            self._bound.folded(ready, now.aliases.places),
             [now.tensors[i] for i in distinct],
             now.upstream[: self._bound.row.outputs],
             [distinct.index(root) for root in roots],

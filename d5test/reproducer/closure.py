@@ -148,7 +148,8 @@ class Closure:
         if isinstance(node, ast.ClassDef):
             return self._class(module, node) if needed else ""
         if isinstance(node, ast.FunctionDef):
-            dropped = [d for d in node.decorator_list if module.about_tables(d)]
+            decorators = node.decorator_list
+            dropped = [d for d in decorators if module.about_tables(d) or is_planned(d)]
             return module.source.of(node, tuple(dropped)) if needed else ""
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             return ""
@@ -282,6 +283,11 @@ def globals_of(text: str) -> set[str]:
 
     visit(symtable.symtable(textwrap.dedent(text), "part", "exec"), True)
     return found
+
+
+def is_planned(node: ast.expr) -> bool:
+    """Whether it is `planned`, of `d5test.backends.base`."""
+    return ast.unparse(node).rpartition(".")[2] == "planned"
 
 
 def standard(statement: str) -> bool:

@@ -30,6 +30,7 @@ CLAIMS: Mapping[str, str] = MappingProxyType(
     {
         "within": "within({run}, EXPECTED)",
         "special": "within({run}, EXPECTED)",
+        "signed": "signed({run}, EXPECTED)",
         "computed": "within({run}, EXPECTED, outputs=True)",
         "repeats": "repeated({run})",
         "untouched": "untouched({run}, backend, CALLS)",

@@ -33,7 +33,7 @@ def calls(fault: Fault, about: Any) -> str:
     else:
         made = "\n".join(_call(feed, evidence.wanted) for feed in feeds)
         lines = [f"CALLS = [\n{made}\n]"]
-    if evidence.claim in ("within", "special", "computed"):
+    if evidence.claim in ("within", "special", "signed", "computed"):
         wants = "\n".join(_wants(bounds) for bounds in _expected(fault, about))
         lines.append(f"EXPECTED = [\n{wants}\n]")
     if evidence.claim == "slope" and fault.judgement is not None:

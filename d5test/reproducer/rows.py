@@ -11,7 +11,7 @@ import ast
 import copy
 from dataclasses import dataclass
 
-from d5test.reproducer.closure import Closure, Inseparable, Module
+from d5test.reproducer.closure import Closure, Inseparable, Module, is_planned
 
 
 @dataclass(frozen=True)
@@ -21,11 +21,13 @@ class Callee:
     module       where it stands
     expression   the function, as source text
     attributes   whether it is given the operator besides the tensors
+    planned      whether it returns the function of the tensors
     """
 
     module: Module
     expression: str
     attributes: bool
+    planned: bool = False
 
 
 def callee(closure: Closure, module: Module, backend: str, operator: str) -> Callee:
@@ -106,7 +108,7 @@ def _in_statement(
     if isinstance(node, ast.FunctionDef):
         for decorator in node.decorator_list:
             if _registers(decorator, table, operator):
-                return Callee(module, node.name, True)
+                return Callee(module, node.name, True, any(map(is_planned, node.decorator_list)))
     elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
         return _in_call(module, node.value, table, operator)
     elif isinstance(node, ast.Assign | ast.AnnAssign):
@@ -150,7 +152,7 @@ class _Substituted(ast.NodeTransformer):
 def _in_call(module: Module, call: ast.Call, table: str, operator: str) -> Callee | None:
     """`table.elementwise({...})`, `table.update({...})` or `table.native(...)(function)`."""
     if _registers(call.func, table, operator) and call.args:
-        return Callee(module, ast.unparse(call.args[0]), True)
+        return _of_call(module, call.args[0])
     method = ast.unparse(call.func)
     if method not in (f"{table}.elementwise", f"{table}.update"):
         return None
@@ -178,10 +180,12 @@ def _of_row(module: Module, value: ast.expr) -> Callee:
     if isinstance(value, ast.Call) and ast.unparse(value.func).endswith("Row"):
         given = [k.value for k in value.keywords if k.arg == "call"] or value.args
         if given:
-            inner = given[0]
-            if isinstance(inner, ast.Call) and ast.unparse(inner.func).endswith(
-                "WithoutAttributes"
-            ):
-                return Callee(module, ast.unparse(inner.args[0]), False)
-            return Callee(module, ast.unparse(inner), True)
+            return _of_call(module, given[0])
     raise Inseparable(f"{module.name} makes a row by {ast.unparse(value)[:60]}")
+
+
+def _of_call(module: Module, value: ast.expr) -> Callee:
+    """The function itself, or `planned(function)`."""
+    if isinstance(value, ast.Call) and is_planned(value.func):
+        return Callee(module, ast.unparse(value.args[0]), True, planned=True)
+    return Callee(module, ast.unparse(value), True)

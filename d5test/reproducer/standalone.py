@@ -187,6 +187,21 @@ def difference(got: Any, dtype: str, want: Want) -> str:
     )
 
 
+def signed(found: list[Answer], expected: Any) -> str:
+    """Which zero has the wrong sign, where a bar of 0 says that it is exact."""
+    for k, (each, wants) in enumerate(zip(found, expected, strict=False)):
+        for j, ((values, dtype), want) in enumerate(zip(each.outputs, wants, strict=False)):
+            got = widened(values, dtype)
+            wrong = (got == 0) & (want.value == 0) & (want.bar == 0)
+            wrong &= np.signbit(got) != np.signbit(want.value)
+            if wrong.any():
+                at = tuple(int(i) for i in np.argwhere(wrong)[0])
+                return (
+                    f"call {k}, output {j}: {float(got[at])!r} at {list(at)}, want the other zero"
+                )
+    return ""
+
+
 def widened(values: Any, dtype: str) -> Any:
     """In float64; from bfloat16's bits, too."""
     if dtype == "bfloat16":

@@ -67,11 +67,12 @@ def taken_apart(fault: Fault, about: Any, closure: Closure) -> Subject:
     operator = "OP, " if row.attributes else ""
     plain = re.fullmatch(r"[\w.]+", row.expression)
     called = row.expression if plain else f"({row.expression})"
+    call = f"{called}({operator}*inputs)" + ("(*inputs)" if row.planned else "")
     return Subject(
         (),
         (
             f"backend = {name}({about.device!r})",
-            f"function = backend.compile(lambda *inputs: {called}({operator}*inputs))",
+            f"function = backend.compile(lambda *inputs: {call})",
         ),
         f"Needs {about.framework} and NumPy alone.",
     )

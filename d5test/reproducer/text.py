@@ -47,7 +47,7 @@ class Source:
 
     def _edited(self, start: int, end: int, edits: list[Edit]) -> bytes:
         text = self.content[start:end]
-        for low, high, new in sorted(edits, reverse=True):
+        for low, high, new in sorted(set(edits), reverse=True):
             text = text[: low - start] + new + text[high - start :]
         return text
 

@@ -1,0 +1,129 @@
+"""PyTorch as a user calls it, one function after another."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from d5test.backends.base import Backend, Unsupported
+from d5test.backends.torch.table import rows
+
+
+class Torch(Backend):
+    """PyTorch as a user calls it, one function after another."""
+
+    framework = "torch"
+    rows = rows
+    layouts = ("contiguous", "transposed", "strided", "offset", "broadcast", "channels_last")
+    mutable = True
+
+    def __init__(self, device: str = "cpu") -> None:
+        super().__init__(device)
+        torch.backends.cuda.matmul.allow_tf32 = False
+        torch.backends.cudnn.allow_tf32 = False
+
+    @classmethod
+    def devices(cls) -> tuple[str, ...]:
+        return ("cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count())))
+
+    @property
+    def version(self) -> str:
+        return str(torch.__version__)
+
+    def threads(self) -> int:
+        """Threads within one operator on the CPU."""
+        return int(torch.get_num_threads())
+
+    def describe_device(self) -> str:
+        if self.device == "cpu":
+            return f"cpu ({torch.backends.cpu.get_cpu_capability()})"
+        return str(torch.cuda.get_device_name(self.device))
+
+    def refusal(self, error: Exception) -> str:
+        """`"avg_pool3d_out_frame" not implemented for 'Half'`, for one."""
+        return str(error) if isinstance(error, NotImplementedError) else ""
+
+    def put(self, array: NDArray[Any], dtype: str, layout: str = "contiguous") -> Tensor:
+        """What lies between the values of a strided or before an offset tensor is NaN (or 0)."""
+        x = self._tensor(array, dtype)
+        filler = math.nan if x.is_floating_point() else 0
+        if layout == "transposed":
+            return x.mT.contiguous().mT if x.ndim > 1 else x
+        if layout == "strided":
+            return torch.stack((x, torch.full_like(x, filler)), -1)[..., 0]
+        if layout == "offset":
+            return torch.cat((x.new_full((1,), filler), x.flatten()))[1:].view(x.shape)
+        if layout == "broadcast":
+            self._one_slice(array)
+            return x[:1].clone().expand_as(x)
+        if layout == "channels_last":
+            if x.ndim not in (4, 5):
+                raise Unsupported(f"channels_last has 4 or 5 axes, not {x.ndim}")
+            last = torch.channels_last if x.ndim == 4 else torch.channels_last_3d
+            return x.contiguous(memory_format=last)
+        return x
+
+    def _tensor(self, array: NDArray[Any], dtype: str) -> Tensor:
+        x = torch.from_numpy(np.array(array, order="C"))
+        return (x.view(torch.bfloat16) if dtype == "bfloat16" else x).to(self.device)
+
+    @staticmethod
+    def _one_slice(array: NDArray[Any]) -> None:
+        if array.ndim == 0 or len({one.tobytes() for one in array}) != 1:
+            raise Unsupported("a broadcast tensor has equal slices along its first axis")
+
+    def refill(self, tensor: Tensor, array: NDArray[Any], dtype: str) -> None:
+        x = self._tensor(array, dtype)
+        if tensor.ndim and tensor.stride(0) == 0 and len(tensor) > 1:
+            self._one_slice(array)
+            tensor, x = tensor[0], x[0]
+        tensor.copy_(x)
+
+    def get(self, tensor: Tensor) -> tuple[NDArray[Any], str]:
+        x, name = tensor.detach().cpu(), str(tensor.dtype).removeprefix("torch.")
+        return np.array((x.view(torch.uint16) if name == "bfloat16" else x).numpy()), name
+
+    def wait(self, tensors: Sequence[Any]) -> None:
+        if self.device != "cpu":
+            torch.cuda.synchronize(self.device)
+
+    def vjp(
+        self,
+        function: Callable[..., Any],
+        inputs: Sequence[Any],
+        grads: Sequence[Any],
+        wanted: Sequence[int],
+    ) -> tuple[tuple[Any, ...], list[Any]]:
+        """An input that is given twice, as one object, gets the sum of both gradients."""
+        leaves = {id(inputs[i]): inputs[i].detach().requires_grad_() for i in wanted}
+        outputs = function(*(leaves.get(id(x), x) for x in inputs))
+        outputs = tuple(outputs) if isinstance(outputs, tuple | list) else (outputs,)
+        flowing = [
+            (y, dy)
+            for y, dy in zip(outputs, grads, strict=True)
+            if dy is not None and y.requires_grad
+        ]
+        values = tuple(y.detach() for y in outputs)
+        if not flowing:
+            return values, [None] * len(wanted)
+        ys, dys = zip(*flowing, strict=True)
+        xs = [leaves[id(inputs[i])] for i in wanted]
+        return values, list(torch.autograd.grad(ys, xs, dys, allow_unused=True))
+
+    def address(self, tensor: Tensor) -> tuple[int, int]:
+        axes = zip(tensor.shape, tensor.stride(), strict=True)
+        last = sum((side - 1) * stride for side, stride in axes) if tensor.numel() else -1
+        return tensor.data_ptr(), tensor.data_ptr() + (last + 1) * tensor.element_size()
+
+    def peak_memory(self) -> int | None:
+        if self.device == "cpu":
+            return None
+        most = int(torch.cuda.max_memory_allocated(self.device))
+        torch.cuda.reset_peak_memory_stats(self.device)
+        return most

@@ -1,0 +1,72 @@
+"""Maxima and means of windows over 1, 2 or 3 spatial axes."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Any
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from d5test.backends.base import Plan, Table, planned
+from d5test.backends.torch.arguments import by_rank, outwards, spoken
+from d5test.backends.torch.convolution import CONV
+from d5test.backends.torch.windows import Windows
+
+rows = Table()
+
+MAX_POOL = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}
+AVERAGE_POOL = {1: F.avg_pool1d, 2: F.avg_pool2d, 3: F.avg_pool3d}
+GLOBAL_POOL = {1: F.adaptive_avg_pool1d, 2: F.adaptive_avg_pool2d, 3: F.adaptive_avg_pool3d}
+
+
+@rows.native("MaxPool", outputs=1)
+@planned
+def max_pool(op: Any, x: Tensor) -> Plan:
+    """Composed (padded with -inf first) if the pads differ or exceed half a kernel.
+
+    torch counts the indices within each plane, ONNX through the whole tensor: left out.
+    """
+    pool, at = by_rank(MAX_POOL, x), Windows.of(op, tuple(x.shape[2:]), tuple(op.kernel_shape))
+    steps = spoken(kernel_size=at.kernel, dilation=at.dilations)
+    steps["stride"] = at.strides  # its default is the kernel
+    if at.plain:
+        return partial(pool, **steps, **spoken(padding=at.begin, ceil_mode=at.ceil))
+    sides = outwards(at.begin, at.reach)
+    return lambda x: pool(F.pad(x, sides, value=-math.inf), **steps)
+
+
+@rows.native("AveragePool")
+@planned
+def average_pool(op: Any, x: Tensor) -> Plan:
+    """Composed (a convolution with ones) if dilated, or pads differ or exceed half a kernel."""
+    pool, at = by_rank(AVERAGE_POOL, x), Windows.of(op, tuple(x.shape[2:]), tuple(op.kernel_shape))
+    include = bool(op.count_include_pad)
+    # avg_pool3d wants the kernel to fit into the input before padding
+    fits = x.ndim < 5 or all(n >= k for n, k in zip(at.size, at.kernel, strict=True))
+    if at.plain and max(at.dilations) == 1 and fits:
+        steps = spoken(
+            kernel_size=at.kernel, padding=at.begin, ceil_mode=at.ceil, count_include_pad=include
+        )
+        return partial(pool, stride=at.strides, **steps)
+    convolve = partial(by_rank(CONV, x), **spoken(stride=at.strides, dilation=at.dilations))
+    inside, sides = outwards(at.begin, at.end), outwards(at.begin, at.reach)
+    behind = [r - e for r, e in zip(at.reach, at.end, strict=True)]
+    beyond = outwards((0,) * len(behind), behind)
+
+    def sums(x: Tensor) -> Tensor:
+        planes, ones = x.flatten(0, 1).unsqueeze(1), x.new_ones((1, 1, *at.kernel))
+        return convolve(planes, ones).squeeze(1).unflatten(0, x.shape[:2])
+
+    def call(x: Tensor) -> Tensor:
+        counted = F.pad(x.new_ones((1, 1, *at.size)), inside, value=include)
+        return sums(F.pad(x, sides)) / sums(F.pad(counted, beyond))
+
+    return call
+
+
+@rows.native("GlobalAveragePool")
+@planned
+def global_average_pool(op: Any, x: Tensor) -> Plan:
+    return partial(by_rank(GLOBAL_POOL, x), output_size=1)

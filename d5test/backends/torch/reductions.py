@@ -1,0 +1,29 @@
+"""Sums, means, maxima over axes, which are an input in ONNX and an argument in torch."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from d5test.backends.base import Plan, Table, planned
+from d5test.backends.torch.arguments import integers
+
+rows = Table()
+
+
+def reduction(function: Plan, op: Any, x: Tensor, axes: Tensor | None = None) -> Plan:
+    """`function` has `dim` and `keepdim`."""
+    given = () if axes is None else integers(axes)
+    if not given and op.noop_with_empty_axes:
+        return lambda x, axes=None: x.clone()
+    dims, keepdim = given or tuple(range(x.ndim)), bool(op.keepdims)
+    return lambda x, axes=None: function(x, dim=dims, keepdim=keepdim)
+
+
+rows.native("ReduceSum", values=(1,))(planned(partial(reduction, torch.sum)))
+rows.native("ReduceMean", values=(1,))(planned(partial(reduction, torch.mean)))
+rows.native("ReduceMax", values=(1,))(planned(partial(reduction, torch.amax)))
+rows.native("ReduceLogSumExp", values=(1,))(planned(partial(reduction, torch.logsumexp)))
