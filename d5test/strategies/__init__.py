@@ -26,6 +26,7 @@ FAMILIES: tuple[str, ...] = (
     "recurrent",
     "reductions",
     "softmax",
+    "views",
 )
 """The modules whose operators are registered."""
 

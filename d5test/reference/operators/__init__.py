@@ -20,6 +20,7 @@ from d5test.reference.operators import (
     recurrent,
     reductions,
     softmax,
+    views,
 )
 
 __all__ = ["FAMILIES", "OPERATORS"]
@@ -37,6 +38,7 @@ FAMILIES = (
     attention,
     recurrent,
     movement,
+    views,
 )
 """The modules whose `__all__` are operators."""
 

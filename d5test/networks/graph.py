@@ -1,0 +1,118 @@
+"""A network as a value: nodes, and the tensors that they read and make, by name.
+
+Every tensor has one origin: an input, a parameter, a constant, or one node's output. Nothing here
+changes; an edit is a new graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Self
+
+from d5test.case import Array, Operator
+
+OPSET = 25
+"""The version of ONNX's operator set that every graph is in: the newest that a reference means."""
+
+
+@dataclass(frozen=True)
+class Value:
+    """What an input of a network is: a dtype's name, and a shape whose free sides are names."""
+
+    dtype: str
+    shape: tuple[int | str, ...]
+
+
+@dataclass(frozen=True)
+class Unmodelled:
+    """A node's operator that has no reference: `proto` is its serialised NodeProto.
+
+    It can be kept, saved and handed to a runtime; it cannot be judged, for this `reason`.
+    """
+
+    name: str
+    proto: bytes
+    reason: str
+    domain: str = ""
+
+
+@dataclass(frozen=True)
+class Node:
+    """An operator in its place. `""` among the inputs or outputs is an optional one left out."""
+
+    name: str
+    op: Operator | Unmodelled
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+    @property
+    def kind(self) -> str:
+        """ONNX's name of the operator."""
+        return self.op.name
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The tensors that it reads, without those left out."""
+        return tuple(filter(None, self.inputs))
+
+    @property
+    def makes(self) -> tuple[str, ...]:
+        """The tensors that it makes, without those left out."""
+        return tuple(filter(None, self.outputs))
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Nodes in an order in which they can run.
+
+    inputs      what is fed, with dtype and shape
+    outputs     the tensors that are the network's results
+    parameters  floating-point arrays that are learned
+    constants   all other arrays: shapes, axes, indices, masks
+    """
+
+    name: str
+    nodes: tuple[Node, ...]
+    inputs: Mapping[str, Value]
+    outputs: tuple[str, ...]
+    parameters: Mapping[str, Array] = field(default_factory=dict)
+    constants: Mapping[str, Array] = field(default_factory=dict)
+    opsets: Mapping[str, int] = field(default_factory=lambda: {"": OPSET})
+
+    @cached_property
+    def makers(self) -> Mapping[str, Node]:
+        """The node that makes each tensor which a node makes."""
+        return {tensor: node for node in self.nodes for tensor in node.makes}
+
+    @property
+    def sources(self) -> Iterator[str]:
+        """The tensors that no node makes."""
+        yield from self.inputs
+        yield from self.parameters
+        yield from self.constants
+
+    def readers(self, tensor: str) -> tuple[Node, ...]:
+        """The nodes that read a tensor."""
+        return tuple(node for node in self.nodes if tensor in node.inputs)
+
+    def node(self, name: str) -> Node:
+        """The node with this name. Raises KeyError."""
+        for node in self.nodes:
+            if node.name == name:
+                return node
+        raise KeyError(f"{self.name} has no node {name!r}")
+
+    def with_(self, **fields: Any) -> Self:
+        """The same graph with other fields."""
+        return replace(self, **fields)
+
+    def with_node(self, node: Node) -> Self:
+        """The same graph with the node of that name replaced."""
+        return self.with_(nodes=tuple(node if n.name == node.name else n for n in self.nodes))
+
+    @property
+    def unmodelled(self) -> dict[str, str]:
+        """Operators without a reference, and why."""
+        return {n.kind: n.op.reason for n in self.nodes if isinstance(n.op, Unmodelled)}

@@ -1,0 +1,270 @@
+"""ONNX models to graphs and back; files read so that a model cannot reach outside its folder.
+
+A graph is in one operator set (`OPSET`): a model in an older one is converted by ONNX's own
+converter, its functions are inlined, its Constant nodes become constants, and a Dropout that does
+not train becomes the identity that it is.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from onnx import external_data_helper, helper, inliner, numpy_helper, version_converter
+
+from d5test.case import Array, dtype_of, is_float
+from d5test.networks.check import BrokenGraph
+from d5test.networks.graph import OPSET, Graph, Node, Unmodelled, Value
+from d5test.reference.node import DOMAINS, NotModelled, from_node, to_node
+from d5test.reference.operators import OPERATORS
+
+GRAPHS = (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
+
+
+class UnsafeModel(ValueError):
+    """A model file that asks for data outside its own folder, or beyond the end of its data."""
+
+
+def read(path: str | os.PathLike[str]) -> onnx.ModelProto:
+    """The model in a file, with its external data. Raises `UnsafeModel`, OSError or ValueError."""
+    file = Path(path)
+    try:
+        model = onnx.load(file, load_external_data=False)
+    except DecodeError as error:
+        raise ValueError(f"{file} is no ONNX model: {error}") from None
+    folder = file.resolve().parent
+    for tensor in _external(model):
+        _inside(folder, tensor, file)
+    onnx.load_external_data_for_model(model, str(folder))
+    return model
+
+
+def write(graph: Graph, path: str | os.PathLike[str]) -> None:
+    """Save a graph as one file, readable by any ONNX runtime of its operator set."""
+    onnx.save(to_model(graph), os.fspath(path))
+
+
+def from_model(model: onnx.ModelProto) -> Graph:
+    """The graph of a model. Raises `BrokenGraph`, `UnsafeModel` or ValueError."""
+    if _external(model):
+        raise UnsafeModel("the model's data lie in other files: give its path, not the ModelProto")
+    model = _converted(model)
+    proto = model.graph
+    if proto.sparse_initializer:
+        raise BrokenGraph("sparse initializers are not supported")
+    arrays = {t.name: numpy_helper.to_array(t) for t in proto.initializer}
+    nodes, names = [], {node.name for node in proto.node}
+    used = {name for node in proto.node for name in node.input} | {v.name for v in proto.output}
+    for node in proto.node:
+        if node.op_type == "Constant" and not node.domain:
+            arrays[node.output[0]] = _constant(node)
+        elif _is_identity(node, arrays, used):
+            op = OPERATORS["Identity"]()
+            nodes.append(Node(_name(node, names), op, (node.input[0],), (node.output[0],)))
+        else:
+            nodes.append(_node(node, _name(node, names)))
+    parameters = {name: x for name, x in arrays.items() if is_float(x.dtype.name)}
+    return Graph(
+        name=proto.name or "network",
+        nodes=tuple(nodes),
+        inputs={v.name: _value(v) for v in proto.input if v.name not in arrays},
+        outputs=tuple(v.name for v in proto.output),
+        parameters=parameters,
+        constants={name: x for name, x in arrays.items() if name not in parameters},
+        opsets={DOMAINS.get(o.domain, o.domain): o.version for o in model.opset_import},
+    )
+
+
+def to_model(graph: Graph, *, values: bool = True) -> onnx.ModelProto:
+    """The model of a graph.
+
+    Without `values` it is there to be checked: parameters are inputs of their dtype and shape,
+    and there are no outputs, whose types only a sound graph tells.
+    """
+    inputs = [_info(name, value) for name, value in graph.inputs.items()]
+    arrays: Mapping[str, Array] = graph.constants
+    if values:
+        arrays = {**graph.parameters, **graph.constants}
+    else:
+        inputs += [
+            _info(name, Value(x.dtype.name, x.shape)) for name, x in graph.parameters.items()
+        ]
+    proto = helper.make_graph(
+        [_proto(node) for node in graph.nodes],
+        graph.name,
+        inputs,
+        [onnx.ValueInfoProto(name=name) for name in graph.outputs if values],
+        [numpy_helper.from_array(np.ascontiguousarray(x), name) for name, x in arrays.items()],
+    )
+    opsets = dict(graph.opsets)
+    for node in graph.nodes:
+        if not isinstance(node.op, Unmodelled) and node.op.domain:
+            opsets.setdefault(node.op.domain, 1)
+    imports = [helper.make_opsetid(domain, version) for domain, version in opsets.items()]
+    known = [o for o in imports if not o.domain]
+    model = helper.make_model(
+        proto,
+        opset_imports=imports,
+        ir_version=helper.find_min_ir_version_for(known),
+        producer_name="d5test",
+    )
+    return _with_output_types(model) if values else model
+
+
+def _with_output_types(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Runtimes want an output's dtype and shape said: as far as ONNX infers them."""
+    inferred = onnx.shape_inference.infer_shapes(_without_values(model), data_prop=True)
+    for output, found in zip(model.graph.output, inferred.graph.output, strict=True):
+        output.CopyFrom(found)
+    return model
+
+
+def _without_values(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The same graph with floating-point initializers as inputs: shapes never depend on them."""
+    bare = onnx.ModelProto(ir_version=model.ir_version, opset_import=model.opset_import)
+    graph = model.graph
+    bare.graph.name = graph.name
+    bare.graph.node.extend(graph.node)
+    bare.graph.input.extend(graph.input)
+    bare.graph.output.extend(graph.output)
+    for tensor in graph.initializer:
+        if tensor.data_type in (onnx.TensorProto.INT64, onnx.TensorProto.INT32):
+            bare.graph.initializer.append(tensor)
+        else:
+            info = helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
+            bare.graph.input.append(info)
+    return bare
+
+
+def _converted(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model in `OPSET`, without functions."""
+    if model.functions:
+        model = inliner.inline_local_functions(model, convert_version=True)
+    versions = {DOMAINS.get(o.domain, o.domain): o.version for o in model.opset_import}
+    version = versions.get("", OPSET)
+    if version > OPSET:
+        raise ValueError(f"the model is in operator set {version}; {OPSET} is the newest known")
+    if version < OPSET:
+        try:
+            model = version_converter.convert_version(model, OPSET)
+        except RuntimeError as error:
+            text = " ".join(str(error).split())
+            raise ValueError(f"operator set {version} cannot be read as {OPSET}: {text}") from None
+    return model
+
+
+def _name(node: onnx.NodeProto, names: set[str]) -> str:
+    """A node's name; a name that is missing is made of its first output's."""
+    name = node.name
+    if not name:
+        name = f"{node.op_type}_{node.output[0]}"
+        while name in names:
+            name += "_"
+        names.add(name)
+    return name
+
+
+def _node(node: onnx.NodeProto, name: str) -> Node:
+    inputs, outputs = tuple(node.input), tuple(node.output)
+    subgraphs = [a.name for a in node.attribute if a.type in GRAPHS]
+    try:
+        if subgraphs:
+            raise NotModelled(f"attribute {subgraphs[0]} is a graph")
+        return Node(name, from_node(node, OPSET), inputs, outputs)
+    except NotModelled as why:
+        reason = f"{node.op_type}: {why}"
+        op = Unmodelled(node.op_type, node.SerializeToString(), reason, node.domain)
+        return Node(name, op, inputs, outputs)
+
+
+def _is_identity(node: onnx.NodeProto, arrays: Mapping[str, Array], used: set[str]) -> bool:
+    """Whether it is a Dropout that does not train, and whose mask nobody reads."""
+    if node.op_type != "Dropout" or node.domain not in DOMAINS.values():
+        return False
+    training = node.input[2] if len(node.input) > 2 else ""
+    off = not training or (training in arrays and not arrays[training].any())
+    return off and not used.intersection(node.output[1:])
+
+
+def _proto(node: Node) -> onnx.NodeProto:
+    if not isinstance(node.op, Unmodelled):
+        return to_node(node.op, node.inputs, node.outputs, node.name)
+    proto = onnx.NodeProto()
+    proto.ParseFromString(node.op.proto)
+    del proto.input[:], proto.output[:]
+    proto.name = node.name
+    proto.input.extend(node.inputs)
+    proto.output.extend(node.outputs)
+    return proto
+
+
+def _constant(node: onnx.NodeProto) -> Array:
+    (attribute,) = node.attribute
+    value: Any = helper.get_attribute_value(attribute)
+    if attribute.name == "value":
+        return numpy_helper.to_array(value)
+    if attribute.name.startswith("value_float"):
+        return np.asarray(value, np.float32)
+    if attribute.name.startswith("value_int"):
+        return np.asarray(value, np.int64)
+    raise BrokenGraph(f"a constant of {attribute.name} is not supported", node.name)
+
+
+def _value(info: onnx.ValueInfoProto) -> Value:
+    """Dtype and shape of an input; a side without a size has its name, or one of its own."""
+    if info.type.WhichOneof("value") != "tensor_type":
+        raise BrokenGraph(f"the input {info.name!r} is no tensor")
+    tensor = info.type.tensor_type
+    dtype = helper.tensor_dtype_to_np_dtype(tensor.elem_type).name
+    return Value(
+        dtype,
+        tuple(
+            side.dim_value
+            if side.HasField("dim_value")
+            else side.dim_param or f"{info.name}_{axis}"
+            for axis, side in enumerate(tensor.shape.dim)
+        ),
+    )
+
+
+def _info(name: str, value: Value) -> onnx.ValueInfoProto:
+    kind = helper.np_dtype_to_tensor_dtype(dtype_of(value.dtype))
+    return helper.make_tensor_value_info(name, kind, value.shape)
+
+
+def _external(model: onnx.ModelProto) -> list[onnx.TensorProto]:
+    """The tensors whose data lie outside the model."""
+    nodes = [*model.graph.node, *(node for f in model.functions for node in f.node)]
+    tensors = [*model.graph.initializer, *_in_nodes(nodes)]
+    return [t for t in tensors if external_data_helper.uses_external_data(t)]
+
+
+def _in_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.TensorProto]:
+    """The tensors in the attributes of nodes, and in the graphs there."""
+    for attribute in (a for node in nodes for a in node.attribute):
+        yield from (attribute.t, *attribute.tensors)
+        for graph in (attribute.g, *attribute.graphs):
+            yield from graph.initializer
+            yield from _in_nodes(graph.node)
+
+
+def _inside(folder: Path, tensor: onnx.TensorProto, file: Path) -> None:
+    """Raise `UnsafeModel` unless a tensor's data lie within a file of this folder."""
+    try:
+        given = external_data_helper.ExternalDataInfo(tensor)
+    except ValueError as error:
+        raise UnsafeModel(f"{file}: {error}") from None
+    where = Path(given.location)
+    target = (folder / where).resolve()
+    if where.is_absolute() or not target.is_relative_to(folder):
+        raise UnsafeModel(f"{file}: the data of {tensor.name!r} lie outside its folder: {where}")
+    if not target.is_file():
+        raise UnsafeModel(f"{file}: the data of {tensor.name!r} are in no regular file: {where}")
+    end = (given.offset or 0) + (given.length or 0)
+    if end > target.stat().st_size:
+        raise UnsafeModel(f"{file}: the data of {tensor.name!r} end beyond the file {where}")

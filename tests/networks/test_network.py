@@ -1,0 +1,192 @@
+"""A network's edits: each is sound or refused, with the node's name, and changes nothing then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from d5test.networks import BrokenGraph, Network, UnsafeModel, Value
+from d5test.reference.operators import OPERATORS
+
+Gemm, Relu, Add = OPERATORS["Gemm"], OPERATORS["Relu"], OPERATORS["Add"]
+
+
+def weights(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def small() -> Network:
+    """x (n, 5) -> fc1 -> relu -> fc2 -> y (n, 3), and z, the sum of h and itself."""
+    network = Network.empty("small", x=Value("float32", ("n", 5)))
+    network.add_node("fc1", Gemm(), ("x", "w1", "b1"), ("h",), w1=weights(5, 7), b1=weights(7))
+    network.add_node("relu", Relu(), ("h",), ("a",))
+    network.add_node("fc2", Gemm(), ("a", "w2"), ("y",), w2=weights(7, 3))
+    network.add_output("y")
+    return network
+
+
+def test_what_it_is_made_of() -> None:
+    network = small()
+    assert [node.name for node in network.nodes] == ["fc1", "relu", "fc2"]
+    assert network.parameters == ("w1", "b1", "w2")
+    assert network.outputs == ("y",)
+    assert network.fetch(["b1"])["b1"].tolist() == weights(7).tolist()
+
+
+REFUSED: dict[str, tuple[Callable[[Network], object], str, str]] = {
+    "a tensor that nothing makes": (
+        lambda n: n.add_node("more", Relu(), ("nowhere",), ("z",)), "more", "nowhere"),
+    "an output that is there": (
+        lambda n: n.add_node("more", Relu(), ("h",), ("a",)), "more", "'a'"),
+    "a name that is taken": (
+        lambda n: n.add_node("relu", Relu(), ("h",), ("z",)), "relu", "name"),
+    "a circle": (lambda n: n.add_edge("y", "fc1", 0), "fc1", "fc1, relu, fc2"),
+    "shapes that do not fit": (lambda n: n.add_edge("x", "fc2", 0), "fc2", "Dimension"),
+    "weights that do not fit": (
+        lambda n: n.add_node("more", Gemm(), ("h", "w3"), ("z",), w3=weights(5, 2)), "more", ""),
+    "a node whose output is read": (lambda n: n.remove_node("relu"), "relu", "fc2"),
+    "a node that makes a result": (lambda n: n.remove_node("fc2"), "fc2", "outputs"),
+    "a node that is not there": (lambda n: n.remove_node("fc9"), "fc9", "no such node"),
+    "an input that is needed": (lambda n: n.remove_edge("w2", "fc2"), "fc2", "needs its input 1"),
+    "an edge that is not there": (lambda n: n.remove_edge("x", "relu"), "relu", "only h"),
+    "an array that is not read": (
+        lambda n: n.add_node("more", Relu(), ("h",), ("z",), w=weights(2)), "more", "'w'"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_a_breaking_edit_is_refused_and_changes_nothing(what: str) -> None:
+    edit, node, words = REFUSED[what]
+    network = small()
+    before = network.graph
+    with pytest.raises(BrokenGraph) as refusal:
+        edit(network)
+    assert refusal.value.node == node
+    assert node in str(refusal.value)
+    assert words in str(refusal.value)
+    assert network.graph is before
+
+
+def test_an_optional_input_can_go_and_come_back() -> None:
+    network = small()
+    network.remove_edge("b1", "fc1")
+    assert network.graph.node("fc1").inputs == ("x", "w1")
+    network.add_edge("b1", "fc1", 2)
+    assert network.graph.node("fc1").inputs == ("x", "w1", "b1")
+
+
+def test_a_removed_node_takes_its_own_parameters_along() -> None:
+    network = small()
+    network.add_output("a")
+    network.remove_output("y")
+    network.remove_node("fc2")
+    assert network.parameters == ("w1", "b1")
+    assert network.outputs == ("a",)
+
+
+def test_nodes_stand_in_an_order_in_which_they_run() -> None:
+    network = small()
+    network.add_node("first", Relu(), ("x",), ("r",))
+    network.add_edge("r", "fc1", 0)
+    order = [node.name for node in network.nodes]
+    assert order.index("first") < order.index("fc1")
+
+
+def test_a_parameter_keeps_its_shape_and_dtype() -> None:
+    network = small()
+    network.feed("b1", np.ones(7, np.float32))
+    assert network.fetch(["b1"])["b1"].sum() == 7
+    for wrong in (np.ones(6, np.float32), np.ones(7)):
+        with pytest.raises(ValueError, match=r"float32 \(7,\)"):
+            network.feed("b1", wrong)
+    with pytest.raises(KeyError, match="b9"):
+        network.feed("b9", np.ones(7, np.float32))
+
+
+def test_a_copy_is_edited_by_itself() -> None:
+    network = small()
+    other = network.copy()
+    other.remove_edge("b1", "fc1")
+    other.feed("w1", np.zeros((5, 7), np.float32))
+    assert network.graph.node("fc1").inputs == ("x", "w1", "b1")
+    assert network.fetch(["w1"])["w1"].any()
+
+
+def test_what_is_saved_is_read_back(tmp_path: Path) -> None:
+    network = small()
+    network.save(tmp_path / "small.onnx")
+    again = Network(tmp_path / "small.onnx")
+    assert again.nodes == network.nodes
+    assert again.inputs == network.inputs
+    assert again.outputs == network.outputs
+    for name, values in network.fetch().items():
+        assert (again.fetch([name])[name] == values).all()
+    onnx.checker.check_model(str(tmp_path / "small.onnx"), full_check=True)
+
+
+def with_external_data(folder: Path, location: str, **more: int) -> Path:
+    """A saved network whose first parameter says that its data lie at `location`."""
+    folder.mkdir(exist_ok=True)
+    network = small()
+    model = network.to_model()
+    tensor = next(t for t in model.graph.initializer if t.name == "w1")
+    size = len(tensor.raw_data)
+    tensor.ClearField("raw_data")
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    for key, value in {"location": location, "offset": 0, "length": size, **more}.items():
+        tensor.external_data.add(key=key, value=str(value))
+    path = folder / "model.onnx"
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+def test_external_data_in_the_folder_are_read(tmp_path: Path) -> None:
+    path = with_external_data(tmp_path, "weights.bin")
+    values = weights(5, 7, seed=9)
+    (tmp_path / "weights.bin").write_bytes(values.tobytes())
+    assert (Network(path).fetch(["w1"])["w1"] == values).all()
+
+
+@pytest.mark.parametrize("location", ["../secret", "{absolute}", "link", "sub/../../secret"])
+def test_external_data_outside_the_folder_are_refused(tmp_path: Path, location: str) -> None:
+    secret = tmp_path / "secret"
+    secret.write_bytes(bytes(140))
+    path = with_external_data(tmp_path / "models", location.format(absolute=secret))
+    (path.parent / "sub").mkdir()
+    (path.parent / "link").symlink_to(secret)
+    with pytest.raises(UnsafeModel, match="outside its folder"):
+        Network(path)
+
+
+@pytest.mark.parametrize("more", [{"offset": 4}, {"length": 1 << 40}, {"offset": -8}])
+def test_external_data_beyond_the_file_are_refused(tmp_path: Path, more: dict[str, int]) -> None:
+    (tmp_path / "weights.bin").write_bytes(bytes(140))
+    with pytest.raises(UnsafeModel, match=r"beyond the file|non-negative"):
+        Network(with_external_data(tmp_path, "weights.bin", **more))
+
+
+def test_external_data_of_a_model_without_a_folder_are_refused(tmp_path: Path) -> None:
+    model = onnx.load(with_external_data(tmp_path, "weights.bin"), load_external_data=False)
+    with pytest.raises(UnsafeModel, match="give its path"):
+        Network(model)
+
+
+def test_what_is_no_model_is_said_to_be_none(tmp_path: Path) -> None:
+    (tmp_path / "text.onnx").write_text("not a model")
+    with pytest.raises(ValueError, match="no ONNX model"):
+        Network(tmp_path / "text.onnx")
+    with pytest.raises(OSError, match="missing"):
+        Network(tmp_path / "missing.onnx")
+
+
+def test_a_dropout_that_does_not_train_is_the_identity() -> None:
+    helper = onnx.helper
+    x, y = (helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, (2, 3)) for n in "xy")
+    graph = helper.make_graph([helper.make_node("Dropout", ["x"], ["y", "mask"])], "g", [x], [y])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)])
+    (node,) = Network(model).nodes
+    assert (node.kind, node.inputs, node.outputs) == ("Identity", ("x",), ("y",))
