@@ -154,6 +154,9 @@ class Backend(ABC):
     checks of an operator draw the same cases."""
     mutable: ClassVar[bool] = False
     """Whether tensors can be written to, so that `refill` works."""
+    updaters: ClassVar[Mapping[str, Callable[..., Any]]] = {}
+    """Optimizers at work, see `d5test.backends.updater`: the framework's own, `native`, and the
+    `reference` rules on its tensors."""
 
     ordered: ClassVar[bool] = True
     """Whether to wait for one result is to wait for all that were asked for before it. Where not

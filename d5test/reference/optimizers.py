@@ -203,7 +203,7 @@ class Adam(Optimizer):
     Kingma and Ba, arXiv 1412.6980, algorithm 1.
 
     epsilon_hat      epsilon is added to the root of the uncorrected moment, as at the end of the
-                     paper's section 2: lr sqrt(1 - beta2^t) / (1 - beta1^t) m / (sqrt(v) + epsilon)
+                     paper's section 2: lr sqrt(1 - beta2^t) / (1 - beta1^t) is its learning rate
     bias_correction  without it: w - lr m / (sqrt(v) + epsilon)
     """
 

@@ -57,10 +57,14 @@ def step_attributes(operator: type[Step]) -> Any:
 
 
 def step_inputs(d: Draw, op: Step) -> tuple[Tensor | None, ...]:
-    """A parameter, its gradient and its slots: of one shape."""
-    shape = d.shape(1, 3)
+    """A parameter, its gradient and its slots: of one shape. Before step 1 slots are fresh."""
+    shape = d.shape(1, 3, empty=False)
+    fresh: Regime = ("constant", op.attributes.get("accumulator", 0.0))
     slots = (
-        d.tensor(shape, *(GRADIENTS if name in SIGNED else SQUARES)) for name in op.rule.slots
+        d.tensor(shape, fresh)
+        if op.t == 1
+        else d.tensor(shape, *(GRADIENTS if name in SIGNED else SQUARES))
+        for name in op.rule.slots
     )
     return (d.tensor(shape, "normal", "uniform"), d.tensor(shape, *GRADIENTS), *slots)
 

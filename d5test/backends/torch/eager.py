@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from d5test.backends.base import Backend, Unsupported
+from d5test.backends.torch.optimizers import TorchReference, TorchUpdater
 from d5test.backends.torch.table import rows
 
 
@@ -22,6 +23,7 @@ class Torch(Backend):
     rows = rows
     layouts = ("contiguous", "transposed", "strided", "offset", "broadcast", "channels_last")
     mutable = True
+    updaters: ClassVar[Mapping[str, Any]] = {"native": TorchUpdater, "reference": TorchReference}
 
     def __init__(self, device: str = "cpu") -> None:
         super().__init__(device)

@@ -10,6 +10,7 @@ from d5test.backends.torch.linear import rows as linear
 from d5test.backends.torch.losses import rows as losses
 from d5test.backends.torch.movement import rows as movement
 from d5test.backends.torch.normalisation import rows as normalisation
+from d5test.backends.torch.optimizers import rows as optimizers
 from d5test.backends.torch.padding import rows as padding
 from d5test.backends.torch.pooling import rows as pooling
 from d5test.backends.torch.recurrent import rows as recurrent
@@ -24,6 +25,7 @@ rows = Table(
     | losses
     | movement
     | normalisation
+    | optimizers
     | padding
     | pooling
     | recurrent

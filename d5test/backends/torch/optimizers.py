@@ -1,0 +1,129 @@
+"""`torch.optim`, and the reference rules on PyTorch's tensors.
+
+Hyperparameters are kept in double precision. Weights decay through the gradient, but for AdamW.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, optim
+
+from d5test.backends.base import Table
+from d5test.backends.updater import ReferenceUpdater, Slots, Updater, one_step
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A class of `torch.optim`: made of our hyperparameters, with its names of our slots.
+
+    Where it `counts`, the state holds the number of steps, too.
+    """
+
+    make: Callable[[Any, Any], optim.Optimizer]
+    slots: tuple[str, ...] = ()
+    counts: bool = True
+
+
+def sgd(op: Any, tensors: Any, **more: Any) -> optim.Optimizer:
+    return optim.SGD(tensors, op.lr, weight_decay=op.weight_decay, **more)
+
+
+def momentum(op: Any, tensors: Any, nesterov: bool = False) -> optim.Optimizer:
+    return sgd(op, tensors, momentum=op.momentum, dampening=op.dampening, nesterov=nesterov)
+
+
+def adagrad(op: Any, tensors: Any) -> optim.Optimizer:
+    return optim.Adagrad(tensors, op.lr, op.lr_decay, op.weight_decay, op.accumulator, op.epsilon)
+
+
+def rmsprop(op: Any, tensors: Any) -> optim.Optimizer:
+    return optim.RMSprop(tensors, op.lr, op.rho, op.epsilon, op.weight_decay)
+
+
+def adam(kind: Any, op: Any, tensors: Any) -> optim.Optimizer:
+    betas = op.beta1, op.beta2
+    made: optim.Optimizer = kind(tensors, op.lr, betas, op.epsilon, op.weight_decay)
+    return made
+
+
+KINDS: Mapping[str, Kind] = {
+    "GradientDescent": Kind(sgd, counts=False),
+    "Momentum": Kind(momentum, ("momentum_buffer",), counts=False),
+    "Nesterov": Kind(partial(momentum, nesterov=True), ("momentum_buffer",), counts=False),
+    "AdaGrad": Kind(adagrad, ("sum",)),
+    "RMSProp": Kind(rmsprop, ("square_avg",)),
+    "Adam": Kind(partial(adam, optim.Adam), ("exp_avg", "exp_avg_sq")),
+    "AdamW": Kind(partial(adam, optim.AdamW), ("exp_avg", "exp_avg_sq")),
+}
+COUPLED = {"decoupled": False}
+HEAVY_BALL = COUPLED | {"lr_in_velocity": False}
+ADAM = {"epsilon_hat": False, "bias_correction": True}
+
+
+class TorchUpdater(Updater):
+    """An optimizer of `torch.optim`; it overwrites its parameters."""
+
+    fixed = {  # noqa: RUF012 (a table)
+        "GradientDescent": COUPLED,
+        "Momentum": HEAVY_BALL,
+        "Nesterov": HEAVY_BALL | {"dampening": 0.0},
+        "AdaGrad": COUPLED | {"epsilon_inside": False},
+        "RMSProp": COUPLED | {"epsilon_inside": False},
+        "Adam": COUPLED | ADAM,
+        "AdamW": {"decoupled": True} | ADAM,
+    }
+
+    def __init__(self, op: Any, parameters: Mapping[str, Tensor]) -> None:
+        super().__init__(op, parameters)
+        self._parameters = {
+            name: w.detach().clone().requires_grad_() for name, w in parameters.items()
+        }
+        self._kind = KINDS[op.name]
+        self._optimizer = self._kind.make(op, list(self._parameters.values()))
+        self._t = 0
+
+    @property
+    def parameters(self) -> dict[str, Tensor]:
+        return {name: w.detach() for name, w in self._parameters.items()}
+
+    def step(self, gradients: Mapping[str, Tensor]) -> None:
+        for name, w in self._parameters.items():
+            w.grad = gradients[name]
+        self._optimizer.step()
+        self._t += 1
+
+    def state(self) -> tuple[int, Slots]:
+        states = {name: self._optimizer.state[w] for name, w in self._parameters.items()}
+        return self._t, {
+            name: tuple(state[slot] for slot in self._kind.slots) for name, state in states.items()
+        }
+
+    def restore(self, t: int, slots: Slots) -> None:
+        self._t = t
+        for name, w in self._parameters.items():
+            state: dict[str, Tensor] = dict(
+                zip(self._kind.slots, (x.clone() for x in slots[name]), strict=True)
+            )
+            if self._kind.counts:
+                state["step"] = torch.tensor(float(t))
+            if t or self._kind.counts:  # SGD knows its first step by having no velocity
+                self._optimizer.state[w] = state
+
+
+class TorchReference(ReferenceUpdater):
+    """The reference rules on PyTorch's tensors."""
+
+    xp = torch
+
+
+rows = Table()
+
+
+@rows.native(*KINDS)
+def step(op: Any, w: Tensor, g: Tensor, *slots: Tensor) -> tuple[Tensor, ...]:
+    return one_step(TorchUpdater, op, w, g, *slots)

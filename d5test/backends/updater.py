@@ -1,0 +1,94 @@
+"""What a backend's optimizers owe: an optimizer at work on named parameters, step by step.
+
+    updater = backend.updaters["native"](op, {"w": w})
+    updater.step({"w": g})
+    updater.parameters["w"]
+
+`op` has the name and the hyperparameters of a rule of `d5test.reference.optimizers`, whose slots
+an updater reads and writes, whatever the framework calls them. It raises `Unsupported` for a
+variant of the rule that it does not compute. Nothing is imported here that a framework does not
+have beside it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from d5test.backends.base import Unsupported
+from d5test.reference.optimizers import OPTIMIZERS, State
+
+Slots = Mapping[str, tuple[Any, ...]]
+
+
+class Updater(ABC):
+    """Named parameters, and the optimizer that changes them."""
+
+    fixed: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    """By rule, the hyperparameters that the framework's own has not, with what it does instead."""
+
+    def __init__(self, op: Any, parameters: Mapping[str, Any]) -> None:
+        for name, value in self.fixed.get(op.name, {}).items():
+            if getattr(op, name) != value:
+                raise Unsupported(
+                    f"{op.name} has {name}={value!r} here, not {getattr(op, name)!r}"
+                )
+
+    @property
+    @abstractmethod
+    def parameters(self) -> dict[str, Any]:
+        """The tensors as they are now. They may be overwritten by the next step."""
+
+    @abstractmethod
+    def step(self, gradients: Mapping[str, Any]) -> None:
+        """One step, with a gradient for each parameter."""
+
+    @abstractmethod
+    def state(self) -> tuple[int, Slots]:
+        """The steps taken, and the slots of each parameter, as tensors."""
+
+    @abstractmethod
+    def restore(self, t: int, slots: Slots) -> None:
+        """Go on as if `t` steps had been taken and had left these slots. They may be adopted."""
+
+
+class ReferenceUpdater(Updater):
+    """The reference rule on the framework's own tensors, `xp` being the module that has `sqrt`."""
+
+    xp: ClassVar[Any]
+
+    def __init__(self, op: Any, parameters: Mapping[str, Any]) -> None:
+        super().__init__(op, parameters)
+        given = {key: value for key, value in op.attributes.items() if key != "t"}
+        self.rule = OPTIMIZERS[op.name](**given)
+        self._parameters = dict(parameters)
+        self._state = self.rule.start(self.xp, self._parameters)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        return self._parameters
+
+    def step(self, gradients: Mapping[str, Any]) -> None:
+        self._parameters, self._state = self.rule.update(
+            self.xp, self._parameters, gradients, self._state
+        )
+
+    def state(self) -> tuple[int, Slots]:
+        return self._state.t, self._state.slots
+
+    def restore(self, t: int, slots: Slots) -> None:
+        self._state = State(t, dict(slots))
+
+
+def one_step(kind: type[Updater], op: Any, w: Any, g: Any, *slots: Any) -> tuple[Any, ...]:
+    """A row of a backend: (w, *slots) after step number `op.t`."""
+    updater = kind(op, {"w": w})
+    updater.restore(op.t - 1, {"w": slots})
+    updater.step({"w": g})
+    return (updater.parameters["w"], *updater.state()[1]["w"])
+
+
+def variant(backend: Any, name: str) -> dict[str, Any]:
+    """What the framework's own optimizer does instead of having a hyperparameter: see `fixed`."""
+    return dict(backend.updaters["native"].fixed.get(name, {}))
