@@ -4,6 +4,7 @@
     selection     every name on the command line, resolved before anything is collected
     workers       one process for each backend
     parametrise   backends x (operator x dtype), and why a cell does not apply
+    communicators communicators x algorithms x dtypes
     collecting    listing tests without importing Hypothesis
     outcomes      what came of the drawn cases, as it travels in reports
     known         known failures: pinned cases, and where drawing is kept away from
@@ -21,12 +22,14 @@ pytest_plugins = (
     "d5test.plugin.selection",
     "d5test.plugin.workers",
     "d5test.plugin.parametrise",
+    "d5test.plugin.communicators",
     "d5test.plugin.collecting",
     "d5test.plugin.budget",
     "d5test.plugin.summary",
     "d5test.plugin.record",
     "d5test.fixtures.backend",
     "d5test.fixtures.explore",
+    "d5test.fixtures.comm",
     "d5test.plugin.timing",
     "d5test.fixtures.known",
     "d5test.fixtures.stopwatch",

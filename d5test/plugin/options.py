@@ -85,6 +85,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="smallest",
         help="problems that are timed: the smallest of each operator, or all",
     )
+    add(
+        "--comm",
+        action="append",
+        default=[],
+        metavar="NAME[,NAME]",
+        help="communicators: virtual (the default), mpi (the default under mpirun), gloo",
+    )
     add("--cold", action="store_true", help="empty the caches before each timed call")
 
 

@@ -1,0 +1,94 @@
+"""What a communicator under test owes, and the one that needs no MPI: virtual ranks.
+
+A communicator is asked with the contributions of all ranks and answers with what all ranks have
+afterwards. Under mpirun each process picks its own contribution and hears of the others' results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from d5test.case import FLOATS
+from d5test.distributed.allreduce import Allreduce
+from d5test.distributed.traffic import Traffic
+from d5test.distributed.virtual import run, shuffled
+from d5test.numerics.judgement import Judgement
+from d5test.reference.collectives import ALLREDUCE
+
+Array = NDArray[Any]
+DTYPES = (*FLOATS, "int64")
+"""In which collectives are judged."""
+
+
+@dataclass(frozen=True)
+class Reduced:
+    """What each rank has afterwards, and what it has sent if the communicator counts that."""
+
+    results: tuple[Array, ...]
+    traffic: tuple[Traffic, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Facts:
+    """How a communicator stands in a message."""
+
+    name: str
+    version: str
+    device: str
+    mode: str
+
+
+class Communicator(Protocol):
+    """Ranks that run schedules, or have collectives of their own, or both.
+
+    sizes  the numbers of ranks that can be asked for
+    drawn  whether cases are drawn by Hypothesis; else they come from a seeded table, since all
+           processes have to agree on them
+    """
+
+    sizes: Sequence[int]
+    drawn: bool
+
+    def about(self, size: int) -> Facts:
+        """What it is, with so many ranks."""
+
+    def dtypes(self, algorithm: str) -> tuple[str, ...]:
+        """Those in which it does this algorithm; none if it does not."""
+
+    def allreduce(self, op: Allreduce, contributions: Sequence[Array]) -> Reduced:
+        """Have the ranks do it. The contributions, one a rank, are left as they are."""
+
+    def agree(self, judge: Callable[[], Judgement]) -> Judgement:
+        """What one process finds, told to all: the judgement, or the fault that it raised."""
+
+
+@dataclass(frozen=True)
+class Virtual:
+    """Any number of ranks in this process."""
+
+    sizes: Sequence[int] = range(1, 10)
+    drawn: bool = True
+
+    def about(self, size: int) -> Facts:
+        """NumPy does the sums."""
+        return Facts("virtual ranks", f"numpy {np.__version__}", f"{size} ranks", "unbuffered")
+
+    def dtypes(self, algorithm: str) -> tuple[str, ...]:
+        """All of them, of every schedule."""
+        return DTYPES if algorithm in ALLREDUCE else ()
+
+    def allreduce(self, op: Allreduce, contributions: Sequence[Array]) -> Reduced:
+        """In the order of delivery that `op` asks for."""
+        schedule, size = ALLREDUCE[op.algorithm].schedule, len(contributions)
+        results = tuple(x.copy() for x in contributions)
+        schedules = [schedule(rank, size, x) for rank, x in enumerate(results)]
+        return Reduced(results, tuple(run(schedules, shuffled(op.order))))
+
+    def agree(self, judge: Callable[[], Judgement]) -> Judgement:
+        """There is one process only."""
+        return judge()

@@ -1,0 +1,80 @@
+"""torch.distributed's own allreduce, by its backend gloo, in the processes that mpirun started.
+
+MPI only introduces the processes to each other (rank 0 says at which port it listens), and brings
+the results together to be judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from d5test.case import dtype_of
+from d5test.distributed.agreement import agree
+from d5test.distributed.allreduce import LIBRARY, Allreduce
+from d5test.distributed.communicator import DTYPES, Array, Facts, Reduced
+from d5test.numerics.judgement import Judgement
+
+PATIENCE = timedelta(seconds=60)
+"""How long gloo waits for a rank that does not come."""
+
+
+@contextmanager
+def joined(comm: Any) -> Iterator[Gloo]:
+    """A process group with the ranks of the MPI communicator `comm`, as long as it is needed."""
+    store = (
+        dist.TCPStore("127.0.0.1", 0, comm.size, True, PATIENCE, False) if not comm.rank else None
+    )
+    port = comm.bcast(store.port if store else None)
+    store = store or dist.TCPStore("127.0.0.1", port, comm.size, False, PATIENCE)
+    dist.init_process_group(
+        "gloo", store=store, rank=comm.rank, world_size=comm.size, timeout=PATIENCE
+    )
+    try:
+        yield Gloo(comm)
+    finally:
+        dist.destroy_process_group()
+
+
+@dataclass(frozen=True)
+class Gloo:
+    """The default process group."""
+
+    comm: Any
+    drawn: bool = False
+
+    @property
+    def sizes(self) -> Sequence[int]:
+        """As many as mpirun started."""
+        return (self.comm.size,)
+
+    def about(self, size: int) -> Facts:
+        """PyTorch."""
+        return Facts("torch.distributed", torch.__version__, f"{size} ranks", "gloo")
+
+    def dtypes(self, algorithm: str) -> tuple[str, ...]:
+        """Of its own allreduce."""
+        return DTYPES if algorithm == LIBRARY else ()
+
+    def allreduce(self, op: Allreduce, contributions: Sequence[Array]) -> Reduced:
+        """In place, as it does it."""
+        mine = contributions[self.comm.rank].copy()
+        tensor = torch.from_numpy(mine.view(_carrier(mine))).view(getattr(torch, mine.dtype.name))
+        dist.all_reduce(tensor)
+        return Reduced(tuple(self.comm.allgather(mine)))
+
+    def agree(self, judge: Callable[[], Judgement]) -> Judgement:
+        """Rank 0 judges."""
+        return agree(self.comm, judge)
+
+
+def _carrier(array: Array) -> Any:
+    """A dtype that torch takes from NumPy: it knows bfloat16, but not NumPy's."""
+    return np.int16 if array.dtype == dtype_of("bfloat16") else array.dtype

@@ -1,0 +1,107 @@
+"""Ranks that are processes under mpirun: schedules by nonblocking messages, and MPI's allreduce.
+
+Anything with mpi4py's `Isend`, `Irecv`, `Allreduce`, `allgather`, `rank` and `size` can carry it.
+Messages travel as bytes, so that every dtype does; what a library has no datatype for (bfloat16)
+only the schedules can sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from d5test.distributed.agreement import agree
+from d5test.distributed.allreduce import LIBRARY, Allreduce
+from d5test.distributed.communicator import DTYPES, Array, Facts, Reduced
+from d5test.distributed.traffic import Traffic, WrongSize, together, volume
+from d5test.numerics.judgement import Judgement
+from d5test.reference.collectives import ALLREDUCE, ANY, Recv, Schedule, Send
+
+SUMMED = tuple(dtype for dtype in DTYPES if dtype != "bfloat16")
+"""For which MPI has a datatype."""
+
+
+def run(schedule: Schedule, comm: Any) -> Traffic:
+    """Run this rank's schedule to the end; what it has sent. Raises `WrongSize`."""
+    traffic, status, heard, number = Traffic(), MPI.Status(), None, 0
+    while True:
+        try:
+            # the first time, a generator takes nothing but None
+            steps = together(schedule.send(heard))  # type: ignore[arg-type]
+        except StopIteration:
+            return traffic
+        number += 1
+        # receivers first: a message that finds its room need not be put aside
+        rooms = [step for step in steps if isinstance(step, Recv)]
+        sends = [step for step in steps if isinstance(step, Send)]
+        waiting = [comm.Irecv(_bytes(r.into), _source(r.source), r.tag) for r in rooms]
+        leaving = [comm.Isend(_bytes(s.data), s.to, s.tag) for s in sends]
+        for recv, request in zip(rooms, waiting, strict=True):
+            _wait(request, status, recv, comm.rank, number)
+            heard = status.Get_source()
+        for send, request in zip(sends, leaving, strict=True):
+            request.Wait()
+            traffic.count(send)
+
+
+def _wait(request: Any, status: Any, recv: Recv, rank: int, number: int) -> None:
+    room = volume(recv.into)
+    try:
+        request.Wait(status)
+    except MPI.Exception as error:
+        if error.Get_error_class() != MPI.ERR_TRUNCATE:
+            raise
+        raise WrongSize(recv.source, rank, f"more than {room}", room, number) from None
+    if status.Get_count(MPI.BYTE) != room:
+        sent = status.Get_count(MPI.BYTE)
+        raise WrongSize(status.Get_source(), rank, sent, room, number)
+
+
+def _bytes(array: Array) -> list[Any]:
+    return [array.view(np.uint8), MPI.BYTE]
+
+
+def _source(source: int) -> int:
+    return MPI.ANY_SOURCE if source == ANY else source
+
+
+@dataclass(frozen=True)
+class Mpi:
+    """The ranks of an MPI communicator."""
+
+    comm: Any
+    drawn: bool = False
+
+    @property
+    def sizes(self) -> Sequence[int]:
+        """As many as mpirun started."""
+        return (self.comm.size,)
+
+    def about(self, size: int) -> Facts:
+        """The MPI library."""
+        name, version = MPI.get_vendor()
+        return Facts("MPI", f"{name} {'.'.join(map(str, version))}", f"{size} ranks", "processes")
+
+    def dtypes(self, algorithm: str) -> tuple[str, ...]:
+        """Schedules sum whatever NumPy sums."""
+        return DTYPES if algorithm in ALLREDUCE else SUMMED
+
+    def allreduce(self, op: Allreduce, contributions: Sequence[Array]) -> Reduced:
+        """By a schedule, or by the library. The order of delivery is as it comes."""
+        mine = contributions[self.comm.rank].copy()
+        if op.algorithm == LIBRARY:
+            result = np.empty_like(mine)
+            self.comm.Allreduce(mine, result)
+            return Reduced(tuple(self.comm.allgather(result)))
+        schedule = ALLREDUCE[op.algorithm].schedule
+        traffic = run(schedule(self.comm.rank, self.comm.size, mine), self.comm)
+        results, sent = zip(*self.comm.allgather((mine, traffic)), strict=True)
+        return Reduced(results, sent)
+
+    def agree(self, judge: Callable[[], Judgement]) -> Judgement:
+        """Rank 0 judges."""
+        return agree(self.comm, judge)

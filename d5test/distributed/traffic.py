@@ -1,0 +1,52 @@
+"""What a rank has sent, and what can go wrong on the way: the words of every communicator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from d5test.reference.collectives import ANY, Recv, Send, Step, Steps
+
+
+@dataclass
+class Traffic:
+    """Messages and bytes that one rank has sent."""
+
+    messages: int = 0
+    bytes: int = 0
+
+    def count(self, send: Send) -> None:
+        """One more message."""
+        self.messages += 1
+        self.bytes += volume(send.data)
+
+
+class Stuck(Exception):
+    """No rank can go on. Says what each one waits for."""
+
+
+class WrongSize(Exception):
+    """A message and the room for it differ in size."""
+
+    def __init__(self, source: int, to: int, sent: int | str, room: int, number: int) -> None:
+        super().__init__(
+            f"rank {source} sends {sent} bytes, rank {to} has room for {room} in its step {number}"
+        )
+
+
+def volume(data: Any) -> int:
+    """Bytes of an array of any kind."""
+    return int(data.size) * int(data.dtype.itemsize)
+
+
+def together(steps: Steps) -> tuple[Step, ...]:
+    """What a schedule yields, as a tuple."""
+    return steps if isinstance(steps, tuple) else (steps,)
+
+
+def in_words(step: Step) -> str:
+    """What a rank waits for in this step."""
+    if isinstance(step, Recv):
+        source = "any rank" if step.source == ANY else f"rank {step.source}"
+        return f"to receive {volume(step.into)} bytes from {source}"
+    return f"to send {volume(step.data)} bytes to rank {step.to}"

@@ -1,0 +1,101 @@
+"""Communicators x algorithms x dtypes: which tests of collectives there are.
+
+Requirements: `--comm` is resolved before anything is collected; by default virtual ranks are
+judged, and under mpirun those that it started. A test that needs mpirun has pytest-mpi's marker,
+whether or not that plugin is installed. Ids come from ordered lists, the same on each rank.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+import pytest
+
+from d5test.distributed.allreduce import LIBRARY
+from d5test.distributed.communicator import DTYPES
+from d5test.plugin.options import listed
+from d5test.plugin.selection import SELECTION
+from d5test.reference.collectives import ALLREDUCE
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What has to be installed for a communicator, what it runs, and whether it needs mpirun."""
+
+    needs: tuple[str, ...]
+    schedules: bool
+    library: bool
+
+    @property
+    def marks(self) -> tuple[pytest.MarkDecorator, ...]:
+        """Those of its tests."""
+        return (pytest.mark.mpi,) if self.needs else ()
+
+
+COMMUNICATORS = {
+    "virtual": Kind((), schedules=True, library=False),
+    "mpi": Kind(("mpi4py",), schedules=True, library=True),
+    "gloo": Kind(("torch", "mpi4py"), schedules=False, library=True),
+}
+LAUNCHED = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE")
+"""What mpirun tells its processes."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the markers, and see that what is asked for exists."""
+    config.addinivalue_line("markers", "mpi(min_size=1): needs MPI, and so many ranks")
+    config.addinivalue_line("markers", "collective(name): the check of collectives of this test")
+    # without it, pytest-mpi skips what is marked
+    config.option.with_mpi = True
+    for name in asked(config):
+        if name not in COMMUNICATORS:
+            known = ", ".join(COMMUNICATORS)
+            raise pytest.UsageError(f"--comm={name}: there are {known}")
+        missing = [package for package in COMMUNICATORS[name].needs if not find_spec(package)]
+        if missing:
+            raise pytest.UsageError(f"--comm={name} needs {missing[0]}: pip install 'd5test[mpi]'")
+
+
+def asked(config: pytest.Config) -> tuple[str, ...]:
+    """The communicators under test."""
+    default = "mpi" if any(name in os.environ for name in LAUNCHED) else "virtual"
+    return listed(config.getoption("--comm")) or (default,)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Parametrise what asks for `comm`, and for `part` beside it."""
+    if "comm" not in metafunc.fixturenames:
+        return
+    names = asked(metafunc.config)
+    comms = [pytest.param(name, marks=COMMUNICATORS[name].marks, id=name) for name in names]
+    metafunc.parametrize("comm", comms, indirect=True, scope="session")
+    if "part" in metafunc.fixturenames:
+        mark = metafunc.definition.get_closest_marker("collective")
+        parts = _parts(metafunc.config, mark.args[0] if mark else "")
+        metafunc.parametrize("part", parts, ids=["-".join(part) for part in parts])
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Take out the algorithms that a communicator does not have."""
+    items[:] = [item for item in items if _exists(item)]
+
+
+def _exists(item: pytest.Item) -> bool:
+    callspec = getattr(item, "callspec", None)
+    if callspec is None or "part" not in callspec.params:
+        return True
+    kind = COMMUNICATORS[callspec.params["comm"]]
+    algorithm, _ = callspec.params["part"]
+    return kind.schedules if algorithm in ALLREDUCE else kind.library
+
+
+def _parts(config: pytest.Config, check: str) -> list[tuple[str, str]]:
+    """Algorithms x dtypes; `--dtype` names floating-point ones."""
+    selection = config.stash[SELECTION]
+    dtypes = [d for d in DTYPES if not selection.dtype_names or d in selection.dtypes]
+    # a library does not say what it sends
+    algorithms = [*ALLREDUCE, *([] if check == "volume" else [LIBRARY])]
+    return [(a, d) for a in algorithms for d in dtypes]
