@@ -15,8 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from d5test.backends.base import Backend, Row, Unsupported, bits, name_of
+from d5test.backends.updater import ReferenceUpdater
 from d5test.case import Operator
 from d5test.reference.operators import OPERATORS
+from d5test.reference.steps import STEPS
 
 Array = NDArray[Any]
 HALVES = ("float16", "bfloat16")
@@ -68,6 +70,12 @@ class Reference:
         return tuple(rounded(y, inputs) for y in outputs)
 
 
+class NumpyUpdater(ReferenceUpdater):
+    """The reference rules on NumPy arrays."""
+
+    xp = np
+
+
 class Numpy(Backend):
     """The reference operators on NumPy arrays."""
 
@@ -79,10 +87,11 @@ class Numpy(Backend):
             if operator.backward is not Operator.backward
             else "the reference has none",
         )
-        for name, operator in OPERATORS.items()
+        for name, operator in {**OPERATORS, **STEPS}.items()
     }
     layouts = ("contiguous", "transposed", "strided", "reversed", "offset", "broadcast")
     mutable = True
+    updaters: ClassVar[Mapping[str, Any]] = dict.fromkeys(("native", "reference"), NumpyUpdater)
 
     @property
     def version(self) -> str:

@@ -35,15 +35,14 @@ class Step(Operator):
 
         A zero switches a term off, and stays a plain zero.
         """
-        given = {name: value for name, value in self.attributes.items() if name != "t"}
-        return self.rule(
-            **{
-                name: np.full_like(like, value, shape=())
-                if isinstance(value, float) and value
-                else value
-                for name, value in given.items()
-            }
-        )
+        given: dict[str, Any] = {
+            name: np.full_like(like, value, shape=())
+            if isinstance(value, float) and value
+            else value
+            for name, value in self.attributes.items()
+            if name != "t"
+        }
+        return self.rule(**given)
 
 
 def step_of(rule: type[Optimizer]) -> type[Step]:

@@ -10,6 +10,7 @@ import pytest
 
 from d5test.backends.client import Client, Feed
 from d5test.reference.operators import OPERATORS
+from d5test.reference.steps import STEPS
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +20,7 @@ def client() -> Any:
 
 
 def test_every_reference_is_a_row(client: Any) -> None:
-    assert set(client.about.rows) == set(OPERATORS)
+    assert set(client.about.rows) == {*OPERATORS, *STEPS}
     assert client.about.flushes == dict.fromkeys(
         ("float64", "float32", "float16", "bfloat16"), False
     )
