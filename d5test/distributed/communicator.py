@@ -6,8 +6,8 @@ afterwards. Under mpirun each process picks its own contribution and hears of th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,7 +18,7 @@ from d5test.distributed.allreduce import Allreduce
 from d5test.distributed.traffic import Traffic
 from d5test.distributed.virtual import run, shuffled
 from d5test.numerics.judgement import Judgement
-from d5test.reference.collectives import ALLREDUCE
+from d5test.reference.collectives import ALLREDUCE, Algorithm
 
 Array = NDArray[Any]
 DTYPES = (*FLOATS, "int64")
@@ -69,8 +69,9 @@ class Communicator(Protocol):
 
 @dataclass(frozen=True)
 class Virtual:
-    """Any number of ranks in this process."""
+    """Any number of ranks in this process, running these algorithms."""
 
+    algorithms: Mapping[str, Algorithm] = field(default_factory=lambda: ALLREDUCE)
     sizes: Sequence[int] = range(1, 10)
     drawn: bool = True
 
@@ -80,11 +81,11 @@ class Virtual:
 
     def dtypes(self, algorithm: str) -> tuple[str, ...]:
         """All of them, of every schedule."""
-        return DTYPES if algorithm in ALLREDUCE else ()
+        return DTYPES if algorithm in self.algorithms else ()
 
     def allreduce(self, op: Allreduce, contributions: Sequence[Array]) -> Reduced:
         """In the order of delivery that `op` asks for."""
-        schedule, size = ALLREDUCE[op.algorithm].schedule, len(contributions)
+        schedule, size = self.algorithms[op.algorithm].schedule, len(contributions)
         results = tuple(x.copy() for x in contributions)
         schedules = [schedule(rank, size, x) for rank, x in enumerate(results)]
         return Reduced(results, tuple(run(schedules, shuffled(op.order))))

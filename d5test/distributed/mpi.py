@@ -7,8 +7,8 @@ only the schedules can sum.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from d5test.distributed.allreduce import LIBRARY, Allreduce
 from d5test.distributed.communicator import DTYPES, Array, Facts, Reduced
 from d5test.distributed.traffic import Traffic, WrongSize, together, volume
 from d5test.numerics.judgement import Judgement
-from d5test.reference.collectives import ALLREDUCE, ANY, Recv, Schedule, Send
+from d5test.reference.collectives import ALLREDUCE, ANY, Algorithm, Recv, Schedule, Send
 
 SUMMED = tuple(dtype for dtype in DTYPES if dtype != "bfloat16")
 """For which MPI has a datatype."""
@@ -71,9 +71,10 @@ def _source(source: int) -> int:
 
 @dataclass(frozen=True)
 class Mpi:
-    """The ranks of an MPI communicator."""
+    """The ranks of an MPI communicator, running these algorithms or the library's own."""
 
     comm: Any
+    algorithms: Mapping[str, Algorithm] = field(default_factory=lambda: ALLREDUCE)
     drawn: bool = False
 
     @property
@@ -88,7 +89,7 @@ class Mpi:
 
     def dtypes(self, algorithm: str) -> tuple[str, ...]:
         """Schedules sum whatever NumPy sums."""
-        return DTYPES if algorithm in ALLREDUCE else SUMMED
+        return DTYPES if algorithm in self.algorithms else SUMMED
 
     def allreduce(self, op: Allreduce, contributions: Sequence[Array]) -> Reduced:
         """By a schedule, or by the library. The order of delivery is as it comes."""
@@ -97,7 +98,7 @@ class Mpi:
             result = np.empty_like(mine)
             self.comm.Allreduce(mine, result)
             return Reduced(tuple(self.comm.allgather(result)))
-        schedule = ALLREDUCE[op.algorithm].schedule
+        schedule = self.algorithms[op.algorithm].schedule
         traffic = run(schedule(self.comm.rank, self.comm.size, mine), self.comm)
         results, sent = zip(*self.comm.allgather((mine, traffic)), strict=True)
         return Reduced(results, sent)

@@ -13,8 +13,6 @@ from importlib.util import find_spec
 
 import pytest
 
-from d5test.distributed.allreduce import LIBRARY
-from d5test.distributed.communicator import DTYPES
 from d5test.plugin.options import listed
 from d5test.plugin.selection import SELECTION
 from d5test.reference.collectives import ALLREDUCE
@@ -94,6 +92,10 @@ def _exists(item: pytest.Item) -> bool:
 
 def _parts(config: pytest.Config, check: str) -> list[tuple[str, str]]:
     """Algorithms x dtypes; `--dtype` names floating-point ones."""
+    # the bars of level 0 come with these: other suites pay nothing for them
+    from d5test.distributed.allreduce import LIBRARY
+    from d5test.distributed.communicator import DTYPES
+
     selection = config.stash[SELECTION]
     dtypes = [d for d in DTYPES if not selection.dtype_names or d in selection.dtypes]
     # a library does not say what it sends
