@@ -44,7 +44,8 @@ class Inquiry:
             with np.errstate(all="ignore"):
                 reduced = self.comm.allreduce(op, contributions)  # type: ignore[arg-type]
         except Stuck as stuck:
-            raise self.fault("deadlock", "the ranks are stuck", waits=str(stuck)) from None
+            each = {f"rank {rank}": words for rank, words in enumerate(stuck.whereabouts)}
+            raise self.fault("deadlock", "the ranks are stuck", **each) from None
         except WrongSize as wrong:
             raise self.fault("size", "a message has the wrong size", message=str(wrong)) from None
         for rank, (x, was) in enumerate(zip(contributions, before, strict=True)):
@@ -66,7 +67,10 @@ class Inquiry:
         self, kind: str, what: str, judgement: Judgement | None = None, **details: str
     ) -> Fault:
         """A fault of this case."""
-        return self.subject.fault(kind, what, Evidence((), "within"), judgement, **details)
+        (n,) = self.contributions[0].shape
+        inputs = f"{self.dtype} ({n},) at each of {self.size} ranks"
+        evidence = Evidence((), "within")
+        return self.subject.fault(kind, what, evidence, judgement, inputs=inputs, **details)
 
 
 def values(comm: Communicator, case: Case) -> Judgement:
@@ -100,7 +104,7 @@ def agreement(comm: Communicator, case: Case) -> Judgement:
         at = int(np.flatnonzero(_bits(first) != _bits(results[0]))[0])
         raise inquiry.fault(
             "disagreement", "ranks have different sums", ranks=f"{', '.join(odd)} differ from 0",
-            element=f"[{at}] is {results[0][at]!r} on rank 0, {first[at]!r} on rank {odd[0]}",
+            element=f"[{at}] is {results[0][at]} on rank 0, {first[at]} on rank {odd[0]}",
         )  # fmt: skip
     return RIGHT
 
@@ -128,7 +132,7 @@ def census(comm: Communicator, case: Case) -> Judgement:
                     raise inquiry.fault(
                         "census", "a contribution is not counted once",
                         whose=f"rank {rank}'s", where=f"element [{element}] at rank {at}",
-                        counted=f"{counts[element]:g} times", sum=repr(result[element]),
+                        counted=f"{counts[element]:g} times", sum=str(result[element]),
                     )  # fmt: skip
     return RIGHT
 

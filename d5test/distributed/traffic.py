@@ -22,7 +22,11 @@ class Traffic:
 
 
 class Stuck(Exception):
-    """No rank can go on. Says what each one waits for."""
+    """No rank can go on. `whereabouts` says of each what it waits for."""
+
+    def __init__(self, whereabouts: list[str]) -> None:
+        super().__init__("; ".join(f"rank {r}: {words}" for r, words in enumerate(whereabouts)))
+        self.whereabouts = whereabouts
 
 
 class WrongSize(Exception):

@@ -38,7 +38,7 @@ def run(schedules: Sequence[Schedule], choose: Choose) -> list[Traffic]:
     while messages := list(_deliverable(ranks)):
         _deliver(ranks, *messages[choose(len(messages))])
     if any(rank.waiting for rank in ranks):
-        raise Stuck("\n".join(f"rank {r}: {rank.whereabouts}" for r, rank in enumerate(ranks)))
+        raise Stuck([rank.whereabouts for rank in ranks])
     return [rank.traffic for rank in ranks]
 
 

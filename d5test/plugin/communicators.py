@@ -7,12 +7,12 @@ whether or not that plugin is installed. Ids come from ordered lists, the same o
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from importlib.util import find_spec
 
 import pytest
 
+from d5test.distributed.provider import launched
 from d5test.plugin.options import listed
 from d5test.plugin.selection import SELECTION
 from d5test.reference.collectives import ALLREDUCE
@@ -37,8 +37,6 @@ COMMUNICATORS = {
     "mpi": Kind(("mpi4py",), schedules=True, library=True),
     "gloo": Kind(("torch", "mpi4py"), schedules=False, library=True),
 }
-LAUNCHED = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE")
-"""What mpirun tells its processes."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -58,7 +56,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def asked(config: pytest.Config) -> tuple[str, ...]:
     """The communicators under test."""
-    default = "mpi" if any(name in os.environ for name in LAUNCHED) else "virtual"
+    default = "mpi" if launched() else "virtual"
     return listed(config.getoption("--comm")) or (default,)
 
 

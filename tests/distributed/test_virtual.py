@@ -73,9 +73,12 @@ def test_a_receiver_nobody_sends_to_is_stuck() -> None:
         if rank == 1:
             yield Recv(ANY, np.zeros(3, np.float32))
 
-    with pytest.raises(Stuck, match="rank 0: done after 0 steps") as stuck:
+    with pytest.raises(Stuck) as stuck:
         run([waiting(0), waiting(1)], FIRST)
-    assert "rank 1: in step 1 waits to receive 12 bytes from any rank" in str(stuck.value)
+    assert stuck.value.whereabouts == [
+        "done after 0 steps",
+        "in step 1 waits to receive 12 bytes from any rank",
+    ]
 
 
 @pytest.mark.parametrize("algorithm", ALLREDUCE)

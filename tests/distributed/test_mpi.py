@@ -1,0 +1,50 @@
+"""The suite under mpirun, from outside; and what is wrong on purpose, on processes."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MPIRUN = shutil.which("mpirun", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+pytestmark = pytest.mark.skipif(MPIRUN is None, reason="there is no mpirun")
+
+
+def under_mpirun(ranks: int, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [str(MPIRUN), "-n", str(ranks), sys.executable, "-m", *words]
+    return subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_the_suite_passes(ranks: int) -> None:
+    ran = under_mpirun(
+        ranks, "pytest", "suites/distributed", "--examples=2", "--dtype=float32", "--comm=mpi"
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    passed = re.search(r"(\d+) passed", ran.stdout)
+    assert passed is not None
+    assert int(passed[1]) >= 23
+
+
+@pytest.mark.parametrize(
+    ("planted", "said"),
+    [
+        ("ring:last_step_skipped", "a contribution is not counted once"),
+        ("ring:chunks_swapped", "a rank has a wrong sum"),
+        ("star:own_order", "ranks have different sums"),
+        ("star:everything_sent", "it does not send what it should"),
+        ("tree:too_short", "a message has the wrong size"),
+    ],
+)
+def test_what_is_wrong_is_found_on_processes(planted: str, said: str) -> None:
+    ran = under_mpirun(3, "tests.distributed.planted_under_mpi", planted)
+    assert said in ran.stdout, ran.stdout + ran.stderr
