@@ -1,0 +1,68 @@
+"""Functions of each element, of one tensor or of several that broadcast."""
+
+from __future__ import annotations
+
+from functools import partial, reduce
+from typing import Any
+
+from d5test.backends.base import Plan, Table, Unsupported, planned
+from d5test.backends.tensorflow.framework import tf
+
+rows = Table()
+rows.elementwise(
+    {
+        "Sigmoid": tf.sigmoid,
+        "Tanh": tf.tanh,
+        "Exp": tf.exp,
+        "Log": tf.math.log,
+        "Sqrt": tf.sqrt,
+        "Erf": tf.math.erf,
+        "Softplus": tf.math.softplus,
+        "Reciprocal": tf.math.reciprocal,
+    }
+)
+rows.elementwise({"Relu": tf.nn.relu, "Abs": tf.abs, "Neg": tf.negative}, arithmetic="F")
+rows.elementwise(
+    {
+        "Add": tf.add,
+        "Sub": tf.subtract,
+        "Mul": tf.multiply,
+        "Where": tf.where,
+    },
+    arithmetic="S",
+)
+
+
+@rows.native("LeakyRelu")
+def leaky_relu(op: Any, x: Any) -> Any:
+    return tf.nn.leaky_relu(x, op.alpha)
+
+
+@rows.native("Gelu")
+def gelu(op: Any, x: Any) -> Any:
+    return tf.nn.gelu(x, approximate=op.approximate == "tanh")
+
+
+@rows.native("Div", arithmetic="S")
+@planned
+def div(op: Any, a: Any, b: Any) -> Plan:
+    function: Plan = tf.truncatediv if a.dtype.is_integer else tf.divide
+    return function
+
+
+@rows.native("Pow", arithmetic="S")
+@planned
+def power(op: Any, x: Any, y: Any) -> Plan:
+    if x.dtype != y.dtype and x.dtype.is_integer:
+        raise Unsupported("tf.pow wants base and exponent of one dtype")
+    kept = x.dtype == y.dtype
+    return tf.pow if kept else lambda x, y: tf.pow(x, tf.cast(y, x.dtype))
+
+
+def extremum(of_two: Plan, op: Any, *inputs: Any) -> Plan:
+    """One function for two inputs; composed for more."""
+    return of_two if len(inputs) == 2 else lambda *inputs: reduce(of_two, inputs)
+
+
+rows.native("Max", arithmetic="S")(planned(partial(extremum, tf.maximum)))
+rows.native("Min", arithmetic="S")(planned(partial(extremum, tf.minimum)))

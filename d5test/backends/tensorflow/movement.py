@@ -1,0 +1,107 @@
+"""What moves values: shapes, orders, pieces, selections, copies, padding."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from d5test.backends.base import Plan, Table, Unsupported, planned
+from d5test.backends.tensorflow.arguments import integers
+from d5test.backends.tensorflow.framework import tf
+
+rows = Table()
+
+
+@rows.native("Reshape", arithmetic="F", values=(1,))
+@planned
+def reshape(op: Any, data: Any, shape: Any) -> Plan:
+    wanted = integers(shape)
+    if not op.allowzero:
+        wanted = [data.shape[i] if n == 0 else n for i, n in enumerate(wanted)]
+    return lambda data, shape: tf.reshape(data, wanted)
+
+
+@rows.native("Transpose", arithmetic="F")
+def transpose(op: Any, data: Any) -> Any:
+    return tf.transpose(data, op.perm)
+
+
+@rows.native("Concat", arithmetic="F")
+def concat(op: Any, *inputs: Any) -> Any:
+    return tf.concat(inputs, op.axis)
+
+
+@rows.native("Split", arithmetic="F", values=(1,))
+@planned
+def split(op: Any, x: Any, sizes: Any = None) -> Plan:
+    if sizes is not None:
+        sides = integers(sizes)
+    else:
+        side, n = x.shape[op.axis], op.num_outputs
+        chunk = -(-side // n)
+        sides = [min(chunk, max(side - i * chunk, 0)) for i in range(n)]
+    return lambda x, sizes=None: tuple(tf.split(x, sides, op.axis))
+
+
+@rows.native("Slice", arithmetic="F", values=(1, 2, 3, 4))
+@planned
+def slices(op: Any, x: Any, starts: Any, ends: Any, axes: Any = None, steps: Any = None) -> Plan:
+    starts, ends = integers(starts), integers(ends)
+    steps = [1] * len(starts) if steps is None else integers(steps)
+    begin, end, stride, open_end = [0] * x.ndim, list(x.shape), [1] * x.ndim, 0
+    axes = range(len(starts)) if axes is None else integers(axes)
+    for axis, *bounds in zip(axes, starts, ends, steps, strict=True):
+        i = axis % x.ndim
+        begin[i], end[i], stride[i] = slice(*bounds).indices(x.shape[i])
+        open_end |= (end[i] < 0) << i  # -1 would count from the end
+    if any(b < 0 for b in begin):  # a negative step over an empty axis
+        shape = [len(range(*s)) for s in zip(begin, end, stride, strict=True)]
+        return lambda x, *_: tf.zeros(shape, x.dtype)
+    return lambda x, *_: tf.strided_slice(x, begin, end, stride, end_mask=open_end)
+
+
+@rows.native("Gather", arithmetic="S")
+@planned
+def gather(op: Any, data: Any, indices: Any) -> Plan:
+    n, axis = data.shape[op.axis], op.axis
+
+    def call(data: Any, indices: Any) -> Any:
+        return tf.gather(data, tf.where(indices < 0, indices + n, indices), axis=axis)
+
+    return call
+
+
+@rows.native("Pad", arithmetic="S", values=(1, 3))
+@planned
+def pad(op: Any, data: Any, pads: Any, value: Any = None, axes: Any = None) -> Plan:
+    if op.mode not in ("constant", "reflect"):
+        raise Unsupported(f"tf.pad has no mode {op.mode}")
+    given = integers(pads)
+    half = len(given) // 2
+    sides = [(0, 0)] * data.ndim
+    chosen = range(data.ndim) if axes is None else integers(axes)
+    for axis, begin, end in zip(chosen, given[:half], given[half:], strict=True):
+        sides[axis % data.ndim] = (begin, end)
+    if op.mode == "reflect":
+        if min(given, default=0) < 0:
+            raise Unsupported("tf.pad takes nothing away")
+        return lambda data, *_: tf.pad(data, sides, "REFLECT")
+    kept = tuple(
+        slice(max(-b, 0), n + min(e, 0)) for (b, e), n in zip(sides, data.shape, strict=True)
+    )
+    more = [(max(b, 0), max(e, 0)) for b, e in sides]
+    fewer = more != sides
+
+    def call(data: Any, pads: Any, value: Any = None, axes: Any = None) -> Any:
+        data = data[kept] if fewer else data
+        return tf.pad(data, more, constant_values=0 if value is None else tf.reshape(value, ()))
+
+    return call
+
+
+@rows.native("Expand", arithmetic="S", values=(1,))
+@planned
+def expand(op: Any, x: Any, shape: Any) -> Plan:
+    sides = np.broadcast_shapes(tuple(x.shape), tuple(integers(shape)))
+    return lambda x, shape: tf.broadcast_to(x, sides)
