@@ -92,3 +92,8 @@ def one_step(kind: type[Updater], op: Any, w: Any, g: Any, *slots: Any) -> tuple
 def variant(backend: Any, name: str) -> dict[str, Any]:
     """What the framework's own optimizer does instead of having a hyperparameter: see `fixed`."""
     return dict(backend.updaters["native"].fixed.get(name, {}))
+
+
+def kinds(backend: Any) -> list[str]:
+    """The kinds of optimizers that a backend has."""
+    return list(backend.updaters)

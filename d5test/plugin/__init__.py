@@ -5,11 +5,13 @@
     workers       one process for each backend
     parametrise   backends x (operator x dtype), and why a cell does not apply
     communicators communicators x algorithms x dtypes
+    optimizers    optimizers x dtypes
     collecting    listing tests without importing Hypothesis
     outcomes      what came of the drawn cases, as it travels in reports
     known         known failures: pinned cases, and where drawing is kept away from
     budget        ends in time
     timing        problems to be timed, a run of its own
+    ranks         pytest under MPI
     summary       what was judged and what was not, from reports alone
 
 Its parts are pytest plugins themselves: this folder holds no logic.
@@ -18,10 +20,12 @@ Its parts are pytest plugins themselves: this folder holds no logic.
 from __future__ import annotations
 
 pytest_plugins = (
+    "d5test.plugin.ranks.begin",
     "d5test.plugin.options",
     "d5test.plugin.selection",
     "d5test.plugin.workers",
     "d5test.plugin.parametrise",
+    "d5test.plugin.optimizers",
     "d5test.plugin.communicators",
     "d5test.plugin.collecting",
     "d5test.plugin.budget",
@@ -29,6 +33,7 @@ pytest_plugins = (
     "d5test.plugin.record",
     "d5test.fixtures.backend",
     "d5test.fixtures.explore",
+    "d5test.fixtures.optimizer",
     "d5test.fixtures.comm",
     "d5test.plugin.timing",
     "d5test.fixtures.known",

@@ -38,6 +38,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="NAME[,NAME]",
         help="only these operators: ONNX's name, module:Name or ./file.py:Name",
     )
+    add(
+        "--optimizer",
+        action="append",
+        default=[],
+        metavar="NAME[,NAME]",
+        help="only these optimizers: Adam, Momentum, ...",
+    )
     add("--dtype", action="append", default=[], metavar="DTYPE[,DTYPE]", help="only these dtypes")
     add("--check", action="append", default=[], metavar="NAME[,NAME]", help="only these checks")
     add(
@@ -93,6 +100,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="communicators: virtual (the default), mpi (the default under mpirun), gloo",
     )
     add("--cold", action="store_true", help="empty the caches before each timed call")
+    add("--np", type=positive, metavar="N", help="run on N ranks: start mpirun, survive its crash")
+    add(
+        "--deadline",
+        type=duration,
+        metavar="TIME",
+        help="under mpirun, how long a phase of a test may take (default: 15s)",
+    )
 
 
 def positive(text: str) -> int:

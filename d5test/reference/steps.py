@@ -63,3 +63,8 @@ STEPS: Mapping[str, type[Step]] = MappingProxyType(
     {name: step_of(rule) for name, rule in OPTIMIZERS.items()}
 )
 """A step of every rule, by the rule's name."""
+
+
+def as_step(optimizer: Optimizer, t: int = 1) -> Step:
+    """Step number `t` of an optimizer."""
+    return STEPS[optimizer.name](t=t, **vars(optimizer))

@@ -6,14 +6,19 @@ it has moved a parameter. The reference is the variant that the framework docume
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from hypothesis.strategies import SearchStrategy
 
-from d5test.case import Case
+from d5test.case import Arrays, Case
 from d5test.checks.check import Check, Inquiry
-from d5test.numerics.judgement import Judgement
+from d5test.checks.fault import Fault
+from d5test.numerics.bounds import forward_bounds
+from d5test.numerics.judgement import Judgement, judge
+from d5test.reference.steps import Step
+from d5test.training.suspects import suspects
 from d5test.training.variants import variant
 
 
@@ -24,7 +29,22 @@ def step(client: Any, case: Case) -> Judgement:
     inquiry = Inquiry("step", client, case)
     feed = inquiry.feed()
     (result,) = inquiry.ask(feed)
-    return inquiry.judged(inquiry.forward_bounds, result.outputs, (feed,))
+    try:
+        return inquiry.judged(inquiry.forward_bounds, result.outputs, (feed,))
+    except Fault as fault:
+        assert isinstance(case.op, Step)
+        named = looks_like(case.op, inquiry.arrays, result.outputs, inquiry.classes()[0])
+        if named:
+            fault.details["looks like"] = named
+        raise
+
+
+def looks_like(step: Step, arrays: Arrays, results: Sequence[Any], arithmetic: Any) -> str:
+    """The first suspect within whose bars the results lie; empty if there is none."""
+    for name, other in suspects(step):
+        if judge(forward_bounds(other, arrays, arithmetic), results).right:
+            return name
+    return ""
 
 
 def drawn(operator: Any, dtype: str) -> SearchStrategy[Case]:

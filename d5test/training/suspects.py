@@ -1,0 +1,92 @@
+"""What a wrong optimizer looks like: the usual mistakes, each as another rule that it would be.
+
+A fault that says "looks like Adam with beta1 and beta2 exchanged" is half mended. A suspect is a
+function from the step that was asked for to the step that the mistake makes of it; it is named if
+the wrong result lies within that one's bars.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from d5test.reference.steps import STEPS, Step
+
+
+def having(*names: str) -> Callable[[Callable[[Any], Any]], Callable[[Any], Any]]:
+    """Decorate a suspect that there is only where a rule has these hyperparameters, not zero."""
+
+    def decorate(suspect: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def guarded(step: Any) -> Any:
+            return suspect(step) if all(getattr(step, name, 0) != 0 for name in names) else step
+
+        return guarded
+
+    return decorate
+
+
+def toggled(name: str) -> Callable[[Any], Any]:
+    """A suspect that turns a variant on or off."""
+
+    def suspect(step: Any) -> Any:
+        return step.with_(**{name: not getattr(step, name)}) if hasattr(step, name) else step
+
+    return suspect
+
+
+def without(name: str) -> Callable[[Any], Any]:
+    """A suspect that leaves a term out."""
+    return having(name)(lambda step: step.with_(**{name: 0.0}))
+
+
+def as_rule(name: str, other: str) -> Callable[[Any], Any]:
+    """A suspect that applies another rule with the same hyperparameters."""
+
+    def suspect(step: Any) -> Any:
+        return STEPS[other](**step.attributes) if step.name == name else step
+
+    return suspect
+
+
+SUSPECTS: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
+    {
+        "beta1 and beta2 exchanged": having("beta1", "beta2")(
+            lambda step: step.with_(beta1=step.beta2, beta2=step.beta1)
+        ),
+        "the moments' bias not corrected": having("bias_correction")(
+            lambda step: step.with_(bias_correction=False)
+        ),
+        "beta1 in the second moment too": having("beta1", "beta2")(
+            lambda step: step.with_(beta2=step.beta1)
+        ),
+        "beta2 in the first moment too": having("beta1", "beta2")(
+            lambda step: step.with_(beta1=step.beta2)
+        ),
+        "epsilon before the correction, or after it": toggled("epsilon_hat"),
+        "epsilon on the other side of the root": toggled("epsilon_inside"),
+        "no epsilon": without("epsilon"),
+        "no weight decay": without("weight_decay"),
+        "decay decoupled for coupled, or coupled for decoupled": having("weight_decay")(
+            toggled("decoupled")
+        ),
+        "no momentum": without("momentum"),
+        "no dampening": without("dampening"),
+        "lr on the other side of the velocity": toggled("lr_in_velocity"),
+        "Momentum instead of Nesterov": as_rule("Nesterov", "Momentum"),
+        "Nesterov instead of Momentum": as_rule("Momentum", "Nesterov"),
+        "rho and 1 - rho exchanged": having("rho")(lambda step: step.with_(rho=1 - step.rho)),
+        "steps counted from 0": lambda step: step.with_(t=step.t - 1) if step.t > 1 else step,
+        "steps counted from 2": lambda step: step.with_(t=step.t + 1),
+        "the sign of lr": lambda step: step.with_(lr=-step.lr),
+    }
+)
+"""What the result looks like, and the step that would make it so."""
+
+
+def suspects(step: Step) -> Iterator[tuple[str, Step]]:
+    """The suspects that are another step than the one asked for."""
+    for name, suspect in SUSPECTS.items():
+        other = suspect(step)
+        if other != step:
+            yield name, other

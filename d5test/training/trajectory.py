@@ -1,0 +1,185 @@
+"""A hundred steps of an optimizer, against an ensemble of noisy references.
+
+Bars grow with every step, so a whole trajectory is judged by the spread of eight references with
+one rounding error a primitive (`d5test.numerics.ensemble`), step by step: the distance after each
+step is the larger of the worst element's and the norm's, in units of what is allowed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from d5test.case import Array, Operator, Tensor
+from d5test.numerics.arithmetic import Arithmetic, classes
+from d5test.numerics.bounds import Bounds
+from d5test.numerics.ensemble import ensemble_bounds, norm_ratio
+from d5test.numerics.judgement import judge
+from d5test.reference.optimizers import (
+    AdaGrad,
+    Adam,
+    AdamW,
+    GradientDescent,
+    Momentum,
+    Nesterov,
+    Optimizer,
+    RMSProp,
+)
+from d5test.reference.steps import Step, as_step
+from d5test.training.course import follow
+from d5test.training.suspects import suspects
+from d5test.training.variants import variant
+
+STEPS_TAKEN = 100
+SHAPES = {"w": (5, 7), "b": (3,)}
+"""Two parameters, so that a slot of the wrong one shows."""
+Named = dict[str, Any]
+"""Arrays by parameter."""
+DECAY, SMALL = 2.0**-7, 2.0**-10
+USUAL: Mapping[str, Optimizer] = MappingProxyType(
+    {
+        rule.name: rule
+        for rule in (
+            GradientDescent(lr=0.125, weight_decay=DECAY),
+            Momentum(lr=0.0625, momentum=0.875, weight_decay=DECAY),
+            Nesterov(lr=0.0625, momentum=0.875, weight_decay=DECAY),
+            AdaGrad(lr=0.125, epsilon=SMALL, weight_decay=DECAY),
+            RMSProp(lr=0.03125, rho=0.9375, epsilon=SMALL, weight_decay=DECAY),
+            Adam(lr=0.03125, beta1=0.875, beta2=0.984375, epsilon=SMALL, weight_decay=DECAY),
+            AdamW(lr=0.03125, beta1=0.875, beta2=0.984375, epsilon=SMALL, weight_decay=DECAY),
+        )
+    }
+)
+"""Hyperparameters of the usual size; binary fractions, so that no framework rounds them."""
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Course(Operator):
+    """`steps` steps of the rule that `step` is one of, through a noisy quadratic.
+
+    Inputs: for w and b each the start, the curvature and the optimum; then for each step a sample
+    of the noise for w and one for b. Outputs: w and b after each step.
+    """
+
+    step: Step
+    steps: int = STEPS_TAKEN
+
+    def forward(self, *arrays: Any) -> tuple[Any, ...]:
+        """2 `steps` arrays."""
+        start, curvature, optimum, noise = arranged(arrays)
+        rule = self.step.optimizer(like=arrays[0])
+        walked = follow(Plain(rule, start), curvature, optimum, noise)
+        return tuple(w for parameters in walked for w in parameters.values())
+
+    def inputs(self, dtype: str, seed: int) -> tuple[Array, ...]:
+        """Curvatures over three decades: some parameters arrive, some are under way."""
+        regimes: tuple[tuple[Any, ...], ...] = (("normal",),) * 3
+        tensors = [Tensor(shape, dtype, regime) for regime in regimes for shape in SHAPES.values()]
+        tensors += [
+            Tensor(shape, dtype, ("scaled", -3))
+            for _ in range(self.steps)
+            for shape in SHAPES.values()
+        ]
+        arrays = [tensor.array(seed, i) for i, tensor in enumerate(tensors)]
+        arrays[2:4] = [np.exp2(np.clip(-5 + 2.5 * x, -10, 0)).astype(dtype) for x in arrays[2:4]]
+        return tuple(arrays)
+
+
+class Plain:
+    """The reference rule at work on the ensemble's arrays."""
+
+    def __init__(self, rule: Any, parameters: dict[str, Any]) -> None:
+        self.rule, self.parameters = rule, parameters
+        self.state = rule.start(np, parameters)
+
+    def step(self, gradients: dict[str, Any]) -> None:
+        """One step."""
+        self.parameters, self.state = self.rule.update(np, self.parameters, gradients, self.state)
+
+
+@dataclass(frozen=True)
+class Distance:
+    """How far a trajectory is from the references, after each step, in units of what is allowed.
+
+    `worst` is the first step, counted from 1, after which it is furthest; `looks_like` the
+    mistake that explains a distance above 1, if one does.
+    """
+
+    ratios: tuple[float, ...]
+    looks_like: str = ""
+
+    @property
+    def right(self) -> bool:
+        """Whether it is near enough after every step."""
+        return max(self.ratios) <= 1
+
+    @property
+    def worst(self) -> int:
+        """The step after which the distance is largest."""
+        return 1 + int(np.argmax(self.ratios))
+
+    @property
+    def leaves(self) -> int | None:
+        """The first step after which it is too far away."""
+        return next((i for i, ratio in enumerate(self.ratios, 1) if not ratio <= 1), None)
+
+
+def arranged(
+    arrays: Sequence[Any],
+) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any], list[Any]]:
+    """Start, curvature, optimum by parameter, and the noise by step."""
+    each = len(SHAPES)
+    groups = [
+        dict(zip(SHAPES, arrays[i : i + each], strict=True)) for i in range(0, len(arrays), each)
+    ]
+    return groups[0], groups[1], groups[2], groups[3:]
+
+
+def travel(client: Any, kind: str, course: Course, arrays: Sequence[Array]) -> list[Array]:
+    """The trajectory of a backend's optimizer (`native`), or of our rule on its tensors."""
+    attributes = {key: value for key, value in course.step.attributes.items() if key != "t"}
+    target = "d5test.training.course:run"
+    walked = client.invoke(target, kind, course.step.name, attributes, *arranged(arrays))
+    return [parameters[name] for parameters in walked for name in SHAPES]
+
+
+def distance(client: Any, kind: str, rule: Optimizer, dtype: str, seed: int = 0) -> Distance:
+    """How far the trajectory of an optimizer is from the references."""
+    given = variant(client, rule.name) if kind == "native" else {}
+    course = Course(step=as_step(rule.with_(**given)))
+    arrays = course.inputs(dtype, seed)
+    flushes = bool(client.about.flushes.get(dtype, False))
+    (arithmetic,) = classes(dtype, flushes=flushes)
+    results = travel(client, kind, course, arrays)
+    ratios = apart(course, arrays, results, arithmetic)
+    named = "" if max(ratios) <= 1 else explained(course, arrays, results, arithmetic)
+    return Distance(ratios, named)
+
+
+def apart(
+    course: Course, arrays: Sequence[Array], results: Sequence[Array], arithmetic: Arithmetic
+) -> tuple[float, ...]:
+    """The distance after each step."""
+    bounds = ensemble_bounds(course, arrays, None, arithmetic)
+    each = len(SHAPES)
+    return tuple(
+        _ratio(bounds[i : i + each], results[i : i + each]) for i in range(0, len(bounds), each)
+    )
+
+
+def explained(
+    course: Course, arrays: Sequence[Array], results: Sequence[Array], arithmetic: Arithmetic
+) -> str:
+    """The mistake whose own trajectory this is; empty if it is none of them."""
+    for name, other in suspects(course.step):
+        if max(apart(course.with_(step=other), arrays, results, arithmetic)) <= 1:
+            return name
+    return ""
+
+
+def _ratio(bounds: Bounds, results: Sequence[Array]) -> float:
+    return max(judge(bounds, results).ratio, norm_ratio(bounds, results))
