@@ -62,11 +62,12 @@ class Notices:
 
     def until(self, found: Callable[[], Any], call: str) -> Any:
         """What `found` returns once that is true, or raise `Left`."""
+        __tracebackhide__ = True
         spins, pause = SPINS, SHORTEST
         while not (result := found()):
             rank = self.sender()
             if rank is not None and not (result := found()):
-                raise Left(f"rank {rank} has left; rank {self._comm.rank} waited in {call}")
+                raise Left(f"waited in {call} when rank {rank} left")
             if result:
                 break
             if spins:
@@ -79,6 +80,7 @@ class Notices:
 
     def complete(self, request: Any, call: str, status: Any = None) -> None:
         """Wait for a request, or raise `Left`."""
+        __tracebackhide__ = True
         try:
             self.until(lambda: MPI.Request.Test(request, status), call)
         except BaseException:
@@ -98,11 +100,13 @@ class GuardedRequest(MPI.Request):
 
     def Wait(self, status: Any = None) -> Literal[True]:  # noqa: N802
         """Wait until it is complete, or raise `Left`."""
+        __tracebackhide__ = True
         self.notices.complete(self, "Wait", status)
         return True
 
     def wait(self, status: Any = None) -> Any:
         """Wait for the object that is received, or until one is sent; or raise `Left`."""
+        __tracebackhide__ = True
         _, obj = self.notices.until(lambda: (r := self.test(status))[0] and r, "wait")
         return obj
 
@@ -139,6 +143,7 @@ class Guarded(Pickled, MPI.Intracomm):
         status: Any = None,
     ) -> None:
         """Send and receive at once. The status of MPICH's own `MPI_Isendrecv` has a wrong tag."""
+        __tracebackhide__ = True
         received = MPI.Intracomm.Irecv(self, recvbuf, source, recvtag)
         sent = MPI.Intracomm.Isend(self, sendbuf, dest, sendtag)
         self.notices.complete(received, "Sendrecv", status)
@@ -148,6 +153,7 @@ class Guarded(Pickled, MPI.Intracomm):
         self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Any = None
     ) -> Literal[True]:
         """Wait for a message, and leave it where it is."""
+        __tracebackhide__ = True
         self.notices.until(lambda: self.Iprobe(source, tag, status), "Probe")
         return True
 
@@ -155,10 +161,12 @@ class Guarded(Pickled, MPI.Intracomm):
         self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Any = None
     ) -> Any:
         """Wait for a message, and take it."""
+        __tracebackhide__ = True
         return self.notices.until(lambda: self.Improbe(source, tag, status), "Mprobe")
 
     def mprobe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Any = None) -> Any:
         """Wait for an object, and take it."""
+        __tracebackhide__ = True
         return self.notices.until(lambda: self.improbe(source, tag, status), "mprobe")
 
 
@@ -170,6 +178,7 @@ def _polled(name: str) -> Callable[..., None]:
     start = getattr(MPI.Intracomm, _nonblocking(name))
 
     def call(self: Guarded, *given: Any, **named: Any) -> None:
+        __tracebackhide__ = True
         statuses = [s for s in (*given, *named.values()) if isinstance(s, MPI.Status)]
         arguments = [argument for argument in given if not isinstance(argument, MPI.Status)]
         named.pop("status", None)

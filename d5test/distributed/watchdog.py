@@ -1,0 +1,117 @@
+"""Tells a sentry where this rank's main thread stands, and how long it may stay.
+
+Requirements: started before MPI is, for nothing forks below MPI; the sentry knows at any moment
+what the rank does, and within a quarter of a second where; a call that leaves Python at once is
+told before. What is told costs microseconds; a sentry that is gone is no error.
+"""
+
+from __future__ import annotations
+
+import json
+import linecache
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+SENTRY = Path(__file__).with_name("sentry.py")
+FIRST, LONGEST = 0.005, 0.25
+"""Seconds from a change to the first look at the main thread, and between looks at most."""
+LEAVING = ("_exit", "abort", "kill")
+"""Functions of `os` after which nothing can be told any more."""
+
+
+class Watchdog:
+    """The end of a pipe to the sentry, and a thread that looks where the main thread stands."""
+
+    def __init__(self, rank: int) -> None:
+        theirs, self._pipe = os.pipe()
+        command = [sys.executable, "-I", "-S", str(SENTRY), str(theirs)]
+        self._sentry = subprocess.Popen(
+            command, pass_fds=(theirs,), start_new_session=True, stdin=subprocess.DEVNULL
+        )
+        os.close(theirs)
+        os.set_blocking(self._pipe, False)
+        self._pid, self._main = os.getpid(), threading.get_ident()
+        self._changed = threading.Event()
+        self._file = ""
+        self._own: dict[str, Callable[..., Any]] = {}
+        os.register_at_fork(after_in_child=self._forget)
+        self._tell(rank=rank, pid=self._pid)
+
+    def start(self, folder: str, *, supervised: bool) -> None:
+        """Begin to look. `folder`: see `sentry`; `supervised`: somebody else tells the story."""
+        self._tell(folder=folder, supervised=supervised)
+        for name in LEAVING:
+            self._own[name] = getattr(os, name)
+            setattr(os, name, self._told(name))
+        threading.Thread(target=self._look, name="d5test watchdog", daemon=True).start()
+
+    def enter(self, doing: str, limit: float | None, at: str, file: str = "") -> None:
+        """The main thread does something else now, in `file` if it moves at all."""
+        self._file = file
+        self._tell(doing=doing, limit=limit, at=at, leaving=None)
+        self._changed.set()
+
+    def end(self, limit: float) -> None:
+        """The run has ended; the process should within `limit` seconds."""
+        for name, own in self._own.items():
+            setattr(os, name, own)
+        self.enter("end of the run", limit, "the end of the run")
+        self._tell(done=True)
+
+    def _told(self, name: str) -> Callable[..., Any]:
+        own = self._own[name]
+
+        def call(*arguments: Any) -> Any:
+            mine = os.getpid() == self._pid and (name != "kill" or arguments[0] == self._pid)
+            if mine and (name != "kill" or arguments[1] != 0):
+                at = position(sys._getframe(1), self._file)  # noqa: SLF001 - there is no other way
+                self._tell(leaving=f"os.{name}", at=at)
+            return own(*arguments)
+
+        return call
+
+    def _look(self) -> None:
+        pause, seen = FIRST, ""
+        while self._pipe >= 0:
+            if self._changed.wait(pause):
+                self._changed.clear()
+                pause, seen = FIRST, ""
+                continue
+            pause = min(2 * pause, LONGEST)
+            file, frame = self._file, sys._current_frames().get(self._main)  # noqa: SLF001
+            at = position(frame, file) if file and frame is not None else seen
+            if at != seen and not self._changed.is_set():
+                seen = at
+                self._tell(at=at)
+
+    def _tell(self, **what: Any) -> None:
+        if self._pipe < 0:
+            return
+        try:
+            os.write(self._pipe, json.dumps(what).encode() + b"\n")
+        except BlockingIOError:  # a sentry that is behind is told the next time
+            return
+        except OSError:
+            self._forget()
+
+    def _forget(self) -> None:
+        if self._pipe >= 0:
+            os.close(self._pipe)
+            self._pipe = -1
+
+
+def position(frame: FrameType, file: str) -> str:
+    """`file:line in function: source`: of the innermost frame in `file`, or else of all."""
+    inside, innermost = frame, frame
+    while inside.f_code.co_filename != file and inside.f_back is not None:
+        inside = inside.f_back
+    found = inside if inside.f_code.co_filename == file else innermost
+    name, line = found.f_code.co_filename, found.f_lineno
+    source = linecache.getline(name, line).strip()
+    return f"{os.path.relpath(name)}:{line} in {found.f_code.co_name}: {source}"

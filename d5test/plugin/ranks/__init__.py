@@ -1,0 +1,13 @@
+"""pytest under MPI: what a run on many ranks needs besides what a run on one has.
+
+    begin       is this a rank, or should it start some?
+    ranks       this rank, and what it shares with the others
+    together    one collection, one outcome a test, one exit status; deadlines
+    agreement   what each rank has to say, told to all
+    verdict     one report out of those of all ranks
+    quiet       rank 0 alone writes
+    slowest     pytest-benchmark by the slowest rank
+    supervisor  `--np`: starts mpirun, and starts it again after a crash
+
+Without mpirun and without `--np`, `begin` alone is imported.
+"""

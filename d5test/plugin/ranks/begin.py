@@ -1,0 +1,57 @@
+"""Is this one of the ranks that mpirun started, or should it start some? Costs others nothing.
+
+Requirements: MPI is not imported here, nor anything that needs it; what does not go together is
+one line and exit status 4.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from d5test.distributed.provider import launched
+
+SUPERVISED = "D5TEST_SUPERVISED"
+"""The variable that holds the folder of the supervisor that started this mpirun."""
+QUERIES = ("help", "version", "markers", "showfixtures", "show_fixtures_per_test", "cacheshow")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Register what a rank needs, or a supervisor."""
+    config.addinivalue_line(
+        "markers", "deadline(seconds): under mpirun, how long a phase may take"
+    )
+    config.addinivalue_line("markers", "mpi: needs mpirun (pytest-mpi)")
+    wanted, launch = config.getoption("--np"), launched()
+    if any(getattr(config.option, query, None) for query in QUERIES):
+        return
+    if wanted or launch is not None:
+        _refuse(config)
+    if launch is not None:
+        if wanted and SUPERVISED not in os.environ:
+            raise pytest.UsageError("--np starts mpirun itself: call pytest without mpirun")
+        from d5test.plugin.ranks.ranks import join
+
+        join(config, launch)
+    elif wanted and not config.option.collectonly:
+        from d5test.plugin.ranks.supervisor import Supervisor
+
+        config.pluginmanager.register(Supervisor(config, wanted), "d5test-supervisor")
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Keep pytest-mpi from a section of twenty lines: the header has what matters."""
+    for plugin in session.config.pluginmanager.get_plugins():
+        if type(plugin).__name__ == "MPIPlugin":
+            plugin._is_testing_mpi = False  # noqa: SLF001 - there is no option
+
+
+def _refuse(config: pytest.Config) -> None:
+    """Raise UsageError for what ranks cannot do."""
+    option = config.option
+    if getattr(option, "dist", "no") != "no" or getattr(option, "numprocesses", None):
+        raise pytest.UsageError("-n distributes tests; under mpirun every rank runs every test")
+    if option.usepdb or getattr(option, "trace", False):
+        raise pytest.UsageError("--pdb and --trace need a terminal, which ranks have not")

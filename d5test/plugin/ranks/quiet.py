@@ -1,0 +1,66 @@
+"""Ranks other than 0 write nothing: no report on the terminal, no file.
+
+Requirements: what they would write is what rank 0 writes, since outcomes are agreed; what they
+read (the cache of --last-failed, say) they read as rank 0 does, so that all collect the same.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from _pytest.config import create_terminal_writer
+
+FILES = (
+    "xmlpath",
+    "htmlpath",
+    "report_log",
+    "json_report_file",
+    "benchmark_json",
+    "benchmark_save",
+    "benchmark_autosave",
+    "benchmark_histogram",
+    "record_known",
+    "log_file",
+)
+"""Options, of pytest and of its plugins, that name a file to write."""
+
+
+class Quiet:
+    """The plugin of each rank."""
+
+    def __init__(self, config: pytest.Config, rank: int) -> None:
+        self.rank = rank
+        option = config.option
+        option.with_mpi = True  # pytest-mpi skips the tests that are marked otherwise
+        option.in_process = True  # nothing forks below MPI
+        if option.basetemp:
+            folder = Path(option.basetemp)
+            folder.mkdir(parents=True, exist_ok=True)
+            option.basetemp = str(folder / f"rank{rank}")
+        if rank:
+            for name in FILES:
+                if getattr(option, name, None):
+                    setattr(option, name, None)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        """Take the terminal and the cache away."""
+        if not self.rank:
+            return
+        config = session.config
+        reporter: Any = config.pluginmanager.getplugin("terminalreporter")
+        if reporter is not None:
+            nowhere = open(os.devnull, "w")  # noqa: SIM115 - until the process ends
+            reporter._tw = create_terminal_writer(config, nowhere)  # noqa: SLF001
+        cache: Any = getattr(config, "cache", None)
+        if cache is not None:
+            cache.set = lambda key, value: None
+
+
+def hush() -> None:
+    """Let this process say no more: another one says the same."""
+    sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - until the process ends

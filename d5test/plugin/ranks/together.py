@@ -1,0 +1,202 @@
+"""The ranks go through the run together: one collection, one outcome a test, one exit status.
+
+Requirements: a test that fails at one rank fails at all, and rank 0 reports it once; a rank that
+leaves a test frees those that wait for it; a phase of a test that lasts longer than its deadline
+fails at the line where each rank stands, and where a rank cannot be stopped so, it is killed and
+its sentry tells.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any, NoReturn
+
+import pytest
+
+from d5test.distributed.guarded import Left
+from d5test.plugin.budget import END, remaining
+from d5test.plugin.ranks.agreement import Apart
+from d5test.plugin.ranks.quiet import hush
+from d5test.plugin.ranks.ranks import COLLECTING, Ranks
+from d5test.plugin.ranks.verdict import Remark, apply
+
+DEADLINE = 15.0
+"""Seconds for a phase of a test, unless it is marked or the command line says otherwise."""
+GRACE = 5.0
+"""Seconds that a rank has to leave a test once its deadline is over. Then it is killed."""
+
+
+class Overdue(BaseException):
+    """A phase of a test lasted longer than its deadline. Not caught by `except Exception`."""
+
+
+class Together:
+    """The plugin of each rank."""
+
+    def __init__(self, config: pytest.Config, ranks: Ranks) -> None:
+        self.config, self.ranks = config, ranks
+        self._running = ""
+        self._errors: dict[str, str] = {}
+        self._limit = 0.0
+        signal.signal(signal.SIGALRM, self._overdue)
+
+    def pytest_report_header(self) -> str:
+        """What the ranks are."""
+        facts = self.ranks.world.facts()
+        settings = "".join(f", {name}={value}" for name, value in facts["settings"].items())
+        return f"MPI: {facts['library']}, {facts['ranks']} ranks, {facts['cores']} cores{settings}"
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Remember what could not be collected."""
+        if report.failed:
+            self._errors[report.nodeid] = report.longreprtext
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection(self, session: pytest.Session) -> Iterator[Any]:
+        """Agree on what is collected, and on what cannot be."""
+        result = yield
+        own = dict(self._errors)
+        ids = [item.nodeid for item in session.items]
+        digest = hashlib.sha256("\n".join(ids).encode()).hexdigest()
+        said = self._exchange("collection", {"digest": digest, "errors": own}, COLLECTING) or []
+        told = [remark or {} for remark in said]
+        for rank, remark in enumerate(told):
+            for nodeid, text in remark["errors"].items():
+                if nodeid not in self._errors:
+                    longrepr: Any = f"rank {rank}:\n{text}"
+                    report = pytest.CollectReport(nodeid, "failed", longrepr, [])
+                    self.config.hook.pytest_collectreport(report=report)
+        if len({remark["digest"] for remark in told}) > 1 and not self._errors:
+            self._differ(ids)
+        return result
+
+    def _differ(self, ids: list[str]) -> NoReturn:
+        said = self._exchange("collection", {"ids": ids}, COLLECTING) or []
+        first, *others = [(remark or {})["ids"] for remark in said]
+        for rank, other in enumerate(others, 1):
+            if other != first:
+                only = [f"rank 0 alone has {i}" for i in first if i not in set(other)]
+                only += [f"rank {rank} alone has {i}" for i in other if i not in set(first)]
+                why = only[0] if only else "in another order"
+                raise pytest.UsageError(f"the ranks collected different tests: {why}")
+        raise AssertionError("digests differ, tests do not")
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """Agree whether the budget is spent: each rank has a clock of its own."""
+        self._running = nodeid
+        if END in self.config.stash:
+            spent: dict[str, Any] | None = {} if remaining(self.config) <= 0 else None
+            if self._exchange("start", spent, COLLECTING) is not None:
+                self.config.stash[END] = 0.0
+            else:  # and none of them finds it spent a moment later
+                self.config.stash[END] = max(self.config.stash[END], time.time() + 1)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> Iterator[Any]:
+        """Within the deadline."""
+        with self._within(item, "setup"):
+            return (yield)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Iterator[Any]:
+        """Within the deadline."""
+        with self._within(item, "call"):
+            return (yield)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_teardown(self, item: pytest.Item) -> Iterator[Any]:
+        """Within the deadline."""
+        with self._within(item, "teardown"):
+            return (yield)
+
+    @contextmanager
+    def _within(self, item: pytest.Item, phase: str) -> Iterator[None]:
+        limit = self._deadline(item)
+        path, line, _ = item.location
+        at = f"{path}:{(line or 0) + 1}, the start of the {phase}"
+        longest = None if limit is None else limit + GRACE
+        self.ranks.watchdog.enter(f"{item.nodeid} ({phase})", longest, at, str(item.path))
+        self._limit = limit or 0.0
+        signal.setitimer(signal.ITIMER_REAL, self._limit)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+
+    def _deadline(self, item: pytest.Item) -> float | None:
+        """Seconds that a phase may take. Tests of single operators do not wait for each other."""
+        mark = item.get_closest_marker("deadline")
+        if mark is not None:
+            return float(mark.args[0])
+        given: float | None = self.config.getoption("--deadline")
+        alone = item.get_closest_marker("check") is not None
+        return given or (None if alone else DEADLINE)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Iterator[Any]:
+        """Agree on the outcome of a phase."""
+        report: Any = yield
+        freed = call.excinfo is not None and isinstance(call.excinfo.value, Left)
+        left = call.excinfo is not None and not freed
+        if left:
+            self.ranks.notices.send()
+        used = call.when == "teardown" and self.ranks.used
+        mine = Remark.of(report, call, freed=freed, left=left, used=used)
+        limit = self._deadline(item)
+        wait = None if limit is None else limit + 2 * GRACE
+        said = self._exchange(call.when, None if mine.plain else mine.told(), wait)
+        if said is not None:
+            remarks = [Remark.read(remark) for remark in said]
+            self.ranks.notices.clear([r for r, remark in enumerate(remarks) if remark.left])
+            spoilt = any(remark.left or remark.kind == "freed" for remark in remarks)
+            if spoilt or any(remark.used for remark in remarks):
+                self.ranks.renew(spoilt=spoilt)
+            apply(remarks, report, self.ranks.rank)
+        return report
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logfinish(self) -> None:
+        """Between two tests nothing is watched."""
+        self._running = ""
+        self.ranks.watchdog.enter("between tests", None, "between tests")
+
+    def _exchange(self, stage: str, remark: Any, limit: float | None) -> Any:
+        """Tell the others. A rank that has left the run ends it for all."""
+        doing = f"{self._running} ({stage})" if self._running else stage
+        self.ranks.watchdog.enter(doing, limit, f"the end of the {stage}, waiting for the others")
+        try:
+            return self.ranks.agreement.exchange(stage, remark)
+        except Apart as apart:
+            gone = [r for r, other in enumerate(apart.stages) if other == "end"]
+            pytest.exit(f"rank {', '.join(map(str, gone))} has left the run: {apart}", 1)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        """Agree on the exit status."""
+        session.exitstatus = self._end(int(exitstatus))
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_unconfigure(self) -> None:
+        """The same where there was no session: a usage error."""
+        error = sys.exc_info()[1]
+        self._end(int(pytest.ExitCode.USAGE_ERROR) if error is not None else 0)
+        if isinstance(error, pytest.UsageError) and self.ranks.rank:
+            hush()
+
+    def _end(self, status: int) -> int:
+        if self._running:  # an interrupt: others may wait in the test
+            self.ranks.notices.send()
+        return self.ranks.end(status)
+
+    def _overdue(self, number: int, frame: FrameType | None) -> NoReturn:
+        __tracebackhide__ = True
+        raise Overdue(f"not done after {self._limit:g} s")
