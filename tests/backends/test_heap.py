@@ -1,0 +1,33 @@
+"""Memory that nobody wrote to is the same rubbish each time while results are judged."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+import sys
+
+import pytest
+
+FRESH = """
+import numpy as np
+from d5test.backends import heap
+
+def fresh():
+    return int(np.count_nonzero(np.empty(40_000, np.uint8) == 0x7F))
+
+heap.poison()
+poisoned = fresh()
+heap.keep()
+print(poisoned, fresh())
+"""
+
+pytestmark = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc's mallopt")
+
+
+def test_fresh_memory_is_poisoned_until_calls_are_timed() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FRESH], capture_output=True, text=True, check=True, timeout=120
+    )
+    poisoned, kept = map(int, done.stdout.split())
+    assert poisoned == 40_000
+    assert kept < 40_000
