@@ -45,7 +45,7 @@ class Inquiry:
                 reduced = self.comm.allreduce(op, contributions)  # type: ignore[arg-type]
         except Stuck as stuck:
             each = {f"rank {rank}": words for rank, words in enumerate(stuck.whereabouts)}
-            raise self.fault("deadlock", "the ranks are stuck", **each) from None
+            raise self.fault("deadlock", "the ranks are stuck", None, **each) from None
         except WrongSize as wrong:
             raise self.fault("size", "a message has the wrong size", message=str(wrong)) from None
         for rank, (x, was) in enumerate(zip(contributions, before, strict=True)):

@@ -18,9 +18,11 @@ from d5test.distributed.allreduce import Allreduce
 from d5test.distributed.traffic import Traffic
 from d5test.distributed.virtual import run, shuffled
 from d5test.numerics.judgement import Judgement
-from d5test.reference.collectives import ALLREDUCE, Algorithm
+from d5test.reference.collectives import ALLREDUCE, Algorithm, Schedule
 
 Array = NDArray[Any]
+Program = Callable[[int, int, Any], Schedule]
+"""The schedule of a rank, by rank, size and the array that it works on."""
 DTYPES = (*FLOATS, "int64")
 """In which collectives are judged."""
 
@@ -44,7 +46,7 @@ class Facts:
 
 
 class Communicator(Protocol):
-    """Ranks that run schedules, or have collectives of their own, or both.
+    """Ranks that have collectives: their own, or schedules.
 
     sizes  the numbers of ranks that can be asked for
     drawn  whether cases are drawn by Hypothesis; else they come from a seeded table, since all
@@ -67,6 +69,13 @@ class Communicator(Protocol):
         """What one process finds, told to all: the judgement, or the fault that it raised."""
 
 
+class Runner(Communicator, Protocol):
+    """A communicator that runs any schedule, not only collectives of its own."""
+
+    def run(self, program: Program, arrays: Sequence[Array], order: int) -> Reduced:
+        """Have each rank run a schedule on a copy of its array."""
+
+
 @dataclass(frozen=True)
 class Virtual:
     """Any number of ranks in this process, running these algorithms."""
@@ -85,10 +94,13 @@ class Virtual:
 
     def allreduce(self, op: Allreduce, contributions: Sequence[Array]) -> Reduced:
         """In the order of delivery that `op` asks for."""
-        schedule, size = self.algorithms[op.algorithm].schedule, len(contributions)
-        results = tuple(x.copy() for x in contributions)
-        schedules = [schedule(rank, size, x) for rank, x in enumerate(results)]
-        return Reduced(results, tuple(run(schedules, shuffled(op.order))))
+        return self.run(self.algorithms[op.algorithm].schedule, contributions, op.order)
+
+    def run(self, program: Program, arrays: Sequence[Array], order: int) -> Reduced:
+        """In the order of delivery that is asked for."""
+        results, size = tuple(x.copy() for x in arrays), len(arrays)
+        schedules = [program(rank, size, x) for rank, x in enumerate(results)]
+        return Reduced(results, tuple(run(schedules, shuffled(order))))
 
     def agree(self, judge: Callable[[], Judgement]) -> Judgement:
         """There is one process only."""

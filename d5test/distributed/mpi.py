@@ -15,8 +15,8 @@ import numpy as np
 from mpi4py import MPI
 
 from d5test.distributed.agreement import agree
-from d5test.distributed.allreduce import LIBRARY, Allreduce
-from d5test.distributed.communicator import DTYPES, Array, Facts, Reduced
+from d5test.distributed.allreduce import Allreduce
+from d5test.distributed.communicator import DTYPES, Array, Facts, Program, Reduced
 from d5test.distributed.traffic import Traffic, WrongSize, together, volume
 from d5test.numerics.judgement import Judgement
 from d5test.reference.collectives import ALLREDUCE, ANY, Algorithm, Recv, Schedule, Send
@@ -93,13 +93,18 @@ class Mpi:
 
     def allreduce(self, op: Allreduce, contributions: Sequence[Array]) -> Reduced:
         """By a schedule, or by the library. The order of delivery is as it comes."""
+        if op.algorithm in self.algorithms:
+            return self.run(self.algorithms[op.algorithm].schedule, contributions, op.order)
         mine = contributions[self.comm.rank].copy()
-        if op.algorithm == LIBRARY:
-            result = np.empty_like(mine)
-            self.comm.Allreduce(mine, result)
-            return Reduced(tuple(self.comm.allgather(result)))
-        schedule = self.algorithms[op.algorithm].schedule
-        traffic = run(schedule(self.comm.rank, self.comm.size, mine), self.comm)
+        result = np.empty_like(mine)
+        self.comm.Allreduce(mine, result)
+        return Reduced(tuple(self.comm.allgather(result)))
+
+    def run(self, program: Program, arrays: Sequence[Array], order: int) -> Reduced:
+        """The order of delivery is as it comes."""
+        rank, size = self.comm.rank, self.comm.size
+        mine = arrays[rank].copy()
+        traffic = run(program(rank, size, mine), self.comm)
         results, sent = zip(*self.comm.allgather((mine, traffic)), strict=True)
         return Reduced(results, sent)
 

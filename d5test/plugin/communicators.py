@@ -17,31 +17,31 @@ from d5test.plugin.options import listed
 from d5test.plugin.selection import SELECTION
 from d5test.reference.collectives import ALLREDUCE
 
+PATIENT = pytest.mark.deadline(60)
+"""Ranks that share cores take turns to import a framework, and to make each case's data."""
+
 
 @dataclass(frozen=True)
 class Kind:
-    """What has to be installed for a communicator, what it runs, and whether it needs mpirun."""
+    """What has to be installed for a communicator, what it runs, and how its tests are marked."""
 
     needs: tuple[str, ...]
     schedules: bool
     library: bool
-
-    @property
-    def marks(self) -> tuple[pytest.MarkDecorator, ...]:
-        """Those of its tests."""
-        return (pytest.mark.mpi,) if self.needs else ()
+    marks: tuple[pytest.MarkDecorator, ...] = ()
 
 
 COMMUNICATORS = {
     "virtual": Kind((), schedules=True, library=False),
-    "mpi": Kind(("mpi4py",), schedules=True, library=True),
-    "gloo": Kind(("torch", "mpi4py"), schedules=False, library=True),
+    "mpi": Kind(("mpi4py",), schedules=True, library=True, marks=(pytest.mark.mpi, PATIENT)),
+    "gloo": Kind(
+        ("torch", "mpi4py"), schedules=False, library=True, marks=(pytest.mark.mpi, PATIENT)
+    ),
 }
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the markers, and see that what is asked for exists."""
-    config.addinivalue_line("markers", "mpi(min_size=1): needs MPI, and so many ranks")
     config.addinivalue_line("markers", "collective(name): the check of collectives of this test")
     # without it, pytest-mpi skips what is marked
     config.option.with_mpi = True
@@ -66,7 +66,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     names = asked(metafunc.config)
     comms = [pytest.param(name, marks=COMMUNICATORS[name].marks, id=name) for name in names]
-    metafunc.parametrize("comm", comms, indirect=True, scope="session")
+    metafunc.parametrize("comm", comms, indirect=True)
     if "part" in metafunc.fixturenames:
         mark = metafunc.definition.get_closest_marker("collective")
         parts = _parts(metafunc.config, mark.args[0] if mark else "")

@@ -60,6 +60,12 @@ def star(rank: int, size: int, x: Any) -> Schedule:
 
 def tree(rank: int, size: int, x: Any) -> Schedule:
     """Along a binomial tree to rank 0, and back. Thakur, Rabenseifner and Gropp 2005, 3.1."""
+    yield from reduce(rank, size, x)
+    yield from broadcast(rank, size, x)
+
+
+def reduce(rank: int, size: int, x: Any) -> Schedule:
+    """The sum at rank 0 alone, along a binomial tree; elsewhere `x` is part of it afterwards."""
     part, bit = np.empty_like(x), 1
     while bit < size and not rank & bit:
         if rank + bit < size:
@@ -68,6 +74,12 @@ def tree(rank: int, size: int, x: Any) -> Schedule:
         bit <<= 1
     if rank > 0:
         yield Send(rank - bit, x)
+
+
+def broadcast(rank: int, size: int, x: Any) -> Schedule:
+    """What rank 0 has, at every rank, along a binomial tree."""
+    bit = rank & -rank if rank else 1 << (size - 1).bit_length()
+    if rank > 0:
         yield Recv(rank - bit, x)
     while bit > 1:
         bit >>= 1
