@@ -158,6 +158,10 @@ class Backend(ABC):
     """Optimizers at work, see `d5test.backends.updater`: the framework's own, `native`, and the
     `reference` rules on its tensors."""
 
+    reads_models: ClassVar[bool] = False
+    """Whether a network is an ONNX model that the framework reads itself: `prepare` works. Without
+    it, a network is composed of rows."""
+
     ordered: ClassVar[bool] = True
     """Whether to wait for one result is to wait for all that were asked for before it. Where not
     (a lazy framework, queues that overtake each other), each timed call is waited for."""
@@ -200,6 +204,10 @@ class Backend(ABC):
         `grads` are the upstream gradients, one for each output that the function returns; `None`
         for one through which nothing flows. A gradient is `None` if the framework has none.
         """
+
+    def prepare(self, model: bytes) -> Callable[..., Sequence[Any]]:
+        """The function of the inputs of a serialised ONNX model (only if `reads_models`)."""
+        raise NotImplementedError
 
     def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """The function in this backend's mode; compiled modes override it."""

@@ -125,6 +125,7 @@ class About:
     flushes: Mapping[str, bool]
     compiles_shapes: bool
     mutable: bool
+    reads_models: bool
     threads: int
     packages: Mapping[str, str]
     python: str

@@ -58,6 +58,7 @@ def describe(execution: Execution) -> dict[str, Any]:
         "flushes": flushes(execution),
         "compiles_shapes": bool(backend.compiles_shapes),
         "mutable": bool(backend.mutable),
+        "reads_models": bool(backend.reads_models),
         "threads": threads(execution),
         "packages": packages(backend.framework),
         "python": platform.python_version(),

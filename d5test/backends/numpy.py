@@ -8,51 +8,20 @@ input. Its gradients are the references' own `backward`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from d5test.backends.base import Backend, Row, Unsupported, bits, name_of
+from d5test.backends.base import Backend, Row, Unsupported, bits
+from d5test.backends.tape import Tape, Traced, rounded, widened
 from d5test.backends.updater import ReferenceUpdater
 from d5test.case import Operator
 from d5test.reference.operators import OPERATORS
 from d5test.reference.steps import STEPS
 
 Array = NDArray[Any]
-HALVES = ("float16", "bfloat16")
-
-
-def is_floating(x: Array) -> bool:
-    """Whether an array is of a floating-point dtype, ml_dtypes' bfloat16 included."""
-    return bool(x.dtype.kind == "f" or name_of(x.dtype) == "bfloat16")
-
-
-def widened(x: Array | None) -> Array | None:
-    """A 16-bit array in float32: NumPy has no products of bfloat16."""
-    return x.astype(np.float32) if x is not None and name_of(x.dtype) in HALVES else x
-
-
-def rounded(y: Any, like: Sequence[Array | None]) -> Any:
-    """A result in the dtype of the first floating-point input, if it is a floating-point one."""
-    y = np.asarray(y)
-    dtype = next((x.dtype for x in like if x is not None and is_floating(x)), y.dtype)
-    return y.astype(dtype) if is_floating(y) else y
-
-
-class Leaf(NamedTuple):
-    """An input whose gradient may be wanted: `place` is where it stands in the caller's list."""
-
-    place: int
-    array: Array
-
-
-class Recorded(NamedTuple):
-    """A call that was made on leaves: what is to be differentiated."""
-
-    operator: Operator
-    inputs: tuple[Leaf | None, ...]
 
 
 class Reference:
@@ -62,10 +31,11 @@ class Reference:
         self._operator = operator
 
     def __call__(self, op: Any, *inputs: Any) -> Any:
-        """The outputs; or, of leaves, what was called."""
+        """The outputs; of traced arrays they are traced."""
         operator = self._operator(**op.attributes)
-        if any(isinstance(x, Leaf) for x in inputs):
-            return Recorded(operator, inputs)
+        tape = next((x.tape for x in inputs if isinstance(x, Traced)), None)
+        if tape is not None:
+            return tape.record(operator, inputs)
         outputs = operator(*(widened(x) for x in inputs))
         return tuple(rounded(y, inputs) for y in outputs)
 
@@ -73,7 +43,7 @@ class Reference:
 class NumpyUpdater(ReferenceUpdater):
     """The reference rules on NumPy arrays."""
 
-    xp = np
+    xp: ClassVar[Any] = np
 
 
 class Numpy(Backend):
@@ -133,25 +103,14 @@ class Numpy(Backend):
         grads: Sequence[Any],
         wanted: Sequence[int],
     ) -> tuple[tuple[Any, ...], list[Any]]:
-        """The reference's own `backward`, on the inputs of the one operator that is called."""
-        leaves = [None if x is None else Leaf(i, x) for i, x in enumerate(inputs)]
-        recorded = function(*leaves)
-        if not isinstance(recorded, Recorded):
-            return tuple(recorded), [None] * len(wanted)
-        operator, given = recorded
-        arrays = tuple(None if x is None else x.array for x in given)
-        if not operator.differentiable:
-            raise Unsupported(f"the reference {operator!r} has no gradient")
-        wide = tuple(widened(x) for x in arrays)
-        outputs = operator(*wide)
-        found = operator.vjp(tuple(widened(dy) for dy in grads), wide, outputs)
-        totals: dict[int, Any] = {}
-        for leaf, dx in zip(given, found, strict=True):
-            if leaf is not None and dx is not None:
-                before = totals.get(leaf.place)
-                totals[leaf.place] = dx if before is None else before + dx
-        gradients = [None if totals.get(i) is None else rounded(totals[i], arrays) for i in wanted]
-        return tuple(rounded(y, arrays) for y in outputs), gradients
+        """The references' own `backward`, of each call that the function makes."""
+        tape = Tape()
+        leaves = [None if x is None else Traced(x, tape) for x in inputs]
+        result = function(*leaves)
+        results = result if isinstance(result, tuple) else (result,)
+        totals = tape.pull([y for y in results if isinstance(y, Traced)], grads)
+        outputs = tuple(y.array if isinstance(y, Traced) else y for y in results)
+        return outputs, [totals.get(id(leaves[i])) for i in wanted]
 
     def address(self, tensor: Array) -> tuple[int, int]:
         """The span of an array's memory."""

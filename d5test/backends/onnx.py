@@ -76,6 +76,7 @@ class OnnxBackend(Backend):
     implementation: ClassVar[str]
     """The module, or `module:Class`, that has `prepare`."""
     mutable = True
+    reads_models = True
 
     def __init__(self, device: str = "cpu") -> None:
         super().__init__(device)
@@ -91,6 +92,7 @@ class OnnxBackend(Backend):
                 arithmetic=self.arithmetic_of(name),
                 dtypes=self.dtypes_of(name),
                 gradient="onnx.backend has no gradients",
+                flushes=self.flushes_of(name),
                 ulps=self.ulps_of(name),
             )
             for name in _names(self.opset)
@@ -103,6 +105,10 @@ class OnnxBackend(Backend):
     def arithmetic_of(self, operator: str) -> str:
         """The loosest class of arithmetic that is allowed for 16-bit dtypes: F, P or S."""
         return "P"
+
+    def flushes_of(self, operator: str) -> bool:
+        """Whether an operator's kernel makes zeros of results below the smallest normal number."""
+        return False
 
     def ulps_of(self, operator: str) -> Mapping[str, float]:
         """Elementary functions whose larger error, in one operator alone, is known."""
@@ -157,6 +163,16 @@ class OnnxBackend(Backend):
     ) -> tuple[tuple[Any, ...], list[Any]]:
         raise Unsupported("onnx.backend has no gradients")
 
+    def prepare(self, model: bytes) -> Callable[..., Sequence[Any]]:
+        loaded = onnx.load_from_string(model)
+        runtime = self._runtime_of(loaded)
+
+        def run(*inputs: Any) -> Sequence[Any]:
+            results: Sequence[Any] = runtime.run(list(inputs))
+            return results
+
+        return run
+
     def reset(self) -> None:
         self._prepared.clear()
         self._last = None
@@ -187,14 +203,17 @@ class OnnxBackend(Backend):
         self, name: str, attributes: Mapping[str, Any], inputs: Sequence[Any]
     ) -> Prepared:
         model, given = build_model(name, attributes, inputs, self.opset)
+        return Prepared(self._runtime_of(model).run, given)
+
+    def _runtime_of(self, model: onnx.ModelProto) -> Any:
+        """The model prepared. Raises `Unsupported` where something is not implemented."""
         try:
-            prepared = self._runtime.prepare(model, self.device.upper(), **self.options())
+            return self._runtime.prepare(model, self.device.upper(), **self.options())
         except (Exception, unittest.SkipTest) as error:
             reason = _lacking(error, UNPREPARED)
             if reason is None:
                 raise
             raise reason from error
-        return Prepared(prepared.run, given)
 
     def _newest_opset(self) -> int:
         """The newest operator set with which the runtime prepares a model."""

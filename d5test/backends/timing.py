@@ -6,7 +6,6 @@ partial. The last call of each feed is kept: what was timed can be verified.
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import math
 import resource
@@ -18,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from d5test.backends import heap
 from d5test.backends.base import Backend
 from d5test.backends.bound import BadRow, Bound
 from d5test.backends.execution import Execution, Placed
@@ -25,48 +25,29 @@ from d5test.backends.execution import Execution, Placed
 ROUND = 0.005
 """Seconds that a round lasts at least: 10^4 times what the clock and a pre-emption check cost."""
 COLD_BYTES = 64 << 20
-HEAP = 1 << 30
-"""Bytes that the heap keeps, and below which it maps no memory of its own for one tensor."""
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 Call = Callable[[], Any]
 
 
-class Timing:
-    """An operator on several feeds, called in turn. `loops` calls make a round; 1 if `cold`."""
+class Rounds:
+    """Calls in turn, `loops` of them a round; 1 if `cold`. `last` has the last result of each."""
 
     def __init__(
-        self,
-        execution: Execution,
-        bound: Bound,
-        feeds: Sequence[Any],
-        wanted: Sequence[int] | None,
-        *,
-        backward: bool,
-        cold: bool,
-        loops: int | None,
+        self, execution: Execution, calls: Sequence[Call], *, cold: bool, loops: int | None
     ) -> None:
         self._execution = execution
         self._backend = execution.backend
-        self._bound = bound
-        self._placed = [Placed(feed) for feed in feeds]
-        for now in self._placed:
-            execution.place(now)
-        execution.where = "call"
-        self._roots = [now.aliases.wanted(now.inputs, wanted) for now in self._placed]
-        calls = [
-            self._call(*pair, backward) for pair in zip(self._placed, self._roots, strict=True)
-        ]
-        self._calls = calls if self._backend.ordered else [self._waiting(call) for call in calls]
-        self._backward = backward
-        self._last: list[Any] = [None] * len(calls)
+        ordered = self._backend.ordered
+        self._calls = [call if ordered else self._waiting(call) for call in calls]
+        self.last: list[Any] = [None] * len(calls)
         self._next = 0
         self._flush = Flush(self._backend) if cold else None
-        keep_heap()
+        heap.keep()
+        execution.where = "call"
         for _ in range(2):
             for k in range(len(calls)):
-                self._last[k] = self._calls[k]()
-                self._wait([self._last[k]])
+                self.last[k] = self._calls[k]()
+                self._wait([self.last[k]])
         self.loops = loops or (1 if cold else self._calibrated())
         reset_peak()
         self._backend.peak_memory()
@@ -83,7 +64,7 @@ class Timing:
         ending = [self._calls[k] for k in last]
         self._next = (first + self.loops) % turns
         for k in last:
-            self._last[k] = None
+            self.last[k] = None
         if self._flush is not None:
             self._flush()
         collecting = gc.isenabled()
@@ -94,37 +75,17 @@ class Timing:
             if collecting:
                 gc.enable()
         for k, result in zip(last, results, strict=True):
-            self._last[k] = result
+            self.last[k] = result
         return wall / self.loops, cpu / self.loops, switches
 
     def stop(self) -> tuple[list[Any], int | None, int]:
-        """Outputs and gradients of the last call of each feed, peak device and resident bytes."""
+        """Outputs and gradients of the last of each call, peak device and resident bytes."""
         device, resident = self._backend.peak_memory(), peak_resident()
-        answers = []
-        for now, roots, last in zip(self._placed, self._roots, self._last, strict=True):
-            results, found = last if self._backward else (last, None)
-            outputs = self._execution.outputs(self._bound, results)
-            gradients = None
-            if found is not None:
-                every = self._execution.gradients(self._bound, found, roots, len(now.inputs))
-                gradients = [self._execution.maybe_get(dx) for dx in every]
-            answers.append(([self._execution.get(y) for y in outputs], gradients))
-        return answers, device, resident
+        return self.answers(), device, resident
 
-    def _call(self, now: Placed, roots: list[int], backward: bool) -> Call:
-        ready = self._bound.ready(now.tensors)
-        if not backward:
-            return partial(ready, *now.tensors)
-        if now.grads is None:
-            raise BadRow("to time the gradient a feed needs upstream gradients")
-        distinct = now.aliases.distinct
-        return partial(
-            self._backend.vjp,
-            self._bound.folded(ready, now.aliases.places),
-            [now.tensors[i] for i in distinct],
-            now.upstream[: self._bound.row.outputs],
-            [distinct.index(root) for root in roots],
-        )
+    def answers(self) -> list[Any]:
+        """What the last of each call returned, as it travels."""
+        raise NotImplementedError
 
     def _waiting(self, call: Call) -> Call:
         def waiting() -> Any:
@@ -169,6 +130,62 @@ class Timing:
         return loops if loops < turns else math.ceil(loops / turns) * turns
 
 
+class Timing(Rounds):
+    """An operator on several feeds, called in turn."""
+
+    def __init__(
+        self,
+        execution: Execution,
+        bound: Bound,
+        feeds: Sequence[Any],
+        wanted: Sequence[int] | None,
+        *,
+        backward: bool,
+        cold: bool,
+        loops: int | None,
+    ) -> None:
+        self._bound = bound
+        self._placed = [Placed(feed) for feed in feeds]
+        for now in self._placed:
+            execution.place(now)
+        execution.where = "call"
+        self._roots = [now.aliases.wanted(now.inputs, wanted) for now in self._placed]
+        self._backward = backward
+        calls = [
+            self._call(execution.backend, *pair)
+            for pair in zip(self._placed, self._roots, strict=True)
+        ]
+        super().__init__(execution, calls, cold=cold, loops=loops)
+
+    def answers(self) -> list[Any]:
+        """Outputs and gradients of the last call of each feed."""
+        answers = []
+        for now, roots, last in zip(self._placed, self._roots, self.last, strict=True):
+            results, found = last if self._backward else (last, None)
+            outputs = self._execution.outputs(self._bound, results)
+            gradients = None
+            if found is not None:
+                every = self._execution.gradients(self._bound, found, roots, len(now.inputs))
+                gradients = [self._execution.maybe_get(dx) for dx in every]
+            answers.append(([self._execution.get(y) for y in outputs], gradients))
+        return answers
+
+    def _call(self, backend: Backend, now: Placed, roots: list[int]) -> Call:
+        ready = self._bound.ready(now.tensors)
+        if not self._backward:
+            return partial(ready, *now.tensors)
+        if now.grads is None:
+            raise BadRow("to time the gradient a feed needs upstream gradients")
+        distinct = now.aliases.distinct
+        return partial(
+            backend.vjp,
+            self._bound.folded(ready, now.aliases.places),
+            [now.tensors[i] for i in distinct],
+            now.upstream[: self._bound.row.outputs],
+            [distinct.index(root) for root in roots],
+        )
+
+
 class Flush:
     """Writes more than the caches hold, so that the next call finds nothing there."""
 
@@ -188,14 +205,6 @@ def largest_cache() -> int:
     units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
     sizes = [path.read_text().strip() for path in CACHES.glob("index*/size")]
     return max((int(size[:-1]) * units.get(size[-1], 1) for size in sizes), default=0)
-
-
-def keep_heap() -> None:
-    """Let freed memory be used again, not given back and asked for anew; where there is glibc."""
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        mallopt(M_TRIM_THRESHOLD, HEAP)
-        mallopt(M_MMAP_THRESHOLD, HEAP)
 
 
 def reset_peak() -> None:

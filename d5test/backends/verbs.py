@@ -10,11 +10,12 @@ import importlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from d5test.backends import wire
+from d5test.backends import heap, wire
 from d5test.backends.base import Backend, Unsupported
 from d5test.backends.execution import Execution
 from d5test.backends.facts import describe
-from d5test.backends.timing import Timing
+from d5test.backends.programs import Programs
+from d5test.backends.timing import Rounds, Timing
 
 
 class Verbs:
@@ -23,13 +24,16 @@ class Verbs:
     def __init__(self, make: Callable[[], Backend]) -> None:
         self._make = make
         self._execution: Execution | None = None
-        self._timing: Timing | None = None
+        self._programs: Programs | None = None
+        self._timing: Rounds | None = None
         self._verbs: Mapping[str, Callable[..., Any]] = {
             "describe": lambda: describe(self.execution),
             "run": lambda *request: self.execution.run(*request),
             "compilations": lambda: self.execution.compilations(),
             "reset": lambda: self.execution.reset(),
+            "network": lambda *request: self.programs.answer(*request),
             "start_timing": self.start_timing,
+            "start_network_timing": self.start_network_timing,
             "time_round": self.time_round,
             "stop_timing": self.stop_timing,
             "invoke": self.invoke,
@@ -40,7 +44,15 @@ class Verbs:
         """The backend, made when it is first needed."""
         if self._execution is None:
             self._execution = Execution(self._make())
+            heap.poison()
         return self._execution
+
+    @property
+    def programs(self) -> Programs:
+        """The networks that are loaded."""
+        if self._programs is None:
+            self._programs = Programs(self.execution)
+        return self._programs
 
     def answer(self, request: Sequence[Any]) -> tuple[Any, ...]:
         """The answer to `(verb, *arguments)`; whatever is raised is an answer too."""
@@ -82,17 +94,24 @@ class Verbs:
         )
         return self._timing.loops
 
+    def start_network_timing(self, *request: Any) -> int:
+        """As `start_timing`, of a network; see `Programs.timing`."""
+        self._timing = None
+        self._timing = self.programs.timing(*request)
+        return self._timing.loops
+
     def time_round(self) -> tuple[float, float, int]:
-        """See `Timing.round`."""
+        """See `Rounds.round`."""
         return self.timing.round()
 
     def stop_timing(self) -> Any:
-        """See `Timing.stop`; its tensors are given back."""
+        """See `Rounds.stop`; its tensors are given back."""
         timing, self._timing = self.timing, None
+        heap.poison()
         return timing.stop()
 
     @property
-    def timing(self) -> Timing:
+    def timing(self) -> Rounds:
         """What was started."""
         if self._timing is None:
             raise RuntimeError("no timing was started")

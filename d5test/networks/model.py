@@ -1,14 +1,13 @@
 """ONNX models to graphs and back; files read so that a model cannot reach outside its folder.
 
 A graph is in one operator set (`OPSET`): a model in an older one is converted by ONNX's own
-converter, its functions are inlined, its Constant nodes become constants, and a Dropout that does
-not train becomes the identity that it is.
+converter, its functions are inlined, and its Constant nodes become constants.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,6 @@ from d5test.case import Array, dtype_of, is_float
 from d5test.networks.check import BrokenGraph
 from d5test.networks.graph import OPSET, Graph, Node, Unmodelled, Value
 from d5test.reference.node import DOMAINS, NotModelled, from_node, to_node
-from d5test.reference.operators import OPERATORS
 
 GRAPHS = (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
 
@@ -59,13 +57,9 @@ def from_model(model: onnx.ModelProto) -> Graph:
         raise BrokenGraph("sparse initializers are not supported")
     arrays = {t.name: numpy_helper.to_array(t) for t in proto.initializer}
     nodes, names = [], {node.name for node in proto.node}
-    used = {name for node in proto.node for name in node.input} | {v.name for v in proto.output}
     for node in proto.node:
         if node.op_type == "Constant" and not node.domain:
             arrays[node.output[0]] = _constant(node)
-        elif _is_identity(node, arrays, used):
-            op = OPERATORS["Identity"]()
-            nodes.append(Node(_name(node, names), op, (node.input[0],), (node.output[0],)))
         else:
             nodes.append(_node(node, _name(node, names)))
     parameters = {name: x for name, x in arrays.items() if is_float(x.dtype.name)}
@@ -83,23 +77,21 @@ def from_model(model: onnx.ModelProto) -> Graph:
 def to_model(graph: Graph, *, values: bool = True) -> onnx.ModelProto:
     """The model of a graph.
 
-    Without `values` it is there to be checked: parameters are inputs of their dtype and shape,
+    Without `values` it is there to be checked: what is not integer is an input of its shape,
     and there are no outputs, whose types only a sound graph tells.
     """
     inputs = [_info(name, value) for name, value in graph.inputs.items()]
-    arrays: Mapping[str, Array] = graph.constants
-    if values:
-        arrays = {**graph.parameters, **graph.constants}
-    else:
-        inputs += [
-            _info(name, Value(x.dtype.name, x.shape)) for name, x in graph.parameters.items()
-        ]
+    arrays = {**graph.parameters, **graph.constants}
+    if not values:
+        bare = {name: x for name, x in arrays.items() if is_float(x.dtype.name)}
+        inputs += [_info(name, Value(x.dtype.name, x.shape)) for name, x in bare.items()]
+        arrays = {name: x for name, x in arrays.items() if name not in bare}
     proto = helper.make_graph(
-        [_proto(node) for node in graph.nodes],
+        [to_proto(node) for node in graph.nodes],
         graph.name,
         inputs,
         [onnx.ValueInfoProto(name=name) for name in graph.outputs if values],
-        [numpy_helper.from_array(np.ascontiguousarray(x), name) for name, x in arrays.items()],
+        [numpy_helper.from_array(np.asarray(x, order="C"), name) for name, x in arrays.items()],
     )
     opsets = dict(graph.opsets)
     for node in graph.nodes:
@@ -182,16 +174,8 @@ def _node(node: onnx.NodeProto, name: str) -> Node:
         return Node(name, op, inputs, outputs)
 
 
-def _is_identity(node: onnx.NodeProto, arrays: Mapping[str, Array], used: set[str]) -> bool:
-    """Whether it is a Dropout that does not train, and whose mask nobody reads."""
-    if node.op_type != "Dropout" or node.domain not in DOMAINS.values():
-        return False
-    training = node.input[2] if len(node.input) > 2 else ""
-    off = not training or (training in arrays and not arrays[training].any())
-    return off and not used.intersection(node.output[1:])
-
-
-def _proto(node: Node) -> onnx.NodeProto:
+def to_proto(node: Node) -> onnx.NodeProto:
+    """The node as ONNX has it."""
     if not isinstance(node.op, Unmodelled):
         return to_node(node.op, node.inputs, node.outputs, node.name)
     proto = onnx.NodeProto()

@@ -8,12 +8,6 @@ from d5test.strategies.draw import Draw, Shape
 from d5test.strategies.registry import attributes, inputs
 
 
-@inputs(ops.Identity)
-def identity_inputs(d: Draw, op: ops.Identity) -> tuple[Tensor]:
-    """Any tensor."""
-    return (d.tensor(d.shape(0)),)
-
-
 @attributes(ops.Flatten)
 def flatten_attributes(d: Draw) -> ops.Flatten:
     """Every axis, from either end; also one behind the last."""

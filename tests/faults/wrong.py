@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from d5test.backends.base import FLOATS, Row
-from d5test.backends.numpy import Leaf, Numpy
+from d5test.backends.numpy import Numpy
+from d5test.backends.tape import Traced
 
 Array = NDArray[Any]
 Arrays = tuple[Any, ...]
@@ -37,7 +38,7 @@ class Wrong(Numpy):
         }
 
     def _call(self, row: Row, op: Any, *inputs: Any) -> Any:
-        if any(isinstance(x, Leaf) for x in inputs):
+        if any(isinstance(x, Traced) for x in inputs):
             return row.call(op, *inputs)
         return self.forward(partial(row.call, op), *inputs)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from d5test.backends.numpy import Leaf
+from d5test.backends.tape import Traced
 from tests.faults.wrong import Arrays, Honest, Wrong
 
 
@@ -75,7 +75,7 @@ class Compiled(Wrong):
         traced: list[Any] = []
 
         def call(*inputs: Any) -> Any:
-            if any(isinstance(x, Leaf) for x in inputs):
+            if any(isinstance(x, Traced) for x in inputs):
                 return function(*inputs)
             if not traced:
                 self._count += 1

@@ -181,12 +181,3 @@ def test_what_is_no_model_is_said_to_be_none(tmp_path: Path) -> None:
         Network(tmp_path / "text.onnx")
     with pytest.raises(OSError, match="missing"):
         Network(tmp_path / "missing.onnx")
-
-
-def test_a_dropout_that_does_not_train_is_the_identity() -> None:
-    helper = onnx.helper
-    x, y = (helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, (2, 3)) for n in "xy")
-    graph = helper.make_graph([helper.make_node("Dropout", ["x"], ["y", "mask"])], "g", [x], [y])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)])
-    (node,) = Network(model).nodes
-    assert (node.kind, node.inputs, node.outputs) == ("Identity", ("x",), ("y",))

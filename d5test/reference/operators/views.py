@@ -1,4 +1,4 @@
-"""Operators that give a tensor another shape, or none: every element stays where it is.
+"""Operators that give a tensor another shape: every element stays where it is.
 
 Their gradient has the shape of x again.
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from d5test.case import Operator
 
-__all__ = ["Flatten", "Identity", "Squeeze", "Unsqueeze"]
+__all__ = ["Flatten", "Squeeze", "Unsqueeze"]
 
 
 class View(Operator):
@@ -19,16 +19,6 @@ class View(Operator):
     def backward(self, grads, inputs, outputs):
         (dy,), (x, *rest) = grads, inputs
         return dy.reshape(x.shape), *(None for _ in rest)
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class Identity(View):
-    """y = x. ONNX Identity-25."""
-
-    since = 25
-
-    def forward(self, x):
-        return x.copy()
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

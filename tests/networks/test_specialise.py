@@ -1,0 +1,100 @@
+"""A graph for given shapes: shape arithmetic is constant, what does nothing is gone."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from d5test.backends.base import Unsupported
+from d5test.networks import Network
+from d5test.networks.specialise import runnable, specialised
+
+
+def network(nodes: list[onnx.NodeProto], output: str, *arrays: tuple[str, object]) -> Network:
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ("n", 3, 5))
+    y = helper.make_tensor_value_info(output, TensorProto.FLOAT, None)
+    initializers = [numpy_helper.from_array(np.asarray(a), name) for name, a in arrays]
+    graph = helper.make_graph(nodes, "g", [x], [y], initializers)
+    return Network(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)]))
+
+
+def exported_view() -> Network:
+    """x.view(x.shape[0], -1), as exporters write it."""
+    return network(
+        [
+            helper.make_node("Shape", ["x"], ["s"]),
+            helper.make_node("Gather", ["s", "zero"], ["n"]),
+            helper.make_node("Unsqueeze", ["n", "axis"], ["ns"]),
+            helper.make_node("Concat", ["ns", "rest"], ["shape"], axis=0),
+            helper.make_node("Reshape", ["x", "shape"], ["y"]),
+        ],
+        "y", ("zero", 0), ("axis", [0]), ("rest", [-1]),
+    )  # fmt: skip
+
+
+def test_shape_arithmetic_becomes_a_constant() -> None:
+    graph = specialised(exported_view().graph, {"x": (2, 3, 5)})
+    assert [node.kind for node in graph.nodes] == ["Reshape"]
+    assert graph.constants["shape"].tolist() == [2, -1]
+    assert set(graph.constants) == {"shape"}
+
+
+def test_a_side_with_a_name_is_the_same_everywhere() -> None:
+    graph = exported_view().graph
+    both = graph.with_(inputs={**graph.inputs, "z": graph.inputs["x"]})
+    specialised(both, {"x": (2, 3, 5), "z": (2, 3, 5)})
+    with pytest.raises(ValueError, match=r"'z' is \('n', 3, 5\), given \(4, 3, 5\)"):
+        specialised(both, {"x": (2, 3, 5), "z": (4, 3, 5)})
+
+
+WRONG = {
+    "not fed: x": {},
+    "'x' is ('n', 3, 5), given (2, 3)": {"x": (2, 3)},
+    "'x' is ('n', 3, 5), given (2, 3, 6)": {"x": (2, 3, 6)},
+    "no input is called z": {"x": (2, 3, 5), "z": ()},
+}
+
+
+@pytest.mark.parametrize("words", WRONG)
+def test_other_shapes_are_refused(words: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(words)):
+        specialised(exported_view().graph, WRONG[words])
+
+
+def test_what_rounds_is_left_to_the_backend() -> None:
+    made = network(
+        [helper.make_node("Mul", ["a", "a"], ["b"]), helper.make_node("Add", ["x", "b"], ["y"])],
+        "y", ("a", np.float32([0.1, 0.2, 0.3, 0.4, 0.5])),
+    )  # fmt: skip
+    graph = specialised(made.graph, {"x": (2, 3, 5)})
+    assert [node.kind for node in graph.nodes] == ["Mul", "Add"]
+
+
+CHAINS = {
+    "in the middle": (["Relu x a", "Identity a b", "Neg b y"], "Relu x a, Neg a y"),
+    "at the end": (["Relu x a", "Identity a y"], "Relu x y"),
+    "twice at the end": (["Relu x a", "Dropout a b", "Identity b y"], "Relu x y"),
+    "read and at the end": (["Relu x a", "Identity a y", "Neg a unread"], "Relu x y"),
+    "at the beginning": (["Dropout x a", "Relu a y"], "Relu x y"),
+}
+
+
+@pytest.mark.parametrize("where", CHAINS)
+def test_what_does_nothing_is_left_out(where: str) -> None:
+    written, want = CHAINS[where]
+    nodes = [helper.make_node(kind, [x], [y]) for kind, x, y in map(str.split, written)]
+    graph = specialised(network(nodes, "y").graph, {"x": (2, 3, 5)})
+    found = ", ".join(f"{n.kind} {n.inputs[0]} {n.outputs[0]}" for n in graph.nodes)
+    assert found == want
+    assert graph.outputs == ("y",)
+
+
+def test_a_dropout_that_trains_is_not_left_out() -> None:
+    nodes = [helper.make_node("Dropout", ["x", "ratio", "train"], ["y"])]
+    made = network(nodes, "y", ("ratio", np.float32(0.5)), ("train", True))
+    with pytest.raises(Unsupported, match="no reference: Dropout"):
+        runnable(specialised(made.graph, {"x": (2, 3, 5)}))
