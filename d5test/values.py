@@ -16,6 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from d5test.ordinals import numbers, ordinals
+
 Shape = tuple[int, ...]
 Values = NDArray[Any]
 finfo: Any = ml_dtypes.finfo  # which is not typed
@@ -121,6 +123,36 @@ def mask(
     return unit(words, shape) < share
 
 
+def every(
+    words: np.random.Philox,
+    shape: Shape,
+    dtype: np.dtype[Any],
+    first: int = 0,
+    below: str = "random",
+) -> Values:
+    """Each value of the leading 16 bits in turn, from the pattern `first` on.
+
+    Of a 16-bit dtype these are its numbers themselves. Of a wider one the bits `below` are
+    `random`, or `zeros`: powers of two, zero and infinity are among these.
+    """
+    rest = np.uint64(8 * dtype.itemsize - 16)
+    count = math.prod(shape)
+    leading = np.arange(first, first + count, dtype=np.uint64).reshape(shape)
+    lower = np.zeros(shape, np.uint64)
+    if below == "random":
+        lower = np.asarray(words.random_raw(count), np.uint64).reshape(shape)
+        lower &= (np.uint64(1) << rest) - np.uint64(1)
+    return ((leading << rest) | lower).astype(f"u{dtype.itemsize}").view(dtype)
+
+
+def near(words: np.random.Philox, shape: Shape, dtype: np.dtype[Any], centre: float) -> Values:
+    """Consecutive numbers of the dtype, as many on one side of `centre` as on the other."""
+    count = math.prod(shape)
+    (middle,) = ordinals(np.array([centre], dtype))
+    places = middle - count // 2 + np.arange(count, dtype=np.int64)
+    return numbers(places, dtype).reshape(shape)
+
+
 REGIMES: Mapping[str, Callable[..., Values]] = MappingProxyType(
     {
         regime.__name__: regime
@@ -140,6 +172,8 @@ REGIMES: Mapping[str, Callable[..., Values]] = MappingProxyType(
             below,
             within,
             mask,
+            every,
+            near,
         )
     }
 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from d5test.checks.accuracy import accuracy
 from d5test.checks.arguments import declared_dtypes, has_row, invalid_arguments
 from d5test.checks.check import FLOATS, Check, with_gradient
 from d5test.checks.compiled import compiled
@@ -18,12 +19,15 @@ from d5test.checks.repetition import determinism, no_caching, untouched
 from d5test.checks.shape import batch, degenerate, degenerate_cases, has_layouts, layout
 from d5test.checks.special import has_rules, special
 from d5test.checks.value import forward, gradient, low_precision
+from d5test.problems.functions import function_cases
+from d5test.reference.operators.elementwise import Unary
 
 _ROWS = (
     Check("forward", forward, ("float64", "float32"), "value"),
     Check("gradient", gradient, ("float64", "float32"), "value", reason=with_gradient),
     Check("numerical_gradient", numerical_gradient, ("float64",), "value", reason=has_gradient),
     Check("low_precision", low_precision, ("float16", "bfloat16"), "value"),
+    Check("accuracy", accuracy, FLOATS, family=Unary, every=function_cases),
     Check("determinism", determinism),
     Check("untouched", untouched),
     Check("no_caching", no_caching),

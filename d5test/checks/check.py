@@ -62,11 +62,13 @@ class Check:
 
     run     returns a judgement or raises a fault (or Unsupported)
     dtypes  those in which it is asked
+    family  the operators of which it is asked: a class of them
     kind    `value`: every cell needs telling cases. `structural`: shapes, bytes, exceptions
     modes   the backend's modes that it is meant for
     cases   the strategy of its cases
     reason  why a cell is not asked, or empty
     draws   at most so many cases (compilations are slow); `None`: as many as the user wants
+    every   all of its cases, where they are fixed and none is drawn
     """
 
     name: str
@@ -77,11 +79,13 @@ class Check:
     cases: Callable[[Any, str], SearchStrategy[Case]] = drawn
     reason: Reason = supported
     draws: int | None = None
+    family: type[Operator] = Operator
+    every: Callable[[type[Operator], str], Sequence[Case]] | None = None
 
     @property
     def fixed(self) -> bool:
         """Whether the number of cases is not the user's choice."""
-        return self.draws is not None
+        return self.draws is not None or self.every is not None
 
 
 class Inquiry:

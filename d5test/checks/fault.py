@@ -19,9 +19,9 @@ class Evidence:
     expected  what the claim compares each call with: outputs, or gradients where the feed has
               upstream gradients
     claim     `within` the bars; `computed` within them are the outputs, though the feed has
-              upstream gradients; the calls `repeat` each other bit for bit; inputs are left
-              `untouched`; outputs are `kept` when the next call is made; the call `returns`;
-              the call `raises`
+              upstream gradients; zeros are `signed` as expected where the bar is 0; the calls
+              `repeat` each other bit for bit; inputs are left `untouched`; outputs are `kept`
+              when the next call is made; the call `returns`; the call `raises`
     reuse     each feed's values are written over the last one's, at the same address
     """
 
@@ -37,7 +37,7 @@ class Fault(AssertionError):
 
     kind  the word by which faults are told apart: `value`, `gradient`, `shape`, `dtype`, `crash`,
           `hang`, `exception`, `mutated`, `overwritten`, `cached`, `nondeterministic`, `layout`,
-          `batch`, `special`, `accepted`, `arithmetic`, `declared`, `not compiled`
+          `batch`, `special`, `sign of zero`, `accepted`, `arithmetic`, `declared`, `not compiled`
     """
 
     kind = "fault"

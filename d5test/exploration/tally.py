@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from d5test.accuracy import Accuracy
+
 OUTCOMES = ("right", "fault", "known", "unsupported", "void", "untested")
 
 
@@ -20,6 +22,7 @@ class Tally:
     arithmetics         classes of low-precision arithmetic that were met, with counts
     reasons             why something was unsupported, with counts
     faults              the smallest fault of each kind
+    accuracy            errors in ULPs of each function (an operator with its attributes)
     left_out            why the cell was not explored (to the end)
     """
 
@@ -41,6 +44,7 @@ class Tally:
     arithmetics: dict[str, int] = field(default_factory=dict)
     reasons: dict[str, int] = field(default_factory=dict)
     faults: list[dict[str, str]] = field(default_factory=list)
+    accuracy: dict[str, Accuracy] = field(default_factory=dict)
     left_out: str = ""
 
     @property
@@ -62,6 +66,13 @@ class Tally:
         if judgement.arithmetic:
             name = str(judgement.arithmetic)
             self.arithmetics[name] = self.arithmetics.get(name, 0) + 1
+
+    def count_accuracy(self, judgement: Any, function: object) -> None:
+        """Errors that were measured, whatever was judged of them."""
+        found = getattr(judgement, "accuracy", None)
+        if found is not None:
+            before = self.accuracy.get(repr(function))
+            self.accuracy[repr(function)] = found if before is None else before + found
 
     def count_unsupported(self, reason: str) -> None:
         """A case, or a whole cell, that the backend or the check does not do."""

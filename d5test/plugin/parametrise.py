@@ -74,6 +74,7 @@ def _table(config: pytest.Config, name: str) -> Table:
     cells = [
         Cell(operator, dtype)
         for operator in selection.operators.values()
+        if issubclass(operator, check.family)
         for dtype in check.dtypes
         if dtype in selection.dtypes
     ]

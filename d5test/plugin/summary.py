@@ -17,10 +17,14 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
+from d5test.accuracy import Accuracy
 from d5test.exploration.tally import OUTCOMES, Tally
 from d5test.plugin.outcomes import ARITHMETICS, tallies_of
 
 WORST = 5
+LEAST_ACCURATE = 4
+ROUNDED = 0.5
+"""The error in ULPs of a result that is rounded correctly."""
 REASONS = 8
 COLOURS = {"right": "green", "fault": "red", "known": "yellow", "untested": "red"}
 
@@ -88,6 +92,7 @@ def lines(tallies: Sequence[Tally]) -> Iterator[str]:
     """Everything else that the summary says."""
     yield from _worst(tallies)
     yield from _arithmetics(tallies)
+    yield from _accuracies(tallies)
     yield from _masked(tallies)
     yield from _unsupported(tallies)
     yield from _left_out(tallies)
@@ -118,6 +123,23 @@ def _arithmetics(tallies: Iterable[Tally]) -> Iterator[str]:
 
 def _looseness(name: str) -> int:
     return ARITHMETICS.index(name) if name in ARITHMETICS else -1
+
+
+def _accuracies(tallies: Iterable[Tally]) -> Iterator[str]:
+    found: dict[tuple[str, str], list[tuple[str, Accuracy]]] = defaultdict(list)
+    for t in tallies:
+        if t.accuracy:
+            found[t.backend, t.dtype].extend(t.accuracy.items())
+    if found:
+        yield "\nerrors of functions above half a ULP, and where; the share rounded correctly"
+    for (backend, dtype), functions in sorted(found.items()):
+        worse = [(name, a) for name, a in functions if a.largest > ROUNDED]
+        worst = sorted(worse, key=lambda named: -named[1].largest)[:LEAST_ACCURATE]
+        words = (f"{a.largest:.3g} {name} at {a.at:.4g}" for name, a in worst)
+        share = sum((a for _, a in functions), Accuracy()).share_rounded
+        yield f"  {backend} {dtype}: {', '.join(words) or 'none'}" + (
+            "" if share is None else f"; {share:.1%}"
+        )
 
 
 def _masked(tallies: Iterable[Tally]) -> Iterator[str]:

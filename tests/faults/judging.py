@@ -26,6 +26,8 @@ def asked(
         check = CHECKS[name]
         if client.about.mode not in (*check.modes, "compiled"):
             continue
+        if not issubclass(operator, check.family):
+            continue
         for dtype in check.dtypes:
             if not check.reason(operator, client.about, dtype):
                 yield check, dtype
@@ -35,7 +37,11 @@ def judgements(
     client: Any, operator: type[Operator], check: Check, dtype: str, count: int
 ) -> Iterator[Judgement]:
     """Of each case that can be judged. Raises the first fault."""
-    for case in drawn(check.cases(operator, dtype), min(count, check.draws or count)):
+    if check.every is not None:
+        cases = check.every(operator, dtype)
+    else:
+        cases = drawn(check.cases(operator, dtype), min(count, check.draws or count))
+    for case in cases:
         try:
             yield check.run(client, case)
         except Unsupported:

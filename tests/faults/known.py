@@ -11,6 +11,7 @@ from d5test.case import Operator
 from d5test.checks import CHECKS, Fault
 from d5test.reference.operators import OPERATORS
 from tests.faults import wrong as values
+from tests.faults import wrong_functions as functions
 from tests.faults import wrong_gradients as gradients
 from tests.faults import wrong_memory as memory
 from tests.faults import wrong_processes as processes
@@ -51,16 +52,22 @@ IN_PROCESS = (
     Finding(values.Identity, "Tanh", "forward", "value", WRONG),
     Finding(values.Upcast, "MatMul", "forward", "dtype", "wrong dtype"),
     Finding(values.Squeezed, "MatMul", "forward", "shape", "wrong shape"),
-    Finding(values.OffsetInDouble, "Tanh", "forward", "value", WRONG, alone=True),
+    Finding(values.OffsetInDouble, "Softmax", "forward", "value", WRONG, alone=True),
     Finding(values.LowPrecisionSums, "MatMul", "low_precision", "arithmetic",
             "computes in class S, P is allowed", alone=True),
+    Finding(functions.OneOfAll, "Tanh", "accuracy", "value", WRONG, alone=True),
+    Finding(functions.FlushedEarly, "Exp", "accuracy", "value", WRONG, alone=True),
+    Finding(functions.BeyondItsDomain, "Log", "accuracy", "special", "a NaN is swallowed",
+            alone=True),
+    Finding(functions.UnsignedZero, "Tanh", "accuracy", "sign of zero",
+            "a zero has the wrong sign", alone=True),
     Finding(values.Nondeterministic, "MatMul", "determinism", "nondeterministic",
             "the same call gives other outputs", alone=True),
     Finding(values.BatchDependent, "Conv", "batch", "batch", "in a batch of 17", alone=True),
     Finding(values.LayoutBlind, "MatMul", "layout", "layout", "inputs are misread", alone=True),
     Finding(values.SizeOne, "Softmax", "degenerate", "value", WRONG, alone=True),
     Finding(values.ZeroSizeShape, "Softmax", "degenerate", "shape", "wrong shape", alone=True),
-    Finding(values.NanSwallowed, "Tanh", "special", "special", "nan in an input is swallowed",
+    Finding(values.NanSwallowed, "MatMul", "special", "special", "nan in an input is swallowed",
             alone=True),
     Finding(values.NanInvented, "MatMul", "special", "special", "nan in one element spoils others",
             alone=True),

@@ -1,0 +1,160 @@
+"""Elementary functions on every kind of number, and how accurate they are.
+
+Every result lies within its bar. Besides, where ONNX's formula and the stable form agree that the
+value is NaN or infinite, so is the result; and where an argument of 0, 1 or infinity makes it
+exactly zero, that zero has its sign. A backend that flushes to zero may read a subnormal argument
+as zero. The errors in ULPs of the exact values are measured whatever the judgement.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from d5test.case import Array, Case, Operator
+from d5test.checks.check import Inquiry
+from d5test.checks.fault import Evidence, Fault
+from d5test.checks.special import NAN_IS_OPEN
+from d5test.numerics import ulps
+from d5test.numerics.arithmetic import Arithmetic
+from d5test.numerics.bounds import Bound, Bounds
+from d5test.numerics.judgement import Judgement
+from d5test.reference.stable import stable
+
+ZERO_IS_OPEN = {
+    "Gelu": "x times a probability: ONNX's formula gives -0 for -0, but no standard has it",
+    "Relu": "max(0, -0): IEEE 754-2008, 5.3.1, lets maxNum return either, ONNX names no maximum",
+}
+"""Operators for which nobody says which zero an exact zero is.
+
+For the others IEEE 754-2019 does, 5.4.1 (square root), 5.5.1 (abs, negate), 6.3 (products,
+quotients and sums) and 9.2.1 (tanh), or C23, F.10.3 (exp, log) and F.10.5 (erf)."""
+
+EXACT_AT = (0.0, 1.0, np.inf)
+"""Magnitudes of arguments at which a zero is exact, not an underflow."""
+
+Where = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Values:
+    """Inputs and results of a function, element by element, in float64.
+
+    formula  what ONNX's formula gives in float64
+    exact    what the stable form gives
+    """
+
+    op: Operator
+    x: Array
+    got: Array
+    formula: Array
+    exact: Array
+
+    @property
+    def agreed(self) -> Where:
+        """Where both forms have the same value, of the same sign, NaN included."""
+        same = (self.formula == self.exact) & (np.signbit(self.formula) == np.signbit(self.exact))
+        return np.asarray(same | (np.isnan(self.formula) & np.isnan(self.exact)))
+
+    def read_as_zero(self, arithmetic: Arithmetic) -> Where:
+        """Where the result is that of zero, and may be: the argument is flushed."""
+        if not arithmetic.flushes:
+            return np.zeros(self.x.shape, bool)
+        at_zero = stable(self.op, np.copysign(0.0, self.x))
+        flushed = ulps.subnormal(self.x, arithmetic.storage) & (self.got == at_zero)
+        return np.asarray(flushed)
+
+    def nan(self, arithmetic: Arithmetic) -> Where:
+        """Where a NaN is demanded."""
+        if self.op.name in NAN_IS_OPEN:
+            return np.zeros(self.x.shape, bool)
+        return np.asarray(self.agreed & np.isnan(self.exact) & ~self.read_as_zero(arithmetic))
+
+    def infinite(self, arithmetic: Arithmetic) -> Where:
+        """Where an infinity is demanded, besides where the bars demand one.
+
+        Of a finite argument the reference's own overflow proves nothing for float64.
+        """
+        sure = np.isinf(self.x) | (self.x == 0) | (arithmetic.storage.precision < ulps.DOUBLE)
+        return np.asarray(self.agreed & np.isinf(self.exact) & sure)
+
+    @property
+    def zero(self) -> Where:
+        """Where the sign of a zero is demanded."""
+        if self.op.name in ZERO_IS_OPEN:
+            return np.zeros(self.x.shape, bool)
+        return np.asarray(self.agreed & (self.exact == 0) & np.isin(np.abs(self.x), EXACT_AT))
+
+    def demanded(self, bound: Bound | None, arithmetic: Arithmetic) -> Bound:
+        """The bars: 0 where an infinity or NaN is demanded, none where an argument is flushed."""
+        assert bound is not None
+        bar = np.where(self.infinite(arithmetic) | self.nan(arithmetic), 0.0, bound.bar)
+        return replace(bound, bar=np.where(self.read_as_zero(arithmetic), np.inf, bar))
+
+
+def accuracy(client: Any, case: Case) -> Judgement:
+    """Every element is right, specials and signs of zero too; a fault has its accuracy as well."""
+    inquiry = Inquiry("accuracy", client, case)
+    feed = inquiry.feed()
+    (result,) = inquiry.ask(feed)
+    arithmetic = inquiry.classes()[0]
+    tight = inquiry.forward_bounds(arithmetic)
+    inquiry.shaped(tight, result.outputs, (feed,))
+    values = _values(inquiry, result.outputs[0])
+    found = ulps.accuracy(values.x, values.got, values.exact, arithmetic)
+
+    def bounds(a: Arithmetic) -> Bounds:
+        (bound,) = tight if a == arithmetic else inquiry.forward_bounds(a)
+        return (values.demanded(bound, a),)
+
+    try:
+        judgement = inquiry.judged(bounds, result.outputs, (feed,))
+        demanded = bounds(arithmetic)
+        swallowed = values.nan(arithmetic) & ~np.isnan(values.got)
+        if swallowed.any():
+            evidence = Evidence((feed,), "special", (demanded,), inquiry.wanted)
+            _fault(inquiry, values, swallowed, "special", "a NaN is swallowed", evidence)
+        turned = values.zero & (values.got == 0)
+        turned &= np.signbit(values.got) != np.signbit(values.exact)
+        if turned.any():
+            evidence = Evidence((feed,), "signed", (_zeros(values, demanded),), inquiry.wanted)
+            _fault(inquiry, values, turned, "sign of zero", "a zero has the wrong sign", evidence)
+    except Fault as fault:
+        if fault.judgement is not None:
+            at = fault.judgement.position
+            fault.judgement = ulps.Measured(**vars(fault.judgement), accuracy=found)
+            fault.details["input"] = repr(float(values.x[at]))
+            fault.details["largest"] = f"{found.largest:.4g} ULPs, at {found.at!r}"
+        raise
+    share = float(np.mean([np.isfinite(b.bar).mean() for b in demanded if b is not None]))
+    void = judgement.void and not values.nan(arithmetic).any()
+    return ulps.Measured(**{**vars(judgement), "share": share, "void": void}, accuracy=found)
+
+
+def _values(inquiry: Inquiry, got: Array) -> Values:
+    op = inquiry.case.op
+    with np.errstate(all="ignore"):
+        x = np.asarray(inquiry.arrays[0]).astype(np.float64)
+        given = got.astype(np.float64)
+    return Values(op, x, given, np.asarray(inquiry.outputs[0]), stable(op, x))
+
+
+def _zeros(values: Values, demanded: Bounds) -> Bounds:
+    """A bar of 0 where the sign of a zero is demanded, none elsewhere."""
+    (bound,) = demanded
+    assert bound is not None
+    bar = np.where(values.zero, 0.0, np.inf)
+    return (replace(bound, bar=bar),)
+
+
+def _fault(
+    inquiry: Inquiry, values: Values, wrong: Where, kind: str, what: str, evidence: Evidence
+) -> NoReturn:
+    """Raise the fault of the first element that is wrong."""
+    at = tuple(int(i) for i in np.argwhere(wrong)[0])
+    got, want = float(values.got[at]), float(values.exact[at])
+    judgement = Judgement(ratio=np.inf, position=at, got=got, want=want)
+    raise inquiry.subject.fault(kind, what, evidence, judgement)

@@ -1,0 +1,43 @@
+"""Backends whose elementary functions are wrong where nobody draws."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tests.faults.wrong import Arrays, Honest, Wrong
+
+
+class OneOfAll(Wrong):
+    """One of the 65,536 numbers of float16 is 1% off."""
+
+    def forward(self, honest: Honest, *inputs: Any) -> Arrays:
+        (x,), (y,) = inputs, honest(*inputs)
+        if x.dtype != np.float16:
+            return (y,)
+        return (np.where(x == np.float16(0.4375), y * np.float16(1.01), y),)
+
+
+class FlushedEarly(Wrong):
+    """Zero where the result nears the smallest numbers of float32: a cheap check of the range."""
+
+    def forward(self, honest: Honest, *inputs: Any) -> Arrays:
+        (x,), (y,) = inputs, honest(*inputs)
+        if x.dtype != np.float32:
+            return (y,)
+        return (np.where(x < -80, y.dtype.type(0), y),)
+
+
+class BeyondItsDomain(Wrong):
+    """Takes the magnitude of a negative argument instead of NaN."""
+
+    def forward(self, honest: Honest, *inputs: Any) -> Arrays:
+        return honest(*(np.abs(x) for x in inputs))
+
+
+class UnsignedZero(Wrong):
+    """The sign of zero is lost, as in a sum that begins with 0."""
+
+    def forward(self, honest: Honest, *inputs: Any) -> Arrays:
+        return tuple(y + y.dtype.type(0) for y in honest(*inputs))
