@@ -1,0 +1,57 @@
+"""Functions of each element, of one array or of several that broadcast."""
+
+from __future__ import annotations
+
+from functools import partial, reduce
+from typing import Any
+
+from d5test.backends.base import Plan, Table, planned
+from d5test.backends.jax.arguments import Array
+from d5test.backends.jax.framework import jnp, lax, nn
+
+rows = Table()
+rows.elementwise(
+    {"Relu": nn.relu, "Log": jnp.log, "Abs": jnp.abs, "Neg": jnp.negative}, arithmetic="F"
+)
+# Their gradients are products of several primitives, each of which is stored: class P.
+rows.elementwise(
+    {
+        "Sigmoid": nn.sigmoid,
+        "Tanh": jnp.tanh,
+        "Exp": jnp.exp,
+        "Sqrt": jnp.sqrt,
+        "Reciprocal": jnp.reciprocal,
+        "Erf": lax.erf,
+        "Softplus": nn.softplus,
+    }
+)
+rows.elementwise(
+    {
+        "Add": jnp.add,
+        "Sub": jnp.subtract,
+        "Mul": jnp.multiply,
+        "Div": jnp.divide,
+        "Pow": jnp.power,
+        "Where": jnp.where,
+    },
+    arithmetic="S",
+)
+
+
+def extremum(of_two: Plan, op: Any, *xs: Array) -> Plan:
+    """One function for two inputs; composed for more."""
+    return of_two if len(xs) == 2 else lambda *xs: reduce(of_two, xs)
+
+
+rows.native("Max", arithmetic="S")(planned(partial(extremum, jnp.maximum)))
+rows.native("Min", arithmetic="S")(planned(partial(extremum, jnp.minimum)))
+
+
+@rows.native("LeakyRelu", arithmetic="F")
+def leaky_relu(op: Any, x: Array) -> Array:
+    return nn.leaky_relu(x, op.alpha)
+
+
+@rows.native("Gelu")
+def gelu(op: Any, x: Array) -> Array:
+    return nn.gelu(x, approximate=op.approximate == "tanh")

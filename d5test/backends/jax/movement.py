@@ -1,0 +1,98 @@
+"""What moves values: shapes, orders, pieces, selections, copies, padding."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+
+from d5test.backends.base import Plan, Table, Unsupported, planned
+from d5test.backends.jax.arguments import Array, integers
+from d5test.backends.jax.framework import jnp, lax
+
+rows = Table()
+
+
+@rows.native("Reshape", arithmetic="F", values=(1,))
+@planned
+def reshape(op: Any, x: Array, shape: Array) -> Plan:
+    sizes = integers(shape)
+    if not op.allowzero:
+        sizes = tuple(x.shape[i] if s == 0 else s for i, s in enumerate(sizes))
+    return lambda x, shape: jnp.reshape(x, sizes)
+
+
+@rows.native("Transpose", arithmetic="F")
+def transpose(op: Any, x: Array) -> Array:
+    return jnp.transpose(x, op.perm)
+
+
+@rows.native("Concat", arithmetic="F")
+def concat(op: Any, *xs: Array) -> Array:
+    return jnp.concatenate(xs, op.axis)
+
+
+@rows.native("Split", arithmetic="F", values=(1,))
+@planned
+def split(op: Any, x: Array, sizes: Array | None = None) -> Plan:
+    n = x.shape[op.axis]
+    if sizes is None:
+        ends = [i * -(-n // op.num_outputs) for i in range(1, op.num_outputs)]
+    else:
+        ends = list(accumulate(integers(sizes)))[:-1]
+    return lambda x, sizes=None: tuple(jnp.split(x, ends, op.axis))
+
+
+@rows.native("Slice", arithmetic="F", values=(1, 2, 3, 4))
+@planned
+def slices(
+    op: Any, x: Array, starts: Array, ends: Array, axes: Any = None, steps: Any = None
+) -> Plan:
+    first, last = integers(starts), integers(ends)
+    strides = (1,) * len(first) if steps is None else integers(steps)
+    whole = [slice(None)] * x.ndim
+    for i, axis in enumerate(range(len(first)) if axes is None else integers(axes)):
+        n, step = x.shape[axis], strides[i]
+        low, high = (0, n) if step > 0 else (-1, n - 1)
+        a, b = (min(max(v + n if v < 0 else v, low), high) for v in (first[i], last[i]))
+        whole[axis] = slice(max(a, 0), None if b < 0 else b, step)
+        if a == low == -1:
+            whole[axis] = slice(0, 0)
+    index = tuple(whole)
+    return lambda x, *_: x[index]
+
+
+@rows.native("Gather", arithmetic="S")
+def gather(op: Any, x: Array, indices: Array) -> Array:
+    return jnp.take(x, indices, op.axis)
+
+
+@rows.native("Pad", arithmetic="S", values=(1, 3))
+@planned
+def pad(op: Any, x: Array, pads: Array, value: Any = None, axes: Any = None) -> Plan:
+    given, which = integers(pads), range(x.ndim) if axes is None else integers(axes)
+    widths = [(0, 0)] * x.ndim
+    for i, axis in enumerate(which):
+        widths[axis] = (given[i], given[len(which) + i])
+    negative = any(w < 0 for pair in widths for w in pair)
+    if op.mode != "constant":
+        if negative:
+            raise Unsupported(f"jax.numpy.pad has no negative pads in mode {op.mode!r}")
+        return lambda x, *_: jnp.pad(x, widths, op.mode)
+    sides = [(low, high, 0) for low, high in widths]
+
+    def call(x: Array, pads: Array, value: Any = None, axes: Any = None) -> Array:
+        if negative:
+            zero = jnp.zeros((), x.dtype) if value is None else value.reshape(())
+            return lax.pad(x, zero, sides)
+        return jnp.pad(x, widths, constant_values=0 if value is None else value.reshape(()))
+
+    return call
+
+
+@rows.native("Expand", arithmetic="S", values=(1,))
+@planned
+def expand(op: Any, x: Array, shape: Array) -> Plan:
+    sides = np.broadcast_shapes(x.shape, integers(shape))
+    return lambda x, shape: jnp.broadcast_to(x, sides)

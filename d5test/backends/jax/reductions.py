@@ -1,0 +1,31 @@
+"""Sums, means, maxima over axes, which are an input in ONNX and an argument in jax."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from d5test.backends.base import Plan, Table, planned
+from d5test.backends.jax.arguments import Array, integers
+from d5test.backends.jax.framework import jnp, nn
+
+rows = Table()
+
+
+def reduction(function: Plan, op: Any, x: Array, axes: Any = None) -> Plan:
+    """`function` has `axis` and `keepdims`."""
+    which = () if axes is None else integers(axes)
+    if not which and op.noop_with_empty_axes:
+        return lambda x, axes=None: x
+    over, keepdims = which or None, bool(op.keepdims)
+    return lambda x, axes=None: function(x, axis=over, keepdims=keepdims)
+
+
+def largest(x: Array, **which: Any) -> Array:
+    return jnp.max(x, **which) if x.size else jnp.max(x, **which, initial=-jnp.inf)
+
+
+rows.native("ReduceSum", arithmetic="F", values=(1,))(planned(partial(reduction, jnp.sum)))
+rows.native("ReduceMean", arithmetic="F", values=(1,))(planned(partial(reduction, jnp.mean)))
+rows.native("ReduceMax", arithmetic="F", values=(1,))(planned(partial(reduction, largest)))
+rows.native("ReduceLogSumExp", values=(1,))(planned(partial(reduction, nn.logsumexp)))
