@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from d5test.backends.base import Backend, bits
 from d5test.backends.tensorflow.framework import tf
+from d5test.backends.tensorflow.optimizers import KerasUpdater, TensorFlowReference
 from d5test.backends.tensorflow.table import rows
 
 
@@ -53,6 +54,10 @@ class TensorFlow(Backend):
     ulps: ClassVar[Mapping[str, float]] = {"tanh": 8, "erf": 8, "divide": 3}
     """Measured on 3e6 points from -9 to 9 against longdouble: tanh 5.4 (float64: 7.8), erf 7.4;
     tf.math.reciprocal on 1e6 between 2^-30 and 2^30: 2.7, where its vector code is used."""
+    updaters: ClassVar[Mapping[str, Any]] = {
+        "native": KerasUpdater,
+        "reference": TensorFlowReference,
+    }
 
     def __init__(self, device: str = "cpu") -> None:
         super().__init__(device)

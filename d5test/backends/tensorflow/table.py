@@ -10,6 +10,7 @@ from d5test.backends.tensorflow.linear import rows as linear
 from d5test.backends.tensorflow.losses import rows as losses
 from d5test.backends.tensorflow.movement import rows as movement
 from d5test.backends.tensorflow.normalisation import rows as normalisation
+from d5test.backends.tensorflow.optimizers import rows as optimizers
 from d5test.backends.tensorflow.pooling import rows as pooling
 from d5test.backends.tensorflow.recurrent import rows as recurrent
 from d5test.backends.tensorflow.reductions import rows as reductions
@@ -23,6 +24,7 @@ rows = Table(
     | losses
     | movement
     | normalisation
+    | optimizers
     | pooling
     | recurrent
     | reductions

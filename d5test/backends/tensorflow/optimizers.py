@@ -1,0 +1,130 @@
+"""`keras.optimizers`, and the reference rules on TensorFlow's tensors.
+
+Requirements: Keras on TensorFlow. Keras keeps the learning rate in its float type, which is set to
+the parameters' dtype; it computes with hyperparameters in that dtype. Weights decay by themselves
+in every optimizer, velocities hold the learning rate, and epsilon stands where it is cheapest:
+under the root, or beside the root of the uncorrected moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import keras
+
+from d5test.backends.base import Table
+from d5test.backends.tensorflow.framework import tf
+from d5test.backends.updater import ReferenceUpdater, Slots, Updater, one_step
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A class of `keras.optimizers`: made of our hyperparameters, with its names of our slots."""
+
+    make: Callable[[Any], Any]
+    slots: tuple[str, ...] = ()
+
+
+def usual(op: Any) -> dict[str, Any]:
+    """The arguments that all classes share."""
+    return {"learning_rate": op.lr, "weight_decay": op.weight_decay}
+
+
+def sgd(op: Any) -> Any:
+    return keras.optimizers.SGD(**usual(op))
+
+
+def momentum(op: Any, nesterov: bool = False) -> Any:
+    return keras.optimizers.SGD(momentum=op.momentum, nesterov=nesterov, **usual(op))
+
+
+def adagrad(op: Any) -> Any:
+    return keras.optimizers.Adagrad(
+        initial_accumulator_value=op.accumulator, epsilon=op.epsilon, **usual(op)
+    )
+
+
+def rmsprop(op: Any) -> Any:
+    return keras.optimizers.RMSprop(rho=op.rho, epsilon=op.epsilon, **usual(op))
+
+
+def adam(kind: Any, op: Any) -> Any:
+    return kind(beta_1=op.beta1, beta_2=op.beta2, epsilon=op.epsilon, **usual(op))
+
+
+KINDS: Mapping[str, Kind] = {
+    "GradientDescent": Kind(sgd),
+    "Momentum": Kind(momentum, ("momentums",)),
+    "Nesterov": Kind(partial(momentum, nesterov=True), ("momentums",)),
+    "AdaGrad": Kind(adagrad, ("_accumulators",)),
+    "RMSProp": Kind(rmsprop, ("_velocities",)),
+    "Adam": Kind(partial(adam, keras.optimizers.Adam), ("_momentums", "_velocities")),
+    "AdamW": Kind(partial(adam, keras.optimizers.AdamW), ("_momentums", "_velocities")),
+}
+DECOUPLED = {"decoupled": True}
+HEAVY_BALL = DECOUPLED | {"lr_in_velocity": True, "dampening": 0.0}
+ADAM = DECOUPLED | {"epsilon_hat": True, "bias_correction": True}
+
+
+class KerasUpdater(Updater):
+    """An optimizer of `keras.optimizers` on variables of its own."""
+
+    fixed = {  # noqa: RUF012 (a table)
+        "GradientDescent": DECOUPLED,
+        "Momentum": HEAVY_BALL,
+        "Nesterov": HEAVY_BALL,
+        "AdaGrad": DECOUPLED | {"epsilon_inside": True, "lr_decay": 0.0},
+        "RMSProp": DECOUPLED | {"epsilon_inside": True},
+        "Adam": ADAM,
+        "AdamW": ADAM,
+    }
+
+    def __init__(self, op: Any, parameters: Mapping[str, Any]) -> None:
+        super().__init__(op, parameters)
+        (dtype,) = {w.dtype.name for w in parameters.values()}
+        keras.config.set_floatx(dtype)
+        self._variables = {name: keras.Variable(w, dtype=dtype) for name, w in parameters.items()}
+        self._kind = KINDS[op.name]
+        self._optimizer = self._kind.make(op)
+        self._optimizer.build(list(self._variables.values()))
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        return {name: tf.convert_to_tensor(w.value) for name, w in self._variables.items()}
+
+    def step(self, gradients: Mapping[str, Any]) -> None:
+        variables = self._variables.values()
+        self._optimizer.apply([gradients[name] for name in self._variables], list(variables))
+
+    def state(self) -> tuple[int, Slots]:
+        slots = (getattr(self._optimizer, name) for name in self._kind.slots)
+        none = ((),) * len(self._variables)
+        by_parameter = zip(*slots, strict=True) if self._kind.slots else none
+        return int(self._optimizer.iterations), {
+            name: tuple(tf.convert_to_tensor(x.value) for x in variables)
+            for name, variables in zip(self._variables, by_parameter, strict=True)
+        }
+
+    def restore(self, t: int, slots: Slots) -> None:
+        self._optimizer.iterations.assign(t)
+        for i, attribute in enumerate(self._kind.slots):
+            variables = getattr(self._optimizer, attribute)
+            for name, variable in zip(self._variables, variables, strict=True):
+                variable.assign(slots[name][i])
+
+
+class TensorFlowReference(ReferenceUpdater):
+    """The reference rules on TensorFlow's tensors."""
+
+    xp = tf
+
+
+rows = Table()
+
+
+@rows.native(*KINDS)
+def step(op: Any, w: Any, g: Any, *slots: Any) -> tuple[Any, ...]:
+    return one_step(KerasUpdater, op, w, g, *slots)
