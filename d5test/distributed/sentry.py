@@ -21,9 +21,11 @@ from __future__ import annotations
 import json
 import os
 import select
+import shutil
 import signal
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +67,7 @@ def story(ends: list[dict[str, Any]]) -> str:
     elif first.get("leaving"):
         head = f"rank {first['rank']} left by {first['leaving']}"
     else:
-        head = f"rank {first['rank']} was killed"
+        head = f"rank {first['rank']} died"
     stood = (f"  rank {e['rank']} stood at {e.get('at', 'the start')}" for e in (first, *others))
     return "\n".join([f"{head}: {first.get('doing', 'start of the run')}", *stood])
 
@@ -73,17 +75,23 @@ def story(ends: list[dict[str, Any]]) -> str:
 def main(stream: int) -> None:
     """Watch, and tell unless there is nothing to tell, or somebody else does."""
     known = watch(stream)
+    folder = Path(known["folder"]) if "folder" in known else None
     if known.get("done") and not known.get("overdue"):
+        if folder is not None and not known["supervised"]:
+            with suppress(OSError):  # the first of them removes it
+                folder.rmdir()
         return
     ends = [known]
-    if "folder" in known:
-        file = Path(known["folder"]) / ENDS
-        with file.open("a") as appended:
-            appended.write(json.dumps(known) + "\n")
+    if folder is not None:
+        folder.mkdir(exist_ok=True)
+        with (folder / ENDS).open("a") as file:
+            file.write(json.dumps(known) + "\n")
         time.sleep(OTHERS)
-        ends = read(file)
-    if ends[0] == known and not known.get("supervised"):
+        ends = read(folder / ENDS)
+    if ends[:1] == [known] and not known.get("supervised"):
         print(f"\nd5test: {story(ends)}\n", file=sys.stderr, flush=True)
+        if folder is not None:
+            shutil.rmtree(folder)
 
 
 def read(file: Path) -> list[dict[str, Any]]:

@@ -10,28 +10,25 @@ import os
 
 import pytest
 
-from d5test.distributed.provider import launched
+from d5test.distributed.provider import Launch, launched
+from d5test.plugin.ranks.quiet import hush
+from d5test.plugin.workers import QUERIES
 
 SUPERVISED = "D5TEST_SUPERVISED"
 """The variable that holds the folder of the supervisor that started this mpirun."""
-QUERIES = ("help", "version", "markers", "showfixtures", "show_fixtures_per_test", "cacheshow")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Register what a rank needs, or a supervisor."""
-    config.addinivalue_line(
-        "markers", "deadline(seconds): under mpirun, how long a phase may take"
-    )
-    config.addinivalue_line("markers", "mpi: needs mpirun (pytest-mpi)")
+    line = "deadline(seconds): how long a phase of the test may take under mpirun"
+    config.addinivalue_line("markers", line)
     wanted, launch = config.getoption("--np"), launched()
     if any(getattr(config.option, query, None) for query in QUERIES):
         return
     if wanted or launch is not None:
-        _refuse(config)
+        _refuse(config, launch)
     if launch is not None:
-        if wanted and SUPERVISED not in os.environ:
-            raise pytest.UsageError("--np starts mpirun itself: call pytest without mpirun")
         from d5test.plugin.ranks.ranks import join
 
         join(config, launch)
@@ -48,10 +45,17 @@ def pytest_sessionstart(session: pytest.Session) -> None:
             plugin._is_testing_mpi = False  # noqa: SLF001 - there is no option
 
 
-def _refuse(config: pytest.Config) -> None:
-    """Raise UsageError for what ranks cannot do."""
+def _refuse(config: pytest.Config, launch: Launch | None) -> None:
+    """Raise UsageError for what ranks cannot do, and say it once."""
     option = config.option
+    why = ""
     if getattr(option, "dist", "no") != "no" or getattr(option, "numprocesses", None):
-        raise pytest.UsageError("-n distributes tests; under mpirun every rank runs every test")
+        why = "-n distributes tests; under mpirun every rank runs every test"
     if option.usepdb or getattr(option, "trace", False):
-        raise pytest.UsageError("--pdb and --trace need a terminal, which ranks have not")
+        why = "--pdb and --trace need a terminal, which ranks have not"
+    if launch is not None and option.np and SUPERVISED not in os.environ:
+        why = "--np starts mpirun itself: call pytest without mpirun"
+    if why:
+        if launch is not None and launch.rank:
+            hush()
+        raise pytest.UsageError(why)

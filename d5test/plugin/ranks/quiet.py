@@ -1,7 +1,8 @@
-"""Ranks other than 0 write nothing: no report on the terminal, no file.
+"""One rank speaks; the others write nothing: no report on the terminal, no file.
 
 Requirements: what they would write is what rank 0 writes, since outcomes are agreed; what they
 read (the cache of --last-failed, say) they read as rank 0 does, so that all collect the same.
+Under a supervisor none speaks.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ FILES = (
 class Quiet:
     """The plugin of each rank."""
 
-    def __init__(self, config: pytest.Config, rank: int) -> None:
-        self.rank = rank
+    def __init__(self, config: pytest.Config, rank: int, *, speaks: bool) -> None:
+        self.speaks = speaks
         option = config.option
         option.with_mpi = True  # pytest-mpi skips the tests that are marked otherwise
         option.in_process = True  # nothing forks below MPI
@@ -41,7 +42,7 @@ class Quiet:
             folder = Path(option.basetemp)
             folder.mkdir(parents=True, exist_ok=True)
             option.basetemp = str(folder / f"rank{rank}")
-        if rank:
+        if not speaks:
             for name in FILES:
                 if getattr(option, name, None):
                     setattr(option, name, None)
@@ -49,16 +50,27 @@ class Quiet:
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         """Take the terminal and the cache away."""
-        if not self.rank:
+        if self.speaks:
             return
         config = session.config
-        reporter: Any = config.pluginmanager.getplugin("terminalreporter")
+        reporter = config.pluginmanager.unregister(name="terminalreporter")
         if reporter is not None:
-            nowhere = open(os.devnull, "w")  # noqa: SIM115 - until the process ends
-            reporter._tw = create_terminal_writer(config, nowhere)  # noqa: SLF001
+            config.pluginmanager.register(Silent(config, reporter), "terminalreporter")
         cache: Any = getattr(config, "cache", None)
         if cache is not None:
             cache.set = lambda key, value: None
+
+
+class Silent:
+    """A terminal reporter without hooks, whose lines go nowhere: summaries are not even made."""
+
+    def __init__(self, config: pytest.Config, reporter: Any) -> None:
+        nowhere = open(os.devnull, "w")  # noqa: SIM115 - until the process ends
+        reporter._tw = create_terminal_writer(config, nowhere)  # noqa: SLF001
+        self._reporter = reporter
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._reporter, name)
 
 
 def hush() -> None:

@@ -11,6 +11,7 @@ import os
 import tempfile
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from d5test.distributed import provider
 from d5test.distributed.watchdog import Watchdog
 from d5test.plugin.ranks.agreement import Agreement, Apart
 from d5test.plugin.ranks.begin import SUPERVISED
+from d5test.plugin.ranks.journal import Journal, Part
 from d5test.plugin.ranks.quiet import Quiet, hush
 
 RANKS = pytest.StashKey["Ranks"]()
@@ -42,6 +44,8 @@ class Ranks:
     notices: Any
     own: Any
     """A communicator for the plugin's own measures, with a guard."""
+    journal: Journal | None = None
+    """At rank 0 under a supervisor."""
     _communicator: Any = None
     _used: bool = False
     _old: list[Any] = field(default_factory=list)
@@ -90,8 +94,11 @@ class Ranks:
             except Apart:  # the others come when they know that this one does not go on
                 continue
             break
+        agreed = max((int(remark["status"]) for remark in said or () if remark), default=status)
+        if self.journal is not None:
+            self.journal.end(agreed)
         self.watchdog.end(ENDING)
-        return max((int(remark["status"]) for remark in said or () if remark), default=status)
+        return agreed
 
 
 def join(config: pytest.Config, launch: provider.Launch) -> None:
@@ -114,7 +121,13 @@ def join(config: pytest.Config, launch: provider.Launch) -> None:
 
     register = config.pluginmanager.register
     register(Together(config, ranks), "d5test-ranks")
-    register(Quiet(config, ranks.rank), "d5test-quiet")
+    supervisor = os.environ.get(SUPERVISED)
+    register(Quiet(config, ranks.rank, speaks=not (ranks.rank or supervisor)), "d5test-quiet")
+    if supervisor:
+        register(Part(Path(supervisor)), "d5test-part")
+        if not ranks.rank:
+            ranks.journal = Journal(config, Path(supervisor), world.facts())
+            register(ranks.journal, "d5test-journal")
     if config.pluginmanager.hasplugin("benchmark"):
         from d5test.plugin.ranks.slowest import Slowest
 

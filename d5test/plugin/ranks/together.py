@@ -12,7 +12,7 @@ import hashlib
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any, NoReturn
@@ -58,7 +58,7 @@ class Together:
             self._errors[report.nodeid] = report.longreprtext
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_collection(self, session: pytest.Session) -> Iterator[Any]:
+    def pytest_collection(self, session: pytest.Session) -> Generator[None, Any, Any]:
         """Agree on what is collected, and on what cannot be."""
         result = yield
         own = dict(self._errors)
@@ -74,6 +74,8 @@ class Together:
                     self.config.hook.pytest_collectreport(report=report)
         if len({remark["digest"] for remark in told}) > 1 and not self._errors:
             self._differ(ids)
+        if self.ranks.journal is not None and not self._errors:
+            self.ranks.journal.collected(ids)
         return result
 
     def _differ(self, ids: list[str]) -> NoReturn:
@@ -99,19 +101,19 @@ class Together:
                 self.config.stash[END] = max(self.config.stash[END], time.time() + 1)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_setup(self, item: pytest.Item) -> Iterator[Any]:
+    def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, Any, Any]:
         """Within the deadline."""
         with self._within(item, "setup"):
             return (yield)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_call(self, item: pytest.Item) -> Iterator[Any]:
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, Any]:
         """Within the deadline."""
         with self._within(item, "call"):
             return (yield)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_teardown(self, item: pytest.Item) -> Iterator[Any]:
+    def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, Any, Any]:
         """Within the deadline."""
         with self._within(item, "teardown"):
             return (yield)
@@ -142,7 +144,7 @@ class Together:
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
-    ) -> Iterator[Any]:
+    ) -> Generator[None, Any, Any]:
         """Agree on the outcome of a phase."""
         report: Any = yield
         freed = call.excinfo is not None and isinstance(call.excinfo.value, Left)

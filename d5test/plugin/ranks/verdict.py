@@ -7,6 +7,7 @@ others read from a report (its outcome, its crash message, its output) is there.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -70,7 +71,7 @@ class Remark:
         return cls(
             kind="freed" if freed else _kind(report, wasxfail),
             text="" if skip else report.longreprtext,
-            path=str(crash.path) if crash else "",
+            path=os.path.relpath(crash.path) if crash else "",
             line=crash.lineno if crash else 0,
             message=crash.message if crash else report.longreprtext.strip().partition("\n")[0],
             failure=_failure(call),
