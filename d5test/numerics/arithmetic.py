@@ -11,10 +11,13 @@ from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from math import sqrt
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from d5test.case import dtype_of
+from d5test.numerics.elementary import TABLE
 from d5test.values import finfo
 
 DOUBLE_ROUNDOFF = 2.0**-53
@@ -65,6 +68,20 @@ EXPLAINED: Mapping[str, str] = MappingProxyType(
 
 
 @dataclass(frozen=True)
+class Payment:
+    """What rounding adds to a bar: `error` of a size, and `eta` for underflow.
+
+    Both are arrays of no axes: NumPy would convert a Python number at each use.
+    Bars that have paid, and whose squares sum up to at most `ample`, belong to no result that may
+    overflow: |value| + bar is at most 1 + 1 / error times what was paid.
+    """
+
+    error: NDArray[np.float64]
+    eta: NDArray[np.float64]
+    ample: float
+
+
+@dataclass(frozen=True)
 class Arithmetic:
     """The roundings that a bar pays for.
 
@@ -101,8 +118,31 @@ class Arithmetic:
         return self._underflow(self.primitive)
 
     @cached_property
-    def output_eta(self) -> float:
-        return self._underflow(self.storage)
+    def output(self) -> Payment:
+        """What an output pays when it is stored: one ULP."""
+        return self._payment(2 * self.storage.u, self._underflow(self.storage))
+
+    @cached_property
+    def granted(self) -> Mapping[Any, Payment]:
+        """What each elementary function pays, of its result's size."""
+        return {
+            function: self._payment(
+                2 * self.u * max(row.ulps, self.ulps.get(function.__name__, 0.0)), self.eta
+            )
+            for function, row in TABLE.items()
+        }
+
+    def summation(self, terms: int) -> Payment:
+        """What a sum of `terms` products pays, of the sum of magnitudes."""
+        if terms not in self._summations:
+            self._summations[terms] = self._payment(self.sum_error(terms), terms * self.eta)
+        return self._summations[terms]
+
+    @cached_property
+    def after_sum(self) -> Payment:
+        """A sum in a wider format is rounded once more, to a primitive's."""
+        wider = self.sums.precision > self.primitive.precision
+        return self._payment(self.u if wider else 0.0, self.eta)
 
     @property
     def coarse(self) -> bool:
@@ -124,24 +164,22 @@ class Arithmetic:
         error = steps * u
         return rounded + (error / (1 - error) if error < 0.5 else 2 * error)
 
-    def with_ties(self) -> Arithmetic:
+    @cached_property
+    def tied(self) -> Arithmetic:
+        """The same with `ties`."""
         return replace(self, ties=True)
+
+    @cached_property
+    def _summations(self) -> dict[int, Payment]:
+        return {}
+
+    def _payment(self, error: float, eta: float) -> Payment:
+        # far below float64's own largest number, where squares overflow; half is room for rounding
+        ample = min(self.primitive.largest * error / (1 + error) / 2, 1e150) ** 2
+        return Payment(np.asarray(error), np.asarray(eta), ample)
 
     def _underflow(self, fmt: Format) -> float:
         return fmt.smallest_normal if self.flushes else fmt.smallest_subnormal
-
-
-@cache
-def _classes(dtype: str, flushes: bool, tf32: bool) -> tuple[Arithmetic, ...]:
-    storage, single = format_of(dtype), format_of("float32")
-    if storage.precision >= single.precision:
-        factors = format_of("tf32") if tf32 and dtype == "float32" else None
-        return (Arithmetic("", storage, storage, storage, factors, flushes),)
-    return (
-        Arithmetic("F", storage, single, single, None, flushes),
-        Arithmetic("P", storage, storage, single, None, flushes),
-        Arithmetic("S", storage, storage, storage, None, flushes),
-    )
 
 
 def classes(
@@ -153,7 +191,20 @@ def classes(
     ulps: Mapping[str, float] | None = None,
 ) -> tuple[Arithmetic, ...]:
     """The arithmetic classes of `dtype`, tightest first; one for float32 and float64."""
+    return _classes(dtype, flushes, tf32, independent, tuple(sorted((ulps or {}).items())))
+
+
+@cache
+def _classes(
+    dtype: str, flushes: bool, tf32: bool, independent: bool, ulps: tuple[tuple[str, float], ...]
+) -> tuple[Arithmetic, ...]:
+    storage, single = format_of(dtype), format_of("float32")
+    if storage.precision >= single.precision:
+        formats = [("", storage, storage)]
+    else:
+        formats = [("F", single, single), ("P", storage, single), ("S", storage, storage)]
+    factors = format_of("tf32") if tf32 and dtype == "float32" else None
     return tuple(
-        replace(a, independent=independent, ulps=ulps or {})
-        for a in _classes(dtype, flushes, tf32)
+        Arithmetic(name, storage, primitive, sums, factors, flushes, independent, ulps=dict(ulps))
+        for name, primitive, sums in formats
     )

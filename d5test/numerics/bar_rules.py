@@ -1,7 +1,8 @@
-"""How single functions carry a bar along, where a derivative at the value is not enough.
+"""How elementwise functions carry a bar along.
 
 A rule is `rule(context, ufunc, values, bars)`: plain arrays, a bar of `None` where the value is
-exact; the context makes the result and knows the arithmetic.
+exact; the context makes the result and knows the arithmetic. A bar of zero is an exact element,
+which stays exact on an infinite slope.
 """
 
 from __future__ import annotations
@@ -11,11 +12,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from d5test.numerics.elementary import STEPS
+from d5test.numerics.elementary import COMPARISONS, LOGIC, STEPS, TABLE
 from d5test.numerics.tracked import Values
 
 if TYPE_CHECKING:
     from d5test.numerics.bars import Bar
+
+Rule = Callable[["Bar", Any, list[Values], list[Values | None]], Any]
+
+
+def exact(self: Bar, ufunc: Any, xs: list[Values], bars: list[Values | None]) -> Bar:
+    """Whole-number arithmetic on indices: exact, or unknown where an argument is in doubt."""
+    if any(x.dtype.kind == "f" for x in xs):
+        raise TypeError(f"numpy.{ufunc.__name__} has no row in the table of primitives")
+    value = ufunc(*xs)
+    doubt = sum((np.where(b > 0, np.inf, 0.0) for b in bars if b is not None), np.zeros(()))
+    return self.like(value, np.broadcast_to(doubt, value.shape))
 
 
 def _unchanged(self: Bar, ufunc: Any, xs: list[Values], bars: list[Values | None]) -> Bar:
@@ -23,21 +35,20 @@ def _unchanged(self: Bar, ufunc: Any, xs: list[Values], bars: list[Values | None
 
 
 def _sum_of_two(self: Bar, ufunc: Any, xs: list[Values], bars: list[Values | None]) -> Bar:
-    value = ufunc(*xs)
-    known = [b for b in bars if b is not None]
-    bar = None if not known else known[0] if len(known) == 1 else known[0] + known[1]
-    return self.rounded(value, bar, self.granted(ufunc))
+    return self.rounded(ufunc(*xs), _total(*bars), self.arithmetic.granted[ufunc])
 
 
 def _multiply(self: Bar, ufunc: Any, xs: list[Values], bars: list[Values | None]) -> Bar:
     (x, y), (bx, by) = xs, bars
-    value = x * y
-    bar = None
-    if bx is not None:
-        bar = np.abs(y) * bx if by is None else (np.abs(y) + by) * bx
-    if by is not None:
-        bar = np.abs(x) * by if bar is None else bar + np.abs(x) * by
-    return self.rounded(value, bar, self.granted(ufunc))
+    if bx is None:
+        bar = None if by is None else _size(x) * by
+    elif by is None:
+        bar = _size(y) * bx
+    elif x is y and bx is by:
+        bar = (2 * _size(x) + bx) * bx
+    else:
+        bar = (_size(y) + by) * bx + _size(x) * by
+    return self.rounded(x * y, bar, self.arithmetic.granted[ufunc])
 
 
 def _square(self: Bar, ufunc: Any, xs: list[Values], bars: list[Values | None]) -> Bar:
@@ -47,14 +58,15 @@ def _square(self: Bar, ufunc: Any, xs: list[Values], bars: list[Values | None]) 
 def _divide(self: Bar, ufunc: Any, xs: list[Values], bars: list[Values | None]) -> Bar:
     (x, y), (bx, by) = xs, bars
     value = x / y
-    bar = None if bx is None else bx
-    if by is not None:
-        moved = np.where(by == 0, 0.0, np.abs(value) * by)
-        bar = moved if bar is None else bar + moved
-    if bar is not None:
-        least = np.abs(y) if by is None else np.abs(y) - by
-        bar = np.where(bar == 0, 0.0, np.where(least > 0, bar / least, np.inf))
-    return self.rounded(value, bar, self.granted(np.divide))
+    bar = bx
+    if bx is not None or by is not None:
+        least = _size(y) if by is None else _size(y) - by
+        if _positive(least):
+            bar = _total(bx, None if by is None else np.absolute(value) * by) / least
+        else:
+            bar = _total(bx, None if by is None else _moved(value, by))
+            bar = np.where(bar == 0, 0.0, np.where(least > 0, bar / least, np.inf))
+    return self.rounded(value, bar, self.arithmetic.granted[np.divide])
 
 
 def _reciprocal(self: Bar, ufunc: Any, xs: list[Values], bars: list[Values | None]) -> Bar:
@@ -65,29 +77,50 @@ def _sqrt(self: Bar, ufunc: Any, xs: list[Values], bars: list[Values | None]) ->
     (x,), (b,) = xs, bars
     value = np.sqrt(x)
     if b is not None:
-        least = value + np.sqrt(np.maximum(x - b, 0.0))
-        moved = np.where(least > 0, b / np.where(least > 0, least, 1.0), np.sqrt(b))
-        b = np.where(b == 0, 0.0, np.where(x + b < 0, np.inf, moved))
-    return self.rounded(value, b, self.granted(ufunc))
+        low = x - b
+        if _positive(low):
+            b = b / (value + np.sqrt(low))
+        else:
+            least = value + np.sqrt(np.maximum(low, 0.0))
+            moved = np.where(least > 0, b / np.where(least > 0, least, 1.0), np.sqrt(b))
+            b = np.where(b == 0, 0.0, np.where(x + b < 0, np.inf, moved))
+    return self.rounded(value, b, self.arithmetic.granted[ufunc])
 
 
 def _log(self: Bar, ufunc: Any, xs: list[Values], bars: list[Values | None]) -> Bar:
     (x,), (b,) = xs, bars
     value = np.log(x)
     if b is not None:
-        share = np.minimum(b / x, 1.0)
-        b = np.where(b == 0, 0.0, -np.log1p(-share))
-    return self.rounded(value, b, self.granted(ufunc))
+        if _positive(x - b):
+            b = -np.log1p(-b / x)
+        else:
+            b = np.where(b == 0, 0.0, -np.log1p(-np.minimum(b / x, 1.0)))
+    return self.rounded(value, b, self.arithmetic.granted[ufunc])
+
+
+def _smooth(self: Bar, ufunc: Any, xs: list[Values], bars: list[Values | None]) -> Bar:
+    """First order everywhere; in coarse arithmetic also the ends of the interval."""
+    value = ufunc(*xs)
+    bar: Values | None = None
+    for i, (derivative, b) in enumerate(zip(TABLE[ufunc].derivatives, bars, strict=True)):
+        if b is None:
+            continue
+        moved = _moved(derivative(*xs, value), b)
+        if self.arithmetic.coarse:
+            for x in (xs[i] + b, xs[i] - b):
+                end = ufunc(*xs[:i], x, *xs[i + 1 :])
+                moved = np.maximum(moved, np.absolute(end - value))
+        bar = _total(bar, moved)
+    return self.rounded(value, bar, self.arithmetic.granted[ufunc])
 
 
 def _sign(self: Bar, ufunc: Any, xs: list[Values], bars: list[Values | None]) -> Bar:
     (x,), (b,) = xs, bars
     value = np.sign(x)
-    reach = np.zeros(()) if b is None else b
-    uncertain = np.abs(x) <= reach if self.arithmetic.ties else (np.abs(x) <= reach) & (reach > 0)
-    if not np.any(uncertain):
+    uncertain = _uncertain(self, np.absolute(x), b)
+    if not uncertain.any():
         return self.like(value)
-    return self.like(value, np.where(uncertain, 1 + np.abs(value), 0.0))
+    return self.like(value, np.where(uncertain, 1 + np.absolute(value), 0.0))
 
 
 def _larger(self: Bar, ufunc: Any, xs: list[Values], bars: list[Values | None]) -> Bar:
@@ -109,7 +142,62 @@ def _step(self: Bar, ufunc: Any, xs: list[Values], bars: list[Values | None]) ->
     return self.like(value, np.maximum(ufunc(x + b) - value, value - ufunc(x - b)))
 
 
-RULES: dict[Any, Callable[..., Any]] = {
+def _compare(self: Bar, ufunc: Any, xs: list[Values], bars: list[Values | None]) -> Any:
+    """Plain booleans where the order is certain, else booleans with a bar of 1."""
+    value = ufunc(*xs)
+    reach = _total(*bars)
+    if reach is None and not self.arithmetic.ties:
+        return value
+    uncertain = _uncertain(self, np.absolute(xs[0] - xs[1]), reach)
+    if not uncertain.any():
+        return value
+    return self.like(value, np.broadcast_to(uncertain, value.shape).astype(np.float64))
+
+
+def _logic(self: Bar, ufunc: Any, xs: list[Values], bars: list[Values | None]) -> Bar:
+    value = ufunc(*xs)
+    doubt = sum((b for b in bars if b is not None), np.zeros(()))
+    return self.like(value, np.minimum(np.broadcast_to(doubt, value.shape), 1.0))
+
+
+def _size(x: Values) -> Values:
+    """|x|, an array even without axes: NumPy's functions would make a number of it."""
+    return np.absolute(x) if x.ndim else np.asarray(np.absolute(x))
+
+
+def _total(one: Values | None, two: Values | None) -> Values | None:
+    """The sum of the bars that there are."""
+    if one is None:
+        return two
+    return one if two is None else one + two
+
+
+def _positive(x: Values) -> bool:
+    """Whether every element is; not a number is not."""
+    return bool(np.count_nonzero(x > 0) == x.size)
+
+
+def _moved(slope: Values, bar: Values) -> Values:
+    """|slope| bar; an infinite slope does not move an exact element."""
+    moved = np.absolute(slope) * bar
+    # one product tells whether all is finite, or so large that it is worth a look
+    if np.vdot(moved, moved) < np.inf:
+        return moved
+    return np.where(bar == 0, 0.0, moved)
+
+
+def _uncertain(self: Bar, apart: Values, reach: Values | None) -> Values:
+    """Whether numbers that are `apart` may change their order."""
+    if reach is None:
+        return apart <= 0 if self.arithmetic.ties else np.zeros((), bool)
+    return apart <= reach if self.arithmetic.ties else (apart <= reach) & (reach > 0)
+
+
+RULES: dict[Any, Rule] = {
+    **dict.fromkeys(TABLE, _smooth),
+    **dict.fromkeys(COMPARISONS, _compare),
+    **dict.fromkeys(LOGIC, _logic),
+    **dict.fromkeys(STEPS, _step),
     np.positive: _unchanged,
     np.negative: _unchanged,
     np.absolute: _unchanged,
@@ -124,5 +212,4 @@ RULES: dict[Any, Callable[..., Any]] = {
     np.sign: _sign,
     np.maximum: _larger,
     np.minimum: _larger,
-    **dict.fromkeys(STEPS, _step),
 }

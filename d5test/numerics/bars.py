@@ -15,10 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from d5test.numerics.arithmetic import Arithmetic
-from d5test.numerics.bar_rules import RULES
-from d5test.numerics.elementary import COMPARISONS, LOGIC, TABLE
-from d5test.numerics.functions import count
+from d5test.numerics.arithmetic import Arithmetic, Payment
+from d5test.numerics.bar_rules import RULES, Rule, exact
 from d5test.numerics.tracked import Tracked, Values
 
 
@@ -41,138 +39,99 @@ class Bar(Tracked):
     # elementwise functions
 
     def ufunc(self, ufunc: np.ufunc, arguments: Sequence[Any]) -> Any:
-        xs = [a.value if isinstance(a, Tracked) else np.asarray(a) for a in arguments]
-        bars = [a.companion if isinstance(a, Tracked) else None for a in arguments]
-        rule = RULES.get(ufunc)
-        if rule is not None:
-            return rule(self, ufunc, xs, bars)
-        if ufunc in COMPARISONS:
-            return self._compare(ufunc, xs, bars)
-        if ufunc in LOGIC:
-            return self._logic(ufunc, xs, bars)
-        if ufunc in TABLE:
-            return self._smooth(ufunc, xs, bars)
-        return self._exact(ufunc, xs, bars)
+        xs: list[Values] = []
+        bars: list[Values | None] = []
+        rule: Rule = RULES.get(ufunc, exact)
+        for a in arguments:
+            tracked = isinstance(a, Tracked)
+            xs.append(a.value if tracked else np.asarray(a))
+            bars.append(a.companion if tracked else None)
+        return rule(self, ufunc, xs, bars)
 
-    def rounded(
-        self, value: Values, bar: Values | None, error: float, *, sum_of_many: bool = False
-    ) -> Bar:
-        """`value` with its bar, after one more primitive of relative error `error`.
-
-        A sum of many terms that overflows may become NaN in another order of its terms, so that
-        no infinity is demanded there.
-        """
-        paid, largest = np.absolute(value, dtype=np.float64), self.arithmetic.primitive.largest
-        reach = paid if bar is None else paid + bar
-        within = None
-        if reach.size and not np.maximum.reduce(reach, axis=None) <= largest:
-            within = reach <= largest
-        paid *= error  # in place: at 10^5 elements fresh memory costs more than arithmetic
-        paid += self.arithmetic.eta
+    def rounded(self, value: Values, bar: Values | None, payment: Payment) -> Bar:
+        """`value` with its bar, after one more primitive."""
+        paid = np.absolute(value) * payment.error + payment.eta
         if bar is not None:
             paid += bar
-        if within is None:
+        if np.vdot(paid, paid) <= payment.ample:
+            return self.like(value, paid)
+        return self._within_range(value, bar, paid)
+
+    def _within_range(self, value: Values, bar: Values | None, paid: Values) -> Bar:
+        """`value` with the bar `paid`, infinite where it may overflow: |value| + `bar` tells."""
+        size = np.absolute(value)
+        within = (size if bar is None else size + bar) <= self.arithmetic.primitive.largest
+        if within.all():
             return self.like(value, paid)
         result = self.like(value, np.where(within, paid, np.inf))
-        result.beyond = None if sum_of_many else paid
+        result.beyond = paid
         return result
-
-    def granted(self, ufunc: np.ufunc) -> float:
-        ulps = TABLE[ufunc].ulps
-        if self.arithmetic.ulps:
-            ulps = max(ulps, self.arithmetic.ulps.get(ufunc.__name__, 0.0))
-        return 2 * ulps * self.arithmetic.u
-
-    def _smooth(self, ufunc: np.ufunc, xs: list[Values], bars: list[Values | None]) -> Bar:
-        """First order everywhere; in coarse arithmetic also the ends of the interval."""
-        value = ufunc(*xs)
-        bar: Values | None = None
-        for i, (derivative, b) in enumerate(zip(TABLE[ufunc].derivatives, bars, strict=True)):
-            if b is None:
-                continue
-            moved = np.where(b == 0, 0.0, np.abs(derivative(*xs, value)) * b)
-            if self.arithmetic.coarse:
-                for x in (xs[i] + b, xs[i] - b):
-                    end = ufunc(*xs[:i], x, *xs[i + 1 :])
-                    moved = np.maximum(moved, np.abs(end - value))
-            bar = moved if bar is None else bar + moved
-        return self.rounded(value, bar, self.granted(ufunc))
-
-    def _exact(self, ufunc: np.ufunc, xs: list[Values], bars: list[Values | None]) -> Bar:
-        """Whole-number arithmetic on indices: exact, or unknown where an argument is in doubt."""
-        if any(np.asarray(x).dtype.kind == "f" for x in xs):
-            raise TypeError(f"numpy.{ufunc.__name__} has no row in the table of primitives")
-        value = ufunc(*xs)
-        doubt = sum((np.where(b > 0, np.inf, 0.0) for b in bars if b is not None), np.zeros(()))
-        return self.like(value, np.broadcast_to(doubt, value.shape))
-
-    def _compare(self, ufunc: np.ufunc, xs: list[Values], bars: list[Values | None]) -> Any:
-        """Plain booleans where the order is certain, else booleans with a bar of 1."""
-        value = ufunc(*xs)
-        reach = sum((b for b in bars if b is not None), np.zeros(()))
-        if not self.arithmetic.ties and not np.any(reach):
-            return value
-        apart = np.abs(xs[0] - xs[1])
-        uncertain = apart <= reach if self.arithmetic.ties else (apart <= reach) & (reach > 0)
-        uncertain = np.broadcast_to(uncertain, value.shape)
-        return self.like(value, uncertain.astype(np.float64)) if uncertain.any() else value
-
-    def _logic(self, ufunc: np.ufunc, xs: list[Values], bars: list[Values | None]) -> Bar:
-        value = ufunc(*xs)
-        doubt = sum((b for b in bars if b is not None), np.zeros(()))
-        return self.like(value, np.minimum(np.broadcast_to(doubt, value.shape), 1.0))
 
     # sums
 
     def contract(self, function: Callable[..., Any], operands: Sequence[Any], terms: int) -> Bar:
         xs = [self.lift(x) for x in operands]
         value = np.asarray(function(*(x.value for x in xs)))
-        sizes = [np.abs(x.value) for x in xs]
-        bar = np.asarray(function(*sizes)) * self.arithmetic.sum_error(terms)
+        sizes = [np.absolute(x.value) for x in xs]
+        payment, bar = self.arithmetic.summation(terms), None
         for i, x in enumerate(xs):
             if x.companion is not None:
-                # telescoping: the factors before with their bars, those after without
+                # telescoping: the factors before with their bars, those after without; the first
+                # product takes the sum's own error with it, one product fewer
                 reach = [s if y.companion is None else s + y.companion
                          for s, y in zip(sizes[:i], xs, strict=False)]  # fmt: skip
-                bar = bar + function(*reach, x.companion, *sizes[i + 1 :])
-        bar = bar + terms * self.arithmetic.eta
-        return self.rounded(value, bar, self._after_sum, sum_of_many=True)
-
-    @property
-    def _after_sum(self) -> float:
-        """A sum in a wider format is rounded once more, to a primitive's."""
-        wider = self.arithmetic.sums.precision > self.arithmetic.primitive.precision
-        return self.arithmetic.u if wider else 0.0
+                moved = x.companion if bar is not None else sizes[i] * payment.error + x.companion
+                product = function(*reach, moved, *sizes[i + 1 :])
+                bar = product if bar is None else bar + product
+        if bar is None:
+            bar = function(*sizes) * payment.error
+        return self._summed(value, bar + payment.eta, payment)
 
     def reduce_sum(self, axis: Any, keepdims: bool) -> Any:
-        terms = count(self.shape, axis)
-        value = np.sum(self.value, axis=axis, keepdims=keepdims)
-        bar = None
-        if self.companion is not None:
-            bar = np.asarray(np.sum(self.companion, axis=axis, keepdims=keepdims))
+        value = self.value.sum(axis=axis, keepdims=keepdims)
+        terms = self.value.size // value.size if value.size else 0
+        bar = self.companion
+        if terms > 1:
+            payment = self.arithmetic.summation(terms - 1)
+            paid = np.absolute(self.value) * payment.error
+            bar = paid if bar is None else paid + bar
+        if bar is not None:
+            bar = np.asarray(bar.sum(axis=axis, keepdims=keepdims))
         if terms <= 1:
             return self.like(np.asarray(value), bar)
-        paid = np.sum(np.abs(self.value), axis=axis, keepdims=keepdims)
-        paid = paid * self.arithmetic.sum_error(terms - 1)
-        paid = paid if bar is None else paid + bar
-        return self.rounded(np.asarray(value), paid, self._after_sum, sum_of_many=True)
+        return self._summed(np.asarray(value), bar, payment)
+
+    def _summed(self, value: Values, bar: Values, payment: Payment) -> Bar:
+        """`value` with its bar, into which the sum has paid.
+
+        A sum of many terms that overflows may become NaN in another order of its terms, so that
+        no infinity is demanded there.
+        """
+        after = self.arithmetic.after_sum
+        paid = bar + after.eta
+        if after.error:
+            paid += np.absolute(value) * after.error
+        if np.vdot(paid, paid) <= payment.ample:
+            return self.like(value, paid)
+        result = self._within_range(value, bar, paid)
+        result.beyond = None
+        return result
 
     # order: max, min and what they select are 1-Lipschitz, so their bar is that of a candidate
 
     def extremum(self, sign: int, axis: Any, keepdims: bool) -> Any:
-        function = np.max if sign > 0 else np.min
-        value = np.asarray(function(self.value, axis=axis, keepdims=keepdims))
+        function = self.value.max if sign > 0 else self.value.min
+        value = np.asarray(function(axis=axis, keepdims=keepdims))
         if self.companion is None:
             return self.like(value)
-        near = self._candidates(sign, axis)
-        bar = np.max(np.where(near, self.companion, 0.0), axis=axis, keepdims=keepdims, initial=0)
-        return self.like(value, np.asarray(bar))
+        near: Values = np.where(self._candidates(sign, axis), self.companion, 0.0)
+        return self.like(value, np.asarray(near.max(axis=axis, keepdims=keepdims, initial=0)))
 
     def _candidates(self, sign: int, axis: Any) -> Values:
         """Which elements may be the extremum."""
         bar = self.full_companion()
-        x = sign * self.value
-        certain = np.max(x - bar, axis=axis, keepdims=True, initial=-np.inf)
+        x = self.value if sign > 0 else -self.value
+        certain = (x - bar).max(axis=axis, keepdims=True, initial=-np.inf)
         return x + bar >= certain
 
     def argument(self, sign: int, axis: Any, keepdims: bool) -> Any:
@@ -183,7 +142,7 @@ class Bar(Tracked):
         several = np.sum(rivals, axis=axis, keepdims=keepdims) > 1
         if not several.any():
             return index
-        return Choice(index, np.where(several, np.inf, 0.0), rivals, arithmetic=self.arithmetic)
+        return Choice(index, np.where(several, np.inf, 0.0), rivals, self.arithmetic)
 
     def select(self, condition: Any, chosen: Any, other: Any) -> Any:
         a, b = self.lift(chosen), self.lift(other)
@@ -229,7 +188,7 @@ class Choice(Bar):
     __slots__ = ("rivals",)
 
     def __init__(
-        self, value: Values, bar: Values | None, rivals: Values, *, arithmetic: Arithmetic
+        self, value: Values, bar: Values | None, rivals: Values, arithmetic: Arithmetic
     ) -> None:
         super().__init__(value, bar, arithmetic=arithmetic)
         self.rivals = rivals

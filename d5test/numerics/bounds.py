@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dis
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -72,10 +73,26 @@ def gradient_bounds(
     """
     inputs = _exact(arrays, arithmetic)
     with np.errstate(all="ignore"):
-        outputs = tuple(_as_stored(y, arithmetic) for y in op(*inputs))
-        tied = arithmetic.with_ties()
-        gradients = op.vjp(_exact(grads, tied), _retied(inputs, tied), _retied(outputs, tied))
+        tied = arithmetic.tied
+        if reads_outputs(type(op).backward):
+            outputs = tuple(_as_stored(y, tied) for y in op(*inputs))
+        else:
+            outputs = op(*(x.value if isinstance(x, Bar) else x for x in inputs))
+        gradients = op.vjp(_exact(grads, tied), _retied(inputs, tied), outputs)
         return tuple(None if g is None else _stored(g, arithmetic) for g in gradients)
+
+
+@cache
+def reads_outputs(backward: Any) -> bool:
+    """Whether the code of an operator's `backward` names the outputs. If not, they need no bars.
+
+    What is no plain `def backward(self, grads, inputs, outputs)` may read them.
+    """
+    code = getattr(backward, "__code__", None)
+    if code is None or code.co_argcount != 4:
+        return True
+    name = code.co_varnames[3]
+    return any(instruction.argval == name for instruction in dis.get_instructions(code))
 
 
 def lower_precision(
@@ -85,7 +102,7 @@ def lower_precision(
     precision = NEXT_LOWER[dtype]
 
     def lowered(x: Array) -> Any:
-        return Rounded(round_to(x, precision), precision=precision)
+        return Rounded(round_to(x.astype(np.float64), precision), precision=precision)
 
     with np.errstate(all="ignore"):
         inputs = _map_floats(arrays, lowered)
@@ -99,27 +116,31 @@ def lower_precision(
 
 
 def double(arrays: Sequence[Any]) -> tuple[Any, ...]:
-    """The floating-point arrays in float64, the others as they are."""
-    return _map_floats(arrays, lambda x: x)
+    """The floating-point arrays in float64, as new arrays; the others as they are."""
+    return _map_floats(arrays, lambda x: x.astype(np.float64))
 
 
 def _map_floats(arrays: Sequence[Any], function: Callable[[Array], Any]) -> tuple[Any, ...]:
-    """Apply `function` to floating-point arrays (as float64), once for arrays given twice."""
+    """Apply `function` to floating-point arrays, once for arrays given twice."""
     made: dict[int, Any] = {}
     result = []
     for array in arrays:
+        given = None if array is None else np.asarray(array)
         # ml_dtypes' types are of kind V
-        if array is None or np.asarray(array).dtype.kind not in "fV":
+        if given is None or given.dtype.kind not in "fV":
             result.append(array)
             continue
         if id(array) not in made:
-            made[id(array)] = function(np.asarray(array).astype(np.float64))
+            made[id(array)] = function(given)
         result.append(made[id(array)])
     return tuple(result)
 
 
 def _exact(arrays: Sequence[Any], arithmetic: Arithmetic) -> tuple[Any, ...]:
-    return _map_floats(arrays, lambda x: Bar(x, arithmetic=arithmetic))
+    def exact(x: Array) -> Bar:
+        return Bar(x.astype(np.float64, copy=False), arithmetic=arithmetic)
+
+    return _map_floats(arrays, exact)
 
 
 def _retied(arrays: Sequence[Any], arithmetic: Arithmetic) -> tuple[Any, ...]:
@@ -130,11 +151,28 @@ def _retied(arrays: Sequence[Any], arithmetic: Arithmetic) -> tuple[Any, ...]:
     )
 
 
+class Stored(Bar):
+    """An output as the backward pass finds it again: rounded to storage, once its bar is read."""
+
+    def __init__(self, computed: Bar, arithmetic: Arithmetic) -> None:
+        self.value = computed.value
+        self.arithmetic = arithmetic
+        self.beyond = None
+        self._computed = computed
+
+    @cached_property
+    def companion(self) -> Array:  # type: ignore[override]
+        y = self._computed
+        return _stored_bar(y.value, y.full_companion(), y.arithmetic)
+
+
 def _as_stored(y: Any, arithmetic: Arithmetic) -> Any:
-    """An output as the backward pass finds it again: rounded to storage."""
-    if not isinstance(y, Bar) or y.companion is None or y.value.dtype.kind != "f":
+    """An output for the backward pass, which goes on in `arithmetic`."""
+    if not isinstance(y, Bar):
         return y
-    return y.like(y.value, _stored_bar(y.value, y.companion, arithmetic))
+    if y.companion is None or y.value.dtype.kind != "f":
+        return Bar(y.value, y.companion, arithmetic=arithmetic)
+    return Stored(y, arithmetic)
 
 
 def _stored(y: Any, arithmetic: Arithmetic) -> Bound:
@@ -150,18 +188,21 @@ def _stored(y: Any, arithmetic: Arithmetic) -> Bound:
     elif y.companion is not None:
         bar = _stored_bar(value, y.companion, arithmetic)
     else:
-        bar = np.abs(value - round_to(value, arithmetic.storage.precision))
+        size = np.absolute(value)
+        bar = np.absolute(value - round_to(value, arithmetic.storage.precision))
         if arithmetic.flushes:
-            bar = bar + np.where(np.abs(value) < arithmetic.output_eta, np.abs(value), 0.0)
-    return Bound(value, np.broadcast_to(bar, value.shape), arithmetic.storage)
+            bar = bar + np.where(size < arithmetic.output.eta, size, 0.0)
+    if bar.shape != value.shape:
+        bar = np.broadcast_to(bar, value.shape)
+    return Bound(value, bar, arithmetic.storage)
 
 
 def _stored_bar(value: Array, bar: Array, arithmetic: Arithmetic) -> Array:
     """One ULP more. What the value's formula left exact (a bar of zero) stays exact."""
-    u = arithmetic.storage.u
-    ulp = 2 * u * (np.abs(value) + bar) + arithmetic.output_eta
-    certain = bar == 0
-    if arithmetic.flushes or not certain.any():
-        return bar + ulp
-    exact = certain & (value == round_to(value, arithmetic.storage.precision))
-    return np.where(exact, 0.0, bar + ulp)
+    ulp = arithmetic.output
+    widened = (np.absolute(value) + bar) * ulp.error + ulp.eta
+    widened += bar
+    if arithmetic.flushes or bar.all():
+        return widened
+    exact = (bar == 0) & (value == round_to(value, arithmetic.storage.precision))
+    return np.where(exact, 0.0, widened)

@@ -80,5 +80,5 @@ def _bound(value: Array, members: list[Array], arithmetic: Arithmetic) -> Bound:
         return Bound(value, np.zeros(value.shape), None)
     variance = np.mean([(m - value) ** 2 for m in members], axis=0)
     pooled = (variance + np.mean(variance)) / 2 if value.size else variance
-    ulp = 2 * arithmetic.storage.u * np.abs(value) + arithmetic.output_eta
+    ulp = arithmetic.output.error * np.abs(value) + arithmetic.output.eta
     return Bound(value, BY_ELEMENT * np.sqrt(pooled) + ulp, arithmetic.storage)

@@ -25,20 +25,18 @@ def normal_axes(ndim: int, axis: Any) -> tuple[int, ...]:
     """`axis` as a tuple of axes counted from the front."""
     if axis is None:
         return tuple(range(ndim))
-    axes = axis if isinstance(axis, (tuple, list)) else (axis,)
-    return tuple(int(a) % max(ndim, 1) for a in axes)
+    axes = (axis,) if isinstance(axis, (int, np.integer)) else axis
+    return tuple([int(a) % max(ndim, 1) for a in axes])
 
 
-def matmul(self: Tracked, a: Any, b: Any) -> Any:
+def matmul(self: Any, a: Any, b: Any) -> Any:
     """`a @ b`, by the rule of `self` for sums of products."""
-    return self.contract(np.matmul, (a, b), np.shape(a)[-1])
+    return self.contract(np.matmul, (a, b), a.shape[-1])
 
 
 def _tensordot(self: Tracked, a: Any, b: Any, axes: Any = 2) -> Any:
-    contracted = (
-        range(np.ndim(a) - axes, np.ndim(a)) if isinstance(axes, int) else np.atleast_1d(axes[0])
-    )
-    terms = prod(np.shape(a)[int(i)] for i in contracted)
+    contracted = range(a.ndim - axes, a.ndim) if isinstance(axes, int) else axes[0]
+    terms = count(a.shape, contracted)
     return self.contract(lambda x, y: np.tensordot(x, y, axes), (a, b), terms)
 
 

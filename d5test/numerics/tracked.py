@@ -17,11 +17,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import numpy as np
-from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.lib.stride_tricks import sliding_window_view
 
 from d5test.numerics.elementary import CLASSIFICATIONS
 from d5test.numerics.functions import REDUCTIONS, RULES, count, matmul, normal_axes
+from d5test.numerics.operators import Operators
 
 Values = Any
 """A plain array of values: float64, or integers and booleans where the reference computes them."""
@@ -35,7 +35,7 @@ SPLITS = frozenset({np.split, np.array_split})
 JOINS = frozenset({np.concatenate, np.stack})
 
 
-class Tracked(NDArrayOperatorsMixin):
+class Tracked(Operators):
     """A value with a companion (or none), on which reference code runs unchanged."""
 
     __slots__ = ("companion", "value")
@@ -95,7 +95,7 @@ class Tracked(NDArrayOperatorsMixin):
 
     @property
     def T(self) -> Self:  # noqa: N802 - NumPy's name
-        transposed: Self = self.move(np.transpose)
+        transposed: Self = self._moved("transpose")
         return transposed
 
     def __len__(self) -> int:
@@ -112,9 +112,9 @@ class Tracked(NDArrayOperatorsMixin):
             None if companion is None else function(companion, *args, **kwargs),
         )
 
-    def lift(self, other: Any) -> Self:
+    def lift(self, other: Any) -> Any:
         """`other` as an array of this kind; a plain array has no companion yet."""
-        return other if isinstance(other, type(self)) else self.like(np.asarray(other))
+        return other if isinstance(other, Tracked) else self.like(np.asarray(other))
 
     def full_companion(self) -> Values:
         """The companion as an array, zeros if there is none."""
@@ -136,27 +136,33 @@ class Tracked(NDArrayOperatorsMixin):
             self.companion[key] = 0.0 if other.companion is None else other.companion
 
     def reshape(self, *shape: Any) -> Any:
-        return self.move(np.reshape, shape[0] if len(shape) == 1 else shape)
+        return self._moved("reshape", *shape)
 
     def transpose(self, *axes: Any) -> Any:
-        if not axes:
-            return self.move(np.transpose)
-        return self.move(np.transpose, axes[0] if len(axes) == 1 else axes)
+        return self._moved("transpose", *axes)
 
     def swapaxes(self, one: int, two: int) -> Any:
-        return self.move(np.swapaxes, one, two)
+        return self._moved("swapaxes", one, two)
 
     def squeeze(self, axis: Any = None) -> Any:
-        return self.move(np.squeeze, axis)
+        return self._moved("squeeze", axis)
 
     def ravel(self) -> Any:
-        return self.move(np.ravel)
+        return self._moved("ravel")
 
     def copy(self) -> Any:
-        return self.move(np.copy)
+        return self._moved("copy")
 
     def repeat(self, repeats: Any, axis: Any = None) -> Any:
-        return self.move(np.repeat, repeats, axis)
+        return self._moved("repeat", repeats, axis)
+
+    def _moved(self, method: str, *args: Any) -> Any:
+        """`move` by a method of NumPy's array."""
+        companion = self.companion
+        return self.like(
+            getattr(self.value, method)(*args),
+            None if companion is None else getattr(companion, method)(*args),
+        )
 
     # computation, as methods
 
