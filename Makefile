@@ -27,7 +27,7 @@ $(VENV)/torch.stamp: $(VENV)/pip.stamp pyproject.toml constraints.txt
 
 # tensorflow-cpu, not the extra `tensorflow`: the same package without the GPU's gigabytes
 $(VENV)/dev.stamp: $(VENV)/torch.stamp
-	$(INSTALL) --editable '.[dev,torch,jax,onnxruntime]' tensorflow-cpu
+	$(INSTALL) --editable '.[dev,torch,jax,onnxruntime,training]' tensorflow-cpu
 	touch $@
 
 validate: $(VENV)/torch.stamp

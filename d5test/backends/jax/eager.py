@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from d5test.backends.base import Backend, Unsupported, bits
 from d5test.backends.jax.arguments import Array
 from d5test.backends.jax.framework import jax, jnp
+from d5test.backends.jax.optimizers import JaxReference, OptaxCompiled
 from d5test.backends.jax.table import rows
 
 
@@ -53,6 +54,7 @@ class Jax(Backend):
     framework = "jax"
     rows = rows
     compiles_shapes = True
+    updaters: ClassVar[Mapping[str, Any]] = {"native": OptaxCompiled, "reference": JaxReference}
     ulps: ClassVar[Mapping[str, float]] = {
         "erf": 7,
         "erfc": 65,

@@ -10,6 +10,7 @@ from d5test.backends.jax.linear import rows as linear
 from d5test.backends.jax.losses import rows as losses
 from d5test.backends.jax.movement import rows as movement
 from d5test.backends.jax.normalisation import rows as normalisation
+from d5test.backends.jax.optimizers import rows as optimizers
 from d5test.backends.jax.pooling import rows as pooling
 from d5test.backends.jax.recurrent import rows as recurrent
 from d5test.backends.jax.reductions import rows as reductions
@@ -23,6 +24,7 @@ rows = Table(
     | losses
     | movement
     | normalisation
+    | optimizers
     | pooling
     | recurrent
     | reductions

@@ -1,0 +1,160 @@
+"""Optax, and the reference rules on jax's arrays.
+
+Requirements: a step is compiled when it is taken again and again; the row of one step is not.
+Optax is imported when it is asked for: jax works without it. Of its optimizers only adamw has a
+weight decay; adagrad and rmsprop have epsilon under the root, rmsprop has it outside on request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from typing import Any, ClassVar
+
+from d5test.backends.base import Table, Unsupported
+from d5test.backends.jax.framework import jax, jnp
+from d5test.backends.updater import ReferenceUpdater, Slots, Updater, one_step
+from d5test.reference.optimizers import State
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A transformation of Optax: made of our hyperparameters, with its names of our slots.
+
+    Where it `counts`, the state holds the number of steps, too.
+    """
+
+    make: Callable[[Any, Any], Any]
+    slots: tuple[str, ...] = ()
+    counts: bool = False
+
+
+def sgd(optax: Any, op: Any) -> Any:
+    return optax.sgd(op.lr)
+
+
+def momentum(optax: Any, op: Any, nesterov: bool = False) -> Any:
+    return optax.sgd(op.lr, op.momentum, nesterov)
+
+
+def adagrad(optax: Any, op: Any) -> Any:
+    return optax.adagrad(op.lr, op.accumulator, op.epsilon)
+
+
+def rmsprop(optax: Any, op: Any) -> Any:
+    return optax.rmsprop(op.lr, op.rho, op.epsilon, eps_in_sqrt=op.epsilon_inside)
+
+
+def adam(optax: Any, op: Any) -> Any:
+    return optax.adam(op.lr, op.beta1, op.beta2, op.epsilon)
+
+
+def adamw(optax: Any, op: Any) -> Any:
+    return optax.adamw(op.lr, op.beta1, op.beta2, op.epsilon, weight_decay=op.weight_decay)
+
+
+KINDS: Mapping[str, Kind] = {
+    "GradientDescent": Kind(sgd),
+    "Momentum": Kind(momentum, ("trace",)),
+    "Nesterov": Kind(partial(momentum, nesterov=True), ("trace",)),
+    "AdaGrad": Kind(adagrad, ("sum_of_squares",)),
+    "RMSProp": Kind(rmsprop, ("nu",)),
+    "Adam": Kind(adam, ("mu", "nu"), counts=True),
+    "AdamW": Kind(adamw, ("mu", "nu"), counts=True),
+}
+UNDECAYED = {"weight_decay": 0.0}
+HEAVY_BALL = UNDECAYED | {"lr_in_velocity": False, "dampening": 0.0}
+ADAM = {"epsilon_hat": False, "bias_correction": True}
+
+
+class OptaxUpdater(Updater):
+    """A transformation of Optax, function by function."""
+
+    fixed = {  # noqa: RUF012 (a table)
+        "GradientDescent": UNDECAYED,
+        "Momentum": HEAVY_BALL,
+        "Nesterov": HEAVY_BALL,
+        "AdaGrad": UNDECAYED | {"epsilon_inside": True, "lr_decay": 0.0},
+        "RMSProp": UNDECAYED,
+        "Adam": UNDECAYED | ADAM,
+        "AdamW": {"decoupled": True} | ADAM,
+    }
+
+    def __init__(self, op: Any, parameters: Mapping[str, Any]) -> None:
+        super().__init__(op, parameters)
+        try:
+            self._optax: Any = import_module("optax")
+        except ImportError:
+            raise Unsupported("jax's optimizers are Optax's: pip install optax") from None
+        self._kind = KINDS[op.name]
+        self._transformation = self._kind.make(self._optax, op)
+        self._parameters = dict(parameters)
+        self._state = self._transformation.init(self._parameters)
+        self._t = 0
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        return self._parameters
+
+    def stepped(self, parameters: Any, gradients: Any, state: Any) -> tuple[Any, Any]:
+        """One step as a pure function."""
+        updates, state = self._transformation.update(gradients, state, parameters)
+        return self._optax.apply_updates(parameters, updates), state
+
+    def step(self, gradients: Mapping[str, Any]) -> None:
+        self._parameters, self._state = self.stepped(
+            self._parameters, dict(gradients), self._state
+        )
+        self._t += 1
+
+    def state(self) -> tuple[int, Slots]:
+        slots = [self._optax.tree.get(self._state, name) for name in self._kind.slots]
+        return self._t, {name: tuple(slot[name] for slot in slots) for name in self._parameters}
+
+    def restore(self, t: int, slots: Slots) -> None:
+        given: dict[str, Any] = {
+            attribute: {name: slots[name][i] for name in self._parameters}
+            for i, attribute in enumerate(self._kind.slots)
+        }
+        if self._kind.counts:
+            given["count"] = jnp.asarray(t, jnp.int32)
+        if given:
+            self._state = self._optax.tree.set(self._state, **given)
+        self._t = t
+
+
+class OptaxCompiled(OptaxUpdater):
+    """A transformation of Optax, a step compiled whole."""
+
+    def __init__(self, op: Any, parameters: Mapping[str, Any]) -> None:
+        super().__init__(op, parameters)
+        self.stepped = jax.jit(super().stepped)  # type: ignore[method-assign]
+
+
+class JaxReference(ReferenceUpdater):
+    """The reference rules on jax's arrays, a step compiled whole."""
+
+    xp: ClassVar[Any] = jnp
+
+    def __init__(self, op: Any, parameters: Mapping[str, Any]) -> None:
+        super().__init__(op, parameters)
+        self._stepped = jax.jit(self._pure)
+
+    def _pure(self, t: Any, parameters: Any, gradients: Any, slots: Any) -> tuple[Any, Any]:
+        new, state = self.rule.update(self.xp, parameters, gradients, State(t, slots))
+        return new, state.slots
+
+    def step(self, gradients: Mapping[str, Any]) -> None:
+        t, slots = self._state.t, self._state.slots
+        self._parameters, slots = self._stepped(t, self._parameters, dict(gradients), slots)
+        self._state = State(t + 1, slots)
+
+
+rows = Table()
+
+
+@rows.native(*KINDS)
+def step(op: Any, w: Any, g: Any, *slots: Any) -> tuple[Any, ...]:
+    return one_step(OptaxUpdater, op, w, g, *slots)
