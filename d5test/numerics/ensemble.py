@@ -9,7 +9,7 @@ known from eight runs only, so it is averaged with the whole result's: then a no
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,47 @@ from d5test.numerics.tracked import Tracked
 MEMBERS, BY_ELEMENT, BY_NORM = 8, 16.0, 8.0
 
 
+class Spread:
+    """How far the members of an ensemble stray from a value, taken in one after the other."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = np.asarray(value)
+        self._squares: Any = 0.0
+        self._members = 0
+
+    def add(self, member: Any) -> None:
+        """One more member's value."""
+        if self.value.dtype.kind == "f":
+            deviation = _plain(member) - self.value
+            self._squares = self._squares + deviation * deviation
+        self._members += 1
+
+    @property
+    def deviation(self) -> Array:
+        """The standard deviation of each element: its own and the whole's variance, averaged."""
+        variance = np.asarray(self._squares / max(self._members, 1))
+        mean = np.mean(variance) if variance.size else 0.0
+        return np.sqrt((variance + mean) / 2)
+
+    def bound(self, arithmetic: Arithmetic) -> Bound:
+        """The bar of each element."""
+        if self.value.dtype.kind != "f":
+            return Bound(self.value, np.zeros(self.value.shape), None)
+        ulp = arithmetic.output.error * np.abs(self.value) + arithmetic.output.eta
+        return Bound(self.value, BY_ELEMENT * self.deviation + ulp, arithmetic.storage)
+
+
+def noise(arithmetic: Arithmetic, seed: int) -> Callable[[Array], Noise]:
+    """What turns the float64 arrays of one member into noisy ones, of the same random stream."""
+    random = np.random.Generator(np.random.Philox(key=[seed, 0]))
+    u = arithmetic.primitive.u
+
+    def noisy(x: Array) -> Noise:
+        return Noise(x, u=u, random=random)
+
+    return noisy
+
+
 def ensemble_bounds(
     op: Operator,
     arrays: Sequence[Any],
@@ -31,14 +72,13 @@ def ensemble_bounds(
     seed: int = 0,
 ) -> Bounds:
     """Bars from the spread of the outputs, or with `grads` of the gradients."""
-    plain = _run(op, double(arrays), None if grads is None else double(grads))
-    members = [
-        _run(op, *_noisy(arrays, grads, arithmetic.primitive.u, seed + i)) for i in range(MEMBERS)
-    ]
-    return tuple(
-        None if y is None else _bound(y, [m[k] for m in members], arithmetic)
-        for k, y in enumerate(plain)
-    )
+    spreads = [None if y is None else Spread(y) for y in _run(op, arrays, grads, lambda x: x)]
+    for i in range(MEMBERS):
+        member = _run(op, arrays, grads, noise(arithmetic, seed + i))
+        for spread, y in zip(spreads, member, strict=True):
+            if spread is not None:
+                spread.add(y)
+    return tuple(None if spread is None else spread.bound(arithmetic) for spread in spreads)
 
 
 def norm_ratio(bounds: Bounds, results: Sequence[Array | None]) -> float:
@@ -53,32 +93,23 @@ def norm_ratio(bounds: Bounds, results: Sequence[Array | None]) -> float:
     return worst
 
 
-def _run(op: Operator, arrays: Sequence[Any], grads: Sequence[Any] | None) -> tuple[Any, ...]:
+def _run(
+    op: Operator,
+    arrays: Sequence[Any],
+    grads: Sequence[Any] | None,
+    lift: Callable[[Array], Any],
+) -> tuple[Any, ...]:
+    def lifted(xs: Sequence[Any]) -> tuple[Any, ...]:
+        wide = double(xs)
+        return tuple(lift(x) if x is not None and x.dtype.kind == "f" else x for x in wide)
+
+    given = lifted(arrays)
+    upstream = None if grads is None else lifted(grads)
     with np.errstate(all="ignore"):
-        outputs = op(*arrays)
-        results = outputs if grads is None else op.vjp(tuple(grads), tuple(arrays), outputs)
-    return tuple(r.value if isinstance(r, Tracked) else r for r in results)
+        outputs = op(*given)
+        results = outputs if upstream is None else op.vjp(upstream, given, outputs)
+    return tuple(None if r is None else _plain(r) for r in results)
 
 
-def _noisy(
-    arrays: Sequence[Any], grads: Sequence[Any] | None, u: float, seed: int
-) -> tuple[tuple[Any, ...], tuple[Any, ...] | None]:
-    random = np.random.Generator(np.random.Philox(key=[seed, 0]))
-
-    def noisy(xs: Sequence[Any]) -> tuple[Any, ...]:
-        return tuple(
-            Noise(x, u=u, random=random) if x is not None and x.dtype.kind == "f" else x
-            for x in double(xs)
-        )
-
-    return noisy(arrays), None if grads is None else noisy(grads)
-
-
-def _bound(value: Array, members: list[Array], arithmetic: Arithmetic) -> Bound:
-    value = np.asarray(value)
-    if value.dtype.kind != "f":
-        return Bound(value, np.zeros(value.shape), None)
-    variance = np.mean([(m - value) ** 2 for m in members], axis=0)
-    pooled = (variance + np.mean(variance)) / 2 if value.size else variance
-    ulp = arithmetic.output.error * np.abs(value) + arithmetic.output.eta
-    return Bound(value, BY_ELEMENT * np.sqrt(pooled) + ulp, arithmetic.storage)
+def _plain(x: Any) -> Any:
+    return x.value if isinstance(x, Tracked) else x
