@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from d5test.case import FLOATS
 from d5test.distributed.allreduce import Allreduce
+from d5test.distributed.descent import DISTRIBUTED, Distributed
 from d5test.distributed.traffic import Traffic
 from d5test.distributed.virtual import run, shuffled
 from d5test.numerics.judgement import Judgement
@@ -59,8 +60,8 @@ class Communicator(Protocol):
     def about(self, size: int) -> Facts:
         """What it is, with so many ranks."""
 
-    def dtypes(self, algorithm: str) -> tuple[str, ...]:
-        """Those in which it does this algorithm; none if it does not."""
+    def dtypes(self, subject: str) -> tuple[str, ...]:
+        """Those in which it does this algorithm or optimizer; none if it does not."""
 
     def allreduce(self, op: Allreduce, contributions: Sequence[Array]) -> Reduced:
         """Have the ranks do it. The contributions, one a rank, are left as they are."""
@@ -72,8 +73,13 @@ class Communicator(Protocol):
 class Runner(Communicator, Protocol):
     """A communicator that runs any schedule, not only collectives of its own."""
 
+    optimizers: Mapping[str, Distributed]
+
     def run(self, program: Program, arrays: Sequence[Array], order: int) -> Reduced:
         """Have each rank run a schedule on a copy of its array."""
+
+    def everywhere(self, found: Mapping[int, Any]) -> list[Any]:
+        """What the ranks in this process have found, and the others: rank by rank."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +87,7 @@ class Virtual:
     """Any number of ranks in this process, running these algorithms."""
 
     algorithms: Mapping[str, Algorithm] = field(default_factory=lambda: ALLREDUCE)
+    optimizers: Mapping[str, Distributed] = field(default_factory=lambda: DISTRIBUTED)
     sizes: Sequence[int] = range(1, 10)
     drawn: bool = True
 
@@ -88,9 +95,9 @@ class Virtual:
         """NumPy does the sums."""
         return Facts("virtual ranks", f"numpy {np.__version__}", f"{size} ranks", "unbuffered")
 
-    def dtypes(self, algorithm: str) -> tuple[str, ...]:
+    def dtypes(self, subject: str) -> tuple[str, ...]:
         """All of them, of every schedule."""
-        return DTYPES if algorithm in self.algorithms else ()
+        return DTYPES if subject in (*self.algorithms, *self.optimizers) else ()
 
     def allreduce(self, op: Allreduce, contributions: Sequence[Array]) -> Reduced:
         """In the order of delivery that `op` asks for."""
@@ -101,6 +108,10 @@ class Virtual:
         results, size = tuple(x.copy() for x in arrays), len(arrays)
         schedules = [program(rank, size, x) for rank, x in enumerate(results)]
         return Reduced(results, tuple(run(schedules, shuffled(order))))
+
+    def everywhere(self, found: Mapping[int, Any]) -> list[Any]:
+        """All ranks are here."""
+        return [found[rank] for rank in sorted(found)]
 
     def agree(self, judge: Callable[[], Judgement]) -> Judgement:
         """There is one process only."""

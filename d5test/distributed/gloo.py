@@ -59,9 +59,9 @@ class Gloo:
         """PyTorch."""
         return Facts("torch.distributed", torch.__version__, f"{size} ranks", "gloo")
 
-    def dtypes(self, algorithm: str) -> tuple[str, ...]:
+    def dtypes(self, subject: str) -> tuple[str, ...]:
         """Of its own allreduce."""
-        return DTYPES if algorithm == LIBRARY else ()
+        return DTYPES if subject == LIBRARY else ()
 
     def allreduce(self, op: Allreduce, contributions: Sequence[Array]) -> Reduced:
         """In place, as it does it."""

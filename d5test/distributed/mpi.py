@@ -15,8 +15,9 @@ import numpy as np
 from mpi4py import MPI
 
 from d5test.distributed.agreement import agree
-from d5test.distributed.allreduce import Allreduce
+from d5test.distributed.allreduce import LIBRARY, Allreduce
 from d5test.distributed.communicator import DTYPES, Array, Facts, Program, Reduced
+from d5test.distributed.descent import DISTRIBUTED, Distributed
 from d5test.distributed.traffic import Traffic, WrongSize, together, volume
 from d5test.numerics.judgement import Judgement
 from d5test.reference.collectives import ALLREDUCE, ANY, Algorithm, Recv, Schedule, Send
@@ -75,6 +76,7 @@ class Mpi:
 
     comm: Any
     algorithms: Mapping[str, Algorithm] = field(default_factory=lambda: ALLREDUCE)
+    optimizers: Mapping[str, Distributed] = field(default_factory=lambda: DISTRIBUTED)
     drawn: bool = False
 
     @property
@@ -87,9 +89,9 @@ class Mpi:
         name, version = MPI.get_vendor()
         return Facts("MPI", f"{name} {'.'.join(map(str, version))}", f"{size} ranks", "processes")
 
-    def dtypes(self, algorithm: str) -> tuple[str, ...]:
+    def dtypes(self, subject: str) -> tuple[str, ...]:
         """Schedules sum whatever NumPy sums."""
-        return DTYPES if algorithm in self.algorithms else SUMMED
+        return SUMMED if subject == LIBRARY else DTYPES
 
     def allreduce(self, op: Allreduce, contributions: Sequence[Array]) -> Reduced:
         """By a schedule, or by the library. The order of delivery is as it comes."""
@@ -107,6 +109,10 @@ class Mpi:
         traffic = run(program(rank, size, mine), self.comm)
         results, sent = zip(*self.comm.allgather((mine, traffic)), strict=True)
         return Reduced(results, sent)
+
+    def everywhere(self, found: Mapping[int, Any]) -> list[Any]:
+        """Each process has found something for its own rank."""
+        return list(self.comm.allgather(found[self.comm.rank]))
 
     def agree(self, judge: Callable[[], Judgement]) -> Judgement:
         """Rank 0 judges."""

@@ -4,7 +4,7 @@
     selection     every name on the command line, resolved before anything is collected
     workers       one process for each backend
     parametrise   backends x (operator x dtype), and why a cell does not apply
-    communicators communicators x algorithms x dtypes
+    communicators communicators x (algorithms, optimizers) x dtypes
     optimizers    optimizers x dtypes
     collecting    listing tests without importing Hypothesis
     outcomes      what came of the drawn cases, as it travels in reports

@@ -1,4 +1,4 @@
-"""Communicators x algorithms x dtypes: which tests of collectives there are.
+"""Communicators x (subjects x dtypes): which tests of collectives and optimizers there are.
 
 Requirements: `--comm` is resolved before anything is collected; by default virtual ranks are
 judged, and under mpirun those that it started. A test that needs mpirun has pytest-mpi's marker,
@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib.util import find_spec
+from typing import Any
 
 import pytest
 
 from d5test.distributed.provider import launched
 from d5test.plugin.options import listed
 from d5test.plugin.selection import SELECTION
-from d5test.reference.collectives import ALLREDUCE
 
+LIBRARY = "library"
+"""What a library chooses for itself: the one subject that is no schedule."""
 PATIENT = pytest.mark.deadline(60)
 """Ranks that share cores take turns to import a framework, and to make each case's data."""
 
@@ -42,7 +44,7 @@ COMMUNICATORS = {
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the markers, and see that what is asked for exists."""
-    config.addinivalue_line("markers", "collective(name): the check of collectives of this test")
+    config.addinivalue_line("markers", "collective(name): the check of this test, on all ranks")
     # without it, pytest-mpi skips what is marked
     config.option.with_mpi = True
     for name in asked(config):
@@ -69,13 +71,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     metafunc.parametrize("comm", comms, indirect=True)
     if "part" in metafunc.fixturenames:
         mark = metafunc.definition.get_closest_marker("collective")
-        parts = _parts(metafunc.config, mark.args[0] if mark else "")
+        parts = _parts(metafunc.config, mark.args[0]) if mark else []
         metafunc.parametrize("part", parts, ids=["-".join(part) for part in parts])
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Take out the algorithms that a communicator does not have."""
+    """Take out what a communicator does not run."""
     items[:] = [item for item in items if _exists(item)]
 
 
@@ -84,18 +86,21 @@ def _exists(item: pytest.Item) -> bool:
     if callspec is None or "part" not in callspec.params:
         return True
     kind = COMMUNICATORS[callspec.params["comm"]]
-    algorithm, _ = callspec.params["part"]
-    return kind.schedules if algorithm in ALLREDUCE else kind.library
+    subject, _ = callspec.params["part"]
+    return kind.library if subject == LIBRARY else kind.schedules
 
 
 def _parts(config: pytest.Config, check: str) -> list[tuple[str, str]]:
-    """Algorithms x dtypes; `--dtype` names floating-point ones."""
-    # the bars of level 0 come with these: other suites pay nothing for them
-    from d5test.distributed.allreduce import LIBRARY
-    from d5test.distributed.communicator import DTYPES
+    """Subjects x dtypes; `--dtype` names floating-point ones."""
+    row, selection = property_of(check), config.stash[SELECTION]
+    dtypes = [d for d in row.dtypes if not selection.dtype_names or d in selection.dtypes]
+    return [(subject, dtype) for subject in row.subjects for dtype in dtypes]
 
-    selection = config.stash[SELECTION]
-    dtypes = [d for d in DTYPES if not selection.dtype_names or d in selection.dtypes]
-    # a library does not say what it sends
-    algorithms = [*ALLREDUCE, *([] if check == "volume" else [LIBRARY])]
-    return [(a, d) for a in algorithms for d in dtypes]
+
+def property_of(check: str) -> Any:
+    """The check of this name."""
+    # the bars of level 0 come with these: other suites pay nothing for them
+    from d5test.distributed.checks import COLLECTIVE
+    from d5test.distributed.probes import DESCENT
+
+    return {**COLLECTIVE, **DESCENT}[check]

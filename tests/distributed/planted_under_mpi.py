@@ -19,10 +19,10 @@ from tests.distributed import wrong
 
 name, planted = sys.argv[1].split(":")
 comm = Mpi(MPI.COMM_WORLD, wrong.planted(name, getattr(wrong, planted)))
-for case in islice(table(name, "float32", comm.sizes, 0), 20):
-    for check in ("census", "agreement", "volume", "values"):
+for check in COLLECTIVE.values():
+    for case in islice(table(check, name, comm.sizes, "float32", 0), 20):
         try:
-            COLLECTIVE[check].run(comm, case)
+            check.run(comm, case)
         except Fault as fault:
             print(fault, flush=True)
             MPI.COMM_WORLD.Abort(1)

@@ -20,7 +20,7 @@ CASES = 40
 
 def first_fault(name: str, schedule: Callable[..., Any], check: str, dtype: str) -> Fault | None:
     comm = Virtual(wrong.planted(name, schedule))
-    for case in islice(table(name, dtype, comm.sizes, 0), CASES):
+    for case in islice(table(COLLECTIVE[check], name, comm.sizes, dtype, 0), CASES):
         try:
             COLLECTIVE[check].run(comm, case)
         except Fault as fault:

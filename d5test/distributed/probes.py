@@ -1,0 +1,258 @@
+"""What must hold of a distributed optimizer, on every communicator that runs schedules.
+
+As `d5test.distributed.checks`, for cases whose operator is `Descent`. A probe trains on gradients
+that are told, not computed: whole numbers, from which one can read who has seen whose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from math import inf, lcm
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from d5test.case import Case, dtype_of
+from d5test.checks.fault import judgement_in_words
+from d5test.distributed.cases import descent
+from d5test.distributed.communicator import Array, Reduced, Runner
+from d5test.distributed.descent import (
+    AVERAGING,
+    CONSISTENT,
+    DISTRIBUTED,
+    SERVERS,
+    Descent,
+    DistributedOptimizer,
+)
+from d5test.distributed.inquiry import RIGHT, Inquiry, Property
+from d5test.distributed.optimizers import Gradient, neighbours
+from d5test.numerics.arithmetic import classes
+from d5test.numerics.bounds import double, forward_bounds, lower_precision
+from d5test.numerics.controls import telling
+from d5test.numerics.judgement import Judgement, judge
+from d5test.reference.optimizers import GradientDescent
+
+WHOLE_STEP = GradientDescent(lr=1.0)
+Formula = Callable[[Array, Array], Array]
+"""(parameters, gradients) of all ranks, (ranks, n) each -> parameters after a step of length 1."""
+
+
+def _mixed(w: Array) -> Array:
+    """The mean of each rank's row and its neighbours'."""
+    rows = [[rank, *neighbours(rank, len(w))] for rank in range(len(w))]
+    return np.array([w[row].mean(axis=0) for row in rows])
+
+
+def _everywhere(w: Array, row: Array) -> Array:
+    return np.broadcast_to(row, w.shape)
+
+
+def _served(w: Array, g: Array) -> Array:
+    """At the server; the workers have what they read last, the parameters at the start."""
+    return np.concatenate([[w[0] - g[1:].sum(axis=0)], w[1:]])
+
+
+STEPS: Mapping[str, Formula] = MappingProxyType(
+    {
+        **dict.fromkeys(CONSISTENT, lambda w, g: _everywhere(w, w[0] - g.mean(axis=0))),
+        "neighbour_averaging": lambda w, g: _mixed(w) - g,
+        "model_averaging": lambda w, g: _everywhere(w, (w - 2 * g).mean(axis=0)),
+        **dict.fromkeys(SERVERS, _served),
+    }
+)
+"""What one step does, or as many as `ModelAveraging` makes between two averages: two."""
+
+Suspect = Callable[[Formula, Array, Array], Array]
+"""As a formula, given the right one."""
+
+SUSPECTS: Mapping[str, Suspect] = MappingProxyType(
+    {
+        "an average over one rank too few": lambda _, w, g: w - g.sum(0) / max(len(g) - 1, 1),
+        "an average over one rank too many": lambda _, w, g: w - g.sum(0) / (len(g) + 1),
+        "a sum instead of an average": lambda _, w, g: w - g.sum(0),
+        "each rank's own gradient": lambda _, w, g: w - g,
+        "an average of neighbours' gradients, not of parameters": lambda right, w, g: (
+            w - _mixed(g)
+        ),
+        "ranks swapped: gradients in reverse": lambda right, w, g: right(w, g[::-1]),
+        "ranks swapped: each has its neighbour's gradient": lambda right, w, g: right(
+            w, np.roll(g, 1, axis=0)
+        ),
+        "no step at all": lambda _, w, g: w,
+    }
+)
+"""What a wrong result may be, by name."""
+
+
+def one_step(comm: Runner, case: Case) -> Judgement:
+    """After one step with gradients of rank + 1 each rank has exactly what the formula says.
+
+    Averaging begins with different parameters at each rank, the others with the same ones. All
+    numbers are multiples of what they are divided by.
+    """
+    op, inquiry = _begin("one_step", comm, case)
+    averages = op.optimizer in AVERAGING
+    unit = lcm(6, inquiry.size) * (1 + np.arange(inquiry.n) % 5)
+    factors = np.arange(1, inquiry.size + 1)[:, None]
+    gradients = (unit * factors).astype(inquiry.dtype)
+    starts = (unit * factors[::-1] ** 2 if averages else unit + 0 * factors).astype(inquiry.dtype)
+    optimizer = comm.optimizers[op.optimizer](WHOLE_STEP)
+    steps = getattr(optimizer, "every", 1)
+    results = _train(
+        inquiry, optimizer, starts, lambda rank: lambda step, w: gradients[rank].copy(), steps
+    ).results
+    told = starts.astype(np.float64), gradients.astype(np.float64)
+    right = STEPS[op.optimizer]
+    want, got = right(*told), np.array(results, np.float64)
+    if np.array_equal(got, want):
+        return RIGHT
+    rank, element = (int(i) for i in np.argwhere(got != want)[0])
+    details = {
+        "where": f"element [{element}] of rank {rank}",
+        "got": f"{got[rank, element]:.10g}",
+        "want": f"{want[rank, element]:.10g}, from {starts[rank, element]:g} "
+        f"with the gradients {', '.join(f'{g:g}' for g in gradients[:, element])}",
+    }
+    with np.errstate(all="ignore"):
+        named = [n for n, wrong in SUSPECTS.items() if np.allclose(got, wrong(right, *told))]
+    if named:
+        details["looks like"] = named[0]
+    raise inquiry.fault("step", "a step is wrong", None, **details)
+
+
+def sequential(comm: Runner, case: Case) -> Judgement:
+    """As the base optimizer on the joined minibatch, within the bar of the distributed sums."""
+    op, inquiry = _begin("sequential", comm, case)
+    results = _descend(inquiry, op).results
+    return comm.agree(lambda: _as_joined(inquiry, op, results))
+
+
+def _as_joined(inquiry: Inquiry, op: Descent, results: tuple[Array, ...]) -> Judgement:
+    (arithmetic,) = classes(inquiry.dtype)
+    joined = op.joined(*double(inquiry.arrays))
+    bounds = tuple(
+        replace(bound, value=joined) if bound is not None else None
+        for bound in forward_bounds(op, inquiry.arrays, arithmetic)
+    )
+    judgement = judge(bounds, results)
+    if not judgement.right:
+        words = judgement_in_words(judgement)
+        words["worst"] = words["worst"].replace(" of ", " of rank ")
+        what = f"a rank is not where {op.base} is on the joined minibatch"
+        raise inquiry.fault("value", what, judgement, **words)
+    tells, void = telling(
+        bounds, inquiry.arrays, lambda: lower_precision(op, inquiry.arrays, None, inquiry.dtype)
+    )
+    return replace(judgement, telling=tells, void=void or judgement.share == 0)
+
+
+def replicas(comm: Runner, case: Case) -> Judgement:
+    """All ranks have the same bits after each number of steps."""
+    op, inquiry = _begin("replicas", comm, case)
+    return inquiry.equal(_descend(inquiry, op).results)
+
+
+def traffic(comm: Runner, case: Case) -> Judgement:
+    """The bytes sent are what the optimizer's formula says."""
+    op, inquiry = _begin("traffic", comm, case)
+    sent = _descend(inquiry, op).traffic or ()
+    optimizer = DISTRIBUTED[op.optimizer](WHOLE_STEP)
+    items = optimizer.items(inquiry.size, inquiry.n, op.steps)
+    bytes_ = (sum(t.bytes for t in sent), items * dtype_of(inquiry.dtype).itemsize)
+    return inquiry.costs({"bytes": bytes_}, f"{type(optimizer).__name__}.items")
+
+
+def staleness(comm: Runner, case: Case) -> Judgement:
+    """No read lacks more than the bound allows, and no gradient is lost.
+
+    Element `r` is moved by rank `r` alone, by 1 for each of its gradients: the parameters that a
+    worker reads are the clocks of all workers as it sees them. The judgement's ratio is the worst
+    lag over the bound, `got` the lag.
+    """
+    op, inquiry = _begin("staleness", comm, case)
+    steps, size = 4 * op.steps, inquiry.size
+    reads: dict[int, list[Array]] = {rank: [] for rank in range(size)}
+
+    def clockwork(rank: int) -> Gradient:
+        def gradient(step: int, w: Any) -> Any:
+            reads[rank].append(0 - w)
+            return np.eye(size, dtype=w.dtype)[rank]
+
+        return gradient
+
+    optimizer = comm.optimizers[op.optimizer](WHOLE_STEP)
+    starts = np.zeros((size, size), inquiry.dtype)
+    final = -_train(inquiry, optimizer, starts, clockwork, steps).results[0]
+    bound, worst = getattr(DISTRIBUTED[op.optimizer](WHOLE_STEP), "bound", inf), 0.0
+    for worker, seen in enumerate(comm.everywhere(reads)):
+        for clock, clocks in enumerate(read[1:] for read in seen):
+            lag = float(clock - clocks.min())
+            worst = max(worst, lag)
+            told = {
+                "who": f"worker {worker}, after {clock} gradients of its own",
+                "read": f"{', '.join(f'{c:g}' for c in clocks)} of workers 1 to {size - 1}",
+                "lag": f"{lag:g}, at most {bound:g}",
+            }
+            if lag > bound:
+                raise inquiry.fault("stale", "a read is staler than its bound", None, **told)
+            if clocks[worker - 1] != clock:
+                raise inquiry.fault("lost", "a worker does not read what it sent", None, **told)
+    if not np.array_equal(final[1:], np.full(size - 1, steps)):
+        counts = ", ".join(f"{count:g}" for count in final[1:])
+        raise inquiry.fault("lost", "gradients are lost", None, got=counts, want=f"{steps} each")
+    return replace(RIGHT, ratio=worst / bound if bound else 0.0, got=worst, bar=float(bound))
+
+
+def _begin(check: str, comm: Runner, case: Case) -> tuple[Descent, Inquiry]:
+    op = case.op
+    assert isinstance(op, Descent)
+    return op, Inquiry(check, comm, case, len(case.inputs) // 2)
+
+
+def _descend(inquiry: Inquiry, op: Descent) -> Reduced:
+    """What the communicator's own optimizer makes of the case."""
+    w, *minibatches = inquiry.arrays
+    comm: Any = inquiry.comm
+    optimizer = comm.optimizers[op.optimizer](op.base_optimizer(w))
+    starts = [w] * inquiry.size
+    return _train(
+        inquiry, optimizer, starts, lambda r: op.gradient(r, tuple(minibatches)), op.steps
+    )
+
+
+def _train(
+    inquiry: Inquiry,
+    optimizer: DistributedOptimizer,
+    starts: Any,
+    gradient_of: Callable[[int], Gradient],
+    steps: int,
+) -> Reduced:
+    def program(rank: int, size: int, w: Any) -> Any:
+        return optimizer.train(rank, size, w, gradient_of(rank), steps)
+
+    comm: Any = inquiry.comm
+    order = inquiry.case.op.attributes["order"]
+    return inquiry.attempt(lambda: comm.run(program, list(starts), order), list(starts))
+
+
+def _row(name: str, run: Any, subjects: Mapping[str, Any], kind: str = "structural") -> Property:
+    least = 2 if set(subjects) & set(SERVERS) else 1
+    return Property(name, run, ("float64", "float32"), kind,
+                    subjects=tuple(subjects), one=descent, least=least)  # fmt: skip
+
+
+DESCENT: Mapping[str, Property] = MappingProxyType(
+    {
+        check.name: check
+        for check in (
+            _row("one_step", one_step, DISTRIBUTED),
+            _row("sequential", sequential, CONSISTENT, "value"),
+            _row("replicas", replicas, CONSISTENT),
+            _row("staleness", staleness, SERVERS),
+            _row("traffic", traffic, DISTRIBUTED),
+        )
+    }
+)
+"""By name, in the order in which they run."""

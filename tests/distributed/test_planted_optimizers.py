@@ -1,0 +1,106 @@
+"""Wrong distributed optimizers are found, by the check that is meant to, and named."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import islice
+from typing import Any
+
+import pytest
+
+from d5test.checks.fault import Fault
+from d5test.distributed.cases import table
+from d5test.distributed.communicator import Virtual
+from d5test.distributed.descent import DISTRIBUTED
+from d5test.distributed.probes import DESCENT
+from tests.distributed import wrong_optimizers as wrong
+
+CASES = 25
+
+
+def first_fault(name: str, optimizer: Any, check: str, dtype: str = "float32") -> Fault | None:
+    row, comm = DESCENT[check], Virtual(optimizers={**DISTRIBUTED, name: optimizer})
+    sizes = [size for size in comm.sizes if size >= row.least]
+    for case in islice(table(row, name, sizes, dtype, 0), CASES):
+        try:
+            row.run(comm, case)
+        except Fault as fault:
+            return fault
+    return None
+
+
+@pytest.mark.parametrize(
+    ("name", "optimizer", "check", "kind"),
+    [
+        ("decentralised", wrong.OneRankTooFew, "one_step", "step"),
+        ("decentralised", wrong.OneRankTooFew, "sequential", "value"),
+        ("decentralised", wrong.StepsAveraged, "sequential", "value"),
+        ("decentralised", DISTRIBUTED["asynchronous"], "replicas", "disagreement"),
+        ("centralised", wrong.Forgetful, "sequential", "value"),
+        ("centralised", DISTRIBUTED["neighbour_averaging"], "traffic", "volume"),
+        ("neighbour_averaging", wrong.GradientsAmongNeighbours, "one_step", "step"),
+        ("neighbour_averaging", wrong.RanksSwapped, "one_step", "step"),
+        ("stale_synchronous-0", partial(wrong.Hasty, bound=0), "staleness", "stale"),
+        ("stale_synchronous-2", partial(wrong.Hasty, bound=2), "staleness", "stale"),
+        ("stale_synchronous-2", DISTRIBUTED["asynchronous"], "staleness", "stale"),
+        ("asynchronous", wrong.Lossy, "staleness", "lost"),
+        ("asynchronous", wrong.Selfish, "staleness", "deadlock"),
+    ],
+)
+def test_it_is_found(name: str, optimizer: Any, check: str, kind: str) -> None:
+    fault = first_fault(name, optimizer, check)
+    assert fault is not None
+    assert fault.kind == kind
+    assert f"optimizer='{name}'" in fault.headline
+
+
+@pytest.mark.parametrize("check", DESCENT)
+def test_nothing_is_found_in_what_is_right(check: str) -> None:
+    for name in DESCENT[check].subjects:
+        assert first_fault(name, DISTRIBUTED[name], check) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "optimizer", "named"),
+    [
+        ("decentralised", wrong.OneRankTooFew, "an average over one rank too few"),
+        (
+            "neighbour_averaging",
+            wrong.GradientsAmongNeighbours,
+            "an average of neighbours' gradients, not of parameters",
+        ),
+        ("neighbour_averaging", wrong.RanksSwapped, "ranks swapped: gradients in reverse"),
+    ],
+)
+def test_the_mistake_is_named(name: str, optimizer: Any, named: str) -> None:
+    row, comm = DESCENT["one_step"], Virtual(optimizers={**DISTRIBUTED, name: optimizer})
+    (case,) = islice(table(row, name, [4], "float64", 1), 1)
+    with pytest.raises(Fault) as found:
+        row.run(comm, case)
+    assert found.value.details["looks like"] == named
+
+
+def test_a_stale_read_is_told_with_the_clocks_it_saw() -> None:
+    fault = first_fault("stale_synchronous-2", partial(wrong.Hasty, bound=2), "staleness")
+    assert fault is not None
+    assert fault.details["lag"] == "3, at most 2"
+    assert fault.details["who"].startswith("worker ")
+
+
+def test_averaged_steps_are_right_for_plain_gradient_descent_alone() -> None:
+    """So the one-step probe, which is plain, cannot find what `sequential` does."""
+    assert first_fault("decentralised", wrong.StepsAveraged, "one_step", "float64") is None
+
+
+@pytest.mark.parametrize("bound", [0, 2])
+def test_the_bound_is_reached(bound: int) -> None:
+    """Or the probe would never get near what it has to find."""
+    row, comm = DESCENT["staleness"], Virtual()
+    cases = islice(table(row, f"stale_synchronous-{bound}", range(3, 8), "float32", 0), CASES)
+    assert max(row.run(comm, case).got for case in cases) == bound
+
+
+def test_asynchronous_reads_lag_further() -> None:
+    row, comm = DESCENT["staleness"], Virtual()
+    cases = islice(table(row, "asynchronous", range(3, 8), "float32", 0), CASES)
+    assert max(row.run(comm, case).got for case in cases) > 2

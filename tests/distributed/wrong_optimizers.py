@@ -1,0 +1,133 @@
+"""Distributed optimizers that are wrong on purpose, each in one way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from d5test.distributed.optimizers import (
+    Centralised,
+    Decentralised,
+    Gradient,
+    Local,
+    NeighbourAveraging,
+    neighbours,
+)
+from d5test.distributed.servers import StaleSynchronous
+from d5test.reference.collectives import ALLREDUCE, ANY, Recv, Schedule, Send
+from d5test.reference.optimizers import Optimizer
+
+
+@dataclass(frozen=True)
+class OneRankTooFew(Decentralised):
+    """The mean is over all ranks but one."""
+
+    def train(self, rank: int, size: int, w: Any, gradient: Gradient, steps: int) -> Schedule:
+        local = Local(self.base)
+        for step in range(steps):
+            g = gradient(step, w)
+            yield from ALLREDUCE[self.algorithm].schedule(rank, size, g)
+            local.step(w, g / max(size - 1, 1))
+
+
+@dataclass(frozen=True)
+class StepsAveraged(Decentralised):
+    """Each rank steps with its own gradient, then parameters are averaged: right for plain SGD."""
+
+    def train(self, rank: int, size: int, w: Any, gradient: Gradient, steps: int) -> Schedule:
+        local = Local(self.base)
+        for step in range(steps):
+            local.step(w, gradient(step, w))
+            yield from ALLREDUCE[self.algorithm].schedule(rank, size, w)
+            w /= size
+
+
+@dataclass(frozen=True)
+class Forgetful(Centralised):
+    """The server begins each step with fresh slots."""
+
+    def train(self, rank: int, size: int, w: Any, gradient: Gradient, steps: int) -> Schedule:
+        for step in range(steps):
+            yield from super().train(rank, size, w, lambda _, at, t=step: gradient(t, at), 1)
+
+
+@dataclass(frozen=True)
+class GradientsAmongNeighbours(NeighbourAveraging):
+    """As the slides have it: the gradients are averaged, and divided by 3."""
+
+    def train(self, rank: int, size: int, w: Any, gradient: Gradient, steps: int) -> Schedule:
+        local, others = Local(self.base), neighbours(rank, size)
+        parts = [np.empty_like(w) for _ in others]
+        for step in range(steps):
+            g = gradient(step, w)
+            yield (
+                *(Send(other, g) for other in others),
+                *(Recv(other, part) for other, part in zip(others, parts, strict=True)),
+            )
+            local.step(w, sum(parts, g) / 3)
+
+
+@dataclass(frozen=True)
+class RanksSwapped(NeighbourAveraging):
+    """A rank takes the gradient of the minibatch of the rank at the other end."""
+
+    def train(self, rank: int, size: int, w: Any, gradient: Gradient, steps: int) -> Schedule:
+        other, theirs = size - 1 - rank, np.empty_like(w)
+
+        def swapped(step: int, at: Any) -> Any:
+            return theirs.copy()
+
+        for step in range(steps):
+            g = gradient(step, w)
+            if other == rank:
+                theirs[...] = g
+            else:
+                yield Send(other, g), Recv(other, theirs)
+            yield from super().train(rank, size, w, swapped, 1)
+
+
+@dataclass(frozen=True)
+class Hasty(StaleSynchronous):
+    """The server lets a worker run one clock further ahead than it may."""
+
+    def train(self, rank: int, size: int, w: Any, gradient: Gradient, steps: int) -> Schedule:
+        return StaleSynchronous(self.base, self.bound + 1).train(rank, size, w, gradient, steps)
+
+
+@dataclass(frozen=True)
+class Lossy(StaleSynchronous):
+    """The server drops every fifth gradient."""
+
+    def _serve(self, size: int, w: Any, steps: int) -> Schedule:
+        served, last, count = super()._serve(size, w, steps), np.array(w), 0
+        heard: int | None = None
+        while True:
+            try:
+                step = served.send(heard)  # type: ignore[arg-type]
+            except StopIteration:
+                return
+            count += isinstance(step, Recv)
+            if count % 5 == 0:
+                w[...] = last
+            last = np.array(w)
+            heard = yield step
+
+
+@dataclass(frozen=True)
+class Selfish:
+    """The server answers one worker only: the others wait for ever."""
+
+    base: Optimizer
+
+    def train(self, rank: int, size: int, w: Any, gradient: Gradient, steps: int) -> Schedule:
+        if rank > 0:
+            yield Recv(0, w)
+            yield Send(0, gradient(0, w))
+        else:
+            yield Send(size - 1, w)
+            yield Recv(ANY, np.empty_like(w))
+
+    def items(self, size: int, n: int, steps: int) -> int:
+        return 0
