@@ -34,16 +34,19 @@ def spacing(values: Array, fmt: Format) -> NDArray[np.float64]:
     """One ULP of `fmt` at each of `values`, which are finite."""
     _, exponents = np.frexp(np.abs(values))
     ulp: NDArray[np.float64] = np.ldexp(1.0, exponents - fmt.precision)
-    return np.maximum(ulp, fmt.smallest_subnormal)
+    return np.where(values == 0, fmt.smallest_subnormal, np.maximum(ulp, fmt.smallest_subnormal))
 
 
-def accuracy(x: Array, got: Array, exact: Array, arithmetic: Arithmetic) -> Accuracy:
+def accuracy(
+    x: Array, got: Array, exact: Array, condition: Array, arithmetic: Arithmetic
+) -> Accuracy:
     """The errors of results `got` on inputs `x`, where `exact` are the values in float64.
 
-    What the reference's own library may be off is taken off each error: nothing to speak of below
-    float64, and there what is left is certain. Counted are the inputs that have a value; where the
-    backend flushes, those that are normal numbers and whose values are, by more than a rounding.
-    An infinity counts as the largest number: it is the judgement that demands or forbids it.
+    What those may be off themselves, a primitive's error times `condition`, is taken off each
+    error: nothing to speak of below float64, and there what is left is certain. Counted are the
+    inputs that have a value; where the backend flushes, those that are normal numbers and whose
+    values are, by more than a rounding. An infinity counts as the largest number: it is the
+    judgement that demands or forbids it.
     """
     fmt = arithmetic.storage
     with np.errstate(all="ignore"):
@@ -54,7 +57,7 @@ def accuracy(x: Array, got: Array, exact: Array, arithmetic: Arithmetic) -> Accu
             counted &= ~(subnormal(x, fmt) | subnormal(exact, fmt))
             counted &= np.abs(nearest) != fmt.smallest_normal
         y = np.clip(exact, -fmt.largest, fmt.largest)
-        own = LIBRARY * 2 * DOUBLE_ROUNDOFF * np.abs(y)
+        own = LIBRARY * 2 * DOUBLE_ROUNDOFF * condition * np.abs(y)
         error = np.abs(np.clip(given, -fmt.largest, fmt.largest) - y) - own
     x, given, exact, nearest, y, error = (a[counted] for a in (x, given, exact, nearest, y, error))
     if not error.size:

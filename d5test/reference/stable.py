@@ -2,8 +2,9 @@
 
 What a framework's error in ULPs is measured against. The operators' own `forward` is ONNX's
 formula, which in float64 has lost all digits of softplus(-40), and overflows for sigmoid(-800).
-Each form here is one function of NumPy or SciPy and exact scalings around it: within a few ULPs of
-float64 wherever the result is a normal number (tests/reference/test_stable.py, by mpmath).
+Each form here is one function of NumPy or SciPy and products around it: wherever the result is a
+normal number it is off by what a primitive is granted times its `condition`, in ULPs of float64
+(tests/reference/test_stable.py asks mpmath).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from scipy.special import expit, ndtr
+from scipy.special import expit, log_ndtr
 
 from d5test.case import Array, Operator
 from d5test.reference.operators import elementwise as ops
@@ -22,10 +23,16 @@ from d5test.reference.operators import elementwise as ops
 Form = Callable[[Any, Array], Array]
 
 
-def _gelu(op: ops.Gelu, x: Array) -> Array:
+def _tail(op: ops.Gelu, x: Array) -> Array:
+    """t, where the factor of x is e^-t, or with `tanh` 1 / (1 + e^t)."""
     if op.approximate == "tanh":
-        return x * expit(2 * sqrt(2 / pi) * (x + 0.044715 * x * x * x))
-    return x * ndtr(x)
+        return np.asarray(-2 * sqrt(2 / pi) * (x + 0.044715 * x * x * x))
+    return np.asarray(-log_ndtr(x))
+
+
+def _gelu(op: ops.Gelu, x: Array) -> Array:
+    t = _tail(op, x)
+    return x * (expit(-t) if op.approximate == "tanh" else np.exp(-t))
 
 
 FORMS: Mapping[type[Operator], Form] = MappingProxyType(
@@ -46,3 +53,15 @@ def stable(op: Operator, x: Array) -> Array:
             return form(op, x)
         (y,) = op(x)
     return np.asarray(y)
+
+
+def condition(op: Operator, x: Array) -> Array:
+    """By how much `stable` multiplies the error of one primitive, at least 1.
+
+    An exponential multiplies the relative error of its argument by the argument.
+    """
+    factor = np.ones(x.shape)
+    if isinstance(op, ops.Gelu):
+        with np.errstate(all="ignore"):
+            factor += np.maximum(_tail(op, x), 0.0)
+    return factor
