@@ -20,7 +20,6 @@ Its parts are pytest plugins themselves: this folder holds no logic.
 from __future__ import annotations
 
 pytest_plugins = (
-    "d5test.plugin.ranks.begin",
     "d5test.plugin.options",
     "d5test.plugin.selection",
     "d5test.plugin.workers",
@@ -38,4 +37,5 @@ pytest_plugins = (
     "d5test.plugin.timing",
     "d5test.fixtures.known",
     "d5test.fixtures.stopwatch",
+    "d5test.plugin.ranks.begin",  # last: what is registered last is configured first
 )

@@ -11,7 +11,7 @@ import os
 import pytest
 
 from d5test.distributed.provider import Launch, launched
-from d5test.plugin.ranks.quiet import hush
+from d5test.plugin.ranks.quiet import once
 from d5test.plugin.workers import QUERIES
 
 SUPERVISED = "D5TEST_SUPERVISED"
@@ -56,6 +56,4 @@ def _refuse(config: pytest.Config, launch: Launch | None) -> None:
     if launch is not None and option.np and SUPERVISED not in os.environ:
         why = "--np starts mpirun itself: call pytest without mpirun"
     if why:
-        if launch is not None and launch.rank:
-            hush()
-        raise pytest.UsageError(why)
+        raise pytest.UsageError(*once(launch, why))

@@ -8,12 +8,13 @@ Under a supervisor none speaks.
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from _pytest.config import create_terminal_writer
+
+from d5test.distributed.provider import Launch
 
 FILES = (
     "xmlpath",
@@ -73,6 +74,6 @@ class Silent:
         return getattr(self._reporter, name)
 
 
-def hush() -> None:
-    """Let this process say no more: another one says the same."""
-    sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - until the process ends
+def once(launch: Launch | None, why: str) -> tuple[str, ...]:
+    """The arguments of an error that all ranks raise, so that pytest prints it at one of them."""
+    return () if launch is not None and launch.rank else (why,)

@@ -21,7 +21,7 @@ from d5test.distributed.watchdog import Watchdog
 from d5test.plugin.ranks.agreement import Agreement, Apart
 from d5test.plugin.ranks.begin import SUPERVISED
 from d5test.plugin.ranks.journal import Journal, Part
-from d5test.plugin.ranks.quiet import Quiet, hush
+from d5test.plugin.ranks.quiet import Quiet, once
 
 RANKS = pytest.StashKey["Ranks"]()
 STARTING, COLLECTING, ENDING = 120.0, 300.0, 30.0
@@ -82,23 +82,24 @@ class Ranks:
         self._communicator = Guarded(self.agreement.comm.Dup(), self.notices)
         self._used = False
 
-    def end(self, status: int) -> int:
-        """Agree on the exit status, the largest of all ranks', once."""
+    def end(self, status: int, why: str) -> tuple[int, str]:
+        """Agree on the exit status, once: the largest of all ranks', and the reason of rank 0."""
         if self._ended:
-            return status
+            return status, why
         self._ended = True
+        mine = {"status": status, "why": why} if status else None
         self.watchdog.enter("end of the run", COLLECTING, "the end of its tests, waiting")
         while True:
             try:
-                said = self.agreement.exchange("end", {"status": status} if status else None)
+                said = self.agreement.exchange("end", mine) or [None]
             except Apart:  # the others come when they know that this one does not go on
                 continue
             break
-        agreed = max((int(remark["status"]) for remark in said or () if remark), default=status)
+        agreed = max((int(remark["status"]) for remark in said if remark), default=status)
         if self.journal is not None:
             self.journal.end(agreed)
         self.watchdog.end(ENDING)
-        return agreed
+        return agreed, said[0]["why"] if said[0] else ""
 
 
 def join(config: pytest.Config, launch: provider.Launch) -> None:
@@ -113,9 +114,7 @@ def join(config: pytest.Config, launch: provider.Launch) -> None:
         world = provider.connect(launch)
     except provider.Unusable as error:
         watchdog.end(ENDING)
-        if launch.rank:
-            hush()
-        raise pytest.UsageError(str(error)) from None
+        raise pytest.UsageError(*once(launch, str(error))) from None
     ranks = config.stash[RANKS] = _joined(config, world, watchdog)
     from d5test.plugin.ranks.together import Together
 

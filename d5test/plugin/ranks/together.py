@@ -22,7 +22,6 @@ import pytest
 from d5test.distributed.guarded import Left
 from d5test.plugin.budget import END, remaining
 from d5test.plugin.ranks.agreement import Apart
-from d5test.plugin.ranks.quiet import hush
 from d5test.plugin.ranks.ranks import COLLECTING, Ranks
 from d5test.plugin.ranks.verdict import Remark, apply
 
@@ -188,16 +187,18 @@ class Together:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_unconfigure(self) -> None:
-        """The same where there was no session: a usage error."""
-        error = sys.exc_info()[1]
-        self._end(int(pytest.ExitCode.USAGE_ERROR) if error is not None else 0)
-        if isinstance(error, pytest.UsageError) and self.ranks.rank:
-            hush()
+        """The same where there was no session: an error while plugins were configured."""
+        self._end(int(pytest.ExitCode.USAGE_ERROR) if sys.exc_info()[1] is not None else 0)
 
     def _end(self, status: int) -> int:
+        error = sys.exc_info()[1]
         if self._running:  # an interrupt: others may wait in the test
             self.ranks.notices.send()
-        return self.ranks.end(status)
+        why = str(error) if isinstance(error, pytest.UsageError) else ""
+        agreed, first = self.ranks.end(status, why)
+        if isinstance(error, pytest.UsageError) and self.ranks.rank and why == first:
+            error.args = ()  # rank 0 prints the same
+        return agreed
 
     def _overdue(self, number: int, frame: FrameType | None) -> NoReturn:
         __tracebackhide__ = True
