@@ -1,0 +1,105 @@
+"""Accuracy in a run of the suite: measured on all inputs, known failures included, and printed."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from math import inf, tanh
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from d5test.accuracy import Accuracy
+from d5test.checks import CHECKS
+from d5test.exploration.examine import examined
+from d5test.exploration.tally import Tally
+from d5test.plugin.outcomes import attach, tallies_of
+from d5test.reference.operators import OPERATORS
+from tests.faults.score import Local
+from tests.faults.wrong_functions import OneOfAll
+
+Suite = Callable[..., Any]
+Tanh = OPERATORS["Tanh"]
+
+CHOPPED = """
+import numpy as np
+from d5test.backends.base import Row
+from d5test.backends.numpy import Numpy
+
+
+def chopped(op, x):
+    y = np.tanh(x.astype(np.float64)).astype(x.dtype)
+    return np.where(np.abs(x) > 4, np.sign(x), y).astype(x.dtype)
+
+
+class Chopped(Numpy):
+    framework = "chopped"
+    rows = {"Tanh": Row(chopped, gradient="not here")}
+"""
+
+KNOWN = """
+[[known]]
+check = "accuracy"
+operator = "Tanh"
+dtype = ["float32"]
+case = "Case(Tanh(), (Tensor((4,), data=(4.5, 5.0, -6.0, 7.0)),))"
+reason = "1 from 4 on"
+owner = "somebody"
+expires = 2999-01-31
+where = { largest0 = { min = 4 }, smallest0 = { max = 9 } }
+"""
+
+
+def test_known_failures_are_measured_too(suite: Suite, pytester: pytest.Pytester) -> None:
+    pytester.path.joinpath("chopped.py").write_text(CHOPPED)
+    pytester.path.joinpath("known.toml").write_text(KNOWN)
+    options = ("--backend=./chopped.py:Chopped", "--check=accuracy", "--dtype=float32")
+    found = suite("", *options)
+    assert found.rc == 1
+    cell = found.tallies["./chopped.py:Chopped", "accuracy", "Tanh", "float32"]
+    assert [fault["kind"] for fault in cell.faults] == ["value"]
+    assert re.search(r"input +-?4\.\d+", found.text)
+    assert re.search(r"largest +\S+ ULPs, at", found.text)
+    known = suite("", *options, "--known=known.toml")
+    assert known.rc == 0, known.text
+    covered = known.tallies["./chopped.py:Chopped", "accuracy", "Tanh", "float32"]
+    assert covered.known > 0
+    assert covered.right > 10 * covered.known
+    assert covered.accuracy == cell.accuracy
+    measured = covered.accuracy["Tanh()"]
+    assert 4 <= abs(measured.at) < 4.1
+    assert measured.largest == pytest.approx((1 - tanh(abs(measured.at))) * 2**24)
+    assert 0.9 < (measured.share_rounded or 0) < 1
+    line = next(s for s in known.text.splitlines() if s.startswith("  ./chopped.py:Chopped float"))
+    assert re.fullmatch(r"  \S+ float32: 1\.11e\+04 Tanh\(\) at -?4\.\d+; 99\.\d%", line)
+
+
+def test_each_fault_is_the_worst_of_its_kind() -> None:
+    check, tally = CHECKS["accuracy"], Tally("wrong", "accuracy", "Tanh", "float16")
+    cases = CHECKS["accuracy"].every(Tanh, "float16")
+    (fault,) = examined(Local("wrong", OneOfAll()), check, cases, tally, lambda case: False)
+    assert fault.details["input"] == "0.4375"
+    assert tally.right == len(cases) - 1
+    assert tally.accuracy["Tanh()"].at == 0.4375
+    assert tally.accuracy["Tanh()"].inputs == 2**16 - 2046
+
+
+def test_a_budget_is_kept() -> None:
+    check, tally = CHECKS["accuracy"], Tally("wrong", "accuracy", "Tanh", "float16")
+    cases = CHECKS["accuracy"].every(Tanh, "float16")
+    assert examined(Local("wrong", OneOfAll()), check, cases, tally, lambda case: False, 0.0) == []
+    assert tally.left_out
+    assert not tally.drawn
+
+
+def test_accuracy_travels_in_a_report() -> None:
+    tally = Tally("torch", "accuracy", "Erf", "float64")
+    tally.accuracy["Erf()"] = Accuracy(3, inf, 1e200, 0.0, 1.0, 2.5, None)
+    node = SimpleNamespace(user_properties=[])
+    attach(node, [tally])
+    ((_, text),) = node.user_properties
+    assert json.loads(text)
+    (back,) = tallies_of([SimpleNamespace(when="call", user_properties=node.user_properties)])
+    assert back == tally
