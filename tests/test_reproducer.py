@@ -21,7 +21,8 @@ from d5test.case import Case, Tensor
 from d5test.checks import CHECKS, Evidence, Fault
 from d5test.checks.check import Inquiry
 from d5test.reproducer import literal, write
-from d5test.reproducer.closure import Closure, globals_of, located
+from d5test.reproducer.closure import Closure
+from d5test.reproducer.module import globals_of, located
 from d5test.reproducer.standalone import Want, difference, widened
 from d5test.reproducer.subject import taken_apart
 from d5test.reproducer.text import Source
@@ -315,8 +316,12 @@ def test_source_becomes_older_python() -> None:
 
 
 def test_what_stands_in_an_inner_function_is_rewritten_once() -> None:
-    text = "def f(a: int) -> int:\n    def g(b: int) -> int:\n        c: list[int] = [b]\n        return c"
-    source = Source(text)
+    source = Source(
+        "def f(a: int) -> int:\n"
+        "    def g(b: int) -> int:\n"
+        "        c: list[int] = [b]\n"
+        "        return c"
+    )
     assert source.of(source.tree.body[0]) == (
         "def f(a):\n    def g(b):\n        c = [b]\n        return c"
     )

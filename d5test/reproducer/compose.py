@@ -19,7 +19,8 @@ from typing import Any
 
 from d5test.checks.fault import Fault
 from d5test.reproducer import data
-from d5test.reproducer.closure import Closure, Inseparable, standard
+from d5test.reproducer.closure import Closure, standard
+from d5test.reproducer.module import Inseparable
 from d5test.reproducer.subject import Subject, imported, taken_apart
 
 OUTSET = "d5test.reproducer.outset"

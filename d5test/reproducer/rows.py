@@ -11,7 +11,8 @@ import ast
 import copy
 from dataclasses import dataclass
 
-from d5test.reproducer.closure import Closure, Inseparable, Module, is_planned
+from d5test.reproducer.closure import Closure
+from d5test.reproducer.module import Inseparable, Module, is_planned
 
 
 @dataclass(frozen=True)

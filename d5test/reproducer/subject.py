@@ -13,7 +13,8 @@ from typing import Any
 
 from d5test.backends import registry
 from d5test.checks.fault import Fault
-from d5test.reproducer.closure import Closure, Inseparable, Module
+from d5test.reproducer.closure import Closure
+from d5test.reproducer.module import Inseparable, Module
 from d5test.reproducer.rows import callee
 
 SESSION = "d5test.reproducer.session"
