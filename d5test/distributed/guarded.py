@@ -22,7 +22,7 @@ from d5test.distributed.pickled import Pickled
 
 ANY_SOURCE, ANY_TAG = MPI.ANY_SOURCE, MPI.ANY_TAG
 SPINS = 200
-"""Polls without a pause: a message between two ranks on two cores takes fewer."""
+"""Polls without a pause, where each rank has a core: a short message takes fewer."""
 SHORTEST, LONGEST = 2e-5, 1e-3
 """Seconds of pauses after those: each is twice the one before."""
 
@@ -34,11 +34,13 @@ class Left(BaseException):
 class Notices:
     """What the ranks tell each other when one leaves a test: an empty message to each.
 
-    comm  a communicator of its own, which carries nothing else
+    comm     a communicator of its own, which carries nothing else
+    crowded  whether ranks share cores: then a rank that waits leaves its core at once
     """
 
-    def __init__(self, comm: Any) -> None:
+    def __init__(self, comm: Any, *, crowded: bool = False) -> None:
         self._comm = comm
+        self._spins = 0 if crowded else SPINS
         self._sent: list[Any] = []
         self._abandoned: list[Any] = []
 
@@ -63,7 +65,7 @@ class Notices:
     def until(self, found: Callable[[], Any], call: str) -> Any:
         """What `found` returns once that is true, or raise `Left`."""
         __tracebackhide__ = True
-        spins, pause = SPINS, SHORTEST
+        spins, pause = self._spins, SHORTEST
         while not (result := found()):
             rank = self.sender()
             if rank is not None and not (result := found()):

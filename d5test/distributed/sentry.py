@@ -63,13 +63,13 @@ def story(ends: list[dict[str, Any]]) -> str:
     first, *others = [end for end in ends if end.get("leaving") or end.get("overdue")] or ends
     others = sorted((end for end in ends if end is not first), key=lambda end: int(end["rank"]))
     if first.get("overdue"):
-        head = f"rank {first['rank']} was killed, {first['overdue']:g} s after it began"
+        head = f"not over after {first['overdue']:g} s, so rank {first['rank']} was killed"
     elif first.get("leaving"):
         head = f"rank {first['rank']} left by {first['leaving']}"
     else:
         head = f"rank {first['rank']} died"
     stood = (f"  rank {e['rank']} stood at {e.get('at', 'the start')}" for e in (first, *others))
-    return "\n".join([f"{head}: {first.get('doing', 'start of the run')}", *stood])
+    return "\n".join([f"{first.get('doing', 'start of the run')}: {head}", *stood])
 
 
 def main(stream: int) -> None:

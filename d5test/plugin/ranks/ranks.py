@@ -138,7 +138,7 @@ def _joined(config: pytest.Config, world: provider.World, watchdog: Watchdog) ->
     from d5test.distributed.guarded import Guarded, Notices
 
     everyone = world.mpi.COMM_WORLD
-    notices = Notices(everyone.Dup())
+    notices = Notices(everyone.Dup(), crowded=world.launch.oversubscribed)
     folder = os.environ.get(SUPERVISED) or everyone.bcast(
         tempfile.mkdtemp(prefix="d5test-ranks-") if everyone.rank == 0 else None
     )

@@ -154,7 +154,7 @@ class Together:
         mine = Remark.of(report, call, freed=freed, left=left, used=used)
         limit = self._deadline(item)
         wait = None if limit is None else limit + 2 * GRACE
-        said = self._exchange(call.when, None if mine.plain else mine.told(), wait)
+        said = self._exchange(call.when, None if mine.plain else mine.told(), wait, mine.where)
         if said is not None:
             remarks = [Remark.read(remark) for remark in said]
             self.ranks.notices.clear([r for r, remark in enumerate(remarks) if remark.left])
@@ -170,10 +170,11 @@ class Together:
         self._running = ""
         self.ranks.watchdog.enter("between tests", None, "between tests")
 
-    def _exchange(self, stage: str, remark: Any, limit: float | None) -> Any:
+    def _exchange(self, stage: str, remark: Any, limit: float | None, where: str = "") -> Any:
         """Tell the others. A rank that has left the run ends it for all."""
         doing = f"{self._running} ({stage})" if self._running else stage
-        self.ranks.watchdog.enter(doing, limit, f"the end of the {stage}, waiting for the others")
+        at = f"the end of the {stage}, waiting for the others{where and f'; it failed at {where}'}"
+        self.ranks.watchdog.enter(doing, limit, at)
         try:
             return self.ranks.agreement.exchange(stage, remark)
         except Apart as apart:

@@ -92,6 +92,13 @@ class Remark:
         """Whether nothing needs to be said."""
         return self.kind == "passed" and not self.used
 
+    @property
+    def where(self) -> str:
+        """Where it failed, and how, in a line; empty if it did not."""
+        return (
+            f"{self.path}:{self.line}: {self.message.partition(chr(10))[0]}" if self.path else ""
+        )
+
     def told(self) -> dict[str, Any]:
         """As it goes to the others."""
         return asdict(self)
