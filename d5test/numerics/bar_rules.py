@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from d5test.numerics.arithmetic import Payment
 from d5test.numerics.elementary import COMPARISONS, LOGIC, STEPS, TABLE
 from d5test.numerics.tracked import Values
 
@@ -40,15 +41,17 @@ def _sum_of_two(self: Bar, ufunc: Any, xs: list[Values], bars: list[Values | Non
 
 def _multiply(self: Bar, ufunc: Any, xs: list[Values], bars: list[Values | None]) -> Bar:
     (x, y), (bx, by) = xs, bars
-    if bx is None:
-        bar = None if by is None else _size(x) * by
-    elif by is None:
-        bar = _size(y) * bx
-    elif x is y and bx is by:
-        bar = (2 * _size(x) + bx) * bx
-    else:
-        bar = (_size(y) + by) * bx + _size(x) * by
-    return self.rounded(x * y, bar, self.arithmetic.granted[ufunc])
+    value, payment = x * y, self.arithmetic.granted[ufunc]
+    if bx is None or by is None:
+        bar = _size(y) * bx if bx is not None else _size(x) * by if by is not None else None
+        return self.rounded(value, bar, payment)
+    size = _size(y)
+    other = size if x is y else _size(x)
+    # with |x| |y| error instead of |value| error: one pass fewer
+    paid = (size * payment.error + by) * other + (size + by) * bx + payment.eta
+    if in_range(paid, payment):
+        return self.like(value, paid)
+    return self.rounded(value, (size + by) * bx + other * by, payment)
 
 
 def _square(self: Bar, ufunc: Any, xs: list[Values], bars: list[Values | None]) -> Bar:
@@ -160,9 +163,14 @@ def _logic(self: Bar, ufunc: Any, xs: list[Values], bars: list[Values | None]) -
     return self.like(value, np.minimum(np.broadcast_to(doubt, value.shape), 1.0))
 
 
+def in_range(paid: Values, payment: Payment) -> bool:
+    """Whether bars that have `paid` are so small that no result can overflow."""
+    return bool(np.vdot(paid, paid) <= payment.ample)
+
+
 def _size(x: Values) -> Values:
-    """|x|, an array even without axes: NumPy's functions would make a number of it."""
-    return np.absolute(x) if x.ndim else np.asarray(np.absolute(x))
+    """|x|. NumPy takes longer over an array of no axes than Python, and makes a number of it."""
+    return np.absolute(x) if x.ndim else np.asarray(abs(x.item()))
 
 
 def _total(one: Values | None, two: Values | None) -> Values | None:
@@ -174,7 +182,7 @@ def _total(one: Values | None, two: Values | None) -> Values | None:
 
 def _positive(x: Values) -> bool:
     """Whether every element is; not a number is not."""
-    return bool(np.count_nonzero(x > 0) == x.size)
+    return bool(np.count_nonzero(x > 0) == x.size if x.ndim else x.item() > 0)
 
 
 def _moved(slope: Values, bar: Values) -> Values:

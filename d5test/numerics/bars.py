@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from d5test.numerics.arithmetic import Arithmetic, Payment
-from d5test.numerics.bar_rules import RULES, Rule, exact
+from d5test.numerics.bar_rules import RULES, Rule, exact, in_range
 from d5test.numerics.tracked import Tracked, Values
 
 
@@ -53,7 +53,7 @@ class Bar(Tracked):
         paid = np.absolute(value) * payment.error + payment.eta
         if bar is not None:
             paid += bar
-        if np.vdot(paid, paid) <= payment.ample:
+        if in_range(paid, payment):
             return self.like(value, paid)
         return self._within_range(value, bar, paid)
 
@@ -111,7 +111,7 @@ class Bar(Tracked):
         paid = bar + after.eta
         if after.error:
             paid += np.absolute(value) * after.error
-        if np.vdot(paid, paid) <= payment.ample:
+        if in_range(paid, payment):
             return self.like(value, paid)
         result = self._within_range(value, bar, paid)
         result.beyond = None

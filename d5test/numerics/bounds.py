@@ -188,13 +188,23 @@ def _stored(y: Any, arithmetic: Arithmetic) -> Bound:
     elif y.companion is not None:
         bar = _stored_bar(value, y.companion, arithmetic)
     else:
-        size = np.absolute(value)
-        bar = np.absolute(value - round_to(value, arithmetic.storage.precision))
-        if arithmetic.flushes:
-            bar = bar + np.where(size < arithmetic.output.eta, size, 0.0)
+        bar = _storage_error(value, arithmetic)
     if bar.shape != value.shape:
         bar = np.broadcast_to(bar, value.shape)
     return Bound(value, bar, arithmetic.storage)
+
+
+def _storage_error(value: Array, arithmetic: Arithmetic) -> Array:
+    """How far exact values are from numbers of storage; not a number for an infinity."""
+    rounded = round_to(value, arithmetic.storage.precision)
+    if rounded is value and np.vdot(value, value) < np.inf:
+        bar = np.zeros(())
+    else:
+        bar = np.absolute(value - rounded)
+    if arithmetic.flushes:
+        size = np.absolute(value)
+        bar = bar + np.where(size < arithmetic.output.eta, size, 0.0)
+    return bar
 
 
 def _stored_bar(value: Array, bar: Array, arithmetic: Arithmetic) -> Array:

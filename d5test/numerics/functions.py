@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def count(shape: tuple[int, ...], axis: Any) -> int:
     """Elements along `axis` (`None`: all)."""
-    return prod(shape[a] for a in normal_axes(len(shape), axis))
+    return prod([shape[a] for a in normal_axes(len(shape), axis)])
 
 
 def normal_axes(ndim: int, axis: Any) -> tuple[int, ...]:

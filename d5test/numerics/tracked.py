@@ -170,7 +170,7 @@ class Tracked(Operators):
         return self.reduce_sum(axis, keepdims)
 
     def mean(self, axis: Any = None, keepdims: bool = False) -> Any:
-        return self.reduce_sum(axis, keepdims) / count(self.shape, axis)
+        return self.reduce_sum(axis, keepdims) / float(count(self.shape, axis))
 
     def var(self, axis: Any = None, keepdims: bool = False, ddof: int = 0) -> Any:
         centred = self - self.mean(axis, keepdims=True)

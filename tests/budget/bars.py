@@ -1,6 +1,7 @@
 """The reference with its error bars against the plain reference, in float64, forward + backward.
 
-At the sizes that the suite draws, over the cases of one exploration, and at a medium size.
+At the sizes that the suite draws, over the cases of one exploration, and at a medium size. What
+cannot be had for less is measured too: a product of two inexact arrays, whose bar by hand.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from hypothesis import given, seed, settings
 from d5test.case import Case, Operator, Tensor
 from d5test.exploration.profile import PROFILE
 from d5test.numerics.arithmetic import classes
+from d5test.numerics.bars import Bar
 from d5test.numerics.bounds import gradient_bounds
 from d5test.reference.operators import OPERATORS
 from d5test.strategies import cases
@@ -33,6 +35,8 @@ def lines() -> Iterator[Line]:
     for name in DRAWN:
         drawn = drawn_cases(OPERATORS[name], 12)
         yield line(f"bars of {name}, sizes as drawn / plain reference", drawn)
+    for shape in ((3, 5), (300, 200)):
+        yield from product(shape)
 
 
 def line(what: str, subjects: Sequence[Case]) -> Line:
@@ -54,6 +58,37 @@ def line(what: str, subjects: Sequence[Case]) -> Line:
 
     arms = {OURS: clock(with_bars), THEIRS: clock(plain), AGAIN: clock(plain)}
     return ratio(what, in_turn(arms, rounds=101, seconds=1.3), BOUND)
+
+
+def product(shape: tuple[int, ...]) -> Iterator[Line]:
+    """One product with its bar, by `Bar` and by the fewest calls of NumPy: for information."""
+    (arithmetic,) = classes("float64")
+    payment = arithmetic.granted[np.multiply]
+    error, eta, ample = payment.error, payment.eta, payment.ample
+    random = np.random.default_rng(0)
+    x, y, bx, by = (random.standard_normal(shape) for _ in range(4))
+    bx, by = np.abs(bx) * error, np.abs(by) * error
+    one, two = Bar(x, bx, arithmetic=arithmetic), Bar(y, by, arithmetic=arithmetic)
+
+    def by_hand() -> None:
+        size = np.absolute(y)
+        own = size * error  # the product's own rounding is |x| |y| error
+        own += by
+        own *= np.absolute(x)
+        size += by
+        size *= bx
+        own += size
+        own += eta
+        assert np.vdot(own, own) <= ample
+        x * y
+
+    arms = {"by hand": clock(by_hand), OURS: clock(lambda: one * two),
+            THEIRS: clock(lambda: x * y), AGAIN: clock(lambda: x * y)}  # fmt: skip
+    with np.errstate(all="ignore"):
+        times = in_turn(arms, rounds=101, seconds=1.3)
+    what = f"a product of two inexact arrays of {x.size} elements"
+    yield ratio(f"{what} / without bars", times, None)
+    yield ratio(f"{what}, by hand / without bars", {**times, OURS: times["by hand"]}, None)
 
 
 def drawn_cases(operator: type[Operator], count: int) -> list[Case]:

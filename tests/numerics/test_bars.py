@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
@@ -9,7 +11,12 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from d5test.case import Case, dtype_of
 from d5test.numerics.arithmetic import classes
 from d5test.numerics.bars import Bar
-from d5test.numerics.bounds import forward_bounds, gradient_bounds, lower_precision
+from d5test.numerics.bounds import (
+    forward_bounds,
+    gradient_bounds,
+    lower_precision,
+    reads_outputs,
+)
 from d5test.numerics.judgement import judge
 from d5test.reference.operators import OPERATORS
 from d5test.strategies import cases
@@ -141,3 +148,58 @@ def test_the_classes_contain_each_other(dtype: str) -> None:
         assert bound is not None
         widths.append(float(np.median(bound.bar)))
     assert widths[0] < widths[1] < widths[2]
+
+
+SUMS = {
+    "x + x": (2, lambda x: x + x),
+    "2 x": (2, lambda x: 2.0 * x),
+    "sum": (5, lambda x: x.sum(1, keepdims=True)),
+    "matmul": (5, lambda x: x @ np.ones((5, 3))),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
+@pytest.mark.parametrize(("terms", "function"), SUMS.values(), ids=SUMS)
+def test_what_may_overflow_has_no_finite_bar(dtype: str, terms: int, function: Any) -> None:
+    scale = np.linspace(0.1, 1.3, 7)
+    for arithmetic in classes(dtype):
+        largest = np.repeat(scale[:, None] * (arithmetic.primitive.largest / terms), 5, 1)
+        with np.errstate(over="ignore", invalid="ignore"):
+            result = function(Bar(largest, largest * 2.0**-9, arithmetic=arithmetic))
+        finite = np.isfinite(result.companion)
+        assert finite[scale < 0.9].all()
+        assert not finite[scale > 0.999].any()
+
+
+def test_a_backward_that_names_its_outputs_reads_them() -> None:
+    for name, reads in (("Softmax", True), ("Tanh", True), ("Gelu", False), ("Conv", False)):
+        assert reads_outputs(OPERATORS[name].backward) is reads, name
+    assert reads_outputs(len)
+    assert reads_outputs(lambda *arguments: arguments[2])
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_a_backward_sees_its_outputs_as_they_were_stored(dtype: str) -> None:
+    rng = np.random.default_rng(17)
+    x, dy = (rng.standard_normal((5, 7)).astype(dtype_of(dtype)) for _ in range(2))
+    stored = np.exp(x.astype(np.float32)).astype(dtype_of(dtype))
+    honest = (dy.astype(np.float32) * stored.astype(np.float32)).astype(dtype_of(dtype))
+    tightest, *_ = classes(dtype)
+    (product,) = forward_bounds(OPERATORS["Mul"](), (dy, stored), tightest)
+    bounds = gradient_bounds(OPERATORS["Exp"](), (x,), (dy,), tightest)
+    assert product is not None
+    assert bounds[0] is not None
+    assert (bounds[0].bar > 1.5 * product.bar).all()
+    assert 0.2 < judge(bounds, (honest,)).ratio <= 1
+
+
+def test_bars_leave_the_inputs_as_they_are() -> None:
+    rng = np.random.default_rng(19)
+    arrays = tuple(rng.standard_normal(s) for s in ((3, 4, 5), (5,), (5,)))
+    before = tuple(a.copy() for a in arrays)
+    op = OPERATORS["LayerNormalization"]()
+    grads = tuple(rng.standard_normal(np.shape(y)) for y in op(*arrays))
+    (double,) = classes("float64")
+    bounds = gradient_bounds(op, arrays, grads, double)
+    assert judge(bounds, op.vjp(grads, arrays)).right
+    assert all(np.array_equal(a, b) for a, b in zip(arrays, before, strict=True))
