@@ -75,8 +75,10 @@ class Runner(Communicator, Protocol):
 
     optimizers: Mapping[str, Distributed]
 
-    def run(self, program: Program, arrays: Sequence[Array], order: int) -> Reduced:
-        """Have each rank run a schedule on a copy of its array."""
+    def run(
+        self, program: Program, arrays: Sequence[Array], order: int, *, exposed: bool = False
+    ) -> Reduced:
+        """Have each rank run a schedule on a copy of its array, `exposed` to the others or not."""
 
     def everywhere(self, found: Mapping[int, Any]) -> list[Any]:
         """What the ranks in this process have found, and the others: rank by rank."""
@@ -103,11 +105,13 @@ class Virtual:
         """In the order of delivery that `op` asks for."""
         return self.run(self.algorithms[op.algorithm].schedule, contributions, op.order)
 
-    def run(self, program: Program, arrays: Sequence[Array], order: int) -> Reduced:
+    def run(
+        self, program: Program, arrays: Sequence[Array], order: int, *, exposed: bool = False
+    ) -> Reduced:
         """In the order of delivery that is asked for."""
         results, size = tuple(x.copy() for x in arrays), len(arrays)
         schedules = [program(rank, size, x) for rank, x in enumerate(results)]
-        return Reduced(results, tuple(run(schedules, shuffled(order))))
+        return Reduced(results, tuple(run(schedules, shuffled(order), results if exposed else ())))
 
     def everywhere(self, found: Mapping[int, Any]) -> list[Any]:
         """All ranks are here."""

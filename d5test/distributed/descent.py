@@ -12,14 +12,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from d5test.case import Operator
+from d5test.distributed.onesided import OneSided
 from d5test.distributed.optimizers import (
     Centralised,
     Decentralised,
+    DistributedOptimizer,
     Gradient,
     Local,
     ModelAveraging,
@@ -27,20 +29,8 @@ from d5test.distributed.optimizers import (
 )
 from d5test.distributed.servers import StaleSynchronous
 from d5test.distributed.virtual import run, shuffled
-from d5test.reference.collectives import Schedule
 from d5test.reference.optimizers import Optimizer
 from d5test.reference.steps import STEPS
-
-
-class DistributedOptimizer(Protocol):
-    """What trains on many ranks: see `d5test.distributed.optimizers`."""
-
-    def train(self, rank: int, size: int, w: Any, gradient: Gradient, steps: int) -> Schedule:
-        """The schedule of one rank."""
-
-    def items(self, size: int, n: int, steps: int) -> int:
-        """Items that all ranks send."""
-
 
 Distributed = Callable[[Optimizer], DistributedOptimizer]
 """A distributed optimizer, over any base optimizer."""
@@ -68,7 +58,14 @@ SERVERS: Mapping[str, Distributed] = MappingProxyType(
 )
 """Those with a server and stale reads."""
 
-DISTRIBUTED: Mapping[str, Distributed] = MappingProxyType({**CONSISTENT, **AVERAGING, **SERVERS})
+ONE_SIDED: Mapping[str, Distributed] = MappingProxyType(
+    {"one_sided": OneSided, "one_sided-2": partial(OneSided, bound=2)}
+)
+"""Those with parameters that workers reach by themselves, and stale reads."""
+
+DISTRIBUTED: Mapping[str, Distributed] = MappingProxyType(
+    {**CONSISTENT, **AVERAGING, **SERVERS, **ONE_SIDED}
+)
 """By name."""
 
 EXACT: Mapping[str, float] = MappingProxyType(

@@ -27,11 +27,13 @@ class Property(Check):
     subjects  the algorithms or optimizers of which it is asked
     one       `(subject, dtype, sizes, pick)`: a case, by what `pick` picks
     least     ranks without which it says nothing
+    measures  what its judgements' `got` is, of which the largest is reported
     """
 
     subjects: tuple[str, ...]
     one: Callable[[str, str, Sequence[int], Pick], Case]
     least: int = 1
+    measures: str = ""
 
 
 class Inquiry:

@@ -7,7 +7,8 @@ only the schedules can sum.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,14 +21,26 @@ from d5test.distributed.communicator import DTYPES, Array, Facts, Program, Reduc
 from d5test.distributed.descent import DISTRIBUTED, Distributed
 from d5test.distributed.traffic import Traffic, WrongSize, together, volume
 from d5test.numerics.judgement import Judgement
-from d5test.reference.collectives import ALLREDUCE, ANY, Algorithm, Recv, Schedule, Send
+from d5test.reference.collectives import (
+    ALLREDUCE,
+    ANY,
+    Accumulate,
+    Algorithm,
+    Get,
+    Recv,
+    Schedule,
+    Send,
+)
 
 SUMMED = tuple(dtype for dtype in DTYPES if dtype != "bfloat16")
 """For which MPI has a datatype."""
 
 
-def run(schedule: Schedule, comm: Any) -> Traffic:
-    """Run this rank's schedule to the end; what it has sent. Raises `WrongSize`."""
+def run(schedule: Schedule, comm: Any, window: Any = None) -> Traffic:
+    """Run this rank's schedule to the end; what it has sent. Raises `WrongSize`.
+
+    `window` has the ranks' arrays, for `Get` and `Accumulate`; all are locked, by all.
+    """
     traffic, status, heard, number = Traffic(), MPI.Status(), None, 0
     while True:
         try:
@@ -46,7 +59,37 @@ def run(schedule: Schedule, comm: Any) -> Traffic:
             heard = status.Get_source()
         for send, request in zip(sends, leaving, strict=True):
             request.Wait()
-            traffic.count(send)
+            traffic.count(send.data)
+        for step in steps:
+            if isinstance(step, Get | Accumulate):
+                traffic.count(_access(step, window))
+
+
+def _access(step: Get | Accumulate, window: Any) -> Array:
+    """A one-sided step, until it is done at the other end too; the data that it moved."""
+    data: Array = step.into if isinstance(step, Get) else step.data
+    start = (step.start, data.size)
+    if isinstance(step, Get):
+        window.Get(data, step.target, start)
+    else:
+        window.Accumulate(data, step.target, start, MPI.SUM)
+    window.Flush(step.target)
+    return data
+
+
+@contextmanager
+def _window(array: Array, comm: Any) -> Iterator[Any]:
+    """The ranks' arrays, whose locks are taken once: none of them excludes another.
+
+    Where ranks lock for each access, MPICH waits until the target is in MPI (Open MPI does not).
+    """
+    window = MPI.Win.Create(array, array.itemsize, comm=comm)
+    window.Lock_all(MPI.MODE_NOCHECK)
+    try:
+        yield window
+    finally:
+        window.Unlock_all()
+        window.Free()
 
 
 def _wait(request: Any, status: Any, recv: Recv, rank: int, number: int) -> None:
@@ -102,11 +145,14 @@ class Mpi:
         self.comm.Allreduce(mine, result)
         return Reduced(tuple(self.comm.allgather(result)))
 
-    def run(self, program: Program, arrays: Sequence[Array], order: int) -> Reduced:
+    def run(
+        self, program: Program, arrays: Sequence[Array], order: int, *, exposed: bool = False
+    ) -> Reduced:
         """The order of delivery is as it comes."""
         rank, size = self.comm.rank, self.comm.size
         mine = arrays[rank].copy()
-        traffic = run(program(rank, size, mine), self.comm)
+        with _window(mine, self.comm) if exposed else nullcontext() as window:
+            traffic = run(program(rank, size, mine), self.comm, window)
         results, sent = zip(*self.comm.allgather((mine, traffic)), strict=True)
         return Reduced(results, sent)
 

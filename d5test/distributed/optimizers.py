@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -42,13 +42,36 @@ class Local:
 
 
 @dataclass(frozen=True)
-class Centralised:
+class DistributedOptimizer:
+    """What trains on many ranks, over the optimizer `base`."""
+
+    base: Optimizer
+    exposed: ClassVar[bool] = False
+    """Whether ranks reach into each other's arrays."""
+
+    def train(self, rank: int, size: int, w: Any, gradient: Gradient, steps: int) -> Schedule:
+        """The schedule of one rank: `steps` steps, which overwrite `w`."""
+        raise NotImplementedError
+
+    def items(self, size: int, n: int, steps: int) -> int:
+        """Items that all ranks move, for `n` parameters."""
+        raise NotImplementedError
+
+    def workers(self, size: int) -> range:
+        """The ranks that take gradients."""
+        return range(size)
+
+    def room(self, size: int) -> int:
+        """Elements that `w` has beyond the parameters."""
+        return 0
+
+
+@dataclass(frozen=True)
+class Centralised(DistributedOptimizer):
     """Rank 0 is the parameter server: it gathers the gradients, steps, and hands out parameters.
 
     Consistent: nobody goes on before it has the new parameters. Li et al., OSDI 2014, section 2.
     """
-
-    base: Optimizer
 
     def train(self, rank: int, size: int, w: Any, gradient: Gradient, steps: int) -> Schedule:
         """The slots of the base optimizer are at rank 0 alone."""
@@ -66,13 +89,12 @@ class Centralised:
 
 
 @dataclass(frozen=True)
-class Decentralised:
+class Decentralised(DistributedOptimizer):
     """Every rank has the mean gradient, by allreduce, and steps by itself.
 
     Consistent, since an allreduce gives all ranks the same bits.
     """
 
-    base: Optimizer
     algorithm: str = "ring"
 
     def train(self, rank: int, size: int, w: Any, gradient: Gradient, steps: int) -> Schedule:
@@ -89,14 +111,13 @@ class Decentralised:
 
 
 @dataclass(frozen=True)
-class ModelAveraging:
+class ModelAveraging(DistributedOptimizer):
     """Ranks step by themselves, and every few steps take the mean of their parameters.
 
     McDonald, Hall and Mann, NAACL 2010, section 4; Stich, ICLR 2019 (local SGD), algorithm 1.
     The slots of the base optimizer are not averaged.
     """
 
-    base: Optimizer
     every: int = 2
     algorithm: str = "ring"
 
@@ -115,7 +136,7 @@ class ModelAveraging:
 
 
 @dataclass(frozen=True)
-class NeighbourAveraging:
+class NeighbourAveraging(DistributedOptimizer):
     """Ranks in a ring take the mean of their parameters and their neighbours', then step.
 
     w_i = mean of w_j over i and its neighbours, then a step with the gradient at the old w_i. Lian
@@ -127,8 +148,6 @@ class NeighbourAveraging:
     neighbours are one rank, and one rank has none: there 3 is wrong, the mean is over those that
     there are.
     """
-
-    base: Optimizer
 
     def train(self, rank: int, size: int, w: Any, gradient: Gradient, steps: int) -> Schedule:
         """Replicas differ; their mean moves by the mean of their steps."""

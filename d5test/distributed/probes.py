@@ -6,9 +6,9 @@ that are told, not computed: whole numbers, from which one can read who has seen
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from math import inf, lcm
+from math import lcm
 from types import MappingProxyType
 from typing import Any
 
@@ -22,18 +22,19 @@ from d5test.distributed.descent import (
     AVERAGING,
     CONSISTENT,
     DISTRIBUTED,
+    ONE_SIDED,
     SERVERS,
     Descent,
-    DistributedOptimizer,
 )
 from d5test.distributed.inquiry import RIGHT, Inquiry, Property
-from d5test.distributed.optimizers import Gradient, neighbours
+from d5test.distributed.optimizers import DistributedOptimizer, Gradient, neighbours
 from d5test.numerics.arithmetic import classes
 from d5test.numerics.bounds import double, forward_bounds, lower_precision
 from d5test.numerics.controls import telling
 from d5test.numerics.judgement import Judgement, judge
 from d5test.reference.optimizers import GradientDescent
 
+LAG = "gradients by which a read lagged behind its reader"
 WHOLE_STEP = GradientDescent(lr=1.0)
 Formula = Callable[[Array, Array], Array]
 """(parameters, gradients) of all ranks, (ranks, n) each -> parameters after a step of length 1."""
@@ -54,12 +55,18 @@ def _served(w: Array, g: Array) -> Array:
     return np.concatenate([[w[0] - g[1:].sum(axis=0)], w[1:]])
 
 
+def _reached(w: Array, g: Array) -> Array:
+    """As at a server, where rank 0 is a worker too."""
+    return np.concatenate([[w[0] - g.sum(axis=0)], w[1:]])
+
+
 STEPS: Mapping[str, Formula] = MappingProxyType(
     {
         **dict.fromkeys(CONSISTENT, lambda w, g: _everywhere(w, w[0] - g.mean(axis=0))),
         "neighbour_averaging": lambda w, g: _mixed(w) - g,
         "model_averaging": lambda w, g: _everywhere(w, (w - 2 * g).mean(axis=0)),
         **dict.fromkeys(SERVERS, _served),
+        **dict.fromkeys(ONE_SIDED, _reached),
     }
 )
 """What one step does, or as many as `ModelAveraging` makes between two averages: two."""
@@ -185,24 +192,28 @@ def staleness(comm: Runner, case: Case) -> Judgement:
     optimizer = comm.optimizers[op.optimizer](WHOLE_STEP)
     starts = np.zeros((size, size), inquiry.dtype)
     final = -_train(inquiry, optimizer, starts, clockwork, steps).results[0]
-    bound, worst = getattr(DISTRIBUTED[op.optimizer](WHOLE_STEP), "bound", inf), 0.0
+    ours: Any = DISTRIBUTED[op.optimizer](WHOLE_STEP)
+    workers, worst = ours.workers(size), 0.0
     for worker, seen in enumerate(comm.everywhere(reads)):
-        for clock, clocks in enumerate(read[1:] for read in seen):
+        for clock, read in enumerate(seen):
+            clocks = read[workers]
             lag = float(clock - clocks.min())
             worst = max(worst, lag)
             told = {
-                "who": f"worker {worker}, after {clock} gradients of its own",
-                "read": f"{', '.join(f'{c:g}' for c in clocks)} of workers 1 to {size - 1}",
-                "lag": f"{lag:g}, at most {bound:g}",
+                "who": f"rank {worker}, after {clock} gradients of its own",
+                "read": f"clocks {', '.join(f'{c:g}' for c in clocks)} of the workers",
+                "lag": f"{lag:g}, at most {ours.bound:g}",
             }
-            if lag > bound:
+            if lag > ours.bound:
                 raise inquiry.fault("stale", "a read is staler than its bound", None, **told)
-            if clocks[worker - 1] != clock:
+            if read[worker] != clock:
                 raise inquiry.fault("lost", "a worker does not read what it sent", None, **told)
-    if not np.array_equal(final[1:], np.full(size - 1, steps)):
-        counts = ", ".join(f"{count:g}" for count in final[1:])
+    if np.any(final[workers] != steps):
+        counts = ", ".join(f"{count:g}" for count in final[workers])
         raise inquiry.fault("lost", "gradients are lost", None, got=counts, want=f"{steps} each")
-    return replace(RIGHT, ratio=worst / bound if bound else 0.0, got=worst, bar=float(bound))
+    return replace(
+        RIGHT, ratio=worst / ours.bound if ours.bound else 0.0, got=worst, bar=float(ours.bound)
+    )
 
 
 def _begin(check: str, comm: Runner, case: Case) -> tuple[Descent, Inquiry]:
@@ -233,14 +244,18 @@ def _train(
         return optimizer.train(rank, size, w, gradient_of(rank), steps)
 
     comm: Any = inquiry.comm
-    order = inquiry.case.op.attributes["order"]
-    return inquiry.attempt(lambda: comm.run(program, list(starts), order), list(starts))
+    order, exposed = inquiry.case.op.attributes["order"], optimizer.exposed
+    room = optimizer.room(inquiry.size)
+    arrays = [np.concatenate([start, np.zeros(room, start.dtype)]) for start in starts]
+    reduced = inquiry.attempt(lambda: comm.run(program, arrays, order, exposed=exposed), arrays)
+    return replace(reduced, results=tuple(x[: len(x) - room] for x in reduced.results))
 
 
-def _row(name: str, run: Any, subjects: Mapping[str, Any], kind: str = "structural") -> Property:
-    least = 2 if set(subjects) & set(SERVERS) else 1
-    return Property(name, run, ("float64", "float32"), kind,
-                    subjects=tuple(subjects), one=descent, least=least)  # fmt: skip
+def _row(
+    name: str, run: Any, subjects: Iterable[str], kind: str = "structural", **more: Any
+) -> Property:
+    dtypes = ("float64", "float32")
+    return Property(name, run, dtypes, kind, subjects=tuple(subjects), one=descent, **more)
 
 
 DESCENT: Mapping[str, Property] = MappingProxyType(
@@ -250,8 +265,9 @@ DESCENT: Mapping[str, Property] = MappingProxyType(
             _row("one_step", one_step, DISTRIBUTED),
             _row("sequential", sequential, CONSISTENT, "value"),
             _row("replicas", replicas, CONSISTENT),
-            _row("staleness", staleness, SERVERS),
-            _row("traffic", traffic, DISTRIBUTED),
+            _row("staleness", staleness, (*SERVERS, *ONE_SIDED), least=2, measures=LAG),
+            # with a bound, one-sided access waits by reading
+            _row("traffic", traffic, [name for name in DISTRIBUTED if name != "one_sided-2"]),
         )
     }
 )

@@ -14,13 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from d5test.distributed.optimizers import Gradient, Local
+from d5test.distributed.optimizers import DistributedOptimizer, Gradient, Local
 from d5test.reference.collectives import ANY, Recv, Schedule, Send
-from d5test.reference.optimizers import Optimizer
 
 
 @dataclass(frozen=True)
-class StaleSynchronous:
+class StaleSynchronous(DistributedOptimizer):
     """A worker may read while its clock is at most `bound` ahead of the slowest worker's.
 
     So it has seen all gradients up to `bound` clocks before its own. Ho et al., NIPS 2013 (SSP),
@@ -29,7 +28,6 @@ class StaleSynchronous:
     by `k` to compare with a step on the joined minibatch. Needs two ranks.
     """
 
-    base: Optimizer
     bound: float = inf
 
     def train(self, rank: int, size: int, w: Any, gradient: Gradient, steps: int) -> Schedule:
@@ -56,6 +54,10 @@ class StaleSynchronous:
             clocks[worker] += 1
             if clocks[worker] < steps:
                 waiting.add(worker)
+
+    def workers(self, size: int) -> range:
+        """All but the server."""
+        return range(1, size)
 
     def items(self, size: int, n: int, steps: int) -> int:
         """Items that all ranks send: for each gradient, the parameters before it."""

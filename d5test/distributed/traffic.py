@@ -5,20 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from d5test.reference.collectives import ANY, Recv, Send, Step, Steps
+from d5test.reference.collectives import ANY, Accumulate, Get, Recv, Step, Steps
 
 
 @dataclass
 class Traffic:
-    """Messages and bytes that one rank has sent."""
+    """Messages and bytes that one rank has sent, or moved to and from another rank's array."""
 
     messages: int = 0
     bytes: int = 0
 
-    def count(self, send: Send) -> None:
-        """One more message."""
+    def count(self, data: Any) -> None:
+        """One more message, or one more access to another rank's array."""
         self.messages += 1
-        self.bytes += volume(send.data)
+        self.bytes += volume(data)
 
 
 class Stuck(Exception):
@@ -50,6 +50,8 @@ def together(steps: Steps) -> tuple[Step, ...]:
 
 def in_words(step: Step) -> str:
     """What a rank waits for in this step."""
+    if isinstance(step, Get | Accumulate):
+        return f"to access the array of rank {step.target}"
     if isinstance(step, Recv):
         source = "any rank" if step.source == ANY else f"rank {step.source}"
         return f"to receive {volume(step.into)} bytes from {source}"

@@ -11,12 +11,13 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from d5test.distributed.traffic import Stuck, Traffic, WrongSize, in_words, together, volume
-from d5test.reference.collectives import ANY, Recv, Schedule, Send, Step
+from d5test.reference.collectives import ANY, Accumulate, Get, Recv, Schedule, Send, Step
 
 Choose = Callable[[int], int]
 """Given a count, an index below it."""
@@ -27,16 +28,19 @@ def shuffled(order: int) -> Choose:
     return random.Random(order).randrange
 
 
-def run(schedules: Sequence[Schedule], choose: Choose) -> list[Traffic]:
+def run(
+    schedules: Sequence[Schedule], choose: Choose, exposed: Sequence[Any] = ()
+) -> list[Traffic]:
     """Run one schedule a rank to the end; what each rank has sent.
 
-    Raises `Stuck` if no message can be delivered any more, `WrongSize` if one does not fit.
+    `exposed` are the ranks' arrays for `Get` and `Accumulate`. Raises `Stuck` if no message can be
+    delivered any more, `WrongSize` if one does not fit.
     """
     ranks = [_Rank(schedule) for schedule in schedules]
     for rank in ranks:
         rank.go_on()
-    while messages := list(_deliverable(ranks)):
-        _deliver(ranks, *messages[choose(len(messages))])
+    while events := [*_deliverable(ranks), *_accesses(ranks, exposed)]:
+        events[choose(len(events))]()
     if any(rank.waiting for rank in ranks):
         raise Stuck([rank.whereabouts for rank in ranks])
     return [rank.traffic for rank in ranks]
@@ -74,7 +78,7 @@ class _Rank:
         return f"in step {self.number} waits " + " and ".join(map(in_words, self.waiting))
 
 
-def _deliverable(ranks: Sequence[_Rank]) -> Iterator[tuple[int, Send, int, Recv]]:
+def _deliverable(ranks: Sequence[_Rank]) -> Iterator[Callable[[], None]]:
     """The sends for which somebody waits: of each pair of ranks and tag the first one."""
     for source, sender in enumerate(ranks):
         met = set()
@@ -86,21 +90,42 @@ def _deliverable(ranks: Sequence[_Rank]) -> Iterator[tuple[int, Send, int, Recv]
                 if not isinstance(recv, Recv) or recv.tag != send.tag:
                     continue
                 if recv.source in (source, ANY):
-                    yield source, send, send.to, recv
+                    yield partial(_deliver, ranks, source, send, recv)
                     break
 
 
-def _deliver(ranks: Sequence[_Rank], source: int, send: Send, to: int, recv: Recv) -> None:
-    sender, receiver = ranks[source], ranks[to]
-    if volume(send.data) != volume(recv.into):
-        raise WrongSize(source, to, volume(send.data), volume(recv.into), receiver.number)
+def _deliver(ranks: Sequence[_Rank], source: int, send: Send, recv: Recv) -> None:
+    sender, receiver = ranks[source], ranks[send.to]
+    sent, room = volume(send.data), volume(recv.into)
+    if sent != room:
+        raise WrongSize(source, send.to, sent, room, receiver.number)
     recv.into[...] = send.data
-    sender.traffic.count(send)
+    sender.traffic.count(send.data)
     sender.waiting.remove(send)
     receiver.waiting.remove(recv)
     receiver.heard = source
     sender.go_on()
     receiver.go_on()
+
+
+def _accesses(ranks: Sequence[_Rank], exposed: Sequence[Any]) -> Iterator[Callable[[], None]]:
+    """The one-sided steps, for which nobody has to wait."""
+    for rank in ranks:
+        for step in rank.waiting:
+            if isinstance(step, Get | Accumulate):
+                yield partial(_access, rank, step, exposed[step.target])
+
+
+def _access(rank: _Rank, step: Get | Accumulate, array: Any) -> None:
+    data = step.into if isinstance(step, Get) else step.data
+    there = array[step.start : step.start + len(data)]
+    if isinstance(step, Get):
+        data[...] = there
+    else:
+        there += data
+    rank.traffic.count(data)
+    rank.waiting.remove(step)
+    rank.go_on()
 
 
 def _poison(room: Any) -> None:

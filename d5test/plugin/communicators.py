@@ -17,6 +17,8 @@ from d5test.distributed.provider import launched
 from d5test.plugin.options import listed
 from d5test.plugin.selection import SELECTION
 
+MEASURED = "d5test-measured"
+"""The name of the entry in a report's `user_properties`."""
 LIBRARY = "library"
 """What a library chooses for itself: the one subject that is no schedule."""
 PATIENT = pytest.mark.deadline(60)
@@ -104,3 +106,17 @@ def property_of(check: str) -> Any:
     from d5test.distributed.probes import DESCENT
 
     return {**COLLECTIVE, **DESCENT}[check]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what was measured, largest first; from reports alone."""
+    found = {
+        str(value)
+        for reports in terminalreporter.stats.values()
+        for report in reports
+        if getattr(report, "when", "") == "call"
+        for name, value in report.user_properties
+        if name == MEASURED
+    }
+    for line in sorted(found, key=lambda text: -float(text.split()[0])):
+        terminalreporter.write_line(line)

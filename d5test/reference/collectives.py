@@ -3,7 +3,8 @@
 A schedule is a generator. It yields a `Send` or a `Recv`, or a tuple of them that go on at the
 same time, and is resumed when all of them are done; what it gets back is the rank that the last
 `Recv` heard from. A send may wait for its receiver (nothing is buffered), and its data may be read
-until it is done. Who runs a schedule is a communicator: here is no MPI.
+until it is done. `Get` and `Accumulate` reach an array that another rank exposes. Who runs a
+schedule is a communicator: here is no MPI.
 
 Arrays are flat and contiguous; `x` holds a rank's contribution, and the result afterwards.
 Messages carry slices of it. Formulas count all ranks together; an item is an element of `x`.
@@ -40,7 +41,25 @@ class Recv:
     tag: int = 0
 
 
-Step = Send | Recv
+@dataclass(frozen=True, eq=False, slots=True)
+class Get:
+    """Fill `into` from the array of rank `target`, from element `start` on. It takes no part."""
+
+    target: int
+    into: Any
+    start: int = 0
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Accumulate:
+    """Add `data` to the array of rank `target`, each element at once; done when it is there."""
+
+    target: int
+    data: Any
+    start: int = 0
+
+
+Step = Send | Recv | Get | Accumulate
 Steps = Step | tuple[Step, ...]
 Schedule = Generator[Steps, int, None]
 

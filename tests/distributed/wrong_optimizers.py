@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from d5test.distributed.onesided import OneSided
 from d5test.distributed.optimizers import (
     Centralised,
     Decentralised,
@@ -16,8 +17,7 @@ from d5test.distributed.optimizers import (
     neighbours,
 )
 from d5test.distributed.servers import StaleSynchronous
-from d5test.reference.collectives import ALLREDUCE, ANY, Recv, Schedule, Send
-from d5test.reference.optimizers import Optimizer
+from d5test.reference.collectives import ALLREDUCE, ANY, Accumulate, Recv, Schedule, Send
 
 
 @dataclass(frozen=True)
@@ -116,10 +116,8 @@ class Lossy(StaleSynchronous):
 
 
 @dataclass(frozen=True)
-class Selfish:
+class Selfish(StaleSynchronous):
     """The server answers one worker only: the others wait for ever."""
-
-    base: Optimizer
 
     def train(self, rank: int, size: int, w: Any, gradient: Gradient, steps: int) -> Schedule:
         if rank > 0:
@@ -129,5 +127,19 @@ class Selfish:
             yield Send(size - 1, w)
             yield Recv(ANY, np.empty_like(w))
 
-    def items(self, size: int, n: int, steps: int) -> int:
-        return 0
+
+@dataclass(frozen=True)
+class TornClock(OneSided):
+    """The clock ticks before the step is there: who sees the one does not find the other."""
+
+    def train(self, rank: int, size: int, w: Any, gradient: Gradient, steps: int) -> Schedule:
+        kept: Any = None
+        for step in super().train(rank, size, w, gradient, steps):
+            if not isinstance(step, Accumulate):
+                yield step
+            elif kept is None:
+                kept = step
+            else:
+                yield step
+                yield kept
+                kept = None
