@@ -5,9 +5,12 @@
     together    one collection, one outcome a test, one exit status; deadlines
     agreement   what each rank has to say, told to all
     verdict     one report out of those of all ranks
+    lockstep    tests of Hypothesis: the same examples at all ranks
     quiet       rank 0 alone writes
     slowest     pytest-benchmark by the slowest rank
-    supervisor  `--np`: starts mpirun, and starts it again after a crash
+    supervisor  `--np`: starts mpirun, and starts it again after a crash; `mpirun` is one of
+                them, `journal` what its rank 0 writes down, `replay` what pytest hears of it,
+                `times` what pytest-benchmark does
 
 Without mpirun and without `--np`, `begin` alone is imported.
 """

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-STAGES = ("start", "collection", "setup", "call", "teardown", "end")
+STAGES = ("collection", "start", "setup", "call", "example", "teardown", "end")
 SHORTEST, LONGEST = 1e-5, 2e-3
 """Seconds between polls: each twice the one before."""
 

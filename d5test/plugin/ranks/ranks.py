@@ -116,10 +116,13 @@ def join(config: pytest.Config, launch: provider.Launch) -> None:
         watchdog.end(ENDING)
         raise pytest.UsageError(*once(launch, str(error))) from None
     ranks = config.stash[RANKS] = _joined(config, world, watchdog)
+    from d5test.plugin.ranks.lockstep import Lockstep
     from d5test.plugin.ranks.together import Together
 
     register = config.pluginmanager.register
-    register(Together(config, ranks), "d5test-ranks")
+    together = Together(config, ranks)
+    register(together, "d5test-ranks")
+    register(Lockstep(together), "d5test-lockstep")
     supervisor = os.environ.get(SUPERVISED)
     register(Quiet(config, ranks.rank, speaks=not (ranks.rank or supervisor)), "d5test-quiet")
     if supervisor:

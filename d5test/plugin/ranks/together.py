@@ -27,7 +27,7 @@ from d5test.plugin.ranks.verdict import Remark, apply
 
 DEADLINE = 15.0
 """Seconds for a phase of a test, unless it is marked or the command line says otherwise."""
-GRACE = 5.0
+GRACE = 3.0
 """Seconds that a rank has to leave a test once its deadline is over. Then it is killed."""
 
 
@@ -63,7 +63,7 @@ class Together:
         own = dict(self._errors)
         ids = [item.nodeid for item in session.items]
         digest = hashlib.sha256("\n".join(ids).encode()).hexdigest()
-        said = self._exchange("collection", {"digest": digest, "errors": own}, COLLECTING) or []
+        said = self.exchange("collection", {"digest": digest, "errors": own}) or []
         told = [remark or {} for remark in said]
         for rank, remark in enumerate(told):
             for nodeid, text in remark["errors"].items():
@@ -78,7 +78,7 @@ class Together:
         return result
 
     def _differ(self, ids: list[str]) -> NoReturn:
-        said = self._exchange("collection", {"ids": ids}, COLLECTING) or []
+        said = self.exchange("collection", {"ids": ids}) or []
         first, *others = [(remark or {})["ids"] for remark in said]
         for rank, other in enumerate(others, 1):
             if other != first:
@@ -94,7 +94,7 @@ class Together:
         self._running = nodeid
         if END in self.config.stash:
             spent: dict[str, Any] | None = {} if remaining(self.config) <= 0 else None
-            if self._exchange("start", spent, COLLECTING) is not None:
+            if self.exchange("start", spent) is not None:
                 self.config.stash[END] = 0.0
             else:  # and none of them finds it spent a moment later
                 self.config.stash[END] = max(self.config.stash[END], time.time() + 1)
@@ -154,7 +154,7 @@ class Together:
         mine = Remark.of(report, call, freed=freed, left=left, used=used)
         limit = self._deadline(item)
         wait = None if limit is None else limit + 2 * GRACE
-        said = self._exchange(call.when, None if mine.plain else mine.told(), wait, mine.where)
+        said = self.exchange(call.when, None if mine.plain else mine.told(), wait, mine.where)
         if said is not None:
             remarks = [Remark.read(remark) for remark in said]
             self.ranks.notices.clear([r for r, remark in enumerate(remarks) if remark.left])
@@ -170,7 +170,9 @@ class Together:
         self._running = ""
         self.ranks.watchdog.enter("between tests", None, "between tests")
 
-    def _exchange(self, stage: str, remark: Any, limit: float | None, where: str = "") -> Any:
+    def exchange(
+        self, stage: str, remark: Any, limit: float | None = COLLECTING, where: str = ""
+    ) -> Any:
         """Tell the others. A rank that has left the run ends it for all."""
         doing = f"{self._running} ({stage})" if self._running else stage
         at = f"the end of the {stage}, waiting for the others{where and f'; it failed at {where}'}"

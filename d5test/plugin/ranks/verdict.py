@@ -20,8 +20,6 @@ from _pytest._code.code import (
     ReprTraceback,
 )
 
-from d5test.distributed.guarded import Left
-
 KINDS = ("failed", "xfailed", "unexpected", "xpassed", "passed", "skipped", "freed")
 """Outcomes of a rank, the deciding ones first. `unexpected`: a strict xfail that passed. `freed`:
 another rank left, and this one stopped waiting for it."""
@@ -74,7 +72,7 @@ class Remark:
             path=os.path.relpath(crash.path) if crash else "",
             line=crash.lineno if crash else 0,
             message=crash.message if crash else report.longreprtext.strip().partition("\n")[0],
-            failure=_failure(call),
+            failure=_failure(call, freed=freed),
             skip=(str(skip[0]), skip[1], skip[2]) if skip else None,
             wasxfail=wasxfail,
             sections=tuple((name, text) for name, text in report.sections),
@@ -112,11 +110,11 @@ def _kind(report: pytest.TestReport, wasxfail: str | None) -> str:
     return str(report.outcome)
 
 
-def _failure(call: pytest.CallInfo[None]) -> str:
+def _failure(call: pytest.CallInfo[None], *, freed: bool) -> str:
     """The type of the exception, or its text where that is a sentence of ours."""
     if call.excinfo is None:
         return ""
-    own = isinstance(call.excinfo.value, (pytest.fail.Exception, Left))
+    own = freed or isinstance(call.excinfo.value, pytest.fail.Exception)
     return str(call.excinfo.value) if own else call.excinfo.typename
 
 
