@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from d5test.case import Operator
 from d5test.numerics.arithmetic import NEXT_LOWER, Arithmetic, Format
 from d5test.numerics.bars import Bar
+from d5test.numerics.memory import keep_freed_memory
 from d5test.numerics.perturbed import Rounded, round_to
 from d5test.numerics.tracked import Tracked
 
@@ -59,6 +60,7 @@ Bounds = tuple[Bound | None, ...]
 
 def forward_bounds(op: Operator, arrays: Sequence[Any], arithmetic: Arithmetic) -> Bounds:
     """Outputs of `op` on `arrays` (in the dtype under test; their values are exact)."""
+    keep_freed_memory()
     with np.errstate(all="ignore"):
         return tuple(_stored(y, arithmetic) for y in op(*_exact(arrays, arithmetic)))
 
@@ -71,6 +73,7 @@ def gradient_bounds(
     At kinks and ties every subgradient between the one-sided ones is inside the bar. The
     framework's backward sees its outputs as stored, hence with their bars.
     """
+    keep_freed_memory()
     inputs = _exact(arrays, arithmetic)
     with np.errstate(all="ignore"):
         tied = arithmetic.tied
