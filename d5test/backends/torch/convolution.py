@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor
 
 from d5test.backends.base import Plan, Table, planned
-from d5test.backends.torch.arguments import Ints, by_rank, outwards, spoken
+from d5test.backends.torch.arguments import Ints, by_rank, outwards, short
 from d5test.backends.torch.windows import Windows
 
 rows = Table()
@@ -23,14 +22,13 @@ CONV_TRANSPOSE = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transp
 @planned
 def conv(op: Any, x: Tensor, w: Tensor, b: Tensor | None = None) -> Plan:
     """Composed (padded first) if the pads differ between the two sides."""
-    at = Windows.of(op, tuple(x.shape[2:]), tuple(w.shape[2:]))
-    pads = at.begin if at.begin == at.end else 0
-    steps = spoken(stride=at.strides, padding=pads, dilation=at.dilations, groups=op.group)
-    convolve = partial(by_rank(CONV, x), **steps)
+    convolve, at = by_rank(CONV, x), Windows.of(op, tuple(x.shape[2:]), tuple(w.shape[2:]))
+    strides, pads, dilations = short(at.strides), short(at.begin), short(at.dilations)
+    group = op.group
     if at.begin == at.end:
-        return convolve
+        return lambda x, w, b=None: convolve(x, w, b, strides, pads, dilations, group)
     sides = outwards(at.begin, at.end)
-    return lambda x, w, b=None: convolve(F.pad(x, sides), w, b)
+    return lambda x, w, b=None: convolve(F.pad(x, sides), w, b, strides, 0, dilations, group)
 
 
 # as Conv
@@ -39,18 +37,19 @@ def conv(op: Any, x: Tensor, w: Tensor, b: Tensor | None = None) -> Plan:
 def conv_transpose(op: Any, x: Tensor, w: Tensor, b: Tensor | None = None) -> Plan:
     """Composed (cut or extended, then biased) if pads differ or the output padding is large."""
     at = Windows.of(op, tuple(x.shape[2:]), tuple(w.shape[2:]))
+    convolve, group = by_rank(CONV_TRANSPOSE, x), op.group
+    strides, dilations = short(at.strides), short(at.dilations)
     more = tuple(op.output_padding or (0,) * len(at.begin))
     begin, end = cut(op, at, more)
-    steps = spoken(stride=at.strides, dilation=at.dilations, groups=op.group)
-    convolve = partial(by_rank(CONV_TRANSPOSE, x), **steps)
     axes = zip(more, at.strides, at.dilations, strict=True)
     if begin == end and min(begin) >= 0 and all(m < max(s, d) for m, s, d in axes):
-        return partial(convolve, **spoken(padding=begin, output_padding=more))
+        last = strides, short(begin), short(more), group, dilations
+        return lambda x, w, b=None: convolve(x, w, b, *last)
     sides = outwards([-p for p in begin], [m - p for m, p in zip(more, end, strict=True)])
     channels = (-1, *(1,) * len(begin))
 
     def call(x: Tensor, w: Tensor, b: Tensor | None = None) -> Tensor:
-        y = F.pad(convolve(x, w), sides)
+        y = F.pad(convolve(x, w, None, strides, 0, 0, group, dilations), sides)
         return y if b is None else y + b.reshape(channels)
 
     return call

@@ -7,20 +7,32 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from d5test.backends.base import Table
+from d5test.backends.base import Plan, Table, planned
 
 rows = Table()
 rows.elementwise({"MatMul": torch.matmul})
 
 
 @rows.native("Gemm")
-def gemm(op: Any, a: Tensor, b: Tensor, c: Tensor | None = None) -> Tensor:
-    a, b = (a.t() if op.transA else a), (b.t() if op.transB else b)
-    if c is not None:
-        return torch.addmm(c, a, b, beta=op.beta, alpha=op.alpha)
-    if op.alpha == 1:
-        return torch.mm(a, b)
-    return torch.addmm(a.new_zeros(()), a, b, beta=0, alpha=op.alpha)
+@planned
+def gemm(op: Any, a: Tensor, b: Tensor, c: Tensor | None = None) -> Plan:
+    multiply = product(op, c)
+    left, right = bool(op.transA), bool(op.transB)
+    if not (left or right):
+        return multiply
+    return lambda a, b, c=None: multiply(a.t() if left else a, b.t() if right else b, c)
+
+
+def product(op: Any, c: Tensor | None) -> Plan:
+    """The product of two matrices, scaled, and c added to it, scaled too."""
+    alpha, beta = op.alpha, op.beta
+    if c is None:
+        if alpha == 1:
+            return lambda a, b, c=None: torch.mm(a, b)
+        return lambda a, b, c=None: torch.addmm(a.new_zeros(()), a, b, beta=0, alpha=alpha)
+    if alpha == beta == 1:
+        return lambda a, b, c: torch.addmm(c, a, b)
+    return lambda a, b, c: torch.addmm(c, a, b, beta=beta, alpha=alpha)
 
 
 # of three operands: an intermediate product is stored

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import torch
@@ -26,7 +25,8 @@ def reshape(op: Any, x: Tensor, shape: Tensor) -> Plan:
 @rows.native("Transpose")
 @planned
 def transpose(op: Any, x: Tensor) -> Plan:
-    return partial(torch.permute, dims=op.perm or tuple(range(x.ndim))[::-1])
+    perm = op.perm or tuple(range(x.ndim))[::-1]
+    return lambda x: torch.permute(x, perm)
 
 
 @rows.native("Concat")

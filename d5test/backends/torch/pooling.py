@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor
 
 from d5test.backends.base import Plan, Table, planned
-from d5test.backends.torch.arguments import by_rank, outwards, spoken
+from d5test.backends.torch.arguments import by_rank, outwards, short
 from d5test.backends.torch.convolution import CONV
 from d5test.backends.torch.windows import Windows
 
@@ -29,12 +28,12 @@ def max_pool(op: Any, x: Tensor) -> Plan:
     torch counts the indices within each plane, ONNX through the whole tensor: left out.
     """
     pool, at = by_rank(MAX_POOL, x), Windows.of(op, tuple(x.shape[2:]), tuple(op.kernel_shape))
-    steps = spoken(kernel_size=at.kernel, dilation=at.dilations)
-    steps["stride"] = at.strides  # its default is the kernel
+    kernel, strides, dilations = short(at.kernel), short(at.strides), short(at.dilations)
     if at.plain:
-        return partial(pool, **steps, **spoken(padding=at.begin, ceil_mode=at.ceil))
+        pads, ceil = short(at.begin), at.ceil
+        return lambda x: pool(x, kernel, strides, pads, dilations, ceil)
     sides = outwards(at.begin, at.reach)
-    return lambda x: pool(F.pad(x, sides, value=-math.inf), **steps)
+    return lambda x: pool(F.pad(x, sides, value=-math.inf), kernel, strides, 0, dilations)
 
 
 @rows.native("AveragePool")
@@ -42,22 +41,24 @@ def max_pool(op: Any, x: Tensor) -> Plan:
 def average_pool(op: Any, x: Tensor) -> Plan:
     """Composed (a convolution with ones) if dilated, or pads differ or exceed half a kernel."""
     pool, at = by_rank(AVERAGE_POOL, x), Windows.of(op, tuple(x.shape[2:]), tuple(op.kernel_shape))
-    include = bool(op.count_include_pad)
+    include, strides = bool(op.count_include_pad), short(at.strides)
     # avg_pool3d wants the kernel to fit into the input before padding
     fits = x.ndim < 5 or all(n >= k for n, k in zip(at.size, at.kernel, strict=True))
     if at.plain and max(at.dilations) == 1 and fits:
-        steps = spoken(
-            kernel_size=at.kernel, padding=at.begin, ceil_mode=at.ceil, count_include_pad=include
-        )
-        return partial(pool, stride=at.strides, **steps)
-    convolve = partial(by_rank(CONV, x), **spoken(stride=at.strides, dilation=at.dilations))
+        kernel, pads, ceil = short(at.kernel), short(at.begin), at.ceil
+        return lambda x: pool(x, kernel, strides, pads, ceil, include)
+    convolve, dilations = by_rank(CONV, x), short(at.dilations)
     inside, sides = outwards(at.begin, at.end), outwards(at.begin, at.reach)
     behind = [r - e for r, e in zip(at.reach, at.end, strict=True)]
     beyond = outwards((0,) * len(behind), behind)
 
     def sums(x: Tensor) -> Tensor:
         planes, ones = x.flatten(0, 1).unsqueeze(1), x.new_ones((1, 1, *at.kernel))
-        return convolve(planes, ones).squeeze(1).unflatten(0, x.shape[:2])
+        return (
+            convolve(planes, ones, None, strides, 0, dilations)
+            .squeeze(1)
+            .unflatten(0, x.shape[:2])
+        )
 
     def call(x: Tensor) -> Tensor:
         counted = F.pad(x.new_ones((1, 1, *at.size)), inside, value=include)
@@ -69,4 +70,5 @@ def average_pool(op: Any, x: Tensor) -> Plan:
 @rows.native("GlobalAveragePool")
 @planned
 def global_average_pool(op: Any, x: Tensor) -> Plan:
-    return partial(by_rank(GLOBAL_POOL, x), output_size=1)
+    pool = by_rank(GLOBAL_POOL, x)
+    return lambda x: pool(x, 1)

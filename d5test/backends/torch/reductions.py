@@ -15,12 +15,12 @@ rows = Table()
 
 
 def reduction(function: Plan, op: Any, x: Tensor, axes: Tensor | None = None) -> Plan:
-    """`function` has `dim` and `keepdim`."""
+    """`function` takes a tensor, axes, and whether they are kept."""
     given = () if axes is None else integers(axes)
     if not given and op.noop_with_empty_axes:
         return lambda x, axes=None: x.clone()
     dims, keepdim = given or tuple(range(x.ndim)), bool(op.keepdims)
-    return lambda x, axes=None: function(x, dim=dims, keepdim=keepdim)
+    return lambda x, axes=None: function(x, dims, keepdim)
 
 
 rows.native("ReduceSum", values=(1,))(planned(partial(reduction, torch.sum)))
