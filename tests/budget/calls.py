@@ -26,11 +26,15 @@ MORE, RATIO = 150.0, 1.03
 
 @dataclass(frozen=True)
 class Subject:
-    """An operator, its inputs' shapes, and what a user of the framework would write."""
+    """An operator, its inputs' shapes, and what a user of the framework would write.
+
+    `whole` is a last input of whole numbers, which are an argument in the framework.
+    """
 
     op: Operator
     shapes: tuple[tuple[int, ...], ...]
     by_hand: Callable[..., Any]
+    whole: tuple[int, ...] | None = None
 
 
 def lines() -> Iterator[Line]:
@@ -46,10 +50,13 @@ def line(client: InProcess, subject: Subject) -> Line:
     """The difference of a tiny call, the ratio of a long one."""
     random = np.random.default_rng(0)
     arrays = tuple(random.standard_normal(s).astype(np.float32) for s in subject.shapes)
+    if subject.whole is not None:
+        arrays += (np.array(subject.whole),)
     loops = client.start_timing(subject.op, [Feed(arrays)])
     timing = client._verbs.timing
     wait = client._verbs.execution.backend.wait
-    hand = by_hand(subject.by_hand, timing._placed[0].tensors, loops, wait)
+    tensors = timing._placed[0].tensors[: len(subject.shapes)]
+    hand = by_hand(subject.by_hand, tensors, loops, wait)
     arms = {OURS: lambda: timing.round()[1], THEIRS: hand, AGAIN: hand}
     times = in_turn(arms, rounds=201, seconds=3.5)
     client.stop_timing()
@@ -89,25 +96,52 @@ def _torch() -> Iterator[Subject]:
     def normalise(x: Any) -> Any:
         return F.softmax(x, dim=-1)
 
+    def pool(x: Any) -> Any:
+        return F.max_pool2d(x, 3, 2, 1)
+
+    def standardise(x: Any, scale: Any, b: Any) -> Any:
+        return F.layer_norm(x, (5,), scale, b)
+
+    def mean(x: Any) -> Any:
+        return torch.mean(x, (0, 2))
+
+    def reshape(x: Any) -> Any:
+        return torch.reshape(x, (3, -1))
+
     conv = OPERATORS["Conv"](kernel_shape=(3, 3), pads=(1, 1, 1, 1))
+    halved = OPERATORS["MaxPool"](kernel_shape=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1))
     torch.set_num_threads(1)
     yield Subject(OPERATORS["Add"](), ((2,), (2,)), torch.add)
     yield Subject(OPERATORS["Relu"](), ((2,),), torch.relu)
     yield Subject(OPERATORS["Softmax"](), ((2, 3),), normalise)
     yield Subject(conv, ((1, 2, 5, 4), (3, 2, 3, 3), (3,)), convolve)
+    yield Subject(halved, ((1, 2, 5, 4),), pool)
+    yield Subject(OPERATORS["LayerNormalization"](), ((2, 3, 5), (5,), (5,)), standardise)
+    yield Subject(OPERATORS["ReduceMean"](keepdims=0), ((2, 3, 5),), mean, whole=(0, 2))
+    yield Subject(OPERATORS["Reshape"](), ((2, 3, 5),), reshape, whole=(3, -1))
     yield Subject(conv, ((8, 16, 32, 32), (32, 16, 3, 3), (32,)), convolve)
     yield Subject(OPERATORS["MatMul"](), ((384, 384), (384, 384)), torch.matmul)
 
 
 def _jax() -> Iterator[Subject]:
     import jax.numpy as jnp
+    from jax import lax
 
+    def convolve(x: Any, w: Any) -> Any:
+        return lax.conv_general_dilated(x, w, (1, 1), ((1, 1), (1, 1)))
+
+    conv = OPERATORS["Conv"](kernel_shape=(3, 3), pads=(1, 1, 1, 1))
     yield Subject(OPERATORS["Add"](), ((2,), (2,)), jnp.add)
+    yield Subject(conv, ((1, 2, 5, 4), (3, 2, 3, 3)), convolve)
     yield Subject(OPERATORS["MatMul"](), ((384, 384), (384, 384)), jnp.matmul)
 
 
 def _tensorflow() -> Iterator[Subject]:
     import tensorflow as tf
 
+    def mean(x: Any) -> Any:
+        return tf.reduce_mean(x, (0, 2))
+
+    yield Subject(OPERATORS["ReduceMean"](keepdims=0), ((2, 3, 5),), mean, whole=(0, 2))
     yield Subject(OPERATORS["Add"](), ((2,), (2,)), tf.add)
     yield Subject(OPERATORS["MatMul"](), ((384, 384), (384, 384)), tf.matmul)
