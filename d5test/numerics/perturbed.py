@@ -10,11 +10,13 @@ bar must reject. (NumPy's own float16 sums in float32 and would prove nothing.)
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import sqrt
 from typing import Any
 
 import numpy as np
 
 from d5test.numerics.elementary import COMPARISONS, LOGIC, TABLE
+from d5test.numerics.functions import count
 from d5test.numerics.tracked import Tracked, Values
 
 
@@ -45,10 +47,11 @@ class Perturbed(Tracked):
     def contract(self, function: Callable[..., Any], operands: Sequence[Any], terms: int) -> Any:
         values = [self.lift(x).value for x in operands]
         spread = np.sqrt(np.abs(function(*(v * v for v in values))))
-        return self._made(function(*values), spread)
+        return self._made(function(*values), walk(terms) * spread)
 
     def reduce_sum(self, axis: Any, keepdims: bool) -> Any:
         spread = np.sqrt(np.sum(self.value * self.value, axis=axis, keepdims=keepdims))
+        spread = walk(count(self.shape, axis)) * spread
         return self._made(np.sum(self.value, axis=axis, keepdims=keepdims), spread)
 
     def extremum(self, sign: int, axis: Any, keepdims: bool) -> Any:
@@ -57,6 +60,16 @@ class Perturbed(Tracked):
 
     def select(self, condition: Any, chosen: Any, other: Any) -> Any:
         return self.like(np.where(condition, self.lift(chosen).value, self.lift(other).value))
+
+
+def walk(terms: int) -> float:
+    """How much the rounding errors of a sum exceed that of one of its terms.
+
+    Added one after the other, terms of random signs walk: the partial sum of k is sqrt(k) terms
+    large and is rounded, and the squares of these errors add up to terms^2 / 2. Convolutions do
+    add so: torch's, of 4608 float32 products, was measured at 0.8 of this.
+    """
+    return sqrt(max(1.0, terms / 2))
 
 
 class Noise(Perturbed):
