@@ -113,6 +113,7 @@ def _accepted(graph: Graph) -> None:
         onnx.checker.check_model(model)
         onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
-        text = " ".join(str(error).split())
+        told = " ".join(str(error).split()).split(" (op_type:")
+        text = " (op_type:".join(told[:2])  # the first node; what follows, follows from it
         named = NODE.search(text)
         raise BrokenGraph(text, named[named.lastgroup or 0] if named else "") from None

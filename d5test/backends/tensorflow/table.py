@@ -15,6 +15,7 @@ from d5test.backends.tensorflow.pooling import rows as pooling
 from d5test.backends.tensorflow.recurrent import rows as recurrent
 from d5test.backends.tensorflow.reductions import rows as reductions
 from d5test.backends.tensorflow.softmax import rows as softmax
+from d5test.backends.tensorflow.views import rows as views
 
 rows = Table(
     attention
@@ -29,4 +30,5 @@ rows = Table(
     | recurrent
     | reductions
     | softmax
+    | views
 )

@@ -16,6 +16,7 @@ from d5test.backends.torch.pooling import rows as pooling
 from d5test.backends.torch.recurrent import rows as recurrent
 from d5test.backends.torch.reductions import rows as reductions
 from d5test.backends.torch.softmax import rows as softmax
+from d5test.backends.torch.views import rows as views
 
 rows = Table(
     attention
@@ -31,4 +32,5 @@ rows = Table(
     | recurrent
     | reductions
     | softmax
+    | views
 )

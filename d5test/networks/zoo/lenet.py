@@ -1,0 +1,37 @@
+"""LeNet-5: LeCun, Bottou, Bengio and Haffner, Proceedings of the IEEE 86 (1998), section II.B."""
+
+from __future__ import annotations
+
+import math
+
+from d5test.networks.graph import Value
+from d5test.networks.network import Network
+from d5test.networks.zoo.draft import Draft
+from d5test.reference.operators import OPERATORS
+
+
+def lenet5(classes: int = 10, seed: int = 0) -> Network:
+    """x (n, 1, 32, 32) to scores (n, classes).
+
+    As it is written today: every map of C3 sees every map before it, subsampling has no
+    coefficients, and the last layer is linear instead of radial.
+    """
+    draft = Draft(
+        "lenet5", seed, x=Value("float32", ("n", 1, 32, 32)), labels=Value("int64", ("n",))
+    )
+    tanh, flatten = OPERATORS["Tanh"](), OPERATORS["Flatten"]()
+    pool = OPERATORS["AveragePool"](kernel_shape=(2, 2), strides=(2, 2))
+
+    def convolve(name: str, x: str, c_in: int, c_out: int) -> str:
+        w = draft.normal(f"{name}_w", (c_out, c_in, 5, 5), 1 / math.sqrt(25 * c_in))
+        b = draft.normal(f"{name}_b", (c_out,), 0.1)
+        y = draft.add(name, OPERATORS["Conv"](kernel_shape=(5, 5)), x, w, b)
+        made: str = draft.add(f"{name}_tanh", tanh, y)
+        return made
+
+    h = draft.add("s2", pool, convolve("c1", "x", 1, 6))
+    h = draft.add("s4", pool, convolve("c3", h, 6, 16))
+    h = draft.add("flat", flatten, convolve("c5", h, 16, 120))
+    h = draft.add("f6_tanh", tanh, draft.linear("f6", h, 120, 84))
+    scores = draft.linear("scores", h, 84, classes)
+    return draft.finished(scores, draft.loss(scores, "labels"))

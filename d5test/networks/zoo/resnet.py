@@ -1,0 +1,122 @@
+"""Residual networks: He, Zhang, Ren and Sun, arXiv 1512.03385.
+
+Batch normalisation is in training mode, so that its gradient runs through the statistics.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from d5test.networks.graph import Value
+from d5test.networks.network import Network
+from d5test.networks.zoo.draft import Draft
+from d5test.reference.operators import OPERATORS
+
+
+def resnet18(classes: int = 10, seed: int = 0) -> Network:
+    """x (n, 3, h, w), h and w from 33 on, to scores (n, classes); table 1, a projection where
+    the size changes."""
+    draft = _draft("resnet18", seed)
+    h = _normalised(draft, "stem", _convolved(draft, "stem", "x", 3, 64, 7, 2), 64)
+    h = draft.add("stem_relu", OPERATORS["Relu"](), h)
+    pool = OPERATORS["MaxPool"](kernel_shape=(3, 3), pads=(1, 1, 1, 1), strides=(2, 2))
+    h = draft.add("stem_pool", pool, h)
+    c_in = 64
+    for stage, c in enumerate((64, 128, 256, 512), 1):
+        for block in range(2):
+            stride = 2 if stage > 1 and block == 0 else 1
+            h = _block(draft, f"stage{stage}_{block}", h, c_in, c, stride, projected=True)
+            c_in = c
+    return _finished(draft, h, c_in, classes)
+
+
+def resnet44(classes: int = 10, seed: int = 0) -> Network:
+    """x (n, 3, 32, 32) to scores (n, classes): section 4.2 with n = 7, zeros for new channels."""
+    return cifar(44, classes, seed)
+
+
+def cifar(depth: int, classes: int = 10, seed: int = 0) -> Network:
+    """The networks of section 4.2, of 6 n + 2 layers; raises ValueError for another depth."""
+    n, rest = divmod(depth - 2, 6)
+    if rest or n < 1:
+        raise ValueError(f"a CIFAR ResNet has 6 n + 2 layers, not {depth}")
+    draft = _draft(f"resnet{depth}", seed)
+    h = _normalised(draft, "stem", _convolved(draft, "stem", "x", 3, 16, 3, 1), 16)
+    h = draft.add("stem_relu", OPERATORS["Relu"](), h)
+    c_in = 16
+    for stage, c in enumerate((16, 32, 64), 1):
+        for block in range(n):
+            stride = 2 if stage > 1 and block == 0 else 1
+            h = _block(draft, f"stage{stage}_{block}", h, c_in, c, stride, projected=False)
+            c_in = c
+    return _finished(draft, h, c_in, classes)
+
+
+def _draft(name: str, seed: int) -> Draft:
+    x, labels = Value("float32", ("n", 3, "h", "w")), Value("int64", ("n",))
+    return Draft(name, seed, x=x, labels=labels)
+
+
+def _block(
+    draft: Draft, name: str, x: str, c_in: int, c: int, stride: int, *, projected: bool
+) -> str:
+    """Two convolutions, and around them the input itself, or what has its new size."""
+    relu = OPERATORS["Relu"]()
+    h = _convolved(draft, f"{name}_a", x, c_in, c, 3, stride)
+    h = draft.add(f"{name}_a_relu", relu, _normalised(draft, f"{name}_a", h, c))
+    h = _normalised(draft, f"{name}_b", _convolved(draft, f"{name}_b", h, c, c, 3, 1), c)
+    around = x
+    if c != c_in and projected:
+        around = _convolved(draft, f"{name}_c", x, c_in, c, 1, stride)
+        around = _normalised(draft, f"{name}_c", around, c)
+    elif c != c_in:
+        around = _widened(draft, f"{name}_c", x, c - c_in)
+    made: str = draft.add(
+        f"{name}_relu", relu, draft.add(f"{name}_sum", OPERATORS["Add"](), h, around)
+    )
+    return made
+
+
+def _convolved(
+    draft: Draft, name: str, x: str, c_in: int, c: int, kernel: int, stride: int
+) -> str:
+    deviation = math.sqrt(2 / (c_in * kernel * kernel))
+    w = draft.normal(f"{name}_conv_w", (c, c_in, kernel, kernel), deviation)
+    conv = OPERATORS["Conv"](
+        kernel_shape=(kernel, kernel), pads=(kernel // 2,) * 4, strides=(stride, stride)
+    )
+    made: str = draft.add(f"{name}_conv", conv, x, w)
+    return made
+
+
+def _normalised(draft: Draft, name: str, x: str, c: int) -> str:
+    """Batch normalisation with scales near 1 and shifts near 0."""
+    scale = draft.normal(f"{name}_norm_scale", (c,), 0.1, around=1)
+    shift = draft.normal(f"{name}_norm_shift", (c,), 0.1)
+    mean = draft.array(f"{name}_norm_mean", np.zeros(c))
+    var = draft.array(f"{name}_norm_var", np.ones(c))
+    op = OPERATORS["BatchNormalization"](training_mode=1)
+    made: str = draft.add(f"{name}_norm", op, x, scale, shift, mean, var, outputs=3)[0]
+    return made
+
+
+def _widened(draft: Draft, name: str, x: str, more: int) -> str:
+    """Every second pixel, and channels of zeros: option A of section 4.1."""
+    starts = draft.array(f"{name}_starts", np.array([0, 0]))
+    ends = draft.array(f"{name}_ends", np.array([2**31 - 1] * 2))
+    axes = draft.array(f"{name}_axes", np.array([2, 3]))
+    steps = draft.array(f"{name}_steps", np.array([2, 2]))
+    h = draft.add(f"{name}_slice", OPERATORS["Slice"](), x, starts, ends, axes, steps)
+    half = more // 2
+    pads = draft.array(f"{name}_pads", np.array([0, half, 0, 0, 0, more - half, 0, 0]))
+    made: str = draft.add(f"{name}_pad", OPERATORS["Pad"](), h, pads)
+    return made
+
+
+def _finished(draft: Draft, h: str, c: int, classes: int) -> Network:
+    h = draft.add("pool", OPERATORS["GlobalAveragePool"](), h)
+    h = draft.add("flat", OPERATORS["Flatten"](), h)
+    scores = draft.linear("scores", h, c, classes)
+    return draft.finished(scores, draft.loss(scores, "labels"))
