@@ -40,11 +40,12 @@ def step(client: Any, case: Case) -> Judgement:
 
 
 def looks_like(step: Step, arrays: Arrays, results: Sequence[Any], arithmetic: Any) -> str:
-    """The first suspect within whose bars the results lie; empty if there is none."""
-    for name, other in suspects(step):
-        if judge(forward_bounds(other, arrays, arithmetic), results).right:
-            return name
-    return ""
+    """The suspects within whose bars the results lie; empty if there is none."""
+    return ", or ".join(
+        name
+        for name, other in suspects(step)
+        if judge(forward_bounds(other, arrays, arithmetic), results).right
+    )
 
 
 def drawn(operator: Any, dtype: str) -> SearchStrategy[Case]:

@@ -67,9 +67,7 @@ SUSPECTS: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
         "epsilon on the other side of the root": toggled("epsilon_inside"),
         "no epsilon": without("epsilon"),
         "no weight decay": without("weight_decay"),
-        "decay decoupled for coupled, or coupled for decoupled": having("weight_decay")(
-            toggled("decoupled")
-        ),
+        "the other kind of decay": having("weight_decay")(toggled("decoupled")),
         "no momentum": without("momentum"),
         "no dampening": without("dampening"),
         "lr on the other side of the velocity": toggled("lr_in_velocity"),

@@ -35,6 +35,8 @@ from d5test.training.suspects import suspects
 from d5test.training.variants import variant
 
 STEPS_TAKEN = 100
+BEGINNING = 25
+"""Steps by which a mistake is recognised."""
 SHAPES = {"w": (5, 7), "b": (3,)}
 """Two parameters, so that a slot of the wrong one shows."""
 Named = dict[str, Any]
@@ -105,8 +107,8 @@ class Plain:
 class Distance:
     """How far a trajectory is from the references, after each step, in units of what is allowed.
 
-    `worst` is the first step, counted from 1, after which it is furthest; `looks_like` the
-    mistake that explains a distance above 1, if one does.
+    `worst` is the first step, counted from 1, after which it is furthest; `looks_like` has the
+    mistakes that explain a distance above 1, if any does.
     """
 
     ratios: tuple[float, ...]
@@ -174,11 +176,15 @@ def apart(
 def explained(
     course: Course, arrays: Sequence[Array], results: Sequence[Array], arithmetic: Arithmetic
 ) -> str:
-    """The mistake whose own trajectory this is; empty if it is none of them."""
-    for name, other in suspects(course.step):
-        if max(apart(course.with_(step=other), arrays, results, arithmetic)) <= 1:
-            return name
-    return ""
+    """The mistakes whose own trajectories begin so; empty if none does."""
+    each = len(SHAPES)
+    begun = arrays[: (3 + BEGINNING) * each], results[: BEGINNING * each], arithmetic
+    names = [
+        name
+        for name, other in suspects(course.step)
+        if max(apart(course.with_(step=other, steps=BEGINNING), *begun)) <= 1
+    ]
+    return ", or ".join(names)
 
 
 def _ratio(bounds: Bounds, results: Sequence[Array]) -> float:

@@ -1,0 +1,136 @@
+"""Wrong optimizers are found, by one step or by a hundred, and named; right ones are not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, seed, settings
+
+from d5test.backends.base import Unsupported
+from d5test.backends.numpy import NumpyUpdater
+from d5test.case import Case
+from d5test.checks.fault import Fault
+from d5test.reference.optimizers import OPTIMIZERS, Adam, AdamW, Momentum, Nesterov, RMSProp
+from d5test.reference.steps import STEPS, as_step
+from d5test.training.step import STEP, drawn
+from d5test.training.suspects import SUSPECTS, suspects
+from d5test.training.trajectory import USUAL, distance
+from tests.training.wrong import Confused, Forgetful, Late, Local, Stuck, mistaken
+
+MISTAKES = {
+    "Adam": {
+        "beta1 and beta2 exchanged": lambda r: r.with_(beta1=r.beta2, beta2=r.beta1),
+        "the moments' bias not corrected": lambda r: r.with_(bias_correction=False),
+        "beta1 in the second moment too": lambda r: r.with_(beta2=r.beta1),
+        "epsilon before the correction, or after it": lambda r: r.with_(epsilon_hat=True),
+        "no epsilon": lambda r: r.with_(epsilon=0.0),
+    },
+    "AdamW": {
+        "decay decoupled for coupled, or coupled for decoupled": lambda r: r.with_(
+            decoupled=False
+        ),
+        "no weight decay": lambda r: r.with_(weight_decay=0.0),
+    },
+    "Momentum": {
+        "Nesterov instead of Momentum": lambda r: Nesterov(**vars(r)),
+        "no momentum": lambda r: r.with_(momentum=0.0),
+        "lr on the other side of the velocity": lambda r: r.with_(lr_in_velocity=True),
+        "the sign of lr": lambda r: r.with_(lr=-r.lr),
+    },
+    "Nesterov": {"Momentum instead of Nesterov": lambda r: Momentum(**vars(r))},
+    "AdaGrad": {
+        "epsilon on the other side of the root": lambda r: r.with_(epsilon_inside=True),
+    },
+    "RMSProp": {"rho and 1 - rho exchanged": lambda r: r.with_(rho=1 - r.rho)},
+}
+ROWS = [(rule, name) for rule, mistakes in MISTAKES.items() for name in mistakes]
+
+
+def first_fault(client: Any, rule: str, dtype: str) -> Fault | None:
+    """The first fault among fifty steps that are drawn."""
+    found: list[Fault] = []
+
+    @seed(7)
+    @settings(max_examples=50, database=None, deadline=None, phases=[Phase.generate],
+              suppress_health_check=list(HealthCheck))  # fmt: skip
+    @given(drawn(STEPS[rule], dtype))
+    def draw(case: Case) -> None:
+        if not found:
+            try:
+                STEP.run(client, case)
+            except Fault as fault:
+                found.append(fault)
+            except Unsupported:
+                pass
+
+    draw()
+    return found[0] if found else None
+
+
+@pytest.mark.parametrize(("rule", "name"), ROWS)
+def test_a_mistake_is_named_after_one_step(rule: str, name: str) -> None:
+    fault = first_fault(Local(mistaken(MISTAKES[rule][name])), rule, "float32")
+    assert fault is not None
+    assert name in fault.details["looks like"]
+
+
+SAME_COURSE = {"lr on the other side of the velocity"}
+"""Mistakes that show in the slots alone while lr stays as it is."""
+
+
+@pytest.mark.parametrize(("rule", "name"), [row for row in ROWS if row[1] not in SAME_COURSE])
+def test_a_mistake_is_named_after_a_hundred_steps(rule: str, name: str) -> None:
+    found = distance(Local(mistaken(MISTAKES[rule][name])), "native", USUAL[rule], "float32")
+    assert not found.right
+    assert name in found.looks_like
+
+
+@pytest.mark.parametrize("kind", [Stuck, Late, Confused, Forgetful])
+def test_what_one_step_cannot_show_leaves_the_course(kind: Any) -> None:
+    found = distance(Local(kind), "native", USUAL["Adam"], "float32")
+    assert found.leaves is not None
+    if kind is Forgetful:
+        assert found.leaves == 51
+
+
+SLIGHT = {
+    "lr 0.1001 for 0.1": (Momentum(lr=0.1), lambda r: r.with_(lr=0.1001)),
+    "epsilon 1e-7 for 1e-8": (Adam(epsilon=1e-8), lambda r: r.with_(epsilon=1e-7)),
+    "beta2 0.998 for 0.999": (AdamW(), lambda r: r.with_(beta2=0.998)),
+    "rho 0.89 for 0.9": (RMSProp(), lambda r: r.with_(rho=0.89)),
+}
+
+
+@pytest.mark.parametrize("name", SLIGHT)
+def test_a_slight_change_leaves_the_course_in_float64(name: str) -> None:
+    rule, change = SLIGHT[name]
+    client = Local(mistaken(change))
+    assert distance(client, "native", rule, "float64").leaves in (1, 2)
+    assert distance(client, "reference", rule, "float64").right
+
+
+def test_a_wrong_learning_rate_leaves_the_course_in_float32() -> None:
+    rule, change = SLIGHT["lr 0.1001 for 0.1"]
+    assert not distance(Local(mistaken(change)), "native", rule, "float32").right
+
+
+@pytest.mark.parametrize("rule", OPTIMIZERS)
+def test_the_right_ones_are_not_accused(rule: str) -> None:
+    client = Local(NumpyUpdater)
+    assert first_fault(client, rule, "float32") is None
+    assert distance(client, "native", USUAL[rule], "float32").right
+
+
+def test_every_suspect_is_a_mistake_of_some_rule() -> None:
+    met = {
+        name
+        for rule in USUAL.values()
+        for name, _ in suspects(replace(as_step(rule, t=3), **_dampened(rule)))
+    }
+    assert met == set(SUSPECTS)
+
+
+def _dampened(rule: Any) -> dict[str, float]:
+    return {"dampening": 0.25} if hasattr(rule, "dampening") else {}

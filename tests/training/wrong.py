@@ -1,0 +1,80 @@
+"""Optimizers that are wrong on purpose, each in the way of a mistake that people make."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from d5test.backends.base import Row
+from d5test.backends.inprocess import InProcess
+from d5test.backends.numpy import Numpy, NumpyUpdater
+from d5test.backends.updater import Updater, one_step
+from d5test.backends.verbs import Verbs
+from d5test.reference.optimizers import Optimizer
+
+
+class Local(InProcess):
+    """A backend in this process whose own optimizer is `kind`."""
+
+    def __init__(self, kind: type[Updater]) -> None:
+        self.name = kind.__name__
+        made: Any = Numpy()
+        made.updaters = {"native": kind, "reference": NumpyUpdater}
+        made.rows = {
+            name: Row(lambda op, w, g, *slots: one_step(kind, op, w, g, *slots))
+            if name in ("Adam", "AdamW", "Momentum", "Nesterov", "AdaGrad", "RMSProp")
+            else row
+            for name, row in made.rows.items()
+        }
+        self._verbs = Verbs(lambda: made)
+
+
+def mistaken(change: Callable[[Any], Optimizer]) -> type[Updater]:
+    """NumPy's optimizer with another rule than the one that is asked for."""
+
+    class Mistaken(NumpyUpdater):
+        def __init__(self, op: Any, parameters: Mapping[str, Any]) -> None:
+            super().__init__(op, parameters)
+            self.rule = change(self.rule)
+
+    return Mistaken
+
+
+class Stuck(NumpyUpdater):
+    """It counts no steps: the moments are corrected as if each step were the first."""
+
+    def step(self, gradients: Mapping[str, Any]) -> None:
+        super().step(gradients)
+        self.restore(0, self.state()[1])
+
+
+class Late(NumpyUpdater):
+    """It applies the gradient of the step before."""
+
+    def __init__(self, op: Any, parameters: Mapping[str, Any]) -> None:
+        super().__init__(op, parameters)
+        self.before: Mapping[str, Any] = {name: 0 * w for name, w in parameters.items()}
+
+    def step(self, gradients: Mapping[str, Any]) -> None:
+        super().step(self.before)
+        self.before = {name: g.copy() for name, g in gradients.items()}
+
+
+class Confused(NumpyUpdater):
+    """It hands every parameter the gradient of the first one, cut to size."""
+
+    def step(self, gradients: Mapping[str, Any]) -> None:
+        first = next(iter(gradients.values()))
+        super().step(
+            {name: first.flat[: g.size].reshape(g.shape) for name, g in gradients.items()}
+        )
+
+
+class Forgetful(NumpyUpdater):
+    """It loses its slots after the fiftieth step."""
+
+    def step(self, gradients: Mapping[str, Any]) -> None:
+        super().step(gradients)
+        t, slots = self.state()
+        if t == 50:
+            self.restore(t, {name: tuple(0 * x for x in kept) for name, kept in slots.items()})
