@@ -9,6 +9,7 @@ as zero. The errors in ULPs of the exact values are measured whatever the judgem
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NoReturn
 
 import numpy as np
@@ -53,7 +54,7 @@ class Values:
     formula: Array
     exact: Array
 
-    @property
+    @cached_property
     def agreed(self) -> Where:
         """Where both forms have the same value, of the same sign, NaN included."""
         same = (self.formula == self.exact) & (np.signbit(self.formula) == np.signbit(self.exact))
@@ -112,7 +113,9 @@ def accuracy(client: Any, case: Case) -> Judgement:
         return (values.demanded(bound, a),)
 
     try:
-        judgement = inquiry.judged(bounds, result.outputs, (feed,))
+        judgement, _ = inquiry.held(
+            bounds, result.outputs, (feed,), kind="value", what="the result is wrong"
+        )
         demanded = bounds(arithmetic)
         swallowed = values.nan(arithmetic) & ~np.isnan(values.got)
         if swallowed.any():
@@ -131,8 +134,8 @@ def accuracy(client: Any, case: Case) -> Judgement:
             fault.details["largest"] = f"{found.largest:.4g} ULPs, at {found.at!r}"
         raise
     share = float(np.mean([np.isfinite(b.bar).mean() for b in demanded if b is not None]))
-    void = judgement.void and not values.nan(arithmetic).any()
-    return ulps.Measured(**{**vars(judgement), "share": share, "void": void}, accuracy=found)
+    judged = {"share": share, "void": share == 0}
+    return ulps.Measured(**{**vars(judgement), **judged}, accuracy=found)
 
 
 def _values(inquiry: Inquiry, got: Array) -> Values:

@@ -122,7 +122,8 @@ def _of_input(name: str, position: int, case: Case) -> Any:
 
 
 def _magnitude(name: str, position: int, case: Case) -> Any:
-    values = np.abs(np.asarray(case.arrays()[position]).astype(np.float64))
+    with np.errstate(invalid="ignore"):  # NaNs, of any bits
+        values = np.abs(np.asarray(case.arrays()[position]).astype(np.float64))
     others = values[(values > 0) & np.isfinite(values)]
     return float(MAGNITUDES[name](others)) if others.size else Absent
 
