@@ -43,8 +43,8 @@ def _multiply(self: Bar, ufunc: Any, xs: list[Values], bars: list[Values | None]
     (x, y), (bx, by) = xs, bars
     value, payment = x * y, self.arithmetic.granted[ufunc]
     if bx is None or by is None:
-        bar = _size(y) * bx if bx is not None else _size(x) * by if by is not None else None
-        return self.rounded(value, bar, payment)
+        moved = [_size(a) * b for a, b in ((y, bx), (x, by)) if b is not None]
+        return self.rounded(value, moved[0] if moved else None, payment)
     size = _size(y)
     other = size if x is y else _size(x)
     # with |x| |y| error instead of |value| error: one pass fewer
