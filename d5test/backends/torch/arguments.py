@@ -41,6 +41,14 @@ def short(axes: Ints) -> Any:
     return axes[0] if len(set(axes)) == 1 else axes
 
 
+def leading(given: tuple[Any, ...], usual: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Arguments up to the last that is not as usual: the others cost 0.3 microseconds each."""
+    n = len(given)
+    while n and given[n - 1] == usual[n - 1]:
+        n -= 1
+    return given[:n]
+
+
 def constant(x: Tensor | None) -> Tensor | None:
     """A tensor through which torch does not differentiate, and raises if it should."""
     return x.detach() if x is not None and x.requires_grad else x

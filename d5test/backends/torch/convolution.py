@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from d5test.backends.base import Plan, Table, planned
-from d5test.backends.torch.arguments import Ints, by_rank, outwards, short
+from d5test.backends.torch.arguments import Ints, by_rank, leading, outwards, short
 from d5test.backends.torch.windows import Windows
 
 rows = Table()
@@ -23,12 +23,12 @@ CONV_TRANSPOSE = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transp
 def conv(op: Any, x: Tensor, w: Tensor, b: Tensor | None = None) -> Plan:
     """Composed (padded first) if the pads differ between the two sides."""
     convolve, at = by_rank(CONV, x), Windows.of(op, tuple(x.shape[2:]), tuple(w.shape[2:]))
-    strides, pads, dilations = short(at.strides), short(at.begin), short(at.dilations)
-    group = op.group
+    pads = short(at.begin) if at.begin == at.end else 0
+    steps = leading((short(at.strides), pads, short(at.dilations), op.group), (1, 0, 1, 1))
     if at.begin == at.end:
-        return lambda x, w, b=None: convolve(x, w, b, strides, pads, dilations, group)
+        return lambda x, w, b=None: convolve(x, w, b, *steps)
     sides = outwards(at.begin, at.end)
-    return lambda x, w, b=None: convolve(F.pad(x, sides), w, b, strides, 0, dilations, group)
+    return lambda x, w, b=None: convolve(F.pad(x, sides), w, b, *steps)
 
 
 # as Conv
@@ -43,8 +43,9 @@ def conv_transpose(op: Any, x: Tensor, w: Tensor, b: Tensor | None = None) -> Pl
     begin, end = cut(op, at, more)
     axes = zip(more, at.strides, at.dilations, strict=True)
     if begin == end and min(begin) >= 0 and all(m < max(s, d) for m, s, d in axes):
-        last = strides, short(begin), short(more), group, dilations
-        return lambda x, w, b=None: convolve(x, w, b, *last)
+        steps = strides, short(begin), short(more), group, dilations
+        given = leading(steps, (1, 0, 0, 1, 1))
+        return lambda x, w, b=None: convolve(x, w, b, *given)
     sides = outwards([-p for p in begin], [m - p for m, p in zip(more, end, strict=True)])
     channels = (-1, *(1,) * len(begin))
 

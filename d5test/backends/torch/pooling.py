@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from d5test.backends.base import Plan, Table, planned
-from d5test.backends.torch.arguments import by_rank, outwards, short
+from d5test.backends.torch.arguments import by_rank, leading, outwards, short
 from d5test.backends.torch.convolution import CONV
 from d5test.backends.torch.windows import Windows
 
@@ -45,8 +45,9 @@ def average_pool(op: Any, x: Tensor) -> Plan:
     # avg_pool3d wants the kernel to fit into the input before padding
     fits = x.ndim < 5 or all(n >= k for n, k in zip(at.size, at.kernel, strict=True))
     if at.plain and max(at.dilations) == 1 and fits:
-        kernel, pads, ceil = short(at.kernel), short(at.begin), at.ceil
-        return lambda x: pool(x, kernel, strides, pads, ceil, include)
+        steps = leading((strides, short(at.begin), at.ceil, include), (None, 0, False, True))
+        kernel = short(at.kernel)
+        return lambda x: pool(x, kernel, *steps)
     convolve, dilations = by_rank(CONV, x), short(at.dilations)
     inside, sides = outwards(at.begin, at.end), outwards(at.begin, at.reach)
     behind = [r - e for r, e in zip(at.reach, at.end, strict=True)]
