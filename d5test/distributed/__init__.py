@@ -1,8 +1,20 @@
-"""Ranks that run schedules, and what is judged of them: collectives, distributed optimizers.
+"""Level 3: ranks that run schedules, and what is judged of them: collectives and optimizers.
 
-traffic     what a rank has sent: messages and bytes
-virtual     all ranks in one process; the order of delivery is drawn
-mpi, gloo   one rank a process, under mpirun
-allreduce   the operator: the sum of all ranks' contributions, at every rank
-checks      what must hold of an allreduce, case by case
+    traffic        what a rank has sent; what can go wrong on the way
+    virtual        all ranks in one process; the order of delivery is drawn
+    mpi, gloo      one rank a process, under mpirun; `agreement`: one verdict for all
+    communicator   what all of these owe
+    allreduce      the operator: the sum of all contributions, at every rank
+    optimizers     schedules of training: consistent ones, and those that average parameters
+    servers        parameter servers by messages, stale-synchronous and asynchronous
+    onesided       a parameter server by one-sided access
+    descent        the operator: several ranks fit a linear model
+    checks, probes what must hold of an allreduce, and of an optimizer; `inquiry`, `cases`: on what
+    provider       which MPI this is
+    guarded        a communicator on which nobody waits for a rank that has left; `pickled`
+    watchdog, sentry
+                   who tells where a rank stood that does not come back
+
+An algorithm or an optimizer is a schedule (`d5test.reference.collectives`), written once: whoever
+adds one writes a generator and a row with its cost, and finds it judged on every communicator.
 """

@@ -1,1 +1,1 @@
-"""Level 3: distributed training: collectives, distributed optimizers. Runs under mpirun."""
+"""Level 3: collectives and distributed optimizers, on virtual ranks or under mpirun."""
