@@ -34,6 +34,7 @@ pytest_plugins = (
     "d5test.fixtures.explore",
     "d5test.fixtures.optimizer",
     "d5test.fixtures.comm",
+    "d5test.fixtures.communicator",
     "d5test.plugin.timing",
     "d5test.fixtures.known",
     "d5test.fixtures.stopwatch",

@@ -74,12 +74,13 @@ class Ranks:
         """
         from d5test.distributed.guarded import Guarded
 
-        if self._communicator is not None:
-            if spoilt:
-                self._old.append(self._communicator)
-            else:
-                self._communicator.Free()
+        old = self._communicator
         self._communicator = Guarded(self.agreement.comm.Dup(), self.notices)
+        if spoilt:
+            self._old.append(old)
+        elif old is not None:
+            _drain(old.raw)
+            old.Free()
         self._used = False
 
     def end(self, status: int, why: str) -> tuple[int, str]:
@@ -100,6 +101,16 @@ class Ranks:
             self.journal.end(agreed)
         self.watchdog.end(ENDING)
         return agreed, said[0]["why"] if said[0] else ""
+
+
+def _drain(comm: Any) -> None:
+    """Receive what nobody has: a freed communicator's messages would reach the next one."""
+    from d5test.distributed.guarded import MPI
+
+    status = MPI.Status()
+    while comm.Iprobe(status=status):
+        room = bytearray(status.Get_count(MPI.BYTE))
+        comm.Recv([room, MPI.BYTE], status.source, status.tag)
 
 
 def join(config: pytest.Config, launch: provider.Launch) -> None:

@@ -147,7 +147,8 @@ class Together:
         """Agree on the outcome of a phase."""
         report: Any = yield
         freed = call.excinfo is not None and isinstance(call.excinfo.value, Left)
-        left = call.excinfo is not None and not freed
+        skipped = report.skipped and not hasattr(report, "wasxfail")
+        left = call.excinfo is not None and not freed and not skipped  # others may do without it
         if left:
             self.ranks.notices.send()
         used = call.when == "teardown" and self.ranks.used
