@@ -107,6 +107,12 @@ class Replay:
         self._hook.pytest_runtest_logfinish(nodeid=nodeid, location=location)
 
     def _built(self, data: dict[str, Any]) -> Any:
+        """The report that was written; JSON has no tuples, and pytest insists on them."""
+        for name in ("location", "longrepr"):
+            if isinstance(data.get(name), list):
+                data[name] = tuple(data[name])
+        for name in ("sections", "user_properties"):
+            data[name] = [tuple(pair) for pair in data.get(name, ())]
         config = self.session.config
         return self._hook.pytest_report_from_serializable(config=config, data=data)
 
