@@ -16,6 +16,7 @@ from d5test.backends.execution import Execution
 from d5test.backends.facts import describe
 from d5test.backends.programs import Programs
 from d5test.backends.timing import Rounds, Timing
+from d5test.backends.training import Trainings
 
 
 class Verbs:
@@ -25,6 +26,7 @@ class Verbs:
         self._make = make
         self._execution: Execution | None = None
         self._programs: Programs | None = None
+        self._trainings: Trainings | None = None
         self._timing: Rounds | None = None
         self._verbs: Mapping[str, Callable[..., Any]] = {
             "describe": lambda: describe(self.execution),
@@ -32,6 +34,7 @@ class Verbs:
             "compilations": lambda: self.execution.compilations(),
             "reset": lambda: self.execution.reset(),
             "network": lambda *request: self.programs.answer(*request),
+            "training": lambda *request: self.trainings.answer(*request),
             "start_timing": self.start_timing,
             "start_network_timing": self.start_network_timing,
             "time_round": self.time_round,
@@ -53,6 +56,13 @@ class Verbs:
         if self._programs is None:
             self._programs = Programs(self.execution)
         return self._programs
+
+    @property
+    def trainings(self) -> Trainings:
+        """The networks in training."""
+        if self._trainings is None:
+            self._trainings = Trainings(self.execution.backend)
+        return self._trainings
 
     def answer(self, request: Sequence[Any]) -> tuple[Any, ...]:
         """The answer to `(verb, *arguments)`; whatever is raised is an answer too."""

@@ -37,13 +37,13 @@ def resnet44(classes: int = 10, seed: int = 0) -> Network:
     return cifar(44, classes, seed)
 
 
-def cifar(depth: int, classes: int = 10, seed: int = 0) -> Network:
+def cifar(depth: int, classes: int = 10, seed: int = 0, channels: int = 3) -> Network:
     """The networks of section 4.2, of 6 n + 2 layers; raises ValueError for another depth."""
     n, rest = divmod(depth - 2, 6)
     if rest or n < 1:
         raise ValueError(f"a CIFAR ResNet has 6 n + 2 layers, not {depth}")
-    draft = _draft(f"resnet{depth}", seed)
-    h = _normalised(draft, "stem", _convolved(draft, "stem", "x", 3, 16, 3, 1), 16)
+    draft = _draft(f"resnet{depth}", seed, channels)
+    h = _normalised(draft, "stem", _convolved(draft, "stem", "x", channels, 16, 3, 1), 16)
     h = draft.add("stem_relu", OPERATORS["Relu"](), h)
     c_in = 16
     for stage, c in enumerate((16, 32, 64), 1):
@@ -54,8 +54,8 @@ def cifar(depth: int, classes: int = 10, seed: int = 0) -> Network:
     return _finished(draft, h, c_in, classes)
 
 
-def _draft(name: str, seed: int) -> Draft:
-    x, labels = Value("float32", ("n", 3, "h", "w")), Value("int64", ("n",))
+def _draft(name: str, seed: int, channels: int = 3) -> Draft:
+    x, labels = Value("float32", ("n", channels, "h", "w")), Value("int64", ("n",))
     return Draft(name, seed, x=x, labels=labels)
 
 

@@ -1,0 +1,150 @@
+"""Networks in training, where the framework lives: a program, and an optimizer at work on it.
+
+The loop over batches runs here. Parameters and the optimizer's state stay here until they are
+fetched. A program is planned for inputs of one shape; all programs of a training share their
+parameters. NumPy and the framework only.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from d5test.backends.base import Backend, Unsupported
+from d5test.backends.bound import OperatorView
+from d5test.backends.program import Program
+from d5test.backends.wire import Bits
+
+Batch = Sequence[Bits]
+"""The inputs of a network, in its order."""
+
+
+class Training:
+    """A network whose parameters an optimizer changes.
+
+    `setting` has the names of the `loss`, the `scores` (n, classes) and the input of the
+    `labels` (n,), of the parameters that are `learned`, and the optimizer: its `kind`, `rule` and
+    `hyperparameters`.
+    """
+
+    def __init__(
+        self, backend: Backend, described: Mapping[str, Any], setting: Mapping[str, Any]
+    ) -> None:
+        if setting["kind"] not in backend.updaters:
+            raise Unsupported(f"{backend.framework} has no {setting['kind']} optimizers here")
+        self.backend, self.setting = backend, setting
+        self.programs = [Program(backend, described)]
+        self.parameters = self.programs[0].parameters
+        self.learned: tuple[str, ...] = tuple(setting["learned"])
+        like = self._get(self.parameters[self.learned[0]])
+        self._one = self._put(Bits(np.ones((), like.array.dtype), like.dtype))
+        op = OperatorView(setting["rule"], setting["hyperparameters"])
+        learned = {name: self.parameters[name] for name in self.learned}
+        self.updater = backend.updaters[setting["kind"]](op, learned)
+        self.parameters |= self.updater.parameters
+
+    def plan(self, described: Mapping[str, Any]) -> int:
+        """Another program with the same parameters, for inputs of another shape; its place."""
+        program = Program(self.backend, described)
+        if list(program.parameters) != list(self.parameters):
+            raise ValueError("a program of a training has the parameters of the others")
+        program.parameters = self.parameters
+        self.programs.append(program)
+        return len(self.programs) - 1
+
+    def train(self, place: int, batches: Sequence[Batch]) -> list[tuple[float, int, float]]:
+        """Loss, how many were right, and seconds of each step."""
+        return list(self._timed(self.programs[place], batches, self.step))
+
+    def evaluate(self, place: int, batches: Sequence[Batch]) -> list[tuple[float, int, float]]:
+        """The same of inferences."""
+        return list(self._timed(self.programs[place], batches, Program.infer))
+
+    def step(self, program: Program, placed: Sequence[Any]) -> Sequence[Any]:
+        """The outputs, and a step of the optimizer along the gradients of the loss."""
+        outputs, found = program.backprop(placed, self._upstream(program), self.learned)
+        self.updater.step(dict(zip(self.learned, found, strict=True)))
+        self.parameters |= self.updater.parameters
+        return outputs
+
+    def state(self) -> dict[str, Any]:
+        """Everything that the next step depends on: `t`, all parameters, the optimizer's slots."""
+        t, slots = self.updater.state()
+        return {
+            "t": t,
+            "parameters": {name: self._get(w) for name, w in self.parameters.items()},
+            "slots": {name: tuple(map(self._get, kept)) for name, kept in slots.items()},
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state."""
+        self.parameters |= {name: self._put(x) for name, x in state["parameters"].items()}
+        op = OperatorView(self.setting["rule"], self.setting["hyperparameters"])
+        learned = {name: self.parameters[name] for name in self.learned}
+        self.updater = self.backend.updaters[self.setting["kind"]](op, learned)
+        slots = {name: tuple(map(self._put, kept)) for name, kept in state["slots"].items()}
+        if state["t"]:
+            self.updater.restore(state["t"], slots)
+        self.parameters |= self.updater.parameters
+
+    def _timed(
+        self,
+        program: Program,
+        batches: Sequence[Batch],
+        run: Callable[[Program, Sequence[Any]], Sequence[Any]],
+    ) -> Iterator[tuple[float, int, float]]:
+        loss, scores = (program.outputs.index(self.setting[name]) for name in ("loss", "scores"))
+        labels = program.inputs.index(self.setting["labels"])
+        for batch in batches:
+            start = time.perf_counter()
+            outputs = run(program, program.place(batch))
+            got = self._get(outputs[scores]).array
+            right = int(np.count_nonzero(got.argmax(1) == batch[labels].array))
+            value = float(self._get(outputs[loss]).array)
+            self.backend.wait(list(self.parameters.values()))
+            yield value, right, time.perf_counter() - start
+
+    def _upstream(self, program: Program) -> list[Any]:
+        """1 for the loss."""
+        return [self._one if name == self.setting["loss"] else None for name in program.outputs]
+
+    def _get(self, tensor: Any) -> Bits:
+        return Bits(*self.backend.get(tensor))
+
+    def _put(self, x: Bits) -> Any:
+        return self.backend.put(x.array.copy(), x.dtype)
+
+
+class Trainings:
+    """The trainings that a worker holds, by number, and what is asked of them."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._begun: dict[int, Training] = {}
+        self._count = 0
+
+    def answer(self, verb: str, *arguments: Any) -> Any:
+        """`begin` (a number), `end`, or a method of `Training` by number."""
+        if verb == "begin":
+            self._count += 1
+            self._begun[self._count] = Training(self._backend, *arguments)
+            return self._count
+        number, *rest = arguments
+        if number not in self._begun:
+            raise LookupError(f"no training {number} was begun; the worker was restarted, perhaps")
+        if verb == "end":
+            del self._begun[number]
+            return None
+        return VERBS[verb](self._begun[number], *rest)
+
+
+VERBS: Mapping[str, Callable[..., Any]] = {
+    "plan": Training.plan,
+    "train": Training.train,
+    "evaluate": Training.evaluate,
+    "state": Training.state,
+    "restore": Training.restore,
+}
