@@ -22,7 +22,7 @@ $(VENV)/pip.stamp:
 	touch $@
 
 $(VENV)/torch.stamp: $(VENV)/pip.stamp pyproject.toml constraints.txt
-	$(INSTALL) --editable '.[torch,xdist]'
+	$(INSTALL) --editable '.[torch,xdist,mpi]'
 	touch $@
 
 # tensorflow-cpu, not the extra `tensorflow`: the same package without the GPU's gigabytes

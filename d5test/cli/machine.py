@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import importlib.util
 import os
 import platform
 import shutil
@@ -13,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from d5test import __version__
+from d5test.plugin.ranks.mpirun import ALLOWED, found
 
 PACKAGES = ("numpy", "scipy", "onnx", "ml_dtypes", "hypothesis", "pytest", "pytest-benchmark")
 ADVICE = {
     "g++": "apt-get install g++",
     "nvcc": "needed for CUDA only: https://developer.nvidia.com/cuda-downloads",
-    "mpirun": "pip install mpich",
-    "mpi4py": "pip install mpi4py",
+    "mpirun": "pip install mpi4py mpich",
 }
 
 
@@ -41,8 +40,7 @@ def machine() -> dict[str, Any]:
         "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "not set"),
         "BLAS": blas(),
         "packages": ", ".join(f"{name} {_version(name)}" for name in PACKAGES),
-        "mpi4py": mpi4py(),
-        "mpirun": program("mpirun"),
+        "MPI": mpi(),
         "g++": program("g++"),
         "nvcc": program("nvcc"),
     }
@@ -69,11 +67,21 @@ def blas() -> str:
     return "; ".join(dict.fromkeys(told)) or "none that threadpoolctl knows"
 
 
-def mpi4py() -> str:
-    """Its version, without starting MPI."""
-    if importlib.util.find_spec("mpi4py") is None:
-        return f"missing: {ADVICE['mpi4py']}"
-    return _version("mpi4py")
+def mpi() -> str:
+    """What two ranks say that mpirun starts: the library, or why they do not come together."""
+    path = found()
+    if path is None:
+        return f"missing: {ADVICE['mpirun']}"
+    command = [path, "-n", "2", sys.executable, "-m", "d5test.distributed.provider"]
+    try:
+        ran = subprocess.run(
+            command, env={**ALLOWED, **os.environ}, capture_output=True, text=True,
+            timeout=60, check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"{path} does not run: {error}"
+    said = [line for line in (ran.stdout + ran.stderr).splitlines() if line.strip()]
+    return f"{said[0] if said else f'exit status {ran.returncode}'} ({path})"
 
 
 def program(name: str) -> str:

@@ -149,3 +149,24 @@ def _cores() -> int:
         return len(os.sched_getaffinity(os.getppid()))
     except (AttributeError, OSError):
         return os.cpu_count() or 1
+
+
+def main() -> int:
+    """What a rank sees: `mpirun -n 2 python -m d5test.distributed.provider`."""
+    launch = launched()
+    if launch is None:
+        print("no launcher of MPI started this process")
+        return 1
+    try:
+        world = connect(launch)
+    except Unusable as error:
+        if not launch.rank:
+            print(error)
+        return 1
+    if not launch.rank:
+        print(f"{world.library}, {launch.size} ranks on {launch.cores} cores")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
