@@ -1,0 +1,72 @@
+"""Which MPI it is, read from the environment, without MPI."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from d5test.distributed.provider import Launch, launched, library_of
+
+HYDRA = {"PMI_RANK": "3", "PMI_SIZE": "8", "MPI_LOCALNRANKS": "4"}
+PRTE = {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "5"}
+
+
+def test_without_a_launcher_there_is_none() -> None:
+    assert launched({"PATH": "/bin", "SLURM_NTASKS": "8"}) is None
+
+
+@pytest.mark.parametrize(
+    ("variables", "numbers", "libraries"),
+    [
+        (HYDRA, (3, 8, 4), ("MPICH", "Intel MPI")),
+        (PRTE, (1, 5, 5), ("Open MPI",)),
+        (PRTE | {"OMPI_COMM_WORLD_LOCAL_SIZE": "2"}, (1, 5, 2), ("Open MPI",)),
+    ],
+)
+def test_a_launcher_says_who_this_is(
+    variables: dict[str, str], numbers: tuple[int, int, int], libraries: tuple[str, ...]
+) -> None:
+    launch = launched(variables)
+    assert launch is not None
+    assert (launch.rank, launch.size, launch.local) == numbers
+    assert launch.libraries == libraries
+
+
+def test_ranks_share_cores_when_there_are_more_of_them_on_this_machine() -> None:
+    assert Launch(0, 64, 3, 2, ()).oversubscribed
+    assert not Launch(0, 64, 2, 2, ()).oversubscribed
+
+
+@pytest.mark.parametrize(
+    ("said", "name"),
+    [
+        ("MPICH Version:      5.0.2\nMPICH Release date: ...", "MPICH 5.0.2"),
+        ("Open MPI v5.0.11, package: Open MPI user@host, ident: 5.0.11", "Open MPI 5.0.11"),
+        ("Intel(R) MPI Library 2021.18 for Linux* OS\n", "Intel MPI 2021.18"),
+        ("MVAPICH2 2.3\nmore", "MVAPICH2 2.3"),
+    ],
+)
+def test_the_name_of_a_library(said: str, name: str) -> None:
+    class Mpi:
+        Get_library_version = staticmethod(lambda: said)
+
+    assert library_of(Mpi) == name
+
+
+def test_a_launcher_with_the_library_of_another_is_one_line() -> None:
+    pytest.importorskip("mpi4py")
+    code = f"""
+from d5test.distributed import provider
+from mpi4py import rc
+rc.initialize = False
+from mpi4py import MPI
+theirs = {HYDRA!r} if provider.library_of(MPI).startswith("Open MPI") else {PRTE!r}
+provider.connect(provider.launched(theirs))
+"""
+    command = [sys.executable, "-c", code]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    last = ran.stderr.splitlines()[-1]
+    assert "ranks, and is that of " in last
+    assert last.endswith("keep one MPI in an environment, and call its own mpirun")
