@@ -7,6 +7,7 @@ whether or not that plugin is installed. Ids come from ordered lists, the same o
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 from d5test.distributed.provider import launched
+from d5test.plugin.names import located, unknown
 from d5test.plugin.options import listed
 from d5test.plugin.selection import SELECTION
 
@@ -27,14 +29,19 @@ PATIENT = pytest.mark.deadline(60)
 
 @dataclass(frozen=True)
 class Kind:
-    """What has to be installed for a communicator, what it runs, and how its tests are marked."""
+    """What has to be installed for a communicator, what it runs, and how its tests are marked.
+
+    made  how a stranger's is made: from an MPI communicator of all ranks, or None without mpirun
+    """
 
     needs: tuple[str, ...]
     schedules: bool
     library: bool
     marks: tuple[pytest.MarkDecorator, ...] = ()
+    made: Callable[[Any], Any] | None = None
 
 
+KINDS = pytest.StashKey[dict[str, Kind]]()
 COMMUNICATORS = {
     "virtual": Kind((), schedules=True, library=False),
     "mpi": Kind(("mpi4py",), schedules=True, library=True, marks=(pytest.mark.mpi, PATIENT)),
@@ -45,31 +52,34 @@ COMMUNICATORS = {
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the markers, and see that what is asked for exists."""
+    """Register the marker, and see that what is asked for exists."""
     config.addinivalue_line("markers", "collective(name): the check of this test, on all ranks")
     # without it, pytest-mpi skips what is marked
     config.option.with_mpi = True
-    for name in asked(config):
-        if name not in COMMUNICATORS:
-            known = ", ".join(COMMUNICATORS)
-            raise pytest.UsageError(f"--comm={name}: there are {known}")
-        missing = [package for package in COMMUNICATORS[name].needs if not find_spec(package)]
-        if missing:
-            raise pytest.UsageError(f"--comm={name} needs {missing[0]}: pip install 'd5test[mpi]'")
-
-
-def asked(config: pytest.Config) -> tuple[str, ...]:
-    """The communicators under test."""
     default = "mpi" if launched() else "virtual"
-    return listed(config.getoption("--comm")) or (default,)
+    names = listed(config.getoption("--comm")) or (default,)
+    config.stash[KINDS] = {name: _kind(name) for name in names}
+
+
+def _kind(name: str) -> Kind:
+    """What `--comm` names: one of ours, `module:Name` or `./file.py:Name`."""
+    if ":" in name:
+        made = located("communicator", name)
+        return Kind((), schedules=hasattr(made, "run"), library=True, made=made)
+    if name not in COMMUNICATORS:
+        raise unknown("communicator", name, COMMUNICATORS)
+    missing = [package for package in COMMUNICATORS[name].needs if not find_spec(package)]
+    if missing:
+        raise pytest.UsageError(f"--comm={name} needs {missing[0]}: pip install 'd5test[mpi]'")
+    return COMMUNICATORS[name]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Parametrise what asks for `comm`, and for `part` beside it."""
     if "comm" not in metafunc.fixturenames:
         return
-    names = asked(metafunc.config)
-    comms = [pytest.param(name, marks=COMMUNICATORS[name].marks, id=name) for name in names]
+    kinds = metafunc.config.stash[KINDS]
+    comms = [pytest.param(name, marks=kind.marks, id=name) for name, kind in kinds.items()]
     metafunc.parametrize("comm", comms, indirect=True)
     if "part" in metafunc.fixturenames:
         mark = metafunc.definition.get_closest_marker("collective")
@@ -87,7 +97,7 @@ def _exists(item: pytest.Item) -> bool:
     callspec = getattr(item, "callspec", None)
     if callspec is None or "part" not in callspec.params:
         return True
-    kind = COMMUNICATORS[callspec.params["comm"]]
+    kind = item.config.stash[KINDS][callspec.params["comm"]]
     subject, _ = callspec.params["part"]
     return kind.library if subject == LIBRARY else kind.schedules
 

@@ -49,7 +49,7 @@ def operators(given: Iterable[str]) -> dict[str, type[Operator]]:
 
     known = {**OPERATORS, **_installed_operators()}
     named = tuple(given)
-    strangers = {name: _located(name) for name in named if ":" in name}
+    strangers = {name: located("operator", name) for name in named if ":" in name}
     for name, operator in strangers.items():
         if not (isinstance(operator, type) and issubclass(operator, Operator)):
             raise pytest.UsageError(f"operator {name!r} is not a subclass of d5test.case.Operator")
@@ -71,7 +71,7 @@ def _installed_operators() -> dict[str, type[Operator]]:
     return found
 
 
-def _located(name: str) -> Any:
+def located(what: str, name: str) -> Any:
     """What `module:Name` or `./file.py:Name` stands for."""
     place, _, attribute = name.rpartition(":")
     try:
@@ -81,7 +81,7 @@ def _located(name: str) -> Any:
         return getattr(module, attribute)
     except Exception as error:  # noqa: BLE001 - whatever a stranger's module raises
         raise pytest.UsageError(
-            f"operator {name!r} cannot be loaded: {type(error).__name__}: {error}"
+            f"{what} {name!r} cannot be loaded: {type(error).__name__}: {error}"
         ) from None
 
 

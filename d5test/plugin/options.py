@@ -56,6 +56,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     add("--seed", type=int, default=0, metavar="N", help="draw other cases (default: 0)")
     add(
+        "--network",
+        action="append",
+        default=[],
+        metavar="NAME[,NAME]",
+        help="only these networks: ours, models of the onnx package, or ./model.onnx",
+    )
+    add(
         "--budget",
         type=duration,
         metavar="TIME",
@@ -97,7 +104,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="append",
         default=[],
         metavar="NAME[,NAME]",
-        help="communicators: virtual (the default), mpi (the default under mpirun), gloo",
+        help="communicators: virtual (the default), mpi (the default under mpirun), gloo, "
+        "module:Name or ./file.py:Name",
     )
     add("--cold", action="store_true", help="empty the caches before each timed call")
     add("--np", type=positive, metavar="N", help="run on N ranks: start mpirun, survive its crash")

@@ -1,0 +1,32 @@
+"""Communicators for `--comm=tests.distributed.communicators:NAME`, among them wrong ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from d5test.distributed.communicator import Virtual
+from d5test.distributed.descent import DISTRIBUTED
+from tests.distributed.wrong import last_step_skipped, planted, send_first
+from tests.distributed.wrong_optimizers import OneRankTooFew
+
+
+class Right(Virtual):
+    """As the built-in one."""
+
+    def __init__(self, comm: Any) -> None:
+        super().__init__()
+
+
+class WrongRing(Virtual):
+    """Its ring skips the last step, its decentralised optimizer averages over one rank too few."""
+
+    def __init__(self, comm: Any) -> None:
+        optimizers = {**DISTRIBUTED, "decentralised": OneRankTooFew}
+        super().__init__(planted("ring", last_step_skipped), optimizers)
+
+
+class StuckRing(Virtual):
+    """Its ring needs buffers."""
+
+    def __init__(self, comm: Any) -> None:
+        super().__init__(planted("ring", send_first))

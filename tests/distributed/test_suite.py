@@ -1,0 +1,56 @@
+"""The suite as a user runs it, on communicators of a stranger: what it finds, how it says so."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def suite(comm: str, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pytest", "suites/distributed", "-q", "--dtype=float32",
+               f"--comm=tests.distributed.communicators:{comm}", *words]  # fmt: skip
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def test_a_right_one_passes() -> None:
+    ran = suite("Right", "--examples=2")
+    assert ran.returncode == 0, ran.stdout
+    assert "failed" not in ran.stdout
+
+
+def test_a_ring_and_an_average_that_are_wrong_are_found_and_shrunk() -> None:
+    ran = suite("WrongRing", "-k", "ring or decentralised")
+    assert ran.returncode == 1, ran.stdout
+    assert "Allreduce(algorithm='ring'): a contribution is not counted once" in ran.stdout
+    assert "float32 (1,) at each of 2 ranks" in ran.stdout
+    assert "looks like  an average over one rank too few" in ran.stdout
+    failed = {line for line in ran.stdout.splitlines() if line.startswith("FAILED")}
+    assert len(failed) == 6
+    for check in ("values", "agreement", "census", "volume"):
+        assert any(f"test_{check}[" in line and "ring" in line for line in failed)
+    for check in ("one_step", "sequential"):
+        assert any(f"test_{check}[" in line and "-decentralised-f" in line for line in failed)
+
+
+def test_stuck_ranks_are_found() -> None:
+    ran = suite("StuckRing", "-k", "ring and census")
+    assert ran.returncode == 1, ran.stdout
+    assert "Allreduce(algorithm='ring'): the ranks are stuck" in ran.stdout
+    for rank in (0, 1):
+        assert f"rank {rank}  in step 1 waits to send 0 bytes to rank {1 - rank}" in ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("nccl", "unknown communicator 'nccl'"), ("nowhere:Comm", "cannot be loaded")],
+)
+def test_a_name_that_is_not_there_is_one_line(name: str, said: str) -> None:
+    command = [sys.executable, "-m", "pytest", "suites/distributed", f"--comm={name}"]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ran.returncode == 4
+    assert said in ran.stderr
