@@ -8,7 +8,8 @@ from __future__ import annotations
 import sys
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any, Self
 
@@ -146,6 +147,11 @@ class Judged(ABC):
         """
         return self.ask("invoke", target, arguments)
 
+    @contextmanager
+    def patient(self, seconds: float) -> Iterator[None]:
+        """Within: a request counts as hung only after so long. In this process none ever does."""
+        yield
+
     def close(self) -> None:  # noqa: B027 (nothing was started in this process)
         """End what was started for this backend."""
 
@@ -183,6 +189,14 @@ class Client(Judged):
         launch = Launch(spec.name, spec.target, python, device, threads, fork, environment)
         self._process = Process(launch, timeout, importing)
         self.close = weakref.finalize(self, self._process.close)  # type: ignore[method-assign]
+
+    @contextmanager
+    def patient(self, seconds: float) -> Iterator[None]:
+        before, self._process.timeout = self._process.timeout, seconds
+        try:
+            yield
+        finally:
+            self._process.timeout = before
 
     def _answer(self, request: tuple[Any, ...]) -> tuple[Any, ...]:
         answer: tuple[Any, ...] = self._process.ask(request)

@@ -149,13 +149,13 @@ class Program:
         """Backwards through what `nodes` passed: a node's name, its upstream gradients, and those
         of its inputs at `wanted`. A node that nothing flows to is left out.
         """
-        add = self.backend.rows["Add"].call
+        add, op = self.backend.rows["Add"].call, OperatorView("Add", {})
         sums: dict[int, Any] = {}
 
         def collect(slot: int, dx: Any) -> None:
             if dx is not None:
                 there = sums.get(slot)
-                sums[slot] = dx if there is None else add(OperatorView("Add", {}), there, dx)
+                sums[slot] = dx if there is None else _tuple(add(op, there, dx))[0]
 
         for slot, dy in zip(self._results, upstream, strict=True):
             collect(slot, dy)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -227,17 +228,20 @@ def describe(graph: Graph, original: Graph, as_model: bool) -> dict[str, Any]:
     """
     ends = {"inputs": tuple(graph.inputs), "outputs": graph.outputs}
     if as_model:
-        every = tuple(tensor for node in graph.nodes for tensor in node.makes)
+        made = {node.name: tuple(takewhile(bool, node.outputs)) for node in graph.nodes}
+        every = tuple(tensor for tensors in made.values() for tensor in tensors)
         return {
             **ends,
-            "nodes": [(node.name, node.makes) for node in graph.nodes],
+            "nodes": list(made.items()),
             "model": to_model(original).SerializeToString(),
             "values_model": to_model(graph.with_(outputs=every)).SerializeToString(),
         }
+    read = {*graph.outputs, *(tensor for node in graph.nodes for tensor in node.reads)}
     return {
         **ends,
         "nodes": [
-            (node.name, *plain(op), node.inputs, node.outputs) for node, op in runnable(graph)
+            (node.name, *plain(op), node.inputs, [t if t in read else "" for t in node.outputs])
+            for node, op in runnable(graph)
         ],
         "parameters": dict(graph.parameters),
         "constants": dict(graph.constants),

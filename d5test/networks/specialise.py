@@ -146,12 +146,11 @@ def _evaluated(node: Node, given: Mapping[str, Any]) -> dict[str, Array]:
 
 
 def _needed(graph: Graph) -> Graph:
-    """Without the nodes, their outputs and the arrays on which no output depends."""
+    """Without the nodes and arrays on which no output depends."""
     needed, nodes = set(graph.outputs), []
     for node in reversed(graph.nodes):
         if needed.intersection(node.makes):
-            outputs = tuple(tensor if tensor in needed else "" for tensor in node.outputs)
-            nodes.append(Node(node.name, node.op, node.inputs, outputs))
+            nodes.append(node)
             needed.update(node.reads)
 
     def kept(arrays: Mapping[str, Array]) -> dict[str, Array]:

@@ -93,7 +93,7 @@ def _expected(
 ) -> Expectation:
     parameters = () if loss is None else tuple(wanted or graph.parameters)
     plain = Pass(graph, inputs, lambda x: x)
-    spreads = {}
+    spreads: dict[str, Spread] = {}
     for node in plain.forward():
         kept = {*node.makes} & {*graph.outputs}
         kept |= {*node.inputs[:1]} if loss is not None and node.kind in GAPS else set()

@@ -105,22 +105,22 @@ def pytest_pycollect_makeitem(collector: pytest.Collector, obj: object) -> list[
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Parametrise what asks for `backend`, and for `cell` or `known_row` beside it."""
     config = metafunc.config
-    if not _is_ours(metafunc, "backend"):
+    if not is_ours(metafunc, "backend"):
         return
     names = list(config.stash[SELECTION].backends)
     if not names:
         config.stash[WITHOUT_BACKEND] = True
     metafunc.parametrize("backend", names, indirect=True, scope="session", ids=names)
     mark = metafunc.definition.get_closest_marker("check")
-    if mark is not None and _is_ours(metafunc, "cell"):
+    if mark is not None and is_ours(metafunc, "cell"):
         cells = _cells(config, mark.args[0])
         metafunc.parametrize("cell", cells, indirect=True, ids=[cell.id for cell in cells])
-    if _is_ours(metafunc, "known_row"):
+    if is_ours(metafunc, "known_row"):
         rows = dict(_known(config))
         metafunc.parametrize("known_row", list(rows.values()), indirect=True, ids=list(rows))
 
 
-def _is_ours(metafunc: pytest.Metafunc, name: str) -> bool:
+def is_ours(metafunc: pytest.Metafunc, name: str) -> bool:
     """Whether a test asks for our fixture, not for a stranger's of the same name."""
     definitions = metafunc._arg2fixturedefs.get(name, ())  # noqa: SLF001 - there is no other way
     return bool(definitions) and definitions[-1].func.__module__.startswith("d5test.fixtures.")

@@ -11,7 +11,8 @@ import numpy as np
 from d5test.case import Array, Operator, Tensor, is_float
 from d5test.networks.graph import Graph, Node, Value
 from d5test.networks.network import Network
-from d5test.reference.operators import OPERATORS
+from d5test.reference.operators.linear import Gemm
+from d5test.reference.operators.losses import SoftmaxCrossEntropyLoss
 
 
 class Draft:
@@ -47,12 +48,12 @@ class Draft:
         """x w + b for x (n, fan_in); He et al., arXiv 1502.01852, have gain 2 before a Relu."""
         w = self.normal(f"{name}_w", (fan_in, fan_out), math.sqrt(gain / fan_in))
         b = self.normal(f"{name}_b", (fan_out,), 0.1)
-        made: str = self.add(name, OPERATORS["Gemm"](), x, w, b)
+        made: str = self.add(name, Gemm(), x, w, b)
         return made
 
     def loss(self, scores: str, labels: str) -> str:
         """The mean cross entropy, as the tensor `loss`."""
-        op = OPERATORS["SoftmaxCrossEntropyLoss"]()
+        op = SoftmaxCrossEntropyLoss()
         made: str = self.add("loss", op, scores, labels)
         return made
 

@@ -10,7 +10,12 @@ import numpy as np
 from d5test.networks.graph import Value
 from d5test.networks.network import Network
 from d5test.networks.zoo.draft import Draft
-from d5test.reference.operators import OPERATORS
+from d5test.reference.operators.arithmetic import Add, Mul
+from d5test.reference.operators.elementwise import Gelu
+from d5test.reference.operators.linear import MatMul
+from d5test.reference.operators.movement import Gather, Reshape, Split, Transpose, Where
+from d5test.reference.operators.normalisation import LayerNormalization
+from d5test.reference.operators.softmax import Softmax
 
 
 def gpt2(
@@ -28,18 +33,18 @@ def gpt2(
     draft = Draft(
         "gpt2", seed, tokens=Value("int64", ("n", length)), labels=Value("int64", ("n", length))
     )
-    add, matmul = OPERATORS["Add"](), OPERATORS["MatMul"]()
+    add, matmul = Add(), MatMul()
     words = draft.normal("words", (vocabulary, width), 0.2)
-    h = draft.add("embedded", OPERATORS["Gather"](), words, "tokens")
+    h = draft.add("embedded", Gather(), words, "tokens")
     h = draft.add("placed", add, h, draft.normal("places", (length, width), 0.2))
     part = _Part(draft, width, heads, length)
     for layer in range(layers):
         h = draft.add(f"{layer}_after_attention", add, h, part.attention(f"{layer}_attention", h))
         h = draft.add(f"{layer}_after_mlp", add, h, part.mlp(f"{layer}_mlp", h))
     h = part.normalised("last", h)
-    across = draft.add("words_across", OPERATORS["Transpose"](perm=(1, 0)), words)
+    across = draft.add("words_across", Transpose(perm=(1, 0)), words)
     scores = draft.add("scores", matmul, h, across)
-    classes = draft.add("classes", OPERATORS["Transpose"](perm=(0, 2, 1)), scores)
+    classes = draft.add("classes", Transpose(perm=(0, 2, 1)), scores)
     return draft.finished(scores, draft.loss(classes, "labels"))
 
 
@@ -57,9 +62,9 @@ class _Part:
 
     def attention(self, name: str, x: str) -> str:
         """Each token looks at itself and those before it."""
-        draft, matmul = self.draft, OPERATORS["MatMul"]()
+        draft, matmul = self.draft, MatMul()
         h = self.projected(f"{name}_qkv", self.normalised(name, x), 3 * self.width)
-        split = OPERATORS["Split"](axis=2, num_outputs=3)
+        split = Split(axis=2, num_outputs=3)
         q, k, v = (
             self.turned(f"{name}_{part}", tensor, perm)
             for part, tensor, perm in zip(
@@ -70,40 +75,38 @@ class _Part:
             )
         )
         h = draft.add(f"{name}_products", matmul, q, k)
-        h = draft.add(f"{name}_scaled", OPERATORS["Mul"](), h, self.scale)
-        h = draft.add(f"{name}_masked", OPERATORS["Where"](), self.seen, h, self.never)
-        h = draft.add(f"{name}_shares", OPERATORS["Softmax"](axis=-1), h)
+        h = draft.add(f"{name}_scaled", Mul(), h, self.scale)
+        h = draft.add(f"{name}_masked", Where(), self.seen, h, self.never)
+        h = draft.add(f"{name}_shares", Softmax(axis=-1), h)
         h = draft.add(f"{name}_mixed", matmul, h, v)
-        h = draft.add(f"{name}_back", OPERATORS["Transpose"](perm=(0, 2, 1, 3)), h)
-        h = draft.add(f"{name}_joined", OPERATORS["Reshape"](), h, self.joined)
+        h = draft.add(f"{name}_back", Transpose(perm=(0, 2, 1, 3)), h)
+        h = draft.add(f"{name}_joined", Reshape(), h, self.joined)
         return self.projected(f"{name}_out", h, self.width)
 
     def turned(self, name: str, x: str, perm: tuple[int, ...]) -> str:
         """(n, length, width) with an axis of heads, in the order `perm`."""
-        h = self.draft.add(f"{name}_heads", OPERATORS["Reshape"](), x, self.split)
-        made: str = self.draft.add(name, OPERATORS["Transpose"](perm=perm), h)
+        h = self.draft.add(f"{name}_heads", Reshape(), x, self.split)
+        made: str = self.draft.add(name, Transpose(perm=perm), h)
         return made
 
     def mlp(self, name: str, x: str) -> str:
         """To four times the width and back."""
         h = self.projected(f"{name}_up", self.normalised(name, x), 4 * self.width)
-        h = self.draft.add(f"{name}_gelu", OPERATORS["Gelu"](approximate="tanh"), h)
+        h = self.draft.add(f"{name}_gelu", Gelu(approximate="tanh"), h)
         return self.projected(f"{name}_down", h, self.width, 4 * self.width)
 
     def normalised(self, name: str, x: str) -> str:
         """Layer normalisation, with scales near 1 and shifts near 0."""
         scale = self.draft.normal(f"{name}_norm_scale", (self.width,), 0.1, around=1)
         shift = self.draft.normal(f"{name}_norm_shift", (self.width,), 0.1)
-        made: str = self.draft.add(
-            f"{name}_norm", OPERATORS["LayerNormalization"](), x, scale, shift
-        )
+        made: str = self.draft.add(f"{name}_norm", LayerNormalization(), x, scale, shift)
         return made
 
     def projected(self, name: str, x: str, to: int, of: int | None = None) -> str:
         """x w + b along the last axis."""
         of = of or self.width
         w = self.draft.normal(f"{name}_w", (of, to), 1 / math.sqrt(of))
-        h = self.draft.add(f"{name}_product", OPERATORS["MatMul"](), x, w)
+        h = self.draft.add(f"{name}_product", MatMul(), x, w)
         b = self.draft.normal(f"{name}_b", (to,), 0.1)
-        made: str = self.draft.add(name, OPERATORS["Add"](), h, b)
+        made: str = self.draft.add(name, Add(), h, b)
         return made

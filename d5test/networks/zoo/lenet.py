@@ -7,7 +7,10 @@ import math
 from d5test.networks.graph import Value
 from d5test.networks.network import Network
 from d5test.networks.zoo.draft import Draft
-from d5test.reference.operators import OPERATORS
+from d5test.reference.operators.convolution import Conv
+from d5test.reference.operators.elementwise import Tanh
+from d5test.reference.operators.pooling import AveragePool
+from d5test.reference.operators.views import Flatten
 
 
 def lenet5(classes: int = 10, seed: int = 0) -> Network:
@@ -19,13 +22,13 @@ def lenet5(classes: int = 10, seed: int = 0) -> Network:
     draft = Draft(
         "lenet5", seed, x=Value("float32", ("n", 1, 32, 32)), labels=Value("int64", ("n",))
     )
-    tanh, flatten = OPERATORS["Tanh"](), OPERATORS["Flatten"]()
-    pool = OPERATORS["AveragePool"](kernel_shape=(2, 2), strides=(2, 2))
+    tanh, flatten = Tanh(), Flatten()
+    pool = AveragePool(kernel_shape=(2, 2), strides=(2, 2))
 
     def convolve(name: str, x: str, c_in: int, c_out: int) -> str:
         w = draft.normal(f"{name}_w", (c_out, c_in, 5, 5), 1 / math.sqrt(25 * c_in))
         b = draft.normal(f"{name}_b", (c_out,), 0.1)
-        y = draft.add(name, OPERATORS["Conv"](kernel_shape=(5, 5)), x, w, b)
+        y = draft.add(name, Conv(kernel_shape=(5, 5)), x, w, b)
         made: str = draft.add(f"{name}_tanh", tanh, y)
         return made
 

@@ -12,7 +12,13 @@ import numpy as np
 from d5test.networks.graph import Value
 from d5test.networks.network import Network
 from d5test.networks.zoo.draft import Draft
-from d5test.reference.operators import OPERATORS
+from d5test.reference.operators.arithmetic import Add
+from d5test.reference.operators.convolution import Conv
+from d5test.reference.operators.elementwise import Relu
+from d5test.reference.operators.movement import Pad, Slice
+from d5test.reference.operators.normalisation import BatchNormalization
+from d5test.reference.operators.pooling import GlobalAveragePool, MaxPool
+from d5test.reference.operators.views import Flatten
 
 
 def resnet18(classes: int = 10, seed: int = 0) -> Network:
@@ -20,8 +26,8 @@ def resnet18(classes: int = 10, seed: int = 0) -> Network:
     the size changes."""
     draft = _draft("resnet18", seed)
     h = _normalised(draft, "stem", _convolved(draft, "stem", "x", 3, 64, 7, 2), 64)
-    h = draft.add("stem_relu", OPERATORS["Relu"](), h)
-    pool = OPERATORS["MaxPool"](kernel_shape=(3, 3), pads=(1, 1, 1, 1), strides=(2, 2))
+    h = draft.add("stem_relu", Relu(), h)
+    pool = MaxPool(kernel_shape=(3, 3), pads=(1, 1, 1, 1), strides=(2, 2))
     h = draft.add("stem_pool", pool, h)
     c_in = 64
     for stage, c in enumerate((64, 128, 256, 512), 1):
@@ -44,7 +50,7 @@ def cifar(depth: int, classes: int = 10, seed: int = 0, channels: int = 3) -> Ne
         raise ValueError(f"a CIFAR ResNet has 6 n + 2 layers, not {depth}")
     draft = _draft(f"resnet{depth}", seed, channels)
     h = _normalised(draft, "stem", _convolved(draft, "stem", "x", channels, 16, 3, 1), 16)
-    h = draft.add("stem_relu", OPERATORS["Relu"](), h)
+    h = draft.add("stem_relu", Relu(), h)
     c_in = 16
     for stage, c in enumerate((16, 32, 64), 1):
         for block in range(n):
@@ -63,7 +69,7 @@ def _block(
     draft: Draft, name: str, x: str, c_in: int, c: int, stride: int, *, projected: bool
 ) -> str:
     """Two convolutions, and around them the input itself, or what has its new size."""
-    relu = OPERATORS["Relu"]()
+    relu = Relu()
     h = _convolved(draft, f"{name}_a", x, c_in, c, 3, stride)
     h = draft.add(f"{name}_a_relu", relu, _normalised(draft, f"{name}_a", h, c))
     h = _normalised(draft, f"{name}_b", _convolved(draft, f"{name}_b", h, c, c, 3, 1), c)
@@ -73,9 +79,7 @@ def _block(
         around = _normalised(draft, f"{name}_c", around, c)
     elif c != c_in:
         around = _widened(draft, f"{name}_c", x, c - c_in)
-    made: str = draft.add(
-        f"{name}_relu", relu, draft.add(f"{name}_sum", OPERATORS["Add"](), h, around)
-    )
+    made: str = draft.add(f"{name}_relu", relu, draft.add(f"{name}_sum", Add(), h, around))
     return made
 
 
@@ -84,9 +88,7 @@ def _convolved(
 ) -> str:
     deviation = math.sqrt(2 / (c_in * kernel * kernel))
     w = draft.normal(f"{name}_conv_w", (c, c_in, kernel, kernel), deviation)
-    conv = OPERATORS["Conv"](
-        kernel_shape=(kernel, kernel), pads=(kernel // 2,) * 4, strides=(stride, stride)
-    )
+    conv = Conv(kernel_shape=(kernel, kernel), pads=(kernel // 2,) * 4, strides=(stride, stride))
     made: str = draft.add(f"{name}_conv", conv, x, w)
     return made
 
@@ -97,7 +99,7 @@ def _normalised(draft: Draft, name: str, x: str, c: int) -> str:
     shift = draft.normal(f"{name}_norm_shift", (c,), 0.1)
     mean = draft.array(f"{name}_norm_mean", np.zeros(c))
     var = draft.array(f"{name}_norm_var", np.ones(c))
-    op = OPERATORS["BatchNormalization"](training_mode=1)
+    op = BatchNormalization(training_mode=1)
     made: str = draft.add(f"{name}_norm", op, x, scale, shift, mean, var, outputs=3)[0]
     return made
 
@@ -108,15 +110,15 @@ def _widened(draft: Draft, name: str, x: str, more: int) -> str:
     ends = draft.array(f"{name}_ends", np.array([2**31 - 1] * 2))
     axes = draft.array(f"{name}_axes", np.array([2, 3]))
     steps = draft.array(f"{name}_steps", np.array([2, 2]))
-    h = draft.add(f"{name}_slice", OPERATORS["Slice"](), x, starts, ends, axes, steps)
+    h = draft.add(f"{name}_slice", Slice(), x, starts, ends, axes, steps)
     half = more // 2
     pads = draft.array(f"{name}_pads", np.array([0, half, 0, 0, 0, more - half, 0, 0]))
-    made: str = draft.add(f"{name}_pad", OPERATORS["Pad"](), h, pads)
+    made: str = draft.add(f"{name}_pad", Pad(), h, pads)
     return made
 
 
 def _finished(draft: Draft, h: str, c: int, classes: int) -> Network:
-    h = draft.add("pool", OPERATORS["GlobalAveragePool"](), h)
-    h = draft.add("flat", OPERATORS["Flatten"](), h)
+    h = draft.add("pool", GlobalAveragePool(), h)
+    h = draft.add("flat", Flatten(), h)
     scores = draft.linear("scores", h, c, classes)
     return draft.finished(scores, draft.loss(scores, "labels"))

@@ -1,0 +1,156 @@
+"""A network judged node by node, with bars, on what the backend itself gave each node.
+
+An error before a node is no fault of that node, and bars do not grow from one to the next: the
+node that computes wrongly is named, and its operator alone is what a reproducer needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from d5test.backends.base import Unsupported
+from d5test.case import Array, Arrays, Case, Operator, Tensor
+from d5test.checks.check import Inquiry
+from d5test.checks.fault import Fault
+from d5test.networks.executor import Executor, Loss, Passed
+from d5test.networks.graph import Graph, Node
+from d5test.numerics.judgement import Judgement
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class NodeCase(Case):
+    """The operator of a node on the very arrays that reached it."""
+
+    given: Arrays = field(kw_only=True)
+
+    def arrays(self) -> Arrays:
+        """The arrays, as they are."""
+        return self.given
+
+    def __repr__(self) -> str:
+        return f"{super().__repr__()}, with the values that reached the node"
+
+
+@dataclass(frozen=True)
+class NodesJudged:
+    """What was found node by node.
+
+    judged   how many results: the outputs of a node count one, its gradients one
+    worst    the largest ratio of error and bar among the right ones, and its node
+    faults   by the name of the guilty node
+    reasons  why nodes were not judged, by their names
+    """
+
+    judged: int
+    worst: Judgement
+    worst_node: str
+    faults: Mapping[str, Fault]
+    reasons: Mapping[str, str]
+
+
+def judged_nodes(
+    executor: Executor, inputs: Mapping[str, Array], loss: Loss | None
+) -> NodesJudged:
+    """Every node's outputs, and with a loss its gradients. Raises `Unsupported`.
+
+    A compiled mode has no nodes: what it computes between the network's ends is its own affair.
+    """
+    client = executor.client
+    if client.about.mode != "eager":
+        raise Unsupported(f"{client.about.name} compiles a network whole: no nodes to be judged")
+    graph = executor.graph(inputs)
+    values = {**graph.constants, **graph.parameters, **inputs}
+    wanted = {node.name: _pulled(client.about, node, graph) for node in graph.nodes}
+    judged, worst, worst_node = 0, Judgement(), ""
+    faults: dict[str, Fault] = {}
+    reasons: dict[str, str] = {}
+    by_name = {node.name: node for node in graph.nodes}
+    for passed in executor.nodes(inputs, loss, wanted):
+        node = by_name[passed.name]
+        values |= dict(zip(node.outputs, passed.outputs, strict=False))
+        if not isinstance(node.op, Operator):
+            reasons[node.name] = node.op.reason
+            continue
+        try:
+            for judgement in _judged(client, node, passed, values, wanted[node.name]):
+                judged += 1
+                if judgement.ratio >= worst.ratio:
+                    worst, worst_node = judgement, node.name
+        except Fault as fault:
+            fault.details["node"] = f"{node.name} of {executor.network.name}"
+            faults[node.name] = fault
+        except Unsupported as unsupported:
+            reasons[node.name] = str(unsupported)
+    return NodesJudged(judged, worst, worst_node, faults, reasons)
+
+
+def _judged(
+    client: Any,
+    node: Node,
+    passed: Passed,
+    values: Mapping[str, Array],
+    wanted: tuple[int, ...],
+) -> Iterator[Judgement]:
+    """The judgements of a node's outputs, and of its gradients if there are any."""
+    arrays = tuple(values[name] if name else None for name in node.inputs)
+    inquiry = Inquiry("nodes", client, _case(node, arrays))
+    count = len(passed.outputs)
+    feed = inquiry.feed()
+    judgement, _ = inquiry.held(
+        lambda arithmetic: inquiry.forward_bounds(arithmetic)[:count],
+        passed.outputs, (feed,), kind="value", what="a node of a network is wrong",
+    )  # fmt: skip
+    yield judgement
+    if passed.gradients is None or passed.upstream is None:
+        return
+    grads = passed.upstream
+    feed = inquiry.feed(grads=grads)
+    found = dict(zip(wanted, passed.gradients, strict=True))
+    results = tuple(
+        np.zeros_like(arrays[i]) if found.get(i) is None else found[i] for i in inquiry.wanted
+    )
+    judgement, _ = inquiry.held(
+        lambda arithmetic: inquiry.gradient_bounds(arithmetic, grads),
+        results, (feed,), kind="gradient", what="the gradient of a node of a network is wrong",
+    )  # fmt: skip
+    yield judgement
+
+
+def _case(node: Node, arrays: Arrays) -> NodeCase:
+    tensors = tuple(
+        None if x is None else Tensor(x.shape, x.dtype.name, same_as=_same_as(node.inputs, i))
+        for i, x in enumerate(arrays)
+    )
+    assert isinstance(node.op, Operator)
+    return NodeCase(node.op, tensors, given=arrays)
+
+
+def _same_as(names: tuple[str, ...], position: int) -> int | None:
+    """The earlier position at which the same tensor stands."""
+    first = names.index(names[position])
+    return None if first == position else first
+
+
+def _pulled(about: Any, node: Node, graph: Graph) -> tuple[int, ...]:
+    """The positions of a node's inputs through which a gradient is pulled."""
+    row = about.rows.get(node.kind)
+    if row is None or row.gradient or not isinstance(node.op, Operator):
+        return ()
+    if not node.op.differentiable:
+        return ()
+    return tuple(
+        i
+        for i, name in enumerate(node.inputs)
+        if name and i not in row.stopped and _same_as(node.inputs, i) is None
+        and name not in graph.constants and _is_float(name, graph)
+    )  # fmt: skip
+
+
+def _is_float(name: str, graph: Graph) -> bool:
+    """Whether a tensor is a floating-point one, as far as its origin tells."""
+    value = graph.inputs.get(name)
+    return value is None or value.dtype.startswith(("float", "bfloat"))
