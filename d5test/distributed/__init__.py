@@ -8,6 +8,8 @@
     optimizers     schedules of training: consistent ones, and those that average parameters
     servers        parameter servers by messages, stale-synchronous and asynchronous
     onesided       a parameter server by one-sided access
+    replica        a network on a rank, as one array of parameters
+    stepwise       optimizers with `step(inputs)` and blocking collectives, for processes
     descent        the operator: several ranks fit a linear model
     checks, probes what must hold of an allreduce, and of an optimizer; `inquiry`, `cases`: on what
     provider       which MPI this is

@@ -151,15 +151,12 @@ class NeighbourAveraging(DistributedOptimizer):
 
     def train(self, rank: int, size: int, w: Any, gradient: Gradient, steps: int) -> Schedule:
         """Replicas differ; their mean moves by the mean of their steps."""
-        local, others = Local(self.base), neighbours(rank, size)
-        parts = [np.empty_like(w) for _ in others]
+        local, mixed = Local(self.base), np.empty_like(w)
         for step in range(steps):
             g = gradient(step, w)
-            yield (
-                *(Send(other, w) for other in others),
-                *(Recv(other, part) for other, part in zip(others, parts, strict=True)),
-            )
-            local.step(w, g, at=sum(parts, w) / (len(parts) + 1))
+            mixed[...] = w
+            yield from reduce_from_neighbours(rank, size, mixed)
+            local.step(w, g, at=mixed / (len(neighbours(rank, size)) + 1))
 
     def items(self, size: int, n: int, steps: int) -> int:
         """Items that all ranks send: `n` to each neighbour."""
@@ -167,5 +164,17 @@ class NeighbourAveraging(DistributedOptimizer):
 
 
 def neighbours(rank: int, size: int) -> tuple[int, ...]:
-    """The one or two ranks beside this one in a ring, itself excluded."""
+    """The ranks beside this one in a ring, itself excluded: two, or one, or none."""
     return tuple(sorted({(rank - 1) % size, (rank + 1) % size} - {rank}))
+
+
+def reduce_from_neighbours(rank: int, size: int, x: Any) -> Schedule:
+    """The sum of `x` at this rank and at its neighbours."""
+    others = neighbours(rank, size)
+    parts = [np.empty_like(x) for _ in others]
+    yield (
+        *(Send(other, x) for other in others),
+        *(Recv(other, part) for other, part in zip(others, parts, strict=True)),
+    )
+    for part in parts:
+        np.add(x, part, out=x)

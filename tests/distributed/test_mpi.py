@@ -48,3 +48,10 @@ def test_the_suite_passes(ranks: int) -> None:
 def test_what_is_wrong_is_found_on_processes(planted: str, said: str) -> None:
     ran = under_mpirun(3, "tests.distributed.planted_under_mpi", planted)
     assert said in ran.stdout, ran.stdout + ran.stderr
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_step_by_step_is_the_schedule_bit_for_bit(ranks: int) -> None:
+    pytest.importorskip("sklearn")
+    ran = under_mpirun(ranks, "tests.distributed.stepwise_under_mpi")
+    assert f"{ranks} of {ranks} equal, {ranks} moved" in ran.stdout, ran.stdout + ran.stderr

@@ -1,0 +1,92 @@
+"""Distributed optimizers written step by step, in the form of the Deep500 slides, under mpirun.
+
+Whoever does not want to write a schedule writes `step(inputs)`, with blocking collectives:
+
+    optimizer = ConsistentNeighbors(Adam(), executor, "loss", Communication(MPI.COMM_WORLD))
+    for inputs in minibatches:
+        outputs = optimizer.step(inputs)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from d5test.case import Array
+from d5test.distributed.mpi import run
+from d5test.distributed.optimizers import Local, neighbours, reduce_from_neighbours
+from d5test.reference.collectives import ALLREDUCE, Schedule
+from d5test.reference.optimizers import Optimizer
+
+
+class Communication:
+    """Blocking collectives on an MPI communicator. Arrays have any shape, and stay as they are."""
+
+    def __init__(self, comm: Any) -> None:
+        self.comm = comm
+        self.rank: int = comm.rank
+        self.size: int = comm.size
+
+    @property
+    def neighborhood(self) -> int:
+        """Ranks whose arrays `reduce_from_neighbors` adds: 3; on 2 ranks 2, on 1 rank 1."""
+        return len(neighbours(self.rank, self.size)) + 1
+
+    def reduce_from_neighbors(self, x: Array) -> Array:
+        """The sum over this rank and its neighbours in a ring."""
+        y = np.array(x).ravel()
+        return self._done(reduce_from_neighbours(self.rank, self.size, y), y, x)
+
+    def allreduce(self, x: Array, algorithm: str = "ring") -> Array:
+        """The sum over all ranks, by an algorithm of `ALLREDUCE`."""
+        y = np.array(x).ravel()
+        return self._done(ALLREDUCE[algorithm].schedule(self.rank, self.size, y), y, x)
+
+    def _done(self, schedule: Schedule, y: Array, x: Array) -> Array:
+        run(schedule, self.comm)
+        return y.reshape(np.shape(x))
+
+
+class StepwiseOptimizer:
+    """What trains the network of `executor`, one minibatch at a time."""
+
+    def __init__(
+        self, base: Optimizer, executor: Any, loss: str, communication: Communication
+    ) -> None:
+        self.base = base
+        self.executor = executor
+        self.loss = loss
+        self.communication = communication
+        self._local: dict[str, Local] = {}
+
+    def step(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """Train on this rank's minibatch; the network's outputs before the step."""
+        raise NotImplementedError
+
+    def update_rule(self, grad: Array, param: Array, name: str) -> Array:
+        """The parameter `name` after a step of the base optimizer, which keeps its state."""
+        new = np.array(param)
+        self._local.setdefault(name, Local(self.base)).step(new, grad)
+        return new
+
+
+class ConsistentNeighbors(StepwiseOptimizer):
+    """Parameters are averaged with the neighbours', then moved by the rank's own gradient.
+
+    Lian et al., NIPS 2017 (arXiv 1705.09056), algorithm 1: the same steps, bit for bit, as those
+    of `d5test.distributed.optimizers.NeighbourAveraging`, which says what is wrong in the slides'
+    listing of this name.
+    """
+
+    def step(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """Train on this rank's minibatch; the network's outputs before the step."""
+        output: dict[str, Array]
+        output, gradients = self.executor.inference_and_backprop(inputs, self.loss)
+        for name, param in self.executor.fetch().items():
+            mean = self.communication.reduce_from_neighbors(param)
+            mean = mean / self.communication.neighborhood
+            param = self.update_rule(gradients[name], mean, name)
+            self.executor.feed(**{name: param})
+        return output
