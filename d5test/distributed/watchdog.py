@@ -21,6 +21,8 @@ from typing import Any
 SENTRY = Path(__file__).with_name("sentry.py")
 FIRST, LONGEST = 0.005, 0.25
 """Seconds from a change to the first look at the main thread, and between looks at most."""
+LONG = 300
+"""Characters of a word to the sentry: a pipe takes 4096 bytes at once, or a part of them."""
 LEAVING = ("_exit", "abort", "kill")
 """Functions of `os` after which nothing can be told any more."""
 
@@ -54,7 +56,7 @@ class Watchdog:
     def enter(self, doing: str, limit: float | None, at: str, file: str = "") -> None:
         """The main thread does something else now, in `file` if it moves at all."""
         self._file = file
-        self._tell(doing=doing, limit=limit, at=at, leaving=None)
+        self._tell(doing=doing[:LONG], limit=limit, at=at[:LONG], leaving=None)
         self._changed.set()
 
     def end(self, limit: float) -> None:
@@ -113,5 +115,5 @@ def position(frame: FrameType, file: str) -> str:
         inside = inside.f_back
     found = inside if inside.f_code.co_filename == file else innermost
     name, line = found.f_code.co_filename, found.f_lineno
-    source = linecache.getline(name, line).strip()
+    source = linecache.getline(name, line).strip()[:LONG]
     return f"{os.path.relpath(name)}:{line} in {found.f_code.co_name}: {source}"

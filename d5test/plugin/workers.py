@@ -3,7 +3,7 @@
 Requirements: started before anything is collected, since what a backend is and which rows it has
 decides what there is to test, and since a framework that cannot be imported is a usage error;
 never for --help and the like, nor without --backend. The process that only distributes tests
-(xdist's) starts them to see that they start, and stops them.
+(xdist's, or that of --np) starts them to see that they start, and stops them.
 """
 
 from __future__ import annotations
@@ -90,4 +90,6 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 def distributes(config: pytest.Config) -> bool:
     """Whether this process runs no test itself, but hands them to others."""
+    if config.getoption("--np"):
+        return True
     return not hasattr(config, "workerinput") and config.getoption("dist", "no") != "no"

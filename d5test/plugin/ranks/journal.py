@@ -50,7 +50,6 @@ class Journal:
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """What cannot be collected."""
         if not report.passed:
-            report.result = []
             self._write("uncollected", report=self._plain(report))
 
     @pytest.hookimpl(tryfirst=True)

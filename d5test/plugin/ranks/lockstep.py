@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import re
+import signal
 from collections.abc import Callable, Generator
 from typing import Any
 
@@ -68,7 +69,7 @@ class Lockstep:
     def _agree_on(self, given: Any, drawn: Any) -> None:
         text = ADDRESS.sub("", repr((given, sorted(drawn.items()))))
         digest = hashlib.sha256(text.encode()).hexdigest()
-        said = self.together.exchange("example", {"digest": digest})
+        said = self._told({"digest": digest})
         if len({remark["digest"] for remark in said}) > 1:
             raise AssertionError(
                 "the ranks drew different examples: does a strategy know its rank?"
@@ -81,7 +82,7 @@ class Lockstep:
         if left:
             self.together.ranks.notices.send()
         remark = None if error is None else {"left": left, "rejects": _rejects(error)}
-        said = self.together.exchange("example", remark) or []
+        said = self._told(remark) or []
         gone = [rank for rank, other in enumerate(said) if other and other["left"]]
         self.together.ranks.notices.clear(gone)
         if error is not None and not (gone and _rejects(error)):
@@ -92,6 +93,14 @@ class Lockstep:
             import hypothesis
 
             hypothesis.reject()
+
+    def _told(self, remark: Any) -> Any:
+        """Tell the others, whatever the deadline: half told, they could not be told any more."""
+        own = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
+        try:
+            return self.together.tell("example", remark)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, own)
 
 
 def _raised(test: Callable[..., Any], given: Any, drawn: Any) -> BaseException | None:

@@ -39,6 +39,7 @@ class Quiet:
         option = config.option
         option.with_mpi = True  # pytest-mpi skips the tests that are marked otherwise
         option.in_process = True  # nothing forks below MPI
+        option.np = None  # a rank supervises nobody
         if option.basetemp:
             folder = Path(option.basetemp)
             folder.mkdir(parents=True, exist_ok=True)

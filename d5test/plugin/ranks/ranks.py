@@ -77,7 +77,8 @@ class Ranks:
         old = self._communicator
         self._communicator = Guarded(self.agreement.comm.Dup(), self.notices)
         if spoilt:
-            self._old.append(old)
+            self._old += [old, self.own]
+            self.own = Guarded(self.agreement.comm.Dup(), self.notices)
         elif old is not None:
             _drain(old.raw)
             old.Free()

@@ -27,9 +27,11 @@ class Replay:
     running   the test under way, with its location; `called`: whether its call is over
     status    that the ranks agreed on at the end; `None` until then
     facts     what runs them
+    again     whether another launch came before, which has said what cannot be collected
     """
 
     session: pytest.Session
+    again: bool = False
     ids: list[str] | None = None
     finished: set[str] = field(default_factory=set)
     running: tuple[str, Location] | None = None
@@ -58,7 +60,8 @@ class Replay:
 
     def on_uncollected(self, report: dict[str, Any]) -> None:
         """Something cannot be collected."""
-        self._hook.pytest_collectreport(report=self._built(report))
+        if not self.again:
+            self._hook.pytest_collectreport(report=self._built(report))
 
     def on_start(self, nodeid: str, location: list[Any]) -> None:
         """A test begins."""

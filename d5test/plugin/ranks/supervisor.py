@@ -57,14 +57,15 @@ class Supervisor:
             with tempfile.TemporaryDirectory(prefix="d5test-ranks-") as name:
                 if left is not None:
                     (Path(name) / PLAN).write_text(json.dumps(left))
-                left = self._launched(Path(name), session)
+                left = self._launched(Path(name), Replay(session, again=left is not None))
         return True
 
-    def _launched(self, folder: Path, session: Any) -> list[str]:
+    def _launched(self, folder: Path, replay: Replay) -> list[str]:
         """Run mpirun once, report, and return what is left to do."""
         command = [sys.executable, "-m", "pytest", *self.config.invocation_params.args]
         command.append(f"--rootdir={self.config.rootpath}")
-        where, replay, reader = self.config.invocation_params.dir, Replay(session), Reader(folder)
+        where, reader = self.config.invocation_params.dir, Reader(folder)
+        session: Any = replay.session
         with (
             _log(folder, show=self.config.option.capture == "no") as log,
             Mpirun(self.size, command, {SUPERVISED: str(folder)}, where, log) as mpirun,

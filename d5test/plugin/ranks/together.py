@@ -135,7 +135,7 @@ class Together:
         """Seconds that a phase may take. Tests of single operators do not wait for each other."""
         mark = item.get_closest_marker("deadline")
         if mark is not None:
-            return float(mark.args[0])
+            return None if mark.args[0] is None else float(mark.args[0])
         given: float | None = self.config.getoption("--deadline")
         alone = item.get_closest_marker("check") is not None
         return given or (None if alone else DEADLINE)
@@ -174,10 +174,14 @@ class Together:
     def exchange(
         self, stage: str, remark: Any, limit: float | None = COLLECTING, where: str = ""
     ) -> Any:
-        """Tell the others. A rank that has left the run ends it for all."""
+        """Tell the others at the end of a stage, for which they have `limit` seconds."""
         doing = f"{self._running} ({stage})" if self._running else stage
         at = f"the end of the {stage}, waiting for the others{where and f'; it failed at {where}'}"
         self.ranks.watchdog.enter(doing, limit, at)
+        return self.tell(stage, remark)
+
+    def tell(self, stage: str, remark: Any) -> Any:
+        """Tell the others. A rank that has left the run ends it for all."""
         try:
             return self.ranks.agreement.exchange(stage, remark)
         except Apart as apart:
