@@ -36,6 +36,18 @@ def pulled(
     return outputs, [None if dx is None else tf.convert_to_tensor(dx) for dx in found]
 
 
+def has_onednn() -> bool:
+    """Whether oneDNN's kernels are used, which TensorFlow decides by the CPU. It tells nobody but
+    its own tests.
+    """
+    try:
+        from tensorflow.python.util import _pywrap_util_port as port
+
+        return bool(port.IsMklEnabled())
+    except (ImportError, AttributeError):
+        return False
+
+
 LACKING = (
     "Could not find device for node",
     "list of allowed values",
@@ -83,7 +95,7 @@ class TensorFlow(Backend):
 
     def describe_device(self) -> str:
         if not self._gpus:
-            return self.device
+            return f"{self.device} ({'oneDNN' if has_onednn() else 'Eigen'})"
         details = tf.config.experimental.get_device_details(self._gpus[0])
         return str(details.get("device_name", self.device))
 
