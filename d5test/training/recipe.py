@@ -1,0 +1,266 @@
+"""Recipes: fixed parts, mutable parts, and the metrics that count as success, run as one.
+
+    FIXED = {"model": cifar, "model_kwargs": {"depth": 44}, "dataset": "cifar10",
+             "train_sampler": ShuffleSampler, "epochs": 180, "seeds": (1,)}
+    MUTABLE = {"batch_size": 128, "backend": "torch", "optimizer": Momentum,
+               "optimizer_kwargs": {"lr": 0.1, "momentum": 0.9}}
+    METRICS = [(TEST_ACCURACY, 0.93)]
+
+    if __name__ == "__main__":
+        run_recipe(FIXED, MUTABLE, METRICS) or exit(1)
+
+Whoever runs a recipe may change the mutable parts: framework, optimizer, batch size. The fixed
+parts make runs comparable; their hash stands in every result, and a recipe whose hash is
+registered beside it (`FIXED.json`) is refused when they have changed. Every run that was made is
+in the result file, those that failed and those of earlier days among them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from d5test.metric import Metric
+from d5test.networks.network import Network
+from d5test.record import environment
+from d5test.training.datasets import DATASETS, Dataset
+from d5test.training.history import (
+    TEST_ACCURACY,
+    THROUGHPUT,
+    TIME_TO_ACCURACY,
+    TRAINING_ACCURACY,
+    TRAINING_TIME,
+    History,
+)
+from d5test.training.samplers import examine
+from d5test.training.session import Session
+from d5test.training.trainer import Listener, Trainer
+
+FIXED_KEYS: Mapping[str, Any] = {
+    "model": None, "model_kwargs": {}, "dataset": None, "dataset_kwargs": {},
+    "train_sampler": None, "epochs": None, "seeds": (1,),
+}  # fmt: skip
+MUTABLE_KEYS: Mapping[str, Any] = {
+    "batch_size": None, "backend": "torch", "executor_kwargs": {}, "optimizer": None,
+    "optimizer_kwargs": {}, "optimizer_kind": "native",
+}  # fmt: skip
+"""The parts of a recipe, with their defaults; None: it has to be given."""
+REGISTER = "FIXED.json"
+RESULTS = Path(".d5test") / "recipes"
+
+
+class BadRecipe(ValueError):
+    """A recipe that cannot be run as it is; the text says why."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The parts of a recipe, complete. `metrics`: (metric, bound), or (metric, low, high)."""
+
+    name: str
+    fixed: Mapping[str, Any]
+    mutable: Mapping[str, Any]
+    metrics: Sequence[tuple[Any, ...]]
+
+    @classmethod
+    def of(
+        cls, name: str, fixed: Mapping[str, Any], mutable: Mapping[str, Any], metrics: Any
+    ) -> Recipe:
+        """Raises `BadRecipe` where a part is missing, unknown, or stands among the wrong ones."""
+        whole: dict[str, dict[str, Any]] = {}
+        for where, given, keys in (
+            ("FIXED", fixed, FIXED_KEYS),
+            ("MUTABLE", mutable, MUTABLE_KEYS),
+        ):
+            for key in given:
+                if key not in keys:
+                    other = "; it is a fixed part" if key in FIXED_KEYS else ""
+                    raise BadRecipe(f"{name}: {where} has no part {key!r}{other}")
+            whole[where] = {**keys, **given}
+            missing = [key for key, value in whole[where].items() if value is None]
+            if missing:
+                raise BadRecipe(f"{name}: {where} lacks {', '.join(missing)}")
+        for metric, *bounds in metrics:
+            if not isinstance(metric, Metric) or len(bounds) not in (1, 2):
+                raise BadRecipe(f"{name}: METRICS has (metric, bound) or (metric, low, high)")
+        return cls(name, whole["FIXED"], whole["MUTABLE"], tuple(metrics))
+
+    def network(self, seed: int) -> Network:
+        """The network with the initial parameters of a seed: the same for every backend."""
+        made: Network = self.fixed["model"](**self.fixed["model_kwargs"], seed=seed)
+        return made
+
+    def dataset(self) -> Dataset:
+        """The data. Raises `BadRecipe` for an unknown name."""
+        name = self.fixed["dataset"]
+        if name not in DATASETS:
+            raise BadRecipe(f"{self.name}: no dataset {name!r}, only {', '.join(DATASETS)}")
+        return DATASETS[name](**self.fixed["dataset_kwargs"])
+
+    def digest(self) -> str:
+        """The SHA-256 of the fixed parts, and of the bounds: what makes runs comparable."""
+        words = {key: _word(value) for key, value in self.fixed.items()}
+        words["metrics"] = [[metric.name, *bounds] for metric, *bounds in self.metrics]
+        return hashlib.sha256(json.dumps(words, sort_keys=True).encode()).hexdigest()
+
+    def require_registered(self, folder: Path) -> None:
+        """Raise `BadRecipe` if the fixed parts are not those registered in the recipe's folder."""
+        file = folder / REGISTER
+        registered = json.loads(file.read_text()) if file.is_file() else {}
+        wanted = registered.get(self.name)
+        if wanted is not None and wanted != self.digest():
+            raise BadRecipe(
+                f"{self.name}: its fixed parts are not those of {file}: the hash is "
+                f"{self.digest()}, not {wanted}. With other fixed parts it is another recipe"
+            )
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of a recipe, with one seed."""
+
+    seed: int
+    history: History
+    values: Mapping[str, float | None]
+    broken: tuple[str, ...]
+
+
+def load(path: Path) -> Recipe:
+    """The recipe of a file, registered or not. Raises `BadRecipe`."""
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    spec = spec_from_file_location(f"d5test_recipe_{path.stem}", path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise BadRecipe(f"no recipe {path}")
+    module = module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+        parts = module.FIXED, module.MUTABLE, module.METRICS
+    except Exception as error:
+        raise BadRecipe(f"{path}: {type(error).__name__}: {error}") from error
+    recipe = Recipe.of(path.stem, *parts)
+    recipe.require_registered(path.parent)
+    return recipe
+
+
+def train(
+    recipe: Recipe, client: Any, seed: int, dataset: Dataset, listeners: Sequence[Listener] = ()
+) -> Run:
+    """One run on the backend of `client`."""
+    mutable, samples = recipe.mutable, len(dataset.train)
+    sampler = recipe.fixed["train_sampler"](samples, mutable["batch_size"], seed=seed)
+    examine([sampler], samples, shuffles=False)
+    optimizer = mutable["optimizer"](**mutable["optimizer_kwargs"])
+    session = Session(client, recipe.network(seed), optimizer, mutable["optimizer_kind"])
+    try:
+        history = Trainer(session, dataset, sampler, listeners=listeners).run(
+            recipe.fixed["epochs"]
+        )
+    finally:
+        session.close()
+    values = measured(recipe, history)
+    return Run(seed, history, values, tuple(broken(recipe, values)))
+
+
+def measured(recipe: Recipe, history: History) -> dict[str, float | None]:
+    """The metrics of a run by name; time to accuracy: to the bound of the test accuracy."""
+    wanted = [bounds[0] for metric, *bounds in recipe.metrics if metric == TEST_ACCURACY]
+    return {
+        TEST_ACCURACY.name: history.final_accuracy,
+        TRAINING_ACCURACY.name: history.training_accuracy[-1],
+        THROUGHPUT.name: history.throughput,
+        TRAINING_TIME.name: history.elapsed,
+        TIME_TO_ACCURACY.name: history.time_to(wanted[0]) if wanted else None,
+    }
+
+
+def broken(recipe: Recipe, values: Mapping[str, float | None]) -> list[str]:
+    """The bounds that a run broke, in words."""
+    found = []
+    for metric, *bounds in recipe.metrics:
+        value = values.get(metric.name)
+        low, high = bounds if len(bounds) == 2 else (None, None)
+        if len(bounds) == 1:
+            low, high = (bounds[0], None) if metric.better == "higher" else (None, bounds[0])
+        shown = "never reached" if value is None else f"{value:.6g} {metric.unit}"
+        if low is not None and not (value is not None and value >= low):
+            found.append(f"{metric.name}: {shown}, at least {low:g} is wanted")
+        if high is not None and not (value is not None and value <= high):
+            found.append(f"{metric.name}: {shown}, at most {high:g} is wanted")
+    return found
+
+
+def record(recipe: Recipe, about: Any, dataset: Dataset, runs: Sequence[Run], file: Path) -> None:
+    """Append runs to a result file."""
+    entry = {
+        "recipe": recipe.name,
+        "fixed": recipe.digest(),
+        "dataset": dataset.digest,
+        "seeds": [run.seed for run in runs],
+        "mutable": {key: _word(value) for key, value in recipe.mutable.items()},
+        "backend": {"name": about.name, "device": about.device_name, "mode": about.mode,
+                    "threads": about.threads, "python": about.python,
+                    "packages": dict(about.packages)},
+        "hardware": environment(),
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "runs": [
+            {"seed": run.seed, "values": dict(run.values), "broken": list(run.broken),
+             "right": not run.broken, "history": asdict(run.history)}
+            for run in runs
+        ],
+    }  # fmt: skip
+    file.parent.mkdir(parents=True, exist_ok=True)
+    before = json.loads(file.read_text()) if file.is_file() else []
+    file.write_text(json.dumps([*before, entry], indent=1))
+
+
+def run_recipe(
+    fixed: Mapping[str, Any], mutable: Mapping[str, Any], metrics: Sequence[tuple[Any, ...]]
+) -> bool:
+    """Run the recipe of the file that calls this; whether every seed kept every bound."""
+    from d5test.backends.client import BackendFailed, Client, UnknownBackend
+    from d5test.training.progress import ProgressBar
+
+    path = Path(inspect.stack()[1].filename)
+    try:
+        recipe = Recipe.of(path.stem, fixed, mutable, metrics)
+        recipe.require_registered(path.parent)
+        dataset, runs = recipe.dataset(), []
+        with Client(recipe.mutable["backend"], **recipe.mutable["executor_kwargs"]) as client:
+            for seed in recipe.fixed["seeds"]:
+                with ProgressBar() as bar:
+                    runs.append(train(recipe, client, seed, dataset, [bar]))
+                print(in_words(recipe, runs[-1]))
+            record(recipe, client.about, dataset, runs, result_file(recipe, client.name))
+    except (BadRecipe, BackendFailed, UnknownBackend) as error:
+        print(error)
+        return False
+    return not any(run.broken for run in runs)
+
+
+def result_file(recipe: Recipe, backend: str) -> Path:
+    """Where the runs of a recipe on a backend are kept."""
+    return RESULTS / f"{recipe.name}-{backend.partition('@')[0].rpartition('/')[2]}.json"
+
+
+def in_words(recipe: Recipe, run: Run) -> str:
+    """A run in one line, and a line for each bound that it broke."""
+    values = ", ".join(f"{name} {v:.4g}" for name, v in run.values.items() if v is not None)
+    return "\n  ".join([f"{recipe.name}, seed {run.seed}: {values}", *run.broken])
+
+
+def _word(value: Any) -> Any:
+    """A part as JSON: what is callable by its name."""
+    if isinstance(value, Callable):  # type: ignore[arg-type]
+        return f"{value.__module__}.{value.__qualname__}"
+    if isinstance(value, Mapping):
+        return {str(key): _word(v) for key, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_word(v) for v in value]
+    return value
