@@ -114,6 +114,7 @@ def position(frame: FrameType, file: str) -> str:
     while inside.f_code.co_filename != file and inside.f_back is not None:
         inside = inside.f_back
     found = inside if inside.f_code.co_filename == file else innermost
-    name, line = found.f_code.co_filename, found.f_lineno
+    # between two lines of a function a frame has no number
+    name, line = found.f_code.co_filename, found.f_lineno or found.f_code.co_firstlineno
     source = linecache.getline(name, line).strip()[:LONG]
     return f"{os.path.relpath(name)}:{line} in {found.f_code.co_name}: {source}"
