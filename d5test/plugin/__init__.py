@@ -34,6 +34,7 @@ pytest_plugins = (
     "d5test.fixtures.backend",
     "d5test.fixtures.explore",
     "d5test.fixtures.optimizer",
+    "d5test.fixtures.recipe",
     "d5test.fixtures.network",
     "d5test.fixtures.comm",
     "d5test.fixtures.communicator",

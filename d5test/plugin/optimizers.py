@@ -1,12 +1,13 @@
-"""Optimizers x dtypes: which tests of update rules there are.
+"""Optimizers x dtypes, and recipes: which tests of training there are.
 
-Requirements: `--optimizer` is resolved before anything is collected; tests are chosen by their
-fields, never by patterns over their ids.
+Requirements: `--optimizer` and `--recipe` are resolved before anything is collected; tests are
+chosen by their fields, never by patterns over their ids. Recipes are run where they are named.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +20,8 @@ KINDS = ("native", "reference")
 """The framework's own optimizer, and our rule on its tensors."""
 DTYPES = ("float64", "float32")
 CHOSEN = pytest.StashKey[tuple[str, ...]]()
+RECIPES = pytest.StashKey[tuple[Path, ...]]()
+RECIPE_FILE = "test_recipe.py"
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,33 @@ def pytest_configure(config: pytest.Config) -> None:
     """Resolve what is named."""
     asked = listed(config.getoption("--optimizer"))
     config.stash[CHOSEN] = tuple(names.chosen("optimizer", asked, OPTIMIZERS))
+    config.stash[RECIPES] = tuple(located(name) for name in listed(config.getoption("--recipe")))
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave recipes out where none is named."""
+    ours = collection_path.name == RECIPE_FILE and "training" in collection_path.parts
+    return True if ours and not config.stash[RECIPES] else None
+
+
+def located(name: str) -> Path:
+    """The file of a recipe: where the user stands, or among those that come with the suites."""
+    folder = suite("training") / "recipes"
+    places = (Path(name), folder.parent / name, folder / f"{name}.py")
+    found = next((place for place in places if place.is_file()), None)
+    if found is None:
+        known = [path.stem for path in sorted(folder.glob("*.py"))]
+        if name in known or "/" not in name:
+            raise names.unknown("recipe", name, known)
+        raise pytest.UsageError(f"--recipe: there is no file {name}")
+    return found.resolve()
+
+
+def suite(name: str) -> Path:
+    """The folder of a suite: in the package when it is installed, beside it in a clone."""
+    package = Path(__file__).resolve().parents[1]
+    inside = package / "suites"
+    return (inside if inside.is_dir() else package.parent / "suites") / name
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -53,3 +83,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("rule_cell", cells, indirect=True, ids=[cell.id for cell in cells])
     if "updater_kind" in metafunc.fixturenames:
         metafunc.parametrize("updater_kind", KINDS, indirect=True, ids=KINDS)
+    if "recipe_file" in metafunc.fixturenames:
+        files = metafunc.config.stash[RECIPES]
+        ids = [path.stem for path in files]
+        metafunc.parametrize("recipe_file", files, indirect=True, ids=ids)

@@ -45,6 +45,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="NAME[,NAME]",
         help="only these optimizers: Adam, Momentum, ...",
     )
+    add(
+        "--recipe",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="train by this recipe: a file, or a name of suites/training/recipes",
+    )
     add("--dtype", action="append", default=[], metavar="DTYPE[,DTYPE]", help="only these dtypes")
     add("--check", action="append", default=[], metavar="NAME[,NAME]", help="only these checks")
     add(

@@ -1,0 +1,9 @@
+"""A recipe keeps its bounds from each of its seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+
+def test_recipe(judge_recipe: Callable[[], None]) -> None:
+    judge_recipe()
