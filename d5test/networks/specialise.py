@@ -105,6 +105,11 @@ def _hands_on(node: Node, graph: Graph, read: set[str]) -> bool:
     return node.kind == "Identity" or (node.kind == "Dropout" and off)
 
 
+def known_shapes(graph: Graph) -> dict[str, Shape]:
+    """The shapes of the tensors of a graph whose inputs' are fixed, as far as ONNX infers them."""
+    return _inferred(graph)[0]
+
+
 def _inferred(graph: Graph) -> tuple[dict[str, Shape], dict[str, int]]:
     """The shapes of tensors, as far as all sides are known, and the types of their elements."""
     model = onnx.shape_inference.infer_shapes(to_model(graph, values=False), data_prop=True)

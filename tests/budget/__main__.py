@@ -25,7 +25,8 @@ import psutil
 from tests.budget.measure import Line
 
 # subprocesses first: what is imported later weighs on a fork
-PARTS = ("collecting", "collectives", "cases", "bars", "references", "examples", "calls")
+PARTS = ("collecting", "collectives", "cases", "bars", "references", "examples", "calls",
+         "networks")  # fmt: skip
 PAGE = Path(__file__).parents[2] / "docs" / "budget.md"
 HEAD = ("what", "measured (median)", "95% interval", "A/A interval", "bound", "", "how much")
 INTRODUCTION = """\
