@@ -31,6 +31,8 @@ from typing import Any
 
 ENDS = "ends.jsonl"
 """The file in `folder` to which each sentry adds how its rank ended."""
+PAUSE = 0.2
+"""Seconds between looks at what the rank has said."""
 OTHERS = 0.6
 """Seconds for the sentries of the other ranks to add theirs."""
 
@@ -39,23 +41,31 @@ def watch(stream: int) -> dict[str, Any]:
     """What is known of the rank when it is gone, which it is when this returns."""
     known: dict[str, Any] = {}
     rest, deadline = b"", float("inf")
+    os.set_blocking(stream, False)
+    broken = select.poll()
+    broken.register(stream, 0)  # a word wakes nobody: ranks that share cores have many
     while True:
-        wait = max(deadline - time.monotonic(), 0)
-        ready, _, _ = select.select([stream], [], [], wait if wait < float("inf") else None)
-        if not ready:
-            known["overdue"], deadline = known["limit"], float("inf")
-            os.kill(known["pid"], signal.SIGKILL)
-            continue
-        text = os.read(stream, 1 << 16)
-        if not text:
-            return known
-        *lines, rest = (rest + text).split(b"\n")
-        for line in lines:
-            said = json.loads(line)
+        broken.poll(PAUSE * 1000)
+        text = _said(stream)
+        *lines, rest = (rest + (text or b"")).split(b"\n")
+        for said in map(json.loads, lines):
             known |= said
             if "limit" in said:
                 limit = said["limit"]
                 deadline = float("inf") if limit is None else time.monotonic() + limit
+        if text is None:
+            return known
+        if time.monotonic() > deadline:
+            known["overdue"], deadline = known["limit"], float("inf")
+            os.kill(known["pid"], signal.SIGKILL)
+
+
+def _said(stream: int) -> bytes | None:
+    """What was said since the last time; `None` if nobody can say any more."""
+    try:
+        return os.read(stream, 1 << 20) or None
+    except BlockingIOError:
+        return b""
 
 
 def story(ends: list[dict[str, Any]]) -> str:

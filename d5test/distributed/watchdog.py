@@ -37,7 +37,6 @@ class Watchdog:
             command, pass_fds=(theirs,), start_new_session=True, stdin=subprocess.DEVNULL
         )
         os.close(theirs)
-        os.set_blocking(self._pipe, False)
         self._pid, self._main = os.getpid(), threading.get_ident()
         self._changed = threading.Event()
         self._file = ""
@@ -97,8 +96,6 @@ class Watchdog:
             return
         try:
             os.write(self._pipe, json.dumps(what).encode() + b"\n")
-        except BlockingIOError:  # a sentry that is behind is told the next time
-            return
         except OSError:
             self._forget()
 
