@@ -24,6 +24,7 @@ from d5test.case import Array
 from d5test.networks.graph import Graph
 from d5test.networks.model import to_model
 from d5test.networks.network import Network
+from d5test.networks.profile import Profile
 from d5test.networks.specialise import runnable, specialised
 
 Arrays = Mapping[str, Array]
@@ -125,12 +126,13 @@ class Executor:
             for name, ys, dys, dxs in answer
         ]
 
-    def node_seconds(self, inputs: Arrays, passes: int = 1) -> dict[str, list[float]]:
-        """The seconds of each node in each of several passes, the device waited for behind it."""
+    def profile(self, inputs: Arrays, passes: int = 1) -> Profile:
+        """Seconds of an inference, and of each node alone, in each of several passes."""
         loaded = self._ready(inputs)
         found = self._ask("seconds", loaded, _ordered(loaded, inputs), passes)
+        whole, alone = zip(*found, strict=True)
         names = [node.name for node in loaded.graph.nodes]
-        return dict(zip(names, map(list, zip(*found, strict=True)), strict=True))
+        return Profile(dict(zip(names, zip(*alone, strict=True), strict=True)), tuple(whole))
 
     def start_timing(self, feeds: Sequence[Arrays], loss: Loss | None = None) -> int:
         """Warm up, on these inputs in turn; how many calls make a round. With a loss: backprop."""
@@ -213,10 +215,10 @@ class Executor:
 
     def _tell_operators(self, inputs: Arrays) -> None:
         try:
-            seconds = self.node_seconds(inputs)
+            profile = self.profile(inputs)
         except Unsupported:
             return
-        for name, (spent,) in seconds.items():
+        for name, (spent,) in profile.nodes.items():
             for listener in self.listeners:
                 listener(Event("operator", name, spent))
 

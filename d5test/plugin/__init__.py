@@ -6,6 +6,7 @@
     parametrise   backends x (operator x dtype), and why a cell does not apply
     communicators communicators x (algorithms, optimizers) x dtypes
     optimizers    optimizers x dtypes
+    networks      networks, and models that others made
     collecting    listing tests without importing Hypothesis
     outcomes      what came of the drawn cases, as it travels in reports
     known         known failures: pinned cases, and where drawing is kept away from
@@ -37,9 +38,11 @@ pytest_plugins = (
     "d5test.fixtures.recipe",
     "d5test.fixtures.network",
     "d5test.fixtures.comm",
+    "d5test.fixtures.pace",
     "d5test.fixtures.communicator",
     "d5test.plugin.timing",
     "d5test.fixtures.known",
     "d5test.fixtures.stopwatch",
+    "d5test.fixtures.network_stopwatch",
     "d5test.plugin.ranks.begin",  # last: what is registered last is configured first
 )

@@ -16,6 +16,7 @@ from d5test.plugin.selection import SELECTION
 from d5test.plugin.workers import WORKERS
 
 FILE = "test_time.py"
+SUITES = frozenset({"operators", "networks"})
 TIMED = "d5test-timed"
 """The name of the entry in a report's `user_properties`."""
 DIRECTIONS = ("forward", "backward")
@@ -23,7 +24,7 @@ DIRECTIONS = ("forward", "backward")
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Times are measured only where their file is named."""
-    if collection_path.name != FILE or "operators" not in collection_path.parts:
+    if collection_path.name != FILE or not SUITES.intersection(collection_path.parts):
         return None
     named = any(Path(str(argument).partition("::")[0]).name == FILE for argument in config.args)
     return None if named else True
@@ -31,6 +32,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Parametrise what asks for `problem` by those that --problems names."""
+    if "network_stopwatch" in metafunc.fixturenames:
+        metafunc.parametrize("direction", DIRECTIONS, ids=DIRECTIONS)
     if "problem" not in metafunc.fixturenames or "stopwatch" not in metafunc.fixturenames:
         return
     from d5test.problems import deepbench, smallest
