@@ -169,6 +169,9 @@ class Backend(ABC):
     def __init__(self, device: str = "cpu") -> None:
         self.device = device
 
+    def allow_tf32(self) -> None:  # noqa: B027 (not every framework has a device with TF32)
+        """Let float32 multiplications run in TF32 where the device can. Otherwise they do not."""
+
     @classmethod
     def devices(cls) -> tuple[str, ...]:
         """The devices that can be used now."""

@@ -7,6 +7,7 @@ where)`. The backend is made by the first request. NumPy and the framework only.
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -17,6 +18,9 @@ from d5test.backends.facts import describe
 from d5test.backends.programs import Programs
 from d5test.backends.timing import Rounds, Timing
 from d5test.backends.training import Trainings
+
+TF32 = "D5TEST_TF32"
+"""The variable by which a worker is told to allow TF32."""
 
 
 class Verbs:
@@ -46,7 +50,10 @@ class Verbs:
     def execution(self) -> Execution:
         """The backend, made when it is first needed."""
         if self._execution is None:
-            self._execution = Execution(self._make())
+            backend = self._make()
+            if TF32 in os.environ:
+                backend.allow_tf32()
+            self._execution = Execution(backend)
             heap.poison()
         return self._execution
 

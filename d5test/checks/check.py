@@ -127,13 +127,18 @@ class Inquiry:
         same_as = tuple(None if t is None else t.same_as for t in self.case.inputs)
         return Feed(self.arrays if arrays is None else arrays, grads, same_as=same_as, **more)
 
+    @property
+    def tf32(self) -> bool:
+        """Whether the backend may multiply in TF32."""
+        return getattr(self.client, "precision", None) == "tf32"
+
     def classes(self) -> tuple[Arithmetic, ...]:
         """The arithmetic classes of the case's dtype on this backend, tightest first."""
         dtype = self.case.dtype
         return classes(
             dtype,
             flushes=self.row.flushes or bool(self.about.flushes.get(dtype, False)),
-            tf32=getattr(self.client, "precision", None) == "tf32",
+            tf32=self.tf32,
             ulps={**self.about.ulps, **self.row.ulps},
         )
 
@@ -266,7 +271,9 @@ class Inquiry:
 
     def lowered(self, grads: Arrays | None = None) -> tuple[Any, ...]:
         """The reference's results in the next lower precision."""
-        found = lower_precision(self.case.op, self.arrays, grads, self.case.dtype)
+        dtype = self.case.dtype
+        computed = "tf32" if self.tf32 and dtype == "float32" else dtype
+        found = lower_precision(self.case.op, self.arrays, grads, computed)
         return found if grads is None else tuple(found[i] for i in self.wanted)
 
 

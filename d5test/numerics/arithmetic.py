@@ -54,7 +54,7 @@ def format_of(name: str) -> Format:
 
 
 NEXT_LOWER: Mapping[str, int] = MappingProxyType(
-    {"float64": 24, "float32": 11, "float16": 8, "bfloat16": 4}
+    {"float64": 24, "float32": 11, "tf32": 8, "float16": 8, "bfloat16": 4}
 )
 """Bits of the next lower precision, which a bar must be able to reject."""
 

@@ -101,7 +101,10 @@ def reads_outputs(backward: Any) -> bool:
 def lower_precision(
     op: Operator, arrays: Sequence[Any], grads: Sequence[Any] | None, dtype: str
 ) -> tuple[Array | None, ...]:
-    """The outputs (or with `grads` the gradients) as computed in the next lower precision."""
+    """The outputs (or with `grads` the gradients) as computed in the next lower precision.
+
+    `dtype` is the one under test, or `tf32` for float32 whose multiplications may run in that.
+    """
     precision = NEXT_LOWER[dtype]
 
     def lowered(x: Array) -> Any:

@@ -8,6 +8,7 @@ never for --help and the like, nor without --backend. The process that only dist
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
@@ -42,15 +43,19 @@ class Workers:
     def _started(self, name: str) -> Any:
         from d5test.backends import client as front
         from d5test.backends.inprocess import InProcess
+        from d5test.backends.verbs import TF32
 
         option = self.config.getoption
         device = option("--device") or "cpu"
+        environment = {TF32: "1"} if option("--precision") == "tf32" else {}
         try:
-            client: Any = (
-                InProcess(name, device)
-                if option("--in-process")
-                else front.Client(name, device, threads=option("--threads"))
-            )
+            if option("--in-process"):
+                os.environ.update(environment)
+                client: Any = InProcess(name, device)
+            else:
+                client = front.Client(
+                    name, device, threads=option("--threads"), environment=environment
+                )
             client.precision = option("--precision")
             client.about  # noqa: B018 - the framework is imported now
         except front.UnknownBackend as error:

@@ -18,6 +18,7 @@ from d5test.numerics.bounds import (
     reads_outputs,
 )
 from d5test.numerics.judgement import judge
+from d5test.numerics.perturbed import round_to
 from d5test.reference.operators import OPERATORS
 from d5test.strategies import cases
 
@@ -60,6 +61,19 @@ def test_the_next_lower_precision_lies_outside() -> None:
     op = OPERATORS["MatMul"]()
     bounds = forward_bounds(op, arrays, SINGLE)
     assert judge(bounds, lower_precision(op, arrays, None, "float32")).ratio > 10
+
+
+def test_tf32_holds_rounded_factors_and_rejects_the_next_lower_precision() -> None:
+    rng = np.random.default_rng(5)
+    arrays = tuple(rng.standard_normal(s).astype(np.float32) for s in ((5, 7), (7, 3)))
+    op = OPERATORS["MatMul"]()
+    (coarse,) = classes("float32", tf32=True)
+    rounded = tuple(round_to(x.astype(np.float64), 11).astype(np.float32) for x in arrays)
+    assert judge(forward_bounds(op, arrays, coarse), op(*rounded)).right
+    assert judge(forward_bounds(op, arrays, SINGLE), op(*rounded)).ratio > 10
+    assert not judge(
+        forward_bounds(op, arrays, coarse), lower_precision(op, arrays, None, "tf32")
+    ).right
 
 
 def test_a_bar_cannot_be_lost_in_a_plain_array() -> None:

@@ -1,9 +1,9 @@
 """jax, eager and under `jax.jit`, on the CPU and on accelerators.
 
-Needs NumPy, jax and ml_dtypes. 64-bit types are on; the precision of matrix products stays jax's
-default (full on a CPU, TF32 or bfloat16 passes for float32 on an accelerator) and stands in
-`describe_device`. Inputs that decide shapes (axes, sizes, pads) have to be known when jax traces,
-so rows read them with `integers`; the compiled mode compiles once for each value of theirs.
+Needs NumPy, jax and ml_dtypes. 64-bit types are on; matrix products have full precision, on
+accelerators too, whose default is TF32 or bfloat16 (`describe_device` says which). Inputs that
+decide shapes (axes, sizes, pads) have to be known when jax traces, so rows read them with
+`integers`; the compiled mode compiles once for each value of theirs.
 
 Where XLA adds in storage (scatter, windows, steps of a scan), or sums what was broadcast over one
 axis after the other with a rounding between, a row's gradient is of class S.

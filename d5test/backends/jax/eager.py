@@ -79,6 +79,11 @@ class Jax(Backend):
             known = ", ".join(self.devices())
             raise Unsupported(f"jax has no device {device!r} here, only {known}") from error
         jax.config.update("jax_default_device", self._device)
+        if platform != "cpu":
+            jax.config.update("jax_default_matmul_precision", "highest")
+
+    def allow_tf32(self) -> None:
+        jax.config.update("jax_default_matmul_precision", "tensorfloat32")
 
     @classmethod
     def devices(cls) -> tuple[str, ...]:

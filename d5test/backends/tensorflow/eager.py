@@ -80,6 +80,9 @@ class TensorFlow(Backend):
         tf.get_logger().setLevel("ERROR")
         self._gpus = used
 
+    def allow_tf32(self) -> None:
+        tf.config.experimental.enable_tensor_float_32_execution(True)
+
     @classmethod
     def devices(cls) -> tuple[str, ...]:
         gpus = tf.config.list_physical_devices("GPU")

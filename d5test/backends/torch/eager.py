@@ -30,6 +30,10 @@ class Torch(Backend):
         torch.backends.cuda.matmul.allow_tf32 = False
         torch.backends.cudnn.allow_tf32 = False
 
+    def allow_tf32(self) -> None:
+        torch.backends.cuda.matmul.allow_tf32 = True
+        torch.backends.cudnn.allow_tf32 = True
+
     @classmethod
     def devices(cls) -> tuple[str, ...]:
         return ("cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count())))
