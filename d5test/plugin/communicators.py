@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from d5test.distributed.provider import launched
 from d5test.plugin.names import located, unknown
 from d5test.plugin.options import listed
 from d5test.plugin.selection import SELECTION
+from d5test.plugin.timing import FILE
 
 MEASURED = "d5test-measured"
 """The name of the entry in a report's `user_properties`."""
@@ -59,6 +61,14 @@ def pytest_configure(config: pytest.Config) -> None:
     default = "mpi" if launched() else "virtual"
     names = listed(config.getoption("--comm")) or (default,)
     config.stash[KINDS] = {name: _kind(name) for name in names}
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Times are measured only where their file is named, as on level 0."""
+    if collection_path.name != FILE or "distributed" not in collection_path.parts:
+        return None
+    named = any(Path(str(argument).partition("::")[0]).name == FILE for argument in config.args)
+    return None if named else True
 
 
 def _kind(name: str) -> Kind:

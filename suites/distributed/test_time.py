@@ -1,0 +1,16 @@
+"""How long an allreduce takes, by the slowest rank: each schedule beside the library's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from d5test.distributed.allreduce import LIBRARY
+from d5test.reference.collectives import ALLREDUCE
+
+
+@pytest.mark.parametrize("nbytes", [8, 2**14, 2**20, 2**24])
+@pytest.mark.parametrize("algorithm", [*ALLREDUCE, LIBRARY])
+def test_allreduce(pace: Callable[[str, int], None], algorithm: str, nbytes: int) -> None:
+    pace(algorithm, nbytes)
