@@ -23,8 +23,8 @@ FIRST, LONGEST = 0.005, 0.25
 """Seconds from a change to the first look at the main thread, and between looks at most."""
 LONG = 300
 """Characters of a word to the sentry: a pipe takes 4096 bytes at once, or a part of them."""
-LEAVING = ("_exit", "abort", "kill")
-"""Functions of `os` after which nothing can be told any more."""
+LEAVING = {"_exit": ("status",), "abort": (), "kill": ("pid", "signal")}
+"""Functions of `os` after which nothing can be told any more, and their parameters."""
 
 
 class Watchdog:
@@ -68,12 +68,12 @@ class Watchdog:
     def _told(self, name: str) -> Callable[..., Any]:
         own = self._own[name]
 
-        def call(*arguments: Any) -> Any:
-            mine = os.getpid() == self._pid and (name != "kill" or arguments[0] == self._pid)
-            if mine and (name != "kill" or arguments[1] != 0):
+        def call(*given: Any, **named: Any) -> Any:
+            target = {"pid": self._pid, **dict(zip(LEAVING[name], given, strict=False)), **named}
+            if os.getpid() == self._pid == target["pid"] and target.get("signal") != 0:
                 at = position(sys._getframe(1), self._file)  # noqa: SLF001 - there is no other way
                 self._tell(leaving=f"os.{name}", at=at)
-            return own(*arguments)
+            return own(*given, **named)
 
         return call
 

@@ -23,6 +23,7 @@ class Replay:
     """How far a launch has come.
 
     ids       what it has to do; `None` until its ranks have agreed on that
+    broken    how many things cannot be collected
     finished  what is done
     running   the test under way, with its location; `called`: whether its call is over
     status    that the ranks agreed on at the end; `None` until then
@@ -33,6 +34,7 @@ class Replay:
     session: pytest.Session
     again: bool = False
     ids: list[str] | None = None
+    broken: int = 0
     finished: set[str] = field(default_factory=set)
     running: tuple[str, Location] | None = None
     called: bool = False
@@ -60,8 +62,10 @@ class Replay:
 
     def on_uncollected(self, report: dict[str, Any]) -> None:
         """Something cannot be collected."""
+        built = self._built(report)
+        self.broken += built.failed
         if not self.again:
-            self._hook.pytest_collectreport(report=self._built(report))
+            self._hook.pytest_collectreport(report=built)
 
     def on_start(self, nodeid: str, location: list[Any]) -> None:
         """A test begins."""

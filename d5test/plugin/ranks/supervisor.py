@@ -90,8 +90,8 @@ class Supervisor:
     def _judge_end(self, replay: Replay, folder: Path, status: int) -> None:
         """Raise unless the launch did all that it had to, and ended by itself."""
         session = replay.session
-        if replay.ids is None and session.testsfailed:
-            raise session.Interrupted(f"{session.testsfailed} errors during collection")
+        if replay.ids is None and replay.broken:
+            raise session.Interrupted(f"{replay.broken} errors during collection")
         if replay.ids is None:
             said = _said(folder)
             told = [line for line in said if line.startswith("ERROR: ")] or said

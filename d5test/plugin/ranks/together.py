@@ -73,7 +73,8 @@ class Together:
                     self.config.hook.pytest_collectreport(report=report)
         if len({remark["digest"] for remark in told}) > 1 and not self._errors:
             self._differ(ids)
-        if self.ranks.journal is not None and not self._errors:
+        go_on = self.config.option.continue_on_collection_errors or not self._errors
+        if self.ranks.journal is not None and go_on:
             self.ranks.journal.collected(ids)
         return result
 
