@@ -35,6 +35,7 @@ pytest_plugins = (
     "d5test.fixtures.backend",
     "d5test.fixtures.explore",
     "d5test.fixtures.optimizer",
+    "d5test.fixtures.curve",
     "d5test.fixtures.recipe",
     "d5test.fixtures.network",
     "d5test.fixtures.comm",

@@ -83,6 +83,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("rule_cell", cells, indirect=True, ids=[cell.id for cell in cells])
     if "updater_kind" in metafunc.fixturenames:
         metafunc.parametrize("updater_kind", KINDS, indirect=True, ids=KINDS)
+    if "curve" in metafunc.fixturenames:
+        named: list[Path | None] = [None, *metafunc.config.stash[RECIPES]]
+        ids = ["perceptron" if path is None else path.stem for path in named]
+        metafunc.parametrize("curve", named, indirect=True, ids=ids, scope="session")
     if "recipe_file" in metafunc.fixturenames:
         files = metafunc.config.stash[RECIPES]
         ids = [path.stem for path in files]

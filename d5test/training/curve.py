@@ -1,0 +1,129 @@
+"""The first losses of a training run, against an ensemble of noisy references.
+
+From the same initial parameters and the same batches every framework goes the same way, as far as
+rounding lets it: the loss after each step is judged by the spread of references whose every
+primitive, forward, backward and in the optimizer, has one rounding error. The longer the run, the
+wider the spread; for some twenty steps it tells a learning rate of 0.1001 from 0.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from d5test.case import Array
+from d5test.networks.graph import Graph
+from d5test.networks.network import Network
+from d5test.networks.reference import Pass, upstream_of
+from d5test.networks.specialise import specialised
+from d5test.numerics.arithmetic import classes
+from d5test.numerics.bounds import Bounds
+from d5test.numerics.ensemble import MEMBERS, Spread, noise, norm_ratio
+from d5test.numerics.judgement import judge
+from d5test.reference.optimizers import Momentum, Optimizer
+from d5test.reference.steps import as_step
+from d5test.training.datasets import Dataset, digits
+from d5test.training.recipe import Recipe
+from d5test.training.samplers import ShuffleSampler
+from d5test.training.session import Session, learned
+from d5test.training.trajectory import Distance, Plain
+
+Batch = Mapping[str, Array]
+BATCH, STEPS = 16, 20
+"""What is affordable for nine references of a convolutional network."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """What is expected of the losses of a network's first steps, one on each of `batches`."""
+
+    network: Network
+    optimizer: Optimizer
+    batches: tuple[Batch, ...]
+    bounds: Bounds
+
+    def distance(self, client: Any, kind: str = "native") -> Distance:
+        """How far the losses on a backend are from what is expected, after each step."""
+        session = Session(client, self.network, self.optimizer, kind)
+        try:
+            losses = [p.loss for p in session.train(self.batches)]
+        finally:
+            session.close()
+        return self.judged(losses)
+
+    def judged(self, losses: Sequence[float]) -> Distance:
+        """How far these losses are, in units of what is allowed."""
+        ratios = []
+        for bound, loss in zip(self.bounds, losses, strict=True):
+            one = (bound,), (np.asarray(loss),)
+            ratios.append(max(judge(*one).ratio, norm_ratio(*one)))
+        return Distance(tuple(ratios))
+
+
+def expected(
+    network: Network, optimizer: Optimizer, batches: Sequence[Batch], dtype: str = "float32"
+) -> Curve:
+    """The losses of the references, and how far honest arithmetic of `dtype` may stray.
+
+    Hyperparameters are rounded to `dtype` first, as every framework does where they meet a tensor.
+    """
+    (arithmetic,) = classes(dtype)
+    shapes = {name: x.shape for name, x in batches[0].items()}
+    graph = specialised(network.graph, shapes)
+    rounded = optimizer.with_(
+        **{
+            name: float(np.dtype(dtype).type(value))
+            for name, value in vars(optimizer).items()
+            if isinstance(value, float)
+        }
+    )
+    spreads = [Spread(loss) for loss in losses(graph, rounded, batches, lambda x: x)]
+    for seed in range(MEMBERS):
+        member = losses(graph, rounded, batches, noise(arithmetic, seed))
+        for spread, loss in zip(spreads, member, strict=True):
+            spread.add(loss)
+    bounds = tuple(spread.bound(arithmetic) for spread in spreads)
+    return Curve(network, optimizer, tuple(batches), bounds)
+
+
+def losses(
+    graph: Graph, optimizer: Optimizer, batches: Sequence[Batch], lift: Callable[[Array], Any]
+) -> list[Any]:
+    """The loss before each step, on arrays that `lift` makes of the network's own."""
+    names = learned(graph)
+    start = {name: lift(graph.parameters[name].astype(np.float64)) for name in names}
+    rule = as_step(optimizer).optimizer(like=start[names[0]])
+    at_work, found = Plain(rule, start), []
+    for batch in batches:
+        passed = Pass(graph, batch, lift)
+        passed.values |= at_work.parameters
+        for _ in passed.forward():
+            continue
+        loss = passed.values["loss"]
+        found.append(getattr(loss, "value", loss))
+        grads = passed.backward(upstream_of("loss", passed.values))
+        at_work.step({name: grads[name] for name in names})
+    return found
+
+
+def perceptron() -> Curve:
+    """A perceptron on the digits."""
+    from d5test.networks.zoo.mlp import mlp
+
+    return expected(mlp((64, 32, 10)), Momentum(lr=0.1), first_batches(digits(), 64))
+
+
+def of_recipe(recipe: Recipe) -> Curve:
+    """The network, the optimizer and the data of a recipe, in batches of `BATCH`."""
+    mutable, seed = recipe.mutable, recipe.fixed["seeds"][0]
+    optimizer = mutable["optimizer"](**mutable["optimizer_kwargs"])
+    return expected(recipe.network(seed), optimizer, first_batches(recipe.dataset(), BATCH))
+
+
+def first_batches(dataset: Dataset, size: int) -> list[Batch]:
+    """The first `STEPS` batches of a shuffled epoch."""
+    order = ShuffleSampler(len(dataset.train), size, seed=1).epoch(0)[:STEPS]
+    return [dataset.train.batch(indices) for indices in order]
