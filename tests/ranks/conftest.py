@@ -48,10 +48,12 @@ def run(tmp_path: Path) -> Callable[..., Ran]:
         junit.unlink(missing_ok=True)
         command = [sys.executable, "-m", "pytest", "-p", "d5test.plugin", "-p", "no:cacheprovider"]
         command += ["-c", "/dev/null", f"--rootdir={SUITES}", str(SUITES / f"{suite}.py")]
+        # what xdist says to its processes is not meant for these
+        own = {n: v for n, v in os.environ.items() if not n.startswith("PYTEST_")}
         ran = subprocess.run(
             [*([program, "-n", str(ranks)] if ranks else []), *command,
              f"--junitxml={junit}", "-o", "junit_logging=no", *arguments],
-            env={**ALLOWED, **os.environ, "OMP_NUM_THREADS": "1", **variables},
+            env={**ALLOWED, **own, "OMP_NUM_THREADS": "1", **variables},
             cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT, check=False,
         )  # fmt: skip
         return Ran(ran.returncode, ran.stdout + ran.stderr, outcomes(junit))
