@@ -120,7 +120,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--deadline",
         type=duration,
         metavar="TIME",
-        help="under mpirun, how long a phase of a test may take (default: 15s)",
+        help="under mpirun, how long a phase of a test may take (default: 12s)",
     )
 
 

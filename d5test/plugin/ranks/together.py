@@ -25,7 +25,7 @@ from d5test.plugin.ranks.agreement import Apart
 from d5test.plugin.ranks.ranks import COLLECTING, Ranks
 from d5test.plugin.ranks.verdict import Remark, apply
 
-DEADLINE = 15.0
+DEADLINE = 12.0
 """Seconds for a phase of a test, unless it is marked or the command line says otherwise."""
 GRACE = 3.0
 """Seconds that a rank has to leave a test once its deadline is over. Then it is killed."""
