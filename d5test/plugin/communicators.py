@@ -103,6 +103,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items[:] = [item for item in items if _exists(item)]
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Import on ranks what the first test would, before its deadline runs."""
+    judged = any(item.get_closest_marker("collective") for item in session.items)
+    if judged and launched() is not None and not session.config.option.collectonly:
+        import d5test.distributed.checks
+        import d5test.exploration.explore  # noqa: F401
+
+
 def _exists(item: pytest.Item) -> bool:
     callspec = getattr(item, "callspec", None)
     if callspec is None or "part" not in callspec.params:
