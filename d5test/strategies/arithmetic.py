@@ -59,7 +59,7 @@ def pow_inputs(d: Draw, op: ops.Pow) -> tuple[Tensor | None, ...]:
     return d.tensor(base, "positive"), d.tensor(exponent, ("uniform", -2, 2), "ties")
 
 
-def extremum_inputs(d: Draw, op: ops.Extremum) -> tuple[Tensor | None, ...]:
+def several_inputs(d: Draw, op: ops.Extremum | ops.Sum) -> tuple[Tensor | None, ...]:
     """One to four inputs; of two, the second may be the first."""
     count = d.integer(1, 4)
     shape = d.shape(0)
@@ -70,7 +70,7 @@ def extremum_inputs(d: Draw, op: ops.Extremum) -> tuple[Tensor | None, ...]:
     return first, *(d.tensor(d.broadcastable(shape)) for _ in range(count - 1))
 
 
-EXTREMA: tuple[type[ops.Extremum], ...] = (ops.Max, ops.Min)
+SEVERAL: tuple[type[ops.Extremum | ops.Sum], ...] = (ops.Max, ops.Min, ops.Sum)
 
-for extremum in EXTREMA:
-    inputs(extremum)(extremum_inputs)
+for variadic in SEVERAL:
+    inputs(variadic)(several_inputs)

@@ -78,6 +78,24 @@ def group_normalization_inputs(d: Draw, op: ops.GroupNormalization) -> tuple[Ten
     return d.tensor((n, c, *rest), *SPREAD), d.tensor((c,)), d.tensor((c,))
 
 
+@attributes(ops.LRN)
+def lrn_attributes(d: Draw) -> ops.LRN:
+    """Odd sizes and even ones, wider than there are channels too; an alpha that shows."""
+    return ops.LRN(
+        size=d.choose((3, 1, 5, 2, 4)),
+        alpha=d.choose((0.5, 1.0, ops.ALPHA)),
+        beta=d.choose((0.75, 0.5, 1.0)),
+        bias=d.choose((1.0, 2.0, 0.5)),
+    )
+
+
+@inputs(ops.LRN)
+def lrn_inputs(d: Draw, op: ops.LRN) -> tuple[Tensor | None, ...]:
+    """Images, of one to three spatial axes."""
+    n, c, *rest = d.sides(d.choose((4, 3, 5)), most=5)
+    return (d.tensor((n, c, *rest), "normal", "uniform", ("scaled", 2)),)
+
+
 def x_shape(d: Draw, axis: int) -> Shape:
     """A shape that has this axis; there may be no samples, but there is something in each."""
     least = -axis if axis < 0 else axis + 1

@@ -38,13 +38,14 @@ rows.elementwise(
 )
 
 
-def extremum(of_two: Plan, op: Any, *xs: Array) -> Plan:
+def several(of_two: Plan, op: Any, *xs: Array) -> Plan:
     """One function for two inputs; composed for more."""
     return of_two if len(xs) == 2 else lambda *xs: reduce(of_two, xs)
 
 
-rows.native("Max", arithmetic="S")(planned(partial(extremum, jnp.maximum)))
-rows.native("Min", arithmetic="S")(planned(partial(extremum, jnp.minimum)))
+rows.native("Max", arithmetic="S")(planned(partial(several, jnp.maximum)))
+rows.native("Min", arithmetic="S")(planned(partial(several, jnp.minimum)))
+rows.native("Sum", arithmetic="S")(planned(partial(several, jnp.add)))
 
 
 @rows.native("LeakyRelu", arithmetic="F")

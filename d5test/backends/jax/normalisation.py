@@ -57,3 +57,13 @@ def rms_normalization(op: Any, x: Array, scale: Array) -> Array:
     v, axes = stashed(op, x), tuple(range(op.axis % x.ndim, x.ndim))
     root = lax.rsqrt(jnp.mean(v * v, axes, keepdims=True) + op.epsilon)
     return (v * root).astype(x.dtype) * scale
+
+
+@rows.composed("LRN", arithmetic="S")
+def lrn(op: Any, x: Array) -> Array:
+    before = (op.size - 1) // 2
+    widths = [(0, 0)] * x.ndim
+    widths[1] = (before, op.size - 1 - before)
+    squares = jnp.pad(x * x, widths)
+    total = sum(squares[:, i : i + x.shape[1]] for i in range(op.size))
+    return x / (op.bias + op.alpha / op.size * total) ** op.beta

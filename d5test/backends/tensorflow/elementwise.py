@@ -59,10 +59,11 @@ def power(op: Any, x: Any, y: Any) -> Plan:
     return tf.pow if kept else lambda x, y: tf.pow(x, tf.cast(y, x.dtype))
 
 
-def extremum(of_two: Plan, op: Any, *inputs: Any) -> Plan:
+def several(of_two: Plan, op: Any, *inputs: Any) -> Plan:
     """One function for two inputs; composed for more."""
     return of_two if len(inputs) == 2 else lambda *inputs: reduce(of_two, inputs)
 
 
-rows.native("Max", arithmetic="S")(planned(partial(extremum, tf.maximum)))
-rows.native("Min", arithmetic="S")(planned(partial(extremum, tf.minimum)))
+rows.native("Max", arithmetic="S")(planned(partial(several, tf.maximum)))
+rows.native("Min", arithmetic="S")(planned(partial(several, tf.minimum)))
+rows.native("Sum", arithmetic="S")(planned(partial(several, tf.add)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from d5test.backends.base import Plan, Table, planned
+from d5test.backends.base import Plan, Table, Unsupported, planned
 from d5test.backends.tensorflow.arguments import channels_last, channels_second, channelwise
 from d5test.backends.tensorflow.framework import tf
 
@@ -92,3 +92,19 @@ def rms_normalization(op: Any, x: Any, scale: Any) -> Any:
     axes = tuple(range(op.axis % x.ndim, x.ndim))
     square = tf.reduce_mean(tf.square(v), axes, keepdims=True)
     return tf.cast(v * tf.math.rsqrt(square + op.epsilon), x.dtype) * scale
+
+
+@rows.native("LRN", dtypes=("float32", "float16", "bfloat16"), arithmetic="S")
+@planned
+def lrn(op: Any, x: Any) -> Plan:
+    if op.size % 2 == 0 or x.ndim != 4:
+        raise Unsupported("tf.nn.local_response_normalization has odd windows and 4 axes")
+    last, second = channels_last(x.ndim), channels_second(x.ndim)
+    radius, alpha = op.size // 2, op.alpha / op.size
+
+    def call(x: Any) -> Any:
+        y = tf.transpose(x, last)
+        y = tf.nn.local_response_normalization(y, radius, op.bias, alpha, op.beta)
+        return tf.transpose(y, second)
+
+    return call

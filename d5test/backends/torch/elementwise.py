@@ -59,12 +59,13 @@ def power(op: Any, x: Tensor, y: Tensor) -> Plan:
     return torch.pow if kept else lambda x, y: torch.pow(x, y).to(x.dtype)
 
 
-def extremum(of_two: Plan, op: Any, *tensors: Tensor) -> Plan:
+def several(of_two: Plan, op: Any, *tensors: Tensor) -> Plan:
     """One function for two inputs; composed for more."""
     if len(tensors) < 3:
         return of_two if len(tensors) == 2 else torch.clone
     return lambda *tensors: reduce(of_two, tensors)
 
 
-rows.native("Max")(planned(partial(extremum, torch.maximum)))
-rows.native("Min")(planned(partial(extremum, torch.minimum)))
+rows.native("Max")(planned(partial(several, torch.maximum)))
+rows.native("Min")(planned(partial(several, torch.minimum)))
+rows.native("Sum")(planned(partial(several, torch.add)))

@@ -71,3 +71,11 @@ def rms_normalization(op: Any, x: Tensor, scale: Tensor) -> Plan:
 @rows.native("GroupNormalization")
 def group_normalization(op: Any, x: Tensor, scale: Tensor, bias: Tensor) -> Tensor:
     return F.group_norm(x, op.num_groups, scale, bias, op.epsilon)
+
+
+@rows.native("LRN")
+@planned
+def lrn(op: Any, x: Tensor) -> Plan:
+    if op.size % 2 == 0:
+        raise Unsupported("F.local_response_norm has most of an even window before, ONNX behind")
+    return partial(F.local_response_norm, size=op.size, alpha=op.alpha, beta=op.beta, k=op.bias)

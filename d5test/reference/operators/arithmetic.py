@@ -17,7 +17,7 @@ from d5test.case import Batch, Operator
 from d5test.reference.operators.broadcasting import unbroadcast
 from d5test.reference.operators.samples import batch_of
 
-__all__ = ["Add", "Div", "Max", "Min", "Mul", "Pow", "Sub"]
+__all__ = ["Add", "Div", "Max", "Min", "Mul", "Pow", "Sub", "Sum"]
 
 Formula = Callable[..., Any]
 
@@ -138,3 +138,21 @@ class Min(Extremum):
     since = 13
     further = staticmethod(np.minimum)
     beaten = staticmethod(np.greater)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Sum(Operator):
+    """The sum of one or more inputs that broadcast, element by element. ONNX Sum-13."""
+
+    since = 13
+
+    def forward(self, *xs):
+        *_, y = accumulate(xs)
+        return y if len(xs) > 1 else y.copy()
+
+    def backward(self, grads, inputs, outputs):
+        (dy,) = grads
+        return tuple(unbroadcast(dy, x.shape) for x in inputs)
+
+    def batch(self, *shapes: tuple[int, ...] | None) -> Batch | None:
+        return batch_of(*shapes)

@@ -15,11 +15,18 @@ from d5test.case import Batch, Operator
 from d5test.reference.operators.broadcasting import unbroadcast
 from d5test.reference.operators.samples import batch_of
 
-__all__ = ["BatchNormalization", "GroupNormalization", "LayerNormalization", "RMSNormalization"]
+__all__ = [
+    "LRN",
+    "BatchNormalization",
+    "GroupNormalization",
+    "LayerNormalization",
+    "RMSNormalization",
+]
 
 # What ONNX stores: a FLOAT is a float32.
 EPSILON = float(np.float32(1e-5))
 MOMENTUM = float(np.float32(0.9))
+ALPHA = float(np.float32(1e-4))
 
 
 def standardise(x, axes, epsilon):
@@ -213,3 +220,41 @@ class RMSNormalization(Operator):
     def batch(self, *shapes: tuple[int, ...] | None) -> Batch | None:
         x = shapes[0]
         return None if x is None or self.axis % len(x) == 0 else batch_of(*shapes)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class LRN(Operator):
+    """Each element divided by the squares of its neighbours in other channels. ONNX LRN-13.
+
+    y = x / (bias + alpha / size s)^beta with s the sum of x^2 over `size` channels, of which
+    floor((size - 1) / 2) come before. x, y: (n, c, *d).
+    Krizhevsky, Sutskever and Hinton, NIPS 2012, section 3.3.
+    """
+
+    size: int
+    alpha: float = ALPHA
+    beta: float = 0.75
+    bias: float = 1.0
+    since = 13
+
+    def forward(self, x):
+        return x / self.divisor(x) ** self.beta
+
+    def backward(self, grads, inputs, outputs):
+        (dy,), (x,) = grads, inputs
+        divisor, before = self.divisor(x), (self.size - 1) // 2
+        through = self.over_channels(dy * x / divisor ** (self.beta + 1), self.size - 1 - before)
+        return dy / divisor**self.beta - 2 * self.alpha * self.beta / self.size * x * through
+
+    def divisor(self, x):
+        """bias + alpha / size s."""
+        return self.bias + self.alpha / self.size * self.over_channels(x * x, (self.size - 1) // 2)
+
+    def over_channels(self, x, before):
+        """The sum over `size` channels, `before` of them before each."""
+        c, after = x.shape[1], self.size - 1 - before
+        padded = np.pad(x, [(0, 0), (before, after), *((0, 0) for _ in x.shape[2:])])
+        return sum(padded[:, i : i + c] for i in range(self.size))
+
+    def batch(self, *shapes: tuple[int, ...] | None) -> Batch | None:
+        return Batch((0,), (0,))
