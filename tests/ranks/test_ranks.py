@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -87,8 +86,7 @@ def test_a_rank_that_ends_without_a_word_is_named(run: Run, death: str, line: st
     assert ran.printed.count("communicator.raw.Allreduce(np.ones(3)") == 2  # ranks 0 and 2
 
 
-def test_a_supervisor_loses_one_test_with_a_rank(run: Run, tmp_path: Path) -> None:
-    began = time.monotonic()
+def test_a_supervisor_loses_one_test_with_a_rank(run: Run) -> None:
     ran = run("deaths", "--np=3", ranks=0, DEATH="killed")
     assert ran.outcomes == {
         "test_before": "passed",
@@ -98,7 +96,6 @@ def test_a_supervisor_loses_one_test_with_a_rank(run: Run, tmp_path: Path) -> No
     assert "rank 1 left by os.kill" in ran.printed
     assert "  rank 2 stood at " in ran.printed
     assert ran.status == 1
-    assert time.monotonic() - began < 100
 
 
 @pytest.mark.parametrize(
