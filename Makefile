@@ -10,7 +10,7 @@ INSTALL := $(BIN)/pip install --quiet --constraint constraints.txt
 help:
 	@echo "make validate    judge PyTorch's operators (installs the pinned PyTorch into $(VENV))"
 	@echo "make test        d5test's own tests, with every backend"
-	@echo "make suites      a short run of the operator suite on every backend"
+	@echo "make suites      a short run of each suite"
 	@echo "make faults      which of the faults made on purpose are found"
 	@echo "make benchmarks  the performance budget, each bound as a measured ratio"
 	@echo "make lint        ruff and mypy --strict"
@@ -38,6 +38,10 @@ test: $(VENV)/dev.stamp
 
 suites: $(VENV)/dev.stamp
 	$(BIN)/pytest suites/operators --backend=numpy,torch,tensorflow,jax,onnxruntime --examples=3 -n 2
+	$(BIN)/pytest suites/networks --backend=numpy,torch,tensorflow,jax,onnxruntime --network=mlp,lenet5
+	$(BIN)/pytest suites/training --backend=torch,tensorflow,jax --optimizer=Momentum,Adam --examples=5
+	$(BIN)/pytest suites/training/test_recipe.py --backend=torch --recipe=digits
+	$(BIN)/pytest suites/distributed --examples=3
 
 faults: $(VENV)/dev.stamp
 	$(BIN)/python -m tests.faults
