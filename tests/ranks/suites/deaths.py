@@ -21,7 +21,7 @@ def test_before(communicator: Any) -> None:
     communicator.Barrier()
 
 
-@pytest.mark.deadline(1)
+@pytest.mark.deadline(3)
 def test_death(communicator: Any) -> None:
     communicator.Barrier()
     if communicator.rank == 1:

@@ -43,7 +43,7 @@ def test_one_leaves_python(communicator: Any) -> None:
     communicator.Recv(np.empty(1), source=2)
 
 
-@pytest.mark.deadline(1)
+@pytest.mark.deadline(3)
 def test_one_sleeps(communicator: Any) -> None:
     if communicator.rank == 1:
         time.sleep(600)
