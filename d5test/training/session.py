@@ -24,6 +24,8 @@ from d5test.reference.optimizers import Optimizer
 from d5test.training.variants import variant
 
 Batch = Mapping[str, Array]
+PATIENCE = 600.0
+"""Seconds of a request: some frameworks compile each operator of a network at its first step."""
 STATISTICS = {"BatchNormalization": (3, 4)}
 """Inputs of operators that are measured, not learned."""
 
@@ -123,7 +125,8 @@ class Session:
         }
 
     def _ask(self, verb: str, *arguments: Any) -> Any:
-        return self.client.ask("training", verb, self._number, *arguments)
+        with self.client.patient(PATIENCE):
+            return self.client.ask("training", verb, self._number, *arguments)
 
 
 def learned(graph: Graph) -> tuple[str, ...]:
