@@ -40,7 +40,6 @@ suites: $(VENV)/dev.stamp
 	$(BIN)/pytest suites/operators --backend=numpy,torch,tensorflow,jax,onnxruntime --examples=3 -n 2
 	$(BIN)/pytest suites/networks --backend=numpy,torch,tensorflow,jax,onnxruntime --network=mlp,lenet5
 	$(BIN)/pytest suites/training --backend=torch,tensorflow,jax --optimizer=Momentum,Adam --examples=5
-	$(BIN)/pytest suites/training/test_recipe.py --backend=torch --recipe=digits
 	$(BIN)/pytest suites/distributed --examples=3
 
 faults: $(VENV)/dev.stamp
