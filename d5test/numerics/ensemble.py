@@ -34,8 +34,9 @@ class Spread:
     def add(self, member: Any) -> None:
         """One more member's value."""
         if self.value.dtype.kind == "f":
-            deviation = _plain(member) - self.value
-            self._squares = self._squares + deviation * deviation
+            with np.errstate(all="ignore"):
+                deviation = _plain(member) - self.value
+                self._squares = self._squares + deviation * deviation
         self._members += 1
 
     @property
