@@ -12,20 +12,12 @@ from collections.abc import Iterable
 
 import onnx
 
-from d5test.networks.graph import Graph, Node
+from d5test.networks.graph import BrokenGraph, Graph, Node
+from d5test.networks.model import to_model
 
 NODE = re.compile(r"node name: (?P<inferred>[^)]+)\)|node\. Name: (?P<checked>.+) OpType:")
 """How ONNX names a node in what it raises: its shape inference, and its checker."""
 SINGLE = onnx.defs.OpSchema.FormalParameterOption.Single
-
-
-class BrokenGraph(ValueError):
-    """A graph that cannot run. `node` is the name of the node that breaks it, if one does."""
-
-    def __init__(self, reason: str, node: str = "") -> None:
-        super().__init__(f"node {node!r}: {reason}" if node else reason)
-        self.reason = reason
-        self.node = node
 
 
 def checked(graph: Graph) -> Graph:
@@ -106,8 +98,6 @@ def _complete(node: Node) -> None:
 
 def _accepted(graph: Graph) -> None:
     """Ask ONNX. Raises `BrokenGraph`."""
-    from d5test.networks.model import to_model
-
     model = to_model(graph, values=False)
     try:
         onnx.checker.check_model(model)

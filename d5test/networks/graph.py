@@ -17,6 +17,15 @@ OPSET = 25
 """The version of ONNX's operator set that every graph is in: the newest that a reference means."""
 
 
+class BrokenGraph(ValueError):
+    """A graph that cannot run. `node` is the name of the node that breaks it, if one does."""
+
+    def __init__(self, reason: str, node: str = "") -> None:
+        super().__init__(f"node {node!r}: {reason}" if node else reason)
+        self.reason = reason
+        self.node = node
+
+
 @dataclass(frozen=True)
 class Value:
     """What an input of a network is: a dtype's name, and a shape whose free sides are names."""

@@ -17,8 +17,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import external_data_helper, helper, inliner, numpy_helper, version_converter
 
 from d5test.case import Array, dtype_of, is_float
-from d5test.networks.check import BrokenGraph
-from d5test.networks.graph import OPSET, Graph, Node, Unmodelled, Value
+from d5test.networks.graph import OPSET, BrokenGraph, Graph, Node, Unmodelled, Value
 from d5test.reference.node import DOMAINS, NotModelled, from_node, to_node
 
 GRAPHS = (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)

@@ -20,8 +20,8 @@ import onnx
 
 from d5test.case import Array, Operator, is_float
 from d5test.networks import model
-from d5test.networks.check import BrokenGraph, checked
-from d5test.networks.graph import Graph, Node, Value
+from d5test.networks.check import checked
+from d5test.networks.graph import BrokenGraph, Graph, Node, Value
 
 
 class Network:
