@@ -28,9 +28,7 @@ MISTAKES = {
         "no epsilon": lambda r: r.with_(epsilon=0.0),
     },
     "AdamW": {
-        "decay decoupled for coupled, or coupled for decoupled": lambda r: r.with_(
-            decoupled=False
-        ),
+        "the other kind of decay": lambda r: r.with_(decoupled=False),
         "no weight decay": lambda r: r.with_(weight_decay=0.0),
     },
     "Momentum": {
