@@ -82,6 +82,8 @@ FAULTS = {
         tensor(2, 2, 5, 4),
         tensor(3, 4, dtype="bool", values=("mask",)),
     ),
+    "LRN takes odd windows only": made("LRN", tensor(2, 3, 4, 5), size=2),
+    "LRN takes two spatial axes only": made("LRN", tensor(2, 3, 4), size=3),
 }
 """What ONNX Runtime 1.31 gets wrong, each in its smallest case."""
 
