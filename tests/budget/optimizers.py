@@ -29,7 +29,7 @@ def lines() -> Iterator[Line]:
     torch.set_num_threads(1)
     settings = (
         ("ResNet-8 at batch 64, 8 x 8", cifar(8, channels=1), batch(64, 1, 8), 20),
-        ("ResNet-18 at batch 8, 64 x 64", resnet18(), batch(8, 3, 64), 40),
+        ("ResNet-18 at batch 8, 224 x 224", resnet18(), batch(8, 3, 224), 90),
     )
     for what, network, given, seconds in settings:
         for rule in RULES:

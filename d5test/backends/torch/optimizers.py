@@ -5,7 +5,7 @@ Hyperparameters are kept in double precision. Weights decay through the gradient
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,6 +15,7 @@ from torch import Tensor, optim
 
 from d5test.backends.base import Table
 from d5test.backends.updater import ReferenceUpdater, Slots, Updater, one_step
+from d5test.reference.optimizers import State
 
 
 @dataclass(frozen=True)
@@ -115,10 +116,44 @@ class TorchUpdater(Updater):
                 self._optimizer.state[w] = state
 
 
+BLOCK = 2**16
+"""Elements of a block: what a rule makes on the way fits into a core's cache."""
+
+
 class TorchReference(ReferenceUpdater):
-    """The reference rules on PyTorch's tensors."""
+    """The reference rules on PyTorch's tensors, which it overwrites.
+
+    A rule makes a dozen arrays on the way. On a CPU it goes block by block, or each of them would
+    travel to memory and back.
+    """
 
     xp = torch
+
+    def __init__(self, op: Any, parameters: Mapping[str, Tensor]) -> None:
+        form = torch.contiguous_format
+        owned = {name: w.detach().clone(memory_format=form) for name, w in parameters.items()}
+        super().__init__(op, owned)
+
+    def step(self, gradients: Mapping[str, Tensor]) -> None:
+        t, slots = self._state.t + 1, self._state.slots
+        for name, array in self._parameters.items():
+            owned = [x.view(-1) for x in (array, *slots[name])]
+            for g, w, *others in in_blocks(gradients[name].reshape(-1), *owned):
+                new = self.rule.apply(torch, t, w, g, *others)
+                for x, value in zip((w, *others), new, strict=True):
+                    x.copy_(value)
+        self._state = State(t, slots)
+
+    def restore(self, t: int, slots: Slots) -> None:
+        owned = {name: tuple(x.contiguous() for x in given) for name, given in slots.items()}
+        super().restore(t, owned)
+
+
+def in_blocks(*arrays: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """Flat arrays of one length, cut alike where they lie on a CPU."""
+    whole = max(1, len(arrays[0]))
+    size = BLOCK if arrays[0].device.type == "cpu" else whole
+    return zip(*(x.split(size) for x in arrays), strict=True)
 
 
 rows = Table()
