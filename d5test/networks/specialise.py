@@ -1,5 +1,6 @@
 """A graph for inputs of given shapes: what depends on shapes alone becomes a constant, and what
-does nothing (an Identity, a Dropout that does not train) is left out.
+does nothing (an Identity, a Dropout that does not train, a Cast to the dtype that is there) is
+left out.
 
 Exporters write shapes as arithmetic (Shape, Gather, Concat, Reshape). For given sizes the result
 is known before anything runs, so that no backend needs an operator for it, and a compiler sees
@@ -36,7 +37,8 @@ INTEGERS = (onnx.TensorProto.INT64, onnx.TensorProto.INT32, onnx.TensorProto.BOO
 
 def specialised(graph: Graph, shapes: Mapping[str, Shape]) -> Graph:
     """The graph with inputs of these shapes. Raises ValueError if they do not fit it."""
-    graph = _without_identities(graph.with_(inputs=_fixed(graph.inputs, shapes)))
+    graph = graph.with_(inputs=_fixed(graph.inputs, shapes))
+    graph = _without_identities(graph, _inferred(graph)[1])
     while True:
         found, types = _inferred(graph)
         constants = _folded(graph, found, types)
@@ -72,12 +74,12 @@ def _fixed(inputs: Mapping[str, Value], shapes: Mapping[str, Shape]) -> dict[str
     return {name: Value(value.dtype, tuple(shapes[name])) for name, value in inputs.items()}
 
 
-def _without_identities(graph: Graph) -> Graph:
+def _without_identities(graph: Graph, types: Mapping[str, int]) -> Graph:
     """Without nodes that hand their input on; their readers read that."""
     read = {tensor for node in graph.nodes for tensor in node.reads}.union(graph.outputs)
     names: dict[str, str] = {}
     for node in graph.nodes:
-        if _hands_on(node, graph, read):
+        if _hands_on(node, graph, read, types):
             x, y = node.inputs[0], node.outputs[0]
             x = names.get(x, x)
             if y not in graph.outputs:
@@ -91,18 +93,23 @@ def _without_identities(graph: Graph) -> Graph:
     nodes = tuple(
         Node(node.name, node.op, renamed(node.inputs), renamed(node.outputs))
         for node in graph.nodes
-        if not (names.keys() & {node.outputs[0]} and _hands_on(node, graph, read))
+        if not (names.keys() & {node.outputs[0]} and _hands_on(node, graph, read, types))
     )
     return graph.with_(nodes=nodes)
 
 
-def _hands_on(node: Node, graph: Graph, read: set[str]) -> bool:
+def _hands_on(node: Node, graph: Graph, read: set[str], types: Mapping[str, int]) -> bool:
     """Whether a node's first output is its first input, and nobody reads another one."""
     if not isinstance(node.op, Unmodelled) or node.op.domain or read & set(node.makes[1:]):
         return False
     training = "".join(node.inputs[2:3])
     off = not training or (training in graph.constants and not graph.constants[training].any())
-    return node.kind == "Identity" or (node.kind == "Dropout" and off)
+    kept = types.get(node.inputs[0], 0) == types.get(node.outputs[0])
+    return (
+        node.kind == "Identity"
+        or (node.kind == "Dropout" and off)
+        or (node.kind == "Cast" and kept)
+    )
 
 
 def known_shapes(graph: Graph) -> dict[str, Shape]:

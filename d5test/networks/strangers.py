@@ -38,16 +38,21 @@ class Stranger:
 
     def samples(self, network: Network) -> Iterator[tuple[dict[str, Array], dict[str, Array]]]:
         """Inputs, and the outputs that come with the model for them."""
-        if self.path.name != "model.onnx":
+        folders = data_sets(self.path)
+        if not folders:
             prefix = str(self.path.with_suffix(""))
             outputs = [Path(f"{prefix}_output_{i}.pb") for i in range(len(network.outputs))]
             yield _ramps(network), dict(zip(network.outputs, map(_array, outputs), strict=True))
-            return
-        for folder in sorted(self.path.parent.glob("test_data_set_*")):
+        for folder in folders:
             yield (
                 _numbered(network.inputs, folder, "input"),
                 _numbered(network.outputs, folder, "output"),
             )
+
+
+def data_sets(path: Path) -> list[Path]:
+    """The folders beside a model file with inputs and the outputs that it should have for them."""
+    return sorted(path.parent.glob("test_data_set_*"))
 
 
 def strangers() -> Mapping[str, Stranger]:

@@ -1,12 +1,14 @@
 """Networks and models: which tests of level 1 there are.
 
 Requirements: `--network` is resolved before anything is collected: a network of ours, a model of
-the onnx package, or the path of an ONNX file; what is not named is all of ours and all of
-onnx's; tests are chosen by their fields, never by patterns over their ids.
+the onnx package, or the path of an ONNX file, which is a model too where outputs lie beside it;
+what is not named is all of ours and all of onnx's; tests are chosen by their fields, never by
+patterns over their ids.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -30,7 +32,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def resolved(asked: tuple[str, ...]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     """The networks and the models that are named; all if none is."""
-    from d5test.networks.strangers import strangers
+    from d5test.networks.strangers import Stranger, data_sets, strangers
     from d5test.networks.zoo import NETWORKS as BUILT
     from d5test.networks.zoo import Built
 
@@ -39,12 +41,17 @@ def resolved(asked: tuple[str, ...]) -> tuple[Mapping[str, Any], Mapping[str, An
     for name, path in files.items():
         if not path.is_file():
             raise pytest.UsageError(f"network {name!r}: there is no such file")
+    for stem, count in Counter(path.stem for path in files.values()).items():
+        if count > 1:
+            raise pytest.UsageError(f"{count} files are called {stem}.onnx: name one a run")
     inside = [name for name in asked if name not in files]
     known = {**BUILT, **models}
     chosen = names.chosen("network", inside, known) if inside or not files else {}
     ours = {name: row for name, row in chosen.items() if name in BUILT}
     ours |= {path.stem: Built.from_file(path) for path in files.values()}
-    return ours, {name: row for name, row in chosen.items() if name in models}
+    others = {name: row for name, row in chosen.items() if name in models}
+    others |= {name: Stranger(name, path) for name, path in files.items() if data_sets(path)}
+    return ours, others
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -93,6 +93,16 @@ def test_what_does_nothing_is_left_out(where: str) -> None:
     assert graph.outputs == ("y",)
 
 
+def test_a_cast_to_the_dtype_that_is_there_is_left_out() -> None:
+    types = {"b": TensorProto.FLOAT, "c": TensorProto.DOUBLE, "y": TensorProto.FLOAT}
+    casts = [helper.make_node("Cast", [x], [y], to=types[y]) for x, y in ("ab", "bc", "cy")]
+    made = network([helper.make_node("Relu", ["x"], ["a"]), *casts], "y")
+    graph = specialised(made.graph, {"x": (2, 3, 5)})
+    assert [(node.kind, *node.inputs) for node in graph.nodes] == [
+        ("Relu", "x"), ("Cast", "a"), ("Cast", "c"),
+    ]  # fmt: skip
+
+
 def test_a_dropout_that_trains_is_not_left_out() -> None:
     nodes = [helper.make_node("Dropout", ["x", "ratio", "train"], ["y"])]
     made = network(nodes, "y", ("ratio", np.float32(0.5)), ("train", True))

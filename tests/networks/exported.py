@@ -1,0 +1,63 @@
+"""`python exported.py NAME EXPORTER FOLDER`: a module of torch, exported as strangers do.
+
+FOLDER gets model.onnx, and as a test data set the input and what torch itself computes of it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import onnx
+import torch
+from onnx import numpy_helper
+from torch import Tensor, nn
+
+
+def images() -> tuple[nn.Module, Tensor]:
+    """A convolutional classifier; its batch normalisation has seen data."""
+    module = nn.Sequential(
+        nn.Conv2d(3, 8, 3, stride=2, padding=1),
+        nn.BatchNorm2d(8),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(8, 12, 3, groups=4),
+        nn.BatchNorm2d(12),
+        nn.ReLU(),
+        nn.AvgPool2d(2),
+        nn.Flatten(),
+        nn.Linear(12, 10),
+    )
+    module(torch.randn(16, 3, 20, 17))
+    return module, torch.randn(2, 3, 20, 17)
+
+
+def words() -> tuple[nn.Module, Tensor]:
+    """An encoder of words: embeddings, and a layer of self-attention with its normalisations."""
+    layer = nn.TransformerEncoderLayer(24, 4, 48, activation="gelu", batch_first=True)
+    module = nn.Sequential(nn.Embedding(50, 24), layer, nn.Linear(24, 7))
+    return module, torch.randint(0, 50, (2, 5))
+
+
+MODULES: Mapping[str, Callable[[], tuple[nn.Module, Tensor]]] = {"images": images, "words": words}
+
+
+def main(name: str, exporter: str, folder: Path) -> None:
+    torch.manual_seed(3)
+    module, x = MODULES[name]()
+    module.eval()
+    torch.onnx.export(
+        module, (x,), str(folder / "model.onnx"), input_names=["x"], output_names=["y"],
+        dynamo=exporter == "dynamo",
+    )  # fmt: skip
+    data = folder / "test_data_set_0"
+    data.mkdir()
+    with torch.no_grad():
+        y = module(x)
+    for what, tensor in (("input", x), ("output", y)):
+        onnx.save_tensor(numpy_helper.from_array(tensor.numpy()), data / f"{what}_0.pb")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]))
