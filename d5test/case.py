@@ -214,6 +214,11 @@ class Case:
         return next(floats, "float32")
 
     @property
+    def random(self) -> bool:
+        """Whether another seed makes other inputs."""
+        return any(t is not None and t.data is None and 0 not in t.shape for t in self.inputs)
+
+    @property
     def shapes(self) -> tuple[tuple[int, ...] | None, ...]:
         """The inputs' shapes."""
         return tuple(None if t is None else t.shape for t in self.inputs)

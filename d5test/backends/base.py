@@ -151,7 +151,7 @@ class Backend(ABC):
     """Elementary functions whose error is accepted to be larger than the common table's."""
     compiles_shapes: ClassVar[bool] = False
     """Whether each new shape is compiled, which takes far longer than the call itself: then the
-    checks of an operator draw the same cases."""
+    checks of an operator draw the same shapes, and judge each on several sets of data."""
     mutable: ClassVar[bool] = False
     """Whether tensors can be written to, so that `refill` works."""
     updaters: ClassVar[Mapping[str, Callable[..., Any]]] = {}

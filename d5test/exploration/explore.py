@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
 from hypothesis import given, seed, settings
@@ -54,8 +54,9 @@ class Exploration:
     """One check on one cell.
 
     `covered` says whether a case is a known failure. `until` is the time (of `time.monotonic`)
-    at which to stop, finished or not. Afterwards `steady` says whether the faults were there
-    again when their cases were repeated.
+    at which to stop, finished or not. What is drawn is judged on `data_sets` sets of data, each a
+    case. Afterwards `steady` says whether the faults were there again when their cases were
+    repeated.
     """
 
     client: Any
@@ -66,6 +67,7 @@ class Exploration:
     examples: int
     covered: Callable[[Case], bool]
     until: float = float("inf")
+    data_sets: int = 1
     smallest: dict[str, Fault] = field(default_factory=dict)
     kinds: dict[str, type[Found]] = field(default_factory=dict)
     shrink_until: float = float("inf")
@@ -101,7 +103,8 @@ class Exploration:
         """The faults as Hypothesis reports them: alone, or in a group."""
 
         def draw(case: Case) -> None:
-            self.one(case)
+            for further in range(self.data_sets if case.random else 1):
+                self.one(replace(case, seed=case.seed + further))
 
         draw = given(case=cases)(draw)
         draw = settings(PROFILE, max_examples=PATIENCE * self.examples)(draw)

@@ -61,6 +61,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="N",
         help="cases drawn for each operator, dtype and check (default: 25)",
     )
+    add(
+        "--data-sets",
+        type=positive,
+        metavar="N",
+        help="cases of each shape that is drawn: the same but for their data "
+        "(default: 1, and 3 where the framework compiles each shape)",
+    )
     add("--seed", type=int, default=0, metavar="N", help="draw other cases (default: 0)")
     add(
         "--network",

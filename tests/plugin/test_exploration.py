@@ -74,6 +74,30 @@ def test_outcomes_are_counted() -> None:
     assert (tally.worst, tally.share) == (0.25, 1.0)
 
 
+def test_each_drawn_shape_is_judged_on_several_sets_of_data() -> None:
+    judged: list[Case] = []
+
+    def run(client: Any, case: Case) -> Judgement:
+        judged.append(case)
+        if case.seed % 3 == 2 and len(judged) > 12:
+            raise fault("value", case)
+        return GOOD
+
+    tally, (found,), _ = explore(run, data_sets=3)
+    assert [case.shapes for case in judged[0:12:3]] == [case.shapes for case in judged[2:12:3]]
+    assert len({case.shapes for case in judged[:12]}) > 1
+    assert len({case.seed for case in judged[:3]}) == 3
+    assert tally.drawn > 12
+    assert found.case.seed % 3 == 2
+
+    def constant(operator: Any, dtype: str) -> st.SearchStrategy[Case]:
+        return st.integers(0, 99).map(lambda x: Case(Relu(), (Tensor((), dtype, data=(x,)),)))
+
+    judged.clear()
+    explore(run, cases=constant, data_sets=3)
+    assert len({case.inputs for case in judged}) == len(judged)
+
+
 def test_each_kind_is_found_and_shrunk_although_one_line_raises_them() -> None:
     def run(client: Any, case: Case) -> Judgement:
         n, m = case.shapes[0] or ()
