@@ -33,6 +33,10 @@ class OneSided(DistributedOptimizer):
         """The clocks."""
         return size
 
+    def steps_a_round(self, size: int) -> int:
+        """A whole step for each worker's gradient."""
+        return len(self.workers(size))
+
     def items(self, size: int, n: int, steps: int) -> int:
         """Without a bound: clocks, parameters, a step and a tick of the clock for each gradient.
 

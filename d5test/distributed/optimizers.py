@@ -11,7 +11,7 @@ Averaged is always over all contributions, so that with minibatches of one size 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -61,9 +61,20 @@ class DistributedOptimizer:
         """The ranks that take gradients."""
         return range(size)
 
+    def steps_a_round(self, size: int) -> int:
+        """Whole steps by which one gradient of each worker moves the parameters.
+
+        Divide the learning rate by it to compare with a step on the joined minibatch.
+        """
+        return 1
+
     def room(self, size: int) -> int:
         """Elements that `w` has beyond the parameters."""
         return 0
+
+    def trained(self, replicas: Sequence[Any]) -> Any:
+        """The parameters that training has led to, of all ranks' arrays afterwards."""
+        return replicas[0]
 
 
 @dataclass(frozen=True)
@@ -134,6 +145,10 @@ class ModelAveraging(DistributedOptimizer):
         """Items that all ranks send."""
         return ALLREDUCE[self.algorithm].items(size, n) * (steps // self.every)
 
+    def trained(self, replicas: Sequence[Any]) -> Any:
+        """The mean, as if the last step were followed by one more average."""
+        return np.mean(replicas, axis=0)
+
 
 @dataclass(frozen=True)
 class NeighbourAveraging(DistributedOptimizer):
@@ -161,6 +176,10 @@ class NeighbourAveraging(DistributedOptimizer):
     def items(self, size: int, n: int, steps: int) -> int:
         """Items that all ranks send: `n` to each neighbour."""
         return sum(len(neighbours(rank, size)) for rank in range(size)) * n * steps
+
+    def trained(self, replicas: Sequence[Any]) -> Any:
+        """The mean, as in algorithm 1, line 7."""
+        return np.mean(replicas, axis=0)
 
 
 def neighbours(rank: int, size: int) -> tuple[int, ...]:

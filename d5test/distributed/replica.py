@@ -7,7 +7,8 @@ schedule = Decentralised(Adam()).train(rank, size, w, replica.gradient(minibatch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy as np
 
 from d5test.case import Array
 from d5test.distributed.optimizers import Gradient
+from d5test.training.session import Passed, learned
 
 Minibatch = Callable[[int], Mapping[str, Array]]
 """The inputs of this rank in a step, labels among them."""
@@ -30,17 +32,24 @@ class Replica:
     def __init__(self, executor: Any, loss: str) -> None:
         self.executor = executor
         self.loss = loss
+        self.names = learned(executor.network.graph)
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget what was measured so far."""
         self.losses: list[float] = []
-        """Of each minibatch so far, before its step."""
+        """Of each minibatch, before its step."""
+        self.seconds = 0.0
+        """That its gradients have taken: the rank's own work, no waiting for others."""
 
     def parameters(self) -> Array:
-        """All parameters, flat, in the network's order. They have one dtype."""
-        return _flat(self.executor.fetch().values())
+        """All parameters that are learned, flat, in the network's order. They have one dtype."""
+        return _flat(self.executor.fetch(self.names).values())
 
     def put(self, w: Array) -> None:
         """Have the network use these parameters."""
         pieces, start = {}, 0
-        for name, old in self.executor.network.fetch().items():
+        for name, old in self.executor.network.fetch(self.names).items():
             end = start + prod(old.shape)
             pieces[name] = w[start:end].reshape(old.shape)
             start = end
@@ -50,12 +59,28 @@ class Replica:
         """Of the loss on this rank's minibatch of a step."""
 
         def gradient(step: int, w: Any) -> Any:
+            start = time.perf_counter()
             self.put(w)
-            outputs, found = self.executor.inference_and_backprop(minibatch(step), self.loss)
+            outputs, found = self.executor.inference_and_backprop(
+                minibatch(step), self.loss, self.names
+            )
             self.losses.append(float(outputs[self.loss]))
-            return _flat(found.values())
+            g = _flat(found[name] for name in self.names)
+            self.seconds += time.perf_counter() - start
+            return g
 
         return gradient
+
+    def evaluate(self, batches: Sequence[Mapping[str, Array]]) -> list[Passed]:
+        """Losses and right answers, nothing learned: as `d5test.training.session.Session`."""
+        passed = []
+        for batch in batches:
+            start = time.perf_counter()
+            outputs = self.executor.inference(batch)
+            right = np.count_nonzero(outputs["scores"].argmax(axis=1) == batch["labels"])
+            seconds = time.perf_counter() - start
+            passed.append(Passed(float(outputs[self.loss]), int(right), seconds))
+        return passed
 
 
 def _flat(arrays: Any) -> Array:

@@ -59,6 +59,10 @@ class StaleSynchronous(DistributedOptimizer):
         """All but the server."""
         return range(1, size)
 
+    def steps_a_round(self, size: int) -> int:
+        """A whole step for each worker's gradient."""
+        return len(self.workers(size))
+
     def items(self, size: int, n: int, steps: int) -> int:
         """Items that all ranks send: for each gradient, the parameters before it."""
         return 2 * (size - 1) * n * steps

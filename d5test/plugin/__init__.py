@@ -40,6 +40,7 @@ pytest_plugins = (
     "d5test.fixtures.network",
     "d5test.fixtures.comm",
     "d5test.fixtures.pace",
+    "d5test.fixtures.learner",
     "d5test.fixtures.communicator",
     "d5test.plugin.timing",
     "d5test.fixtures.known",

@@ -95,6 +95,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         mark = metafunc.definition.get_closest_marker("collective")
         parts = _parts(metafunc.config, mark.args[0]) if mark else []
         metafunc.parametrize("part", parts, ids=["-".join(part) for part in parts])
+    if "learner" in metafunc.fixturenames:
+        learners = _learners(metafunc.config)
+        metafunc.parametrize("learner", learners, indirect=True, ids=learners)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -113,18 +116,35 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 def _exists(item: pytest.Item) -> bool:
     callspec = getattr(item, "callspec", None)
-    if callspec is None or "part" not in callspec.params:
+    if callspec is None or not {"part", "learner"} & callspec.params.keys():
         return True
     kind = item.config.stash[KINDS][callspec.params["comm"]]
-    subject, _ = callspec.params["part"]
+    subject, _ = callspec.params.get("part", ("", ""))
     return kind.library if subject == LIBRARY else kind.schedules
 
 
 def _parts(config: pytest.Config, check: str) -> list[tuple[str, str]]:
     """Subjects x dtypes; `--dtype` names floating-point ones."""
+    from d5test.distributed.descent import DISTRIBUTED
+
     row, selection = property_of(check), config.stash[SELECTION]
     dtypes = [d for d in row.dtypes if not selection.dtype_names or d in selection.dtypes]
-    return [(subject, dtype) for subject in row.subjects for dtype in dtypes]
+    left_out = DISTRIBUTED.keys() - set(_optimizers(config))
+    subjects = [subject for subject in row.subjects if subject not in left_out]
+    return [(subject, dtype) for subject in subjects for dtype in dtypes]
+
+
+def _optimizers(config: pytest.Config) -> list[str]:
+    """The distributed optimizers that --optimizer names, or all of them."""
+    from d5test.distributed.descent import DISTRIBUTED
+
+    asked = listed(config.getoption("--optimizer"))
+    return [name for name in DISTRIBUTED if not asked or name in asked]
+
+
+def _learners(config: pytest.Config) -> list[str]:
+    """Those that train networks, which are in float32."""
+    return _optimizers(config) if "float32" in config.stash[SELECTION].dtypes else []
 
 
 def property_of(check: str) -> Any:

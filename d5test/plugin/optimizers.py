@@ -22,6 +22,8 @@ DTYPES = ("float64", "float32")
 CHOSEN = pytest.StashKey[tuple[str, ...]]()
 RECIPES = pytest.StashKey[tuple[Path, ...]]()
 RECIPE_FILE = "test_recipe.py"
+SUITES = frozenset({"training", "distributed"})
+"""Those that have one."""
 
 
 @dataclass(frozen=True)
@@ -40,13 +42,17 @@ class RuleCell:
 def pytest_configure(config: pytest.Config) -> None:
     """Resolve what is named."""
     asked = listed(config.getoption("--optimizer"))
-    config.stash[CHOSEN] = tuple(names.chosen("optimizer", asked, OPTIMIZERS))
+    if not OPTIMIZERS.keys() >= set(asked):
+        from d5test.distributed.descent import DISTRIBUTED
+
+        names.chosen("optimizer", asked, {**OPTIMIZERS, **DISTRIBUTED})
+    config.stash[CHOSEN] = tuple(name for name in OPTIMIZERS if not asked or name in asked)
     config.stash[RECIPES] = tuple(located(name) for name in listed(config.getoption("--recipe")))
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Leave recipes out where none is named."""
-    ours = collection_path.name == RECIPE_FILE and "training" in collection_path.parts
+    ours = SUITES.intersection(collection_path.parts) and collection_path.name == RECIPE_FILE
     return True if ours and not config.stash[RECIPES] else None
 
 

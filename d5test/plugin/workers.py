@@ -35,6 +35,12 @@ class Workers:
             self.clients[name] = self._started(name)
             self.known[name] = selection.known(self.clients[name].about)
 
+    def client(self, name: str) -> Any:
+        """The client of a backend; it is started if the command line does not name it."""
+        if name not in self.clients:
+            self.clients[name] = self._started(name)
+        return self.clients[name]
+
     def close(self) -> None:
         """End all workers."""
         while self.clients:

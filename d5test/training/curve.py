@@ -66,27 +66,24 @@ class Curve:
 def expected(
     network: Network, optimizer: Optimizer, batches: Sequence[Batch], dtype: str = "float32"
 ) -> Curve:
-    """The losses of the references, and how far honest arithmetic of `dtype` may stray.
-
-    Hyperparameters are rounded to `dtype` first, as every framework does where they meet a tensor.
-    """
+    """The losses of the references, and how far honest arithmetic of `dtype` may stray."""
     (arithmetic,) = classes(dtype)
     shapes = {name: x.shape for name, x in batches[0].items()}
     graph = specialised(network.graph, shapes)
-    rounded = optimizer.with_(
-        **{
-            name: float(np.dtype(dtype).type(value))
-            for name, value in vars(optimizer).items()
-            if isinstance(value, float)
-        }
-    )
-    spreads = [Spread(loss) for loss in losses(graph, rounded, batches, lambda x: x)]
+    rule = rounded(optimizer, dtype)
+    spreads = [Spread(loss) for loss in losses(graph, rule, batches, lambda x: x)]
     for seed in range(MEMBERS):
-        member = losses(graph, rounded, batches, noise(arithmetic, seed))
+        member = losses(graph, rule, batches, noise(arithmetic, seed))
         for spread, loss in zip(spreads, member, strict=True):
             spread.add(loss)
     bounds = tuple(spread.bound(arithmetic) for spread in spreads)
     return Curve(network, optimizer, tuple(batches), bounds)
+
+
+def rounded(optimizer: Optimizer, dtype: str) -> Optimizer:
+    """With hyperparameters of `dtype`, as every framework has them where they meet a tensor."""
+    numbers = {name: x for name, x in vars(optimizer).items() if isinstance(x, float)}
+    return optimizer.with_(**{name: float(np.dtype(dtype).type(x)) for name, x in numbers.items()})
 
 
 def losses(

@@ -173,7 +173,7 @@ def measured(recipe: Recipe, history: History) -> dict[str, float | None]:
     wanted = [bounds[0] for metric, *bounds in recipe.metrics if metric == TEST_ACCURACY]
     return {
         TEST_ACCURACY.name: history.final_accuracy,
-        TRAINING_ACCURACY.name: history.training_accuracy[-1],
+        TRAINING_ACCURACY.name: next(iter(history.training_accuracy[-1:]), None),
         THROUGHPUT.name: history.throughput,
         TRAINING_TIME.name: history.elapsed,
         TIME_TO_ACCURACY.name: history.time_to(wanted[0]) if wanted else None,

@@ -30,11 +30,13 @@ def test_a_ring_and_an_average_that_are_wrong_are_found_and_shrunk() -> None:
     assert "float32 (1,) at each of 2 ranks" in ran.stdout
     assert "looks like  an average over one rank too few" in ran.stdout
     failed = {line for line in ran.stdout.splitlines() if line.startswith("FAILED")}
-    assert len(failed) == 6
+    assert len(failed) == 7
     for check in ("values", "agreement", "census", "volume"):
         assert any(f"test_{check}[" in line and "ring" in line for line in failed)
     for check in ("one_step", "sequential"):
         assert any(f"test_{check}[" in line and "-decentralised-f" in line for line in failed)
+    assert any("test_first_steps[" in line and "-decentralised]" in line for line in failed)
+    assert "the losses are not those of the base optimizer on all ranks' minibatches" in ran.stdout
 
 
 def test_stuck_ranks_are_found() -> None:

@@ -1,0 +1,174 @@
+"""A network trained on all ranks of a communicator: each has a replica, and its own minibatches.
+
+    fleet = Fleet(comm, client, network, dataset.train, Decentralised(Momentum(lr=0.1)), size=4)
+    fitted = fleet.train(shares(len(dataset.train), 64, 4, epochs=5, seed=1))
+    fleet.accuracy(fitted.parameters, dataset.test)
+
+`comm` is any that runs schedules, `client` the backend of the replicas in this process.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+
+from d5test.case import Array
+from d5test.distributed.communicator import Runner
+from d5test.distributed.optimizers import DistributedOptimizer
+from d5test.distributed.replica import Replica
+from d5test.distributed.traffic import Traffic
+from d5test.networks.executor import Executor
+from d5test.networks.network import Network
+from d5test.reference.collectives import Schedule
+from d5test.training.datasets import Split
+from d5test.training.samplers import DistributedSampler, Indices, examine
+from d5test.training.trainer import accuracy
+
+Shares = Sequence[Sequence[Indices]]
+"""The samples of each worker, step by step."""
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What came of a training on `p` ranks, known to all of them.
+
+    parameters  those that it has led to, flat
+    replicas    of each rank
+    losses      (steps, workers): of each worker's minibatch before its step
+    traffic     of each rank, if the communicator counts
+    compute     (p,): seconds that each rank's own gradients took
+    seconds     from start to end, on the slowest rank
+    """
+
+    parameters: Array
+    replicas: tuple[Array, ...]
+    losses: Array
+    traffic: tuple[Traffic, ...] | None
+    compute: Array
+    seconds: float
+
+
+class Fleet:
+    """Replicas of a network on `size` ranks, and the optimizer that trains them."""
+
+    def __init__(
+        self,
+        comm: Runner,
+        client: Any,
+        network: Network,
+        split: Split,
+        optimizer: DistributedOptimizer,
+        size: int,
+    ) -> None:
+        self.comm, self.split, self.optimizer, self.size = comm, split, optimizer, size
+        self.workers = optimizer.workers(size)
+        self.replicas = {
+            rank: Replica(Executor(client, network), "loss") for rank in here(comm, size)
+        }
+        self.start = next(iter(self.replicas.values())).parameters()
+
+    def train(self, shares: Shares, order: int = 0) -> Fitted:
+        """From the network's initial parameters, on each worker's samples."""
+        for replica in self.replicas.values():
+            replica.begin()
+        steps, start = len(shares[0]), time.perf_counter()
+
+        def program(rank: int, size: int, w: Array) -> Schedule:
+            replica = self.replicas[rank]
+            gradient = replica.gradient(lambda step: self._batch(shares, rank, step))
+            return self.optimizer.train(rank, size, w, gradient, steps)
+
+        room = np.zeros(self.optimizer.room(self.size), self.start.dtype)
+        arrays = [np.concatenate([self.start, room])] * self.size
+        exposed = self.optimizer.exposed
+        reduced = self.comm.run(program, arrays, order, exposed=exposed)
+        spent = time.perf_counter() - start
+        told = {rank: (r.losses, r.seconds, spent) for rank, r in self.replicas.items()}
+        losses, compute, seconds = zip(*self.comm.everywhere(told), strict=True)
+        replicas = tuple(w[: len(self.start)] for w in reduced.results)
+        return Fitted(
+            np.asarray(self.optimizer.trained(replicas), self.start.dtype),
+            replicas,
+            np.array([losses[rank] for rank in self.workers]).T,
+            reduced.traffic,
+            np.array(compute),
+            max(seconds),
+        )
+
+    def loss(self, w: Array, shares: Shares) -> float:
+        """The mean loss of parameters over the workers' minibatches, each a worker's own."""
+        found = {rank: self._losses(rank, w, shares) for rank in self.replicas}
+        return float(np.mean([loss for own in self.comm.everywhere(found) for loss in own]))
+
+    def accuracy(self, w: Array, split: Split) -> float:
+        """The share of a split that parameters classify right, as rank 0 finds it."""
+
+        def tested(rank: int) -> float:
+            self.replicas[rank].put(w)
+            # it needs no more of a session than `evaluate`
+            session: Any = self.replicas[rank]
+            return accuracy(session, split)
+
+        return at_root(self.comm, self.size, lambda: tested(0))
+
+    def close(self) -> None:
+        """Give the memory back where the networks run."""
+        for replica in self.replicas.values():
+            replica.executor.unload()
+
+    def _batch(self, shares: Shares, rank: int, step: int) -> dict[str, Array]:
+        return self.split.batch(shares[self.workers.index(rank)][step])
+
+    def _losses(self, rank: int, w: Array, shares: Shares) -> list[float]:
+        if rank not in self.workers:
+            return []
+        replica, steps = self.replicas[rank], range(len(shares[0]))
+        replica.put(w)
+        batches = [self._batch(shares, rank, step) for step in steps]
+        return [passed.loss for passed in replica.evaluate(batches)]
+
+
+def shares(samples: int, batch: int, workers: int, epochs: int, seed: int) -> Shares:
+    """What each worker sees: about `batch` samples together in each step.
+
+    All take as many steps: where workers do not divide the samples, the last minibatch of an
+    epoch, of one sample, may be one that some lack. It is left out.
+    """
+    each = max(1, round(batch / workers))
+    samplers = [DistributedSampler(samples, each, i, workers, seed) for i in range(workers)]
+    examine(samplers, samples, shuffles=True)
+    seen: list[list[Indices]] = [[] for _ in samplers]
+    for epoch in range(epochs):
+        orders = [sampler.epoch(epoch) for sampler in samplers]
+        steps = min(map(len, orders))
+        for mine, order in zip(seen, orders, strict=True):
+            mine += order[:steps]
+    return seen
+
+
+def here(comm: Runner, size: int) -> list[int]:
+    """The ranks in this process."""
+    found: list[int] = []
+
+    def program(rank: int, size: int, x: Array) -> Schedule:
+        found.append(rank)
+        yield from ()
+
+    comm.run(program, [np.zeros(1)] * size, 0)
+    return found
+
+
+def spread(comm: Runner, size: int, work: Callable[[int], Found]) -> list[Found]:
+    """What `work(rank)` is, rank by rank, each done by its own process and told to all."""
+    return comm.everywhere({rank: work(rank) for rank in here(comm, size)})
+
+
+def at_root(comm: Runner, size: int, work: Callable[[], Found]) -> Found:
+    """What `work` is at rank 0, told to all."""
+    found: Any = spread(comm, size, lambda rank: work() if rank == 0 else None)[0]
+    return found  # type: ignore[no-any-return]

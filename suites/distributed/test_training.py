@@ -1,0 +1,9 @@
+"""The first steps of a recipe: the loss is that of the base optimizer, or at least falls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+
+def test_first_steps(judge_begin: Callable[[], None]) -> None:
+    judge_begin()
