@@ -234,10 +234,6 @@ class Backend(ABC):
         """Overwrite a tensor in place, at the same address (only if `mutable`)."""
         raise NotImplementedError
 
-    def address(self, tensor: Any) -> tuple[int, int] | None:
-        """First byte and one past the last of a tensor's memory, if the framework tells."""
-        return None
-
     def peak_memory(self) -> int | None:
         """Bytes of device memory used at most since the last call, if the device counts them."""
         return None

@@ -9,7 +9,6 @@ composed: they judge CuPy's functions together, and are never timed.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from math import prod
 from typing import Any, ClassVar, NamedTuple
 
 import cupy
@@ -254,14 +253,6 @@ class Cupy(Backend):
                 totals[leaf.place] = dx if before is None else before + dx
         gradients = [rounded(totals[i], tensors) if i in totals else None for i in wanted]
         return tuple(rounded(y, tensors) for y in outputs), gradients
-
-    def address(self, tensor: Any) -> tuple[int, int]:
-        start = int(tensor.data.ptr)
-        if not prod(tensor.shape):
-            return start, start
-        reach = [(n - 1) * s for n, s in zip(tensor.shape, tensor.strides, strict=True)]
-        low, high = sum(min(r, 0) for r in reach), sum(max(r, 0) for r in reach)
-        return start + low, start + high + int(tensor.dtype.itemsize)
 
     def describe_device(self) -> str:
         name = cupy.cuda.runtime.getDeviceProperties(self._number)["name"]

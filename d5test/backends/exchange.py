@@ -28,19 +28,6 @@ class Feed:
     same_as: tuple[int | None, ...] | None = None
 
 
-class Share(NamedTuple):
-    """A result (`output` or `gradient`) whose memory overlaps another tensor's.
-
-    `other` is `input`, `grad` (upstream), `output`, `gradient`, or `earlier output`: of the feed
-    before. Overlap is of the spans from first to last byte.
-    """
-
-    result: str
-    position: int
-    other: str
-    at: int
-
-
 @dataclass(frozen=True)
 class Result:
     """What a backend made of one feed. All arrays are read-only.
@@ -56,19 +43,17 @@ class Result:
     inputs_after: Arrays
     grads_after: Arrays | None
     late: tuple[Array, ...]
-    shares: tuple[Share, ...]
 
     @classmethod
     def of(cls, feed: Feed, answer: Any) -> Self:
         """The worker's answer, `True` replaced by what it stands for."""
-        outputs, gradients, inputs, grads, shares, late = answer
+        outputs, gradients, inputs, grads, late = answer
         return cls(
             tuple(outputs),
             None if gradients is None else tuple(gradients),
             _restored(inputs, feed.inputs),
             None if grads is None else _restored(grads, feed.grads or ()),
             _restored(late, tuple(outputs)),
-            tuple(Share(*share) for share in shares),
         )
 
 

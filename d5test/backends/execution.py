@@ -86,8 +86,7 @@ class Execution:
             )
             after = self.again(now.tensors, now.inputs)
             grads_after = None if now.grads is None else self.again(now.upstream, now.grads)
-            shares = self.shares(now, before)
-            answers.append([outputs, gradients, after, grads_after, shares])
+            answers.append([outputs, gradients, after, grads_after])
             if not hold and not reuse:
                 now.tensors, now.upstream, now.gradients = [], [], None
         for now, answer in zip(placed, answers, strict=True):
@@ -202,32 +201,6 @@ class Execution:
             now = self.maybe_get(tensor)
             answers.append(True if now is not None and now.same(was) else now)
         return answers
-
-    def shares(self, now: Placed, before: Placed | None) -> list[tuple[str, int, str, int]]:
-        """Pairs of a result and another tensor whose memory overlaps, from first to last byte."""
-        self.where = "address"
-        new = self._ranges("output", now.outputs) + self._ranges("gradient", now.gradients or ())
-        distinct = [
-            t if i == root else None
-            for i, (t, root) in enumerate(zip(now.tensors, now.aliases.roots, strict=True))
-        ]
-        old = self._ranges("input", distinct) + self._ranges("grad", now.upstream)
-        if before is not None:
-            old += self._ranges("earlier output", before.outputs)
-        return [
-            (kind, k, other, j)
-            for n, (kind, k, low, high) in enumerate(new)
-            for other, j, first, last in new[:n] + old
-            if low < last and first < high
-        ]
-
-    def _ranges(self, kind: str, tensors: Sequence[Any]) -> list[tuple[str, int, int, int]]:
-        found = []
-        for i, tensor in enumerate(tensors):
-            where = None if tensor is None else self.backend.address(tensor)
-            if where is not None:
-                found.append((kind, i, *where))
-        return found
 
     def compilations(self) -> int | None:
         """How many compilations have happened since the last reset."""

@@ -111,8 +111,3 @@ class Numpy(Backend):
         totals = tape.pull([y for y in results if isinstance(y, Traced)], grads)
         outputs = tuple(y.array if isinstance(y, Traced) else y for y in results)
         return outputs, [totals.get(id(leaves[i])) for i in wanted]
-
-    def address(self, tensor: Array) -> tuple[int, int]:
-        """The span of an array's memory."""
-        first, last = np.lib.array_utils.byte_bounds(tensor)
-        return (first, last) if tensor.size else (first, first)

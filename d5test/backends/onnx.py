@@ -147,10 +147,6 @@ class OnnxBackend(Backend):
     def get(self, tensor: Any) -> tuple[NDArray[Any], str]:
         return bits(np.array(tensor))
 
-    def address(self, tensor: Any) -> tuple[int, int] | None:
-        first, past = np.lib.array_utils.byte_bounds(np.asarray(tensor))
-        return first, past
-
     def wait(self, tensors: Sequence[Any]) -> None:
         """Nothing: `run` returns NumPy arrays."""
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from d5test.backends.client import Client, Feed, Judged, Raised, Share, Unsupported
+from d5test.backends.client import Client, Feed, Judged, Raised, Unsupported
 from d5test.backends.inprocess import InProcess
 
 TINY = f"{Path(__file__).with_name('tiny.py')}:"
@@ -49,7 +49,6 @@ def test_several_feeds_in_one_request(tiny: Judged, ops: Any) -> None:
         assert result.grads_after is None
         assert result.inputs_after[0] is feed.inputs[0]
         assert result.late[0] is result.outputs[0]
-        assert result.shares == ()
 
 
 def test_gradients_stand_at_the_inputs_places(tiny: Judged, ops: Any) -> None:
@@ -84,16 +83,10 @@ def test_reuse_writes_into_the_same_tensors(tiny: Judged, ops: Any) -> None:
     np.testing.assert_array_equal(first.outputs[1], [2, 3])
 
 
-def test_shared_memory_is_named(tiny: Judged, ops: Any) -> None:
-    (result,) = tiny.run(ops.Halves(), [Feed((np.arange(4.0),))])
-    assert result.shares == (Share("output", 0, "input", 0), Share("output", 1, "input", 0))
-
-
-def test_an_output_in_the_next_calls_buffer_is_named(wrong: Judged, ops: Any) -> None:
-    first, second = wrong.run(ops.Act(deed="same buffer"), [Feed((X,)), Feed((Y,))])
+def test_an_output_in_the_next_calls_buffer_is_seen(wrong: Judged, ops: Any) -> None:
+    first, _ = wrong.run(ops.Act(deed="same buffer"), [Feed((X,)), Feed((Y,))])
     np.testing.assert_array_equal(first.outputs[0], X)
     np.testing.assert_array_equal(first.late[0], Y)
-    assert second.shares == (Share("output", 0, "earlier output", 0),)
 
 
 def test_an_overwritten_input_is_seen(wrong: Judged, do: Any) -> None:

@@ -67,9 +67,6 @@ class Tiny(Backend):
             found.append(sum(terms[1:], terms[0]))
         return (y,), found
 
-    def address(self, tensor: Any) -> tuple[int, int]:
-        return np.lib.array_utils.byte_bounds(tensor)
-
 
 class TinyCompiled(Tiny):
     """A mode that compiles each function for each shapes; its count survives a reset, as jax's."""

@@ -124,10 +124,6 @@ class Jax(Backend):
     ) -> tuple[tuple[Any, ...], list[Any]]:
         return pulled(function, tuple(wanted), inputs, grads)
 
-    def address(self, tensor: Any) -> tuple[int, int] | None:
-        first = tensor.unsafe_buffer_pointer()
-        return first, first + tensor.nbytes
-
     def peak_memory(self) -> int | None:
         counts = self._device.memory_stats()
         return None if counts is None else counts.get("peak_bytes_in_use")

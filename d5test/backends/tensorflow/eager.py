@@ -120,13 +120,6 @@ class TensorFlow(Backend):
     def wait(self, tensors: Sequence[Any]) -> None:
         tf.test.experimental.sync_devices()
 
-    def address(self, tensor: Any) -> tuple[int, int] | None:
-        if self._gpus:
-            return None
-        alias = tf.bitcast(tensor, tf.uint16) if tensor.dtype == tf.bfloat16 else tensor
-        view = np.asarray(memoryview(alias))
-        return view.ctypes.data, view.ctypes.data + view.nbytes
-
     def peak_memory(self) -> int | None:
         if not self._gpus:
             return None

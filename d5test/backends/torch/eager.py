@@ -122,11 +122,6 @@ class Torch(Backend):
         xs = [leaves[id(inputs[i])] for i in wanted]
         return values, list(torch.autograd.grad(ys, xs, dys, allow_unused=True))
 
-    def address(self, tensor: Tensor) -> tuple[int, int]:
-        axes = zip(tensor.shape, tensor.stride(), strict=True)
-        last = sum((side - 1) * stride for side, stride in axes) if tensor.numel() else -1
-        return tensor.data_ptr(), tensor.data_ptr() + (last + 1) * tensor.element_size()
-
     def peak_memory(self) -> int | None:
         if self.device == "cpu":
             return None
