@@ -164,6 +164,12 @@ class Mpi:
             return lambda x: run(schedule(comm.rank, comm.size, x), comm)
         return lambda x: comm.Allreduce(MPI.IN_PLACE, x)
 
+    def part(self, ranks: int) -> Any:
+        """The first `ranks` ranks, for times: no guard, nothing judged. None at the others."""
+        comm = getattr(self.comm, "raw", self.comm)
+        found = comm.Split(0 if comm.rank < ranks else MPI.UNDEFINED, comm.rank)
+        return None if found == MPI.COMM_NULL else found
+
     def everywhere(self, found: Mapping[int, Any]) -> list[Any]:
         """Each process has found something for its own rank."""
         return list(self.comm.allgather(found[self.comm.rank]))

@@ -41,6 +41,7 @@ pytest_plugins = (
     "d5test.fixtures.comm",
     "d5test.fixtures.pace",
     "d5test.fixtures.learner",
+    "d5test.fixtures.scaling",
     "d5test.fixtures.communicator",
     "d5test.plugin.timing",
     "d5test.fixtures.known",

@@ -96,8 +96,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         parts = _parts(metafunc.config, mark.args[0]) if mark else []
         metafunc.parametrize("part", parts, ids=["-".join(part) for part in parts])
     if "learner" in metafunc.fixturenames:
-        learners = _learners(metafunc.config)
+        timed = "scale" in metafunc.fixturenames
+        learners = _learners(metafunc.config, timed)
         metafunc.parametrize("learner", learners, indirect=True, ids=learners)
+        if timed:
+            _parametrise_scaling(metafunc)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -142,9 +145,22 @@ def _optimizers(config: pytest.Config) -> list[str]:
     return [name for name in DISTRIBUTED if not asked or name in asked]
 
 
-def _learners(config: pytest.Config) -> list[str]:
-    """Those that train networks, which are in float32."""
-    return _optimizers(config) if "float32" in config.stash[SELECTION].dtypes else []
+def _learners(config: pytest.Config, timed: bool) -> list[str]:
+    """Those that train networks, which are in float32; timed are those whose steps are alike."""
+    from d5test.distributed.descent import CONSISTENT
+
+    if "float32" not in config.stash[SELECTION].dtypes:
+        return []
+    return [name for name in _optimizers(config) if not timed or name in CONSISTENT]
+
+
+def _parametrise_scaling(metafunc: pytest.Metafunc) -> None:
+    """Modes x numbers of ranks, one rank first: it is the base case of the others."""
+    from d5test.distributed.scaling import MODES, sizes
+
+    launch = launched()
+    metafunc.parametrize("mode", MODES)
+    metafunc.parametrize("ranks", sizes(launch.size if launch else 1))
 
 
 def property_of(check: str) -> Any:

@@ -1,4 +1,4 @@
-"""How long an allreduce takes, by the slowest rank: each schedule beside the library's own."""
+"""How long an allreduce and a step of training take, by the slowest rank."""
 
 from __future__ import annotations
 
@@ -14,3 +14,7 @@ from d5test.reference.collectives import ALLREDUCE
 @pytest.mark.parametrize("algorithm", [*ALLREDUCE, LIBRARY])
 def test_allreduce(pace: Callable[[str, int], None], algorithm: str, nbytes: int) -> None:
     pace(algorithm, nbytes)
+
+
+def test_scaling(scale: Callable[[str, int], None], mode: str, ranks: int) -> None:
+    scale(mode, ranks)
