@@ -26,8 +26,10 @@ from d5test.numerics.judgement import Judgement
 from d5test.reference.stable import condition, stable
 
 ZERO_IS_OPEN = {
+    "Celu": "ONNX's text gives max(0, -0) + min(0, 0), its function body the argument",
     "Gelu": "x times a probability: ONNX's formula gives -0 for -0, but no standard has it",
     "Relu": "max(0, -0): IEEE 754-2008, 5.3.1, lets maxNum return either, ONNX names no maximum",
+    "Selu": "ONNX's text counts zero among the negative numbers, its function body does not",
 }
 """Operators for which nobody says which zero an exact zero is.
 

@@ -24,7 +24,11 @@ NAN_IS_OPEN = {
     "Relu": "max(0, x), with the same question",
     "MaxPool": "as Max",
     "ReduceMax": "as Max",
+    "Clip": "by Max and Min, with the same question",
+    "HardSigmoid": "by Max and Min, with the same question",
     "LeakyRelu": "written with a comparison, which NaN fails on either side",
+    "PRelu": "as LeakyRelu",
+    "ThresholdedRelu": "as LeakyRelu",
     "ReduceLogSumExp": "shifted by a maximum or not",
 }
 """Operators for which ONNX does not say what becomes of a NaN: the framework's choice."""
@@ -38,9 +42,11 @@ MAY_SPREAD = {
 
 MEETS_ZEROS = {
     "ConvTranspose": (1,),
+    "PRelu": (1,),
 }
 """Inputs that may meet zeros which the reference leaves out: the weights, where it is computed as
-a convolution of the inputs with zeros between and around them. NaN times zero is NaN."""
+a convolution of the inputs with zeros between and around them; the slope, where it multiplies what
+is not positive. NaN times zero is NaN."""
 
 
 def has_rules(operator: type[Operator], about: Any, dtype: str) -> str:

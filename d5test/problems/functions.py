@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from d5test.case import Array, Case, Operator, Tensor, dtype_of
 from d5test.ordinals import numbers, ordinals
+from d5test.reference.operators import activations as bent
 from d5test.reference.operators import elementwise as ops
 from d5test.reference.stable import stable
 from d5test.values import finfo
@@ -25,7 +26,10 @@ SLICE = 2048
 PATTERNS = 2**16
 
 VARIANTS: Mapping[type[Operator], tuple[Operator, ...]] = MappingProxyType(
-    {ops.Gelu: (ops.Gelu(), ops.Gelu(approximate="tanh"))}
+    {
+        ops.Gelu: (ops.Gelu(), ops.Gelu(approximate="tanh")),
+        bent.HardSigmoid: (bent.HardSigmoid(), bent.HardSigmoid(alpha=bent.SIXTH)),
+    }
 )
 """Operators whose attributes choose another function; the others are judged with the defaults."""
 

@@ -18,6 +18,7 @@ import numpy as np
 from scipy.special import expit, log_ndtr
 
 from d5test.case import Array, Operator
+from d5test.reference.operators import activations as bent
 from d5test.reference.operators import elementwise as ops
 
 Form = Callable[[Any, Array], Array]
@@ -35,9 +36,36 @@ def _gelu(op: ops.Gelu, x: Array) -> Array:
     return x * (expit(-t) if op.approximate == "tanh" else np.exp(-t))
 
 
+def _elu(alpha: float, x: Array) -> Array:
+    return np.where(x < 0, alpha * np.expm1(x), x)
+
+
+def _hard_sigmoid(op: bent.HardSigmoid, x: Array) -> Array:
+    """Both parts of x have an exact product with alpha, of 24 bits: what cancels is exact."""
+    high = (x.view(np.int64) & -(1 << 24)).view(np.float64)
+    return np.clip((op.alpha * high + op.beta) + op.alpha * (x - high), 0, 1)
+
+
+def _mish(op: Operator, x: Array) -> Array:
+    """x w / (w + 2) with w = e^x (e^x + 2), both sides divided by e^2x where x > 0.
+
+    A small e^x is multiplied by its root twice: x e^x may be normal where e^x is not.
+    """
+    e, root = np.exp(-np.abs(x)), np.exp(np.minimum(x, 0) / 2)
+    above = (1 + 2 * e) / (1 + 2 * e + 2 * e * e)
+    below = (2 + e) / (2 + 2 * e + e * e)
+    return np.asarray(x * root * np.where(x > 0, above, below) * root)
+
+
 FORMS: Mapping[type[Operator], Form] = MappingProxyType(
     {
+        bent.Celu: lambda op, x: np.where(x < 0, op.alpha * np.expm1(x / op.alpha), x),
+        bent.Elu: lambda op, x: _elu(op.alpha, x),
+        bent.HardSigmoid: _hard_sigmoid,
+        bent.Selu: lambda op, x: op.gamma * _elu(op.alpha, x),
         ops.Gelu: _gelu,
+        ops.HardSwish: lambda op, x: x * (np.clip(x + 3, 0, 6) / 6),
+        ops.Mish: _mish,
         ops.Sigmoid: lambda op, x: expit(x),
         ops.Softplus: lambda op, x: np.logaddexp(0.0, x),
     }

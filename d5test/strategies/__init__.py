@@ -14,6 +14,7 @@ from d5test.strategies.registry import attributes, cases, drawable, inputs, oper
 __all__ = ["FAMILIES", "Draw", "attributes", "cases", "drawable", "inputs", "operators"]
 
 FAMILIES: tuple[str, ...] = (
+    "activations",
     "arithmetic",
     "attention",
     "convolution",

@@ -70,6 +70,16 @@ def several_inputs(d: Draw, op: ops.Extremum | ops.Sum) -> tuple[Tensor | None, 
     return first, *(d.tensor(d.broadcastable(shape)) for _ in range(count - 1))
 
 
+@inputs(ops.Clip)
+def clip_inputs(d: Draw, op: ops.Clip) -> tuple[Tensor | None, ...]:
+    """Both bounds, one and none; the smaller may be the larger."""
+    x = d.tensor(d.shape(0))
+    low, high = (
+        d.maybe(d.literal(d.real(*around), dtype=d.dtype)) for around in ((-2, 0.5), (-0.5, 2))
+    )
+    return (x, low, high) if high is not None else (x, low) if low is not None else (x,)
+
+
 SEVERAL: tuple[type[ops.Extremum | ops.Sum], ...] = (ops.Max, ops.Min, ops.Sum)
 
 for variadic in SEVERAL:

@@ -11,14 +11,18 @@ from d5test.strategies.registry import attributes, inputs
 
 SMALL: tuple[Regime, ...] = (*ORDINARY, ("scaled", -6))
 NEAR_ONE: Regime = ("uniform", 0.75, 1.25)
+WIDE: Regime = ("uniform", -5, 5)
+"""As wide as what is linear between two bends."""
 
 REGIMES: Mapping[type[ops.Unary], tuple[Regime, ...]] = {
     ops.Abs: ORDINARY,
     ops.Erf: SMALL,
     ops.Exp: SMALL,
     ops.Gelu: SMALL,
+    ops.HardSwish: (*ORDINARY, WIDE),
     ops.LeakyRelu: ORDINARY,
     ops.Log: ("positive", NEAR_ONE),
+    ops.Mish: SMALL,
     ops.Neg: ORDINARY,
     ops.Reciprocal: ("nonzero", "positive"),
     ops.Relu: ORDINARY,

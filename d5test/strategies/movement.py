@@ -176,6 +176,13 @@ def expand_inputs(d: Draw, op: ops.Expand) -> tuple[Tensor, Tensor]:
     return d.tensor(x), d.literal(target)
 
 
+@inputs(ops.Tile)
+def tile_inputs(d: Draw, op: ops.Tile) -> tuple[Tensor, Tensor]:
+    """Once to three times along each axis; not at all where it is degenerate."""
+    x = d.shape(1, 4)
+    return d.tensor(x), d.literal([d.integer(0 if d.degenerate else 1, 3) for _ in x])
+
+
 @inputs(ops.Dropout)
 def dropout_inputs(d: Draw, op: ops.Dropout) -> tuple[Tensor | None, ...]:
     """With a mask and a ratio, with a mask alone, and without: inference."""

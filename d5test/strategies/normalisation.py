@@ -78,6 +78,20 @@ def group_normalization_inputs(d: Draw, op: ops.GroupNormalization) -> tuple[Ten
     return d.tensor((n, c, *rest), *SPREAD), d.tensor((c,)), d.tensor((c,))
 
 
+@attributes(ops.InstanceNormalization)
+def instance_normalization_attributes(d: Draw) -> ops.InstanceNormalization:
+    """Epsilons that show."""
+    return ops.InstanceNormalization(epsilon=d.choose(EPSILONS))
+
+
+@inputs(ops.InstanceNormalization)
+def instance_normalization_inputs(d: Draw, op: ops.InstanceNormalization) -> tuple[Tensor, ...]:
+    """Signals, images and volumes."""
+    n = d.side(most=5, empty=True)
+    c, *rest = d.sides(d.choose((4, 3, 5)) - 1, most=5)
+    return d.tensor((n, c, *rest), *SPREAD), d.tensor((c,)), d.tensor((c,))
+
+
 @attributes(ops.LRN)
 def lrn_attributes(d: Draw) -> ops.LRN:
     """Odd sizes and even ones, wider than there are channels too; an alpha that shows."""

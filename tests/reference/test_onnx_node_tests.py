@@ -92,7 +92,10 @@ def test_nodes_survive_the_way_there_and_back() -> None:
         (node,) = node_tests()[name].model.graph.node
         written = to_node(op, list(node.input), list(node.output))
         assert from_node(written) == op
-        assert list(written.input) == list(node.input)
+        given = list(node.input)
+        while not given[-1]:  # left out at the end, or not mentioned: the same
+            given.pop()
+        assert list(written.input) == given
         assert list(written.output) == list(node.output)
 
 

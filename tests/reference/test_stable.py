@@ -18,6 +18,7 @@ from d5test.numerics.elementary import LIBRARY
 from d5test.numerics.ulps import spacing
 from d5test.problems.functions import VARIANTS, function_cases
 from d5test.reference.operators import OPERATORS
+from d5test.reference.operators.activations import HardSigmoid
 from d5test.reference.operators.elementwise import Gelu, Unary
 from d5test.reference.stable import condition, stable
 
@@ -36,19 +37,39 @@ def gelu_tanh(x: Any) -> Any:
     return x / (1 + mp.exp(-2 * inner))
 
 
+def elu(x: Any) -> Any:
+    return mp.expm1(x) if x < 0 else x
+
+
+def selu(x: Any) -> Any:
+    op = OPERATORS["Selu"]()
+    alpha, gamma = (mp.mpf(op.attributes[name]) for name in ("alpha", "gamma"))
+    return gamma * (alpha * mp.expm1(x) if x < 0 else x)
+
+
+def clipped(x: Any) -> Any:
+    return min(max(x, mp.mpf(0)), mp.mpf(1))
+
+
 TRUTHS: dict[str, Callable[[Any], Any]] = {
     "Abs": abs,
+    "Celu": elu,
+    "Elu": elu,
     "Erf": mp.erf,
     "Exp": mp.exp,
+    "HardSwish": lambda x: x * clipped(x / 6 + mp.mpf(0.5)),
     "LeakyRelu": lambda x: x * mp.mpf(OPERATORS["LeakyRelu"]().alpha) if x < 0 else x,
     "Log": mp.log,
+    "Mish": lambda x: x * mp.tanh(mp.log1p(mp.exp(x))),
     "Neg": lambda x: -x,
     "Reciprocal": lambda x: 1 / x,
     "Relu": lambda x: max(x, mp.mpf(0)),
+    "Selu": selu,
     "Sigmoid": lambda x: 1 / (1 + mp.exp(-x)),
     "Softplus": lambda x: mp.log1p(mp.exp(x)),
     "Sqrt": mp.sqrt,
     "Tanh": mp.tanh,
+    "ThresholdedRelu": lambda x: x if x > 1 else mp.mpf(0),
 }
 FUNCTIONS = [op for cls in OPERATORS.values() if issubclass(cls, Unary)
              for op in VARIANTS.get(cls, (cls(),))]  # fmt: skip
@@ -57,6 +78,8 @@ FUNCTIONS = [op for cls in OPERATORS.values() if issubclass(cls, Unary)
 def truth(op: Operator) -> Callable[[Any], Any]:
     if isinstance(op, Gelu):
         return gelu_tanh if op.approximate == "tanh" else gelu
+    if isinstance(op, HardSigmoid):
+        return lambda x: clipped(mp.mpf(op.alpha) * x + mp.mpf(op.beta))
     return TRUTHS[op.name]
 
 

@@ -23,6 +23,7 @@ rows.elementwise(
         "Reciprocal": jnp.reciprocal,
         "Erf": lax.erf,
         "Softplus": nn.softplus,
+        "Mish": nn.mish,
     }
 )
 rows.elementwise(
@@ -33,6 +34,7 @@ rows.elementwise(
         "Div": jnp.divide,
         "Pow": jnp.power,
         "Where": jnp.where,
+        "HardSwish": nn.hard_swish,
     },
     arithmetic="S",
 )
@@ -56,3 +58,8 @@ def leaky_relu(op: Any, x: Array) -> Array:
 @rows.native("Gelu")
 def gelu(op: Any, x: Array) -> Array:
     return nn.gelu(x, approximate=op.approximate == "tanh")
+
+
+@rows.native("Clip", arithmetic="F", stopped=(1, 2))
+def clip(op: Any, x: Array, low: Array | None = None, high: Array | None = None) -> Array:
+    return jnp.clip(x, *(v if v is None else lax.stop_gradient(v) for v in (low, high)))

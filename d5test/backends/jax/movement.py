@@ -96,3 +96,10 @@ def pad(op: Any, x: Array, pads: Array, value: Any = None, axes: Any = None) -> 
 def expand(op: Any, x: Array, shape: Array) -> Plan:
     sides = np.broadcast_shapes(x.shape, integers(shape))
     return lambda x, shape: jnp.broadcast_to(x, sides)
+
+
+@rows.native("Tile", arithmetic="S", values=(1,))
+@planned
+def tile(op: Any, x: Array, repeats: Array) -> Plan:
+    times = integers(repeats)
+    return lambda x, repeats: jnp.tile(x, times)

@@ -52,6 +52,12 @@ def group_normalization(op: Any, x: Array, scale: Array, b: Array) -> Array:
     return y * channelwise(scale, x) + channelwise(b, x)
 
 
+@rows.composed("InstanceNormalization", arithmetic="S")
+def instance_normalization(op: Any, x: Array, scale: Array, b: Array) -> Array:
+    y = standardized(wide(x), tuple(range(2, x.ndim)), op.epsilon).astype(x.dtype)
+    return y * channelwise(scale, x) + channelwise(b, x)
+
+
 @rows.composed("RMSNormalization", arithmetic="S")
 def rms_normalization(op: Any, x: Array, scale: Array) -> Array:
     v, axes = stashed(op, x), tuple(range(op.axis % x.ndim, x.ndim))

@@ -67,3 +67,29 @@ def several(of_two: Plan, op: Any, *inputs: Any) -> Plan:
 rows.native("Max", arithmetic="S")(planned(partial(several, tf.maximum)))
 rows.native("Min", arithmetic="S")(planned(partial(several, tf.minimum)))
 rows.native("Sum", arithmetic="S")(planned(partial(several, tf.add)))
+
+
+@rows.native("Clip", arithmetic="F", stopped=(1, 2))
+@planned
+def clip(op: Any, x: Any, low: Any = None, high: Any = None) -> Plan:
+    """A minimum above the maximum is lowered to it: ONNX gives the maximum, TensorFlow not."""
+
+    def call(x: Any, low: Any = None, high: Any = None) -> Any:
+        if high is None:
+            return tf.identity(x) if low is None else tf.maximum(x, tf.stop_gradient(low))
+        high = tf.stop_gradient(high)
+        if low is None:
+            return tf.minimum(x, high)
+        return tf.clip_by_value(x, tf.minimum(tf.stop_gradient(low), high), high)
+
+    return call
+
+
+@rows.composed("HardSwish", arithmetic="S")
+def hard_swish(op: Any, x: Any) -> Any:
+    return x * tf.clip_by_value(x / 6 + 0.5, 0.0, 1.0)
+
+
+@rows.composed("Mish")
+def mish(op: Any, x: Any) -> Any:
+    return x * tf.tanh(tf.math.softplus(x))

@@ -86,6 +86,14 @@ def group_normalization(op: Any, x: Any, scale: Any, bias: Any) -> Any:
     return y * channelwise(scale, x) + channelwise(bias, x)
 
 
+@rows.composed("InstanceNormalization", arithmetic="S")
+def instance_normalization(op: Any, x: Any, scale: Any, b: Any) -> Any:
+    v = wide(x)
+    mean, var = tf.nn.moments(v, tuple(range(2, x.ndim)), keepdims=True)
+    y = tf.cast(tf.nn.batch_normalization(v, mean, var, None, None, op.epsilon), x.dtype)
+    return y * channelwise(scale, x) + channelwise(b, x)
+
+
 @rows.composed("RMSNormalization", arithmetic="S")
 def rms_normalization(op: Any, x: Any, scale: Any) -> Any:
     v = wide(x)

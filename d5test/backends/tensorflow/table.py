@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from d5test.backends.base import Table
+from d5test.backends.tensorflow.activations import rows as activations
 from d5test.backends.tensorflow.attention import rows as attention
 from d5test.backends.tensorflow.convolution import rows as convolution
 from d5test.backends.tensorflow.elementwise import rows as elementwise
@@ -18,7 +19,8 @@ from d5test.backends.tensorflow.softmax import rows as softmax
 from d5test.backends.tensorflow.views import rows as views
 
 rows = Table(
-    attention
+    activations
+    | attention
     | convolution
     | elementwise
     | linear

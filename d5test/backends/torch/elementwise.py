@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from d5test.backends.base import Plan, Table, planned
+from d5test.backends.torch.arguments import constant
 
 rows = Table()
 rows.elementwise(
@@ -21,6 +22,8 @@ rows.elementwise(
         "Log": torch.log,
         "Sqrt": torch.sqrt,
         "Erf": torch.erf,
+        "HardSwish": F.hardswish,
+        "Mish": F.mish,
         "Abs": torch.abs,
         "Neg": torch.neg,
         "Reciprocal": torch.reciprocal,
@@ -69,3 +72,13 @@ def several(of_two: Plan, op: Any, *tensors: Tensor) -> Plan:
 rows.native("Max")(planned(partial(several, torch.maximum)))
 rows.native("Min")(planned(partial(several, torch.minimum)))
 rows.native("Sum")(planned(partial(several, torch.add)))
+
+
+# torch differentiates by the bounds too, ONNX does not
+@rows.native("Clip", stopped=(1, 2))
+@planned
+def clip(op: Any, x: Tensor, low: Tensor | None = None, high: Tensor | None = None) -> Plan:
+    if low is None and high is None:
+        function: Plan = torch.clone
+        return function
+    return lambda x, low=None, high=None: torch.clamp(x, constant(low), constant(high))

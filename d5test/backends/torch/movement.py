@@ -94,3 +94,10 @@ def expand(op: Any, x: Tensor, shape: Tensor) -> Plan:
         sides[-i] = x.shape[-i] if sides[-i] == 1 else sides[-i]
     whole = (*x.shape[: max(0, x.ndim - len(sides))], *sides)
     return lambda x, shape: torch.broadcast_to(x, whole)
+
+
+@rows.native("Tile", values=(1,))
+@planned
+def tile(op: Any, x: Tensor, repeats: Tensor) -> Plan:
+    times = integers(repeats)
+    return lambda x, repeats: torch.tile(x, times)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import Any
 
@@ -71,6 +72,16 @@ def rms_normalization(op: Any, x: Tensor, scale: Tensor) -> Plan:
 @rows.native("GroupNormalization")
 def group_normalization(op: Any, x: Tensor, scale: Tensor, bias: Tensor) -> Tensor:
     return F.group_norm(x, op.num_groups, scale, bias, op.epsilon)
+
+
+# scale and mean are folded into one product and one sum, in 16 bits
+@rows.native("InstanceNormalization", arithmetic="S")
+@planned
+def instance_normalization(op: Any, x: Tensor, scale: Tensor, b: Tensor) -> Plan:
+    if math.prod(x.shape[2:]) == 1:
+        raise Unsupported("F.instance_norm wants more than one position")
+    epsilon = op.epsilon
+    return lambda x, scale, b: F.instance_norm(x, None, None, scale, b, eps=epsilon)
 
 
 @rows.native("LRN")

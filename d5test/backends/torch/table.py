@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from d5test.backends.base import Table
+from d5test.backends.torch.activations import rows as activations
 from d5test.backends.torch.attention import rows as attention
 from d5test.backends.torch.convolution import rows as convolution
 from d5test.backends.torch.elementwise import rows as elementwise
@@ -19,7 +20,8 @@ from d5test.backends.torch.softmax import rows as softmax
 from d5test.backends.torch.views import rows as views
 
 rows = Table(
-    attention
+    activations
+    | attention
     | convolution
     | elementwise
     | linear

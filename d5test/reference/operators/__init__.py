@@ -8,6 +8,7 @@ from typing import Any
 
 from d5test.case import Operator
 from d5test.reference.operators import (
+    activations,
     arithmetic,
     attention,
     convolution,
@@ -27,6 +28,7 @@ __all__ = ["FAMILIES", "OPERATORS"]
 
 FAMILIES = (
     elementwise,
+    activations,
     arithmetic,
     reductions,
     softmax,

@@ -1,4 +1,4 @@
-"""Elementwise functions of two and more inputs, which broadcast: arithmetic, Pow, Max, Min.
+"""Elementwise functions of two and more inputs, which broadcast: arithmetic, Pow, Max, Min, Clip.
 
 Add, Sub, Mul and Div are a table of formulas. A row is a name, the version of ONNX, f(a, b), its
 partial derivatives by a and b times dy, and the text of its documentation.
@@ -17,7 +17,7 @@ from d5test.case import Batch, Operator
 from d5test.reference.operators.broadcasting import unbroadcast
 from d5test.reference.operators.samples import batch_of
 
-__all__ = ["Add", "Div", "Max", "Min", "Mul", "Pow", "Sub", "Sum"]
+__all__ = ["Add", "Clip", "Div", "Max", "Min", "Mul", "Pow", "Sub", "Sum"]
 
 Formula = Callable[..., Any]
 
@@ -153,6 +153,32 @@ class Sum(Operator):
     def backward(self, grads, inputs, outputs):
         (dy,) = grads
         return tuple(unbroadcast(dy, x.shape) for x in inputs)
+
+    def batch(self, *shapes: tuple[int, ...] | None) -> Batch | None:
+        return batch_of(*shapes)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Clip(Operator):
+    """y = min(max, max(min, x)): `max` everywhere if `min` is larger. ONNX Clip-13.
+
+    x, y: any shape; min, max: scalars, of which either may be absent. They have no gradient.
+    """
+
+    since = 13
+
+    def forward(self, x, low=None, high=None):
+        y = x.copy() if low is None else np.maximum(x, low)
+        return y if high is None else np.minimum(y, high)
+
+    def backward(self, grads, inputs, outputs):
+        (dx,), (x, *bounds) = grads, inputs
+        low, high = (*bounds, None, None)[:2]
+        if low is not None:
+            dx = np.where(x < low, 0, dx)
+        if high is not None:
+            dx = np.where(x > high, 0, dx)
+        return dx, *(None for _ in bounds)
 
     def batch(self, *shapes: tuple[int, ...] | None) -> Batch | None:
         return batch_of(*shapes)

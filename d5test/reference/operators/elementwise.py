@@ -22,8 +22,10 @@ __all__ = [
     "Erf",
     "Exp",
     "Gelu",
+    "HardSwish",
     "LeakyRelu",
     "Log",
+    "Mish",
     "Neg",
     "Reciprocal",
     "Relu",
@@ -67,12 +69,29 @@ def unary(name: str, since: int, function: Formula, derivative: Formula, doc: st
     return dataclass(frozen=True, kw_only=True, repr=False)(type(name, (Unary,), members))
 
 
+def hard_swish_derivative(x, y):
+    """The gate, and x times its slope, which is 1 / 6 where it is neither shut nor open."""
+    line = x / 6 + 0.5
+    return np.clip(line, 0, 1) + np.where((line > 0) & (line < 1), x / 6, 0)
+
+
+def mish_derivative(x, y):
+    """t + x (1 - t^2) / (1 + e^-x) with t = y / x, which is a tanh."""
+    t = np.tanh(np.log(np.exp(x) + 1))
+    return t + x * (1 - t * t) / (1 + np.exp(-x))
+
+
 # fmt: off
 Abs = unary("Abs", 13, np.abs, lambda x, y: np.sign(x), "y = |x|.")
 Erf = unary("Erf", 13, erf, lambda x, y: 2 / sqrt(pi) * np.exp(-x * x),
             "The error function, y = 2 / sqrt(pi) times the integral of exp(-t^2) from 0 to x.")
 Exp = unary("Exp", 13, np.exp, lambda x, y: y, "y = e^x.")
+HardSwish = unary("HardSwish", 22, lambda x: x * np.clip(x / 6 + 0.5, 0, 1),
+                  hard_swish_derivative,
+                  "y = x max(0, min(1, x / 6 + 1 / 2)). Howard et al., arXiv 1905.02244, 5.2.")
 Log = unary("Log", 13, np.log, lambda x, y: 1 / x, "The natural logarithm, y = ln x.")
+Mish = unary("Mish", 22, lambda x: x * np.tanh(np.log(np.exp(x) + 1)), mish_derivative,
+             "y = x tanh(ln(1 + e^x)). Misra, arXiv 1908.08681, equation 1.")
 Neg = unary("Neg", 13, lambda x: -x, lambda x, y: -1.0, "y = -x.")
 Reciprocal = unary("Reciprocal", 13, lambda x: 1 / x, lambda x, y: -y * y, "y = 1 / x.")
 Relu = unary("Relu", 14, lambda x: np.maximum(x, 0), lambda x, y: x > 0, "y = max(x, 0).")

@@ -23,6 +23,7 @@ __all__ = [
     "Reshape",
     "Slice",
     "Split",
+    "Tile",
     "Transpose",
     "Where",
 ]
@@ -252,6 +253,24 @@ class Expand(Operator):
     def backward(self, grads, inputs, outputs):
         (dy,), (x, _) = grads, inputs
         return unbroadcast(dy, x.shape), None
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Tile(Operator):
+    """x side by side with itself, `repeats` times along each axis. ONNX Tile-13.
+
+    repeats: (rank,) int64.
+    """
+
+    since = 13
+
+    def forward(self, x, repeats):
+        return np.tile(x, tuple(int(n) for n in repeats))
+
+    def backward(self, grads, inputs, outputs):
+        (dy,), (x, repeats) = grads, inputs
+        both = [n for pair in zip(repeats, x.shape, strict=True) for n in map(int, pair)]
+        return dy.reshape(tuple(both)).sum(tuple(range(0, len(both), 2))), None
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -19,6 +19,7 @@ __all__ = [
     "LRN",
     "BatchNormalization",
     "GroupNormalization",
+    "InstanceNormalization",
     "LayerNormalization",
     "RMSNormalization",
 ]
@@ -181,6 +182,37 @@ class GroupNormalization(Operator):
         """x as (n, groups, elements of a group)."""
         groups = self.num_groups
         return x.reshape(x.shape[0], groups, math.prod(x.shape[1:]) // groups)
+
+    def batch(self, *shapes: tuple[int, ...] | None) -> Batch | None:
+        return Batch((0, None, None), (0,))
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class InstanceNormalization(Operator):
+    """Each channel of each sample normalised by itself. ONNX InstanceNormalization-22.
+
+    y = (x - mean) / sqrt(var + epsilon) scale + b. x, y: (n, c, *d); scale, b: (c,).
+    Ulyanov, Vedaldi and Lempitsky, arXiv 1607.08022, equation 4.
+    """
+
+    epsilon: float = EPSILON
+    since = 22
+
+    def forward(self, x, scale, b):
+        xhat, _, _ = standardise(x, self.reduced(x.ndim), self.epsilon)
+        return xhat * along_channels(scale, x.ndim) + along_channels(b, x.ndim)
+
+    def backward(self, grads, inputs, outputs):
+        (dy,), (x, scale, _) = grads, inputs
+        xhat, _, rstd = standardise(x, self.reduced(x.ndim), self.epsilon)
+        dxhat = dy * along_channels(scale, x.ndim)
+        axes = (0, *self.reduced(x.ndim))
+        dx = standardise_gradient(dxhat, xhat, rstd, self.reduced(x.ndim))
+        return dx, (dy * xhat).sum(axes), dy.sum(axes)
+
+    def reduced(self, ndim):
+        """The axes of the positions."""
+        return tuple(range(2, ndim))
 
     def batch(self, *shapes: tuple[int, ...] | None) -> Batch | None:
         return Batch((0, None, None), (0,))
