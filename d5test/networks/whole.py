@@ -105,7 +105,7 @@ def _expected(
         for name, spread in spreads.items():
             spread.add(member.values[name])
     if loss is not None:
-        _away_from_kinks(graph, spreads)
+        _away_from_kinks(graph, spreads, plain.values)
         upstream = upstream_of(loss, plain.values)
         grads = plain.backward(upstream)
         found = {name: Spread(grads.get(name, np.zeros(graph.parameters[name].shape)))
@@ -138,23 +138,31 @@ def _lowered(
     return tuple(_plain(results.get(name)) for name in names)
 
 
-def _away_from_kinks(graph: Graph, spreads: Mapping[str, Spread]) -> None:
+def _away_from_kinks(
+    graph: Graph, spreads: Mapping[str, Spread], values: Mapping[str, Any]
+) -> None:
     """Raise `KinkInDoubt` if an element may lie on either side of a kink."""
     for node in graph.nodes:
         if node.kind not in GAPS or not isinstance(node.op, Operator):
             continue
-        spread = spreads[node.inputs[0]]
-        gap, reach = GAPS[node.kind](node.op, spread.value, REACH * spread.deviation)
+        reach = REACH * spreads[node.inputs[0]].deviation
+        given = [values[name] for name in node.reads]
+        gap, reach = GAPS[node.kind](node.op, reach, *given)
         if np.any(gap < reach):
             raise KinkInDoubt(f"node {node.name!r}: {np.sum(gap < reach)} elements are in doubt")
 
 
-def _to_zero(op: Any, x: Array, reach: Array) -> tuple[Array, Array]:
-    """How far each element is from zero, and how far an error may take it."""
-    return np.abs(x), reach
+def _to_bend(bends: Callable[..., Sequence[Any]]) -> Callable[..., tuple[Array, Array]]:
+    """How far each element is from the nearest bend, and how far an error may take it."""
+
+    def gap(op: Any, reach: Array, x: Array, *others: Array) -> tuple[Array, Array]:
+        apart = [np.abs(x - bend) for bend in bends(op, *others)]
+        return np.min([np.full(x.shape, np.inf), *apart], axis=0), reach
+
+    return gap
 
 
-def _to_second(op: Any, x: Array, reach: Array) -> tuple[Array, Array]:
+def _to_second(op: Any, reach: Array, x: Array) -> tuple[Array, Array]:
     """How far the largest of each window is from the second largest, and how far errors reach."""
     windows = op.windows(x.shape)
     elements = windows.view(x, fill=-np.inf)
@@ -168,10 +176,13 @@ def _to_second(op: Any, x: Array, reach: Array) -> tuple[Array, Array]:
 
 
 GAPS: Mapping[str, Callable[..., tuple[Array, Array]]] = {
-    "Relu": _to_zero,
-    "LeakyRelu": _to_zero,
-    "Abs": _to_zero,
+    **dict.fromkeys(("Relu", "LeakyRelu", "Abs", "Elu", "Selu"), _to_bend(lambda op: (0,))),
+    "Clip": _to_bend(lambda op, *bounds: bounds),
+    "HardSigmoid": _to_bend(lambda op: (-op.beta / op.alpha, (1 - op.beta) / op.alpha)),
+    "HardSwish": _to_bend(lambda op: (-3, 3)),
     "MaxPool": _to_second,
+    "PRelu": _to_bend(lambda op, slope: (0,)),
+    "ThresholdedRelu": _to_bend(lambda op: (op.alpha,)),
 }
 """Operators whose derivative jumps: the distance of each element from that, and the reach."""
 

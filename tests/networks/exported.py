@@ -40,7 +40,43 @@ def words() -> tuple[nn.Module, Tensor]:
     return module, torch.randint(0, 50, (2, 5))
 
 
-MODULES: Mapping[str, Callable[[], tuple[nn.Module, Tensor]]] = {"images": images, "words": words}
+class Bent(nn.Module):
+    """Bent activations on normalised images, up to a scalar: its gradients are judged too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Conv2d(2, 6, 3),
+            nn.InstanceNorm2d(6, affine=True),
+            nn.PReLU(6),
+            nn.Conv2d(6, 5, 3),
+            nn.ReLU6(),
+            nn.Conv2d(5, 4, 2),
+            nn.Hardswish(),
+            nn.Flatten(),
+            nn.Linear(4 * 4 * 3, 7),
+            nn.ELU(0.5),
+            nn.Linear(7, 5),
+            nn.SELU(),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.body(x)
+        return (y * y).mean()
+
+
+def bent() -> tuple[nn.Module, Tensor]:
+    """The scalar of a small batch."""
+    return Bent(), torch.randn(2, 2, 9, 8)
+
+
+MODULES: Mapping[str, Callable[[], tuple[nn.Module, Tensor]]] = {
+    "images": images,
+    "words": words,
+    "bent": bent,
+}
+OUTPUTS = {"bent": "loss"}
+"""What a module's output is called, where it is no `y`."""
 
 
 def main(name: str, exporter: str, folder: Path) -> None:
@@ -48,8 +84,8 @@ def main(name: str, exporter: str, folder: Path) -> None:
     module, x = MODULES[name]()
     module.eval()
     torch.onnx.export(
-        module, (x,), str(folder / "model.onnx"), input_names=["x"], output_names=["y"],
-        dynamo=exporter == "dynamo",
+        module, (x,), str(folder / "model.onnx"), input_names=["x"],
+        output_names=[OUTPUTS.get(name, "y")], dynamo=exporter == "dynamo",
     )  # fmt: skip
     data = folder / "test_data_set_0"
     data.mkdir()
