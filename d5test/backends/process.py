@@ -21,6 +21,7 @@ from typing import Any
 from d5test.backends import wire
 from d5test.backends.exchange import BackendFailed, Crashed, Hung, typed
 from d5test.backends.log import Log
+from d5test.backends.patience import await_answer
 from d5test.backends.worker import COMMAND, REPLY, end_group
 
 UNREAPED = os.WEXITED | os.WNOHANG | os.WNOWAIT
@@ -125,6 +126,7 @@ class Process:
         try:
             connection.settimeout(self.timeout)
             wire.send(connection, request)
+            await_answer(connection, self._worker, self.timeout)
             answer = wire.receive(connection, typed, self.timeout)
         except wire.Closed:
             raise Crashed(*self._ended()) from None
@@ -184,6 +186,7 @@ class Process:
             return
         name, python = self.launch.name, self.launch.python
         try:
+            await_answer(self._control, self._server.pid, self._importing)
             hello = wire.receive(self._control, typed, self._importing)
         except wire.Closed:
             how = described(ended(self._server, GRACE))

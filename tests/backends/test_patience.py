@@ -1,0 +1,80 @@
+"""A worker that has no core is waited for; one that sleeps is not."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from d5test.backends.patience import await_answer
+
+ANSWERS = """
+import os, socket, sys, time
+core, after = int(sys.argv[1]), sys.argv[2]
+os.sched_setaffinity(0, [core])
+connection = socket.socket(fileno=int(sys.argv[3]))
+if after == "sleep":
+    time.sleep(60)
+while time.process_time() < float(after):
+    pass
+connection.send(b"x")
+time.sleep(60)
+"""
+BUSY = "import os, sys; os.sched_setaffinity(0, [int(sys.argv[1])])\nwhile True: pass"
+
+pytestmark = pytest.mark.skipif(
+    not Path("/proc/self/schedstat").exists(), reason="the system does not tell who waits"
+)
+
+
+@pytest.fixture
+def crowd() -> Iterator[ExitStack]:
+    """What runs beside a test, and ends with it."""
+    with ExitStack() as stack:
+        yield stack
+
+
+def started(crowd: ExitStack, *command: str, keep: int | None = None) -> int:
+    process = subprocess.Popen(
+        [sys.executable, "-c", *command], pass_fds=() if keep is None else (keep,)
+    )
+    crowd.enter_context(process)
+    crowd.callback(process.kill)
+    return process.pid
+
+
+def asked(crowd: ExitStack, core: int, after: str) -> tuple[socket.socket, int]:
+    ours, theirs = socket.socketpair()
+    crowd.enter_context(ours)
+    with theirs:
+        number = theirs.fileno()
+        return ours, started(crowd, ANSWERS, str(core), after, str(number), keep=number)
+
+
+def test_a_worker_without_a_core_is_waited_for(crowd: ExitStack) -> None:
+    core = max(os.sched_getaffinity(0))
+    for _ in range(4):
+        started(crowd, BUSY, str(core))
+    connection, process = asked(crowd, core, "1.0")
+    await_answer(connection, process, 2.0)
+    assert connection.recv(1) == b"x"
+
+
+def test_a_worker_that_sleeps_is_not(crowd: ExitStack) -> None:
+    connection, process = asked(crowd, max(os.sched_getaffinity(0)), "sleep")
+    with pytest.raises(TimeoutError):
+        await_answer(connection, process, 0.5)
+
+
+def test_the_end_of_a_worker_is_an_answer(crowd: ExitStack) -> None:
+    ours, theirs = socket.socketpair()
+    crowd.enter_context(ours)
+    theirs.close()
+    await_answer(ours, os.getpid(), 60.0)
+    assert ours.recv(1) == b""
