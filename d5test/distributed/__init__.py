@@ -9,6 +9,9 @@
     servers        parameter servers by messages, stale-synchronous and asynchronous
     onesided       a parameter server by one-sided access
     replica        a network on a rank, as one array of parameters
+    fleet          replicas on all ranks, trained by an optimizer on their shares of the data
+    learning       a recipe, its first steps and all of it; `sequential`: the losses expected
+    timed_step     a step on some of the ranks, to be timed; `scaling`: what is recorded of it
     stepwise       optimizers with `step(inputs)` and blocking collectives, for processes
     descent        the operator: several ranks fit a linear model
     checks, probes what must hold of an allreduce, and of an optimizer; `inquiry`, `cases`: on what

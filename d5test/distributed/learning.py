@@ -29,9 +29,11 @@ from d5test.training.files import BadFile
 from d5test.training.history import History
 from d5test.training.recipe import BadRecipe, Recipe, Run, broken, measured
 
-STEPS, JUDGED, JOINED = 6, 3, 32
+STEPS, JUDGED, JOINED, OWN = 6, 3, 32, 4
 """First steps, losses among them that are compared, and samples of a joined minibatch: what is
-affordable for nine references of a convolutional network. Momentum shows in the third loss."""
+affordable for nine references of a convolutional network. Momentum shows in the third loss. With
+fewer than `OWN` samples a worker, batch normalisation makes stale gradients too noisy to descend
+in so few steps."""
 Made = TypeVar("Made")
 
 
@@ -63,7 +65,8 @@ class Task:
 
     def first(self, workers: int) -> Shares:
         """What each of so many workers sees in the first steps."""
-        seen = shares(len(self.dataset.train), JOINED, workers, epochs=1, seed=self.seed)
+        joined = max(JOINED, OWN * workers)
+        seen = shares(len(self.dataset.train), joined, workers, epochs=1, seed=self.seed)
         return [own[:STEPS] for own in seen]
 
     @property

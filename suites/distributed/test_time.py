@@ -16,5 +16,6 @@ def test_allreduce(pace: Callable[[str, int], None], algorithm: str, nbytes: int
     pace(algorithm, nbytes)
 
 
+@pytest.mark.deadline(180)  # the first imports the framework
 def test_scaling(scale: Callable[[str, int], None], mode: str, ranks: int) -> None:
     scale(mode, ranks)

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(MPIRUN is None, reason="there is no mpirun")
 def under_mpirun(ranks: int, *words: str) -> subprocess.CompletedProcess[str]:
     command = [str(MPIRUN), "-n", str(ranks), sys.executable, "-m", *words]
     return subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
+        command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
 
