@@ -104,12 +104,9 @@ def _hands_on(node: Node, graph: Graph, read: set[str], types: Mapping[str, int]
         return False
     training = "".join(node.inputs[2:3])
     off = not training or (training in graph.constants and not graph.constants[training].any())
-    kept = types.get(node.inputs[0], 0) == types.get(node.outputs[0])
-    return (
-        node.kind == "Identity"
-        or (node.kind == "Dropout" and off)
-        or (node.kind == "Cast" and kept)
-    )
+    if node.kind == "Cast":
+        return types.get(node.inputs[0], 0) == types.get(node.outputs[0])
+    return node.kind == "Identity" or (node.kind == "Dropout" and off)
 
 
 def known_shapes(graph: Graph) -> dict[str, Shape]:

@@ -108,3 +108,9 @@ def test_a_dropout_that_trains_is_not_left_out() -> None:
     made = network(nodes, "y", ("ratio", np.float32(0.5)), ("train", True))
     with pytest.raises(Unsupported, match="no reference: Dropout"):
         runnable(specialised(made.graph, {"x": (2, 3, 5)}))
+
+
+def test_a_node_without_inputs_does_not_hand_anything_on() -> None:
+    nodes = [helper.make_node("SequenceEmpty", [], ["y"])]
+    (node,) = specialised(network(nodes, "y").graph, {"x": (2, 3, 5)}).nodes
+    assert node.kind == "SequenceEmpty"
