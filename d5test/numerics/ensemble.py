@@ -55,12 +55,11 @@ class Spread:
 
 
 def noise(arithmetic: Arithmetic, seed: int) -> Callable[[Array], Noise]:
-    """What turns the float64 arrays of one member into noisy ones, of the same random stream."""
-    random = np.random.Generator(np.random.Philox(key=[seed, 0]))
+    """What turns the float64 arrays of one member into noisy ones; the seed is its number."""
     u = arithmetic.primitive.u
 
     def noisy(x: Array) -> Noise:
-        return Noise(x, u=u, random=random)
+        return Noise(x, u=u, member=seed)
 
     return noisy
 

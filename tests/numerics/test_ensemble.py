@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from d5test.case import Case, Tensor
 from d5test.numerics.arithmetic import classes
 from d5test.numerics.ensemble import ensemble_bounds, norm_ratio
 from d5test.numerics.judgement import judge
+from d5test.numerics.perturbed import deviates, walk
 from d5test.reference.operators import OPERATORS
 
 (SINGLE,) = classes("float32")
@@ -48,3 +50,31 @@ def test_gradients_are_judged_too() -> None:
     gradients = case.op.vjp(grads, case.arrays(), outputs)
     bounds = ensemble_bounds(case.op, case.arrays(), grads, SINGLE)
     assert 0 < judge(bounds, gradients).ratio < 0.5
+
+
+def test_equal_results_have_equal_errors_and_others_look_independent() -> None:
+    x = np.random.default_rng(5).standard_normal((200, 300))
+    first, second = (deviates(x, np.abs(x), member) for member in (0, 1))
+    assert (deviates(x[::-1], np.abs(x[::-1]), 0)[::-1] == first).all()
+    assert (deviates(x * (1 + 2.0**-51), np.abs(x), 0) == first).mean() > 0.99
+    assert first.min() > -1
+    assert first.max() < 1
+    several = 5 / np.sqrt(x.size)  # deviations of a mean
+    assert abs(first.mean()) < several
+    assert abs((first * first).mean() - 1 / 3) < several
+    assert abs((first * second).mean()) < several
+    assert abs((first[1:] * first[:-1]).mean()) < several
+    zeros = deviates(np.array([0.0, -0.0]), np.ones(2), 0)
+    assert zeros[0] == zeros[1]
+
+
+@pytest.mark.parametrize("n", [64, 1024, 4608])
+@pytest.mark.parametrize("signs", ["random", "one"])
+def test_the_size_of_a_sum_is_that_of_its_partial_sums(n: int, signs: str) -> None:
+    terms = np.random.default_rng(n).standard_normal((200, n)).astype(np.float32)
+    terms = np.abs(terms) if signs == "one" else terms
+    wide = terms.astype(np.float64)
+    error = np.cumsum(terms, axis=1, dtype=np.float32)[:, -1] - wide.sum(1)
+    size = walk(wide.sum(1), (wide * wide).sum(1), n)
+    uniform = 2.0**-24 * size / np.sqrt(3)
+    assert 0.4 < np.sqrt(np.mean((error / uniform) ** 2)) < 1
