@@ -57,7 +57,19 @@ class Pass:
         return tuple(self.values[name] if name else None for name in node.inputs)
 
     def _lifted(self, x: Array) -> Any:
-        return self._lift(x.astype(np.float64)) if x.dtype.kind in "fV" else x
+        return self._lift(double(x)) if x.dtype.kind in "fV" else x
+
+
+def in_double(graph: Graph) -> Graph:
+    """The same graph with its arrays in float64, converted once for many passes."""
+    arrays = (graph.parameters, graph.constants)
+    parameters, constants = ({name: double(x) for name, x in kind.items()} for kind in arrays)
+    return graph.with_(parameters=parameters, constants=constants)
+
+
+def double(x: Array) -> Array:
+    """Floating-point numbers in float64: the array itself if it is, or holds other things."""
+    return x.astype(np.float64, copy=False) if x.dtype.kind in "fV" else x
 
 
 def upstream_of(loss: str, values: Mapping[str, Any]) -> dict[str, Array]:

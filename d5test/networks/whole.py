@@ -15,7 +15,7 @@ import numpy as np
 
 from d5test.case import Array, Operator
 from d5test.networks.graph import Graph
-from d5test.networks.reference import Pass, upstream_of
+from d5test.networks.reference import Pass, in_double, upstream_of
 from d5test.numerics.arithmetic import NEXT_LOWER, Arithmetic
 from d5test.numerics.bounds import Bounds
 from d5test.numerics.controls import telling
@@ -92,18 +92,22 @@ def _expected(
     wanted: Sequence[str] | None,
 ) -> Expectation:
     parameters = () if loss is None else tuple(wanted or graph.parameters)
-    plain = Pass(graph, inputs, lambda x: x)
+    wide = in_double(graph)
+    plain = Pass(wide, inputs, lambda x: x)
     spreads: dict[str, Spread] = {}
     for node in plain.forward():
         kept = {*node.makes} & {*graph.outputs}
         kept |= {*node.inputs[:1]} if loss is not None and node.kind in GAPS else set()
         spreads |= {name: Spread(plain.values[name]) for name in kept}
-    members = [Pass(graph, inputs, noise(arithmetic, seed)) for seed in range(MEMBERS)]
-    for member in members:
+    members: list[Pass] = []
+    for seed in range(MEMBERS):
+        member = Pass(wide, inputs, noise(arithmetic, seed))
         for _ in member.forward():
             continue
         for name, spread in spreads.items():
             spread.add(member.values[name])
+        if loss is not None:
+            members.append(member)
     if loss is not None:
         _away_from_kinks(graph, spreads, plain.values)
         upstream = upstream_of(loss, plain.values)
