@@ -5,7 +5,9 @@ NumPy and the framework only: this runs where the framework lives.
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any
 
 from d5test.backends.base import Backend, Row
@@ -25,6 +27,16 @@ class OperatorView:
             for key, value in attributes.items()
         }
         self.__dict__.update(self.attributes)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, OperatorView) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    @cached_property
+    def _key(self) -> tuple[str, bytes]:
+        return self.name, pickle.dumps(self.attributes)
 
     def __repr__(self) -> str:
         given = (f"{k}={v!r}" for k, v in self.attributes.items() if v is not None)

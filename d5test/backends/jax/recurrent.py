@@ -1,4 +1,8 @@
-"""RNN, LSTM and GRU, by `lax.scan`."""
+"""RNN, LSTM and GRU, by `lax.scan`.
+
+Compiled as a whole: `scan` is compiled anyhow, and for each call anew where its step is a new
+function.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +12,13 @@ from typing import Any
 
 from d5test.backends.base import Table, Unsupported
 from d5test.backends.jax.arguments import Array
-from d5test.backends.jax.framework import jnp, lax, nn
+from d5test.backends.jax.framework import jax, jnp, lax, nn
 
 rows = Table()
 ACTIVATIONS = {"Relu": nn.relu, "Tanh": jnp.tanh, "Sigmoid": nn.sigmoid}
 
 
+@partial(jax.jit, static_argnums=(0, 1, 2))
 def recurrence(cell: Callable[..., Any], count: int, op: Any, *inputs: Any) -> tuple[Array, ...]:
     """`cell` over time in each direction: all hidden states, then the last of `count` states."""
     every: list[Any] = [*inputs, *[None] * (8 - len(inputs))]
