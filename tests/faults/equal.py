@@ -32,8 +32,6 @@ class Equal:
 SHIFT = "exponentials may be shifted by any amount, as far as they do not overflow"
 
 EQUAL: Sequence[Equal] = (
-    Equal(("Softmax",), "forward", "x.max(self.axis, keepdims=True)", SHIFT),
-    Equal(("ReduceLogSumExp",), "largest", "x.max(axes, keepdims=True)", SHIFT),
     Equal(("Attention",), "_scores", "biased.min(", SHIFT),
     Equal(("Attention",), "_scores", "largest) - largest", SHIFT),
     Equal(("Attention",), "_scores", ".max(-1, keepdims=True)", SHIFT),
