@@ -1,6 +1,7 @@
 """pytest under MPI: what a run on many ranks needs besides what a run on one has.
 
     begin       is this a rank, or should it start some?
+    join        the plugins of a rank, registered
     ranks       this rank, and what it shares with the others
     together    one collection, one outcome a test, one exit status; deadlines
     agreement   what each rank has to say, told to all
@@ -12,5 +13,5 @@
                 them, `journal` what its rank 0 writes down, `replay` what pytest hears of it,
                 `times` what pytest-benchmark does
 
-Without mpirun and without `--np`, `begin` alone is imported.
+Without mpirun and without `--np`, `begin` and what it imports of `journal` are all that is loaded.
 """

@@ -11,11 +11,9 @@ import os
 import pytest
 
 from d5test.distributed.provider import Launch, launched
+from d5test.plugin.ranks.journal import SUPERVISED
 from d5test.plugin.ranks.quiet import once
 from d5test.plugin.workers import QUERIES
-
-SUPERVISED = "D5TEST_SUPERVISED"
-"""The variable that holds the folder of the supervisor that started this mpirun."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -29,7 +27,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if wanted or launch is not None:
         _refuse(config, launch)
     if launch is not None:
-        from d5test.plugin.ranks.ranks import join
+        from d5test.plugin.ranks.join import join
 
         join(config, launch)
     elif wanted and not config.option.collectonly:

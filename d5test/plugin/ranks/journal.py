@@ -16,6 +16,8 @@ import pytest
 
 from d5test.plugin.ranks import times
 
+SUPERVISED = "D5TEST_SUPERVISED"
+"""The variable that holds the folder of the supervisor that started this mpirun."""
 JOURNAL, PLAN = "journal.jsonl", "plan.json"
 
 

@@ -1,17 +1,12 @@
 """This rank, and what it shares with the others for the run.
 
-Requirements: joined before any other plugin is configured, since the settings of quiet ranks are
-read there; left when pytest ends, however it ends; a test gets a communicator on which no message
-of another test is under way.
+Requirements: a test gets a communicator on which no message of another test is under way; the
+ranks agree on the end once, however pytest ends.
 """
 
 from __future__ import annotations
 
-import os
-import tempfile
-from contextlib import ExitStack
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,13 +14,11 @@ import pytest
 from d5test.distributed import provider
 from d5test.distributed.watchdog import Watchdog
 from d5test.plugin.ranks.agreement import Agreement, Apart
-from d5test.plugin.ranks.begin import SUPERVISED
-from d5test.plugin.ranks.journal import Journal, Part
-from d5test.plugin.ranks.quiet import Quiet, once
+from d5test.plugin.ranks.journal import Journal
 
 RANKS = pytest.StashKey["Ranks"]()
-STARTING, COLLECTING, ENDING = 120.0, 300.0, 30.0
-"""Seconds for MPI to start, for frameworks to be imported, and for MPI to end."""
+COLLECTING, ENDING = 300.0, 30.0
+"""Seconds for frameworks to be imported, and for MPI to end."""
 
 
 @dataclass
@@ -112,54 +105,3 @@ def _drain(comm: Any) -> None:
     while comm.Iprobe(status=status):
         room = bytearray(status.Get_count(MPI.BYTE))
         comm.Recv([room, MPI.BYTE], status.source, status.tag)
-
-
-def join(config: pytest.Config, launch: provider.Launch) -> None:
-    """Start MPI and register the plugins of a rank. UsageError with one line if there is none."""
-    with ExitStack() as uncaptured:
-        capture = config.pluginmanager.getplugin("capturemanager")
-        if capture is not None:
-            uncaptured.enter_context(capture.global_and_fixture_disabled())
-        watchdog = Watchdog(launch.rank)
-    watchdog.enter("start of MPI", STARTING, "the start of MPI")
-    try:
-        world = provider.connect(launch)
-    except provider.Unusable as error:
-        watchdog.end(ENDING)
-        raise pytest.UsageError(*once(launch, str(error))) from None
-    ranks = config.stash[RANKS] = _joined(config, world, watchdog)
-    from d5test.plugin.ranks.lockstep import Lockstep
-    from d5test.plugin.ranks.together import Together
-
-    register = config.pluginmanager.register
-    together = Together(config, ranks)
-    register(together, "d5test-ranks")
-    register(Lockstep(together), "d5test-lockstep")
-    supervisor = os.environ.get(SUPERVISED)
-    register(Quiet(config, ranks.rank, speaks=not (ranks.rank or supervisor)), "d5test-quiet")
-    if supervisor:
-        register(Part(Path(supervisor)), "d5test-part")
-        if not ranks.rank:
-            ranks.journal = Journal(config, Path(supervisor), world.facts())
-            register(ranks.journal, "d5test-journal")
-    if config.pluginmanager.hasplugin("benchmark"):
-        from d5test.plugin.ranks.slowest import Slowest
-
-        register(Slowest(ranks), "d5test-slowest")
-    watchdog.enter("collection", COLLECTING, "the collection of the tests")
-
-
-def _joined(config: pytest.Config, world: provider.World, watchdog: Watchdog) -> Ranks:
-    from d5test.distributed.guarded import Guarded, Notices
-
-    everyone = world.mpi.COMM_WORLD
-    notices = Notices(everyone.Dup(), crowded=world.launch.oversubscribed)
-    folder = os.environ.get(SUPERVISED) or everyone.bcast(
-        tempfile.mkdtemp(prefix="d5test-ranks-") if everyone.rank == 0 else None
-    )
-    ranks = Ranks(
-        world, watchdog, Agreement(everyone.Dup()), notices, Guarded(everyone.Dup(), notices)
-    )
-    ranks.renew(spoilt=False)
-    watchdog.start(folder, supervised=SUPERVISED in os.environ)
-    return ranks

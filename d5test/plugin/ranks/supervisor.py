@@ -20,8 +20,7 @@ from typing import IO, Any
 import pytest
 
 from d5test.distributed import sentry
-from d5test.plugin.ranks.begin import SUPERVISED
-from d5test.plugin.ranks.journal import PLAN, Reader
+from d5test.plugin.ranks.journal import PLAN, SUPERVISED, Reader
 from d5test.plugin.ranks.mpirun import Mpirun, found
 from d5test.plugin.ranks.replay import Replay
 
