@@ -43,7 +43,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="append",
         default=[],
         metavar="NAME[,NAME]",
-        help="only these optimizers: Adam, Momentum, ...",
+        help="only these optimizers: Adam, Momentum, centralised, ...",
     )
     add(
         "--recipe",
