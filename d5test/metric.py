@@ -3,27 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 from scipy.special import bdtr
 
+DIRECTIONS = ("lower", "higher")
+GATES = ("exact", "noise", "never")
+
 
 @dataclass(frozen=True)
 class Metric:
-    """A quantity. `better` is `lower` or `higher`; `gate` is `exact`, `noise` or `never`."""
+    """A quantity.
+
+    better      `lower` or `higher`
+    gate        how two runs are compared: `exact`, what repeats to the digit; `noise`, positive
+                numbers that are compared beyond the noise between runs; `never`
+    tolerance   of `exact` alone: a difference up to this is one of representation
+    """
 
     name: str
     unit: str
     better: str = "lower"
     gate: str = "noise"
+    tolerance: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.better not in DIRECTIONS:
+            raise ValueError(f"{self.name}: better is {self.better!r}, not one of {DIRECTIONS}")
+        if self.gate not in GATES:
+            raise ValueError(f"{self.name}: gate is {self.gate!r}, not one of {GATES}")
 
 
 TIME = Metric("time", "s")
 RATIO = Metric("error / bar", "1", gate="exact")
-MEMORY = Metric("peak memory", "byte", gate="exact")
-FLOPS = Metric("floating-point operations per second", "1/s", better="higher")
-BANDWIDTH = Metric("bytes per second", "byte/s", better="higher")
+RIGHT = Metric("right", "1", better="higher", gate="exact")
+SHARE = Metric("share judged", "1", better="higher", gate="exact")
+ARITHMETIC = Metric("arithmetic class", "F < P < S", gate="exact")
+MEMORY = Metric("device memory", "byte", gate="exact")
+RESIDENT = Metric("resident memory", "byte")
+MESSAGES = Metric("messages sent", "1", gate="exact")
+TRAFFIC = Metric("bytes sent", "byte", gate="exact")
+CLASSES = ("F", "P", "S")
+"""Of low-precision arithmetic, tightest first: the values 0, 1, 2 of that metric."""
+FLOPS = Metric("floating-point operations per second", "1/s", better="higher", gate="never")
+BANDWIDTH = Metric("bytes per second", "byte/s", better="higher", gate="never")
 
 
 @dataclass(frozen=True)
@@ -45,6 +70,10 @@ class Sample:
         3.1.3: no distribution is assumed. `None` if there are too few values for the confidence.
         """
         return median_interval(self.values, confidence)
+
+    def to_json(self) -> dict[str, Any]:
+        """The metric with its rules, and the values: an entry of `extra_info["metrics"]`."""
+        return {**asdict(self.metric), "values": list(self.values)}
 
 
 def median_interval(

@@ -1,7 +1,8 @@
 """What a run writes of one problem on one backend: the entry beside each time in the JSON.
 
 It travels in pytest-benchmark's `extra_info` under the key `d5test`, so that every reader of those
-files still reads them. `SCHEMA` is raised when a field changes its meaning.
+files still reads them. `SCHEMA` is raised when a field changes its meaning; all of it is written
+down in `compare/schema.json`. Metrics of strangers stand beside it, under the key `metrics`.
 """
 
 from __future__ import annotations
@@ -13,13 +14,21 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psutil
+from threadpoolctl import threadpool_info
+
 from d5test.metric import TIME, Sample
+from d5test.numerics.arithmetic import DOUBLE_ROUNDOFF, format_of
 from d5test.numerics.judgement import Judgement
 from d5test.problems.problem import Problem
 
 SCHEMA = 1
 KEY = "d5test"
+METRICS = "metrics"
+"""Where strangers put metrics of theirs in `extra_info`: a list of `Sample.to_json()`."""
 
+THREADS = "_NUM_THREADS"
+"""How environment variables end that say how many threads a library starts."""
 OPERATIONS = {"forward": 2, "backward": 4}
 """Floating-point operations a multiplication of the forward pass: one product and one sum; the
 backward pass has two products of that size, one for each factor."""
@@ -34,6 +43,8 @@ class Record:
     preempted   involuntary context switches, likewise
     judgement   of the timed calls' own outputs; a time whose outputs are wrong is not `valid`
     memory      peak bytes, `resident` and `device` (None where the device does not count)
+    control     the least wall time a call of each further run of the same version in the same
+                session, as of fresh processes: what runs of one version differ by
     """
 
     problem: str
@@ -55,6 +66,7 @@ class Record:
     memory: Mapping[str, int | None]
     cold: bool
     environment: Mapping[str, Any] = field(default_factory=dict)
+    control: Sequence[float] = ()
     schema: int = SCHEMA
 
     @property
@@ -70,6 +82,8 @@ class Record:
         return {
             **asdict(self),
             "valid": self.valid,
+            "preempted_rounds": sum(switches > 0 for switches in self.preempted),
+            "ratio_resolution": ratio_resolution(self.dtype),
             "median": sample.median,
             "median_interval_95": sample.median_interval(),
             "flop_per_second": operations / sample.median if operations else None,
@@ -102,15 +116,66 @@ def describe_judgement(judgement: Judgement) -> dict[str, Any]:
     }
 
 
+def ratio_resolution(dtype: str) -> float:
+    """How well the ratio of error and bar is known: up to the rounding of the reference.
+
+    The reference's error in float64 and the bar in `dtype` grow with the same number of roundings,
+    so that the error's share of the bar is about the quotient of the unit roundoffs.
+    """
+    return DOUBLE_ROUNDOFF / format_of(dtype).u
+
+
+def describe_run(reports: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+    """The entry of a whole run: outcomes, and why what has no time has none.
+
+    `reports`: pytest's, by outcome, as its terminal reporter keeps them.
+    """
+    kinds = {kind: reports.get(kind, ()) for kind in ("passed", "failed", "error", "skipped")}
+    return {
+        "schema": SCHEMA,
+        "outcomes": {kind: len(found) for kind, found in kinds.items()},
+        "untimed": {
+            report.nodeid: f"{kind}: {_reason(report)}"
+            for kind, found in kinds.items()
+            if kind != "passed"
+            for report in found
+        },
+    }
+
+
+def _reason(report: Any) -> str:
+    """Why a test failed or was skipped, in its first line."""
+    longrepr = report.longrepr
+    if isinstance(longrepr, tuple):
+        return str(longrepr[2]).removeprefix("Skipped: ").partition("\n")[0]
+    crash = getattr(longrepr, "reprcrash", None)
+    text = str(crash.message if crash else longrepr).strip()
+    return text.removeprefix("Failed: ").partition("\n")[0]
+
+
 def environment() -> dict[str, Any]:
     """The machine as it is now."""
     return {
         "system": platform.platform(),
         "cpu": _cpu(),
         "cores": os.cpu_count(),
+        "usable_cores": _usable_cores(),
+        "memory": psutil.virtual_memory().total,
         "load": os.getloadavg(),
         "python": platform.python_version(),
+        "threads": {
+            name: value for name, value in sorted(os.environ.items()) if name.endswith(THREADS)
+        },
+        "blas": [
+            f"{pool['internal_api']} {pool['version']}, {pool['num_threads']} threads"
+            for pool in threadpool_info()
+        ],
     }
+
+
+def _usable_cores() -> int | None:
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count()
 
 
 def _cpu() -> str:

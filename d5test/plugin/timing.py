@@ -76,12 +76,16 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def pytest_benchmark_update_json(
     config: pytest.Config, benchmarks: list[Any], output_json: dict[str, Any]
 ) -> None:
-    """Drop times that were not verified, and name the backends of the run."""
+    """Drop times that were not verified, say why, and name the backends of the run."""
+    from d5test.record import KEY, describe_run
+
     output_json["benchmarks"] = [
         entry
         for entry in output_json["benchmarks"]
         if entry.get("extra_info", {}).get("d5test", {"valid": True})["valid"]
     ]
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    output_json[KEY] = describe_run(reporter.stats if reporter else {})
     workers = config.stash.get(WORKERS, None)
     if workers is not None:
         output_json["machine_info"]["d5test"] = {
