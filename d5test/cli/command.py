@@ -13,9 +13,15 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from d5test import __version__
-from d5test.cli import doctor, new, repro, run
+from d5test.cli import compare, doctor, new, repro, run
 
-COMMANDS = {"doctor": doctor, "run": run, "repro": repro, "new": new}
+COMMANDS = {
+    "doctor": doctor,
+    "run": run,
+    "repro": repro,
+    "compare": compare,
+    "new": new,
+}
 
 
 class Parser(argparse.ArgumentParser):

@@ -1,0 +1,57 @@
+"""Compare two versions: d5test compare old1.json,old2.json new1.json,new2.json
+
+Requirements: exit status 0: passed; 1: regressed, or unsure where that fails; 2: the command line
+or a file is wrong, in one line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+UNSURE = ("pass", "fail")
+FORMATS = ("text", "markdown", "json")
+
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    """Its arguments."""
+    for side in ("old", "new"):
+        parser.add_argument(
+            side,
+            metavar=side.upper(),
+            help="benchmark JSON of one run or of several: files, folders, 'patterns*', by commas",
+        )
+    parser.add_argument("--unsure", choices=UNSURE, default="pass", help="what unsure is (pass)")
+    parser.add_argument("--format", choices=FORMATS, default="text")
+    parser.add_argument(
+        "--effect", type=_share, default=0.05, metavar="5%%", help="the slowdown to be found (5%%)"
+    )
+
+
+def execute(options: argparse.Namespace) -> int:
+    """Read, compare, print; its exit status."""
+    from d5test.compare import Unreadable, compare, read
+    from d5test.compare.output import FORMATS
+
+    try:
+        found = compare(read(options.old), read(options.new), options.effect)
+    except Unreadable as error:
+        print(f"d5test compare: {error}", file=sys.stderr)
+        return 2
+    FORMATS[options.format](found)
+    failed = found.verdict == "regressed" or (
+        found.verdict == "unsure" and options.unsure == "fail"
+    )
+    return int(failed)
+
+
+def _share(given: str) -> float:
+    """`5%` or `0.05`."""
+    number = given.strip().removesuffix("%")
+    try:
+        share = float(number) / (100 if number != given.strip() else 1)
+    except ValueError:
+        share = 0.0
+    if not 0 < share < 1:
+        raise argparse.ArgumentTypeError(f"{given!r} is no share: say 5% or 0.05")
+    return share

@@ -1,0 +1,10 @@
+"""Two runs compared: their records read, matched, and told better, same, worse or unsure."""
+
+from __future__ import annotations
+
+from d5test.compare.comparison import Comparison, compare
+from d5test.compare.decision import Decision
+from d5test.compare.entry import Unreadable
+from d5test.compare.reading import Run, read
+
+__all__ = ["Comparison", "Decision", "Run", "Unreadable", "compare", "read"]

@@ -1,0 +1,128 @@
+"""Two versions compared: matched, decided metric by metric, and summed up in a verdict.
+
+Requirements: everything that the outputs and the report say is in here, and is computed from the
+runs alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from d5test.compare.decision import VERDICTS, Decision, Values, exact, noisy
+from d5test.compare.entry import Unreadable, told
+from d5test.compare.environment import differing
+from d5test.compare.matching import Matching, match
+from d5test.compare.reading import Run
+from d5test.metric import Metric, Sample
+
+EFFECT = 0.05
+"""The slowdown that is to be found; a change below half of it is called none."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Decisions worst first; the facts of the environment that differ."""
+
+    old: Sequence[Run]
+    new: Sequence[Run]
+    matching: Matching
+    decisions: Sequence[Decision]
+    environment: Mapping[str, tuple[str, str]]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Decisions by verdict."""
+        found = Counter(decision.verdict for decision in self.decisions)
+        return {verdict: found[verdict] for verdict in VERDICTS}
+
+    @property
+    def lost(self) -> list[str]:
+        """Operators of which no benchmark is left."""
+        left = {e.operator for run in self.new for e in run.entries.values()}
+        gone = dict.fromkeys(v.operator for v in self.matching.vanished if v.operator)
+        return [operator for operator in gone if operator not in left]
+
+    @property
+    def verdict(self) -> str:
+        """`regressed`, or `unsure` if something could not be told, or `passed`."""
+        if self.counts["worse"] or self.matching.vanished:
+            return "regressed"
+        return "unsure" if self.counts["unsure"] or self.matching.changed else "passed"
+
+
+def compare(old: Sequence[Run], new: Sequence[Run], effect: float = EFFECT) -> Comparison:
+    """Decide on every metric that both versions have. `effect`: see `noise.shifts`."""
+    matching = match(old, new)
+    exacts: list[Decision] = []
+    groups: dict[str, list[Values]] = {}
+    for before, after in matching.pairs:
+        for found in _metrics(old, new, before, after):
+            if isinstance(found, Decision):
+                exacts.append(found)
+            elif found.metric.gate == "noise":
+                groups.setdefault(found.metric.name, []).append(found)
+            else:
+                exacts.append(exact(found))
+    decisions = exacts + [d for rows in groups.values() for d in noisy(rows, effect)]
+    decisions.sort(key=lambda d: (VERDICTS.index(d.verdict), -d.harm))
+    facts = [[run.facts for run in side] for side in (old, new)]
+    return Comparison(old, new, matching, decisions, differing(*facts))
+
+
+def _metrics(
+    old: Sequence[Run], new: Sequence[Run], before: str, after: str
+) -> Iterator[Values | Decision]:
+    """Each metric of a benchmark that the old version has, and that is gated."""
+    for name, metric in _known(old, before, new, after).items():
+        sides = _values(old, before, metric), _values(new, after, metric)
+        values = Values(after, before, metric, *sides)
+        if values.before and values.after:
+            yield values
+        elif not _recorded(old, before, name):
+            continue
+        elif not _recorded(new, after, name):
+            verdict = "unsure" if metric.gate == "noise" else "worse"
+            yield Decision(values, verdict, "is recorded no longer")
+        else:
+            yield Decision(values, "unsure", "invalid: the timed outputs were wrong")
+
+
+def _known(old: Sequence[Run], before: str, new: Sequence[Run], after: str) -> dict[str, Metric]:
+    """The metrics of a benchmark by name; of the resolutions that runs say the coarsest."""
+    found: dict[str, Metric] = {}
+    for runs, benchmark in ((old, before), (new, after)):
+        for sample in _samples(runs, benchmark):
+            metric = sample.metric
+            if metric.gate == "never":
+                continue
+            known = found.setdefault(metric.name, metric)
+            tolerance = max(known.tolerance, metric.tolerance)
+            if replace(known, tolerance=tolerance) != replace(metric, tolerance=tolerance):
+                raise Unreadable(
+                    f"benchmark {told(benchmark)}: runs disagree on what {told(metric.name)} is"
+                )
+            found[metric.name] = replace(known, tolerance=tolerance)
+    return found
+
+
+def _samples(runs: Sequence[Run], benchmark: str) -> Iterator[Sample]:
+    for run in runs:
+        if benchmark in run.entries:
+            yield from run.entries[benchmark].samples.values()
+
+
+def _recorded(runs: Sequence[Run], benchmark: str, metric: str) -> bool:
+    return any(sample.metric.name == metric for sample in _samples(runs, benchmark))
+
+
+def _values(runs: Sequence[Run], benchmark: str, metric: Metric) -> list[tuple[float, ...]]:
+    """Of each run; none where it has none, or where noise was measured on wrong outputs."""
+    found: list[tuple[float, ...]] = []
+    for run in runs:
+        entry = run.entries.get(benchmark)
+        sample = entry.samples.get(metric.name) if entry else None
+        valid = entry is not None and (entry.right or metric.gate == "exact")
+        found.append(sample.values if sample and valid else ())
+    return found

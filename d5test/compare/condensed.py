@@ -1,0 +1,88 @@
+"""A benchmark file without its rounds: what is left of it fits into memory.
+
+Requirements: an array of rounds is replaced by the number of its elements, whatever its length,
+without ever being held; every other byte stays as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+ARRAY = re.compile(rb'(?<!\\)"(?:data|seconds|cpu|preempted)"\s*:\s*\[')
+"""An array of rounds, up to its bracket. Inside of a string its quote would be escaped."""
+LONGEST = 64
+"""Bytes that such a key may have, so that one that the end of a block tears is still found."""
+NUMBERS = b"0123456789+-.eE, \t\r\n"
+BLOCK = 1 << 22
+LARGEST = 1 << 28
+"""Bytes beside the rounds: 10,000 records have a quarter of it."""
+
+
+class TooLarge(ValueError):
+    """More is left of a file than `LARGEST`."""
+
+
+def condensed(blocks: Iterable[bytes]) -> bytes:
+    """All of the blocks; arrays of rounds that hold numbers alone are their lengths."""
+    kept = Kept()
+    for block in blocks:
+        kept.take(block)
+    return kept.finished()
+
+
+class Kept:
+    """What was kept so far, and where in the text it stands."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._torn = b""
+        self._inside = False
+        self._commas = 0
+        self._filled = False
+
+    def take(self, block: bytes) -> None:
+        """The next bytes of the file."""
+        text, at = self._torn + block, 0
+        self._torn = b""
+        while at < len(text):
+            at = self._rounds(text, at) if self._inside else self._others(text, at)
+
+    def finished(self) -> bytes:
+        """Everything that was kept."""
+        self._keep(self._torn)
+        return b"".join(self._parts)
+
+    def _others(self, text: bytes, at: int) -> int:
+        found = ARRAY.search(text, at)
+        if found is None:
+            whole = len(text[: max(at, len(text) - LONGEST)].rstrip(b"\\"))
+            self._keep(text[at:whole])
+            self._torn = text[max(at, whole) :]
+            return len(text)
+        self._keep(text[at : found.end() - 1])
+        self._inside, self._commas, self._filled = True, 0, False
+        return found.end()
+
+    def _rounds(self, text: bytes, at: int) -> int:
+        end = text.find(b"]", at)
+        part = text[at : end if end >= 0 else len(text)]
+        if part.translate(None, NUMBERS):
+            # Somebody's array of the same name: it is kept, and judged where it is read.
+            self._keep(b"[" + b"0," * self._commas)
+            self._inside = False
+            return at
+        self._commas += part.count(b",")
+        self._filled = self._filled or bool(part.strip())
+        if end < 0:
+            return len(text)
+        self._keep(b"%d" % (self._commas + self._filled))
+        self._inside = False
+        return end + 1
+
+    def _keep(self, part: bytes) -> None:
+        self._parts.append(part)
+        self._size += len(part)
+        if self._size > LARGEST:
+            raise TooLarge(f"has more than {LARGEST >> 20} MiB beside its rounds")

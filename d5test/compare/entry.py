@@ -1,0 +1,230 @@
+"""One benchmark of a file: its name, what it is, and the samples of its metrics.
+
+Requirements: whatever stands in the file, a mistake in what is used is an `Unreadable` of one
+line; what is not used is not looked at. Files of projects without d5test have a time and a name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from d5test.metric import (
+    ARITHMETIC,
+    CLASSES,
+    MEMORY,
+    MESSAGES,
+    RATIO,
+    RESIDENT,
+    RIGHT,
+    SHARE,
+    TIME,
+    TRAFFIC,
+    Metric,
+    Sample,
+)
+from d5test.record import KEY, METRICS, SCHEMA
+
+FIELDS: Sequence[tuple[str, Metric]] = (
+    (f"{KEY}.judgement.right", RIGHT),
+    (f"{KEY}.judgement.ratio", RATIO),
+    (f"{KEY}.judgement.share", SHARE),
+    (f"{KEY}.judgement.arithmetic", ARITHMETIC),
+    (f"{KEY}.memory.device", MEMORY),
+    (f"{KEY}.memory.resident", RESIDENT),
+    ("communication.messages", MESSAGES),
+    ("communication.bytes", TRAFFIC),
+    ("scaling.messages_sent", MESSAGES),
+    ("scaling.bytes_sent", TRAFFIC),
+)
+"""Where the metrics stand in `extra_info`."""
+CASE = ("operator", "attributes", "shapes", "dtype", "direction", "cold")
+IDENTITY = (
+    *(f"{KEY}.{name}" for name in CASE),
+    *(f"communication.{name}" for name in ("ranks", "contribution_bytes")),
+    *(f"scaling.{name}" for name in ("optimizer", "mode", "ranks", "samples", "network")),
+)
+"""What makes a benchmark the one that it is, whatever its name."""
+
+
+class Unreadable(ValueError):
+    """A file that cannot be compared, and why, in one line."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A benchmark in one run.
+
+    name      its full name, by which it is found in other runs
+    identity  a hash of operator, attributes, shapes, dtype, direction, problem; "" if unknown
+    operator  ONNX's name; "" if it has none
+    right     whether the timed outputs were right: otherwise its times mean nothing
+    samples   by the name of the metric; of noisy ones one value a run: the best of its rounds
+    """
+
+    name: str
+    identity: str
+    operator: str
+    right: bool
+    samples: Mapping[str, Sample]
+
+
+def entry_of(benchmark: Any) -> Entry:
+    """An entry of the list `benchmarks`."""
+    if not isinstance(benchmark, dict):
+        raise Unreadable(f"an entry of its benchmarks is {told(benchmark)}, not an object")
+    name = benchmark.get("fullname") or benchmark.get("name")
+    if not isinstance(name, str):
+        raise Unreadable(f"a benchmark's fullname is {told(name)}, not text")
+    try:
+        return _entry(name, benchmark)
+    except Unreadable as error:
+        raise Unreadable(f"benchmark {told(name)}: {error}") from None
+
+
+def _entry(name: str, benchmark: Mapping[str, Any]) -> Entry:
+    extra = _object(benchmark.get("extra_info") or {}, "extra_info")
+    _schemas(extra)
+    samples = [_time(benchmark, extra), *_fields(extra), *_strangers(extra)]
+    named = {sample.metric.name: sample for sample in samples}
+    if len(named) < len(samples):
+        raise Unreadable("a metric is there twice")
+    operator = str(field(extra, f"{KEY}.operator") or "")
+    right = RIGHT.name not in named or min(named[RIGHT.name].values) == 1
+    return Entry(name, identity(extra), operator, right, named)
+
+
+def identity(extra: Mapping[str, Any]) -> str:
+    """A hash of what the benchmark is. A problem's name counts only where no operator says it."""
+    parts = {path: field(extra, path) for path in IDENTITY}
+    if not parts[f"{KEY}.operator"]:
+        parts["problem"] = field(extra, f"{KEY}.problem")
+    if all(part is None for part in parts.values()):
+        return ""
+    backend = field(extra, f"{KEY}.backend.name")
+    parts["backend"] = str(backend).partition("@")[0]  # NAME@PYTHON: the same in two versions
+    text = json.dumps(parts, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def field(extra: Mapping[str, Any], path: str) -> Any:
+    """What stands at a dotted path; None where nothing does."""
+    found: Any = extra
+    for name in path.split("."):
+        found = found.get(name) if isinstance(found, Mapping) else None
+    return found
+
+
+def number(value: Any, what: str) -> float:
+    """A finite number, or an `Unreadable`."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise Unreadable(f"{what} is {told(value)}, not a number")
+    try:
+        found = float(value)
+    except OverflowError:
+        found = math.inf
+    if not math.isfinite(found):
+        raise Unreadable(f"{what} is {told(value)}, not a finite number")
+    return found
+
+
+def positive(value: Any, what: str) -> float:
+    """A finite number above zero, or an `Unreadable`."""
+    found = number(value, what)
+    if found <= 0:
+        raise Unreadable(f"{what} is {found:g}, not above zero")
+    return found
+
+
+def told(value: Any) -> str:
+    """A value of a stranger's in one short line, without what a terminal would obey."""
+    text = ascii(value) if isinstance(value, str | int | float | None) else type(value).__name__
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _object(value: Any, what: str) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise Unreadable(f"{what} is {told(value)}, not an object")
+    return value
+
+
+def _schemas(extra: Mapping[str, Any]) -> None:
+    for key in (KEY, "scaling"):
+        found = field(extra, f"{key}.schema")
+        if key in extra and found != SCHEMA:
+            raise Unreadable(f"{key} has schema {told(found)}; this d5test reads {SCHEMA}")
+
+
+def _time(benchmark: Mapping[str, Any], extra: Mapping[str, Any]) -> Sample:
+    stats = _object(benchmark.get("stats"), "stats")
+    least = positive(stats.get("min"), "stats.min")
+    announced = number(stats.get("rounds"), "stats.rounds")
+    data = stats.get("data")
+    if isinstance(data, list):  # not dropped while it was read: it holds what is no number
+        values = [positive(value, "a round of stats.data") for value in data]
+        data = len(values)
+    if data is not None and data != announced:
+        raise Unreadable(f"announces {announced:g} rounds and has {told(data)}")
+    total = stats.get("total")
+    if data is None and total is not None and announced * least > 2 * number(total, "stats.total"):
+        raise Unreadable(f"announces {announced:g} rounds, more than fit into its total time")
+    control = field(extra, f"{KEY}.control") or []
+    if not isinstance(control, list):
+        raise Unreadable(f"control is {told(control)}, not a list")
+    return Sample(TIME, (least, *(positive(value, "a control time") for value in control)))
+
+
+def _fields(extra: Mapping[str, Any]) -> Iterator[Sample]:
+    for path, metric in FIELDS:
+        value = field(extra, path)
+        if value is None or value == "":
+            continue
+        if metric is ARITHMETIC:
+            if value not in CLASSES:
+                raise Unreadable(f"{path} is {told(value)}, not one of {', '.join(CLASSES)}")
+            value = CLASSES.index(value)
+        if metric is RIGHT:
+            if not isinstance(value, bool):
+                raise Unreadable(f"{path} is {told(value)}, not true or false")
+            value = int(value)
+        if metric is RATIO:
+            resolution = field(extra, f"{KEY}.ratio_resolution") or 0
+            metric = replace(metric, tolerance=number(resolution, f"{KEY}.ratio_resolution"))
+        check = positive if metric.gate == "noise" else number
+        yield Sample(metric, (check(value, path),))
+
+
+def _strangers(extra: Mapping[str, Any]) -> Iterator[Sample]:
+    found = extra.get(METRICS) or []
+    if not isinstance(found, list):
+        return  # a project's own field of that name
+    for given in found:
+        if not isinstance(given, dict) or "gate" not in given:
+            continue
+        yield _stranger(given)
+
+
+def _stranger(given: Mapping[str, Any]) -> Sample:
+    name, unit = given.get("name"), given.get("unit")
+    if not isinstance(name, str) or not isinstance(unit, str):
+        raise Unreadable(f"a metric's name or unit is no text: {told(name)}, {told(unit)}")
+    tolerance = number(given.get("tolerance", 0), f"tolerance of {told(name)}")
+    try:
+        metric = Metric(name, unit, str(given.get("better")), str(given["gate"]), tolerance)
+    except ValueError as error:
+        raise Unreadable(told(str(error))) from None
+    values = given.get("values")
+    if not isinstance(values, list) or not values:
+        raise Unreadable(f"metric {told(name)} has no values")
+    check = positive if metric.gate == "noise" else number
+    found = [check(value, f"a value of {told(name)}") for value in values]
+    return Sample(metric, (best(metric, found),) if metric.gate == "noise" else tuple(found))
+
+
+def best(metric: Metric, values: Sequence[float]) -> float:
+    """What the least disturbed of the values was: disturbances make it worse, never better."""
+    return min(values) if metric.better == "lower" else max(values)

@@ -1,0 +1,99 @@
+"""Where runs were made: machine, software, threads, load; and where two sides differ in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from d5test.record import KEY
+
+MACHINE = {
+    "node": "machine",
+    "system": "system",
+    "release": "kernel",
+    "python_version": "Python",
+    "cpu.brand_raw": "processor",
+    "cpu.count": "cores",
+}
+"""Facts of pytest-benchmark's `machine_info`, by what they are called here."""
+COMMIT = {"id": "commit", "branch": "branch", "dirty": "uncommitted changes"}
+BACKEND = ("version", "device_name", "mode", "threads", "python")
+HERE = ("usable_cores", "memory", "threads", "blas", "driver")
+"""Facts of a record's environment that `machine_info` has not."""
+
+
+def facts_of(content: Mapping[str, Any]) -> dict[str, str]:
+    """The facts of a file, as text by name. What is missing or no fact is left out."""
+    found: dict[str, Any] = {}
+    for path, name in MACHINE.items():
+        found[name] = _at(content.get("machine_info"), path)
+    for path, name in COMMIT.items():
+        found[name] = _at(content.get("commit_info"), path)
+    records = list(_records(content))
+    for record in records:
+        found |= _backend(record.get("backend"))
+    for name in HERE:
+        found[name.replace("_", " ")] = _at(records, f"0.environment.{name}")
+    found["load"] = _span([_at(r, "environment.load.0") for r in records])
+    found["preempted rounds"] = _preempted(records)
+    return {name: _text(value) for name, value in found.items() if value not in (None, "", {}, [])}
+
+
+def differing(
+    old: Sequence[Mapping[str, str]], new: Sequence[Mapping[str, str]]
+) -> dict[str, tuple[str, str]]:
+    """Facts in which the two sides differ: what each side says, of all of its runs."""
+    names = dict.fromkeys(name for facts in (*old, *new) for name in facts)
+    sides = {name: (_said(old, name), _said(new, name)) for name in names}
+    return {name: (a, b) for name, (a, b) in sides.items() if a != b}
+
+
+def _said(side: Sequence[Mapping[str, str]], name: str) -> str:
+    return " | ".join(sorted({facts.get(name, "-") for facts in side}))
+
+
+def _records(content: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    for benchmark in content["benchmarks"]:
+        record = _at(benchmark, f"extra_info.{KEY}")
+        if isinstance(record, dict):
+            yield record
+
+
+def _backend(backend: Any) -> dict[str, Any]:
+    if not isinstance(backend, dict):
+        return {}
+    name = str(backend.get("name")).partition("@")[0]
+    found = {f"{name}: {fact.replace('_', ' ')}": backend.get(fact) for fact in BACKEND}
+    packages = backend.get("packages")
+    if isinstance(packages, dict):
+        found |= {f"{name}: package {package}": version for package, version in packages.items()}
+    return found
+
+
+def _preempted(records: Sequence[Mapping[str, Any]]) -> str:
+    """The share of rounds that did not have the core for themselves."""
+    pairs = [(r.get("preempted_rounds"), r.get("seconds")) for r in records]
+    known = [(k, n) for k, n in pairs if isinstance(k, int) and isinstance(n, int)]
+    total = sum(n for _, n in known)
+    return f"{sum(k for k, _ in known) / total:.0%}" if total else ""
+
+
+def _span(values: Sequence[Any]) -> str:
+    numbers = [value for value in values if isinstance(value, int | float)]
+    ends = dict.fromkeys(f"{end(numbers):.1f}" for end in (min, max)) if numbers else ()
+    return " to ".join(ends)
+
+
+def _at(found: Any, path: str) -> Any:
+    for name in path.split("."):
+        if isinstance(found, list):
+            found = found[int(name)] if name.isdigit() and int(name) < len(found) else None
+        else:
+            found = found.get(name) if isinstance(found, dict) else None
+    return found
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name}={item}" for name, item in value.items())
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -1,0 +1,117 @@
+"""Runs from files: benchmark JSON of d5test's suites, and of pytest-benchmark alone.
+
+Requirements: a file that is truncated, empty, foreign or hostile is an `Unreadable` of one line;
+memory is bounded by `condensed`; nothing in a file is run, opened or looked up.
+"""
+
+from __future__ import annotations
+
+import glob
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from d5test.compare.condensed import BLOCK, TooLarge, condensed
+from d5test.compare.entry import Entry, Unreadable, entry_of, field, told
+from d5test.compare.environment import facts_of
+from d5test.record import KEY
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one file says.
+
+    path      of the file
+    when      the time at which it was written, as it says
+    entries   by full name
+    untimed   why a test of the run has no time, by full name
+    facts     of machine, software and load, by name
+    """
+
+    path: str
+    when: str
+    entries: Mapping[str, Entry]
+    untimed: Mapping[str, str]
+    facts: Mapping[str, str]
+
+
+def read(side: str) -> list[Run]:
+    """The runs of one side: files, folders and patterns, separated by commas."""
+    runs = [_run(path) for path in dict.fromkeys(_paths(side))]
+    _different(runs)
+    return runs
+
+
+def _paths(side: str) -> Iterator[Path]:
+    for name in [side] if Path(side).exists() else side.split(","):
+        path = Path(name)
+        if path.is_dir():
+            found = sorted(path.glob("*.json"))
+        else:
+            found = [path] if path.exists() else sorted(map(Path, glob.glob(name)))
+        if not found:
+            raise Unreadable(f"{told(name)}: there is no such file")
+        yield from found
+
+
+def _run(path: Path) -> Run:
+    try:
+        return _parsed(str(path), _content(path))
+    except (Unreadable, TooLarge) as error:
+        raise Unreadable(f"{path}: {error}") from None
+    except OSError as error:
+        raise Unreadable(f"{path}: {error.strerror}") from None
+
+
+def _content(path: Path) -> Any:
+    if not path.is_file():
+        raise Unreadable("is no regular file")
+    with path.open("rb") as file:
+        text = condensed(iter(lambda: file.read(BLOCK), b""))
+    if not text.strip():
+        raise Unreadable("is empty")
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise Unreadable("is no benchmark file: it is nested too deep") from None
+    except UnicodeDecodeError:
+        raise Unreadable("is no JSON: it is not UTF-8") from None
+    except json.JSONDecodeError as error:
+        cut = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated")
+        why = "it ends too early" if cut else error.msg
+        raise Unreadable(f"is no JSON: {why}") from None
+    except ValueError as error:
+        raise Unreadable(f"is no benchmark file: {told(str(error))}") from None
+
+
+def _parsed(path: str, content: Any) -> Run:
+    benchmarks = content.get("benchmarks") if isinstance(content, dict) else None
+    if not isinstance(benchmarks, list):
+        raise Unreadable("is no benchmark file: it has no list of benchmarks")
+    entries: dict[str, Entry] = {}
+    for benchmark in benchmarks:
+        entry = entry_of(benchmark)
+        if entry.name in entries:
+            raise Unreadable(f"has benchmark {told(entry.name)} twice")
+        entries[entry.name] = entry
+    untimed = _untimed(content)
+    if not entries and not untimed:
+        raise Unreadable("has no benchmarks")
+    return Run(path, str(content.get("datetime", "")), entries, untimed, facts_of(content))
+
+
+def _untimed(content: Mapping[str, Any]) -> dict[str, str]:
+    found = field(content, f"{KEY}.untimed")
+    return {n: str(why) for n, why in found.items()} if isinstance(found, dict) else {}
+
+
+def _different(runs: Sequence[Run]) -> None:
+    """A copy of a run is no second run: the noise between the two would be none."""
+    seen: dict[object, str] = {}
+    for run in runs:
+        times = tuple((name, entry.samples["time"].values) for name, entry in run.entries.items())
+        twin = seen.setdefault((run.when, times), run.path)
+        if twin != run.path:
+            raise Unreadable(f"{run.path}: is a copy of {twin}, not another run")

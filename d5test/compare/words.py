@@ -1,0 +1,99 @@
+"""Numbers and verdicts in words: for the table, for Markdown, for the report.
+
+Requirements: what a file says is shown as text, whatever it holds; nothing obeys it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from d5test.compare.comparison import Comparison
+from d5test.compare.decision import Decision
+from d5test.compare.matching import Vanished
+from d5test.metric import ARITHMETIC, CLASSES, RIGHT, Metric
+
+LONGEST = 160
+STEPS = {
+    "s": ((1, "s"), (1e-3, "ms"), (1e-6, "us"), (0, "ns")),
+    "byte": ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (0, "B")),
+}
+SIZES = {"ns": 1e-9, "B": 1}
+"""What the last of the steps counts in."""
+SEVERAL = 3
+"""How many are named in a sentence."""
+
+
+def plain(text: str) -> str:
+    """Text of a stranger's on one line: what is not printable is escaped, what is long is cut."""
+    shown = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text[: LONGEST + 1])
+    return shown if len(shown) <= LONGEST else f"{shown[: LONGEST - 3]}..."
+
+
+def quantity(value: float, metric: Metric) -> str:
+    """A value with its unit."""
+    if metric == ARITHMETIC:
+        return CLASSES[int(value)]
+    if metric == RIGHT:
+        return "right" if value else "wrong"
+    if metric.unit not in STEPS:
+        return f"{value:.4g}" if metric.unit == "1" else f"{value:.4g} {plain(metric.unit)}"
+    least, unit = next(step for step in STEPS[metric.unit] if abs(value) >= step[0])
+    return f"{value / (least or SIZES[unit]):.4g} {unit}"
+
+
+def change(decision: Decision) -> str:
+    """The relative change, with its sign."""
+    if decision.values.metric in (ARITHMETIC, RIGHT) or decision.change is None:
+        return ""
+    if abs(decision.change) < 9.995:
+        return f"{decision.change:+.1%}"
+    return f"x {1 + decision.change:.4g}"
+
+
+def sentence(comparison: Comparison) -> str:
+    """The verdict and its reason, in one line."""
+    counts = comparison.counts
+    told = f"{counts['better']} better, {counts['same']} the same, {counts['unsure']} unsure"
+    if comparison.verdict == "regressed":
+        return f"REGRESSED: {'; '.join(reasons(comparison))}. Else {told}."
+    if comparison.verdict == "unsure":
+        found = comparison.matching.changed
+        also = f"; {len(found)} changed and were not compared" if found else ""
+        return f"PASSED, BUT UNSURE: nothing is known to be worse; {told}{also}."
+    return f"PASSED: nothing is worse; {told}."
+
+
+def reasons(comparison: Comparison) -> Iterator[str]:
+    """Why it regressed."""
+    worse = [d for d in comparison.decisions if d.verdict == "worse"]
+    if worse:
+        yield f"{len(worse)} worse ({_some(map(_named, worse))})"
+    if comparison.lost:
+        yield f"operator lost: {_some(map(plain, comparison.lost))}"
+    gone = comparison.matching.vanished
+    if gone:
+        yield f"{len(gone)} vanished ({_some(map(vanished, gone))})"
+
+
+def vanished(gone: Vanished) -> str:
+    """A benchmark that vanished, with the reason."""
+    return f"{short(gone.name)}: {plain(gone.reason)}"
+
+
+def short(name: str) -> str:
+    """A benchmark's name without the path of its file, and without what is no parameter."""
+    test = name.rpartition("::")[2]
+    inner = test.partition("[")[2].removesuffix("]")
+    return plain(inner or test)
+
+
+def _named(decision: Decision) -> str:
+    values = decision.values
+    words = f"{plain(values.metric.name)} of {short(values.benchmark)}"
+    return f"{words} {change(decision)}".rstrip()
+
+
+def _some(words: Iterable[str]) -> str:
+    every = list(words)
+    more = len(every) - SEVERAL
+    return "; ".join(every[:SEVERAL]) + (f"; and {more} more" if more > 0 else "")
