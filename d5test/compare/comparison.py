@@ -98,6 +98,8 @@ def _known(old: Sequence[Run], before: str, new: Sequence[Run], after: str) -> d
             if metric.gate == "never":
                 continue
             known = found.setdefault(metric.name, metric)
+            if known == metric:
+                continue
             tolerance = max(known.tolerance, metric.tolerance)
             if replace(known, tolerance=tolerance) != replace(metric, tolerance=tolerance):
                 raise Unreadable(

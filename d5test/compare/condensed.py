@@ -13,7 +13,8 @@ ARRAY = re.compile(rb'(?<!\\)"(?:data|seconds|cpu|preempted)"\s*:\s*\[')
 """An array of rounds, up to its bracket. Inside of a string its quote would be escaped."""
 LONGEST = 64
 """Bytes that such a key may have, so that one that the end of a block tears is still found."""
-NUMBERS = b"0123456789+-.eE, \t\r\n"
+NUMBERS = b"0123456789+-.eE \t\r\n"
+"""What numbers consist of, and the space between them."""
 BLOCK = 1 << 22
 LARGEST = 1 << 28
 """Bytes beside the rounds: 10,000 records have a quarter of it."""
@@ -68,12 +69,13 @@ class Kept:
     def _rounds(self, text: bytes, at: int) -> int:
         end = text.find(b"]", at)
         part = text[at : end if end >= 0 else len(text)]
-        if part.translate(None, NUMBERS):
+        commas = part.translate(None, NUMBERS)
+        if commas.strip(b","):
             # Somebody's array of the same name: it is kept, and judged where it is read.
             self._keep(b"[" + b"0," * self._commas)
             self._inside = False
             return at
-        self._commas += part.count(b",")
+        self._commas += len(commas)
         self._filled = self._filled or bool(part.strip())
         if end < 0:
             return len(text)

@@ -115,7 +115,9 @@ def field(extra: Mapping[str, Any], path: str) -> Any:
     """What stands at a dotted path; None where nothing does."""
     found: Any = extra
     for name in path.split("."):
-        found = found.get(name) if isinstance(found, Mapping) else None
+        if not isinstance(found, dict):
+            return None
+        found = found.get(name)
     return found
 
 

@@ -54,7 +54,7 @@ def _table(
     table = Table(box=box.SIMPLE, pad_edge=False)
     for name in columns:
         justify: Literal["left", "right"] = "right" if name in NUMBERS else "left"
-        table.add_column(name, justify=justify, no_wrap=name == "metric", overflow="fold")
+        table.add_column(name, justify=justify, overflow="fold")
     for row in cells:
         shown = (f"[{styles[c]}]{c}[/]" if c in styles else escape(c) for c in row)
         table.add_row(*shown)

@@ -12,9 +12,9 @@ from statistics import median
 
 from d5test.compare.comparison import Comparison
 from d5test.compare.decision import EXACT, Decision
-from d5test.compare.words import change, plain, quantity, short, vanished
+from d5test.compare.words import change, plain, quantity, short, vanished, what
 
-COLUMNS = ("verdict", "change", "limit", "seen from", "old", "new", "metric", "benchmark")
+COLUMNS = ("verdict", "change", "limit", "seen from", "old", "new", "what")
 """`limit`: beyond which a change is called one; `seen from`: the least that is nearly always."""
 MOST = 20
 """Rows of one verdict that is not worse, and names in a list."""
@@ -42,8 +42,7 @@ def row(decision: Decision) -> tuple[str, ...]:
         _percent(decision.detectable),
         _side(values.before, decision),
         _side(values.after, decision),
-        plain(values.metric.name),
-        short(values.benchmark),
+        what(decision),
     )
 
 

@@ -72,7 +72,7 @@ def reasons(comparison: Comparison) -> Iterator[str]:
         yield f"operator lost: {_some(map(plain, comparison.lost))}"
     gone = comparison.matching.vanished
     if gone:
-        yield f"{len(gone)} vanished ({_some(map(vanished, gone))})"
+        yield f"{len(gone)} vanished ({_some(short(v.name) for v in gone)})"
 
 
 def vanished(gone: Vanished) -> str:
@@ -87,10 +87,14 @@ def short(name: str) -> str:
     return plain(inner or test)
 
 
-def _named(decision: Decision) -> str:
+def what(decision: Decision) -> str:
+    """The metric and the benchmark."""
     values = decision.values
-    words = f"{plain(values.metric.name)} of {short(values.benchmark)}"
-    return f"{words} {change(decision)}".rstrip()
+    return f"{plain(values.metric.name)} of {short(values.benchmark)}"
+
+
+def _named(decision: Decision) -> str:
+    return f"{what(decision)} {change(decision)}".rstrip()
 
 
 def _some(words: Iterable[str]) -> str:

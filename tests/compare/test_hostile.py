@@ -140,7 +140,7 @@ def test_names_are_shown_and_not_obeyed(
         assert "<" not in answer.out
         assert not any(line.startswith("# x") for line in answer.out.splitlines())
         widths = {line.count("|") for line in answer.out.splitlines() if line.startswith("| ")}
-        assert widths == {9, 4}
+        assert widths == {8, 4}
     if output == "text":
         assert "[red]" in "".join(answer.out.split())
 
