@@ -102,7 +102,7 @@ def _noisy(values: Values, shift: Shift, effect: float) -> Decision:
     change = expm1(shift.size if lower else -shift.size)
     if isinf(shift.limit):
         return Decision(
-            values, "unsure", "no noise floor is known: it takes two runs of a version", change
+            values, "unsure", "no noise floor is known: it takes two runs of each version", change
         )
     limit, detectable = (
         expm1(x) if lower else 1 - exp(-x) for x in (shift.limit, shift.detectable)

@@ -78,7 +78,8 @@ def shifts(old: Table, new: Table, effect: float) -> list[Shift]:
     """
     size = _median(new) - _median(old)
     floor = control(old, new)
-    known = _freedom(old) + _freedom(new) > 0
+    # One run alone may be the disturbed one, whatever is known of the other version's runs.
+    known = np.minimum(_freedom(old), _freedom(new)) > 0
     # A difference of two single runs: runs that were made one after another share their drift, so
     # that more of them make the floor better known and not lower.
     scale = np.sqrt(2 * floor.variance)

@@ -14,7 +14,7 @@ from d5test.compare.noise import BENCHMARK, POWER, SUITE, holm, shifts
 from tests.compare.machines import MACHINES
 
 BENCHMARKS = 20
-SUITES = 150
+SUITES = 120
 ALONE = 800
 """Suites of one benchmark."""
 RUNS = (2, 3, 5, 10)
@@ -33,11 +33,12 @@ def at_most(rate: float, trials: int) -> int:
     return int(binom.ppf(0.999, trials, rate))
 
 
-@pytest.mark.parametrize("runs", RUNS)
+@pytest.mark.parametrize(("old", "new"), [*zip(RUNS, RUNS, strict=True), (3, 2), (10, 2)])
 @pytest.mark.parametrize("machine", MACHINES)
-def test_identical_code_is_rarely_called_slower(machine: str, runs: int) -> None:
-    draw = np.random.default_rng([runs, len(machine)])
-    alarms = called(0.01 * MACHINES[machine](draw, SUITES, BENCHMARKS, 2 * runs), runs, NOTHING)
+def test_identical_code_is_rarely_called_slower(machine: str, old: int, new: int) -> None:
+    draw = np.random.default_rng([old, new])
+    logs = 0.01 * MACHINES[machine](draw, SUITES, BENCHMARKS, old + new)
+    alarms = called(logs, old, NOTHING)
     assert alarms.any(axis=1).sum() <= at_most(SUITE, SUITES)
     # An alarm of one suite may be of all of its benchmarks: they share their runs.
     assert alarms.mean(axis=1).sum() <= at_most(BENCHMARK, SUITES)
@@ -95,9 +96,13 @@ def test_a_drift_that_goes_on_is_no_change() -> None:
     assert shift.limit >= shift.size * (1 - 1e-12)
 
 
-def test_one_run_a_side_knows_no_noise() -> None:
-    (shift,) = shifts(np.zeros((1, 1)), np.ones((1, 1)), 0.05)
-    assert shift.limit == shift.detectable == np.inf
+@pytest.mark.parametrize(("old", "new"), [(1, 1), (9, 1), (1, 9)])
+def test_one_run_may_be_the_disturbed_one(old: int, new: int) -> None:
+    """Where each tenth run is disturbed, so is each tenth that is the only one."""
+    logs = 0.001 * np.random.default_rng(5).standard_normal((20, old + new))
+    logs[:, old:] += 1
+    for shift in shifts(logs[:, :old], logs[:, old:], 0.05):
+        assert shift.limit == shift.detectable == np.inf
 
 
 def test_without_noise_the_effect_is_the_limit() -> None:
