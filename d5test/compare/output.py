@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import json
-import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -30,15 +29,14 @@ VERSION = 1
 
 def text(comparison: Comparison) -> None:
     """Print it; the verdict is the last line."""
-    colours = not os.environ.get("NO_COLOR")
     width = max(shutil.get_terminal_size((NARROW, 24)).columns, 80)
-    console = Console(width=width, no_color=not colours, highlight=False)
+    console = Console(width=width, highlight=False)
     shown = rows.decisions(comparison)
     if shown:
         console.print(_table(rows.COLUMNS, list(map(rows.row, shown)), STYLES))
     for heading, names in rows.lists(comparison):
         if names:
-            console.print(f"{heading}", markup=False)
+            console.print(heading, markup=False)
         for name in names:
             console.print(f"  {name}", markup=False, soft_wrap=True)
     differing = rows.environment(comparison)

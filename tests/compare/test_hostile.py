@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from d5test.compare.condensed import LONGEST, condensed
+from d5test.compare.condensed import LARGEST, LONGEST, condensed
 from tests.compare.files import benchmark, name, plain, write
 
 GOOD = json.dumps({"benchmarks": [plain("good", 1e-3)]})
@@ -159,6 +159,14 @@ def test_rounds_are_counted_and_all_else_is_kept(block: int) -> None:
     blocks = [text[k : k + block] for k in range(0, len(text), block)]
     counted = {**content, "data": 3, "seconds": 0, "cpu": 1}
     assert json.loads(condensed(blocks)) == counted
+
+
+def test_what_is_too_large_is_refused(tmp_path: Path, compared: Callable[..., Any]) -> None:
+    path = tmp_path / "large.json"
+    path.write_bytes(b'{"benchmarks": [' + b"[]," * (LARGEST // 3) + b"[]]}")
+    answer = compared(path, path)
+    assert answer.status == 2
+    assert "64 MiB beside its rounds" in answer.err
 
 
 def test_a_long_array_takes_no_memory() -> None:

@@ -28,6 +28,13 @@ def called(logs: np.ndarray, runs: int, effect: float) -> np.ndarray:
     return np.array([[shift.size > shift.limit for shift in suite] for suite in found])
 
 
+def seen(suite: np.ndarray, runs: int) -> list[bool]:
+    """Which benchmarks are called worse when each is slowed down by what is told detectable."""
+    old, new = suite[:, :runs], suite[:, runs:]
+    slower = np.array([[shift.detectable] for shift in shifts(old, new, 0.05)])
+    return [shift.size > shift.limit for shift in shifts(old, new + slower, 0.05)]
+
+
 def at_most(rate: float, trials: int) -> int:
     """How many alarms a true rate of this may give."""
     return int(binom.ppf(0.999, trials, rate))
@@ -66,14 +73,7 @@ def test_a_slowdown_of_a_tenth_is_found_on_a_quiet_machine(runs: int) -> None:
 def test_what_is_told_to_be_seen_is_seen(runs: int) -> None:
     """A slowdown as large as the detectable one, which depends on the noise of each suite."""
     logs = 0.01 * MACHINES["normal"](np.random.default_rng(runs), SUITES, BENCHMARKS, 2 * runs)
-    found = []
-    for suite in logs:
-        old, new = suite[:, :runs], suite[:, runs:]
-        quiet = shifts(old, new, 0.05)
-        # the medians' own noise is left in: what is added is the detectable shift
-        added = new + np.array([shift.detectable for shift in quiet])[:, None]
-        found += [shift.size > shift.limit for shift in shifts(old, added, 0.05)]
-    assert np.mean(found) >= POWER
+    assert np.mean([seen(suite, runs) for suite in logs]) >= POWER
 
 
 def test_a_limit_is_known_by_hand() -> None:
@@ -87,13 +87,23 @@ def test_a_limit_is_known_by_hand() -> None:
     assert shift.limit == pytest.approx(t * np.sqrt(2 * variance))
 
 
-def test_a_drift_that_goes_on_is_no_change() -> None:
-    """One speed-down a run, without any noise, in a suite whose other benchmarks stand still."""
-    logs = np.zeros((100, 10))
-    logs[0] = 0.01 * np.arange(10)
-    shift = shifts(logs[:, :5], logs[:, 5:], 0.05)[0]
-    assert shift.size == pytest.approx(0.05)
-    assert shift.limit >= shift.size * (1 - 1e-12)
+@pytest.mark.parametrize("runs", RUNS)
+def test_a_drift_that_goes_on_is_no_change(runs: int) -> None:
+    """One step a run, the same in all of twenty benchmarks, or in each of another size."""
+    together = np.tile(0.01 * np.arange(2 * runs), (BENCHMARKS, 1))
+    apart = together * np.arange(1, BENCHMARKS + 1)[:, None]
+    for logs in (together, apart, together[:1]):
+        for shift in shifts(logs[:, :runs], logs[:, runs:], NOTHING):
+            assert shift.limit > shift.size > 0 or shift.limit == pytest.approx(shift.size)
+
+
+def test_a_noisy_benchmark_is_judged_by_its_own_noise() -> None:
+    logs = 0.001 * np.random.default_rng(4).standard_normal((SUITES, 100, 10))
+    logs[:, 0] *= 30
+    assert called(logs, 5, NOTHING)[:, 0].sum() <= at_most(SUITE, SUITES)
+    assert np.mean([seen(suite, 5)[0] for suite in logs]) >= POWER
+    logs[:, 1, 5:] += np.log(1.1)
+    assert called(logs, 5, NOTHING)[:, 1].mean() >= POWER
 
 
 @pytest.mark.parametrize(("old", "new"), [(1, 1), (9, 1), (1, 9)])
