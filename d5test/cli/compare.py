@@ -24,7 +24,11 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--unsure", choices=UNSURE, default="pass", help="what unsure is (pass)")
     parser.add_argument("--format", choices=FORMATS, default="text")
     parser.add_argument(
-        "--effect", type=_share, default=0.05, metavar="5%%", help="the slowdown to be found (5%%)"
+        "--effect",
+        type=_share,
+        default=0.05,
+        metavar="SHARE",
+        help="the slowdown to be found (5%%)",
     )
 
 
