@@ -17,7 +17,7 @@ NUMBERS = b"0123456789+-.eE \t\r\n"
 """What numbers consist of, and the space between them."""
 BLOCK = 1 << 22
 LARGEST = 1 << 26
-"""Bytes beside the rounds: 10,000 records have half of it, and the most that Python makes of it,
+"""Bytes beside the rounds: 10,000 records have three quarters of it. The most Python makes of it,
 empty lists, are 1.5 GiB."""
 
 
