@@ -166,10 +166,10 @@ def environment() -> dict[str, Any]:
         "threads": {
             name: value for name, value in sorted(os.environ.items()) if name.endswith(THREADS)
         },
-        "blas": [
+        "blas": sorted(
             f"{pool['internal_api']} {pool['version']}, {pool['num_threads']} threads"
             for pool in threadpool_info()
-        ],
+        ),
     }
 
 
