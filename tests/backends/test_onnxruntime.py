@@ -90,8 +90,15 @@ FAULTS = {
 TOUCHED = {case.op.name for case in FAULTS.values()} | {"GRU", "BatchNormalization", "AveragePool"}
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in TOUCHED])
+DECLARED = [
+    (name, dtype)
+    for name in NAMES
+    for dtype in ("float32", "float16")
+    if name not in TOUCHED and dtype in BACKEND.rows[name].dtypes
+]
+
+
+@pytest.mark.parametrize("name,dtype", DECLARED)
 def test_a_row_is_inside_the_bars(name: str, dtype: str) -> None:
     judged_cases = []
 
