@@ -21,6 +21,9 @@ from d5test.networks.graph import OPSET, BrokenGraph, Graph, Node, Unmodelled, V
 from d5test.reference.node import DOMAINS, NotModelled, from_node, to_node
 
 GRAPHS = (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
+UNCONVERTED = {"PRelu"}
+"""Operators that onnx's converter hands on as they are, although an older version means another
+thing."""
 
 
 class UnsafeModel(ValueError):
@@ -50,6 +53,7 @@ def from_model(model: onnx.ModelProto) -> Graph:
     """The graph of a model. Raises `BrokenGraph`, `UnsafeModel` or ValueError."""
     if _external(model):
         raise UnsafeModel("the model's data lie in other files: give its path, not the ModelProto")
+    version = _version(model)
     model = _converted(model)
     proto = model.graph
     if proto.sparse_initializer:
@@ -60,7 +64,8 @@ def from_model(model: onnx.ModelProto) -> Graph:
         if node.op_type == "Constant" and not node.domain:
             arrays[node.output[0]] = _constant(node)
         else:
-            nodes.append(_node(node, _name(node, names)))
+            opset = version if node.op_type in UNCONVERTED else OPSET
+            nodes.append(_node(node, _name(node, names), opset))
     parameters = {name: x for name, x in arrays.items() if is_float(x.dtype.name)}
     return Graph(
         name=proto.name or "network",
@@ -136,8 +141,7 @@ def _converted(model: onnx.ModelProto) -> onnx.ModelProto:
     """The model in `OPSET`, without functions."""
     if model.functions:
         model = inliner.inline_local_functions(model, convert_version=True)
-    versions = {DOMAINS.get(o.domain, o.domain): o.version for o in model.opset_import}
-    version = versions.get("", OPSET)
+    version = _version(model)
     if version > OPSET:
         raise ValueError(f"the model is in operator set {version}; {OPSET} is the newest known")
     if version < OPSET:
@@ -147,6 +151,12 @@ def _converted(model: onnx.ModelProto) -> onnx.ModelProto:
             text = " ".join(str(error).split())
             raise ValueError(f"operator set {version} cannot be read as {OPSET}: {text}") from None
     return model
+
+
+def _version(model: onnx.ModelProto) -> int:
+    """The version of ONNX's own operator set that a model imports."""
+    versions = {DOMAINS.get(o.domain, o.domain): o.version for o in model.opset_import}
+    return int(versions.get("", OPSET))
 
 
 def _name(node: onnx.NodeProto, names: set[str]) -> str:
@@ -160,13 +170,13 @@ def _name(node: onnx.NodeProto, names: set[str]) -> str:
     return name
 
 
-def _node(node: onnx.NodeProto, name: str) -> Node:
+def _node(node: onnx.NodeProto, name: str, opset: int) -> Node:
     inputs, outputs = tuple(node.input), tuple(node.output)
     subgraphs = [a.name for a in node.attribute if a.type in GRAPHS]
     try:
         if subgraphs:
             raise NotModelled(f"attribute {subgraphs[0]} is a graph")
-        return Node(name, from_node(node, OPSET), inputs, outputs)
+        return Node(name, from_node(node, opset), inputs, outputs)
     except NotModelled as why:
         reason = f"{node.op_type}: {why}"
         op = Unmodelled(node.op_type, node.SerializeToString(), reason, node.domain)

@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 DOMAINS = {"ai.onnx": ""}
 """Other names of a domain."""
 
-OTHER_MEANING = {("GroupNormalization", 18): "scale and bias are given for each group"}
+OTHER_MEANING = {
+    ("GroupNormalization", 18): "scale and bias are given for each group",
+    ("PRelu", 1): "a slope is given for each channel",
+    ("PRelu", 6): "a slope is given for each channel",
+}
 """Older versions with a signature that reads like the one whose meaning we have."""
 
 COUNTED = {"Split": "num_outputs"}

@@ -181,3 +181,18 @@ def test_what_is_no_model_is_said_to_be_none(tmp_path: Path) -> None:
         Network(tmp_path / "text.onnx")
     with pytest.raises(OSError, match="missing"):
         Network(tmp_path / "missing.onnx")
+
+
+def test_a_slope_for_each_channel_is_not_taken_for_one_along_the_last_axis() -> None:
+    """PRelu until version 6, which onnx's converter hands on as it is."""
+    nodes = [onnx.helper.make_node("PRelu", ["x", "slope"], ["y"])]
+    x, y = (onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, [2, 3, 3]) for n in "xy")
+    slope = onnx.numpy_helper.from_array(np.float32([0.1, 0.2, 0.3]), "slope")
+    graph = onnx.helper.make_graph(nodes, "old", [x], [y], [slope])
+    for version, reasons in (
+        (6, {"PRelu": "PRelu: version 6: a slope is given for each channel"}),
+        (7, {}),
+    ):
+        opset = onnx.helper.make_opsetid("", version)
+        model = onnx.helper.make_model(graph, opset_imports=[opset], ir_version=8)
+        assert Network(model).graph.unmodelled == reasons
