@@ -7,6 +7,7 @@ only one that knows.
 from __future__ import annotations
 
 import sys
+import time
 from itertools import islice
 
 from mpi4py import MPI
@@ -24,4 +25,5 @@ for case in islice(table(row, name, comm.sizes, "float32", 0), 20):
         row.run(comm, case)
     except Fault as fault:
         print(fault, flush=True)
+        time.sleep(1)  # the launcher throws away what it has not yet forwarded
         MPI.COMM_WORLD.Abort(1)
