@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -76,9 +75,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
         RANKS, "pytest", "suites/distributed/test_time.py", "-k", "scaling",
         f"--benchmark-json={file}", f"--optimizer={','.join(MESSAGES)}",
     )  # fmt: skip
-    # not its status: torch's threads may end a rank when all is over
-    assert re.search(r"\d+ passed", ran.stdout), ran.stdout + ran.stderr
-    assert "failed" not in ran.stdout
+    assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "x " in ran.stdout
     entries = json.loads(file.read_text())["benchmarks"]
     return [{**timed["extra_info"][KEY], "data": timed["stats"]["data"]} for timed in entries]
