@@ -123,8 +123,8 @@ def _exists(item: pytest.Item) -> bool:
         return True
     kind = item.config.stash[KINDS][callspec.params["comm"]]
     part = callspec.params.get("part", ("", ""))
-    if not isinstance(part, tuple):  # what pytest puts there if nothing is left of the subjects
-        return False
+    if not isinstance(part, tuple):  # nothing is left of the subjects: pytest says so
+        return True
     return kind.library if part[0] == LIBRARY else kind.schedules
 
 
