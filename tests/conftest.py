@@ -1,10 +1,22 @@
-"""Hypothesis here draws the same examples on every machine, and waits for slow ones."""
+"""The same examples on every machine, and runs within that are their own."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import pytest
 from hypothesis import settings
 
 settings.register_profile(
     "tests", database=None, deadline=None, derandomize=True, print_blob=False
 )
 settings.load_profile("tests")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def as_typed_by_a_user() -> Iterator[None]:
+    """The runs within are their own: neither CI's longer summary nor xdist's worker is theirs."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("CI", "BUILD_NUMBER", "PYTEST_XDIST_WORKER", "PYTEST_XDIST_TESTRUNUID"):
+            patch.delenv(name, raising=False)
+        yield

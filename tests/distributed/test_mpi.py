@@ -19,7 +19,6 @@ pytestmark = pytest.mark.skipif(MPIRUN is None, reason="there is no mpirun")
 def under_mpirun(ranks: int, *words: str) -> subprocess.CompletedProcess[str]:
     command = [str(MPIRUN), "-n", str(ranks), sys.executable, "-m", *words]
     env = {**os.environ, "OMP_NUM_THREADS": "1"}
-    env.pop("PYTEST_XDIST_WORKER", None)  # with it pytest-benchmark writes nothing
     return subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False, env=env
     )

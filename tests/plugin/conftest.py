@@ -118,10 +118,3 @@ def _tallies(file: Path):
         )
         for tally in tallies_of([report]):
             yield ((tally.backend, tally.check, tally.operator, tally.dtype), tally)
-
-
-@pytest.fixture(autouse=True)
-def as_typed_by_a_user(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The runs within are their own: neither CI's longer summary nor xdist's worker is theirs."""
-    for name in ("CI", "BUILD_NUMBER", "PYTEST_XDIST_WORKER", "PYTEST_XDIST_TESTRUNUID"):
-        monkeypatch.delenv(name, raising=False)

@@ -69,6 +69,20 @@ def test_a_broken_backend_is_one_line(pytester: pytest.Pytester) -> None:
     result.stdout.no_fnmatch_line("*Traceback*")
 
 
+@pytest.mark.parametrize("option", ["--benchmark-disable", "-n1"])
+def test_where_pytest_benchmark_is_off_what_would_be_timed_is_judged(
+    pytester: pytest.Pytester, option: str
+) -> None:
+    pytester.makepyfile(slightly=WRONG)
+    result = pytester.runpytest_subprocess(
+        f"{SUITE}/operators/test_time.py", "--backend=numpy,./slightly.py:Slightly",
+        "--operator=Gemm", option,
+    )  # fmt: skip
+    result.assert_outcomes(passed=4, failed=4)
+    result.stdout.fnmatch_lines(["*the timed outputs are wrong*"])
+    result.stdout.no_fnmatch_line("*GFLOP/s*")
+
+
 def test_a_run_that_judges_times_nothing(pytester: pytest.Pytester) -> None:
     result = pytester.runpytest_subprocess(
         f"{SUITE}/operators", "--backend=numpy", "--operator=Gemm", "--collect-only", "-q"
