@@ -60,6 +60,8 @@ class Judged(ABC):
     """
 
     name: str
+    precision: str | None = None
+    """The lower precision that multiplications are allowed: `tf32`."""
 
     @abstractmethod
     def _answer(self, request: tuple[Any, ...]) -> tuple[Any, ...]:

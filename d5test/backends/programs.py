@@ -135,7 +135,12 @@ class Programs:
         return measured
 
     def timing(
-        self, number: int, feeds: Sequence[Sequence[Bits]], upstream: Upstream | None, cold: bool
+        self,
+        number: int,
+        feeds: Sequence[Sequence[Bits]],
+        upstream: Upstream | None,
+        cold: bool,
+        loops: int | None,
     ) -> NetworkTiming:
         """Rounds over inferences, or with `upstream` over inference and backprop."""
         program = self._named(number)
@@ -149,7 +154,7 @@ class Programs:
                 grads = self._upstream(composed, inputs, upstream)
                 wanted = list(composed.parameters)
                 calls.append(partial(composed.backprop, inputs, grads, wanted))
-        return NetworkTiming(self._execution, calls, upstream is not None, cold)
+        return NetworkTiming(self._execution, calls, upstream is not None, cold, loops)
 
     def _ready(self, program: Program | ModelProgram, inputs: Sequence[Any]) -> Any:
         if isinstance(program, ModelProgram):
@@ -195,10 +200,15 @@ class NetworkTiming(Rounds):
     """Rounds over a network."""
 
     def __init__(
-        self, execution: Execution, calls: Sequence[Any], backward: bool, cold: bool
+        self,
+        execution: Execution,
+        calls: Sequence[Any],
+        backward: bool,
+        cold: bool,
+        loops: int | None,
     ) -> None:
         self._backward = backward
-        super().__init__(execution, calls, cold=cold, loops=None)
+        super().__init__(execution, calls, cold=cold, loops=loops)
 
     def answers(self) -> list[Any]:
         """Outputs and gradients of the last call of each feed."""

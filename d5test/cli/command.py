@@ -13,13 +13,14 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from d5test import __version__
-from d5test.cli import compare, doctor, new, repro, run
+from d5test.cli import compare, doctor, gate, new, repro, run
 
 COMMANDS = {
     "doctor": doctor,
     "run": run,
     "repro": repro,
     "compare": compare,
+    "gate": gate,
     "new": new,
 }
 

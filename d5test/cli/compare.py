@@ -25,7 +25,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=FORMATS, default="text")
     parser.add_argument(
         "--effect",
-        type=_share,
+        type=share,
         default=0.05,
         metavar="SHARE",
         help="the slowdown to be found (5%%)",
@@ -49,7 +49,7 @@ def execute(options: argparse.Namespace) -> int:
     return int(failed)
 
 
-def _share(given: str) -> float:
+def share(given: str) -> float:
     """`5%` or `0.05`."""
     number = given.strip().removesuffix("%")
     try:

@@ -7,7 +7,7 @@ runs alone.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from d5test.compare.decision import VERDICTS, Decision, Values, exact, noisy
@@ -19,6 +19,8 @@ from d5test.metric import Metric, Sample
 
 EFFECT = 0.05
 """The slowdown that is to be found; a change below half of it is called none."""
+Decider = Callable[[Sequence[Values], float], list[Decision]]
+"""Decides on one metric of many benchmarks, to find changes of a size."""
 
 
 @dataclass(frozen=True)
@@ -49,11 +51,18 @@ class Comparison:
         """`regressed`, or `unsure` if something could not be told, or `passed`."""
         if self.counts["worse"] or self.matching.vanished:
             return "regressed"
-        return "unsure" if self.counts["unsure"] or self.matching.changed else "passed"
+        untold = self.counts["unsure"] or self.matching.changed or not self.decisions
+        return "unsure" if untold else "passed"
 
 
-def compare(old: Sequence[Run], new: Sequence[Run], effect: float = EFFECT) -> Comparison:
-    """Decide on every metric that both versions have. `effect`: see `noise.shifts`."""
+def compare(
+    old: Sequence[Run], new: Sequence[Run], effect: float = EFFECT, decide: Decider = noisy
+) -> Comparison:
+    """Decide on every metric that both versions have.
+
+    effect  see `noise.shifts`
+    decide  on metrics that do not repeat to the digit: of stored runs, or of the gate's session
+    """
     matching = match(old, new)
     exacts: list[Decision] = []
     groups: dict[str, list[Values]] = {}
@@ -65,7 +74,7 @@ def compare(old: Sequence[Run], new: Sequence[Run], effect: float = EFFECT) -> C
                 groups.setdefault(found.metric.name, []).append(found)
             else:
                 exacts.append(exact(found))
-    decisions = exacts + [d for rows in groups.values() for d in noisy(rows, effect)]
+    decisions = exacts + [d for rows in groups.values() for d in decide(rows, effect)]
     decisions.sort(key=lambda d: (VERDICTS.index(d.verdict), -d.harm))
     facts = [[run.facts for run in side] for side in (old, new)]
     return Comparison(old, new, matching, decisions, differing(*facts))

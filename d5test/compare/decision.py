@@ -14,7 +14,9 @@ from statistics import median
 from d5test.compare.noise import Shift, logarithms, shifts
 from d5test.metric import Metric
 
-VERDICTS = ("worse", "unsure", "better", "same")
+ACCEPTED = "accepted"
+"""Worse, and known: see `d5test.gate.accepted`."""
+VERDICTS = ("worse", ACCEPTED, "unsure", "better", "same")
 """Worst first."""
 EXACT = "exact"
 """The reason of a decision that needs no statistics."""

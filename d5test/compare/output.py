@@ -17,9 +17,16 @@ from rich.table import Table
 
 from d5test.compare import rows
 from d5test.compare.comparison import Comparison
+from d5test.compare.decision import ACCEPTED
 from d5test.compare.words import plain, sentence
 
-STYLES = {"worse": "red", "unsure": "yellow", "better": "green", "same": "dim"}
+STYLES = {
+    "worse": "red",
+    ACCEPTED: "magenta",
+    "unsure": "yellow",
+    "better": "green",
+    "same": "dim",
+}
 OVERALL = {"regressed": "bold red", "unsure": "bold yellow", "passed": "bold green"}
 NUMBERS = ("change", "limit", "seen from")
 NARROW = 99

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 
 from d5test.compare.comparison import Comparison
-from d5test.compare.decision import EXACT, Decision
+from d5test.compare.decision import ACCEPTED, EXACT, Decision
 from d5test.compare.words import change, plain, quantity, short, vanished, what
 
 COLUMNS = ("verdict", "change", "limit", "seen from", "old", "new", "what")
@@ -27,7 +27,7 @@ def decisions(comparison: Comparison) -> list[Decision]:
     for decision in comparison.decisions:
         seen[decision.verdict] += 1
         few = decision.verdict in ("unsure", "better") and seen[decision.verdict] <= MOST
-        if decision.verdict == "worse" or few:
+        if decision.verdict in ("worse", ACCEPTED) or few:
             shown.append(decision)
     return shown
 
@@ -81,7 +81,11 @@ def _percent(share: float | None) -> str:
 
 def _notes(comparison: Comparison) -> list[str]:
     """Reasons that stand in no column, with the number of decisions that they hold for."""
-    untold = [d for d in comparison.decisions if d.verdict != "same" and d.limit is None]
+    untold = [
+        d
+        for d in comparison.decisions
+        if d.verdict != "same" and (d.limit is None or d.verdict == ACCEPTED)
+    ]
     counts = Counter((d.verdict, d.reason) for d in untold if d.reason != EXACT)
     return [f"{count} {verdict}: {why}" for (verdict, why), count in counts.items()]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from d5test.compare.comparison import Comparison
-from d5test.compare.decision import Decision
+from d5test.compare.decision import ACCEPTED, Decision
 from d5test.compare.matching import Vanished
 from d5test.metric import ARITHMETIC, CLASSES, RIGHT, Metric
 
@@ -54,8 +54,12 @@ def sentence(comparison: Comparison) -> str:
     """The verdict and its reason, in one line."""
     counts = comparison.counts
     told = f"{counts['better']} better, {counts['same']} the same, {counts['unsure']} unsure"
+    if counts[ACCEPTED]:
+        told += f", {counts[ACCEPTED]} worse and accepted"
     if comparison.verdict == "regressed":
         return f"REGRESSED: {'; '.join(reasons(comparison))}. Else {told}."
+    if not comparison.decisions:
+        return "PASSED, BUT UNSURE: nothing was compared."
     if comparison.verdict == "unsure":
         found = comparison.matching.changed
         also = f"; {len(found)} changed and were not compared" if found else ""

@@ -27,6 +27,8 @@ from d5test.networks.network import Network
 from d5test.networks.profile import Profile
 from d5test.networks.specialise import runnable, specialised
 
+PATIENCE = 900.0
+"""Seconds until a request counts as hung: a compiler may need minutes for a whole network."""
 Arrays = Mapping[str, Array]
 Loss = str | Mapping[str, Array]
 """The output whose gradient is 1; or upstream gradients, by output."""
@@ -134,13 +136,19 @@ class Executor:
         names = [node.name for node in loaded.graph.nodes]
         return Profile(dict(zip(names, zip(*alone, strict=True), strict=True)), tuple(whole))
 
-    def start_timing(self, feeds: Sequence[Arrays], loss: Loss | None = None) -> int:
-        """Warm up, on these inputs in turn; how many calls make a round. With a loss: backprop."""
+    def start_timing(
+        self, feeds: Sequence[Arrays], loss: Loss | None = None, loops: int | None = None
+    ) -> int:
+        """Warm up, on these inputs in turn; how many calls make a round: `loops`, if given.
+
+        With a loss: inference and backprop.
+        """
         loaded = self._ready(feeds[0])
         given = [_ordered(loaded, inputs) for inputs in feeds]
         upstream = None if loss is None else _upstream(loaded, loss)
-        loops: int = self.client.ask("start_network_timing", loaded.number, given, upstream, False)
-        return loops
+        request = loaded.number, given, upstream, False, loops
+        found: int = self.client.ask("start_network_timing", *request)
+        return found
 
     def time_round(self) -> Round:
         """Seconds a call of one round."""

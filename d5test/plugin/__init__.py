@@ -11,6 +11,7 @@
     outcomes      what came of the drawn cases, as it travels in reports
     known         known failures: pinned cases, and where drawing is kept away from
     budget        ends in time
+    gating        two versions in one session: each test is a verdict
     timing        problems to be timed, a run of its own
     ranks         pytest under MPI
     summary       what was judged and what was not, from reports alone
@@ -23,6 +24,7 @@ from __future__ import annotations
 pytest_plugins = (
     "d5test.plugin.options",
     "d5test.plugin.selection",
+    "d5test.plugin.gating",
     "d5test.plugin.workers",
     "d5test.plugin.parametrise",
     "d5test.plugin.optimizers",
@@ -46,6 +48,5 @@ pytest_plugins = (
     "d5test.plugin.timing",
     "d5test.fixtures.known",
     "d5test.fixtures.stopwatch",
-    "d5test.fixtures.network_stopwatch",
     "d5test.plugin.ranks.begin",  # last: what is registered last is configured first
 )

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import pytest
 
 REPRODUCERS = Path(".d5test") / "reproducers"
+GATED = Path(".d5test") / "gate"
 UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -129,6 +130,24 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="TIME",
         help="under mpirun, how long a phase of a test may take (default: 12s)",
     )
+    _add_gate(parser)
+
+
+def _add_gate(parser: pytest.Parser) -> None:
+    add = parser.getgroup("d5test gate", "d5test gate: two versions in one session").addoption
+    add("--gate-old", metavar="VERSION", help="a Python, its environment, or a backend")
+    add("--gate-new", metavar="VERSION", help="likewise")
+    add("--gate-effect", type=float, default=0.05, metavar="SHARE", help="slowdown to be found")
+    add("--gate-budget", type=duration, metavar="TIME", help="end within 90s, 10m or 1h")
+    add("--gate-unsure", choices=("pass", "fail"), default="pass", help="what unsure is")
+    add("--gate-accept", action="append", default=[], metavar="FILE", help="accepted slowdowns")
+    add(
+        "--gate-results",
+        default=str(GATED),
+        metavar="DIR",
+        help=f"where the runs are written (default: {GATED})",
+    )
+    add("--gate-self-test", action="store_true", help="measure the gate itself")
 
 
 def positive(text: str) -> int:

@@ -20,6 +20,8 @@ SUITES = frozenset({"operators", "networks"})
 TIMED = "d5test-timed"
 """The name of the entry in a report's `user_properties`."""
 DIRECTIONS = ("forward", "backward")
+EXPECTATIONS = pytest.StashKey[dict[Any, Any]]()
+"""What the references expect of the networks that are timed."""
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -56,6 +58,37 @@ def timed_line(entry: Mapping[str, Any]) -> str:
         f"{entry['judgement']['ratio']:5.3f} of the bar  "
         f"{entry['problem']} {entry['direction']} {entry['backend']['name']}"
     )
+
+
+def network_line(entry: Mapping[str, Any]) -> str:
+    """A network's record in one line: with throughput, memory and overhead."""
+    memory = entry["memory"]["device"] or entry["memory"]["resident"]
+    words = [timed_line(entry), f"{entry['samples_per_second']:.4g} samples/s"]
+    words.append(f"{memory / 2**20:.0f} MiB at most")
+    if "framework_overhead" in entry:
+        slowest = max(entry["node_seconds"].items(), key=lambda pair: pair[1])
+        words.append(f"{entry['framework_overhead']:.1%} overhead")
+        words.append(f"slowest node {slowest[0]}, {slowest[1] * 1e3:.3g} ms")
+    return ", ".join(words)
+
+
+def times(item: pytest.Item) -> bool:
+    """Whether a test times something that `timed_of` makes."""
+    return not {"stopwatch", "network_stopwatch"}.isdisjoint(getattr(item, "fixturenames", ()))
+
+
+def timed_of(item: pytest.Item, client: Any) -> Any:
+    """What a test times, on a client (`d5test.timed.Timed`)."""
+    params = item.callspec.params  # type: ignore[attr-defined]
+    if "problem" in params:
+        from d5test.timed import TimedProblem
+
+        cold = item.config.getoption("--cold")
+        return TimedProblem(client, params["problem"], params["direction"], cold=cold)
+    from d5test.networks.timed import TimedNetwork
+
+    known = item.config.stash.setdefault(EXPECTATIONS, {})
+    return TimedNetwork(client, params["network"], params["direction"], known)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

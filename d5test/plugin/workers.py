@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from d5test.plugin.gating import GATING
 from d5test.plugin.known import KnownFailure
 from d5test.plugin.selection import SELECTION, Selection
 
@@ -59,8 +60,10 @@ class Workers:
                 os.environ.update(environment)
                 client: Any = InProcess(name, device)
             else:
+                gating = self.config.stash.get(GATING, None)
+                meant = gating.versions.name("old", name) if gating else name
                 client = front.Client(
-                    name, device, threads=option("--threads"), environment=environment
+                    meant, device, threads=option("--threads"), environment=environment
                 )
             client.precision = option("--precision")
             client.about  # noqa: B018 - the framework is imported now

@@ -1,0 +1,74 @@
+"""May the new version go out? d5test gate --old OLD/bin/python --new NEW/bin/python -- SUITE ...
+
+Requirements: exit status 0: passed; 1: regressed, or unsure where that fails; 2: the command line,
+in one line. What follows `--` is a suite and pytest's arguments, as of `d5test run`.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from d5test.cli import run
+from d5test.cli.compare import UNSURE, share
+
+SUITES = ("operators", "networks")
+USAGE = {4: 2, 5: 2}
+"""Pytest's exit statuses for a wrong command line, and for one that names no test."""
+
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    """Its arguments."""
+    for side in ("old", "new"):
+        parser.add_argument(
+            f"--{side}",
+            metavar="PYTHON",
+            help=f"the {side} version: its Python, its environment, or a backend ./file.py:Name",
+        )
+    parser.add_argument("--budget", metavar="TIME", help="end within 90s, 10m or 1h")
+    parser.add_argument(
+        "--effect", type=share, default=0.05, metavar="SHARE", help="slowdown to be found (5%%)"
+    )
+    parser.add_argument("--unsure", choices=UNSURE, default="pass", help="what unsure is (pass)")
+    parser.add_argument(
+        "--accept", action="append", default=[], metavar="FILE", help="accepted slowdowns (TOML)"
+    )
+    parser.add_argument(
+        "--self-test",
+        action="store_true",
+        help="measure false alarms and power of the gate here: --old alone, or one --backend",
+    )
+    parser.add_argument("suite", choices=SUITES, help="which suite")
+    parser.add_argument("arguments", nargs="*", metavar="...", help="arguments of pytest")
+
+
+def execute(options: argparse.Namespace) -> int:
+    """Run pytest; its exit status."""
+    import pytest
+
+    status = int(pytest.main(arguments(options)))
+    return USAGE.get(status, status)
+
+
+def arguments(options: argparse.Namespace) -> list[str]:
+    """Pytest's command line: the tests that are timed, and what the gate is to do with them."""
+    from d5test.gate.versions import names_backend
+
+    old = options.old
+    given = list(options.arguments)
+    if old and names_backend(old):
+        given.append(f"--backend={old}")
+    gate = [
+        f"--gate-{name}={value}"
+        for name, value in (
+            ("old", old),
+            ("new", options.new),
+            ("budget", options.budget),
+            ("effect", options.effect),
+            ("unsure", options.unsure),
+            *(("accept", path) for path in options.accept),
+        )
+        if value is not None
+    ]
+    command = run.arguments(options.suite, [*gate, *given])
+    return [str(Path(command[0]) / "test_time.py"), *command[1:]]

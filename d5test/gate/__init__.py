@@ -1,0 +1,22 @@
+"""Two versions measured in one session: may the new one go out?
+
+    versions    which interpreters or backends they are, and fresh workers of each
+    session     rounds of both versions and of a second worker of the old one, in turns
+    evidence    what sessions and pairs of fresh processes say of a metric of a benchmark
+    decider     who is a suspect, and what is decided in the end
+    gate        sessions, restarts, fresh pairs: what is measured next, and when it is enough
+    outcome     the comparison (`d5test.compare`) that comes of it
+    accepted    slowdowns that are known and accepted, with reason and expiry
+    trial       false alarms and power of the gate on this machine: --self-test
+
+What was measured about deciders stands in docs/gate.md.
+"""
+
+from __future__ import annotations
+
+from d5test.gate.gate import Gate
+from d5test.gate.outcome import Outcome
+from d5test.gate.session import Subject
+from d5test.gate.versions import Versions
+
+__all__ = ["Gate", "Outcome", "Subject", "Versions"]

@@ -1,0 +1,100 @@
+"""Who is a suspect, when a suspicion is settled, and what is said in the end.
+
+Three stages, each on measurements of its own. A session tells who is suspect; restarts in other
+orders of start, who stays so; pairs of fresh processes, who is guilty. Only the last decides:
+under identical code a pair is as likely above as below zero, whatever load, clock and memory
+layout are, since the order in it is drawn; and it knows nothing of why the benchmark was chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import inf, log1p, sqrt
+from statistics import median
+
+import numpy as np
+from scipy.special import bdtrc, ndtri
+
+from d5test.compare.noise import BENCHMARK, POWER
+from d5test.gate.evidence import Evidence
+
+SESSIONS = 3
+"""Sessions until a suspect is given over to pairs."""
+PAIRS = 20
+"""Pairs of fresh processes; fewer where the outcome no longer depends on the rest."""
+
+
+@dataclass(frozen=True)
+class Decider:
+    """Decides for a slowdown of `effect` (0.05 is 5%) that is to be found.
+
+    limit   half of it, in logarithms: to find 5% the limit has to be near 2.5%
+    screen  a fifth of it: who is below in the median of the sessions is no suspect
+    """
+
+    effect: float = 0.05
+
+    @property
+    def limit(self) -> float:
+        """The least change that is called one."""
+        return log1p(self.effect) / 2
+
+    @property
+    def screen(self) -> float:
+        """The least shift of a suspect."""
+        return log1p(self.effect) / 5
+
+    def charge(self, evidence: Evidence) -> int:
+        """What sessions so far speak of: 1 of a slowdown, -1 of an improvement, 0 of neither.
+
+        An improvement stops no release: it has to be there in all sessions, which costs little.
+        """
+        if evidence.shift > self.screen:
+            return 1
+        return -1 if max(evidence.shifts) < -self.limit else 0
+
+    def pairs(self, evidence: Evidence) -> list[float]:
+        """The pairs, above zero where they confirm the charge."""
+        return [self.charge(evidence) * pair for pair in evidence.pairs]
+
+    def settled(self, pairs: Sequence[float], level: float) -> bool | None:
+        """Whether the pairs convict, once no further pair can change that; None: not yet.
+
+        pairs   above zero where they confirm the charge
+        level   the error probability; the strictest that may become the benchmark's (Holm's
+                procedure only makes it larger), so that what convicts now also does in the end
+        """
+        left = PAIRS - len(pairs)
+        if self.guilty([*pairs, *[-inf] * left], level):
+            return True
+        if not self.guilty([*pairs, *[inf] * left], BENCHMARK):
+            return False
+        return None
+
+    def guilty(self, pairs: Sequence[float], level: float) -> bool:
+        """Whether the median is beyond the limit, and its sign no chance at this level."""
+        return bool(pairs) and median(pairs) > self.limit and sign_p(pairs) <= level
+
+    def detectable(self, noise: float) -> float:
+        """The least slowdown, in logarithms, that a session makes a suspect with `POWER`."""
+        return self.screen + float(ndtri(POWER)) * noise
+
+    def confirmable(self, pairs: Sequence[float]) -> float:
+        """Likewise of the pairs: the error of a median is sqrt(pi / 2) that of a mean."""
+        if len(pairs) < 2:
+            return inf
+        error = float(np.std(pairs, ddof=1)) * sqrt(np.pi / 2 / len(pairs))
+        return self.limit + float(ndtri(POWER)) * error
+
+
+def sign_p(pairs: Sequence[float]) -> float:
+    """The probability of so many pairs above zero where above and below are as likely."""
+    above = sum(d > 0 for d in pairs)
+    return float(bdtrc(above - 1, len(pairs), 0.5)) if above else 1.0
+
+
+def floor(evidences: Iterable[Evidence]) -> float:
+    """What a shift errs by, of all benchmarks of a metric: robust, a few may be disturbed."""
+    every = [abs(control) for evidence in evidences for control in evidence.controls]
+    return 1.4826 * sqrt(0.75) * median(every) if every else inf

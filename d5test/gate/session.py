@@ -1,0 +1,146 @@
+"""One session: each benchmark on workers of all arms, round by round in turns.
+
+Requirements: the arms share the load, the clock and the order of everything, or the order is drawn
+anew; each arm makes the same calls in a round; who cannot run says why, and the others go on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+
+from d5test.backends.base import Unsupported
+from d5test.backends.client import Judged
+from d5test.backends.exchange import BackendFailed, Crashed, Hung, Raised, Round
+from d5test.timed import Timed
+
+BROKEN = (Unsupported, Raised, Crashed, Hung, BackendFailed)
+Entry = dict[str, Any]
+"""A record as it is written; see `d5test.record.Record`."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A benchmark: what is timed on a client, in an arm."""
+
+    name: str
+    backend: str
+    make: Callable[[Judged, str], Timed]
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """How many rounds each arm has: `most`, or as many as last `seconds`, but `least`."""
+
+    most: int
+    least: int
+    seconds: float
+
+
+FULL = Rounds(most=40, least=8, seconds=4.0)
+SHORT = Rounds(most=12, least=4, seconds=2.0)
+"""Of a pair of fresh processes: its fastest round counts, and pairs are many."""
+
+
+@dataclass
+class Bout:
+    """A benchmark in one session: what each arm recorded, or why it has nothing."""
+
+    entries: dict[str, Entry] = field(default_factory=dict)
+    broken: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Session:
+    """What is measured in it.
+
+    arms    who takes part; `order` is drawn from `draw`, for the start of the workers too
+    loops   calls a round by benchmark: found once, the same in all arms and sessions
+    """
+
+    arms: Sequence[str]
+    open: Callable[[str, str], Judged]
+    draw: np.random.Generator
+    loops: dict[str, int]
+    rounds: Rounds = FULL
+    until: float = float("inf")
+    """When to stop, by `time.monotonic`: benchmarks that have not begun then are left out."""
+
+    def measure(self, subjects: Sequence[Subject]) -> dict[str, Bout]:
+        """The bouts of the benchmarks that had their turn."""
+        bouts: dict[str, Bout] = {}
+        for backend, group in groupby(subjects, lambda subject: subject.backend):
+            with self._clients(backend) as (clients, broken):
+                for subject in group:
+                    if time.monotonic() > self.until:
+                        return bouts
+                    bouts[subject.name] = self._bout(subject, clients, broken)
+        return bouts
+
+    def _order(self, arms: Sequence[str]) -> list[str]:
+        return [arms[k] for k in self.draw.permutation(len(arms))]
+
+    @contextmanager
+    def _clients(self, backend: str) -> Iterator[tuple[Mapping[str, Judged], Mapping[str, str]]]:
+        """A fresh worker of each arm, or why there is none."""
+        clients: dict[str, Judged] = {}
+        broken: dict[str, str] = {}
+        with ExitStack() as stack:
+            for arm in self._order(self.arms):
+                try:
+                    client = stack.enter_context(self.open(arm, backend))
+                    client.about  # noqa: B018 - the framework is imported now
+                    clients[arm] = client
+                except BROKEN as error:
+                    broken[arm] = " ".join(str(error).split())
+            yield clients, broken
+
+    def _bout(
+        self, subject: Subject, clients: Mapping[str, Judged], broken: Mapping[str, str]
+    ) -> Bout:
+        bout = Bout(broken=dict(broken))
+        timed = {arm: subject.make(client, arm) for arm, client in clients.items()}
+        try:
+            for arm in self._order(list(timed)):
+                with _told(bout, arm):
+                    loops = self.loops.get(subject.name)
+                    self.loops[subject.name] = timed[arm].start(loops)
+            found = self._rounds({a: t for a, t in timed.items() if a not in bout.broken}, bout)
+            for arm, rounds in found.items():
+                with _told(bout, arm):
+                    entry = timed[arm].record(rounds, self.loops[subject.name])
+                    entry["backend"] = {**entry["backend"], "name": subject.backend}
+                    bout.entries[arm] = entry
+        finally:
+            for arm, one in timed.items():
+                with _told(bout, arm):
+                    one.close()
+        return bout
+
+    def _rounds(self, timed: Mapping[str, Timed], bout: Bout) -> dict[str, list[Round]]:
+        found: dict[str, list[Round]] = {arm: [] for arm in timed}
+        end = time.monotonic() + self.rounds.seconds * len(timed)
+        for turn in range(self.rounds.most):
+            if turn >= self.rounds.least and time.monotonic() > end:
+                break
+            for arm in self._order(list(found)):
+                with _told(bout, arm):
+                    found[arm].append(timed[arm].round())
+                if arm in bout.broken:
+                    del found[arm]
+        return found
+
+
+@contextmanager
+def _told(bout: Bout, arm: str) -> Iterator[None]:
+    """Within: what breaks in an arm is put down, the first time that it does."""
+    try:
+        yield
+    except BROKEN as error:
+        bout.broken.setdefault(arm, " ".join(str(error).split()))

@@ -1,0 +1,57 @@
+"""The two versions: interpreters with a framework each, or backends; and fresh workers of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from d5test.backends.client import Client
+from d5test.backends.registry import interpreter, resolve
+
+OLD, CONTROL, NEW = "old", "control", "new"
+ARMS = (OLD, CONTROL, NEW)
+"""Who is timed in turns. The control is the old version once more: it tells the noise."""
+
+
+@dataclass(frozen=True)
+class Versions:
+    """Old and new: the path of a Python (or its environment), or a backend as `./file.py:Name`.
+
+    Raises `UnknownBackend` for what is neither.
+    """
+
+    old: str
+    new: str
+    device: str = "cpu"
+    threads: int | None = None
+    precision: str | None = None
+
+    def __post_init__(self) -> None:
+        for version in (self.old, self.new):
+            if names_backend(version):
+                resolve(version)
+            else:
+                interpreter(version)
+
+    def name(self, arm: str, backend: str) -> str:
+        """What the backend is called in an arm."""
+        version = self.new if arm == NEW else self.old
+        return version if names_backend(version) else f"{backend}@{version}"
+
+    def open(self, arm: str, backend: str) -> Client:
+        """A worker in a process that shares nothing with another's: no fork, no memory layout."""
+        from d5test.backends.verbs import TF32
+
+        client = Client(
+            self.name(arm, backend),
+            self.device,
+            threads=self.threads,
+            fork=False,
+            environment={TF32: "1"} if self.precision == "tf32" else {},
+        )
+        client.precision = self.precision
+        return client
+
+
+def names_backend(version: str) -> bool:
+    """Whether a version is a backend of its own, and no interpreter for the one that is named."""
+    return ":" in version

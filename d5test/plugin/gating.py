@@ -1,0 +1,172 @@
+"""`d5test gate`: both versions are measured before the first test, and each test is a verdict.
+
+Requirements: what stands on the command line is resolved before anything is collected; the tests
+are those that would be timed, with the same names; a verdict is a test's outcome, in JUnit too.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+GATING = pytest.StashKey["Gating"]()
+VERDICT = "d5test-gate"
+"""The name of the entries in a report's `user_properties`."""
+
+
+class Gating:
+    """The gate of a run. Raises UsageError, in one line, for what it cannot use."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        from d5test.backends.exchange import UnknownBackend
+        from d5test.gate import Gate, Versions
+        from d5test.gate.accepted import Accepted, Unacceptable, read
+        from d5test.gate.decider import Decider
+
+        option = config.getoption
+        self.config = config
+        self.outcome: Any = None
+        self.broken: dict[str, str] = {}
+        try:
+            self.versions = Versions(
+                option("--gate-old"),
+                option("--gate-new"),
+                option("--device") or "cpu",
+                option("--threads"),
+                option("--precision"),
+            )
+        except UnknownBackend as error:
+            raise pytest.UsageError(str(error).partition("\n")[0]) from None
+        try:
+            files = option("--gate-accept")
+            self.accepted: list[Accepted] = [row for f in files for row in read(Path(f))]
+        except Unacceptable as error:
+            raise pytest.UsageError(str(error)) from None
+        self.decider = Decider(option("--gate-effect"))
+        budget = option("--gate-budget")
+        self.gate = Gate(
+            self.versions.open,
+            self.decider,
+            seed=option("--seed"),
+            budget=float("inf") if budget is None else budget,
+            tell=self._tell,
+        )
+
+    def measure(self, items: list[pytest.Item]) -> None:
+        """Measure all tests that are timed."""
+        from d5test.gate import Subject
+        from d5test.gate.outcome import outcome
+        from d5test.plugin.timing import timed_of, times
+
+        subjects = [
+            Subject(item.nodeid, item.callspec.params["backend"], _made(item, timed_of))  # type: ignore[attr-defined]
+            for item in items
+            if times(item)
+        ]
+        if not subjects:
+            return
+        findings = self.gate.measure(sorted(subjects, key=lambda s: s.backend))
+        for _, bouts in findings.bouts:
+            for name, bout in bouts.items():
+                if "old" in bout.broken:
+                    self.broken.setdefault(name, bout.broken["old"])
+        folder = self.config.invocation_params.dir / self.config.getoption("--gate-results")
+        self.outcome = outcome(findings, self.decider, folder, self.accepted)
+
+    def judge(self, item: pytest.Item) -> None:
+        """The verdict on a test's benchmark, as its outcome."""
+        if item.nodeid in self.broken:
+            pytest.skip(f"not compared: the old version: {self.broken[item.nodeid]}")
+        decisions = self.outcome.of(item.nodeid) if self.outcome else []
+        gone = self.outcome.vanished(item.nodeid) if self.outcome else ""
+        if gone:
+            pytest.fail(f"the new version: {gone}", pytrace=False)
+        if not decisions:
+            self._unsure(["not measured: the budget was spent"])
+            return
+        lines = {verdict: [] for verdict in ("worse", "unsure")}  # type: dict[str, list[str]]
+        for decision in decisions:
+            line = _line(decision)
+            item.user_properties.append((VERDICT, f"{decision.verdict}: {line}"))
+            lines.setdefault(decision.verdict, []).append(line)
+        if lines["worse"]:
+            pytest.fail("\n".join(lines["worse"]), pytrace=False)
+        if lines["unsure"]:
+            self._unsure(lines["unsure"])
+
+    def _unsure(self, lines: list[str]) -> None:
+        if self.config.getoption("--gate-unsure") == "fail":
+            pytest.fail("\n".join(f"unsure: {line}" for line in lines), pytrace=False)
+
+    def _tell(self, line: str) -> None:
+        reporter = self.config.pluginmanager.get_plugin("terminalreporter")
+        if reporter is not None:
+            reporter.write_line(f"gate: {line}")
+
+
+def _made(item: pytest.Item, timed_of: Any) -> Any:
+    return lambda client, _: timed_of(item, client)
+
+
+def _line(decision: Any) -> str:
+    from statistics import median
+
+    from d5test.compare.words import change, quantity, what
+
+    values = decision.values
+    sides = [values.before, values.after]
+    told = [quantity(median(side), values.metric) if side else "-" for side in sides]
+    return f"{what(decision)}: {change(decision)} ({' -> '.join(told)}), {decision.reason}"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Read what the gate is given, before any worker is started."""
+    old, new = config.getoption("--gate-old"), config.getoption("--gate-new")
+    if not old and not new:
+        return
+    if not (old and new):
+        raise pytest.UsageError("the gate compares two versions: --gate-old and --gate-new")
+    if getattr(config.option, "dist", "no") != "no":
+        raise pytest.UsageError("the gate measures times, one after the other: leave out -n")
+    config.stash[GATING] = Gating(config)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> None:
+    """Measure before the first verdict."""
+    gating = session.config.stash.get(GATING, None)
+    if gating is not None and not session.config.option.collectonly and not session.testsfailed:
+        gating.measure(session.items)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A gate that compared nothing has not passed."""
+    gating = session.config.stash.get(GATING, None)
+    if gating is None or session.config.option.collectonly or session.exitstatus:
+        return
+    if gating.outcome is None or not gating.outcome.comparison.decisions:
+        session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """The table of the comparison, and what it cost."""
+    gating = terminalreporter.config.stash.get(GATING, None)
+    if gating is None or gating.outcome is None:
+        return
+    from d5test.compare.output import text
+    from d5test.gate.accepted import unused
+
+    terminalreporter.section("d5test gate", sep="=")
+    terminalreporter.flush()
+    text(gating.outcome.comparison)
+    findings = gating.outcome.findings
+    for name in unused(gating.accepted, findings.evidence):
+        terminalreporter.write_line(f"accepted, and not measured: {name}")
+    spent = "; the budget was spent" if findings.spent else ""
+    terminalreporter.write_line(
+        f"measured in {findings.sessions:.1f} times the first session{spent}; "
+        f"the runs are in {terminalreporter.config.getoption('--gate-results')}"
+    )
