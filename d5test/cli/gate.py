@@ -7,6 +7,7 @@ in one line. What follows `--` is a suite and pytest's arguments, as of `d5test 
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 from d5test.cli import run
@@ -36,7 +37,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--self-test",
         action="store_true",
-        help="measure false alarms and power of the gate here: --old alone, or one --backend",
+        help="no verdict: false alarms and power of the gate, with --old alone, on this machine",
     )
     parser.add_argument("suite", choices=SUITES, help="which suite")
     parser.add_argument("arguments", nargs="*", metavar="...", help="arguments of pytest")
@@ -46,6 +47,9 @@ def execute(options: argparse.Namespace) -> int:
     """Run pytest; its exit status."""
     import pytest
 
+    if not options.self_test and not (options.old and options.new):
+        print("d5test gate: give both versions, --old and --new", file=sys.stderr)
+        return 2
     status = int(pytest.main(arguments(options)))
     return USAGE.get(status, status)
 
@@ -54,7 +58,9 @@ def arguments(options: argparse.Namespace) -> list[str]:
     """Pytest's command line: the tests that are timed, and what the gate is to do with them."""
     from d5test.gate.versions import names_backend
 
-    old = options.old
+    old, new = options.old, options.new
+    if options.self_test:
+        old = new = old or sys.executable
     given = list(options.arguments)
     if old and names_backend(old):
         given.append(f"--backend={old}")
@@ -62,7 +68,7 @@ def arguments(options: argparse.Namespace) -> list[str]:
         f"--gate-{name}={value}"
         for name, value in (
             ("old", old),
-            ("new", options.new),
+            ("new", new),
             ("budget", options.budget),
             ("effect", options.effect),
             ("unsure", options.unsure),
@@ -70,5 +76,7 @@ def arguments(options: argparse.Namespace) -> list[str]:
         )
         if value is not None
     ]
+    if options.self_test:
+        gate.append("--gate-self-test")
     command = run.arguments(options.suite, [*gate, *given])
     return [str(Path(command[0]) / "test_time.py"), *command[1:]]

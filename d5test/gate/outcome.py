@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
+from functools import cache
 from math import expm1, log1p
 from pathlib import Path
 from statistics import median
@@ -28,7 +29,7 @@ from d5test.gate.decider import PAIRS, Decider, floor, sign_p
 from d5test.gate.evidence import GATED, Evidence
 from d5test.gate.gate import Findings
 from d5test.gate.session import Bout, Entry
-from d5test.gate.versions import ARMS, NEW
+from d5test.gate.versions import ARMS, NEW, OLD
 from d5test.metric import Metric
 from d5test.record import KEY, SCHEMA
 
@@ -43,6 +44,11 @@ class Outcome:
     def of(self, name: str) -> list[Decision]:
         """The decisions on one benchmark, worst first."""
         return [d for d in self.comparison.decisions if d.values.benchmark == name]
+
+    def broken(self, name: str) -> str:
+        """Why the old version has no such benchmark; empty if it has."""
+        bouts = (bouts[name] for _, bouts in self.findings.bouts if name in bouts)
+        return next((bout.broken[OLD] for bout in bouts if OLD in bout.broken), "")
 
     def vanished(self, name: str) -> str:
         """Why the new version has no such benchmark; empty if it has."""
@@ -93,6 +99,11 @@ class Verdicts:
         """See `d5test.compare.comparison.Decider`."""
         others = [row for row in rows if row.metric not in GATED]
         return [self._decision(row) for row in rows if row.metric in GATED] + noisy(others, effect)
+
+    def of(self, metric: Metric) -> dict[str, str]:
+        """The verdicts on one metric alone, by benchmark."""
+        rows = [Values(name, name, metric, [], []) for name in self._findings.evidence]
+        return {row.benchmark: self._decision(row).verdict for row in rows}
 
     def _decision(self, row: Values) -> Decision:
         evidence = self._findings.evidence.get(row.benchmark, {}).get(row.metric)
@@ -146,7 +157,7 @@ def _content(bouts: Mapping[str, Bout], arm: str) -> dict[str, Any]:
     timed = {n: b.entries[arm] for n, b in bouts.items() if arm in b.entries}
     untimed = {n: b.broken[arm] for n, b in bouts.items() if arm in b.broken}
     return {
-        "machine_info": pytest_benchmark_generate_machine_info(),
+        "machine_info": _machine(),
         "commit_info": {},
         "benchmarks": [_benchmark(name, entry) for name, entry in timed.items()],
         "datetime": datetime.now(UTC).isoformat(),
@@ -162,6 +173,13 @@ def _content(bouts: Mapping[str, Bout], arm: str) -> dict[str, Any]:
             "untimed": untimed,
         },
     }
+
+
+@cache
+def _machine() -> dict[str, Any]:
+    """Pytest-benchmark's facts of the machine: it takes a second to find them."""
+    found: dict[str, Any] = pytest_benchmark_generate_machine_info()
+    return found
 
 
 def _benchmark(name: str, entry: Entry) -> dict[str, Any]:

@@ -6,6 +6,8 @@ are those that would be timed, with the same names; a verdict is a test's outcom
 
 from __future__ import annotations
 
+import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +23,13 @@ class Gating:
 
     def __init__(self, config: pytest.Config) -> None:
         from d5test.backends.exchange import UnknownBackend
-        from d5test.gate import Gate, Versions
+        from d5test.gate import Versions
         from d5test.gate.accepted import Accepted, Unacceptable, read
         from d5test.gate.decider import Decider
 
         option = config.getoption
         self.config = config
         self.outcome: Any = None
-        self.broken: dict[str, str] = {}
         try:
             self.versions = Versions(
                 option("--gate-old"),
@@ -45,40 +46,37 @@ class Gating:
         except Unacceptable as error:
             raise pytest.UsageError(str(error)) from None
         self.decider = Decider(option("--gate-effect"))
-        budget = option("--gate-budget")
-        self.gate = Gate(
-            self.versions.open,
-            self.decider,
-            seed=option("--seed"),
-            budget=float("inf") if budget is None else budget,
-            tell=self._tell,
-        )
+        self.budget = option("--gate-budget") or float("inf")
 
     def measure(self, items: list[pytest.Item]) -> None:
         """Measure all tests that are timed."""
-        from d5test.gate import Subject
         from d5test.gate.outcome import outcome
-        from d5test.plugin.timing import timed_of, times
 
-        subjects = [
-            Subject(item.nodeid, item.callspec.params["backend"], _made(item, timed_of))  # type: ignore[attr-defined]
-            for item in items
-            if times(item)
-        ]
-        if not subjects:
-            return
-        findings = self.gate.measure(sorted(subjects, key=lambda s: s.backend))
-        for _, bouts in findings.bouts:
-            for name, bout in bouts.items():
-                if "old" in bout.broken:
-                    self.broken.setdefault(name, bout.broken["old"])
+        findings = self._gate(self.config.getoption("--seed"), self.budget)
         folder = self.config.invocation_params.dir / self.config.getoption("--gate-results")
-        self.outcome = outcome(findings, self.decider, folder, self.accepted)
+        self.outcome = outcome(
+            findings.measure(_subjects(items)), self.decider, folder, self.accepted
+        )
+
+    def test(self, items: list[pytest.Item]) -> None:
+        """Measure the gate itself, and say what was seen."""
+        from d5test.gate.trial import trial
+
+        seed, end = self.config.getoption("--seed"), time.monotonic() + self.budget
+        found = trial(lambda k: self._gate(seed + k, float("inf")), _subjects(items), end)
+        for line in found.lines():
+            self._tell(line)
+
+    def _gate(self, seed: int, budget: float) -> Any:
+        from d5test.gate import Gate
+
+        return Gate(self.versions.open, self.decider, seed=seed, budget=budget, tell=self._tell)
 
     def judge(self, item: pytest.Item) -> None:
         """The verdict on a test's benchmark, as its outcome."""
-        if item.nodeid in self.broken:
-            pytest.skip(f"not compared: the old version: {self.broken[item.nodeid]}")
+        broken = self.outcome.broken(item.nodeid) if self.outcome else ""
+        if broken:
+            pytest.skip(f"not compared: the old version: {broken}")
         decisions = self.outcome.of(item.nodeid) if self.outcome else []
         gone = self.outcome.vanished(item.nodeid) if self.outcome else ""
         if gone:
@@ -86,7 +84,7 @@ class Gating:
         if not decisions:
             self._unsure(["not measured: the budget was spent"])
             return
-        lines = {verdict: [] for verdict in ("worse", "unsure")}  # type: dict[str, list[str]]
+        lines: dict[str, list[str]] = {"worse": [], "unsure": []}
         for decision in decisions:
             line = _line(decision)
             item.user_properties.append((VERDICT, f"{decision.verdict}: {line}"))
@@ -106,8 +104,23 @@ class Gating:
             reporter.write_line(f"gate: {line}")
 
 
-def _made(item: pytest.Item, timed_of: Any) -> Any:
-    return lambda client, _: timed_of(item, client)
+def _subjects(items: list[pytest.Item]) -> list[Any]:
+    """What the tests time, those of a backend together."""
+    from d5test.gate import Subject
+    from d5test.plugin.timing import times
+
+    found = [
+        Subject(item.nodeid, item.callspec.params["backend"], partial(_timed, item))  # type: ignore[attr-defined]
+        for item in items
+        if times(item)
+    ]
+    return sorted(found, key=lambda subject: subject.backend)
+
+
+def _timed(item: pytest.Item, client: Any, _: str) -> Any:
+    from d5test.plugin.timing import timed_of
+
+    return timed_of(item, client)
 
 
 def _line(decision: Any) -> str:
@@ -135,17 +148,23 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_runtestloop(session: pytest.Session) -> None:
-    """Measure before the first verdict."""
+def pytest_runtestloop(session: pytest.Session) -> bool | None:
+    """Measure before the first verdict; a gate that tests itself gives none."""
     gating = session.config.stash.get(GATING, None)
-    if gating is not None and not session.config.option.collectonly and not session.testsfailed:
-        gating.measure(session.items)
+    if gating is None or session.config.option.collectonly or session.testsfailed:
+        return None
+    if session.config.getoption("--gate-self-test"):
+        gating.test(session.items)
+        return True
+    gating.measure(session.items)
+    return None
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """A gate that compared nothing has not passed."""
     gating = session.config.stash.get(GATING, None)
-    if gating is None or session.config.option.collectonly or session.exitstatus:
+    option = session.config.option
+    if gating is None or option.collectonly or option.gate_self_test or session.exitstatus:
         return
     if gating.outcome is None or not gating.outcome.comparison.decisions:
         session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED

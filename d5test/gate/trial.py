@@ -1,0 +1,144 @@
+"""The gate on this machine: false alarms on identical code, and slowdowns that it finds.
+
+Requirements: what is slowed down does real work for it, a share more calls in each round; nothing
+of the gate knows; rates are told with their confidence intervals.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from scipy.special import betaincinv
+
+from d5test.backends.client import Judged
+from d5test.backends.exchange import Round
+from d5test.gate.gate import Findings, Gate
+from d5test.gate.outcome import Verdicts
+from d5test.gate.session import Subject
+from d5test.gate.versions import NEW
+from d5test.metric import TIME
+from d5test.timed import Timed
+
+LEAST = 40
+"""Calls a round of a benchmark that can be slowed down: a share of 5% is two of them."""
+
+
+class Slowed:
+    """Something timed that makes a share more calls than it says."""
+
+    def __init__(self, timed: Timed, share: float) -> None:
+        self._timed, self._share = timed, share
+        self._stretch = 1.0
+
+    def start(self, loops: int | None = None) -> int:
+        """See `Timed`."""
+        told = self._timed.start() if loops is None else loops
+        made = self._timed.start(round(told * (1 + self._share)))
+        self._stretch = made / told
+        return told
+
+    def round(self) -> Round:
+        """See `Timed`: the time of all calls, told as that of fewer."""
+        found = self._timed.round()
+        return Round(found.wall * self._stretch, found.cpu * self._stretch, found.switches)
+
+    def record(self, rounds: Sequence[Round], loops: int) -> dict[str, Any]:
+        """See `Timed`."""
+        return self._timed.record(rounds, loops)
+
+    def close(self) -> None:
+        """See `Timed`."""
+        self._timed.close()
+
+
+@dataclass
+class Trial:
+    """What was seen: counts, as `(found, of)`.
+
+    alarms    benchmarks called worse that were not slowed down
+    red       suites of identical code in which one was
+    found     slowdowns of the effect called worse
+    unsure    identical benchmarks called unsure
+    sessions  what gates of identical code cost, in first sessions
+    """
+
+    alarms: list[int] = field(default_factory=lambda: [0, 0])
+    red: list[int] = field(default_factory=lambda: [0, 0])
+    found: list[int] = field(default_factory=lambda: [0, 0])
+    unsure: list[int] = field(default_factory=lambda: [0, 0])
+    sessions: list[float] = field(default_factory=list)
+
+    def add_identical(self, verdicts: Sequence[str], sessions: float) -> None:
+        """A suite of identical code."""
+        for verdict in verdicts:
+            _count(self.alarms, verdict == "worse")
+            _count(self.unsure, verdict == "unsure")
+        _count(self.red, "worse" in verdicts)
+        self.sessions.append(sessions)
+
+    def lines(self) -> list[str]:
+        """What it says, with 95% confidence intervals."""
+        cost = f"{np.mean(self.sessions):.2f}" if self.sessions else "-"
+        return [
+            f"false alarms         {_rate(self.alarms)} benchmarks of identical code",
+            f"suites in the red    {_rate(self.red)} suites of identical code",
+            f"slowdowns found      {_rate(self.found)}",
+            f"unsure               {_rate(self.unsure)} benchmarks of identical code",
+            f"cost                 {cost} sessions a suite of identical code",
+        ]
+
+
+def trial(gate: Callable[[int], Gate], subjects: Sequence[Subject], end: float) -> Trial:
+    """Gates in turn on identical code, and on code of which every other benchmark is slowed.
+
+    gate  a new gate, by its seed
+    end   when to stop, by `time.monotonic`: no two begin that would not end by then
+    """
+    found = Trial()
+    seed, longest = 0, 0.0
+    while not seed or time.monotonic() + longest < end:
+        begun = time.monotonic()
+        one = gate(seed)
+        findings = one.measure(subjects)
+        found.add_identical([*_verdicts(one, findings).values()], findings.sessions)
+        eligible = [s.name for s in subjects if one.loops.get(s.name, 0) >= LEAST]
+        slow = set(eligible[seed % 2 :: 2])
+        two = replace(gate(seed), loops=dict(one.loops))
+        share = two.decider.effect
+        findings = two.measure([_slowed(s, share) if s.name in slow else s for s in subjects])
+        for name, verdict in _verdicts(two, findings).items():
+            _count(found.found if name in slow else found.alarms, verdict == "worse")
+        seed, longest = seed + 1, max(longest, time.monotonic() - begun)
+    return found
+
+
+def _slowed(subject: Subject, share: float) -> Subject:
+    def make(client: Judged, arm: str) -> Timed:
+        timed = subject.make(client, arm)
+        return Slowed(timed, share) if arm == NEW else timed
+
+    return replace(subject, make=make)
+
+
+def _verdicts(gate: Gate, findings: Findings) -> dict[str, str]:
+    """On the time of each benchmark."""
+    return Verdicts(findings, gate.decider).of(TIME)
+
+
+def _count(pair: list[int], hit: bool) -> None:
+    pair[0] += hit
+    pair[1] += 1
+
+
+def _rate(pair: list[int]) -> str:
+    """A share with its interval by Clopper and Pearson (1934)."""
+    k, n = pair
+    if not n:
+        return "0 of 0"
+    low = betaincinv(k, n - k + 1, 0.025) if k else 0.0
+    high = betaincinv(k + 1, n - k, 0.975) if k < n else 1.0
+    return f"{k} of {n} ({k / n:.1%}, [{low:.1%}, {high:.1%}])"

@@ -1,0 +1,50 @@
+"""The gate's test of itself counts what it says that it counts."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from d5test.backends.exchange import Round
+from d5test.gate import Gate
+from d5test.gate.trial import Slowed, trial
+from tests.gate.versions import World
+
+
+class Counted:
+    """Calls that take a second each."""
+
+    calls = 0
+
+    def start(self, loops: int | None = None) -> int:
+        self.calls = loops or 100
+        return self.calls
+
+    def round(self) -> Round:
+        return Round(1.0, 1.0, 0)
+
+    def record(self, rounds: object, loops: int) -> dict[str, object]:
+        return {"rounds": rounds, "loops": loops}
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("loops", [None, 100])
+def test_what_is_slowed_makes_more_calls(loops: int | None) -> None:
+    counted = Counted()
+    slowed = Slowed(counted, 0.05)
+    assert slowed.start(loops) == 100
+    assert counted.calls == 105
+    assert slowed.round().wall == pytest.approx(1.05)
+
+
+def test_a_quiet_machine_has_no_false_alarm_and_finds_everything() -> None:
+    worlds = [World(seed=k) for k in range(20)]
+    subjects = worlds[0].subjects(8)
+    found = trial(lambda k: Gate(worlds[k].open, seed=k), subjects, time.monotonic())
+    assert found.alarms == [0, 8 + 4]
+    assert found.red == [0, 1]
+    assert found.found == [4, 4]
+    assert "4 of 4 (100.0%, [39.8%, 100.0%])" in "\n".join(found.lines())

@@ -1,0 +1,108 @@
+"""Two versions of nothing: what is timed are numbers, as noisy as they are asked to be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from d5test.backends.exchange import Raised, Round
+from d5test.gate.session import Subject
+from tests.compare.files import RIGHT, record
+
+LOOPS = 100
+
+
+@dataclass
+class World:
+    """A machine.
+
+    noise    of a round, as a share: rounds are longer by the size of a normal number of that
+    process  of a process, as a share: each has its own memory layout
+    slower   quotients of the new version, by benchmark; `fatter` likewise of its memory
+    broken   why the new version cannot run a benchmark; `wrong`: its judgement
+    log      who did what
+    """
+
+    noise: float = 0.02
+    process: float = 0.003
+    slower: Mapping[str, float] = field(default_factory=dict)
+    fatter: Mapping[str, float] = field(default_factory=dict)
+    broken: Mapping[str, str] = field(default_factory=dict)
+    wrong: Mapping[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    log: list[tuple[str, ...]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.draw = np.random.default_rng(self.seed)
+
+    def open(self, arm: str, backend: str) -> Process:
+        """A fresh process of an arm."""
+        self.log.append(("open", arm, backend))
+        return Process(self, arm)
+
+    def subjects(self, count: int) -> list[Subject]:
+        """So many benchmarks."""
+        return [Subject(f"suite.py::test_time[b{k}]", "mine", self._made(k)) for k in range(count)]
+
+    def _made(self, k: int) -> Callable[[Any, str], Any]:
+        return lambda client, _: Numbers(client, f"b{k}", 1e-5 * (k + 1))
+
+
+class Process:
+    """A worker."""
+
+    about = "about"
+
+    def __init__(self, world: World, arm: str) -> None:
+        self.world, self.arm = world, arm
+        self.layout = 1 + world.process * abs(world.draw.normal())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        _: TracebackType | None,
+    ) -> None:
+        self.world.log.append(("close", self.arm))
+
+
+class Numbers:
+    """A benchmark in a process."""
+
+    def __init__(self, process: Process, name: str, seconds: float) -> None:
+        self.process, self.world, self.name = process, process.world, name
+        new = process.arm == "new"
+        self.seconds = seconds * process.layout * (self.world.slower.get(name, 1) if new else 1)
+        self.memory = int(10**8 * (self.world.fatter.get(name, 1) if new else 1))
+        self.new = new
+
+    def start(self, loops: int | None = None) -> int:
+        if self.new and self.name in self.world.broken:
+            raise Raised("RuntimeError", self.world.broken[self.name], "", "call")
+        self.world.log.append(("start", self.process.arm, self.name, str(loops)))
+        return loops or LOOPS + len(self.world.log)
+
+    def round(self) -> Round:
+        self.world.log.append(("round", self.process.arm, self.name))
+        disturbed = 1 + self.world.noise * abs(self.world.draw.normal())
+        return Round(self.seconds * disturbed, self.seconds, 0)
+
+    def record(self, rounds: Sequence[Round], loops: int) -> dict[str, Any]:
+        judgement = self.world.wrong.get(self.name, RIGHT) if self.new else RIGHT
+        seconds = [r.wall for r in rounds]
+        resident = self.memory + int(self.world.draw.integers(10**5))
+        return record(
+            min(seconds), problem=self.name, seconds=seconds, cpu=seconds, loops=loops,
+            preempted=[0] * len(seconds), judgement=judgement,
+            memory={"resident": resident, "device": None},
+        )  # fmt: skip
+
+    def close(self) -> None:
+        self.world.log.append(("done", self.process.arm, self.name))
