@@ -23,8 +23,10 @@ from d5test.gate.versions import NEW
 from d5test.metric import TIME
 from d5test.timed import Timed
 
-LEAST = 40
-"""Calls a round of a benchmark that can be slowed down: a share of 5% is two of them."""
+CALLS = 40
+"""Calls a round of what is slowed down: a share of 5% is two of them."""
+SHORT = 4
+"""Calls a round of the longest benchmark that is slowed down: its rounds become longer."""
 
 
 class Slowed:
@@ -105,9 +107,9 @@ def trial(gate: Callable[[int], Gate], subjects: Sequence[Subject], end: float) 
         one = gate(seed)
         findings = one.measure(subjects)
         found.add_identical([*_verdicts(one, findings).values()], findings.sessions)
-        eligible = [s.name for s in subjects if one.loops.get(s.name, 0) >= LEAST]
+        eligible = [s.name for s in subjects if one.loops.get(s.name, 0) >= SHORT]
         slow = set(eligible[seed % 2 :: 2])
-        two = replace(gate(seed), loops=dict(one.loops))
+        two = replace(gate(seed), loops={s: max(one.loops[s], CALLS) for s in slow})
         share = two.decider.effect
         findings = two.measure([_slowed(s, share) if s.name in slow else s for s in subjects])
         for name, verdict in _verdicts(two, findings).items():
