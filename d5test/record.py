@@ -159,7 +159,7 @@ def environment() -> dict[str, Any]:
         "system": platform.platform(),
         "cpu": _cpu(),
         "cores": os.cpu_count(),
-        "usable_cores": _usable_cores(),
+        "usable_cores": usable_cores(),
         "memory": psutil.virtual_memory().total,
         "load": os.getloadavg(),
         "python": platform.python_version(),
@@ -173,7 +173,8 @@ def environment() -> dict[str, Any]:
     }
 
 
-def _usable_cores() -> int | None:
+def usable_cores() -> int | None:
+    """Cores that this process may run on; None where nobody knows."""
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity else os.cpu_count()
 

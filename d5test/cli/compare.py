@@ -34,11 +34,12 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     """Read, compare, print; its exit status."""
-    from d5test.compare import Unreadable, compare, read
+    from d5test.compare import Unreadable, compare, read_sides
     from d5test.compare.output import FORMATS
 
     try:
-        found = compare(read(options.old), read(options.new), options.effect)
+        old, new = read_sides((options.old, options.new))
+        found = compare(old, new, options.effect)
     except Unreadable as error:
         print(f"d5test compare: {error}", file=sys.stderr)
         return 2

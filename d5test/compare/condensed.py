@@ -1,13 +1,17 @@
 """A benchmark file without its rounds: what is left of it fits into memory.
 
 Requirements: an array of rounds is replaced by the number of its elements, whatever its length,
-without ever being held; every other byte stays as it is.
+without ever being held; every other byte stays as it is. Of the wall times some can be kept: an
+object of their number, `count`, and of some of them, evenly spaced, `some` (float32 in base64).
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
+
+from d5test.compare.rounds import Thinned, packed
 
 ARRAY = re.compile(rb'"(?:data|seconds|cpu|preempted)"\s*:\s*\[')
 """An array of rounds, up to its bracket. Inside of a string its quotes would be escaped."""
@@ -18,16 +22,21 @@ NUMBERS = b"0123456789+-.eE \t\r\n"
 BLOCK = 1 << 22
 LARGEST = 1 << 26
 """Bytes beside the rounds: 10,000 records have three quarters of it. The most Python makes of it,
-empty lists, are 1.5 GiB."""
+empty lists, are 1.5 GiB. As much again of kept rounds, which stay bytes."""
+TIMES = b'"data"'
+"""The array of which rounds are kept: wall times."""
 
 
 class TooLarge(ValueError):
     """More is left of a file than `LARGEST`."""
 
 
-def condensed(blocks: Iterable[bytes]) -> bytes:
-    """All of the blocks; arrays of rounds that hold numbers alone are their lengths."""
-    kept = Kept()
+def condensed(blocks: Iterable[bytes], rounds: int = 0) -> bytes:
+    """All of the blocks; arrays of rounds that hold numbers alone are their lengths.
+
+    `rounds`: how many wall times of each benchmark are kept at most.
+    """
+    kept = Kept(rounds)
     for block in blocks:
         kept.take(block)
     return kept.finished()
@@ -36,9 +45,12 @@ def condensed(blocks: Iterable[bytes]) -> bytes:
 class Kept:
     """What was kept so far, and where in the text it stands."""
 
-    def __init__(self) -> None:
+    def __init__(self, rounds: int) -> None:
+        self._rounds_wanted = rounds
+        self._some: Thinned | None = None
         self._parts: list[bytes] = []
         self._size = 0
+        self._size_of_rounds = 0
         self._torn = b""
         self._inside = False
         self._commas = 0
@@ -65,6 +77,8 @@ class Kept:
             return len(text)
         self._keep(text[at : found.end() - 1])
         self._inside, self._commas, self._filled = True, 0, False
+        wanted = self._rounds_wanted > 0 and found[0].startswith(TIMES)
+        self._some = Thinned(self._rounds_wanted) if wanted else None
         return found.end()
 
     def _rounds(self, text: bytes, at: int) -> int:
@@ -78,11 +92,24 @@ class Kept:
             return at
         self._commas += len(commas)
         self._filled = self._filled or bool(part.strip())
+        if self._some is not None:
+            self._some.take(part)
         if end < 0:
             return len(text)
-        self._keep(b"%d" % (self._commas + self._filled))
+        self._count(self._commas + self._filled)
         self._inside = False
         return end + 1
+
+    def _count(self, count: int) -> None:
+        """What stands for an array."""
+        if self._some is None:
+            self._keep(b"%d" % count)
+            return
+        part = json.dumps({"count": count, "some": packed(self._some.finished())}).encode()
+        self._parts.append(part)
+        self._size_of_rounds += len(part)
+        if self._size_of_rounds > LARGEST:
+            raise TooLarge(f"has more than {LARGEST >> 20} MiB of rounds to draw")
 
     def _keep(self, part: bytes) -> None:
         self._parts.append(part)

@@ -111,13 +111,16 @@ def identity(extra: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def field(extra: Mapping[str, Any], path: str) -> Any:
-    """What stands at a dotted path; None where nothing does."""
+def field(extra: Any, path: str) -> Any:
+    """What stands at a dotted path (a number is a place in a list); None where nothing does."""
     found: Any = extra
     for name in path.split("."):
-        if not isinstance(found, dict):
+        if isinstance(found, dict):
+            found = found.get(name)
+        elif isinstance(found, list) and name.isdecimal() and int(name) < len(found):
+            found = found[int(name)]
+        else:
             return None
-        found = found.get(name)
     return found
 
 
@@ -169,6 +172,8 @@ def _time(benchmark: Mapping[str, Any], extra: Mapping[str, Any]) -> Sample:
     if isinstance(data, list):  # not dropped while it was read: it holds what is no number
         values = [positive(value, "a round of stats.data") for value in data]
         data = len(values)
+    if isinstance(data, dict) and "some" in data:  # some of the rounds were kept
+        data = data.get("count")
     if data is not None and data != announced:
         raise Unreadable(f"announces {announced:g} rounds and has {told(data)}")
     total = stats.get("total")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from d5test.compare.entry import field
 from d5test.record import KEY
 
 MACHINE = {
@@ -26,15 +27,15 @@ def facts_of(content: Mapping[str, Any]) -> dict[str, str]:
     """The facts of a file, as text by name. What is missing or no fact is left out."""
     found: dict[str, Any] = {}
     for path, name in MACHINE.items():
-        found[name] = _at(content.get("machine_info"), path)
+        found[name] = field(content.get("machine_info"), path)
     for path, name in COMMIT.items():
-        found[name] = _at(content.get("commit_info"), path)
+        found[name] = field(content.get("commit_info"), path)
     records = list(_records(content))
     for record in records:
         found |= _backend(record.get("backend"))
     for name in HERE:
-        found[name.replace("_", " ")] = _at(records, f"0.environment.{name}")
-    found["load"] = _span([_at(r, "environment.load.0") for r in records])
+        found[name.replace("_", " ")] = field(records, f"0.environment.{name}")
+    found["load"] = _span([field(r, "environment.load.0") for r in records])
     found["preempted rounds"] = _preempted(records)
     return {name: _text(value) for name, value in found.items() if value not in (None, "", {}, [])}
 
@@ -54,7 +55,7 @@ def _said(side: Sequence[Mapping[str, str]], name: str) -> str:
 
 def _records(content: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     for benchmark in content["benchmarks"]:
-        record = _at(benchmark, f"extra_info.{KEY}")
+        record = field(benchmark, f"extra_info.{KEY}")
         if isinstance(record, dict):
             yield record
 
@@ -82,15 +83,6 @@ def _span(values: Sequence[Any]) -> str:
     numbers = [value for value in values if isinstance(value, int | float)]
     ends = dict.fromkeys(f"{end(numbers):.1f}" for end in (min, max)) if numbers else ()
     return " to ".join(ends)
-
-
-def _at(found: Any, path: str) -> Any:
-    for name in path.split("."):
-        if isinstance(found, list):
-            found = found[int(name)] if name.isdigit() and int(name) < len(found) else None
-        else:
-            found = found.get(name) if isinstance(found, dict) else None
-    return found
 
 
 def _text(value: Any) -> str:

@@ -66,27 +66,28 @@ def _table(
     return table
 
 
-def markdown(comparison: Comparison) -> None:
-    """Print it; the verdict is the first line."""
-    print(f"**{_safe(sentence(comparison))}**\n")
+def markdown(comparison: Comparison) -> str:
+    """For a pull request; the verdict is the first line."""
+    parts = [f"**{safe(sentence(comparison))}**\n"]
     shown = [rows.row(decision) for decision in rows.decisions(comparison)]
     if shown:
-        print(_grid(rows.COLUMNS, shown))
+        parts.append(grid(rows.COLUMNS, shown))
     for heading, names in rows.lists(comparison):
         if names:
-            print(f"{heading}\n")
-            print("\n".join(f"- {_safe(name)}" for name in names) + "\n")
+            parts += [f"{heading}\n", "\n".join(f"- {safe(name)}" for name in names) + "\n"]
     differing = rows.environment(comparison)
     if differing:
-        print(_grid(("environment", "old", "new"), differing))
+        parts.append(grid(("environment", "old", "new"), differing))
+    return "\n".join(parts)
 
 
-def _grid(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
-    lines = [columns, ["---"] * len(columns), *([_safe(c) for c in row] for row in cells)]
+def grid(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown."""
+    lines = [columns, ["---"] * len(columns), *([safe(c) for c in row] for row in cells)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
 
-def _safe(words: str) -> str:
+def safe(words: str) -> str:
     """Text that is neither Markdown nor HTML: what either obeys is an entity."""
     escaped = html.escape(words, quote=False)
     return "".join(f"&#{ord(c)};" if c in "|`*_[]\\~@#" else c for c in escaped)
@@ -120,6 +121,6 @@ def _plain(decision: dict[str, Any]) -> dict[str, Any]:
 
 FORMATS: Mapping[str, Callable[[Comparison], None]] = {
     "text": text,
-    "markdown": markdown,
+    "markdown": lambda comparison: print(markdown(comparison)),
     "json": for_programs,
 }

@@ -9,14 +9,21 @@ from __future__ import annotations
 import glob
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
 from d5test.compare.condensed import BLOCK, TooLarge, condensed
-from d5test.compare.entry import Entry, Unreadable, entry_of, field, told
+from d5test.compare.detail import Detail, detail_of
+from d5test.compare.entry import Entry, Unreadable, entry_of, told
+from d5test.compare.entry import field as at
 from d5test.compare.environment import facts_of
-from d5test.record import KEY
+from d5test.record import KEY, usable_cores
+
+LARGE = 1 << 28
+"""Bytes of files that are worth processes of their own: seconds."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +35,7 @@ class Run:
     entries   by full name
     untimed   why a test of the run has no time, by full name
     facts     of machine, software and load, by name
+    details   for a report, by full name; empty where it was read to be compared alone
     """
 
     path: str
@@ -35,13 +43,34 @@ class Run:
     entries: Mapping[str, Entry]
     untimed: Mapping[str, str]
     facts: Mapping[str, str]
+    details: Mapping[str, Detail] = field(default_factory=dict)
 
 
-def read(side: str) -> list[Run]:
-    """The runs of one side: files, folders and patterns, separated by commas."""
-    runs = [_run(path) for path in dict.fromkeys(_paths(side))]
-    _different(runs)
-    return runs
+def read(side: str, rounds: int = 0) -> list[Run]:
+    """The runs of one side: files, folders and patterns, separated by commas.
+
+    `rounds`: how many of each benchmark are kept at most, with its other details; none by default.
+    """
+    return read_sides([side], rounds)[0]
+
+
+def read_sides(sides: Sequence[str], rounds: int = 0) -> list[list[Run]]:
+    """The runs of each side; large files at the same time."""
+    paths = [list(dict.fromkeys(_paths(side))) for side in sides]
+    runs = iter(_runs([path for side in paths for path in side], rounds))
+    found = [[next(runs) for _ in side] for side in paths]
+    for side in found:
+        _different(side)
+    return found
+
+
+def _runs(paths: Sequence[Path], rounds: int) -> list[Run]:
+    size = sum(path.stat().st_size for path in paths)
+    workers = min(len(paths), usable_cores() or 1)
+    if size < LARGE or workers < 2:
+        return [_run(path, rounds) for path in paths]
+    with ProcessPoolExecutor(workers) as pool:
+        return list(pool.map(_run, paths, repeat(rounds)))
 
 
 def _paths(side: str) -> Iterator[Path]:
@@ -56,20 +85,20 @@ def _paths(side: str) -> Iterator[Path]:
         yield from found
 
 
-def _run(path: Path) -> Run:
+def _run(path: Path, rounds: int) -> Run:
     try:
-        return _parsed(str(path), _content(path))
+        return _parsed(str(path), _content(path, rounds), details=rounds > 0)
     except (Unreadable, TooLarge) as error:
         raise Unreadable(f"{path}: {error}") from None
     except OSError as error:
         raise Unreadable(f"{path}: {error.strerror}") from None
 
 
-def _content(path: Path) -> Any:
+def _content(path: Path, rounds: int) -> Any:
     if not path.is_file():
         raise Unreadable("is no regular file")
     with path.open("rb") as file:
-        text = condensed(iter(lambda: file.read(BLOCK), b""))
+        text = condensed(iter(lambda: file.read(BLOCK), b""), rounds)
     if not text.strip():
         raise Unreadable("is empty")
     try:
@@ -86,24 +115,28 @@ def _content(path: Path) -> Any:
         raise Unreadable(f"is no benchmark file: {told(str(error))}") from None
 
 
-def _parsed(path: str, content: Any) -> Run:
+def _parsed(path: str, content: Any, *, details: bool) -> Run:
     benchmarks = content.get("benchmarks") if isinstance(content, dict) else None
     if not isinstance(benchmarks, list):
         raise Unreadable("is no benchmark file: it has no list of benchmarks")
     entries: dict[str, Entry] = {}
+    found: dict[str, Detail] = {}
     for benchmark in benchmarks:
         entry = entry_of(benchmark)
         if entry.name in entries:
             raise Unreadable(f"has benchmark {told(entry.name)} twice")
         entries[entry.name] = entry
+        if details:
+            found[entry.name] = detail_of(benchmark)
     untimed = _untimed(content)
     if not entries and not untimed:
         raise Unreadable("has no benchmarks")
-    return Run(path, str(content.get("datetime", "")), entries, untimed, facts_of(content))
+    when = str(content.get("datetime", ""))
+    return Run(path, when, entries, untimed, facts_of(content), found)
 
 
 def _untimed(content: Mapping[str, Any]) -> dict[str, str]:
-    found = field(content, f"{KEY}.untimed")
+    found = at(content, f"{KEY}.untimed")
     return {n: str(why) for n, why in found.items()} if isinstance(found, dict) else {}
 
 
