@@ -13,13 +13,15 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from d5test import __version__
-from d5test.cli import compare, doctor, gate, new, repro, run
+from d5test.cli import compare, doctor, gate, new, report, repro, run, verify
 
 COMMANDS = {
     "doctor": doctor,
     "run": run,
     "repro": repro,
     "compare": compare,
+    "report": report,
+    "verify": verify,
     "gate": gate,
     "new": new,
 }

@@ -1,0 +1,71 @@
+"""Write the page of a comparison or of one version: d5test report OLD NEW -o report.html
+
+Requirements: exit status 0: written, whatever the verdict; 2: the command line or a file is wrong,
+in one line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from d5test.cli.compare import share
+
+FORMATS = ("html", "markdown")
+
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    """Its arguments."""
+    parser.add_argument(
+        "side",
+        metavar="FILE",
+        help="benchmark JSON of the version that is shown, or of the old one if there is another: "
+        "files, folders, 'patterns*', by commas",
+    )
+    parser.add_argument("new", metavar="NEW", nargs="?", help="of the new version, likewise")
+    parser.add_argument(
+        "-o", "--output", metavar="PATH", help="written there (report.html; Markdown: printed)"
+    )
+    parser.add_argument("--format", choices=FORMATS, default="html")
+    parser.add_argument(
+        "--effect",
+        type=share,
+        default=0.05,
+        metavar="SHARE",
+        help="the slowdown to be found (5%%)",
+    )
+
+
+def execute(options: argparse.Namespace) -> int:
+    """Read, compare, write; its exit status."""
+    from d5test.compare import Unreadable, read_sides
+
+    try:
+        from d5test.report import Report, page
+        from d5test.report.content import ROUNDS
+        from d5test.report.markdown import markdown
+    except ImportError as error:
+        return _refused(f"{error.name} is missing: pip install 'd5test[report]'")
+    given = [options.side] if options.new is None else [options.side, options.new]
+    try:
+        *old, new = read_sides(given, ROUNDS)
+        report = Report(old[0] if old else [], new, options.effect)
+        text = markdown(report) if options.format == "markdown" else page(report)
+    except Unreadable as error:
+        return _refused(str(error))
+    path = options.output or ("report.html" if options.format == "html" else None)
+    if path is None:
+        print(text)
+        return 0
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        return _refused(f"{path}: {error.strerror}")
+    print(f"{report.headline}\n{path}")
+    return 0
+
+
+def _refused(why: str) -> int:
+    print(f"d5test report: {why}", file=sys.stderr)
+    return 2

@@ -1,0 +1,13 @@
+"""The page of a comparison, or of one version's runs: one file that needs no network.
+
+`Report` is what the page is made of, `page` makes it, `verify` makes it again from the data that
+it carries and says where it is not what they give.
+"""
+
+from __future__ import annotations
+
+from d5test.report.content import Paired, Report
+from d5test.report.page import page
+from d5test.report.verification import verify
+
+__all__ = ["Paired", "Report", "page", "verify"]
