@@ -158,6 +158,9 @@ class Backend(ABC):
     """Optimizers at work, see `d5test.backends.updater`: the framework's own, `native`, and the
     `reference` rules on its tensors."""
 
+    sources: ClassVar[Mapping[str, str]] = {}
+    """The files of rows that are no framework's but a user's own, by operator."""
+
     reads_models: ClassVar[bool] = False
     """Whether a network is an ONNX model that the framework reads itself: `prepare` works. Without
     it, a network is composed of rows."""

@@ -96,7 +96,10 @@ class RowFacts:
 
 @dataclass(frozen=True)
 class About:
-    """What a backend is. `flushes`: by dtype, whether results below the normal range are zero."""
+    """What a backend is. `flushes`: by dtype, whether results below the normal range are zero.
+
+    `sources`: the files of operators that are no framework's but a user's own, by name.
+    """
 
     name: str
     framework: str
@@ -116,6 +119,7 @@ class About:
     python: str
     executable: str
     pid: int
+    sources: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, name: str, answer: dict[str, Any]) -> Self:

@@ -64,6 +64,7 @@ def describe(execution: Execution) -> dict[str, Any]:
         "python": platform.python_version(),
         "executable": sys.executable,
         "pid": os.getpid(),
+        "sources": dict(backend.sources),
     }
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from d5test.backends.base import Unsupported
 from d5test.backends.client import Raised
 from d5test.case import Case, Operator, Tensor
-from d5test.checks.check import Inquiry
+from d5test.checks.check import Inquiry, without_reference
 from d5test.checks.fault import Evidence
 from d5test.numerics.bounds import double
 from d5test.numerics.judgement import Judgement
@@ -103,5 +103,6 @@ def declared_dtypes(client: Any, case: Case) -> Judgement:
 
 def has_row(operator: type[Operator], about: Any, dtype: str) -> str:
     """Why a backend cannot be asked for an operator in any dtype; empty if it can."""
-    known = operator.__name__ in about.rows
-    return "" if known else f"{about.name} has no row for {operator.__name__}"
+    if operator.__name__ not in about.rows:
+        return f"{about.name} has no row for {operator.__name__}"
+    return without_reference(operator)

@@ -36,7 +36,7 @@ def drawn(operator: Any, dtype: str) -> SearchStrategy[Case]:
     return cases(operator, dtype)
 
 
-def supported(operator: type[Operator], about: Any, dtype: str) -> str:
+def listed(operator: type[Operator], about: Any, dtype: str) -> str:
     """Why a backend cannot be asked for an operator in a dtype; empty if it can."""
     row = about.rows.get(operator.__name__)
     if row is None:
@@ -46,13 +46,25 @@ def supported(operator: type[Operator], about: Any, dtype: str) -> str:
     return ""
 
 
+def without_reference(operator: type[Operator]) -> str:
+    """What is said of an operator whose values nobody can judge; empty if there is a reference."""
+    if operator.forward is not Operator.forward:
+        return ""
+    return f"{operator.__name__} has no reference: its values were not judged"
+
+
+def supported(operator: type[Operator], about: Any, dtype: str) -> str:
+    """As `listed`, and there is a reference to judge values by."""
+    return listed(operator, about, dtype) or without_reference(operator)
+
+
 def with_gradient(operator: type[Operator], about: Any, dtype: str) -> str:
     """As `supported`, and both sides have a gradient."""
     row = about.rows.get(operator.__name__)
     if row is not None and row.gradient:
         return str(row.gradient)
     if operator.backward is Operator.backward:
-        return f"{operator.__name__} has no gradient"
+        return without_reference(operator) or f"{operator.__name__} has no gradient"
     return supported(operator, about, dtype)
 
 
@@ -111,11 +123,23 @@ class Inquiry:
 
     @property
     def outputs(self) -> tuple[Any, ...]:
-        """The reference's outputs in float64, those that the backend's row returns."""
+        """The reference's outputs in float64, those that the backend's row returns.
+
+        Without a reference they are the backend's own: what they are asked for is their shapes.
+        """
+        if self._plain is None and without_reference(type(self.case.op)):
+            (result,) = self.ask(self.feed())
+            self._plain = result.outputs
         if self._plain is None:
             with np.errstate(all="ignore"):
                 self._plain = self.case.op(*double(self.arrays))
         return self._plain[: self.row.outputs]
+
+    @property
+    def has_gradient(self) -> bool:
+        """Whether the backend can be asked for a gradient that anybody can judge."""
+        op = self.case.op
+        return not self.row.gradient and (op.differentiable or bool(without_reference(type(op))))
 
     @property
     def upstream(self) -> Arrays:

@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from d5test.case import Arrays, Case, Operator, Tensor
-from d5test.checks.check import Inquiry, supported
+from d5test.case import Arrays, Case, Operator
+from d5test.checks.check import Inquiry, listed
+from d5test.checks.direction import along, moved, require_shapes
 from d5test.checks.fault import Evidence
 from d5test.numerics.bounds import Bounds
 from d5test.numerics.duals import Dual
@@ -35,18 +36,18 @@ def numerical_gradient(client: Any, case: Case) -> Judgement:
     moving = tuple(
         i for k, i in enumerate(inquiry.wanted) if known is None or known[k] is not None
     )
-    ahead, behind = (_moved(inquiry, moving, step) for step in (STEP, -STEP))
+    ahead, behind = (moved(inquiry, moving, step) for step in (STEP, -STEP))
     feeds = (inquiry.feed(grads=grads), inquiry.feed(ahead), inquiry.feed(behind))
     at, plus, minus = inquiry.ask(*feeds)
     bounds = [inquiry.forward_bounds(arithmetic, a) for a in (ahead, behind)]
-    for feed, bound, moved in zip(feeds[1:], bounds, (plus, minus), strict=True):
-        inquiry.shaped(bound, moved.outputs, (feed,))
-    _fitting(inquiry, inquiry.gradients(at), feeds[0])
+    for feed, bound, result in zip(feeds[1:], bounds, (plus, minus), strict=True):
+        inquiry.shaped(bound, result.outputs, (feed,))
+    require_shapes(inquiry, inquiry.gradients(at), feeds[0])
     found = zip(inquiry.gradients(at), inquiry.wanted, strict=True)
     gradients = [g for g, i in found if i in moving]
     steps = [np.asarray(ahead[i]) - np.asarray(behind[i]) for i in moving]
     slope = sum(float(np.sum(g * s)) for g, s in zip(gradients, steps, strict=True))
-    rise = _along(grads, plus.outputs) - _along(grads, minus.outputs)
+    rise = along(grads, plus.outputs) - along(grads, minus.outputs)
     truncation = _truncation(case.op, inquiry.arrays, ahead, behind, grads)
     size = sum(float(np.sum(np.abs(g * s))) for g, s in zip(gradients, steps, strict=True))
     bar = sum(_bars_along(grads, b) for b in bounds) + 2 * truncation
@@ -56,7 +57,7 @@ def numerical_gradient(client: Any, case: Case) -> Judgement:
         bar += sum(float(np.sum(b.bar * np.abs(s))) for b, s in zip(present, steps, strict=True))
     for outputs in (plus.outputs, minus.outputs):
         terms = max(sum(y.size for y in outputs), 1)
-        bar += arithmetic.sum_error(terms) * _along(_sizes(grads), _sizes(outputs))
+        bar += arithmetic.sum_error(terms) * along(_sizes(grads), _sizes(outputs))
     with np.errstate(all="ignore"):
         ratio = float(np.divide(abs(slope - rise), bar))
     if not np.isfinite(bar):
@@ -76,44 +77,11 @@ def numerical_gradient(client: Any, case: Case) -> Judgement:
     return judgement
 
 
-def _fitting(inquiry: Inquiry, gradients: tuple[Any, ...], feed: Any) -> None:
-    """Each gradient has the shape of its input; NumPy would broadcast another one."""
-    for i, g in zip(inquiry.wanted, gradients, strict=True):
-        x: Any = inquiry.arrays[i]
-        shape = x.shape
-        if g.shape != shape:
-            raise inquiry.subject.fault(
-                "shape", f"the gradient of input {i} has the wrong shape",
-                Evidence((feed,), "returns", wanted=inquiry.wanted),
-                got=str(g.shape), want=str(shape),
-            )  # fmt: skip
-
-
 def has_gradient(operator: type[Operator], about: Any, dtype: str) -> str:
     """As `supported`, and the framework differentiates it."""
     row = about.rows.get(operator.__name__)
     return (
-        str(row.gradient)
-        if row is not None and row.gradient
-        else supported(operator, about, dtype)
-    )
-
-
-def _moved(inquiry: Inquiry, positions: tuple[int, ...], step: float) -> Arrays:
-    case, moved = inquiry.case, list(inquiry.arrays)
-    for i in positions:
-        x: Any = moved[i]
-        direction = Tensor(x.shape, "float64", ("nonzero",)).array(case.seed, 2000 + i)
-        moved[i] = np.asarray(x + step * direction)
-    for i, tensor in enumerate(case.inputs):
-        if tensor is not None and tensor.same_as is not None:
-            moved[i] = moved[tensor.same_as]
-    return tuple(moved)
-
-
-def _along(grads: Arrays, outputs: Any) -> float:
-    return sum(
-        float(np.sum(dy * y)) for dy, y in zip(grads, outputs, strict=False) if dy is not None
+        str(row.gradient) if row is not None and row.gradient else listed(operator, about, dtype)
     )
 
 
@@ -146,4 +114,4 @@ def _truncation(
             for y in op(*inputs)
         ]
         rise = [p - m for p, m in zip(op(*ahead), op(*behind), strict=True)]
-    return abs(_along(grads, rise) - _along(grads, derivative))
+    return abs(along(grads, rise) - along(grads, derivative))

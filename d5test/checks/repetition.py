@@ -15,7 +15,7 @@ from d5test.numerics.judgement import Judgement
 def determinism(client: Any, case: Case) -> Judgement:
     """Three calls with the same input give the same bits, outputs and gradients alike."""
     inquiry = Inquiry("determinism", client, case)
-    grads = None if inquiry.row.gradient or not case.op.differentiable else inquiry.upstream
+    grads = inquiry.upstream if inquiry.has_gradient else None
     feeds = (inquiry.feed(grads=grads),) * 3
     first, *others = inquiry.ask(*feeds, claim="repeats")
     for other in others:
@@ -32,7 +32,7 @@ def determinism(client: Any, case: Case) -> Judgement:
 def untouched(client: Any, case: Case) -> Judgement:
     """Inputs and upstream gradients keep their values, and outputs survive the next call."""
     inquiry = Inquiry("untouched", client, case)
-    grads = None if inquiry.row.gradient or not case.op.differentiable else inquiry.upstream
+    grads = inquiry.upstream if inquiry.has_gradient else None
     feeds = (inquiry.feed(grads=grads), inquiry.feed(_other(case), grads))
     results = inquiry.ask(*feeds, claim="untouched")
     for feed, result in zip(feeds, results, strict=True):

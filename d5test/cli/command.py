@@ -13,17 +13,18 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from d5test import __version__
-from d5test.cli import compare, doctor, gate, new, report, repro, run, verify
+from d5test.cli import compare, doctor, gate, native, new, report, repro, run, verify
 
 COMMANDS = {
     "doctor": doctor,
     "run": run,
     "repro": repro,
     "compare": compare,
+    "gate": gate,
     "report": report,
     "verify": verify,
-    "gate": gate,
     "new": new,
+    "native": native,
 }
 
 

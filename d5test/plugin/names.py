@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from importlib.metadata import entry_points
 from pathlib import Path
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any
 
 import pytest
@@ -43,11 +43,13 @@ def chosen(what: str, given: Iterable[str], known: Mapping[str, Any]) -> dict[st
     return {name: value for name, value in known.items() if not given or name in given}
 
 
-def operators(given: Iterable[str]) -> dict[str, type[Operator]]:
-    """The operators that are named: ours and installed ones by name, others by their place."""
+def operators(
+    given: Iterable[str], native: Mapping[str, type[Operator]] = MappingProxyType({})
+) -> dict[str, type[Operator]]:
+    """The operators that are named: ours, installed and native ones by name, others by place."""
     from d5test.reference.operators import OPERATORS
 
-    known = {**OPERATORS, **_installed_operators()}
+    known = {**OPERATORS, **_installed_operators(), **native}
     named = tuple(given)
     strangers = {name: located("operator", name) for name in named if ":" in name}
     for name, operator in strangers.items():

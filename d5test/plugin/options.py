@@ -95,6 +95,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     add("--threads", type=positive, metavar="N", help="threads of each backend")
     add(
+        "--native",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="operators of a C++ file (see d5test native new): only these, unless --operator "
+        "names others",
+    )
+    add(
+        "--native-sanitize",
+        action="store_true",
+        help="run them under AddressSanitizer and UndefinedBehaviorSanitizer",
+    )
+    add(
         "--known",
         action="append",
         default=[],

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from d5test.case import FLOATS, Operator
-from d5test.plugin import names
+from d5test.plugin import names, native
 from d5test.plugin.known import KnownFailure, read, shipped
 from d5test.plugin.options import listed
 
@@ -31,11 +31,19 @@ class Selection:
     check_names: tuple[str, ...]
     dtype_names: tuple[str, ...]
     known_files: tuple[str, ...]
+    native_files: tuple[str, ...] = ()
+    sanitize: bool = False
+
+    @cached_property
+    def natives(self) -> tuple[Any, ...]:
+        """The compiled files of native operators."""
+        return native.loaded(self.native_files, sanitize=self.sanitize)
 
     @cached_property
     def operators(self) -> Mapping[str, type[Operator]]:
         """The operators under test, by name."""
-        return names.operators(self.operator_names)
+        own = {name: cls for one in self.natives for name, cls in one.operators.items()}
+        return names.operators(self.operator_names or tuple(own), own)
 
     @cached_property
     def every_operator(self) -> Mapping[str, type[Operator]]:
@@ -99,9 +107,11 @@ def pytest_configure(config: pytest.Config) -> None:
         check_names=listed(option("--check")),
         dtype_names=listed(option("--dtype")),
         known_files=tuple(option("--known")),
+        native_files=listed(option("--native")),
+        sanitize=option("--native-sanitize"),
     )
     config.stash[SELECTION] = selection
-    if selection.operator_names:
+    if selection.operator_names or selection.native_files:
         selection.operators  # noqa: B018
     if selection.check_names:
         selection.checks  # noqa: B018

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from d5test.plugin import native
 from d5test.plugin.gating import GATING
 from d5test.plugin.known import KnownFailure
 from d5test.plugin.selection import SELECTION, Selection
@@ -54,17 +55,20 @@ class Workers:
 
         option = self.config.getoption
         device = option("--device") or "cpu"
-        environment = {TF32: "1"} if option("--precision") == "tf32" else {}
+        selection = self.config.stash[SELECTION]
+        environment = native.environment(selection.natives, sanitize=selection.sanitize)
+        environment |= {TF32: "1"} if option("--precision") == "tf32" else {}
         try:
             if option("--in-process"):
                 os.environ.update(environment)
-                client: Any = InProcess(name, device)
+                client: Any = InProcess(native.spec(name, selection.natives), device)
             else:
                 gating = self.config.stash.get(GATING, None)
                 meant = gating.versions.name("old", name) if gating else name
                 client = front.Client(
-                    meant, device, threads=option("--threads"), environment=environment
-                )
+                    native.spec(meant, selection.natives), device,
+                    threads=option("--threads"), environment=environment,
+                )  # fmt: skip
             client.precision = option("--precision")
             client.about  # noqa: B018 - the framework is imported now
         except front.UnknownBackend as error:

@@ -44,6 +44,8 @@ def taken_apart(fault: Fault, about: Any, closure: Closure) -> Subject:
     Raises `Inseparable` where they cannot be taken out of it.
     """
     where, _, name = registry.resolve(about.name).target.rpartition(":")
+    if fault.case.op.name in about.sources:
+        return compiled(about, about.sources[fault.case.op.name])
     path = Path(where) if where.endswith(".py") else None
     try:
         module = closure.module(path.stem if path else where, path)
@@ -76,6 +78,21 @@ def taken_apart(fault: Fault, about: Any, closure: Closure) -> Subject:
             f"function = backend.compile(lambda *inputs: {call})",
         ),
         f"Needs {about.framework} and NumPy alone.",
+    )
+
+
+def compiled(about: Any, source: str) -> Subject:
+    """The backend with the operators of a source, which is compiled anew when it has changed."""
+    target, path = registry.resolve(about.name).target, str(Path(source).absolute())
+    return Subject(
+        ("from d5test.native.bridges import with_native",),
+        (
+            f"backend = with_native({target!r}, {path!r})({about.device!r})",
+            "row = backend.rows[OP.name]",
+            "function = backend.compile(lambda *inputs: row.call(OP, *inputs))",
+        ),
+        f"Needs d5test, a compiler and {path}.",
+        whole=True,
     )
 
 

@@ -1,0 +1,42 @@
+"""Begin an operator in C++, for every framework: d5test native new NAME
+
+Requirements: what is written passes as it stands; nothing is overwritten.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+TEMPLATES = Path(__file__).parents[1] / "native" / "templates"
+SUFFIXES = (".cpp", ".py")
+
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    """Its arguments."""
+    actions = parser.add_subparsers(required=True, metavar="ACTION", dest="action")
+    new = actions.add_parser("new", help="write an operator and its reference, which pass")
+    new.add_argument("name", metavar="NAME", help="the name of its class: IPow")
+
+
+def execute(options: argparse.Namespace) -> int:
+    """Write the files into the working directory."""
+    name = options.name
+    if not (name.isidentifier() and name.isascii()):
+        return _refused(f"{name!r} is no name of a class; give one as IPow")
+    paths = [Path(f"{name.lower()}{suffix}") for suffix in SUFFIXES]
+    for path in paths:
+        if path.exists():
+            return _refused(f"{path} is there already, and is left as it is")
+    for path in paths:
+        text = (TEMPLATES / f"operator{path.suffix}.txt").read_text()
+        path.write_text(text.replace("NAME", name).replace("FILE", path.stem))
+    source = paths[0]
+    print(f"{source}, {paths[1]}: d5test run operators --native={source} --backend=numpy")
+    return 0
+
+
+def _refused(why: str) -> int:
+    print(f"d5test native new: {why}", file=sys.stderr)
+    return 2

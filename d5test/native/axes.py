@@ -1,0 +1,57 @@
+"""The outputs' shapes by the axes that are registered, where sizes may be symbols of a tracer's.
+
+Where an author overrides `shapes`, the axes do not say them, and the library is asked: then sizes
+become numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from d5test.backends.base import Unsupported
+from d5test.native import interface
+from d5test.native.library import Declared
+
+Shape = tuple[Any, ...]
+
+
+def shapes(
+    one: Declared, inputs: Sequence[Shape], attributes: Mapping[str, Any], bits: int
+) -> list[Shape]:
+    """The outputs' shapes, of inputs with these."""
+    if one.shaped_by_axes:
+        return by_axes(one, inputs)
+    numbers = [np.empty(0, interface.DTYPES[bits]) for _ in inputs]
+    placed = [
+        np.lib.stride_tricks.as_strided(x, tuple(map(int, shape)), (0,) * len(shape))
+        for x, shape in zip(numbers, inputs, strict=True)
+    ]
+    return list(one.make(attributes, bits, guarded=False).shapes(placed))
+
+
+def by_axes(one: Declared, inputs: Sequence[Shape]) -> list[Shape]:
+    """By names alone. Raises `Unsupported` where sizes do not agree."""
+    sizes: dict[str, Shape] = {}
+    for port, shape in zip(one.inputs, inputs, strict=True):
+        names = port.dims.split()
+        leading = len(shape) - len(names) + 1 if "..." in names else 0
+        if leading < 0 or ("..." not in names and len(shape) != len(names)):
+            raise Unsupported(f"{one.name}: input {port.name} has {len(shape)} axes")
+        at = 0
+        for name in names:
+            size = shape[at : at + leading] if name == "..." else shape[at : at + 1]
+            at += len(size)
+            expected = (int(name),) if name.isdigit() else sizes.setdefault(name, size)
+            if tuple(expected) != tuple(size):
+                raise Unsupported(f"{one.name}: input {port.name} does not fit at axis {name}")
+    return [
+        tuple(
+            side
+            for name in port.dims.split()
+            for side in ((int(name),) if name.isdigit() else sizes[name])
+        )
+        for port in one.outputs
+    ]

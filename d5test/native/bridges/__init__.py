@@ -1,0 +1,83 @@
+"""The backends with rows for native operators, a module a framework.
+
+A worker is told by a variable which libraries there are. A bridge's backend is the framework's own
+with a row for each operator of theirs: what is called by a check runs between guard zones, what is
+planned and timed does not.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from d5test.backends.base import Plan, Row, Unsupported, planned
+from d5test.native.library import Declared, declared
+
+LIBRARIES = "D5TEST_NATIVE"
+"""The variable with the paths of the libraries, as PATH has its folders."""
+
+BRIDGED: Mapping[str, str] = MappingProxyType(
+    {
+        f"d5test.backends.{module}:{name}": f"d5test.native.bridges.{module}:Native{name}"
+        for module, name in (
+            ("numpy", "Numpy"),
+        )
+    }
+)
+"""The backends that have a bridge, and where their classes with native rows are."""
+
+
+def environment(libraries: Iterable[Path]) -> dict[str, str]:
+    """What a worker has to be told to have these."""
+    return {LIBRARIES: os.pathsep.join(map(str, libraries))}
+
+
+def available() -> Iterator[Declared]:
+    """The operators of all libraries that this process was told of."""
+    for path in filter(None, os.environ.get(LIBRARIES, "").split(os.pathsep)):
+        yield from declared(path).values()
+
+
+def with_native(target: str, source: str) -> Any:
+    """A backend's class with the operators of a file, compiled where need be: for reproducers."""
+    from d5test.backends.worker import load
+    from d5test.native import compiler
+
+    os.environ.update(environment([compiler.library(source)]))
+    return load(BRIDGED[target])
+
+
+@dataclass(frozen=True)
+class Guarded(planned):
+    """A row's call in two steps; called by a check, it runs between guard zones."""
+
+    guarded: Callable[..., Plan]
+
+    def __call__(self, op: Any, *inputs: Any) -> Any:
+        """Both steps, guarded."""
+        return self.guarded(op, *inputs)(*inputs)
+
+
+def given(one: Declared, op: Any, inputs: Sequence[Any]) -> dict[str, Any]:
+    """The attributes that an operator is asked for with. Raises `Unsupported`."""
+    if len(inputs) != len(one.inputs) or any(x is None for x in inputs):
+        raise Unsupported(f"{one.name} has {len(one.inputs)} inputs, all of which it needs")
+    known = [choice.name for choice in one.attributes]
+    found = {name: value for name, value in op.attributes.items() if value is not None}
+    for name in found:
+        if name not in known:
+            raise Unsupported(f"{one.name} has no attribute {name}")
+    return found
+
+
+def row(one: Declared, plan: Callable[..., Plan], guarded: Callable[..., Plan]) -> Row:
+    """The row of a native operator."""
+    return Row(
+        Guarded(plan, guarded),
+        dtypes=("float64", "float32"),
+        gradient="" if one.differentiable else f"{one.name} has no backward",
+    )

@@ -1,0 +1,123 @@
+"""From an author's file to a shared library, once for each source, header, compiler and flag.
+
+What is compiled lies in `$XDG_CACHE_HOME/d5test/native`, under a hash of the preprocessed source
+(so of every header too), of the flags, of the compiler's version and of this processor. What
+cannot be compiled raises `CompileError`, whose text is the compiler's and nothing else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+INCLUDE = Path(__file__).with_name("include")
+COMMON = ("-std=c++17", "-O3")
+HOST = ("-march=native", "-fopenmp", "-fPIC", "-fvisibility=hidden", "-Wall")
+SANITIZED = (
+    "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined",
+    "-fno-omit-frame-pointer", "-g", "-O1",
+)  # fmt: skip
+"""What `--native-sanitize` adds; the last -O counts."""
+
+
+class CompileError(Exception):
+    """A source that the compiler refuses; the text is what it says."""
+
+
+def library(source: str | Path, *, sanitize: bool = False, flags: Sequence[str] = ()) -> Path:
+    """The shared library of a source: `.cu` by nvcc, anything else by `$CXX` or g++.
+
+    Raises `CompileError`, also where there is no compiler.
+    """
+    source = Path(source)
+    if not source.is_file():
+        raise CompileError(f"no file {source}")
+    command = [*compiler(source), *flags, *(SANITIZED if sanitize else ())]
+    preprocessed = _run([*command, "-E", str(source)])
+    return _built(source, command, [preprocessed])
+
+
+def bridge(
+    source: Path, version: str, flags: Sequence[str], libraries: Sequence[str] = ()
+) -> Path:
+    """The shared library of a bridge to a framework of this version, whose headers `flags` name.
+
+    Their text takes no part in the hash: to read it all takes seconds, and the version stands for
+    it.
+    """
+    ours = [path.read_text() for path in (source, *sorted((INCLUDE / "d5test").glob("*.h")))]
+    return _built(source, [*compiler(source), *flags], [version, *ours], libraries)
+
+
+def _built(
+    source: Path, command: Sequence[str], content: Sequence[str], libraries: Sequence[str] = ()
+) -> Path:
+    version = _run([command[0], "--version"])
+    words = "\0".join([version, _processor(), *command, *libraries, *content])
+    path = cache() / f"{source.stem}-{hashlib.sha256(words.encode()).hexdigest()[:16]}.so"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+            made = Path(folder) / path.name
+            _run([*command, "-shared", str(source), "-o", str(made), *libraries])
+            made.replace(path)
+    return path
+
+
+def cache() -> Path:
+    """Where compiled libraries lie."""
+    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(root) / "d5test" / "native"
+
+
+def compiler(source: Path) -> list[str]:
+    """The command that compiles a source, without its name."""
+    if source.suffix == ".cu":
+        host = ["-Xcompiler", ",".join(HOST)]
+        return [_found("nvcc"), *COMMON, *host, "-arch=native", f"-I{INCLUDE}"]
+    return [_found(os.environ.get("CXX") or "g++"), *COMMON, *HOST, f"-I{INCLUDE}"]
+
+
+def preloaded() -> str:
+    """What LD_PRELOAD must name: AddressSanitizer's runtime, and what it looks for when it starts
+    (a process without libstdc++ dies of the first exception).
+    """
+    return ":".join(map(str, (_runtime("libasan.so"), _runtime("libstdc++.so"))))
+
+
+def _runtime(name: str) -> Path:
+    command = [_found(os.environ.get("CXX") or "g++"), f"-print-file-name={name}"]
+    path = Path(_run(command).strip())
+    if not path.is_absolute():
+        raise CompileError(f"the compiler has no {name}")
+    return path.resolve()
+
+
+def _found(name: str) -> str:
+    path = shutil.which(name)
+    if path is None:
+        raise CompileError(f"no compiler {name}: install it (Debian: apt install g++), or set CXX")
+    return path
+
+
+def _processor() -> str:
+    """What -march=native depends on."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line for line in lines if line.startswith(("flags", "Features"))), "")
+
+
+def _run(command: Sequence[str]) -> str:
+    """What a command prints. Raises `CompileError` with what it says where it fails."""
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    if ran.returncode != 0:
+        raise CompileError((ran.stderr or ran.stdout).strip())
+    return ran.stdout

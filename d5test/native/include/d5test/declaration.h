@@ -1,0 +1,183 @@
+// What an operator says of itself: its inputs, outputs and attributes, by name.
+#pragma once
+
+#include <deque>
+#include <initializer_list>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "tensor.h"
+
+namespace d5test {
+
+/// An attribute's value: an integer, a real, a text, or a list of integers or of reals.
+class Value {
+public:
+    Value(int value) : Value(static_cast<std::int64_t>(value)) {}
+    Value(std::int64_t value) : kind_(D5_INTEGER), integers_{value} {}
+    Value(double value) : kind_(D5_REAL), reals_{value} {}
+    Value(const char* text) : kind_(D5_TEXT), text_(text) {}
+    Value(std::vector<std::int64_t> values) : kind_(D5_INTEGERS), integers_(std::move(values)) {}
+    Value(std::vector<double> values) : kind_(D5_REALS), reals_(std::move(values)) {}
+    explicit Value(const D5Attribute& given)
+        : kind_(given.kind), integers_(list(given.integers, given.count)),
+          reals_(list(given.reals, given.count)), text_(given.text ? given.text : "") {}
+
+    int kind() const { return kind_; }
+    const std::vector<std::int64_t>& integers() const { return integers_; }
+    const std::vector<double>& reals() const { return reals_; }
+    const std::string& text() const { return text_; }
+
+    D5Attribute shown(const char* name) const {
+        const bool whole = kind_ == D5_INTEGER || kind_ == D5_INTEGERS;
+        const auto count = static_cast<std::int32_t>(whole ? integers_.size() : reals_.size());
+        return {name, kind_, count, integers_.data(), reals_.data(), text_.c_str()};
+    }
+
+private:
+    template <typename Number>
+    static std::vector<Number> list(const Number* first, std::int32_t count) {
+        return first ? std::vector<Number>(first, first + count) : std::vector<Number>();
+    }
+
+    std::int32_t kind_;
+    std::vector<std::int64_t> integers_;
+    std::vector<double> reals_;
+    std::string text_;
+};
+
+/// The attributes that an operator is made with, by the names that it declared.
+class Attributes {
+public:
+    void set(const std::string& name, const Value& value) {
+        const auto found = values_.find(name);
+        if (found == values_.end()) throw Unsupported("there is no attribute " + name);
+        const bool same = found->second.kind() == value.kind();
+        if (same) {
+            found->second = value;
+        } else if (found->second.kind() == D5_REAL && value.kind() == D5_INTEGER) {
+            found->second = Value(static_cast<double>(value.integers()[0]));
+        } else {
+            throw Unsupported("attribute " + name + " is of another type");
+        }
+    }
+    void declare(const std::string& name, const Value& value) { values_.emplace(name, value); }
+
+    std::int64_t integer(const std::string& name) const { return at(name, D5_INTEGER).integers()[0]; }
+    double real(const std::string& name) const { return at(name, D5_REAL).reals()[0]; }
+    const std::string& text(const std::string& name) const { return at(name, D5_TEXT).text(); }
+    const std::vector<std::int64_t>& integers(const std::string& name) const {
+        return at(name, D5_INTEGERS).integers();
+    }
+    const std::vector<double>& reals(const std::string& name) const {
+        return at(name, D5_REALS).reals();
+    }
+
+private:
+    const Value& at(const std::string& name, int kind) const {
+        const auto found = values_.find(name);
+        if (found == values_.end())
+            throw std::logic_error("attribute \"" + name + "\" is read and not registered");
+        if (found->second.kind() != kind)
+            throw std::logic_error("attribute \"" + name + "\" is registered as another type");
+        return found->second;
+    }
+
+    std::map<std::string, Value> values_;
+};
+
+/// A tensor that goes in or out. `dims` names its axes: "m k"; "..." stands for any leading ones.
+struct Port {
+    std::string name, dims, values;
+};
+
+/// The sizes that names in `dims` stand for, found in the inputs and put into the outputs.
+class Sizes {
+public:
+    void match(const Port& port, const Shape& shape) {
+        const auto names = words(port.dims);
+        const bool open = !names.empty() && names[0] == "...";
+        const std::size_t named = names.size() - open;
+        if (open ? shape.size() < named : shape.size() != named) refuse(port, shape);
+        const std::size_t leading = shape.size() - named;
+        if (open) bind("...", Shape(shape.begin(), shape.begin() + leading), port, shape);
+        for (std::size_t k = 0; k < named; ++k)
+            bind(names[k + open], {shape[leading + k]}, port, shape);
+    }
+
+    Shape shape(const Port& port) const {
+        Shape found;
+        for (const auto& name : words(port.dims)) {
+            if (const auto at = sizes_.find(name); at != sizes_.end()) {
+                found.insert(found.end(), at->second.begin(), at->second.end());
+            } else if (is_number(name)) {
+                found.push_back(std::stoll(name));
+            } else {
+                throw std::logic_error("no input has the axis \"" + name + "\" of output " +
+                                       port.name + ": override shapes()");
+            }
+        }
+        return found;
+    }
+
+private:
+    static bool is_number(const std::string& word) {
+        return word.find_first_not_of("0123456789") == std::string::npos;
+    }
+    static std::vector<std::string> words(const std::string& text) {
+        std::istringstream stream(text);
+        std::vector<std::string> found;
+        for (std::string word; stream >> word;) found.push_back(word);
+        return found;
+    }
+    [[noreturn]] static void refuse(const Port& port, const Shape& shape) {
+        throw Unsupported("input " + port.name + " has shape " + written(shape) + ", not \"" +
+                          port.dims + "\" as the inputs before it have it");
+    }
+    void bind(const std::string& name, const Shape& size, const Port& port, const Shape& shape) {
+        const Shape expected = is_number(name) ? Shape{std::stoll(name)} : size;
+        if (sizes_.emplace(name, expected).first->second != size) refuse(port, shape);
+    }
+
+    std::map<std::string, Shape> sizes_;
+};
+
+/// An operator's declaration, filled by calls in a row after the registration macro.
+class Declaration {
+public:
+    /// An input; the next in order. `values` names a regime of d5test.values: "positive".
+    Declaration& input(const char* name, const char* dims = "...", const char* values = "") {
+        inputs.push_back({name, dims, values});
+        return *this;
+    }
+    /// An output; the next in order.
+    Declaration& output(const char* name, const char* dims = "...") {
+        outputs.push_back({name, dims, ""});
+        return *this;
+    }
+    /// An attribute with its default, and other values that are to be tried.
+    Declaration& attribute(const char* name, const Value& value,
+                           std::initializer_list<Value> others = {}) {
+        attributes.push_back({name, value, others});
+        return *this;
+    }
+    /// The operator reads row-major inputs only: others are copied before it is called.
+    Declaration& contiguous() {
+        needs_contiguous = true;
+        return *this;
+    }
+
+    struct Choice {
+        std::string name;
+        Value value;
+        std::vector<Value> others;
+    };
+
+    std::deque<Port> inputs, outputs;  // deques: what is pointed at stays where it is
+    std::deque<Choice> attributes;
+    bool needs_contiguous = false;
+};
+
+}  // namespace d5test

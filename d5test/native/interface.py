@@ -1,0 +1,188 @@
+"""The C interface of a compiled operator, for ctypes: `include/d5test/interface.h` in Python.
+
+NumPy and the standard library only: this runs in workers, perhaps under another interpreter.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from ctypes import POINTER, c_char_p, c_double, c_int32, c_int64, c_uint8, c_uint16, c_void_p
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+ABI = 1
+MOST_DIMENSIONS = 16
+OK, RAISED, UNSUPPORTED, FAULT = range(4)
+INTEGER, REAL, TEXT, INTEGERS, REALS = range(5)
+CPU, CUDA = 1, 2
+BACKWARD, CONTIGUOUS, SHAPED = 1, 2, 4
+FLOATING = 2
+"""DLPack's code of floating-point types."""
+MESSAGE = 4096
+"""Bytes of room for an error's text."""
+DTYPES: Mapping[int, str] = MappingProxyType({32: "float32", 64: "float64"})
+"""The dtypes that an operator is compiled for, by their bits."""
+
+
+class Device(ctypes.Structure):
+    """DLDevice."""
+
+    _fields_ = (("type", c_int32), ("id", c_int32))
+
+
+class Type(ctypes.Structure):
+    """DLDataType."""
+
+    _fields_ = (("code", c_uint8), ("bits", c_uint8), ("lanes", c_uint16))
+
+
+class Tensor(ctypes.Structure):
+    """DLTensor."""
+
+    _fields_ = (
+        ("data", c_void_p),
+        ("device", Device),
+        ("ndim", c_int32),
+        ("dtype", Type),
+        ("shape", POINTER(c_int64)),
+        ("strides", POINTER(c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    )
+
+
+class Attribute(ctypes.Structure):
+    """An attribute's value."""
+
+    _fields_ = (
+        ("name", c_char_p),
+        ("kind", c_int32),
+        ("count", c_int32),
+        ("integers", POINTER(c_int64)),
+        ("reals", POINTER(c_double)),
+        ("text", c_char_p),
+    )
+
+
+class Choice(ctypes.Structure):
+    """An attribute with its default, and other values to try."""
+
+    _fields_ = (("value", Attribute), ("count", c_int32), ("others", POINTER(Attribute)))
+
+
+class Port(ctypes.Structure):
+    """An input or output."""
+
+    _fields_ = (("name", c_char_p), ("dims", c_char_p), ("values", c_char_p))
+
+
+class Message(ctypes.Structure):
+    """Where an error is said."""
+
+    _fields_ = (("text", c_void_p), ("size", ctypes.c_size_t))
+
+
+Tensors = POINTER(Tensor)
+Status = c_int32
+
+
+class Table(ctypes.Structure):
+    """D5Operator."""
+
+    _fields_ = (
+        ("abi", ctypes.c_uint32),
+        ("name", c_char_p),
+        ("source", c_char_p),
+        ("input_count", c_int32),
+        ("output_count", c_int32),
+        ("attribute_count", c_int32),
+        ("flags", c_int32),
+        ("device", c_int32),
+        ("inputs", POINTER(Port)),
+        ("outputs", POINTER(Port)),
+        ("attributes", POINTER(Choice)),
+        (
+            "create",
+            ctypes.CFUNCTYPE(
+                Status, c_void_p, POINTER(Attribute), c_int32, c_int32, c_int32,
+                POINTER(c_void_p), Message,
+            ),
+        ),
+        ("destroy", ctypes.CFUNCTYPE(None, c_void_p)),
+        ("infer", ctypes.CFUNCTYPE(Status, c_void_p, Tensors, Tensors, Message)),
+        (
+            "forward",
+            ctypes.CFUNCTYPE(Status, c_void_p, Tensors, Tensors, c_void_p, Message),
+        ),
+        (
+            "backward",
+            ctypes.CFUNCTYPE(
+                Status, c_void_p, Tensors, Tensors, Tensors, Tensors, c_void_p, Message
+            ),
+        ),
+    )  # fmt: skip
+
+
+def value(attribute: Attribute) -> Any:
+    """An attribute's value as Python has it: lists as tuples."""
+    if attribute.kind == TEXT:
+        return attribute.text.decode()
+    whole = attribute.kind in (INTEGER, INTEGERS)
+    numbers = attribute.integers if whole else attribute.reals
+    listed = tuple(numbers[k] for k in range(attribute.count))
+    return listed[0] if attribute.kind in (INTEGER, REAL) else listed
+
+
+def attribute(name: str, kind: int, given: Any) -> Attribute:
+    """An attribute of a declared kind. Raises `TypeError` where the value is of another."""
+    numbers = given if kind in (INTEGERS, REALS) else (given,)
+    if kind == TEXT:
+        if not isinstance(given, str):
+            raise TypeError(f"attribute {name} is a text, not {given!r}")
+        return Attribute(name.encode(), kind, 0, None, None, given.encode())
+    if kind in (INTEGER, INTEGERS):
+        if any(int(number) != number for number in numbers):
+            raise TypeError(f"attribute {name} is whole, not {given!r}")
+        whole = (c_int64 * len(numbers))(*map(int, numbers))
+        return Attribute(name.encode(), kind, len(numbers), whole, None, None)
+    real = (c_double * len(numbers))(*map(float, numbers))
+    return Attribute(name.encode(), kind, len(numbers), None, real, None)
+
+
+def tensors(arrays: Sequence[NDArray[Any]]) -> Any:
+    """Arrays as an array of DLTensor. They must outlive it."""
+    made = (Tensor * max(len(arrays), 1))()
+    for one, array in zip(made, arrays, strict=False):
+        _view(one, array)
+    return made
+
+
+def unknown_shapes(count: int) -> Any:
+    """Tensors of which only the shape is to be filled in."""
+    made = (Tensor * max(count, 1))()
+    for one in made:
+        one.shape = (c_int64 * MOST_DIMENSIONS)()
+    return made
+
+
+def _view(one: Tensor, array: NDArray[Any]) -> None:
+    item, rank = array.itemsize, array.ndim
+    one.data = array.ctypes.data
+    one.device.type = CPU
+    one.ndim = rank
+    one.dtype = Type(FLOATING, 8 * item, 1)
+    one.shape = (c_int64 * rank)(*array.shape)
+    one.strides = (c_int64 * rank)(*(stride // item for stride in array.strides))
+
+
+def in_elements(array: NDArray[Any]) -> bool:
+    """Whether every stride is a whole number of elements, as DLPack has them."""
+    return array.flags.aligned and not any(s % array.itemsize for s in array.strides)
+
+
+def dtype_bits(dtype: np.dtype[Any]) -> int | None:
+    """The bits of a dtype that operators are compiled for."""
+    return next((bits for bits, name in DTYPES.items() if name == dtype.name), None)

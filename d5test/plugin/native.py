@@ -1,0 +1,57 @@
+"""`--native=FILE`: compiled before anything is collected, and handed to the workers.
+
+Requirements: a file that cannot be compiled is the compiler's message and exit status 4; without
+the option nothing of `d5test.native` is imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pytest
+
+from d5test.backends.registry import Spec, resolve
+
+SANITIZERS = {
+    "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1:print_legend=0:"
+    'fast_unwind_on_fatal=1:malloc_context_size=4:stack_trace_format="    #%n %L"',
+    "UBSAN_OPTIONS": "print_stacktrace=0",
+}
+"""Leaks are found by what each call keeps: at its end Python itself keeps much."""
+
+
+def loaded(files: Iterable[str], *, sanitize: bool) -> tuple[Any, ...]:
+    """The compiled files. UsageError with what is wrong in the first that is."""
+    if not files:
+        return ()
+    from d5test.native import compiler, library, operators, reference
+
+    try:
+        return tuple(operators.load(file, sanitize=sanitize) for file in files)
+    except compiler.CompileError as error:
+        raise pytest.UsageError(str(error)) from None
+    except (library.NativeError, reference.UnfitReference, ValueError, OSError) as error:
+        raise pytest.UsageError(f"--native: {error}") from None
+
+
+def spec(name: str, natives: Sequence[Any]) -> Spec:
+    """The backend that is meant, with rows for native operators where it has a bridge."""
+    found = resolve(name)
+    if not natives:
+        return found
+    from d5test.native.bridges import BRIDGED
+
+    return Spec(found.name, BRIDGED.get(found.target, found.target), found.python)
+
+
+def environment(natives: Sequence[Any], *, sanitize: bool) -> dict[str, str]:
+    """The variables of a worker that has them."""
+    if not natives:
+        return {}
+    from d5test.native import bridges, compiler
+
+    found = bridges.environment(one.library for one in natives)
+    if sanitize:
+        found |= {"LD_PRELOAD": compiler.preloaded(), **SANITIZERS}
+    return found

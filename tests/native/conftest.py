@@ -1,0 +1,71 @@
+"""The sources beside the tests, compiled once, and runs of the operators' suite on them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from d5test.native import compiler, library
+from d5test.native.library import Declared
+from d5test.plugin.known import shipped
+
+HERE = Path(__file__).parent
+SUITES = shipped("torch").parents[1]
+ROOT = HERE.parents[1]
+
+
+@pytest.fixture(scope="session")
+def faults() -> dict[str, Declared]:
+    return library.declared(compiler.library(HERE / "faults.cpp"))
+
+
+@pytest.fixture(scope="session")
+def shapes() -> dict[str, Declared]:
+    return library.declared(compiler.library(HERE / "shapes.cpp"))
+
+
+class Ran:
+    """A run of the suite: its status, what it said, and each test's outcome and message."""
+
+    def __init__(self, done: subprocess.CompletedProcess[str], report: Path) -> None:
+        self.rc = done.returncode
+        self.text = done.stdout + done.stderr
+        self.failed: dict[str, str] = {}
+        self.passed: set[str] = set()
+        for case in ET.parse(report).iter("testcase") if report.exists() else ():
+            failure, skipped = case.find("failure"), case.find("skipped")
+            if failure is not None:
+                self.failed[case.get("name", "")] = failure.get("message", "") + str(failure.text)
+            elif skipped is None:
+                self.passed.add(case.get("name", ""))
+
+
+def run_suite_in(folder: Path, *options: str, backend: str = "numpy") -> Ran:
+    env = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
+    command = [
+        sys.executable, "-m", "pytest", str(SUITES / "operators"), f"--backend={backend}",
+        "-p", "no:cacheprovider", "--junit-xml=run.xml", *options,
+    ]  # fmt: skip
+    done = subprocess.run(
+        command, cwd=folder, env=env, capture_output=True, text=True, check=False
+    )  # fmt: skip
+    return Ran(done, folder / "run.xml")
+
+
+@pytest.fixture(scope="session")
+def run_suite() -> Callable[..., Ran]:
+    """Call it with a folder and options of pytest: a run of the operators' suite there."""
+    return run_suite_in
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> Callable[..., Ran]:
+    """The same in the test's own folder."""
+    return partial(run_suite_in, tmp_path)
