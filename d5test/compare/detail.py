@@ -48,6 +48,10 @@ class Detail:
     rounds: Rounds = field(default_factory=lambda: rounds_of([]), compare=False)
 
 
+NOTHING = Detail()
+"""Of a run that was read to be compared alone."""
+
+
 def detail_of(benchmark: Mapping[str, Any]) -> Detail:
     """Of an entry of the list `benchmarks`, of which `entry_of` has read what is compared."""
     extra = benchmark.get("extra_info") or {}

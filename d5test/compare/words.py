@@ -25,7 +25,9 @@ SEVERAL = 3
 
 def plain(text: str) -> str:
     """Text of a stranger's on one line: what is not printable is escaped, what is long is cut."""
-    shown = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text[: LONGEST + 1])
+    shown = text[: LONGEST + 1]
+    if not shown.isprintable():
+        shown = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in shown)
     return shown if len(shown) <= LONGEST else f"{shown[: LONGEST - 3]}..."
 
 

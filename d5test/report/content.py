@@ -8,7 +8,7 @@ from functools import cached_property
 
 from d5test.compare import Comparison, Run
 from d5test.compare.comparison import EFFECT
-from d5test.compare.detail import Detail
+from d5test.compare.detail import NOTHING, Detail
 from d5test.compare.entry import Entry
 from d5test.compare.words import sentence, short
 from d5test.metric import RATIO, RIGHT
@@ -90,7 +90,7 @@ def details(runs: Sequence[Run]) -> Iterator[tuple[Entry, Detail]]:
     """Likewise, each with its detail."""
     for run in runs:
         for name, entry in run.entries.items():
-            yield entry, run.details.get(name, Detail())
+            yield entry, run.details.get(name, NOTHING)
 
 
 def ratio(entry: Entry) -> float | None:

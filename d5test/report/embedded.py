@@ -17,7 +17,7 @@ from dataclasses import asdict
 from typing import Any
 
 from d5test import __version__
-from d5test.compare.detail import Detail, fact_of
+from d5test.compare.detail import NOTHING, Detail, fact_of
 from d5test.compare.entry import Entry, Unreadable, number, positive
 from d5test.compare.reading import Run
 from d5test.compare.rounds import packed, rounds_of, thinned, unpacked
@@ -108,7 +108,7 @@ def _run(run: Run, metrics: dict[Metric, int], most: int) -> dict[str, Any]:
         "untimed": dict(run.untimed),
         "facts": dict(run.facts),
         "entries": [
-            _entry(entry, run.details.get(name, Detail()), metrics, most)
+            _entry(entry, run.details.get(name, NOTHING), metrics, most)
             for name, entry in run.entries.items()
         ],
     }

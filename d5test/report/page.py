@@ -87,9 +87,9 @@ def shown(report: Report) -> dict[str, Any]:
 
 
 def _row(row: table.Row, benchmark: int) -> dict[str, Any]:
-    told = {**asdict(row), "benchmark": benchmark}
+    told = {name: value for name, value in vars(row).items() if value is not None}
     del told["was"]
-    return {name: value for name, value in told.items() if value is not None}
+    return {**told, "benchmark": benchmark}
 
 
 def _told(report: Report) -> dict[str, Any]:

@@ -34,7 +34,7 @@ def made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Ma
     def run(*arguments: object) -> Made:
         path = tmp_path / "report.html"
         capsys.readouterr()
-        status = main(["report", *map(str, arguments), "-o", str(path)])
+        status = main(["report", "-o", str(path), *map(str, arguments)])
         return Made(status, *capsys.readouterr(), path)
 
     return run

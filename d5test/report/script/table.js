@@ -14,7 +14,7 @@ class Table {
     this.order = null;
     this.start = 0;
     this.form = root.querySelector("form");
-    this.text = this.rows.map((row) => `${row.metric} ${data.shown.benchmarks[row.benchmark].join(" ")}`.toLowerCase());
+    this.text = this.rows.map((row) => row.cells.at(-1).toLowerCase());
     this.table.classList.toggle("alone", !data.shown.columns.includes("change"));
     this.filters();
     this.headings();
