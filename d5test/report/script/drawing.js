@@ -118,8 +118,10 @@ function drawPaired(old, now, width) {
   });
 }
 
-// Error / bar of every judged benchmark, by backend and dtype; right of the line is wrong.
-function drawRatios(found, width) {
+// Error / bar of every judged benchmark, by backend and dtype; right of the line is wrong. What would
+// lie on the same hundredth of a decade is one tick.
+function drawRatios(every, width) {
+  const found = [...new Map(every.map((d) => [`${d.place} ${Math.round(100 * Math.log10(d.ratio))}`, d])).values()];
   const places = d3.groupSort(found, (v) => v[0].place, (d) => d.place);
   const left = Math.min(width / 2, 20 + 6.5 * d3.max(places, (place) => place.length));
   return figure("Error / bar of each judged benchmark; the line is the bar", {
@@ -129,7 +131,7 @@ function drawRatios(found, width) {
     x: { label: "error / bar", type: "log", domain: [1e-3, Math.max(2, d3.max(found, (d) => d.ratio))], tickFormat: "~g", clamp: true, grid: true },
     y: { label: null, domain: places },
     marks: [
-      Plot.tickX(found, { x: "ratio", y: "place", strokeOpacity: found.length > 500 ? 0.15 : 0.6 }),
+      Plot.tickX(found, { x: "ratio", y: "place", strokeOpacity: 0.6 }),
       Plot.ruleX([1], { stroke: "var(--worse)", strokeWidth: 1.5 }),
     ],
   });
