@@ -26,7 +26,7 @@ class Timed(Protocol):
     """Something on a client that can be timed.
 
     Each call raises `Unsupported`, `Raised`, `Crashed` or `Hung`. Several share a client one after
-    the other; several clients are timed in turns.
+    the other; several clients are timed in turns; one is started again to make its tensors anew.
     """
 
     def start(self, loops: int | None = None) -> int:
@@ -59,7 +59,7 @@ class TimedProblem:
         reason = _why_not(self._client.about, self._problem, self._backward)
         if reason:
             raise Unsupported(reason)
-        self._feeds = [self._feed(case) for case in self._cases]
+        self._feeds = self._feeds or [self._feed(case) for case in self._cases]
         return self._client.start_timing(
             self._problem.case.op,
             self._feeds,

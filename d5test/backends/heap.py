@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import ctypes
 
+import numpy as np
+
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_PERTURB = -1, -3, -6
 POISON = 0x80
 """The byte of freed memory; that of fresh memory is its complement."""
+PADS = 4
 KEPT = 1 << 30
 """Bytes that the heap keeps, and below which it maps no memory of its own for one tensor."""
 
@@ -27,6 +30,20 @@ def keep() -> None:
     _set(M_PERTURB, 0)
     _set(M_TRIM_THRESHOLD, KEPT)
     _set(M_MMAP_THRESHOLD, KEPT)
+
+
+_pads: list[np.ndarray] = []
+
+
+def pad(_: object, size: int) -> None:
+    """Take so many bytes, and hold them: what is made next lies elsewhere. A few are held.
+
+    Where tensors lie decides what they displace in the caches, which makes a kernel faster or
+    slower by more than what is looked for; see docs/gate.md.
+    """
+    if len(_pads) == PADS:
+        del _pads[0]
+    _pads.append(np.zeros(size, np.uint8))
 
 
 def _set(option: int, value: int) -> None:

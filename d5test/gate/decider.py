@@ -17,7 +17,7 @@ import numpy as np
 from scipy.special import bdtrc, ndtri
 
 from d5test.compare.noise import BENCHMARK, POWER
-from d5test.gate.evidence import Evidence
+from d5test.gate.evidence import DEVIATION, Evidence
 
 SESSIONS = 3
 """Sessions until a suspect is given over to pairs."""
@@ -95,6 +95,9 @@ def sign_p(pairs: Sequence[float]) -> float:
 
 
 def floor(evidences: Iterable[Evidence]) -> float:
-    """What a shift errs by, of all benchmarks of a metric: robust, a few may be disturbed."""
+    """What a shift errs by, of all benchmarks of a metric: robust, a few may be disturbed.
+
+    With errors of variance v in each arm a control has 2 v, a shift 3/2 v.
+    """
     every = [abs(control) for evidence in evidences for control in evidence.controls]
-    return 1.4826 * sqrt(0.75) * median(every) if every else inf
+    return DEVIATION * sqrt(0.75) * median(every) if every else inf

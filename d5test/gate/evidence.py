@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import log
+from math import sqrt
 from statistics import median
 
 import numpy as np
+from numpy.typing import NDArray
 
-from d5test.gate.session import Bout, Entry
+from d5test.gate.session import Bout
 from d5test.gate.versions import CONTROL, NEW, OLD
 from d5test.metric import RESIDENT, TIME, Metric
 
-QUANTILE = 0.1
-"""Of the rounds of a session: what disturbs a round makes it longer."""
+Values = NDArray[np.float64]
+DEVIATION = 1.4826
+"""A normal deviation over the median of absolute deviations."""
 
 
 @dataclass
@@ -23,11 +25,13 @@ class Evidence:
 
     shifts    of sessions: new against the mean of the two workers of the old version
     controls  of sessions: the second worker of the old version against the first
+    errors    of the shifts, from what the blocks of a session differ by
     pairs     of pairs of fresh processes
     """
 
     shifts: list[float] = field(default_factory=list)
     controls: list[float] = field(default_factory=list)
+    errors: list[float] = field(default_factory=list)
     pairs: list[float] = field(default_factory=list)
 
     @property
@@ -35,26 +39,25 @@ class Evidence:
         """The median of the sessions."""
         return median(self.shifts)
 
-    @property
-    def noise(self) -> float:
-        """What a session's shift errs by, from its own controls: a root mean square.
 
-        With errors of variance v in each arm a control has 2 v, a shift 3/2 v.
-        """
-        return float(np.sqrt(0.75 * np.mean(np.square(self.controls))))
+def time_blocks(bout: Bout, arm: str, *others: str) -> Values:
+    """Of each block: arms that took their turns at the same time, in the median of the turns.
 
-
-def time_of(entry: Entry, *, alone: bool) -> float:
-    """Seconds a call of the least disturbed rounds; `alone`: of the fastest."""
-    return float(np.quantile(entry["seconds"], 0.0 if alone else QUANTILE))
+    The turns share the load, the clock and the temperature; the blocks do not share a layout.
+    """
+    one = [np.log(block) for block in bout.blocks[arm]]
+    rest = [[np.log(block) for block in bout.blocks[other]] for other in others]
+    against = [np.mean(blocks, axis=0) for blocks in zip(*rest, strict=True)]
+    return np.array([np.median(a - b) for a, b in zip(one, against, strict=True)])
 
 
-def resident_of(entry: Entry, *, alone: bool) -> float:
-    """Peak bytes of the process."""
-    return float(entry["memory"]["resident"])
+def resident_blocks(bout: Bout, arm: str, *others: str) -> Values:
+    """Of the whole process, in its peak."""
+    one, *rest = (np.log(bout.entries[a]["memory"]["resident"]) for a in (arm, *others))
+    return np.array([one - np.mean(rest)])
 
 
-GATED: Mapping[Metric, Callable[..., float]] = {TIME: time_of, RESIDENT: resident_of}
+GATED: Mapping[Metric, Callable[..., Values]] = {TIME: time_blocks, RESIDENT: resident_blocks}
 """The metrics that have noise; less is better. All others are gated by their values."""
 
 
@@ -62,12 +65,11 @@ def add_session(evidence: Mapping[Metric, Evidence], bout: Bout) -> bool:
     """Take what a session says; False if an arm is missing or was wrong."""
     if not _right(bout, (OLD, CONTROL, NEW)):
         return False
-    for metric, value in GATED.items():
-        old, control, new = (
-            log(value(bout.entries[arm], alone=False)) for arm in (OLD, CONTROL, NEW)
-        )
-        evidence[metric].shifts.append(new - (old + control) / 2)
-        evidence[metric].controls.append(control - old)
+    for metric, blocks in GATED.items():
+        shifts = blocks(bout, NEW, OLD, CONTROL)
+        evidence[metric].shifts.append(float(np.median(shifts)))
+        evidence[metric].errors.append(_error(shifts))
+        evidence[metric].controls.append(float(np.median(blocks(bout, CONTROL, OLD))))
     return True
 
 
@@ -75,10 +77,15 @@ def add_pair(evidence: Mapping[Metric, Evidence], bout: Bout) -> bool:
     """Take what a pair of fresh processes says; False if one is missing or was wrong."""
     if not _right(bout, (OLD, NEW)):
         return False
-    for metric, value in GATED.items():
-        old, new = (log(value(bout.entries[arm], alone=True)) for arm in (OLD, NEW))
-        evidence[metric].pairs.append(new - old)
+    for metric, blocks in GATED.items():
+        evidence[metric].pairs.append(float(np.median(blocks(bout, NEW, OLD))))
     return True
+
+
+def _error(values: Values) -> float:
+    """Of a median, robustly: sqrt(pi / 2) that of a mean."""
+    spread = DEVIATION * float(np.median(np.abs(values - np.median(values))))
+    return spread * sqrt(np.pi / 2 / len(values))
 
 
 def _right(bout: Bout, arms: Sequence[str]) -> bool:

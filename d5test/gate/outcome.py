@@ -115,7 +115,7 @@ class Verdicts:
 
     def _screened(self, row: Values, evidence: Evidence) -> Decision:
         decider = self._decider
-        detectable = decider.detectable(max(self._floors[row.metric], evidence.noise))
+        detectable = decider.detectable(max(self._floors[row.metric], median(evidence.errors)))
         told = {"limit": expm1(decider.limit), "detectable": expm1(detectable)}
         change = expm1(evidence.shift)
         if decider.charge(evidence):

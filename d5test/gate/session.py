@@ -36,24 +36,39 @@ class Subject:
 
 @dataclass(frozen=True)
 class Rounds:
-    """How many rounds each arm has: `most`, or as many as last `seconds`, but `least`."""
+    """How often an arm is timed: `turns` in each of `blocks`.
 
-    most: int
+    The tensors of a block are new ones, elsewhere in memory. There are fewer blocks, but `least`,
+    if an arm would take longer than `seconds`.
+    """
+
+    blocks: int
+    turns: int
     least: int
     seconds: float
 
 
-FULL = Rounds(most=40, least=8, seconds=4.0)
-SHORT = Rounds(most=12, least=4, seconds=2.0)
-"""Of a pair of fresh processes: its fastest round counts, and pairs are many."""
+FULL = Rounds(blocks=20, turns=12, least=4, seconds=4.0)
+SHORT = Rounds(blocks=6, turns=10, least=2, seconds=2.0)
+"""Of a pair of fresh processes: pairs are many."""
+BRIEF = 15
+"""How many rounds are made of one of the usual length: a short round is rarely pre-empted."""
+PAD = 2 << 20
+"""Bytes by which the tensors of a block are moved, at most."""
+LINE = 64
+"""Bytes of a cache line: they are moved by whole ones."""
 
 
 @dataclass
 class Bout:
-    """A benchmark in one session: what each arm recorded, or why it has nothing."""
+    """A benchmark in one session: what each arm recorded, or why it has nothing.
+
+    blocks  seconds a call, of each arm; in the k-th turn of a block all arms were timed at once
+    """
 
     entries: dict[str, Entry] = field(default_factory=dict)
     broken: dict[str, str] = field(default_factory=dict)
+    blocks: dict[str, list[list[float]]] = field(default_factory=dict)
 
 
 @dataclass
@@ -107,34 +122,55 @@ class Session:
         bout = Bout(broken=dict(broken))
         timed = {arm: subject.make(client, arm) for arm, client in clients.items()}
         try:
-            for arm in self._order(list(timed)):
+            self._calibrate(subject, timed, bout)
+            rounds: dict[str, list[Round]] = {arm: [] for arm in timed}
+            end = time.monotonic() + self.rounds.seconds * len(timed)
+            for block in range(self.rounds.blocks):
+                if block >= self.rounds.least and time.monotonic() > end:
+                    break
+                self._block(subject, timed, clients, bout, rounds)
+            for arm in timed:
                 with _told(bout, arm):
-                    loops = self.loops.get(subject.name)
-                    self.loops[subject.name] = timed[arm].start(loops)
-            found = self._rounds({a: t for a, t in timed.items() if a not in bout.broken}, bout)
-            for arm, rounds in found.items():
-                with _told(bout, arm):
-                    entry = timed[arm].record(rounds, self.loops[subject.name])
-                    entry["backend"] = {**entry["backend"], "name": subject.backend}
-                    bout.entries[arm] = entry
+                    if arm not in bout.broken:
+                        entry = timed[arm].record(rounds[arm], self.loops[subject.name])
+                        entry["backend"] = {**entry["backend"], "name": subject.backend}
+                        bout.entries[arm] = entry
         finally:
             for arm, one in timed.items():
                 with _told(bout, arm):
                     one.close()
         return bout
 
-    def _rounds(self, timed: Mapping[str, Timed], bout: Bout) -> dict[str, list[Round]]:
-        found: dict[str, list[Round]] = {arm: [] for arm in timed}
-        end = time.monotonic() + self.rounds.seconds * len(timed)
-        for turn in range(self.rounds.most):
-            if turn >= self.rounds.least and time.monotonic() > end:
-                break
-            for arm in self._order(list(found)):
+    def _calibrate(self, subject: Subject, timed: Mapping[str, Timed], bout: Bout) -> None:
+        """Find out how many calls make a round, in the first arm that can say."""
+        for arm in self._order(list(timed)):
+            if subject.name not in self.loops:
                 with _told(bout, arm):
-                    found[arm].append(timed[arm].round())
-                if arm in bout.broken:
-                    del found[arm]
-        return found
+                    self.loops[subject.name] = max(1, timed[arm].start() // BRIEF)
+
+    def _block(
+        self,
+        subject: Subject,
+        timed: Mapping[str, Timed],
+        clients: Mapping[str, Judged],
+        bout: Bout,
+        rounds: Mapping[str, list[Round]],
+    ) -> None:
+        """All arms in turns, on tensors that lie elsewhere than those of the last block."""
+        pad = LINE * int(self.draw.integers(1, PAD // LINE))
+        for arm in self._order([arm for arm in timed if arm not in bout.broken]):
+            with _told(bout, arm):
+                clients[arm].invoke("d5test.backends.heap:pad", pad)
+                timed[arm].start(self.loops[subject.name])
+        well = [arm for arm in timed if arm not in bout.broken]
+        for arm in well:
+            bout.blocks.setdefault(arm, []).append([])
+        for _ in range(self.rounds.turns):
+            for arm in self._order(well):
+                with _told(bout, arm):
+                    if arm not in bout.broken:
+                        rounds[arm].append(timed[arm].round())
+                        bout.blocks[arm][-1].append(rounds[arm][-1].wall)
 
 
 @contextmanager

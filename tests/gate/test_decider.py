@@ -69,9 +69,7 @@ def test_the_noise_of_a_shift_is_told_by_controls() -> None:
     draw = np.random.default_rng(2)
     arms = draw.normal(0, 0.01, (2000, 3))
     shifts = arms[:, 2] - arms[:, :2].mean(axis=1)
-    controls = list(arms[:, 1] - arms[:, 0])
-    one = Evidence(list(shifts), controls)
-    assert one.noise == pytest.approx(shifts.std(), rel=0.05)
+    one = Evidence(controls=list(arms[:, 1] - arms[:, 0]))
     assert floor([one]) == pytest.approx(shifts.std(), rel=0.05)
 
 

@@ -21,7 +21,7 @@ class World:
     """A machine.
 
     noise    of a round, as a share: rounds are longer by the size of a normal number of that
-    process  of a process, as a share: each has its own memory layout
+    process  of a process, and of a block in it, as a share: each has its own memory layout
     slower   quotients of the new version, by benchmark; `fatter` likewise of its memory
     broken   why the new version cannot run a benchmark; `wrong`: its judgement
     log      who did what
@@ -60,6 +60,11 @@ class Process:
     def __init__(self, world: World, arm: str) -> None:
         self.world, self.arm = world, arm
         self.layout = 1 + world.process * abs(world.draw.normal())
+        self.pad = 0.0
+
+    def invoke(self, target: str, size: int) -> None:
+        self.world.log.append(("pad", self.arm, str(size)))
+        self.pad = self.world.process * abs(self.world.draw.normal())
 
     def __enter__(self) -> Self:
         return self
@@ -92,7 +97,7 @@ class Numbers:
     def round(self) -> Round:
         self.world.log.append(("round", self.process.arm, self.name))
         disturbed = 1 + self.world.noise * abs(self.world.draw.normal())
-        return Round(self.seconds * disturbed, self.seconds, 0)
+        return Round(self.seconds * (1 + self.process.pad) * disturbed, self.seconds, 0)
 
     def record(self, rounds: Sequence[Round], loops: int) -> dict[str, Any]:
         judgement = self.world.wrong.get(self.name, RIGHT) if self.new else RIGHT
