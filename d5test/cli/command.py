@@ -20,9 +20,9 @@ COMMANDS = {
     "run": run,
     "repro": repro,
     "compare": compare,
-    "gate": gate,
     "report": report,
     "verify": verify,
+    "gate": gate,
     "new": new,
     "native": native,
 }

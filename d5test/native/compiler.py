@@ -52,7 +52,8 @@ def bridge(
     it.
     """
     ours = [path.read_text() for path in (source, *sorted((INCLUDE / "d5test").glob("*.h")))]
-    return _built(source, [*compiler(source), *flags], [version, *ours], libraries)
+    command = [*compiler(source), "-fvisibility=default", *flags]
+    return _built(source, command, [version, *ours], libraries)
 
 
 def _built(

@@ -25,6 +25,8 @@ BRIDGED: Mapping[str, str] = MappingProxyType(
         f"d5test.backends.{module}:{name}": f"d5test.native.bridges.{module}:Native{name}"
         for module, name in (
             ("numpy", "Numpy"),
+            ("torch", "Torch"),
+            ("torch", "TorchCompiled"),
         )
     }
 )

@@ -1,0 +1,131 @@
+"""Native operators as PyTorch's own: `torch.ops.d5test.IPow(x, power=3)`.
+
+Kernels and derivatives are C++ (`source/torch.cpp`), compiled once for each PyTorch; schemas and
+fake kernels are here. What a check calls is the same operator in the namespace `d5test_guarded`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+import torch
+from torch.utils import cpp_extension
+
+from d5test.backends.base import Plan, Row, Table
+from d5test.backends.torch import Torch, TorchCompiled
+from d5test.native import compiler, interface
+from d5test.native.axes import shapes
+from d5test.native.bridges import available, given, row
+from d5test.native.library import Choice, Declared
+
+SOURCE = Path(__file__).with_name("source") / "torch.cpp"
+SPACES: Mapping[bool, str] = MappingProxyType({False: "d5test", True: "d5test_guarded"})
+"""Namespaces, by whether their operators run between guard zones."""
+TYPES: Mapping[int, str] = MappingProxyType(
+    {
+        interface.INTEGER: "int",
+        interface.REAL: "float",
+        interface.TEXT: "str",
+        interface.INTEGERS: "int[]",
+        interface.REALS: "float[]",
+    }
+)
+
+
+@cache
+def bridge() -> ctypes.CDLL:
+    """The compiled half of the bridge."""
+    flags = [f"-isystem{path}" for path in cpp_extension.include_paths()]
+    flags += [f"-L{path}" for path in cpp_extension.library_paths()]
+    flags += [f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}", "-O2"]
+    libraries = ["-lc10", "-ltorch_cpu", "-ltorch"]
+    if torch.version.cuda:
+        flags, libraries = [*flags, "-DD5TEST_CUDA"], [*libraries, "-lc10_cuda"]
+    return ctypes.CDLL(str(compiler.bridge(SOURCE, str(torch.__version__), flags, libraries)))
+
+
+def operator(one: Declared, *, guarded: bool) -> Callable[..., Any]:
+    """The operator, entered into the dispatcher: once, before anything is traced."""
+    space = SPACES[guarded]
+    library = torch.library.Library(space, "FRAGMENT")
+    _KEPT.append(library)
+    inputs = ", ".join(f"Tensor {port.name}" for port in one.inputs)
+    attributes = "".join(f", {_argument(choice)}" for choice in one.attributes)
+    starred = f", *{attributes}" if attributes else ""
+    outputs = ", ".join("Tensor" for _ in one.outputs)
+    library.define(f"{one.name}({inputs}{starred}) -> ({outputs})")
+    torch.library.register_fake(f"{space}::{one.name}", partial(_fake, one), lib=library)
+    if one.differentiable:
+        lists = "Tensor[] grads, Tensor[] inputs, Tensor[] outputs"
+        library.define(f"{one.name}_backward({lists}{starred}) -> Tensor[]")
+        torch.library.register_fake(f"{space}::{one.name}_backward", _fake_backward, lib=library)
+    register = bridge().d5test_torch_register
+    register.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int32)
+    register.restype = None
+    register(ctypes.addressof(one.table), space.encode(), guarded)
+    found: Callable[..., Any] = getattr(getattr(torch.ops, space), one.name).default
+    return found
+
+
+_KEPT: list[Any] = []
+"""What unregisters its operators when it is collected."""
+
+
+def _argument(choice: Choice) -> str:
+    default = choice.default
+    if choice.kind == interface.TEXT:
+        shown = f'"{default}"'
+    elif isinstance(default, tuple):
+        shown = f"[{', '.join(map(str, default))}]"
+    else:
+        shown = str(default)
+    return f"{TYPES[choice.kind]} {choice.name}={shown}"
+
+
+def _fake(one: Declared, *inputs: Any, **attributes: Any) -> Any:
+    first = inputs[0]
+    found = shapes(one, [tuple(x.shape) for x in inputs], attributes, 8 * first.element_size())
+    outputs = tuple(first.new_empty(shape) for shape in found)
+    return outputs if len(outputs) > 1 else outputs[0]
+
+
+def _fake_backward(
+    grads: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[Any], **attributes: Any
+) -> list[Any]:
+    return [x.new_empty(x.shape) for x in inputs]
+
+
+def plan(one: Declared, call: Callable[..., Any], op: Any, *inputs: Any) -> Plan:
+    """The operator with its attributes bound."""
+    return partial(call, **given(one, op, inputs))
+
+
+def rows() -> dict[str, Row]:
+    """The rows of all native operators."""
+    return {
+        one.name: row(
+            one,
+            partial(plan, one, operator(one, guarded=False)),
+            partial(plan, one, operator(one, guarded=True)),
+        )
+        for one in available()
+    }
+
+
+class NativeTorch(Torch):
+    """PyTorch with native operators."""
+
+    rows = Table({**Torch.rows, **rows()})
+    sources: ClassVar[Mapping[str, str]] = {one.name: one.source for one in available()}
+
+
+class NativeTorchCompiled(TorchCompiled):
+    """`torch.compile` with native operators."""
+
+    rows = NativeTorch.rows
+    sources: ClassVar[Mapping[str, str]] = NativeTorch.sources

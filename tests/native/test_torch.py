@@ -1,0 +1,160 @@
+"""Native operators in PyTorch: proper operators, compiled without a break, zero copy."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from d5test.native import compiler
+
+pytest.importorskip("torch")
+
+HERE = Path(__file__).parent
+PRELUDE = """
+import warnings; warnings.simplefilter("ignore")
+import torch
+from d5test.native.bridges import available
+from d5test.native.bridges.torch import operator
+ops = {one.name: one for one in available()}
+def op(name, guarded=False):
+    return getattr(getattr(torch.ops, "d5test_guarded" if guarded else "d5test"), name).default
+import d5test.native.bridges.torch
+generator = torch.Generator().manual_seed(3)
+def normal(*shape, **how):
+    return torch.randn(*shape, generator=generator, dtype=torch.float64, **how)
+"""
+
+
+@pytest.fixture(scope="session")
+def libraries(tmp_path_factory) -> str:
+    folder = tmp_path_factory.mktemp("torch")
+    path = folder / "ipow.cpp"
+    text = (HERE.parents[1] / "d5test/native/templates/operator.cpp.txt").read_text()
+    path.write_text(text.replace("NAME", "IPow"))
+    sources = (path, HERE / "shapes.cpp", HERE / "faults.cpp")
+    return os.pathsep.join(str(compiler.library(source)) for source in sources)
+
+
+@pytest.fixture
+def torch_says(libraries):
+    """Run lines where the bridge is loaded: what they print."""
+
+    def run(code: str) -> str:
+        root = str(HERE.parents[1])
+        env = os.environ | {"D5TEST_NATIVE": libraries, "PYTHONPATH": root, "OMP_NUM_THREADS": "1"}
+        done = subprocess.run(
+            [sys.executable, "-c", PRELUDE + code], env=env, capture_output=True, text=True,
+            check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    return run
+
+
+def test_it_is_an_operator_of_pytorchs(torch_says):
+    said = torch_says("""
+x = normal(2, 3, 5, requires_grad=True)
+a, b = normal(3, 4, requires_grad=True), normal(4, 5, requires_grad=True)
+cases = [("IPow", (x,), {"power": 3}), ("IPow", (x.detach().mT,), {}), ("Product", (a, b), {}),
+         ("Thin", (a.detach(),), {"step": 3}), ("Relu", (x,), {})]
+for name, inputs, attributes in cases:
+    print(set(torch.library.opcheck(op(name), inputs, attributes).values()))
+""")
+    assert said.splitlines() == ["{'SUCCESS'}"] * 5
+
+
+def test_values_and_gradients_are_the_operators(torch_says):
+    said = torch_says("""
+x = normal(4, 3).mT.requires_grad_()
+y = op("IPow")(x, power=3)
+dy = normal(3, 4)
+(dx,) = torch.autograd.grad(y, x, dy)
+print(torch.allclose(y, x**3, rtol=1e-14), torch.allclose(dx, dy * 3 * x**2, rtol=1e-14))
+a, b = normal(3, 4, requires_grad=True), normal(4, 5, requires_grad=True)
+dc = normal(3, 5)
+da, db = torch.autograd.grad(op("Product")(a, b), (a, b), dc)
+print(torch.allclose(da, dc @ b.T), torch.allclose(db, a.T @ dc))
+print(op("IPow")(x.detach()).requires_grad, torch.autograd.gradcheck(op("IPow"), (x,)))
+""")
+    assert said.split() == ["True"] * 4 + ["False", "True"]
+
+
+def test_compiled_whole_and_for_sizes_that_change(torch_says):
+    said = torch_says("""
+import torch._dynamo
+def function(x):
+    return op("IPow")(x.sin(), power=3).sum() + op("Product")(x, x.mT).sum()
+compiled = torch.compile(function, fullgraph=True, backend="aot_eager", dynamic=True)
+for n in (3, 5, 8):
+    x = normal(n, 4, requires_grad=True)
+    y, z = compiled(x), function(x)
+    (dy,), (dz,) = torch.autograd.grad(y, x), torch.autograd.grad(z, x)
+    print(torch.allclose(y, z), torch.allclose(dy, dz))
+print(torch._dynamo.utils.counters["stats"]["unique_graphs"])
+""")
+    assert said.split() == ["True"] * 6 + ["1"]
+
+
+def test_no_second_derivative_is_said_and_not_zero(torch_says):
+    said = torch_says("""
+x = normal(3, requires_grad=True)
+(dx,) = torch.autograd.grad(op("IPow")(x, power=3).sum(), x, create_graph=True)
+try:
+    torch.autograd.grad(dx.sum(), x)
+except RuntimeError as error:
+    print(error)
+""")
+    assert said == "derivative for d5test::IPow_backward is not implemented"
+
+
+def test_nothing_is_copied(torch_says):
+    said = torch_says("""
+import ctypes, ctypes.util
+x = torch.ones(1 << 20)
+before = torch.ones(3)
+with torch.profiler.profile(profile_memory=True) as profile:
+    y = op("IPow")(x, power=2)
+made = [e.nbytes() for e in profile.profiler.kineto_results.events() if e.name() == "[memory]"]
+print(sum(n for n in made if n > 0) == y.numel() * 4)
+""")
+    assert said == "True"
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('op("IPow")(torch.ones(3).half())', "NotImplementedError: IPow is compiled for float32"),
+        ('op("Product")(normal(2, 3), normal(2, 3))', "NotImplementedError: Product: input b"),
+        ('op("Unwritten", True)(normal(3))', "RuntimeError: Unwritten.forward leaves element 2"),
+        ('op("Thin")(normal(2, 3), step=0)', "NotImplementedError: Thin: a step is positive"),
+    ],
+)
+def test_what_is_refused_is_named(torch_says, line, said):
+    lines = f"try:\n    {line}\nexcept Exception as e:\n    print(type(e).__name__ + ':', e)\n"
+    assert torch_says(lines).startswith(said)
+
+
+def test_the_suite_validates_it_inside_pytorch(suite):
+    ran = suite(
+        f"--native={HERE / 'faults.cpp'}", "--operator=Right,WrongGradient,WritesBehind",
+        "--dtype=float64", "--examples=4", "--check=forward,gradient", backend="torch",
+    )  # fmt: skip
+    assert set(ran.failed) == {
+        "test_forward[torch-WritesBehind-float64]",
+        "test_gradient[torch-WritesBehind-float64]",
+        "test_gradient[torch-WrongGradient-float64]",
+    }, ran.text
+    assert "test_gradient[torch-Right-float64]" in ran.passed
+
+
+def test_the_suite_sees_it_compiled(suite):
+    ran = suite(
+        f"--native={HERE / 'faults.cpp'}", "--operator=Right", "--check=compiled",
+        backend="torch-compiled",
+    )  # fmt: skip
+    assert ran.passed == {"test_compiled[torch-compiled-Right-float32]"}, ran.text
