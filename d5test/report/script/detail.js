@@ -19,7 +19,7 @@ function runs(data, row, entries) {
     });
     const counts = [...new Set(found.map(({ entry }) => entry.count).filter(Boolean))];
     const rounds = row.metric === "time" && counts.length ? `; ${d3.extent(counts).filter(unique).join(" to ")} rounds each` : "";
-    list.append(make("div", {}, make("dt", {}, side), make("dd", {}, told.join(" | ") + rounds)));
+    list.append(make("div", {}, make("dt", {}, data.old.length ? side : "runs"), make("dd", {}, told.join(" | ") + rounds)));
   }
   return list;
 }

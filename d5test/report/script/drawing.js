@@ -60,7 +60,13 @@ function figure(caption, options, ...captionMore) {
   return make("figure", {}, make("figcaption", {}, caption, ...captionMore), drawn);
 }
 
-const ofSide = (side) => make("span", { className: `of-${side}` }, side);
+// Which colour is which version; nothing where there is one alone.
+function keyOf(points) {
+  const sides = [...new Set(points.map((d) => d.side))];
+  return sides.length > 1 ? sides.map((side) => make("span", { className: `of-${side}` }, side)) : [];
+}
+
+const size = (points) => (points.length > 200 ? 1.8 : 3);
 const COLOURS = { old: "var(--old)", new: "var(--new)" };
 
 // Rounds in the order of measurement; a line is a run's fastest round. Logarithmic where a linear
@@ -73,10 +79,10 @@ function drawRounds(points, fastest, width) {
     x: { label: "round" },
     y: { label: "time a call", type: high > 4 * low ? "log" : "linear", tickFormat: seconds, ticks: 5, grid: true },
     marks: [
-      Plot.dot(points, { x: "round", y: "t", r: 1.8, fill: (d) => COLOURS[d.side], fillOpacity: 0.55, symbol: (d) => symbols[d.side] }),
+      Plot.dot(points, { x: "round", y: "t", r: size(points), fill: (d) => COLOURS[d.side], fillOpacity: 0.55, symbol: (d) => symbols[d.side] }),
       Plot.ruleY(fastest, { y: "t", stroke: (d) => COLOURS[d.side], strokeWidth: 1.2 }),
     ],
-  }, ofSide("old"), ofSide("new"));
+  }, ...keyOf(points));
 }
 
 // Distributions of both versions on one axis, up to the larger 99% quantile; lines are medians.
@@ -92,13 +98,13 @@ function drawDistributions(points, width) {
     )),
     Plot.ruleX([d3.median(found, (d) => d.t)], { stroke: COLOURS[side], strokeWidth: 1.5, strokeDasharray: "4 2" }),
   ]);
-  const tail = beyond ? `; ${beyond} slower rounds are beyond the edge` : "";
+  const tail = beyond ? `; slower rounds, beyond the edge: ${beyond}` : "";
   return figure(`Distribution; dashed: medians${tail}`, {
     width,
     x: { label: "time a call", tickFormat: seconds, ticks: 5, domain },
     y: { label: "share of rounds", tickFormat: "%", grid: true, ticks: 4 },
     marks: [...marks, Plot.ruleY([0])],
-  }, ...[...sides.keys()].map(ofSide));
+  }, ...keyOf(points));
 }
 
 // Quotients of rounds that were measured in turn: what both shared is gone from them.
@@ -112,7 +118,7 @@ function drawPaired(old, now, width) {
     y: { label: "change", tickFormat: percent, ticks: 5, grid: true, domain: [-most, most], clamp: true },
     marks: [
       Plot.ruleY([0]),
-      Plot.dot(found, { x: "round", y: "change", r: 1.8, fill: "currentColor", fillOpacity: 0.5 }),
+      Plot.dot(found, { x: "round", y: "change", r: size(found), fill: "currentColor", fillOpacity: 0.5 }),
       Plot.ruleY([middle], { stroke: "var(--new)", strokeWidth: 1.5 }),
     ],
   });
