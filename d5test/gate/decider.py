@@ -30,7 +30,7 @@ class Decider:
     """Decides for a slowdown of `effect` (0.05 is 5%) that is to be found.
 
     limit   half of it, in logarithms: to find 5% the limit has to be near 2.5%
-    screen  a fifth of it: who is below in the median of the sessions is no suspect
+    screen  two fifths of it: who is below in the median of the sessions is no suspect
     """
 
     effect: float = 0.05
@@ -43,7 +43,7 @@ class Decider:
     @property
     def screen(self) -> float:
         """The least shift of a suspect."""
-        return log1p(self.effect) / 5
+        return log1p(self.effect) * 2 / 5
 
     def charge(self, evidence: Evidence) -> int:
         """What sessions so far speak of: 1 of a slowdown, -1 of an improvement, 0 of neither.

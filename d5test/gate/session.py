@@ -48,8 +48,8 @@ class Rounds:
     seconds: float
 
 
-FULL = Rounds(blocks=20, turns=12, least=4, seconds=4.0)
-SHORT = Rounds(blocks=6, turns=10, least=2, seconds=2.0)
+FULL = Rounds(blocks=20, turns=12, least=4, seconds=3.0)
+SHORT = Rounds(blocks=10, turns=10, least=2, seconds=2.0)
 """Of a pair of fresh processes: pairs are many."""
 BRIEF = 15
 """How many rounds are made of one of the usual length: a short round is rarely pre-empted."""

@@ -59,7 +59,7 @@ def test_half_of_the_effect_is_none() -> None:
 
 @pytest.mark.parametrize(
     ("shifts", "charge"),
-    [([0.02], 1), ([0.02, -0.01, 0.001], 0), ([-0.03], -1), ([-0.03, -0.02], 0), ([0.005], 0)],
+    [([0.03], 1), ([0.03, -0.01, 0.01], 0), ([-0.03], -1), ([-0.03, -0.02], 0), ([0.015], 0)],
 )
 def test_a_charge_is_what_the_sessions_say(shifts: list[float], charge: int) -> None:
     assert DECIDER.charge(Evidence(shifts, [0.0] * len(shifts))) == charge
