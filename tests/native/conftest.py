@@ -12,7 +12,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from d5test.native import compiler, library
+from d5test.native import bridges, compiler, library
+from d5test.native.bridges import LIBRARIES
 from d5test.native.library import Declared
 from d5test.plugin.known import shipped
 
@@ -69,3 +70,31 @@ def run_suite() -> Callable[..., Ran]:
 def suite(tmp_path: Path) -> Callable[..., Ran]:
     """The same in the test's own folder."""
     return partial(run_suite_in, tmp_path)
+
+
+@pytest.fixture(scope="session")
+def libraries(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What a worker is told of: the template and the sources beside the tests, compiled."""
+    path = tmp_path_factory.mktemp("template") / "ipow.cpp"
+    text = (ROOT / "d5test" / "native" / "templates" / "operator.cpp.txt").read_text()
+    path.write_text(text.replace("NAME", "IPow"))
+    sources = (path, HERE / "shapes.cpp", HERE / "faults.cpp")
+    return bridges.environment(compiler.library(source) for source in sources)[LIBRARIES]
+
+
+@pytest.fixture
+def says(libraries: str) -> Callable[[str], str]:
+    """Run lines where those libraries are known, in a process of its own: what they print."""
+
+    def run(code: str) -> str:
+        env = os.environ | {
+            LIBRARIES: libraries, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1",
+            "TF_CPP_MIN_LOG_LEVEL": "3",
+        }  # fmt: skip
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    return run

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-
-from d5test.native import compiler
 
 pytest.importorskip("torch")
 
@@ -29,31 +24,10 @@ def normal(*shape, **how):
 """
 
 
-@pytest.fixture(scope="session")
-def libraries(tmp_path_factory) -> str:
-    folder = tmp_path_factory.mktemp("torch")
-    path = folder / "ipow.cpp"
-    text = (HERE.parents[1] / "d5test/native/templates/operator.cpp.txt").read_text()
-    path.write_text(text.replace("NAME", "IPow"))
-    sources = (path, HERE / "shapes.cpp", HERE / "faults.cpp")
-    return os.pathsep.join(str(compiler.library(source)) for source in sources)
-
-
 @pytest.fixture
-def torch_says(libraries):
+def torch_says(says):
     """Run lines where the bridge is loaded: what they print."""
-
-    def run(code: str) -> str:
-        root = str(HERE.parents[1])
-        env = os.environ | {"D5TEST_NATIVE": libraries, "PYTHONPATH": root, "OMP_NUM_THREADS": "1"}
-        done = subprocess.run(
-            [sys.executable, "-c", PRELUDE + code], env=env, capture_output=True, text=True,
-            check=False,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        return done.stdout.strip()
-
-    return run
+    return lambda code: says(PRELUDE + code)
 
 
 def test_it_is_an_operator_of_pytorchs(torch_says):

@@ -27,6 +27,10 @@ BRIDGED: Mapping[str, str] = MappingProxyType(
             ("numpy", "Numpy"),
             ("torch", "Torch"),
             ("torch", "TorchCompiled"),
+            ("jax", "Jax"),
+            ("jax", "JaxCompiled"),
+            ("tensorflow", "TensorFlow"),
+            ("tensorflow", "TensorFlowCompiled"),
         )
     }
 )
