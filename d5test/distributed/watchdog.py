@@ -39,6 +39,8 @@ class Watchdog:
         os.close(theirs)
         self._pid, self._main = os.getpid(), threading.get_ident()
         self._changed = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._looking = True
         self._file = ""
         self._own: dict[str, Callable[..., Any]] = {}
         os.register_at_fork(after_in_child=self._forget)
@@ -50,7 +52,8 @@ class Watchdog:
         for name in LEAVING:
             self._own[name] = getattr(os, name)
             setattr(os, name, self._told(name))
-        threading.Thread(target=self._look, name="d5test watchdog", daemon=True).start()
+        self._thread = threading.Thread(target=self._look, name="d5test watchdog", daemon=True)
+        self._thread.start()
 
     def enter(self, doing: str, limit: float | None, at: str, file: str = "") -> None:
         """The main thread does something else now, in `file` if it moves at all."""
@@ -59,7 +62,15 @@ class Watchdog:
         self._changed.set()
 
     def end(self, limit: float) -> None:
-        """The run has ended; the process should within `limit` seconds."""
+        """The run has ended; the process should within `limit` seconds.
+
+        The thread has to be gone by then: an interpreter that ends unwinds the threads that it
+        finds, through whatever C++ they stand in.
+        """
+        self._looking = False
+        self._changed.set()
+        if self._thread is not None:
+            self._thread.join()
         for name, own in self._own.items():
             setattr(os, name, own)
         self.enter("end of the run", limit, "the end of the run")
@@ -79,7 +90,7 @@ class Watchdog:
 
     def _look(self) -> None:
         pause, seen = FIRST, ""
-        while self._pipe >= 0:
+        while self._looking and self._pipe >= 0:
             if self._changed.wait(pause):
                 self._changed.clear()
                 pause, seen = FIRST, ""
