@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from d5test.compare.collection import uncollected
 from d5test.compare.decision import VERDICTS, Decision, Values, exact, noisy
 from d5test.compare.entry import Unreadable, told
 from d5test.compare.environment import differing
@@ -55,6 +56,7 @@ class Comparison:
         return "unsure" if untold else "passed"
 
 
+@uncollected()
 def compare(
     old: Sequence[Run], new: Sequence[Run], effect: float = EFFECT, decide: Decider = noisy
 ) -> Comparison:

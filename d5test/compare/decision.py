@@ -73,11 +73,12 @@ class Decision:
 def exact(values: Values) -> Decision:
     """A metric that repeats to the digit; if it does not, its own range is what it must leave."""
     sign = 1 if values.metric.better == "lower" else -1
-    old, new = ([sign * v for v in side] for side in (values.before, values.after))
+    before, after = values.before, values.after
+    old, new = ([sign * v for v in side] for side in (before, after))
     tolerance, spread = values.metric.tolerance, max(old) - min(old)
     repeats = spread <= tolerance
     margin = tolerance if repeats else spread
-    change = _relative(values)
+    change = _relative(median(before), median(after))
     if (max(new) if repeats else min(new)) > max(old) + margin:
         return Decision(values, "worse", EXACT, change)
     if max(new) < min(old) - margin:
@@ -120,8 +121,7 @@ def _noisy(values: Values, shift: Shift, effect: float) -> Decision:
     return Decision(values, verdict, reason, change, limit=limit, detectable=detectable)
 
 
-def _relative(values: Values) -> float | None:
-    before, after = median(values.before), median(values.after)
+def _relative(before: float, after: float) -> float | None:
     if before == after:
         return 0.0
     return after / before - 1 if before else None

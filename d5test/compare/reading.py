@@ -6,6 +6,7 @@ memory is bounded by `condensed`; nothing in a file is run, opened or looked up.
 
 from __future__ import annotations
 
+import gc
 import glob
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,6 +16,7 @@ from itertools import repeat
 from pathlib import Path
 from typing import Any
 
+from d5test.compare.collection import uncollected
 from d5test.compare.condensed import BLOCK, TooLarge, condensed
 from d5test.compare.detail import Detail, detail_of
 from d5test.compare.entry import Entry, Unreadable, entry_of, told
@@ -54,6 +56,7 @@ def read(side: str, rounds: int = 0) -> list[Run]:
     return read_sides([side], rounds)[0]
 
 
+@uncollected()
 def read_sides(sides: Sequence[str], rounds: int = 0) -> list[list[Run]]:
     """The runs of each side; large files at the same time."""
     paths = [list(dict.fromkeys(_paths(side))) for side in sides]
@@ -69,7 +72,7 @@ def _runs(paths: Sequence[Path], rounds: int) -> list[Run]:
     workers = min(len(paths), usable_cores() or 1)
     if size < LARGE or workers < 2:
         return [_run(path, rounds) for path in paths]
-    with ProcessPoolExecutor(workers) as pool:
+    with ProcessPoolExecutor(workers, initializer=gc.disable) as pool:
         return list(pool.map(_run, paths, repeat(rounds)))
 
 

@@ -1,0 +1,44 @@
+"""Large files, read in processes of their own: the same runs, and the same complaints."""
+
+from __future__ import annotations
+
+import gc
+from itertools import chain
+from pathlib import Path
+
+import pytest
+
+from d5test.compare import Unreadable, read_sides, reading
+from tests.compare.files import sides
+
+
+@pytest.fixture
+def large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every file is large, and two cores are there."""
+    monkeypatch.setattr(reading, "LARGE", 1)
+    monkeypatch.setattr(reading, "usable_cores", lambda: 2)
+
+
+@pytest.mark.parametrize("rounds", [0, 4])
+def test_the_same_runs(rounds: int, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    given = sides(tmp_path)
+    alone = read_sides(given, rounds)
+    request.getfixturevalue("large")
+    together = read_sides(given, rounds)
+    assert together == alone
+    assert [[run.path for run in side] for side in together] == [
+        [str(tmp_path / f"{side}{k}.json") for k in range(3)] for side in ("old", "new")
+    ]
+    for one, other in zip(chain(*together), chain(*alone), strict=True):
+        assert [d.rounds.tolist() for d in one.details.values()] == [
+            d.rounds.tolist() for d in other.details.values()
+        ]
+
+
+@pytest.mark.usefixtures("large")
+def test_the_same_complaint(tmp_path: Path) -> None:
+    given = sides(tmp_path)
+    (tmp_path / "new1.json").write_text("[]")
+    with pytest.raises(Unreadable, match=r"new1\.json: is no benchmark file"):
+        read_sides(given)
+    assert gc.isenabled()
