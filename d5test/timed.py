@@ -14,6 +14,7 @@ from d5test.backends.base import Unsupported
 from d5test.backends.client import Judged
 from d5test.backends.exchange import About, Feed, Round
 from d5test.case import Case
+from d5test.checks.check import without_reference
 from d5test.checks.verification import verify
 from d5test.problems import Problem
 from d5test.record import Record, describe, describe_judgement, environment
@@ -108,6 +109,8 @@ def _why_not(about: About, problem: Problem, backward: bool) -> str:
     row = about.rows.get(operator)
     if row is None:
         return f"{about.name} has no row for {operator}"
+    if why := without_reference(type(problem.case.op)):
+        return why
     if not row.native:
         return f"{operator} is composed by d5test on {about.name}"
     return row.gradient if backward else ""

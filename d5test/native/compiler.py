@@ -38,6 +38,8 @@ def library(source: str | Path, *, sanitize: bool = False, flags: Sequence[str] 
     source = Path(source)
     if not source.is_file():
         raise CompileError(f"no file {source}")
+    if sanitize and source.suffix == ".cu":
+        raise CompileError(f"{source}: no sanitizer for CUDA here; run compute-sanitizer")
     command = [*compiler(source), *flags, *(SANITIZED if sanitize else ())]
     preprocessed = _run([*command, "-E", str(source)])
     return _built(source, command, [preprocessed])

@@ -55,3 +55,17 @@ def environment(natives: Sequence[Any], *, sanitize: bool) -> dict[str, str]:
     if sanitize:
         found |= {"LD_PRELOAD": compiler.preloaded(), **SANITIZERS}
     return found
+
+
+def problems(natives: Sequence[Any]) -> list[Any]:
+    """What is timed of them."""
+    if not natives:
+        return []
+    from d5test.native.problems import problems
+
+    return [
+        problem
+        for native in natives
+        for name, operator in native.operators.items()
+        for problem in problems(operator, native.declared[name])
+    ]

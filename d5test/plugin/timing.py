@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from d5test.plugin import native
 from d5test.plugin.selection import SELECTION
 from d5test.plugin.workers import WORKERS
 
@@ -42,8 +43,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
     config = metafunc.config
     every = config.getoption("--problems") == "all"
-    wanted = config.stash[SELECTION].operators
-    problems = [p for p in (deepbench() if every else smallest()) if p.case.op.name in wanted]
+    selection = config.stash[SELECTION]
+    known = [*(deepbench() if every else smallest()), *native.problems(selection.natives)]
+    problems = [p for p in known if p.case.op.name in selection.operators]
     metafunc.parametrize("problem", problems, ids=[p.name for p in problems])
     metafunc.parametrize("direction", DIRECTIONS, ids=DIRECTIONS)
 

@@ -48,10 +48,12 @@ class Ran:
                 self.passed.add(case.get("name", ""))
 
 
-def run_suite_in(folder: Path, *options: str, backend: str = "numpy") -> Ran:
+def run_suite_in(
+    folder: Path, *options: str, backend: str = "numpy", where: str = "operators"
+) -> Ran:
     env = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
     command = [
-        sys.executable, "-m", "pytest", str(SUITES / "operators"), f"--backend={backend}",
+        sys.executable, "-m", "pytest", str(SUITES / where), f"--backend={backend}",
         "-p", "no:cacheprovider", "--junit-xml=run.xml", *options,
     ]  # fmt: skip
     done = subprocess.run(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -81,3 +82,13 @@ def test_a_source_that_registers_nothing_is_said(source: Path) -> None:
     path = compiler.library(source)
     with pytest.raises(library.NativeError, match="registers no operator"):
         library.declared(path)
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="there is no nvcc")
+def test_a_cuda_source_is_compiled_and_belongs_to_no_backend_of_the_cpu(suite) -> None:
+    source = Path(__file__).with_name("scale.cu")
+    scale = library.declared(compiler.library(source))["Scale"]
+    assert scale.on_cuda
+    assert scale.differentiable
+    ran = suite(f"--native={source}", "--check=forward")
+    assert "numpy has no row for Scale" in ran.text

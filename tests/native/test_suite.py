@@ -93,6 +93,21 @@ def test_named_axes_are_drawn_so_that_they_fit(suite):
     assert "test_numerical_gradient[numpy-Product-float64]" in ran.passed
 
 
+def test_it_is_timed_and_what_was_timed_is_judged(suite):
+    ran = suite(FAULTS, "--operator=Right,IgnoresStrides", where="operators/test_time.py")
+    assert ran.rc == 0, ran.text
+    for problem in ("right-16", "right-1048576", "ignoresstrides-16"):
+        for direction in ("forward", "backward"):
+            assert f"test_time[{problem}-{direction}-numpy]" in ran.passed, ran.text
+
+
+def test_what_has_no_reference_is_not_timed_and_that_is_said(suite):
+    native = f"--native={HERE / 'shapes.cpp'}"
+    ran = suite(native, "--operator=Product", "-rs", where="operators/test_time.py")
+    assert not ran.passed | set(ran.failed)
+    assert "not timed: Product has no reference" in ran.text
+
+
 def test_a_compile_error_is_the_compilers_message_and_status_4(tmp_path, suite):
     (tmp_path / "wrong.cpp").write_text("#include <d5test/operator.h>\nint main( { }\n")
     ran = suite("--native=wrong.cpp")

@@ -94,6 +94,9 @@ def kept(one: Declared, attributes: Any, bits: int, guarded: bool) -> Made:
 def plan(one: Declared, guarded: bool, op: Any, *inputs: Any) -> Plan:
     """The operator with its attributes bound."""
     attributes = given(one, op, inputs)
+    device = jax.config.jax_default_device or jax.devices()[0]
+    if one.on_cuda != (device.platform != "cpu"):
+        raise Unsupported(f"{one.name} is compiled for {'CUDA' if one.on_cuda else 'the CPU'}")
     call: Callable[..., Any] = Called(one, attributes, np.dtype(inputs[0].dtype), guarded)
     return call
 

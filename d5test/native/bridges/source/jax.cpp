@@ -16,7 +16,9 @@ namespace ffi = xla::ffi;
 /// Buffers as the interface has them: XLA's are row-major.
 class Views {
 public:
-    Views() : strides_(D5_MOST_TENSORS * 4) { views_.reserve(strides_.size()); }
+    Views(const D5Operator& op, std::size_t count) : device_(op.device), strides_(count) {
+        views_.reserve(count);
+    }
 
     template <typename Buffer>
     void add(const Buffer& buffer) {
@@ -27,7 +29,7 @@ public:
         const bool wide = buffer.element_type() == ffi::DataType::F64;
         D5Tensor one{};
         one.data = buffer.untyped_data();
-        one.device = {D5_CPU, 0};
+        one.device = {device_, 0};
         one.ndim = static_cast<std::int32_t>(shape.size());
         one.dtype = {2, static_cast<std::uint8_t>(wide ? 64 : 32), 1};
         one.shape = const_cast<std::int64_t*>(shape.begin());
@@ -43,6 +45,7 @@ public:
     const D5Tensor* data() const { return views_.data(); }
 
 private:
+    std::int32_t device_;
     std::vector<std::array<std::int64_t, D5_MOST_DIMENSIONS>> strides_;
     std::vector<D5Tensor> views_;
 };
@@ -61,7 +64,7 @@ ffi::Error told(const Call& call) {
 ffi::Error forward(void* stream, std::int64_t table, std::int64_t made, ffi::RemainingArgs given,
                    ffi::RemainingRets found) {
     const auto* op = reinterpret_cast<const D5Operator*>(table);
-    Views inputs, outputs;
+    Views inputs(*op, given.size()), outputs(*op, found.size());
     inputs.add(given);
     outputs.add(found);
     return told([&](D5Message message) {
@@ -74,7 +77,7 @@ ffi::Error forward(void* stream, std::int64_t table, std::int64_t made, ffi::Rem
 ffi::Error backward(void* stream, std::int64_t table, std::int64_t made, ffi::RemainingArgs given,
                     ffi::RemainingRets found) {
     const auto* op = reinterpret_cast<const D5Operator*>(table);
-    Views read, written;
+    Views read(*op, given.size()), written(*op, found.size());
     read.add(given);
     written.add(found);
     const D5Tensor* grads = read.data();

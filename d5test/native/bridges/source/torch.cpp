@@ -157,7 +157,7 @@ void* stream_of(const at::Tensor& x) {
 #ifdef D5TEST_CUDA
     if (x.is_cuda()) return c10::cuda::getCurrentCUDAStream(x.get_device()).stream();
 #endif
-    (void)x;
+    TORCH_CHECK_NOT_IMPLEMENTED(!x.is_cuda(), "the bridge found no CUDA toolkit: set CUDA_HOME");
     return nullptr;
 }
 
