@@ -33,6 +33,15 @@ def foreign(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def test_the_command_imports_no_plugin() -> None:
+    """Pytest rewrites the assertions of plugins, and warns of those that are imported before."""
+    code = (
+        "import sys, d5test.cli; print([m for m in sys.modules if m.startswith('d5test.plugin')])"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "[]"
+
+
 def test_a_mistyped_command_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["doctr"])

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from d5test import __version__
-from d5test.plugin.ranks.mpirun import ALLOWED, found
 
 PACKAGES = ("numpy", "scipy", "onnx", "ml_dtypes", "hypothesis", "pytest", "pytest-benchmark")
 ADVICE = {
@@ -69,6 +68,9 @@ def blas() -> str:
 
 def mpi() -> str:
     """What two ranks say that mpirun starts: the library, or why they do not come together."""
+    # not before: what pytest loads as a plugin has not been imported, so that it can rewrite it
+    from d5test.plugin.ranks.mpirun import ALLOWED, found
+
     path = found()
     if path is None:
         return f"missing: {ADVICE['mpirun']}"
