@@ -102,23 +102,31 @@ def noisy(rows: Sequence[Values], effect: float) -> list[Decision]:
 
 def _noisy(values: Values, shift: Shift, effect: float) -> Decision:
     lower = values.metric.better == "lower"
-    change = expm1(shift.size if lower else -shift.size)
+    change = _grown(shift.size if lower else -shift.size)
     if isinf(shift.limit):
         return Decision(
             values, "unsure", "no noise floor is known: it takes two runs of each version", change
         )
     limit, detectable = (
-        expm1(x) if lower else 1 - exp(-x) for x in (shift.limit, shift.detectable)
+        _grown(x) if lower else 1 - exp(-x) for x in (shift.limit, shift.detectable)
     )
     if shift.size > shift.limit:
         verdict, reason = "worse", f"beyond the noise, which ends at {limit:.1%}"
     elif shift.size < -shift.limit:
         verdict, reason = "better", f"beyond the noise, which ends at {limit:.1%}"
-    elif expm1(shift.detectable) <= effect:
+    elif _grown(shift.detectable) <= effect:
         verdict, reason = "same", f"{detectable:.1%} would have been found"
     else:
         verdict, reason = "unsure", f"nothing below {detectable:.1%} would surely be found"
     return Decision(values, verdict, reason, change, limit=limit, detectable=detectable)
+
+
+def _grown(x: float) -> float:
+    """The relative change that a logarithm is; infinite where no float holds it."""
+    try:
+        return expm1(x)
+    except OverflowError:
+        return inf
 
 
 def _relative(before: float, after: float) -> float | None:

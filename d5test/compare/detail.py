@@ -6,12 +6,11 @@ and no mistake; texts are short, numbers finite.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from d5test.compare.entry import Unreadable
+from d5test.compare.entry import Unreadable, finite
 from d5test.compare.entry import field as at
 from d5test.compare.rounds import Rounds, rounds_of, unpacked
 from d5test.record import KEY
@@ -77,17 +76,10 @@ def fact_of(value: Any) -> Fact | None:
         return value[:LONGEST]
     if isinstance(value, bool):
         return value
-    return value if isinstance(value, int | float) and _finite(value) else None
+    return value if isinstance(value, int | float) and finite(value) else None
 
 
 def positive_at(about: Mapping[str, Fact], path: str) -> float | None:
     """The number above zero at a path; None where there is none."""
     found = about.get(path)
-    return found if isinstance(found, int | float) and found > 0 else None
-
-
-def _finite(value: float) -> bool:
-    try:
-        return math.isfinite(value)
-    except OverflowError:
-        return False
+    return float(found) if isinstance(found, int | float) and found > 0 else None

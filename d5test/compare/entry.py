@@ -128,13 +128,17 @@ def number(value: Any, what: str) -> float:
     """A finite number, or an `Unreadable`."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise Unreadable(f"{what} is {told(value)}, not a number")
-    try:
-        found = float(value)
-    except OverflowError:
-        found = math.inf
-    if not math.isfinite(found):
+    if not finite(value):
         raise Unreadable(f"{what} is {told(value)}, not a finite number")
-    return found
+    return float(value)
+
+
+def finite(value: float) -> bool:
+    """Whether a float holds it: JSON's integers have no end."""
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 def positive(value: Any, what: str) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from d5test.compare.entry import field
+from d5test.compare.entry import field, finite
 from d5test.record import KEY
 
 MACHINE = {
@@ -74,13 +74,13 @@ def _backend(backend: Any) -> dict[str, Any]:
 def _preempted(records: Sequence[Mapping[str, Any]]) -> str:
     """The share of rounds that did not have the core for themselves."""
     pairs = [(r.get("preempted_rounds"), r.get("seconds")) for r in records]
-    known = [(k, n) for k, n in pairs if isinstance(k, int) and isinstance(n, int)]
+    known = [(k, n) for k, n in pairs if isinstance(k, int) and isinstance(n, int) and k <= n]
     total = sum(n for _, n in known)
     return f"{sum(k for k, _ in known) / total:.0%}" if total else ""
 
 
 def _span(values: Sequence[Any]) -> str:
-    numbers = [value for value in values if isinstance(value, int | float)]
+    numbers = [value for value in values if isinstance(value, int | float) and finite(value)]
     ends = dict.fromkeys(f"{end(numbers):.1f}" for end in (min, max)) if numbers else ()
     return " to ".join(ends)
 

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from functools import cache
 from importlib.resources import files
+from math import inf
 from typing import Any
 
 from jinja2 import Environment, StrictUndefined
@@ -87,7 +88,7 @@ def shown(report: Report) -> dict[str, Any]:
 
 
 def _row(row: table.Row, benchmark: int) -> dict[str, Any]:
-    told = {name: value for name, value in vars(row).items() if value is not None}
+    told = {name: value for name, value in vars(row).items() if value not in (None, inf, -inf)}
     del told["was"]
     return {**told, "benchmark": benchmark}
 

@@ -131,7 +131,14 @@ def _step(side: str, run: str, detail: Detail) -> Iterator[Step]:
         for n in ("ranks", "samples", "median", "samples_per_second")
     ]
     ranks, samples, seconds, rate = numbers
-    if ranks is None or samples is None or seconds is None or rate is None or not texts[0]:
+    if (
+        ranks is None
+        or ranks < 1
+        or samples is None
+        or seconds is None
+        or rate is None
+        or not texts[0]
+    ):
         return
     yield Step(
         side,
@@ -154,7 +161,7 @@ def _collective(side: str, entry: Entry, detail: Detail) -> Iterator[Collective]
     about = detail.about
     ranks = positive_at(about, "communication.ranks")
     contribution = positive_at(about, "communication.contribution_bytes")
-    if ranks is None or contribution is None:
+    if ranks is None or ranks < 1 or contribution is None:
         return
     seconds = min(entry.samples[TIME.name].values)
     imbalance = positive_at(about, "communication.imbalance")

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from d5test.cli import main
 from tests.compare.files import benchmark, sides, write
 from tests.compare.test_hostile import GOOD, HOSTILE
+from tests.report.test_rules import step
 
 
 @pytest.mark.parametrize("case", HOSTILE)
@@ -24,6 +26,29 @@ def test_one_line_and_status_2(case: str, tmp_path: Path, made: Callable[..., An
         (line,) = found.err.splitlines()
         assert line.startswith(f"d5test report: {bad}: ")
         assert words in line
+
+
+EXTREME: dict[str, Callable[[Any, Any], None]] = {
+    "more preempted rounds than any": lambda e, s: e["d5test"].update(preempted_rounds=10**400),
+    "a load without end": lambda e, s: e["d5test"]["environment"].update(load=[10**400]),
+    "an age": lambda e, s: e["d5test"].update(control=[1e-300, 1e300]),
+    "half a rank": lambda e, s: s.update(ranks=0.5),
+    "a huge rank": lambda e, s: s.update(ranks=1e308, samples_per_second=1e308),
+    "as many products": lambda e, s: e["d5test"].update(multiplications=10**308),
+    "a surrogate": lambda e, s: e["d5test"].update(operator="\ud800", dtype="\x00"),
+}
+
+
+@pytest.mark.parametrize("case", EXTREME)
+def test_what_is_strange_is_shown(case: str, tmp_path: Path, made: Callable[..., Any]) -> None:
+    given = benchmark("b", 1e-3, control=[1e-3, 1.1e-3]), step(2)
+    old = write(tmp_path / "old.json", given)
+    EXTREME[case](given[0]["extra_info"], given[1]["extra_info"]["scaling"])
+    new = write(tmp_path / "new.json", given)
+    for versions in ((old, new), (new,)):
+        found = made(*versions)
+        assert (found.status, found.err) == (0, "")
+        assert main(["verify", str(found.path)]) == 0
 
 
 def test_rounds_that_are_no_rounds(tmp_path: Path, made: Callable[..., Any]) -> None:
