@@ -34,6 +34,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--accept", action="append", default=[], metavar="FILE", help="accepted slowdowns (TOML)"
     )
+    parser.add_argument("--report", metavar="FILE", help="write the page of docs/report.md")
     parser.add_argument(
         "--self-test",
         action="store_true",
@@ -72,6 +73,7 @@ def arguments(options: argparse.Namespace) -> list[str]:
             ("budget", options.budget),
             ("effect", options.effect),
             ("unsure", options.unsure),
+            ("report", options.report),
             *(("accept", path) for path in options.accept),
         )
         if value is not None

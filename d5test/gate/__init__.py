@@ -3,8 +3,10 @@
     versions    which interpreters or backends they are, and fresh workers of each
     session     rounds of both versions and of a second worker of the old one, in turns
     evidence    what sessions and pairs of fresh processes say of a metric of a benchmark
-    decider     who is a suspect, and what is decided in the end
+    decider     who is a suspect, and whether pairs convict
+    verdicts    what is decided in the end
     gate        sessions, restarts, fresh pairs: what is measured next, and when it is enough
+    rule        what decides, as a page carries it
     outcome     the comparison (`d5test.compare`) that comes of it
     accepted    slowdowns that are known and accepted, with reason and expiry
     trial       false alarms and power of the gate on this machine: --self-test

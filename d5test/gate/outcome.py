@@ -8,42 +8,55 @@ comparison of stored files.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cache
-from math import expm1, log1p
+from itertools import chain
 from pathlib import Path
-from statistics import median
 from typing import Any
 
-import numpy as np
 from pytest_benchmark.plugin import pytest_benchmark_generate_machine_info
 from pytest_benchmark.stats import Stats
 
-from d5test.compare import Comparison, Decision, compare, read
-from d5test.compare.decision import VERDICTS, Values, noisy
-from d5test.compare.noise import BENCHMARK, POWER, holm
-from d5test.gate.accepted import Accepted, accept
-from d5test.gate.decider import PAIRS, Decider, floor, sign_p
-from d5test.gate.evidence import GATED, Evidence
+from d5test.compare import Comparison, Decision, Run, read
+from d5test.gate.accepted import Accepted
 from d5test.gate.gate import Findings
+from d5test.gate.rule import Gated
 from d5test.gate.session import Bout, Entry
 from d5test.gate.versions import ARMS, NEW, OLD
-from d5test.metric import Metric
 from d5test.record import KEY, SCHEMA
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What was found of two versions."""
+    """What was found of two versions.
+
+    old, new  their runs, as they were written
+    rule      what decided
+    """
 
     comparison: Comparison
     findings: Findings
+    old: Sequence[Run]
+    new: Sequence[Run]
+    rule: Gated
 
     def of(self, name: str) -> list[Decision]:
         """The decisions on one benchmark, worst first."""
         return [d for d in self.comparison.decisions if d.values.benchmark == name]
+
+    @property
+    def paired(self) -> dict[str, tuple[list[float], list[float]]]:
+        """Rounds of both versions that were measured in turn, by benchmark."""
+        found: dict[str, tuple[list[float], list[float]]] = {}
+        for _, bouts in self.findings.bouts:
+            for name, bout in bouts.items():
+                if OLD in bout.entries and NEW in bout.entries:
+                    old, new = found.setdefault(name, ([], []))
+                    for side, arm in ((old, OLD), (new, NEW)):
+                        side.extend(chain.from_iterable(bout.blocks[arm]))
+        return found
 
     def broken(self, name: str) -> str:
         """Why the old version has no such benchmark; empty if it has."""
@@ -57,13 +70,20 @@ class Outcome:
 
 
 def outcome(
-    findings: Findings, decider: Decider, folder: Path, accepted: Sequence[Accepted] = ()
+    findings: Findings,
+    effect: float,
+    folder: Path,
+    accepted: Sequence[Accepted] = (),
+    rounds: int = 0,
 ) -> Outcome | None:
-    """Write the runs into the folder, and compare them. None if nothing was measured."""
-    sides: dict[bool, list[Path]] = {False: [], True: []}
+    """Write the runs into the folder, and compare them. None if nothing was measured.
+
+    `rounds`: how many of each run are kept to be drawn.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     for stale in folder.glob("*.json"):
         stale.unlink()
+    sides: dict[bool, list[Path]] = {False: [], True: []}
     for label, bouts in findings.bouts:
         for arm in ARMS:
             path = folder / f"{arm}-{label.replace(' ', '-')}.json"
@@ -73,83 +93,9 @@ def outcome(
                 sides[arm == NEW].append(path)
     if not sides[False] or not sides[True]:
         return None
-    old, new = ([run for path in sides[side] for run in read(str(path))] for side in (False, True))
-    found = compare(old, new, decider.effect, Verdicts(findings, decider))
-    decisions = accept(found.decisions, accepted, date.today())
-    decisions.sort(key=lambda d: (VERDICTS.index(d.verdict), -d.harm))
-    return Outcome(replace(found, decisions=decisions), findings)
-
-
-class Verdicts:
-    """Decides on a metric of all benchmarks by the evidence."""
-
-    def __init__(self, findings: Findings, decider: Decider) -> None:
-        self._findings, self._decider = findings, decider
-        self._floors = {metric: floor(_every(findings, metric)) for metric in GATED}
-        ps = {
-            (name, metric): sign_p(decider.pairs(evidence))
-            for name, metrics in findings.evidence.items()
-            for metric, evidence in metrics.items()
-            if evidence.pairs and decider.charge(evidence)
-        }
-        levels = holm(np.array([*ps.values()], dtype=np.float64), len(ps))
-        self._levels = dict(zip(ps, map(float, levels), strict=True))
-
-    def __call__(self, rows: Sequence[Values], effect: float) -> list[Decision]:
-        """See `d5test.compare.comparison.Decider`."""
-        others = [row for row in rows if row.metric not in GATED]
-        return [self._decision(row) for row in rows if row.metric in GATED] + noisy(others, effect)
-
-    def of(self, metric: Metric) -> dict[str, str]:
-        """The verdicts on one metric alone, by benchmark."""
-        rows = [Values(name, name, metric, [], []) for name in self._findings.evidence]
-        return {row.benchmark: self._decision(row).verdict for row in rows}
-
-    def _decision(self, row: Values) -> Decision:
-        evidence = self._findings.evidence.get(row.benchmark, {}).get(row.metric)
-        if evidence is None or not evidence.shifts:
-            return Decision(row, "unsure", "it was not measured in all arms")
-        if (row.benchmark, row.metric) in self._levels:
-            return self._confronted(row, evidence)
-        return self._screened(row, evidence)
-
-    def _screened(self, row: Values, evidence: Evidence) -> Decision:
-        decider = self._decider
-        detectable = decider.detectable(max(self._floors[row.metric], median(evidence.errors)))
-        told = {"limit": expm1(decider.limit), "detectable": expm1(detectable)}
-        change = expm1(evidence.shift)
-        if decider.charge(evidence):
-            why = "the budget was spent before pairs of fresh processes told"
-            return Decision(row, "unsure", why, change, **told)
-        return _same_or_unsure(row, change, told, decider.effect)
-
-    def _confronted(self, row: Values, evidence: Evidence) -> Decision:
-        decider, sign = self._decider, self._decider.charge(evidence)
-        pairs = decider.pairs(evidence)
-        level = self._levels[row.benchmark, row.metric]
-        told = {"limit": expm1(decider.limit), "detectable": expm1(decider.confirmable(pairs))}
-        change, agree = expm1(sign * median(pairs)), sum(d > 0 for d in pairs)
-        if decider.guilty(pairs, level):
-            why = f"in {agree} of {len(pairs)} pairs of fresh processes"
-            return Decision(row, "worse" if sign > 0 else "better", why, change, **told)
-        if len(pairs) < PAIRS and decider.settled(pairs, BENCHMARK) is not False:
-            why = f"in {agree} of {len(pairs)} pairs; the budget was spent before {PAIRS}"
-            return Decision(row, "unsure", why, change, **told)
-        return _same_or_unsure(row, change, told, decider.effect)
-
-
-def _same_or_unsure(
-    row: Values, change: float, told: Mapping[str, float], effect: float
-) -> Decision:
-    seen = told["detectable"]
-    if log1p(seen) <= log1p(effect):
-        return Decision(row, "same", f"{seen:.1%} would have been found", change, **told)
-    why = f"nothing below {seen:.1%} would be found with a probability of {POWER:.0%}"
-    return Decision(row, "unsure", why, change, **told)
-
-
-def _every(findings: Findings, metric: Metric) -> Iterable[Evidence]:
-    return [metrics[metric] for metrics in findings.evidence.values()]
+    old, new = ([r for p in sides[side] for r in read(str(p), rounds)] for side in (False, True))
+    rule = Gated.of(findings.evidence, accepted)
+    return Outcome(rule.compared(old, new, effect), findings, old, new, rule)
 
 
 def _content(bouts: Mapping[str, Bout], arm: str) -> dict[str, Any]:

@@ -17,8 +17,8 @@ from scipy.special import betaincinv
 from d5test.backends.client import Judged
 from d5test.backends.exchange import Round
 from d5test.gate.gate import Findings, Gate
-from d5test.gate.outcome import Verdicts
 from d5test.gate.session import Subject
+from d5test.gate.verdicts import Verdicts
 from d5test.gate.versions import NEW
 from d5test.metric import TIME
 from d5test.timed import Timed
@@ -128,7 +128,7 @@ def _slowed(subject: Subject, share: float) -> Subject:
 
 def _verdicts(gate: Gate, findings: Findings) -> dict[str, str]:
     """On the time of each benchmark."""
-    return Verdicts(findings, gate.decider).of(TIME)
+    return Verdicts(findings.evidence, gate.decider).of(TIME)
 
 
 def _count(pair: list[int], hit: bool) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,8 @@ class Gating:
             self.accepted: list[Accepted] = [row for f in files for row in read(Path(f))]
         except Unacceptable as error:
             raise pytest.UsageError(str(error)) from None
+        if option("--gate-report") and not find_spec("jinja2"):
+            raise pytest.UsageError("a report needs Jinja2: pip install 'd5test[report]'")
         self.decider = Decider(option("--gate-effect"))
         self.budget = option("--gate-budget") or float("inf")
 
@@ -52,11 +55,19 @@ class Gating:
         """Measure all tests that are timed."""
         from d5test.gate.outcome import outcome
 
-        findings = self._gate(self.config.getoption("--seed"), self.budget)
-        folder = self.config.invocation_params.dir / self.config.getoption("--gate-results")
-        self.outcome = outcome(
-            findings.measure(_subjects(items)), self.decider, folder, self.accepted
-        )
+        option, here = self.config.getoption, self.config.invocation_params.dir
+        found = self._gate(option("--seed"), self.budget).measure(_subjects(items))
+        given = found, self.decider.effect, here / option("--gate-results"), self.accepted
+        if not option("--gate-report"):
+            self.outcome = outcome(*given)
+            return
+        from d5test.report import Report, page
+        from d5test.report.content import ROUNDS
+
+        self.outcome = made = outcome(*given, rounds=ROUNDS)
+        if made is not None:
+            report = Report(made.old, made.new, self.decider.effect, made.paired, made.rule)
+            (here / option("--gate-report")).write_text(page(report), encoding="utf-8")
 
     def test(self, items: list[pytest.Item]) -> None:
         """Measure the gate itself, and say what was seen."""
@@ -185,6 +196,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for name in unused(gating.accepted, findings.evidence):
         terminalreporter.write_line(f"accepted, and not measured: {name}")
     spent = "; the budget was spent" if findings.spent else ""
+    report = terminalreporter.config.getoption("--gate-report")
+    if report:
+        terminalreporter.write_line(f"the report is {report}")
     terminalreporter.write_line(
         f"measured in {findings.sessions:.1f} times the first session{spent}; "
         f"the runs are in {terminalreporter.config.getoption('--gate-results')}"

@@ -160,6 +160,7 @@ def _add_gate(parser: pytest.Parser) -> None:
         metavar="DIR",
         help=f"where the runs are written (default: {GATED})",
     )
+    add("--gate-report", metavar="FILE", help="write the page of the comparison")
     add("--gate-self-test", action="store_true", help="measure the gate itself")
 
 

@@ -39,7 +39,10 @@ class Stored:
         """Nothing."""
 
 
-RULES: Mapping[str, str] = {"stored": "d5test.report.rule:Stored"}
+RULES: Mapping[str, str] = {
+    "stored": "d5test.report.rule:Stored",
+    "gated": "d5test.gate.rule:Gated",
+}
 """Where the rules are, by the name that a page carries."""
 
 

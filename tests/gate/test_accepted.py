@@ -31,7 +31,7 @@ def slower(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
     """A comparison in which b1 is a fifth slower."""
     gate = Gate(World(slower={"b1": 1.2}).open)
     subjects = World(slower={"b1": 1.2}).subjects(3)
-    found = outcome(gate.measure(subjects), gate.decider, tmp_path_factory.mktemp("runs"))
+    found = outcome(gate.measure(subjects), gate.decider.effect, tmp_path_factory.mktemp("runs"))
     assert found is not None
     assert found.comparison.verdict == "regressed"
     return found.comparison
@@ -71,7 +71,7 @@ def test_what_has_expired_accepts_nothing_and_says_so(slower: Comparison, tmp_pa
 def test_it_is_told_with_its_reason(tmp_path: Path) -> None:
     world = World(slower={"b1": 1.2})
     gate, rows = Gate(world.open), read(written(tmp_path, ROW))
-    found = outcome(gate.measure(world.subjects(3)), gate.decider, tmp_path / "runs", rows)
+    found = outcome(gate.measure(world.subjects(3)), gate.decider.effect, tmp_path / "runs", rows)
     assert found is not None
     assert found.comparison.verdict == "passed"
     assert "1 worse and accepted" in sentence(found.comparison)

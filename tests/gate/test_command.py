@@ -9,6 +9,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from d5test.report import verify
+
 ROOT = Path(__file__).parents[2]
 MINE = """
 import numpy as np
@@ -70,9 +72,10 @@ def test_the_same_code_passes(gate, tmp_path: Path) -> None:
 
 
 def test_lost_accuracy_is_a_failed_test_with_its_name(gate, tmp_path: Path) -> None:
-    ran = gate("./mine.py:Lossy", *SURE)
+    ran = gate("./mine.py:Lossy", *SURE, "--report=page.html")
     assert ran.returncode == 1, ran.stdout + ran.stderr
     assert "REGRESSED" in ran.stdout
+    assert not verify((tmp_path / "page.html").read_text()).differences
     failures = [f.text or "" for f in ET.parse(tmp_path / "run.xml").iter("failure")]
     assert len(failures) == 2
     assert all("error / bar of gemm-" in text for text in failures)

@@ -14,13 +14,14 @@ from d5test.gate.outcome import outcome
 from d5test.gate.session import FULL
 from d5test.gate.versions import ARMS
 from d5test.metric import RESIDENT, TIME
+from d5test.report import Report, page, verify
 from tests.compare.files import RIGHT
 from tests.gate.versions import World
 
 
 def gated(world: World, folder: Path, count: int = 6, **options: object) -> Outcome:
     gate = Gate(world.open, **options)  # type: ignore[arg-type]
-    found = outcome(gate.measure(world.subjects(count)), gate.decider, folder)
+    found = outcome(gate.measure(world.subjects(count)), gate.decider.effect, folder)
     assert found is not None
     return found
 
@@ -97,7 +98,7 @@ def test_the_budget_ends_it_and_suspects_stay_unsure(tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as run_out:
         gate = Gate(world.open, budget=1800.0, tell=tell)
         findings = gate.measure(world.subjects(4))
-        found = outcome(findings, gate.decider, tmp_path)
+        found = outcome(findings, gate.decider.effect, tmp_path)
     assert found is not None
     assert findings.spent
     assert told[-1].startswith("pair 2")
@@ -136,6 +137,18 @@ def test_the_runs_are_benchmark_files(tmp_path: Path) -> None:
     runs = read(str(tmp_path))
     assert {Path(run.path).name for run in runs} >= {"old-1.json", "control-1.json", "new-1.json"}
     assert found.comparison.old[0].entries.keys() == runs[0].entries.keys()
+
+
+def test_a_page_of_it_is_verified(tmp_path: Path) -> None:
+    world = World(slower={"b1": 1.2})
+    gate = Gate(world.open)
+    found = outcome(gate.measure(world.subjects(3)), 0.05, tmp_path, rounds=64)
+    assert found is not None
+    text = page(Report(found.old, found.new, 0.05, found.paired, found.rule))
+    verified = verify(text)
+    assert not verified.differences
+    assert verified.count > 3
+    assert verify(text.replace("REGRESSED", "PASSED")).differences
 
 
 def test_evidence_is_of_time_and_memory(tmp_path: Path) -> None:
