@@ -11,6 +11,8 @@ import pytest
 
 from d5test.cli import main
 
+ARGUMENTS = ["--no-sandbox", "--disable-dev-shm-usage"]
+"""Containers run it as root, and have little shared memory."""
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -47,6 +49,6 @@ def chromium() -> Iterator[Any]:
     if found is None:
         pytest.skip(f"there is no browser: none of {', '.join(NAMES)}")
     with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        browser = driver.chromium.launch(executable_path=found, args=ARGUMENTS)
         yield browser
         browser.close()
