@@ -136,6 +136,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "module:Name or ./file.py:Name",
     )
     add("--cold", action="store_true", help="empty the caches before each timed call")
+    add(
+        "--control",
+        type=int,
+        default=0,
+        metavar="N",
+        help="time in N more processes, so that one file tells what runs differ by (default: 0)",
+    )
     add("--np", type=positive, metavar="N", help="run on N ranks: start mpirun, survive its crash")
     add(
         "--deadline",

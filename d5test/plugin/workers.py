@@ -34,13 +34,13 @@ class Workers:
     def open(self, selection: Selection) -> None:
         """Start the workers; UsageError with one line for the first that cannot start."""
         for name in selection.backends:
-            self.clients[name] = self._started(name)
+            self.clients[name] = self.fresh(name)
             self.known[name] = selection.known(self.clients[name].about)
 
     def client(self, name: str) -> Any:
         """The client of a backend; it is started if the command line does not name it."""
         if name not in self.clients:
-            self.clients[name] = self._started(name)
+            self.clients[name] = self.fresh(name)
         return self.clients[name]
 
     def close(self) -> None:
@@ -48,7 +48,8 @@ class Workers:
         while self.clients:
             self.clients.popitem()[1].close()
 
-    def _started(self, name: str) -> Any:
+    def fresh(self, name: str) -> Any:
+        """A worker of a backend, started now. UsageError with one line if it cannot."""
         from d5test.backends import client as front
         from d5test.backends.inprocess import InProcess
         from d5test.backends.verbs import TF32

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from d5test.compare import read
+
 SUITE = Path(__file__).parents[2] / "suites"
 WRONG = """
 from d5test.backends.numpy import Numpy
@@ -15,6 +17,19 @@ class Slightly(Numpy):
     def get(self, tensor):
         array, dtype = super().get(tensor)
         return array * array.dtype.type(1.001), dtype
+"""
+PID = """
+import os
+from d5test.backends.base import Row
+from d5test.backends.numpy import Numpy
+
+def noted(op, a, b):
+    with open("pids", "a") as file:
+        file.write(f"{os.getpid()}\\n")
+    return a @ b
+
+class Pid(Numpy):
+    rows = {"Gemm": Row(noted, gradient="none here")}
 """
 BROKEN = """
 from d5test.backends.base import Row
@@ -49,6 +64,18 @@ def test_a_record_says_what_was_timed_and_that_it_is_right(pytester: pytest.Pyte
         assert record["median"] == pytest.approx(entry["stats"]["median"])
         work = {"forward": 2, "backward": 4}[record["direction"]] * record["multiplications"]
         assert record["flop_per_second"] == pytest.approx(work / record["median"])
+
+
+def test_a_control_arm_is_timed_in_processes_of_its_own(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(pid=PID)
+    result = pytester.runpytest_subprocess(
+        f"{SUITE}/operators/test_time.py", "--backend=./pid.py:Pid", "--operator=Gemm",
+        "--control=2", "--benchmark-json=times.json", "-k", "forward",
+    )  # fmt: skip
+    result.assert_outcomes(passed=2, deselected=2)
+    (run,) = read(str(pytester.path / "times.json"))
+    assert {len(entry.samples["time"].values) for entry in run.entries.values()} == {3}
+    assert len(set((pytester.path / "pids").read_text().split())) == 3
 
 
 def test_a_wrong_result_has_no_time(pytester: pytest.Pytester) -> None:
