@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 
 UNSURE = ("pass", "fail")
 FORMATS = ("text", "markdown", "json")
@@ -19,7 +20,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             side,
             metavar=side.upper(),
-            help="benchmark JSON of one run or of several: files, folders, 'patterns*', by commas",
+            help="benchmark JSON of one run or of several: files, folders, 'patterns*', or "
+            "commits whose runs are in --results; by commas",
         )
     parser.add_argument("--unsure", choices=UNSURE, default="pass", help="what unsure is (pass)")
     parser.add_argument("--format", choices=FORMATS, default="text")
@@ -30,6 +32,18 @@ def declare(parser: argparse.ArgumentParser) -> None:
         metavar="SHARE",
         help="the slowdown to be found (5%%)",
     )
+    declare_results(parser)
+
+
+def declare_results(parser: argparse.ArgumentParser) -> None:
+    """Where the runs of commits are."""
+    parser.add_argument(
+        "--results",
+        type=Path,
+        default=Path(".benchmarks"),
+        metavar="DIR",
+        help="folder of runs, for sides that are commits (.benchmarks)",
+    )
 
 
 def execute(options: argparse.Namespace) -> int:
@@ -38,7 +52,7 @@ def execute(options: argparse.Namespace) -> int:
     from d5test.compare.output import FORMATS
 
     try:
-        old, new = read_sides((options.old, options.new))
+        old, new = read_sides((options.old, options.new), results=options.results)
         found = compare(old, new, options.effect)
     except Unreadable as error:
         print(f"d5test compare: {error}", file=sys.stderr)

@@ -10,7 +10,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from d5test.cli.compare import share
+from d5test.cli.compare import declare_results, share
 
 FORMATS = ("html", "markdown")
 
@@ -35,6 +35,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
         metavar="SHARE",
         help="the slowdown to be found (5%%)",
     )
+    declare_results(parser)
 
 
 def execute(options: argparse.Namespace) -> int:
@@ -49,7 +50,7 @@ def execute(options: argparse.Namespace) -> int:
         return _refused(f"{error.name} is missing: pip install 'd5test[report]'")
     given = [options.side] if options.new is None else [options.side, options.new]
     try:
-        *old, new = read_sides(given, ROUNDS)
+        *old, new = read_sides(given, ROUNDS, options.results)
         report = Report(old[0] if old else [], new, options.effect)
         text = markdown(report) if options.format == "markdown" else page(report)
     except Unreadable as error:

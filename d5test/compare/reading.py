@@ -22,6 +22,7 @@ from d5test.compare.detail import Detail, detail_of
 from d5test.compare.entry import Entry, Unreadable, entry_of, told
 from d5test.compare.entry import field as at
 from d5test.compare.environment import facts_of
+from d5test.compare.results import FOLDER, files_of
 from d5test.record import KEY, usable_cores
 
 LARGE = 1 << 28
@@ -49,7 +50,7 @@ class Run:
 
 
 def read(side: str, rounds: int = 0) -> list[Run]:
-    """The runs of one side: files, folders and patterns, separated by commas.
+    """The runs of one side: files, folders, patterns and commits, separated by commas.
 
     `rounds`: how many of each benchmark are kept at most, with its other details; none by default.
     """
@@ -57,9 +58,9 @@ def read(side: str, rounds: int = 0) -> list[Run]:
 
 
 @uncollected()
-def read_sides(sides: Sequence[str], rounds: int = 0) -> list[list[Run]]:
-    """The runs of each side; large files at the same time."""
-    paths = [list(dict.fromkeys(_paths(side))) for side in sides]
+def read_sides(sides: Sequence[str], rounds: int = 0, results: Path = FOLDER) -> list[list[Run]]:
+    """The runs of each side; large files at the same time. `results`: where commits are found."""
+    paths = [list(dict.fromkeys(_paths(side, results))) for side in sides]
     runs = iter(_runs([path for side in paths for path in side], rounds))
     found = [[next(runs) for _ in side] for side in paths]
     for side in found:
@@ -76,15 +77,18 @@ def _runs(paths: Sequence[Path], rounds: int) -> list[Run]:
         return list(pool.map(_run, paths, repeat(rounds)))
 
 
-def _paths(side: str) -> Iterator[Path]:
+def _paths(side: str, results: Path) -> Iterator[Path]:
     for name in [side] if Path(side).exists() else side.split(","):
         path = Path(name)
         if path.is_dir():
             found = sorted(path.glob("*.json"))
         else:
             found = [path] if path.exists() else sorted(map(Path, glob.glob(name)))
+        found = found or files_of(name, results)
         if not found:
-            raise Unreadable(f"{told(name)}: there is no such file")
+            raise Unreadable(
+                f"{told(name)}: there is no such file, and no run of such a commit in {results}"
+            )
         yield from found
 
 
