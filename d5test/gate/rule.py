@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import date
+from pathlib import Path
 from typing import Any
 
 from d5test.compare import Comparison, Run, compare
 from d5test.compare.decision import VERDICTS
 from d5test.compare.entry import number
+from d5test.compare.matching import Vanished
 from d5test.gate.accepted import Accepted, accept
 from d5test.gate.decider import Decider
 from d5test.gate.evidence import GATED, Evidence
@@ -22,6 +24,11 @@ class Gated:
     found     the evidence
     accepted  slowdowns that are accepted, as of the day `today`
     """
+
+    assumes = (
+        "verdicts tell from which slowdown on one would be seen, by normal errors; what convicts "
+        "are signs of pairs, which assume no distribution (docs/gate.md)"
+    )
 
     def __init__(self, given: Mapping[str, Any]) -> None:
         self.found: Found = {
@@ -41,14 +48,27 @@ class Gated:
 
     def compared(self, old: Sequence[Run], new: Sequence[Run], effect: float) -> Comparison:
         """The comparison, worst first."""
-        comparison = compare(old, new, effect, Verdicts(self.found, Decider(effect)))
-        decisions = accept(comparison.decisions, self.accepted, self.today)
+        found = compare(old, new, effect, Verdicts(self.found, Decider(effect)))
+        decisions = accept(found.decisions, self.accepted, self.today)
         decisions.sort(key=lambda d: (VERDICTS.index(d.verdict), -d.harm))
-        return replace(comparison, decisions=decisions)
+        failed = _failed(old, new, {gone.name for gone in found.matching.vanished})
+        matching = replace(found.matching, vanished=[*found.matching.vanished, *failed])
+        return replace(found, decisions=decisions, matching=matching)
 
     def to_json(self) -> dict[str, Any]:
         """What it is made of again."""
         return _content(self.found, self.accepted, self.today)
+
+
+def _failed(old: Sequence[Run], new: Sequence[Run], told: set[str]) -> Iterator[Vanished]:
+    """Benchmarks that failed in some of the new version's processes, and never in the old's."""
+    operators = {name: e.operator for run in old for name, e in run.entries.items()}
+    told |= {name for run in old for name in run.untimed}
+    for run in new:
+        for name, why in run.untimed.items():
+            if name in operators and name not in told:
+                told.add(name)
+                yield Vanished(name, operators[name], f"in {Path(run.path).stem}: {why}")
 
 
 def _content(found: Found, accepted: Sequence[Accepted], today: date) -> dict[str, Any]:

@@ -89,10 +89,13 @@ def report_of(data: Mapping[str, Any]) -> Report:
             for name, pair in data["paired"].items()
         }
         rule = rule_of(*data["rule"])
-        return Report(old, new, positive(data["effect"], "effect"), paired, rule)
+        report = Report(old, new, positive(data["effect"], "effect"), paired, rule)
+        # Decided here: what the rule lacks shows while it decides.
+        _ = report.comparison
+        return report
     except Unreadable:
         raise
-    except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
+    except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
         raise Unreadable("its data are damaged") from error
 
 

@@ -44,6 +44,9 @@ SCRIPTS = (
 )
 """Of each script element the files that it consists of, in order."""
 
+NAMED = 4
+"""Files of a side that are named one by one."""
+
 
 def page(report: Report, data: str | None = None) -> str:
     """The page of a report. `data`: those that it carries, if they are packed already."""
@@ -127,11 +130,11 @@ def _sides(report: Report) -> list[tuple[str, Sequence[Run]]]:
 
 
 def _files(side: Sequence[Run]) -> str:
+    """Each with its time; of many the first and the last."""
     said = [
         f"{plain(run.path)} ({plain(run.when)})" if run.when else plain(run.path) for run in side
     ]
-    more = len(said) - rows.MOST
-    return ", ".join(said[: rows.MOST]) + (f" and {more} more" if more > 0 else "")
+    return ", ".join(said) if len(said) <= NAMED else f"{len(said)} files, {said[0]} to {said[-1]}"
 
 
 def _facts(side: Sequence[Run]) -> list[tuple[str, str]]:

@@ -51,11 +51,10 @@ def _normality(found: Evidence) -> Finding:
     limits = [d for d in comparison.decisions if d.limit is not None] if comparison else []
     if not limits:
         return Finding("kept", "0 limits are shown, and intervals of medians are order statistics")
-    return Finding(
-        "breached",
-        f"{len(limits)} limits take Student's t of what runs differ by, in logarithms; what "
-        "that holds for was simulated with heavy tails, drift and load (docs/compare.md)",
-    )
+    assumes = found.report.rule.assumes
+    if not assumes:
+        return Finding("kept", f"{len(limits)} limits assume no distribution")
+    return Finding("breached", f"{len(limits)} {assumes}")
 
 
 def _sound(found: Evidence) -> Finding:

@@ -14,7 +14,12 @@ from d5test.compare import Comparison, Run, Unreadable, compare
 
 
 class Rule(Protocol):
-    """What decides. Its class is called with what `to_json` gave."""
+    """What decides. Its class is called with what `to_json` gave.
+
+    assumes   of the noise, beyond what ranks and signs need; empty if nothing
+    """
+
+    assumes: str
 
     def compared(self, old: Sequence[Run], new: Sequence[Run], effect: float) -> Comparison:
         """The comparison of two versions."""
@@ -27,6 +32,11 @@ class Rule(Protocol):
 
 class Stored:
     """That of `d5test compare`: by the runs alone."""
+
+    assumes = (
+        "limits take Student's t of what runs differ by, in logarithms; what that holds for was "
+        "simulated with heavy tails, drift and load (docs/compare.md)"
+    )
 
     def __init__(self, _: Any = None) -> None:
         pass

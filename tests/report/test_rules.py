@@ -11,6 +11,7 @@ import pytest
 from d5test.compare.reading import read
 from d5test.distributed.scaling import Scaling
 from d5test.report import Report, masses, practice
+from d5test.report.rule import Stored
 from d5test.report.rules import STATUS, Evidence, Finding, Rules
 from tests.compare.files import BACKEND, benchmark, name, plain, sides, write
 
@@ -134,6 +135,20 @@ def test_limits_take_a_distribution(tmp_path: Path) -> None:
     assert found[6].status == "breached"
     assert found[6].told.startswith("10 limits take Student's t")
     assert found[7] == Finding("kept", "0 of 10 comparisons of noisy metrics know no noise floor")
+
+
+class Signs(Stored):
+    """A rule that assumes nothing."""
+
+    assumes = ""
+
+
+def test_a_rule_may_assume_no_distribution(tmp_path: Path) -> None:
+    old, new = (read(side, 256) for side in sides(tmp_path))
+    found = practice.RULES.findings(Evidence(Report(old, new, rule=Signs())))
+    assert (6, Finding("kept", "10 limits assume no distribution")) in [
+        (rule.number, finding) for rule, finding in found
+    ]
 
 
 @pytest.mark.parametrize("rules", [masses.RULES, practice.RULES])

@@ -172,6 +172,18 @@ def test_what_cannot_be_read_is_one_line(
     assert words in line
 
 
+def test_what_a_rule_lacks_is_one_line() -> None:
+    empty = {"found": {"b": {"time": {}}}, "accepted": [], "today": "2026-01-01"}
+    data = {"metrics": [], "old": [], "new": [], "paired": {}, "effect": 0.05}
+    with pytest.raises(Unreadable, match="damaged"):
+        embedded.report_of({**data, "rule": ["gated", empty]})
+
+
+def test_many_files_are_named_by_the_first_and_the_last(tmp_path: Path, made: Make) -> None:
+    text = made(*sides(tmp_path, runs=5)).text
+    assert f"5 files, {tmp_path}/old0.json (old0) to {tmp_path}/old4.json (old4)" in text
+
+
 def test_data_that_swell_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedded, "LARGEST", 1 << 20)
     swelling = base64.b64encode(gzip.compress(b" " * (1 << 21))).decode()

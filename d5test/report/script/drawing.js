@@ -134,7 +134,7 @@ function drawRatios(every, width) {
     width,
     height: 60 + 26 * places.length,
     marginLeft: left,
-    x: { label: "error / bar", type: "log", domain: [1e-3, Math.max(2, d3.max(found, (d) => d.ratio))], tickFormat: "~g", clamp: true, grid: true },
+    x: { label: "error / bar", type: "log", domain: [Math.min(1e-2, d3.min(found, (d) => d.ratio)), Math.max(2, d3.max(found, (d) => d.ratio))], tickFormat: "~g", clamp: true, grid: true },
     y: { label: null, domain: places },
     marks: [
       Plot.tickX(found, { x: "ratio", y: "place", strokeOpacity: 0.6 }),

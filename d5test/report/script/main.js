@@ -5,7 +5,7 @@ async function begin() {
   const compared = data.old.length > 0;
   new Table(data, document.getElementById("benchmarks"));
   document.getElementById("key").textContent = compared
-    ? `Point: the change. Line: the noise around it, as wide as the limit; where it reaches zero no change is known. Band: half of the ${d3.format(".3~p")(data.effect)} that were to be found. Old and new are the medians of the runs, of times of their fastest rounds.`
+    ? `Point: the change. Line: the limit to both sides; where it reaches zero no change is known. Band: half of the ${d3.format(".3~p")(data.effect)} that were to be found. Old and new are the medians of the runs, of times of their fastest rounds.`
     : "Values are medians of the runs, of times of their fastest rounds.";
   fill("ratios", judged(data), drawRatios);
   fill("steps", data.shown.steps, drawSteps);
@@ -18,7 +18,7 @@ function judged(data) {
   return data.new.flatMap((run) => run.entries.flatMap((entry) => {
     const [ratio] = valuesOf(data, entry, "error / bar");
     const place = [entry.about["d5test.backend.name"], entry.about["d5test.dtype"]].join(" ");
-    return ratio === undefined ? [] : [{ ratio: Math.max(ratio, 1e-3), place }];
+    return ratio === undefined ? [] : [{ ratio: Math.max(ratio, 1e-6), place }];
   }));
 }
 
