@@ -81,7 +81,7 @@ def outcome(
     `rounds`: how many of each run are kept to be drawn.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    for stale in folder.glob("*.json"):
+    for stale in chain.from_iterable(folder.glob(f"{arm}-*.json") for arm in ARMS):
         stale.unlink()
     sides: dict[bool, list[Path]] = {False: [], True: []}
     for label, bouts in findings.bouts:

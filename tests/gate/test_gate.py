@@ -76,6 +76,14 @@ def test_what_the_new_version_cannot_run_has_vanished_with_the_reason(tmp_path: 
     assert found.comparison.verdict == "regressed"
 
 
+def test_what_fails_in_a_later_process_has_not_passed(tmp_path: Path) -> None:
+    slower = {"b1": 1.2, "b3": 1.2}
+    world = World(slower=slower, broken={"b1": "illegal instruction"}, lasts=12)
+    found = gated(world, tmp_path)
+    assert "in new-pair-2: RuntimeError" in found.vanished("suite.py::test_time[b1]")
+    assert found.comparison.verdict == "regressed"
+
+
 def test_noise_is_unsure_with_what_could_have_been_seen(tmp_path: Path) -> None:
     found = gated(World(process=0.2), tmp_path, 8, decider=Decider())
     unsure = [d for d in found.comparison.decisions if d.verdict == "unsure"]
