@@ -20,13 +20,13 @@ LONGEST = 160
 """Characters of a text."""
 ABOUT = {
     KEY: (
-        "problem", "source", "dtype", "direction", "cold", "loops", "multiplications",
-        "backend.name", "median", "median_interval_95.0", "flop_per_second", "preempted_rounds",
+        "problem", "source", "dtype", "direction", "multiplications", "backend.name", "median",
+        "median_interval_95.0", "flop_per_second",
     ),
     "scaling": (
-        "optimizer", "mode", "ranks", "samples", "network", "communicator", "median",
-        "median_interval_95.0", "median_interval_95.1", "samples_per_second", "speedup",
-        "load_imbalance", "base.ranks", "base.samples_per_second", "backend.name",
+        "optimizer", "mode", "ranks", "samples", "network", "backend.name", "median",
+        "median_interval_95.0", "median_interval_95.1", "samples_per_second", "load_imbalance",
+        "base.samples_per_second",
     ),
     "communication": ("ranks", "contribution_bytes", "imbalance"),
 }  # fmt: skip

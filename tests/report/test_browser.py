@@ -15,6 +15,8 @@ from tests.compare.files import RIGHT, benchmark, name, plain, sides, write
 from tests.report.test_rules import step
 
 PHONE = {"width": 390, "height": 844}
+PATIENCE = 120_000
+"""Milliseconds until a busy machine is no excuse."""
 DESKTOP = {"width": 1280, "height": 800}
 
 
@@ -22,6 +24,7 @@ DESKTOP = {"width": 1280, "height": 800}
 def opened(chromium: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
     """Open a report; at the end nothing has been complained about, asked for or obeyed."""
     context = chromium.new_context(viewport=DESKTOP)
+    context.set_default_timeout(PATIENCE)
     said: list[str] = []
     asked: list[str] = []
 
