@@ -16,7 +16,6 @@
 #include <array>
 #include <deque>
 #include <mutex>
-#include <unordered_map>
 
 #include "d5test/interface.h"
 
@@ -29,80 +28,68 @@ using torch::jit::Stack;
 
 /// Room for what an operator says, and the exception of PyTorch's that it stands for.
 struct Said {
-    std::array<char, 4096> room{};
+    Said() { room[0] = 0; }
     D5Message message() { return {room.data(), room.size()}; }
     void check(std::int32_t status) const {
         TORCH_CHECK_NOT_IMPLEMENTED(status != D5_UNSUPPORTED, room.data());
         TORCH_CHECK(status == D5_OK, room.data());
     }
+    std::array<char, 4096> room;
 };
 
-/// The attributes on a stack, as the interface has them and as a key.
+using Values = c10::ArrayRef<IValue>;
+
+/// Attributes on a stack, as the interface has them.
 class Attributes {
 public:
-    Attributes(const D5Operator& table, c10::ArrayRef<IValue> given) {
+    Attributes(const D5Operator& table, Values given) {
         for (std::size_t k = 0; k < given.size(); ++k) add(table.attributes[k].value, given[k]);
     }
     const std::vector<D5Attribute>& list() const { return list_; }
-    const std::string& key() const { return key_; }
 
 private:
     void add(const D5Attribute& declared, const IValue& value) {
-        D5Attribute one{declared.name, declared.kind, 1, nullptr, nullptr, nullptr};
+        D5Attribute one{declared.name, declared.kind, 0, nullptr, nullptr, nullptr};
         switch (declared.kind) {
             case D5_INTEGER: hold(one, std::vector<std::int64_t>{value.toInt()}); break;
             case D5_INTEGERS: hold(one, value.toIntVector()); break;
             case D5_REAL: hold(one, std::vector<double>{value.toDouble()}); break;
             case D5_REALS: hold(one, value.toDoubleVector()); break;
-            default: {
-                texts_.push_back(value.toStringRef());
-                one.count = 0;
-                one.text = texts_.back().c_str();
-                key_ += texts_.back() + '\0';
-            }
+            default: one.text = texts_.emplace_back(value.toStringRef()).c_str();
         }
         list_.push_back(one);
     }
     void hold(D5Attribute& one, std::vector<std::int64_t> values) {
-        const auto& kept = integers_.emplace_back(std::move(values));
-        one.count = static_cast<std::int32_t>(kept.size());
-        one.integers = kept.data();
-        append(one.count, kept.data(), kept.size() * sizeof(kept[0]));
+        one.count = static_cast<std::int32_t>(values.size());
+        one.integers = integers_.emplace_back(std::move(values)).data();
     }
     void hold(D5Attribute& one, std::vector<double> values) {
-        const auto& kept = reals_.emplace_back(std::move(values));
-        one.count = static_cast<std::int32_t>(kept.size());
-        one.reals = kept.data();
-        append(one.count, kept.data(), kept.size() * sizeof(kept[0]));
-    }
-    void append(std::int32_t count, const void* values, std::size_t bytes) {
-        key_.append(reinterpret_cast<const char*>(&count), sizeof count);
-        key_.append(static_cast<const char*>(values), bytes);
+        one.count = static_cast<std::int32_t>(values.size());
+        one.reals = reals_.emplace_back(std::move(values)).data();
     }
 
     std::vector<D5Attribute> list_;
     std::deque<std::vector<std::int64_t>> integers_;
     std::deque<std::vector<double>> reals_;
     std::deque<std::string> texts_;
-    std::string key_;
 };
 
 /// An operator, and what was made of it for each dtype and set of attributes.
 struct Operator {
     Operator(const D5Operator* table, bool guarded) : table(*table), guarded(guarded) {}
 
-    void* made(c10::ArrayRef<IValue> attributes, std::int32_t bits) {
-        const Attributes given(table, attributes);
-        const std::string key = std::to_string(bits) + given.key();
+    void* made(Values attributes, std::int32_t bits) {
         const std::lock_guard<std::mutex> lock(mutex);
-        void*& one = known[key];
-        if (!one) {
-            Said said;
-            said.check(table.create(&table, given.list().data(),
-                                    static_cast<std::int32_t>(given.list().size()), bits, guarded,
-                                    &one, said.message()));
-        }
-        return one;
+        for (const auto& one : known)
+            if (one.bits == bits && same(one.attributes, attributes)) return one.made;
+        Said said;
+        void* made = nullptr;
+        const Attributes given(table, attributes);
+        said.check(table.create(&table, given.list().data(),
+                                static_cast<std::int32_t>(given.list().size()), bits, guarded,
+                                &made, said.message()));
+        known.push_back({bits, attributes.vec(), made});
+        return made;
     }
     std::size_t inputs() const { return table.input_count; }
     std::size_t outputs() const { return table.output_count; }
@@ -111,8 +98,23 @@ struct Operator {
 
     const D5Operator& table;
     const bool guarded;
+
+private:
+    struct Made {
+        std::int32_t bits;
+        std::vector<IValue> attributes;
+        void* made;
+    };
+    static bool same(const std::vector<IValue>& before, Values now) {
+        for (std::size_t k = 0; k < now.size(); ++k) {
+            const bool whole = before[k].isInt() && now[k].isInt();
+            if (whole ? before[k].toInt() != now[k].toInt() : before[k] != now[k]) return false;
+        }
+        return true;
+    }
+
     std::mutex mutex;
-    std::unordered_map<std::string, void*> known;
+    std::deque<Made> known;
 };
 
 /// Tensors as the interface has them. They must outlive it.
@@ -177,7 +179,7 @@ struct Forward : c10::OperatorKernel {
         const std::size_t n = op->inputs(), given = n + op->attributes();
         const std::size_t base = stack->size() - given;
         const auto inputs = readable(*op, tensors_of(*stack, base, n));
-        void* made = op->made(c10::ArrayRef<IValue>(*stack).slice(base + n), bits_of(inputs[0]));
+        void* made = op->made(Values(*stack).slice(base + n), bits_of(inputs[0]));
         const Views in(inputs);
         const auto outputs = allocated(made, in, inputs[0].options());
         Said said;
@@ -212,7 +214,7 @@ struct Backward : c10::OperatorKernel {
             return readable(*op, (*stack)[base + k].toTensorVector());
         };
         const auto grads = list(0), inputs = list(1), outputs = list(2);
-        void* made = op->made(c10::ArrayRef<IValue>(*stack).slice(base + 3), bits_of(inputs[0]));
+        void* made = op->made(Values(*stack).slice(base + 3), bits_of(inputs[0]));
         c10::List<at::Tensor> found;
         std::vector<at::Tensor> written;
         for (const auto& x : inputs) written.push_back(at::empty(x.sizes(), x.options()));
@@ -240,12 +242,12 @@ void run_below(const c10::OperatorHandle& handle, Stack& stack) {
     handle.callBoxed(stack);
 }
 
-/// What a call on the tape is made with, besides its inputs.
+/// What a call on the tape is made with, besides its inputs. The handles are those of kernels, which
+/// live as long as the process.
 struct Call {
-    const c10::OperatorHandle& forward;
-    const c10::OperatorHandle& backward;
+    const c10::OperatorHandle &forward, &backward;
     std::size_t outputs;
-    c10::ArrayRef<IValue> attributes;
+    Values attributes;
 };
 
 /// A call on the tape.
@@ -259,8 +261,9 @@ struct Recorded : torch::autograd::Function<Recorded> {
         variable_list saved = inputs.vec();
         saved.insert(saved.end(), outputs.begin(), outputs.end());
         tape->save_for_backward(std::move(saved));
-        tape->saved_data["name"] = c10::toString(call.backward.operator_name());
-        tape->saved_data["attributes"] = c10::ivalue::Tuple::create(call.attributes.vec());
+        tape->saved_data["backward"] = reinterpret_cast<std::int64_t>(&call.backward);
+        if (!call.attributes.empty())
+            tape->saved_data["attributes"] = c10::ivalue::Tuple::create(call.attributes.vec());
         return outputs;
     }
     static variable_list backward(AutogradContext* tape, variable_list grads) {
@@ -270,10 +273,11 @@ struct Recorded : torch::autograd::Function<Recorded> {
         for (std::size_t k = 0; k < grads.size(); ++k)
             if (!grads[k].defined()) grads[k] = at::zeros_like(outputs[k]);
         Stack stack{IValue(grads), IValue(inputs), IValue(outputs)};
-        const auto attributes = tape->saved_data["attributes"].toTuple();
-        for (const auto& value : attributes->elements()) stack.push_back(value);
-        const auto& name = tape->saved_data["name"].toStringRef();
-        c10::Dispatcher::singleton().findSchemaOrThrow(name.c_str(), "").callBoxed(stack);
+        if (const auto found = tape->saved_data.find("attributes"); found != tape->saved_data.end())
+            for (const auto& value : found->second.toTupleRef().elements()) stack.push_back(value);
+        const auto address = tape->saved_data["backward"].toInt();
+        const auto& backward = *reinterpret_cast<const c10::OperatorHandle*>(address);
+        at::GradMode::is_enabled() ? backward.callBoxed(stack) : run_below(backward, stack);
         auto found = stack.back().toTensorVector();
         found.emplace_back();  // for the argument that is no tensor
         return found;
@@ -305,7 +309,7 @@ struct Taped : c10::OperatorKernel {
         const std::size_t base = stack->size() - given;
         const auto inputs = tensors_of(*stack, base, n);
         if (!wants_gradient(inputs)) return run_below(handle, *stack);
-        const auto attributes = c10::ArrayRef<IValue>(*stack).slice(base + n);
+        const auto attributes = Values(*stack).slice(base + n);
         const Call call{handle, backward, op->outputs(), attributes};
         const auto outputs = Recorded::apply(at::TensorList(inputs), call);
         torch::jit::drop(*stack, given);

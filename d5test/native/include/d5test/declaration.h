@@ -1,6 +1,7 @@
 // What an operator says of itself: its inputs, outputs and attributes, by name.
 #pragma once
 
+#include <algorithm>
 #include <deque>
 #include <initializer_list>
 #include <map>
@@ -90,32 +91,46 @@ private:
 
 /// A tensor that goes in or out. `dims` names its axes: "m k"; "..." stands for any leading ones.
 struct Port {
+    Port(const char* name, const char* dims, const char* values)
+        : name(name), dims(dims), values(values) {
+        std::istringstream stream(dims);
+        for (std::string word; stream >> word;) axes.push_back(word);
+        open = !axes.empty() && axes[0] == "...";
+    }
+    /// The size that an axis has by its name, or -1.
+    static std::int64_t number(const std::string& axis) {
+        const bool digits = axis.find_first_not_of("0123456789") == std::string::npos;
+        return digits ? std::stoll(axis) : -1;
+    }
+
     std::string name, dims, values;
+    std::vector<std::string> axes;
+    bool open;
 };
 
-/// The sizes that names in `dims` stand for, found in the inputs and put into the outputs.
+/// The sizes that names of axes stand for, found in the inputs and put into the outputs.
 class Sizes {
 public:
     void match(const Port& port, const Shape& shape) {
-        const auto names = words(port.dims);
-        const bool open = !names.empty() && names[0] == "...";
-        const std::size_t named = names.size() - open;
-        if (open ? shape.size() < named : shape.size() != named) refuse(port, shape);
-        const std::size_t leading = shape.size() - named;
-        if (open) bind("...", Shape(shape.begin(), shape.begin() + leading), port, shape);
-        for (std::size_t k = 0; k < named; ++k)
-            bind(names[k + open], {shape[leading + k]}, port, shape);
+        const std::size_t named = port.axes.size() - port.open;
+        if (port.open ? shape.size() < named : shape.size() != named) refuse(port, shape);
+        std::size_t at = 0;
+        for (const auto& axis : port.axes) {
+            const std::size_t count = axis == "..." ? shape.size() - named : 1;
+            bind(axis, shape.data() + at, count, port, shape);
+            at += count;
+        }
     }
 
     Shape shape(const Port& port) const {
         Shape found;
-        for (const auto& name : words(port.dims)) {
-            if (const auto at = sizes_.find(name); at != sizes_.end()) {
-                found.insert(found.end(), at->second.begin(), at->second.end());
-            } else if (is_number(name)) {
-                found.push_back(std::stoll(name));
+        for (const auto& axis : port.axes) {
+            if (const auto* one = known(axis)) {
+                found.insert(found.end(), one->sides, one->sides + one->count);
+            } else if (const auto number = Port::number(axis); number >= 0) {
+                found.push_back(number);
             } else {
-                throw std::logic_error("no input has the axis \"" + name + "\" of output " +
+                throw std::logic_error("no input has the axis \"" + axis + "\" of output " +
                                        port.name + ": override shapes()");
             }
         }
@@ -123,25 +138,33 @@ public:
     }
 
 private:
-    static bool is_number(const std::string& word) {
-        return word.find_first_not_of("0123456789") == std::string::npos;
-    }
-    static std::vector<std::string> words(const std::string& text) {
-        std::istringstream stream(text);
-        std::vector<std::string> found;
-        for (std::string word; stream >> word;) found.push_back(word);
-        return found;
+    struct Named {
+        const std::string* axis;
+        const std::int64_t* sides;  // in the shape of an input, which lives as long
+        std::size_t count;
+    };
+
+    const Named* known(const std::string& axis) const {
+        for (const auto& one : named_)
+            if (*one.axis == axis) return &one;
+        return nullptr;
     }
     [[noreturn]] static void refuse(const Port& port, const Shape& shape) {
         throw Unsupported("input " + port.name + " has shape " + written(shape) + ", not \"" +
                           port.dims + "\" as the inputs before it have it");
     }
-    void bind(const std::string& name, const Shape& size, const Port& port, const Shape& shape) {
-        const Shape expected = is_number(name) ? Shape{std::stoll(name)} : size;
-        if (sizes_.emplace(name, expected).first->second != size) refuse(port, shape);
+    void bind(const std::string& axis, const std::int64_t* sides, std::size_t count,
+              const Port& port, const Shape& shape) {
+        const auto number = Port::number(axis);
+        if (number >= 0 && *sides != number) refuse(port, shape);
+        if (number >= 0) return;
+        const auto* before = known(axis);
+        if (!before) return named_.push_back({&axis, sides, count});
+        if (!std::equal(sides, sides + count, before->sides, before->sides + before->count))
+            refuse(port, shape);
     }
 
-    std::map<std::string, Shape> sizes_;
+    std::vector<Named> named_;
 };
 
 /// An operator's declaration, filled by calls in a row after the registration macro.
@@ -149,12 +172,12 @@ class Declaration {
 public:
     /// An input; the next in order. `values` names a regime of d5test.values: "positive".
     Declaration& input(const char* name, const char* dims = "...", const char* values = "") {
-        inputs.push_back({name, dims, values});
+        inputs.emplace_back(name, dims, values);
         return *this;
     }
     /// An output; the next in order.
     Declaration& output(const char* name, const char* dims = "...") {
-        outputs.push_back({name, dims, ""});
+        outputs.emplace_back(name, dims, "");
         return *this;
     }
     /// An attribute with its default, and other values that are to be tried.
