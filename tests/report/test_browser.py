@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from d5test.compare.reading import read
 from d5test.report import Report, page
+from d5test.report.page import content
 from tests.compare.files import RIGHT, benchmark, name, plain, sides, write
 from tests.report.test_rules import step
 
@@ -156,6 +158,14 @@ def test_scaling_is_drawn_with_its_ideal(tmp_path: Path, opened: Any) -> None:
     lines = drawn.locator("[aria-label=line]")
     assert lines.first.locator("[stroke-dasharray='4 3'] path").count() == 2
     assert lines.last.locator("path").count() == 2
+
+
+def test_the_data_can_be_saved(tmp_path: Path, opened: Any) -> None:
+    report = report_of(tmp_path)
+    tab = opened(report)
+    with tab.expect_download() as download:
+        tab.get_by_role("button", name="Save the data as JSON").click()
+    assert json.loads(download.value.path().read_text()) == json.loads(json.dumps(content(report)))
 
 
 EVIL = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'\u202e</script><!--"
