@@ -1,9 +1,10 @@
 """Who is a suspect, when a suspicion is settled, and what is said in the end.
 
 Three stages, each on measurements of its own. A session tells who is suspect; restarts in other
-orders of start, who stays so; pairs of fresh processes, who is guilty. Only the last decides:
-under identical code a pair is as likely above as below zero, whatever load, clock and memory
-layout are, since the order in it is drawn; and it knows nothing of why the benchmark was chosen.
+orders of start, who stays so; pairs of fresh processes, who is guilty. The last decides what is
+small: under identical code a pair is as likely above as below zero, whatever load, clock and
+memory layout are, since the order in it is drawn; and it knows nothing of why the benchmark was
+chosen. What is many times the effect and the noise, twice, needs no pairs.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from d5test.gate.evidence import DEVIATION, Evidence
 
 SESSIONS = 3
 """Sessions until a suspect is given over to pairs."""
+FAR, BEYOND = 5, 10
+"""Times the effect, and the noise, from which on nothing is left to be confirmed."""
 PAIRS = 20
 """Pairs of fresh processes; fewer where the outcome no longer depends on the rest."""
 
@@ -53,6 +56,12 @@ class Decider:
         if evidence.shift > self.screen:
             return 1
         return -1 if max(evidence.shifts) < -self.limit else 0
+
+    def obvious(self, evidence: Evidence, noise: float) -> bool:
+        """Whether a session and a restart leave no doubt: far beyond the effect and the noise."""
+        agreed = [self.charge(evidence) * shift for shift in evidence.shifts]
+        far = max(FAR * log1p(self.effect), BEYOND * noise)
+        return len(agreed) > 1 and min(agreed) > far
 
     def pairs(self, evidence: Evidence) -> list[float]:
         """The pairs, above zero where they confirm the charge."""
@@ -92,6 +101,11 @@ def sign_p(pairs: Sequence[float]) -> float:
     """The probability of so many pairs above zero where above and below are as likely."""
     above = sum(d > 0 for d in pairs)
     return float(bdtrc(above - 1, len(pairs), 0.5)) if above else 1.0
+
+
+def noise_of(evidence: Evidence, floor: float) -> float:
+    """What the shift of a benchmark errs by: as all do, or more where its own blocks say so."""
+    return max(floor, median(evidence.errors))
 
 
 def floor(evidences: Iterable[Evidence]) -> float:

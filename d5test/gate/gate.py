@@ -14,14 +14,14 @@ from math import inf
 import numpy as np
 
 from d5test.compare.noise import SUITE
-from d5test.gate.decider import PAIRS, SESSIONS, Decider
+from d5test.gate.decider import PAIRS, SESSIONS, Decider, floor, noise_of
 from d5test.gate.evidence import GATED, Evidence, add_pair, add_session
 from d5test.gate.session import FULL, SHORT, Bout, Rounds, Session, Subject
 from d5test.gate.versions import ARMS, NEW, OLD
 from d5test.metric import Metric
 
-Charge = tuple[str, Metric, int]
-"""A benchmark, a metric, and what is said of it: see `Decider.charge`."""
+Charge = tuple[str, Metric]
+"""A benchmark, and a metric in which it seems to differ and is to be measured again."""
 
 
 @dataclass
@@ -91,11 +91,11 @@ class _Run:
                 if not add_session(evidence, bout) and not evidence[next(iter(GATED))].shifts:
                     del self.found.evidence[name]
             charged = len(self.charged())
-            self.gate.tell(f"session {label}: {len(bouts)} benchmarks, {charged} seem to differ")
+            self.gate.tell(f"session {label}: {len(bouts)} benchmarks, {charged} to be told")
 
     def charged(self) -> set[str]:
-        """Benchmarks of which the sessions so far speak."""
-        return {name for name, *_ in self._charges()}
+        """Benchmarks that are to be measured again."""
+        return {name for name, _ in self._charges()}
 
     def confront(self) -> None:
         """Pairs of fresh processes, until all charges are settled or the budget is spent."""
@@ -104,25 +104,30 @@ class _Run:
         for k in range(1, PAIRS + 1):
             if not open_charges or not self._time_left():
                 break
-            names = sorted({name for name, *_ in open_charges}, key=self.place)
+            names = sorted({name for name, _ in open_charges}, key=self.place)
             bouts = self._measure(f"pair {k}", names, (OLD, NEW), self.gate.pace[1])
             lost = {n for n in names if n not in bouts or not add_pair(self._of(n), bouts[n])}
             open_charges = [c for c in open_charges if c[0] not in lost and self._open(c)]
             self.gate.tell(f"pair {k}: {len(open_charges)} of {self.found.tests} not settled")
 
     def _charges(self) -> list[Charge]:
-        charges = [
-            (name, metric, self.gate.decider.charge(evidence))
-            for name, metrics in self.found.evidence.items()
+        decider, found = self.gate.decider, self.found.evidence
+        floors = {
+            metric: floor([metrics[metric] for metrics in found.values()]) for metric in GATED
+        }
+        return [
+            (name, metric)
+            for name, metrics in found.items()
             for metric, evidence in metrics.items()
+            if decider.charge(evidence)
+            and not decider.obvious(evidence, noise_of(evidence, floors[metric]))
         ]
-        return [charge for charge in charges if charge[2]]
 
     def _of(self, name: str) -> dict[Metric, Evidence]:
         return self.found.evidence[name]
 
     def _open(self, charge: Charge) -> bool:
-        name, metric, _ = charge
+        name, metric = charge
         pairs = self.gate.decider.pairs(self._of(name)[metric])
         return self.gate.decider.settled(pairs, SUITE / self.found.tests) is None
 

@@ -90,6 +90,8 @@ class Session:
     def measure(self, subjects: Sequence[Subject]) -> dict[str, Bout]:
         """The bouts of the benchmarks that had their turn."""
         bouts: dict[str, Bout] = {}
+        if time.monotonic() > self.until:
+            return bouts
         for backend, group in groupby(subjects, lambda subject: subject.backend):
             with self._clients(backend) as (clients, broken):
                 for subject in group:
@@ -126,7 +128,7 @@ class Session:
             rounds: dict[str, list[Round]] = {arm: [] for arm in timed}
             end = time.monotonic() + self.rounds.seconds * len(timed)
             for block in range(self.rounds.blocks):
-                if block >= self.rounds.least and time.monotonic() > end:
+                if block >= self.rounds.least and time.monotonic() > min(end, self.until):
                     break
                 self._block(subject, timed, clients, bout, rounds)
             for arm in timed:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -19,14 +20,14 @@ from d5test.backends.exchange import Round
 from d5test.gate.gate import Findings, Gate
 from d5test.gate.session import Subject
 from d5test.gate.verdicts import Verdicts
-from d5test.gate.versions import NEW
+from d5test.gate.versions import NEW, OLD
 from d5test.metric import TIME
 from d5test.timed import Timed
 
 CALLS = 40
-"""Calls a round of what is slowed down: a share of 5% is two of them."""
-SHORT = 4
-"""Calls a round of the longest benchmark that is slowed down: its rounds become longer."""
+"""Calls a round of what is slowed down, at least: a share of 5% is two of them."""
+SHORT = 1e-3
+"""Seconds a call of what is slowed down, at most."""
 
 
 class Slowed:
@@ -107,7 +108,7 @@ def trial(gate: Callable[[int], Gate], subjects: Sequence[Subject], end: float) 
         one = gate(seed)
         findings = one.measure(subjects)
         found.add_identical([*_verdicts(one, findings).values()], findings.sessions)
-        eligible = [s.name for s in subjects if one.loops.get(s.name, 0) >= SHORT]
+        eligible = [s.name for s in subjects if _seconds(findings, s.name) < SHORT]
         slow = set(eligible[seed % 2 :: 2])
         two = replace(gate(seed), loops={s: max(one.loops[s], CALLS) for s in slow})
         share = two.decider.effect
@@ -124,6 +125,12 @@ def _slowed(subject: Subject, share: float) -> Subject:
         return Slowed(timed, share) if arm == NEW else timed
 
     return replace(subject, make=make)
+
+
+def _seconds(findings: Findings, name: str) -> float:
+    """A call of the old version; infinite where it was not measured."""
+    bout = findings.bouts[0][1].get(name)
+    return float(bout.entries[OLD]["median"]) if bout and OLD in bout.entries else inf
 
 
 def _verdicts(gate: Gate, findings: Findings) -> dict[str, str]:

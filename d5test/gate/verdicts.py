@@ -10,7 +10,7 @@ import numpy as np
 
 from d5test.compare.decision import Decision, Values, noisy
 from d5test.compare.noise import BENCHMARK, POWER, holm
-from d5test.gate.decider import PAIRS, Decider, floor, sign_p
+from d5test.gate.decider import PAIRS, Decider, floor, noise_of, sign_p
 from d5test.gate.evidence import GATED, Evidence
 from d5test.metric import Metric
 
@@ -55,9 +55,14 @@ class Verdicts:
 
     def _screened(self, row: Values, evidence: Evidence) -> Decision:
         decider = self._decider
-        detectable = decider.detectable(max(self._floors[row.metric], median(evidence.errors)))
+        noise = noise_of(evidence, self._floors[row.metric])
+        detectable = decider.detectable(noise)
         told = {"limit": expm1(decider.limit), "detectable": expm1(detectable)}
         change = expm1(evidence.shift)
+        if decider.obvious(evidence, noise):
+            verdict = "worse" if decider.charge(evidence) > 0 else "better"
+            why = f"in all of {len(evidence.shifts)} sessions, far beyond the noise"
+            return Decision(row, verdict, why, change, **told)
         if decider.charge(evidence):
             why = "the budget was spent before pairs of fresh processes told"
             return Decision(row, "unsure", why, change, **told)
