@@ -30,6 +30,7 @@ class Findings:
 
     bouts     of sessions and pairs, in order, with what each was called
     evidence  by benchmark and metric
+    left      benchmarks that the budget left no time for
     tests     charges that were brought before pairs
     spent     whether the budget ended before everything was settled
     sessions  what all of it cost, in first sessions
@@ -37,6 +38,7 @@ class Findings:
 
     bouts: list[tuple[str, dict[str, Bout]]] = field(default_factory=list)
     evidence: dict[str, dict[Metric, Evidence]] = field(default_factory=dict)
+    left: list[str] = field(default_factory=list)
     tests: int = 0
     spent: bool = False
     sessions: float = 0.0
@@ -64,6 +66,8 @@ class Gate:
         start = time.monotonic()
         run = _Run(self, {s.name: s for s in subjects}, start + self.budget)
         run.session("1", list(run.subjects))
+        measured = {name for _, bouts in run.found.bouts for name in bouts}
+        run.found.left = [name for name in run.subjects if name not in measured]
         first = time.monotonic() - start
         for k in range(2, SESSIONS + 1):
             run.session(str(k), sorted(run.charged(), key=run.place))

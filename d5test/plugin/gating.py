@@ -195,6 +195,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     findings = gating.outcome.findings
     for name in unused(gating.accepted, findings.evidence):
         terminalreporter.write_line(f"accepted, and not measured: {name}")
+    if findings.left:
+        terminalreporter.write_line(
+            f"UNSURE: {len(findings.left)} benchmarks were not measured: the budget was spent"
+        )
     spent = "; the budget was spent" if findings.spent else ""
     report = terminalreporter.config.getoption("--gate-report")
     if report:

@@ -117,6 +117,14 @@ def test_the_budget_ends_it_and_suspects_stay_unsure(tmp_path: Path) -> None:
     assert verdict(found, 0) == "same"
 
 
+def test_what_the_budget_left_out_is_told(tmp_path: Path) -> None:
+    gate = Gate(World().open, budget=0.0)
+    findings = gate.measure(World().subjects(3))
+    assert findings.left == [subject.name for subject in World().subjects(3)]
+    assert findings.spent
+    assert outcome(findings, 0.05, tmp_path) is None
+
+
 def test_the_guilty_are_confronted_alone(tmp_path: Path) -> None:
     world = World(slower={"b1": 1.2})
     gated(world, tmp_path)
