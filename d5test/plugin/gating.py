@@ -184,7 +184,11 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """The table of the comparison, and what it cost."""
     gating = terminalreporter.config.stash.get(GATING, None)
-    if gating is None or gating.outcome is None:
+    if gating is None:
+        return
+    if gating.outcome is None:
+        if not terminalreporter.config.getoption("--gate-self-test"):
+            terminalreporter.write_line("d5test gate: nothing was compared")
         return
     from d5test.compare.output import text
     from d5test.gate.accepted import unused
