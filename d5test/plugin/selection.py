@@ -111,6 +111,8 @@ def pytest_configure(config: pytest.Config) -> None:
         sanitize=option("--native-sanitize"),
     )
     config.stash[SELECTION] = selection
+    if selection.sanitize and option("--in-process"):
+        raise pytest.UsageError("--native-sanitize needs a worker process: leave out --in-process")
     if selection.operator_names or selection.native_files:
         selection.operators  # noqa: B018
     if selection.check_names:

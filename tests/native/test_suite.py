@@ -11,6 +11,12 @@ from d5test.cli import main
 
 HERE = Path(__file__).parent
 FAULTS = f"--native={HERE / 'faults.cpp'}"
+HARMLESS = (
+    "Right", "WritesBehind", "WritesBefore", "Unwritten", "UnwrittenGradient", "WrongGradient",
+    "IgnoresStrides", "ReadsRows", "Leaks", "KeepsWorkspace", "OverwritesInput", "Aborts",
+    "Throws",
+)  # fmt: skip
+"""All but the one that ruins the heap of its process, of which a later case may die."""
 FEW = ("--examples=6", "--dtype=float64,float32")
 
 
@@ -64,7 +70,9 @@ def test_what_is_right_passes(faulty, operator):
 @pytest.fixture(scope="module")
 def faulty(tmp_path_factory, run_suite):
     checks = "forward,gradient,numerical_gradient,layout,untouched"
-    return run_suite(tmp_path_factory.mktemp("faulty"), FAULTS, f"--check={checks}", *FEW)
+    names = ",".join(HARMLESS)
+    folder = tmp_path_factory.mktemp("faulty")
+    return run_suite(folder, FAULTS, f"--operator={names}", f"--check={checks}", *FEW)
 
 
 def test_without_a_reference_only_the_gradient_is_judged_and_that_is_said(tmp_path, suite):
@@ -106,6 +114,12 @@ def test_what_has_no_reference_is_not_timed_and_that_is_said(suite):
     ran = suite(native, "--operator=Product", "-rs", where="operators/test_time.py")
     assert not ran.passed | set(ran.failed)
     assert "not timed: Product has no reference" in ran.text
+
+
+def test_a_sanitizer_needs_a_worker(suite):
+    ran = suite(FAULTS, "--native-sanitize", "--in-process")
+    assert ran.rc == 4
+    assert "--native-sanitize needs a worker process: leave out --in-process" in ran.text
 
 
 def test_a_compile_error_is_the_compilers_message_and_status_4(tmp_path, suite):
