@@ -187,7 +187,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if gating is None:
         return
     if gating.outcome is None:
-        if not terminalreporter.config.getoption("--gate-self-test"):
+        option = terminalreporter.config.option
+        if not option.gate_self_test and not option.collectonly:
             terminalreporter.write_line("d5test gate: nothing was compared")
         return
     from d5test.compare.output import text
