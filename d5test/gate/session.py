@@ -6,9 +6,10 @@ anew; each arm makes the same calls in a round; who cannot run says why, and the
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
@@ -159,6 +160,7 @@ class Session:
         rounds: Mapping[str, list[Round]],
     ) -> None:
         """All arms in turns, on tensors that lie elsewhere than those of the last block."""
+        self._pin(clients)
         pad = LINE * int(self.draw.integers(1, PAD // LINE))
         for arm in self._order([arm for arm in timed if arm not in bout.broken]):
             with _told(bout, arm):
@@ -173,6 +175,20 @@ class Session:
                     if arm not in bout.broken:
                         rounds[arm].append(timed[arm].round())
                         bout.blocks[arm][-1].append(rounds[arm][-1].wall)
+
+    def _pin(self, clients: Mapping[str, Judged]) -> None:
+        """Let workers with one thread take their turns on one core, drawn for the block.
+
+        Where each keeps a core of its own, what else runs there makes one version slower.
+        """
+        if not hasattr(os, "sched_setaffinity"):
+            return
+        cores = sorted(os.sched_getaffinity(0))
+        core = cores[int(self.draw.integers(len(cores)))]
+        if all(client.about.threads == 1 for client in clients.values()):
+            for client in clients.values():
+                with suppress(OSError):  # its process has ended: who asks it next is told
+                    os.sched_setaffinity(client.about.pid, {core})
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
+from types import SimpleNamespace, TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -35,6 +35,7 @@ class World:
     broken: Mapping[str, str] = field(default_factory=dict)
     wrong: Mapping[str, Any] = field(default_factory=dict)
     lasts: int = 0
+    threads: int = 2
     seed: int = 0
     log: list[tuple[str, ...]] = field(default_factory=list)
 
@@ -57,10 +58,9 @@ class World:
 class Process:
     """A worker."""
 
-    about = "about"
-
     def __init__(self, world: World, arm: str) -> None:
         self.world, self.arm = world, arm
+        self.about = SimpleNamespace(threads=world.threads, pid=len(world.log))
         self.layout = 1 + world.process * abs(world.draw.normal())
         self.pad = 0.0
 
