@@ -218,7 +218,8 @@ def test_a_source_that_cannot_be_taken_apart_is_imported(tmp_path: Path) -> None
 def test_every_row_of_ours_can_be_taken_apart(name: str) -> None:
     from d5test.reference.operators import OPERATORS
 
-    about = SimpleNamespace(name=name, device="cpu", framework=name.partition("-")[0])
+    framework = name.partition("-")[0]
+    about = SimpleNamespace(name=name, device="cpu", framework=framework, sources={})
     evidence = Evidence((SimpleNamespace(grads=()),), "within")
     package = located(registry.target(name).rpartition(":")[0]).parent
     source = "".join(path.read_text() for path in package.glob("*.py"))
