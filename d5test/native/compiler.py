@@ -53,7 +53,8 @@ def bridge(
     Their text takes no part in the hash: to read it all takes seconds, and the version stands for
     it.
     """
-    ours = [path.read_text() for path in (source, *sorted((INCLUDE / "d5test").glob("*.h")))]
+    headers = sorted([*source.parent.glob("*.h"), *(INCLUDE / "d5test").glob("*.h")])
+    ours = [path.read_text() for path in (source, *headers)]
     command = [*compiler(source), "-fvisibility=default", *flags]
     return _built(source, command, [version, *ours], libraries)
 

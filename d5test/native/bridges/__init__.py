@@ -10,12 +10,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from d5test.backends.base import Plan, Row, Unsupported, planned
-from d5test.native.library import Declared, declared
+from d5test.native.library import Declared, Made, declared
 
 LIBRARIES = "D5TEST_NATIVE"
 """The variable with the paths of the libraries, as PATH has its folders."""
@@ -66,6 +67,17 @@ class Guarded(planned):
     def __call__(self, op: Any, *inputs: Any) -> Any:
         """Both steps, guarded."""
         return self.guarded(op, *inputs)(*inputs)
+
+
+def sources() -> dict[str, str]:
+    """The files of those operators, by name."""
+    return {one.name: one.source for one in available()}
+
+
+@cache
+def kept(one: Declared, attributes: Any, bits: int, guarded: bool) -> Made:
+    """The operator made: for ever, since compiled programs and graphs hold its address."""
+    return one.make(dict(attributes), bits, guarded=guarded)
 
 
 def given(one: Declared, op: Any, inputs: Sequence[Any]) -> dict[str, Any]:

@@ -19,8 +19,8 @@ from d5test.backends.jax import Jax, JaxCompiled
 from d5test.backends.jax.framework import jax
 from d5test.native import compiler, interface
 from d5test.native.axes import shapes
-from d5test.native.bridges import available, given, row
-from d5test.native.library import Declared, Made
+from d5test.native.bridges import available, given, kept, row, sources
+from d5test.native.library import Declared
 
 SOURCE = Path(__file__).with_name("source") / "jax.cpp"
 PLATFORMS = ("cpu", "CUDA")
@@ -85,12 +85,6 @@ class Called:
         return tuple(call(*buffers, table=table, made=np.int64(self.made.pointer.value or 0)))
 
 
-@cache
-def kept(one: Declared, attributes: Any, bits: int, guarded: bool) -> Made:
-    """The operator made: for ever, since compiled programs hold its address."""
-    return one.make(dict(attributes), bits, guarded=guarded)
-
-
 def plan(one: Declared, guarded: bool, op: Any, *inputs: Any) -> Plan:
     """The operator with its attributes bound."""
     attributes = given(one, op, inputs)
@@ -114,7 +108,7 @@ class NativeJax(Jax):
     """JAX with native operators."""
 
     rows = Table({**Jax.rows, **rows()})
-    sources: ClassVar[Mapping[str, str]] = {one.name: one.source for one in available()}
+    sources: ClassVar[Mapping[str, str]] = sources()
 
 
 class NativeJaxCompiled(JaxCompiled):

@@ -14,7 +14,7 @@ from d5test.backends.numpy import Numpy
 from d5test.backends.tape import Traced
 from d5test.case import Operator
 from d5test.native import interface
-from d5test.native.bridges import available, given, row
+from d5test.native.bridges import available, given, row, sources
 from d5test.native.library import Declared, Made
 
 Array = NDArray[Any]
@@ -79,5 +79,5 @@ def rows() -> dict[str, Row]:
 class NativeNumpy(Numpy):
     """NumPy with native operators."""
 
-    sources: ClassVar[Mapping[str, str]] = {one.name: one.source for one in available()}
+    sources: ClassVar[Mapping[str, str]] = sources()
     rows: ClassVar[Mapping[str, Row]] = {**Numpy.rows, **rows()}

@@ -18,8 +18,8 @@ from d5test.backends.base import Plan, Row, Table, Unsupported
 from d5test.backends.tensorflow import TensorFlow, TensorFlowCompiled
 from d5test.backends.tensorflow.framework import tf
 from d5test.native import compiler, interface
-from d5test.native.bridges import available, given, row
-from d5test.native.library import Declared, Made
+from d5test.native.bridges import available, given, kept, row, sources
+from d5test.native.library import Declared
 
 SOURCE = Path(__file__).with_name("source") / "tensorflow.cpp"
 
@@ -50,12 +50,6 @@ def kernels() -> Any:
 
 def _table(address: int) -> Any:
     return interface.Table.from_address(address)
-
-
-@cache
-def kept(one: Declared, attributes: Any, bits: int, guarded: bool) -> Made:
-    """The operator made: for ever, since graphs hold its address."""
-    return one.make(dict(attributes), bits, guarded=guarded)
 
 
 def plan(one: Declared, guarded: bool, op: Any, *inputs: Any) -> Plan:
@@ -93,7 +87,7 @@ class NativeTensorFlow(TensorFlow):
     """TensorFlow with native operators."""
 
     rows = Table({**TensorFlow.rows, **rows()})
-    sources: ClassVar[Mapping[str, str]] = {one.name: one.source for one in available()}
+    sources: ClassVar[Mapping[str, str]] = sources()
 
 
 class NativeTensorFlowCompiled(TensorFlowCompiled):

@@ -20,7 +20,7 @@ from d5test.backends.base import Plan, Row, Table
 from d5test.backends.torch import Torch, TorchCompiled
 from d5test.native import compiler, interface
 from d5test.native.axes import shapes
-from d5test.native.bridges import available, given, row
+from d5test.native.bridges import available, given, row, sources
 from d5test.native.library import Choice, Declared
 
 SOURCE = Path(__file__).with_name("source") / "torch.cpp"
@@ -122,7 +122,7 @@ class NativeTorch(Torch):
     """PyTorch with native operators."""
 
     rows = Table({**Torch.rows, **rows()})
-    sources: ClassVar[Mapping[str, str]] = {one.name: one.source for one in available()}
+    sources: ClassVar[Mapping[str, str]] = sources()
 
 
 class NativeTorchCompiled(TorchCompiled):
