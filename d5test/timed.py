@@ -14,7 +14,7 @@ from d5test.backends.base import Unsupported
 from d5test.backends.client import Judged
 from d5test.backends.exchange import About, Feed, Round
 from d5test.case import Case
-from d5test.checks.check import without_reference
+from d5test.checks.reasons import without_reference
 from d5test.checks.verification import verify
 from d5test.problems import Problem
 from d5test.record import Record, describe, describe_judgement, environment

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from d5test.backends.client import Crashed, Feed, Hung, Raised, Result
-from d5test.case import FLOATS, Arrays, Case, Operator
+from d5test.case import Arrays, Case, Operator
 from d5test.checks.fault import Evidence, Subject
+from d5test.checks.reasons import Reason, supported, without_reference
 from d5test.numerics.arithmetic import Arithmetic, classes
 from d5test.numerics.bounds import (
     Bound,
@@ -26,46 +27,12 @@ from d5test.numerics.judgement import Judgement, tightest
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
-Reason = Callable[[type[Operator], Any, str], str]
-
 
 def drawn(operator: Any, dtype: str) -> SearchStrategy[Case]:
     """Ordinary cases of an operator."""
     from d5test.strategies import cases  # Hypothesis is slow to import, and not yet needed
 
     return cases(operator, dtype)
-
-
-def listed(operator: type[Operator], about: Any, dtype: str) -> str:
-    """Why a backend cannot be asked for an operator in a dtype; empty if it can."""
-    row = about.rows.get(operator.__name__)
-    if row is None:
-        return f"{about.name} has no row for {operator.__name__}"
-    if dtype not in row.dtypes:
-        return f"{operator.__name__} is not declared for {dtype} on {about.name}"
-    return ""
-
-
-def without_reference(operator: type[Operator]) -> str:
-    """What is said of an operator whose values nobody can judge; empty if there is a reference."""
-    if operator.forward is not Operator.forward:
-        return ""
-    return f"{operator.__name__} has no reference: its values were not judged"
-
-
-def supported(operator: type[Operator], about: Any, dtype: str) -> str:
-    """As `listed`, and there is a reference to judge values by."""
-    return listed(operator, about, dtype) or without_reference(operator)
-
-
-def with_gradient(operator: type[Operator], about: Any, dtype: str) -> str:
-    """As `supported`, and both sides have a gradient."""
-    row = about.rows.get(operator.__name__)
-    if row is not None and row.gradient:
-        return str(row.gradient)
-    if operator.backward is Operator.backward:
-        return without_reference(operator) or f"{operator.__name__} has no gradient"
-    return supported(operator, about, dtype)
 
 
 @dataclass(frozen=True)
@@ -307,6 +274,3 @@ def _added(one: Bound | None, other: Bound | None) -> Bound | None:
     value = one.value + other.value
     ulp = 2 * one.storage.u * np.abs(value) if one.storage else 0.0
     return Bound(value, one.bar + other.bar + ulp, one.storage)
-
-
-__all__ = ["FLOATS", "Check", "Inquiry"]

@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 
 from d5test.case import Arrays, Case, Operator
-from d5test.checks.check import Inquiry, listed
+from d5test.checks.check import Inquiry
 from d5test.checks.direction import along, moved, require_shapes
 from d5test.checks.fault import Evidence
+from d5test.checks.reasons import listed
 from d5test.numerics.bounds import Bounds
 from d5test.numerics.duals import Dual
 from d5test.numerics.judgement import Judgement

@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 
 from d5test.case import Case
 from d5test.checks import numerical
-from d5test.checks.check import Inquiry, without_reference
+from d5test.checks.check import Inquiry
 from d5test.checks.direction import along, moved, require_shapes
 from d5test.checks.fault import Evidence
+from d5test.checks.reasons import without_reference
 from d5test.numerics.ensemble import BY_NORM
 from d5test.numerics.judgement import Judgement
 

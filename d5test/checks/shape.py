@@ -10,7 +10,8 @@ import numpy as np
 
 from d5test.backends.base import Unsupported
 from d5test.case import Array, Arrays, Case, Operator
-from d5test.checks.check import Inquiry, supported
+from d5test.checks.check import Inquiry
+from d5test.checks.reasons import supported
 from d5test.numerics.arithmetic import Arithmetic
 from d5test.numerics.bounds import Bound, Bounds
 from d5test.numerics.judgement import Judgement

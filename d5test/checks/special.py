@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from d5test.case import Array, Arrays, Case, Operator
-from d5test.checks.check import Inquiry, supported
+from d5test.checks.check import Inquiry
 from d5test.checks.fault import Evidence
+from d5test.checks.reasons import supported
 from d5test.numerics.bounds import Bound, double
 from d5test.numerics.judgement import Judgement, judge
 
