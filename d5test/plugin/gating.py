@@ -85,14 +85,14 @@ class Gating:
 
     def judge(self, item: pytest.Item) -> None:
         """The verdict on a test's benchmark, as its outcome."""
-        broken = self.outcome.broken(item.nodeid) if self.outcome else ""
-        if broken:
-            pytest.skip(f"not compared: the old version: {broken}")
-        decisions = self.outcome.of(item.nodeid) if self.outcome else []
         gone = self.outcome.vanished(item.nodeid) if self.outcome else ""
         if gone:
             pytest.fail(f"the new version: {gone}", pytrace=False)
+        decisions = self.outcome.of(item.nodeid) if self.outcome else []
         if not decisions:
+            broken = self.outcome.broken(item.nodeid) if self.outcome else ""
+            if broken:
+                pytest.skip(f"not compared: the old version: {broken}")
             self._unsure(["not measured: the budget was spent"])
             return
         lines: dict[str, list[str]] = {"worse": [], "unsure": []}
