@@ -13,6 +13,7 @@ from math import inf
 
 import numpy as np
 
+from d5test.backends.client import Judged
 from d5test.compare.noise import SUITE
 from d5test.gate.decider import PAIRS, SESSIONS, Decider, floor, noise_of
 from d5test.gate.evidence import GATED, Evidence, add_pair, add_session
@@ -53,13 +54,12 @@ class Gate:
     tell    is called with a line of progress
     """
 
-    open: Callable[..., object]
+    open: Callable[[str, str], Judged]
     decider: Decider = field(default_factory=Decider)
     seed: int = 0
     budget: float = inf
     tell: Callable[[str], None] = lambda _: None
     loops: dict[str, int] = field(default_factory=dict)
-    pace: tuple[Rounds, Rounds] = (FULL, SHORT)
 
     def measure(self, subjects: Sequence[Subject]) -> Findings:
         """All stages."""
@@ -88,7 +88,7 @@ class _Run:
     def session(self, label: str, names: Sequence[str]) -> None:
         """All arms on these benchmarks."""
         if names and self._time_left():
-            bouts = self._measure(label, names, ARMS, self.gate.pace[0])
+            bouts = self._measure(label, names, ARMS, FULL)
             for name, bout in bouts.items():
                 known = {metric: Evidence() for metric in GATED}
                 evidence = self.found.evidence.setdefault(name, known)
@@ -109,7 +109,7 @@ class _Run:
             if not open_charges or not self._time_left():
                 break
             names = sorted({name for name, _ in open_charges}, key=self.place)
-            bouts = self._measure(f"pair {k}", names, (OLD, NEW), self.gate.pace[1])
+            bouts = self._measure(f"pair {k}", names, (OLD, NEW), SHORT)
             lost = {n for n in names if n not in bouts or not add_pair(self._of(n), bouts[n])}
             open_charges = [c for c in open_charges if c[0] not in lost and self._open(c)]
             self.gate.tell(f"pair {k}: {len(open_charges)} of {self.found.tests} not settled")
@@ -142,9 +142,7 @@ class _Run:
     def _measure(
         self, label: str, names: Iterable[str], arms: Sequence[str], rounds: Rounds
     ) -> dict[str, Bout]:
-        session = Session(
-            arms, self.gate.open, self.draw, self.gate.loops, rounds, self.until  # type: ignore[arg-type]
-        )  # fmt: skip
+        session = Session(arms, self.gate.open, self.draw, self.gate.loops, rounds, self.until)
         wanted = [self.subjects[name] for name in names]
         bouts = session.measure(wanted)
         self.found.spent = self.found.spent or len(bouts) < len(wanted)

@@ -16,6 +16,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import pytest_benchmark
 from pytest_benchmark.plugin import pytest_benchmark_generate_machine_info
 from pytest_benchmark.stats import Stats
 
@@ -107,7 +108,7 @@ def _content(bouts: Mapping[str, Bout], arm: str) -> dict[str, Any]:
         "commit_info": {},
         "benchmarks": [_benchmark(name, entry) for name, entry in timed.items()],
         "datetime": datetime.now(UTC).isoformat(),
-        "version": "5.1.0",
+        "version": pytest_benchmark.__version__,
         KEY: {
             "schema": SCHEMA,
             "outcomes": {

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from types import SimpleNamespace, TracebackType
-from typing import Any, Self
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 
@@ -42,10 +43,14 @@ class World:
     def __post_init__(self) -> None:
         self.draw = np.random.default_rng(self.seed)
 
-    def open(self, arm: str, backend: str) -> Process:
+    @contextmanager
+    def open(self, arm: str, backend: str) -> Iterator[Process]:
         """A fresh process of an arm."""
         self.log.append(("open", arm, backend))
-        return Process(self, arm)
+        try:
+            yield Process(self, arm)
+        finally:
+            self.log.append(("close", arm))
 
     def subjects(self, count: int) -> list[Subject]:
         """So many benchmarks."""
@@ -67,17 +72,6 @@ class Process:
     def invoke(self, target: str, size: int) -> None:
         self.world.log.append(("pad", self.arm, str(size)))
         self.pad = self.world.process * abs(self.world.draw.normal())
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        _: TracebackType | None,
-    ) -> None:
-        self.world.log.append(("close", self.arm))
 
 
 class Numbers:
