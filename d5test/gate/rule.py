@@ -29,6 +29,10 @@ class Gated:
         "verdicts tell from which slowdown on one would be seen, by normal errors; what convicts "
         "are signs of pairs, which assume no distribution (docs/gate.md)"
     )
+    summarises = (
+        "changes are medians of quotients of rounds timed in turn, since what disturbs both "
+        "versions at once cancels in a quotient only; of two quotients, their geometric mean"
+    )
 
     def __init__(self, given: Mapping[str, Any]) -> None:
         self.found: Found = {

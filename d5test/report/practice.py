@@ -5,6 +5,7 @@ After T. Hoefler and R. Belli, Scientific Benchmarking of Parallel Computing Sys
 
 from __future__ import annotations
 
+from d5test.compare import Comparison, Decision
 from d5test.compare.environment import COMMIT, HERE, MACHINE
 from d5test.record import KEY
 from d5test.report.rules import Evidence, Finding, Rule, Rules, counted
@@ -41,6 +42,14 @@ def _subsets(found: Evidence) -> Finding:
     return counted(silent, len(reasons), "benchmarks are left out without a reason")
 
 
+def _ratios(found: Evidence) -> Finding:
+    comparison, summarises = found.report.comparison, found.report.rule.summarises
+    changed = _noisy(comparison) if comparison else []
+    if not changed or not summarises:
+        return Finding("kept", "0 ratios are averaged")
+    return Finding("breached", f"{len(changed)} {summarises}")
+
+
 def _deterministic(found: Evidence) -> Finding:
     few = sum(f"{KEY}.median_interval_95.0" not in d.about for _, d in found.records)
     return counted(few, len(found.records), "medians have too few rounds for a 95% interval")
@@ -61,7 +70,7 @@ def _sound(found: Evidence) -> Finding:
     comparison = found.report.comparison
     if comparison is None:
         return Finding("none", "no version is compared to another")
-    noisy = [d for d in comparison.decisions if d.values.metric.gate == "noise"]
+    noisy = _noisy(comparison)
     blind = sum(d.limit is None for d in noisy)
     return counted(blind, len(noisy), "comparisons of noisy metrics know no noise floor")
 
@@ -97,6 +106,10 @@ def _lines(found: Evidence) -> Finding:
     return Finding("kept", f"{joined} lines, each over the ranks of one run of one optimizer")
 
 
+def _noisy(comparison: Comparison) -> list[Decision]:
+    return [d for d in comparison.decisions if d.values.metric.gate == "noise"]
+
+
 RULES = Rules(
     "Twelve rules of scientific benchmarking",
     "T. Hoefler and R. Belli, SC'15",
@@ -108,7 +121,7 @@ RULES = Rules(
             "Arithmetic means of costs only, harmonic of rates",
             lambda found: Finding("kept", "0 means: fastest rounds, and medians"),
         ),
-        Rule(4, "No means of ratios", lambda found: Finding("kept", "0 ratios are averaged")),
+        Rule(4, "No means of ratios", _ratios),
         Rule(5, "Deterministic, or with confidence intervals", _deterministic),
         Rule(6, "No normality assumed", _normality),
         Rule(7, "A sound comparison", _sound),

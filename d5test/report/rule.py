@@ -16,10 +16,12 @@ from d5test.compare import Comparison, Run, Unreadable, compare
 class Rule(Protocol):
     """What decides. Its class is called with what `to_json` gave.
 
-    assumes   of the noise, beyond what ranks and signs need; empty if nothing
+    assumes     of the noise, beyond what ranks and signs need; empty if nothing
+    summarises  ratios that it sums up, how and why; empty if none
     """
 
     assumes: str
+    summarises: str
 
     def compared(self, old: Sequence[Run], new: Sequence[Run], effect: float) -> Comparison:
         """The comparison of two versions."""
@@ -37,6 +39,7 @@ class Stored:
         "limits take Student's t of what runs differ by, in logarithms; what that holds for was "
         "simulated with heavy tails, drift and load (docs/compare.md)"
     )
+    summarises = ""
 
     def __init__(self, _: Any = None) -> None:
         pass

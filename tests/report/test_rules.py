@@ -137,6 +137,24 @@ def test_limits_take_a_distribution(tmp_path: Path) -> None:
     assert found[7] == Finding("kept", "0 of 10 comparisons of noisy metrics know no noise floor")
 
 
+class Quotients(Stored):
+    summarises = "changes are means of quotients"
+
+
+def test_a_rule_that_sums_up_ratios_says_so(tmp_path: Path) -> None:
+    old, new = (read(side, 256) for side in sides(tmp_path))
+    told = {
+        rule: next(
+            found
+            for row, found in practice.RULES.findings(Evidence(Report(old, new, rule=rule())))
+            if row.number == 4
+        )
+        for rule in (Stored, Quotients)
+    }
+    assert told[Stored] == Finding("kept", "0 ratios are averaged")
+    assert told[Quotients] == Finding("breached", "10 changes are means of quotients")
+
+
 class Signs(Stored):
     """A rule that assumes nothing."""
 
