@@ -16,6 +16,7 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_PERTURB = -1, -3, -6
 POISON = 0x80
 """The byte of freed memory; that of fresh memory is its complement."""
 PADS = 4
+"""How many pads are held at once."""
 KEPT = 1 << 30
 """Bytes that the heap keeps, and below which it maps no memory of its own for one tensor."""
 

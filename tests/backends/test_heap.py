@@ -5,8 +5,11 @@ from __future__ import annotations
 import platform
 import subprocess
 import sys
+import weakref
 
 import pytest
+
+from d5test.backends import heap
 
 FRESH = """
 import numpy as np
@@ -31,3 +34,13 @@ def test_fresh_memory_is_poisoned_until_calls_are_timed() -> None:
     poisoned, kept = map(int, done.stdout.split())
     assert poisoned == 40_000
     assert kept < 40_000
+
+
+def test_pads_move_what_is_made_next_and_only_the_last_are_held() -> None:
+    heap.pad(None, 1 << 20)
+    first = weakref.ref(heap._pads[-1])
+    for _ in range(heap.PADS):
+        assert first() is not None
+        heap.pad(None, 1 << 20)
+    assert first() is None
+    assert [pad.nbytes for pad in heap._pads] == [1 << 20] * heap.PADS
