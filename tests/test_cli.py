@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from d5test.cli import main
 from d5test.cli.run import folder, suites
+from tests.compare.files import sides
 
 ROOT = Path(__file__).parents[1]
 
@@ -139,6 +141,22 @@ def test_reproducers_are_run_again(tmp_path: Path, capsys: pytest.CaptureFixture
     assert main(["repro", str(tmp_path)]) == 2
     assert main(["repro", str(tmp_path / "there.py"), "--python", "/no/python"]) == 2
     assert main(["repro", str(tmp_path / "missing.py")]) == 2
+
+
+@pytest.mark.parametrize("form", ["text", "markdown"])
+def test_who_is_cut_off_is_silent_and_gives_no_verdict(tmp_path: Path, form: str) -> None:
+    code = "import sys; from d5test.cli import main; sys.exit(main())"
+    command = [sys.executable, "-c", code, "compare", *sides(tmp_path), f"--format={form}"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": str(ROOT)}, cwd=tmp_path, text=True,
+    ) as running:  # fmt: skip
+        assert running.stdout is not None
+        assert running.stderr is not None
+        running.stdout.close()
+        said = running.stderr.read()
+    assert said == ""
+    assert running.returncode == 128 + signal.SIGPIPE
 
 
 def test_doctor_says_what_is_there(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -26,6 +28,8 @@ COMMANDS = {
     "new": new,
     "native": native,
 }
+PIPE = 128 + signal.SIGPIPE
+"""The exit status of who is cut off, as a shell has it: no verdict."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -65,5 +69,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.arguments = given[2:]
     else:
         options = parser().parse_args(given)
-    status: int = COMMANDS[options.command].execute(options)
+    try:
+        status: int = COMMANDS[options.command].execute(options)
+        sys.stdout.flush()
+    except BrokenPipeError:  # who reads has enough, as `head` has: nothing more can be said to it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return PIPE
     return status

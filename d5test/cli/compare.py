@@ -10,6 +10,8 @@ import argparse
 import sys
 from pathlib import Path
 
+from d5test.arguments import share
+
 UNSURE = ("pass", "fail")
 FORMATS = ("text", "markdown", "json")
 
@@ -25,14 +27,15 @@ def declare(parser: argparse.ArgumentParser) -> None:
         )
     parser.add_argument("--unsure", choices=UNSURE, default="pass", help="what unsure is (pass)")
     parser.add_argument("--format", choices=FORMATS, default="text")
-    parser.add_argument(
-        "--effect",
-        type=share,
-        default=0.05,
-        metavar="SHARE",
-        help="the slowdown to be found (5%%)",
-    )
+    declare_effect(parser)
     declare_results(parser)
+
+
+def declare_effect(parser: argparse.ArgumentParser) -> None:
+    """How large a slowdown is looked for."""
+    parser.add_argument(
+        "--effect", type=share, default=0.05, metavar="SHARE", help="slowdown to be found (5%%)"
+    )
 
 
 def declare_results(parser: argparse.ArgumentParser) -> None:
@@ -62,15 +65,3 @@ def execute(options: argparse.Namespace) -> int:
         found.verdict == "unsure" and options.unsure == "fail"
     )
     return int(failed)
-
-
-def share(given: str) -> float:
-    """`5%` or `0.05`."""
-    number = given.strip().removesuffix("%")
-    try:
-        share = float(number) / (100 if number != given.strip() else 1)
-    except ValueError:
-        share = 0.0
-    if not 0 < share < 1:
-        raise argparse.ArgumentTypeError(f"{given!r} is no share: say 5% or 0.05")
-    return share

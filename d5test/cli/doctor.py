@@ -69,9 +69,10 @@ def backend(name: str) -> dict[str, Any]:
 def show(found: dict[str, Any]) -> None:
     """As tables."""
     from rich import box
-    from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
+
+    from d5test.console import Console
 
     console = Console()
     here = Table(box=box.SIMPLE, show_header=False)

@@ -10,8 +10,9 @@ import argparse
 import sys
 from pathlib import Path
 
+from d5test.arguments import duration
 from d5test.cli import run
-from d5test.cli.compare import UNSURE, share
+from d5test.cli.compare import UNSURE, declare_effect
 
 SUITES = ("operators", "networks")
 USAGE = {4: 2, 5: 2}
@@ -26,10 +27,10 @@ def declare(parser: argparse.ArgumentParser) -> None:
             metavar="PYTHON",
             help=f"the {side} version: its Python, its environment, or a backend ./file.py:Name",
         )
-    parser.add_argument("--budget", metavar="TIME", help="end within 90s, 10m or 1h")
     parser.add_argument(
-        "--effect", type=share, default=0.05, metavar="SHARE", help="slowdown to be found (5%%)"
+        "--budget", type=duration, metavar="TIME", help="end within 90s, 10m or 1h"
     )
+    declare_effect(parser)
     parser.add_argument("--unsure", choices=UNSURE, default="pass", help="what unsure is (pass)")
     parser.add_argument(
         "--accept", action="append", default=[], metavar="FILE", help="accepted slowdowns (TOML)"

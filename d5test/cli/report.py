@@ -10,7 +10,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from d5test.cli.compare import declare_results, share
+from d5test.cli.compare import declare_effect, declare_results
 
 FORMATS = ("html", "markdown")
 
@@ -28,13 +28,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
         "-o", "--output", metavar="PATH", help="written there (report.html; Markdown: printed)"
     )
     parser.add_argument("--format", choices=FORMATS, default="html")
-    parser.add_argument(
-        "--effect",
-        type=share,
-        default=0.05,
-        metavar="SHARE",
-        help="the slowdown to be found (5%%)",
-    )
+    declare_effect(parser)
     declare_results(parser)
 
 

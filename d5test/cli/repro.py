@@ -35,8 +35,9 @@ def declare(parser: argparse.ArgumentParser) -> None:
 def execute(options: argparse.Namespace) -> int:
     """Run the files and say what came of them."""
     from rich import box
-    from rich.console import Console
     from rich.table import Table
+
+    from d5test.console import Console
 
     answers = []
     for path in found(options.files):

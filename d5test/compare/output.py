@@ -11,7 +11,6 @@ from math import isfinite
 from typing import Any, Literal
 
 from rich import box
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
@@ -19,6 +18,7 @@ from d5test.compare import rows
 from d5test.compare.comparison import Comparison
 from d5test.compare.decision import ACCEPTED
 from d5test.compare.words import plain, sentence
+from d5test.console import Console
 
 STYLES = {
     "worse": "red",

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
+from d5test.arguments import listed
 from d5test.distributed.provider import launched
 from d5test.plugin.names import located, unknown
-from d5test.plugin.options import listed
 from d5test.plugin.selection import SELECTION
 from d5test.plugin.timing import FILE
 

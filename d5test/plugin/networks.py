@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
+from d5test.arguments import listed
 from d5test.plugin import names
-from d5test.plugin.options import listed
 from d5test.plugin.parametrise import is_ours
 
 NETWORKS = pytest.StashKey[tuple[Mapping[str, Any], Mapping[str, Any]]]()

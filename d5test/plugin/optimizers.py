@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from d5test.arguments import listed
 from d5test.plugin import names
-from d5test.plugin.options import listed
 from d5test.plugin.selection import SELECTION
 from d5test.reference.optimizers import OPTIMIZERS
 

@@ -6,18 +6,16 @@ and exit status 4. Names (of backends, operators, checks) are resolved by `selec
 
 from __future__ import annotations
 
-import argparse
-import re
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from d5test.arguments import count, duration, positive, share
 
 if TYPE_CHECKING:
     import pytest
 
 REPRODUCERS = Path(".d5test") / "reproducers"
 GATED = Path(".d5test") / "gate"
-UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -138,7 +136,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add("--cold", action="store_true", help="empty the caches before each timed call")
     add(
         "--control",
-        type=int,
+        type=count,
         default=0,
         metavar="N",
         help="time in N more processes, so that one file tells what runs differ by (default: 0)",
@@ -157,7 +155,7 @@ def _add_gate(parser: pytest.Parser) -> None:
     add = parser.getgroup("d5test gate", "d5test gate: two versions in one session").addoption
     add("--gate-old", metavar="VERSION", help="a Python, its environment, or a backend")
     add("--gate-new", metavar="VERSION", help="likewise")
-    add("--gate-effect", type=float, default=0.05, metavar="SHARE", help="slowdown to be found")
+    add("--gate-effect", type=share, default=0.05, metavar="SHARE", help="slowdown to be found")
     add("--gate-budget", type=duration, metavar="TIME", help="end within 90s, 10m or 1h")
     add("--gate-unsure", choices=("pass", "fail"), default="pass", help="what unsure is")
     add("--gate-accept", action="append", default=[], metavar="FILE", help="accepted slowdowns")
@@ -169,32 +167,3 @@ def _add_gate(parser: pytest.Parser) -> None:
     )
     add("--gate-report", metavar="FILE", help="write the page of the comparison")
     add("--gate-self-test", action="store_true", help="measure the gate itself")
-
-
-def positive(text: str) -> int:
-    """A whole number above zero."""
-    try:
-        number = int(text)
-    except ValueError:
-        number = 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number above 0, got {text!r}")
-    return number
-
-
-def duration(text: str) -> float:
-    """Seconds.
-
-    >>> duration("2m")
-    120.0
-    """
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", text.strip())
-    if match is None or not float(match[1]):
-        raise argparse.ArgumentTypeError(f"expected a time as 90s, 2m or 1h, got {text!r}")
-    return float(match[1]) * UNITS[match[2]]
-
-
-def listed(values: Iterable[str]) -> tuple[str, ...]:
-    """The names of an option that is repeated, or given with commas, or both; each once."""
-    names = (name.strip() for value in values for name in value.split(","))
-    return tuple(dict.fromkeys(name for name in names if name))

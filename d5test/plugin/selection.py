@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
+from d5test.arguments import listed
 from d5test.case import FLOATS, Operator
 from d5test.plugin import names, native
 from d5test.plugin.known import KnownFailure, read, shipped
-from d5test.plugin.options import listed
 
 SELECTION = pytest.StashKey["Selection"]()
 
@@ -111,6 +111,8 @@ def pytest_configure(config: pytest.Config) -> None:
         sanitize=option("--native-sanitize"),
     )
     config.stash[SELECTION] = selection
+    if option("--control") and option("--in-process"):
+        raise pytest.UsageError("--control times in more processes: leave out --in-process")
     if selection.sanitize and option("--in-process"):
         raise pytest.UsageError("--native-sanitize needs a worker process: leave out --in-process")
     if selection.operator_names or selection.native_files:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from d5test.arguments import duration, listed
 from d5test.case import Case, Tensor
 from d5test.checks import CHECKS
 from d5test.plugin import names
 from d5test.plugin.known import read, shipped
-from d5test.plugin.options import duration, listed
 from d5test.reference.operators import OPERATORS
 
 ROW = """

@@ -78,6 +78,21 @@ def test_a_control_arm_is_timed_in_processes_of_its_own(pytester: pytest.Pyteste
     assert len(set((pytester.path / "pids").read_text().split())) == 3
 
 
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (["--control=-1"], "expected a whole number from 0 on, got '-1'"),
+        (["--control=1", "--in-process"], "leave out --in-process"),
+    ],
+)
+def test_a_control_arm_that_cannot_be(
+    pytester: pytest.Pytester, options: list[str], why: str
+) -> None:
+    result = pytester.runpytest_subprocess(f"{SUITE}/operators", "--backend=numpy", *options)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"*{why}"])
+
+
 def test_a_wrong_result_has_no_time(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(slightly=WRONG)
     result, written = timed(pytester, "./slightly.py:Slightly")
