@@ -25,6 +25,7 @@ GROUP = "d5test.backends"
 BUILTIN: Mapping[str, str] = MappingProxyType(
     {
         "numpy": "d5test.backends.numpy:Numpy",
+        "native": "d5test.backends.native:Native",
         "torch": "d5test.backends.torch:Torch",
         "torch-compiled": "d5test.backends.torch:TorchCompiled",
         "tensorflow": "d5test.backends.tensorflow:TensorFlow",
@@ -40,6 +41,10 @@ BUILTIN: Mapping[str, str] = MappingProxyType(
 
 WHEELS: Mapping[str, str] = MappingProxyType({"cupy": "cupy-cuda13x"})
 """Packages whose distribution has another name."""
+
+
+COMPILED = ("d5test.backends.native:Native",)
+"""Targets of ours that need a compiler, and no package."""
 
 
 @dataclass(frozen=True)
@@ -103,20 +108,24 @@ def package(target: str) -> str:
 
 def installed() -> tuple[str, ...]:
     """The names whose package is installed under this interpreter."""
-    return tuple(name for name, where in known().items() if _found(package(where)))
+    return tuple(name for name, where in known().items() if _usable(where))
 
 
 def missing() -> dict[str, str]:
-    """The other names, each with the command that installs its package."""
-    return {
-        name: f"pip install {WHEELS.get(package(where), package(where))}"
-        for name, where in known().items()
-        if not _found(package(where))
-    }
+    """The other names, each with what installs it."""
+    return {name: _remedy(where) for name, where in known().items() if not _usable(where)}
 
 
-def _found(package: str) -> bool:
-    return importlib.util.find_spec(package) is not None
+def _remedy(target: str) -> str:
+    if target in COMPILED:
+        return "install a compiler, Debian: apt install g++; or set CXX"
+    return f"pip install {WHEELS.get(package(target), package(target))}"
+
+
+def _usable(target: str) -> bool:
+    if target in COMPILED:
+        return shutil.which(os.environ.get("CXX") or "g++") is not None
+    return importlib.util.find_spec(package(target)) is not None
 
 
 def _unknown(what: str, names: Mapping[str, str]) -> str:

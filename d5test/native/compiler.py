@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import re
 import shutil
 import subprocess
 import tempfile
@@ -30,8 +31,16 @@ class CompileError(Exception):
     """A source that the compiler refuses; the text is what it says."""
 
 
-def library(source: str | Path, *, sanitize: bool = False, flags: Sequence[str] = ()) -> Path:
+def library(
+    source: str | Path,
+    *,
+    sanitize: bool = False,
+    flags: Sequence[str] = (),
+    libraries: Sequence[str] = (),
+) -> Path:
     """The shared library of a source: `.cu` by nvcc, anything else by `$CXX` or g++.
+
+    `flags` are more of the compiler's, `libraries` what it is linked with: `("-ldnnl",)`.
 
     Raises `CompileError`, also where there is no compiler.
     """
@@ -42,7 +51,7 @@ def library(source: str | Path, *, sanitize: bool = False, flags: Sequence[str] 
         raise CompileError(f"{source}: no sanitizer for CUDA here; run compute-sanitizer")
     command = [*compiler(source), *flags, *(SANITIZED if sanitize else ())]
     preprocessed = _run([*command, "-E", str(source)])
-    return _built(source, command, [preprocessed])
+    return _built(source, command, [preprocessed], libraries)
 
 
 def bridge(
@@ -86,6 +95,16 @@ def compiler(source: Path) -> list[str]:
         host = ["-Xcompiler", ",".join(HOST)]
         return [_found("nvcc"), *COMMON, *host, "-arch=native", f"-I{INCLUDE}"]
     return [_found(os.environ.get("CXX") or "g++"), *COMMON, *HOST, f"-I{INCLUDE}"]
+
+
+def version() -> str:
+    """The compiler and its version, as a part of a version number: `gxx.12.2.0`, `clangxx.19.1`.
+
+    Raises `CompileError` where there is none.
+    """
+    path = _found(os.environ.get("CXX") or "g++")
+    name = re.sub(r"[^a-z]", "", Path(path).name.replace("+", "x").partition("-")[0])
+    return f"{name}.{_run([path, '-dumpfullversion', '-dumpversion']).strip()}"
 
 
 def preloaded() -> str:

@@ -14,14 +14,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-ABI = 1
+ABI = 2
 MOST_DIMENSIONS = 16
+ABSENT = -1
+"""The number of axes of a tensor that is not there."""
 OK, RAISED, UNSUPPORTED, FAULT = range(4)
 INTEGER, REAL, TEXT, INTEGERS, REALS = range(5)
 CPU, CUDA = 1, 2
 BACKWARD, CONTIGUOUS, SHAPED = 1, 2, 4
-FLOATING = 2
-"""DLPack's code of floating-point types."""
+OPTIONAL, WHOLE, MASK, CONSTANT = 1, 2, 4, 8
+"""Of an input or output: it may be absent, is of int64, is of booleans or of the operator's type,
+has no gradient."""
+CODES: Mapping[str, int] = MappingProxyType({"i": 0, "f": 2, "b": 6})
+"""DLPack's code of a type, by NumPy's letter of its kind."""
 MESSAGE = 4096
 """Bytes of room for an error's text."""
 DTYPES: Mapping[int, str] = MappingProxyType({32: "float32", 64: "float64"})
@@ -76,7 +81,7 @@ class Choice(ctypes.Structure):
 class Port(ctypes.Structure):
     """An input or output."""
 
-    _fields_ = (("name", c_char_p), ("dims", c_char_p), ("values", c_char_p))
+    _fields_ = (("name", c_char_p), ("dims", c_char_p), ("values", c_char_p), ("flags", c_int32))
 
 
 class Message(ctypes.Structure):
@@ -152,11 +157,14 @@ def attribute(name: str, kind: int, given: Any) -> Attribute:
     return Attribute(name.encode(), kind, len(numbers), None, real, None)
 
 
-def tensors(arrays: Sequence[NDArray[Any]]) -> Any:
-    """Arrays as an array of DLTensor. They must outlive it."""
+def tensors(arrays: Sequence[NDArray[Any] | None]) -> Any:
+    """Arrays as an array of DLTensor. They must outlive it. `None` is one that is absent."""
     made = (Tensor * max(len(arrays), 1))()
     for one, array in zip(made, arrays, strict=False):
-        _view(one, array)
+        if array is None:
+            one.ndim = ABSENT
+        else:
+            _view(one, array)
     return made
 
 
@@ -173,7 +181,7 @@ def _view(one: Tensor, array: NDArray[Any]) -> None:
     one.data = array.ctypes.data
     one.device.type = CPU
     one.ndim = rank
-    one.dtype = Type(FLOATING, 8 * item, 1)
+    one.dtype = Type(CODES[array.dtype.kind], 8 * item, 1)
     one.shape = (c_int64 * rank)(*array.shape)
     one.strides = (c_int64 * rank)(*(stride // item for stride in array.strides))
 

@@ -38,11 +38,30 @@ ERRORS: Mapping[int, type[Exception]] = {
 
 @dataclass(frozen=True)
 class Port:
-    """An input or output. `dims` names its axes, `values` a regime of `d5test.values`."""
+    """An input or output. `dims` names its axes, `values` a regime of `d5test.values`.
+
+    `whole`: of int64. `mask`: of booleans, or of the operator's dtype. `constant`: no gradient.
+    """
 
     name: str
     dims: str
     values: str
+    optional: bool = False
+    whole: bool = False
+    mask: bool = False
+    constant: bool = False
+
+    @property
+    def regime(self) -> tuple[Any, ...]:
+        """The regime and its parameters, `("below", 5)` of "below 5"; nothing if none is named."""
+        name, *numbers = self.values.split() or [""]
+        return (name, *(float(n) if "." in n else int(n) for n in numbers)) if name else ()
+
+    def gradient(self, x: Array | None) -> Array | None:
+        """Room for the gradient of an input, if it has one."""
+        if x is None or self.constant or x.dtype.kind != "f":
+            return None
+        return np.empty(x.shape, x.dtype)
 
 
 @dataclass(frozen=True)
@@ -71,6 +90,9 @@ class Declared:
         self.contiguous = bool(table.flags & interface.CONTIGUOUS)
         self.shaped_by_axes = not table.flags & interface.SHAPED
         self.on_cuda = table.device == interface.CUDA
+        self.plain = not any(
+            p.optional or p.whole or p.mask or p.constant for p in (*self.inputs, *self.outputs)
+        )
 
     def make(self, attributes: Mapping[str, Any], bits: int, *, guarded: bool) -> Made:
         """The operator with its attributes set. Raises `Unsupported` for one it does not have."""
@@ -88,46 +110,58 @@ class Declared:
                 ctypes.byref(pointer), said.message,
             )
         )  # fmt: skip
-        return Made(self, pointer)
+        return Made(self, pointer, np.dtype(interface.DTYPES[bits]))
 
 
 class Made:
-    """An operator that is ready to be called on arrays of one dtype."""
+    """An operator that is ready to be called on arrays of one dtype.
 
-    def __init__(self, declared: Declared, pointer: ctypes.c_void_p) -> None:
+    An array that is absent is `None`; trailing ones need not be given.
+    """
+
+    def __init__(self, declared: Declared, pointer: ctypes.c_void_p, dtype: np.dtype[Any]) -> None:
         self.declared = declared
         self.pointer = pointer
+        self.dtype = dtype
         weakref.finalize(self, declared.table.destroy, pointer)
 
-    def shapes(self, inputs: Sequence[Array]) -> list[tuple[int, ...]]:
-        """The outputs' shapes."""
+    def shapes(self, inputs: Sequence[Array | None]) -> list[tuple[int, ...]]:
+        """The shapes of the outputs that are present."""
         declared, said = self.declared, Said()
         found = interface.unknown_shapes(len(declared.outputs))
-        status = declared.table.infer(self.pointer, interface.tensors(inputs), found, said.message)
-        said.check(status)
-        return [tuple(found[k].shape[: found[k].ndim]) for k in range(len(declared.outputs))]
+        given = interface.tensors(_padded(inputs, declared.inputs))
+        said.check(declared.table.infer(self.pointer, given, found, said.message))
+        shapes = (found[k] for k in range(len(declared.outputs)))
+        return [tuple(one.shape[: one.ndim]) for one in shapes if one.ndim != interface.ABSENT]
 
-    def forward(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
-        """The outputs."""
-        said = Said()
-        outputs = [np.empty(shape, inputs[0].dtype) for shape in self.shapes(inputs)]
-        status = self.declared.table.forward(
-            self.pointer, interface.tensors(inputs), interface.tensors(outputs), None,
-            said.message,
+    def forward(self, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        """The outputs that are present."""
+        declared, said = self.declared, Said()
+        outputs = [
+            np.empty(shape, np.int64 if port.whole else self.dtype)
+            for port, shape in zip(declared.outputs, self.shapes(inputs), strict=False)
+        ]
+        status = declared.table.forward(
+            self.pointer, interface.tensors(_padded(inputs, declared.inputs)),
+            interface.tensors(_padded(outputs, declared.outputs)), None, said.message,
         )  # fmt: skip
         said.check(status)
         return tuple(outputs)
 
     def backward(
-        self, grads: Sequence[Array], inputs: Sequence[Array], outputs: Sequence[Array]
-    ) -> tuple[Array, ...]:
-        """The inputs' gradients."""
-        said = Said()
-        found = [np.empty(x.shape, x.dtype) for x in inputs]
-        status = self.declared.table.backward(
-            self.pointer, *map(interface.tensors, (grads, inputs, outputs, found)), None,
-            said.message,
-        )  # fmt: skip
+        self,
+        grads: Sequence[Array | None],
+        inputs: Sequence[Array | None],
+        outputs: Sequence[Array | None],
+    ) -> tuple[Array | None, ...]:
+        """The gradients of the inputs that are given: `None` where there is none."""
+        declared, said = self.declared, Said()
+        ports = declared.outputs, declared.inputs, declared.outputs, declared.inputs
+        found = [p.gradient(x) for p, x in zip(declared.inputs, inputs, strict=False)]
+        given = map(_padded, (grads, inputs, outputs, found), ports)
+        status = declared.table.backward(
+            self.pointer, *map(interface.tensors, given), None, said.message
+        )
         said.check(status)
         return tuple(found)
 
@@ -165,8 +199,14 @@ def _declared(path: Path) -> Iterator[Declared]:
         index += 1
 
 
+def _padded(arrays: Sequence[Array | None], ports: Sequence[Port]) -> list[Array | None]:
+    return [*arrays, *[None] * (len(ports) - len(arrays))]
+
+
 def _port(port: Any) -> Port:
-    return Port(port.name.decode(), port.dims.decode(), port.values.decode())
+    flags = (interface.OPTIONAL, interface.WHOLE, interface.MASK, interface.CONSTANT)
+    said = (bool(port.flags & flag) for flag in flags)
+    return Port(port.name.decode(), port.dims.decode(), port.values.decode(), *said)
 
 
 def _choice(choice: Any) -> Choice:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from d5test.case import Case, Operator, Tensor
+from d5test.native.drawing import INTEGERS
 from d5test.native.library import Declared, Port
 from d5test.problems import Problem
 
@@ -18,7 +19,9 @@ def problems(operator: type[Operator], declared: Declared) -> Iterator[Problem]:
     for size in SIZES:
         side = round(size ** (1 / max(axes, 1)))
         inputs = tuple(
-            Tensor(_sides(port, side), values=(port.values or "normal",))
+            Tensor(_sides(port, side), "int64", values=port.regime or INTEGERS)
+            if port.whole
+            else Tensor(_sides(port, side), values=port.regime or ("normal",))
             for port in declared.inputs
         )
         name = f"{declared.name.lower()}-{'x'.join(map(str, inputs[0].shape))}"

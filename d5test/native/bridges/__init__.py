@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import zip_longest
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -81,9 +82,26 @@ def kept(one: Declared, attributes: Any, bits: int, guarded: bool) -> Made:
 
 
 def given(one: Declared, op: Any, inputs: Sequence[Any]) -> dict[str, Any]:
+    """The attributes that a plain operator is asked for with. Raises `Unsupported`.
+
+    Also of one with inputs or outputs that are optional, integers, a mask or constant: NumPy's
+    bridge alone has those.
+    """
+    if not one.plain:
+        raise Unsupported(
+            f"{one.name} has inputs or outputs that are optional, integers, a mask or constant, "
+            "which the backends numpy and native alone can call"
+        )
+    return asked(one, op, inputs)
+
+
+def asked(one: Declared, op: Any, inputs: Sequence[Any]) -> dict[str, Any]:
     """The attributes that an operator is asked for with. Raises `Unsupported`."""
-    if len(inputs) != len(one.inputs) or any(x is None for x in inputs):
-        raise Unsupported(f"{one.name} has {len(one.inputs)} inputs, all of which it needs")
+    if len(inputs) > len(one.inputs):
+        raise Unsupported(f"{one.name} has {len(one.inputs)} inputs, not {len(inputs)}")
+    for port, x in zip_longest(one.inputs, inputs):
+        if x is None and not port.optional:
+            raise Unsupported(f"{one.name} needs its input {port.name}")
     known = [choice.name for choice in one.attributes]
     found = {name: value for name, value in op.attributes.items() if value is not None}
     for name in found:

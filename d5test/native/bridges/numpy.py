@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from d5test.backends.base import Plan, Row, Unsupported
 from d5test.backends.numpy import Numpy
-from d5test.backends.tape import Traced
+from d5test.backends.tape import Traced, is_floating
 from d5test.case import Operator
 from d5test.native import interface
-from d5test.native.bridges import available, given, row, sources
-from d5test.native.library import Declared, Made
+from d5test.native.bridges import asked, available, row, sources
+from d5test.native.library import Declared, Made, Port
 
 Array = NDArray[Any]
 
@@ -32,30 +32,36 @@ class Called(Operator):
 
     def forward(self, *inputs: Any) -> Any:
         """What the operator computes."""
-        return self.made.forward(self._ready(inputs))
+        return self.made.forward(self._ready(inputs, self.made.declared.inputs))
 
     def backward(self, grads: Any, inputs: Any, outputs: Any) -> Any:
         """What the operator's own backward computes."""
-        made = self._ready(grads), self._ready(inputs), self._ready(outputs)
-        return self.made.backward(*made)
+        ports, results = self.made.declared.inputs, self.made.declared.outputs
+        upstream = [None if p.whole else dy for p, dy in zip(results, grads, strict=False)]
+        made = self._ready(upstream, results), self._ready(inputs, ports)
+        return self.made.backward(*made, self._ready(outputs, results))
 
-    def _ready(self, arrays: Any) -> list[Array]:
-        for x in arrays:
-            if x is None or x.dtype != self.dtype:
-                has = "an input left out" if x is None else x.dtype.name
-                raise Unsupported(f"all inputs are {self.dtype.name}, not {has}")
-        copied = self.made.declared.contiguous
+    def _ready(self, arrays: Sequence[Any], ports: Sequence[Port]) -> list[Array | None]:
         return [
-            np.ascontiguousarray(x) if copied or not interface.in_elements(x) else x
-            for x in arrays
+            None if x is None else self._fit(x, port)
+            for x, port in zip(arrays, ports, strict=False)
         ]
+
+    def _fit(self, x: Array, port: Port) -> Array:
+        if port.whole and x.dtype.kind in "iu":
+            x = x.astype(np.int64, copy=False)
+        elif port.whole or not (x.dtype == self.dtype or (port.mask and x.dtype == np.bool_)):
+            wanted = "integers" if port.whole else self.dtype.name
+            raise Unsupported(f"{port.name} is of {wanted}, not {x.dtype.name}")
+        copied = self.made.declared.contiguous or not interface.in_elements(x)
+        return np.ascontiguousarray(x).reshape(x.shape) if copied else x
 
 
 def plan(one: Declared, op: Any, *inputs: Any, guarded: bool) -> Plan:
     """The function of the arrays: of traced ones, traced."""
     arrays = [x.array if isinstance(x, Traced) else x for x in inputs]
-    attributes = given(one, op, arrays)
-    dtype = arrays[0].dtype
+    attributes = asked(one, op, arrays)
+    dtype = next((x.dtype for x in arrays if x is not None and is_floating(x)), np.dtype(object))
     bits = interface.dtype_bits(dtype)
     if bits is None:
         raise Unsupported(f"{one.name} is compiled for float32 and float64, not {dtype.name}")

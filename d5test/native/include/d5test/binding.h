@@ -16,7 +16,7 @@ struct Entry;
 struct Made {
     explicit Made(const Entry& entry) : entry(entry) {}
     virtual ~Made() = default;
-    virtual Shapes shapes(const Shapes& inputs) const = 0;
+    virtual Shapes shapes(const D5Tensor* inputs) const = 0;
     virtual void forward(const D5Tensor* inputs, const D5Tensor* outputs) = 0;
     virtual void backward(const D5Tensor* grads, const D5Tensor* inputs, const D5Tensor* outputs,
                           const D5Tensor* input_grads) = 0;
@@ -54,29 +54,32 @@ struct Bound final : Made {
         else
             return std::make_unique<Op>();
     }
-    template <typename Element>
-    static std::vector<Tensor<Element>> views(const D5Tensor* tensors, std::size_t count) {
-        return std::vector<Tensor<Element>>(tensors, tensors + count);
-    }
 
-    Shapes shapes(const Shapes& inputs) const override {
+    Shapes shapes(const D5Tensor* inputs) const override {
+        const auto& ports = entry.declared.inputs;
         Sizes sizes;
-        for (std::size_t i = 0; i < inputs.size(); ++i)
-            sizes.match(entry.declared.inputs[i], inputs[i]);
-        if (entry.shaped) return op->shapes(inputs);
-        Shapes found;
+        Shapes given(ports.size()), found;  // which `sizes` points into
+        for (std::size_t i = 0; i < ports.size(); ++i) {
+            if (inputs[i].ndim >= 0) {
+                given[i].assign(inputs[i].shape, inputs[i].shape + inputs[i].ndim);
+                sizes.match(ports[i], given[i]);
+            } else if (!(ports[i].flags & D5_PORT_OPTIONAL)) {
+                throw Unsupported("input " + ports[i].name + " is left out");
+            }
+        }
+        if (entry.shaped) return op->shapes(given);
         for (const auto& port : entry.declared.outputs) found.push_back(sizes.shape(port));
         return found;
     }
     void forward(const D5Tensor* inputs, const D5Tensor* outputs) override {
-        op->forward(views<const T>(inputs, entry.declared.inputs.size()),
-                    views<T>(outputs, entry.declared.outputs.size()));
+        op->forward(Inputs<T>(inputs, entry.declared.inputs.size()),
+                    Outputs<T>(outputs, entry.declared.outputs.size()));
     }
     void backward(const D5Tensor* grads, const D5Tensor* inputs, const D5Tensor* outputs,
                   const D5Tensor* input_grads) override {
         const std::size_t n = entry.declared.inputs.size(), m = entry.declared.outputs.size();
-        op->backward(views<const T>(grads, m), views<const T>(inputs, n),
-                     views<const T>(outputs, m), views<T>(input_grads, n));
+        op->backward(Inputs<T>(grads, m), Inputs<T>(inputs, n), Inputs<T>(outputs, m),
+                     Outputs<T>(input_grads, n));
     }
 
     std::unique_ptr<CustomOperator<T>> op;

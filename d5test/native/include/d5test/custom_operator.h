@@ -18,14 +18,16 @@ class CustomOperator {
 public:
     virtual ~CustomOperator() = default;
 
-    /// The outputs' shapes. Without it they follow from the axes that were registered.
+    /// The outputs' shapes. Without it they follow from the axes that were registered. An absent
+    /// input has no axes; optional outputs that are not made have no shape here.
     virtual Shapes shapes(const Shapes& inputs) const {
         (void)inputs;
         return {};
     }
     /// Write every element of every output.
     virtual void forward(const Inputs<T>& inputs, const Outputs<T>& outputs) = 0;
-    /// Write every element of the inputs' gradients, from the gradients of the outputs.
+    /// Write every element of the inputs' gradients, from the gradients of the outputs. Gradients are
+    /// absent of what is absent, of integers, of booleans and of what is constant.
     virtual void backward(const Inputs<T>& grads, const Inputs<T>& inputs,
                           const Inputs<T>& outputs, const Outputs<T>& input_grads) {
         (void)grads, (void)inputs, (void)outputs, (void)input_grads;

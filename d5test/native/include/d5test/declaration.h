@@ -106,6 +106,7 @@ struct Port {
     std::string name, dims, values;
     std::vector<std::string> axes;
     bool open;
+    std::int32_t flags = 0;
 };
 
 /// The sizes that names of axes stand for, found in the inputs and put into the outputs.
@@ -172,14 +173,21 @@ class Declaration {
 public:
     /// An input; the next in order. `values` names a regime of d5test.values: "positive".
     Declaration& input(const char* name, const char* dims = "...", const char* values = "") {
-        inputs.emplace_back(name, dims, values);
-        return *this;
+        return entered(inputs.emplace_back(name, dims, values));
     }
     /// An output; the next in order.
     Declaration& output(const char* name, const char* dims = "...") {
-        outputs.emplace_back(name, dims, "");
-        return *this;
+        return entered(outputs.emplace_back(name, dims, ""));
     }
+    /// Of the input or output just named: an input may be left out; an output is there only if
+    /// `shapes` returns a shape for it (what is absent comes last).
+    Declaration& optional() { return marked(D5_PORT_OPTIONAL); }
+    /// Of the input or output just named: it is of int64, whatever the operator's type is.
+    Declaration& integers() { return marked(D5_PORT_INTEGERS | D5_PORT_CONSTANT); }
+    /// Of the input just named: it is of booleans, or of the operator's type; see `Inputs::boolean`.
+    Declaration& mask() { return marked(D5_PORT_MASK); }
+    /// Of the input just named: it has no gradient.
+    Declaration& constant() { return marked(D5_PORT_CONSTANT); }
     /// An attribute with its default, and other values that are to be tried.
     Declaration& attribute(const char* name, const Value& value,
                            std::initializer_list<Value> others = {}) {
@@ -201,6 +209,19 @@ public:
     std::deque<Port> inputs, outputs;  // deques: what is pointed at stays where it is
     std::deque<Choice> attributes;
     bool needs_contiguous = false;
+
+private:
+    Declaration& entered(Port& port) {
+        latest_ = &port;
+        return *this;
+    }
+    Declaration& marked(std::int32_t flag) {
+        if (!latest_) throw std::logic_error("what is optional, integers or a mask comes first");
+        latest_->flags |= flag;
+        return *this;
+    }
+
+    Port* latest_ = nullptr;
 };
 
 }  // namespace d5test

@@ -39,6 +39,7 @@ constexpr std::uint64_t poison64 = 0x7ff4d5d5d5d5d5d5u;
 
 /// The memory that a tensor reaches, in elements from the first: lowest and one beyond the highest.
 inline std::pair<std::int64_t, std::int64_t> reach(const D5Tensor& tensor) {
+    if (tensor.ndim < 0) return {0, 0};
     std::int64_t low = 0, high = 1;
     for (int axis = 0; axis < tensor.ndim; ++axis) {
         if (tensor.shape[axis] == 0) return {0, 0};
@@ -52,10 +53,11 @@ inline std::pair<std::int64_t, std::int64_t> reach(const D5Tensor& tensor) {
 class Zoned {
 public:
     Zoned(const D5Tensor& original, const char* name, bool written)
-        : tensor(original), name_(name), written_(written), item_(original.dtype.bits / 8) {
+        : tensor(original), name_(name), written_(written),
+          item_(std::max<std::size_t>(1, original.dtype.bits / 8)) {
         const auto [low, high] = reach(original);
         bytes_ = static_cast<std::size_t>(high - low) * item_;
-        source_ = static_cast<char*>(original.data) + original.byte_offset + low * item_;
+        if (bytes_) source_ = static_cast<char*>(original.data) + original.byte_offset + low * item_;
         zone_ = std::clamp((bytes_ + aligned - 1) / aligned * aligned, least_zone, most_zone);
         const std::size_t rounded = (bytes_ + aligned - 1) / aligned * aligned;
         block_.reset(static_cast<unsigned char*>(
@@ -65,7 +67,7 @@ public:
         std::memset(block_.get(), zone_byte, end_);
         if (written_)
             poison();
-        else
+        else if (bytes_)
             std::memcpy(inside(), source_, bytes_);
         tensor.data = inside() - low * item_;
         tensor.byte_offset = 0;
@@ -90,6 +92,7 @@ public:
                                              std::make_reverse_iterator(behind), intact);
             fail("writes " + whole(at.base() - behind) + " bytes beyond the last of ");
         }
+        if (!bytes_) return;
         if (!written_ && std::memcmp(inside(), source_, bytes_) != 0) fail("overwrites ");
         if (!written_) return;
         for (std::size_t at = 0; at < bytes_; at += item_)
@@ -100,7 +103,9 @@ public:
     std::size_t bytes() const { return bytes_; }
 
     /// Hand on what was written.
-    void deliver() const { std::memcpy(source_, inside(), bytes_); }
+    void deliver() const {
+        if (bytes_) std::memcpy(source_, inside(), bytes_);
+    }
 
     D5Tensor tensor;
 

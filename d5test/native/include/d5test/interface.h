@@ -11,18 +11,24 @@
 extern "C" {
 #endif
 
-enum { D5_ABI = 1 };
+enum { D5_ABI = 2 };
 enum { D5_MOST_DIMENSIONS = 16, D5_MOST_TENSORS = 16 };
 enum { D5_OK = 0, D5_RAISED = 1, D5_UNSUPPORTED = 2, D5_FAULT = 3 };
 enum { D5_CPU = 1, D5_CUDA = 2 };                       /* DLDeviceType */
 enum { D5_BACKWARD = 1, D5_CONTIGUOUS = 2, D5_SHAPED = 4 }; /* it has a gradient, reads row-major
                                                               inputs only, overrides shapes() */
+enum { D5_PORT_OPTIONAL = 1, D5_PORT_INTEGERS = 2, D5_PORT_MASK = 4, D5_PORT_CONSTANT = 8 };
+                                                        /* of a tensor that goes in or out: it may be
+                                                           absent, is of int64, is of booleans or of
+                                                           the operator's type, has no gradient */
 enum { D5_INTEGER = 0, D5_REAL = 1, D5_TEXT = 2, D5_INTEGERS = 3, D5_REALS = 4 };
 
 typedef struct { int32_t type, id; } D5Device;          /* DLDevice */
-typedef struct { uint8_t code, bits; uint16_t lanes; } D5Type; /* DLDataType; code 2: floating */
+typedef struct { uint8_t code, bits; uint16_t lanes; } D5Type; /* DLDataType */
+enum { D5_INT = 0, D5_FLOAT = 2, D5_BOOL = 6 };         /* its codes: DLDataTypeCode */
 
-typedef struct {                                        /* DLTensor; strides in elements */
+typedef struct {                                        /* DLTensor; strides in elements; absent if
+                                                           ndim is negative */
     void* data;
     D5Device device;
     int32_t ndim;
@@ -46,13 +52,13 @@ typedef struct {                                        /* an attribute's defaul
     const D5Attribute* others;
 } D5Choice;
 
-typedef struct { const char *name, *dims, *values; } D5Port;
+typedef struct { const char *name, *dims, *values; int32_t flags; } D5Port;
 
 typedef struct { char* text; size_t size; } D5Message;  /* where an error is said */
 
 /* An operator. `create` makes it with its attributes set, for tensors of `bits` bits an element; with
  * `guarded`, its buffers lie between guard zones and its outputs are poisoned. `infer` fills `ndim`
- * and `shape` (D5_MOST_DIMENSIONS of room) of the outputs. Any thread may call an operator, several
+ * and `shape` (D5_MOST_DIMENSIONS of room) of the outputs, `ndim` -1 of those that are absent. Any thread may call an operator, several
  * at once too. `stream` is CUDA's, or null. Each returns a status, and says in the message why.
  */
 typedef struct D5Operator {

@@ -60,10 +60,6 @@ inline void append(std::vector<std::pair<D5Tensor, std::string>>& list, const D5
         list.emplace_back(tensors[k], what + ports[k].name);
 }
 
-inline Shape shape_of(const D5Tensor& tensor) {
-    return Shape(tensor.shape, tensor.shape + tensor.ndim);
-}
-
 inline std::int32_t create(const D5Operator* table, const D5Attribute* given, std::int32_t count,
                            std::int32_t bits, std::int32_t guarded, void** made,
                            D5Message message) {
@@ -89,14 +85,14 @@ inline std::int32_t infer(void* made, const D5Tensor* inputs, D5Tensor* outputs,
                           D5Message message) {
     const Made& op = *static_cast<Made*>(made);
     return told(message, op.entry.name, [&] {
-        Shapes given;
-        for (std::size_t i = 0; i < op.entry.declared.inputs.size(); ++i)
-            given.push_back(shape_of(inputs[i]));
-        const Shapes found = op.shapes(given);
-        if (found.size() != op.entry.declared.outputs.size())
+        const auto& ports = op.entry.declared.outputs;
+        const Shapes found = op.shapes(inputs);
+        const bool fewer = found.size() < ports.size() &&
+                           ports[found.size()].flags & D5_PORT_OPTIONAL;
+        if (found.size() != ports.size() && !fewer)
             throw std::logic_error("shapes() returns " + std::to_string(found.size()) +
-                                   " shapes, not " +
-                                   std::to_string(op.entry.declared.outputs.size()));
+                                   " shapes, not " + std::to_string(ports.size()));
+        for (std::size_t k = 0; k < ports.size(); ++k) outputs[k].ndim = -1;
         for (std::size_t k = 0; k < found.size(); ++k) {
             if (found[k].size() > D5_MOST_DIMENSIONS) throw Unsupported("too many axes");
             outputs[k].ndim = static_cast<std::int32_t>(found[k].size());
@@ -144,9 +140,10 @@ inline std::int32_t backward(void* made, const D5Tensor* grads, const D5Tensor* 
 inline const D5Operator* shown(Entry& entry) {
     if (entry.table.abi) return &entry.table;
     for (const auto& port : entry.declared.inputs)
-        entry.inputs.push_back({port.name.c_str(), port.dims.c_str(), port.values.c_str()});
+        entry.inputs.push_back(
+            {port.name.c_str(), port.dims.c_str(), port.values.c_str(), port.flags});
     for (const auto& port : entry.declared.outputs)
-        entry.outputs.push_back({port.name.c_str(), port.dims.c_str(), ""});
+        entry.outputs.push_back({port.name.c_str(), port.dims.c_str(), "", port.flags});
     for (const auto& one : entry.declared.attributes) {
         auto& others = entry.others.emplace_back();
         for (const auto& value : one.others) others.push_back(value.shown(one.name.c_str()));
