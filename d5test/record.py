@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from threadpoolctl import threadpool_info
 
 from d5test.metric import TIME, Sample
 from d5test.numerics.arithmetic import DOUBLE_ROUNDOFF, format_of
@@ -29,6 +28,8 @@ METRICS = "metrics"
 
 THREADS = "_NUM_THREADS"
 """How environment variables end that say how many threads a library starts."""
+DRIVERS = ("/proc/driver/nvidia/version", "/sys/module/amdgpu/version")
+"""Where Linux tells the version of a GPU's driver, in the first line."""
 OPERATIONS = {"forward": 2, "backward": 4}
 """Floating-point operations a multiplication of the forward pass: one product and one sum; the
 backward pass has two products of that size, one for each factor."""
@@ -106,6 +107,15 @@ def describe(problem: Problem) -> dict[str, Any]:
     }
 
 
+def describe_backend(about: Any) -> Mapping[str, Any]:
+    """What a record says of a backend; `about`: as its worker describes it."""
+    return {
+        name: getattr(about, name)
+        for name in ("name", "framework", "version", "device", "device_name", "mode", "threads",
+                     "python")
+    } | {"packages": dict(about.packages), "libraries": list(about.libraries)}  # fmt: skip
+
+
 def describe_judgement(judgement: Judgement) -> dict[str, Any]:
     """Ratio, share judged and arithmetic class."""
     return {
@@ -166,10 +176,7 @@ def environment() -> dict[str, Any]:
         "threads": {
             name: value for name, value in sorted(os.environ.items()) if name.endswith(THREADS)
         },
-        "blas": sorted(
-            f"{pool['internal_api']} {pool['version']}, {pool['num_threads']} threads"
-            for pool in threadpool_info()
-        ),
+        "driver": driver(),
     }
 
 
@@ -177,6 +184,16 @@ def usable_cores() -> int | None:
     """Cores that this process may run on; None where nobody knows."""
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity else os.cpu_count()
+
+
+def driver() -> str | None:
+    """The GPU's driver; None where the kernel has none."""
+    for path in DRIVERS:
+        try:
+            return " ".join(Path(path).read_text().splitlines()[0].split())
+        except (OSError, IndexError):
+            continue
+    return None
 
 
 def _cpu() -> str:

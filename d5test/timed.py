@@ -6,7 +6,7 @@ tells whether its times mean anything; pytest-benchmark and the gate measure the
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -17,7 +17,7 @@ from d5test.case import Case
 from d5test.checks.reasons import without_reference
 from d5test.checks.verification import verify
 from d5test.problems import Problem
-from d5test.record import Record, describe, describe_judgement, environment
+from d5test.record import Record, describe, describe_backend, describe_judgement, environment
 
 FEEDS = 3
 """Inputs that are called in turn, so that no call finds its own in a cache of results."""
@@ -123,12 +123,3 @@ def describe_rounds(rounds: Sequence[Round]) -> dict[str, Any]:
         "cpu": [r.cpu for r in rounds],
         "preempted": [r.switches for r in rounds],
     }
-
-
-def describe_backend(about: About) -> Mapping[str, Any]:
-    """What a record says of a backend."""
-    return {
-        name: getattr(about, name)
-        for name in ("name", "framework", "version", "device", "device_name", "mode", "threads",
-                     "python")
-    } | {"packages": dict(about.packages)}  # fmt: skip

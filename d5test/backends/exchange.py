@@ -98,6 +98,7 @@ class RowFacts:
 class About:
     """What a backend is. `flushes`: by dtype, whether results below the normal range are zero.
 
+    `libraries`: those with threads of their own (BLAS, OpenMP) that its process has loaded.
     `sources`: the files of operators that are no framework's but a user's own, by name.
     """
 
@@ -116,6 +117,7 @@ class About:
     reads_models: bool
     threads: int
     packages: Mapping[str, str]
+    libraries: tuple[str, ...]
     python: str
     executable: str
     pid: int

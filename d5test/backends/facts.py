@@ -61,6 +61,7 @@ def describe(execution: Execution) -> dict[str, Any]:
         "reads_models": bool(backend.reads_models),
         "threads": threads(execution),
         "packages": packages(backend.framework),
+        "libraries": libraries(),
         "python": platform.python_version(),
         "executable": sys.executable,
         "pid": os.getpid(),
@@ -108,13 +109,21 @@ def threads(execution: Execution) -> int:
     own = execution.backend.threads()
     if own is not None:
         return own
+    return max((pool["num_threads"] for pool in _pools()), default=os.cpu_count() or 1)
+
+
+def libraries() -> tuple[str, ...]:
+    """Name, version and threads of each; none where the interpreter has no threadpoolctl."""
+    told = (f"{p['internal_api']} {p['version']}, {p['num_threads']} threads" for p in _pools())
+    return tuple(sorted(set(told)))
+
+
+def _pools() -> list[dict[str, Any]]:
     try:
         from threadpoolctl import threadpool_info
     except ImportError:
-        pools: list[int] = []
-    else:
-        pools = [pool["num_threads"] for pool in threadpool_info()]
-    return max(pools, default=os.cpu_count() or 1)
+        return []
+    return list(threadpool_info())
 
 
 def packages(framework: str) -> dict[str, str]:

@@ -18,8 +18,8 @@ MACHINE = {
 }
 """Facts of pytest-benchmark's `machine_info`, by what they are called here."""
 COMMIT = {"id": "commit", "branch": "branch", "dirty": "uncommitted changes"}
-BACKEND = ("version", "device_name", "mode", "threads", "python")
-HERE = ("usable_cores", "memory", "threads", "blas", "driver")
+BACKEND = ("version", "device_name", "mode", "threads", "libraries", "python")
+HERE = ("usable_cores", "memory", "threads", "driver")
 """Facts of a record's environment that `machine_info` has not."""
 
 

@@ -12,8 +12,8 @@ from d5test.networks.cost import multiplications
 from d5test.networks.executor import PATIENCE, Executor
 from d5test.networks.expectations import Expectations, expectation
 from d5test.networks.zoo import Built
-from d5test.record import Record, describe_judgement, environment
-from d5test.timed import describe_backend, describe_rounds
+from d5test.record import Record, describe_backend, describe_judgement, environment
+from d5test.timed import describe_rounds
 
 PASSES = 10
 """Passes in which each node is timed alone."""

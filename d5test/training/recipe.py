@@ -28,7 +28,7 @@ from typing import Any
 
 from d5test.metric import Metric
 from d5test.networks.network import Network
-from d5test.record import environment
+from d5test.record import describe_backend, environment
 from d5test.training.datasets import DATASETS, Dataset
 from d5test.training.history import (
     TEST_ACCURACY,
@@ -204,9 +204,7 @@ def record(recipe: Recipe, about: Any, dataset: Dataset, runs: Sequence[Run], fi
         "dataset": dataset.digest,
         "seeds": [run.seed for run in runs],
         "mutable": {key: _word(value) for key, value in recipe.mutable.items()},
-        "backend": {"name": about.name, "device": about.device_name, "mode": about.mode,
-                    "threads": about.threads, "python": about.python,
-                    "packages": dict(about.packages)},
+        "backend": describe_backend(about),
         "hardware": environment(),
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "runs": [
