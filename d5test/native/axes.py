@@ -36,6 +36,8 @@ def by_axes(one: Declared, inputs: Sequence[Shape]) -> list[Shape]:
     """By names alone. Raises `Unsupported` where sizes do not agree."""
     sizes: dict[str, Shape] = {}
     for port, shape in zip(one.inputs, inputs, strict=True):
+        if port.dims == "*":
+            continue
         names = port.dims.split()
         leading = len(shape) - len(names) + 1 if "..." in names else 0
         if leading < 0 or ("..." not in names and len(shape) != len(names)):

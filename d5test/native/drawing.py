@@ -48,7 +48,7 @@ def _tensor(d: Draw, port: Port, sizes: dict[str, tuple[int, ...]]) -> Tensor | 
     shape: tuple[int, ...] = ()
     named = port.dims.split()
     for name in named:
-        if name not in sizes:
+        if name == "*" or name not in sizes:
             sizes[name] = _size(d, name, alone=len(named) == 1)
         shape += sizes[name]
     if port.mask and d.flag():
@@ -59,6 +59,8 @@ def _tensor(d: Draw, port: Port, sizes: dict[str, tuple[int, ...]]) -> Tensor | 
 
 
 def _size(d: Draw, name: str, *, alone: bool) -> tuple[int, ...]:
+    if name == "*":
+        return d.shape(least=0)
     if name == "...":
         return d.shape() if alone else d.shape(least=0, most=2)
     return (int(name),) if name.isdigit() else (d.side(empty=True),)

@@ -89,7 +89,8 @@ private:
     std::map<std::string, Value> values_;
 };
 
-/// A tensor that goes in or out. `dims` names its axes: "m k"; "..." stands for any leading ones.
+/// A tensor that goes in or out. `dims` names its axes: "m k"; "..." stands for any leading ones, the
+/// same in every tensor; "*" alone for any axes at all.
 struct Port {
     Port(const char* name, const char* dims, const char* values)
         : name(name), dims(dims), values(values) {
@@ -113,6 +114,7 @@ struct Port {
 class Sizes {
 public:
     void match(const Port& port, const Shape& shape) {
+        if (port.dims == "*") return;
         const std::size_t named = port.axes.size() - port.open;
         if (port.open ? shape.size() < named : shape.size() != named) refuse(port, shape);
         std::size_t at = 0;
