@@ -35,14 +35,30 @@ struct Tile {
 constexpr std::int64_t depth = 256;   // of a block: its rows of b stay in the first-level cache
 constexpr std::int64_t height = 64;   // of a block of a, which stays in the second-level cache
 
-/// The rows of a in slices of a tile's height, each by columns; what is missing is zero.
+inline std::int64_t whole(std::int64_t size, int tile) { return (size + tile - 1) / tile * tile; }
+
+/// a: (m, k), packed: in blocks of `depth` columns the rows in slices of a tile's height, each by
+/// columns; what is missing is zero.
 template <typename T>
-void pack_rows(Matrix<const T> a, std::int64_t m, std::int64_t k, T* packed) {
-    constexpr int rows = Tile<T>::rows;
-    for (std::int64_t i = 0; i < m; i += rows)
-        for (std::int64_t p = 0; p < k; ++p)
-            for (int r = 0; r < rows; ++r) *packed++ = i + r < m ? a(i + r, p) : T(0);
-}
+struct Packed {
+    static constexpr int rows = Tile<T>::rows;
+
+    Packed(std::int64_t m, std::int64_t k, Matrix<const T> a)
+        : m(m), k(k), all(whole(m, rows) * k) {
+        T* next = all.data();
+        for (std::int64_t p = 0; p < k; p += depth)
+            for (std::int64_t i = 0; i < m; i += rows)
+                for (std::int64_t q = p; q < std::min(p + depth, k); ++q)
+                    for (int r = 0; r < rows; ++r) *next++ = i + r < m ? a(i + r, q) : T(0);
+    }
+    /// The slice of row i in the block of column p, which has d columns.
+    const T* slice(std::int64_t i, std::int64_t p, std::int64_t d) const {
+        return &all[p * whole(m, rows) + i * d];
+    }
+
+    std::int64_t m, k;
+    std::vector<T> all;
+};
 
 /// The columns of b in slices of a tile's width, each by rows; what is missing is zero.
 template <typename T>
@@ -79,39 +95,43 @@ void multiply_tile(std::int64_t k, const T* a, const T* b, Matrix<T> c, int m, i
         for (int j = 0; j < n; ++j) c(i, j) += all[i][j];
 }
 
-/// c += a b by one thread; a: (m, k), b: (k, n), c: (m, n).
+/// c += a b by one thread, for the rows of a from `first` to `last`; b: (k, n), c: (m, n).
 template <typename T>
-void multiply(std::int64_t m, std::int64_t n, std::int64_t k, Matrix<const T> a,
-              Matrix<const T> b, Matrix<T> c) {
+void multiply(const Packed<T>& a, Matrix<const T> b, Matrix<T> c, std::int64_t n,
+              std::int64_t first, std::int64_t last) {
     constexpr int rows = Tile<T>::rows, columns = Tile<T>::columns;
-    const auto whole = [](std::int64_t size, int tile) { return (size + tile - 1) / tile * tile; };
-    const std::int64_t deep = std::min(k, depth);
-    std::vector<T> left(deep * whole(std::min(m, height), rows)), right(deep * whole(n, columns));
-    for (std::int64_t p = 0; p < k; p += depth) {
-        const std::int64_t d = std::min(depth, k - p);
+    const auto least = [](int tile, std::int64_t size) {
+        return static_cast<int>(std::min<std::int64_t>(tile, size));
+    };
+    std::vector<T> right(std::min(a.k, depth) * whole(n, columns));
+    for (std::int64_t p = 0; p < a.k; p += depth) {
+        const std::int64_t d = std::min(depth, a.k - p);
         pack_columns(b.at(p, 0), d, n, right.data());
-        for (std::int64_t i = 0; i < m; i += height) {
-            const std::int64_t h = std::min(height, m - i);
-            pack_rows(a.at(i, p), h, d, left.data());
+        for (std::int64_t high = first; high < last; high += height)
             for (std::int64_t j = 0; j < n; j += columns)
-                for (std::int64_t r = 0; r < h; r += rows)
-                    multiply_tile(d, &left[r * d], &right[j * d], c.at(i + r, j),
-                                  static_cast<int>(std::min<std::int64_t>(rows, h - r)),
-                                  static_cast<int>(std::min<std::int64_t>(columns, n - j)));
-        }
+                for (std::int64_t i = high; i < std::min(high + height, last); i += rows)
+                    multiply_tile(d, a.slice(i, p, d), &right[j * d], c.at(i, j),
+                                  least(rows, last - i), least(columns, n - j));
     }
 }
 
-/// c += a b by all threads, each a part of c.
+/// c += a b by one thread; a: (m, k), packed.
+template <typename T>
+void multiply(const Packed<T>& a, Matrix<const T> b, Matrix<T> c, std::int64_t n) {
+    multiply(a, b, c, n, 0, a.m);
+}
+
+/// c += a b by all threads, each a part of c; a: (m, k), b: (k, n), c: (m, n).
 template <typename T>
 void product(std::int64_t m, std::int64_t n, std::int64_t k, Matrix<const T> a,
              Matrix<const T> b, Matrix<T> c) {
-    constexpr std::int64_t tall = 256, wide = 512;
+    constexpr std::int64_t tall = 4 * height, wide = 512;
+    const Packed<T> packed(m, k, a);
     #pragma omp parallel for collapse(2)
     for (std::int64_t i = 0; i < m; i += tall)
         for (std::int64_t j = 0; j < n; j += wide)
-            multiply(std::min(tall, m - i), std::min(wide, n - j), k, a.at(i, 0), b.at(0, j),
-                     c.at(i, j));
+            multiply(packed, b.at(0, j), c.at(0, j), std::min(wide, n - j), i,
+                     std::min(i + tall, m));
 }
 
 }  // namespace kernels
