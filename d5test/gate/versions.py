@@ -1,10 +1,9 @@
-"""The two versions: interpreters with a framework each, or backends; and fresh workers of them."""
+"""The two versions: interpreters with a framework each, or backends."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from d5test.backends.client import Client
 from d5test.backends.registry import interpreter, resolve
 
 OLD, CONTROL, NEW = "old", "control", "new"
@@ -21,9 +20,6 @@ class Versions:
 
     old: str
     new: str
-    device: str = "cpu"
-    threads: int | None = None
-    precision: str | None = None
 
     def __post_init__(self) -> None:
         for version in (self.old, self.new):
@@ -36,20 +32,6 @@ class Versions:
         """What the backend is called in an arm."""
         version = self.new if arm == NEW else self.old
         return version if names_backend(version) else f"{backend}@{version}"
-
-    def open(self, arm: str, backend: str) -> Client:
-        """A worker in a process that shares nothing with another's: no fork, no memory layout."""
-        from d5test.backends.verbs import TF32
-
-        client = Client(
-            self.name(arm, backend),
-            self.device,
-            threads=self.threads,
-            fork=False,
-            environment={TF32: "1"} if self.precision == "tf32" else {},
-        )
-        client.precision = self.precision
-        return client
 
 
 def names_backend(version: str) -> bool:

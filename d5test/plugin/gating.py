@@ -32,13 +32,7 @@ class Gating:
         self.config = config
         self.outcome: Any = None
         try:
-            self.versions = Versions(
-                option("--gate-old"),
-                option("--gate-new"),
-                option("--device") or "cpu",
-                option("--threads"),
-                option("--precision"),
-            )
+            self.versions = Versions(option("--gate-old"), option("--gate-new"))
         except UnknownBackend as error:
             raise pytest.UsageError(str(error).partition("\n")[0]) from None
         try:
@@ -80,8 +74,12 @@ class Gating:
 
     def _gate(self, seed: int, budget: float) -> Any:
         from d5test.gate import Gate
+        from d5test.plugin.workers import opened
 
-        return Gate(self.versions.open, self.decider, seed=seed, budget=budget, tell=self._tell)
+        def opens(arm: str, backend: str) -> Any:
+            return opened(self.config, self.versions.name(arm, backend), fork=False)
+
+        return Gate(opens, self.decider, seed=seed, budget=budget, tell=self._tell)
 
     def judge(self, item: pytest.Item) -> None:
         """The verdict on a test's benchmark, as its outcome."""
@@ -155,6 +153,8 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError("the gate compares two versions: --gate-old and --gate-new")
     if getattr(config.option, "dist", "no") != "no":
         raise pytest.UsageError("the gate measures times, one after the other: leave out -n")
+    if config.getoption("--in-process"):
+        raise pytest.UsageError("the gate measures fresh processes: leave out --in-process")
     config.stash[GATING] = Gating(config)
 
 

@@ -51,26 +51,10 @@ class Workers:
     def fresh(self, name: str) -> Any:
         """A worker of a backend, started now. UsageError with one line if it cannot."""
         from d5test.backends import client as front
-        from d5test.backends.inprocess import InProcess
-        from d5test.backends.verbs import TF32
 
-        option = self.config.getoption
-        device = option("--device") or "cpu"
-        selection = self.config.stash[SELECTION]
-        environment = native.environment(selection.natives, sanitize=selection.sanitize)
-        environment |= {TF32: "1"} if option("--precision") == "tf32" else {}
+        gating = self.config.stash.get(GATING, None)
         try:
-            if option("--in-process"):
-                os.environ.update(environment)
-                client: Any = InProcess(native.spec(name, selection.natives), device)
-            else:
-                gating = self.config.stash.get(GATING, None)
-                meant = gating.versions.name("old", name) if gating else name
-                client = front.Client(
-                    native.spec(meant, selection.natives), device,
-                    threads=option("--threads"), environment=environment,
-                )  # fmt: skip
-            client.precision = option("--precision")
+            client = opened(self.config, gating.versions.name("old", name) if gating else name)
             client.about  # noqa: B018 - the framework is imported now
         except front.UnknownBackend as error:
             first, *others = str(error).splitlines()
@@ -79,9 +63,36 @@ class Workers:
         except front.BackendFailed as error:
             raise pytest.UsageError(" ".join(str(error).split())) from None
         except (front.Crashed, front.Hung, front.Raised, front.Unsupported) as error:
-            reason = " ".join(str(error).split())
-            raise pytest.UsageError(f"{name} on {device} cannot be used: {reason}") from None
+            reason, device = " ".join(str(error).split()), self.config.getoption("--device")
+            raise pytest.UsageError(
+                f"{name} on {device or 'cpu'} cannot be used: {reason}"
+            ) from None
         return client
+
+
+def opened(config: pytest.Config, name: str, *, fork: bool = True) -> Any:
+    """The client of a backend as the command line wants it; it is started when it is first asked.
+
+    Without `fork` its process shares nothing with another's, not even the layout of memory.
+    """
+    from d5test.backends.client import Client
+    from d5test.backends.inprocess import InProcess
+    from d5test.backends.verbs import TF32
+
+    option, selection = config.getoption, config.stash[SELECTION]
+    spec, device = native.spec(name, selection.natives), option("--device") or "cpu"
+    environment = native.environment(selection.natives, sanitize=selection.sanitize)
+    environment |= {TF32: "1"} if option("--precision") == "tf32" else {}
+    client: Any
+    if option("--in-process"):
+        os.environ.update(environment)
+        client = InProcess(spec, device)
+    else:
+        client = Client(
+            spec, device, threads=option("--threads"), fork=fork, environment=environment
+        )
+    client.precision = option("--precision")
+    return client
 
 
 @pytest.hookimpl(trylast=True)
