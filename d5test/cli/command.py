@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from d5test import __version__
-from d5test.cli import compare, doctor, gate, native, new, report, repro, run, verify
+from d5test.cli import compare, corpus, doctor, gate, native, new, report, repro, run, verify
 
 COMMANDS = {
     "doctor": doctor,
@@ -24,6 +24,7 @@ COMMANDS = {
     "compare": compare,
     "report": report,
     "verify": verify,
+    "corpus": corpus,
     "gate": gate,
     "new": new,
     "native": native,

@@ -9,9 +9,18 @@ from __future__ import annotations
 from importlib import import_module
 
 from d5test.strategies.draw import Draw
-from d5test.strategies.registry import attributes, cases, drawable, inputs, operators
+from d5test.strategies.registry import attributes, case_with, cases, drawable, inputs, operators
 
-__all__ = ["FAMILIES", "Draw", "attributes", "cases", "drawable", "inputs", "operators"]
+__all__ = [
+    "FAMILIES",
+    "Draw",
+    "attributes",
+    "case_with",
+    "cases",
+    "drawable",
+    "inputs",
+    "operators",
+]
 
 FAMILIES: tuple[str, ...] = (
     "activations",

@@ -78,6 +78,14 @@ def cases(
     return _cases(op, dtype, degenerate)
 
 
+def case_with(op: Operator | type[Operator], d: Draw) -> Case:
+    """A case of an operator, or of all operators of a class, by the choices that `d` makes."""
+    _require(op if isinstance(op, type) else type(op))
+    drawn = _draw_operator(op, d) if isinstance(op, type) else op
+    tensors = _INPUTS[type(drawn)](d, drawn)
+    return Case(drawn, tuple(tensors), d.integer(0, 2**32 - 1))
+
+
 @st.composite
 def _operators(draw: DrawFn, cls: type[Op], dtype: str, degenerate: bool) -> Op:
     return _draw_operator(cls, Draw(draw, dtype, degenerate))
@@ -85,10 +93,7 @@ def _operators(draw: DrawFn, cls: type[Op], dtype: str, degenerate: bool) -> Op:
 
 @st.composite
 def _cases(draw: DrawFn, op: Operator | type[Operator], dtype: str, degenerate: bool) -> Case:
-    d = Draw(draw, dtype, degenerate)
-    drawn = _draw_operator(op, d) if isinstance(op, type) else op
-    tensors = _INPUTS[type(drawn)](d, drawn)
-    return Case(drawn, tuple(tensors), d.integer(0, 2**32 - 1))
+    return case_with(op, Draw(draw, dtype, degenerate))
 
 
 def _draw_operator(cls: type[Op], d: Draw) -> Op:

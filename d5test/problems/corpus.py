@@ -1,0 +1,169 @@
+"""The corpus: cases that never change, on which accuracy is compared from release to release.
+
+Requirements: the file holds recipes and no numbers but literal ones; a hash of the bytes that each
+recipe must make, on every machine and with every NumPy, stands beside it. An input's Philox key is
+the case's seed and the input's position; an upstream gradient's is the seed and 1000 plus the
+output's position.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from d5test.case import Array, Case, Tensor
+from d5test.numerics.bounds import double
+from d5test.problems.problem import Problem
+from d5test.reference.operators import OPERATORS
+
+FILE = Path(__file__).with_name("data") / "corpus.json"
+DIGITS = 16
+"""Hexadecimal digits of a hash: 64 bits."""
+
+
+class Damaged(ValueError):
+    """A file that is no corpus, and why, in one line."""
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Problems by operator and dtype.
+
+    version  raised when cases are added; none that is there ever changes
+    seed     from which the first version was made
+    data     by the name of each problem, the hash of what its recipe must make
+    """
+
+    version: int = 0
+    seed: int = 0
+    problems: Sequence[Problem] = ()
+    data: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def hash(self) -> str:
+        """Of all that counts: the version and every case with the hash of its data."""
+        return _hash([json.dumps([self.version, [*self.rows()]], sort_keys=True).encode()])
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """The cases as they stand in the file."""
+        for problem in self.problems:
+            case = problem.case
+            yield {
+                "name": problem.name,
+                "operator": case.op.name,
+                "attributes": _listed(case.op.attributes),
+                "inputs": [None if t is None else _described(t) for t in case.inputs],
+                "seed": case.seed,
+                "data": self.data[problem.name],
+            }
+
+    def text(self) -> str:
+        """The file: a line for each case."""
+        head = {"version": self.version, "seed": self.seed, "hash": self.hash}
+        lines = ",\n".join(json.dumps(row) for row in self.rows())
+        return f'{json.dumps(head)[:-1]}, "cases": [\n{lines}\n]}}\n'
+
+    def with_operators(self, names: Iterable[str]) -> Corpus:
+        """These operators alone."""
+        wanted = set(names)
+        chosen = tuple(p for p in self.problems if p.case.op.name in wanted)
+        return Corpus(self.version, self.seed, chosen, self.data)
+
+
+@cache
+def corpus() -> Corpus:
+    """The corpus that comes with d5test."""
+    return read(FILE)
+
+
+def read(path: Path) -> Corpus:
+    """The corpus in a file. Raises `Damaged`, or `OSError` where there is no such file."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        version, seed, rows = content["version"], content["seed"], content["cases"]
+        problems = tuple(_problem(row, f"corpus {version}") for row in rows)
+        found = Corpus(version, seed, problems, {row["name"]: row["data"] for row in rows})
+        if found.hash != content["hash"]:
+            raise Damaged(f"was changed: its hash is {found.hash}, not {content['hash']}")
+    except KeyError as error:
+        raise Damaged(f"has no {error}, or this d5test does not know it") from None
+    except (TypeError, AttributeError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise Damaged(f"is no corpus: {error}") from None
+    return found
+
+
+def digest(case: Case) -> str:
+    """A hash of the bytes of a case's inputs and upstream gradients, little-endian.
+
+    The upstream gradients of float64 are rounded to float32 first: the normal distribution's
+    inverse is a function of the machine's, which need not be correctly rounded.
+    """
+    arrays = case.arrays()
+    with np.errstate(all="ignore"):
+        outputs = case.op(*double(arrays))
+    upstream = (
+        y.astype(np.float32) if y is not None and y.dtype == np.float64 else y
+        for y in case.upstream(outputs)
+    )
+    return _hash(_bytes(array) for array in (*arrays, *upstream))
+
+
+def _bytes(array: Array | None) -> bytes:
+    if array is None:
+        return b"none"
+    size = array.dtype.itemsize
+    raw = np.ascontiguousarray(array).view(f"u{size}").astype(f"<u{size}")
+    return f"{array.dtype.name} {array.shape} ".encode() + raw.tobytes()
+
+
+def _hash(parts: Iterable[bytes]) -> str:
+    found = hashlib.sha256()
+    for part in parts:
+        found.update(part)
+    return found.hexdigest()[:DIGITS]
+
+
+def _described(tensor: Tensor) -> dict[str, Any]:
+    """A recipe; `data` in place of `values` where the numbers stand there."""
+    found: dict[str, Any] = {"dtype": tensor.dtype, "shape": list(tensor.shape)}
+    if tensor.data is not None:
+        found["data"] = list(tensor.data)
+    else:
+        found["values"] = list(tensor.values)
+    if tensor.same_as is not None:
+        found["same_as"] = tensor.same_as
+    return found
+
+
+def _problem(row: Mapping[str, Any], source: str) -> Problem:
+    attributes = {name: _frozen(value) for name, value in row["attributes"].items()}
+    inputs = tuple(None if t is None else _tensor(t) for t in row["inputs"])
+    return Problem(
+        row["name"], Case(OPERATORS[row["operator"]](**attributes), inputs, row["seed"]), source
+    )
+
+
+def _tensor(given: Mapping[str, Any]) -> Tensor:
+    more = {name: value for name, value in given.items() if name not in ("dtype", "shape")}
+    return Tensor(tuple(given["shape"]), given["dtype"], **_frozen(more))
+
+
+def _frozen(value: Any) -> Any:
+    """Lists as tuples."""
+    if isinstance(value, dict):
+        return {name: _frozen(entry) for name, entry in value.items()}
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value
+
+
+def _listed(value: Any) -> Any:
+    """Tuples as lists."""
+    if isinstance(value, dict):
+        return {name: _listed(entry) for name, entry in value.items()}
+    return [_listed(entry) for entry in value] if isinstance(value, tuple) else value
