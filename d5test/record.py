@@ -11,6 +11,7 @@ import os
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +134,34 @@ def ratio_resolution(dtype: str) -> float:
     so that the error's share of the bar is about the quotient of the unit roundoffs.
     """
     return DOUBLE_ROUNDOFF / format_of(dtype).u
+
+
+def describe_corpus(
+    problem: Problem,
+    direction: str,
+    about: Any,
+    judgement: Judgement,
+    corpus: Mapping[str, Any],
+    where: Mapping[str, Any],
+) -> dict[str, Any]:
+    """The entry of a case of the corpus: judged, right or wrong, and not timed.
+
+    about   the backend, as its worker describes it
+    corpus  version and hash of the corpus, and the hash of the case's data
+    where   the `environment`
+    """
+    found = describe_judgement(judgement)
+    return {
+        **describe(problem),
+        "direction": direction,
+        "backend": describe_backend(about),
+        # JSON has no infinity: an error without end has no ratio, and is wrong
+        "judgement": found | ({} if isfinite(judgement.ratio) else {"ratio": None}),
+        "ratio_resolution": ratio_resolution(problem.case.dtype),
+        "corpus": dict(corpus),
+        "environment": dict(where),
+        "schema": SCHEMA,
+    }
 
 
 def describe_run(reports: Mapping[str, Sequence[Any]]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from d5test.compare.entry import Unreadable, told
 from d5test.compare.environment import differing
 from d5test.compare.matching import Matching, match
 from d5test.compare.reading import Run
-from d5test.metric import Metric, Sample
+from d5test.metric import ARITHMETIC, RATIO, Metric, Sample
 
 EFFECT = 0.05
 """The slowdown that is to be found; a change below half of it is called none."""
@@ -86,7 +86,10 @@ def _metrics(
     old: Sequence[Run], new: Sequence[Run], before: str, after: str
 ) -> Iterator[Values | Decision]:
     """Each metric of a benchmark that the old version has, and that is gated."""
+    alike = _classes(old, before) == _classes(new, after)
     for name, metric in _known(old, before, new, after).items():
+        if name == RATIO.name and not alike:
+            continue  # bars of another class; the class itself is compared
         sides = _values(old, before, metric), _values(new, after, metric)
         values = Values(after, before, metric, *sides)
         if values.before and values.after:
@@ -124,6 +127,16 @@ def _samples(runs: Sequence[Run], benchmark: str) -> Iterator[Sample]:
     for run in runs:
         if benchmark in run.entries:
             yield from run.entries[benchmark].samples.values()
+
+
+def _classes(runs: Sequence[Run], benchmark: str) -> set[float]:
+    """The classes of arithmetic that a benchmark had; empty where there is one only."""
+    return {
+        value
+        for sample in _samples(runs, benchmark)
+        if sample.metric.name == ARITHMETIC.name
+        for value in sample.values
+    }
 
 
 def _recorded(runs: Sequence[Run], benchmark: str, metric: str) -> bool:

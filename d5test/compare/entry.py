@@ -42,7 +42,7 @@ FIELDS: Sequence[tuple[str, Metric]] = (
     ("scaling.bytes_sent", TRAFFIC),
 )
 """Where the metrics stand in `extra_info`."""
-CASE = ("operator", "attributes", "shapes", "dtype", "direction", "cold")
+CASE = ("operator", "attributes", "shapes", "dtype", "direction", "cold", "corpus.data")
 IDENTITY = (
     *(f"{KEY}.{name}" for name in CASE),
     *(f"communication.{name}" for name in ("ranks", "contribution_bytes")),
@@ -89,7 +89,7 @@ def entry_of(benchmark: Any) -> Entry:
 def _entry(name: str, benchmark: Mapping[str, Any]) -> Entry:
     extra = _object(benchmark.get("extra_info") or {}, "extra_info")
     _schemas(extra)
-    samples = [_time(benchmark, extra), *_fields(extra), *_strangers(extra)]
+    samples = [*_time(benchmark, extra), *_fields(extra), *_strangers(extra)]
     named = {sample.metric.name: sample for sample in samples}
     if len(named) < len(samples):
         raise Unreadable("a metric is there twice")
@@ -168,7 +168,10 @@ def _schemas(extra: Mapping[str, Any]) -> None:
             raise Unreadable(f"{key} has schema {told(found)}; this d5test reads {SCHEMA}")
 
 
-def _time(benchmark: Mapping[str, Any], extra: Mapping[str, Any]) -> Sample:
+def _time(benchmark: Mapping[str, Any], extra: Mapping[str, Any]) -> Iterator[Sample]:
+    """The time; a case of the corpus has none: the statistics are those of judging it."""
+    if field(extra, f"{KEY}.corpus") is not None:
+        return
     stats = _object(benchmark.get("stats"), "stats")
     least = positive(stats.get("min"), "stats.min")
     announced = number(stats.get("rounds"), "stats.rounds")
@@ -186,7 +189,7 @@ def _time(benchmark: Mapping[str, Any], extra: Mapping[str, Any]) -> Sample:
     control = field(extra, f"{KEY}.control") or []
     if not isinstance(control, list):
         raise Unreadable(f"control is {told(control)}, not a list")
-    return Sample(TIME, (least, *(positive(value, "a control time") for value in control)))
+    yield Sample(TIME, (least, *(positive(value, "a control time") for value in control)))
 
 
 def _fields(extra: Mapping[str, Any]) -> Iterator[Sample]:

@@ -23,6 +23,7 @@ from d5test.compare.entry import Entry, Unreadable, entry_of, told
 from d5test.compare.entry import field as at
 from d5test.compare.environment import facts_of
 from d5test.compare.results import FOLDER, files_of
+from d5test.metric import RATIO, TIME
 from d5test.record import KEY, usable_cores
 
 LARGE = 1 << 28
@@ -151,7 +152,12 @@ def _different(runs: Sequence[Run]) -> None:
     """A copy of a run is no second run: the noise between the two would be none."""
     seen: dict[object, str] = {}
     for run in runs:
-        times = tuple((name, entry.samples["time"].values) for name, entry in run.entries.items())
-        twin = seen.setdefault((run.when, times), run.path)
+        values = tuple(
+            (name, sample.values)
+            for name, entry in run.entries.items()
+            for sample in [entry.samples.get(TIME.name) or entry.samples.get(RATIO.name)]
+            if sample is not None
+        )
+        twin = seen.setdefault((run.when, values), run.path)
         if twin != run.path:
             raise Unreadable(f"{run.path}: is a copy of {twin}, not another run")

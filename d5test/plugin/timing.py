@@ -117,7 +117,7 @@ def pytest_benchmark_update_json(
     output_json["benchmarks"] = [
         entry
         for entry in output_json["benchmarks"]
-        if entry.get("extra_info", {}).get("d5test", {"valid": True})["valid"]
+        if entry.get("extra_info", {}).get(KEY, {}).get("valid", True)
     ]
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     output_json[KEY] = describe_run(reporter.stats if reporter else {})

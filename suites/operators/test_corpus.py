@@ -1,0 +1,9 @@
+"""The frozen cases on which accuracy is compared between versions, each forward and backward."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+
+def test_corpus(gauge: Callable[[], None]) -> None:
+    gauge()
