@@ -58,16 +58,20 @@ struct Bound final : Made {
     Shapes shapes(const D5Tensor* inputs) const override {
         const auto& ports = entry.declared.inputs;
         Sizes sizes;
-        Shapes given(ports.size()), found;  // which `sizes` points into
         for (std::size_t i = 0; i < ports.size(); ++i) {
             if (inputs[i].ndim >= 0) {
-                given[i].assign(inputs[i].shape, inputs[i].shape + inputs[i].ndim);
-                sizes.match(ports[i], given[i]);
+                sizes.match(ports[i], inputs[i].shape, inputs[i].ndim);
             } else if (!(ports[i].flags & D5_PORT_OPTIONAL)) {
                 throw Unsupported("input " + ports[i].name + " is left out");
             }
         }
-        if (entry.shaped) return op->shapes(given);
+        Shapes found;
+        if (entry.shaped) {
+            for (std::size_t i = 0; i < ports.size(); ++i)
+                found.emplace_back(inputs[i].shape, inputs[i].shape + std::max(inputs[i].ndim, 0));
+            return op->shapes(found);
+        }
+        found.reserve(entry.declared.outputs.size());
         for (const auto& port : entry.declared.outputs) found.push_back(sizes.shape(port));
         return found;
     }

@@ -113,16 +113,18 @@ struct Port {
 /// The sizes that names of axes stand for, found in the inputs and put into the outputs.
 class Sizes {
 public:
-    void match(const Port& port, const Shape& shape) {
+    /// `shape` has to live as long as this.
+    void match(const Port& port, const std::int64_t* shape, std::size_t rank) {
         if (port.dims == "*") return;
         const std::size_t named = port.axes.size() - port.open;
-        if (port.open ? shape.size() < named : shape.size() != named) refuse(port, shape);
-        std::size_t at = 0;
-        for (const auto& axis : port.axes) {
-            const std::size_t count = axis == "..." ? shape.size() - named : 1;
-            bind(axis, shape.data() + at, count, port, shape);
+        bool fits = port.open ? rank >= named : rank == named;
+        const std::int64_t* at = shape;
+        for (auto axis = port.axes.begin(); fits && axis != port.axes.end(); ++axis) {
+            const std::size_t count = *axis == "..." ? rank - named : 1;
+            fits = binds(*axis, at, count);
             at += count;
         }
+        if (!fits) refuse(port, Shape(shape, shape + rank));
     }
 
     Shape shape(const Port& port) const {
@@ -156,15 +158,12 @@ private:
         throw Unsupported("input " + port.name + " has shape " + written(shape) + ", not \"" +
                           port.dims + "\" as the inputs before it have it");
     }
-    void bind(const std::string& axis, const std::int64_t* sides, std::size_t count,
-              const Port& port, const Shape& shape) {
-        const auto number = Port::number(axis);
-        if (number >= 0 && *sides != number) refuse(port, shape);
-        if (number >= 0) return;
-        const auto* before = known(axis);
-        if (!before) return named_.push_back({&axis, sides, count});
-        if (!std::equal(sides, sides + count, before->sides, before->sides + before->count))
-            refuse(port, shape);
+    bool binds(const std::string& axis, const std::int64_t* sides, std::size_t count) {
+        if (const auto number = Port::number(axis); number >= 0) return *sides == number;
+        if (const auto* before = known(axis))
+            return std::equal(sides, sides + count, before->sides, before->sides + before->count);
+        named_.push_back({&axis, sides, count});
+        return true;
     }
 
     std::vector<Named> named_;

@@ -9,24 +9,25 @@
 
 namespace d5test::detail {
 
-/// Run `body`, and say in `message` how it ended. No exception crosses the interface.
+/// Run `body`, and say in `message` how it ended: "NAME.PART throws: ...". No exception crosses the
+/// interface.
 template <typename Body>
-std::int32_t told(const D5Message& message, const std::string& who, const Body& body) {
+std::int32_t told(const D5Message& message, const char* name, const char* part, const Body& body) {
     const auto tell = [&](const std::string& text, std::int32_t status) {
-        std::snprintf(message.text, message.size, "%s", text.c_str());
+        std::snprintf(message.text, message.size, "%s%s%s", name, part, text.c_str());
         return status;
     };
     try {
         body();
         return D5_OK;
     } catch (const Unsupported& reason) {
-        return tell(who + ": " + reason.what(), D5_UNSUPPORTED);
+        return tell(std::string(": ") + reason.what(), D5_UNSUPPORTED);
     } catch (const guard::Fault& fault) {
-        return tell(who + " " + fault.what(), D5_FAULT);
+        return tell(std::string(" ") + fault.what(), D5_FAULT);
     } catch (const std::exception& error) {
-        return tell(who + " throws: " + error.what(), D5_RAISED);
+        return tell(std::string(" throws: ") + error.what(), D5_RAISED);
     } catch (...) {
-        return tell(who + " throws", D5_RAISED);
+        return tell(" throws", D5_RAISED);
     }
 }
 
@@ -63,7 +64,7 @@ inline void append(std::vector<std::pair<D5Tensor, std::string>>& list, const D5
 inline std::int32_t create(const D5Operator* table, const D5Attribute* given, std::int32_t count,
                            std::int32_t bits, std::int32_t guarded, void** made,
                            D5Message message) {
-    return told(message, table->name, [&] {
+    return told(message, table->name, "", [&] {
         for (const Entry& entry : registry()) {
             if (&entry.table != table) continue;
             Attributes attributes;
@@ -84,7 +85,7 @@ inline void destroy(void* made) { delete static_cast<Made*>(made); }
 inline std::int32_t infer(void* made, const D5Tensor* inputs, D5Tensor* outputs,
                           D5Message message) {
     const Made& op = *static_cast<Made*>(made);
-    return told(message, op.entry.name, [&] {
+    return told(message, op.entry.name.c_str(), "", [&] {
         const auto& ports = op.entry.declared.outputs;
         const Shapes found = op.shapes(inputs);
         const bool fewer = found.size() < ports.size() &&
@@ -105,7 +106,7 @@ inline std::int32_t forward(void* made, const D5Tensor* inputs, const D5Tensor* 
                             void* stream, D5Message message) {
     Made& op = *static_cast<Made*>(made);
     current_stream() = stream;
-    return told(message, op.entry.name + ".forward", [&] {
+    return told(message, op.entry.name.c_str(), ".forward", [&] {
         if (!op.guarded) return op.forward(inputs, outputs);
         std::vector<std::pair<D5Tensor, std::string>> read, written;
         append(read, inputs, op.entry.declared.inputs, "input ");
@@ -120,7 +121,7 @@ inline std::int32_t backward(void* made, const D5Tensor* grads, const D5Tensor* 
                              D5Message message) {
     Made& op = *static_cast<Made*>(made);
     current_stream() = stream;
-    return told(message, op.entry.name + ".backward", [&] {
+    return told(message, op.entry.name.c_str(), ".backward", [&] {
         if (!op.guarded) return op.backward(grads, inputs, outputs, input_grads);
         std::vector<std::pair<D5Tensor, std::string>> read, written;
         const std::size_t n = op.entry.declared.inputs.size();
