@@ -97,6 +97,8 @@ def _metrics(
         elif not _recorded(old, before, name):
             continue
         elif not _recorded(new, after, name):
+            if name == RATIO.name and _wrong(new, after):
+                continue  # an error without end has no ratio: that it is wrong says it all
             verdict = "unsure" if metric.gate == "noise" else "worse"
             yield Decision(values, verdict, "is recorded no longer")
         else:
@@ -137,6 +139,10 @@ def _classes(runs: Sequence[Run], benchmark: str) -> set[float]:
         if sample.metric.name == ARITHMETIC.name
         for value in sample.values
     }
+
+
+def _wrong(runs: Sequence[Run], benchmark: str) -> bool:
+    return any(benchmark in run.entries and not run.entries[benchmark].right for run in runs)
 
 
 def _recorded(runs: Sequence[Run], benchmark: str, metric: str) -> bool:

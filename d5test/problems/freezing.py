@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
-from math import prod
+from math import log2, prod
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -26,6 +26,7 @@ from d5test.numerics.bounds import (
     lower_precision,
 )
 from d5test.numerics.controls import telling
+from d5test.numerics.judgement import ratios
 from d5test.problems.corpus import Corpus, digest
 from d5test.problems.problem import Problem
 from d5test.reference.operators import OPERATORS
@@ -43,7 +44,7 @@ COUNTS: Mapping[str, int] = MappingProxyType(
 """Cases of each operator, by dtype: half of them small, half of them with sums of some length."""
 REACHES = (1, 4)
 """Factors of the largest sizes of the strategies: theirs, and where roundings add up."""
-DRAWN = 24
+DRAWN = 64
 """Cases of each reach that are drawn to choose from."""
 LARGEST = 20_000
 """Elements of all inputs and outputs, so that a case takes milliseconds."""
@@ -51,6 +52,10 @@ DEAREST = 2_000_000
 """Multiplications of the forward pass."""
 FEW = ("onehot", "ties", "constant")
 """Regimes of few values, on which much arithmetic is exact."""
+REVEALED = 0.1
+"""The share of the outputs from which on a case is said to reveal arithmetic in storage."""
+STORAGE: Mapping[str, str] = MappingProxyType({"float16": "float32", "bfloat16": "tf32"})
+"""The dtype whose next lower precision is that of the 16-bit one; others have theirs."""
 
 PORTABLE: Mapping[str, tuple[float, float]] = MappingProxyType(
     {
@@ -100,17 +105,24 @@ def _refused(*_: object) -> Any:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A case, and how good it is: whether its bars tell, and whether they judge every element."""
+    """A case, and how good it is.
+
+    telling  whether its bars reject what is obviously wrong
+    whole    whether they judge every element, and none may be infinite
+    reveals  the share of the outputs that show it if everything is computed in storage
+    terms    products, or elements, from which an output is made
+    """
 
     case: Case
     telling: bool
     whole: bool
+    reveals: float
+    terms: float
 
     @property
     def rounds(self) -> bool:
-        """Whether its first input is of many values, so that results have to be rounded."""
-        first = self.case.inputs[0]
-        return first is not None and first.values[0] not in FEW
+        """Whether no input is of few values, so that results have to be rounded."""
+        return all(t is None or t.values[0] not in FEW for t in self.case.inputs)
 
     @property
     def wishes(self) -> int:
@@ -160,24 +172,31 @@ def chosen(operator: type[Operator], dtype: str, seed: int) -> list[Case]:
         pool = pools[k % len(pools)] or max(pools, key=len)
         if not pool:
             raise LookupError(f"no case of {operator.__name__} in {dtype} tells anything")
-        best = _best(pool, seen, plain=k < len(pools))
+        rank = RANKS[k] if k < len(RANKS) else novel
+        best = max(pool, key=lambda c: (c.telling, c.whole, *rank(c), len(c.shows - seen)))
         pool.remove(best)
         kept.append(best)
         seen |= best.shows
     return [candidate.case for candidate in kept]
 
 
-def _best(pool: list[Candidate], seen: set[object], *, plain: bool) -> Candidate:
-    """The best, and among the best the one that shows most.
+def plain(candidate: Candidate) -> tuple[float, ...]:
+    """The first of a cell rounds, and asks for little, so that every framework can do it."""
+    return candidate.rounds, candidate.reveals > REVEALED, -candidate.wishes
 
-    With `plain` one that rounds and asks for little, so that every framework can do it.
-    """
 
-    def worth(candidate: Candidate) -> tuple[object, ...]:
-        good, shown = (candidate.telling, candidate.whole), len(candidate.shows - seen)
-        return (*good, candidate.rounds, -candidate.wishes, shown) if plain else (*good, shown)
+def long(candidate: Candidate) -> tuple[float, ...]:
+    """The second has sums as long as they get, to a factor of two, and asks for little."""
+    length = round(log2(max(candidate.terms, 1)))
+    return candidate.rounds, candidate.reveals > REVEALED, length, -candidate.wishes
 
-    return max(pool, key=worth)
+
+def novel(candidate: Candidate) -> tuple[float, ...]:
+    """The others show what those before them do not."""
+    return ()
+
+
+RANKS = (plain, long)
 
 
 def candidates(operator: type[Operator], dtype: str, reach: int, seed: int) -> list[Candidate]:
@@ -223,7 +242,19 @@ def examined(case: Case) -> Candidate | None:
         asked.append(told(case, arrays, case.upstream(outputs)))
     if any(void for _, void, _ in asked):
         return None
-    return Candidate(case, all(tells for tells, _, _ in asked), all(w for _, _, w in asked))
+    every = all(tells for tells, _, _ in asked), all(whole for _, _, whole in asked)
+    terms = case.op.multiplications(*case.shapes) or _size(case.shapes)
+    size = max(_size([np.shape(y) for y in outputs]), 1)
+    return Candidate(case, *every, revealed(case, arrays), terms / size)
+
+
+def revealed(case: Case, arrays: Arrays) -> float:
+    """See `Candidate.reveals`: the share of outputs outside the bars of the tightest class."""
+    bounds = forward_bounds(case.op, arrays, classes(case.dtype)[0])
+    coarse = lower_precision(case.op, arrays, None, STORAGE.get(case.dtype, case.dtype))
+    pairs = zip(bounds, coarse, strict=True)
+    found = [ratios(b, y) > 1 for b, y in pairs if b is not None and y is not None]
+    return sum(map(np.count_nonzero, found)) / max(sum(r.size for r in found), 1)
 
 
 def told(case: Case, arrays: Arrays, grads: Arrays | None) -> tuple[bool, bool, bool]:
