@@ -122,8 +122,8 @@ D5TEST_OPERATOR(BatchNormalization)
     .attribute("epsilon", 1e-5).attribute("momentum", 0.9).attribute("training_mode", 0, {1})
     .contiguous();
 
-/// y = (x - mean) / sqrt(var + epsilon) scale + b, by sample, over the axes from `axis` on; also the
-/// mean and 1 / sqrt(var + epsilon). Ba, Kiros and Hinton, arXiv 1607.06450.
+/// y = (x - mean) / sqrt(var + epsilon) scale + b, by sample, over the axes from `axis` on; also
+/// the mean and 1 / sqrt(var + epsilon). Ba, Kiros and Hinton, arXiv 1607.06450.
 template <typename T>
 class LayerNormalization : public CustomOperator<T> {
     const int axis;
@@ -143,8 +143,10 @@ class LayerNormalization : public CustomOperator<T> {
     static Element& met(const Tensor<Element>& parameter, const Tensor<const T>& x,
                         std::int64_t i) {
         std::int64_t at = 0;
-        for (int k = x.rank() - 1, own = parameter.rank() - 1; own >= 0; i /= x.shape(k), --k, --own)
+        for (int own = parameter.rank() - 1, k = x.rank() - 1; own >= 0; --own, --k) {
             if (parameter.shape(own) > 1) at += i % x.shape(k) * parameter.stride(own);
+            i /= x.shape(k);
+        }
         return parameter.data()[at];
     }
 
@@ -209,9 +211,8 @@ public:
             }
             for (std::int64_t i = first; i < last; ++i) {
                 const T xhat = (x[i] - mean) * rstd, dxhat = dy[i] * met(scale, x, i);
-                dx[i] = rstd * (dxhat - sum / n - xhat * (along / n));
-                if (dmean.present()) dx[i] += dmean[s] / n;
-                if (drstd.present()) dx[i] -= drstd[s] * rstd * rstd * xhat / n;
+                dx[i] = rstd * (dxhat - sum / n - xhat * (along / n)) + dmean[s] / n -
+                        drstd[s] * rstd * rstd * xhat / n;
             }
         }
     }

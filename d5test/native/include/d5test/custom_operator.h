@@ -27,7 +27,8 @@ public:
     /// Write every element of every output.
     virtual void forward(const Inputs<T>& inputs, const Outputs<T>& outputs) = 0;
     /// Write every element of the inputs' gradients, from the gradients of the outputs. Gradients are
-    /// absent of what is absent, of integers, of booleans and of what is constant.
+    /// absent of what is absent, of integers, of booleans and of what is constant; zeros come in from
+    /// outputs that nothing is made of.
     virtual void backward(const Inputs<T>& grads, const Inputs<T>& inputs,
                           const Inputs<T>& outputs, const Outputs<T>& input_grads) {
         (void)grads, (void)inputs, (void)outputs, (void)input_grads;
