@@ -74,6 +74,26 @@ print(torch._dynamo.utils.counters["stats"]["unique_graphs"])
     assert said.split() == ["True"] * 6 + ["1"]
 
 
+def test_a_mode_and_the_profiler_see_both_directions(torch_says):
+    said = torch_says("""
+from torch.utils._python_dispatch import TorchDispatchMode
+class Seen(TorchDispatchMode):
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        if function.namespace == "d5test":
+            print(function)
+        return function(*args, **(kwargs or {}))
+x, dy = normal(3, requires_grad=True), normal(3)
+with Seen():
+    torch.autograd.grad(op("IPow")(x, power=3), x, dy)
+with torch.profiler.profile() as profile:
+    torch.autograd.grad(op("IPow")(x, power=3), x, dy)
+print(*sorted(event.key for event in profile.key_averages() if event.key.startswith("d5test::")))
+""")
+    assert said.splitlines() == [
+        "d5test.IPow.default", "d5test.IPow_backward.default", "d5test::IPow d5test::IPow_backward"
+    ]  # fmt: skip
+
+
 def test_no_second_derivative_is_said_and_not_zero(torch_says):
     said = torch_says("""
 x = normal(3, requires_grad=True)

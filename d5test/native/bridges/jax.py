@@ -27,12 +27,16 @@ PLATFORMS = ("cpu", "CUDA")
 DIRECTIONS = ("forward", "backward")
 
 
+def toolchain() -> list[str]:
+    """What the compiler is told for a library of this XLA's."""
+    return [f"-isystem{jax.ffi.include_dir()}"]
+
+
 @cache
 def registered() -> ctypes.CDLL:
     """The compiled half of the bridge, entered into XLA."""
-    flags = [f"-isystem{jax.ffi.include_dir()}"]
     version = f"jaxlib {jax.lib.__version__}"
-    library = ctypes.CDLL(str(compiler.bridge(SOURCE, version, flags)))
+    library = ctypes.CDLL(str(compiler.bridge(SOURCE, version, toolchain())))
     for platform in PLATFORMS:
         for direction in DIRECTIONS:
             handler = getattr(library, f"d5test_jax_{direction}_{platform}")
@@ -50,10 +54,12 @@ class Called:
             raise Unsupported(f"{one.name} is compiled for float32 and float64, not {dtype}")
         self.one, self.attributes, self.dtype, self.bits = one, dict(attributes), dtype, bits
         self.made = kept(one, tuple(sorted(attributes.items())), bits, guarded)
-        self.function: Any = self._forward
+        function: Any = self._forward
         if one.differentiable:
-            self.function = jax.custom_vjp(self._forward)
-            self.function.defvjp(self._remembering, self._backward)
+            function = jax.custom_vjp(self._forward)
+            function.defvjp(self._remembering, self._backward)
+        # eager too: JAX reads a custom_vjp anew at each call, which takes 30 times as long
+        self.function: Any = jax.jit(function, inline=True)
 
     def __call__(self, *inputs: Any) -> Any:
         """The output, or a tuple of them."""
@@ -85,14 +91,19 @@ class Called:
         return tuple(call(*buffers, table=table, made=np.int64(self.made.pointer.value or 0)))
 
 
+@cache
+def called(one: Declared, attributes: Any, dtype: Any, guarded: bool) -> Callable[..., Any]:
+    """The same function for the same attributes: it keeps what is compiled of it."""
+    return Called(one, dict(attributes), dtype, guarded)
+
+
 def plan(one: Declared, guarded: bool, op: Any, *inputs: Any) -> Plan:
     """The operator with its attributes bound."""
     attributes = given(one, op, inputs)
     device = jax.config.jax_default_device or jax.devices()[0]
     if one.on_cuda != (device.platform != "cpu"):
         raise Unsupported(f"{one.name} is compiled for {'CUDA' if one.on_cuda else 'the CPU'}")
-    call: Callable[..., Any] = Called(one, attributes, np.dtype(inputs[0].dtype), guarded)
-    return call
+    return called(one, tuple(sorted(attributes.items())), np.dtype(inputs[0].dtype), guarded)
 
 
 def rows() -> dict[str, Row]:

@@ -1,4 +1,4 @@
-"""Native operators in TensorFlow: two kernels, their gradient registered, in `tf.function` too.
+"""Native operators in TensorFlow: kernels, their gradient registered, in `tf.function` too.
 
 The C++ half (`source/tensorflow.cpp`) is compiled once for each TensorFlow, against the headers of
 its wheel. TensorFlow's tensors are row-major. XLA has no such kernels.
@@ -7,7 +7,7 @@ its wheel. TensorFlow's tensors are row-major. XLA has no such kernels.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -24,32 +24,55 @@ from d5test.native.library import Declared
 SOURCE = Path(__file__).with_name("source") / "tensorflow.cpp"
 
 
+def toolchain() -> tuple[list[str], list[str]]:
+    """What the compiler is told for a library of this TensorFlow's: flags, and libraries."""
+    flags, libraries = tf.sysconfig.get_compile_flags(), tf.sysconfig.get_link_flags()
+    return [flag.replace("-I", "-isystem", 1) for flag in flags], libraries
+
+
 @cache
 def kernels() -> Any:
-    """The compiled half of the bridge, its two operators in a module, and their gradient."""
-    flags, libraries = tf.sysconfig.get_compile_flags(), tf.sysconfig.get_link_flags()
-    flags = [flag.replace("-I", "-isystem", 1) for flag in flags]
+    """The compiled half of the bridge, its operators in a module, and their gradient."""
+    flags, libraries = toolchain()
     path = compiler.bridge(SOURCE, f"tensorflow {tf.__version__}", flags, libraries)
     module = tf.load_op_library(str(path))
+    backward = module.d5test_backward
 
-    @tf.RegisterGradient("D5testForward")  # type: ignore[untyped-decorator]
     def gradient(op: Any, *grads: Any) -> Any:
         """By the operator's own backward; a gradient that is missing is zero."""
-        if not _table(op.get_attr("table")).flags & interface.BACKWARD:
-            return [None] * len(op.inputs)
-        pairs = zip(grads, op.outputs, strict=True)
-        upstream = [tf.zeros_like(y) if dy is None else dy for dy, y in pairs]
-        return module.d5test_backward(
-            grads=upstream, inputs=list(op.inputs), outputs=list(op.outputs),
-            table=op.get_attr("table"), made=op.get_attr("made"),
-        )  # fmt: skip
+        inputs, outputs, bound = op.inputs, op.outputs, op.get_attr("bound")
+        if not _BOUND[bound].differentiable:
+            return [None] * len(inputs)
+        upstream = [
+            tf.zeros_like(y) if dy is None else dy for dy, y in zip(grads, outputs, strict=True)
+        ]
+        return backward(upstream, list(inputs), list(outputs), bound)
 
+    for name in ("D5testForward", "D5testForwardOne"):
+        tf.RegisterGradient(name)(gradient)
     tf.no_gradient("D5testBackward")
     return module
 
 
-def _table(address: int) -> Any:
-    return interface.Table.from_address(address)
+class Bound(ctypes.Structure):
+    """What a node's attribute is the address of: an operator's table, and the operator made."""
+
+    _fields_ = (("table", ctypes.c_void_p), ("made", ctypes.c_void_p))
+    differentiable: bool
+
+
+_BOUND: dict[int, Bound] = {}
+"""By address, for ever: graphs hold the addresses."""
+
+
+@cache
+def address(one: Declared, attributes: Any, bits: int, guarded: bool) -> int:
+    """The attribute of a node that computes an operator."""
+    made = kept(one, attributes, bits, guarded)
+    bound = Bound(ctypes.addressof(one.table), made.pointer)
+    bound.differentiable = one.differentiable
+    _BOUND[ctypes.addressof(bound)] = bound
+    return ctypes.addressof(bound)
 
 
 def plan(one: Declared, guarded: bool, op: Any, *inputs: Any) -> Plan:
@@ -59,18 +82,21 @@ def plan(one: Declared, guarded: bool, op: Any, *inputs: Any) -> Plan:
     bits = interface.dtype_bits(np.dtype(dtype.as_numpy_dtype))
     if bits is None or any(x.dtype != dtype for x in inputs):
         raise Unsupported(f"{one.name} has inputs of float32 or float64, all of one")
-    made = kept(one, tuple(sorted(attributes.items())), bits, guarded)
-    call = partial(
-        kernels().d5test_forward, M=len(one.outputs), table=ctypes.addressof(one.table),
-        made=made.pointer.value,
-    )  # fmt: skip
+    return bound(one, attributes, bits, guarded)
 
-    def called(*inputs: Any) -> Any:
-        outputs = call(inputs)
-        return tuple(outputs) if len(outputs) > 1 else outputs[0]
 
-    planned: Callable[..., Any] = called
-    return planned
+def bound(one: Declared, attributes: Mapping[str, Any], bits: int, guarded: bool) -> Plan:
+    """The kernel with its operator bound: a function of tensors of `bits` bits an element."""
+    forward, forward_one = kernels().d5test_forward, kernels().d5test_forward_one
+    where, m = address(one, tuple(sorted(attributes.items())), bits, guarded), len(one.outputs)
+
+    def single(*inputs: Any) -> Any:
+        return forward_one(inputs, where)
+
+    def several(*inputs: Any) -> Any:
+        return tuple(forward(inputs, m, where))
+
+    return single if m == 1 else several
 
 
 def rows() -> dict[str, Row]:

@@ -37,16 +37,23 @@ TYPES: Mapping[int, str] = MappingProxyType(
 )
 
 
-@cache
-def bridge() -> ctypes.CDLL:
-    """The compiled half of the bridge."""
+def toolchain() -> tuple[list[str], list[str]]:
+    """What the compiler is told for a library of this PyTorch's: flags, and libraries."""
     cuda = bool(torch.version.cuda and cpp_extension.CUDA_HOME)
     flags = [f"-isystem{path}" for path in cpp_extension.include_paths("cuda" if cuda else "cpu")]
     flags += [f"-L{path}" for path in cpp_extension.library_paths()]
-    flags += [f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}", "-O2"]
+    flags += [f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}"]
     libraries = ["-lc10", "-ltorch_cpu", "-ltorch"]
     if cuda:
         flags, libraries = [*flags, "-DD5TEST_CUDA"], [*libraries, "-lc10_cuda"]
+    return flags, libraries
+
+
+@cache
+def bridge() -> ctypes.CDLL:
+    """The compiled half of the bridge."""
+    flags, libraries = toolchain()
+    flags = [*flags, "-O2"]  # half the time to compile
     return ctypes.CDLL(str(compiler.bridge(SOURCE, str(torch.__version__), flags, libraries)))
 
 

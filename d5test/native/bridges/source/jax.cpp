@@ -2,61 +2,36 @@
 //
 // Compiled once for each jaxlib. Which operator is called is an attribute of the call: its table, and
 // the operator made for the attributes and the dtype, both as addresses. Two calls serve all.
-#include <array>
-#include <string>
-#include <vector>
-
-#include "d5test/interface.h"
+#include "row_major.h"
 #include "xla/ffi/api/ffi.h"
 
 namespace {
 
 namespace ffi = xla::ffi;
+using bridge::RowMajor;
+using bridge::Said;
 
-/// Buffers as the interface has them: XLA's are row-major.
-class Views {
-public:
-    Views(const D5Operator& op, std::size_t count) : device_(op.device), strides_(count) {
-        views_.reserve(count);
-    }
-
-    template <typename Buffer>
-    void add(const Buffer& buffer) {
-        const auto shape = buffer.dimensions();
-        auto& strides = strides_[views_.size()];
-        std::int64_t size = 1;
-        for (std::size_t axis = shape.size(); axis-- > 0; size *= shape[axis]) strides[axis] = size;
-        const bool wide = buffer.element_type() == ffi::DataType::F64;
-        D5Tensor one{};
-        one.data = buffer.untyped_data();
-        one.device = {device_, 0};
-        one.ndim = static_cast<std::int32_t>(shape.size());
-        one.dtype = {2, static_cast<std::uint8_t>(wide ? 64 : 32), 1};
-        one.shape = const_cast<std::int64_t*>(shape.begin());
-        one.strides = strides.data();
-        views_.push_back(one);
-    }
-    void add(const ffi::RemainingArgs& given) {
-        for (std::size_t k = 0; k < given.size(); ++k) add(*given.get<ffi::AnyBuffer>(k));
-    }
-    void add(const ffi::RemainingRets& given) {
-        for (std::size_t k = 0; k < given.size(); ++k) add(**given.get<ffi::AnyBuffer>(k));
-    }
-    const D5Tensor* data() const { return views_.data(); }
-
-private:
-    std::int32_t device_;
-    std::vector<std::array<std::int64_t, D5_MOST_DIMENSIONS>> strides_;
-    std::vector<D5Tensor> views_;
-};
+template <typename Buffer>
+void add(RowMajor& views, const Buffer& buffer) {
+    const auto shape = buffer.dimensions();
+    views.add(buffer.untyped_data(), buffer.element_type() == ffi::DataType::F64 ? 64 : 32,
+              static_cast<std::int32_t>(shape.size()),
+              [&](std::int32_t axis) { return shape[axis]; });
+}
+void add(RowMajor& views, const ffi::RemainingArgs& given) {
+    for (std::size_t k = 0; k < given.size(); ++k) add(views, *given.get<ffi::AnyBuffer>(k));
+}
+void add(RowMajor& views, const ffi::RemainingRets& given) {
+    for (std::size_t k = 0; k < given.size(); ++k) add(views, **given.get<ffi::AnyBuffer>(k));
+}
 
 template <typename Call>
 ffi::Error told(const Call& call) {
-    std::array<char, 4096> room{};
-    switch (call(D5Message{room.data(), room.size()})) {
+    Said said;
+    switch (call(said.message())) {
         case D5_OK: return ffi::Error::Success();
-        case D5_UNSUPPORTED: return ffi::Error(ffi::ErrorCode::kUnimplemented, room.data());
-        default: return ffi::Error(ffi::ErrorCode::kInternal, room.data());
+        case D5_UNSUPPORTED: return ffi::Error(ffi::ErrorCode::kUnimplemented, said.text());
+        default: return ffi::Error(ffi::ErrorCode::kInternal, said.text());
     }
 }
 
@@ -64,9 +39,9 @@ ffi::Error told(const Call& call) {
 ffi::Error forward(void* stream, std::int64_t table, std::int64_t made, ffi::RemainingArgs given,
                    ffi::RemainingRets found) {
     const auto* op = reinterpret_cast<const D5Operator*>(table);
-    Views inputs(*op, given.size()), outputs(*op, found.size());
-    inputs.add(given);
-    outputs.add(found);
+    RowMajor inputs(given.size(), op->device), outputs(found.size(), op->device);
+    add(inputs, given);
+    add(outputs, found);
     return told([&](D5Message message) {
         return op->forward(reinterpret_cast<void*>(made), inputs.data(), outputs.data(), stream,
                            message);
@@ -77,9 +52,9 @@ ffi::Error forward(void* stream, std::int64_t table, std::int64_t made, ffi::Rem
 ffi::Error backward(void* stream, std::int64_t table, std::int64_t made, ffi::RemainingArgs given,
                     ffi::RemainingRets found) {
     const auto* op = reinterpret_cast<const D5Operator*>(table);
-    Views read(*op, given.size()), written(*op, found.size());
-    read.add(given);
-    written.add(found);
+    RowMajor read(given.size(), op->device), written(found.size(), op->device);
+    add(read, given);
+    add(written, found);
     const D5Tensor* grads = read.data();
     const D5Tensor* inputs = grads + op->output_count;
     return told([&](D5Message message) {

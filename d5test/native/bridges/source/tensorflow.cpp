@@ -1,19 +1,19 @@
-// Native operators as two kernels of TensorFlow's, forward and backward.
+// Native operators as kernels of TensorFlow's, forward and backward.
 //
 // Compiled once for each TensorFlow, against its wheel's headers. Which operator is called is an
-// attribute of the node: its table, and the operator made for the attributes and the dtype, both as
-// addresses. TensorFlow's tensors are row-major.
-#include <array>
-#include <string>
+// attribute of the node, an address: its table, and the operator made for the attributes and the dtype.
+// TensorFlow's tensors are row-major.
 #include <vector>
 
-#include "d5test/interface.h"
+#include "row_major.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/shape_inference.h"
 
 namespace {
 
+using bridge::RowMajor;
+using bridge::Said;
 using tensorflow::OpKernel;
 using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
@@ -23,68 +23,47 @@ using tensorflow::shape_inference::DimensionHandle;
 using tensorflow::shape_inference::InferenceContext;
 using tensorflow::shape_inference::ShapeHandle;
 
-struct Operator {
-    std::int64_t table = 0, made = 0;
+/// What Python keeps, for ever.
+struct Bound {
+    const D5Operator* table;
+    void* made;
+};
 
+struct Operator {
     template <typename Context>
     tensorflow::Status read(Context* context) {
-        TF_RETURN_IF_ERROR(context->GetAttr("table", &table));
-        return context->GetAttr("made", &made);
+        std::int64_t address = 0;
+        TF_RETURN_IF_ERROR(context->GetAttr("bound", &address));
+        bound = reinterpret_cast<const Bound*>(address);
+        return tensorflow::OkStatus();
     }
-    const D5Operator* operator->() const { return reinterpret_cast<const D5Operator*>(table); }
-    void* object() const { return reinterpret_cast<void*>(made); }
+    const D5Operator* operator->() const { return bound->table; }
+    void* object() const { return bound->made; }
+
+    const Bound* bound = nullptr;
 };
 
 template <typename Call>
 tensorflow::Status told(const Call& call) {
-    std::array<char, 4096> room{};
-    switch (call(D5Message{room.data(), room.size()})) {
+    Said said;
+    switch (call(said.message())) {
         case D5_OK: return tensorflow::OkStatus();
-        case D5_UNSUPPORTED: return tensorflow::errors::Unimplemented(room.data());
-        default: return tensorflow::errors::Internal(room.data());
+        case D5_UNSUPPORTED: return tensorflow::errors::Unimplemented(said.text());
+        default: return tensorflow::errors::Internal(said.text());
     }
 }
 
-/// Tensors as the interface has them, row-major.
-class Views {
-public:
-    explicit Views(std::size_t most) : sizes_(most), strides_(most) { views_.reserve(most); }
-
-    void add(const Tensor& tensor) {
-        std::vector<std::int64_t> shape;
-        for (const auto& side : tensor.shape()) shape.push_back(side.size);
-        add(shape, const_cast<char*>(tensor.tensor_data().data()),
-            8 * tensorflow::DataTypeSize(tensor.dtype()));
-    }
-    void add(const std::vector<std::int64_t>& shape, void* data, int bits) {
-        auto &sizes = sizes_[views_.size()], &strides = strides_[views_.size()];
-        std::int64_t size = 1;
-        for (std::size_t axis = shape.size(); axis-- > 0; size *= shape[axis]) {
-            sizes[axis] = shape[axis];
-            strides[axis] = size;
-        }
-        D5Tensor one{};
-        one.data = data;
-        one.device = {D5_CPU, 0};
-        one.ndim = static_cast<std::int32_t>(shape.size());
-        one.dtype = {2, static_cast<std::uint8_t>(bits), 1};
-        one.shape = sizes.data();
-        one.strides = strides.data();
-        views_.push_back(one);
-    }
-    D5Tensor* data() { return views_.data(); }
-
-private:
-    using Sides = std::array<std::int64_t, D5_MOST_DIMENSIONS>;
-    std::vector<Sides> sizes_, strides_;
-    std::vector<D5Tensor> views_;
-};
+void add(RowMajor& views, const Tensor& tensor) {
+    views.add(const_cast<char*>(tensor.tensor_data().data()),
+              8 * tensorflow::DataTypeSize(tensor.dtype()), tensor.dims(),
+              [&](std::int32_t axis) { return tensor.dim_size(axis); });
+}
 
 /// The outputs' shapes, where the inputs' are known.
 tensorflow::Status forward_shapes(InferenceContext* context) {
     Operator op;
     TF_RETURN_IF_ERROR(op.read(context));
-    Views inputs(context->num_inputs()), outputs(op->output_count);
+    RowMajor inputs(context->num_inputs(), D5_CPU), outputs(op->output_count, D5_CPU);
     for (int k = 0; k < context->num_inputs(); ++k) {
         const ShapeHandle shape = context->input(k);
         if (!context->FullyDefined(shape)) {
@@ -92,12 +71,11 @@ tensorflow::Status forward_shapes(InferenceContext* context) {
                 context->set_output(i, context->UnknownShape());
             return tensorflow::OkStatus();
         }
-        std::vector<std::int64_t> sides;
-        for (int axis = 0; axis < context->Rank(shape); ++axis)
-            sides.push_back(context->Value(context->Dim(shape, axis)));
-        inputs.add(sides, nullptr, 32);
+        inputs.add(nullptr, 32, context->Rank(shape), [&](std::int32_t axis) {
+            return context->Value(context->Dim(shape, axis));
+        });
     }
-    for (int k = 0; k < op->output_count; ++k) outputs.add({}, nullptr, 32);
+    for (int k = 0; k < op->output_count; ++k) outputs.add_unknown();
     TF_RETURN_IF_ERROR(told([&](D5Message message) {
         return op->infer(op.object(), inputs.data(), outputs.data(), message);
     }));
@@ -124,19 +102,20 @@ public:
         OP_REQUIRES_OK(context, op_.read(context));
     }
     void Compute(OpKernelContext* context) override {
-        Views inputs(op_->input_count), shapes(op_->output_count), outputs(op_->output_count);
-        for (int k = 0; k < op_->input_count; ++k) inputs.add(context->input(k));
-        for (int k = 0; k < op_->output_count; ++k) shapes.add({}, nullptr, 32);
+        const int n = op_->input_count, m = op_->output_count;
+        RowMajor inputs(n, D5_CPU), shapes(m, D5_CPU), outputs(m, D5_CPU);
+        for (int k = 0; k < n; ++k) add(inputs, context->input(k));
+        for (int k = 0; k < m; ++k) shapes.add_unknown();
         OP_REQUIRES_OK(context, told([&](D5Message message) {
             return op_->infer(op_.object(), inputs.data(), shapes.data(), message);
         }));
-        for (int k = 0; k < op_->output_count; ++k) {
+        for (int k = 0; k < m; ++k) {
             const D5Tensor& one = shapes.data()[k];
             TensorShape shape;
             for (int axis = 0; axis < one.ndim; ++axis) shape.AddDim(one.shape[axis]);
             Tensor* output = nullptr;
             OP_REQUIRES_OK(context, context->allocate_output(k, shape, &output));
-            outputs.add(*output);
+            add(outputs, *output);
         }
         OP_REQUIRES_OK(context, told([&](D5Message message) {
             return op_->forward(op_.object(), inputs.data(), outputs.data(), nullptr, message);
@@ -154,13 +133,13 @@ public:
     }
     void Compute(OpKernelContext* context) override {
         const int n = op_->input_count, m = op_->output_count;
-        Views read(n + 2 * m), written(n);
-        for (int k = 0; k < n + 2 * m; ++k) read.add(context->input(k));
+        RowMajor read(n + 2 * m, D5_CPU), written(n, D5_CPU);
+        for (int k = 0; k < n + 2 * m; ++k) add(read, context->input(k));
         for (int k = 0; k < n; ++k) {
             Tensor* dx = nullptr;
             OP_REQUIRES_OK(context,
                            context->allocate_output(k, context->input(m + k).shape(), &dx));
-            written.add(*dx);
+            add(written, *dx);
         }
         OP_REQUIRES_OK(context, told([&](D5Message message) {
             const D5Tensor* grads = read.data();
@@ -176,17 +155,25 @@ private:
 REGISTER_OP("D5testForward")
     .Input("inputs: N * T").Output("outputs: M * T")
     .Attr("N: int >= 1").Attr("M: int >= 1").Attr("T: {float, double}")
-    .Attr("table: int").Attr("made: int")
+    .Attr("bound: int")
+    .SetShapeFn(forward_shapes);
+
+// Of one output, as nearly all are: a list of one takes longer to be made and read.
+REGISTER_OP("D5testForwardOne")
+    .Input("inputs: N * T").Output("output: T")
+    .Attr("N: int >= 1").Attr("T: {float, double}")
+    .Attr("bound: int")
     .SetShapeFn(forward_shapes);
 
 REGISTER_OP("D5testBackward")
     .Input("grads: M * T").Input("inputs: N * T").Input("outputs: M * T")
     .Output("input_grads: N * T")
     .Attr("N: int >= 1").Attr("M: int >= 1").Attr("T: {float, double}")
-    .Attr("table: int").Attr("made: int")
+    .Attr("bound: int")
     .SetShapeFn(backward_shapes);
 
 REGISTER_KERNEL_BUILDER(Name("D5testForward").Device(tensorflow::DEVICE_CPU), Forward);
+REGISTER_KERNEL_BUILDER(Name("D5testForwardOne").Device(tensorflow::DEVICE_CPU), Forward);
 REGISTER_KERNEL_BUILDER(Name("D5testBackward").Device(tensorflow::DEVICE_CPU), Backward);
 
 }  // namespace

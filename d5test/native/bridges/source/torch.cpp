@@ -5,6 +5,8 @@
 #include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <optional>
+
 #include "torch_kernels.h"
 
 namespace {
@@ -13,7 +15,7 @@ using namespace bridge;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-bool wants_gradient(const std::vector<at::Tensor>& tensors) {
+bool wants_gradient(at::TensorList tensors) {
     return at::GradMode::is_enabled() &&
            std::any_of(tensors.begin(), tensors.end(),
                        [](const at::Tensor& x) { return x.defined() && x.requires_grad(); });
@@ -25,45 +27,82 @@ void run_below(const c10::OperatorHandle& handle, Stack& stack) {
     handle.callBoxed(stack);
 }
 
-/// What a call on the tape is made with, besides its inputs. The handles are those of kernels, which
-/// live as long as the process.
-struct Call {
-    const c10::OperatorHandle &forward, &backward;
-    std::size_t outputs;
-    Values attributes;
+/// Whether below the tape there is nothing between a call on these tensors and its kernel: no fake
+/// tensor, no tracer, no mode and no profiler. Then the kernel may be called without the dispatcher,
+/// which for a derivative, whose arguments are lists, takes as long as all the rest.
+bool bare(const Operator& op, std::initializer_list<at::TensorList> lists) {
+    c10::DispatchKeySet keys;
+    for (const auto& tensors : lists)
+        for (const auto& x : tensors) keys = keys | x.key_set();
+    const auto local = c10::impl::tls_local_dispatch_key_set();
+    keys = (keys | local.included_) - local.excluded_;
+    keys = keys.remove(c10::DispatchKey::BackendSelect);  // for calls without a tensor: always there
+    const auto kernel =
+        op.table.device == D5_CUDA ? c10::DispatchKey::CUDA : c10::DispatchKey::CPU;
+    return keys.highestPriorityTypeId() == kernel && !at::hasCallbacks();
+}
+
+/// An operator that has a derivative: what is recorded of a call on the tape points to it. It lives
+/// as long as the process.
+struct Differentiable {
+    std::shared_ptr<Operator> op;
+    c10::OperatorHandle forward, backward;
 };
+
+Tensors forward_below(const Differentiable& one, at::TensorList inputs, Values attributes) {
+    const at::AutoDispatchBelowADInplaceOrView below;
+    if (bare(*one.op, {inputs}))
+        return forward(*one.op, Tensors(inputs.begin(), inputs.end()), attributes);
+    Stack stack(inputs.begin(), inputs.end());
+    stack.insert(stack.end(), attributes.begin(), attributes.end());
+    one.forward.callBoxed(stack);
+    return tensors_of(stack, 0, one.op->outputs());
+}
+
+Tensors backward_below(const Differentiable& one, const Tensors& grads, const Tensors& inputs,
+                       const Tensors& outputs, Values attributes) {
+    std::optional<at::AutoDispatchBelowADInplaceOrView> below;
+    if (!at::GradMode::is_enabled()) below.emplace();
+    if (below && bare(*one.op, {grads, inputs, outputs}))
+        return backward(*one.op, grads, inputs, outputs, attributes);
+    const auto list = [](const Tensors& tensors) {
+        return IValue(variable_list(tensors.begin(), tensors.end()));
+    };
+    Stack stack{list(grads), list(inputs), list(outputs)};
+    stack.insert(stack.end(), attributes.begin(), attributes.end());
+    one.backward.callBoxed(stack);
+    const auto found = stack.back().toTensorVector();
+    return Tensors(found.begin(), found.end());
+}
 
 /// A call on the tape.
 struct Recorded : torch::autograd::Function<Recorded> {
     static variable_list forward(AutogradContext* tape, at::TensorList inputs,
-                                 const Call& call) {
-        Stack stack(inputs.begin(), inputs.end());
-        stack.insert(stack.end(), call.attributes.begin(), call.attributes.end());
-        run_below(call.forward, stack);
-        const auto outputs = tensors_of(stack, 0, call.outputs);
-        variable_list saved = inputs.vec();
+                                 const Differentiable& one, Values attributes) {
+        const auto outputs = forward_below(one, inputs, attributes);
+        variable_list saved;
+        saved.reserve(inputs.size() + outputs.size());
+        saved.insert(saved.end(), inputs.begin(), inputs.end());
         saved.insert(saved.end(), outputs.begin(), outputs.end());
         tape->save_for_backward(std::move(saved));
-        tape->saved_data["backward"] = reinterpret_cast<std::int64_t>(&call.backward);
-        if (!call.attributes.empty())
-            tape->saved_data["attributes"] = c10::ivalue::Tuple::create(call.attributes.vec());
-        return outputs;
+        std::vector<IValue> call{reinterpret_cast<std::int64_t>(&one)};
+        call.insert(call.end(), attributes.begin(), attributes.end());
+        tape->saved_data["call"] = c10::ivalue::Tuple::create(std::move(call));
+        return {outputs.begin(), outputs.end()};
     }
-    static variable_list backward(AutogradContext* tape, variable_list grads) {
+    static variable_list backward(AutogradContext* tape, const variable_list& given) {
         const auto saved = tape->get_saved_variables();
-        const auto first = saved.end() - static_cast<std::ptrdiff_t>(grads.size());
-        const variable_list inputs(saved.begin(), first), outputs(first, saved.end());
+        const auto first = saved.end() - static_cast<std::ptrdiff_t>(given.size());
+        const Tensors inputs(saved.begin(), first), outputs(first, saved.end());
+        Tensors grads(given.begin(), given.end());
         for (std::size_t k = 0; k < grads.size(); ++k)
             if (!grads[k].defined()) grads[k] = at::zeros_like(outputs[k]);
-        Stack stack{IValue(grads), IValue(inputs), IValue(outputs)};
-        if (const auto found = tape->saved_data.find("attributes"); found != tape->saved_data.end())
-            for (const auto& value : found->second.toTupleRef().elements()) stack.push_back(value);
-        const auto address = tape->saved_data["backward"].toInt();
-        const auto& backward = *reinterpret_cast<const c10::OperatorHandle*>(address);
-        at::GradMode::is_enabled() ? backward.callBoxed(stack) : run_below(backward, stack);
-        auto found = stack.back().toTensorVector();
-        found.emplace_back();  // for the argument that is no tensor
-        return found;
+        const Values call = tape->saved_data["call"].toTupleRef().elements();
+        const auto& one = *reinterpret_cast<const Differentiable*>(call[0].toInt());
+        const auto found = backward_below(one, grads, inputs, outputs, call.slice(1));
+        variable_list slopes(found.begin(), found.end());
+        slopes.resize(slopes.size() + 2);  // for the arguments that are no tensors
+        return slopes;
     }
 };
 
@@ -84,23 +123,22 @@ struct Once : torch::autograd::Function<Once> {
 };
 
 struct Taped : c10::OperatorKernel {
-    Taped(std::shared_ptr<Operator> op, c10::OperatorHandle backward)
-        : op(std::move(op)), backward(backward) {}
+    explicit Taped(Differentiable one) : one(std::move(one)) {}
 
-    void operator()(const c10::OperatorHandle& handle, c10::DispatchKeySet, Stack* stack) {
-        const std::size_t n = op->inputs(), given = n + op->attributes();
+    void operator()(const c10::OperatorHandle&, c10::DispatchKeySet, Stack* stack) {
+        const std::size_t n = one.op->inputs(), given = n + one.op->attributes();
         const std::size_t base = stack->size() - given;
         const auto inputs = tensors_of(*stack, base, n);
-        if (!wants_gradient(inputs)) return run_below(handle, *stack);
         const auto attributes = Values(*stack).slice(base + n);
-        const Call call{handle, backward, op->outputs(), attributes};
-        const auto outputs = Recorded::apply(at::TensorList(inputs), call);
-        torch::jit::drop(*stack, given);
-        for (const auto& y : outputs) stack->emplace_back(y);
+        const auto put = [&](auto&& outputs) {
+            torch::jit::drop(*stack, given);
+            for (auto& y : outputs) stack->emplace_back(std::move(y));
+        };
+        wants_gradient(inputs) ? put(Recorded::apply(at::TensorList(inputs), one, attributes))
+                               : put(forward_below(one, inputs, attributes));
     }
 
-    std::shared_ptr<Operator> op;
-    c10::OperatorHandle backward;
+    const Differentiable one;
 };
 
 struct TapedBackward : c10::OperatorKernel {
@@ -139,12 +177,14 @@ extern "C" void d5test_torch_register(const D5Operator* table, const char* space
     if (!op->differentiable()) return;
     kernels.impl(backward.c_str(),
                  torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Backward>(op)));
-    const auto handle = c10::Dispatcher::singleton().findSchemaOrThrow(
-        (std::string(space) + "::" + backward).c_str(), "");
+    const auto handle = [&](const std::string& of) {
+        return c10::Dispatcher::singleton().findSchemaOrThrow(
+            (std::string(space) + "::" + of).c_str(), "");
+    };
     auto& tape = libraries().emplace_back(torch::Library::IMPL, space, c10::DispatchKey::Autograd,
                                           __FILE__, __LINE__);
-    tape.impl(name.c_str(),
-              torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Taped>(op, handle)));
+    tape.impl(name.c_str(), torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Taped>(
+                                Differentiable{op, handle(name), handle(backward)})));
     tape.impl(backward.c_str(),
               torch::CppFunction::makeFromBoxedFunctor(std::make_unique<TapedBackward>(op)));
 }

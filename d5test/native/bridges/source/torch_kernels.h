@@ -20,6 +20,7 @@ namespace bridge {
 
 using c10::IValue;
 using torch::jit::Stack;
+using Tensors = c10::SmallVector<at::Tensor, 4>;  // on the stack: most operators have no more
 
 /// Room for what an operator says, and the exception of PyTorch's that it stands for.
 struct Said {
@@ -115,7 +116,7 @@ private:
 /// Tensors as the interface has them. They must outlive it.
 class Views {
 public:
-    explicit Views(const std::vector<at::Tensor>& tensors) {
+    explicit Views(at::TensorList tensors) {
         for (const auto& x : tensors) {
             D5Tensor one{};
             one.data = x.data_ptr();
@@ -130,11 +131,11 @@ public:
     const D5Tensor* data() const { return views_.data(); }
 
 private:
-    std::vector<D5Tensor> views_;
+    c10::SmallVector<D5Tensor, 4> views_;
 };
 
 /// The tensors, in the layout that the operator can read, after a look at their dtype and device.
-inline std::vector<at::Tensor> readable(const Operator& op, std::vector<at::Tensor> tensors) {
+inline void readable(const Operator& op, Tensors& tensors) {
     const at::Tensor& first = tensors.front();
     const auto dtype = first.scalar_type();
     TORCH_CHECK_NOT_IMPLEMENTED(dtype == at::kFloat || dtype == at::kDouble, op.table.name,
@@ -147,7 +148,6 @@ inline std::vector<at::Tensor> readable(const Operator& op, std::vector<at::Tens
     const bool cuda = op.table.device == D5_CUDA;
     TORCH_CHECK_NOT_IMPLEMENTED(first.is_cuda() == cuda, op.table.name, " is compiled for ",
                                 cuda ? "CUDA" : "the CPU");
-    return tensors;
 }
 
 inline void* stream_of(const at::Tensor& x) {
@@ -158,14 +158,54 @@ inline void* stream_of(const at::Tensor& x) {
     return nullptr;
 }
 
-inline std::vector<at::Tensor> tensors_of(const Stack& stack, std::size_t from, std::size_t count) {
-    std::vector<at::Tensor> found;
+inline Tensors tensors_of(const Stack& stack, std::size_t from, std::size_t count) {
+    Tensors found;
     for (std::size_t k = 0; k < count; ++k) found.push_back(stack[from + k].toTensor());
     return found;
 }
 
 inline std::int32_t bits_of(const at::Tensor& x) {
     return static_cast<std::int32_t>(8 * x.element_size());
+}
+
+/// The outputs, of shapes that the operator says.
+inline Tensors allocated(const Operator& op, void* made, const Views& in,
+                         const at::TensorOptions& options) {
+    std::array<std::array<std::int64_t, D5_MOST_DIMENSIONS>, D5_MOST_TENSORS> shapes;
+    c10::SmallVector<D5Tensor, 4> unknown(op.outputs());
+    for (std::size_t k = 0; k < unknown.size(); ++k) unknown[k].shape = shapes[k].data();
+    Said said;
+    said.check(op.table.infer(made, in.data(), unknown.data(), said.message()));
+    Tensors outputs;
+    for (const auto& one : unknown)
+        outputs.push_back(at::empty(at::IntArrayRef(one.shape, one.ndim), options));
+    return outputs;
+}
+
+/// inputs -> outputs
+inline Tensors forward(Operator& op, Tensors inputs, Values attributes) {
+    readable(op, inputs);
+    void* made = op.made(attributes, bits_of(inputs[0]));
+    const Views in(inputs);
+    Tensors outputs = allocated(op, made, in, inputs[0].options());
+    Said said;
+    said.check(op.table.forward(made, in.data(), Views(outputs).data(), stream_of(inputs[0]),
+                                said.message()));
+    return outputs;
+}
+
+/// grads, inputs, outputs -> gradients of the inputs
+inline Tensors backward(Operator& op, Tensors grads, Tensors inputs, Tensors outputs,
+                        Values attributes) {
+    for (auto* list : {&grads, &inputs, &outputs}) readable(op, *list);
+    void* made = op.made(attributes, bits_of(inputs[0]));
+    Tensors found;
+    for (const auto& x : inputs) found.push_back(at::empty(x.sizes(), x.options()));
+    Said said;
+    said.check(op.table.backward(made, Views(grads).data(), Views(inputs).data(),
+                                 Views(outputs).data(), Views(found).data(),
+                                 stream_of(inputs[0]), said.message()));
+    return found;
 }
 
 /// inputs..., attributes... -> outputs...
@@ -175,27 +215,9 @@ struct Forward : c10::OperatorKernel {
     void operator()(const c10::OperatorHandle&, c10::DispatchKeySet, Stack* stack) {
         const std::size_t n = op->inputs(), given = n + op->attributes();
         const std::size_t base = stack->size() - given;
-        const auto inputs = readable(*op, tensors_of(*stack, base, n));
-        void* made = op->made(Values(*stack).slice(base + n), bits_of(inputs[0]));
-        const Views in(inputs);
-        const auto outputs = allocated(made, in, inputs[0].options());
-        Said said;
-        said.check(op->table.forward(made, in.data(), Views(outputs).data(),
-                                     stream_of(inputs[0]), said.message()));
+        auto found = forward(*op, tensors_of(*stack, base, n), Values(*stack).slice(base + n));
         torch::jit::drop(*stack, given);
-        for (const auto& y : outputs) stack->emplace_back(y);
-    }
-
-    std::vector<at::Tensor> allocated(void* made, const Views& in, at::TensorOptions options) {
-        std::array<std::array<std::int64_t, D5_MOST_DIMENSIONS>, D5_MOST_TENSORS> shapes;
-        std::vector<D5Tensor> unknown(op->outputs());
-        for (std::size_t k = 0; k < unknown.size(); ++k) unknown[k].shape = shapes[k].data();
-        Said said;
-        said.check(op->table.infer(made, in.data(), unknown.data(), said.message()));
-        std::vector<at::Tensor> outputs;
-        for (const auto& one : unknown)
-            outputs.push_back(at::empty(at::IntArrayRef(one.shape, one.ndim), options));
-        return outputs;
+        for (auto& y : found) stack->emplace_back(std::move(y));
     }
 
     std::shared_ptr<Operator> op;
@@ -208,18 +230,12 @@ struct Backward : c10::OperatorKernel {
     void operator()(const c10::OperatorHandle&, c10::DispatchKeySet, Stack* stack) {
         const std::size_t given = 3 + op->attributes(), base = stack->size() - given;
         const auto list = [&](std::size_t k) {
-            return readable(*op, (*stack)[base + k].toTensorVector());
+            const auto tensors = (*stack)[base + k].toTensorVector();
+            return Tensors(tensors.begin(), tensors.end());
         };
-        const auto grads = list(0), inputs = list(1), outputs = list(2);
-        void* made = op->made(Values(*stack).slice(base + 3), bits_of(inputs[0]));
         c10::List<at::Tensor> found;
-        std::vector<at::Tensor> written;
-        for (const auto& x : inputs) written.push_back(at::empty(x.sizes(), x.options()));
-        Said said;
-        said.check(op->table.backward(made, Views(grads).data(), Views(inputs).data(),
-                                      Views(outputs).data(), Views(written).data(),
-                                      stream_of(inputs[0]), said.message()));
-        for (const auto& dx : written) found.push_back(dx);
+        for (auto& dx : backward(*op, list(0), list(1), list(2), Values(*stack).slice(base + 3)))
+            found.push_back(std::move(dx));
         torch::jit::drop(*stack, given);
         stack->emplace_back(std::move(found));
     }
