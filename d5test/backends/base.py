@@ -170,6 +170,11 @@ class Backend(ABC):
     (a lazy framework, queues that overtake each other), each timed call is waited for."""
 
     def __init__(self, device: str = "cpu") -> None:
+        """Raises `Unsupported` for a device that is not here."""
+        known = self.devices()
+        if device not in known and f"{device}:0" not in known:
+            there = ", ".join(known)
+            raise Unsupported(f"{self.framework} has no device {device!r} here, only {there}")
         self.device = device
 
     def allow_tf32(self) -> None:  # noqa: B027 (not every framework has a device with TF32)

@@ -185,7 +185,7 @@ def test_nothing_leaves_the_device_by_accident(cupy: Any) -> None:
 def test_what_is_not_there_is_said(cupy: Any) -> None:
     assert cupy.Cupy.devices() == ("cuda:0", "cuda:1")
     assert cupy.Cupy("cuda:1").describe_device() == "NVIDIA H200"
-    with pytest.raises(Unsupported, match=r"no device 'cpu' here, only \('cuda:0', 'cuda:1'\)"):
+    with pytest.raises(Unsupported, match=r"no device 'cpu' here, only cuda:0, cuda:1"):
         cupy.Cupy("cpu")
     with pytest.raises(Unsupported, match="no bfloat16"):
         cupy.Cupy().put(np.zeros(3, np.uint16), "bfloat16")

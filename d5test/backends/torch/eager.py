@@ -47,7 +47,7 @@ class Torch(Backend):
         return int(torch.get_num_threads())
 
     def describe_device(self) -> str:
-        if self.device == "cpu":
+        if torch.device(self.device).type == "cpu":
             return f"cpu ({torch.backends.cpu.get_cpu_capability()})"
         return str(torch.cuda.get_device_name(self.device))
 
