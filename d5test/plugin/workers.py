@@ -9,6 +9,8 @@ never for --help and the like, nor without --backend. The process that only dist
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -32,10 +34,14 @@ class Workers:
         self.known: dict[str, tuple[KnownFailure, ...]] = {}
 
     def open(self, selection: Selection) -> None:
-        """Start the workers; UsageError with one line for the first that cannot start."""
+        """Start the workers; UsageError with one line for the first that cannot start.
+
+        All are started before the first is asked: frameworks are imported at the same time.
+        """
         for name in selection.backends:
-            self.clients[name] = self.fresh(name)
-            self.known[name] = selection.known(self.clients[name].about)
+            self.clients[name] = self._started(name)
+        for name, client in self.clients.items():
+            self.known[name] = selection.known(self._ready(name, client).about)
 
     def client(self, name: str) -> Any:
         """The client of a backend; it is started if the command line does not name it."""
@@ -50,12 +56,25 @@ class Workers:
 
     def fresh(self, name: str) -> Any:
         """A worker of a backend, started now. UsageError with one line if it cannot."""
+        return self._ready(name, self._started(name))
+
+    def _started(self, name: str) -> Any:
+        gating = self.config.stash.get(GATING, None)
+        with self._usable(name):
+            return opened(self.config, gating.versions.name("old", name) if gating else name)
+
+    def _ready(self, name: str, client: Any) -> Any:
+        with self._usable(name):
+            client.about  # noqa: B018 - waits until the framework is imported
+        return client
+
+    @contextmanager
+    def _usable(self, name: str) -> Iterator[None]:
+        """Within: what makes a backend unusable is a UsageError of one line."""
         from d5test.backends import client as front
 
-        gating = self.config.stash.get(GATING, None)
         try:
-            client = opened(self.config, gating.versions.name("old", name) if gating else name)
-            client.about  # noqa: B018 - the framework is imported now
+            yield
         except front.UnknownBackend as error:
             first, *others = str(error).splitlines()
             more = "" if "did you mean" in first else "".join(f"; {line}" for line in others)
@@ -63,11 +82,8 @@ class Workers:
         except front.BackendFailed as error:
             raise pytest.UsageError(" ".join(str(error).split())) from None
         except (front.Crashed, front.Hung, front.Raised, front.Unsupported) as error:
-            reason, device = " ".join(str(error).split()), self.config.getoption("--device")
-            raise pytest.UsageError(
-                f"{name} on {device or 'cpu'} cannot be used: {reason}"
-            ) from None
-        return client
+            where, why = self.config.getoption("--device") or "cpu", " ".join(str(error).split())
+            raise pytest.UsageError(f"{name} on {where} cannot be used: {why}") from None
 
 
 def opened(config: pytest.Config, name: str, *, fork: bool = True) -> Any:
