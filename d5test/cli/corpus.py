@@ -74,15 +74,15 @@ def exported(found: Corpus, folder: Path, given: str) -> int:
     from d5test.problems.exporting import export
 
     names = [name.strip() for name in given.split(",") if name.strip()]
-    known = {problem.case.op.name for problem in found.problems}
+    known = Counter(problem.case.op.name for problem in found.problems)
     for name in names:
         if name not in known:
             close = difflib.get_close_matches(name, known, n=1)
             hint = f"did you mean {close[0]}?" if close else "`d5test corpus` lists them"
             return _refused(f"no operator {name!r} in it: {hint}")
-    chosen = found.with_operators(names) if names else found
-    left = export(chosen, folder)
-    count = len(chosen.problems) - len(left)
+    chosen = set(names) or known.keys()
+    left = export(found, folder, chosen)
+    count = sum(known[name] for name in chosen) - len(left)
     print(f"{count} cases of corpus {found.version} ({found.hash}) in {folder}")
     for name, reason in left.items():
         print(f"left out: {name}: {reason}")

@@ -70,12 +70,6 @@ class Corpus:
         lines = ",\n".join(json.dumps(row) for row in self.rows())
         return f'{json.dumps(head)[:-1]}, "cases": [\n{lines}\n]}}\n'
 
-    def with_operators(self, names: Iterable[str]) -> Corpus:
-        """These operators alone."""
-        wanted = set(names)
-        chosen = tuple(p for p in self.problems if p.case.op.name in wanted)
-        return Corpus(self.version, self.seed, chosen, self.data)
-
 
 @cache
 def corpus() -> Corpus:

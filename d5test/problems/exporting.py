@@ -15,7 +15,7 @@ without gradient; a case that gives one input twice has no gradients.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,23 +35,25 @@ CLASS = "P"
 """The class of arithmetic that a backend is allowed unless it says otherwise."""
 
 
-def export(corpus: Corpus, folder: Path) -> dict[str, str]:
-    """Write a folder for each case; why a case is left out, by its name."""
-    from onnx.checker import ValidationError, check_model
-    from onnx.shape_inference import InferenceError
+class Refused(ValueError):
+    """ONNX says in one line why a model is none."""
 
+
+def export(corpus: Corpus, folder: Path, operators: Container[str]) -> dict[str, str]:
+    """Write a folder for each case of these operators; why a case is left out, by its name."""
     about = {"corpus": str(corpus.version), "corpus_hash": corpus.hash}
     left: dict[str, str] = {}
     for problem in corpus.problems:
+        if problem.case.op.name not in operators:
+            continue
         if reason := inexpressible(problem.case):
             left[problem.name] = reason
             continue
         found = dict(tensors(problem.case))
-        made = model(problem, found, {**about, "data": corpus.data[problem.name]})
         try:
-            check_model(made, full_check=True)
-        except (ValidationError, InferenceError) as refused:
-            left[problem.name] = f"onnx: {str(refused).strip().rpartition('] ')[2]}"
+            made = model(problem, found, {**about, "data": corpus.data[problem.name]})
+        except Refused as refused:
+            left[problem.name] = f"onnx: {refused}"
             continue
         where = folder / problem.name
         data = where / "test_data_set_0"
@@ -105,7 +107,7 @@ def positions(case: Case) -> list[int]:
 
 
 def model(problem: Problem, found: dict[str, Array], about: dict[str, str]) -> onnx.ModelProto:
-    """A model of one node, of the first operator set that has its newest version."""
+    """A model of one node, of the first operator set that has all that the case needs."""
     from onnx import defs, helper
 
     case = problem.case
@@ -118,16 +120,33 @@ def model(problem: Problem, found: dict[str, Array], about: dict[str, str]) -> o
     node = to_node(case.op, names, outputs, problem.name)
     given, made_of = ([_info(n, found[n]) for n in side] for side in (place.values(), outputs))
     graph = helper.make_graph([node], problem.name, given, made_of)
-    version = defs.get_schema(case.op.name).since_version
-    opsets = [helper.make_opsetid(case.op.domain, version)]
-    made = helper.make_model(
-        graph,
-        opset_imports=opsets,
-        ir_version=helper.find_min_ir_version_for(opsets),
-        producer_name="d5test",
-    )
-    helper.set_model_props(made, about)
-    return made
+    newest = defs.get_schema(case.op.name).since_version
+    why = ""
+    for version in dict.fromkeys((min(case.op.since, newest), newest)):
+        opsets = [helper.make_opsetid(case.op.domain, version)]
+        made = helper.make_model(
+            graph,
+            opset_imports=opsets,
+            ir_version=helper.find_min_ir_version_for(opsets),
+            producer_name="d5test",
+        )
+        helper.set_model_props(made, about)
+        why = _objection(made)
+        if not why:
+            return made
+    raise Refused(why)
+
+
+def _objection(made: onnx.ModelProto) -> str:
+    """What ONNX says against a model; empty if nothing."""
+    from onnx.checker import ValidationError, check_model
+    from onnx.shape_inference import InferenceError
+
+    try:
+        check_model(made, full_check=True)
+    except (ValidationError, InferenceError) as refused:
+        return str(refused).strip().rpartition("] ")[2]
+    return ""
 
 
 def _stored(case: Case, bound: Bound | None, output: int | None = None) -> Array:
