@@ -9,8 +9,9 @@
 
 namespace kernels {
 
-/// Call `visit(column, count, element)` for each stretch of windows in a row whose tap is an element,
-/// among the windows `from` to `to`: its first, counted from `from`, and the element's position.
+/// Call `visit(column, count, element)` for each stretch of windows in a row whose tap is an
+/// element, among the windows `from` to `to`: its first, counted from `from`, and the element's
+/// position.
 template <typename Visit>
 void stretches(const Windows& w, const Sides& tap, std::int64_t from, std::int64_t to,
                const Visit& visit) {
@@ -64,13 +65,13 @@ struct Convolution {
         return x + (i * c + g * channels()) * inside();
     }
 
-    /// The columns of the windows `from` to `to`; `room` is used unless x itself has them in order.
+    /// The columns of the windows `from` to `to`; in `room`, unless x itself has them in order.
     Matrix<const T> columns(const T* x, std::int64_t from, std::int64_t to,
                             std::vector<T>& room) const {
         if (windows.pointwise()) return {x + from, inside()};
         const std::int64_t width = to - from, step = windows.stride[2];
         room.assign(rows() * width, T(0));
-        each_tap(windows, channels(), [&](std::int64_t row, std::int64_t channel, const Sides& tap) {
+        each_tap(windows, channels(), [&](auto row, auto channel, const Sides& tap) {
             T* target = &room[row * width];
             const T* source = x + channel * inside();
             stretches(windows, tap, from, to, [=](auto column, auto count, auto element) {
@@ -84,7 +85,7 @@ struct Convolution {
     /// Add to each element of x what the windows from `from` on, in their columns, give it.
     void scatter(const std::vector<T>& columns, std::int64_t from, std::int64_t to, T* x) const {
         const std::int64_t width = to - from, step = windows.stride[2];
-        each_tap(windows, channels(), [&](std::int64_t row, std::int64_t channel, const Sides& tap) {
+        each_tap(windows, channels(), [&](auto row, auto channel, const Sides& tap) {
             const T* source = &columns[row * width];
             T* target = x + channel * inside();
             stretches(windows, tap, from, to, [=](auto column, auto count, auto element) {

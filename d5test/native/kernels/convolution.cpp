@@ -7,14 +7,6 @@ using kernels::Convolution;
 using kernels::List;
 using kernels::Windows;
 
-namespace {
-
-void require(bool fits, const char* what) {
-    if (!fits) throw std::invalid_argument(what);
-}
-
-}  // namespace
-
 /// y[n, m, o] = b[m] + sum over c, k of x[n, c, o stride + k dilation - pad] w[m, c, k].
 template <typename T>
 class Conv : public CustomOperator<T> {

@@ -9,10 +9,6 @@ using namespace d5test;
 
 namespace {
 
-void require(bool fits, const char* what) {
-    if (!fits) throw std::invalid_argument(what);
-}
-
 /// (n, c, *d) as its channels: each has `count` elements, `plane` in a row.
 struct Channels {
     template <typename T>

@@ -16,7 +16,7 @@ Sides place(std::int64_t number, const Sides& sizes) {
     return {number / (sizes[1] * sizes[2]), number / sizes[2] % sizes[1], number % sizes[2]};
 }
 
-/// The taps of a window along an axis: from the first to before the last, those between two bounds.
+/// The taps of a window along an axis that lie between two bounds: the first, and one behind.
 std::pair<std::int64_t, std::int64_t> taps(const Windows& w, int axis, std::int64_t o,
                                            std::int64_t low, std::int64_t high) {
     const std::int64_t begin = w.at(axis, o, 0), step = w.dilation[axis];
@@ -140,8 +140,8 @@ class AveragePool : public Pool<T> {
         const Sides at = place(o, w.out);
         std::int64_t count = 1;
         for (int i = 0; i < 3; ++i) {
-            const auto [first, last] = padded ? taps(w, i, at[i], -w.begin[i], w.size[i] + w.end[i])
-                                              : taps(w, i, at[i], 0, w.size[i]);
+            const std::int64_t before = padded ? w.begin[i] : 0, behind = padded ? w.end[i] : 0;
+            const auto [first, last] = taps(w, i, at[i], -before, w.size[i] + behind);
             count *= last - first;
         }
         return static_cast<T>(count);

@@ -55,7 +55,7 @@ struct Steps {
     std::string auto_pad;
 };
 
-/// `out` windows of `kernel` elements, `stride` apart, on axes of `size` with `begin` and `end` padded.
+/// `out` windows of `kernel` elements, `stride` apart, on axes of `size`, padded by `begin`, `end`.
 struct Windows {
     /// Those of a convolution or a pooling on an input.
     static Windows on_input(const List& sizes, const List& taps, const Steps& given,

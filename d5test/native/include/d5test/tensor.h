@@ -20,6 +20,11 @@ struct Unsupported : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
+/// Throw what is told as the operator's own error, unless inputs and attributes fit.
+inline void require(bool fits, const char* what) {
+    if (!fits) throw std::invalid_argument(what);
+}
+
 inline std::string written(const Shape& shape) {
     std::ostringstream text;
     text << '(';
