@@ -4,12 +4,15 @@ Both compute y = factor x^3 with the same loop (`native/cube.cpp`, `native/loops
 the same flags; by hand they are what each framework's own guide says: a kernel of PyTorch's
 dispatcher with a `torch::autograd::Function`, a handler of XLA's foreign function interface with a
 `custom_vjp`, an OpKernel of TensorFlow's with a registered gradient. Forward alone, and forward
-with the gradient of a given dy.
+with the gradient of a given dy. The C library is told to keep what is freed: when it gives large
+blocks back to the system and takes them anew differs from run to run, by more than a bridge costs.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -49,8 +52,16 @@ class Framework:
 def lines() -> Iterator[Line]:
     """Forward, and forward with the gradient, of each size in each framework."""
     cube = declared()
+    keep_memory()
     for name, framework in (("torch", _torch), ("jax", _jax), ("tensorflow", _tensorflow)):
         yield from compared(name, framework(cube))
+
+
+def keep_memory() -> None:
+    """No large block is given back to the system: glibc's M_TRIM_THRESHOLD and M_MMAP_THRESHOLD."""
+    if sys.platform == "linux":
+        for parameter, most in ((-1, 2**30), (-3, 2**25)):
+            assert ctypes.CDLL(None).mallopt(parameter, most) == 1
 
 
 def declared() -> Declared:
@@ -121,8 +132,6 @@ def _torch(cube: Declared) -> Framework:
 
 
 def _jax(cube: Declared) -> Framework:
-    import ctypes
-
     import jax
 
     from d5test.native.bridges import jax as bridge
