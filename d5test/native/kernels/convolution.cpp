@@ -62,26 +62,9 @@ class ConvTranspose : public CustomOperator<T> {
         require(x.size() == w.size() && x.size() > 2, "x and w have other axes");
         require(group > 0 && x[1] == w[0] && x[1] % group == 0,
                 "the channels of x and w do not fit");
-        const std::size_t axes = x.size() - 2;
-        Windows at{{}, kernels::three(kernels::spatial(w)), steps.stride(), steps.dilation(), {},
-                   {}, kernels::three(kernels::spatial(x))};
-        std::tie(at.begin, at.end) = steps.padding();
-        const auto more = output_padding.empty() ? kernels::Sides{}
-                                                 : kernels::three(output_padding, 0);
-        kernels::Sides wanted{at.out[0] * at.stride[0], at.out[1] * at.stride[1],
-                              at.out[2] * at.stride[2]};
-        if (!output_shape.empty())
-            wanted = kernels::three(List(output_shape.end() - axes, output_shape.end()));
-        for (int i = 0; i < 3; ++i) {
-            const std::int64_t full = (at.out[i] - 1) * at.stride[i] + more[i] +
-                                      (at.kernel[i] - 1) * at.dilation[i] + 1;
-            at.size[i] = full - at.begin[i] - at.end[i];
-            if (output_shape.empty() && !steps.same()) continue;
-            at.begin[i] = steps.before(std::max<std::int64_t>(0, full - wanted[i]));
-            at.size[i] = wanted[i];
-        }
-        require(kernels::volume(at.size) >= 0, "the padding is larger than the output");
-        return {at, group, x[0], w[1] * group, w[0]};
+        const auto windows = Windows::to_output(kernels::spatial(x), kernels::spatial(w), steps,
+                                                output_padding, output_shape);
+        return {windows, group, x[0], w[1] * group, w[0]};
     }
 
 public:

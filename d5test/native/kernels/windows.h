@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <d5test/operator.h>
@@ -78,6 +79,31 @@ struct Windows {
             w.out[i] = room < 0 && !up ? 0 : (room + (up ? w.stride[i] - 1 : 0)) / w.stride[i] + 1;
             if (up && (w.out[i] - 1) * w.stride[i] >= w.begin[i] + w.size[i]) --w.out[i];
             w.out[i] = std::max<std::int64_t>(0, w.out[i]);
+        }
+        return w;
+    }
+
+    /// Those on the output of a transposed convolution, one for each element of its input.
+    static Windows to_output(const List& sizes, const List& taps, const Steps& given,
+                             const List& output_padding, const List& output_shape) {
+        if (sizes.size() != taps.size())
+            throw std::invalid_argument("the kernel has other axes than the input");
+        Windows w{{}, three(taps), given.stride(), given.dilation(), {}, {}, three(sizes)};
+        std::tie(w.begin, w.end) = given.padding();
+        const Sides more = output_padding.empty() ? Sides{} : three(output_padding, 0);
+        Sides wanted{w.out[0] * w.stride[0], w.out[1] * w.stride[1], w.out[2] * w.stride[2]};
+        if (!output_shape.empty())  // of its spatial axes, or of all
+            wanted = three(List(output_shape.end() - static_cast<std::ptrdiff_t>(sizes.size()),
+                                output_shape.end()));
+        for (int i = 0; i < 3; ++i) {
+            const std::int64_t full = (w.out[i] - 1) * w.stride[i] + more[i] +
+                                      (w.kernel[i] - 1) * w.dilation[i] + 1;
+            w.size[i] = full - w.begin[i] - w.end[i];
+            if (!output_shape.empty() || given.same()) {
+                w.begin[i] = given.before(std::max<std::int64_t>(0, full - wanted[i]));
+                w.size[i] = wanted[i];
+            }
+            if (w.size[i] < 0) throw std::invalid_argument("the padding is larger than the output");
         }
         return w;
     }
