@@ -155,21 +155,25 @@ inline std::size_t in_use() {
 #endif
 }
 
-/// Throws `Fault` if each of several calls keeps memory. What is kept once is no leak (a workspace, a
-/// thread's stack), nor what another thread of the process keeps now and then: so the least counts.
-/// Calls before that use up what glibc's caches (16 blocks of a size) hold ready, which counts as in
-/// use already.
+/// Throws `Fault` if calls keep memory, again and again. What is kept once is no leak (a workspace, a
+/// thread's stack), nor what another thread of the process keeps now and then.
+///
+/// One call tells nothing: glibc takes free blocks of a size from its heap by up to `cached` at once,
+/// counts all as in use, and the next calls get theirs without a change. So it is series that are
+/// longer: if memory is kept, each of them takes blocks from the heap.
 inline void watch_heap(const std::function<void()>& call) {
-    constexpr int warm = 24, watched = 4;
-    std::array<std::size_t, watched> kept{};
-    for (int k = -warm; k < watched; ++k) {
+    constexpr int series = 6, cached = 16, length = cached + 1;
+    call();
+    std::size_t kept = 0;
+    for (int k = 0; k < series; ++k) {
         const std::size_t before = in_use();
-        call();
+        for (int i = 0; i < length; ++i) call();
         const std::size_t after = in_use();
-        if (k >= 0) kept[k] = after > before ? after - before : 0;
+        if (after <= before) return;
+        kept += after - before;
     }
-    const std::size_t least = *std::min_element(kept.begin(), kept.end());
-    if (least > 0) throw Fault("keeps " + std::to_string(least) + " bytes of memory at each call");
+    throw Fault("keeps " + std::to_string(kept / (series * length)) +
+                " bytes of memory at each call");
 }
 
 }  // namespace d5test::guard
