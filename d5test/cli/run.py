@@ -11,10 +11,14 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+APART = ("test_corpus.py", "test_time.py")
+"""Files that are runs of their own: times, and the corpus."""
+
 
 def declare(parser: argparse.ArgumentParser) -> None:
     """Its arguments. What follows the suite never comes here: it is pytest's."""
-    parser.add_argument("suite", choices=suites(), help="which suite")
+    choices = [*suites(), *apart()]
+    parser.add_argument("suite", choices=choices, help="which suite, or which run of its own")
     parser.add_argument("arguments", nargs="*", metavar="...", help="arguments of pytest")
 
 
@@ -35,6 +39,12 @@ def folder() -> Path:
 def suites() -> list[str]:
     """The suites that hold tests."""
     return sorted({path.parent.name for path in folder().glob("*/test_*.py")})
+
+
+def apart() -> list[str]:
+    """What runs only where it is named: times, and the corpus."""
+    found = (path for name in APART for path in folder().glob(f"*/{name}"))
+    return sorted(f"{path.parent.name}/{path.name}" for path in found)
 
 
 def arguments(suite: str, given: Sequence[str]) -> list[str]:

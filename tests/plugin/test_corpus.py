@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -44,7 +45,9 @@ def test_it_is_collected_where_it_is_named(pytester: pytest.Pytester) -> None:
     result = pytester.runpytest_subprocess(SUITE, *options)
     result.stdout.fnmatch_lines(["*test_forward*"])
     result.stdout.no_fnmatch_line("*test_corpus*")
-    result = pytester.runpytest_subprocess(SUITE / "test_corpus.py", *options, "--dtype=float16")
+    command = ["run", "operators/test_corpus.py", *options, "--dtype=float16"]
+    code = f"from d5test.cli import main; raise SystemExit(main({command}))"
+    result = pytester.run(sys.executable, "-c", code)
     result.stdout.fnmatch_lines(
         [f"*::test_corpus?Relu-float16-{k}-forward-numpy?" for k in range(3)]
     )
