@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from d5test.backends.base import Row, Unsupported
 from d5test.backends.numpy import Numpy
@@ -22,12 +22,13 @@ ROOT = Path(__file__).resolve().parents[1]
 class Native(Numpy):
     """Kernels of a folder on NumPy arrays, differentiated by their own backward.
 
-    A subclass has other `kernels`, and `rows = kernels.rows()` and `sources` with them.
+    A subclass has other `kernels`, and `rows = kernels.rows()` with them.
     """
 
     framework = "d5test"
     kernels: ClassVar[Kernels] = Kernels(ROOT / "native" / "kernels")
     rows: ClassVar[Mapping[str, Row]] = kernels.rows()
+    updaters: ClassVar[Mapping[str, Any]] = {}
 
     def __init__(self, device: str = "cpu") -> None:
         super().__init__(device)
