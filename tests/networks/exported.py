@@ -1,6 +1,7 @@
-"""`python exported.py NAME EXPORTER FOLDER`: a module of torch, exported as strangers do.
+"""`python exported.py EXPORTER FOLDER`: modules of torch, exported as strangers do.
 
-FOLDER gets model.onnx, and as a test data set the input and what torch itself computes of it.
+FOLDER gets a folder of each, with the model, and as a test data set the input and what torch
+itself computes of it.
 """
 
 from __future__ import annotations
@@ -79,16 +80,16 @@ OUTPUTS = {"bent": "loss"}
 """What a module's output is called, where it is no `y`."""
 
 
-def main(name: str, exporter: str, folder: Path) -> None:
+def export(name: str, exporter: str, folder: Path) -> None:
     torch.manual_seed(3)
     module, x = MODULES[name]()
     module.eval()
+    data = folder / name / "test_data_set_0"
+    data.mkdir(parents=True)
     torch.onnx.export(
-        module, (x,), str(folder / "model.onnx"), input_names=["x"],
+        module, (x,), str(folder / name / f"{name}.onnx"), input_names=["x"],
         output_names=[OUTPUTS.get(name, "y")], dynamo=exporter == "dynamo",
     )  # fmt: skip
-    data = folder / "test_data_set_0"
-    data.mkdir()
     with torch.no_grad():
         y = module(x)
     for what, tensor in (("input", x), ("output", y)):
@@ -96,4 +97,5 @@ def main(name: str, exporter: str, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]))
+    for name in MODULES:
+        export(name, sys.argv[1], Path(sys.argv[2]))

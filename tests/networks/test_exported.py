@@ -33,23 +33,22 @@ HAS = {
 (SINGLE,) = classes("float32", flushes=True)
 
 
-@pytest.fixture(scope="module", params=[(m, e) for m in HAS for e in NEEDS], ids="-".join)
-def exported(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[str, Path]:
-    """A module's name, and the file that torch wrote, in a process of its own."""
-    module, exporter = request.param
+@pytest.fixture(scope="module", params=NEEDS)
+def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of what one of torch's exporters wrote, in a process of its own."""
+    exporter = request.param
     if importlib.util.find_spec(NEEDS[exporter]) is None:
         pytest.skip(f"{NEEDS[exporter]} is not installed")
-    folder = tmp_path_factory.mktemp(f"{module}_{exporter}")
-    command = [sys.executable, str(EXPORT), module, exporter, str(folder)]
+    folder: Path = tmp_path_factory.mktemp(exporter)
+    command = [sys.executable, str(EXPORT), exporter, str(folder)]
     ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    return module, folder / "model.onnx"
+    return folder
 
 
-def test_torchs_own_output_and_two_executors_are_right(exported: tuple[str, Path]) -> None:
-    module, path = exported
+@pytest.mark.parametrize("module", HAS)
+def test_torchs_own_output_and_two_executors_are_right(exported: Path, module: str) -> None:
+    path = exported / module / f"{module}.onnx"
     model = Stranger(module, path)
     network = model.network()
     assert {node.kind for node in network.nodes} >= HAS[module]
@@ -69,19 +68,19 @@ def test_torchs_own_output_and_two_executors_are_right(exported: tuple[str, Path
         assert found.judged == len(executor.graph(inputs).nodes)
 
 
-def test_the_suites_take_its_path(exported: tuple[str, Path], tmp_path: Path) -> None:
-    module, path = exported
-    ran = suites(path)
+def test_the_suites_take_their_paths(exported: Path) -> None:
+    ran = suites(exported, *HAS)
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    if module == "bent":
-        assert "4 passed" in ran.stdout
-    else:
-        assert "3 passed, 1 skipped" in ran.stdout
-        assert "has no output called loss" in ran.stdout
-    shutil.copytree(path.parent, tmp_path, dirs_exist_ok=True)
-    (other,) = tmp_path.glob("test_data_set_0/output_0.pb")
-    other.write_bytes(other.read_bytes()[:-4] + np.float32(1e3).tobytes())
-    ran = suites(tmp_path / path.name)
+    assert "10 passed, 2 skipped" in ran.stdout
+    for module in ("images", "words"):
+        assert f"{module} has no output called loss" in ran.stdout
+
+
+def test_an_output_that_the_exporter_never_had_is_wrong(exported: Path, tmp_path: Path) -> None:
+    shutil.copytree(exported / "bent", tmp_path / "bent")
+    output = tmp_path / "bent" / "test_data_set_0" / "output_0.pb"
+    output.write_bytes(output.read_bytes()[:-4] + np.float32(1e3).tobytes())
+    ran = suites(tmp_path, "bent")
     assert ran.returncode == 1
     assert "the outputs that came with the model (eager): wrong" in ran.stdout
 
@@ -95,9 +94,10 @@ def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
         resolved(tuple(map(str, paths)))
 
 
-def suites(path: Path) -> subprocess.CompletedProcess[str]:
-    """Level 1 as a user runs it, on torch."""
+def suites(folder: Path, *modules: str) -> subprocess.CompletedProcess[str]:
+    """Level 1 as a user runs it, on torch and on modules of a folder."""
+    paths = ",".join(str(folder / name / f"{name}.onnx") for name in modules)
     command = [sys.executable, "-m", "pytest", "suites/networks", "-q", "--backend=torch",
-               f"--network={path}", "--deselect=suites/networks/test_time.py",
+               f"--network={paths}", "--deselect=suites/networks/test_time.py", "-rs",
                "-p", "no:cacheprovider"]  # fmt: skip
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
