@@ -26,6 +26,7 @@ BUILTIN: Mapping[str, str] = MappingProxyType(
     {
         "numpy": "d5test.backends.numpy:Numpy",
         "native": "d5test.backends.native:Native",
+        "onednn": "d5test.backends.onednn:OneDnn",
         "torch": "d5test.backends.torch:Torch",
         "torch-compiled": "d5test.backends.torch:TorchCompiled",
         "tensorflow": "d5test.backends.tensorflow:TensorFlow",
@@ -43,8 +44,13 @@ WHEELS: Mapping[str, str] = MappingProxyType({"cupy": "cupy-cuda13x"})
 """Packages whose distribution has another name."""
 
 
-COMPILED = ("d5test.backends.native:Native",)
-"""Targets of ours that need a compiler, and no package."""
+COMPILED: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "d5test.backends.native:Native": (),
+        "d5test.backends.onednn:OneDnn": ("dnnl.hpp", "libdnnl.so"),
+    }
+)
+"""Targets of ours that need a compiler and these files of a library, and no package."""
 
 
 @dataclass(frozen=True)
@@ -117,6 +123,8 @@ def missing() -> dict[str, str]:
 
 
 def _remedy(target: str) -> str:
+    if COMPILED.get(target):
+        return "install oneDNN 2 and a compiler, Debian: apt install g++ libdnnl-dev"
     if target in COMPILED:
         return "install a compiler, Debian: apt install g++; or set CXX"
     return f"pip install {WHEELS.get(package(target), package(target))}"
@@ -124,8 +132,18 @@ def _remedy(target: str) -> str:
 
 def _usable(target: str) -> bool:
     if target in COMPILED:
-        return shutil.which(os.environ.get("CXX") or "g++") is not None
+        compiler = shutil.which(os.environ.get("CXX") or "g++")
+        return compiler is not None and all(map(_in_system, COMPILED[target]))
     return importlib.util.find_spec(package(target)) is not None
+
+
+def _in_system(file: str) -> bool:
+    """Whether a header or library is where a compiler looks."""
+    given = ("CPATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "LD_LIBRARY_PATH")
+    folders = [Path(f) for name in given for f in os.environ.get(name, "").split(os.pathsep) if f]
+    system = [*Path("/usr").glob("local/*/"), *Path("/usr").glob("lib*/"),
+              *Path("/usr/lib").glob("*-linux-gnu*/"), Path("/usr/include")]  # fmt: skip
+    return any((folder / file).is_file() for folder in (*folders, *system))
 
 
 def _unknown(what: str, names: Mapping[str, str]) -> str:
