@@ -16,6 +16,7 @@ def softmax(op: Any, x: Array) -> Array:
     return nn.softmax(x, op.axis)
 
 
-@rows.native("LogSoftmax")
+# its derivative sums the upstream gradients as they are stored (`lax.reduce_sum` of float16)
+@rows.native("LogSoftmax", arithmetic="S")
 def log_softmax(op: Any, x: Array) -> Array:
     return nn.log_softmax(x, op.axis)
