@@ -38,7 +38,9 @@ test: $(VENV)/dev.stamp
 	OMP_NUM_THREADS=1 $(BIN)/pytest tests -n 2 --durations=20
 
 suites: $(VENV)/dev.stamp
-	OMP_NUM_THREADS=1 $(BIN)/pytest suites/operators --backend=numpy,torch,tensorflow,jax,onnxruntime --examples=3 -n 2
+	OMP_NUM_THREADS=1 $(BIN)/pytest suites/operators --backend=numpy,native,torch,tensorflow,jax,onnxruntime \
+	  --examples=3 -n 2
+	$(BIN)/pytest suites/operators/test_corpus.py --backend=torch
 	$(BIN)/pytest suites/networks --backend=numpy,torch,tensorflow,jax,onnxruntime --network=mlp,lenet5
 	$(BIN)/pytest suites/training --backend=torch,tensorflow,jax --optimizer=Momentum,Adam --examples=5
 	$(BIN)/pytest suites/distributed --examples=3
