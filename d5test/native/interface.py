@@ -6,6 +6,7 @@ NumPy and the standard library only: this runs in workers, perhaps under another
 from __future__ import annotations
 
 import ctypes
+import struct
 from collections.abc import Mapping, Sequence
 from ctypes import POINTER, c_char_p, c_double, c_int32, c_int64, c_uint8, c_uint16, c_void_p
 from types import MappingProxyType
@@ -57,6 +58,11 @@ class Tensor(ctypes.Structure):
         ("strides", POINTER(c_int64)),
         ("byte_offset", ctypes.c_uint64),
     )
+
+
+PACKED = struct.Struct("@QiiiBBHQQQ")
+"""A `Tensor` as bytes."""
+assert PACKED.size == ctypes.sizeof(Tensor)
 
 
 class Attribute(ctypes.Structure):
@@ -159,12 +165,23 @@ def attribute(name: str, kind: int, given: Any) -> Attribute:
 
 def tensors(arrays: Sequence[NDArray[Any] | None]) -> Any:
     """Arrays as an array of DLTensor. They must outlive it. `None` is one that is absent."""
-    made = (Tensor * max(len(arrays), 1))()
-    for one, array in zip(made, arrays, strict=False):
+    made: Any = (Tensor * max(len(arrays), 1))()
+    ranks = [-1 if array is None else array.ndim for array in arrays]
+    # an attribute, to live as long as what points to it
+    made.sides = sides = (c_int64 * (2 * sum(rank for rank in ranks if rank > 0)))()
+    where, first = ctypes.addressof(sides), 0
+    for k, (array, rank) in enumerate(zip(arrays, ranks, strict=True)):
         if array is None:
-            one.ndim = ABSENT
-        else:
-            _view(one, array)
+            made[k].ndim = ABSENT
+            continue
+        item = array.itemsize
+        # packed at once: a field of ctypes' takes as long as all of them here
+        PACKED.pack_into(
+            made, k * PACKED.size, array.__array_interface__["data"][0], CPU, 0, rank,
+            CODES[array.dtype.kind], 8 * item, 1, where, where + 8 * rank, 0,
+        )  # fmt: skip
+        sides[first : first + 2 * rank] = [*array.shape, *(step // item for step in array.strides)]
+        where, first = where + 16 * rank, first + 2 * rank
     return made
 
 
@@ -174,16 +191,6 @@ def unknown_shapes(count: int) -> Any:
     for one in made:
         one.shape = (c_int64 * MOST_DIMENSIONS)()
     return made
-
-
-def _view(one: Tensor, array: NDArray[Any]) -> None:
-    item, rank = array.itemsize, array.ndim
-    one.data = array.ctypes.data
-    one.device.type = CPU
-    one.ndim = rank
-    one.dtype = Type(CODES[array.dtype.kind], 8 * item, 1)
-    one.shape = (c_int64 * rank)(*array.shape)
-    one.strides = (c_int64 * rank)(*(stride // item for stride in array.strides))
 
 
 def in_elements(array: NDArray[Any]) -> bool:

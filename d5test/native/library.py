@@ -127,9 +127,12 @@ class Made:
 
     def shapes(self, inputs: Sequence[Array | None]) -> list[tuple[int, ...]]:
         """The shapes of the outputs that are present."""
-        declared, said = self.declared, Said()
+        given = interface.tensors(_padded(inputs, self.declared.inputs))
+        return self._shapes(given, Said())
+
+    def _shapes(self, given: Any, said: Said) -> list[tuple[int, ...]]:
+        declared = self.declared
         found = interface.unknown_shapes(len(declared.outputs))
-        given = interface.tensors(_padded(inputs, declared.inputs))
         said.check(declared.table.infer(self.pointer, given, found, said.message))
         shapes = (found[k] for k in range(len(declared.outputs)))
         return [tuple(one.shape[: one.ndim]) for one in shapes if one.ndim != interface.ABSENT]
@@ -137,14 +140,13 @@ class Made:
     def forward(self, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """The outputs that are present."""
         declared, said = self.declared, Said()
+        given = interface.tensors(_padded(inputs, declared.inputs))
         outputs = [
             np.empty(shape, np.int64 if port.whole else self.dtype)
-            for port, shape in zip(declared.outputs, self.shapes(inputs), strict=False)
+            for port, shape in zip(declared.outputs, self._shapes(given, said), strict=False)
         ]
-        status = declared.table.forward(
-            self.pointer, interface.tensors(_padded(inputs, declared.inputs)),
-            interface.tensors(_padded(outputs, declared.outputs)), None, said.message,
-        )  # fmt: skip
+        written = interface.tensors(_padded(outputs, declared.outputs))
+        status = declared.table.forward(self.pointer, given, written, None, said.message)
         said.check(status)
         return tuple(outputs)
 
