@@ -58,7 +58,7 @@ def lines() -> Iterator[Line]:
 
 
 def keep_memory() -> None:
-    """No large block is given back to the system: glibc's M_TRIM_THRESHOLD and M_MMAP_THRESHOLD."""
+    """No large block is given back to the system: M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of glibc."""
     if sys.platform == "linux":
         for parameter, most in ((-1, 2**30), (-3, 2**25)):
             assert ctypes.CDLL(None).mallopt(parameter, most) == 1
@@ -191,6 +191,9 @@ def _tensorflow(cube: Declared) -> Framework:
         return both
 
     native = bridge.bound(cube, {"factor": FACTOR}, 32, guarded=False)
-    hand = partial(module.budget_cube, factor=FACTOR)
+
+    def hand(x: Any) -> Any:
+        return module.budget_cube(x, factor=FACTOR)
+
     modes = {"": lambda f: f, " function": tf.function}
     return Framework(native, hand, tf.constant, gradient, lambda _: None, modes)
