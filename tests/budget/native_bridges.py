@@ -58,7 +58,7 @@ def lines() -> Iterator[Line]:
 
 
 def keep_memory() -> None:
-    """No large block is given back to the system: M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of glibc."""
+    """No large block is given back to the system: glibc's trim and mmap thresholds."""
     if sys.platform == "linux":
         for parameter, most in ((-1, 2**30), (-3, 2**25)):
             assert ctypes.CDLL(None).mallopt(parameter, most) == 1
