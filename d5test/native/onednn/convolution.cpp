@@ -36,7 +36,8 @@ struct Direction {
                        d.end}, cpu());
     }
     static Program forward(const Described& d) {
-        std::vector<Argument> arguments{{DNNL_ARG_SRC, row_major(d.x)}, {DNNL_ARG_WEIGHTS, d.filters},
+        std::vector<Argument> arguments{{DNNL_ARG_SRC, row_major(d.x)},
+                                        {DNNL_ARG_WEIGHTS, d.filters},
                                         {DNNL_ARG_DST, row_major(d.y), true}};
         if (!d.b.empty()) arguments.push_back({DNNL_ARG_BIAS, row_major(d.b)});
         return {chosen(d), arguments};
@@ -87,7 +88,7 @@ public:
     Shapes shapes(const Shapes& in) const override {
         require(in[0].size() == in[1].size() && in[0].size() > 2, "x and w have other axes");
         const auto d = described_by(in);
-        require(in[2].empty() || in[2] == Shape{d.y[1]}, "there is one bias for each output channel");
+        require(in[2].empty() || in[2] == Shape{d.y[1]}, "there is one bias for each filter");
         return {d.y};
     }
 

@@ -75,8 +75,10 @@ public:
         std::copy_n(inputs[4].data(), channels, var);
         if (own) run(inputs, y.data(), mean, var);
         T *dscale = input_grads[1].data(), *db = input_grads[2].data();
-        backwards.run({shape}, {inputs[0].data(), grads[0].data(), inputs[1].data(),
-                                inputs[2].data(), mean, var, input_grads[0].data(), dscale, db}, [&] {
+        const std::vector<const void*> tensors{
+            inputs[0].data(), grads[0].data(), inputs[1].data(), inputs[2].data(), mean, var,
+            input_grads[0].data(), dscale, db};
+        backwards.run({shape}, tensors, [&] {
             const Layout x = planes(shape), c = row_major({channels});
             const Backward::primitive_desc found(
                 {dnnl::prop_kind::backward, x, x, epsilon, flags()}, cpu(), chosen(x));

@@ -23,10 +23,33 @@ struct Described {
     }
 };
 
+/// Both directions, and what the first notes for the second: where each maximum was.
+struct Ready {
+    explicit Ready(const Described& d)
+        : note(noted(d)), y(volume(d.y)),
+          forward(d.forward(), with_note({{DNNL_ARG_SRC, row_major(d.x)},
+                                          {DNNL_ARG_DST, row_major(d.y), true}})),
+          backward(d.backward(), with_note({{DNNL_ARG_DIFF_DST, row_major(d.y)},
+                                            {DNNL_ARG_DIFF_SRC, row_major(d.x), true}})) {}
+
+    static dnnl::memory noted(const Described& d) {
+        const auto layout = d.forward().workspace_desc();
+        return layout.get_size() ? dnnl::memory(layout, cpu()) : dnnl::memory();
+    }
+    std::vector<Argument> with_note(std::vector<Argument> arguments) const {
+        if (note) arguments.push_back({DNNL_ARG_WORKSPACE, {}, true, note});
+        return arguments;
+    }
+
+    dnnl::memory note;
+    std::vector<float> y;
+    Program forward, backward;
+};
+
 /// What is derived says how x: (n, c, *size) is pooled.
 template <typename T>
 class Pooling : public CustomOperator<T> {
-    Programs forwards, backwards;
+    ByShapes<Ready> known;
 
     virtual Described described(const Shape& x) const = 0;
 
@@ -37,15 +60,8 @@ public:
     void forward(const Inputs<T>& inputs, const Outputs<T>& outputs) override {
         const Shape x = inputs[0].shape();
         if (nothing(outputs[0].shape(), x)) return;
-        const auto d = described(x);
-        const auto chosen = d.forward();
-        const auto noted = chosen.workspace_desc();  // where each maximum was
-        std::vector<char> room(noted.get_size());
-        forwards.run({x}, {inputs[0].data(), outputs[0].data(), room.data()}, [&] {
-            std::vector<Argument> arguments{{DNNL_ARG_SRC, row_major(d.x)},
-                                            {DNNL_ARG_DST, row_major(d.y), true}};
-            if (!room.empty()) arguments.push_back({DNNL_ARG_WORKSPACE, noted, true});
-            return Program(chosen, arguments);
+        known.with({x}, [&] { return Ready(described(x)); }, [&](Ready& ready) {
+            ready.forward.run({inputs[0].data(), outputs[0].data()});
         });
     }
 
@@ -53,27 +69,9 @@ public:
                   const Outputs<T>& input_grads) override {
         const Shape x = inputs[0].shape();
         if (nothing(x, grads[0].shape())) return;
-        const auto d = described(x);
-        const auto noted = d.forward().workspace_desc();
-        std::vector<char> room(noted.get_size());
-        if (!room.empty()) note(d, inputs[0], room);
-        backwards.run({x}, {grads[0].data(), input_grads[0].data(), room.data()}, [&] {
-            std::vector<Argument> arguments{{DNNL_ARG_DIFF_DST, row_major(d.y)},
-                                            {DNNL_ARG_DIFF_SRC, row_major(d.x), true}};
-            if (!room.empty()) arguments.push_back({DNNL_ARG_WORKSPACE, noted});
-            return Program(d.backward(), arguments);
-        });
-    }
-
-private:
-    /// Where the maxima are, which forward has not handed on.
-    void note(const Described& d, const Tensor<const T>& x, std::vector<char>& room) {
-        std::vector<T> y(volume(Shape(d.y.begin(), d.y.end())));
-        const auto chosen = d.forward();
-        forwards.run({x.shape()}, {x.data(), y.data(), room.data()}, [&] {
-            return Program(chosen, {{DNNL_ARG_SRC, row_major(d.x)},
-                                    {DNNL_ARG_DST, row_major(d.y), true},
-                                    {DNNL_ARG_WORKSPACE, chosen.workspace_desc(), true}});
+        known.with({x}, [&] { return Ready(described(x)); }, [&](Ready& ready) {
+            if (ready.note) ready.forward.run({inputs[0].data(), ready.y.data()});
+            ready.backward.run({grads[0].data(), input_grads[0].data()});
         });
     }
 };

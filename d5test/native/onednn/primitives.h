@@ -11,7 +11,7 @@
 #include <d5test/operator.h>
 
 #if DNNL_VERSION_MAJOR != 2
-#error "the backend onednn is written for oneDNN 2 (Debian: apt install libdnnl-dev); this is another"
+#error "the backend onednn is for oneDNN 2 (Debian: apt install libdnnl-dev); this is another"
 #endif
 
 namespace onednn {
@@ -32,7 +32,7 @@ inline const dnnl::engine& cpu() {
 /// float32 with its axes in the order of their sizes in memory: a tensor of ours.
 inline Layout row_major(const Dims& dims) {
     Dims strides(dims.size(), 1);
-    for (std::size_t axis = dims.size(); axis-- > 1;) strides[axis - 1] = strides[axis] * dims[axis];
+    for (std::size_t k = dims.size(); k-- > 1;) strides[k - 1] = strides[k] * dims[k];
     return {dims, dnnl::memory::data_type::f32, strides};
 }
 /// float32 as a primitive likes it best.
@@ -56,6 +56,7 @@ struct Argument {
     int name;
     Layout ours;
     bool written = false;
+    dnnl::memory kept = {};  // memory of its own, where it is none of ours
 };
 
 /// A primitive with memory for those of its arguments that it wants in another layout than ours.
@@ -64,6 +65,10 @@ public:
     Program(const dnnl::primitive_desc& chosen, std::vector<Argument> arguments)
         : primitive_(chosen), stream_(cpu()) {
         for (auto& argument : arguments) {
+            if (argument.kept) {
+                arguments_.emplace(argument.name, argument.kept);
+                continue;
+            }
             const auto wanted = chosen.query_md(dnnl::query::exec_arg_md, argument.name);
             Port port{std::move(argument), {}, {}, {}};
             port.outer = dnnl::memory(port.ours, cpu(), nullptr);
@@ -105,19 +110,21 @@ private:
     std::unordered_map<int, dnnl::memory> arguments_;
 };
 
-/// The programs of an operator by the shapes they are for. Threads take turns: a program has memory.
-class Programs {
+/// What an operator has ready for the shapes that it was called with. Threads take turns: a program
+/// has memory.
+template <typename Ready>
+class ByShapes {
 public:
-    /// Run on `tensors` the program of `shapes`, which `make` makes if there is none yet.
-    template <typename Make>
-    void run(const Shapes& shapes, const std::vector<const void*>& tensors, const Make& make) {
+    /// Call `use` with what is ready for `shapes`, which `make` makes if there is nothing yet.
+    template <typename Make, typename Use>
+    void with(const Shapes& shapes, const Make& make, const Use& use) {
         const std::lock_guard<std::mutex> lock(mutex_);
         try {
             auto found = known_.find(shapes);
             if (found == known_.end()) found = known_.emplace(shapes, make()).first;
-            found->second.run(tensors);
+            use(found->second);
         } catch (const dnnl::error& error) {
-            if (error.status == dnnl_unimplemented || error.status == dnnl_invalid_arguments)
+            if (error.status == dnnl_unimplemented)
                 throw d5test::Unsupported(std::string("oneDNN: ") + error.what());
             throw;
         }
@@ -125,7 +132,20 @@ public:
 
 private:
     std::mutex mutex_;
-    std::map<Shapes, Program> known_;
+    std::map<Shapes, Ready> known_;
+};
+
+/// The programs of an operator.
+class Programs {
+public:
+    /// Run on `tensors` the program of `shapes`.
+    template <typename Make>
+    void run(const Shapes& shapes, const std::vector<const void*>& tensors, const Make& make) {
+        known_.with(shapes, make, [&](Program& program) { program.run(tensors); });
+    }
+
+private:
+    ByShapes<Program> known_;
 };
 
 /// Whether there is nothing to compute; of tensors without elements oneDNN computes nothing else.

@@ -16,7 +16,8 @@ Layout transposed(const Layout& x) {
 Layout turned(const Layout& x, bool turn) { return turn ? transposed(x) : x; }
 
 /// y = scale a b, + kept times what y holds.
-Program product(const Layout& a, const Layout& b, const Layout& y, float scale = 1, float kept = 0) {
+Program product(const Layout& a, const Layout& b, const Layout& y, float scale = 1,
+                float kept = 0) {
     dnnl::primitive_attr attr;
     if (scale != 1) attr.set_output_scales(0, {scale});
     dnnl::post_ops after;
