@@ -26,6 +26,10 @@ EXPONENTIALS = ("Softmax", "LogSoftmax")
 """Whose generated code makes zeros of exponentials below the smallest normal number."""
 
 
+INSTRUCTIONS: Mapping[int, str] = MappingProxyType({0x27: "AVX512", 0x7: "AVX2", 0x3: "AVX"})
+"""Sets of vector instructions by the bits of dnnl_cpu_isa_t that each has, the largest first."""
+
+
 class Version(ctypes.Structure):
     """The beginning of dnnl_version_t."""
 
@@ -65,3 +69,9 @@ class OneDnn(Native):
     def version(self) -> str:
         """The library's: `2.6.3`."""
         return self._version
+
+    def describe_device(self) -> str:
+        """With the instructions that its generated code may use."""
+        bits = ctypes.CDLL("libdnnl.so").dnnl_get_effective_cpu_isa()
+        used = (name for isa, name in INSTRUCTIONS.items() if bits & isa == isa)
+        return f"{self.device} ({next(used, 'SSE')})"

@@ -9,6 +9,7 @@ import pytest
 
 from d5test.backends import registry
 from d5test.backends.base import Unsupported
+from d5test.backends.client import Client
 from d5test.backends.inprocess import InProcess
 from d5test.backends.onednn import OneDnn, version
 from d5test.case import Case, Operator, Tensor
@@ -21,6 +22,15 @@ here = pytest.mark.skipif("onednn" not in registry.installed(), reason="no oneDN
 @pytest.fixture(scope="module")
 def client() -> InProcess:
     return InProcess("onednn")
+
+
+@here
+@pytest.mark.parametrize(
+    ("most", "told"), [("SSE41", "cpu (SSE)"), ("AVX", "cpu (AVX)"), ("AVX2", "cpu (AVX2)")]
+)
+def test_the_device_says_which_instructions_are_used(most: str, told: str) -> None:
+    with Client("onednn", environment={"DNNL_MAX_CPU_ISA": most}) as client:
+        assert client.about.device_name == told
 
 
 def drawn(*shapes: tuple[int, ...], dtype: str = "float32") -> list[np.ndarray]:
