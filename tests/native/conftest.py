@@ -74,6 +74,25 @@ def suite(tmp_path: Path) -> Callable[..., Ran]:
     return partial(run_suite_in, tmp_path)
 
 
+@pytest.fixture
+def judged_by_the_suite(suite: Callable[..., Ran]) -> Callable[[str, str], None]:
+    """Call it with a backend and a check: right ones pass, what is wrong is found and named."""
+
+    def run(backend: str, check: str) -> None:
+        ran = suite(
+            f"--native={HERE / 'faults.cpp'}", "--operator=Right,WrongGradient,WritesBehind",
+            "--dtype=float32", "--examples=4", f"--check=forward,{check}", backend=backend,
+        )  # fmt: skip
+        assert f"test_{check}[{backend}-Right-float32]" in ran.passed, ran.text
+        assert f"test_{check}[{backend}-WrongGradient-float32]" in ran.failed
+        assert all("-Right-" not in name for name in ran.failed)
+        beyond = [text for name, text in ran.failed.items() if "WritesBehind" in name]
+        assert beyond
+        assert all("bytes beyond the last of output y" in text for text in beyond)
+
+    return run
+
+
 @pytest.fixture(scope="session")
 def libraries(tmp_path_factory: pytest.TempPathFactory) -> str:
     """What a worker is told of: the template and the sources beside the tests, compiled."""
