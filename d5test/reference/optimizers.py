@@ -220,13 +220,14 @@ class Adam(Optimizer):
         m, v = slots
         m = self.beta1 * m + (1 - self.beta1) * g
         v = self.beta2 * v + (1 - self.beta2) * (g * g)
-        if not self.bias_correction:
-            return w - self.lr * m / (xp.sqrt(v) + self.epsilon), m, v
-        first, second = 1 - self.beta1**t, 1 - self.beta2**t
-        if self.epsilon_hat:
-            lr = self.lr * second**0.5 / first
-            return w - lr * m / (xp.sqrt(v) + self.epsilon), m, v
-        return w - self.lr / first * m / (xp.sqrt(v / second) + self.epsilon), m, v
+        first, second = 1.0, 1.0
+        if self.bias_correction:
+            first, second = 1 - self.beta1**t, 1 - self.beta2**t
+        # numerator and denominator times sqrt(second): v is read once, and not divided
+        lr, epsilon = self.lr * second**0.5 / first, self.epsilon
+        if not self.epsilon_hat:
+            epsilon = epsilon * second**0.5
+        return w - lr * m / (xp.sqrt(v) + epsilon), m, v
 
 
 @dataclass(frozen=True, kw_only=True)

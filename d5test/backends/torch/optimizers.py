@@ -116,7 +116,7 @@ class TorchUpdater(Updater):
                 self._optimizer.state[w] = state
 
 
-BLOCK = 2**16
+BLOCK = 2**17
 """Elements of a block: what a rule makes on the way fits into a core's cache."""
 
 
