@@ -89,7 +89,8 @@ class Jax(Backend):
                 count = len(jax.devices(platform))
             except RuntimeError:
                 continue
-            found += ["cpu"] if platform == "cpu" else [f"{platform}:{i}" for i in range(count)]
+            alone = platform == "cpu" and count == 1
+            found += ["cpu"] if alone else [f"{platform}:{i}" for i in range(count)]
         return tuple(found)
 
     @property
