@@ -26,7 +26,7 @@ from tests.budget.measure import Line
 
 # subprocesses first: what is imported later weighs on a fork
 PARTS = ("collecting", "collectives", "cases", "bars", "references", "examples", "calls",
-         "native_bridges", "native_onednn", "networks", "optimizers")  # fmt: skip
+         "native_bridges", "native_convolutions", "networks", "optimizers")  # fmt: skip
 PAGE = Path(__file__).parents[2] / "docs" / "budget.md"
 HEAD = ("what", "measured (median)", "95% interval", "A/A interval", "bound", "", "how much")
 INTRODUCTION = """\

@@ -1,10 +1,12 @@
-"""oneDNN's convolution, called as the backend calls it, against PyTorch's: DeepBench's smallest
-problems in float32, one thread each. Nothing where oneDNN is not installed.
+"""The convolutions of the backends `native` and `onednn`, called as those call them, against
+PyTorch's: DeepBench's smallest problems in float32, one thread each. A backend that is not
+installed is left out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib import import_module
 from itertools import islice
 
 import numpy as np
@@ -12,19 +14,24 @@ import torch
 import torch.nn.functional as F
 
 from d5test.backends import registry
+from d5test.backends.native import Native
 from d5test.problems.deepbench import deepbench
 from tests.budget.measure import AGAIN, OURS, THEIRS, Line, clock, in_turn, ratio
 
-BOUND = 1.2
+BOUNDS = {"native": 5.0, "onednn": 1.2}
 COUNT = 10
 
 
 def lines() -> Iterator[Line]:
-    """One for each problem."""
-    if "onednn" not in registry.installed():
-        return
-    from d5test.backends.onednn import OneDnn
+    """One for each backend and problem."""
+    for name, bound in BOUNDS.items():
+        if name in registry.installed():
+            module, _, kind = registry.target(name).partition(":")
+            yield from of(name, getattr(import_module(module), kind), bound)
 
+
+def of(name: str, backend: type[Native], bound: float) -> Iterator[Line]:
+    """One for each problem."""
     torch.set_num_threads(1)
     random = np.random.default_rng(0)
     convolutions = (p for p in deepbench() if p.case.op.name == "Conv")
@@ -32,7 +39,7 @@ def lines() -> Iterator[Line]:
         op = problem.case.op
         arrays = [random.standard_normal(t.shape).astype("f") for t in problem.case.inputs]
         x, w = map(torch.from_numpy, arrays)
-        plan = OneDnn.rows["Conv"].plan(op, arrays)
+        plan = backend.rows["Conv"].plan(op, arrays)
 
         def ours() -> None:
             plan(*arrays)  # noqa: B023 - called before the next problem
@@ -43,4 +50,4 @@ def lines() -> Iterator[Line]:
         arms = {OURS: clock(ours), THEIRS: clock(theirs), AGAIN: clock(theirs)}
         with torch.no_grad():
             times = in_turn(arms, rounds=101, seconds=1.5)
-        yield ratio(f"onednn, {problem.name} / torch", times, BOUND)
+        yield ratio(f"{name}, {problem.name} / torch", times, bound)
