@@ -2,17 +2,32 @@
 
 Requirements: the inputs rotate; the outputs of the timed calls are judged, so that the record
 tells whether its times mean anything; pytest-benchmark and the gate measure the same.
+
+Where several processes are timed (by the gate in turns, by a run with control arms in visits),
+rounds are short, and tensors lie elsewhere each time that they are made: where they lie decides
+what they displace in the caches, which makes a kernel faster or slower by more than what is looked
+for; see docs/gate.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
+
+import numpy as np
 
 from d5test.backends.base import Unsupported
 from d5test.backends.client import Judged
-from d5test.backends.exchange import About, Feed, Round
+from d5test.backends.exchange import (
+    About,
+    BackendFailed,
+    Crashed,
+    Feed,
+    Hung,
+    Raised,
+    Round,
+)
 from d5test.case import Case
 from d5test.checks.reasons import without_reference
 from d5test.checks.verification import verify
@@ -21,6 +36,16 @@ from d5test.record import Record, describe, describe_backend, describe_judgement
 
 FEEDS = 3
 """Inputs that are called in turn, so that no call finds its own in a cache of results."""
+BROKEN = (Unsupported, Raised, Crashed, Hung, BackendFailed)
+"""What is raised where something cannot be timed."""
+BRIEF = 15
+"""How many short rounds are made of one of the usual length: they are rarely pre-empted."""
+DISTANCE = 2 << 20
+"""Bytes by which tensors are moved, at most."""
+LINE = 64
+"""Bytes of a cache line: they are moved by whole ones."""
+Entry = dict[str, Any]
+"""A record as it is written; see `d5test.record.Record`."""
 
 
 class Timed(Protocol):
@@ -36,11 +61,30 @@ class Timed(Protocol):
     def round(self) -> Round:
         """Seconds a call of one round."""
 
-    def record(self, rounds: Sequence[Round], loops: int) -> dict[str, Any]:
+    def record(self, rounds: Sequence[Round], loops: int) -> Entry:
         """Stop, and judge the last timed calls: the entry of `d5test.record.Record`."""
 
     def close(self) -> None:
         """Give back what was made on the client."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A benchmark: what is timed on a client, in an arm."""
+
+    name: str
+    backend: str
+    make: Callable[[Judged, str], Timed]
+
+
+def displacement(draw: np.random.Generator) -> int:
+    """Bytes by which tensors are to be moved."""
+    return LINE * int(draw.integers(1, DISTANCE // LINE))
+
+
+def move(client: Judged, distance: int) -> None:
+    """Let what the client makes next lie so many bytes farther on."""
+    client.invoke("d5test.backends.heap:pad", distance)
 
 
 class TimedProblem:
@@ -73,7 +117,7 @@ class TimedProblem:
         """See `Timed`."""
         return self._client.time_round()
 
-    def record(self, rounds: Sequence[Round], loops: int) -> dict[str, Any]:
+    def record(self, rounds: Sequence[Round], loops: int) -> Entry:
         """See `Timed`."""
         timed = self._client.stop_timing()
         results = timed.gradients if timed.gradients is not None else timed.outputs

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from d5test.gate.gate import Gate
 from d5test.gate.outcome import Outcome
-from d5test.gate.session import Subject
 from d5test.gate.versions import Versions
+from d5test.timed import Subject
 
 __all__ = ["Gate", "Outcome", "Subject", "Versions"]

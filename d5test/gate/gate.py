@@ -17,9 +17,10 @@ from d5test.backends.client import Judged
 from d5test.compare.noise import SUITE
 from d5test.gate.decider import PAIRS, SESSIONS, Decider, floor, noise_of
 from d5test.gate.evidence import GATED, Evidence, add_pair, add_session
-from d5test.gate.session import FULL, SHORT, Bout, Rounds, Session, Subject
+from d5test.gate.session import FULL, SHORT, Bout, Rounds, Session
 from d5test.gate.versions import ARMS, NEW, OLD
 from d5test.metric import Metric
+from d5test.timed import Subject
 
 Charge = tuple[str, Metric]
 """A benchmark, and a metric in which it seems to differ and is to be measured again."""

@@ -12,27 +12,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any
 
 import numpy as np
 
-from d5test.backends.base import Unsupported
 from d5test.backends.client import Judged
-from d5test.backends.exchange import BackendFailed, Crashed, Hung, Raised, Round
-from d5test.timed import Timed
-
-BROKEN = (Unsupported, Raised, Crashed, Hung, BackendFailed)
-Entry = dict[str, Any]
-"""A record as it is written; see `d5test.record.Record`."""
-
-
-@dataclass(frozen=True)
-class Subject:
-    """A benchmark: what is timed on a client, in an arm."""
-
-    name: str
-    backend: str
-    make: Callable[[Judged, str], Timed]
+from d5test.backends.exchange import Round
+from d5test.timed import BRIEF, BROKEN, Entry, Subject, Timed, displacement, move
 
 
 @dataclass(frozen=True)
@@ -52,12 +37,6 @@ class Rounds:
 FULL = Rounds(blocks=20, turns=12, least=4, seconds=3.0)
 SHORT = Rounds(blocks=10, turns=10, least=2, seconds=2.0)
 """Of a pair of fresh processes: pairs are many."""
-BRIEF = 15
-"""How many rounds are made of one of the usual length: a short round is rarely pre-empted."""
-PAD = 2 << 20
-"""Bytes by which the tensors of a block are moved, at most."""
-LINE = 64
-"""Bytes of a cache line: they are moved by whole ones."""
 
 
 @dataclass
@@ -161,10 +140,10 @@ class Session:
     ) -> None:
         """All arms in turns, on tensors that lie elsewhere than those of the last block."""
         self._pin(clients)
-        pad = LINE * int(self.draw.integers(1, PAD // LINE))
+        distance = displacement(self.draw)
         for arm in self._order([arm for arm in timed if arm not in bout.broken]):
             with _told(bout, arm):
-                clients[arm].invoke("d5test.backends.heap:pad", pad)
+                move(clients[arm], distance)
                 timed[arm].start(self.loops[subject.name])
         well = [arm for arm in timed if arm not in bout.broken]
         for arm in well:

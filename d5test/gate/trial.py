@@ -18,11 +18,10 @@ from scipy.special import betaincinv
 from d5test.backends.client import Judged
 from d5test.backends.exchange import Round
 from d5test.gate.gate import Findings, Gate
-from d5test.gate.session import Subject
 from d5test.gate.verdicts import Verdicts
 from d5test.gate.versions import NEW, OLD
 from d5test.metric import TIME
-from d5test.timed import Timed
+from d5test.timed import Subject, Timed
 
 CALLS = 40
 """Calls a round of what is slowed down, at least: a share of 5% is two of them."""

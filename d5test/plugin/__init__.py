@@ -13,6 +13,7 @@
     budget        ends in time
     gating        two versions in one session: each test is a verdict
     timing        problems to be timed, a run of its own
+    visiting      the same in several processes, spread over the run
     corpus        frozen cases to be judged, a run of its own
     ranks         pytest under MPI
     summary       what was judged and what was not, from reports alone
@@ -47,6 +48,7 @@ pytest_plugins = (
     "d5test.fixtures.scaling",
     "d5test.fixtures.communicator",
     "d5test.plugin.timing",
+    "d5test.plugin.visiting",
     "d5test.plugin.corpus",
     "d5test.fixtures.corpus",
     "d5test.fixtures.known",

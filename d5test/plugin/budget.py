@@ -1,7 +1,8 @@
 """A run that ends in time, and says what it left out.
 
 Requirements: the clock starts with the run, once for all processes of xdist; a test that has not
-begun when the time is over is skipped and counted, an exploration that has begun stops drawing.
+begun when the time is over is skipped and counted, an exploration that has begun stops drawing;
+what was measured before it is judged.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import pytest
 
 from d5test.exploration.tally import Tally
 from d5test.plugin.outcomes import attach
+from d5test.plugin.timing import VISITED
 
 END = pytest.StashKey[float]()
 """When the budget is spent, by `time.time`, which the processes of one machine share."""
@@ -36,7 +38,7 @@ def pytest_configure_node(node: object) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Leave a test out when the time is over."""
-    if remaining(item.config) > 0:
+    if remaining(item.config) > 0 or item.nodeid in item.config.stash.get(VISITED, {}):
         return
     callspec = getattr(item, "callspec", None)
     params = callspec.params if callspec is not None else {}

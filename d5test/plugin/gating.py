@@ -7,7 +7,6 @@ are those that would be timed, with the same names; a verdict is a test's outcom
 from __future__ import annotations
 
 import time
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -48,9 +47,10 @@ class Gating:
     def measure(self, items: list[pytest.Item]) -> None:
         """Measure all tests that are timed."""
         from d5test.gate.outcome import outcome
+        from d5test.plugin.timing import subjects
 
         option, here = self.config.getoption, self.config.invocation_params.dir
-        found = self._gate(option("--seed"), self.budget).measure(_subjects(items))
+        found = self._gate(option("--seed"), self.budget).measure(subjects(items))
         given = found, self.decider.effect, here / option("--gate-results"), self.accepted
         if not option("--gate-report"):
             self.outcome = outcome(*given)
@@ -66,9 +66,10 @@ class Gating:
     def test(self, items: list[pytest.Item]) -> None:
         """Measure the gate itself, and say what was seen."""
         from d5test.gate.trial import trial
+        from d5test.plugin.timing import subjects
 
         seed, end = self.config.getoption("--seed"), time.monotonic() + self.budget
-        found = trial(lambda k: self._gate(seed + k, float("inf")), _subjects(items), end)
+        found = trial(lambda k: self._gate(seed + k, float("inf")), subjects(items), end)
         for line in found.lines():
             self._tell(line)
 
@@ -111,25 +112,6 @@ class Gating:
         reporter = self.config.pluginmanager.get_plugin("terminalreporter")
         if reporter is not None:
             reporter.write_line(f"gate: {line}")
-
-
-def _subjects(items: list[pytest.Item]) -> list[Any]:
-    """What the tests time, those of a backend together."""
-    from d5test.gate import Subject
-    from d5test.plugin.timing import times
-
-    found = [
-        Subject(item.nodeid, item.callspec.params["backend"], partial(_timed, item))  # type: ignore[attr-defined]
-        for item in items
-        if times(item)
-    ]
-    return sorted(found, key=lambda subject: subject.backend)
-
-
-def _timed(item: pytest.Item, client: Any, _: str) -> Any:
-    from d5test.plugin.timing import timed_of
-
-    return timed_of(item, client)
 
 
 def _line(decision: Any) -> str:

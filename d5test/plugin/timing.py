@@ -6,7 +6,8 @@ Requirements: `pytest suites/operators` judges and times nothing, since a busy m
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ FILE = "test_time.py"
 SUITES = frozenset({"operators", "networks"})
 TIMED = "d5test-timed"
 """The name of the entry in a report's `user_properties`."""
+VISITED = pytest.StashKey[dict[str, Any]]()
+"""What --control measured, by the name of the test; see `d5test.visits.Visited`."""
 DIRECTIONS = ("forward", "backward")
 EXPECTATIONS = pytest.StashKey[dict[Any, Any]]()
 """What the references expect of the networks that are timed."""
@@ -77,6 +80,22 @@ def network_line(entry: Mapping[str, Any]) -> str:
 def times(item: pytest.Item) -> bool:
     """Whether a test times something that `timed_of` makes."""
     return not {"stopwatch", "network_stopwatch"}.isdisjoint(getattr(item, "fixturenames", ()))
+
+
+def subjects(items: Iterable[pytest.Item]) -> list[Any]:
+    """What the tests time, those of a backend together."""
+    from d5test.timed import Subject
+
+    found = [
+        Subject(item.nodeid, item.callspec.params["backend"], partial(_timed, item))  # type: ignore[attr-defined]
+        for item in items
+        if times(item)
+    ]
+    return sorted(found, key=lambda subject: subject.backend)
+
+
+def _timed(item: pytest.Item, client: Any, _: str) -> Any:
+    return timed_of(item, client)
 
 
 def timed_of(item: pytest.Item, client: Any) -> Any:

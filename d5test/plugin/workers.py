@@ -58,10 +58,16 @@ class Workers:
         """A worker of a backend, started now. UsageError with one line if it cannot."""
         return self._ready(name, self._started(name))
 
-    def _started(self, name: str) -> Any:
+    def several(self, name: str, count: int) -> list[Any]:
+        """So many of them, which share nothing. All are started before the first is asked."""
+        clients = [self._started(name, fork=False) for _ in range(count)]
+        return [self._ready(name, client) for client in clients]
+
+    def _started(self, name: str, *, fork: bool = True) -> Any:
         gating = self.config.stash.get(GATING, None)
         with self._usable(name):
-            return opened(self.config, gating.versions.name("old", name) if gating else name)
+            version = gating.versions.name("old", name) if gating else name
+            return opened(self.config, version, fork=fork)
 
     def _ready(self, name: str, client: Any) -> Any:
         with self._usable(name):

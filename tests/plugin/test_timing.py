@@ -70,7 +70,7 @@ def test_a_control_arm_is_timed_in_processes_of_its_own(pytester: pytest.Pyteste
     pytester.makepyfile(pid=PID)
     result = pytester.runpytest_subprocess(
         f"{SUITE}/operators/test_time.py", "--backend=./pid.py:Pid", "--operator=Gemm",
-        "--control=2", "--benchmark-json=times.json", "-k", "forward",
+        "--control=2", "--benchmark-json=times.json", "-k", "forward", "--budget=10s",
     )  # fmt: skip
     result.assert_outcomes(passed=2, deselected=2)
     (run,) = read(str(pytester.path / "times.json"))
