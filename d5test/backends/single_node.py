@@ -1,4 +1,8 @@
-"""An operator as an ONNX model of one node. NumPy and onnx only: it is needed in a worker."""
+"""An operator as an ONNX model of one node. NumPy and onnx only: it is needed in a worker.
+
+A node names all outputs of its schema. Where ONNX forbids some of them beside an input that is
+given, a second node without that input has them, so that every output is still the runtime's.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +21,11 @@ from d5test.backends.base import Unsupported
 
 Kind = onnx.defs.OpSchema.FormalParameterOption
 GRAPHS = (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
+APART: Mapping[str, Mapping[int, tuple[int, ...]]] = {"Attention": {6: (1, 2)}}
+"""By operator and the position of an optional input: outputs that ONNX forbids a node with it.
+
+The operators' own `apart`, which no worker has: tests hold one to the other.
+"""
 
 
 def names(opset: int) -> tuple[str, ...]:
@@ -71,27 +80,51 @@ def _kind(attribute: Any) -> int:
 def build_model(
     name: str, attributes: Mapping[str, Any], inputs: Sequence[Any], opset: int
 ) -> tuple[onnx.ModelProto, tuple[int, ...]]:
-    """A model of one node with all outputs of its schema, and which of `inputs` it takes."""
+    """A model of the operator with all outputs of its schema, and which of `inputs` it takes."""
     schema = onnx.defs.get_schema(name, opset)
     if len(inputs) > schema.max_input:
         raise Unsupported(f"{name} of operator set {opset} has {schema.max_input} inputs at most")
     if name == "Dropout":
         raise Unsupported("ONNX's Dropout draws its mask itself, or is the identity")
     given = tuple(i for i, x in enumerate(inputs) if x is not None)
-    last = given[-1] + 1 if given else 0
-    node = onnx.NodeProto(op_type=name)
-    node.input.extend(f"x{i}" if i in given else "" for i in range(last))
-    node.output.extend(f"y{i}" for i in range(_outputs(schema, attributes, inputs)))
-    for attribute, value in attributes.items():
-        kind = _kind(schema.attributes[attribute])
-        node.attribute.append(onnx.helper.make_attribute(attribute, value, attr_type=kind))
+    excluding = [i for i in given if i in APART.get(name, {})]
+    apart = [k for i in excluding for k in APART[name][i]]
+    outputs = range(_outputs(schema, attributes, inputs))
+    nodes = [_node(schema, attributes, given, [k for k in outputs if k not in apart])]
+    if apart:
+        others = [i for i in given if i not in excluding]
+        nodes.append(_node(schema, attributes, others, apart))
     infos = [_info(f"x{i}", inputs[i]) for i in given]
-    graph = onnx.helper.make_graph([node], name, infos, [])
+    graph = onnx.helper.make_graph(nodes, name, infos, [])
     opsets = [onnx.helper.make_opsetid("", opset)]
     version = onnx.helper.find_min_ir_version_for(opsets)
     model = onnx.helper.make_model(graph, opset_imports=opsets, ir_version=version)
-    model.graph.output.extend(_output_infos(model, inputs, given))
+    names = [f"y{k}" for k in outputs]
+    model.graph.output.extend(_output_infos(model, names, inputs, given))
     return model, given
+
+
+def _node(
+    schema: Any, attributes: Mapping[str, Any], given: Sequence[int], wanted: Sequence[int]
+) -> onnx.NodeProto:
+    """A node that takes the inputs `given` and names the outputs `wanted`, and what it must."""
+    node = onnx.NodeProto(op_type=schema.name)
+    last = given[-1] + 1 if given else 0
+    node.input.extend(f"x{i}" if i in given else "" for i in range(last))
+    for k in range(max(wanted, default=-1) + 1):
+        if k in wanted:
+            node.output.append(f"y{k}")
+        else:
+            node.output.append("" if _optional(schema, k) else f"unwanted{k}")
+    for attribute, value in attributes.items():
+        kind = _kind(schema.attributes[attribute])
+        node.attribute.append(onnx.helper.make_attribute(attribute, value, attr_type=kind))
+    return node
+
+
+def _optional(schema: Any, output: int) -> bool:
+    """Whether a node need not name an output."""
+    return bool(schema.outputs[output].option == Kind.Optional)
 
 
 def _outputs(schema: Any, attributes: Mapping[str, Any], inputs: Sequence[Any]) -> int:
@@ -110,7 +143,7 @@ def _info(name: str, x: NDArray[Any]) -> onnx.ValueInfoProto:
 
 
 def _output_infos(
-    model: onnx.ModelProto, inputs: Sequence[Any], given: Sequence[int]
+    model: onnx.ModelProto, names: Sequence[str], inputs: Sequence[Any], given: Sequence[int]
 ) -> list[onnx.ValueInfoProto]:
     """Dtype and rank of each output: the integer inputs may be shapes, so they are told here.
 
@@ -123,7 +156,6 @@ def _output_infos(
         for i in given
         if inputs[i].dtype == np.int64
     )
-    names = list(model.graph.node[0].output)
     told.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
     found = {}
     for info in onnx.shape_inference.infer_shapes(told, data_prop=True).graph.output:

@@ -8,14 +8,15 @@
                                           gradient_0.pb  expected, of input 0
                                           gradient_bar_0.pb
 
-An element with an infinite bar is not judged. In 16 bits the bars are those of class P, which is
-what most frameworks compute in. An output without upstream gradient has none, nor has an input
-without gradient; a case that gives one input twice has no gradients.
+A graph has no output that ONNX forbids beside one of its inputs; the files are numbered as its
+outputs are. An element with an infinite bar is not judged. In 16 bits the bars are those of class
+P, which is what most frameworks compute in. An output without upstream gradient has none, nor has
+an input without gradient; a case that gives one input twice has no gradients.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -79,15 +80,18 @@ def tensors(case: Case) -> Iterator[tuple[str, Array]]:
     arithmetic = allowed(case.dtype)
     given = positions(case)
     outputs = forward_bounds(case.op, arrays, arithmetic)
+    forbidden = apart(case)
+    named = [k for k in range(len(outputs)) if k not in forbidden]
     yield from _numbered("input", (arrays[i] for i in given))
-    stored = [_stored(case, bound, i) for i, bound in enumerate(outputs)]
+    stored = [_stored(case, outputs[k], k) for k in named]
     yield from _numbered("output", stored)
-    yield from _numbered("bar", _bars(outputs, stored))
+    yield from _numbered("bar", _bars(tuple(outputs[k] for k in named), stored))
     twice = any(t is not None and t.same_as is not None for t in case.inputs)
     if not case.op.differentiable or twice:
         return
-    grads = case.upstream(tuple(np.zeros(b.value.shape) for b in outputs if b is not None))
-    yield from _numbered("upstream", grads)
+    drawn = case.upstream(tuple(np.zeros(b.value.shape) for b in outputs if b is not None))
+    grads = tuple(None if k in forbidden else dy for k, dy in enumerate(drawn))
+    yield from _numbered("upstream", (grads[k] for k in named))
     found = gradient_bounds(case.op, arrays, grads, arithmetic)
     bounds = tuple(found[i] if i in case.wanted else None for i in given)
     expected = [None if b is None else _stored(case, b) for b in bounds]
@@ -106,6 +110,13 @@ def positions(case: Case) -> list[int]:
     return [i for i, t in enumerate(case.inputs) if t is not None and t.same_as is None]
 
 
+def apart(case: Case) -> set[int]:
+    """Outputs that a node with the case's inputs does not name, as the operator's class says."""
+    rule: Mapping[int, tuple[int, ...]] = getattr(case.op, "apart", {})
+    given = {i for i, tensor in enumerate(case.inputs) if tensor is not None}
+    return {k for i, outputs in rule.items() if i in given for k in outputs}
+
+
 def model(problem: Problem, found: dict[str, Array], about: dict[str, str]) -> onnx.ModelProto:
     """A model of one node, of the first operator set that has all that the case needs."""
     from onnx import defs, helper
@@ -117,7 +128,10 @@ def model(problem: Problem, found: dict[str, Array], about: dict[str, str]) -> o
         for i, t in enumerate(case.inputs)
     ]
     outputs = [name for name in found if name.startswith("output_")]
-    node = to_node(case.op, names, outputs, problem.name)
+    forbidden, left = apart(case), iter(outputs)
+    count = len(outputs) + len(forbidden)
+    produced = [None if k in forbidden else next(left) for k in range(count)]
+    node = to_node(case.op, names, produced, problem.name)
     given, made_of = ([_info(n, found[n]) for n in side] for side in (place.values(), outputs))
     graph = helper.make_graph([node], problem.name, given, made_of)
     newest = defs.get_schema(case.op.name).since_version

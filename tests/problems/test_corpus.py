@@ -162,6 +162,37 @@ def test_gradients_are_exported_too(exported: Path) -> None:
         assert np.any(np.abs(got) > bar)
 
 
+def test_outputs_that_onnx_forbids_beside_an_input_are_left_out(tmp_path: Path) -> None:
+    """Attention with lengths of keys is not asked for present_key and present_value."""
+    assert export(corpus(), tmp_path, ["Attention"]) == {}
+    padded = [p for p in corpus().problems if p.case.op.name == "Attention" and _lengths(p.case)]
+    assert len(padded) == 3
+    for problem in padded:
+        folder, op = tmp_path / problem.name, problem.case.op
+        graph = onnx.load(folder / "model.onnx").graph
+        assert list(graph.node[0].output) == ["output_0", "", "", "output_1"]
+        assert [info.name for info in graph.output] == ["output_0", "output_1"]
+        inputs = double(problem.case.arrays())
+        outputs = op(*inputs)
+        dy, dscores = double(tensors(folder, "upstream"))
+        gradients = op.vjp((dy, None, None, dscores), inputs)
+        for found, name, bars in (
+            ((outputs[0], outputs[3]), "output", "bar"),
+            (gradients, "gradient", "gradient_bar"),
+        ):
+            there = [y for y in found if y is not None]
+            sides = there, tensors(folder, name), tensors(folder, bars)
+            for got, want, bar in zip(*sides, strict=True):
+                assert np.all(np.abs(got - want.astype(np.float64)) <= bar)
+                assert np.any(np.abs(got) > bar)
+    (present,) = (p for p in corpus().problems if p.name == "Attention-float32-0")
+    assert len(tensors(tmp_path / present.name, "output")) == 4
+
+
+def _lengths(case: Case) -> bool:
+    return len(case.inputs) > 6 and case.inputs[6] is not None
+
+
 def test_the_command_says_what_it_holds(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["corpus"]) == 0
     assert f"corpus 1 ({RELEASED[1]}): 840 cases of 70 operators" in capsys.readouterr().out

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -28,6 +30,7 @@ class Attention(Operator):
     Outputs y, present_key, present_value, and the scores at the stage `qk_matmul_output_mode`:
     0 scaled products, 1 after the softcap, 2 with the mask, 3 after the softmax. A query that
     attends to no key gets zeros. `softmax_precision` changes the arithmetic, not the meaning.
+    ONNX has present_key and present_value not asked for where nonpad_kv_seqlen is given.
     """
 
     is_causal: int = 0
@@ -40,6 +43,8 @@ class Attention(Operator):
     softcap: float = 0.0
     softmax_precision: int | None = None
     since = 25
+    apart: ClassVar[Mapping[int, tuple[int, ...]]] = {6: (1, 2)}
+    """By the position of an optional input, the outputs that ONNX forbids a node with it."""
 
     def forward(
         self,
