@@ -46,7 +46,7 @@ class Record:
     judgement   of the timed calls' own outputs; a time whose outputs are wrong is not `valid`
     memory      peak bytes, `resident` and `device` (None where the device does not count)
     control     the least wall time a call of each further run of the same version in the same
-                session, as of fresh processes: what runs of one version differ by
+                session, in fresh processes: what runs of one version differ by
     """
 
     problem: str

@@ -1,10 +1,11 @@
-"""Times of one version in several processes, by short visits that are spread over the run.
+"""Times of one version by several runs in one session, each in fresh processes that are visited.
 
 Requirements: what is said of a benchmark does not hang on the seconds in which it was timed. A
 machine with neighbours is slower for seconds at a time, by a third and more: rounds one after the
-other all lie in such a phase or all outside, those of many visits do not, and the fastest of them
-is the machine's when nothing disturbs it. The processes know nothing of each other, and the order
-of all visits is drawn: so they differ by what two runs of one version differ by.
+other all lie in such a phase or all outside, those of short visits that are spread over a run do
+not. Where its tensors lie makes a process faster or slower: a run has several. So the fastest of a
+run's rounds is the machine's, and what runs differ by is what files differ by that are made one
+after the other; processes side by side differ by less, since they share the weather.
 """
 
 from __future__ import annotations
@@ -24,29 +25,31 @@ from d5test.timed import BRIEF, BROKEN, Entry, Subject, Timed, displacement, mov
 
 @dataclass(frozen=True)
 class Pace:
-    """How often a process is visited for a benchmark, and how long.
+    """How a run goes.
 
-    most     visits; fewer, but `least`, if they would take longer than `seconds` a process
-    span     seconds over which visits are spread at least
-    turns    rounds of a visit; fewer, but `few`, if they would take longer than `stay` seconds
+    processes  that are visited in a run
+    most       visits; fewer, but `least`, if they would take longer than `seconds` a process
+    span       seconds over which visits are spread at least
+    turns      rounds of a visit; fewer, but `few`, if they would take longer than `stay` seconds
     """
 
-    most: int = 96
-    least: int = 4
-    seconds: float = 3.0
-    span: float = 40.0
+    processes: int = 3
+    most: int = 32
+    least: int = 3
+    seconds: float = 1.0
+    span: float = 10.0
     turns: int = 15
-    few: int = 5
+    few: int = 3
     stay: float = 0.02
 
 
 @dataclass
 class Visited:
-    """A benchmark in all processes.
+    """A benchmark in all runs.
 
-    loops   calls a round; found once, the same in all processes
-    rounds  of each process, in order
-    entry   what the first process recorded; None if something broke
+    loops   calls a round; found once, the same in all of them
+    rounds  of each run, in order
+    entry   what was recorded of the first run; None if something broke
     broken  what broke; the benchmark was left alone then
     """
 
@@ -57,80 +60,87 @@ class Visited:
 
     @property
     def least(self) -> list[float]:
-        """Seconds a call of each process' fastest round."""
-        return [min(one.wall for one in rounds) for rounds in self.rounds]
+        """Seconds a call of each run's fastest round."""
+        return [min(one.wall for one in rounds) for rounds in self.rounds if rounds]
 
 
 @dataclass
 class Visits:
     """What is visited.
 
-    open       so many fresh processes with a backend
-    processes  how many there are of each backend
-    until      when to stop, by `time.monotonic`
+    open   so many fresh processes with a backend
+    runs   how many there are, one after the other
+    until  when to stop, by `time.monotonic`
     """
 
     open: Callable[[str, int], Sequence[Judged]]
-    processes: int
+    runs: int
     draw: np.random.Generator
     pace: Pace = field(default_factory=Pace)
     until: float = float("inf")
 
     def measure(self, subjects: Sequence[Subject]) -> dict[str, Visited]:
         """By name, but for those that no time was left for. Raises what `open` raises."""
-        found: dict[str, Visited] = {}
+        found = {subject.name: Visited() for subject in subjects}
         for backend, group in groupby(subjects, lambda subject: subject.backend):
-            with ExitStack() as stack:
-                clients = self.open(backend, self.processes)
-                for client in clients:
-                    stack.enter_context(client)
-                found |= self._visit_all(list(group), clients)
-        return found
+            own = list(group)
+            for run in range(self.runs):
+                with ExitStack() as stack:
+                    clients = self.open(backend, self.pace.processes)
+                    for client in clients:
+                        stack.enter_context(client)
+                    left = self.until - time.monotonic()
+                    self._run(own, clients, found, left / (self.runs - run))
+        return {name: each for name, each in found.items() if each.entry or each.broken}
 
-    def _visit_all(
-        self, subjects: Sequence[Subject], clients: Sequence[Judged]
-    ) -> dict[str, Visited]:
-        found = {s.name: Visited(rounds=[[] for _ in clients]) for s in subjects}
-        places = list(product(range(len(clients)), subjects))
-        for last in self._passes(len(places)):
-            for k in self.draw.permutation(len(places)):
-                process, subject = places[k]
+    def _run(
+        self,
+        subjects: Sequence[Subject],
+        clients: Sequence[Judged],
+        found: dict[str, Visited],
+        left: float,
+    ) -> None:
+        places = list(product(subjects, clients))
+        for subject in subjects:
+            found[subject.name].rounds.append([])
+        for last in self._passes(len(places), left):
+            order = [places[k] for k in self.draw.permutation(len(places))]
+            closing = {subject.name: client for subject, client in order}
+            for subject, client in order:
                 visited = found[subject.name]
+                judged = last and client is closing[subject.name] and len(visited.rounds) == 1
                 if visited.broken is None:
-                    self._visit(subject, clients[process], process, visited, last=last)
-        return {name: v for name, v in found.items() if v.entry or v.broken}
+                    self._visit(subject, client, visited, judged=judged)
 
-    def _passes(self, places: int) -> Iterator[bool]:
-        """Passes over all places; whether each is the last one."""
+    def _passes(self, places: int, left: float) -> Iterator[bool]:
+        """Passes over all places, in so many seconds; whether each is the last one."""
         pace, begun, longest = self.pace, time.monotonic(), 0.0
-        end = begun + max(pace.span, pace.seconds * places)
+        late, spent = begun + max(pace.span, pace.seconds * places), begun + left
         for k in range(1, pace.most + 1):
             now = time.monotonic()
-            if now > self.until:
+            if now > spent:
                 return
-            late = k >= pace.least and now + 2 * longest > end
-            last = k == pace.most or late or now + 2 * longest > self.until
+            next_ends = now + 2 * longest
+            last = k == pace.most or next_ends > spent or (k >= pace.least and next_ends > late)
             yield last
             if last:
                 return
             longest = max(longest, time.monotonic() - now)
-            rest = begun + k * pace.span / pace.most - time.monotonic()
+            rest = begun + k * min(pace.span, left) / pace.most - time.monotonic()
             time.sleep(max(rest, 0))
 
-    def _visit(
-        self, subject: Subject, client: Judged, process: int, visited: Visited, *, last: bool
-    ) -> None:
+    def _visit(self, subject: Subject, client: Judged, visited: Visited, *, judged: bool) -> None:
+        """One visit; `judged`: the last one of the first run, whose outputs are judged."""
         try:
-            timed = subject.make(client, str(process))
+            timed = subject.make(client, "")
             try:
                 move(client, displacement(self.draw))
                 if not visited.loops:
                     visited.loops = max(1, timed.start() // BRIEF)
                 timed.start(visited.loops)
-                rounds = visited.rounds[process]
-                rounds += self._turns(timed)
-                if last and not process:
-                    visited.entry = timed.record(rounds, visited.loops)
+                visited.rounds[-1] += self._turns(timed)
+                if judged:
+                    visited.entry = timed.record(visited.rounds[-1], visited.loops)
             finally:
                 timed.close()
         except BROKEN as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -17,35 +16,39 @@ from d5test.timed import BRIEF, Subject
 from d5test.visits import Pace, Visits
 
 LOOPS = 10 * BRIEF
-PACE = Pace(most=12, least=3, seconds=1.0, span=12.0, turns=5, few=2, stay=1.0)
+PACE = Pace(processes=3, most=12, least=3, seconds=1.0, span=12.0, turns=5, few=2, stay=1.0)
 
 
 @dataclass
 class Machine:
-    """One whose time is counted, and which is `slow` (a factor) between two moments.
+    """One whose time is counted, and which is slower by a factor between two moments.
 
     costs   seconds of a round, by benchmark
+    layout  by how much each process is slower, in the order in which they are opened
     breaks  what a benchmark raises, by its name
     log     when which process was visited for what
     """
 
     costs: dict[str, float]
     slow: tuple[float, float, float] = (0, 0, 1)
+    layout: dict[int, float] = field(default_factory=dict)
     breaks: dict[str, Exception] = field(default_factory=dict)
     now: float = 0.0
+    opened: int = 0
     log: list[tuple[float, int, str]] = field(default_factory=list)
+    loops: set[int | None] = field(default_factory=set)
     closed: list[int] = field(default_factory=list)
     given_back: list[str] = field(default_factory=list)
-    loops: list[int | None] = field(default_factory=list)
 
     def several(self, backend: str, count: int) -> list[Process]:
-        return [Process(self, k) for k in range(count)]
+        self.opened += count
+        return [Process(self, k) for k in range(self.opened - count, self.opened)]
 
     def subjects(self) -> list[Subject]:
         return [Subject(name, "mine", self._made(name)) for name in self.costs]
 
     def _made(self, name: str) -> Callable[[Any, str], Any]:
-        return lambda client, arm: Benchmark(self, name, int(arm))
+        return lambda client, _: Benchmark(self, name, client.number)
 
     def sleep(self, seconds: float) -> None:
         self.now += seconds
@@ -78,18 +81,18 @@ class Benchmark:
             raise self.machine.breaks[self.name]
         if loops:
             self.machine.log.append((self.machine.now, self.process, self.name))
-            self.machine.loops.append(loops)
+            self.machine.loops.add(loops)
         return loops or LOOPS
 
     def round(self) -> Round:
         first, last, factor = self.machine.slow
-        seconds = self.machine.costs[self.name]
+        seconds = self.machine.costs[self.name] * self.machine.layout.get(self.process, 1)
         seconds *= factor if first <= self.machine.now < last else 1
         self.machine.now += seconds
         return Round(seconds, seconds, 0)
 
     def record(self, rounds: Sequence[Round], loops: int) -> dict[str, Any]:
-        return {"seconds": [r.wall for r in rounds], "loops": loops, "process": self.process}
+        return {"seconds": [r.wall for r in rounds], "loops": loops}
 
     def close(self) -> None:
         self.machine.given_back.append(self.name)
@@ -103,25 +106,31 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     return found
 
 
-def visits(machine: Machine, processes: int = 3, **more: Any) -> Visits:
-    return Visits(machine.several, processes, np.random.default_rng(0), PACE, **more)  # type: ignore[arg-type]
+def visits(machine: Machine, runs: int = 2, **more: Any) -> Visits:
+    return Visits(machine.several, runs, np.random.default_rng(0), PACE, **more)  # type: ignore[arg-type]
 
 
-def test_visits_are_spread_over_the_span(machine: Machine) -> None:
+def test_each_run_has_fresh_processes_and_spreads_its_visits(machine: Machine) -> None:
     found = visits(machine).measure(machine.subjects())
     assert set(found) == {"a", "b"}
-    for process in range(3):
+    assert machine.closed == [2, 1, 0, 5, 4, 3]
+    for process in range(6):
         times = [when for when, k, name in machine.log if (k, name) == (process, "a")]
         assert len(times) == PACE.most
         assert np.diff(times) == pytest.approx(PACE.span / PACE.most, rel=0.1)
-    assert machine.closed == [2, 1, 0]
 
 
-def test_a_slow_phase_is_in_nobodys_least(machine: Machine) -> None:
-    machine.slow = (0.0, 8.0, 1.4)
+def test_a_slow_phase_and_a_slow_layout_are_in_no_runs_least(machine: Machine) -> None:
+    machine.slow, machine.layout = (0.0, 8.0, 1.4), {0: 1.2, 3: 1.1, 4: 1.1}
     for visited in visits(machine).measure(machine.subjects()).values():
-        assert visited.least == pytest.approx([1e-3] * 3)
-        assert max(r.wall for r in visited.rounds[0]) == pytest.approx(1.4e-3)
+        assert visited.least == pytest.approx([1e-3, 1e-3])
+        assert max(r.wall for r in visited.rounds[0]) == pytest.approx(1.4 * 1.2e-3)
+
+
+def test_a_run_that_is_slow_throughout_is_seen(machine: Machine) -> None:
+    machine.layout = dict.fromkeys((3, 4, 5), 1.1)
+    for visited in visits(machine).measure(machine.subjects()).values():
+        assert visited.least == pytest.approx([1e-3, 1.1e-3])
 
 
 def test_the_order_of_a_pass_is_drawn(machine: Machine) -> None:
@@ -129,27 +138,26 @@ def test_the_order_of_a_pass_is_drawn(machine: Machine) -> None:
     places = [(k, name) for _, k, name in machine.log]
     passes = [tuple(places[k : k + 6]) for k in range(0, len(places), 6)]
     assert all(len(set(one)) == 6 for one in passes)
-    assert len(set(passes)) > PACE.most / 2
+    assert len(set(passes)) > len(passes) / 2
 
 
-def test_all_make_the_same_calls_in_a_round_and_the_first_one_is_recorded(
+def test_all_make_the_same_calls_in_a_round_and_the_first_run_is_recorded(
     machine: Machine,
 ) -> None:
     found = visits(machine).measure(machine.subjects())
-    assert set(machine.loops) == {LOOPS // BRIEF}
+    assert machine.loops == {LOOPS // BRIEF}
     for visited in found.values():
-        assert visited.entry == {
-            "seconds": [r.wall for r in visited.rounds[0]],
-            "loops": LOOPS // BRIEF,
-            "process": 0,
-        }
-        assert Counter(map(len, visited.rounds)) == {PACE.turns * PACE.most: 3}
+        seconds = [r.wall for r in visited.rounds[0]]
+        assert visited.entry == {"seconds": seconds, "loops": LOOPS // BRIEF}
+        made = PACE.processes * PACE.turns * PACE.most
+        assert [len(rounds) for rounds in visited.rounds] == [made, made]
 
 
 def test_long_rounds_are_few(machine: Machine) -> None:
-    machine.costs = {"a": 0.8}
-    (visited,) = visits(machine, processes=2).measure(machine.subjects()).values()
-    assert [len(rounds) for rounds in visited.rounds] == [PACE.few * PACE.least] * 2
+    machine.costs = {"a": 0.9}
+    (visited,) = visits(machine).measure(machine.subjects()).values()
+    fewest = PACE.processes * PACE.few * PACE.least
+    assert [len(rounds) for rounds in visited.rounds] == [fewest, fewest]
     assert visited.entry is not None
 
 
@@ -164,10 +172,11 @@ def test_what_breaks_is_told_and_the_others_go_on(machine: Machine, error: Excep
     assert machine.given_back.count("a") == 1
 
 
-@pytest.mark.parametrize(("budget", "judged"), [(5.0, True), (0.0, False)])
+@pytest.mark.parametrize(("budget", "judged"), [(9.0, True), (0.0, False)])
 def test_a_budget_is_kept(machine: Machine, budget: float, *, judged: bool) -> None:
     machine.now = 1.0
     machine.costs = {"a": 0.1}
     found = visits(machine, until=budget).measure(machine.subjects())
     assert machine.now <= max(budget, 1.0)
     assert (set(found) == {"a"}) is judged
+    assert all(len(visited.least) == 2 for visited in found.values())

@@ -139,8 +139,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=count,
         default=0,
         metavar="N",
-        help="time in N more processes, in turns, so that one file tells what runs differ by "
-        "(default: 0)",
+        help="time in N more runs, so that one file tells what runs differ by (default: 0)",
     )
     add("--np", type=positive, metavar="N", help="run on N ranks: start mpirun, survive its crash")
     add(

@@ -112,7 +112,7 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     config.stash[SELECTION] = selection
     if option("--control") and option("--in-process"):
-        raise pytest.UsageError("--control times in more processes: leave out --in-process")
+        raise pytest.UsageError("--control times in fresh processes: leave out --in-process")
     if selection.sanitize and option("--in-process"):
         raise pytest.UsageError("--native-sanitize needs a worker process: leave out --in-process")
     if selection.operator_names or selection.native_files:

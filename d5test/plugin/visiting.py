@@ -1,4 +1,4 @@
-"""`--control=N`: before the first test, all that is timed is timed in N + 1 processes, in visits.
+"""`--control=N`: before the first test, all that is timed is timed in N + 1 runs, by visits.
 
 Requirements: the tests are the same, with the same names and outcomes; each takes what was
 measured for it. There are no visits where no times are recorded: under xdist, with
@@ -32,7 +32,7 @@ def pytest_runtestloop(session: pytest.Session) -> None:
 
     from d5test.visits import Visits
 
-    _tell(config, f"{len(found)} benchmarks, timed in turns in {option.control + 1} processes")
+    _tell(config, f"{len(found)} benchmarks, timed in {option.control + 1} runs")
     visits = Visits(
         config.stash[WORKERS].several,
         option.control + 1,

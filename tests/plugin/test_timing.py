@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from d5test.compare import read
+from d5test.visits import Pace
 
 SUITE = Path(__file__).parents[2] / "suites"
 WRONG = """
@@ -66,16 +67,16 @@ def test_a_record_says_what_was_timed_and_that_it_is_right(pytester: pytest.Pyte
         assert record["flop_per_second"] == pytest.approx(work / record["median"])
 
 
-def test_a_control_arm_is_timed_in_processes_of_its_own(pytester: pytest.Pytester) -> None:
+def test_each_control_is_a_run_in_processes_of_its_own(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(pid=PID)
     result = pytester.runpytest_subprocess(
         f"{SUITE}/operators/test_time.py", "--backend=./pid.py:Pid", "--operator=Gemm",
-        "--control=2", "--benchmark-json=times.json", "-k", "forward", "--budget=10s",
+        "--control=2", "--benchmark-json=times.json", "-k", "forward", "--budget=15s",
     )  # fmt: skip
     result.assert_outcomes(passed=2, deselected=2)
     (run,) = read(str(pytester.path / "times.json"))
     assert {len(entry.samples["time"].values) for entry in run.entries.values()} == {3}
-    assert len(set((pytester.path / "pids").read_text().split())) == 3
+    assert len(set((pytester.path / "pids").read_text().split())) == 3 * Pace.processes
 
 
 @pytest.mark.parametrize(
