@@ -41,7 +41,7 @@ def allreduce(algorithm: str, dtype: str, sizes: Sequence[int], pick: Pick) -> C
 
 def descent(optimizer: str, dtype: str, sizes: Sequence[int], pick: Pick) -> Case:
     """A few steps over any base optimizer. More parameters than samples, and fewer."""
-    size, n, samples, steps = pick(sizes), pick(range(1, 12)), pick(range(1, 6)), pick((1, 2, 3))
+    size, n, samples, steps = pick(sizes), pick(range(1, 12)), pick(range(1, 6)), pick(range(1, 5))
     op = Descent(optimizer=optimizer, base=pick(tuple(OPTIMIZERS)), steps=steps,
                  order=pick(ANYTHING))  # fmt: skip
     minibatches = Tensor((steps, samples, n), dtype), Tensor((steps, samples), dtype)

@@ -3,7 +3,7 @@
 Its inputs are the parameters at the start, then each rank's samples and targets; its outputs are
 each rank's parameters after some steps. Bars that run through it know the arithmetic of a
 distributed optimizer, so that its result can be told from that of a wrong one; what is right does
-not come from there, but from the base optimizer on the joined minibatch: `joined`.
+not come from there, but from one process that has all minibatches: `sequential`.
 """
 
 from __future__ import annotations
@@ -119,7 +119,27 @@ class Descent(Operator):
         """Of the loss of a rank's own minibatches."""
         return partial(_gradient, *minibatches[2 * rank : 2 * rank + 2])
 
-    def joined(self, w: Any, *minibatches: Any) -> Any:
+    def sequential(self, w: Any, *minibatches: Any) -> list[Any]:
+        """The parameters of each rank, by one process that has all minibatches."""
+        size = len(minibatches) // 2
+        if self.optimizer in CONSISTENT:
+            return [self._joined(w, *minibatches)] * size
+        gradients = [self.gradient(rank, minibatches) for rank in range(size)]
+        replicas = [(w.copy(), Local(self.base_optimizer(w))) for _ in range(size)]
+        for step in range(self.steps):
+            before = [w.copy() for w, _ in replicas]
+            for rank, (w, local) in enumerate(replicas):
+                beside = {(rank - 1) % size, rank, (rank + 1) % size}
+                mixes = self.optimizer == "neighbour_averaging"
+                at = np.mean([before[k] for k in beside], axis=0) if mixes else None
+                local.step(w, gradients[rank](step, before[rank]), at=at)
+            if self.optimizer == "model_averaging" and step % 2:
+                mean = np.mean([w for w, _ in replicas], axis=0)
+                for w, _ in replicas:
+                    w[...] = mean
+        return [w for w, _ in replicas]
+
+    def _joined(self, w: Any, *minibatches: Any) -> Any:
         """The parameters after as many steps of the base optimizer on the joined minibatches."""
         samples = np.concatenate(minibatches[::2], axis=1)
         targets = np.concatenate(minibatches[1::2], axis=1)

@@ -136,24 +136,29 @@ def one_step(comm: Runner, case: Case) -> Judgement:
 
 
 def sequential(comm: Runner, case: Case) -> Judgement:
-    """As the base optimizer on the joined minibatch, within the bar of the distributed sums."""
+    """As one process with all minibatches, within the bar of the distributed sums.
+
+    For a consistent optimizer that is the base optimizer on the joined minibatch; where replicas
+    are averaged, it holds all of them.
+    """
     op, inquiry = _begin("sequential", comm, case)
     results = _descend(inquiry, op).results
-    return comm.agree(lambda: _as_joined(inquiry, op, results))
+    return comm.agree(lambda: _as_one_process(inquiry, op, results))
 
 
-def _as_joined(inquiry: Inquiry, op: Descent, results: tuple[Array, ...]) -> Judgement:
+def _as_one_process(inquiry: Inquiry, op: Descent, results: tuple[Array, ...]) -> Judgement:
     (arithmetic,) = classes(inquiry.dtype)
-    joined = op.joined(*double(inquiry.arrays))
+    right = op.sequential(*double(inquiry.arrays))
     bounds = tuple(
-        replace(bound, value=joined) if bound is not None else None
-        for bound in forward_bounds(op, inquiry.arrays, arithmetic)
+        replace(bound, value=value) if bound is not None else None
+        for value, bound in zip(right, forward_bounds(op, inquiry.arrays, arithmetic), strict=True)
     )
     judgement = judge(bounds, results)
     if not judgement.right:
         words = judgement_in_words(judgement)
         words["worst"] = words["worst"].replace(" of ", " of rank ")
-        what = f"a rank is not where {op.base} is on the joined minibatch"
+        where = "on the joined minibatch" if op.optimizer in CONSISTENT else "in one process"
+        what = f"a rank is not where {op.base} is {where}"
         raise inquiry.fault("value", what, judgement, **words)
     tells, void = telling(
         bounds, inquiry.arrays, lambda: lower_precision(op, inquiry.arrays, None, inquiry.dtype)
@@ -269,7 +274,7 @@ DESCENT: Mapping[str, Property] = MappingProxyType(
         check.name: check
         for check in (
             _row("one_step", one_step, DISTRIBUTED),
-            _row("sequential", sequential, CONSISTENT, "value"),
+            _row("sequential", sequential, (*CONSISTENT, *AVERAGING), "value"),
             _row("replicas", replicas, CONSISTENT),
             _row("staleness", staleness, (*SERVERS, *ONE_SIDED), least=2, measures=LAG),
             # with a bound, one-sided access waits by reading

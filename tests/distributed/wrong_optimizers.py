@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,10 @@ from d5test.distributed.optimizers import (
     Decentralised,
     Gradient,
     Local,
+    ModelAveraging,
     NeighbourAveraging,
     neighbours,
+    reduce_from_neighbours,
 )
 from d5test.distributed.servers import StaleSynchronous
 from d5test.reference.collectives import ALLREDUCE, ANY, Accumulate, Recv, Schedule, Send
@@ -67,6 +70,47 @@ class GradientsAmongNeighbours(NeighbourAveraging):
                 *(Recv(other, part) for other, part in zip(others, parts, strict=True)),
             )
             local.step(w, sum(parts, g) / 3)
+
+
+@dataclass(frozen=True)
+class LooksAhead(NeighbourAveraging):
+    """The gradient is taken where the step begins, at the mean: right where gradients are told."""
+
+    def train(self, rank: int, size: int, w: Any, gradient: Gradient, steps: int) -> Schedule:
+        local = Local(self.base)
+        for step in range(steps):
+            mixed = np.array(w)
+            yield from reduce_from_neighbours(rank, size, mixed)
+            mixed /= len(neighbours(rank, size)) + 1
+            local.step(w, gradient(step, mixed), at=mixed)
+
+
+@dataclass(frozen=True)
+class AveragesOnce(ModelAveraging):
+    """Replicas are averaged after the first steps, and go their own ways then."""
+
+    def train(self, rank: int, size: int, w: Any, gradient: Gradient, steps: int) -> Schedule:
+        local = Local(self.base)
+        for step in range(steps):
+            local.step(w, gradient(step, w))
+            if step + 1 == self.every:
+                yield from ALLREDUCE[self.algorithm].schedule(rank, size, w)
+                w /= size
+
+
+@dataclass(frozen=True)
+class StartsAnew(ModelAveraging):
+    """The base optimizer forgets its slots with each average."""
+
+    def train(self, rank: int, size: int, w: Any, gradient: Gradient, steps: int) -> Schedule:
+        for first in range(0, steps, self.every):
+            left = min(self.every, steps - first)
+            later = partial(_later, gradient, first)
+            yield from super().train(rank, size, w, later, left)
+
+
+def _later(gradient: Gradient, first: int, step: int, w: Any) -> Any:
+    return gradient(first + step, w)
 
 
 @dataclass(frozen=True)
