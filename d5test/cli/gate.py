@@ -1,7 +1,8 @@
 """May the new version go out? d5test gate --old OLD/bin/python --new NEW/bin/python -- SUITE ...
 
 Requirements: exit status 0: passed; 1: regressed, or unsure where that fails; 2: the command line,
-in one line. What follows `--` is a suite and pytest's arguments, as of `d5test run`.
+in one line. What follows `--` is a suite, or one of its files, and pytest's arguments, as of
+`d5test run`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from d5test.arguments import duration
 from d5test.cli import run
 from d5test.cli.compare import UNSURE, declare_effect
 
-SUITES = ("operators", "networks")
+TIMES, CORPUS = "test_time.py", "test_corpus.py"
+FILES = {"operators": (TIMES, CORPUS), "networks": (TIMES,)}
+"""What is gated of each suite."""
 USAGE = {4: 2, 5: 2}
 """Pytest's exit statuses for a wrong command line, and for one that names no test."""
 
@@ -41,7 +44,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="no verdict: false alarms and power of the gate, with --old alone, on this machine",
     )
-    parser.add_argument("suite", choices=SUITES, help="which suite")
+    alone = [f"{suite}/{name}" for suite, names in FILES.items() for name in names]
+    parser.add_argument("suite", choices=[*FILES, *alone], help="which suite, or what of it alone")
     parser.add_argument("arguments", nargs="*", metavar="...", help="arguments of pytest")
 
 
@@ -57,7 +61,7 @@ def execute(options: argparse.Namespace) -> int:
 
 
 def arguments(options: argparse.Namespace) -> list[str]:
-    """Pytest's command line: the tests that are timed, and what the gate is to do with them."""
+    """Pytest's command line: what is timed and judged, and what the gate is to do with it."""
     from d5test.gate.versions import names_backend
 
     old, new = options.old, options.new
@@ -81,5 +85,9 @@ def arguments(options: argparse.Namespace) -> list[str]:
     ]
     if options.self_test:
         gate.append("--gate-self-test")
-    command = run.arguments(options.suite, [*gate, *given])
-    return [str(Path(command[0]) / "test_time.py"), *command[1:]]
+    suite, _, name = options.suite.partition("/")
+    names = (name,) if name else FILES[suite]
+    if options.self_test:
+        names = (TIMES,)
+    folder, *command = run.arguments(suite, [*gate, *given])
+    return [*(str(Path(folder) / name) for name in names), *command]

@@ -5,6 +5,7 @@
     evidence    what sessions and pairs of fresh processes say of a metric of a benchmark
     decider     who is a suspect, and whether pairs convict
     verdicts    what is decided in the end
+    corpus      the frozen cases on both versions, judged before anything is timed
     gate        sessions, restarts, fresh pairs: what is measured next, and when it is enough
     rule        what decides, as a page carries it
     outcome     the comparison (`d5test.compare`) that comes of it

@@ -2,16 +2,17 @@
 
 Requirements: every entry that was measured is written, as benchmark files that everything reads;
 what does not repeat to the digit is decided by the gate's stages, everything else as in a
-comparison of stored files.
+comparison of stored files. The corpus stands in the files of the first session: each version has
+one run of it.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -22,12 +23,16 @@ from pytest_benchmark.stats import Stats
 
 from d5test.compare import Comparison, Decision, Run, read
 from d5test.gate.accepted import Accepted
+from d5test.gate.corpus import Examination, Examined
 from d5test.gate.gate import Findings
 from d5test.gate.rule import Gated
 from d5test.gate.session import Bout
 from d5test.gate.versions import ARMS, NEW, OLD
 from d5test.record import KEY, SCHEMA
 from d5test.timed import Entry
+
+FIRST = "1"
+"""What the first session is called."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,7 @@ class Outcome:
 
     old, new  their runs, as they were written
     rule      what decided
+    corpus    what was judged beside what was timed
     """
 
     comparison: Comparison
@@ -43,10 +49,18 @@ class Outcome:
     old: Sequence[Run]
     new: Sequence[Run]
     rule: Gated
+    corpus: Examination = field(default_factory=Examination)
 
     def of(self, name: str) -> list[Decision]:
         """The decisions on one benchmark, worst first."""
-        return [d for d in self.comparison.decisions if d.values.benchmark == name]
+        return self._by_name.get(name, [])
+
+    @cached_property
+    def _by_name(self) -> dict[str, list[Decision]]:
+        found: dict[str, list[Decision]] = {}
+        for decision in self.comparison.decisions:
+            found.setdefault(decision.values.benchmark, []).append(decision)
+        return found
 
     @property
     def paired(self) -> dict[str, tuple[list[float], list[float]]]:
@@ -63,12 +77,16 @@ class Outcome:
     def broken(self, name: str) -> str:
         """Why the old version has no such benchmark; empty if it has."""
         bouts = (bouts[name] for _, bouts in self.findings.bouts if name in bouts)
-        return next((bout.broken[OLD] for bout in bouts if OLD in bout.broken), "")
+        cases = (self.corpus.cases[name],) if name in self.corpus.cases else ()
+        return next((b.broken[OLD] for b in (*cases, *bouts) if OLD in b.broken), "")
 
     def vanished(self, name: str) -> str:
         """Why the new version has no such benchmark; empty if it has."""
-        gone = self.comparison.matching.vanished
-        return next((v.reason for v in gone if v.name == name), "")
+        return self._vanished.get(name, "")
+
+    @cached_property
+    def _vanished(self) -> dict[str, str]:
+        return {gone.name: gone.reason for gone in self.comparison.matching.vanished}
 
 
 def outcome(
@@ -77,19 +95,21 @@ def outcome(
     folder: Path,
     accepted: Sequence[Accepted] = (),
     rounds: int = 0,
+    corpus: Examination | None = None,
 ) -> Outcome | None:
     """Write the runs into the folder, and compare them. None if nothing was measured.
 
     `rounds`: how many of each run are kept to be drawn.
     """
+    corpus = corpus or Examination()
     folder.mkdir(parents=True, exist_ok=True)
     for stale in chain.from_iterable(folder.glob(f"{arm}-*.json") for arm in ARMS):
         stale.unlink()
     sides: dict[bool, list[Path]] = {False: [], True: []}
-    for label, bouts in findings.bouts:
+    for k, (label, bouts) in enumerate(findings.bouts or [(FIRST, {})]):
         for arm in ARMS:
             path = folder / f"{arm}-{label.replace(' ', '-')}.json"
-            content = _content(bouts, arm)
+            content = _content(bouts, {} if k else corpus.cases, arm)
             if content["benchmarks"] or content[KEY]["untimed"]:
                 path.write_text(json.dumps(content))
                 sides[arm == NEW].append(path)
@@ -97,24 +117,30 @@ def outcome(
         return None
     old, new = ([r for p in sides[side] for r in read(str(p), rounds)] for side in (False, True))
     rule = Gated.of(findings.evidence, accepted)
-    return Outcome(rule.compared(old, new, effect), findings, old, new, rule)
+    return Outcome(rule.compared(old, new, effect), findings, old, new, rule, corpus)
 
 
-def _content(bouts: Mapping[str, Bout], arm: str) -> dict[str, Any]:
+def _content(bouts: Mapping[str, Bout], cases: Mapping[str, Examined], arm: str) -> dict[str, Any]:
     """A benchmark file, as pytest-benchmark writes it."""
     timed = {n: b.entries[arm] for n, b in bouts.items() if arm in b.entries}
-    untimed = {n: b.broken[arm] for n, b in bouts.items() if arm in b.broken}
+    judged = {n: c.entries[arm] for n, c in cases.items() if arm in c.entries}
+    both: Mapping[str, Bout | Examined] = {**bouts, **cases}
+    untimed = {n: b.broken[arm] for n, b in both.items() if arm in b.broken}
+    right = [e["judgement"]["right"] for e in (*timed.values(), *judged.values())]
     return {
         "machine_info": _machine(),
         "commit_info": {},
-        "benchmarks": [_benchmark(name, entry) for name, entry in timed.items()],
+        "benchmarks": [
+            *(_benchmark(n, e, e["seconds"], e["loops"]) for n, e in timed.items()),
+            *(_benchmark(n, e, [cases[n].seconds[arm]], 1) for n, e in judged.items()),
+        ],
         "datetime": datetime.now(UTC).isoformat(),
         "version": pytest_benchmark.__version__,
         KEY: {
             "schema": SCHEMA,
             "outcomes": {
-                "passed": sum(entry["valid"] for entry in timed.values()),
-                "failed": len(untimed) + sum(not entry["valid"] for entry in timed.values()),
+                "passed": sum(right),
+                "failed": len(untimed) + len(right) - sum(right),
                 "error": 0,
                 "skipped": 0,
             },
@@ -130,9 +156,9 @@ def _machine() -> dict[str, Any]:
     return found
 
 
-def _benchmark(name: str, entry: Entry) -> dict[str, Any]:
+def _benchmark(name: str, entry: Entry, rounds: Sequence[float], loops: int) -> dict[str, Any]:
     stats = Stats()
-    for seconds in entry["seconds"]:
+    for seconds in rounds:
         stats.update(seconds)
     test = name.rpartition("::")[2]
     return {
@@ -143,5 +169,5 @@ def _benchmark(name: str, entry: Entry) -> dict[str, Any]:
         "param": test.partition("[")[2].removesuffix("]") or None,
         "extra_info": {KEY: entry},
         "options": {},
-        "stats": {**stats.as_dict(), "data": list(entry["seconds"]), "iterations": entry["loops"]},
+        "stats": {**stats.as_dict(), "data": list(rounds), "iterations": loops},
     }

@@ -1,25 +1,34 @@
-"""The corpus, a run of its own: parametrised, and summed up.
+"""The corpus, a run of its own: parametrised, judged, and summed up; and what a gate judges of it.
 
 Requirements: a test is a case in one direction, named as in the corpus, so that what vanished or
-became worse has a name; there are no times, and none are shown.
+became worse has a name; what is wrong has a record too, so that a comparison tells by how much;
+there are no times, and none are shown.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
+from functools import partial
+from math import inf
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from d5test.plugin.selection import SELECTION
 
+if TYPE_CHECKING:
+    from d5test.checks import Fault
+
 FILE = "test_corpus.py"
 CORPUS = "d5test-corpus"
 """The name of the entry in a report's `user_properties`."""
 DIRECTIONS = ("forward", "backward")
+CHECKS_OF = {"forward": "forward", "backward": "gradient"}
+"""The check that judges a direction."""
+ENVIRONMENT = pytest.StashKey[Mapping[str, Any]]()
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -46,6 +55,68 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     ]
     ids = [f"{problem.name}-{direction}" for problem, direction in asked]
     metafunc.parametrize(("frozen", "direction"), asked, ids=ids)
+
+
+def cases(items: Iterable[pytest.Item]) -> list[Any]:
+    """What the tests judge, for a gate."""
+    from d5test.gate.corpus import Frozen
+
+    return [
+        Frozen(item.nodeid, item.callspec.params["backend"], partial(judged, item))  # type: ignore[attr-defined]
+        for item in items
+        if "gauge" in getattr(item, "fixturenames", ())
+    ]
+
+
+def judged(item: pytest.Item, client: Any) -> tuple[dict[str, Any], Fault | None]:
+    """The record of a test's case on a client, and the fault if it is one.
+
+    Raises `Unsupported`, what the client raises, and a fault that has no judgement.
+    """
+    from d5test.backends.base import Unsupported
+    from d5test.checks import CHECKS, Fault
+
+    params = item.callspec.params  # type: ignore[attr-defined]
+    problem, direction = params["frozen"], params["direction"]
+    check = CHECKS[CHECKS_OF[direction]]
+    why_not = check.reason(type(problem.case.op), client.about, problem.case.dtype)
+    if why_not:
+        raise Unsupported(why_not)
+    try:
+        judgement, fault = check.run(client, problem.case), None
+    except Fault as found:
+        if found.judgement is None:
+            raise
+        judgement, fault = found.judgement, found
+    return _record(item.config, client, problem, direction, judgement), fault
+
+
+def _record(
+    config: pytest.Config, client: Any, problem: Any, direction: str, judgement: Any
+) -> dict[str, Any]:
+    from d5test.problems.corpus import corpus
+    from d5test.record import describe_corpus, environment
+
+    stash, known = config.stash, corpus()
+    if ENVIRONMENT not in stash:
+        stash[ENVIRONMENT] = environment()
+    about = {"version": known.version, "hash": known.hash, "data": known.data[problem.name]}
+    return describe_corpus(problem, direction, client.about, judgement, about, stash[ENVIRONMENT])
+
+
+def line(item: pytest.Item, entry: Mapping[str, Any]) -> str:
+    """What the end of a run says of a record, as it travels in reports."""
+    params, judgement = item.callspec.params, entry["judgement"]  # type: ignore[attr-defined]
+    return json.dumps(
+        {
+            "backend": params["backend"],
+            "dtype": entry["dtype"],
+            "name": f"{entry['problem']} {entry['direction']}",
+            "right": judgement["right"],
+            "ratio": inf if judgement["ratio"] is None else judgement["ratio"],
+            "arithmetic": judgement["arithmetic"],
+        }
+    )
 
 
 @pytest.hookimpl(wrapper=True, optionalhook=True)

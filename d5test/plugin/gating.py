@@ -1,12 +1,15 @@
 """`d5test gate`: both versions are measured before the first test, and each test is a verdict.
 
 Requirements: what stands on the command line is resolved before anything is collected; the tests
-are those that would be timed, with the same names; a verdict is a test's outcome, in JUnit too.
+are those that would be timed, and those of the corpus, with the same names; a verdict is a test's
+outcome, in JUnit too.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -29,6 +32,7 @@ class Gating:
 
         option = config.getoption
         self.config = config
+        self.corpus: Any = None
         self.outcome: Any = None
         try:
             self.versions = Versions(option("--gate-old"), option("--gate-new"))
@@ -45,20 +49,23 @@ class Gating:
         self.budget = option("--gate-budget") or float("inf")
 
     def measure(self, items: list[pytest.Item]) -> None:
-        """Measure all tests that are timed."""
+        """Judge the cases of the corpus, and measure all tests that are timed."""
         from d5test.gate.outcome import outcome
         from d5test.plugin.timing import subjects
 
         option, here = self.config.getoption, self.config.invocation_params.dir
-        found = self._gate(option("--seed"), self.budget).measure(subjects(items))
-        given = found, self.decider.effect, here / option("--gate-results"), self.accepted
+        end = time.monotonic() + self.budget
+        self.corpus = self._examined(items)
+        gate = self._gate(option("--seed"), end - time.monotonic())
+        given = gate.measure(subjects(items)), self.decider.effect, here / option("--gate-results")
         if not option("--gate-report"):
-            self.outcome = outcome(*given)
+            self.outcome = outcome(*given, self.accepted, corpus=self.corpus)
             return
         from d5test.report import Report, page
         from d5test.report.content import ROUNDS
 
-        self.outcome = made = outcome(*given, rounds=ROUNDS)
+        made = outcome(*given, self.accepted, ROUNDS, self.corpus)
+        self.outcome = made
         if made is not None:
             report = Report(made.old, made.new, self.decider.effect, made.paired, made.rule)
             (here / option("--gate-report")).write_text(page(report), encoding="utf-8")
@@ -73,6 +80,26 @@ class Gating:
         for line in found.lines():
             self._tell(line)
 
+    def _examined(self, items: list[pytest.Item]) -> Any:
+        """The corpus on both versions: the old one is judged in the worker that the run has."""
+        from d5test.gate.corpus import Examiner
+        from d5test.plugin.corpus import cases
+        from d5test.plugin.workers import WORKERS, opened
+
+        def opens(arm: str, backend: str) -> Any:
+            if arm == "old":
+                return nullcontext(self.config.stash[WORKERS].client(backend))
+            return opened(self.config, self.versions.name(arm, backend))
+
+        begun, seed = time.monotonic(), self.config.getoption("--seed")
+        found = Examiner(opens, seed, self.budget).examine(cases(items))
+        for note in found.notes:
+            self._tell(note)
+        if found.cases:
+            took = f"{time.monotonic() - begun:.0f} s"
+            self._tell(f"corpus: {found.compared} cases judged in both versions, in {took}")
+        return found
+
     def _gate(self, seed: int, budget: float) -> Any:
         from d5test.gate import Gate
         from d5test.plugin.workers import opened
@@ -82,11 +109,16 @@ class Gating:
 
         return Gate(opens, self.decider, seed=seed, budget=budget, tell=self._tell)
 
-    def judge(self, item: pytest.Item) -> None:
-        """The verdict on a test's benchmark, as its outcome."""
+    def fault(self, item: pytest.Item) -> tuple[Any, Any]:
+        """The new version's fault in a test's case of the corpus, or None, and whose it is."""
+        case = self.corpus.cases.get(item.nodeid)
+        return (case.fault, case.about) if case else (None, None)
+
+    def judge(self, item: pytest.Item, more: Callable[[], str] = str) -> None:
+        """The verdict on a test's benchmark, as its outcome; `more`: what to say of a failure."""
         gone = self.outcome.vanished(item.nodeid) if self.outcome else ""
         if gone:
-            pytest.fail(f"the new version: {gone}", pytrace=False)
+            pytest.fail(f"the new version: {gone}\n{more()}".rstrip(), pytrace=False)
         decisions = self.outcome.of(item.nodeid) if self.outcome else []
         if not decisions:
             broken = self.outcome.broken(item.nodeid) if self.outcome else ""
@@ -100,7 +132,7 @@ class Gating:
             item.user_properties.append((VERDICT, f"{decision.verdict}: {line}"))
             lines.setdefault(decision.verdict, []).append(line)
         if lines["worse"]:
-            pytest.fail("\n".join(lines["worse"]), pytrace=False)
+            pytest.fail("\n".join([*lines["worse"], more()]).rstrip(), pytrace=False)
         if lines["unsure"]:
             self._unsure(lines["unsure"])
 
@@ -122,7 +154,8 @@ def _line(decision: Any) -> str:
     values = decision.values
     sides = [values.before, values.after]
     told = [quantity(median(side), values.metric) if side else "-" for side in sides]
-    return f"{what(decision)}: {change(decision)} ({' -> '.join(told)}), {decision.reason}"
+    words = f"{what(decision)}:", change(decision), f"({' -> '.join(told)}), {decision.reason}"
+    return " ".join(filter(None, words))
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -146,10 +179,12 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     gating = session.config.stash.get(GATING, None)
     if gating is None or session.config.option.collectonly or session.testsfailed:
         return None
+    # where there is nothing of an operator, pytest has a test of nothing, which it skips
+    items = [item for item in session.items if not item.get_closest_marker("skip")]
     if session.config.getoption("--gate-self-test"):
-        gating.test(session.items)
+        gating.test(items)
         return True
-    gating.measure(session.items)
+    gating.measure(items)
     return None
 
 
@@ -182,15 +217,26 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     findings = gating.outcome.findings
     for name in unused(gating.accepted, findings.evidence):
         terminalreporter.write_line(f"accepted, and not measured: {name}")
-    if findings.left:
-        terminalreporter.write_line(
-            f"UNSURE: {len(findings.left)} benchmarks were not measured: the budget was spent"
-        )
+    for line in _left(gating.corpus, findings):
+        terminalreporter.write_line(line)
     spent = "; the budget was spent" if findings.spent else ""
     report = terminalreporter.config.getoption("--gate-report")
     if report:
         terminalreporter.write_line(f"the report is {report}")
+    if findings.bouts:
+        terminalreporter.write_line(
+            f"measured in {findings.sessions:.1f} times the first session{spent}"
+        )
     terminalreporter.write_line(
-        f"measured in {findings.sessions:.1f} times the first session{spent}; "
         f"the runs are in {terminalreporter.config.getoption('--gate-results')}"
     )
+
+
+def _left(corpus: Any, findings: Any) -> Iterator[str]:
+    """What was not compared, and why."""
+    alone = len(corpus.cases) - corpus.compared
+    if alone:
+        yield f"corpus: {alone} cases were not judged in both versions: unsupported, or broken"
+    for left, what in ((corpus.left, "cases of the corpus"), (findings.left, "benchmarks")):
+        if left:
+            yield f"UNSURE: {len(left)} {what} were not measured: the budget was spent"

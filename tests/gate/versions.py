@@ -5,16 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from d5test.backends.exchange import Raised, Round
+from d5test.gate.corpus import Frozen
 from d5test.timed import Subject
 from tests.compare.files import RIGHT, record
 
 LOOPS = 100
+TIMES = (
+    "seconds", "cpu", "preempted", "preempted_rounds", "loops", "output_bytes", "memory", "cold",
+    "control", "valid", "median", "median_interval_95", "flop_per_second", "bytes_per_second",
+)  # fmt: skip
+"""What a case of the corpus has not."""
+IN_CLASS = {**RIGHT, "arithmetic": "P"}
+"""How a case of the corpus is judged."""
 
 
 @dataclass
@@ -55,6 +64,24 @@ class World:
     def subjects(self, count: int) -> list[Subject]:
         """So many benchmarks."""
         return [Subject(f"suite.py::test_time[b{k}]", "mine", self._made(k)) for k in range(count)]
+
+    def cases(self, count: int) -> list[Frozen]:
+        """So many cases of the corpus."""
+        names = [f"c{k}" for k in range(count)]
+        return [
+            Frozen(f"suite.py::test_corpus[{name}]", "mine", partial(self._judged, name))
+            for name in names
+        ]
+
+    def _judged(self, name: str, process: Process) -> tuple[dict[str, Any], None]:
+        self.log.append(("judge", process.arm, name))
+        new = process.arm == "new"
+        if new and name in self.broken:
+            raise Raised("RuntimeError", self.broken[name], "", "call")
+        judgement = self.wrong.get(name, IN_CLASS) if new else IN_CLASS
+        found = record(1e-3, problem=name, judgement=judgement, shapes=[[3], [int(name[1:])]])
+        kept = {key: value for key, value in found.items() if key not in TIMES}
+        return {**kept, "corpus": {"version": 1, "hash": "c0ffee", "data": "da7a"}}, None
 
     def _made(self, k: int) -> Callable[[Any, str], Any]:
         return lambda client, _: Numbers(client, f"b{k}", 1e-5 * (k + 1))

@@ -1,0 +1,164 @@
+"""The corpus on both versions: what no noise is in, judged before anything is timed.
+
+Requirements: a case is judged on both versions or on neither, so that none vanishes for want of
+time; what gives no record says why; where time is short, what is left out is of no operator more
+than of another.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field
+from itertools import groupby
+from math import inf
+
+import numpy as np
+
+from d5test.backends.client import Judged
+from d5test.backends.exchange import About
+from d5test.checks import Fault
+from d5test.gate.versions import NEW, OLD
+from d5test.timed import BROKEN, Entry
+
+SIDES = (OLD, NEW)
+"""Who is judged. There is no control: what is judged twice is the same to the digit."""
+SHARE = 0.5
+"""Of the budget, at most: the rest is for times."""
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """A case in one direction: its record on a client, and the fault if it is one.
+
+    `judge` raises a fault that has no judgement, or what cannot be judged (`BROKEN`).
+    """
+
+    name: str
+    backend: str
+    judge: Callable[[Judged], tuple[Entry, Fault | None]]
+
+
+@dataclass
+class Examined:
+    """A case on both versions.
+
+    entries  the record of each, or in `broken` why it has none
+    seconds  what it took to judge each
+    fault    the new version's, and `about` the backend whose it is
+    """
+
+    entries: dict[str, Entry] = field(default_factory=dict)
+    broken: dict[str, str] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    fault: Fault | None = None
+    about: About | None = None
+
+
+@dataclass
+class Examination:
+    """What was judged.
+
+    cases  by name, in the order in which they were given
+    left   names of those that the budget left no time for
+    notes  what is to be told besides
+    """
+
+    cases: dict[str, Examined] = field(default_factory=dict)
+    left: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def compared(self) -> int:
+        """Cases with a record of both versions."""
+        return sum(len(case.entries) == len(SIDES) for case in self.cases.values())
+
+
+@dataclass
+class Examiner:
+    """Judges cases on both versions.
+
+    open    a client of an arm, for a backend
+    budget  seconds that the whole gate may take
+    """
+
+    open: Callable[[str, str], AbstractContextManager[Judged]]
+    seed: int = 0
+    budget: float = inf
+
+    def examine(self, cases: Sequence[Frozen]) -> Examination:
+        """Each on both versions, in an order that is drawn."""
+        examined: dict[str, Examined] = {}
+        notes: list[str] = []
+        until = time.monotonic() + SHARE * self.budget
+        draw = np.random.default_rng(self.seed)
+        drawn = [cases[k] for k in draw.permutation(len(cases))]
+        for backend, group in groupby(sorted(drawn, key=_backend), _backend):
+            with self._clients(backend, notes) as (clients, broken):
+                for case in group:
+                    if time.monotonic() <= until:
+                        examined[case.name] = _examined(case, clients, broken)
+        names = [case.name for case in cases]
+        return Examination(
+            {name: examined[name] for name in names if name in examined},
+            [name for name in names if name not in examined],
+            notes,
+        )
+
+    @contextmanager
+    def _clients(
+        self, backend: str, notes: list[str]
+    ) -> Iterator[tuple[Mapping[str, Judged], Mapping[str, str]]]:
+        """A client of each version, or why there is none."""
+        clients: dict[str, Judged] = {}
+        broken: dict[str, str] = {}
+        with ExitStack() as stack:
+            for arm in SIDES:
+                try:
+                    client = stack.enter_context(self.open(arm, backend))
+                    client.about  # noqa: B018 - the framework is imported now
+                    clients[arm] = client
+                except BROKEN as error:
+                    broken[arm] = _line(error)
+            threads = {client.about.threads for client in clients.values()}
+            if len(threads) > 1:
+                told = " and ".join(str(client.about.threads) for client in clients.values())
+                notes.append(
+                    f"the old and the new version of {backend} compute with {told} threads, on "
+                    "which some ratios depend: give --threads"
+                )
+            yield clients, broken
+
+
+def _backend(case: Frozen) -> str:
+    return case.backend
+
+
+def _examined(case: Frozen, clients: Mapping[str, Judged], broken: Mapping[str, str]) -> Examined:
+    found = Examined(broken=dict(broken))
+    for arm, client in clients.items():
+        begun = time.perf_counter()
+        fault: Fault | None
+        try:
+            entry, fault = case.judge(client)
+            backend = {**entry["backend"], "name": case.backend}
+            found.entries[arm] = {**entry, "backend": backend}
+        except Fault as broke:
+            fault, found.broken[arm] = broke, _headline(broke)
+        except BROKEN as error:
+            fault, found.broken[arm] = None, _line(error)
+        found.seconds[arm] = time.perf_counter() - begun
+        if fault is not None and arm == NEW:
+            found.fault, found.about = fault, client.about
+    return found
+
+
+def _headline(fault: Fault) -> str:
+    """What is wrong, and what the framework said."""
+    said = (fault.details[name] for name in ("raised", "how") if name in fault.details)
+    return ": ".join([fault.headline, *(line.partition("\n")[0] for line in said)])
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())
