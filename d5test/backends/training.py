@@ -63,6 +63,18 @@ class Training:
         """The same of inferences."""
         return list(self._timed(self.programs[place], batches, Program.infer))
 
+    def measure(self, place: int, batches: Sequence[Batch]) -> list[list[Bits]]:
+        """Of each inference the outputs that the first program does not have."""
+        program, known = self.programs[place], len(self.programs[0].outputs)
+        return [
+            [self._get(y) for y in program.infer(program.place(batch))[known:]]
+            for batch in batches
+        ]
+
+    def feed(self, values: Mapping[str, Bits]) -> None:
+        """New values of parameters that are not learned."""
+        self.parameters |= {name: self._put(x) for name, x in values.items()}
+
     def step(self, program: Program, placed: Sequence[Any]) -> Sequence[Any]:
         """The outputs, and a step of the optimizer along the gradients of the loss."""
         outputs, found = program.backprop(placed, self._upstream(program), self.learned)
@@ -145,6 +157,8 @@ VERBS: Mapping[str, Callable[..., Any]] = {
     "plan": Training.plan,
     "train": Training.train,
     "evaluate": Training.evaluate,
+    "measure": Training.measure,
+    "feed": Training.feed,
     "state": Training.state,
     "restore": Training.restore,
 }

@@ -2,7 +2,7 @@
 
     fleet = Fleet(comm, client, network, dataset.train, Decentralised(Momentum(lr=0.1)), size=4)
     fitted = fleet.train(shares(len(dataset.train), 64, 4, epochs=5, seed=1))
-    fleet.accuracy(fitted.parameters, dataset.test)
+    fleet.accuracy(fitted.parameters, dataset)
 
 `comm` is any that runs schedules, `client` the backend of the replicas in this process.
 """
@@ -24,8 +24,9 @@ from d5test.distributed.traffic import Traffic
 from d5test.networks.executor import Executor
 from d5test.networks.network import Network
 from d5test.reference.collectives import Schedule
-from d5test.training.datasets import Split
+from d5test.training.datasets import Dataset, Split
 from d5test.training.samplers import DistributedSampler, Indices, examine
+from d5test.training.session import Session
 from d5test.training.trainer import accuracy
 
 Shares = Sequence[Sequence[Indices]]
@@ -105,16 +106,20 @@ class Fleet:
         found = {rank: self._losses(rank, w, shares) for rank in self.replicas}
         return float(np.mean([loss for own in self.comm.everywhere(found) for loss in own]))
 
-    def accuracy(self, w: Array, split: Split) -> float:
-        """The share of a split that parameters classify right, as rank 0 finds it."""
+    def accuracy(self, w: Array, dataset: Dataset) -> float:
+        """The share of the test split that parameters classify right, as rank 0 finds it."""
 
-        def tested(rank: int) -> float:
-            self.replicas[rank].put(w)
-            # it needs no more of a session than `evaluate`
-            session: Any = self.replicas[rank]
-            return accuracy(session, split)
+        def tested(replica: Replica) -> float:
+            network = replica.executor.network.copy()
+            for name, piece in replica.pieces(w).items():
+                network.feed(name, piece)
+            session = Session(replica.executor.client, network, self.optimizer.base, "reference")
+            try:
+                return accuracy(session, dataset)
+            finally:
+                session.close()
 
-        return at_root(self.comm, self.size, lambda: tested(0))
+        return at_root(self.comm, self.size, lambda: tested(self.replicas[0]))
 
     def close(self) -> None:
         """Give the memory back where the networks run."""
@@ -129,8 +134,7 @@ class Fleet:
             return []
         replica, steps = self.replicas[rank], range(len(shares[0]))
         replica.put(w)
-        batches = [self._batch(shares, rank, step) for step in steps]
-        return [passed.loss for passed in replica.evaluate(batches)]
+        return [replica.evaluate(self._batch(shares, rank, step)) for step in steps]
 
 
 def shares(samples: int, batch: int, workers: int, epochs: int, seed: int) -> Shares:

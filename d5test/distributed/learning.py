@@ -174,7 +174,7 @@ def train(comm: Runner, client: Any, task: Task, name: str, seed: int) -> Run:
         seen = shares(samples, mutable["batch_size"], workers, fixed["epochs"], seed)
         fitted = fleet.train(seen, order=seed)
         start = time.perf_counter()
-        accuracy = fleet.accuracy(fitted.parameters, task.dataset.test)
+        accuracy = fleet.accuracy(fitted.parameters, task.dataset)
         tested = time.perf_counter() - start
     finally:
         fleet.close()

@@ -8,7 +8,7 @@ schedule = Decentralised(Adam()).train(rank, size, w, replica.gradient(minibatch
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from math import prod
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from d5test.case import Array
 from d5test.distributed.optimizers import Gradient
-from d5test.training.session import Passed, learned
+from d5test.training.statistics import learned
 
 Minibatch = Callable[[int], Mapping[str, Array]]
 """The inputs of this rank in a step, labels among them."""
@@ -48,12 +48,16 @@ class Replica:
 
     def put(self, w: Array) -> None:
         """Have the network use these parameters."""
-        pieces, start = {}, 0
+        self.executor.feed(**self.pieces(w))
+
+    def pieces(self, w: Array) -> dict[str, Array]:
+        """The parameters by name."""
+        found, start = {}, 0
         for name, old in self.executor.network.fetch(self.names).items():
             end = start + prod(old.shape)
-            pieces[name] = w[start:end].reshape(old.shape)
+            found[name] = w[start:end].reshape(old.shape)
             start = end
-        self.executor.feed(**pieces)
+        return found
 
     def gradient(self, minibatch: Minibatch) -> Gradient:
         """Of the loss on this rank's minibatch of a step."""
@@ -71,16 +75,9 @@ class Replica:
 
         return gradient
 
-    def evaluate(self, batches: Sequence[Mapping[str, Array]]) -> list[Passed]:
-        """Losses and right answers, nothing learned: as `d5test.training.session.Session`."""
-        passed = []
-        for batch in batches:
-            start = time.perf_counter()
-            outputs = self.executor.inference(batch)
-            right = np.count_nonzero(outputs["scores"].argmax(axis=1) == batch["labels"])
-            seconds = time.perf_counter() - start
-            passed.append(Passed(float(outputs[self.loss]), int(right), seconds))
-        return passed
+    def evaluate(self, minibatch: Mapping[str, Array]) -> float:
+        """The loss, nothing learned."""
+        return float(self.executor.inference(minibatch)[self.loss])
 
 
 def _flat(arrays: Any) -> Array:

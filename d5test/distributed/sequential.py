@@ -25,7 +25,7 @@ from d5test.numerics.ensemble import MEMBERS, Spread, noise
 from d5test.reference.optimizers import Optimizer
 from d5test.reference.steps import as_step
 from d5test.training.curve import rounded
-from d5test.training.session import learned
+from d5test.training.statistics import learned
 from d5test.training.trajectory import Plain
 
 Batch = Mapping[str, Array]

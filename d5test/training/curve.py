@@ -28,7 +28,8 @@ from d5test.reference.steps import as_step
 from d5test.training.datasets import Dataset, digits
 from d5test.training.recipe import Recipe
 from d5test.training.samplers import ShuffleSampler
-from d5test.training.session import Session, learned
+from d5test.training.session import Session
+from d5test.training.statistics import learned
 from d5test.training.trajectory import Distance, Plain
 
 Batch = Mapping[str, Array]

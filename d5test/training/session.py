@@ -2,6 +2,7 @@
 
     session = Session(client, network, Momentum(lr=0.1))
     passed = session.train([dataset.train.batch(indices) for indices in sampler.epoch(0)])
+    session.measure([dataset.train.batch(indices)])  # what batch normalisation is tested with
     session.evaluate([dataset.test.batch(indices)])
 
 `kind` is `native`, the framework's own optimizer in the variant that it documents, or
@@ -10,7 +11,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -21,13 +22,21 @@ from d5test.networks.graph import Graph
 from d5test.networks.network import Network
 from d5test.networks.specialise import specialised
 from d5test.reference.optimizers import Optimizer
+from d5test.training.statistics import (
+    evaluating,
+    held,
+    learned,
+    measuring,
+    normalising,
+    together,
+)
 from d5test.training.variants import variant
 
 Batch = Mapping[str, Array]
 PATIENCE = 600.0
 """Seconds of a request: some frameworks compile each operator of a network at its first step."""
-STATISTICS = {"BatchNormalization": (3, 4)}
-"""Inputs of operators that are measured, not learned."""
+Form = Callable[[Graph], Graph]
+"""What is made of the network for batches of one shape, before it is run."""
 
 
 class Passed(NamedTuple):
@@ -67,14 +76,25 @@ class Session:
         self._number: int | None = None
         self._places: dict[Any, int] = {}
         self._inputs = tuple(network.inputs)
+        self._normalises = bool(normalising(network.graph))
 
     def train(self, batches: Sequence[Batch]) -> list[Passed]:
         """One step of the optimizer on each batch, in order."""
-        return self._each("train", batches)
+        found = self._each("train", batches, _as_it_is)
+        return [Passed(*passed) for passed in found]
+
+    def measure(self, batches: Sequence[Batch]) -> None:
+        """Take the statistics that batch normalisation is tested with from these batches."""
+        if self._normalises:
+            counts = [len(next(iter(batch.values()))) for batch in batches]
+            found = self._each("measure", batches, _measuring)
+            made = together(zip(counts, found, strict=True))
+            self._ask("feed", held(self.network.graph, made))
 
     def evaluate(self, batches: Sequence[Batch]) -> list[Passed]:
         """Losses and right answers, nothing learned."""
-        return self._each("evaluate", batches)
+        found = self._each("evaluate", batches, evaluating if self._normalises else _as_it_is)
+        return [Passed(*passed) for passed in found]
 
     def snapshot(self) -> Snapshot:
         """Everything that the next step depends on, as arrays."""
@@ -82,7 +102,7 @@ class Session:
 
     def restore(self, snapshot: Snapshot, like: Batch) -> None:
         """Go on from a snapshot; `like` is a batch of the usual shape, to be ready for."""
-        self._place(like)
+        self._place(like, _as_it_is)
         self._ask("restore", vars(snapshot))
 
     def close(self) -> None:
@@ -91,21 +111,23 @@ class Session:
             self._ask("end")
         self._number, self._places = None, {}
 
-    def _each(self, verb: str, batches: Iterable[Batch]) -> list[Passed]:
-        passed: list[Passed] = []
+    def _each(self, verb: str, batches: Iterable[Batch], form: Form) -> list[Any]:
+        found: list[Any] = []
         for _, alike in groupby(batches, key=_shapes):
             given = list(alike)
-            place = self._place(given[0])
+            place = self._place(given[0], form)
             ordered = [[batch[name] for name in self._inputs] for batch in given]
-            passed += [Passed(*found) for found in self._ask(verb, place, ordered)]
-        return passed
+            found += self._ask(verb, place, ordered)
+        return found
 
-    def _place(self, batch: Batch) -> int:
-        """The program for batches of this shape."""
-        key = _shapes(batch)
+    def _place(self, batch: Batch, form: Form) -> int:
+        """The program for batches of this shape, in this form."""
+        key = form, _shapes(batch)
+        if self._number is None and form is not _as_it_is:
+            self._place(batch, _as_it_is)  # the first program is the one that is trained
         if key not in self._places:
             shapes = {name: x.shape for name, x in batch.items()}
-            graph = specialised(self.network.graph, shapes)
+            graph = form(specialised(self.network.graph, shapes))
             described = describe(graph, self.network.graph, as_model=False)
             if self._number is None:
                 setting = self._setting(graph)
@@ -129,15 +151,12 @@ class Session:
             return self.client.ask("training", verb, self._number, *arguments)
 
 
-def learned(graph: Graph) -> tuple[str, ...]:
-    """The parameters that gradients reach: all but those that hold statistics."""
-    statistics = {
-        tensor
-        for node in graph.nodes
-        for position, tensor in enumerate(node.inputs)
-        if position in STATISTICS.get(node.kind, ())
-    }
-    return tuple(name for name in graph.parameters if name not in statistics)
+def _as_it_is(graph: Graph) -> Graph:
+    return graph
+
+
+def _measuring(graph: Graph) -> Graph:
+    return measuring(graph)[0]
 
 
 def _shapes(batch: Batch) -> tuple[Any, ...]:

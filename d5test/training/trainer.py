@@ -21,12 +21,15 @@ from d5test.training.checkpoint import Checkpoint, digest
 from d5test.training.datasets import Dataset, Split
 from d5test.training.history import History
 from d5test.training.samplers import Indices, Sampler, batches
-from d5test.training.session import Passed, Session
+from d5test.training.session import Batch, Passed, Session
 
 TOGETHER = 8
 """Batches that travel in one request: few enough for a progress bar to move."""
 TESTED = 256
 """Samples of a batch when the network is tested."""
+MEASURED = 16
+"""Batches of the training split, of as many samples, at most, that tell what batch normalisation
+is tested with. A last one with fewer is left out, if there are others."""
 
 
 class Event(NamedTuple):
@@ -133,7 +136,7 @@ class Trainer:
 
     def _test(self) -> None:
         with self._spending("evaluation"):
-            found = accuracy(self.session, self.dataset.test)
+            found = accuracy(self.session, self.dataset)
         self.history.test_accuracy.append(found)
         self.history.tested_at.append(self.history.elapsed)
         self._tell("tested", found)
@@ -165,11 +168,16 @@ class Trainer:
         self.history.spend(part, time.perf_counter() - start)
 
 
-def accuracy(session: Session, split: Split) -> float:
-    """The share of a split that is classified right."""
-    order = batches(np.arange(len(split), dtype=np.int64), TESTED)
-    right = 0
+def accuracy(session: Session, dataset: Dataset) -> float:
+    """The share of the test split that is classified right."""
+    full = max(1, min(MEASURED, len(dataset.train) // TESTED))
+    session.measure([batch for many in _batches(dataset.train, full) for batch in many])
+    passed = [p for many in _batches(dataset.test) for p in session.evaluate(many)]
+    return sum(p.right for p in passed) / len(dataset.test)
+
+
+def _batches(split: Split, most: int | None = None) -> Iterator[list[Batch]]:
+    """The split's first batches in order, some at a time."""
+    order = batches(np.arange(len(split), dtype=np.int64), TESTED)[:most]
     for i in range(0, len(order), TOGETHER):
-        given = [split.batch(indices) for indices in order[i : i + TOGETHER]]
-        right += sum(p.right for p in session.evaluate(given))
-    return right / len(split)
+        yield [split.batch(indices) for indices in order[i : i + TOGETHER]]

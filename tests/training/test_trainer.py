@@ -59,6 +59,18 @@ def test_a_run_learns_and_measures(client: Any) -> None:
 
 
 @pytest.mark.parametrize("rule", [Adam(lr=0.01), Momentum(lr=0.05)])
+def test_a_run_goes_on_from_before_its_first_step(client: Any, rule: Optimizer) -> None:
+    made = trainer(client, rule)
+    first = DATA.train.batch(SAMPLER.epoch(0)[0])
+    made.session.evaluate([first])
+    start = made.session.snapshot()
+    losses = made.train_steps(3)
+    made.session.restore(start, like=first)
+    again = made.session.train([DATA.train.batch(order) for order in SAMPLER.epoch(0)[:3]])
+    assert [passed.loss for passed in again] == losses
+
+
+@pytest.mark.parametrize("rule", [Adam(lr=0.01), Momentum(lr=0.05)])
 @pytest.mark.parametrize("stop", [1, 3, 5])
 def test_a_resumed_run_ends_with_the_same_bits(
     client: Any, rule: Optimizer, stop: int, tmp_path: Path

@@ -100,8 +100,9 @@ class TorchUpdater(Updater):
 
     def state(self) -> tuple[int, Slots]:
         states = {name: self._optimizer.state[w] for name, w in self._parameters.items()}
+        slots = self._kind.slots if self._t else ()  # torch makes them in the first step
         return self._t, {
-            name: tuple(state[slot] for slot in self._kind.slots) for name, state in states.items()
+            name: tuple(state[slot] for slot in slots) for name, state in states.items()
         }
 
     def restore(self, t: int, slots: Slots) -> None:
