@@ -8,6 +8,7 @@ than of another.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -73,6 +74,12 @@ class Examination:
     def compared(self) -> int:
         """Cases with a record of both versions."""
         return sum(len(case.entries) == len(SIDES) for case in self.cases.values())
+
+    @property
+    def reasons(self) -> Counter[str]:
+        """Why the others have none: the old version's reason, or else the new one's."""
+        found = (case.broken for case in self.cases.values() if case.broken)
+        return Counter(broken.get(OLD, broken.get(NEW, "")) for broken in found)
 
 
 @dataclass

@@ -19,6 +19,8 @@ import pytest
 GATING = pytest.StashKey["Gating"]()
 VERDICT = "d5test-gate"
 """The name of the entries in a report's `user_properties`."""
+FEW = 3
+"""Reasons that are told of those for which cases were not compared."""
 
 
 class Gating:
@@ -234,9 +236,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 def _left(corpus: Any, findings: Any) -> Iterator[str]:
     """What was not compared, and why."""
-    alone = len(corpus.cases) - corpus.compared
-    if alone:
-        yield f"corpus: {alone} cases were not judged in both versions: unsupported, or broken"
+    from d5test.compare.words import plain
+
+    reasons = corpus.reasons
+    if reasons:
+        most = [f"{plain(why)} ({count})" for why, count in reasons.most_common(FEW)]
+        more = len(reasons) - len(most)
+        told = "; ".join([*most, *([f"and {more} reasons more"] if more else [])])
+        yield f"corpus: {reasons.total()} cases were not judged in both versions: {told}"
     for left, what in ((corpus.left, "cases of the corpus"), (findings.left, "benchmarks")):
         if left:
             yield f"UNSURE: {len(left)} {what} were not measured: the budget was spent"

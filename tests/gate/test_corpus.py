@@ -110,6 +110,7 @@ def test_what_the_old_version_cannot_do_is_not_compared(tmp_path: Path) -> None:
     found = Examiner(world.open).examine([replace(first, judge=judge), *others])  # type: ignore[arg-type]
     made = decided(found, tmp_path)
     assert found.compared == 2
+    assert found.reasons == {"mine has no row for it": 1}
     assert made.of(name(0)) == []
     assert made.broken(name(0)) == "mine has no row for it"
     assert made.comparison.matching.new == [name(0)]
