@@ -64,7 +64,11 @@ def operator(declared: Declared, source: Path) -> type[Operator]:
     if ours is not None:
         return ours
     base: type[NativeOperator] = NativeOperator
-    members: dict[str, Any] = {"__doc__": f"{declared.name} of {source}."}
+    stopped = tuple(k for k, port in enumerate(declared.outputs) if port.whole)
+    members: dict[str, Any] = {
+        "__doc__": f"{declared.name} of {source}.",
+        "stopped_outputs": stopped,
+    }
     if python is not None:
         _require_attributes(declared, python, source)
         base = Written if python.backward is CustomPythonOp.backward else Differentiated
