@@ -13,30 +13,34 @@ import numpy as np
 
 from d5test.backends.base import Unsupported
 from d5test.native import interface
-from d5test.native.library import Declared
+from d5test.native.library import Declared, NativeError, Port
 
 Shape = tuple[Any, ...]
 
 
 def shapes(
-    one: Declared, inputs: Sequence[Shape], attributes: Mapping[str, Any], bits: int
+    one: Declared, inputs: Sequence[Shape | None], attributes: Mapping[str, Any], bits: int
 ) -> list[Shape]:
-    """The outputs' shapes, of inputs with these."""
+    """The shapes of the outputs that are there, of inputs with these; `None` is an absent one."""
     if one.shaped_by_axes:
         return by_axes(one, inputs)
-    numbers = [np.empty(0, interface.DTYPES[bits]) for _ in inputs]
+    nothing = np.empty(0, interface.DTYPES[bits])
     placed = [
-        np.lib.stride_tricks.as_strided(x, tuple(map(int, shape)), (0,) * len(shape))
-        for x, shape in zip(numbers, inputs, strict=True)
+        None
+        if shape is None
+        else np.lib.stride_tricks.as_strided(nothing, tuple(map(int, shape)), (0,) * len(shape))
+        for shape in inputs
     ]
     return list(one.make(attributes, bits, guarded=False).shapes(placed))
 
 
-def by_axes(one: Declared, inputs: Sequence[Shape]) -> list[Shape]:
-    """By names alone. Raises `Unsupported` where sizes do not agree."""
+def by_axes(one: Declared, inputs: Sequence[Shape | None]) -> list[Shape]:
+    """By names alone. Raises `Unsupported` where sizes do not agree, and `NativeError` where an
+    output has an axis that no input has.
+    """
     sizes: dict[str, Shape] = {}
     for port, shape in zip(one.inputs, inputs, strict=True):
-        if port.dims == "*":
+        if shape is None or port.dims == "*":
             continue
         names = port.dims.split()
         leading = len(shape) - len(names) + 1 if "..." in names else 0
@@ -49,11 +53,16 @@ def by_axes(one: Declared, inputs: Sequence[Shape]) -> list[Shape]:
             expected = (int(name),) if name.isdigit() else sizes.setdefault(name, size)
             if tuple(expected) != tuple(size):
                 raise Unsupported(f"{one.name}: input {port.name} does not fit at axis {name}")
-    return [
-        tuple(
-            side
-            for name in port.dims.split()
-            for side in ((int(name),) if name.isdigit() else sizes[name])
-        )
-        for port in one.outputs
-    ]
+    return [_shape(one, port, sizes) for port in one.outputs]
+
+
+def _shape(one: Declared, port: Port, sizes: Mapping[str, Shape]) -> Shape:
+    found: Shape = ()
+    for name in port.dims.split():
+        if not name.isdigit() and name not in sizes:
+            raise NativeError(
+                f'{one.name} throws: no input has the axis "{name}" of output {port.name}: '
+                "override shapes()"
+            )
+        found += (int(name),) if name.isdigit() else sizes[name]
+    return found

@@ -93,13 +93,35 @@ def judged_by_the_suite(suite: Callable[..., Ran]) -> Callable[[str, str], None]
     return run
 
 
+@pytest.fixture
+def mixed_judged_by_the_suite(suite: Callable[..., Ran]) -> Callable[[str, str], None]:
+    """The same of operators with integers, masks and what is optional."""
+    wrong = {
+        "gradient": ("forward-IgnoresMask", "gradient-LastOfEach", "gradient-ForgetsBias"),
+        "compiled": ("compiled-LastOfEach", "compiled-ForgetsBias"),
+    }
+
+    def run(backend: str, check: str) -> None:
+        ran = suite(
+            f"--native={HERE / 'mixed.cpp'}", "--dtype=float32", "--examples=40",
+            f"--check=forward,{check}", backend=backend,
+        )  # fmt: skip
+        for operator in ("Embedding", "MaskedSoftmax", "Normalised"):
+            assert f"test_{check}[{backend}-{operator}-float32]" in ran.passed, ran.text
+        for what, operator in (name.split("-") for name in wrong[check]):
+            assert f"test_{what}[{backend}-{operator}-float32]" in ran.failed, ran.text
+
+    return run
+
+
 @pytest.fixture(scope="session")
 def libraries(tmp_path_factory: pytest.TempPathFactory) -> str:
     """What a worker is told of: the template and the sources beside the tests, compiled."""
     path = tmp_path_factory.mktemp("template") / "ipow.cpp"
     text = (ROOT / "d5test" / "native" / "templates" / "operator.cpp.txt").read_text()
     path.write_text(text.replace("NAME", "IPow"))
-    sources = (path, HERE / "shapes.cpp", HERE / "faults.cpp")
+    names = ("shapes.cpp", "faults.cpp", "ports.cpp", "mixed.cpp")
+    sources = (path, *(HERE / name for name in names))
     return bridges.environment(compiler.library(source) for source in sources)[LIBRARIES]
 
 

@@ -64,6 +64,87 @@ for call in (lambda: op("IPow", "float16"), lambda: op("Product")(normal(2, 3), 
     assert twice
 
 
+MIXED = """
+from jax.nn import softmax
+table, indices = normal(5, 3), jnp.array([[4, 0], [4, 1]])
+x, shift, scale, bias = normal(4, 3), normal(4, 3), normal(3), normal(3)
+labels, weights, keep = jnp.array([1, 0, 1, 1]), jnp.array([7.0, 11.0]), x > -1
+def same(ours, theirs, *inputs):
+    (y, pull), (z, pull_z) = jax.vjp(ours, *inputs), jax.vjp(theirs, *inputs)
+    for a, b in zip(jax.tree.leaves(y), jax.tree.leaves(z), strict=True):
+        print(np.allclose(a, b), a.dtype == b.dtype)
+    dy = jax.tree.map(lambda a: normal(*a.shape) if jnp.issubdtype(a.dtype, jnp.floating)
+                      else np.zeros(a.shape, jax.dtypes.float0), y)
+    for a, b in zip(pull(dy), pull_z(dy), strict=True):
+        print(a is b is None or a.dtype == b.dtype and (a.dtype == jax.dtypes.float0
+              or np.allclose(a, b)))
+def normalised(x, scale, bias=0):
+    mean, var = x.mean(-1, keepdims=True), x.var(-1, keepdims=True)
+    return (x - mean) / jnp.sqrt(var + 0.125) * scale + bias
+"""
+
+
+@pytest.fixture
+def mixed_says(says):
+    """As `jax_says`, with inputs of integers and booleans."""
+    return lambda code: says(PRELUDE + MIXED + code)
+
+
+def test_values_and_gradients_of_what_is_there(mixed_says):
+    said = mixed_says("""
+for form in (lambda f: f, jax.jit):
+    look = form(op("Embedding"))
+    same(look, lambda table, indices: table[indices], table, indices)
+    same(look, lambda table, indices: table[indices], table, indices.astype(np.int32))
+    soft = form(op("MaskedSoftmax"))
+    same(soft, softmax, x)
+    same(soft, lambda x, keep: softmax(jnp.where(keep, x, -jnp.inf)), x, keep)
+    same(soft, lambda x, shift: softmax(x + shift), x, shift)
+    same(form(op("Normalised")), normalised, x, scale)
+    same(form(op("Normalised", tells=1)),
+         lambda x, scale, bias: (normalised(x, scale, bias), x.mean(-1), x.argmax(-1)),
+         x, scale, bias)
+    y, picked = form(op("Weighted", picks=1))(x, labels, None, keep)
+    print(np.allclose(y, (x * keep).sum(-1)), np.array_equal(picked, labels))
+    dw = jax.grad(lambda w: form(op("Weighted"))(x, labels, w).sum())(weights)
+    print(np.array_equal(dw, [0, 0]))
+""")
+    assert set(said.split()) == {"True"}
+
+
+def test_mapped_over_integers_and_masks(mixed_says):
+    said = mixed_says("""
+look = jax.jit(jax.vmap(op("Embedding"), in_axes=(None, 0)))
+same(look, lambda table, indices: table[indices], table, indices)
+same(jax.vmap(lambda x, keep: op("MaskedSoftmax")(x[None], keep[None])[0]),
+     lambda x, keep: softmax(jnp.where(keep, x, -jnp.inf)), x, keep)
+""")
+    assert set(said.split()) == {"True"}
+
+
+def test_what_does_not_fit_is_refused_by_name(mixed_says):
+    said = mixed_says("""
+for name, inputs in (("Embedding", (table, scale)), ("Weighted", (x, labels, keep)),
+                     ("Weighted", (x, labels, labels))):
+    try:
+        op(name)(*inputs)
+    except Exception as error:
+        print(type(error).__name__, error)
+""")
+    assert said.splitlines() == [
+        "Unsupported indices is of integers, not float64",
+        "Unsupported weights is of float64, not bool",
+        "Unsupported weights is of float64, not int64",
+    ]
+
+
+@pytest.mark.parametrize("backend", ["jax", "jax-compiled"])
+def test_the_suite_validates_integers_masks_and_what_is_optional(
+    mixed_judged_by_the_suite, backend
+):
+    mixed_judged_by_the_suite(backend, "compiled" if backend.endswith("compiled") else "gradient")
+
+
 @pytest.mark.parametrize("backend", ["jax", "jax-compiled"])
 def test_the_suite_validates_it_inside_jax(judged_by_the_suite, backend):
     judged_by_the_suite(backend, "compiled" if backend.endswith("compiled") else "gradient")

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from d5test.backends.base import Unsupported
-from d5test.native import bridges, compiler, library
+from d5test.native import compiler, library
 from d5test.native.bridges.numpy import plan
 from d5test.native.drawing import registered_inputs
 from d5test.native.library import Declared, NativeError, NativeFault
@@ -127,13 +127,6 @@ def test_faults_with_integers_and_booleans_are_named(ports, name, inputs, said):
 def test_integers_are_not_read_as_numbers_nor_numbers_as_integers(ports):
     with pytest.raises(NativeError, match="throws: tensor 0 is of another type"):
         row(ports, "ReadsIntegersAsNumbers")(DY, LABELS)
-
-
-def test_other_bridges_refuse_them_with_a_line(ports):
-    op = SimpleNamespace(name="Weighted", attributes={})
-    with pytest.raises(Unsupported, match="numpy and native alone can call") as caught:
-        bridges.given(ports["Weighted"], op, [X, LABELS])
-    assert "\n" not in str(caught.value)
 
 
 def test_they_are_drawn_as_registered(ports):

@@ -119,6 +119,78 @@ print(sum(n for n in made if n > 0) == y.numel() * 4)
     assert said == "True"
 
 
+MIXED = """
+from torch.nn.functional import embedding, layer_norm
+table, indices = normal(5, 3, requires_grad=True), torch.tensor([[4, 0], [4, 1]])
+x, bias = normal(4, 3, requires_grad=True), normal(3, requires_grad=True)
+scale, shift = normal(3, requires_grad=True), normal(4, 3, requires_grad=True)
+labels, weights, keep = torch.tensor([1, 0, 1, 1]), torch.tensor([7.0, 11.0]).double(), x > -1
+"""
+
+
+@pytest.fixture
+def mixed_says(says):
+    """As `torch_says`, with inputs of integers and booleans."""
+    return lambda code: says(PRELUDE + MIXED + code)
+
+
+def test_integers_masks_and_what_is_optional_are_pytorchs(mixed_says):
+    said = mixed_says("""
+cases = [("Embedding", (table, indices), {}), ("Embedding", (table, indices.int()), {}),
+         ("MaskedSoftmax", (x,), {}), ("MaskedSoftmax", (x, keep), {}),
+         ("MaskedSoftmax", (x, shift), {}), ("Normalised", (x, scale), {}),
+         ("Normalised", (x, scale, bias), {"tells": 1}), ("Weighted", (x, labels), {}),
+         ("Weighted", (x, labels, None, keep), {"picks": 1}),
+         ("Weighted", (x, labels, weights.requires_grad_(), shift), {})]
+for name, inputs, attributes in cases:
+    print(set(torch.library.opcheck(op(name), inputs, attributes).values()))
+""")
+    assert said.splitlines() == ["{'SUCCESS'}"] * 10
+
+
+def test_values_and_gradients_of_what_is_there(mixed_says):
+    said = mixed_says("""
+def same(ours, theirs, *inputs):
+    ours, theirs = (y if isinstance(y, list) else [y] for y in (ours, theirs))
+    dys = [normal(*y.shape) if y.is_floating_point() else None for y in ours]
+    for y, z in zip(ours, theirs, strict=True):
+        print(torch.allclose(y, z), y.dtype == z.dtype)
+    pulled = [torch.autograd.grad([y for y in ys if y.requires_grad], inputs,
+                                  [dy for dy in dys if dy is not None]) for ys in (ours, theirs)]
+    for dx, dz in zip(*pulled, strict=True):
+        print(torch.allclose(dx, dz))
+same(op("Embedding")(table, indices), embedding(indices, table), table)
+same(op("Embedding")(table.mT.contiguous().mT, indices.int()), embedding(indices, table), table)
+same(op("MaskedSoftmax")(x, keep), x.masked_fill(~keep, -torch.inf).softmax(-1), x)
+same(op("MaskedSoftmax")(x, shift), (x + shift).softmax(-1), x, shift)
+same(op("Normalised")(x, scale), [layer_norm(x, (3,), scale, None, 0.125)], x, scale)
+same(op("Normalised")(x, scale, bias, tells=1),
+     [layer_norm(x, (3,), scale, bias, 0.125), x.mean(-1), x.argmax(-1)], x, scale, bias)
+y, picked = op("Weighted")(x, labels, weights.requires_grad_(), picks=1)
+print(torch.equal(picked, labels), not picked.requires_grad)
+dx, dw = torch.autograd.grad(y.sum(), (x, weights), allow_unused=True)
+print(dw is None, torch.allclose(dx, weights[labels][:, None].expand(4, 3)))
+""")
+    assert set(said.split()) == {"True"}
+
+
+def test_they_are_compiled_whole(mixed_says):
+    said = mixed_says("""
+import torch._dynamo
+def function(x, table, indices):
+    y = op("MaskedSoftmax")(x, x > -2).sum() + (op("Embedding")(table, indices) ** 2).sum()
+    return y + op("MaskedSoftmax")(x).square().sum()
+compiled = torch.compile(function, fullgraph=True, backend="aot_eager", dynamic=True)
+for n in (6, 7, 8):
+    inputs = normal(n, 4, requires_grad=True), table, torch.arange(n) % 5
+    y, z = compiled(*inputs), function(*inputs)
+    for dy, dz in zip(*(torch.autograd.grad(out, inputs[:2]) for out in (y, z))):
+        print(torch.allclose(y, z), torch.allclose(dy, dz))
+print(torch._dynamo.utils.counters["stats"]["unique_graphs"])
+""")
+    assert said.split() == ["True"] * 12 + ["1"]
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [
@@ -126,6 +198,14 @@ print(sum(n for n in made if n > 0) == y.numel() * 4)
         ('op("Product")(normal(2, 3), normal(2, 3))', "NotImplementedError: Product: input b"),
         ('op("Unwritten", True)(normal(3))', "RuntimeError: Unwritten.forward leaves element 2"),
         ('op("Thin")(normal(2, 3), step=0)', "NotImplementedError: Thin: a step is positive"),
+        (
+            'op("Embedding")(normal(5, 3), normal(2))',
+            "NotImplementedError: Embedding: indices is of integers, not Double",
+        ),
+        (
+            'op("Weighted")(normal(2, 3), torch.tensor([1, 0]), torch.ones(2).bool())',
+            "NotImplementedError: Weighted has inputs of one dtype: weights is of Double",
+        ),
     ],
 )
 def test_what_is_refused_is_named(torch_says, line, said):
@@ -152,3 +232,10 @@ def test_the_suite_sees_it_compiled(suite):
         backend="torch-compiled",
     )  # fmt: skip
     assert ran.passed == {"test_compiled[torch-compiled-Right-float32]"}, ran.text
+
+
+@pytest.mark.parametrize("backend", ["torch", "torch-compiled"])
+def test_the_suite_validates_integers_masks_and_what_is_optional(
+    mixed_judged_by_the_suite, backend
+):
+    mixed_judged_by_the_suite(backend, "compiled" if backend.endswith("compiled") else "gradient")

@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Any
 
 from d5test.backends.base import Plan, Row, Unsupported, planned
-from d5test.native.library import Declared, Made, declared
+from d5test.native.library import Declared, Made, Port, declared
 
 LIBRARIES = "D5TEST_NATIVE"
 """The variable with the paths of the libraries, as PATH has its folders."""
@@ -81,20 +81,6 @@ def kept(one: Declared, attributes: Any, bits: int, guarded: bool) -> Made:
     return one.make(dict(attributes), bits, guarded=guarded)
 
 
-def given(one: Declared, op: Any, inputs: Sequence[Any]) -> dict[str, Any]:
-    """The attributes that a plain operator is asked for with. Raises `Unsupported`.
-
-    Also of one with inputs or outputs that are optional, integers, a mask or constant: NumPy's
-    bridge alone has those.
-    """
-    if not one.plain:
-        raise Unsupported(
-            f"{one.name} has inputs or outputs that are optional, integers, a mask or constant, "
-            "which the backends numpy and native alone can call"
-        )
-    return asked(one, op, inputs)
-
-
 def asked(one: Declared, op: Any, inputs: Sequence[Any]) -> dict[str, Any]:
     """The attributes that an operator is asked for with. Raises `Unsupported`."""
     if len(inputs) > len(one.inputs):
@@ -110,10 +96,32 @@ def asked(one: Declared, op: Any, inputs: Sequence[Any]) -> dict[str, Any]:
     return found
 
 
+def first_floating(
+    one: Declared, inputs: Iterable[Any], is_floating: Callable[[Any], bool]
+) -> Any:
+    """The input whose dtype the operator computes in. Raises `Unsupported` where there is none."""
+    for x in inputs:
+        if x is not None and is_floating(x):
+            return x
+    raise Unsupported(f"{one.name} has no input of floating-point numbers, whose dtype it has")
+
+
+def taken(port: Port, dtype: str, computed: str) -> None:
+    """Raise `Unsupported` unless an input of this dtype fits an operator that computes in one.
+
+    Integers may be of any width: who calls makes them int64.
+    """
+    if port.whole and "int" not in dtype:
+        raise Unsupported(f"{port.name} is of integers, not {dtype}")
+    if not port.whole and dtype != computed and not (port.mask and dtype == "bool"):
+        raise Unsupported(f"{port.name} is of {computed}, not {dtype}")
+
+
 def row(one: Declared, plan: Callable[..., Plan], guarded: Callable[..., Plan]) -> Row:
     """The row of a native operator."""
     return Row(
         Guarded(plan, guarded),
         dtypes=("float64", "float32"),
         gradient="" if one.differentiable else f"{one.name} has no backward",
+        stopped=tuple(k for k, port in enumerate(one.inputs) if port.constant),
     )

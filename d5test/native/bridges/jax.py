@@ -1,7 +1,8 @@
 """Native operators in JAX: calls of XLA's foreign function interface, with a `custom_vjp`.
 
 The C++ half (`source/jax.cpp`) is compiled once for each jaxlib. They work under `jax.jit`, and
-under `jax.vmap` one sample after the other. XLA's arrays are row-major.
+under `jax.vmap` one sample after the other. XLA's arrays are row-major. An input that is absent is
+`None`; integers and booleans have tangents of float0, as everywhere in JAX.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,11 +18,12 @@ import numpy as np
 
 from d5test.backends.base import Plan, Row, Table, Unsupported
 from d5test.backends.jax import Jax, JaxCompiled
-from d5test.backends.jax.framework import jax
+from d5test.backends.jax.framework import jax, jnp
 from d5test.native import compiler, interface
 from d5test.native.axes import shapes
-from d5test.native.bridges import available, given, kept, row, sources
-from d5test.native.library import Declared
+from d5test.native.bridges import asked, available, first_floating, row, sources, taken
+from d5test.native.bridges.bound import address, differentiable
+from d5test.native.library import Declared, Port
 
 SOURCE = Path(__file__).with_name("source") / "jax.cpp"
 PLATFORMS = ("cpu", "CUDA")
@@ -53,7 +56,7 @@ class Called:
         if bits is None:
             raise Unsupported(f"{one.name} is compiled for float32 and float64, not {dtype}")
         self.one, self.attributes, self.dtype, self.bits = one, dict(attributes), dtype, bits
-        self.made = kept(one, tuple(sorted(attributes.items())), bits, guarded)
+        self.address = partial(address, one, tuple(sorted(attributes.items())), bits, guarded)
         function: Any = self._forward
         if one.differentiable:
             function = jax.custom_vjp(self._forward)
@@ -62,16 +65,34 @@ class Called:
         self.function: Any = jax.jit(function, inline=True)
 
     def __call__(self, *inputs: Any) -> Any:
-        """The output, or a tuple of them."""
-        for x in inputs:
-            if x.dtype != self.dtype:
-                raise Unsupported(f"{self.one.name} has inputs of one dtype")
+        """The output, or a tuple of those that are there."""
+        if self.one.plain:
+            for x in inputs:
+                if x.dtype != self.dtype:
+                    raise Unsupported(f"{self.one.name} has inputs of one dtype")
+        else:
+            inputs = self._fitted(inputs)
         outputs = self.function(*inputs)
         return outputs if len(outputs) > 1 else outputs[0]
 
+    def _fitted(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
+        """One for each input that is registered, integers in int64."""
+        every = zip_longest(self.one.inputs, inputs)
+        return tuple(None if x is None else self._fit(port, x) for port, x in every)
+
+    def _fit(self, port: Port, x: Any) -> Any:
+        taken(port, x.dtype.name, self.dtype.name)
+        return x.astype(np.int64) if port.whole else x
+
     def _forward(self, *inputs: Any) -> tuple[Any, ...]:
-        found = shapes(self.one, [x.shape for x in inputs], self.attributes, self.bits)
-        return self._asked("forward", found, inputs)
+        sizes = [None if x is None else x.shape for x in inputs]
+        found = shapes(self.one, sizes, self.attributes, self.bits)
+        types = [
+            jax.ShapeDtypeStruct(tuple(shape), np.int64 if port.whole else self.dtype)
+            for port, shape in zip(self.one.outputs, found, strict=False)
+        ]
+        bound = self.address(self._slopes(inputs), len(found))
+        return self._asked("forward", types, inputs, bound)
 
     def _remembering(self, *inputs: Any) -> Any:
         outputs = self._forward(*inputs)
@@ -79,16 +100,28 @@ class Called:
 
     def _backward(self, remembered: Any, grads: Any) -> tuple[Any, ...]:
         inputs, outputs = remembered
-        found = [x.shape for x in inputs]
-        return self._asked("backward", found, (*grads, *inputs, *outputs))
+        ports = zip(self.one.outputs, grads, strict=False)
+        upstream = [dy for port, dy in ports if not port.whole]
+        slopes = self._slopes(inputs)
+        types = [
+            jax.ShapeDtypeStruct(x.shape, self.dtype)
+            for x, has_slope in zip(inputs, slopes, strict=True)
+            if has_slope
+        ]
+        bound = self.address(slopes, len(outputs))
+        found = iter(self._asked("backward", types, (*upstream, *inputs, *outputs), bound))
+        return tuple(next(found) if has_slope else None for has_slope in slopes)
+
+    def _slopes(self, inputs: Sequence[Any]) -> tuple[bool | None, ...]:
+        if self.one.plain:
+            return (True,) * len(inputs)
+        return differentiable(self.one, inputs, lambda x: bool(x.dtype == self.dtype))
 
     def _asked(
-        self, direction: str, found: Sequence[Any], buffers: Sequence[Any]
+        self, direction: str, types: Sequence[Any], buffers: Sequence[Any], bound: int
     ) -> tuple[Any, ...]:
-        types = tuple(jax.ShapeDtypeStruct(tuple(shape), self.dtype) for shape in found)
         call = jax.ffi.ffi_call(f"d5test_{direction}", types, vmap_method="sequential")
-        table = np.int64(ctypes.addressof(self.one.table))
-        return tuple(call(*buffers, table=table, made=np.int64(self.made.pointer.value or 0)))
+        return tuple(call(*(x for x in buffers if x is not None), bound=np.int64(bound)))
 
 
 @cache
@@ -99,11 +132,12 @@ def called(one: Declared, attributes: Any, dtype: Any, guarded: bool) -> Callabl
 
 def plan(one: Declared, guarded: bool, op: Any, *inputs: Any) -> Plan:
     """The operator with its attributes bound."""
-    attributes = given(one, op, inputs)
+    attributes = asked(one, op, inputs)
+    first = first_floating(one, inputs, lambda x: jnp.issubdtype(x.dtype, jnp.floating))
     device = jax.config.jax_default_device or jax.devices()[0]
     if one.on_cuda != (device.platform != "cpu"):
         raise Unsupported(f"{one.name} is compiled for {'CUDA' if one.on_cuda else 'the CPU'}")
-    return called(one, tuple(sorted(attributes.items())), np.dtype(inputs[0].dtype), guarded)
+    return called(one, tuple(sorted(attributes.items())), np.dtype(first.dtype), guarded)
 
 
 def rows() -> dict[str, Row]:

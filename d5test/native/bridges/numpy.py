@@ -9,12 +9,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from d5test.backends.base import Plan, Row, Unsupported
+from d5test.backends.base import Plan, Row, Unsupported, name_of
 from d5test.backends.numpy import Numpy
 from d5test.backends.tape import Traced, is_floating
 from d5test.case import Operator
 from d5test.native import interface
-from d5test.native.bridges import asked, available, row, sources
+from d5test.native.bridges import asked, available, first_floating, row, sources, taken
 from d5test.native.library import Declared, Made, Port
 
 Array = NDArray[Any]
@@ -48,11 +48,9 @@ class Called(Operator):
         ]
 
     def _fit(self, x: Array, port: Port) -> Array:
-        if port.whole and x.dtype.kind in "iu":
+        taken(port, name_of(x.dtype), name_of(self.dtype))
+        if port.whole:
             x = x.astype(np.int64, copy=False)
-        elif port.whole or not (x.dtype == self.dtype or (port.mask and x.dtype == np.bool_)):
-            wanted = "integers" if port.whole else self.dtype.name
-            raise Unsupported(f"{port.name} is of {wanted}, not {x.dtype.name}")
         copied = self.made.declared.contiguous or not interface.in_elements(x)
         return np.ascontiguousarray(x).reshape(x.shape) if copied else x
 
@@ -61,7 +59,7 @@ def plan(one: Declared, op: Any, *inputs: Any, guarded: bool) -> Plan:
     """The function of the arrays: of traced ones, traced."""
     arrays = [x.array if isinstance(x, Traced) else x for x in inputs]
     attributes = asked(one, op, arrays)
-    dtype = next((x.dtype for x in arrays if x is not None and is_floating(x)), np.dtype(object))
+    dtype = first_floating(one, arrays, is_floating).dtype
     bits = interface.dtype_bits(dtype)
     if bits is None:
         raise Unsupported(f"{one.name} is compiled for float32 and float64, not {dtype.name}")

@@ -1,14 +1,15 @@
 """Native operators in TensorFlow: kernels, their gradient registered, in `tf.function` too.
 
 The C++ half (`source/tensorflow.cpp`) is compiled once for each TensorFlow, against the headers of
-its wheel. TensorFlow's tensors are row-major. XLA has no such kernels.
+its wheel. TensorFlow's tensors are row-major. XLA has no such kernels. An input that is absent is
+`None`; integers and booleans have no gradient.
 """
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache, partial
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -18,8 +19,10 @@ from d5test.backends.base import Plan, Row, Table, Unsupported
 from d5test.backends.tensorflow import TensorFlow, TensorFlowCompiled
 from d5test.backends.tensorflow.framework import tf
 from d5test.native import compiler, interface
-from d5test.native.bridges import available, given, kept, row, sources
-from d5test.native.library import Declared
+from d5test.native.axes import shapes
+from d5test.native.bridges import asked, available, first_floating, row, sources, taken
+from d5test.native.bridges.bound import BOUND, address, differentiable
+from d5test.native.library import Declared, Port
 
 SOURCE = Path(__file__).with_name("source") / "tensorflow.cpp"
 
@@ -41,54 +44,55 @@ def kernels() -> Any:
     def gradient(op: Any, *grads: Any) -> Any:
         """By the operator's own backward; a gradient that is missing is zero."""
         inputs, outputs, bound = op.inputs, op.outputs, op.get_attr("bound")
-        if not _BOUND[bound].differentiable:
+        if not BOUND[bound].declared.differentiable:
             return [None] * len(inputs)
         upstream = [
             tf.zeros_like(y) if dy is None else dy for dy, y in zip(grads, outputs, strict=True)
         ]
         return backward(upstream, list(inputs), list(outputs), bound)
 
+    def mixed_gradient(op: Any, *grads: Any) -> Any:
+        """The same of what is there, each of its type."""
+        inputs, outputs, where = op.inputs, op.outputs, op.get_attr("bound")
+        bound = BOUND[where]
+        if not (bound.declared.differentiable and any(bound.has_slope)):
+            return [None] * len(inputs)
+        ports = zip(bound.declared.outputs, grads, outputs, strict=False)
+        upstream = [
+            tf.zeros_like(y) if dy is None else dy for port, dy, y in ports if not port.whole
+        ]
+        types = [x.dtype for x, has in zip(inputs, bound.has_slope, strict=True) if has]
+        given = [*upstream, *inputs, *outputs]
+        found = iter(module.d5test_backward_mixed(given, types, where))
+        return [next(found) if has else None for has in bound.has_slope]
+
     for name in ("D5testForward", "D5testForwardOne"):
         tf.RegisterGradient(name)(gradient)
-    tf.no_gradient("D5testBackward")
+    tf.RegisterGradient("D5testForwardMixed")(mixed_gradient)
+    for name in ("D5testBackward", "D5testBackwardMixed"):
+        tf.no_gradient(name)
     return module
-
-
-class Bound(ctypes.Structure):
-    """What a node's attribute is the address of: an operator's table, and the operator made."""
-
-    _fields_ = (("table", ctypes.c_void_p), ("made", ctypes.c_void_p))
-    differentiable: bool
-
-
-_BOUND: dict[int, Bound] = {}
-"""By address, for ever: graphs hold the addresses."""
-
-
-@cache
-def address(one: Declared, attributes: Any, bits: int, guarded: bool) -> int:
-    """The attribute of a node that computes an operator."""
-    made = kept(one, attributes, bits, guarded)
-    bound = Bound(ctypes.addressof(one.table), made.pointer)
-    bound.differentiable = one.differentiable
-    _BOUND[ctypes.addressof(bound)] = bound
-    return ctypes.addressof(bound)
 
 
 def plan(one: Declared, guarded: bool, op: Any, *inputs: Any) -> Plan:
     """The kernel with its operator bound."""
-    attributes = given(one, op, inputs)
-    dtype = inputs[0].dtype
+    attributes = asked(one, op, inputs)
+    dtype = first_floating(one, inputs, lambda x: x.dtype.is_floating).dtype
     bits = interface.dtype_bits(np.dtype(dtype.as_numpy_dtype))
-    if bits is None or any(x.dtype != dtype for x in inputs):
-        raise Unsupported(f"{one.name} has inputs of float32 or float64, all of one")
+    if bits is None:
+        raise Unsupported(f"{one.name} is compiled for float32 and float64, not {dtype.name}")
+    if not one.plain:
+        return mixed(one, attributes, dtype, guarded, inputs)
+    if any(x.dtype != dtype for x in inputs):
+        raise Unsupported(f"{one.name} has inputs of one dtype")
     return bound(one, attributes, bits, guarded)
 
 
 def bound(one: Declared, attributes: Mapping[str, Any], bits: int, guarded: bool) -> Plan:
-    """The kernel with its operator bound: a function of tensors of `bits` bits an element."""
+    """The kernel of a plain operator: a function of tensors of `bits` bits an element."""
     forward, forward_one = kernels().d5test_forward, kernels().d5test_forward_one
-    where, m = address(one, tuple(sorted(attributes.items())), bits, guarded), len(one.outputs)
+    m, slopes = len(one.outputs), (True,) * len(one.inputs)
+    where = address(one, tuple(sorted(attributes.items())), bits, guarded, slopes, m)
 
     def single(*inputs: Any) -> Any:
         return forward_one(inputs, where)
@@ -97,6 +101,47 @@ def bound(one: Declared, attributes: Mapping[str, Any], bits: int, guarded: bool
         return tuple(forward(inputs, m, where))
 
     return single if m == 1 else several
+
+
+def mixed(
+    one: Declared, attributes: Mapping[str, Any], dtype: Any, guarded: bool, inputs: Sequence[Any]
+) -> Plan:
+    """The kernel of one that computes in a dtype, of inputs like these, some of them absent."""
+    forward, bits = kernels().d5test_forward_mixed, 8 * dtype.size
+    for port, x in zip(one.inputs, inputs, strict=False):
+        if x is not None:
+            taken(port, x.dtype.name, dtype.name)
+    slopes = differentiable(one, inputs, lambda x: bool(x.dtype.is_floating))
+    types = [tf.int64 if port.whole else dtype for port in present(one, attributes, bits, inputs)]
+    key = tuple(sorted(attributes.items()))
+    where = address(one, key, bits, guarded, slopes, len(types))
+    whole = [port.whole for port in one.inputs]
+
+    def call(*inputs: Any) -> Any:
+        given = [
+            tf.cast(x, tf.int64) if is_whole else x
+            for x, is_whole in zip(inputs, whole, strict=False)
+            if x is not None
+        ]
+        outputs = forward(given, types, where)
+        return tuple(outputs) if len(outputs) > 1 else outputs[0]
+
+    return call
+
+
+def present(
+    one: Declared, attributes: Mapping[str, Any], bits: int, inputs: Sequence[Any]
+) -> Sequence[Port]:
+    """The outputs that are there. Raises `Unsupported` where a graph cannot know it."""
+    if not any(port.optional for port in one.outputs):
+        return one.outputs
+    if not all(x is None or x.shape.is_fully_defined() for x in inputs):
+        raise Unsupported(
+            f"{one.name} has optional outputs: to make a graph, TensorFlow has to know "
+            "the shapes of its inputs"
+        )
+    every = [None if x is None else tuple(x.shape) for _, x in zip_longest(one.inputs, inputs)]
+    return one.outputs[: len(shapes(one, every, attributes, bits))]
 
 
 def rows() -> dict[str, Row]:

@@ -20,7 +20,7 @@ from d5test.backends.base import Plan, Row, Table
 from d5test.backends.torch import Torch, TorchCompiled
 from d5test.native import compiler, interface
 from d5test.native.axes import shapes
-from d5test.native.bridges import available, given, row, sources
+from d5test.native.bridges import asked, available, first_floating, row, sources
 from d5test.native.library import Choice, Declared
 
 SOURCE = Path(__file__).with_name("source") / "torch.cpp"
@@ -62,16 +62,16 @@ def operator(one: Declared, *, guarded: bool) -> Callable[..., Any]:
     space = SPACES[guarded]
     library = torch.library.Library(space, "FRAGMENT")
     _KEPT.append(library)
-    inputs = ", ".join(f"Tensor {port.name}" for port in one.inputs)
     attributes = "".join(f", {_argument(choice)}" for choice in one.attributes)
     starred = f", *{attributes}" if attributes else ""
-    outputs = ", ".join("Tensor" for _ in one.outputs)
-    library.define(f"{one.name}({inputs}{starred}) -> ({outputs})")
+    library.define(f"{one.name}({_inputs(one)}{starred}) -> {_outputs(one)}")
     torch.library.register_fake(f"{space}::{one.name}", partial(_fake, one), lib=library)
     if one.differentiable:
-        lists = "Tensor[] grads, Tensor[] inputs, Tensor[] outputs"
+        kind = "Tensor[]" if one.plain else "Tensor?[]"
+        lists = f"{kind} grads, {kind} inputs, Tensor[] outputs"
         library.define(f"{one.name}_backward({lists}{starred}) -> Tensor[]")
-        torch.library.register_fake(f"{space}::{one.name}_backward", _fake_backward, lib=library)
+        fake = partial(_fake_backward, one)
+        torch.library.register_fake(f"{space}::{one.name}_backward", fake, lib=library)
     register = bridge().d5test_torch_register
     register.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int32)
     register.restype = None
@@ -95,22 +95,53 @@ def _argument(choice: Choice) -> str:
     return f"{TYPES[choice.kind]} {choice.name}={shown}"
 
 
+def _inputs(one: Declared) -> str:
+    """An input that may be absent is None, and need not be given if the last ones are."""
+    needed = max((k for k, port in enumerate(one.inputs) if not port.optional), default=-1)
+    return ", ".join(
+        f"{'Tensor?' if port.optional else 'Tensor'} {port.name}{'=None' if k > needed else ''}"
+        for k, port in enumerate(one.inputs)
+    )
+
+
+def _outputs(one: Declared) -> str:
+    """Outputs of which some may be absent are a list of those that are there."""
+    return "Tensor[]" if _listed(one) else f"({', '.join('Tensor' for _ in one.outputs)})"
+
+
+def _listed(one: Declared) -> bool:
+    return any(port.optional for port in one.outputs)
+
+
 def _fake(one: Declared, *inputs: Any, **attributes: Any) -> Any:
-    first = inputs[0]
-    found = shapes(one, [tuple(x.shape) for x in inputs], attributes, 8 * first.element_size())
-    outputs = tuple(first.new_empty(shape) for shape in found)
-    return outputs if len(outputs) > 1 else outputs[0]
+    given = (*inputs, *[None] * (len(one.inputs) - len(inputs)))
+    first = first_floating(one, given, torch.is_floating_point)
+    sizes = [None if x is None else tuple(x.shape) for x in given]
+    found = shapes(one, sizes, attributes, 8 * first.element_size())
+    outputs = [
+        first.new_empty(shape, dtype=torch.int64 if port.whole else first.dtype)
+        for port, shape in zip(one.outputs, found, strict=False)
+    ]
+    return outputs if _listed(one) else tuple(outputs) if len(outputs) > 1 else outputs[0]
 
 
 def _fake_backward(
-    grads: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[Any], **attributes: Any
+    one: Declared,
+    grads: Sequence[Any],
+    inputs: Sequence[Any],
+    outputs: Sequence[Any],
+    **attributes: Any,
 ) -> list[Any]:
-    return [x.new_empty(x.shape) for x in inputs]
+    return [
+        x.new_empty(x.shape)
+        for port, x in zip(one.inputs, inputs, strict=True)
+        if x is not None and x.is_floating_point() and not port.constant
+    ]
 
 
 def plan(one: Declared, call: Callable[..., Any], op: Any, *inputs: Any) -> Plan:
     """The operator with its attributes bound."""
-    return partial(call, **given(one, op, inputs))
+    return partial(call, **asked(one, op, inputs))
 
 
 def rows() -> dict[str, Row]:

@@ -1,4 +1,5 @@
-// Row-major tensors as the interface has them, for frameworks that have no others.
+// Row-major tensors as the interface has them, for frameworks that have no others, and what a call of
+// theirs is bound to.
 #pragma once
 
 #include <array>
@@ -22,6 +23,23 @@ private:
     std::unique_ptr<T[]> more_;
 };
 
+/// An operator, and a bit for each of its tensors: the inputs that are there, those of them that have a
+/// gradient, and the outputs that are there. Python keeps it for ever (`bridges/bound.py`).
+struct Bound {
+    const D5Operator* table;
+    void* made;
+    std::uint64_t inputs, slopes, outputs;
+
+    static const Bound& at(std::int64_t address) { return *reinterpret_cast<Bound*>(address); }
+    bool has_input(std::int32_t k) const { return inputs >> k & 1; }
+    bool has_slope(std::int32_t k) const { return slopes >> k & 1; }
+    bool has_output(std::int32_t k) const { return outputs >> k & 1; }
+    /// Whether a gradient comes in from an output: from one that is there, and of no integers.
+    bool has_grad(std::int32_t k) const {
+        return has_output(k) && !(table->outputs[k].flags & D5_PORT_INTEGERS);
+    }
+};
+
 /// Up to `most` tensors.
 class RowMajor {
 public:
@@ -29,20 +47,24 @@ public:
 
     /// One more; `side` says the size of an axis.
     template <typename Side>
-    void add(void* data, int bits, std::int32_t rank, const Side& side) {
+    void add(void* data, D5Type type, std::int32_t rank, const Side& side) {
         auto& axes = axes_.data()[count_];
         std::int64_t size = 1;
         for (std::int32_t axis = rank; axis-- > 0; size *= axes.sides[axis]) {
             axes.sides[axis] = side(axis);
             axes.strides[axis] = size;
         }
-        views_.data()[count_++] = {data, {device_, 0}, rank,
-                                   {D5_FLOAT, static_cast<std::uint8_t>(bits), 1},
+        views_.data()[count_++] = {data, {device_, 0}, rank, type,
                                    axes.sides.data(), axes.strides.data(), 0};
     }
     /// One more of which nothing is known: the operator fills its shape.
     void add_unknown() {
-        add(nullptr, 0, 0, [](std::int32_t) { return 0; });
+        add(nullptr, {}, 0, [](std::int32_t) { return 0; });
+    }
+    /// One more that is not there.
+    void add_absent() {
+        add_unknown();
+        views_.data()[count_ - 1].ndim = -1;
     }
     D5Tensor* data() { return views_.data(); }
 

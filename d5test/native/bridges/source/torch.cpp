@@ -49,36 +49,42 @@ struct Differentiable {
     c10::OperatorHandle forward, backward;
 };
 
-Tensors forward_below(const Differentiable& one, at::TensorList inputs, Values attributes) {
+Tensors forward_below(const Differentiable& one, const Tensors& inputs, Values attributes) {
     const at::AutoDispatchBelowADInplaceOrView below;
-    if (bare(*one.op, {inputs}))
-        return forward(*one.op, Tensors(inputs.begin(), inputs.end()), attributes);
-    Stack stack(inputs.begin(), inputs.end());
+    if (bare(*one.op, {inputs})) return forward(*one.op, inputs, attributes);
+    Stack stack;
+    for (const auto& x : inputs) stack.push_back(x.defined() ? IValue(x) : IValue());
     stack.insert(stack.end(), attributes.begin(), attributes.end());
     one.forward.callBoxed(stack);
-    return tensors_of(stack, 0, one.op->outputs());
+    return one.op->listed ? tensors_of(stack[0]) : tensors_of(stack, 0, one.op->outputs());
 }
 
+/// The gradients of the inputs, undefined where there is none.
 Tensors backward_below(const Differentiable& one, const Tensors& grads, const Tensors& inputs,
                        const Tensors& outputs, Values attributes) {
     std::optional<at::AutoDispatchBelowADInplaceOrView> below;
     if (!at::GradMode::is_enabled()) below.emplace();
     if (below && bare(*one.op, {grads, inputs, outputs}))
         return backward(*one.op, grads, inputs, outputs, attributes);
-    const auto list = [](const Tensors& tensors) {
-        return IValue(variable_list(tensors.begin(), tensors.end()));
-    };
-    Stack stack{list(grads), list(inputs), list(outputs)};
+    const bool optional = !one.op->plain;
+    Stack stack{list_of(grads, optional), list_of(inputs, optional), list_of(outputs, false)};
     stack.insert(stack.end(), attributes.begin(), attributes.end());
     one.backward.callBoxed(stack);
-    const auto found = stack.back().toTensorVector();
-    return Tensors(found.begin(), found.end());
+    auto found = stack.back().toTensorVector();
+    auto next = found.begin();
+    Tensors slopes;
+    for (std::size_t k = 0; k < inputs.size(); ++k)
+        slopes.push_back(differentiable(one.op->table.inputs[k], inputs[k]) ? std::move(*next++)
+                                                                            : at::Tensor());
+    return slopes;
 }
 
-/// A call on the tape.
+/// A call on the tape. Those of the inputs that are present are given once more: they are the tape's.
 struct Recorded : torch::autograd::Function<Recorded> {
-    static variable_list forward(AutogradContext* tape, at::TensorList inputs,
-                                 const Differentiable& one, Values attributes) {
+    static variable_list forward(AutogradContext* tape, at::TensorList present,
+                                 const Tensors& inputs, const Differentiable& one,
+                                 Values attributes) {
+        (void)present;
         const auto outputs = forward_below(one, inputs, attributes);
         variable_list saved;
         saved.reserve(inputs.size() + outputs.size());
@@ -95,13 +101,20 @@ struct Recorded : torch::autograd::Function<Recorded> {
         const auto first = saved.end() - static_cast<std::ptrdiff_t>(given.size());
         const Tensors inputs(saved.begin(), first), outputs(first, saved.end());
         Tensors grads(given.begin(), given.end());
-        for (std::size_t k = 0; k < grads.size(); ++k)
-            if (!grads[k].defined()) grads[k] = at::zeros_like(outputs[k]);
         const Values call = tape->saved_data["call"].toTupleRef().elements();
         const auto& one = *reinterpret_cast<const Differentiable*>(call[0].toInt());
-        const auto found = backward_below(one, grads, inputs, outputs, call.slice(1));
-        variable_list slopes(found.begin(), found.end());
-        slopes.resize(slopes.size() + 2);  // for the arguments that are no tensors
+        for (std::size_t k = 0; k < grads.size(); ++k) {
+            if (one.op->table.outputs[k].flags & D5_PORT_INTEGERS)
+                grads[k].reset();
+            else if (!grads[k].defined())
+                grads[k] = at::zeros_like(outputs[k]);
+        }
+        auto found = backward_below(one, grads, inputs, outputs, call.slice(1));
+        variable_list slopes;
+        slopes.reserve(found.size() + 3);
+        for (std::size_t k = 0; k < found.size(); ++k)
+            if (inputs[k].defined()) slopes.push_back(std::move(found[k]));
+        slopes.resize(slopes.size() + 3);  // for the arguments that are not the tape's
         return slopes;
     }
 };
@@ -130,12 +143,15 @@ struct Taped : c10::OperatorKernel {
         const std::size_t base = stack->size() - given;
         const auto inputs = tensors_of(*stack, base, n);
         const auto attributes = Values(*stack).slice(base + n);
-        const auto put = [&](auto&& outputs) {
+        const auto answer = [&](auto&& outputs) {
             torch::jit::drop(*stack, given);
-            for (auto& y : outputs) stack->emplace_back(std::move(y));
+            put(*one.op, *stack, outputs);
         };
-        wants_gradient(inputs) ? put(Recorded::apply(at::TensorList(inputs), one, attributes))
-                               : put(forward_below(one, inputs, attributes));
+        if (!wants_gradient(inputs)) return answer(forward_below(one, inputs, attributes));
+        if (one.op->plain)
+            return answer(Recorded::apply(at::TensorList(inputs), inputs, one, attributes));
+        const auto there = present(inputs);
+        answer(Recorded::apply(at::TensorList(there), inputs, one, attributes));
     }
 
     const Differentiable one;
@@ -148,7 +164,7 @@ struct TapedBackward : c10::OperatorKernel {
         variable_list given;
         const std::size_t base = stack->size() - 3 - op->attributes();
         for (std::size_t k = 0; k < 3; ++k)
-            for (const auto& x : (*stack)[base + k].toTensorVector()) given.push_back(x);
+            for (const auto& x : present(tensors_of((*stack)[base + k]))) given.push_back(x);
         if (!wants_gradient(given)) return run_below(handle, *stack);
         const auto found = Once::apply(at::TensorList(given), handle, *stack);
         stack->back() = IValue(found);

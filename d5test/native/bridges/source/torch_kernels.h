@@ -4,23 +4,19 @@
 #pragma once
 
 #include <ATen/ops/empty.h>
-#include <torch/library.h>
 
 #ifdef D5TEST_CUDA
 #include <c10/cuda/CUDAStream.h>
 #endif
 
+#include <algorithm>
 #include <array>
 #include <deque>
 #include <mutex>
 
-#include "d5test/interface.h"
+#include "torch_tensors.h"
 
 namespace bridge {
-
-using c10::IValue;
-using torch::jit::Stack;
-using Tensors = c10::SmallVector<at::Tensor, 4>;  // on the stack: most operators have no more
 
 /// Room for what an operator says, and the exception of PyTorch's that it stands for.
 struct Said {
@@ -72,7 +68,11 @@ private:
 
 /// An operator, and what was made of it for each dtype and set of attributes.
 struct Operator {
-    Operator(const D5Operator* table, bool guarded) : table(*table), guarded(guarded) {}
+    Operator(const D5Operator* table, bool guarded)
+        : table(*table), guarded(guarded),
+          plain(!any(table->inputs, table->input_count, ~0) &&
+                !any(table->outputs, table->output_count, ~0)),
+          listed(any(table->outputs, table->output_count, D5_PORT_OPTIONAL)) {}
 
     void* made(Values attributes, std::int32_t bits) {
         const std::lock_guard<std::mutex> lock(mutex);
@@ -92,10 +92,36 @@ struct Operator {
     std::size_t attributes() const { return table.attribute_count; }
     bool differentiable() const { return table.flags & D5_BACKWARD; }
 
+    /// The tensor whose dtype and device are the operator's: the first of floating-point numbers.
+    const at::Tensor& first(const Tensors& inputs) const {
+        for (const auto& x : inputs) {
+            if (!x.defined()) continue;
+            const auto type = x.scalar_type();
+            if (type == at::kFloat || type == at::kDouble) {
+                const bool cuda = table.device == D5_CUDA;
+                TORCH_CHECK_NOT_IMPLEMENTED(x.is_cuda() == cuda, table.name, " is compiled for ",
+                                            cuda ? "CUDA" : "the CPU");
+                return x;
+            }
+            TORCH_CHECK_NOT_IMPLEMENTED(!at::isFloatingType(type), table.name,
+                                        " is compiled for float32 and float64, not ", type);
+        }
+        TORCH_CHECK_NOT_IMPLEMENTED(
+            false, table.name, " has no input of floating-point numbers, whose dtype it has");
+    }
+
     const D5Operator& table;
     const bool guarded;
+    /// Whether nothing of it is optional, integers, a mask or constant.
+    const bool plain;
+    /// Whether its outputs are a list of those that are there: some may be absent.
+    const bool listed;
 
 private:
+    static bool any(const D5Port* ports, std::int32_t count, std::int32_t flags) {
+        return std::any_of(ports, ports + count,
+                           [&](const D5Port& port) { return port.flags & flags; });
+    }
     struct Made {
         std::int32_t bits;
         std::vector<IValue> attributes;
@@ -113,43 +139,6 @@ private:
     std::deque<Made> known;
 };
 
-/// Tensors as the interface has them. They must outlive it.
-class Views {
-public:
-    explicit Views(at::TensorList tensors) {
-        for (const auto& x : tensors) {
-            D5Tensor one{};
-            one.data = x.data_ptr();
-            one.device = {x.is_cuda() ? D5_CUDA : D5_CPU, x.is_cuda() ? x.get_device() : 0};
-            one.ndim = static_cast<std::int32_t>(x.dim());
-            one.dtype = {2, static_cast<std::uint8_t>(8 * x.element_size()), 1};
-            one.shape = const_cast<std::int64_t*>(x.sizes().data());
-            one.strides = const_cast<std::int64_t*>(x.strides().data());
-            views_.push_back(one);
-        }
-    }
-    const D5Tensor* data() const { return views_.data(); }
-
-private:
-    c10::SmallVector<D5Tensor, 4> views_;
-};
-
-/// The tensors, in the layout that the operator can read, after a look at their dtype and device.
-inline void readable(const Operator& op, Tensors& tensors) {
-    const at::Tensor& first = tensors.front();
-    const auto dtype = first.scalar_type();
-    TORCH_CHECK_NOT_IMPLEMENTED(dtype == at::kFloat || dtype == at::kDouble, op.table.name,
-                                " is compiled for float32 and float64, not ", dtype);
-    for (auto& x : tensors) {
-        TORCH_CHECK_NOT_IMPLEMENTED(x.scalar_type() == dtype && x.device() == first.device(),
-                                    op.table.name, " has inputs of one dtype and device");
-        if (op.table.flags & D5_CONTIGUOUS) x = x.contiguous();
-    }
-    const bool cuda = op.table.device == D5_CUDA;
-    TORCH_CHECK_NOT_IMPLEMENTED(first.is_cuda() == cuda, op.table.name, " is compiled for ",
-                                cuda ? "CUDA" : "the CPU");
-}
-
 inline void* stream_of(const at::Tensor& x) {
 #ifdef D5TEST_CUDA
     if (x.is_cuda()) return c10::cuda::getCurrentCUDAStream(x.get_device()).stream();
@@ -158,17 +147,11 @@ inline void* stream_of(const at::Tensor& x) {
     return nullptr;
 }
 
-inline Tensors tensors_of(const Stack& stack, std::size_t from, std::size_t count) {
-    Tensors found;
-    for (std::size_t k = 0; k < count; ++k) found.push_back(stack[from + k].toTensor());
-    return found;
-}
-
 inline std::int32_t bits_of(const at::Tensor& x) {
     return static_cast<std::int32_t>(8 * x.element_size());
 }
 
-/// The outputs, of shapes that the operator says.
+/// The outputs that are there, of shapes that the operator says.
 inline Tensors allocated(const Operator& op, void* made, const Views& in,
                          const at::TensorOptions& options) {
     std::array<std::array<std::int64_t, D5_MOST_DIMENSIONS>, D5_MOST_TENSORS> shapes;
@@ -177,35 +160,57 @@ inline Tensors allocated(const Operator& op, void* made, const Views& in,
     Said said;
     said.check(op.table.infer(made, in.data(), unknown.data(), said.message()));
     Tensors outputs;
-    for (const auto& one : unknown)
-        outputs.push_back(at::empty(at::IntArrayRef(one.shape, one.ndim), options));
+    for (std::size_t k = 0; k < unknown.size() && unknown[k].ndim >= 0; ++k) {
+        const bool whole = op.table.outputs[k].flags & D5_PORT_INTEGERS;
+        outputs.push_back(at::empty(at::IntArrayRef(unknown[k].shape, unknown[k].ndim),
+                                    whole ? options.dtype(at::kLong) : options));
+    }
     return outputs;
 }
 
-/// inputs -> outputs
+/// inputs -> outputs that are there
 inline Tensors forward(Operator& op, Tensors inputs, Values attributes) {
-    readable(op, inputs);
-    void* made = op.made(attributes, bits_of(inputs[0]));
-    const Views in(inputs);
-    Tensors outputs = allocated(op, made, in, inputs[0].options());
+    const at::Tensor& first = op.first(inputs);
+    readable(op.table, inputs, op.table.inputs, first);
+    void* made = op.made(attributes, bits_of(first));
+    const Views in(inputs, op.inputs());
+    Tensors outputs = allocated(op, made, in, first.options());
     Said said;
-    said.check(op.table.forward(made, in.data(), Views(outputs).data(), stream_of(inputs[0]),
-                                said.message()));
+    said.check(op.table.forward(made, in.data(), Views(outputs, op.outputs()).data(),
+                                stream_of(first), said.message()));
     return outputs;
 }
 
-/// grads, inputs, outputs -> gradients of the inputs
+/// grads, inputs, outputs -> gradients of the inputs, undefined where there is none
 inline Tensors backward(Operator& op, Tensors grads, Tensors inputs, Tensors outputs,
                         Values attributes) {
-    for (auto* list : {&grads, &inputs, &outputs}) readable(op, *list);
-    void* made = op.made(attributes, bits_of(inputs[0]));
+    const std::size_t n = op.inputs(), m = op.outputs();
+    const at::Tensor& first = op.first(inputs);
+    readable(op.table, grads, op.table.outputs, first);
+    readable(op.table, inputs, op.table.inputs, first);
+    readable(op.table, outputs, op.table.outputs, first);
+    void* made = op.made(attributes, bits_of(first));
     Tensors found;
-    for (const auto& x : inputs) found.push_back(at::empty(x.sizes(), x.options()));
+    for (std::size_t k = 0; k < n; ++k) {
+        const auto& x = inputs[k];
+        const bool wanted = differentiable(op.table.inputs[k], x);
+        found.push_back(wanted ? at::empty(x.sizes(), x.options()) : at::Tensor());
+    }
     Said said;
-    said.check(op.table.backward(made, Views(grads).data(), Views(inputs).data(),
-                                 Views(outputs).data(), Views(found).data(),
-                                 stream_of(inputs[0]), said.message()));
+    said.check(op.table.backward(made, Views(grads, m).data(), Views(inputs, n).data(),
+                                 Views(outputs, m).data(), Views(found, n).data(),
+                                 stream_of(first), said.message()));
     return found;
+}
+
+/// Put outputs on a stack as the schema has them: one by one, or those that are there in a list.
+template <typename Outputs>
+void put(const Operator& op, Stack& stack, Outputs&& outputs) {
+    if (op.listed) {
+        stack.emplace_back(std::vector<at::Tensor>(outputs.begin(), outputs.end()));
+    } else {
+        for (auto& y : outputs) stack.emplace_back(std::move(y));
+    }
 }
 
 /// inputs..., attributes... -> outputs...
@@ -217,27 +222,23 @@ struct Forward : c10::OperatorKernel {
         const std::size_t base = stack->size() - given;
         auto found = forward(*op, tensors_of(*stack, base, n), Values(*stack).slice(base + n));
         torch::jit::drop(*stack, given);
-        for (auto& y : found) stack->emplace_back(std::move(y));
+        put(*op, *stack, found);
     }
 
     std::shared_ptr<Operator> op;
 };
 
-/// grads, inputs, outputs (lists), attributes... -> gradients of the inputs (a list)
+/// grads, inputs, outputs (lists), attributes... -> gradients of the inputs that have one (a list)
 struct Backward : c10::OperatorKernel {
     explicit Backward(std::shared_ptr<Operator> op) : op(std::move(op)) {}
 
     void operator()(const c10::OperatorHandle&, c10::DispatchKeySet, Stack* stack) {
         const std::size_t given = 3 + op->attributes(), base = stack->size() - given;
-        const auto list = [&](std::size_t k) {
-            const auto tensors = (*stack)[base + k].toTensorVector();
-            return Tensors(tensors.begin(), tensors.end());
-        };
-        c10::List<at::Tensor> found;
-        for (auto& dx : backward(*op, list(0), list(1), list(2), Values(*stack).slice(base + 3)))
-            found.push_back(std::move(dx));
+        const auto list = [&](std::size_t k) { return tensors_of((*stack)[base + k]); };
+        const auto found =
+            backward(*op, list(0), list(1), list(2), Values(*stack).slice(base + 3));
         torch::jit::drop(*stack, given);
-        stack->emplace_back(std::move(found));
+        stack->emplace_back(present(found));
     }
 
     std::shared_ptr<Operator> op;
