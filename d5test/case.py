@@ -7,8 +7,10 @@ streams NumPy does not promise to keep.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache
+from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 import ml_dtypes
@@ -52,6 +54,8 @@ class Operator:
     """Outputs through which no gradient flows (indices, masks, running statistics)."""
     stashed_outputs: ClassVar[tuple[int, ...]] = ()
     """Outputs in the dtype of `stash_type`: in float32, where the other dtypes are narrower."""
+    apart: ClassVar[Mapping[int, tuple[int, ...]]] = MappingProxyType({})
+    """By the position of an optional input: outputs that ONNX forbids a node that is given it."""
 
     def forward(self, *inputs: Any) -> Any:
         """The outputs: an array, or a tuple of arrays."""

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from d5test.plugin.selection import SELECTION
+from d5test.plugin.timing import asks
 
 if TYPE_CHECKING:
     from d5test.checks import Fault
@@ -64,7 +65,7 @@ def cases(items: Iterable[pytest.Item]) -> list[Any]:
     return [
         Frozen(item.nodeid, item.callspec.params["backend"], partial(judged, item))  # type: ignore[attr-defined]
         for item in items
-        if "gauge" in getattr(item, "fixturenames", ())
+        if asks(item, "gauge")
     ]
 
 

@@ -181,12 +181,10 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     gating = session.config.stash.get(GATING, None)
     if gating is None or session.config.option.collectonly or session.testsfailed:
         return None
-    # where there is nothing of an operator, pytest has a test of nothing, which it skips
-    items = [item for item in session.items if not item.get_closest_marker("skip")]
     if session.config.getoption("--gate-self-test"):
-        gating.test(items)
+        gating.test(session.items)
         return True
-    gating.measure(items)
+    gating.measure(session.items)
     return None
 
 

@@ -79,7 +79,17 @@ def network_line(entry: Mapping[str, Any]) -> str:
 
 def times(item: pytest.Item) -> bool:
     """Whether a test times something that `timed_of` makes."""
-    return not {"stopwatch", "network_stopwatch"}.isdisjoint(getattr(item, "fixturenames", ()))
+    return asks(item, "stopwatch", "network_stopwatch")
+
+
+def asks(item: pytest.Item, *fixtures: str) -> bool:
+    """Whether a test asks for one of the fixtures, and has something to do with it.
+
+    Where there is nothing of an operator, pytest makes a test of nothing, and skips it.
+    """
+    if item.get_closest_marker("skip"):
+        return False
+    return not set(fixtures).isdisjoint(getattr(item, "fixturenames", ()))
 
 
 def subjects(items: Iterable[pytest.Item]) -> list[Any]:

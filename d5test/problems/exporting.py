@@ -16,7 +16,7 @@ an input without gradient; a case that gives one input twice has no gradients.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -112,9 +112,8 @@ def positions(case: Case) -> list[int]:
 
 def apart(case: Case) -> set[int]:
     """Outputs that a node with the case's inputs does not name, as the operator's class says."""
-    rule: Mapping[int, tuple[int, ...]] = getattr(case.op, "apart", {})
     given = {i for i, tensor in enumerate(case.inputs) if tensor is not None}
-    return {k for i, outputs in rule.items() if i in given for k in outputs}
+    return {k for i, outputs in case.op.apart.items() if i in given for k in outputs}
 
 
 def model(problem: Problem, found: dict[str, Array], about: dict[str, str]) -> onnx.ModelProto:

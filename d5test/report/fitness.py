@@ -11,7 +11,7 @@ from d5test.compare.decision import Decision
 from d5test.compare.reading import Run
 from d5test.compare.words import plain
 from d5test.metric import TIME
-from d5test.report.content import Report
+from d5test.report.content import Report, details
 
 SHARES = {"half of the benchmarks": 0.5, "nine of ten": 0.9, "all": 1.0}
 """Of how many benchmarks a bound holds: the quantile that it is."""
@@ -60,7 +60,8 @@ def _floors(known: Sequence[Decision]) -> Iterator[tuple[str, str, str]]:
 def _facts(report: Report) -> Iterator[tuple[str, str]]:
     sides = [side for side in (report.old, report.new) if side]
     yield "runs", " and ".join(str(len(side)) for side in sides)
-    yield "rounds a benchmark", _span(d.count for r in report.runs for d in r.details.values())
+    counts = (d.count for entry, d in details(report.runs) if TIME.name in entry.samples)
+    yield "rounds a benchmark", _span(counts)
     for name in ("load", "preempted rounds", "usable cores"):
         said = [_said(side, name) for side in sides]
         if any(said):

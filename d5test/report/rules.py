@@ -12,6 +12,7 @@ from functools import cached_property
 
 from d5test.compare.detail import Detail
 from d5test.compare.entry import Entry
+from d5test.metric import TIME
 from d5test.record import KEY
 from d5test.report.content import Report, details
 from d5test.report.scaling import Collective, Step, collectives, steps
@@ -37,8 +38,8 @@ class Evidence:
 
     @cached_property
     def entries(self) -> list[tuple[Entry, Detail]]:
-        """Of every run."""
-        return list(details(self.report.runs))
+        """Of every run what was timed; a case of the corpus was not."""
+        return [pair for pair in details(self.report.runs) if TIME.name in pair[0].samples]
 
     @cached_property
     def records(self) -> list[tuple[Entry, Detail]]:

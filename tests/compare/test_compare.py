@@ -163,6 +163,17 @@ def test_a_lost_operator_is_named(tmp_path: Path, compared: Compared) -> None:
     assert f"relu-forward-torch: {why[gone]}" in shown
 
 
+def test_the_run_that_was_to_have_it_says_why(tmp_path: Path, compared: Compared) -> None:
+    gone, kept = "operators/test_corpus.py::test_corpus[relu]", [benchmark(name(0), 1e-3)]
+    write(tmp_path / "old1.json", kept)
+    write(tmp_path / "old2.json", [benchmark(gone, 2e-3, operator="Relu")])
+    write(tmp_path / "new1.json", kept)
+    write(tmp_path / "new2.json", [], untimed={gone: "failed: it raised"})
+    answer = compared(tmp_path / "old*.json", tmp_path / "new*.json")
+    (told,) = answer.found["vanished"]
+    assert (told["name"], told["reason"]) == (gone, "failed: it raised")
+
+
 def test_a_benchmark_that_one_of_the_runs_has_not(tmp_path: Path, compared: Compared) -> None:
     old, new = sides(tmp_path, runs=2, count=2)
     write(tmp_path / "new1.json", [benchmark(name(0), 1e-3, shapes=[[3, 5], [5, 7]])])

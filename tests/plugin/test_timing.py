@@ -132,3 +132,10 @@ def test_a_run_that_judges_times_nothing(pytester: pytest.Pytester) -> None:
     )
     result.stdout.fnmatch_lines(["*test_forward*"])
     result.stdout.no_fnmatch_line("*test_time*")
+
+
+def test_an_operator_that_no_problem_has_is_skipped(pytester: pytest.Pytester) -> None:
+    result = pytester.runpytest_subprocess(
+        f"{SUITE}/operators/test_time.py", "--backend=numpy", "--operator=Relu", "--control=1"
+    )
+    result.assert_outcomes(skipped=1)

@@ -10,7 +10,9 @@ import pytest
 
 from d5test.compare.reading import read
 from d5test.distributed.scaling import Scaling
+from d5test.record import KEY
 from d5test.report import Report, masses, practice
+from d5test.report.fitness import fitness
 from d5test.report.rule import Stored
 from d5test.report.rules import STATUS, Evidence, Finding, Rules
 from tests.compare.files import BACKEND, benchmark, name, plain, sides, write
@@ -118,6 +120,16 @@ def test_rounds_that_are_not_in_the_file(finding: Any) -> None:
     bare = plain("bare", 1e-3)
     del bare["stats"]["data"]
     assert finding(practice.RULES, 8, [*GOOD, bare]).told.startswith("2 of 8 times have no rounds")
+
+
+def test_a_case_of_the_corpus_is_no_time(finding: Any, tmp_path: Path) -> None:
+    frozen = {"version": 1, "hash": "c0ffee", "data": "da7a"}
+    case = plain("case", 5.0, d5test={**benchmark("", 1)["extra_info"][KEY], "corpus": frozen})
+    assert finding(practice.RULES, 5, [*GOOD, case]).told == finding(practice.RULES, 5, GOOD).told
+    assert finding(masses.RULES, 8, [*GOOD, case]).told == finding(masses.RULES, 8, GOOD).told
+    run = read(str(write(tmp_path / "both.json", [*GOOD, case])), 256)
+    (told,) = [v for k, v in fitness(Report([], run)).facts if k == "rounds a benchmark"]
+    assert told == "7"
 
 
 def test_facts_of_the_set_up(finding: Any) -> None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from types import MappingProxyType
 
 import numpy as np
 
@@ -43,8 +42,7 @@ class Attention(Operator):
     softcap: float = 0.0
     softmax_precision: int | None = None
     since = 25
-    apart: ClassVar[Mapping[int, tuple[int, ...]]] = {6: (1, 2)}
-    """By the position of an optional input, the outputs that ONNX forbids a node with it."""
+    apart = MappingProxyType({6: (1, 2)})
 
     def forward(
         self,
