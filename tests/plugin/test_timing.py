@@ -138,4 +138,4 @@ def test_an_operator_that_no_problem_has_is_skipped(pytester: pytest.Pytester) -
     result = pytester.runpytest_subprocess(
         f"{SUITE}/operators/test_time.py", "--backend=numpy", "--operator=Relu", "--control=1"
     )
-    result.assert_outcomes(skipped=1)
+    result.assert_outcomes(skipped=2)
