@@ -5,7 +5,8 @@ installed is left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from importlib import import_module
 from itertools import islice
 
@@ -31,23 +32,35 @@ def lines() -> Iterator[Line]:
 
 
 def of(name: str, backend: type[Native], bound: float) -> Iterator[Line]:
-    """One for each problem."""
+    """Forward, and forward and backward, of each problem."""
     torch.set_num_threads(1)
     random = np.random.default_rng(0)
+    made = backend()
     convolutions = (p for p in deepbench() if p.case.op.name == "Conv")
     for problem in islice(convolutions, COUNT):
         op = problem.case.op
         arrays = [random.standard_normal(t.shape).astype("f") for t in problem.case.inputs]
-        x, w = map(torch.from_numpy, arrays)
         plan = backend.rows["Conv"].plan(op, arrays)
+        (y,) = plan(*arrays)
+        dy = random.standard_normal(y.shape).astype("f")
+        tensors = [torch.from_numpy(x).requires_grad_() for x in arrays]
+        upstream = torch.from_numpy(dy)
 
-        def ours() -> None:
-            plan(*arrays)  # noqa: B023 - called before the next problem
+        def theirs(*given: torch.Tensor) -> torch.Tensor:
+            return F.conv2d(*given, stride=op.strides, padding=op.pads[:2])  # noqa: B023
 
-        def theirs() -> None:
-            F.conv2d(x, w, stride=op.strides, padding=op.pads[:2])  # noqa: B023
+        def forward() -> None:
+            with torch.no_grad():
+                theirs(*tensors)  # noqa: B023 - called before the next problem
 
-        arms = {OURS: clock(ours), THEIRS: clock(theirs), AGAIN: clock(theirs)}
-        with torch.no_grad():
+        pairs: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
+            "forward": (partial(plan, *arrays), forward),
+            "forward and backward": (
+                partial(made.vjp, plan, arrays, [dy], [0, 1]),
+                lambda: torch.autograd.grad(theirs(*tensors), tensors, upstream),  # noqa: B023
+            ),
+        }
+        for direction, (one, other) in pairs.items():
+            arms = {OURS: clock(one), THEIRS: clock(other), AGAIN: clock(other)}
             times = in_turn(arms, rounds=101, seconds=1.5)
-        yield ratio(f"{name}, {problem.name} / torch", times, bound)
+            yield ratio(f"{name}, {problem.name}, {direction} / torch", times, bound)
