@@ -47,6 +47,7 @@ class Record:
     memory      peak bytes, `resident` and `device` (None where the device does not count)
     control     the least wall time a call of each further run of the same version in the same
                 session, in fresh processes: what runs of one version differ by
+    control_resident   their peak resident bytes
     """
 
     problem: str
@@ -69,6 +70,7 @@ class Record:
     cold: bool
     environment: Mapping[str, Any] = field(default_factory=dict)
     control: Sequence[float] = ()
+    control_resident: Sequence[int] = ()
     schema: int = SCHEMA
 
     @property

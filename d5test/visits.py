@@ -47,21 +47,28 @@ class Pace:
 class Visited:
     """A benchmark in all runs.
 
-    loops   calls a round; found once, the same in all of them
-    rounds  of each run, in order
-    entry   what was recorded of the first run; None if something broke
-    broken  what broke; the benchmark was left alone then
+    loops    calls a round; found once, the same in all of them
+    rounds   of each run, in order
+    entries  what was recorded of each run that came to its end
+    broken   what broke; the benchmark was left alone then
     """
 
     loops: int = 0
     rounds: list[list[Round]] = field(default_factory=list)
-    entry: Entry | None = None
+    entries: list[Entry] = field(default_factory=list)
     broken: Exception | None = None
 
     @property
-    def least(self) -> list[float]:
-        """Seconds a call of each run's fastest round."""
-        return [min(one.wall for one in rounds) for rounds in self.rounds if rounds]
+    def entry(self) -> Entry:
+        """The record of the first run, with what the others measured; wrong if one was wrong."""
+        first, *others = self.entries
+        wrong = [entry for entry in others if not entry["valid"]][:1] if first["valid"] else []
+        return {
+            **first,
+            **{name: entry[name] for entry in wrong for name in ("judgement", "valid")},
+            "control": [min(entry["seconds"]) for entry in others],
+            "control_resident": [entry["memory"]["resident"] for entry in others],
+        }
 
 
 @dataclass
@@ -91,7 +98,7 @@ class Visits:
                         stack.enter_context(client)
                     left = self.until - time.monotonic()
                     self._run(own, clients, found, left / (self.runs - run))
-        return {name: each for name, each in found.items() if each.entry or each.broken}
+        return {name: each for name, each in found.items() if each.entries or each.broken}
 
     def _run(
         self,
@@ -108,8 +115,8 @@ class Visits:
             closing = {subject.name: client for subject, client in order}
             for subject, client in order:
                 visited = found[subject.name]
-                judged = last and client is closing[subject.name] and len(visited.rounds) == 1
                 if visited.broken is None:
+                    judged = last and client is closing[subject.name]
                     self._visit(subject, client, visited, judged=judged)
 
     def _passes(self, places: int, left: float) -> Iterator[bool]:
@@ -130,7 +137,7 @@ class Visits:
             time.sleep(max(rest, 0))
 
     def _visit(self, subject: Subject, client: Judged, visited: Visited, *, judged: bool) -> None:
-        """One visit; `judged`: the last one of the first run, whose outputs are judged."""
+        """One visit; `judged`: the last one of a run, whose outputs are judged."""
         try:
             timed = subject.make(client, "")
             try:
@@ -140,7 +147,7 @@ class Visits:
                 timed.start(visited.loops)
                 visited.rounds[-1] += self._turns(timed)
                 if judged:
-                    visited.entry = timed.record(visited.rounds[-1], visited.loops)
+                    visited.entries.append(timed.record(visited.rounds[-1], visited.loops))
             finally:
                 timed.close()
         except BROKEN as error:

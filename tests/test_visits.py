@@ -13,7 +13,7 @@ import pytest
 from d5test.backends.base import Unsupported
 from d5test.backends.exchange import Crashed, Round
 from d5test.timed import BRIEF, Subject
-from d5test.visits import Pace, Visits
+from d5test.visits import Pace, Visited, Visits
 
 LOOPS = 10 * BRIEF
 PACE = Pace(processes=3, most=12, least=3, seconds=1.0, span=12.0, turns=5, few=2, stay=1.0)
@@ -26,6 +26,7 @@ class Machine:
     costs   seconds of a round, by benchmark
     layout  by how much each process is slower, in the order in which they are opened
     breaks  what a benchmark raises, by its name
+    wrong   processes that compute something else
     log     when which process was visited for what
     """
 
@@ -33,6 +34,7 @@ class Machine:
     slow: tuple[float, float, float] = (0, 0, 1)
     layout: dict[int, float] = field(default_factory=dict)
     breaks: dict[str, Exception] = field(default_factory=dict)
+    wrong: set[int] = field(default_factory=set)
     now: float = 0.0
     opened: int = 0
     log: list[tuple[float, int, str]] = field(default_factory=list)
@@ -92,7 +94,14 @@ class Benchmark:
         return Round(seconds, seconds, 0)
 
     def record(self, rounds: Sequence[Round], loops: int) -> dict[str, Any]:
-        return {"seconds": [r.wall for r in rounds], "loops": loops}
+        wrong = self.process in self.machine.wrong
+        return {
+            "seconds": [r.wall for r in rounds],
+            "loops": loops,
+            "memory": {"resident": 1000 + self.process},
+            "judgement": {"right": not wrong, "ratio": 7.0 if wrong else 0.5},
+            "valid": not wrong,
+        }
 
     def close(self) -> None:
         self.machine.given_back.append(self.name)
@@ -110,6 +119,10 @@ def visits(machine: Machine, runs: int = 2, **more: Any) -> Visits:
     return Visits(machine.several, runs, np.random.default_rng(0), PACE, **more)  # type: ignore[arg-type]
 
 
+def least(visited: Visited) -> list[float]:
+    return [min(visited.entry["seconds"]), *visited.entry["control"]]
+
+
 def test_each_run_has_fresh_processes_and_spreads_its_visits(machine: Machine) -> None:
     found = visits(machine).measure(machine.subjects())
     assert set(found) == {"a", "b"}
@@ -123,14 +136,14 @@ def test_each_run_has_fresh_processes_and_spreads_its_visits(machine: Machine) -
 def test_a_slow_phase_and_a_slow_layout_are_in_no_runs_least(machine: Machine) -> None:
     machine.slow, machine.layout = (0.0, 8.0, 1.4), {0: 1.2, 3: 1.1, 4: 1.1}
     for visited in visits(machine).measure(machine.subjects()).values():
-        assert visited.least == pytest.approx([1e-3, 1e-3])
+        assert least(visited) == pytest.approx([1e-3, 1e-3])
         assert max(r.wall for r in visited.rounds[0]) == pytest.approx(1.4 * 1.2e-3)
 
 
 def test_a_run_that_is_slow_throughout_is_seen(machine: Machine) -> None:
     machine.layout = dict.fromkeys((3, 4, 5), 1.1)
     for visited in visits(machine).measure(machine.subjects()).values():
-        assert visited.least == pytest.approx([1e-3, 1.1e-3])
+        assert least(visited) == pytest.approx([1e-3, 1.1e-3])
 
 
 def test_the_order_of_a_pass_is_drawn(machine: Machine) -> None:
@@ -147,8 +160,8 @@ def test_all_make_the_same_calls_in_a_round_and_the_first_run_is_recorded(
     found = visits(machine).measure(machine.subjects())
     assert machine.loops == {LOOPS // BRIEF}
     for visited in found.values():
-        seconds = [r.wall for r in visited.rounds[0]]
-        assert visited.entry == {"seconds": seconds, "loops": LOOPS // BRIEF}
+        assert visited.entry["seconds"] == [r.wall for r in visited.rounds[0]]
+        assert visited.entry["loops"] == LOOPS // BRIEF
         made = PACE.processes * PACE.turns * PACE.most
         assert [len(rounds) for rounds in visited.rounds] == [made, made]
 
@@ -158,7 +171,22 @@ def test_long_rounds_are_few(machine: Machine) -> None:
     (visited,) = visits(machine).measure(machine.subjects()).values()
     fewest = PACE.processes * PACE.few * PACE.least
     assert [len(rounds) for rounds in visited.rounds] == [fewest, fewest]
-    assert visited.entry is not None
+    assert len(visited.entries) == 2
+
+
+def test_other_runs_are_in_the_record(machine: Machine) -> None:
+    for visited in visits(machine, runs=3).measure(machine.subjects()).values():
+        one, *others = visited.entry["memory"]["resident"], *visited.entry["control_resident"]
+        assert 1000 <= one < 1003 <= others[0] < 1006 <= others[1] < 1009
+        assert visited.entry["valid"]
+
+
+@pytest.mark.parametrize("wrong", [0, 1, 2])
+def test_a_run_that_is_wrong_is_no_control(machine: Machine, wrong: int) -> None:
+    machine.wrong = set(range(3 * wrong, 3 * wrong + 3))
+    for visited in visits(machine, runs=3).measure(machine.subjects()).values():
+        assert visited.entry["judgement"] == {"right": False, "ratio": 7.0}
+        assert not visited.entry["valid"]
 
 
 @pytest.mark.parametrize("error", [Unsupported("no"), Crashed("SIGSEGV", "call")])
@@ -166,9 +194,9 @@ def test_what_breaks_is_told_and_the_others_go_on(machine: Machine, error: Excep
     machine.breaks = {"a": error}
     found = visits(machine).measure(machine.subjects())
     assert found["a"].broken is error
-    assert found["a"].entry is None
+    assert found["a"].entries == []
     assert found["b"].broken is None
-    assert found["b"].entry is not None
+    assert len(found["b"].entries) == 2
     assert machine.given_back.count("a") == 1
 
 
@@ -179,4 +207,4 @@ def test_a_budget_is_kept(machine: Machine, budget: float, *, judged: bool) -> N
     found = visits(machine, until=budget).measure(machine.subjects())
     assert machine.now <= max(budget, 1.0)
     assert (set(found) == {"a"}) is judged
-    assert all(len(visited.least) == 2 for visited in found.values())
+    assert all(len(visited.entries) == 2 for visited in found.values())

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -186,10 +186,15 @@ def _time(benchmark: Mapping[str, Any], extra: Mapping[str, Any]) -> Iterator[Sa
     total = stats.get("total")
     if data is None and total is not None and announced * least > 2 * number(total, "stats.total"):
         raise Unreadable(f"announces {announced:g} rounds, more than fit into its total time")
-    control = field(extra, f"{KEY}.control") or []
-    if not isinstance(control, list):
-        raise Unreadable(f"control is {told(control)}, not a list")
-    yield Sample(TIME, (least, *(positive(value, "a control time") for value in control)))
+    yield Sample(TIME, (least, *_controls(extra, "control", "a control time")))
+
+
+def _controls(extra: Mapping[str, Any], name: str, what: str) -> Iterator[float]:
+    """The values of further runs of the same version."""
+    found = field(extra, f"{KEY}.{name}") or []
+    if not isinstance(found, list):
+        raise Unreadable(f"{name} is {told(found)}, not a list")
+    return (positive(value, what) for value in found)
 
 
 def _fields(extra: Mapping[str, Any]) -> Iterator[Sample]:
@@ -209,7 +214,10 @@ def _fields(extra: Mapping[str, Any]) -> Iterator[Sample]:
             resolution = field(extra, f"{KEY}.ratio_resolution") or 0
             metric = replace(metric, tolerance=number(resolution, f"{KEY}.ratio_resolution"))
         check = positive if metric.gate == "noise" else number
-        yield Sample(metric, (check(value, path),))
+        more: Iterable[float] = ()
+        if metric is RESIDENT:
+            more = _controls(extra, "control_resident", "a control's memory")
+        yield Sample(metric, (check(value, path), *more))
 
 
 def _strangers(extra: Mapping[str, Any]) -> Iterator[Sample]:

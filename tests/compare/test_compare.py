@@ -69,13 +69,18 @@ def test_noise_hides_a_slowdown_and_says_what_it_would_not(
 def test_one_file_with_a_control_arm_is_enough(tmp_path: Path, compared: Compared) -> None:
     for side, factor in (("old", 1.0), ("new", 1.2)):
         found = [
-            benchmark(name(b), f * factor, control=[f * factor * 1.004, f * factor * 1.007])
+            benchmark(
+                name(b),
+                f * factor,
+                control=[f * factor * 1.004, f * factor * 1.007],
+                control_resident=[10**8, 10**8 + 10**5],
+            )
             for b, f in enumerate((1e-3, 2e-3))
         ]
         write(tmp_path / f"{side}.json", found)
     answer = compared(tmp_path / "old.json", tmp_path / "new.json")
     assert answer.verdict(name(1), "time")["verdict"] == "worse"
-    assert answer.verdict(name(1), "resident memory")["verdict"] == "unsure"
+    assert answer.verdict(name(1), "resident memory")["verdict"] == "same"
 
 
 WORSE = [

@@ -69,6 +69,7 @@ HOSTILE = {
     "unknown class": (with_record(judgement={"arithmetic": "Q"}), "not one of F, P, S"),
     "memory of text": (with_record(memory={"device": "1 GB"}), "is '1 GB', not a number"),
     "control of text": (with_record(control="x"), "control is 'x', not a list"),
+    "control of nothing": (with_record(control_resident=[0]), "a control's memory is 0, not"),
     "unknown gate": (metric(gate="sometimes"), "gate is"),
     "unknown direction": (metric(better="bigger"), "better is"),
     "nameless metric": (metric(name=3), "no text"),

@@ -71,7 +71,7 @@ def test_each_control_is_a_run_in_processes_of_its_own(pytester: pytest.Pytester
     pytester.makepyfile(pid=PID)
     result = pytester.runpytest_subprocess(
         f"{SUITE}/operators/test_time.py", "--backend=./pid.py:Pid", "--operator=Gemm",
-        "--control=2", "--benchmark-json=times.json", "-k", "forward", "--budget=15s",
+        "--control=2", "--benchmark-json=times.json", "-k", "forward",
     )  # fmt: skip
     result.assert_outcomes(passed=2, deselected=2)
     (run,) = read(str(pytester.path / "times.json"))
