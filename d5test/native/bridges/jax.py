@@ -28,6 +28,7 @@ from d5test.native.library import Declared, Port
 SOURCE = Path(__file__).with_name("source") / "jax.cpp"
 PLATFORMS = ("cpu", "CUDA")
 DIRECTIONS = ("forward", "backward")
+WHOLE = np.dtype(np.int64)
 
 
 def toolchain() -> list[str]:
@@ -81,14 +82,15 @@ class Called:
         return tuple(None if x is None else self._fit(port, x) for port, x in every)
 
     def _fit(self, port: Port, x: Any) -> Any:
-        taken(port, x.dtype.name, self.dtype.name)
-        return x.astype(np.int64) if port.whole else x
+        if x.dtype != (WHOLE if port.whole else self.dtype):
+            taken(port, x.dtype.name, self.dtype.name)
+        return x.astype(WHOLE) if port.whole and x.dtype != WHOLE else x
 
     def _forward(self, *inputs: Any) -> tuple[Any, ...]:
         sizes = [None if x is None else x.shape for x in inputs]
         found = shapes(self.one, sizes, self.attributes, self.bits)
         types = [
-            jax.ShapeDtypeStruct(tuple(shape), np.int64 if port.whole else self.dtype)
+            jax.ShapeDtypeStruct(tuple(shape), WHOLE if port.whole else self.dtype)
             for port, shape in zip(self.one.outputs, found, strict=False)
         ]
         bound = self.address(self._slopes(inputs), len(found))

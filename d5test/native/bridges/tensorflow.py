@@ -119,7 +119,7 @@ def mixed(
 
     def call(*inputs: Any) -> Any:
         given = [
-            tf.cast(x, tf.int64) if is_whole else x
+            tf.cast(x, tf.int64) if is_whole and x.dtype != tf.int64 else x
             for x, is_whole in zip(inputs, whole, strict=False)
             if x is not None
         ]
