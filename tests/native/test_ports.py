@@ -98,6 +98,7 @@ def test_trailing_inputs_need_not_be_given_and_integers_are_of_any_width(ports):
         ((X, DY), "labels is of integers, not float64"),
         ((X, LABELS, LABELS), "weights is of float64, not int64"),
         ((X, LABELS, None, None, X), "has 4 inputs, not 5"),
+        ((LABELS, LABELS), "Weighted has no input of floating-point numbers"),
     ],
 )
 def test_what_does_not_fit_is_refused_by_name(ports, inputs, said):

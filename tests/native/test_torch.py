@@ -199,6 +199,10 @@ print(torch._dynamo.utils.counters["stats"]["unique_graphs"])
         ('op("Unwritten", True)(normal(3))', "RuntimeError: Unwritten.forward leaves element 2"),
         ('op("Thin")(normal(2, 3), step=0)', "NotImplementedError: Thin: a step is positive"),
         (
+            'op("Relu")(torch.arange(3))',
+            "NotImplementedError: Relu has no input of floating-point numbers",
+        ),
+        (
             'op("Embedding")(normal(5, 3), normal(2))',
             "NotImplementedError: Embedding: indices is of integers, not Double",
         ),
