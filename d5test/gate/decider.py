@@ -2,9 +2,9 @@
 
 Three stages, each on measurements of its own. A session tells who is suspect; restarts in other
 orders of start, who stays so; pairs of fresh processes, who is guilty. The last decides what is
-small: under identical code a pair is as likely above as below zero, whatever load, clock and
-memory layout are, since the order in it is drawn; and it knows nothing of why the benchmark was
-chosen. What is many times the effect and the noise, twice, needs no pairs.
+small: under identical code a pair is as likely above zero as it is as far below, whatever load,
+clock and memory layout are, since the order in it is drawn; and it knows nothing of why the
+benchmark was chosen. What is many times the effect and the noise, twice, needs no pairs.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from math import inf, log1p, sqrt
 from statistics import median
 
 import numpy as np
-from scipy.special import bdtrc, ndtri
+from scipy.special import ndtri
 
 from d5test.compare.noise import BENCHMARK, POWER
 from d5test.gate.evidence import DEVIATION, Evidence
@@ -26,6 +26,8 @@ FAR, BEYOND = 5, 10
 """Times the effect, and the noise, from which on nothing is left to be confirmed."""
 PAIRS = 20
 """Pairs of fresh processes; fewer where the outcome no longer depends on the rest."""
+BOUNDLESS = 1e3
+"""A logarithm that no pair has."""
 
 
 @dataclass(frozen=True)
@@ -75,32 +77,51 @@ class Decider:
                 procedure only makes it larger), so that what convicts now also does in the end
         """
         left = PAIRS - len(pairs)
-        if self.guilty([*pairs, *[-inf] * left], level):
+        if self.guilty([*pairs, *[-BOUNDLESS] * left], level):
             return True
-        if not self.guilty([*pairs, *[inf] * left], BENCHMARK):
+        if not self.guilty([*pairs, *[BOUNDLESS] * left], BENCHMARK):
             return False
         return None
 
     def guilty(self, pairs: Sequence[float], level: float) -> bool:
-        """Whether the median is beyond the limit, and its sign no chance at this level."""
-        return bool(pairs) and median(pairs) > self.limit and sign_p(pairs) <= level
+        """Whether the pairs' centre is beyond the limit, and no chance at this level."""
+        return bool(pairs) and centre(pairs) > self.limit and signed_rank_p(pairs) <= level
 
     def detectable(self, noise: float) -> float:
         """The least slowdown, in logarithms, that a session makes a suspect with `POWER`."""
         return self.screen + float(ndtri(POWER)) * noise
 
-    def confirmable(self, pairs: Sequence[float]) -> float:
-        """Likewise of the pairs: the error of a median is sqrt(pi / 2) that of a mean."""
+    def confirmable(self, pairs: Sequence[float], level: float) -> float:
+        """Likewise of the pairs: the error of their centre is sqrt(pi / 3) that of a mean."""
         if len(pairs) < 2:
             return inf
-        error = float(np.std(pairs, ddof=1)) * sqrt(np.pi / 2 / len(pairs))
-        return self.limit + float(ndtri(POWER)) * error
+        error = float(np.std(pairs, ddof=1)) * sqrt(np.pi / 3 / len(pairs))
+        return max(self.limit, -float(ndtri(level)) * error) + float(ndtri(POWER)) * error
 
 
-def sign_p(pairs: Sequence[float]) -> float:
-    """The probability of so many pairs above zero where above and below are as likely."""
-    above = sum(d > 0 for d in pairs)
-    return float(bdtrc(above - 1, len(pairs), 0.5)) if above else 1.0
+def centre(pairs: Sequence[float]) -> float:
+    """The median of the means of any two of them: Hodges and Lehmann (1963)."""
+    one = np.asarray(pairs, dtype=np.float64)
+    means = (one[:, None] + one) / 2
+    return float(np.median(means[np.triu_indices(len(one))]))
+
+
+def signed_rank_p(pairs: Sequence[float]) -> float:
+    """The probability of pairs as far above zero where each might as well be as far below.
+
+    Exact, by all signs that the pairs might have: Wilcoxon (1945). Of what is as far from zero
+    each has the mean of the ranks; zero is not above.
+    """
+    far = np.abs(pairs)
+    ordered = np.sort(far)
+    below, up_to = np.searchsorted(ordered, far, "left"), np.searchsorted(ordered, far, "right")
+    doubled = below + up_to + 1  # twice the ranks: whole numbers
+    ways = np.zeros(int(doubled.sum()) + 1)
+    ways[0] = 1
+    for rank in doubled:
+        ways[rank:] += ways[:-rank].copy()
+    above = int(doubled[np.asarray(pairs) > 0].sum())
+    return float(ways[above:].sum() / ways.sum())
 
 
 def noise_of(evidence: Evidence, floor: float) -> float:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import expm1, log1p
-from statistics import median
 
 import numpy as np
 
 from d5test.compare.decision import Decision, Values, noisy
 from d5test.compare.noise import BENCHMARK, POWER, holm
-from d5test.gate.decider import PAIRS, Decider, floor, noise_of, sign_p
+from d5test.gate.decider import PAIRS, Decider, centre, floor, noise_of, signed_rank_p
 from d5test.gate.evidence import GATED, Evidence
 from d5test.metric import Metric
 
@@ -27,7 +26,7 @@ class Verdicts:
             metric: floor([metrics[metric] for metrics in found.values()]) for metric in GATED
         }
         ps = {
-            (name, metric): sign_p(decider.pairs(evidence))
+            (name, metric): signed_rank_p(decider.pairs(evidence))
             for name, metrics in found.items()
             for metric, evidence in metrics.items()
             if evidence.pairs and decider.charge(evidence)
@@ -72,8 +71,9 @@ class Verdicts:
         decider, sign = self._decider, self._decider.charge(evidence)
         pairs = decider.pairs(evidence)
         level = self._levels[row.benchmark, row.metric]
-        told = {"limit": expm1(decider.limit), "detectable": expm1(decider.confirmable(pairs))}
-        change, agree = expm1(sign * median(pairs)), sum(d > 0 for d in pairs)
+        detectable = expm1(decider.confirmable(pairs, level))
+        told = {"limit": expm1(decider.limit), "detectable": detectable}
+        change, agree = expm1(sign * centre(pairs)), sum(d > 0 for d in pairs)
         if decider.guilty(pairs, level):
             why = f"in {agree} of {len(pairs)} pairs of fresh processes"
             return Decision(row, "worse" if sign > 0 else "better", why, change, **told)

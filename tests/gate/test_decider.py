@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import product
 from math import log1p
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binomtest
+from scipy.stats import rankdata, wilcoxon
 
 from d5test.compare.noise import BENCHMARK
-from d5test.gate.decider import PAIRS, Decider, floor, sign_p
+from d5test.gate.decider import PAIRS, Decider, centre, floor, signed_rank_p
 from d5test.gate.evidence import Evidence
 
 DECIDER = Decider()
@@ -30,27 +31,57 @@ def test_what_is_settled_early_is_what_all_pairs_say(pairs: list[float], level: 
         assert settled is not None
 
 
-@pytest.mark.parametrize("above", [0, 3, 10, 17, 20])
-def test_the_sign_test_is_scipys(above: int) -> None:
-    pairs = [0.1] * above + [-0.1] * (20 - above)
-    assert sign_p(pairs) == pytest.approx(binomtest(above, 20, alternative="greater").pvalue)
+@pytest.mark.parametrize("shift", [-0.02, 0.0, 0.01, 0.03])
+@pytest.mark.parametrize("count", [1, 2, 7, 20])
+def test_the_signed_rank_test_is_scipys(count: int, shift: float) -> None:
+    pairs = np.random.default_rng(count).normal(shift, 0.02, count)
+    want = wilcoxon(pairs, alternative="greater", method="exact").pvalue
+    assert signed_rank_p(pairs.tolist()) == pytest.approx(want)
 
 
-def test_identical_code_is_never_worse_than_promised() -> None:
-    draw = np.random.default_rng(0)
-    alarms = sum(
-        DECIDER.guilty(draw.normal(0, 0.2, PAIRS).tolist(), BENCHMARK) for _ in range(5000)
+@given(st.lists(st.integers(-3, 3), min_size=1, max_size=7))
+def test_with_ties_it_counts_all_signs(pairs: list[int]) -> None:
+    ranks = rankdata(np.abs(pairs))
+    above = ranks[np.array(pairs) > 0].sum()
+    sums = [ranks[list(signs)].sum() for signs in product((True, False), repeat=len(pairs))]
+    assert signed_rank_p(pairs) == pytest.approx(np.mean(np.array(sums) >= above))
+
+
+def test_the_centre_is_hodges_and_lehmanns() -> None:
+    assert centre([0.03]) == 0.03
+    assert centre([0.0, 0.01, 0.05]) == pytest.approx(
+        np.median([0, 0.01, 0.05, 0.005, 0.025, 0.03])
     )
-    assert alarms <= 5000 * BENCHMARK
 
 
-@pytest.mark.parametrize("noise", [0.005, 0.02])
-def test_the_effect_is_found(noise: float) -> None:
+@pytest.mark.parametrize("law", ["normal", "laplace", "standard_cauchy"])
+def test_identical_code_is_never_worse_than_promised(law: str) -> None:
+    """Whatever the noise is, if only who comes first is drawn: as likely as far below."""
+    draw = np.random.default_rng(0)
+    pairs = 0.2 * getattr(draw, law)(size=(3000, PAIRS))
+    p = np.array([signed_rank_p(each.tolist()) for each in pairs])
+    assert np.mean(p <= BENCHMARK) <= BENCHMARK + 3 * np.sqrt(BENCHMARK / 3000)
+    alarms = sum(DECIDER.guilty(each.tolist(), BENCHMARK) for each in pairs)
+    assert alarms <= np.count_nonzero(p <= BENCHMARK)
+
+
+@pytest.mark.parametrize(("noise", "least"), [(0.005, 0.99), (0.02, 0.99), (0.05, 0.9)])
+def test_the_effect_is_found(noise: float, least: float) -> None:
     draw = np.random.default_rng(1)
     shift = log1p(DECIDER.effect)
     pairs = draw.normal(shift, noise, (1000, PAIRS)).tolist()
     found = sum(DECIDER.guilty(each, BENCHMARK) for each in pairs)
-    assert found >= 990
+    assert found >= 1000 * least
+
+
+@pytest.mark.parametrize("noise", [0.005, 0.02, 0.05, 0.1])
+def test_what_pairs_would_confirm_is_what_they_confirm(noise: float) -> None:
+    draw = np.random.default_rng(4)
+    shift = DECIDER.confirmable(draw.normal(0, noise, 20000).tolist()[:PAIRS], BENCHMARK)
+    exact = DECIDER.confirmable((noise * np.array([-1, 1] * (PAIRS // 2))).tolist(), BENCHMARK)
+    assert shift == pytest.approx(exact, rel=0.5)
+    pairs = draw.normal(exact, noise, (1000, PAIRS)).tolist()
+    assert 900 < sum(DECIDER.guilty(each, BENCHMARK) for each in pairs) < 990
 
 
 def test_half_of_the_effect_is_none() -> None:
