@@ -124,6 +124,16 @@ def test_nothing_is_overwritten(
     assert "mine.py is there already" in capsys.readouterr().err
     assert (tmp_path / "mine.py").read_text() == "precious"
     assert main(["new", "operator", "not-a-name"]) == 2
+    for word in ("template", "class", "None", "not-a-name"):
+        assert main(["native", "new", word]) == 2
+
+
+def test_it_is_a_module_too() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", "d5test", "corpus"], capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert "840" in ran.stdout
 
 
 def test_reproducers_are_run_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

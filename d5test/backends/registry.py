@@ -82,6 +82,8 @@ def target(what: str) -> str:
     if not colon or not module or not name:
         raise UnknownBackend(_unknown(what, names))
     if not module.endswith(".py"):
+        if os.sep in module:
+            raise UnknownBackend(f"no backend {what!r}: {module} is no Python file")
         return what
     path = Path(module).expanduser().absolute()
     if not path.is_file():

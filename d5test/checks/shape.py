@@ -11,6 +11,7 @@ import numpy as np
 from d5test.backends.base import Unsupported
 from d5test.case import Array, Arrays, Case, Operator
 from d5test.checks.check import Inquiry
+from d5test.checks.fault import Fault
 from d5test.checks.reasons import supported
 from d5test.numerics.arithmetic import Arithmetic
 from d5test.numerics.bounds import Bound, Bounds
@@ -110,12 +111,23 @@ def batch(client: Any, case: Case) -> Judgement:
     for count in BATCHES:
         feed, bounds = crowded(inquiry, count)
         (result,) = inquiry.ask(feed)
-        found = inquiry.judged(
-            bounds, result.outputs, (feed,), kind="batch",
-            what=f"in a batch of {count}, samples differ from what they are alone",
-        )  # fmt: skip
+        try:
+            found = inquiry.judged(
+                bounds, result.outputs, (feed,), kind="batch",
+                what=f"in a batch of {count}, samples differ from what they are alone",
+            )  # fmt: skip
+        except Fault:
+            _alone(inquiry)  # what is wrong there too is no matter of the batch
+            raise
         judgement = max(judgement, found, key=lambda j: j.ratio)
     return replace(judgement, void=False)
+
+
+def _alone(inquiry: Inquiry) -> None:
+    """The fault of the case as it is, if it is one."""
+    feed = inquiry.feed()
+    (result,) = inquiry.ask(feed)
+    inquiry.judged(inquiry.forward_bounds, result.outputs, (feed,))
 
 
 def crowded(inquiry: Inquiry, count: int) -> tuple[Any, Callable[[Arithmetic], Bounds]]:

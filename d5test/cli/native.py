@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from keyword import iskeyword
 from pathlib import Path
 
 TEMPLATES = Path(__file__).parents[1] / "native" / "templates"
@@ -23,7 +24,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
 def execute(options: argparse.Namespace) -> int:
     """Write the files into the working directory."""
     name = options.name
-    if not (name.isidentifier() and name.isascii()):
+    # no word of C++ begins with a capital, and of Python's three do
+    if not (name.isidentifier() and name.isascii() and name[0].isupper()) or iskeyword(name):
         return _refused(f"{name!r} is no name of a class; give one as IPow")
     paths = [Path(f"{name.lower()}{suffix}") for suffix in SUFFIXES]
     for path in paths:

@@ -83,6 +83,8 @@ def _paths(side: str, results: Path) -> Iterator[Path]:
         path = Path(name)
         if path.is_dir():
             found = sorted(path.glob("*.json"))
+            if not found:
+                raise Unreadable(f"{told(name)}: there are no JSON files in this folder")
         else:
             found = [path] if path.exists() else sorted(map(Path, glob.glob(name)))
         found = found or files_of(name, results)

@@ -76,12 +76,15 @@ class Selection:
     def known(self, about: Any) -> tuple[KnownFailure, ...]:
         """The known failures of a backend: those that come with the suites, and those given.
 
-        Rows of a check that is not meant for the backend's mode say nothing of it.
+        Rows of a check that is not meant for the backend's mode say nothing of it, and those that
+        come with the suites nothing of an operator for which a native one stands in.
         """
         from d5test.checks import CHECKS
 
         ours = shipped(about.framework)
-        rows = (*(self.rows(ours) if ours.exists() else ()), *self.given_known)
+        own = {name for one in self.natives for name in one.operators}
+        come = [row for row in self.rows(ours) if row.operator not in own] if ours.exists() else []
+        rows = (*come, *self.given_known)
         given = (about.name, about.version, about.device_name)
         return tuple(
             row for row in rows if row.speaks_of(*given) and about.mode in CHECKS[row.check].modes

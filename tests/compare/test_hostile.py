@@ -104,6 +104,7 @@ def test_files_that_are_not_there(
     answer = compared("good.json", side)
     assert answer.status == 2
     assert len(answer.err.splitlines()) == 1
+    assert ("no JSON files in this folder" in answer.err) is (side == "empty")
 
 
 def test_a_copy_is_no_control_arm(tmp_path: Path, compared: Callable[..., Any]) -> None:

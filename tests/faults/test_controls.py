@@ -57,3 +57,13 @@ def test_a_fault_says_what_is_needed_to_see_it_again() -> None:
         list(judgements(Local("zeros", Zeros()), operator, CHECKS["forward"], "float32", 5))
     for words in ("check", "inputs", "worst", "got", "want", "error", "judged", "case"):
         assert f"\n  {words}" in raised.value.message
+
+
+def test_what_is_wrong_alone_too_is_no_matter_of_the_batch() -> None:
+    from tests.faults.wrong import OffsetInDouble
+
+    client = Local("offset", OffsetInDouble())
+    with pytest.raises(Fault) as raised:
+        list(judgements(client, OPERATORS["Softmax"], CHECKS["batch"], "float64", 5))
+    assert raised.value.kind == "value"
+    assert "batch of" not in raised.value.headline
