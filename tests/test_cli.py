@@ -13,6 +13,7 @@ import pytest
 
 from d5test.cli import main
 from d5test.cli.run import folder, suites
+from d5test.reproducer.mark import STATUSES, head
 from tests.compare.files import sides
 
 ROOT = Path(__file__).parents[1]
@@ -136,21 +137,97 @@ def test_it_is_a_module_too() -> None:
     assert "840" in ran.stdout
 
 
+def reproducer(path: Path, body: str, interpreter: str | None = None) -> Path:
+    """A file with d5test's mark; without an interpreter, as earlier versions wrote it."""
+    first = f"{head(interpreter)}\n" if interpreter else ""
+    path.write_text(f'{first}"""A fault.\n\nRun it. {STATUSES}\n"""\n{body}\n')
+    return path
+
+
+def other_python(path: Path) -> Path:
+    """An interpreter that can be told from this one."""
+    path.write_text(f'#!/bin/sh\nOTHER=there exec {sys.executable} "$@"\n')
+    path.chmod(0o755)
+    return path
+
+
+THERE = "print('still there: 3'); raise SystemExit(1)"
+GONE = "print('gone (x 1)')"
+
+
 def test_reproducers_are_run_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for name, body, status in (
-        ("gone", "print('gone (x 1)')", 0),
-        ("there", "print('still there: 3'); raise SystemExit(1)", 1),
-        ("killed", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)", 1),
-        ("unable", "print('no framework'); raise SystemExit(2)", 2),
+    for body, status, told in (
+        (GONE, 0, "gone (x 1)"),
+        (THERE, 1, "still there: 3"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", 1, "died by signal 9"),
+        ("print('cannot be tried: no'); raise SystemExit(2)", 2, "no (status 2)"),
+        ("import no_framework", 2, "No module named 'no_framework' (status 1)"),
+        ("def main():\n    raise SystemExit(1)", 2, "it says nothing (status 0)"),
+        ("raise SystemExit(1)", 2, "it says nothing (status 1)"),
+        ("print('gone (x 1)'); raise SystemExit(1)", 2, "(status 1)"),
     ):
-        path = tmp_path / f"{name}.py"
-        path.write_text(body)
-        assert main(["repro", str(path)]) == status, name
-        outcome = {0: "gone", 1: "still there", 2: "cannot be tried"}[status]
-        assert outcome in " ".join(capsys.readouterr().out.split())
-    assert main(["repro", str(tmp_path)]) == 2
-    assert main(["repro", str(tmp_path / "there.py"), "--python", "/no/python"]) == 2
-    assert main(["repro", str(tmp_path / "missing.py")]) == 2
+        path = reproducer(tmp_path / "x.py", body)
+        assert main(["repro", str(path)]) == status, body
+        said = capsys.readouterr()
+        assert told in " ".join((said.err if status == 2 else said.out).split())
+        assert len(said.err.splitlines()) == (status == 2)
+
+
+def test_a_reproducer_runs_under_the_interpreter_of_its_fault(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = other_python(tmp_path / "other")
+    body = f"import os\nif 'OTHER' in os.environ:\n    {THERE}\n{GONE}"
+    path = reproducer(tmp_path / "x.py", body, str(other))
+    assert main(["repro", str(path)]) == 1
+    assert f"under {other}:" in capsys.readouterr().out
+    assert main(["repro", str(path), "--python", sys.executable]) == 0
+    assert f"under {sys.executable}:" in capsys.readouterr().out
+    assert main(["repro", str(path), "--python", "/no/python"]) == 2
+    assert "/no/python" in capsys.readouterr().err
+    other.unlink()
+    assert main(["repro", str(path)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"its interpreter {other} cannot be started" in line
+    assert "--python" in line
+
+
+def test_what_is_no_reproducer_is_not_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ran = tmp_path / "ran"
+    alien = tmp_path / "alien.py"
+    alien.write_text(f"open({str(ran)!r}, 'w')\nprint('gone')")
+    cut = reproducer(tmp_path / "cut.py", f"open({str(ran)!r}, 'w')\ndef main(")
+    for path, why in ((alien, "does not have d5test's mark"), (cut, "cut or changed")):
+        assert main(["repro", str(path)]) == 2
+        said = capsys.readouterr()
+        (line,) = said.err.splitlines()
+        assert f"{path} is no reproducer: it" in line
+        assert why in line
+        assert not said.out
+    assert not ran.exists()
+
+
+def test_all_files_are_judged_and_a_fault_outweighs_what_gives_no_verdict(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone = str(reproducer(tmp_path / "gone.py", GONE))
+    there = str(reproducer(tmp_path / "there.py", THERE))
+    missing, empty = str(tmp_path / "missing.py"), tmp_path / "empty"
+    empty.mkdir()
+    assert main(["repro", missing, gone]) == 2
+    said = capsys.readouterr()
+    assert "gone (x 1)" in said.out
+    assert said.err == f"d5test repro: there is no file {missing}\n"
+    assert main(["repro", missing, there, gone]) == 1
+    said = capsys.readouterr()
+    assert "still there: 3" in said.out
+    assert "gone (x 1)" in said.out
+    assert missing in said.err
+    assert main(["repro", str(empty)]) == 2
+    said = capsys.readouterr()
+    assert (said.out, said.err) == ("", f"d5test repro: there is no reproducer in {empty}\n")
 
 
 @pytest.mark.parametrize("form", ["text", "markdown"])

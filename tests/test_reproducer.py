@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import os
 import subprocess
 import sys
@@ -20,8 +21,10 @@ from d5test.backends.client import Client
 from d5test.case import Case, Tensor
 from d5test.checks import CHECKS, Evidence, Fault
 from d5test.checks.check import Inquiry
+from d5test.fixtures.explore import reproducer_of
 from d5test.reproducer import literal, write
 from d5test.reproducer.closure import Closure
+from d5test.reproducer.mark import interpreter_of
 from d5test.reproducer.module import globals_of, located
 from d5test.reproducer.standalone import Want, difference, widened
 from d5test.reproducer.subject import taken_apart
@@ -158,6 +161,20 @@ def test_its_name_and_text_depend_on_the_fault_alone(stranger: Any, tmp_path: Pa
     assert first.name == again.name
     assert first.name.startswith("Add-forward-float32-")
     assert first.read_text() == again.read_text()
+
+
+def test_it_names_the_interpreter_of_the_fault(stranger: Any, tmp_path: Path) -> None:
+    client = stranger(WRONG["value"][1])
+    fault = fault_of(client, "forward")
+    path = write(fault, client.about, tmp_path)
+    assert interpreter_of(path) == client.about.executable == sys.executable
+    other = dataclasses.replace(client.about, executable="/other place/python")
+    assert interpreter_of(write(fault, other, tmp_path)) == "/other place/python"
+    assert run(path).returncode == 1
+    _, told = reproducer_of(fault, other, tmp_path)
+    assert told.endswith(".py (`d5test repro` runs it under /other place/python)")
+    _, told = reproducer_of(fault, client.about, tmp_path)
+    assert told.endswith(".py")
 
 
 def test_a_shape_that_should_be_refused(stranger: Any, tmp_path: Path) -> None:

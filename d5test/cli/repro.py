@@ -1,7 +1,8 @@
 """Run reproducers again: which faults are gone, which are still there?
 
-Requirements: each runs in a process of its own, under the interpreter that is asked for. Exit
-status 0: all are gone; 1: one is still there; 2: one could not be tried.
+Requirements: each runs in a process of its own, under the interpreter that showed its fault or the
+one that is asked for; what is no reproducer is not run. Exit status 1: a fault is still there;
+2: none is, but a file gave no verdict; 0: all are gone.
 """
 
 from __future__ import annotations
@@ -12,77 +13,121 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-OUTCOMES = {0: "gone", 1: "still there", 2: "cannot be tried"}
-STYLES = {"gone": "green", "still there": "red", "cannot be tried": "yellow"}
+VERDICTS = {0: "gone", 1: "still there"}
+"""What a reproducer says, by the status that it ends with: one without the other is no verdict."""
+STYLES = {"gone": "green", "still there": "red"}
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What came of one file: the outcome, and what it said of it."""
+    """What came of one file: the interpreter it ran under, the outcome, and what it said of it."""
 
     file: str
+    python: str
     outcome: str
     line: str
+
+
+class NoVerdict(Exception):
+    """A file that says nothing of its fault; the text is the file and the reason."""
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
     """Its arguments."""
     parser.add_argument("files", nargs="+", metavar="FILE", help="a reproducer, or a folder")
-    parser.add_argument("--python", default=sys.executable, help="another interpreter")
+    parser.add_argument(
+        "--python", help="another interpreter (default: the one that showed the fault)"
+    )
     parser.add_argument("--timeout", type=float, default=300.0, help="seconds for each")
 
 
 def execute(options: argparse.Namespace) -> int:
     """Run the files and say what came of them."""
+    from d5test.backends.exchange import UnknownBackend
+    from d5test.backends.registry import interpreter
+
+    answers: list[Answer] = []
+    reasons: list[NoVerdict] = []
+    try:
+        python = interpreter(options.python) if options.python else None
+    except UnknownBackend as error:
+        print(f"d5test repro: {error}", file=sys.stderr)
+        return 2
+    for path in found(options.files):
+        try:
+            answers.append(tried(path, python, options.timeout))
+        except NoVerdict as reason:
+            reasons.append(reason)
+    show(answers)
+    for why in reasons:
+        print(f"d5test repro: {why}", file=sys.stderr)
+    if any(answer.outcome == "still there" for answer in answers):
+        return 1
+    return 2 if reasons else 0
+
+
+def found(names: list[str]) -> list[Path]:
+    """The files; of a folder, those in it, or the folder itself if there are none."""
+    paths = []
+    for name in names:
+        path = Path(name)
+        paths += sorted(path.glob("*.py")) or [path]
+    return paths
+
+
+def tried(path: Path, python: str | None, timeout: float) -> Answer:
+    """Run one reproducer. One that dies by a signal or gives no answer shows its fault.
+
+    Raises `NoVerdict`.
+    """
+    from d5test.backends.process import Launch
+    from d5test.reproducer.mark import NoReproducer, interpreter_of
+
+    if not path.is_file():
+        raise NoVerdict(f"there is no {'reproducer in' if path.is_dir() else 'file'} {path}")
+    try:
+        under = python or interpreter_of(path) or sys.executable
+    except NoReproducer as why:
+        raise NoVerdict(f"{path} is no reproducer: {why}") from None
+    try:
+        done = subprocess.run(
+            [under, str(path)], capture_output=True, text=True, errors="replace",
+            timeout=timeout, check=False, env=Launch("", "", under).variables(),
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return Answer(str(path), under, "still there", f"no answer within {timeout:g} s")
+    except OSError as error:
+        raise NoVerdict(
+            f"{path} cannot be tried: its interpreter {under} cannot be started "
+            f"({error.strerror}); give another by --python"
+        ) from None
+    if done.returncode < 0:
+        return Answer(str(path), under, "still there", f"died by signal {-done.returncode}")
+    said = (done.stdout.strip() or done.stderr.strip()).splitlines()
+    outcome = VERDICTS.get(done.returncode, "")
+    for line in said:
+        if outcome and line.startswith(outcome):
+            return Answer(str(path), under, outcome, line)
+    last = said[-1].removeprefix("cannot be tried: ") if said else "it says nothing"
+    raise NoVerdict(f"{path} cannot be tried under {under}: {last} (status {done.returncode})")
+
+
+def show(answers: list[Answer]) -> None:
+    """A table for each interpreter."""
     from rich import box
+    from rich.markup import escape
     from rich.table import Table
 
     from d5test.console import Console
 
-    answers = []
-    for path in found(options.files):
-        if not path.is_file():
-            print(f"d5test repro: there is no file {path}", file=sys.stderr)
-            return 2
-        answers.append(tried(path, options.python, options.timeout))
-    table = Table(box=box.SIMPLE)
-    for heading in ("file", "outcome", "what it says"):
-        table.add_column(heading, overflow="fold")
-    for answer in answers:
-        style = STYLES[answer.outcome]
-        table.add_row(answer.file, f"[{style}]{answer.outcome}[/]", _escaped(answer.line))
-    Console().print(table)
-    outcomes = {answer.outcome for answer in answers}
-    if "cannot be tried" in outcomes:
-        return 2
-    return int("still there" in outcomes)
-
-
-def found(names: list[str]) -> list[Path]:
-    """The files; of a folder, those in it."""
-    paths = []
-    for name in names:
-        path = Path(name)
-        paths += sorted(path.glob("*.py")) if path.is_dir() else [path]
-    return paths
-
-
-def tried(path: Path, python: str, timeout: float) -> Answer:
-    """Run one reproducer. One that dies by a signal or gives no answer shows its fault."""
-    try:
-        done = subprocess.run(
-            [python, str(path)], capture_output=True, text=True, timeout=timeout, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return Answer(str(path), "still there", f"no answer within {timeout:g} s")
-    except OSError as error:
-        return Answer(str(path), "cannot be tried", f"{python}: {error.strerror}")
-    said = (done.stdout.strip() or done.stderr.strip()).splitlines()
-    outcome = "still there" if done.returncode < 0 else OUTCOMES.get(done.returncode)
-    return Answer(str(path), outcome or "cannot be tried", said[-1] if said else "")
-
-
-def _escaped(text: str) -> str:
-    from rich.markup import escape
-
-    return escape(text)
+    for python in dict.fromkeys(answer.python for answer in answers):
+        table = Table(box=box.SIMPLE)
+        for heading in ("file", "outcome", "what it says"):
+            table.add_column(heading, overflow="fold")
+        for answer in (each for each in answers if each.python == python):
+            style = STYLES[answer.outcome]
+            table.add_row(
+                escape(answer.file), f"[{style}]{answer.outcome}[/]", escape(answer.line)
+            )
+        print(f"under {python}:", flush=True)
+        Console().print(table)

@@ -2,9 +2,9 @@
 
 Requirements: the file is short, since its readers are the framework's developers: the row's own
 function with what it uses, the data, the claim. It says in one line whether the fault is there,
-and ends with status 1 if it is, 0 if it is gone, 2 if it cannot be tried. Its name depends on
-nothing but the fault. Where the source of a backend cannot be taken apart, the file imports the
-backend instead, and says that it needs d5test.
+and ends with status 1 if it is, 0 if it is gone, 2 if it cannot be tried. Its first line names the
+interpreter that showed the fault; its name depends on nothing but the fault. Where the source of a
+backend cannot be taken apart, the file imports the backend instead, and says that it needs d5test.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any
 from d5test.checks.fault import Fault
 from d5test.reproducer import data
 from d5test.reproducer.closure import Closure, standard
+from d5test.reproducer.mark import STATUSES, head
 from d5test.reproducer.module import Inseparable
 from d5test.reproducer.subject import Subject, imported, taken_apart
 
@@ -93,7 +94,7 @@ def _composed(fault: Fault, about: Any, closure: Closure, subject: Subject) -> s
     rest = [text for part in parts if part.module != OUTSET for text in part.statements]
     library = {t for t in (*own, *early, *rest, "import sys") if _library(t)}
     body = [
-        _docstring(fault, about, subject),
+        f"{head(about.executable)}\n{_docstring(fault, about, subject)}",
         "from __future__ import annotations",
         "\n".join(sorted(library, key=lambda t: (t.startswith("from"), t))),
         *(text for text in early if not _library(text)),
@@ -132,8 +133,7 @@ def _docstring(fault: Fault, about: Any, subject: Subject) -> str:
         fault.message.strip(),
         f"Seen with {packages}; Python {about.python}, {about.threads} threads, "
         f"{about.device_name}, {platform.system()} {platform.machine()}.",
-        "Run it: python THIS_FILE. Status 1: still there, 0: gone, 2: it cannot be tried.\n"
-        + subject.needs,
+        f"Run it: python THIS_FILE. {STATUSES}\n{subject.needs}",
     ]
     text = "\n\n".join(words).replace("\\", "\\\\").replace('"""', "'''")
     return f'"""{text}\n"""'

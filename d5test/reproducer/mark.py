@@ -1,0 +1,38 @@
+"""The mark of a reproducer: that it is one, and the interpreter that showed the fault.
+
+Requirements: read without running the file, which may be anything. Files of earlier versions name
+no interpreter.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+STATUSES = "Status 1: still there, 0: gone, 2: it cannot be tried."
+"""A sentence of every reproducer's docstring, and of nothing else."""
+INTERPRETER = "# d5test: the fault was seen under "
+
+
+class NoReproducer(Exception):
+    """The file is none; the text says why."""
+
+
+def head(interpreter: str) -> str:
+    """The first line of a reproducer."""
+    return f"{INTERPRETER}{interpreter}"
+
+
+def interpreter_of(path: Path) -> str | None:
+    """The interpreter that showed the fault, if the file names it. Raises `NoReproducer`."""
+    try:
+        text = path.read_text("utf-8")
+        described = ast.get_docstring(ast.parse(text)) or ""
+    except SyntaxError as error:
+        raise NoReproducer(f"it is cut or changed: {error.msg}, line {error.lineno}") from None
+    except (OSError, ValueError) as error:
+        raise NoReproducer(f"it cannot be read: {error}") from None
+    if STATUSES not in described:
+        raise NoReproducer("it does not have d5test's mark")
+    first = text.partition("\n")[0]
+    return first.removeprefix(INTERPRETER) if first.startswith(INTERPRETER) else None
