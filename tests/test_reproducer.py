@@ -148,10 +148,26 @@ def test_shows_the_fault_and_its_end(kind: str, stranger: Any, tmp_path: Path) -
     text = path.read_text()
     assert "UNUSED" not in text
     assert "d5test" not in "".join(line for line in text.splitlines() if "import" in line)
-    path.write_text(text.replace(wrong, MENDED))
+    path.write_text(text.replace(wrong, MENDED).replace("PATIENCE = 5", "PATIENCE = 0.1"))
     gone = run(path)
     assert gone.returncode == 0, gone.stdout + gone.stderr
     assert gone.stdout.splitlines()[-1].startswith("gone")
+
+
+def test_a_call_is_repeated_until_it_differs(stranger: Any, tmp_path: Path) -> None:
+    _, wrong = WRONG["nondeterministic"]
+    client = stranger(wrong)
+    path = write(fault_of(client, "determinism"), client.about, tmp_path)
+    text = path.read_text()
+    path.write_text(text.replace(wrong, "return good + np.float32(STATE['calls'] == 1000)"))
+    there = run(path)
+    assert there.returncode == 1, there.stdout + there.stderr
+    assert "call 999, with the same inputs, gives other outputs" in there.stdout
+    told = "return print(STATE['calls']) or good"
+    path.write_text(text.replace(wrong, told).replace("PATIENCE = 5", "PATIENCE = 0.1"))
+    gone = run(path)
+    assert gone.returncode == 0, gone.stdout + gone.stderr
+    assert len(gone.stdout.splitlines()) > 100
 
 
 def test_its_name_and_text_depend_on_the_fault_alone(stranger: Any, tmp_path: Path) -> None:
@@ -213,6 +229,47 @@ def test_a_missing_framework_is_no_fault(stranger: Any, tmp_path: Path) -> None:
     done = run(path)
     assert done.returncode == 2
     assert "cannot be tried: ModuleNotFoundError" in done.stdout
+
+
+def test_a_missing_runtime_is_no_answer_to_the_call(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    with Client("onnxruntime") as client:
+        inquiry = Inquiry("forward", client, case())
+        fault = inquiry.subject.fault("exception", "no", Evidence((inquiry.feed(),), "returns"))
+        path = write(fault, client.about, tmp_path)
+    assert run(path).returncode == 0
+    missing = tmp_path / "onnxruntime.py"
+    missing.write_text('raise ModuleNotFoundError("No module named onnxruntime")')
+    done = run(path, PYTHONPATH=str(tmp_path))
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "cannot be tried: ModuleNotFoundError: No module named onnxruntime" in done.stdout
+
+
+def test_an_implementation_of_models_need_not_be_named_like_its_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "runtime_of_mine.py").write_text(
+        "from types import SimpleNamespace\n"
+        "class Mine:\n"
+        "    def prepare(model, device):\n"
+        "        return SimpleNamespace(run=lambda inputs: [inputs[0] + inputs[1]])\n"
+    )
+    (tmp_path / "backend.py").write_text(
+        "from d5test.backends.onnx import OnnxBackend\n"
+        "class Mine(OnnxBackend):\n"
+        "    framework = 'onnx'\n"
+        "    implementation = 'runtime_of_mine:Mine'\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{Path(__file__).parents[1]}")
+    with Client(f"{tmp_path / 'backend.py'}:Mine") as client:
+        inquiry = Inquiry("forward", client, case())
+        fault = inquiry.subject.fault("exception", "no", Evidence((inquiry.feed(),), "returns"))
+        path = write(fault, client.about, tmp_path / "out")
+    done = run(path, PYTHONPATH=str(tmp_path))
+    assert (done.returncode, done.stdout[:11]) == (0, "gone (onnx "), done.stdout + done.stderr
+    missing = run(path)
+    assert "cannot be tried: ModuleNotFoundError: No module named 'runtime_of" in missing.stdout
+    assert missing.returncode == 2
 
 
 def test_a_source_that_cannot_be_taken_apart_is_imported(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ CLAIMS: Mapping[str, str] = MappingProxyType(
         "special": "within({run}, EXPECTED)",
         "signed": "signed({run}, EXPECTED)",
         "computed": "within({run}, EXPECTED, outputs=True)",
-        "repeats": "repeated({run})",
+        "repeats": "repeated(lambda: {run})",
         "untouched": "untouched({run}, backend, CALLS)",
         "kept": "kept({run}, backend)",
         "slope": "sloping({run}, CALLS, BAR)",

@@ -1,7 +1,8 @@
 """An ONNX model as a reproducer runs it: in ONNX Runtime, or in another implementation.
 
 Copied into reproducers, never called here. Arrays as in `standalone`. The model is loaded by the
-first call, so that refusing it is an answer to the call.
+first call, so that refusing it is an answer to the call; packages are imported before, since a
+missing one is none.
 """
 
 from __future__ import annotations
@@ -19,10 +20,12 @@ class Session:
     """A model of one operator in ONNX Runtime. An absent input is no input of the model."""
 
     mutable = True
-    package = "onnxruntime"
 
-    def __init__(self, model: str) -> None:
+    def __init__(
+        self, model: str, module: str = "onnxruntime", package: str = "onnxruntime"
+    ) -> None:
         self.model = zlib.decompress(base64.b64decode(model))
+        self.runtime, self.package = importlib.import_module(module), package
         self.loaded: Any = None
 
     @property
@@ -32,9 +35,8 @@ class Session:
 
     def load(self) -> Any:
         """A function of the inputs."""
-        import onnxruntime
-
-        session = onnxruntime.InferenceSession(self.model, providers=["CPUExecutionProvider"])
+        providers = ["CPUExecutionProvider"]
+        session = self.runtime.InferenceSession(self.model, providers=providers)
         names = [given.name for given in session.get_inputs()]
         return lambda arrays: session.run(None, dict(zip(names, arrays, strict=False)))
 
@@ -67,18 +69,17 @@ class Session:
 
 
 class Prepared(Session):
-    """The same in an implementation of `onnx.backend`: a module, or `module:Class`."""
+    """The same in an implementation of `onnx.backend`: a module, or `module:Class`.
 
-    def __init__(self, model: str, implementation: str) -> None:
-        super().__init__(model)
-        self.implementation = implementation
-        self.package = implementation.partition(":")[0].partition(".")[0]
+    `package` is what its version is that of.
+    """
+
+    def __init__(self, model: str, implementation: str, package: str) -> None:
+        module, _, name = implementation.partition(":")
+        super().__init__(model, module, package)
+        self.onnx = importlib.import_module("onnx")
+        self.prepare = (getattr(self.runtime, name) if name else self.runtime).prepare
 
     def load(self) -> Any:
         """A function of the inputs."""
-        import onnx
-
-        module, _, name = self.implementation.partition(":")
-        runtime = importlib.import_module(module)
-        runtime = getattr(runtime, name) if name else runtime
-        return runtime.prepare(onnx.load_from_string(self.model), "CPU").run
+        return self.prepare(self.onnx.load_from_string(self.model), "CPU").run

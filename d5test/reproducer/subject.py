@@ -121,7 +121,7 @@ def _session(
     made = "Session(MODEL)"
     needs = "Needs onnxruntime and NumPy alone."
     if about.framework != "onnxruntime":
-        made = f"Prepared(MODEL, {implementation!r})"
+        made = f"Prepared(MODEL, {implementation!r}, {about.framework!r})"
         needs = f"Needs {about.framework}, onnx and NumPy."
     closure.modules.clear()
     closure.needed.clear()
