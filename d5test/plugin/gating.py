@@ -16,7 +16,10 @@ from typing import Any
 
 import pytest
 
-GATING = pytest.StashKey["Gating"]()
+from d5test.plugin.corpus import cases
+from d5test.plugin.timing import subjects
+from d5test.plugin.workers import GATING, WORKERS, opened
+
 VERDICT = "d5test-gate"
 """The name of the entries in a report's `user_properties`."""
 FEW = 3
@@ -53,7 +56,6 @@ class Gating:
     def measure(self, items: list[pytest.Item]) -> None:
         """Judge the cases of the corpus, and measure all tests that are timed."""
         from d5test.gate.outcome import outcome
-        from d5test.plugin.timing import subjects
 
         option, here = self.config.getoption, self.config.invocation_params.dir
         end = time.monotonic() + self.budget
@@ -75,7 +77,6 @@ class Gating:
     def test(self, items: list[pytest.Item]) -> None:
         """Measure the gate itself, and say what was seen."""
         from d5test.gate.trial import trial
-        from d5test.plugin.timing import subjects
 
         seed, end = self.config.getoption("--seed"), time.monotonic() + self.budget
         found = trial(lambda k: self._gate(seed + k, float("inf")), subjects(items), end)
@@ -85,8 +86,6 @@ class Gating:
     def _examined(self, items: list[pytest.Item]) -> Any:
         """The corpus on both versions: the old one is judged in the worker that the run has."""
         from d5test.gate.corpus import Examiner
-        from d5test.plugin.corpus import cases
-        from d5test.plugin.workers import WORKERS, opened
 
         def opens(arm: str, backend: str) -> Any:
             if arm == "old":
@@ -104,7 +103,6 @@ class Gating:
 
     def _gate(self, seed: int, budget: float) -> Any:
         from d5test.gate import Gate
-        from d5test.plugin.workers import opened
 
         def opens(arm: str, backend: str) -> Any:
             return opened(self.config, self.versions.name(arm, backend), fork=False)

@@ -12,9 +12,8 @@ import time
 import pytest
 
 from d5test.plugin.budget import remaining
-from d5test.plugin.gating import GATING
 from d5test.plugin.timing import VISITED, subjects
-from d5test.plugin.workers import WORKERS
+from d5test.plugin.workers import GATING, WORKERS
 
 
 @pytest.hookimpl(tryfirst=True)

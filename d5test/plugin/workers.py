@@ -16,11 +16,12 @@ from typing import Any
 import pytest
 
 from d5test.plugin import native
-from d5test.plugin.gating import GATING
 from d5test.plugin.known import KnownFailure
 from d5test.plugin.selection import SELECTION, Selection
 
 WORKERS = pytest.StashKey["Workers"]()
+GATING = pytest.StashKey[Any]()
+"""The gate (`d5test.plugin.gating.Gating`) of a run that is one."""
 QUERIES = ("help", "version", "markers", "showfixtures", "show_fixtures_per_test", "cacheshow")
 """Options under which pytest runs no test."""
 
