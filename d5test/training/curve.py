@@ -35,6 +35,8 @@ from d5test.training.trajectory import Distance, Plain
 Batch = Mapping[str, Array]
 BATCH, STEPS = 16, 20
 """What is affordable for nine references of a convolutional network."""
+USUAL = Momentum(lr=0.1)
+"""What the perceptron is trained with."""
 
 
 @dataclass(frozen=True)
@@ -108,10 +110,10 @@ def losses(
 
 
 def perceptron() -> Curve:
-    """A perceptron on the digits."""
+    """A perceptron on the digits. Raises `d5test.training.datasets.NoPackage`."""
     from d5test.networks.zoo.mlp import mlp
 
-    return expected(mlp((64, 32, 10)), Momentum(lr=0.1), first_batches(digits(), 64))
+    return expected(mlp((64, 32, 10)), USUAL, first_batches(digits(), 64))
 
 
 def of_recipe(recipe: Recipe) -> Curve:

@@ -24,6 +24,10 @@ from d5test.values import below, normal
 Array = NDArray[Any]
 
 
+class NoPackage(ImportError):
+    """A dataset that comes with a package which is not installed; the text says what to do."""
+
+
 @dataclass(frozen=True)
 class Split:
     """Images (n, c, h, w) as they are stored, labels (n,); what a network sees is standardised.
@@ -80,9 +84,14 @@ def dataset(
 def digits() -> Dataset:
     """The handwritten digits of scikit-learn: 1437 for training, 360 for testing, (1, 8, 8).
 
-    Alpaydin and Kaynak, UCI Machine Learning Repository (1998), its test part.
+    Alpaydin and Kaynak, UCI Machine Learning Repository (1998), its test part. Raises `NoPackage`.
     """
-    from sklearn.datasets import load_digits
+    try:
+        from sklearn.datasets import load_digits
+    except ImportError as error:
+        raise NoPackage(
+            f"the digits come with scikit-learn: pip install 'd5test[training]' ({error})"
+        ) from None
 
     found = load_digits()
     images, labels = found.images[:, None].astype(np.uint8), found.target.astype(np.int64)

@@ -26,10 +26,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from d5test.metric import Metric
 from d5test.networks.network import Network
 from d5test.record import describe_backend, environment
-from d5test.training.datasets import DATASETS, Dataset
+from d5test.training.datasets import DATASETS, Dataset, NoPackage
+from d5test.training.files import BadFile
 from d5test.training.history import (
     TEST_ACCURACY,
     THROUGHPUT,
@@ -38,25 +38,14 @@ from d5test.training.history import (
     TRAINING_TIME,
     History,
 )
+from d5test.training.parts import BadRecipe as BadRecipe
+from d5test.training.parts import complete, require_call, require_sections
 from d5test.training.samplers import examine
 from d5test.training.session import Session
 from d5test.training.trainer import Listener, Trainer
 
-FIXED_KEYS: Mapping[str, Any] = {
-    "model": None, "model_kwargs": {}, "dataset": None, "dataset_kwargs": {},
-    "train_sampler": None, "epochs": None, "seeds": (1,),
-}  # fmt: skip
-MUTABLE_KEYS: Mapping[str, Any] = {
-    "batch_size": None, "backend": "torch", "executor_kwargs": {}, "optimizer": None,
-    "optimizer_kwargs": {}, "optimizer_kind": "native",
-}  # fmt: skip
-"""The parts of a recipe, with their defaults; None: it has to be given."""
 REGISTER = "FIXED.json"
 RESULTS = Path(".d5test") / "recipes"
-
-
-class BadRecipe(ValueError):
-    """A recipe that cannot be run as it is; the text says why."""
 
 
 @dataclass(frozen=True)
@@ -72,36 +61,24 @@ class Recipe:
     def of(
         cls, name: str, fixed: Mapping[str, Any], mutable: Mapping[str, Any], metrics: Any
     ) -> Recipe:
-        """Raises `BadRecipe` where a part is missing, unknown, or stands among the wrong ones."""
-        whole: dict[str, dict[str, Any]] = {}
-        for where, given, keys in (
-            ("FIXED", fixed, FIXED_KEYS),
-            ("MUTABLE", mutable, MUTABLE_KEYS),
-        ):
-            for key in given:
-                if key not in keys:
-                    other = "; it is a fixed part" if key in FIXED_KEYS else ""
-                    raise BadRecipe(f"{name}: {where} has no part {key!r}{other}")
-            whole[where] = {**keys, **given}
-            missing = [key for key, value in whole[where].items() if value is None]
-            if missing:
-                raise BadRecipe(f"{name}: {where} lacks {', '.join(missing)}")
-        for metric, *bounds in metrics:
-            if not isinstance(metric, Metric) or len(bounds) not in (1, 2):
-                raise BadRecipe(f"{name}: METRICS has (metric, bound) or (metric, low, high)")
-        return cls(name, whole["FIXED"], whole["MUTABLE"], tuple(metrics))
+        """Raises `BadRecipe` where a part is missing, unknown, or cannot be what it is."""
+        return cls(name, *complete(name, fixed, mutable, metrics))
 
     def network(self, seed: int) -> Network:
-        """The network with the initial parameters of a seed: the same for every backend."""
-        made: Network = self.fixed["model"](**self.fixed["model_kwargs"], seed=seed)
+        """The network with the initial parameters of a seed: the same for every backend.
+
+        Raises `BadRecipe` where the model refuses its arguments.
+        """
+        try:
+            made: Network = self.fixed["model"](**self.fixed["model_kwargs"], seed=seed)
+        except ValueError as error:
+            raise BadRecipe(f"{self.name}: model: {error}") from None
         return made
 
     def dataset(self) -> Dataset:
-        """The data. Raises `BadRecipe` for an unknown name."""
-        name = self.fixed["dataset"]
-        if name not in DATASETS:
-            raise BadRecipe(f"{self.name}: no dataset {name!r}, only {', '.join(DATASETS)}")
-        return DATASETS[name](**self.fixed["dataset_kwargs"])
+        """The data. Raises `BadFile` and `NoPackage`."""
+        made: Dataset = DATASETS[self.fixed["dataset"]](**self.fixed["dataset_kwargs"])
+        return made
 
     def digest(self) -> str:
         """The SHA-256 of the fixed parts, and of the bounds: what makes runs comparable."""
@@ -141,10 +118,10 @@ def load(path: Path) -> Recipe:
     module = module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
-        parts = module.FIXED, module.MUTABLE, module.METRICS
-    except Exception as error:
-        raise BadRecipe(f"{path}: {type(error).__name__}: {error}") from error
-    recipe = Recipe.of(path.stem, *parts)
+    except Exception as error:  # noqa: BLE001 - whatever a stranger's file raises
+        raise BadRecipe(f"{path}: {type(error).__name__}: {error}") from None
+    require_sections(path.stem, vars(module))
+    recipe = Recipe.of(path.stem, module.FIXED, module.MUTABLE, module.METRICS)
     recipe.require_registered(path.parent)
     return recipe
 
@@ -222,15 +199,25 @@ def run_recipe(
     fixed: Mapping[str, Any], mutable: Mapping[str, Any], metrics: Sequence[tuple[Any, ...]]
 ) -> bool:
     """Run the recipe of the file that calls this; whether every seed kept every bound."""
-    from d5test.backends.client import BackendFailed, Client, UnknownBackend
+    from d5test.backends.client import (
+        BackendFailed,
+        Client,
+        Crashed,
+        Hung,
+        Raised,
+        UnknownBackend,
+        Unsupported,
+    )
     from d5test.training.progress import ProgressBar
 
     path = Path(inspect.stack()[1].filename)
     try:
         recipe = Recipe.of(path.stem, fixed, mutable, metrics)
         recipe.require_registered(path.parent)
+        kwargs = recipe.mutable["executor_kwargs"]
+        require_call(recipe.name, "executor", Client, kwargs, recipe.mutable["backend"])
         dataset, runs = recipe.dataset(), []
-        with Client(recipe.mutable["backend"], **recipe.mutable["executor_kwargs"]) as client:
+        with Client(recipe.mutable["backend"], **kwargs) as client:
             for seed in recipe.fixed["seeds"]:
                 with ProgressBar() as bar:
                     runs.append(train(recipe, client, seed, dataset, [bar]))
@@ -238,6 +225,9 @@ def run_recipe(
             record(recipe, client.about, dataset, runs, result_file(recipe, client.name))
     except (BadRecipe, BackendFailed, UnknownBackend) as error:
         print(error)
+        return False
+    except (BadFile, NoPackage, Unsupported, Crashed, Hung, Raised) as error:
+        print(f"{path.stem}: {error}")
         return False
     return not any(run.broken for run in runs)
 

@@ -13,6 +13,7 @@ import pytest
 from d5test.backends.inprocess import InProcess
 from d5test.metric import Metric
 from d5test.networks.zoo.mlp import mlp
+from d5test.networks.zoo.resnet import cifar
 from d5test.reference.optimizers import Adam
 from d5test.training.history import TEST_ACCURACY, TRAINING_TIME
 from d5test.training.recipe import REGISTER, BadRecipe, Recipe, broken, load, record, train
@@ -81,15 +82,56 @@ def test_bounds_hold_in_their_direction() -> None:
 WRONG = {
     "FIXED lacks epochs": ({**FIXED, "epochs": None}, MUTABLE, METRICS),
     "MUTABLE has no part 'epochs'; it is a fixed part": (FIXED, {**MUTABLE, "epochs": 9}, METRICS),
-    "FIXED has no part 'colour'": ({**FIXED, "colour": 1}, MUTABLE, METRICS),
+    "FIXED has no part 'batch_size'; it is a mutable part": (
+        {**FIXED, "batch_size": 8}, MUTABLE, METRICS,
+    ),
+    "FIXED has no part 'colour'; known: model, model_kwargs, dataset,": (
+        {**FIXED, "colour": 1}, MUTABLE, METRICS,
+    ),
+    "FIXED has no part 'epoch'; did you mean epochs?": ({**FIXED, "epoch": 1}, MUTABLE, METRICS),
+    "model_kwargs: mlp has no 'size'; did you mean sizes?": (
+        {**FIXED, "model_kwargs": {"size": (64, 4)}}, MUTABLE, METRICS,
+    ),
+    "model_kwargs: mlp has no 'seed'; the seeds of a recipe stand in 'seeds'": (
+        {**FIXED, "model_kwargs": {"sizes": (64, 4), "seed": 3}}, MUTABLE, METRICS,
+    ),
+    "model: cifar: missing a required argument: 'depth'": (
+        {**FIXED, "model": cifar, "model_kwargs": {}}, MUTABLE, METRICS,
+    ),
+    "there is no dataset 'digit'; did you mean digits?": (
+        {**FIXED, "dataset": "digit"}, MUTABLE, METRICS,
+    ),
+    "dataset_kwargs: synthetic has no 'rows'; known: train, test, classes,": (
+        {**FIXED, "dataset_kwargs": {"rows": 9}}, MUTABLE, METRICS,
+    ),
+    "optimizer_kwargs: Adam has no 'learning_rate'; known: lr, weight_decay,": (
+        FIXED, {**MUTABLE, "optimizer_kwargs": {"learning_rate": 0.1}}, METRICS,
+    ),
+    "optimizer is a class or a function, not 'Adam'": (
+        FIXED, {**MUTABLE, "optimizer": "Adam"}, METRICS,
+    ),
+    "there is no optimizer_kind 'nativ'; did you mean native?": (
+        FIXED, {**MUTABLE, "optimizer_kind": "nativ"}, METRICS,
+    ),
+    "batch_size is a positive integer, not 0": (FIXED, {**MUTABLE, "batch_size": 0}, METRICS),
+    "seeds is a list of integers, not 1": ({**FIXED, "seeds": 1}, MUTABLE, METRICS),
     "METRICS has": (FIXED, MUTABLE, [("accuracy", 0.9)]),
-}
+    r"METRICS has \(metric, bound\)": (FIXED, MUTABLE, (TEST_ACCURACY, 0.9)),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("what", WRONG)
 def test_a_part_that_does_not_belong_is_named(what: str) -> None:
-    with pytest.raises(BadRecipe, match=what):
+    with pytest.raises(BadRecipe, match=what.replace("?", r"\?")) as raised:
         Recipe.of("small", *WRONG[what])
+    assert str(raised.value).startswith("small: ")
+    assert "\n" not in str(raised.value)
+
+
+def test_what_a_model_refuses_is_said_of_the_recipe() -> None:
+    made = recipe(model=cifar, model_kwargs={"depth": 9})
+    with pytest.raises(BadRecipe, match="small: model: a CIFAR ResNet has 6 n"):
+        made.network(1)
 
 
 @pytest.mark.parametrize(
