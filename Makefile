@@ -22,12 +22,12 @@ $(VENV)/pip.stamp:
 	touch $@
 
 $(VENV)/torch.stamp: $(VENV)/pip.stamp pyproject.toml constraints.txt
-	$(INSTALL) --editable '.[torch,xdist,mpi]'
+	$(INSTALL) --editable '.[torch,training,report,xdist,mpi]'
 	touch $@
 
 # tensorflow-cpu, not the extra `tensorflow`: the same package without the GPU's gigabytes
 $(VENV)/dev.stamp: $(VENV)/torch.stamp
-	$(INSTALL) --editable '.[dev,torch,jax,onnxruntime,training]' tensorflow-cpu
+	$(INSTALL) --editable '.[dev,torch,jax,onnxruntime]' tensorflow-cpu
 	touch $@
 
 validate: $(VENV)/torch.stamp
