@@ -39,7 +39,7 @@ from d5test.training.history import (
     History,
 )
 from d5test.training.parts import BadRecipe as BadRecipe
-from d5test.training.parts import complete, require_call, require_sections
+from d5test.training.parts import complete, require_sections
 from d5test.training.samplers import examine
 from d5test.training.session import Session
 from d5test.training.trainer import Listener, Trainer
@@ -214,10 +214,8 @@ def run_recipe(
     try:
         recipe = Recipe.of(path.stem, fixed, mutable, metrics)
         recipe.require_registered(path.parent)
-        kwargs = recipe.mutable["executor_kwargs"]
-        require_call(recipe.name, "executor", Client, kwargs, recipe.mutable["backend"])
         dataset, runs = recipe.dataset(), []
-        with Client(recipe.mutable["backend"], **kwargs) as client:
+        with Client(recipe.mutable["backend"], **recipe.mutable["executor_kwargs"]) as client:
             for seed in recipe.fixed["seeds"]:
                 with ProgressBar() as bar:
                     runs.append(train(recipe, client, seed, dataset, [bar]))

@@ -110,6 +110,9 @@ WRONG = {
     "optimizer is a class or a function, not 'Adam'": (
         FIXED, {**MUTABLE, "optimizer": "Adam"}, METRICS,
     ),
+    "executor_kwargs: Client has no 'thread'; did you mean threads?": (
+        FIXED, {**MUTABLE, "executor_kwargs": {"thread": 2}}, METRICS,
+    ),
     "there is no optimizer_kind 'nativ'; did you mean native?": (
         FIXED, {**MUTABLE, "optimizer_kind": "nativ"}, METRICS,
     ),
