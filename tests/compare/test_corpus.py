@@ -13,6 +13,7 @@ import jsonschema
 import pytest
 
 from d5test.compare.reading import read
+from tests.compare.coarse import CONV
 from tests.compare.files import RIGHT, benchmark, name, plain, record, write
 
 ROOT = Path(__file__).parents[2]
@@ -25,25 +26,15 @@ from d5test.backends.torch import Torch
 class Mine(Torch):
     rows = {name: Torch.rows[name] for name in ("Conv", "Relu", "Neg")}
 """
-COARSE = """
+COARSE = (
+    """
 from dataclasses import replace
 
 import torch
 from d5test.backends.torch import Torch
-
-conv = Torch.rows["Conv"].call
-
-def coarse(op, x, w, b=None):
-    "Sums the taps of the kernel in bfloat16."
-    if x.dtype != torch.bfloat16:
-        return conv(op, x, w, b)
-    y, taps = 0, w.flatten(2)
-    for k in range(taps.shape[2]):
-        one = torch.zeros_like(taps)
-        one[..., k] = taps[..., k]
-        y = y + conv(op, x, one.reshape(w.shape))
-    return y if b is None else y + b.reshape(-1, *[1] * (y.ndim - 2))
-
+"""
+    + CONV
+    + """
 class Mine(Torch):
     rows = {
         "Conv": replace(Torch.rows["Conv"], call=coarse),
@@ -51,6 +42,7 @@ class Mine(Torch):
         "Neg": replace(Torch.rows["Neg"], call=lambda op, x: 1 // 0),
     }
 """
+)
 TIMES = (
     "seconds", "cpu", "preempted", "preempted_rounds", "loops", "output_bytes", "memory", "cold",
     "control", "control_resident", "valid", "median", "median_interval_95", "flop_per_second",

@@ -15,28 +15,19 @@ import pytest
 from d5test.cli.gate import arguments, declare
 from d5test.cli.run import folder
 from d5test.report import verify
+from tests.compare.coarse import CONV
 
 pytest.importorskip("torch")
 
-MINE = """
+MINE = (
+    """
 from dataclasses import replace
 
 import torch
 from d5test.backends.torch import Torch
-
-conv = Torch.rows["Conv"].call
-
-def coarse(op, x, w, b=None):
-    "Sums the taps of the kernel in bfloat16."
-    if x.dtype != torch.bfloat16:
-        return conv(op, x, w, b)
-    y, taps = 0, w.flatten(2)
-    for k in range(taps.shape[2]):
-        one = torch.zeros_like(taps)
-        one[..., k] = taps[..., k]
-        y = y + conv(op, x, one.reshape(w.shape))
-    return y if b is None else y + b.reshape(-1, *[1] * (y.ndim - 2))
-
+"""
+    + CONV
+    + """
 class Old(Torch):
     rows = {name: Torch.rows[name] for name in ("Conv", "Relu", "Neg")}
 
@@ -47,6 +38,7 @@ class Coarse(Torch):
         "Neg": replace(Torch.rows["Neg"], call=lambda op, x: 1 // 0),
     }
 """
+)
 OPERATORS = "--operator=Conv,Relu,Neg"
 DTYPES = "--dtype=float32,bfloat16"
 

@@ -1,0 +1,77 @@
+"""What a reproducer is made of: data, the difference that it shows, the source that it takes."""
+
+from __future__ import annotations
+
+import ast
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from d5test.reproducer import literal
+from d5test.reproducer.module import globals_of
+from d5test.reproducer.standalone import Want, difference, widened
+from d5test.reproducer.text import Source
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16", "int64", "bool"])
+@pytest.mark.parametrize("shape", [(), (0, 3), (2, 3), (9, 11)])
+def test_data_are_read_back_to_the_same_bits(dtype: str, shape: tuple[int, ...]) -> None:
+    from d5test.reproducer import standalone
+
+    kind = np.dtype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
+    given = (100 * np.random.default_rng(5).normal(size=shape)).astype(kind)
+    if given.size > 2 and "float" in dtype:
+        given.flat[:3] = [np.inf, np.nan, -0.0]
+    names = {**vars(standalone), "inf": np.inf, "nan": np.nan}
+    values, name = eval(literal.tensor(given), names)
+    assert name == dtype
+    assert values.shape == shape
+    assert values.tobytes() == given.tobytes()
+
+
+def test_difference_agrees_with_the_judgement() -> None:
+    want = Want("float32", np.array([1.0, 2.0, np.nan]), np.array([0.5, 0.5, 0.5]))
+    assert not difference(np.array([1.4, 1.6, 7], np.float32), "float32", want)
+    assert "[1]" in difference(np.array([1.4, 2.6, 7], np.float32), "float32", want)
+    assert "[0]" in difference(np.array([np.nan, 2, 7], np.float32), "float32", want)
+    assert "shape" in difference(np.zeros(2, np.float32), "float32", want)
+    assert "dtype" in difference(np.zeros(3), "float64", want)
+    huge = Want("float16", np.array([65600.0]), np.array([50.0]))
+    assert not difference(np.array([np.inf], np.float16), "float16", huge)
+    assert difference(np.array([-np.inf], np.float16), "float16", huge)
+    assert widened(np.array([0x3FC0], np.uint16), "bfloat16").tolist() == [1.5]
+
+
+def test_source_becomes_older_python() -> None:
+    source = Source(
+        "def f(a: int, *b: int, c: str | None = 'x', **d: int) -> list[int]:\n"
+        "    # said\n"
+        "    e: int = isinstance(a, int | float | str)\n"
+        "    return list(zip(b, d, strict=True))\n"
+    )
+    text = source.of(source.tree.body[0])
+    ast.parse(text, feature_version=(3, 9))
+    assert text == (
+        "def f(a, *b, c='x', **d):\n"
+        "    # said\n"
+        "    e = isinstance(a, (int, float, str))\n"
+        "    return list(zip(b, d))"
+    )
+
+
+def test_what_stands_in_an_inner_function_is_rewritten_once() -> None:
+    source = Source(
+        "def f(a: int) -> int:\n"
+        "    def g(b: int) -> int:\n"
+        "        c: list[int] = [b]\n"
+        "        return c"
+    )
+    assert source.of(source.tree.body[0]) == (
+        "def f(a):\n    def g(b):\n        c = [b]\n        return c"
+    )
+
+
+def test_globals_are_those_that_a_function_does_not_bind() -> None:
+    text = "def f(a, b=c):\n    d = e\n    return [g(h, d) for h in a]"
+    assert globals_of(text) == {"c", "e", "g"}
