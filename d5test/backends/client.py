@@ -29,7 +29,8 @@ from d5test.backends.exchange import (
     plain,
     plain_feed,
 )
-from d5test.backends.process import Launch, Process
+from d5test.backends.launch import Launch
+from d5test.backends.process import Process
 from d5test.backends.registry import Spec, resolve
 from d5test.case import Operator
 
@@ -152,6 +153,13 @@ class Judged(ABC):
         """Within: a request counts as hung only after so long. In this process none ever does."""
         yield
 
+    def renew(self) -> bool:
+        """Let the next request find a fresh worker, where that costs a fork; whether it will.
+
+        A timing that is under way is lost then.
+        """
+        return False
+
     def close(self) -> None:  # noqa: B027 (nothing was started in this process)
         """End what was started for this backend."""
 
@@ -197,6 +205,11 @@ class Client(Judged):
             yield
         finally:
             self._process.timeout = before
+
+    def renew(self) -> bool:
+        if self._process.launch.fork:
+            self._process.end_worker()
+        return self._process.launch.fork
 
     def _answer(self, request: tuple[Any, ...]) -> tuple[Any, ...]:
         answer: tuple[Any, ...] = self._process.ask(request)

@@ -10,16 +10,14 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from d5test.backends import wire
 from d5test.backends.exchange import BackendFailed, Crashed, Hung, typed
+from d5test.backends.launch import Launch
 from d5test.backends.log import Log
 from d5test.backends.patience import await_answer
 from d5test.backends.worker import COMMAND, REPLY, end_group
@@ -29,49 +27,11 @@ GRACE = 5.0
 """Seconds for the fork server, which runs no code of the framework, to answer."""
 
 
-@dataclass(frozen=True)
-class Launch:
-    """What to start. `environment` adds variables, or removes those that are `None`."""
-
-    name: str
-    target: str
-    python: str
-    device: str = "cpu"
-    threads: int | None = None
-    fork: bool = True
-    environment: Mapping[str, str | None] | None = None
-
-    def variables(self) -> dict[str, str]:
-        """The worker's environment. Another interpreter is given none of our search paths."""
-        variables = dict(os.environ)
-        if self.python != sys.executable:
-            for name in ("PYTHONPATH", "PYTHONHOME", "__PYVENV_LAUNCHER__"):
-                variables.pop(name, None)
-        if self.threads is not None:
-            variables.update(dict.fromkeys(THREADS, str(self.threads)))
-            if self.threads == 1:
-                flags = variables.get("XLA_FLAGS", ""), "--xla_cpu_multi_thread_eigen=false"
-                variables["XLA_FLAGS"] = " ".join(flags).strip()
-        for name, value in (self.environment or {}).items():
-            variables.pop(name, None)
-            if value is not None:
-                variables[name] = value
-        return variables
-
-
-THREADS = (
-    "OMP_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "NPROC",
-    "TF_NUM_INTRAOP_THREADS",
-    "TF_NUM_INTEROP_THREADS",
-)
-"""Variables that frameworks read a number of threads from; NPROC is XLA's."""
-
-IMPATIENCE = 10.0
-"""Seconds that a request has once another one of this backend hung: where one case hangs, many
-do, and each is repeated while it shrinks."""
+IMPATIENCE = 3.0
+"""Seconds that a request has at least once another one of this backend hung: where one case hangs,
+many do."""
+SLOWER = 10
+"""Times as long as the slowest answer so far it has, if that is more."""
 
 
 class Process:
@@ -90,6 +50,8 @@ class Process:
         self._connection: socket.socket | None = None
         self._worker = 0
         self._failed: BackendFailed | None = None
+        self._slowest = 0.0
+        """Seconds that an answer took."""
         self.start()
 
     def start(self) -> None:
@@ -123,6 +85,7 @@ class Process:
     def ask(self, request: Any) -> Any:
         """The worker's answer. Raises BackendFailed, Crashed or Hung; the next request works."""
         connection = self._connected()
+        begun = time.monotonic()
         try:
             connection.settimeout(self.timeout)
             wire.send(connection, request)
@@ -133,7 +96,8 @@ class Process:
         except TimeoutError:
             stack = self._log.stack(self._worker)
             self.end_worker()
-            waited, self.timeout = self.timeout, min(self.timeout, IMPATIENCE)
+            waited = self.timeout
+            self.timeout = min(waited, max(IMPATIENCE, SLOWER * self._slowest))
             raise Hung(waited, stack) from None
         except wire.Garbled as error:
             tail = self._log.tail()
@@ -143,6 +107,7 @@ class Process:
             self.end_worker()
             raise
         self._log.keep_small()
+        self._slowest = max(self._slowest, time.monotonic() - begun)
         return answer
 
     def end_worker(self) -> None:

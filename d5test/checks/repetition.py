@@ -60,7 +60,7 @@ def no_caching(client: Any, case: Case) -> Judgement:
     fourth is new throughout: a cache by identity, address, shape or fingerprint meets one of them.
     """
     inquiry = Inquiry("no_caching", client, case)
-    sets = [case.arrays(), _one_changed(case), _reversed(case), _other(case)]
+    sets = [case.arrays(), *variations(case, case.arrays())]
     reuse = bool(inquiry.about.mutable)
     feeds = tuple(inquiry.feed(arrays) for arrays in sets)
     results = inquiry.ask(*feeds, reuse=reuse)
@@ -79,38 +79,53 @@ def no_caching(client: Any, case: Case) -> Judgement:
     return judgement
 
 
+def variations(case: Case, arrays: Arrays) -> tuple[Arrays, ...]:
+    """Other data of the same shapes: one element changed, another order, new throughout.
+
+    `arrays` are the case's, or a part of them; of a part none are new throughout.
+    """
+    found = (_one_changed(case, arrays), _reversed(case, arrays))
+    other = _other(case)
+    shapes = [[None if x is None else x.shape for x in each] for each in (arrays, other)]
+    return (*found, other) if shapes[0] == shapes[1] else found
+
+
 def _other(case: Case) -> Arrays:
     """Floating-point inputs drawn anew; indices, shapes and masks stay."""
-    return _changed(case, lambda i, array: case.inputs[i].array(case.seed + 1, i))  # type: ignore[union-attr]
+
+    def draw(i: int, _: Any) -> Any:
+        return case.inputs[i].array(case.seed + 1, i)  # type: ignore[union-attr]
+
+    return _changed(case, case.arrays(), draw)
 
 
-def _one_changed(case: Case) -> Arrays:
+def _one_changed(case: Case, arrays: Arrays) -> Arrays:
     """Each floating-point input with one element, in the middle, halved."""
 
-    def change(i: int, array: Any) -> Any:
+    def change(_: int, array: Any) -> Any:
         array = array.copy()
         if array.size:
             array.flat[array.size // 2] = array.flat[array.size // 2] / 2
         return array
 
-    return _changed(case, change)
+    return _changed(case, arrays, change)
 
 
-def _reversed(case: Case) -> Arrays:
+def _reversed(case: Case, arrays: Arrays) -> Arrays:
     """Each floating-point input with its elements in reverse order."""
-    return _changed(case, lambda i, array: array.ravel()[::-1].reshape(array.shape).copy())
+    return _changed(case, arrays, lambda _, array: array.ravel()[::-1].reshape(array.shape).copy())
 
 
-def _changed(case: Case, change: Any) -> Arrays:
-    arrays = list(case.arrays())
+def _changed(case: Case, arrays: Arrays, change: Any) -> Arrays:
+    found = list(arrays)
     for i in case.wanted:
         tensor = case.inputs[i]
         if tensor is not None and tensor.data is None:
-            arrays[i] = change(i, arrays[i])
+            found[i] = change(i, found[i])
     for i, tensor in enumerate(case.inputs):
         if tensor is not None and tensor.same_as is not None:
-            arrays[i] = arrays[tensor.same_as]
-    return tuple(arrays)
+            found[i] = found[tensor.same_as]
+    return tuple(found)
 
 
 def _same(before: Any, after: Any) -> bool:

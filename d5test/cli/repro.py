@@ -80,7 +80,7 @@ def tried(path: Path, python: str | None, timeout: float) -> Answer:
 
     Raises `NoVerdict`.
     """
-    from d5test.backends.process import Launch
+    from d5test.backends.launch import Launch
     from d5test.reproducer.mark import NoReproducer, interpreter_of
 
     if not path.is_file():

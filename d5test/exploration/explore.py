@@ -30,7 +30,8 @@ AIM = 15
 NEEDED = 10
 """Telling cases without which a cell of a value check is untested."""
 SHRINKING = 20.0
-"""Seconds from the first fault of a cell until the smallest so far are reported."""
+"""Seconds from the first fault of a cell until the smallest so far are reported; none from a hang,
+of which each try costs seconds."""
 
 
 class Found(Exception):
@@ -169,7 +170,8 @@ class Exploration:
     def remember(self, fault: Fault) -> None:
         """Keep the smallest fault of each kind, for when Hypothesis does not get to the end."""
         if not self.smallest:
-            self.shrink_until = time.monotonic() + SHRINKING
+            shrinking = 0.0 if fault.kind == "hang" else SHRINKING
+            self.shrink_until = time.monotonic() + shrinking
         before = self.smallest.get(fault.kind)
         if before is None or _size(fault.case) <= _size(before.case):
             self.smallest[fault.kind] = fault

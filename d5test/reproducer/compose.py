@@ -25,7 +25,7 @@ from d5test.reproducer.module import Inseparable
 from d5test.reproducer.subject import Subject, imported, taken_apart
 
 OUTSET = "d5test.reproducer.outset"
-STANDALONE = "d5test.reproducer.standalone"
+COPIED = ("d5test.reproducer.calls", "d5test.reproducer.claims")
 DIED = ("crash", "hang")
 RUN = "answers(backend, CALLS, {run}, {place})"
 CLAIMS: Mapping[str, str] = MappingProxyType(
@@ -43,7 +43,7 @@ CLAIMS: Mapping[str, str] = MappingProxyType(
         "compiles": "uncompiled(backend, lambda: {run})",
     }
 )
-"""What is asked of the answers to all calls: functions of `standalone`."""
+"""What is asked of the answers to all calls: functions of `claims`."""
 
 
 def write(fault: Fault, about: Any, folder: Path) -> Path:
@@ -84,7 +84,8 @@ def _composed(fault: Fault, about: Any, closure: Closure, subject: Subject) -> s
         hook += '\nif __name__ == "__main__":\n    watched()'
     calls = data.calls(fault, about)
     closure.use(OUTSET, hook)
-    closure.use(STANDALONE, f"{calls}\n{main}")
+    for module in COPIED:
+        closure.use(module, f"{calls}\n{main}")
     operator = data.operator(fault, whole=subject.whole)
     parts = closure.parts()
     if "attributes" in closure.attributes:

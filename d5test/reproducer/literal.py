@@ -19,7 +19,7 @@ READABLE = 64
 
 
 def tensor(array: Array | None) -> str:
-    """An input: `array("float32", [...])`, as `standalone.array` reads it."""
+    """An input: `array("float32", [...])`, as `calls.array` reads it."""
     if array is None:
         return "None"
     name = array.dtype.name
@@ -68,7 +68,7 @@ def number(value: Any) -> str:
 
 
 def packed(array: Array) -> str:
-    """`unpacked(dtype, shape, text)`, as `standalone.unpacked` reads it."""
+    """`unpacked(dtype, shape, text)`, as `calls.unpacked` reads it."""
     text = base64.b64encode(zlib.compress(array.tobytes(), 9)).decode()
     lines = "\n".join(f'    "{line}"' for line in textwrap.wrap(text, 92))
     return f'unpacked("{array.dtype.str}", {array.shape}, (\n{lines}\n))'

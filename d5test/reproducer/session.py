@@ -1,6 +1,6 @@
 """An ONNX model as a reproducer runs it: in ONNX Runtime, or in another implementation.
 
-Copied into reproducers, never called here. Arrays as in `standalone`. The model is loaded by the
+Copied into reproducers, never called here. Arrays as in `calls`. The model is loaded by the
 first call, so that refusing it is an answer to the call; packages are imported before, since a
 missing one is none.
 """

@@ -254,3 +254,17 @@ def test_an_interpreter_that_is_none(tmp_path: Path) -> None:
     python.chmod(0o755)
     with Client(f"{HERE / 'tiny.py'}:Tiny@{python}") as client, pytest.raises(BackendFailed):
         client.about  # noqa: B018
+
+
+@pytest.mark.parametrize(("slower", "limit"), [(0, 0.2), (1e6, 1.5)])
+def test_after_a_hang_an_answer_has_less_time(
+    slower: float, limit: float, start: Any, do: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("d5test.backends.process.IMPATIENCE", 0.2)
+    monkeypatch.setattr("d5test.backends.process.SLOWER", slower)
+    client = start("wrong_calls", "Wrong", timeout=1.5)
+    do(client, "print")
+    for seconds in (1.5, limit):
+        with pytest.raises(Hung) as caught:
+            do(client, "sleep")
+        assert caught.value.seconds == seconds

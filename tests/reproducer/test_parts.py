@@ -9,21 +9,21 @@ import numpy as np
 import pytest
 
 from d5test.reproducer import literal
+from d5test.reproducer.claims import Want, difference, widened
 from d5test.reproducer.module import globals_of
-from d5test.reproducer.standalone import Want, difference, widened
 from d5test.reproducer.text import Source
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16", "int64", "bool"])
 @pytest.mark.parametrize("shape", [(), (0, 3), (2, 3), (9, 11)])
 def test_data_are_read_back_to_the_same_bits(dtype: str, shape: tuple[int, ...]) -> None:
-    from d5test.reproducer import standalone
+    from d5test.reproducer import calls
 
     kind = np.dtype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
     given = (100 * np.random.default_rng(5).normal(size=shape)).astype(kind)
     if given.size > 2 and "float" in dtype:
         given.flat[:3] = [np.inf, np.nan, -0.0]
-    names = {**vars(standalone), "inf": np.inf, "nan": np.nan}
+    names = {**vars(calls), "inf": np.inf, "nan": np.nan}
     values, name = eval(literal.tensor(given), names)
     assert name == dtype
     assert values.shape == shape

@@ -5,9 +5,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import os
-import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +15,7 @@ import pytest
 from d5test.backends import registry
 from d5test.backends.client import Client
 from d5test.case import Case, Tensor
-from d5test.checks import CHECKS, Evidence, Fault
+from d5test.checks import Evidence
 from d5test.checks.check import Inquiry
 from d5test.fixtures.explore import reproducer_of
 from d5test.reproducer import write
@@ -25,58 +23,7 @@ from d5test.reproducer.closure import Closure
 from d5test.reproducer.mark import interpreter_of
 from d5test.reproducer.module import located
 from d5test.reproducer.subject import taken_apart
-
-OPERATOR = "Add"
-CASE_INPUTS = (Tensor((2, 3)), Tensor((2, 3)))
-
-BACKEND = '''
-"""A stranger's backend."""
-from __future__ import annotations
-import os, signal, time
-from typing import Any
-import numpy as np
-from d5test.backends.base import Backend, Row, Table, Unsupported, bits
-
-rows = Table()
-STATE: dict[str, Any] = {{"calls": 0}}
-UNUSED = print
-
-
-def same(x: Any | None, y: Any = None) -> Any:
-    return [x for x, _ in zip([x], [y], strict=True)][0]
-
-
-@rows.native("Add", gradient="none")
-def add(op: Any, x: Any, y: Any) -> Any:
-    good = same(x) + y
-    STATE["calls"] += 1
-    {wrong}
-
-
-class Mine(Backend):
-    framework = "numpy"
-    rows = rows
-    mutable = True
-
-    @property
-    def version(self) -> str:
-        return np.__version__
-
-    def put(self, array: Any, dtype: str, layout: str = "contiguous") -> Any:
-        return np.array(array)
-
-    def refill(self, tensor: Any, array: Any, dtype: str) -> None:
-        tensor[...] = array
-
-    def get(self, tensor: Any) -> Any:
-        return bits(np.array(tensor))
-
-    def wait(self, tensors: Any) -> None:
-        """Done."""
-
-    def vjp(self, function: Any, inputs: Any, grads: Any, wanted: Any) -> Any:
-        raise Unsupported("none")
-'''
+from tests.reproducer.strangers import case, fault_of, run
 
 WRONG = {
     "value": ("forward", "return good * np.float32(1.001)"),
@@ -94,41 +41,6 @@ WRONG = {
     "accepted": ("invalid_arguments", "return good"),
 }
 MENDED = "return same(x) + y"
-
-
-@pytest.fixture
-def stranger(tmp_path: Path) -> Iterator[Any]:
-    """Makes the client of a backend whose Add ends in the given statement."""
-    clients: list[Client] = []
-
-    def make(wrong: str) -> Client:
-        path = tmp_path / "stranger.py"
-        path.write_text(BACKEND.format(wrong=wrong))
-        clients.append(Client(f"{path}:Mine", timeout=20))
-        return clients[-1]
-
-    yield make
-    for client in clients:
-        client.close()
-
-
-def run(path: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """The file, isolated: it finds NumPy, but neither d5test nor the working directory."""
-    env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | environment
-    command = [sys.executable, "-P", str(path)]
-    return subprocess.run(command, capture_output=True, text=True, env=env, check=False)
-
-
-def case() -> Case:
-    from d5test.reference.operators import OPERATORS
-
-    return Case(OPERATORS[OPERATOR](), CASE_INPUTS, 7)
-
-
-def fault_of(client: Client, check: str) -> Fault:
-    with pytest.raises(Fault) as caught:
-        CHECKS[check].run(client, case())
-    return caught.value
 
 
 @pytest.mark.parametrize("kind", [kind for kind in WRONG if kind != "accepted"])
@@ -256,7 +168,7 @@ def test_an_implementation_of_models_need_not_be_named_like_its_package(
         "    framework = 'onnx'\n"
         "    implementation = 'runtime_of_mine:Mine'\n"
     )
-    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{Path(__file__).parents[1]}")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{Path(__file__).parents[2]}")
     with Client(f"{tmp_path / 'backend.py'}:Mine") as client:
         inquiry = Inquiry("forward", client, case())
         fault = inquiry.subject.fault("exception", "no", Evidence((inquiry.feed(),), "returns"))
@@ -269,18 +181,15 @@ def test_an_implementation_of_models_need_not_be_named_like_its_package(
 
 
 def test_a_source_that_cannot_be_taken_apart_is_imported(tmp_path: Path) -> None:
-    from d5test.case import Operator
-
-    operator: Operator = case().op
     with Client("numpy") as client:
-        inquiry = Inquiry("forward", client, Case(operator, CASE_INPUTS, 7))
+        inquiry = Inquiry("forward", client, case())
         feed = inquiry.feed()
         bounds = inquiry.forward_bounds(inquiry.classes()[0])
         evidence = Evidence((feed,), "within", (bounds,), (0, 1))
         fault = inquiry.subject.fault("value", "is wrong", evidence)
         path = write(fault, client.about, tmp_path)
     assert "Needs d5test" in path.read_text()
-    done = run(path, PYTHONPATH=str(Path(__file__).parents[1]))
+    done = run(path, PYTHONPATH=str(Path(__file__).parents[2]))
     assert done.returncode == 0, done.stderr
 
 

@@ -1,0 +1,79 @@
+"""A reproducer that was run before it is promised.
+
+Requirements: it runs in a fresh process, as it will where it is sent, but of one that has imported
+the framework. A fault that is not there again may take something that the backend keeps from call
+to call, so a second file makes other calls first. What shows nothing is written all the same, and
+said to show nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from d5test.backends.client import BackendFailed, Crashed, Hung, Raised, Unsupported
+from d5test.checks.fault import Fault
+from d5test.checks.repetition import variations
+from d5test.reproducer.compose import DIED, write
+
+COMPARED = ("within", "computed", "special", "signed")
+"""The claims on values, which other calls before it leave as they are."""
+GONE, THERE = 0, 1
+"""Exit statuses of reproducers."""
+AFTER = "only after calls with other data of the same shapes, which the file makes first"
+NEVER = "it says gone: in a fresh process the case is right, also after calls with other data"
+ALONE = "it says gone: in a fresh process the case is right"
+
+
+def prove(fault: Fault, client: Any, folder: Path) -> tuple[Path, str]:
+    """Write the reproducer of a fault; its path, and what else is to be said of it.
+
+    The client's worker is a fresh one afterwards. Where that would be slow, or the process would
+    die with the fault, nothing is run.
+    """
+    about = client.about
+    path = write(fault, about, folder)
+    if fault.kind in DIED or _status(path, client) != GONE:
+        return path, ""
+    later = preceded(fault, mutable=bool(about.mutable))
+    if later is None:
+        return path, ALONE
+    path = write(later, about, folder)
+    if _status(path, client) == THERE:
+        return path, AFTER
+    return write(fault, about, folder), NEVER
+
+
+def preceded(fault: Fault, *, mutable: bool) -> Fault | None:
+    """The same fault after calls with other data; `None` where its claim is about all calls.
+
+    On a `mutable` backend all data are written to the same address, if there is one to write to.
+    """
+    evidence = fault.evidence
+    if len(evidence.feeds) > 1 or evidence.claim not in COMPARED or fault.kind == "arithmetic":
+        return None
+    (feed,) = evidence.feeds
+    varied = variations(fault.case, feed.inputs)
+    before = tuple(replace(feed, inputs=arrays, layouts=None) for arrays in varied)
+    later = replace(
+        evidence,
+        feeds=(*before, feed),
+        expected=(*((),) * len(before), *evidence.expected),
+        reuse=mutable and set(feed.layouts or ()) <= {"contiguous"},
+    )
+    details = {**fault.details, "seen": AFTER}
+    return type(fault)(fault.check, fault.case, fault.headline, details, fault.judgement, later)
+
+
+def _status(path: Path, client: Any) -> int | None:
+    """The exit status in a fresh worker; `None` if there is none, or it could not be tried."""
+    if not client.renew():
+        return None
+    try:
+        status, _ = client.invoke("d5test.backends.trial:run", str(path.resolve()))
+    except (Unsupported, Raised, Crashed, Hung, BackendFailed):
+        return None
+    finally:
+        client.renew()
+    return int(status)

@@ -1,0 +1,28 @@
+"""Backends of strangers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from d5test.backends.client import Client
+from tests.reproducer.strangers import BACKEND
+
+
+@pytest.fixture
+def stranger(tmp_path: Path) -> Iterator[Any]:
+    """Makes the client of a backend whose Add ends in the given statement."""
+    clients: list[Client] = []
+
+    def make(wrong: str) -> Client:
+        path = tmp_path / "stranger.py"
+        path.write_text(BACKEND.format(wrong=wrong))
+        clients.append(Client(f"{path}:Mine", timeout=20))
+        return clients[-1]
+
+    yield make
+    for client in clients:
+        client.close()
