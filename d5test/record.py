@@ -48,6 +48,9 @@ class Record:
     control     the least wall time a call of each further run of the same version in the same
                 session, in fresh processes: what runs of one version differ by
     control_resident   their peak resident bytes
+    paced       what a call takes in each of these runs, the first one included, measured against
+                a `work` that is always the same: `times`, as multiples of it, and its seconds,
+                `paces`. None where it was not looked at
     """
 
     problem: str
@@ -71,6 +74,7 @@ class Record:
     environment: Mapping[str, Any] = field(default_factory=dict)
     control: Sequence[float] = ()
     control_resident: Sequence[int] = ()
+    paced: Mapping[str, Any] | None = None
     schema: int = SCHEMA
 
     @property

@@ -5,7 +5,9 @@ machine with neighbours is slower for seconds at a time, by a third and more: ro
 other all lie in such a phase or all outside, those of short visits that are spread over a run do
 not. Where its tensors lie makes a process faster or slower: a run has several. So the fastest of a
 run's rounds is the machine's, and what runs differ by is what files differ by that are made one
-after the other; processes side by side differ by less, since they share the weather.
+after the other; processes side by side differ by less, since they share the weather. Much of that
+is the machine's pace, a clock or a neighbour: each visit tells it beside its rounds, see
+`d5test.backends.pace`.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import groupby, product
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,9 +25,15 @@ from d5test.backends.client import Judged
 from d5test.backends.exchange import Round
 from d5test.timed import BRIEF, BROKEN, Entry, Subject, Timed, displacement, move
 
+HOST = "cpu"
+"""The device whose pace is told by the interpreter's."""
+PACE = "d5test.backends.pace"
+LEAST = 0.1
+"""The quantile of visits that stands for their run: the least of all is one lucky quotient."""
+
 
 @dataclass(frozen=True)
-class Pace:
+class Plan:
     """How a run goes.
 
     processes  that are visited in a run
@@ -43,18 +52,29 @@ class Pace:
     stay: float = 0.02
 
 
+class Visit(NamedTuple):
+    """Seconds of a call in the fastest round, and of the work that tells the machine's pace."""
+
+    call: float
+    pace: float
+
+
 @dataclass
 class Visited:
     """A benchmark in all runs.
 
     loops    calls a round; found once, the same in all of them
     rounds   of each run, in order
+    visits   of each run, where the pace is told
+    work     what tells it
     entries  what was recorded of each run that came to its end
     broken   what broke; the benchmark was left alone then
     """
 
     loops: int = 0
     rounds: list[list[Round]] = field(default_factory=list)
+    visits: list[list[Visit]] = field(default_factory=list)
+    work: str = ""
     entries: list[Entry] = field(default_factory=list)
     broken: Exception | None = None
 
@@ -68,7 +88,19 @@ class Visited:
             **{name: entry[name] for entry in wrong for name in ("judgement", "valid")},
             "control": [min(entry["seconds"]) for entry in others],
             "control_resident": [entry["memory"]["resident"] for entry in others],
+            "paced": self._paced(len(self.entries)),
         }
+
+    def _paced(self, runs: int) -> dict[str, Any] | None:
+        """See `d5test.record.Record`."""
+        if not self.work:
+            return None
+        paces, times = [], []
+        for visits in self.visits[:runs]:
+            call, pace = np.array(visits).T
+            paces.append(float(np.quantile(pace, LEAST)))
+            times.append(float(np.quantile(call / pace, LEAST)))
+        return {"work": self.work, "paces": paces, "times": times}
 
 
 @dataclass
@@ -83,7 +115,7 @@ class Visits:
     open: Callable[[str, int], Sequence[Judged]]
     runs: int
     draw: np.random.Generator
-    pace: Pace = field(default_factory=Pace)
+    plan: Plan = field(default_factory=Plan)
     until: float = float("inf")
 
     def measure(self, subjects: Sequence[Subject]) -> dict[str, Visited]:
@@ -93,7 +125,7 @@ class Visits:
             own = list(group)
             for run in range(self.runs):
                 with ExitStack() as stack:
-                    clients = self.open(backend, self.pace.processes)
+                    clients = self.open(backend, self.plan.processes)
                     for client in clients:
                         stack.enter_context(client)
                     left = self.until - time.monotonic()
@@ -110,6 +142,7 @@ class Visits:
         places = list(product(subjects, clients))
         for subject in subjects:
             found[subject.name].rounds.append([])
+            found[subject.name].visits.append([])
         for last in self._passes(len(places), left):
             order = [places[k] for k in self.draw.permutation(len(places))]
             closing = {subject.name: client for subject, client in order}
@@ -121,19 +154,19 @@ class Visits:
 
     def _passes(self, places: int, left: float) -> Iterator[bool]:
         """Passes over all places, in so many seconds; whether each is the last one."""
-        pace, begun, longest = self.pace, time.monotonic(), 0.0
-        late, spent = begun + max(pace.span, pace.seconds * places), begun + left
-        for k in range(1, pace.most + 1):
+        plan, begun, longest = self.plan, time.monotonic(), 0.0
+        late, spent = begun + max(plan.span, plan.seconds * places), begun + left
+        for k in range(1, plan.most + 1):
             now = time.monotonic()
             if now > spent:
                 return
             next_ends = now + 2 * longest
-            last = k == pace.most or next_ends > spent or (k >= pace.least and next_ends > late)
+            last = k == plan.most or next_ends > spent or (k >= plan.least and next_ends > late)
             yield last
             if last:
                 return
             longest = max(longest, time.monotonic() - now)
-            rest = begun + k * min(pace.span, left) / pace.most - time.monotonic()
+            rest = begun + k * min(plan.span, left) / plan.most - time.monotonic()
             time.sleep(max(rest, 0))
 
     def _visit(self, subject: Subject, client: Judged, visited: Visited, *, judged: bool) -> None:
@@ -145,7 +178,7 @@ class Visits:
                 if not visited.loops:
                     visited.loops = max(1, timed.start() // BRIEF)
                 timed.start(visited.loops)
-                visited.rounds[-1] += self._turns(timed)
+                self._rounds(client, visited, timed)
                 if judged:
                     visited.entries.append(timed.record(visited.rounds[-1], visited.loops))
             finally:
@@ -153,9 +186,21 @@ class Visits:
         except BROKEN as error:
             visited.broken = error
 
+    def _rounds(self, client: Judged, visited: Visited, timed: Timed) -> None:
+        """The rounds of a visit, between two looks at the machine's pace."""
+        if client.about.device != HOST:
+            visited.rounds[-1] += self._turns(timed)
+            return
+        visited.work = visited.work or client.invoke(f"{PACE}:work")
+        before = client.invoke(f"{PACE}:pace")
+        rounds = list(self._turns(timed))
+        pace = min(before, client.invoke(f"{PACE}:pace"))
+        visited.rounds[-1] += rounds
+        visited.visits[-1].append(Visit(min(each.wall for each in rounds), pace))
+
     def _turns(self, timed: Timed) -> Iterator[Round]:
-        end = time.monotonic() + self.pace.stay
-        for k in range(self.pace.turns):
-            if k >= self.pace.few and time.monotonic() > end:
+        end = time.monotonic() + self.plan.stay
+        for k in range(self.plan.turns):
+            if k >= self.plan.few and time.monotonic() > end:
                 return
             yield timed.round()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any, Self
 
 import numpy as np
@@ -13,10 +14,12 @@ import pytest
 from d5test.backends.base import Unsupported
 from d5test.backends.exchange import Crashed, Round
 from d5test.timed import BRIEF, Subject
-from d5test.visits import Pace, Visited, Visits
+from d5test.visits import Plan, Visited, Visits
 
 LOOPS = 10 * BRIEF
-PACE = Pace(processes=3, most=12, least=3, seconds=1.0, span=12.0, turns=5, few=2, stay=1.0)
+WORK = 5e-5
+"""Seconds for the work that tells the machine's pace."""
+PLAN = Plan(processes=3, most=12, least=3, seconds=1.0, span=12.0, turns=5, few=2, stay=1.0)
 
 
 @dataclass
@@ -24,6 +27,7 @@ class Machine:
     """One whose time is counted, and which is slower by a factor between two moments.
 
     costs   seconds of a round, by benchmark
+    device  where they are timed
     layout  by how much each process is slower, in the order in which they are opened
     breaks  what a benchmark raises, by its name
     wrong   processes that compute something else
@@ -31,6 +35,7 @@ class Machine:
     """
 
     costs: dict[str, float]
+    device: str = "cpu"
     slow: tuple[float, float, float] = (0, 0, 1)
     layout: dict[int, float] = field(default_factory=dict)
     breaks: dict[str, Exception] = field(default_factory=dict)
@@ -52,6 +57,11 @@ class Machine:
     def _made(self, name: str) -> Callable[[Any, str], Any]:
         return lambda client, _: Benchmark(self, name, client.number)
 
+    @property
+    def factor(self) -> float:
+        first, last, factor = self.slow
+        return factor if first <= self.now < last else 1
+
     def sleep(self, seconds: float) -> None:
         self.now += seconds
 
@@ -67,9 +77,18 @@ class Process:
     def __exit__(self, *error: object) -> None:
         self.machine.closed.append(self.number)
 
-    def invoke(self, target: str, size: int) -> None:
+    @property
+    def about(self) -> Any:
+        return SimpleNamespace(device=self.machine.device)
+
+    def invoke(self, target: str, *given: int) -> Any:
+        if target == "d5test.backends.pace:work":
+            return "a loop"
+        if target == "d5test.backends.pace:pace":
+            return WORK * self.machine.factor
         assert target == "d5test.backends.heap:pad"
-        assert size > 0
+        assert given[0] > 0
+        return None
 
 
 @dataclass
@@ -87,9 +106,8 @@ class Benchmark:
         return loops or LOOPS
 
     def round(self) -> Round:
-        first, last, factor = self.machine.slow
         seconds = self.machine.costs[self.name] * self.machine.layout.get(self.process, 1)
-        seconds *= factor if first <= self.machine.now < last else 1
+        seconds *= self.machine.factor
         self.machine.now += seconds
         return Round(seconds, seconds, 0)
 
@@ -116,7 +134,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 
 def visits(machine: Machine, runs: int = 2, **more: Any) -> Visits:
-    return Visits(machine.several, runs, np.random.default_rng(0), PACE, **more)  # type: ignore[arg-type]
+    return Visits(machine.several, runs, np.random.default_rng(0), PLAN, **more)  # type: ignore[arg-type]
 
 
 def least(visited: Visited) -> list[float]:
@@ -129,8 +147,8 @@ def test_each_run_has_fresh_processes_and_spreads_its_visits(machine: Machine) -
     assert machine.closed == [2, 1, 0, 5, 4, 3]
     for process in range(6):
         times = [when for when, k, name in machine.log if (k, name) == (process, "a")]
-        assert len(times) == PACE.most
-        assert np.diff(times) == pytest.approx(PACE.span / PACE.most, rel=0.1)
+        assert len(times) == PLAN.most
+        assert np.diff(times) == pytest.approx(PLAN.span / PLAN.most, rel=0.1)
 
 
 def test_a_slow_phase_and_a_slow_layout_are_in_no_runs_least(machine: Machine) -> None:
@@ -144,6 +162,31 @@ def test_a_run_that_is_slow_throughout_is_seen(machine: Machine) -> None:
     machine.layout = dict.fromkeys((3, 4, 5), 1.1)
     for visited in visits(machine).measure(machine.subjects()).values():
         assert least(visited) == pytest.approx([1e-3, 1.1e-3])
+
+
+def test_a_machine_that_became_slower_is_its_pace(machine: Machine) -> None:
+    before = visits(machine, runs=1).measure(machine.subjects())
+    machine.slow = (machine.now, 1e9, 1.3)
+    after = visits(machine, runs=1).measure(machine.subjects())
+    for name in machine.costs:
+        old, new = before[name].entry, after[name].entry
+        assert min(new["seconds"]) == pytest.approx(1.3 * min(old["seconds"]))
+        assert new["paced"]["work"] == old["paced"]["work"] == "a loop"
+        assert new["paced"]["paces"] == pytest.approx([1.3 * WORK])
+        assert new["paced"]["times"] == pytest.approx(old["paced"]["times"])
+
+
+def test_processes_that_are_slow_are_not_the_machines_pace(machine: Machine) -> None:
+    machine.layout = dict.fromkeys((3, 4, 5), 1.1)
+    for visited in visits(machine).measure(machine.subjects()).values():
+        assert visited.entry["paced"]["times"] == pytest.approx([1e-3 / WORK, 1.1e-3 / WORK])
+
+
+def test_another_device_has_a_pace_of_its_own(machine: Machine) -> None:
+    machine.device = "cuda"
+    for visited in visits(machine).measure(machine.subjects()).values():
+        assert visited.entry["paced"] is None
+        assert least(visited) == pytest.approx([1e-3, 1e-3])
 
 
 def test_the_order_of_a_pass_is_drawn(machine: Machine) -> None:
@@ -162,14 +205,14 @@ def test_all_make_the_same_calls_in_a_round_and_the_first_run_is_recorded(
     for visited in found.values():
         assert visited.entry["seconds"] == [r.wall for r in visited.rounds[0]]
         assert visited.entry["loops"] == LOOPS // BRIEF
-        made = PACE.processes * PACE.turns * PACE.most
+        made = PLAN.processes * PLAN.turns * PLAN.most
         assert [len(rounds) for rounds in visited.rounds] == [made, made]
 
 
 def test_long_rounds_are_few(machine: Machine) -> None:
     machine.costs = {"a": 0.9}
     (visited,) = visits(machine).measure(machine.subjects()).values()
-    fewest = PACE.processes * PACE.few * PACE.least
+    fewest = PLAN.processes * PLAN.few * PLAN.least
     assert [len(rounds) for rounds in visited.rounds] == [fewest, fewest]
     assert len(visited.entries) == 2
 

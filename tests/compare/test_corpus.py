@@ -45,8 +45,8 @@ class Mine(Torch):
 )
 TIMES = (
     "seconds", "cpu", "preempted", "preempted_rounds", "loops", "output_bytes", "memory", "cold",
-    "control", "control_resident", "valid", "median", "median_interval_95", "flop_per_second",
-    "bytes_per_second",
+    "control", "control_resident", "paced", "valid", "median", "median_interval_95",
+    "flop_per_second", "bytes_per_second",
 )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from d5test.compare import read
-from d5test.visits import Pace
+from d5test.visits import Plan
 
 SUITE = Path(__file__).parents[2] / "suites"
 WRONG = """
@@ -75,8 +75,12 @@ def test_each_control_is_a_run_in_processes_of_its_own(pytester: pytest.Pytester
     )  # fmt: skip
     result.assert_outcomes(passed=2, deselected=2)
     (run,) = read(str(pytester.path / "times.json"))
-    assert {len(entry.samples["time"].values) for entry in run.entries.values()} == {3}
-    assert len(set((pytester.path / "pids").read_text().split())) == 3 * Pace.processes
+    for entry in run.entries.values():
+        assert len(entry.samples["time"].values) == 3
+        assert entry.paced is not None
+        assert "BLAKE2b" in entry.paced.work
+        assert len(entry.paced.times) == 3
+    assert len(set((pytester.path / "pids").read_text().split())) == 3 * Plan.processes
 
 
 @pytest.mark.parametrize(
