@@ -120,9 +120,10 @@ def inputs_in_words(case: Case) -> str:
 
 def judgement_in_words(judgement: Judgement) -> dict[str, str]:
     """Worst element, value, expectation and bar."""
-    element = f"[{', '.join(map(str, judgement.position))}]" if judgement.position else ""
+    place = ", ".join(map(str, judgement.position))
+    element = f"element [{place}] of " if judgement.position else ""
     words = {
-        "worst": f"element {element} of {judgement.output}" if element else f"{judgement.output}",
+        "worst": f"{element}result {judgement.output}",
         "got": repr(judgement.got),
         "want": f"{judgement.want!r}, give or take {judgement.bar:.3g}",
         "error": f"{judgement.ratio:.4g} times the bar",
