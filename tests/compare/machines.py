@@ -87,3 +87,11 @@ def layouts(draw, s, b, r):
     noise = draw.standard_normal((s, b, r))
     noise[:, 0] += 4 * (draw.random((s, r)) < 0.5)
     return noise
+
+
+@machine
+def stepping(draw, s, b, r):
+    """Most benchmarks repeat to the digit, and now and then a run of theirs is a step apart."""
+    noise = draw.standard_normal((s, b, r))
+    steps = 4.0 * (draw.random((s, b, r)) < 0.05)
+    return np.where(draw.random((s, b, 1)) < 0.7, steps, noise)
