@@ -49,6 +49,10 @@ IDENTITY = (
     *(f"scaling.{name}" for name in ("optimizer", "mode", "ranks", "samples", "network")),
 )
 """What makes a benchmark the one that it is, whatever its name."""
+OF = " of "
+"""What stands between a hash and a backend."""
+SHORT, LONG = 60, 160
+"""Characters of a value, and of a benchmark's name, that are told."""
 
 
 class Unreadable(ValueError):
@@ -60,7 +64,8 @@ class Entry:
     """A benchmark in one run.
 
     name      its full name, by which it is found in other runs
-    identity  a hash of operator, attributes, shapes, dtype, direction, problem; "" if unknown
+    identity  a hash of operator, attributes, shapes, dtype, direction, problem; "" if unknown;
+              behind it the backend if it is one's own, since its file may have another name
     operator  ONNX's name; "" if it has none
     right     whether the timed outputs were right: otherwise its times mean nothing
     samples   by the name of the metric; of noisy ones one value a run: the best of its rounds
@@ -71,6 +76,11 @@ class Entry:
     operator: str
     right: bool
     samples: Mapping[str, Sample]
+
+    @property
+    def own(self) -> str:
+        """The backend, if it is one's own, as `./mine.py:Mine`; else empty."""
+        return self.identity.partition(OF)[2]
 
 
 def entry_of(benchmark: Any) -> Entry:
@@ -83,7 +93,7 @@ def entry_of(benchmark: Any) -> Entry:
     try:
         return _entry(name, benchmark)
     except Unreadable as error:
-        raise Unreadable(f"benchmark {told(name)}: {error}") from None
+        raise Unreadable(f"benchmark {named(name)}: {error}") from None
 
 
 def _entry(name: str, benchmark: Mapping[str, Any]) -> Entry:
@@ -105,10 +115,11 @@ def identity(extra: Mapping[str, Any]) -> str:
         parts["problem"] = field(extra, f"{KEY}.problem")
     if all(part is None for part in parts.values()):
         return ""
-    backend = field(extra, f"{KEY}.backend.name")
-    parts["backend"] = str(backend).partition("@")[0]  # NAME@PYTHON: the same in two versions
-    text = json.dumps(parts, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    name = str(field(extra, f"{KEY}.backend.name"))
+    backend = name.partition("@")[0]  # NAME@PYTHON: the same in two versions
+    own = f"{OF}{backend}" if ":" in backend else ""
+    text = json.dumps({**parts, "backend": "" if own else backend}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16] + own
 
 
 def field(extra: Any, path: str) -> Any:
@@ -149,10 +160,16 @@ def positive(value: Any, what: str) -> float:
     return found
 
 
-def told(value: Any) -> str:
+def told(value: Any, longest: int = SHORT) -> str:
     """A value of a stranger's in one short line, without what a terminal would obey."""
     text = ascii(value) if isinstance(value, str | int | float | None) else type(value).__name__
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    return text if len(text) <= longest else f"{text[: longest - 3]}..."
+
+
+def named(benchmark: str) -> str:
+    """The name of a benchmark in a line, without the path of its file if it is long."""
+    test = benchmark.rpartition("::")[2]
+    return told(benchmark if len(benchmark) < SHORT else test, LONG)
 
 
 def _object(value: Any, what: str) -> Mapping[str, Any]:
@@ -166,6 +183,8 @@ def _schemas(extra: Mapping[str, Any]) -> None:
         found = field(extra, f"{key}.schema")
         if key in extra and found != SCHEMA:
             raise Unreadable(f"{key} has schema {told(found)}; this d5test reads {SCHEMA}")
+    for path in (f"{KEY}.judgement", f"{KEY}.memory", f"{KEY}.backend"):
+        _object(field(extra, path) or {}, path)
 
 
 def _time(benchmark: Mapping[str, Any], extra: Mapping[str, Any]) -> Iterator[Sample]:

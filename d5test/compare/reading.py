@@ -23,6 +23,7 @@ from d5test.compare.entry import Entry, Unreadable, entry_of, told
 from d5test.compare.entry import field as at
 from d5test.compare.environment import facts_of
 from d5test.compare.results import FOLDER, files_of
+from d5test.compare.successor import succeeded
 from d5test.metric import RATIO, TIME
 from d5test.record import KEY, usable_cores
 
@@ -66,11 +67,12 @@ def read_sides(sides: Sequence[str], rounds: int = 0, results: Path = FOLDER) ->
     found = [[next(runs) for _ in side] for side in paths]
     for side in found:
         _different(side)
-    return found
+    _apart(paths)
+    return succeeded(found)
 
 
 def _runs(paths: Sequence[Path], rounds: int) -> list[Run]:
-    size = sum(path.stat().st_size for path in paths)
+    size = sum(path.stat().st_size for path in paths if path.is_file())
     workers = min(len(paths), usable_cores() or 1)
     if size < LARGE or workers < 2:
         return [_run(path, rounds) for path in paths]
@@ -79,20 +81,32 @@ def _runs(paths: Sequence[Path], rounds: int) -> list[Run]:
 
 
 def _paths(side: str, results: Path) -> Iterator[Path]:
-    for name in [side] if Path(side).exists() else side.split(","):
+    for name in [side] if side and _exists(Path(side)) else side.split(","):
         path = Path(name)
-        if path.is_dir():
+        if not name.strip():
+            raise Unreadable(f"{told(side)}: a name in it is empty")
+        if not _exists(path):
+            found = sorted(map(Path, glob.glob(name)))
+        elif path.is_dir():
             found = sorted(path.glob("*.json"))
             if not found:
                 raise Unreadable(f"{told(name)}: there are no JSON files in this folder")
         else:
-            found = [path] if path.exists() else sorted(map(Path, glob.glob(name)))
+            found = [path]
         found = found or files_of(name, results)
         if not found:
             raise Unreadable(
                 f"{told(name)}: there is no such file, and no run of such a commit in {results}"
             )
         yield from found
+
+
+def _exists(path: Path) -> bool:
+    """Several names, by commas, are often longer than a file's may be."""
+    try:
+        return path.exists()
+    except OSError:
+        return False
 
 
 def _run(path: Path, rounds: int) -> Run:
@@ -106,7 +120,8 @@ def _run(path: Path, rounds: int) -> Run:
 
 def _content(path: Path, rounds: int) -> Any:
     if not path.is_file():
-        raise Unreadable("is no regular file")
+        gone = path.is_symlink() and not path.exists()
+        raise Unreadable("is a link to nothing" if gone else "is no regular file")
     with path.open("rb") as file:
         text = condensed(iter(lambda: file.read(BLOCK), b""), rounds)
     if not text.strip():
@@ -147,7 +162,19 @@ def _parsed(path: str, content: Any, *, details: bool) -> Run:
 
 def _untimed(content: Mapping[str, Any]) -> dict[str, str]:
     found = at(content, f"{KEY}.untimed")
-    return {n: str(why) for n, why in found.items()} if isinstance(found, dict) else {}
+    if found is None:
+        return {}
+    if not isinstance(found, dict):
+        raise Unreadable(f"{KEY}.untimed is {told(found)}, not an object")
+    return {n: str(why) for n, why in found.items()}
+
+
+def _apart(sides: Sequence[Sequence[Path]]) -> None:
+    """A run that is on both sides compares nothing: a name or a pattern was mistyped."""
+    real = [{path.resolve(): path for path in side} for side in sides]
+    for path in real[0] if len(real) > 1 else ():
+        if path in real[1]:
+            raise Unreadable(f"{real[1][path]}: is on both sides")
 
 
 def _different(runs: Sequence[Run]) -> None:

@@ -66,6 +66,11 @@ HOSTILE = {
     "right, perhaps": (
         with_record(judgement={"right": "yes"}), "d5test.judgement.right is 'yes', not true"
     ),
+    "a judgement of text": (with_record(judgement="fine"), "d5test.judgement is 'fine', not an"),
+    "a list of memory": (with_record(memory=[1]), "d5test.memory is list, not an object"),
+    "a list of what was not timed": (
+        json.dumps({**json.loads(GOOD), "d5test": {"untimed": ["x"]}}), "untimed is list, not an"
+    ),
     "unknown class": (with_record(judgement={"arithmetic": "Q"}), "not one of F, P, S"),
     "memory of text": (with_record(memory={"device": "1 GB"}), "is '1 GB', not a number"),
     "control of text": (with_record(control="x"), "control is 'x', not a list"),
@@ -94,12 +99,17 @@ def test_one_line_and_status_2(case: str, tmp_path: Path, compared: Callable[...
         assert words in line
 
 
-@pytest.mark.parametrize("side", ["missing.json", "nothing*.json", "empty", "/dev/null"])
+@pytest.mark.parametrize(
+    "side",
+    ["missing.json", "nothing*.json", "empty", "/dev/null", "loop.json", "l*.json", "x" * 5000,
+     ",".join(f"run{k}.json" for k in range(60))],
+)  # fmt: skip
 def test_files_that_are_not_there(
     side: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compared: Callable[..., Any]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
+    (tmp_path / "loop.json").symlink_to("loop.json")
     (tmp_path / "good.json").write_text(GOOD)
     answer = compared("good.json", side)
     assert answer.status == 2
@@ -115,11 +125,43 @@ def test_a_copy_is_no_control_arm(tmp_path: Path, compared: Callable[..., Any]) 
     assert "is a copy of" in answer.err
 
 
+@pytest.mark.parametrize("side", ["", " ", "good.json,", ",good.json"])
+def test_an_empty_name_is_not_this_folder(
+    side: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compared: Callable[..., Any]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for word in ("good", "other"):
+        Path(f"{word}.json").write_text(GOOD.replace("good", word))
+    answer = compared("other.json", side)
+    assert (answer.status, answer.out) == (2, "")
+    assert answer.err == f"d5test compare: {side!r}: a name in it is empty\n"
+
+
+def test_a_run_on_both_sides_compares_nothing(
+    tmp_path: Path, compared: Callable[..., Any]
+) -> None:
+    for k in range(3):
+        write(tmp_path / f"{k}.json", [benchmark(name(0), 1e-3 + k)])
+    answer = compared(tmp_path / "[01].json", tmp_path / "[12].json")
+    assert (answer.status, answer.out) == (2, "")
+    assert answer.err == f"d5test compare: {tmp_path}/1.json: is on both sides\n"
+
+
+def test_a_long_name_is_told_to_its_end(tmp_path: Path, compared: Callable[..., Any]) -> None:
+    full = f"operators/test_time.py::test_time[{'gemm-' * 9}backward-./mine.py:Mine]"
+    bad = write(tmp_path / "bad.json", [plain(full, 0)])
+    answer = compared(write(tmp_path / "good.json", [plain(full, 1)]), bad)
+    assert answer.status == 2
+    assert f": benchmark '{full.partition('::')[2]}': stats.min is 0" in answer.err
+
+
 def test_one_name_for_two_things_on_a_side(tmp_path: Path, compared: Callable[..., Any]) -> None:
     for k in range(2):
         found = benchmark(name(0), 1e-3 + k, shapes=[[3, 5], [5, 7 + k]])
         write(tmp_path / f"{k}.json", [found])
-    answer = compared(tmp_path, tmp_path / "0.json")
+    (tmp_path / "new").mkdir()
+    new = write(tmp_path / "new" / "new.json", [benchmark(name(0), 1e-3)])
+    answer = compared(tmp_path, new)
     assert answer.status == 2
     assert "is another one" in answer.err
 
