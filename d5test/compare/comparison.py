@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from d5test.compare.collection import uncollected
-from d5test.compare.decision import VERDICTS, Decision, Values, exact, noisy
-from d5test.compare.entry import Unreadable, told
+from d5test.compare.decision import VERDICTS, Decision, Values, exact, noisy, worst_first
+from d5test.compare.entry import Unreadable, named, told
 from d5test.compare.environment import differing
 from d5test.compare.matching import Matching, match
 from d5test.compare.reading import Run
@@ -42,8 +42,9 @@ class Comparison:
 
     @property
     def lost(self) -> list[str]:
-        """Operators of which no benchmark is left."""
+        """Operators of which no benchmark is left; one whose results are wrong is still there."""
         left = {e.operator for run in self.new for e in run.entries.values()}
+        left |= {v.operator for v in self.matching.vanished if v.wrong}
         gone = dict.fromkeys(v.operator for v in self.matching.vanished if v.operator)
         return [operator for operator in gone if operator not in left]
 
@@ -77,9 +78,8 @@ def compare(
             else:
                 exacts.append(exact(found))
     decisions = exacts + [d for rows in groups.values() for d in decide(rows, effect)]
-    decisions.sort(key=lambda d: (VERDICTS.index(d.verdict), -d.harm))
     facts = [[run.facts for run in side] for side in (old, new)]
-    return Comparison(old, new, matching, decisions, differing(*facts))
+    return Comparison(old, new, matching, worst_first(decisions), differing(*facts))
 
 
 def _metrics(
@@ -119,7 +119,7 @@ def _known(old: Sequence[Run], before: str, new: Sequence[Run], after: str) -> d
             tolerance = max(known.tolerance, metric.tolerance)
             if replace(known, tolerance=tolerance) != replace(metric, tolerance=tolerance):
                 raise Unreadable(
-                    f"benchmark {told(benchmark)}: runs disagree on what {told(metric.name)} is"
+                    f"benchmark {named(benchmark)}: runs disagree on what {told(metric.name)} is"
                 )
             found[metric.name] = replace(known, tolerance=tolerance)
     return found

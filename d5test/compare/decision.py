@@ -6,13 +6,13 @@ with what could have been seen.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import exp, expm1, inf, isinf
 from statistics import median
 
 from d5test.compare.noise import Shift, logarithms, shifts
-from d5test.metric import Metric
+from d5test.metric import RIGHT, Metric
 
 ACCEPTED = "accepted"
 """Worse, and known: see `d5test.gate.accepted`."""
@@ -68,6 +68,14 @@ class Decision:
         if self.change is None:
             return inf if self.verdict == "worse" else 0.0
         return self.change if self.values.metric.better == "lower" else -self.change
+
+
+def worst_first(decisions: Iterable[Decision]) -> list[Decision]:
+    """By verdict; of one verdict what is wrong comes before all that is only slow or large."""
+    return sorted(
+        decisions,
+        key=lambda d: (VERDICTS.index(d.verdict), d.values.metric != RIGHT, -d.harm),
+    )
 
 
 def exact(values: Values) -> Decision:

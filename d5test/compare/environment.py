@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from math import inf
 from typing import Any
 
 from d5test.compare.entry import field, finite
@@ -21,6 +23,10 @@ COMMIT = {"id": "commit", "branch": "branch", "dirty": "uncommitted changes"}
 BACKEND = ("version", "device_name", "mode", "threads", "libraries", "python")
 HERE = ("usable_cores", "memory", "threads", "driver")
 """Facts of a record's environment that `machine_info` has not."""
+MANY = 4
+"""Numbers of a side's runs that are listed; of more, the ends."""
+NUMBER = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)%?")
+"""A fact that is a number; versions and commits are none."""
 
 
 def facts_of(content: Mapping[str, Any]) -> dict[str, str]:
@@ -50,7 +56,16 @@ def differing(
 
 
 def _said(side: Sequence[Mapping[str, str]], name: str) -> str:
-    return " | ".join(sorted({facts.get(name, "-") for facts in side}))
+    said = sorted({facts.get(name, "-") for facts in side}, key=_by_number)
+    if len(said) > MANY and all(map(NUMBER.fullmatch, said)):
+        return f"{said[0]} to {said[-1]}"
+    return " | ".join(said)
+
+
+def _by_number(fact: str) -> tuple[float, str]:
+    """9% before 10%."""
+    number = NUMBER.fullmatch(fact)
+    return (float(number[1]) if number else inf, fact)
 
 
 def _records(content: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

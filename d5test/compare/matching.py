@@ -10,8 +10,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from d5test.compare.entry import Unreadable, told
+from d5test.compare.entry import Unreadable, named
 from d5test.compare.reading import Run
+
+WRONG = "the timed outputs are wrong"
+"""What the reason says of a benchmark that ran, and whose time does not count."""
 
 
 @dataclass(frozen=True)
@@ -21,6 +24,11 @@ class Vanished:
     name: str
     operator: str
     reason: str
+
+    @property
+    def wrong(self) -> bool:
+        """Whether it ran, with wrong outputs."""
+        return WRONG in self.reason
 
 
 @dataclass(frozen=True)
@@ -68,7 +76,7 @@ def _identities(side: Sequence[Run]) -> dict[str, str]:
         for name, entry in run.entries.items():
             if found.setdefault(name, entry.identity) != entry.identity:
                 raise Unreadable(
-                    f"{run.path}: benchmark {told(name)} is another one in the same side's runs"
+                    f"{run.path}: benchmark {named(name)} is another one in the same side's runs"
                 )
     return found
 

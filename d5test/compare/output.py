@@ -29,14 +29,15 @@ STYLES = {
 }
 OVERALL = {"regressed": "bold red", "unsure": "bold yellow", "passed": "bold green"}
 NUMBERS = ("change", "limit", "seen from")
-NARROW = 99
+LOGGED = 240
+"""Characters of a line where no terminal breaks it: a name that is broken is found by nobody."""
 VERSION = 1
 """Of the JSON; raised when a field changes its meaning."""
 
 
 def text(comparison: Comparison) -> None:
     """Print it; the verdict is the last line."""
-    width = max(shutil.get_terminal_size((NARROW, 24)).columns, 80)
+    width = max(shutil.get_terminal_size((LOGGED, 24)).columns, 80)
     console = Console(width=width, highlight=False)
     shown = rows.decisions(comparison)
     if shown:

@@ -5,7 +5,9 @@ Requirements: what a file says is shown as text, whatever it holds; nothing obey
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
+from operator import itemgetter
 
 from d5test.compare.comparison import Comparison
 from d5test.compare.decision import ACCEPTED, Decision
@@ -71,14 +73,29 @@ def sentence(comparison: Comparison) -> str:
 
 def reasons(comparison: Comparison) -> Iterator[str]:
     """Why it regressed."""
+    vanished = comparison.matching.vanished
+    wrong = [v for v in vanished if v.wrong]
+    if wrong:
+        yield f"{len(wrong)} with wrong outputs ({_some(short(v.name) for v in wrong)})"
     worse = [d for d in comparison.decisions if d.verdict == "worse"]
     if worse:
-        yield f"{len(worse)} worse ({_some(map(_named, worse))})"
+        yield f"{len(worse)} worse ({_some(map(_named, _varied(worse)))})"
     if comparison.lost:
         yield f"operator lost: {_some(map(plain, comparison.lost))}"
-    gone = comparison.matching.vanished
+    gone = [v for v in vanished if not v.wrong]
     if gone:
         yield f"{len(gone)} vanished ({_some(short(v.name) for v in gone)})"
+
+
+def _varied(decisions: Iterable[Decision]) -> list[Decision]:
+    """The first of each metric before the second of any, so that few that are named tell most."""
+    seen: Counter[str] = Counter()
+    turns = []
+    for decision in decisions:
+        metric = decision.values.metric.name
+        turns.append((seen[metric], decision))
+        seen[metric] += 1
+    return [decision for _, decision in sorted(turns, key=itemgetter(0))]
 
 
 def vanished(gone: Vanished) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from d5test.compare import Comparison, Run, compare
-from d5test.compare.decision import VERDICTS
+from d5test.compare.decision import worst_first
 from d5test.compare.entry import number
 from d5test.compare.matching import Vanished
 from d5test.gate.accepted import Accepted, accept
@@ -53,8 +53,7 @@ class Gated:
     def compared(self, old: Sequence[Run], new: Sequence[Run], effect: float) -> Comparison:
         """The comparison, worst first."""
         found = compare(old, new, effect, Verdicts(self.found, Decider(effect)))
-        decisions = accept(found.decisions, self.accepted, self.today)
-        decisions.sort(key=lambda d: (VERDICTS.index(d.verdict), -d.harm))
+        decisions = worst_first(accept(found.decisions, self.accepted, self.today))
         failed = _failed(old, new, {gone.name for gone in found.matching.vanished})
         matching = replace(found.matching, vanished=[*found.matching.vanished, *failed])
         return replace(found, decisions=decisions, matching=matching)
