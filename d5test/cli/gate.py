@@ -54,10 +54,17 @@ def execute(options: argparse.Namespace) -> int:
     import pytest
 
     if not options.self_test and not (options.old and options.new):
-        print("d5test gate: give both versions, --old and --new", file=sys.stderr)
-        return 2
+        return _refused("give both versions, --old and --new")
+    page = Path(options.report) if options.report else None
+    if page is not None and (page.is_dir() or not page.parent.is_dir()):
+        return _refused(f"--report={page}: no file can be written there")
     status = int(pytest.main(arguments(options)))
     return USAGE.get(status, status)
+
+
+def _refused(why: str) -> int:
+    print(f"d5test gate: {why}", file=sys.stderr)
+    return 2
 
 
 def arguments(options: argparse.Namespace) -> list[str]:

@@ -42,6 +42,8 @@ def execute(options: argparse.Namespace) -> int:
         print(f"and {more} more")
     if not found.differences:
         print(f"the same: {found.count} verdicts computed again from the page's data")
+        if found.written_by:
+            print(f"not compared: the page's text, which d5test {found.written_by} wrote")
     return int(bool(found.differences))
 
 

@@ -9,6 +9,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from d5test.cli import main
 from d5test.report import verify
 
 ROOT = Path(__file__).parents[2]
@@ -140,3 +141,14 @@ def test_two_versions_are_needed() -> None:
     )
     assert ran.returncode == 2
     assert "--new" in ran.stderr
+
+
+@pytest.mark.parametrize("page", ["missing/report.html", "."])
+def test_where_no_page_can_be_written_is_told_before_anything_is_measured(
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = ["--old=./mine.py:Old", "--new=./mine.py:Same", f"--report={page}"]
+    assert main(["gate", *given, "--", "operators"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == f"d5test gate: --report={page}: no file can be written there"
