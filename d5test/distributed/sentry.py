@@ -2,16 +2,25 @@
 
 Requirements: a rank that is killed, that leaves Python without a word or that does not return from
 a call is named, with its test and the line where it was seen last; so are all the other ranks,
-which most launchers kill with it. It outlives its rank by a second. It knows nothing but the
-standard library, and runs with nothing else: `python -I -S sentry.py`.
+which most launchers kill with it. So is a rank that is stopped, and where that is asked for one
+that does nothing, long before its time is over; never one that works, or that waits in MPI, which
+polls, or for a core, a disk, a process that it has started or a debugger. Where the system does
+not tell who does nothing (Linux does), time alone counts. It outlives its rank by a second. It
+knows nothing but the standard library, and runs with nothing else: `python -I -S sentry.py`.
 
-It reads one JSON object a line. Each is laid over those before it:
+It reads one JSON object a line. Each is laid over those before it, unless it comes too late:
 
     rank     the number of the rank, `pid` its process
     folder   where the sentries of one machine find each other
     doing    what the rank does: the id of a test and its phase
-    limit    seconds until it does something else; then the rank is killed. `null`: no limit
+    stage    the number of what it does: what is said of an earlier one comes too late
+    limit    seconds until it says something else; then the rank is killed. `null`: no limit
+    idle     seconds in which it may do nothing; then it is sent SIGALRM, and killed if it goes on
+             to do nothing. `null`: no limit, unless it is stopped
+    waiting  whether it waits for the other ranks, and is not the one to blame
     at       where its main thread stands
+    eye      a thread of it that does not count: the one that says all this
+    left     the rank that has left what this one does, which hangs in a call; then it is killed
     leaving  the call by which it leaves Python
     done     that the run has ended: its end is none to tell of, once `limit` is kept
 """
@@ -25,9 +34,10 @@ import shutil
 import signal
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 ENDS = "ends.jsonl"
 """The file in `folder` to which each sentry adds how its rank ended."""
@@ -35,12 +45,23 @@ PAUSE = 0.2
 """Seconds between looks at what the rank has said."""
 OTHERS = 0.6
 """Seconds for the sentries of the other ranks to add theirs."""
+LOOK = 1.0
+"""Seconds between looks at what the rank does."""
+STOPPED = 12.0
+"""Seconds that a rank may be stopped (SIGSTOP), which no healthy one is."""
+GRACE = 3.0
+"""Seconds in which a rank that did nothing may do nothing more."""
+AWAKE = 1e-3
+"""The share of a core from which on a thread does something. One that polls as our communicators
+do, every millisecond, has 5 to 20 times as much; a loop that sleeps a tenth of a second each time
+has less."""
 
 
 def watch(stream: int) -> dict[str, Any]:
     """What is known of the rank when it is gone, which it is when this returns."""
     known: dict[str, Any] = {}
     rest, deadline = b"", float("inf")
+    idleness = Idleness()
     os.set_blocking(stream, False)
     broken = select.poll()
     broken.register(stream, 0)  # a word wakes nobody: ranks that share cores have many
@@ -49,14 +70,24 @@ def watch(stream: int) -> dict[str, Any]:
         text = _said(stream)
         *lines, rest = (rest + (text or b"")).split(b"\n")
         for said in map(json.loads, lines):
+            if said.get("stage", float("inf")) < known.get("stage", 0):
+                continue
             known |= said
             if "limit" in said:
                 limit = said["limit"]
                 deadline = float("inf") if limit is None else time.monotonic() + limit
+                idleness = Idleness(said.get("idle"))
         if text is None:
             return known
-        if time.monotonic() > deadline:
-            known["overdue"], deadline = known["limit"], float("inf")
+        if "killed" in known:
+            continue
+        if why := idleness.look(known):
+            known |= {"killed": why, "waiting": False}
+        elif known.get("left") is not None:
+            known["killed"] = f"rank {known['left']} left it, rank {known['rank']} hung in a call"
+        elif time.monotonic() > deadline:
+            known["killed"] = f"not over after {known['limit']:g} s"
+        if "killed" in known:
             os.kill(known["pid"], signal.SIGKILL)
 
 
@@ -68,12 +99,110 @@ def _said(stream: int) -> bytes | None:
         return b""
 
 
+class Seen(NamedTuple):
+    """What a process and those that it started have done so far.
+
+    state   of its main thread: a letter of `/proc/PID/stat`
+    busy    whether one of them waits for a disk, or for its debugger
+    ran     seconds on a core, by thread
+    waited  seconds ready to run without a core, by thread
+    moved   bytes read and written, by process, as the system puts it
+    """
+
+    state: str
+    busy: bool
+    ran: dict[str, float]
+    waited: dict[str, float]
+    moved: dict[int, str]
+
+
+def see(pid: int, eye: int | None = None) -> Seen:
+    """Look at a process, but not at the thread `eye`. OSError where the system does not tell."""
+    states, ran, waited, moved = [], {}, {}, {}
+    for process in _family(pid):
+        folder = Path(f"/proc/{process}")
+        states.append((folder / "stat").read_text().rpartition(") ")[2][0])
+        moved[process] = (folder / "io").read_text()
+        for task in (folder / "task").iterdir():
+            if task.name != str(eye):
+                on, off, _ = (task / "schedstat").read_text().split()
+                ran[str(task)], waited[str(task)] = int(on) * 1e-9, int(off) * 1e-9
+    return Seen(states[0], bool({"D", "t"} & set(states)), ran, waited, moved)
+
+
+def _family(pid: int) -> Iterator[int]:
+    """A process and those below it, without this one, which the rank has started as well."""
+    yield pid
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        for child in map(int, (task / "children").read_text().split()):
+            if child != os.getpid():
+                yield from _family(child)
+
+
+class Idleness:
+    """For how long the rank has done nothing.
+
+    limit  seconds that it may; `None`: it may, but be stopped for `STOPPED`
+    """
+
+    def __init__(self, limit: float | None = None) -> None:
+        self._limit, self._warned = limit, False
+        self._seconds, self._at = 0.0, time.monotonic()
+        self._first: Seen | None = None
+        self._last: Seen | None = None
+
+    def look(self, known: dict[str, Any]) -> str:
+        """Look now and then. Why the rank has to be killed; empty if it has not."""
+        elapsed = time.monotonic() - self._at
+        if elapsed < LOOK or "pid" not in known:
+            return ""
+        self._at += elapsed
+        try:
+            seen = see(known["pid"], known.get("eye"))
+        except (OSError, ValueError):  # something has just ended, or the system does not tell
+            self._first = None
+            return ""
+        stopped, limit = seen.state == "T", GRACE if self._warned else self._limit
+        if stopped:
+            limit = min(limit or STOPPED, STOPPED)
+        if limit is None or self._first is None or self._awake(seen, limit):
+            self._seconds, self._first = 0.0, seen
+        else:
+            # a look that is late says nothing of the rank: this process was stopped itself
+            self._seconds += max(min(elapsed, 2 * LOOK) - self._starved(seen), 0.0)
+        self._last = seen
+        if limit is None or self._seconds < limit:
+            return ""
+        if stopped:
+            return f"stopped for {limit:g} s"
+        if self._warned:
+            return f"nothing was done for {self._limit:g} s"
+        self._warned, self._first = True, None
+        os.kill(known["pid"], signal.SIGALRM)
+        return ""
+
+    def _awake(self, seen: Seen, limit: float) -> bool:
+        assert self._first is not None
+        before = self._first.ran
+        longest = max(ran - before.get(thread, 0.0) for thread, ran in seen.ran.items())
+        return seen.busy or seen.moved != self._first.moved or longest > AWAKE * limit
+
+    def _starved(self, seen: Seen) -> float:
+        """Seconds since the last look in which a thread had no core. It could not do anything."""
+        assert self._last is not None
+        before = self._last.waited
+        return max(waited - before.get(task, waited) for task, waited in seen.waited.items())
+
+
 def story(ends: list[dict[str, Any]]) -> str:
     """How the ranks ended, in words; the first of them ended first, the others with it."""
-    first, *others = [end for end in ends if end.get("leaving") or end.get("overdue")] or ends
+    first, *others = [end for end in ends if end.get("leaving") or end.get("killed")] or ends
     others = sorted((end for end in ends if end is not first), key=lambda end: int(end["rank"]))
-    if first.get("overdue"):
-        head = f"not over after {first['overdue']:g} s, so rank {first['rank']} was killed"
+    late = [str(end["rank"]) for end in others if _stage(end) != _stage(first)]
+    if first.get("killed") and first.get("waiting") and late:
+        head = f"{first['killed']}: rank {first['rank']} waited for rank {', '.join(late)}"
+    elif first.get("killed"):
+        head = f"{first['killed']}, so rank {first['rank']} was killed"
     elif first.get("leaving"):
         head = f"rank {first['rank']} left by {first['leaving']}"
     else:
@@ -82,11 +211,15 @@ def story(ends: list[dict[str, Any]]) -> str:
     return "\n".join([f"{first.get('doing', 'start of the run')}: {head}", *stood])
 
 
+def _stage(end: dict[str, Any]) -> tuple[Any, ...]:
+    return end.get("doing"), end.get("waiting")
+
+
 def main(stream: int) -> None:
     """Watch, and tell unless there is nothing to tell, or somebody else does."""
     known = watch(stream)
     folder = Path(known["folder"]) if "folder" in known else None
-    if known.get("done") and not known.get("overdue"):
+    if known.get("done") and not known.get("killed"):
         if folder is not None and not known["supervised"]:
             with suppress(OSError):  # the first of them removes it
                 folder.rmdir()

@@ -27,6 +27,9 @@ LIBRARY = "library"
 """What a library chooses for itself: the one subject that is no schedule."""
 PATIENT = pytest.mark.deadline(60)
 """Ranks that share cores take turns to import a framework, and to make each case's data."""
+AWAKE = pytest.mark.idle(12)
+"""Where ranks that wait for each other poll, one that does nothing is the one to blame. Those of
+gloo sleep until others come."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,9 @@ class Kind:
 KINDS = pytest.StashKey[dict[str, Kind]]()
 COMMUNICATORS = {
     "virtual": Kind((), schedules=True, library=False),
-    "mpi": Kind(("mpi4py",), schedules=True, library=True, marks=(pytest.mark.mpi, PATIENT)),
+    "mpi": Kind(
+        ("mpi4py",), schedules=True, library=True, marks=(pytest.mark.mpi, PATIENT, AWAKE)
+    ),
     "gloo": Kind(
         ("torch", "mpi4py"), schedules=False, library=True, marks=(pytest.mark.mpi, PATIENT)
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -126,3 +127,36 @@ def test_a_mistake_is_said_once(run: Run, arguments: list[str], words: str) -> N
     assert ran.printed.count(words) == 1, ran.printed
     assert ran.printed.count("ERROR") == 1
     assert ran.status == 4
+
+
+def test_a_rank_that_does_nothing_is_named_long_before_its_deadline(run: Run) -> None:
+    begun = time.monotonic()
+    ran = run("still")
+    assert {name for name, came in ran.outcomes.items() if came == "passed"} == {
+        "test_one_computes",
+        "test_one_computes_and_others_wait_in_mpi",
+        "test_one_waits_for_a_process",
+        "test_after",
+    }, ran.printed
+    assert ran.outcomes["test_one_sleeps"] == "failure"
+    assert ran.outcomes["test_one_sleeps_in_a_fixture"] == "error"
+    assert ran.printed.count("Overdue: nothing was done for 3 s") == 2
+    assert "ranks 0, 2 waited in Barrier when rank 1 left" in ran.printed
+    assert ">               time.sleep(1)" in ran.printed
+    assert time.monotonic() - begun < 60
+
+
+@pytest.mark.parametrize(
+    ("still", "words"),
+    [
+        ("raises", "test_one_raises_and_others_wait_in_mpi (call): rank 1 left it, rank "),
+        ("stopped", "stopped for 12 s, so rank 1 was killed"),
+    ],
+)
+def test_others_that_wait_for_it_are_not_to_blame(run: Run, still: str, words: str) -> None:
+    begun = time.monotonic()
+    ran = run("still", "-k", still, STILL=still)
+    assert words in ran.printed
+    assert sum(line.startswith("  rank 1 stood at ") for line in ran.printed.splitlines()) == 1
+    assert "waited for rank" not in ran.printed
+    assert time.monotonic() - begun < 60

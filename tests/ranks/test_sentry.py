@@ -68,12 +68,28 @@ def test_under_a_supervisor_it_writes_and_does_not_speak(tmp_path: Path) -> None
     assert (end["rank"], end["leaving"]) == (2, "os._exit")
 
 
+def test_who_waits_too_long_is_not_to_blame() -> None:
+    waits = START | {"killed": "not over after 18 s", "waiting": True}
+    others = [
+        START | {"rank": 0, "waiting": True},
+        START | {"rank": 1, "doing": "a.py::t (setup)"},
+    ]
+    assert story([waits, *others]).splitlines()[0] == (
+        "a.py::t (call): not over after 18 s: rank 2 waited for rank 1"
+    )
+
+
+def test_what_is_said_too_late_does_not_count() -> None:
+    words = told(START | {"stage": 2}, {"at": "a.py:1 in old", "stage": 1})
+    assert "  rank 2 stood at a.py:7 in t" in words
+
+
 @pytest.mark.parametrize(
     ("cause", "head"),
     [
         ({}, "a.py::t (call): rank 0 died"),
         ({"leaving": "os.abort"}, "a.py::t (call): rank 2 left by os.abort"),
-        ({"overdue": 18.0}, "a.py::t (call): not over after 18 s, so rank 2 was killed"),
+        ({"killed": "nobody knows why"}, "a.py::t (call): nobody knows why, so rank 2 was killed"),
     ],
 )
 def test_the_cause_comes_before_the_order_in_which_ranks_died(cause: Any, head: str) -> None:

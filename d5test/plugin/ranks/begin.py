@@ -19,8 +19,11 @@ from d5test.plugin.workers import QUERIES
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Register what a rank needs, or a supervisor."""
-    line = "deadline(seconds): how long a phase of the test may take under mpirun"
-    config.addinivalue_line("markers", line)
+    for line in (
+        "deadline(seconds): how long a phase of the test may take under mpirun",
+        "idle(seconds): for how long a rank may do nothing in a phase of the test under mpirun",
+    ):
+        config.addinivalue_line("markers", line)
     wanted, launch = config.getoption("--np"), launched()
     if any(getattr(config.option, query, None) for query in QUERIES):
         return

@@ -69,5 +69,8 @@ def _joined(config: pytest.Config, world: provider.World, watchdog: Watchdog) ->
         world, watchdog, Agreement(everyone.Dup()), notices, Guarded(everyone.Dup(), notices)
     )
     ranks.renew(spoilt=False)
-    watchdog.start(folder, supervised=SUPERVISED in os.environ)
+    mpi = world.mpi
+    alone = mpi.Query_thread() != mpi.THREAD_MULTIPLE  # then no other thread may call MPI
+    left = None if alone else notices.sender
+    watchdog.start(folder, supervised=SUPERVISED in os.environ, left=left)
     return ranks

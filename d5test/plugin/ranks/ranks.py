@@ -83,7 +83,8 @@ class Ranks:
             return status, why
         self._ended = True
         mine = {"status": status, "why": why} if status else None
-        self.watchdog.enter("end of the run", COLLECTING, "the end of its tests, waiting")
+        at = "the end of its tests, waiting for the others"
+        self.watchdog.enter("end of the run", COLLECTING, at, waiting=True)
         while True:
             try:
                 said = self.agreement.exchange("end", mine) or [None]

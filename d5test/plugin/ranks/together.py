@@ -18,6 +18,8 @@ from types import FrameType
 from typing import Any, NoReturn
 
 import pytest
+from _pytest import runner
+from _pytest.outcomes import TEST_OUTCOME
 
 from d5test.distributed.guarded import Left
 from d5test.plugin.budget import END, remaining
@@ -32,7 +34,10 @@ GRACE = 3.0
 
 
 class Overdue(BaseException):
-    """A phase of a test lasted longer than its deadline. Not caught by `except Exception`."""
+    """A phase of a test lasted longer than its deadline, or this rank did nothing in it for long.
+
+    Not caught by `except Exception`.
+    """
 
 
 class Together:
@@ -42,8 +47,11 @@ class Together:
         self.config, self.ranks = config, ranks
         self._running = ""
         self._errors: dict[str, str] = {}
-        self._limit = 0.0
+        self._limit, self._idle, self._inside = 0.0, 0.0, False
         signal.signal(signal.SIGALRM, self._overdue)
+        # else one that ends a finalizer keeps pytest from those that are left, and the next test
+        # gets the fixtures of this one
+        vars(runner)["TEST_OUTCOME"] = (*TEST_OUTCOME, Left, Overdue)
 
     def pytest_report_header(self) -> str:
         """What the ranks are."""
@@ -124,12 +132,16 @@ class Together:
         path, line, _ = item.location
         at = f"{path}:{(line or 0) + 1}, the start of the {phase}"
         longest = None if limit is None else limit + GRACE
-        self.ranks.watchdog.enter(f"{item.nodeid} ({phase})", longest, at, str(item.path))
-        self._limit = limit or 0.0
+        mark = item.get_closest_marker("idle")
+        idle = None if mark is None else float(mark.args[0])
+        doing = f"{item.nodeid} ({phase})"
+        self._limit, self._idle, self._inside = limit or 0.0, idle or 0.0, True
+        self.ranks.watchdog.enter(doing, longest, at, str(item.path), idle=idle)
         signal.setitimer(signal.ITIMER_REAL, self._limit)
         try:
             yield
         finally:
+            self._inside = False
             signal.setitimer(signal.ITIMER_REAL, 0)
 
     def _deadline(self, item: pytest.Item) -> float | None:
@@ -147,7 +159,7 @@ class Together:
     ) -> Generator[None, Any, Any]:
         """Agree on the outcome of a phase."""
         report: Any = yield
-        freed = call.excinfo is not None and isinstance(call.excinfo.value, Left)
+        freed = call.excinfo is not None and _freed(call.excinfo.value)
         skipped = report.skipped and not hasattr(report, "wasxfail")
         left = call.excinfo is not None and not freed and not skipped  # others may do without it
         if left:
@@ -178,7 +190,7 @@ class Together:
         """Tell the others at the end of a stage, for which they have `limit` seconds."""
         doing = f"{self._running} ({stage})" if self._running else stage
         at = f"the end of the {stage}, waiting for the others{where and f'; it failed at {where}'}"
-        self.ranks.watchdog.enter(doing, limit, at)
+        self.ranks.watchdog.enter(doing, limit, at, waiting=True)
         return self.tell(stage, remark)
 
     def tell(self, stage: str, remark: Any) -> Any:
@@ -209,6 +221,19 @@ class Together:
             error.args = ()  # rank 0 prints the same
         return agreed
 
-    def _overdue(self, number: int, frame: FrameType | None) -> NoReturn:
+    def _overdue(self, number: int, frame: FrameType | None) -> None:
+        """The timer is over, or the sentry sends the same signal while it runs."""
         __tracebackhide__ = True
+        left, _ = signal.getitimer(signal.ITIMER_REAL)
+        if not self._inside:  # it came too late
+            return
+        if left or not self._limit:
+            raise Overdue(f"nothing was done for {self._idle:g} s")
         raise Overdue(f"not done after {self._limit:g} s")
+
+
+def _freed(error: BaseException) -> bool:
+    """Whether it only waited for a rank that left; perhaps in one finalizer after another."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(map(_freed, error.exceptions))
+    return isinstance(error, Left)
