@@ -168,7 +168,8 @@ def told(value: Any, longest: int = SHORT) -> str:
 
 def named(benchmark: str) -> str:
     """The name of a benchmark in a line, without the path of its file if it is long."""
-    test = benchmark.rpartition("::")[2]
+    path, bracket, inner = benchmark.partition("[")
+    test = f"{path.rpartition('::')[2]}{bracket}{inner}"
     return told(benchmark if len(benchmark) < SHORT else test, LONG)
 
 

@@ -22,7 +22,7 @@ from d5test.compare.detail import Detail, detail_of
 from d5test.compare.entry import Entry, Unreadable, entry_of, told
 from d5test.compare.entry import field as at
 from d5test.compare.environment import facts_of
-from d5test.compare.results import FOLDER, files_of
+from d5test.compare.results import FOLDER, INDEX, files_of
 from d5test.compare.successor import succeeded
 from d5test.metric import RATIO, TIME
 from d5test.record import KEY, usable_cores
@@ -88,7 +88,7 @@ def _paths(side: str, results: Path) -> Iterator[Path]:
         if not _exists(path):
             found = sorted(map(Path, glob.glob(name)))
         elif path.is_dir():
-            found = sorted(path.glob("*.json"))
+            found = sorted(file for file in path.glob("*.json") if file.name != INDEX)
             if not found:
                 raise Unreadable(f"{told(name)}: there are no JSON files in this folder")
         else:

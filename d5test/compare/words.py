@@ -21,6 +21,8 @@ STEPS = {
 }
 SIZES = {"ns": 1e-9, "B": 1}
 """What the last of the steps counts in."""
+SUITES = ("test_time", "test_corpus", "test_allreduce", "test_scaling")
+"""Tests whose parameters say what they measure; of others the name does."""
 SEVERAL = 3
 """How many are named in a sentence."""
 
@@ -104,10 +106,10 @@ def vanished(gone: Vanished) -> str:
 
 
 def short(name: str) -> str:
-    """A benchmark's name without the path of its file, and without what is no parameter."""
-    test = name.rpartition("::")[2]
-    inner = test.partition("[")[2].removesuffix("]")
-    return plain(inner or test)
+    """A benchmark's name without the path of its file; of those of the suites its parameters."""
+    path, bracket, inner = name.partition("[")
+    test = path.rpartition("::")[2]
+    return plain(inner.removesuffix("]") if test in SUITES else f"{test}{bracket}{inner}")
 
 
 def what(decision: Decision) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from d5test.cli import main
+from d5test.compare.words import short
 from tests.compare.files import RIGHT, benchmark, name, sides, write
 
 Compared = Callable[..., Any]
@@ -53,6 +54,24 @@ def test_wrong_outputs_are_no_lost_operator(tmp_path: Path, compared: Compared) 
         "REGRESSED: 1 with wrong outputs (gemm-0-forward-torch); operator lost: Relu; "
         "1 vanished (gemm-1-forward-torch). Else"
     )
+
+
+@pytest.mark.parametrize(
+    ("full", "shown"),
+    [
+        (
+            "operators/test_time.py::test_time[gemm-forward-./a.py:Mine]",
+            "gemm-forward-./a.py:Mine",
+        ),
+        ("test_time.py::test_allreduce[tree-4-64]", "tree-4-64"),
+        ("bench/test_sums.py::TestSums::test_sum[10]", "test_sum[10]"),
+        ("bench/test_calls.py::test_call[at::conv2d]", "test_call[at::conv2d]"),
+        ("bench/test_sort.py::test_sort", "test_sort"),
+        ("plain", "plain"),
+    ],
+)
+def test_a_name_says_what_is_measured(full: str, shown: str) -> None:
+    assert short(full) == shown
 
 
 WRONG_GEMM = """

@@ -10,7 +10,7 @@ import pytest
 
 from d5test.compare import Unreadable, read_sides
 from d5test.compare.results import INDEX, files_of
-from tests.compare.files import benchmark, write
+from tests.compare.files import benchmark, name, write
 
 OLD, NEW = "1" * 40, "2" * 40
 
@@ -20,11 +20,11 @@ def results(tmp_path: Path) -> Path:
     """Two runs of an old commit, one of a new one, one of a tree with changes, and strangers."""
     folder = tmp_path / "results"
     (folder / "Linux").mkdir(parents=True)
-    for name, commit, dirty, least in (
+    for file, commit, dirty, least in (
         ("a", OLD, False, 1e-3), ("b", OLD, False, 2e-3), ("c", NEW, False, 3e-3),
         ("d", NEW, True, 4e-3),
     ):  # fmt: skip
-        path = write(folder / "Linux" / f"{name}.json", [benchmark("one", least)])
+        path = write(folder / "Linux" / f"{file}.json", [benchmark("one", least)])
         content = json.loads(path.read_text())
         path.write_text(json.dumps({**content, "commit_info": {"id": commit, "dirty": dirty}}))
     (folder / "strange.json").write_text("[1, 2")
@@ -80,3 +80,10 @@ def test_what_is_no_file_and_no_commit_is_one_line(results: Path) -> None:
     with pytest.raises(Unreadable, match="no run of such a commit in") as error:
         read_sides(("main", NEW), results=results / "nowhere")
     assert "\n" not in str(error.value)
+
+
+def test_the_index_is_no_run_of_the_folder(tmp_path: Path) -> None:
+    write(tmp_path / "a.json", [benchmark(name(0), 1e-3)])
+    (tmp_path / INDEX).write_text("{}")
+    ((run,),) = read_sides((str(tmp_path),))
+    assert run.path == str(tmp_path / "a.json")
