@@ -9,8 +9,10 @@ never for --help and the like, nor without --backend. The process that only dist
 from __future__ import annotations
 
 import os
+import sys
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import pytest
@@ -22,6 +24,8 @@ from d5test.plugin.selection import SELECTION, Selection
 WORKERS = pytest.StashKey["Workers"]()
 GATING = pytest.StashKey[Any]()
 """The gate (`d5test.plugin.gating.Gating`) of a run that is one."""
+LONG = 20.0
+"""Seconds after which whoever waits for an import is told what they wait for."""
 QUERIES = ("help", "version", "markers", "showfixtures", "show_fixtures_per_test", "cacheshow")
 """Options under which pytest runs no test."""
 
@@ -71,9 +75,21 @@ class Workers:
             return opened(self.config, version, fork=fork)
 
     def _ready(self, name: str, client: Any) -> Any:
-        with self._usable(name):
-            client.about  # noqa: B018 - waits until the framework is imported
+        late = threading.Timer(LONG, self._tell, [f"d5test: {name} is still being imported"])
+        late.daemon = True
+        late.start()
+        try:
+            with self._usable(name):
+                client.about  # noqa: B018 - waits until the framework is imported
+        finally:
+            late.cancel()
         return client
+
+    def _tell(self, line: str) -> None:
+        """Print it now, whatever is captured."""
+        capture = self.config.pluginmanager.get_plugin("capturemanager")
+        with capture.global_and_fixture_disabled() if capture else nullcontext():
+            print(line, file=sys.stderr, flush=True)
 
     @contextmanager
     def _usable(self, name: str) -> Iterator[None]:

@@ -194,6 +194,17 @@ def test_a_framework_that_cannot_be_imported_is_one_line(
         assert "Traceback" not in ran.text
 
 
+def test_who_waits_for_an_import_is_told(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        hasty="import d5test.plugin.workers\nd5test.plugin.workers.LONG = 0.2\n",
+        slow="import time\ntime.sleep(1)\nfrom d5test.backends.numpy import Numpy\n",
+    )
+    suite = ("-p", "hasty", f"{SUITES}/operators", "--collect-only", "--operator=Relu")
+    result = pytester.runpytest_subprocess(*suite, "--backend=./slow.py:Numpy")
+    assert result.ret == 0
+    result.stderr.fnmatch_lines(["d5test: ./slow.py:Numpy is still being imported"])
+
+
 def test_no_worker_is_started_for_help(suite: Suite, pytester: pytest.Pytester) -> None:
     trace = "open('imported', 'w').close()\n"
     pytester.path.joinpath("loud.py").write_text(trace + "from tiny import Tiny\n")
