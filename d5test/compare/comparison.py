@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import median
 
 from d5test.compare.collection import uncollected
 from d5test.compare.decision import VERDICTS, Decision, Values, exact, noisy, worst_first
@@ -16,7 +17,7 @@ from d5test.compare.entry import Unreadable, named, told
 from d5test.compare.environment import differing
 from d5test.compare.matching import Matching, match
 from d5test.compare.reading import Run
-from d5test.metric import ARITHMETIC, RATIO, Metric, Sample
+from d5test.metric import ARITHMETIC, RATIO, TIME, Metric, Sample
 
 EFFECT = 0.05
 """The slowdown that is to be found; a change below half of it is called none."""
@@ -90,7 +91,8 @@ def _metrics(
     for name, metric in _known(old, before, new, after).items():
         if name == RATIO.name and not alike:
             continue  # bars of another class; the class itself is compared
-        sides = _values(old, before, metric), _values(new, after, metric)
+        unit = _unit(old, before, new, after) if metric.name == TIME.name else None
+        sides = _values(old, before, metric, unit), _values(new, after, metric, unit)
         values = Values(after, before, metric, *sides)
         if values.before and values.after:
             yield values
@@ -149,12 +151,37 @@ def _recorded(runs: Sequence[Run], benchmark: str, metric: str) -> bool:
     return any(sample.metric.name == metric for sample in _samples(runs, benchmark))
 
 
-def _values(runs: Sequence[Run], benchmark: str, metric: Metric) -> list[tuple[float, ...]]:
-    """Of each run; none where it has none, or where noise was measured on wrong outputs."""
+def _unit(old: Sequence[Run], before: str, new: Sequence[Run], after: str) -> float | None:
+    """What times are multiples of: the seconds that the work took when the old version was timed.
+
+    None where they were not measured against the same work; then seconds are compared.
+    """
+    sides = [
+        [run.entries[name].paced for run in runs if name in run.entries]
+        for runs, name in ((old, before), (new, after))
+    ]
+    works = {paced.work if paced else "" for side in sides for paced in side}
+    if "" in works or len(works) > 1:
+        return None
+    return median(pace for paced in sides[0] if paced for pace in paced.paces)
+
+
+def _values(
+    runs: Sequence[Run], benchmark: str, metric: Metric, unit: float | None
+) -> list[tuple[float, ...]]:
+    """Of each run; none where it has none, or where noise was measured on wrong outputs.
+
+    With a `unit` they are those that were measured in multiples of it.
+    """
     found: list[tuple[float, ...]] = []
     for run in runs:
         entry = run.entries.get(benchmark)
         sample = entry.samples.get(metric.name) if entry else None
         valid = entry is not None and (entry.right or metric.gate == "exact")
-        found.append(sample.values if sample and valid else ())
+        if not sample or not valid:
+            found.append(())
+        elif unit is None or entry is None or entry.paced is None:
+            found.append(sample.values)
+        else:
+            found.append(tuple(unit * time for time in entry.paced.times))
     return found

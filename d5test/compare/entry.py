@@ -60,6 +60,15 @@ class Unreadable(ValueError):
 
 
 @dataclass(frozen=True)
+class Paced:
+    """Times of a call by run, as multiples of a `work`, whose seconds were `paces`."""
+
+    work: str
+    paces: Sequence[float]
+    times: Sequence[float]
+
+
+@dataclass(frozen=True)
 class Entry:
     """A benchmark in one run.
 
@@ -69,6 +78,7 @@ class Entry:
     operator  ONNX's name; "" if it has none
     right     whether the timed outputs were right: otherwise its times mean nothing
     samples   by the name of the metric; of noisy ones one value a run: the best of its rounds
+    paced     its time against a work that is always the same, if that was looked at
     """
 
     name: str
@@ -76,6 +86,8 @@ class Entry:
     operator: str
     right: bool
     samples: Mapping[str, Sample]
+
+    paced: Paced | None = None
 
     @property
     def own(self) -> str:
@@ -105,7 +117,7 @@ def _entry(name: str, benchmark: Mapping[str, Any]) -> Entry:
         raise Unreadable("a metric is there twice")
     operator = str(field(extra, f"{KEY}.operator") or "")
     right = RIGHT.name not in named or min(named[RIGHT.name].values) == 1
-    return Entry(name, identity(extra), operator, right, named)
+    return Entry(name, identity(extra), operator, right, named, _paced(extra))
 
 
 def identity(extra: Mapping[str, Any]) -> str:
@@ -215,6 +227,21 @@ def _controls(extra: Mapping[str, Any], name: str, what: str) -> Iterator[float]
     if not isinstance(found, list):
         raise Unreadable(f"{name} is {told(found)}, not a list")
     return (positive(value, what) for value in found)
+
+
+def _paced(extra: Mapping[str, Any]) -> Paced | None:
+    found = field(extra, f"{KEY}.paced")
+    if found is None:
+        return None
+    given = _object(found, f"{KEY}.paced")
+    work, paces, times = (given.get(name) for name in ("work", "paces", "times"))
+    if not (isinstance(work, str) and isinstance(paces, list) and isinstance(times, list)):
+        raise Unreadable(f"{KEY}.paced has no work, paces and times")
+    if not 0 < len(paces) == len(times):
+        raise Unreadable(f"{KEY}.paced has {len(paces)} paces and {len(times)} times")
+    for value in (*paces, *times):
+        positive(value, f"a value of {KEY}.paced")
+    return Paced(work, paces, times)
 
 
 def _fields(extra: Mapping[str, Any]) -> Iterator[Sample]:

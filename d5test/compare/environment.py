@@ -43,6 +43,10 @@ def facts_of(content: Mapping[str, Any]) -> dict[str, str]:
         found[name.replace("_", " ")] = field(records, f"0.environment.{name}")
     found["load"] = _span([field(r, "environment.load.0") for r in records])
     found["preempted rounds"] = _preempted(records)
+    paces = [field(record, "paced.paces") for record in records]
+    found["pace (us)"] = _span([1e6 * x for side in paces for x in numbers(side)])
+    works = [field(record, "paced.work") for record in records]
+    found["pace of"] = " | ".join(dict.fromkeys(str(work) for work in works if work))
     return {name: _text(value) for name, value in found.items() if value not in (None, "", {}, [])}
 
 
@@ -95,9 +99,15 @@ def _preempted(records: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _span(values: Sequence[Any]) -> str:
-    numbers = [value for value in values if isinstance(value, int | float) and finite(value)]
-    ends = dict.fromkeys(f"{end(numbers):.1f}" for end in (min, max)) if numbers else ()
+    found = numbers(values)
+    ends = dict.fromkeys(f"{end(found):.1f}" for end in (min, max)) if found else ()
     return " to ".join(ends)
+
+
+def numbers(values: Any) -> list[float]:
+    """Those of a list that are numbers, if it is a list."""
+    found = values if isinstance(values, list) else []
+    return [value for value in found if isinstance(value, int | float) and finite(value)]
 
 
 def _text(value: Any) -> str:
