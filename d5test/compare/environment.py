@@ -25,8 +25,8 @@ HERE = ("usable_cores", "memory", "threads", "driver")
 """Facts of a record's environment that `machine_info` has not."""
 MANY = 4
 """Numbers of a side's runs that are listed; of more, the ends."""
-NUMBER = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)%?")
-"""A fact that is a number; versions and commits are none."""
+NUMBER = re.compile(r"(?:[0-9.]+ to )?([0-9]{1,9}(?:\.[0-9]{1,9})?)%?")
+"""A fact that is a number, or a span; versions and commits are none."""
 
 
 def facts_of(content: Mapping[str, Any]) -> dict[str, str]:
@@ -60,10 +60,11 @@ def differing(
 
 
 def _said(side: Sequence[Mapping[str, str]], name: str) -> str:
-    said = sorted({facts.get(name, "-") for facts in side}, key=_by_number)
-    if len(said) > MANY and all(map(NUMBER.fullmatch, said)):
-        return f"{said[0]} to {said[-1]}"
-    return " | ".join(said)
+    said = {facts.get(name, "-") for facts in side}
+    if len(said) <= MANY or not all(map(NUMBER.fullmatch, said)):
+        return " | ".join(sorted(said, key=_by_number))
+    ends = {end for fact in said for end in fact.split(" to ")}
+    return " to ".join(end(ends, key=_by_number) for end in (min, max))
 
 
 def _by_number(fact: str) -> tuple[float, str]:

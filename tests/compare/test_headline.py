@@ -113,7 +113,9 @@ def test_many_numbers_of_the_environment_are_a_span(tmp_path: Path, compared: Co
     for side, cores in (("old", (9, 10, 1, 8, 11)), ("new", (9, 10))):
         for k, count in enumerate(cores):
             found = benchmark(name(0), 1e-3 + k / 1e6)
-            write(tmp_path / f"{side}{k}.json", [found], cpu={"count": count}, release=f"6.{k}.1")
+            about = {"cpu": {"count": count}, "release": f"6.{k}.1", "system": f"{k} to {count}"}
+            write(tmp_path / f"{side}{k}.json", [found], **about)
     found = compared(f"{tmp_path}/old*", f"{tmp_path}/new*").found["environment"]
     assert found["cores"] == ["1 to 11", "9 | 10"]
+    assert found["system"] == ["0 to 11", "0 to 9 | 1 to 10"]
     assert found["kernel"] == ["6.0.1 | 6.1.1 | 6.2.1 | 6.3.1 | 6.4.1", "6.0.1 | 6.1.1"]
