@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from d5test import __version__
+from d5test.native.compiler import NVCC, nvcc
 
 PACKAGES = ("numpy", "scipy", "onnx", "ml_dtypes", "hypothesis", "pytest", "pytest-benchmark")
 ADVICE = {
     "g++": "apt-get install g++",
-    "nvcc": "needed for CUDA only: https://developer.nvidia.com/cuda-downloads",
+    "nvcc": f"needed for CUDA only: pip install {' '.join(NVCC)}",
     "mpirun": "pip install mpi4py mpich",
 }
 
@@ -41,7 +42,7 @@ def machine() -> dict[str, Any]:
         "packages": ", ".join(f"{name} {_version(name)}" for name in PACKAGES),
         "MPI": mpi(),
         "g++": program("g++"),
-        "nvcc": program("nvcc"),
+        "nvcc": program("nvcc", nvcc()),
     }
 
 
@@ -86,9 +87,9 @@ def mpi() -> str:
     return f"{said[0] if said else f'exit status {ran.returncode}'} ({path})"
 
 
-def program(name: str) -> str:
-    """The first line of what a program says of its version, and where it is."""
-    path = shutil.which(name)
+def program(name: str, path: str | None = None) -> str:
+    """The first line of what a program says of its version, and where it is, if not at `path`."""
+    path = path or shutil.which(name)
     if path is None:
         return f"missing: {ADVICE[name]}"
     try:

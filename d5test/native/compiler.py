@@ -8,6 +8,7 @@ cannot be compiled raises `CompileError`, whose text is the compiler's and nothi
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import os
 import platform
 import re
@@ -20,6 +21,8 @@ from pathlib import Path
 INCLUDE = Path(__file__).with_name("include")
 COMMON = ("-std=c++17", "-O3")
 HOST = ("-march=native", "-fopenmp", "-fPIC", "-fvisibility=hidden", "-Wall")
+NVCC = ("nvidia-cuda-nvcc", "nvidia-nvvm", "nvidia-cuda-runtime")
+"""Packages that have it, where CUDA is not installed."""
 SANITIZED = (
     "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined",
     "-fno-omit-frame-pointer", "-g", "-O1",
@@ -93,8 +96,22 @@ def compiler(source: Path) -> list[str]:
     """The command that compiles a source, without its name."""
     if source.suffix == ".cu":
         host = ["-Xcompiler", ",".join(HOST)]
-        return [_found("nvcc"), *COMMON, *host, "-arch=native", f"-I{INCLUDE}"]
+        found = nvcc()
+        if found is None:
+            raise CompileError(f"no nvcc: install CUDA, or pip install {' '.join(NVCC)}")
+        return [found, *COMMON, *host, "-arch=native", f"-I{INCLUDE}"]
     return [_found(os.environ.get("CXX") or "g++"), *COMMON, *HOST, f"-I{INCLUDE}"]
+
+
+def nvcc() -> str | None:
+    """CUDA's compiler, if there is one: on the path, in `$CUDA_HOME`, or as Python packages."""
+    if found := shutil.which("nvcc"):
+        return found
+    home, packages = os.environ.get("CUDA_HOME"), importlib.util.find_spec("nvidia")
+    places = [Path(home)] if home else []
+    for root in (packages and packages.submodule_search_locations) or ():
+        places += sorted(Path(root).glob("cu*"))
+    return next(filter(shutil.which, (str(place / "bin" / "nvcc") for place in places)), None)
 
 
 def version() -> str:

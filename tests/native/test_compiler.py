@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -84,7 +84,7 @@ def test_a_source_that_registers_nothing_is_said(source: Path) -> None:
         library.declared(path)
 
 
-@pytest.mark.skipif(shutil.which("nvcc") is None, reason="there is no nvcc")
+@pytest.mark.skipif(compiler.nvcc() is None, reason="there is no nvcc")
 def test_a_cuda_source_is_compiled_and_belongs_to_no_backend_of_the_cpu(suite) -> None:
     source = Path(__file__).with_name("scale.cu")
     scale = library.declared(compiler.library(source))["Scale"]
@@ -92,3 +92,32 @@ def test_a_cuda_source_is_compiled_and_belongs_to_no_backend_of_the_cpu(suite) -
     assert scale.differentiable
     ran = suite(f"--native={source}", "--check=forward")
     assert "numpy has no row for Scale" in ran.text
+
+
+def test_nvcc_is_found_where_it_was_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def made(root: str) -> Path:
+        path = tmp_path / root / "bin" / "nvcc"
+        path.parent.mkdir(parents=True)
+        path.write_text("#!/bin/sh\n")
+        path.chmod(0o755)
+        return path
+
+    source = tmp_path / "a.cu"
+    source.write_text("")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CUDA_HOME", raising=False)
+    monkeypatch.setattr(compiler.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(compiler.CompileError, match=r"no nvcc: .* pip install nvidia-cuda-nvcc"):
+        compiler.compiler(source)
+    package = made("nvidia/cu13")
+    spec = SimpleNamespace(submodule_search_locations=[str(tmp_path / "nvidia")])
+    monkeypatch.setattr(compiler.importlib.util, "find_spec", lambda name: spec)
+    assert compiler.compiler(source)[0] == str(package)
+    home = made("home")
+    monkeypatch.setenv("CUDA_HOME", str(home.parents[1]))
+    assert compiler.nvcc() == str(home)
+    path = made("path")
+    monkeypatch.setenv("PATH", str(path.parent))
+    assert compiler.nvcc() == str(path)

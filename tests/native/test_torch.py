@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 from pathlib import Path
 
 import pytest
+
+from d5test.native import compiler
 
 pytest.importorskip("torch")
 
@@ -243,3 +247,23 @@ def test_the_suite_validates_integers_masks_and_what_is_optional(
     mixed_judged_by_the_suite, backend
 ):
     mixed_judged_by_the_suite(backend, "compiled" if backend.endswith("compiled") else "gradient")
+
+
+@pytest.mark.skipif(compiler.nvcc() is None, reason="there is no CUDA")
+def test_the_half_for_gpus_compiles(tmp_path: Path) -> None:
+    """Where PyTorch is without CUDA its headers lack one that its build writes."""
+    from d5test.native.bridges.torch import SOURCE, toolchain
+
+    written = tmp_path / "c10" / "cuda" / "impl" / "cuda_cmake_macros.h"
+    written.parent.mkdir(parents=True)
+    written.write_text("#define C10_CUDA_BUILD_SHARED_LIBS\n")
+    said = ran(compiler.nvcc(), "--dryrun", "-x", "cu", "-c", "/dev/null", "-o", "/dev/null")
+    includes = re.findall(r"-I([^\s\"]+)", re.findall("INCLUDES=.*", said.stderr)[0])
+    flags = [*toolchain()[0], *(f"-I{path}" for path in (tmp_path, *includes))]
+    done = ran(*compiler.compiler(SOURCE), *flags, "-DD5TEST_CUDA", "-fsyntax-only", SOURCE)
+    assert done.returncode == 0, done.stderr
+
+
+def ran(*command: object) -> subprocess.CompletedProcess[str]:
+    words = [str(word) for word in command]
+    return subprocess.run(words, capture_output=True, text=True, check=False)
