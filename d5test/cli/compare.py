@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from d5test.arguments import share
@@ -56,12 +57,10 @@ def execute(options: argparse.Namespace) -> int:
 
     try:
         old, new = read_sides((options.old, options.new), results=options.results)
-        found = compare(old, new, options.effect)
+        strict = options.unsure == "fail"
+        found = replace(compare(old, new, options.effect), strict=strict)
     except Unreadable as error:
         print(f"d5test compare: {error}", file=sys.stderr)
         return 2
     FORMATS[options.format](found)
-    failed = found.verdict == "regressed" or (
-        found.verdict == "unsure" and options.unsure == "fail"
-    )
-    return int(failed)
+    return int(found.verdict == "regressed" or (found.verdict == "unsure" and strict))

@@ -27,13 +27,17 @@ Decider = Callable[[Sequence[Values], float], list[Decision]]
 
 @dataclass(frozen=True)
 class Comparison:
-    """Decisions worst first; the facts of the environment that differ."""
+    """Decisions worst first; the facts of the environment that differ.
+
+    strict  what is unsure fails
+    """
 
     old: Sequence[Run]
     new: Sequence[Run]
     matching: Matching
     decisions: Sequence[Decision]
     environment: Mapping[str, tuple[str, str]]
+    strict: bool = False
 
     @property
     def counts(self) -> dict[str, int]:

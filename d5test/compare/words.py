@@ -64,12 +64,13 @@ def sentence(comparison: Comparison) -> str:
         told += f", {counts[ACCEPTED]} worse and accepted"
     if comparison.verdict == "regressed":
         return f"REGRESSED: {'; '.join(reasons(comparison))}. Else {told}."
+    unsure = "FAILED, SINCE UNSURE" if comparison.strict else "PASSED, BUT UNSURE"
     if not comparison.decisions:
-        return "PASSED, BUT UNSURE: nothing was compared."
+        return f"{unsure}: nothing was compared."
     if comparison.verdict == "unsure":
         found = comparison.matching.changed
         also = f"; {len(found)} changed and were not compared" if found else ""
-        return f"PASSED, BUT UNSURE: nothing is known to be worse; {told}{also}."
+        return f"{unsure}: nothing is known to be worse; {told}{also}."
     return f"PASSED: nothing is worse; {told}."
 
 
@@ -86,7 +87,9 @@ def reasons(comparison: Comparison) -> Iterator[str]:
         yield f"operator lost: {_some(map(plain, comparison.lost))}"
     gone = [v for v in vanished if not v.wrong]
     if gone:
-        yield f"{len(gone)} vanished ({_some(short(v.name) for v in gone)})"
+        why = {v.reason for v in gone}
+        each = f": {plain(why.pop())}" if len(why) == 1 else ""
+        yield f"{len(gone)} vanished ({_some(short(v.name) for v in gone)}){each}"
 
 
 def _varied(decisions: Iterable[Decision]) -> list[Decision]:

@@ -52,7 +52,7 @@ def test_wrong_outputs_are_no_lost_operator(tmp_path: Path, compared: Compared) 
     assert (answer.status, answer.found["operators_lost"]) == (1, ["Relu"])
     assert answer.found["reason"].startswith(
         "REGRESSED: 1 with wrong outputs (gemm-0-forward-torch); operator lost: Relu; "
-        "1 vanished (gemm-1-forward-torch). Else"
+        "1 vanished (gemm-1-forward-torch): skipped: no row for Relu. Else"
     )
 
 
@@ -72,6 +72,26 @@ def test_wrong_outputs_are_no_lost_operator(tmp_path: Path, compared: Compared) 
 )
 def test_a_name_says_what_is_measured(full: str, shown: str) -> None:
     assert short(full) == shown
+
+
+def test_several_reasons_are_left_to_the_list(tmp_path: Path, compared: Compared) -> None:
+    old = write(tmp_path / "old.json", [benchmark(name(k), 1e-3) for k in range(3)])
+    why = {name(1): "skipped: one", name(2): "skipped: another"}
+    new = write(tmp_path / "new.json", [benchmark(name(0), 1e-3)], untimed=why)
+    reason = compared(old, new).found["reason"]
+    assert "2 vanished (gemm-1-forward-torch; gemm-2-forward-torch). Else" in reason
+
+
+@pytest.mark.parametrize(
+    ("unsure", "status", "word"),
+    [("pass", 0, "PASSED, BUT UNSURE"), ("fail", 1, "FAILED, SINCE UNSURE")],
+)
+def test_what_fails_is_not_said_to_pass(
+    unsure: str, status: int, word: str, tmp_path: Path, compared: Compared
+) -> None:
+    answer = compared(*sides(tmp_path, runs=1), f"--unsure={unsure}", "--format=text")
+    assert answer.status == status
+    assert answer.out.splitlines()[-1].startswith(f"{word}: nothing is known to be worse")
 
 
 WRONG_GEMM = """
