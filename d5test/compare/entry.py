@@ -49,8 +49,7 @@ IDENTITY = (
     *(f"scaling.{name}" for name in ("optimizer", "mode", "ranks", "samples", "network")),
 )
 """What makes a benchmark the one that it is, whatever its name."""
-OF = " of "
-"""What stands between a hash and a backend."""
+OF = " of "  # between a hash and a backend
 SHORT, LONG = 60, 160
 """Characters of a value, and of a benchmark's name, that are told."""
 
@@ -117,7 +116,8 @@ def _entry(name: str, benchmark: Mapping[str, Any]) -> Entry:
         raise Unreadable("a metric is there twice")
     operator = str(field(extra, f"{KEY}.operator") or "")
     right = RIGHT.name not in named or min(named[RIGHT.name].values) == 1
-    return Entry(name, identity(extra), operator, right, named, _paced(extra))
+    paced = paced_of(field(extra, f"{KEY}.paced"))
+    return Entry(name, identity(extra), operator, right, named, paced)
 
 
 def identity(extra: Mapping[str, Any]) -> str:
@@ -229,8 +229,8 @@ def _controls(extra: Mapping[str, Any], name: str, what: str) -> Iterator[float]
     return (positive(value, what) for value in found)
 
 
-def _paced(extra: Mapping[str, Any]) -> Paced | None:
-    found = field(extra, f"{KEY}.paced")
+def paced_of(found: Any) -> Paced | None:
+    """What was timed against a work that is always the same; None where nothing was."""
     if found is None:
         return None
     given = _object(found, f"{KEY}.paced")

@@ -18,7 +18,7 @@ from typing import Any
 
 from d5test import __version__
 from d5test.compare.detail import NOTHING, Detail, fact_of
-from d5test.compare.entry import Entry, Unreadable, number, positive
+from d5test.compare.entry import Entry, Unreadable, number, paced_of, positive
 from d5test.compare.reading import Run
 from d5test.compare.rounds import packed, rounds_of, thinned, unpacked
 from d5test.metric import Metric, Sample
@@ -127,6 +127,7 @@ def _entry(entry: Entry, detail: Detail, metrics: dict[Metric, int], most: int) 
             [metrics.setdefault(sample.metric, len(metrics)), *sample.values]
             for sample in entry.samples.values()
         ],
+        "paced": asdict(entry.paced) if entry.paced else None,
         "about": dict(detail.about),
         "count": detail.count,
         "rounds": packed(thinned(detail.rounds, most)),
@@ -155,6 +156,7 @@ def _entry_of(entry: Mapping[str, Any], metrics: Sequence[Metric]) -> tuple[Entr
             str(entry["operator"]),
             bool(entry["right"]),
             {sample.metric.name: sample for sample in samples},
+            paced_of(entry.get("paced")),
         ),
         Detail(about, int(entry["count"]), unpacked(entry["rounds"])),
     )

@@ -15,10 +15,11 @@ import pytest
 from d5test.cli import main
 from d5test.compare import Unreadable
 from d5test.compare.reading import read
+from d5test.compare.words import short
 from d5test.report import Report, embedded, page
 from d5test.report.embedded import data_of, report_of, unpack
 from d5test.report.verification import DATA
-from tests.compare.files import RIGHT, name, sides
+from tests.compare.files import RIGHT, benchmark, name, sides, write
 
 Make = Callable[..., Any]
 
@@ -52,6 +53,18 @@ def test_a_page_is_what_its_data_give(tmp_path: Path, made: Make, verified: Any)
         "the same: 25 verdicts computed again from the page's data\n",
         "",
     )
+
+
+def test_times_against_a_work_are_in_the_data(tmp_path: Path, made: Make, verified: Any) -> None:
+    for side, factor in (("old", 1.0), ("new", 1.3)):
+        times = [20 * factor * noise for noise in (1.0, 1.004, 0.997)]
+        paced = {"work": "w", "paces": [5e-5 / factor] * 3, "times": times}
+        entry = benchmark(name(0), 1e-3, control=[1e-3, 1.001e-3], paced=paced)
+        write(tmp_path / f"{side}.json", [entry])
+    found = made(tmp_path / "old.json", tmp_path / "new.json")
+    assert f"1 worse (time of {short(name(0))} +30.0%)" in found.out
+    status, out, _ = verified(found.path)
+    assert (status, out) == (0, "the same: 5 verdicts computed again from the page's data\n")
 
 
 def test_one_version_alone(tmp_path: Path, made: Make, verified: Any) -> None:
