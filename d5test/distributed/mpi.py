@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from mpi4py import MPI
@@ -121,6 +121,8 @@ class Mpi:
     algorithms: Mapping[str, Algorithm] = field(default_factory=lambda: ALLREDUCE)
     optimizers: Mapping[str, Distributed] = field(default_factory=lambda: DISTRIBUTED)
     drawn: bool = False
+    polls: ClassVar[bool] = True
+    """A rank that waits for others uses its core: one that does not is to blame."""
 
     @property
     def sizes(self) -> Sequence[int]:

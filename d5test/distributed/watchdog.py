@@ -23,7 +23,7 @@ from typing import Any
 SENTRY = Path(__file__).with_name("sentry.py")
 FIRST, LONGEST = 0.005, 0.25
 """Seconds from a change to the first look at the main thread, and between looks at most."""
-UNMOVED, HUNG = 1.0, 8.0
+UNMOVED, HUNG = 1.0, 10.0
 """Seconds in one call after which it is asked whether another rank has left, and seconds that it
 may go on then: in a wait of MPI's own, say."""
 LONG = 300
@@ -168,7 +168,9 @@ class Call:
 
 
 def position(frame: FrameType, file: str) -> str:
-    """`file:line in function: source`: of the innermost frame in `file`, and of all."""
+    """`file:line in function: source`: of the innermost frame in `file`, and of all shown ones."""
+    while "__tracebackhide__" in frame.f_code.co_varnames and frame.f_back is not None:
+        frame = frame.f_back
     inside, innermost = frame, frame
     while inside.f_code.co_filename != file and inside.f_back is not None:
         inside = inside.f_back

@@ -80,7 +80,8 @@ def _kind(name: str) -> Kind:
     """What `--comm` names: one of ours, `module:Name` or `./file.py:Name`."""
     if ":" in name:
         made = located("communicator", name)
-        return Kind((), schedules=hasattr(made, "run"), library=True, made=made)
+        marks = (AWAKE,) if getattr(made, "polls", False) else ()
+        return Kind((), schedules=hasattr(made, "run"), library=True, marks=marks, made=made)
     if name not in COMMUNICATORS:
         raise unknown("communicator", name, COMMUNICATORS)
     missing = [package for package in COMMUNICATORS[name].needs if not find_spec(package)]

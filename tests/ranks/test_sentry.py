@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ import pytest
 
 from d5test.distributed import sentry
 from d5test.distributed.sentry import story
+from d5test.distributed.watchdog import position
+from d5test.plugin.communicators import AWAKE, _kind
 
 START: dict[str, Any] = {"rank": 2, "pid": 0, "doing": "a.py::t (call)", "at": "a.py:7 in t"}
 
@@ -98,3 +101,30 @@ def test_the_cause_comes_before_the_order_in_which_ranks_died(cause: Any, head: 
     assert lines[0] == head
     assert sorted(lines[2:]) == lines[2:]
     assert len(lines) == 5
+
+
+def test_where_a_rank_stands_is_told_of_its_test_and_of_the_innermost_line() -> None:
+    def hidden() -> str:
+        __tracebackhide__ = True
+        return position(sys._getframe(), "nowhere.py")
+
+    def outer(call: Callable[[], str]) -> str:
+        return call()
+
+    line = outer.__code__.co_firstlineno + 1
+    assert hidden.__code__.co_varnames == ("__tracebackhide__",)
+    assert outer(hidden).endswith(f"test_sentry.py:{line} in outer: return call()")
+    scope: dict[str, Any] = {"position": position, "sys": sys, "file": __file__}
+    exec("def other():\n    return position(sys._getframe(), file)", scope)
+    assert outer(scope["other"]).endswith(
+        f":{line} in outer: return call(), in <string>:2 in other: "
+    )
+
+
+@pytest.mark.parametrize(("says", "watched"), [("polls = True", True), ("pass", False)])
+def test_a_communicator_of_a_stranger_says_whether_it_polls(
+    tmp_path: Path, says: str, watched: bool
+) -> None:
+    (tmp_path / "mine.py").write_text(f"class Mine:\n    {says}\n")
+    marks = _kind(f"{tmp_path}/mine.py:Mine").marks
+    assert marks == ((AWAKE,) if watched else ())
