@@ -122,6 +122,8 @@ def what(decision: Decision) -> str:
 
 
 def _named(decision: Decision) -> str:
+    if decision.values.metric == RIGHT:
+        return f"wrong outputs of {short(decision.values.benchmark)}"
     return f"{what(decision)} {change(decision)}".rstrip()
 
 

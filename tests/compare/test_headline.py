@@ -24,6 +24,7 @@ def test_what_is_wrong_comes_first(tmp_path: Path, compared: Compared) -> None:
     worse = [d for d in answer.found["decisions"] if d["verdict"] == "worse"]
     assert worse[0]["metric"]["name"] == "right"
     assert worse[0]["benchmark"] == name(3)
+    assert " worse (wrong outputs of gemm-3-forward-torch; " in answer.found["reason"]
 
 
 def test_each_metric_is_named_once_before_any_is_named_twice(
