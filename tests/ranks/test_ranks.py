@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+SUITES = Path(__file__).with_name("suites")
 Run = Callable[..., Any]
 
 EXPECTED = {
@@ -147,15 +149,27 @@ def test_a_rank_that_does_nothing_is_named_long_before_its_deadline(run: Run) ->
 
 
 @pytest.mark.parametrize(
-    ("still", "words"),
+    ("still", "tests", "words"),
     [
-        ("raises", "test_one_raises_and_others_wait_in_mpi (call): rank 1 left it, rank "),
-        ("stopped", "stopped for 12 s, so rank 1 was killed"),
+        (
+            "raises",
+            "raises",
+            "test_one_raises_and_others_wait_in_mpi (call): rank 1 left it, rank ",
+        ),
+        ("stopped", "stopped", "(teardown): stopped for 12 s, so rank 1 was killed"),
+        (
+            "between",
+            "after",
+            "still.py::test_after (start): stopped for 12 s, so rank 1 was killed",
+        ),
     ],
 )
-def test_others_that_wait_for_it_are_not_to_blame(run: Run, still: str, words: str) -> None:
+def test_others_that_wait_for_it_are_not_to_blame(
+    run: Run, still: str, tests: str, words: str
+) -> None:
     begun = time.monotonic()
-    ran = run("still", "-k", still, STILL=still)
+    path = f"{SUITES}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+    ran = run("still", "-p", "still", "-k", tests, STILL=still, PYTHONPATH=path)
     assert words in ran.printed
     assert sum(line.startswith("  rank 1 stood at ") for line in ran.printed.splitlines()) == 1
     assert "waited for rank" not in ran.printed

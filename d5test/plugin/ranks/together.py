@@ -101,6 +101,7 @@ class Together:
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """Agree whether the budget is spent: each rank has a clock of its own."""
         self._running = nodeid
+        self.ranks.watchdog.enter(f"{nodeid} (start)", None, "the start of the test")
         if END in self.config.stash:
             spent: dict[str, Any] | None = {} if remaining(self.config) <= 0 else None
             if self.exchange("start", spent) is not None:
@@ -180,9 +181,9 @@ class Together:
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logfinish(self) -> None:
-        """Between two tests nothing is watched."""
-        self._running = ""
-        self.ranks.watchdog.enter("between tests", None, "between tests")
+        """Between two tests a rank may do nothing, but not be stopped."""
+        done, self._running = self._running, ""
+        self.ranks.watchdog.enter(f"after {done}", None, "between tests")
 
     def exchange(
         self, stage: str, remark: Any, limit: float | None = COLLECTING, where: str = ""
