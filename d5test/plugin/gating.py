@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -211,7 +212,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
     terminalreporter.section("d5test gate", sep="=")
     terminalreporter.flush()
-    text(gating.outcome.comparison)
+    strict = terminalreporter.config.getoption("--gate-unsure") == "fail"
+    text(replace(gating.outcome.comparison, strict=strict))
     findings = gating.outcome.findings
     for name in unused(gating.accepted, findings.evidence):
         terminalreporter.write_line(f"accepted, and not measured: {name}")
