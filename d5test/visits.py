@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import groupby, product
+from math import log2
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -63,7 +64,7 @@ class Visit(NamedTuple):
 class Visited:
     """A benchmark in all runs.
 
-    loops    calls a round; found once, the same in all of them
+    loops    calls a round, a power of two; found once, the same in all of them
     rounds   of each run, in order
     visits   of each run, where the pace is told
     work     what tells it
@@ -176,7 +177,7 @@ class Visits:
             try:
                 move(client, displacement(self.draw))
                 if not visited.loops:
-                    visited.loops = max(1, timed.start() // BRIEF)
+                    visited.loops = power_of_two(timed.start() / BRIEF)
                 timed.start(visited.loops)
                 self._rounds(client, visited, timed)
                 if judged:
@@ -204,3 +205,8 @@ class Visits:
             if k >= self.plan.few and time.monotonic() > end:
                 return
             yield timed.round()
+
+
+def power_of_two(number: float) -> int:
+    """The nearest, by ratio: files whose rounds have as many calls differ less."""
+    return int(2 ** max(round(log2(number)), 0))

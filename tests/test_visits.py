@@ -14,9 +14,9 @@ import pytest
 from d5test.backends.base import Unsupported
 from d5test.backends.exchange import Crashed, Round
 from d5test.timed import BRIEF, Subject
-from d5test.visits import Plan, Visited, Visits
+from d5test.visits import Plan, Visited, Visits, power_of_two
 
-LOOPS = 10 * BRIEF
+LOOPS = 8 * BRIEF
 WORK = 5e-5
 """Seconds for the work that tells the machine's pace."""
 PLAN = Plan(processes=3, most=12, least=3, seconds=1.0, span=12.0, turns=5, few=2, stay=1.0)
@@ -207,6 +207,13 @@ def test_all_make_the_same_calls_in_a_round_and_the_first_run_is_recorded(
         assert visited.entry["loops"] == LOOPS // BRIEF
         made = PLAN.processes * PLAN.turns * PLAN.most
         assert [len(rounds) for rounds in visited.rounds] == [made, made]
+
+
+@pytest.mark.parametrize(
+    ("number", "power"), [(0.1, 1), (1.0, 1), (1.4, 1), (1.5, 2), (5.0, 4), (6.0, 8), (47.0, 64)]
+)
+def test_calls_of_a_round_are_a_power_of_two(number: float, power: int) -> None:
+    assert power_of_two(number) == power
 
 
 def test_long_rounds_are_few(machine: Machine) -> None:

@@ -24,13 +24,19 @@ from d5test.backends.execution import Execution, Placed
 
 ROUND = 0.005
 """Seconds that a round lasts at least: 10^4 times what the clock and a pre-emption check cost."""
+CALIBRATIONS = 5
+"""How many rounds of a length are timed while it is looked for; the fastest counts."""
 COLD_BYTES = 64 << 20
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 Call = Callable[[], Any]
 
 
 class Rounds:
-    """Calls in turn, `loops` of them a round; 1 if `cold`. `last` has the last result of each."""
+    """Calls in turn, `loops` of them a round; 1 if `cold`. `last` has the last result of each.
+
+    The first call after a pause takes 10 to 20 us more: unless calls are long or `cold`, one is
+    made before the clock starts, so that a call takes as long in short rounds as in long ones.
+    """
 
     def __init__(
         self, execution: Execution, calls: Sequence[Call], *, cold: bool, loops: int | None
@@ -44,10 +50,14 @@ class Rounds:
         self._flush = Flush(self._backend) if cold else None
         heap.keep()
         execution.where = "call"
+        begun = 0.0
         for _ in range(2):
+            begun = time.perf_counter()
             for k in range(len(calls)):
                 self.last[k] = self._calls[k]()
                 self._wait([self.last[k]])
+        brief = time.perf_counter() - begun < ROUND * len(calls)
+        self._warm = brief and not cold
         self.loops = loops or (1 if cold else self._calibrated())
         reset_peak()
         self._backend.peak_memory()
@@ -67,6 +77,8 @@ class Rounds:
             self.last[k] = None
         if self._flush is not None:
             self._flush()
+        if self._warm:
+            self._wait([self._calls[first - 1]()])
         collecting = gc.isenabled()
         gc.disable()
         try:
@@ -122,7 +134,7 @@ class Rounds:
         turns, count = len(self._calls), 1
         while True:
             calls = (self._calls * math.ceil(count / turns))[:count]
-            wall = min(self._timed(calls[:-1], calls[-1:])[1] for _ in range(3))
+            wall = min(self._timed(calls[:-1], calls[-1:])[1] for _ in range(CALIBRATIONS))
             if wall >= ROUND / 4:
                 break
             count *= 2

@@ -56,6 +56,27 @@ def test_gradients_are_timed_and_returned(tiny: Any, ops: Any) -> None:
     np.testing.assert_array_equal(timed.gradients[0][1], dy * x)
 
 
+@pytest.mark.parametrize(
+    ("cold", "long", "made"),
+    [(False, False, [2, 0, 1]), (True, False, [0]), (False, True, [0, 1])],
+)
+def test_a_call_is_made_before_the_clock_starts(
+    cold: bool, long: bool, made: list[int], ops: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if long:
+        monkeypatch.setattr("d5test.backends.timing.ROUND", 0.0)
+    client = InProcess(f"{TINY}:Tiny")
+    client.start_timing(ops.Scale(), FEEDS, cold=cold, loops=None if cold else 2)
+    timing, calls = client._verbs.timing, []
+
+    def counted(number: int, call: Any) -> Any:
+        return lambda: (calls.append(number), call())[1]
+
+    timing._calls = [counted(k, call) for k, call in enumerate(timing._calls)]
+    client.time_round()
+    assert calls == made
+
+
 def test_each_cold_round_is_one_call_behind_a_flush_of_the_caches(ops: Any) -> None:
     client = InProcess(f"{TINY}:Tiny")
     assert client.start_timing(ops.Scale(), FEEDS, cold=True) == 1
