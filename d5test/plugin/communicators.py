@@ -80,6 +80,8 @@ def _kind(name: str) -> Kind:
     """What `--comm` names: one of ours, `module:Name` or `./file.py:Name`."""
     if ":" in name:
         made = located("communicator", name)
+        if not isinstance(made, type):  # what it runs is read from the class, before it is made
+            raise pytest.UsageError(f"communicator {name!r} is not a class")
         marks = (AWAKE,) if getattr(made, "polls", False) else ()
         return Kind((), schedules=hasattr(made, "run"), library=True, marks=marks, made=made)
     if name not in COMMUNICATORS:

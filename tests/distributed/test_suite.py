@@ -53,7 +53,11 @@ def test_stuck_ranks_are_found() -> None:
 
 @pytest.mark.parametrize(
     ("name", "said"),
-    [("nccl", "unknown communicator 'nccl'"), ("nowhere:Comm", "cannot be loaded")],
+    [
+        ("nccl", "unknown communicator 'nccl'"),
+        ("nowhere:Comm", "cannot be loaded"),
+        ("tests.distributed.communicators:planted", "is not a class"),
+    ],
 )
 def test_a_name_that_is_not_there_is_one_line(name: str, said: str) -> None:
     command = [sys.executable, "-m", "pytest", "suites/distributed", f"--comm={name}"]
