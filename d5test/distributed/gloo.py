@@ -23,7 +23,11 @@ from d5test.distributed.communicator import DTYPES, Array, Facts, Reduced
 from d5test.numerics.judgement import Judgement
 
 PATIENCE = timedelta(seconds=60)
-"""How long gloo waits for a rank that does not come."""
+"""How long a rank is waited for that has yet to join: it may share its core with many."""
+COLLECTIVE = timedelta(seconds=15)
+"""How long gloo waits in a collective for a rank that does not come. Its ranks sleep while they
+wait, so that nobody sees which of them sleeps for ever: those that waited leave, and it is left.
+"""
 
 
 @contextmanager
@@ -35,7 +39,7 @@ def joined(comm: Any) -> Iterator[None]:
     port = comm.bcast(store.port if store else None)
     store = store or dist.TCPStore("127.0.0.1", port, comm.size, False, PATIENCE)
     dist.init_process_group(
-        "gloo", store=store, rank=comm.rank, world_size=comm.size, timeout=PATIENCE
+        "gloo", store=store, rank=comm.rank, world_size=comm.size, timeout=COLLECTIVE
     )
     try:
         yield

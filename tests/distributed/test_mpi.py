@@ -57,6 +57,18 @@ def test_what_is_wrong_is_found_on_processes(planted: str, said: str) -> None:
     assert said in ran.stdout, ran.stdout + ran.stderr
 
 
+def test_a_rank_that_sleeps_in_gloo_is_named_when_the_others_have_left() -> None:
+    pytest.importorskip("torch")
+    plugin = ("-p", "tests.distributed.sleeping_in_gloo")
+    test = "suites/distributed/test_allreduce.py::test_values"
+    ran = under_mpirun(3, "pytest", *plugin, test, "--comm=gloo", "--dtype=float32")
+    assert ran.returncode != 0
+    told = re.search(r"test_values.*: rank [02] left it, rank 1 hung in a call.*\n.*", ran.stderr)
+    assert told is not None, ran.stdout + ran.stderr
+    assert "rank 1 stood at" in told[0]
+    assert "time.sleep(600)" in told[0]
+
+
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_step_by_step_is_the_schedule_bit_for_bit(ranks: int) -> None:
     pytest.importorskip("sklearn")
