@@ -33,6 +33,16 @@ def recorded(folder: Path, optimizer: str, ranks: int) -> list[dict[str, Any]]:
     return found
 
 
+def test_the_run_is_that_of_the_recipe(tmp_path: Path) -> None:
+    asked = ("--recipe", str(SMALL), "--optimizer=decentralised", "--collect-only")
+    ran = pytest_in(tmp_path, str(SUITE), *asked)
+    tests = [line.rpartition("::")[2] for line in ran.stdout.splitlines() if "::" in line]
+    assert tests == [
+        "test_recipe[virtual-decentralised-small_recipe]",
+        "test_first_steps[virtual-decentralised]",
+    ]
+
+
 @pytest.mark.parametrize("ranks", [0, 2])
 def test_a_recipe_is_trained_and_recorded(tmp_path: Path, ranks: int) -> None:
     if ranks and MPIRUN is None:
