@@ -40,7 +40,7 @@ def _within_bars(inquiry: Inquiry, results: tuple[Array, ...]) -> Judgement:
     )
     if not judgement.right:
         words = judgement_in_words(judgement)
-        words["worst"] = words["worst"].replace(" of ", " of rank ")
+        words["worst"] = words["worst"].replace("result ", "rank ")
         raise inquiry.fault("value", "a rank has a wrong sum", judgement, **words)
     tells, void = telling(bounds, arrays, lambda: _coarse(inquiry))
     tells = tells and all(rejects(bounds, wrong) for wrong in _incomplete(inquiry))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -29,6 +30,9 @@ def test_a_ring_and_an_average_that_are_wrong_are_found_and_shrunk() -> None:
     assert "Allreduce(algorithm='ring'): a contribution is not counted once" in ran.stdout
     assert "float32 (1,) at each of 2 ranks" in ran.stdout
     assert "looks like  an average over one rank too few" in ran.stdout
+    worst = [line for line in ran.stdout.splitlines() if line.split()[:1] == ["worst"]]
+    assert worst
+    assert all(re.search(r"  (element \[\d+\] of )?rank \d$", line) for line in worst), worst
     failed = {line for line in ran.stdout.splitlines() if line.startswith("FAILED")}
     assert len(failed) == 6
     for check in ("values", "agreement", "census", "volume"):
