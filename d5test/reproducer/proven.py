@@ -24,6 +24,9 @@ GONE, THERE = 0, 1
 AFTER = "only after calls with other data of the same shapes, which the file makes first"
 NEVER = "it says gone: in a fresh process the case is right, also after calls with other data"
 ALONE = "it says gone: in a fresh process the case is right"
+UNTRIED = "it could not be tried in a fresh worker"
+BROKEN = 2
+"""The exit status of a reproducer that cannot be tried, and of a worker that gave none."""
 
 
 def prove(fault: Fault, client: Any, folder: Path) -> tuple[Path, str]:
@@ -34,8 +37,9 @@ def prove(fault: Fault, client: Any, folder: Path) -> tuple[Path, str]:
     """
     about = client.about
     path = write(fault, about, folder)
-    if fault.kind in DIED or _status(path, client) != GONE:
-        return path, ""
+    status = THERE if fault.kind in DIED else _status(path, client)
+    if status != GONE:
+        return path, UNTRIED if status == BROKEN else ""
     later = preceded(fault, mutable=bool(about.mutable))
     if later is None:
         return path, ALONE
@@ -67,13 +71,13 @@ def preceded(fault: Fault, *, mutable: bool) -> Fault | None:
 
 
 def _status(path: Path, client: Any) -> int | None:
-    """The exit status in a fresh worker; `None` if there is none, or it could not be tried."""
+    """The exit status in a fresh worker; `None` where a fresh one is not to be had."""
     if not client.renew():
         return None
     try:
         status, _ = client.invoke("d5test.backends.trial:run", str(path.resolve()))
     except (Unsupported, Raised, Crashed, Hung, BackendFailed):
-        return None
+        return BROKEN
     finally:
         client.renew()
     return int(status)

@@ -10,7 +10,7 @@ import pytest
 from d5test.checks import CHECKS, Fault
 from d5test.fixtures.explore import reproducer_of
 from d5test.reproducer import prove
-from d5test.reproducer.proven import AFTER, ALONE, NEVER, preceded
+from d5test.reproducer.proven import AFTER, ALONE, NEVER, UNTRIED, preceded
 from tests.reproducer.strangers import case, fault_of, run
 
 ALWAYS = "return good + 1"
@@ -78,3 +78,13 @@ def test_a_backend_in_this_process_is_not_run(stranger: Any, tmp_path: Path) -> 
     fault = later_fault(client, "forward", 2)
     client.renew = lambda: False
     assert prove(fault, client, tmp_path)[1] == ""
+
+
+def test_one_that_cannot_be_tried_is_said_to_be_untried(stranger: Any, tmp_path: Path) -> None:
+    client = stranger(ALWAYS)
+    fault = fault_of(client, "forward")
+    text = (tmp_path / "stranger.py").read_text()
+    text = text.replace("import os", "import no_such_module, os")
+    text = text.replace("good = same(x)", "good = no_such_module.f(x)")
+    (tmp_path / "stranger.py").write_text(text)
+    assert prove(fault, client, tmp_path / "out")[1] == UNTRIED
