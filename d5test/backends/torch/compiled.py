@@ -21,9 +21,13 @@ class TorchCompiled(Torch):
     def __init__(self, device: str = "cpu") -> None:
         super().__init__(device)
         from torch import _dynamo  # as long an import as torch's own, which eager mode spares
+        from torch._inductor import config
 
         self._dynamo = _dynamo
         _dynamo.config.fail_on_recompile_limit_hit = True
+        # a graph that an earlier process compiled is found by its nodes' names and torch's Python
+        # files: one of kernels that have changed since in C++ would be judged
+        config.force_disable_caches = True
 
     def put(self, array: NDArray[Any], dtype: str, layout: str = "contiguous") -> Tensor:
         x = super().put(array, dtype, layout)
