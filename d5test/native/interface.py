@@ -23,7 +23,7 @@ OK, RAISED, UNSUPPORTED, FAULT = range(4)
 INTEGER, REAL, TEXT, INTEGERS, REALS = range(5)
 CPU, CUDA = 1, 2
 BACKWARD, CONTIGUOUS, SHAPED = 1, 2, 4
-OPTIONAL, WHOLE, MASK, CONSTANT = 1, 2, 4, 8
+OPTIONAL, WHOLE, MASK, CONSTANT, UNREAD = 1, 2, 4, 8, 16
 """Of an input or output: it may be absent, is of int64, is of booleans or of the operator's type,
 has no gradient."""
 CODES: Mapping[str, int] = MappingProxyType({"i": 0, "f": 2, "b": 6})

@@ -41,6 +41,7 @@ class Port:
     """An input or output. `dims` names its axes, `values` a regime of `d5test.values`.
 
     `whole`: of int64. `mask`: of booleans, or of the operator's dtype. `constant`: no gradient.
+    `unread`: an output that `backward` is not handed.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Port:
     whole: bool = False
     mask: bool = False
     constant: bool = False
+    unread: bool = False
 
     @property
     def regime(self) -> tuple[Any, ...]:
@@ -93,6 +95,10 @@ class Declared:
         self.plain = not any(
             p.optional or p.whole or p.mask or p.constant for p in (*self.inputs, *self.outputs)
         )
+
+    def read_backward(self, outputs: Sequence[Any]) -> list[Any]:
+        """Of the outputs that are present, those that `backward` is handed."""
+        return [y for port, y in zip(self.outputs, outputs, strict=False) if not port.unread]
 
     def make(self, attributes: Mapping[str, Any], bits: int, *, guarded: bool) -> Made:
         """The operator with its attributes set. Raises `Unsupported` for one it does not have."""
@@ -160,6 +166,8 @@ class Made:
         declared, said = self.declared, Said()
         ports = declared.outputs, declared.inputs, declared.outputs, declared.inputs
         found = [p.gradient(x) for p, x in zip(declared.inputs, inputs, strict=False)]
+        pairs = zip(declared.outputs, outputs, strict=False)
+        outputs = [None if port.unread else y for port, y in pairs]
         given = map(_padded, (grads, inputs, outputs, found), ports)
         status = declared.table.backward(
             self.pointer, *map(interface.tensors, given), None, said.message
@@ -206,8 +214,8 @@ def _padded(arrays: Sequence[Array | None], ports: Sequence[Port]) -> list[Array
 
 
 def _port(port: Any) -> Port:
-    flags = (interface.OPTIONAL, interface.WHOLE, interface.MASK, interface.CONSTANT)
-    said = (bool(port.flags & flag) for flag in flags)
+    flags = ("OPTIONAL", "WHOLE", "MASK", "CONSTANT", "UNREAD")
+    said = (bool(port.flags & getattr(interface, flag)) for flag in flags)
     return Port(port.name.decode(), port.dims.decode(), port.values.decode(), *said)
 
 

@@ -141,6 +141,17 @@ public:
 };
 D5TEST_OPERATOR(Throws).input("x").output("y");
 
+template <typename T>
+class ReadsUnread : public Right<T> {
+public:
+    void backward(const Inputs<T>& grads, const Inputs<T>& in, const Inputs<T>& out,
+                  const Outputs<T>& into) override {
+        Right<T>::backward(grads, in, out, into);
+        if (into[0].size() > 0) into[0][0] = 2 * in[0][0] * grads[0][0] + 0 * out[0][0];
+    }
+};
+D5TEST_OPERATOR(ReadsUnread).input("x").output("y").unread();
+
 // Wrong inside its own memory, where no guard zone is: found by --native-sanitize.
 template <typename T>
 class OverrunsItself : public Right<T> {

@@ -14,6 +14,6 @@ class Right(CustomPythonOp):
 for name in (
     "WritesBehind", "WritesBefore", "Unwritten", "UnwrittenGradient", "WrongGradient",
     "IgnoresStrides", "ReadsRows", "Leaks", "KeepsWorkspace", "OverwritesInput", "Aborts",
-    "Throws", "OverrunsItself",
+    "Throws", "ReadsUnread", "OverrunsItself",
 ):  # fmt: skip
     globals()[name] = type(name, (Right,), {})

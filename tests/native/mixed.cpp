@@ -30,7 +30,7 @@ public:
     virtual void added(T& slope, T dy) const { slope += dy; }
 };
 D5TEST_OPERATOR(Embedding)
-    .input("table", "5 d").input("indices", "...", "below 5").integers().output("y", "... d");
+    .input("table", "5 d").input("indices", "...", "below 5").integers().output("y", "... d").unread();
 
 // An index that comes twice keeps the last gradient alone.
 template <typename T>
@@ -38,7 +38,7 @@ class LastOfEach : public Embedding<T> {
     void added(T& slope, T dy) const override { slope = dy; }
 };
 D5TEST_OPERATOR(LastOfEach)
-    .input("table", "5 d").input("indices", "...", "below 5").integers().output("y", "... d");
+    .input("table", "5 d").input("indices", "...", "below 5").integers().output("y", "... d").unread();
 
 // y = e^(s - m) / sum of e^(s - m) over what the mask keeps; s = x, or x + mask where it is of numbers.
 template <typename T>
@@ -128,9 +128,12 @@ public:
             if (out[2].present()) out.integers(2)[i] = largest;
         }
     }
-    void backward(const Inputs<T>& grads, const Inputs<T>& in, const Inputs<T>&,
+    void backward(const Inputs<T>& grads, const Inputs<T>& in, const Inputs<T>& out,
                   const Outputs<T>& into) override {
         const auto &dy = grads[0], &x = in[0], &scale = in[1];
+        require(!out[0].present(), "y is kept by nobody");
+        for (int64_t i = 0; i < out[1].size(); ++i)
+            require(out[1][i] == Row(x, i).mean, "what is read keeps its place");
         require(!grads[2].present(), "integers have no gradient");
         for (int64_t k = 1; k < 3; ++k)
             for (int64_t j = 0; j < into[k].size(); ++j) into[k][j] = 0;
@@ -155,7 +158,7 @@ public:
 };
 D5TEST_OPERATOR(Normalised)
     .input("x", "n k").input("scale", "k").input("bias", "k").optional()
-    .output("y", "n k").output("mean", "n").optional()
+    .output("y", "n k").unread().output("mean", "n").optional()
     .output("largest", "n").optional().integers().attribute("tells", 0, {1});
 
 template <typename T>
@@ -165,5 +168,5 @@ class ForgetsBias : public Normalised<T> {
 };
 D5TEST_OPERATOR(ForgetsBias)
     .input("x", "n k").input("scale", "k").input("bias", "k").optional()
-    .output("y", "n k").output("mean", "n").optional()
+    .output("y", "n k").unread().output("mean", "n").optional()
     .output("largest", "n").optional().integers().attribute("tells", 0, {1});

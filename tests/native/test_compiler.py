@@ -67,6 +67,22 @@ def test_a_class_that_is_no_operator_is_said_in_a_sentence(source: Path) -> None
         compiler.library(source)
 
 
+@pytest.mark.parametrize(
+    ("said", "wrong"),
+    [
+        ("DeclaredOutput.* has no member named .constant", '.output("y").constant()'),
+        ("DeclaredInput.* has no member named .unread", '.output("y").input("z").unread()'),
+        ("Declaration.* has no member named .optional", '.output("y").contiguous().optional()'),
+    ],
+)
+def test_what_is_said_of_the_wrong_tensor_is_a_compile_error(
+    source: Path, said: str, wrong: str
+) -> None:
+    source.write_text(SOURCE.replace('.output("y")', wrong))
+    with pytest.raises(compiler.CompileError, match=said):
+        compiler.library(source)
+
+
 def test_no_compiler_and_no_file_are_a_sentence(
     source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

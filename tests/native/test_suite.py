@@ -14,7 +14,7 @@ FAULTS = f"--native={HERE / 'faults.cpp'}"
 HARMLESS = (
     "Right", "WritesBehind", "WritesBefore", "Unwritten", "UnwrittenGradient", "WrongGradient",
     "IgnoresStrides", "ReadsRows", "Leaks", "KeepsWorkspace", "OverwritesInput", "Aborts",
-    "Throws",
+    "Throws", "ReadsUnread",
 )  # fmt: skip
 """All but the one that ruins the heap of its process, of which a later case may die."""
 FEW = ("--examples=6", "--dtype=float64,float32")
@@ -48,6 +48,7 @@ def test_a_new_operator_passes_every_check(tmp_path, monkeypatch, suite):
         ("Leaks", "forward", "bytes of memory at each call"),
         ("OverwritesInput", "untouched", "overwrites input x"),
         ("Aborts", "forward", "Aborts(): the process died"),
+        ("ReadsUnread", "gradient", "ReadsUnread(): the process died"),
         ("Throws", "forward", "Throws.forward throws: the moon is wrong"),
     ],
 )

@@ -98,6 +98,21 @@ print(*sorted(event.key for event in profile.key_averages() if event.key.startsw
     ]  # fmt: skip
 
 
+def test_the_tape_keeps_only_what_the_derivative_reads(torch_says):
+    said = torch_says("""
+kept = []
+with torch.autograd.graph.saved_tensors_hooks(lambda x: (kept.append(x), x)[1], lambda x: x):
+    x = normal(2, requires_grad=True)
+    y = op("IPow")(x, power=3)
+    table, indices = normal(5, 3, requires_grad=True), torch.tensor([1, 4])
+    z = op("Embedding")(table, indices)
+print(*(any(k.data_ptr() == x.data_ptr() for k in kept) for x in (x, y, table, indices, z)))
+(dtable,) = torch.autograd.grad(z, table, torch.ones_like(z))
+print(dtable.sum(1).tolist())
+""")
+    assert said.splitlines() == ["True True True True False", "[0.0, 3.0, 0.0, 0.0, 3.0]"]
+
+
 def test_no_second_derivative_is_said_and_not_zero(torch_says):
     said = torch_says("""
 x = normal(3, requires_grad=True)

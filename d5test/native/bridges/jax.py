@@ -98,7 +98,7 @@ class Called:
 
     def _remembering(self, *inputs: Any) -> Any:
         outputs = self._forward(*inputs)
-        return outputs, (inputs, outputs)
+        return outputs, (inputs, tuple(self.one.read_backward(outputs)))
 
     def _backward(self, remembered: Any, grads: Any) -> tuple[Any, ...]:
         inputs, outputs = remembered
@@ -110,7 +110,7 @@ class Called:
             for x, has_slope in zip(inputs, slopes, strict=True)
             if has_slope
         ]
-        bound = self.address(slopes, len(outputs))
+        bound = self.address(slopes, len(grads))
         found = iter(self._asked("backward", types, (*upstream, *inputs, *outputs), bound))
         return tuple(next(found) if has_slope else None for has_slope in slopes)
 

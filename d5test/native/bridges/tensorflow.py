@@ -43,13 +43,14 @@ def kernels() -> Any:
 
     def gradient(op: Any, *grads: Any) -> Any:
         """By the operator's own backward; a gradient that is missing is zero."""
-        inputs, outputs, bound = op.inputs, op.outputs, op.get_attr("bound")
-        if not BOUND[bound].declared.differentiable:
+        inputs, outputs, where = op.inputs, op.outputs, op.get_attr("bound")
+        declared = BOUND[where].declared
+        if not declared.differentiable:
             return [None] * len(inputs)
         upstream = [
             tf.zeros_like(y) if dy is None else dy for dy, y in zip(grads, outputs, strict=True)
         ]
-        return backward(upstream, list(inputs), list(outputs), bound)
+        return backward(upstream, list(inputs), declared.read_backward(outputs), where)
 
     def mixed_gradient(op: Any, *grads: Any) -> Any:
         """The same of what is there, each of its type."""
@@ -62,7 +63,7 @@ def kernels() -> Any:
             tf.zeros_like(y) if dy is None else dy for port, dy, y in ports if not port.whole
         ]
         types = [x.dtype for x, has in zip(inputs, bound.has_slope, strict=True) if has]
-        given = [*upstream, *inputs, *outputs]
+        given = [*upstream, *inputs, *bound.declared.read_backward(outputs)]
         found = iter(module.d5test_backward_mixed(given, types, where))
         return [next(found) if has else None for has in bound.has_slope]
 

@@ -45,7 +45,7 @@ public:
     }
 };
 D5TEST_OPERATOR(Conv)
-    .input("x", "*").input("w", "*").input("b", "m").optional().output("y")
+    .input("x", "*").input("w", "*").input("b", "m").optional().output("y").unread()
     .attribute("strides", List{}).attribute("dilations", List{}).attribute("pads", List{})
     .attribute("auto_pad", "NOTSET").attribute("group", 1).attribute("kernel_shape", List{})
     .contiguous();
@@ -99,7 +99,7 @@ public:
     }
 };
 D5TEST_OPERATOR(ConvTranspose)
-    .input("x", "*").input("w", "*").input("b", "m").optional().output("y")
+    .input("x", "*").input("w", "*").input("b", "m").optional().output("y").unread()
     .attribute("strides", List{}).attribute("dilations", List{}).attribute("pads", List{})
     .attribute("output_padding", List{}).attribute("output_shape", List{})
     .attribute("auto_pad", "NOTSET").attribute("group", 1).attribute("kernel_shape", List{})

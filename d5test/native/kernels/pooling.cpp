@@ -125,7 +125,7 @@ public:
     }
 };
 D5TEST_OPERATOR(MaxPool)
-    .input("x", "*").output("y").output("indices").integers()
+    .input("x", "*").output("y").unread().output("indices").integers()
     .attribute("kernel_shape", List{}).attribute("strides", List{})
     .attribute("dilations", List{}).attribute("pads", List{}).attribute("auto_pad", "NOTSET")
     .attribute("ceil_mode", 0).attribute("storage_order", 0).contiguous();
@@ -185,7 +185,7 @@ public:
     }
 };
 D5TEST_OPERATOR(AveragePool)
-    .input("x", "*").output("y")
+    .input("x", "*").output("y").unread()
     .attribute("kernel_shape", List{}).attribute("strides", List{})
     .attribute("dilations", List{}).attribute("pads", List{}).attribute("auto_pad", "NOTSET")
     .attribute("ceil_mode", 0).attribute("count_include_pad", 0).contiguous();
@@ -222,4 +222,4 @@ public:
         for (std::int64_t i = 0; i < dx.size(); ++i) dx[i] = dy[i / plane] / plane;
     }
 };
-D5TEST_OPERATOR(GlobalAveragePool).input("x").output("y").contiguous();
+D5TEST_OPERATOR(GlobalAveragePool).input("x").output("y").unread().contiguous();

@@ -251,6 +251,6 @@ D5TEST_OPERATOR(LSTM)
     .input("sequence_lens", "*").optional().integers()
     .input("initial_h", "*").optional().constant().input("initial_c", "*").optional().constant()
     .input("p", "*").optional()
-    .output("y").output("y_h").output("y_c")
+    .output("y").unread().output("y_h").unread().output("y_c").unread()
     .attribute("direction", "forward", {"reverse", "bidirectional"})
     .attribute("hidden_size", 0).attribute("layout", 0, {1}).contiguous();

@@ -146,7 +146,7 @@ public:
     explicit Conv(const Attributes& given) : Convolving<T, Convolution>(given) {}
 };
 D5TEST_OPERATOR(Conv)
-    .input("x", "*").input("w", "*").input("b", "m").optional().output("y")
+    .input("x", "*").input("w", "*").input("b", "m").optional().output("y").unread()
     .attribute("strides", List{}).attribute("dilations", List{}).attribute("pads", List{})
     .attribute("auto_pad", "NOTSET").attribute("group", 1).attribute("kernel_shape", List{})
     .contiguous();
@@ -188,7 +188,7 @@ public:
           output_shape(given.integers("output_shape")) {}
 };
 D5TEST_OPERATOR(ConvTranspose)
-    .input("x", "*").input("w", "*").input("b", "m").optional().output("y")
+    .input("x", "*").input("w", "*").input("b", "m").optional().output("y").unread()
     .attribute("strides", List{}).attribute("dilations", List{}).attribute("pads", List{})
     .attribute("output_padding", List{}).attribute("output_shape", List{})
     .attribute("auto_pad", "NOTSET").attribute("group", 1).attribute("kernel_shape", List{})

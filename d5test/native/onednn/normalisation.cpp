@@ -97,7 +97,8 @@ public:
 D5TEST_OPERATOR(BatchNormalization)
     .input("x", "*").input("scale", "c").input("b", "c").input("input_mean", "c")
     .input("input_var", "c", "positive")
-    .output("y").output("running_mean").optional().output("running_var").optional()
+    .output("y").unread().output("running_mean").optional().unread()
+    .output("running_var").optional().unread()
     .attribute("epsilon", 1e-5).attribute("momentum", 0.9).attribute("training_mode", 0, {1})
     .contiguous();
 
@@ -195,5 +196,5 @@ public:
     }
 };
 D5TEST_OPERATOR(LayerNormalization)
-    .input("x", "*").input("scale", "*").input("b", "*").optional().output("y")
+    .input("x", "*").input("scale", "*").input("b", "*").optional().output("y").unread()
     .attribute("axis", -1).attribute("epsilon", 1e-5).attribute("stash_type", 1).contiguous();

@@ -123,7 +123,7 @@ public:
     explicit MaxPool(const Attributes& given) : Windowed<T>(given) {}
 };
 D5TEST_OPERATOR(MaxPool)
-    .input("x", "*").output("y")
+    .input("x", "*").output("y").unread()
     .attribute("kernel_shape", List{}).attribute("strides", List{})
     .attribute("dilations", List{}).attribute("pads", List{}).attribute("auto_pad", "NOTSET")
     .attribute("ceil_mode", 0).attribute("storage_order", 0).contiguous();
@@ -147,7 +147,7 @@ public:
         : Windowed<T>(given), padded(given.integer("count_include_pad")) {}
 };
 D5TEST_OPERATOR(AveragePool)
-    .input("x", "*").output("y")
+    .input("x", "*").output("y").unread()
     .attribute("kernel_shape", List{}).attribute("strides", List{})
     .attribute("dilations", List{}).attribute("pads", List{}).attribute("auto_pad", "NOTSET")
     .attribute("ceil_mode", 0).attribute("count_include_pad", 0).contiguous();
@@ -169,4 +169,4 @@ public:
         return {y};
     }
 };
-D5TEST_OPERATOR(GlobalAveragePool).input("x", "*").output("y").contiguous();
+D5TEST_OPERATOR(GlobalAveragePool).input("x", "*").output("y").unread().contiguous();

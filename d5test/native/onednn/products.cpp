@@ -120,7 +120,7 @@ public:
                      });
     }
 };
-D5TEST_OPERATOR(MatMul).input("a", "*").input("b", "*").output("y").contiguous();
+D5TEST_OPERATOR(MatMul).input("a", "*").input("b", "*").output("y").unread().contiguous();
 
 /// y = alpha a b + beta c, with a or b transposed; c broadcasts to y.
 template <typename T>
@@ -191,6 +191,6 @@ private:
     }
 };
 D5TEST_OPERATOR(Gemm)
-    .input("a", "i j").input("b", "k l").input("c", "*").optional().output("y", "m n")
+    .input("a", "i j").input("b", "k l").input("c", "*").optional().output("y", "m n").unread()
     .attribute("alpha", 1.0, {0.5}).attribute("beta", 1.0, {2.0})
     .attribute("transA", 0, {1}).attribute("transB", 0, {1}).contiguous();

@@ -26,4 +26,4 @@ public:
     }
 };
 
-D5TEST_OPERATOR(Cube).input("x").output("y").attribute("factor", 2.0);
+D5TEST_OPERATOR(Cube).input("x").output("y").unread().attribute("factor", 2.0);

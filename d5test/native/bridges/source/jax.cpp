@@ -84,7 +84,7 @@ ffi::Error backward(void* stream, std::int64_t address, ffi::RemainingArgs given
     Buffers buffers(given, found);
     for (std::int32_t k = 0; k < m; ++k) buffers.read(read, bound.has_grad(k));
     for (std::int32_t k = 0; k < n; ++k) buffers.read(read, bound.has_input(k));
-    for (std::int32_t k = 0; k < m; ++k) buffers.read(read, bound.has_output(k));
+    for (std::int32_t k = 0; k < m; ++k) buffers.read(read, bound.reads_output(k));
     for (std::int32_t k = 0; k < n; ++k) buffers.write(written, bound.has_slope(k));
     return told([&](D5Message message) {
         return op.backward(bound.made, grads, inputs, outputs, written.data(), stream, message);

@@ -34,6 +34,10 @@ struct Bound {
     bool has_input(std::int32_t k) const { return inputs >> k & 1; }
     bool has_slope(std::int32_t k) const { return slopes >> k & 1; }
     bool has_output(std::int32_t k) const { return outputs >> k & 1; }
+    /// Whether `backward` is handed an output.
+    bool reads_output(std::int32_t k) const {
+        return has_output(k) && !(table->outputs[k].flags & D5_PORT_UNREAD);
+    }
     /// Whether a gradient comes in from an output: from one that is there, and of no integers.
     bool has_grad(std::int32_t k) const {
         return has_output(k) && !(table->outputs[k].flags & D5_PORT_INTEGERS);

@@ -159,7 +159,7 @@ public:
         for (int k = 0; k < m; ++k) next(bound_->has_grad(k));
         const int inputs = given;
         for (int k = 0; k < n; ++k) next(bound_->has_input(k));
-        for (int k = 0; k < m; ++k) next(bound_->has_output(k));
+        for (int k = 0; k < m; ++k) next(bound_->reads_output(k));
         for (int k = 0, at = inputs; k < n; at += bound_->has_input(k++)) {
             if (!bound_->has_slope(k)) {
                 written.add_absent();
@@ -195,9 +195,9 @@ REGISTER_OP("D5testForwardOne")
     .SetShapeFn(forward_shapes);
 
 REGISTER_OP("D5testBackward")
-    .Input("grads: M * T").Input("inputs: N * T").Input("outputs: M * T")
+    .Input("grads: M * T").Input("inputs: N * T").Input("outputs: K * T")
     .Output("input_grads: N * T")
-    .Attr("N: int >= 1").Attr("M: int >= 1").Attr("T: {float, double}")
+    .Attr("N: int >= 1").Attr("M: int >= 1").Attr("K: int >= 0").Attr("T: {float, double}")
     .Attr("bound: int")
     .SetShapeFn(backward_shapes);
 

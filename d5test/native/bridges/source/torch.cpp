@@ -2,7 +2,6 @@
 //
 // Compiled once for each PyTorch. Python defines the schemas and the fake kernels.
 #include <ATen/core/LegacyTypeDispatch.h>
-#include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <optional>
@@ -67,7 +66,7 @@ Tensors backward_below(const Differentiable& one, const Tensors& grads, const Te
     if (below && bare(*one.op, {grads, inputs, outputs}))
         return backward(*one.op, grads, inputs, outputs, attributes);
     const bool optional = !one.op->plain;
-    Stack stack{list_of(grads, optional), list_of(inputs, optional), list_of(outputs, false)};
+    Stack stack{list_of(grads, optional), list_of(inputs, optional), IValue(present(outputs))};
     stack.insert(stack.end(), attributes.begin(), attributes.end());
     one.backward.callBoxed(stack);
     auto found = stack.back().toTensorVector();
@@ -89,7 +88,8 @@ struct Recorded : torch::autograd::Function<Recorded> {
         variable_list saved;
         saved.reserve(inputs.size() + outputs.size());
         saved.insert(saved.end(), inputs.begin(), inputs.end());
-        saved.insert(saved.end(), outputs.begin(), outputs.end());
+        for (std::size_t k = 0; k < outputs.size(); ++k)
+            saved.push_back(one.op->reads_output(k) ? outputs[k] : at::Tensor());
         tape->save_for_backward(std::move(saved));
         std::vector<IValue> call{reinterpret_cast<std::int64_t>(&one)};
         call.insert(call.end(), attributes.begin(), attributes.end());
@@ -103,12 +103,8 @@ struct Recorded : torch::autograd::Function<Recorded> {
         Tensors grads(given.begin(), given.end());
         const Values call = tape->saved_data["call"].toTupleRef().elements();
         const auto& one = *reinterpret_cast<const Differentiable*>(call[0].toInt());
-        for (std::size_t k = 0; k < grads.size(); ++k) {
-            if (one.op->table.outputs[k].flags & D5_PORT_INTEGERS)
-                grads[k].reset();
-            else if (!grads[k].defined())
-                grads[k] = at::zeros_like(outputs[k]);
-        }
+        for (std::size_t k = 0; k < grads.size(); ++k)  // all are defined: zeros if need be
+            if (one.op->table.outputs[k].flags & D5_PORT_INTEGERS) grads[k].reset();
         auto found = backward_below(one, grads, inputs, outputs, call.slice(1));
         variable_list slopes;
         slopes.reserve(found.size() + 3);

@@ -70,8 +70,8 @@ private:
 struct Operator {
     Operator(const D5Operator* table, bool guarded)
         : table(*table), guarded(guarded),
-          plain(!any(table->inputs, table->input_count, ~0) &&
-                !any(table->outputs, table->output_count, ~0)),
+          plain(!any(table->inputs, table->input_count, ~D5_PORT_UNREAD) &&
+                !any(table->outputs, table->output_count, ~D5_PORT_UNREAD)),
           listed(any(table->outputs, table->output_count, D5_PORT_OPTIONAL)) {}
 
     void* made(Values attributes, std::int32_t bits) {
@@ -91,6 +91,16 @@ struct Operator {
     std::size_t outputs() const { return table.output_count; }
     std::size_t attributes() const { return table.attribute_count; }
     bool differentiable() const { return table.flags & D5_BACKWARD; }
+    /// Whether `backward` is handed an output.
+    bool reads_output(std::size_t k) const { return !(table.outputs[k].flags & D5_PORT_UNREAD); }
+    /// The outputs by position, of a list of those that `backward` is handed.
+    Tensors by_position(const Tensors& handed) const {
+        Tensors found;
+        auto next = handed.begin();
+        for (std::size_t k = 0; k < outputs(); ++k)
+            found.push_back(reads_output(k) && next != handed.end() ? *next++ : at::Tensor());
+        return found;
+    }
 
     /// The tensor whose dtype and device are the operator's: the first of floating-point numbers.
     const at::Tensor& first(const Tensors& inputs) const {
@@ -181,7 +191,7 @@ inline Tensors forward(Operator& op, Tensors inputs, Values attributes) {
     return outputs;
 }
 
-/// grads, inputs, outputs -> gradients of the inputs, undefined where there is none
+/// grads, inputs, outputs, undefined where there is none -> gradients of the inputs, likewise
 inline Tensors backward(Operator& op, Tensors grads, Tensors inputs, Tensors outputs,
                         Values attributes) {
     const std::size_t n = op.inputs(), m = op.outputs();
@@ -235,8 +245,8 @@ struct Backward : c10::OperatorKernel {
     void operator()(const c10::OperatorHandle&, c10::DispatchKeySet, Stack* stack) {
         const std::size_t given = 3 + op->attributes(), base = stack->size() - given;
         const auto list = [&](std::size_t k) { return tensors_of((*stack)[base + k]); };
-        const auto found =
-            backward(*op, list(0), list(1), list(2), Values(*stack).slice(base + 3));
+        const auto found = backward(*op, list(0), list(1), op->by_position(list(2)),
+                                    Values(*stack).slice(base + 3));
         torch::jit::drop(*stack, given);
         stack->emplace_back(present(found));
     }

@@ -169,29 +169,20 @@ private:
     std::vector<Named> named_;
 };
 
+class DeclaredInput;
+class DeclaredOutput;
+
 /// An operator's declaration, filled by calls in a row after the registration macro.
 class Declaration {
 public:
+    using Values = std::initializer_list<Value>;
+
     /// An input; the next in order. `values` names a regime of d5test.values: "positive".
-    Declaration& input(const char* name, const char* dims = "...", const char* values = "") {
-        return entered(inputs.emplace_back(name, dims, values));
-    }
+    DeclaredInput input(const char* name, const char* dims = "...", const char* values = "");
     /// An output; the next in order.
-    Declaration& output(const char* name, const char* dims = "...") {
-        return entered(outputs.emplace_back(name, dims, ""));
-    }
-    /// Of the input or output just named: an input may be left out; an output is there only if
-    /// `shapes` returns a shape for it (what is absent comes last).
-    Declaration& optional() { return marked(D5_PORT_OPTIONAL); }
-    /// Of the input or output just named: it is of int64, whatever the operator's type is.
-    Declaration& integers() { return marked(D5_PORT_INTEGERS | D5_PORT_CONSTANT); }
-    /// Of the input just named: it is of booleans, or of the operator's type; see `Inputs::boolean`.
-    Declaration& mask() { return marked(D5_PORT_MASK); }
-    /// Of the input just named: it has no gradient.
-    Declaration& constant() { return marked(D5_PORT_CONSTANT); }
+    DeclaredOutput output(const char* name, const char* dims = "...");
     /// An attribute with its default, and other values that are to be tried.
-    Declaration& attribute(const char* name, const Value& value,
-                           std::initializer_list<Value> others = {}) {
+    Declaration& attribute(const char* name, const Value& value, Values others = {}) {
         attributes.push_back({name, value, others});
         return *this;
     }
@@ -210,19 +201,72 @@ public:
     std::deque<Port> inputs, outputs;  // deques: what is pointed at stays where it is
     std::deque<Choice> attributes;
     bool needs_contiguous = false;
+};
+
+/// A declaration whose input or output was just named: more is said of that, or it goes on.
+template <typename Self>
+class DeclaredPort {
+public:
+    DeclaredPort(Declaration& all, Port& port) : all_(all), port_(port) {}
+
+    DeclaredInput input(const char* name, const char* dims = "...", const char* values = "") const;
+    DeclaredOutput output(const char* name, const char* dims = "...") const;
+    Declaration& attribute(const char* name, const Value& value,
+                           Declaration::Values others = {}) const {
+        return all_.attribute(name, value, others);
+    }
+    Declaration& contiguous() const { return all_.contiguous(); }
+    operator Declaration&() const { return all_; }
+
+    /// An input may be left out; an output is there only if `shapes` returns a shape for it (what is
+    /// absent comes last).
+    Self optional() const { return marked(D5_PORT_OPTIONAL); }
+    /// It is of int64, whatever the operator's type is.
+    Self integers() const { return marked(D5_PORT_INTEGERS | D5_PORT_CONSTANT); }
+
+protected:
+    Self marked(std::int32_t flag) const {
+        port_.flags |= flag;
+        return {all_, port_};
+    }
 
 private:
-    Declaration& entered(Port& port) {
-        latest_ = &port;
-        return *this;
-    }
-    Declaration& marked(std::int32_t flag) {
-        if (!latest_) throw std::logic_error("what is optional, integers or a mask comes first");
-        latest_->flags |= flag;
-        return *this;
-    }
-
-    Port* latest_ = nullptr;
+    Declaration& all_;
+    Port& port_;
 };
+
+class DeclaredInput : public DeclaredPort<DeclaredInput> {
+public:
+    using DeclaredPort::DeclaredPort;
+
+    /// It is of booleans, or of the operator's type; see `Inputs::boolean`.
+    DeclaredInput mask() const { return marked(D5_PORT_MASK); }
+    /// It has no gradient.
+    DeclaredInput constant() const { return marked(D5_PORT_CONSTANT); }
+};
+
+class DeclaredOutput : public DeclaredPort<DeclaredOutput> {
+public:
+    using DeclaredPort::DeclaredPort;
+
+    /// `backward` does not read it, and finds it absent: frameworks need not keep it until then.
+    DeclaredOutput unread() const { return marked(D5_PORT_UNREAD); }
+};
+
+inline DeclaredInput Declaration::input(const char* name, const char* dims, const char* values) {
+    return {*this, inputs.emplace_back(name, dims, values)};
+}
+inline DeclaredOutput Declaration::output(const char* name, const char* dims) {
+    return {*this, outputs.emplace_back(name, dims, "")};
+}
+template <typename Self>
+DeclaredInput DeclaredPort<Self>::input(const char* name, const char* dims,
+                                        const char* values) const {
+    return all_.input(name, dims, values);
+}
+template <typename Self>
+DeclaredOutput DeclaredPort<Self>::output(const char* name, const char* dims) const {
+    return all_.output(name, dims);
+}
 
 }  // namespace d5test

@@ -17,10 +17,11 @@ enum { D5_OK = 0, D5_RAISED = 1, D5_UNSUPPORTED = 2, D5_FAULT = 3 };
 enum { D5_CPU = 1, D5_CUDA = 2 };                       /* DLDeviceType */
 enum { D5_BACKWARD = 1, D5_CONTIGUOUS = 2, D5_SHAPED = 4 }; /* it has a gradient, reads row-major
                                                               inputs only, overrides shapes() */
-enum { D5_PORT_OPTIONAL = 1, D5_PORT_INTEGERS = 2, D5_PORT_MASK = 4, D5_PORT_CONSTANT = 8 };
-                                                        /* of a tensor that goes in or out: it may be
+enum { D5_PORT_OPTIONAL = 1, D5_PORT_INTEGERS = 2, D5_PORT_MASK = 4, D5_PORT_CONSTANT = 8,
+       D5_PORT_UNREAD = 16 };                           /* of a tensor that goes in or out: it may be
                                                            absent, is of int64, is of booleans or of
-                                                           the operator's type, has no gradient */
+                                                           the operator's type, has no gradient, is
+                                                           absent among the outputs of `backward` */
 enum { D5_INTEGER = 0, D5_REAL = 1, D5_TEXT = 2, D5_INTEGERS = 3, D5_REALS = 4 };
 
 typedef struct { int32_t type, id; } D5Device;          /* DLDevice */
