@@ -1,4 +1,4 @@
-"""How accurate a function is: its errors in ULPs over inputs that are the same in every run."""
+"""How accurate a function is, over inputs that are the same in every run: errors and a grade."""
 
 from __future__ import annotations
 
@@ -9,6 +9,30 @@ from d5test.metric import Metric, Sample
 LARGEST = Metric("largest error", "ULP", gate="exact")
 MEAN = Metric("mean error", "ULP", gate="exact")
 ROUNDED = Metric("correctly rounded", "1", better="higher", gate="exact")
+
+
+@dataclass(frozen=True)
+class Grade:
+    """How a function that has a stable form is computed.
+
+    ratio  the largest error over the bar of that form, where the function is right
+    at     the input where that is
+    wrong  whether it is wrong elsewhere, known failures included
+    """
+
+    ratio: float = 0.0
+    at: float = 0.0
+    wrong: bool = False
+
+    @property
+    def name(self) -> str:
+        """`naive` where a result is right by ONNX's formula only, else `wrong` or `stable`."""
+        return "naive" if self.ratio > 1 else "wrong" if self.wrong else "stable"
+
+    def __add__(self, other: Grade) -> Grade:
+        """Over the inputs of both."""
+        worse = other if other.ratio > self.ratio else self
+        return Grade(worse.ratio, worse.at, self.wrong or other.wrong)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,9 @@ Every result lies within its bar. Besides, where ONNX's formula and the stable f
 value is NaN or infinite, so is the result; and where an argument of 0, 1 or infinity makes it
 exactly zero, that zero has its sign. A backend that flushes to zero may read a subnormal argument
 as zero. The errors in ULPs of the exact values are measured whatever the judgement.
+
+Where the function has a stable form of its own, its bar is a second one, which grades: `stable`
+within both, `naive` within that of ONNX's formula only.
 """
 
 from __future__ import annotations
@@ -15,15 +18,16 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from d5test.accuracy import Grade
 from d5test.case import Array, Case, Operator
 from d5test.checks.check import Inquiry
 from d5test.checks.fault import Evidence, Fault
 from d5test.checks.special import NAN_IS_OPEN
 from d5test.numerics import ulps
 from d5test.numerics.arithmetic import Arithmetic
-from d5test.numerics.bounds import Bound, Bounds
-from d5test.numerics.judgement import Judgement
-from d5test.reference.stable import condition, stable
+from d5test.numerics.bounds import Bound, Bounds, forward_bounds, library_bound
+from d5test.numerics.judgement import Judgement, ratios
+from d5test.reference.stable import FORMS, condition, stable
 
 ZERO_IS_OPEN = {
     "Celu": "ONNX's text gives max(0, -0) + min(0, 0), its function body the argument",
@@ -131,13 +135,32 @@ def accuracy(client: Any, case: Case) -> Judgement:
     except Fault as fault:
         if fault.judgement is not None:
             at = fault.judgement.position
-            fault.judgement = ulps.Measured(**vars(fault.judgement), accuracy=found)
+            grade = Grade(wrong=True) if type(case.op) in FORMS else None
+            fault.judgement = ulps.Measured(**vars(fault.judgement), accuracy=found, grade=grade)
             fault.details["input"] = repr(float(values.x[at]))
             fault.details["largest"] = f"{found.largest:.4g} ULPs, at {found.at!r}"
         raise
     share = float(np.mean([np.isfinite(b.bar).mean() for b in demanded if b is not None]))
     judged = {"share": share, "void": share == 0}
-    return ulps.Measured(**{**vars(judgement), **judged}, accuracy=found)
+    grade = _grade(inquiry, values)
+    return ulps.Measured(**{**vars(judgement), **judged}, accuracy=found, grade=grade)
+
+
+def _grade(inquiry: Inquiry, values: Values) -> Grade | None:
+    """By the bar of the stable form, in the loosest class that the row allows.
+
+    A function as good as a library's is stable whatever its form.
+    """
+    op, allowed = values.op, inquiry.allowed
+    form = FORMS.get(type(op))
+    if form is None or not values.x.size:
+        return None
+    (bound,) = forward_bounds(lambda x: (form(op, x),), inquiry.arrays, allowed)
+    assert bound is not None
+    bound = replace(bound, bar=np.maximum(bound.bar, library_bound(bound.value, allowed).bar))
+    ratio = ratios(values.demanded(bound, allowed), values.got)
+    worst = int(ratio.argmax())
+    return Grade(float(ratio.flat[worst]), float(values.x.flat[worst]))
 
 
 def _values(inquiry: Inquiry, got: Array) -> Values:

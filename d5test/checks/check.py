@@ -133,6 +133,11 @@ class Inquiry:
             ulps={**self.about.ulps, **self.row.ulps},
         )
 
+    @property
+    def allowed(self) -> Arithmetic:
+        """The loosest of them that the backend's row allows."""
+        return [a for a in self.classes() if a.name <= self.row.arithmetic][-1]
+
     def ask(self, *feeds: Any, claim: str = "returns", reuse: bool = False) -> list[Result]:
         """The backend's results; a crash, a hang or an exception is a fault."""
         evidence = Evidence(tuple(feeds), claim, wanted=self.wanted, reuse=reuse)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from d5test.accuracy import Accuracy
+from d5test.accuracy import Accuracy, Grade
 
 OUTCOMES = ("right", "fault", "known", "unsupported", "void", "untested")
 
@@ -23,6 +23,7 @@ class Tally:
     reasons             why something was unsupported, with counts
     faults              the smallest fault of each kind
     accuracy            errors in ULPs of each function (an operator with its attributes)
+    grades              of each function that has a stable form
     left_out            why the cell was not explored (to the end)
     """
 
@@ -45,6 +46,7 @@ class Tally:
     reasons: dict[str, int] = field(default_factory=dict)
     faults: list[dict[str, str]] = field(default_factory=list)
     accuracy: dict[str, Accuracy] = field(default_factory=dict)
+    grades: dict[str, Grade] = field(default_factory=dict)
     left_out: str = ""
 
     @property
@@ -68,11 +70,13 @@ class Tally:
             self.arithmetics[name] = self.arithmetics.get(name, 0) + 1
 
     def count_accuracy(self, judgement: Any, function: object) -> None:
-        """Errors that were measured, whatever was judged of them."""
-        found = getattr(judgement, "accuracy", None)
-        if found is not None:
-            before = self.accuracy.get(repr(function))
-            self.accuracy[repr(function)] = found if before is None else before + found
+        """Errors that were measured, whatever was judged of them, and the grade."""
+        name = repr(function)
+        accuracy, grade = getattr(judgement, "accuracy", None), getattr(judgement, "grade", None)
+        if accuracy is not None:
+            self.accuracy[name] = self.accuracy.get(name, Accuracy()) + accuracy
+        if grade is not None:
+            self.grades[name] = self.grades.get(name, Grade()) + grade
 
     def count_unsupported(self, reason: str) -> None:
         """A case, or a whole cell, that the backend or the check does not do."""

@@ -58,11 +58,20 @@ class Bound:
 Bounds = tuple[Bound | None, ...]
 
 
-def forward_bounds(op: Operator, arrays: Sequence[Any], arithmetic: Arithmetic) -> Bounds:
+def forward_bounds(
+    op: Callable[..., tuple[Any, ...]], arrays: Sequence[Any], arithmetic: Arithmetic
+) -> Bounds:
     """Outputs of `op` on `arrays` (in the dtype under test; their values are exact)."""
     keep_freed_memory()
     with np.errstate(all="ignore"):
         return tuple(_stored(y, arithmetic) for y in op(*_exact(arrays, arithmetic)))
+
+
+def library_bound(value: Array, arithmetic: Arithmetic) -> Bound:
+    """A function's `value` with what the table grants those of a library, all in one."""
+    with np.errstate(all="ignore"):
+        y = Bar(value, arithmetic=arithmetic)
+        return _stored(y.rounded(value, None, arithmetic.granted[np.exp]), arithmetic)
 
 
 def gradient_bounds(

@@ -12,7 +12,7 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
-from d5test.accuracy import Accuracy
+from d5test.accuracy import Accuracy, Grade
 from d5test.case import dtype_of
 from d5test.numerics.arithmetic import DOUBLE_ROUNDOFF, Arithmetic, Format
 from d5test.numerics.bounds import Array
@@ -25,9 +25,10 @@ DOUBLE = 53
 
 @dataclass(frozen=True)
 class Measured(Judgement):
-    """A judgement, right or wrong, with the errors in ULPs."""
+    """A judgement, right or wrong, with the errors in ULPs, and the grade if there is one."""
 
     accuracy: Accuracy = field(default_factory=Accuracy)
+    grade: Grade | None = None
 
 
 def spacing(values: Array, fmt: Format) -> NDArray[np.float64]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any, Protocol
 
-from d5test.accuracy import Accuracy
+from d5test.accuracy import Accuracy, Grade
 from d5test.exploration.tally import Tally
 
 PROPERTY = "d5test"
@@ -49,5 +49,6 @@ def tallies_of(reports: Iterable[Any]) -> Iterator[Tally]:
 
 def _unpack(entry: Mapping[str, Any]) -> Tally:
     found = {name: Accuracy(**values) for name, values in entry.get("accuracy", {}).items()}
+    grades = {name: Grade(**values) for name, values in entry.get("grades", {}).items()}
     names = {"backend": "", "check": "", "operator": "", "dtype": ""}
-    return Tally(**{**names, **entry, "accuracy": found})
+    return Tally(**{**names, **entry, "accuracy": found, "grades": grades})

@@ -17,7 +17,7 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
-from d5test.accuracy import Accuracy
+from d5test.accuracy import Accuracy, Grade
 from d5test.exploration.tally import OUTCOMES, Tally
 from d5test.plugin.outcomes import ARITHMETICS, tallies_of
 
@@ -93,6 +93,7 @@ def lines(tallies: Sequence[Tally]) -> Iterator[str]:
     yield from _worst(tallies)
     yield from _arithmetics(tallies)
     yield from _accuracies(tallies)
+    yield from _grades(tallies)
     yield from _masked(tallies)
     yield from _unsupported(tallies)
     yield from _left_out(tallies)
@@ -140,6 +141,25 @@ def _accuracies(tallies: Iterable[Tally]) -> Iterator[str]:
         yield f"  {backend} {dtype}: {', '.join(words) or 'none'}" + (
             "" if share is None else f"; {share:.1%}"
         )
+
+
+def _grades(tallies: Iterable[Tally]) -> Iterator[str]:
+    found: dict[tuple[str, str], list[tuple[str, Grade]]] = defaultdict(list)
+    for t in tallies:
+        if t.grades:
+            found[t.backend, t.dtype].extend(t.grades.items())
+    if found:
+        yield "\nfunctions with a stable form; of the naive, error over its bar, and where"
+    for (backend, dtype), functions in sorted(found.items()):
+        naive = sorted((g.ratio, name, g.at) for name, g in functions if g.name == "naive")
+        words = {
+            "naive": [f"{name} {ratio:.3g} at {at:.4g}" for ratio, name, at in reversed(naive)],
+            "wrong": sorted(name for name, g in functions if g.name == "wrong"),
+            "stable": sorted(name for name, g in functions if g.name == "stable"),
+        }
+        for grade, names in words.items():
+            if names:
+                yield f"  {backend} {dtype} {grade}: {len(names)}  {', '.join(names)}"
 
 
 def _masked(tallies: Iterable[Tally]) -> Iterator[str]:

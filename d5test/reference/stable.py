@@ -1,52 +1,63 @@
 """The elementary functions in forms that neither cancel nor overflow on the way.
 
-What a framework's error in ULPs is measured against. The operators' own `forward` is ONNX's
-formula, which in float64 has lost all digits of softplus(-40), and overflows for sigmoid(-800).
-Each form here is one function of NumPy or SciPy and products around it: wherever the result is a
-normal number it is off by what a primitive is granted times its `condition`, in ULPs of float64
-(tests/reference/test_stable.py asks mpmath).
+What a framework's error in ULPs is measured against, and by what it is graded. The operators' own
+`forward` is ONNX's formula, which in float64 has lost all digits of softplus(-40), and overflows
+for sigmoid(-800). A form here is written in the table's primitives, so that it may run on bars.
+Wherever the result is a normal number it is off by what a primitive is granted times its
+`condition`, in ULPs of float64 (tests/reference/test_stable.py asks mpmath).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from fractions import Fraction
 from math import pi, sqrt
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from scipy.special import expit, log_ndtr
+from scipy.special import erfc, log_ndtr
 
 from d5test.case import Array, Operator
 from d5test.reference.operators import activations as bent
 from d5test.reference.operators import elementwise as ops
 
-Form = Callable[[Any, Array], Array]
+Form = Callable[[Any, Any], Any]
+
+SATURATED = 30.0
+"""Beyond it, the factor of x in Gelu's tanh form is 0 or 1, in float64 too: e^-1974 is 0."""
 
 
-def _tail(op: ops.Gelu, x: Array) -> Array:
-    """t, where the factor of x is e^-t, or with `tanh` 1 / (1 + e^t)."""
+def _sigmoid(x: Any) -> Any:
+    e = np.exp(-np.abs(x))
+    return np.where(x < 0, e, 1.0) / (1 + e)
+
+
+def _gelu(op: ops.Gelu, x: Any) -> Any:
     if op.approximate == "tanh":
-        return np.asarray(-2 * sqrt(2 / pi) * (x + 0.044715 * x * x * x))
-    return np.asarray(-log_ndtr(x))
+        return x * _sigmoid(_inner(x))
+    return x * (0.5 * erfc(-x / sqrt(2)))
 
 
-def _gelu(op: ops.Gelu, x: Array) -> Array:
-    t = _tail(op, x)
-    return x * (expit(-t) if op.approximate == "tanh" else np.exp(-t))
+def _inner(x: Any) -> Any:
+    """u, where Gelu's tanh form is x / (1 + e^-u)."""
+    x = np.clip(x, -SATURATED, SATURATED)
+    return (x + 0.044715 * x * x * x) / sqrt(pi / 8)
 
 
-def _elu(alpha: float, x: Array) -> Array:
-    return np.where(x < 0, alpha * np.expm1(x), x)
+def _elu(alpha: float, x: Any) -> Any:
+    return np.where(x < 0, alpha * np.expm1(np.minimum(x, 0)), x)
 
 
-def _hard_sigmoid(op: bent.HardSigmoid, x: Array) -> Array:
-    """Both parts of x have an exact product with alpha, of 24 bits: what cancels is exact."""
-    high = (x.view(np.int64) & -(1 << 24)).view(np.float64)
-    return np.clip((op.alpha * high + op.beta) + op.alpha * (x - high), 0, 1)
+def _hard_sigmoid(op: bent.HardSigmoid, x: Any) -> Any:
+    """alpha (x - x0) has no sum that cancels with an error in it: x0 comes in two parts."""
+    alpha, beta = Fraction(op.alpha), Fraction(op.beta)
+    x0 = float(-beta / alpha)
+    rest = float(-beta / alpha - Fraction(x0))
+    return np.clip(op.alpha * (x - x0 - rest), 0, 1)
 
 
-def _mish(op: Operator, x: Array) -> Array:
+def _mish(op: Operator, x: Any) -> Any:
     """x w / (w + 2) with w = e^x (e^x + 2), both sides divided by e^2x where x > 0.
 
     A small e^x is multiplied by its root twice: x e^x may be normal where e^x is not.
@@ -54,20 +65,20 @@ def _mish(op: Operator, x: Array) -> Array:
     e, root = np.exp(-np.abs(x)), np.exp(np.minimum(x, 0) / 2)
     above = (1 + 2 * e) / (1 + 2 * e + 2 * e * e)
     below = (2 + e) / (2 + 2 * e + e * e)
-    return np.asarray(x * root * np.where(x > 0, above, below) * root)
+    return x * root * np.where(x > 0, above, below) * root
 
 
 FORMS: Mapping[type[Operator], Form] = MappingProxyType(
     {
-        bent.Celu: lambda op, x: np.where(x < 0, op.alpha * np.expm1(x / op.alpha), x),
+        bent.Celu: lambda op, x: np.where(x < 0, op.alpha * _elu(1.0, x / op.alpha), x),
         bent.Elu: lambda op, x: _elu(op.alpha, x),
         bent.HardSigmoid: _hard_sigmoid,
         bent.Selu: lambda op, x: op.gamma * _elu(op.alpha, x),
         ops.Gelu: _gelu,
         ops.HardSwish: lambda op, x: x * (np.clip(x + 3, 0, 6) / 6),
         ops.Mish: _mish,
-        ops.Sigmoid: lambda op, x: expit(x),
-        ops.Softplus: lambda op, x: np.logaddexp(0.0, x),
+        ops.Sigmoid: lambda op, x: _sigmoid(x),
+        ops.Softplus: lambda op, x: np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x))),
     }
 )
 """Those whose `forward` is not such a form itself."""
@@ -78,7 +89,7 @@ def stable(op: Operator, x: Array) -> Array:
     form = FORMS.get(type(op))
     with np.errstate(all="ignore"):
         if form is not None:
-            return form(op, x)
+            return np.asarray(form(op, x))
         (y,) = op(x)
     return np.asarray(y)
 
@@ -86,10 +97,11 @@ def stable(op: Operator, x: Array) -> Array:
 def condition(op: Operator, x: Array) -> Array:
     """By how much `stable` multiplies the error of one primitive, at least 1.
 
-    An exponential multiplies the relative error of its argument by the argument.
+    An exponential e^-t, which Gelu's factor of x is, multiplies the relative error of t by t.
     """
     factor = np.ones(x.shape)
     if isinstance(op, ops.Gelu):
         with np.errstate(all="ignore"):
-            factor += np.maximum(_tail(op, x), 0.0)
+            t = -_inner(x) if op.approximate == "tanh" else -log_ndtr(x)
+            factor += np.maximum(t, 0.0)
     return factor

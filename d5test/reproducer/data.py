@@ -71,7 +71,6 @@ def _expected(fault: Fault, about: Any) -> tuple[Bounds, ...]:
         return evidence.expected
     feed = evidence.feeds[-1]
     inquiry = Inquiry(fault.check, SimpleNamespace(about=about), fault.case)
-    allowed = [a for a in inquiry.classes() if a.name <= inquiry.row.arithmetic][-1]
     if feed.grads is None:
-        return (inquiry.forward_bounds(allowed, feed.inputs),)
-    return (inquiry.gradient_bounds(allowed, feed.grads, feed.inputs),)
+        return (inquiry.forward_bounds(inquiry.allowed, feed.inputs),)
+    return (inquiry.gradient_bounds(inquiry.allowed, feed.grads, feed.inputs),)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from d5test.accuracy import Accuracy
+from d5test.accuracy import Accuracy, Grade
 from d5test.checks import CHECKS
 from d5test.exploration.examine import examined
 from d5test.exploration.tally import Tally
@@ -37,6 +37,38 @@ def chopped(op, x):
 class Chopped(Numpy):
     framework = "chopped"
     rows = {"Tanh": Row(chopped, gradient="not here")}
+"""
+
+FORMS = """
+import numpy as np
+from scipy.special import erf, erfc
+from d5test.backends.base import Row, Unsupported
+from d5test.backends.numpy import Numpy
+
+
+def row(function):
+    def call(op, x):
+        if getattr(op, "approximate", "none") == "tanh":
+            raise Unsupported("not here")
+        with np.errstate(all="ignore"):
+            return function(x.astype(np.float32)).astype(x.dtype)
+    return Row(call, gradient="not here", arithmetic="F")
+
+
+class Naive(Numpy):
+    framework = "naive"
+    rows = {
+        "Gelu": row(lambda x: x / 2 * (1 + erf(x / np.sqrt(np.float32(2))))),
+        "Softplus": row(lambda x: np.log(1 + np.exp(x))),
+    }
+
+
+class Stable(Numpy):
+    framework = "stable"
+    rows = {
+        "Gelu": row(lambda x: x / 2 * erfc(-x / np.sqrt(np.float32(2)))),
+        "Softplus": row(lambda x: np.logaddexp(x, 0)),
+    }
 """
 
 KNOWN = """
@@ -76,6 +108,28 @@ def test_known_failures_are_measured_too(suite: Suite, pytester: pytest.Pytester
     assert re.fullmatch(r"  \S+ float32: 1\.11e\+04 Tanh\(\) at -?4\.\d+; 99\.\d%", line)
 
 
+@pytest.mark.parametrize("name", ["Naive", "Stable"])
+def test_a_naive_function_is_graded_and_no_fault(
+    suite: Suite, pytester: pytest.Pytester, name: str
+) -> None:
+    pytester.path.joinpath("forms.py").write_text(FORMS)
+    backend = f"./forms.py:{name}"
+    found = suite(
+        "", f"--backend={backend}", "--check=accuracy", "--dtype=float32", "--dtype=bfloat16"
+    )
+    assert found.rc == 0, found.text
+    said = found.text.partition("functions with a stable form")[2]
+    for dtype in ("float32", "bfloat16"):
+        for function in ("Gelu()", "Softplus()"):
+            cell = found.tallies[backend, "accuracy", function[:-2], dtype]
+            assert cell.fault == 0
+            assert cell.grades[function].name == name.lower()
+        (line,) = (s for s in said.splitlines() if s.startswith(f"  {backend} {dtype} "))
+        number = r" \S+ at -?\d+\.?\d*" if name == "Naive" else ""
+        found_both = rf"(?=.*Gelu\(\){number})(?=.*Softplus\(\){number})"
+        assert re.search(rf" {dtype} {name.lower()}: 2  {found_both}", line), line
+
+
 def test_each_fault_is_the_worst_of_its_kind() -> None:
     check, tally = CHECKS["accuracy"], Tally("wrong", "accuracy", "Tanh", "float16")
     cases = CHECKS["accuracy"].every(Tanh, "float16")
@@ -97,6 +151,7 @@ def test_a_budget_is_kept() -> None:
 def test_accuracy_travels_in_a_report() -> None:
     tally = Tally("torch", "accuracy", "Erf", "float64")
     tally.accuracy["Erf()"] = Accuracy(3, inf, 1e200, 0.0, 1.0, 2.5, None)
+    tally.grades["Gelu()"] = Grade(inf, -5.5, True)
     node = SimpleNamespace(user_properties=[])
     attach(node, [tally])
     ((_, text),) = node.user_properties
