@@ -40,7 +40,7 @@ from d5test.training.history import (
 )
 from d5test.training.parts import BadRecipe as BadRecipe
 from d5test.training.parts import complete, require_sections
-from d5test.training.samplers import examine
+from d5test.training.samplers import SamplingFault, examine
 from d5test.training.session import Session
 from d5test.training.trainer import Listener, Trainer
 
@@ -129,10 +129,9 @@ def load(path: Path) -> Recipe:
 def train(
     recipe: Recipe, client: Any, seed: int, dataset: Dataset, listeners: Sequence[Listener] = ()
 ) -> Run:
-    """One run on the backend of `client`."""
+    """One run on the backend of `client`. Raises `SamplingFault`."""
     mutable, samples = recipe.mutable, len(dataset.train)
-    sampler = recipe.fixed["train_sampler"](samples, mutable["batch_size"], seed=seed)
-    examine([sampler], samples, shuffles=False)
+    sampler = sampled(recipe, samples, seed)
     optimizer = mutable["optimizer"](**mutable["optimizer_kwargs"])
     session = Session(client, recipe.network(seed), optimizer, mutable["optimizer_kind"])
     try:
@@ -143,6 +142,22 @@ def train(
         session.close()
     values = measured(recipe, history)
     return Run(seed, history, values, tuple(broken(recipe, values)))
+
+
+def sampled(recipe: Recipe, samples: int, seed: int) -> Any:
+    """The recipe's sampler, examined. Raises `SamplingFault`."""
+
+    make = recipe.fixed["train_sampler"]
+
+    def made() -> list[Any]:
+        try:
+            return [make(samples, recipe.mutable["batch_size"], seed=seed)]
+        except Exception as error:
+            raise SamplingFault(f"{make.__name__}: {type(error).__name__}: {error}") from error
+
+    (sampler,) = made()
+    examine(made, samples, shuffles=bool(getattr(sampler, "shuffles", False)))
+    return sampler
 
 
 def measured(recipe: Recipe, history: History) -> dict[str, float | None]:
@@ -224,7 +239,7 @@ def run_recipe(
     except (BadRecipe, BackendFailed, UnknownBackend) as error:
         print(error)
         return False
-    except (BadFile, NoPackage, Unsupported, Crashed, Hung, Raised) as error:
+    except (BadFile, NoPackage, SamplingFault, Unsupported, Crashed, Hung, Raised) as error:
         print(f"{path.stem}: {error}")
         return False
     return not any(run.broken for run in runs)

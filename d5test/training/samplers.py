@@ -7,18 +7,20 @@ raw Philox words, whose stream NumPy promises to keep.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 Indices = NDArray[np.int64]
+TELLING = 13
+"""Fewer samples may come in the order of another epoch by chance: 13! is 6e9."""
 
 
 class Sampler(Protocol):
-    """What the trainer needs."""
+    """What the trainer needs. One that says `shuffles = True` has a new order in each epoch."""
 
     def epoch(self, number: int) -> list[Indices]:
         """The batches of an epoch, counted from 0."""
@@ -51,6 +53,7 @@ class SequentialSampler:
 class ShuffleSampler:
     """A new order in each epoch, from `seed` and the epoch's number."""
 
+    shuffles: ClassVar[bool] = True
     samples: int
     batch: int
     seed: int = 0
@@ -68,6 +71,7 @@ class DistributedSampler:
     the samples.
     """
 
+    shuffles: ClassVar[bool] = True
     samples: int
     batch: int
     rank: int
@@ -85,38 +89,105 @@ class SamplingFault(AssertionError):
     """A sampler that does not do what samplers promise; the text says what it does instead."""
 
 
-def examine(samplers: Sequence[Any], samples: int, epochs: int = 3, *, shuffles: bool) -> None:
+def examine(
+    samplers: Sequence[Any] | Callable[[], Sequence[Any]],
+    samples: int,
+    epochs: int = 3,
+    *,
+    shuffles: bool,
+) -> None:
     """Raise `SamplingFault` unless these samplers, one a rank, see every sample once an epoch.
 
-    Asked again they give the same batches; with `shuffles` each epoch has an order of its own.
+    Asked again they give the same batches; with `shuffles` each epoch has an order of its own. A
+    function that makes them is called again, too: samplers that are new, as after a resume, and
+    are asked for later epochs first, give the same batches.
     """
+    held = samplers() if callable(samplers) else samplers
+    name = type(held[0]).__name__
     orders = []
     for epoch in range(epochs):
-        seen = [sampler.epoch(epoch) for sampler in samplers]
-        orders.append(np.concatenate([batch for part in seen for batch in part]))
-        _every_once(orders[-1], samples, seen, f"epoch {epoch}")
+        seen = [asked(sampler, epoch) for sampler in held]
+        wrong = astray(seen, samples)
+        if wrong:
+            raise SamplingFault(f"{name}: epoch {epoch}: {wrong}")
+        orders.append(_flat(seen))
     for epoch, order in enumerate(orders):
-        again = [batch for sampler in samplers for batch in sampler.epoch(epoch)]
-        if not np.array_equal(np.concatenate(again), order):
-            raise SamplingFault(f"asked again, epoch {epoch} is in another order")
+        if not np.array_equal(_flat([asked(sampler, epoch) for sampler in held]), order):
+            raise SamplingFault(f"{name}: asked again, epoch {epoch} is in another order")
+    if callable(samplers):
+        anew = samplers()
+        for epoch, order in reversed(list(enumerate(orders))):
+            if not np.array_equal(_flat([asked(sampler, epoch) for sampler in anew]), order):
+                raise SamplingFault(
+                    f"{name}: made anew, epoch {epoch} is in another order: a run that is "
+                    "resumed would be shuffled differently"
+                )
     same = [epoch for epoch in range(1, epochs) if np.array_equal(orders[epoch], orders[0])]
-    if shuffles and same:
-        raise SamplingFault(f"epoch {same[0]} is in the order of epoch 0")
+    if shuffles and samples >= TELLING and same:
+        raise SamplingFault(f"{name}: epoch {same[0]} is in the order of epoch 0")
 
 
-def _every_once(
-    order: Indices, samples: int, seen: Sequence[Sequence[Indices]], where: str
-) -> None:
+def asked(sampler: Any, epoch: int) -> list[Indices]:
+    """The batches that a sampler has for an epoch. Raises `SamplingFault` if they are none."""
+    name = type(sampler).__name__
+    if not callable(getattr(sampler, "epoch", None)):
+        raise SamplingFault(f"{name}: it has no epoch(number), the batches of an epoch")
+    try:
+        given = sampler.epoch(epoch)
+    except Exception as error:
+        raise SamplingFault(f"{name}: epoch {epoch}: {type(error).__name__}: {error}") from error
+    if not isinstance(given, Sequence | np.ndarray) or not len(given):
+        raise SamplingFault(f"{name}: epoch {epoch}: {given!r} is no list of batches")
+    found = [np.asarray(batch) for batch in given]
+    for i, batch in enumerate(found):
+        if batch.ndim != 1 or not len(batch) or batch.dtype.kind not in "iu":
+            raise SamplingFault(
+                f"{name}: epoch {epoch}: batch {i} is no list of indices: it has the shape "
+                f"{batch.shape} and holds {batch.dtype}"
+            )
+    return found
+
+
+def astray(seen: Sequence[Sequence[Indices]], samples: int) -> str:
+    """What is wrong with the batches of an epoch, by rank; empty if each sample is seen once."""
+    order = _flat(seen)
     outside = order[(order < 0) | (order >= samples)]
     if len(outside):
-        raise SamplingFault(f"{where}: there is no sample {outside[0]}, only {samples}")
+        return f"there is no sample {outside[0]}, only {samples}"
     counts = np.bincount(order, minlength=samples)
     missing, repeated = np.flatnonzero(counts == 0), np.flatnonzero(counts > 1)
+    told = []
     if len(missing):
-        sizes = {len(batch) for part in seen for batch in part}
-        left = samples % max(sizes)
-        dropped = len(sizes) == 1 and len(missing) == left
-        what = "the last batch is dropped: " if dropped else ""
-        raise SamplingFault(f"{where}: {what}{len(missing)} of {samples} samples are never seen")
+        dropped = "" if len(repeated) else _dropped(seen, samples, len(missing))
+        told.append(f"{dropped}{len(missing)} of {samples} samples are never seen")
     if len(repeated):
-        raise SamplingFault(f"{where}: sample {repeated[0]} is seen {counts[repeated[0]]} times")
+        where = _places(seen, repeated[0])
+        told.append(f"sample {repeated[0]} is seen {counts[repeated[0]]} times, {where}")
+    return "; ".join(told)
+
+
+def _dropped(seen: Sequence[Sequence[Indices]], samples: int, missing: int) -> str:
+    """Whether what is missing is what was left for each rank's last batch, or whole batches."""
+    ranks, sizes = len(seen), {len(batch) for part in seen for batch in part}
+    full = max(sizes)
+    left = sum((samples // ranks + (rank < samples % ranks)) % full for rank in range(ranks))
+    if sizes == {full} and missing == left:
+        return "the last batch is dropped: "
+    return "" if missing % full else "whole batches are dropped: "
+
+
+def _places(seen: Sequence[Sequence[Indices]], sample: int) -> str:
+    """The ranks that see a sample, or the batches where there is one rank, or one of them does."""
+    places = [
+        (rank, i) for rank, part in enumerate(seen) for i, batch in enumerate(part)
+        for _ in range(np.count_nonzero(batch == sample))
+    ]  # fmt: skip
+    ranks = list(dict.fromkeys(rank for rank, _ in places))
+    if len(ranks) > 1:
+        return f"by ranks {' and '.join(map(str, ranks))}"
+    return f"in batches {' and '.join(str(i) for _, i in places)}"
+
+
+def _flat(seen: Sequence[Sequence[Indices]]) -> Indices:
+    """The samples in their order, rank after rank."""
+    return np.concatenate([batch for part in seen for batch in part])

@@ -93,6 +93,31 @@ def test_a_mistake_in_a_recipe_is_one_line(tmp_path: Path, what: str, status: in
     assert not silent
 
 
+DROPPING = """
+class Dropping(ShuffleSampler):
+    def epoch(self, number):
+        return super().epoch(number)[:-1]
+"""
+
+
+@pytest.mark.parametrize("status", ["script", "pytest"])
+def test_a_sampler_that_drops_the_last_batch_is_one_line(tmp_path: Path, status: str) -> None:
+    wrong = RECIPE.replace("\nFIXED", f"{DROPPING}FIXED").replace(
+        '"train_sampler": ShuffleSampler', '"train_sampler": Dropping'
+    )
+    wrong = wrong.replace('"synthetic"', '"synthetic", "dataset_kwargs": {"train": 150}')
+    (tmp_path / "mine.py").write_text(wrong)
+    told = "mine: Dropping: epoch 0: the last batch is dropped: 22 of 150 samples are never seen"
+    if status == "pytest":
+        ran = suite(tmp_path, "--recipe=mine.py", "-k", "test_recipe")
+    else:
+        ran = python(tmp_path, "mine.py")
+    assert ran.returncode == 1, ran.stdout + ran.stderr
+    assert f"\n{told}\n" in ran.stdout
+    assert "Traceback" not in ran.stdout + ran.stderr
+    assert "samplers.py" not in ran.stdout + ran.stderr
+
+
 def test_a_section_that_is_misspelt_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(RECIPE.replace("FIXED = ", "FIXD = "))
     ran = suite(tmp_path, "--recipe=mine.py")

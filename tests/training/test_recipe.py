@@ -17,7 +17,12 @@ from d5test.networks.zoo.resnet import cifar
 from d5test.reference.optimizers import Adam
 from d5test.training.history import TEST_ACCURACY, TRAINING_TIME
 from d5test.training.recipe import REGISTER, BadRecipe, Recipe, broken, load, record, train
-from d5test.training.samplers import ShuffleSampler
+from d5test.training.samplers import (
+    Indices,
+    SamplingFault,
+    SequentialSampler,
+    ShuffleSampler,
+)
 
 FIXED: dict[str, Any] = {
     "model": mlp,
@@ -145,6 +150,45 @@ def test_changed_fixed_parts_are_refused(fixed: dict[str, Any], tmp_path: Path) 
     recipe().require_registered(tmp_path)
     with pytest.raises(BadRecipe, match="With other fixed parts it is another recipe"):
         recipe(**fixed).require_registered(tmp_path)
+
+
+class Resumed(ShuffleSampler):
+    """Another order for each object."""
+
+    def epoch(self, number: int) -> list[Indices]:
+        return ShuffleSampler(self.samples, self.batch, id(self)).epoch(number)
+
+
+class Still(ShuffleSampler):
+    """The order of the first epoch, again and again."""
+
+    def epoch(self, number: int) -> list[Indices]:
+        return super().epoch(0)
+
+
+class Unmade(ShuffleSampler):
+    def __init__(self, samples: int, batch: int, seed: int) -> None:
+        raise TypeError("not today")
+
+
+SAMPLERS = {
+    Resumed: "Resumed: made anew, epoch 2 is in another order",
+    Still: "Still: epoch 1 is in the order of epoch 0",
+    Unmade: "Unmade: TypeError: not today",
+}
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_the_sampler_of_a_recipe_is_examined(sampler: Any) -> None:
+    made = recipe(train_sampler=sampler)
+    with InProcess("numpy") as client, pytest.raises(SamplingFault, match=SAMPLERS[sampler]):
+        train(made, client, 1, made.dataset())
+
+
+def test_a_sampler_that_does_not_shuffle_may_say_so() -> None:
+    made = recipe(train_sampler=lambda samples, batch, seed: SequentialSampler(samples, batch))
+    with InProcess("numpy") as client:
+        assert train(made, client, 1, made.dataset()).history.losses
 
 
 def test_the_recipes_here_are_registered() -> None:
