@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 from hypothesis.strategies import SearchStrategy
 
 from d5test.case import Arrays, Case
@@ -18,7 +19,7 @@ from d5test.checks.fault import Fault
 from d5test.numerics.bounds import forward_bounds
 from d5test.numerics.judgement import Judgement, judge
 from d5test.reference.steps import Step
-from d5test.training.suspects import suspects
+from d5test.training.suspects import of_another_length, suspects
 from d5test.training.variants import variant
 
 
@@ -41,11 +42,18 @@ def step(client: Any, case: Case) -> Judgement:
 
 def looks_like(step: Step, arrays: Arrays, results: Sequence[Any], arithmetic: Any) -> str:
     """The suspects within whose bars the results lie; empty if there is none."""
-    return ", or ".join(
-        name
-        for name, other in suspects(step)
-        if judge(forward_bounds(other, arrays, arithmetic), results).right
-    )
+
+    def explains(other: Step) -> bool:
+        return judge(forward_bounds(other, arrays, arithmetic), results).right
+
+    named = [name for name, other in suspects(step) if explains(other)]
+    if not named:
+        (after, *_), (start, *_) = forward_bounds(step, arrays, arithmetic), arrays
+        if after is not None and start is not None and results[0].shape == start.shape:
+            wide = (x.astype(np.float64) for x in (start, after.value, results[0]))
+            longer = of_another_length(step, *wide)
+            named = [longer[0]] if longer and explains(longer[1]) else []
+    return ", or ".join(named)
 
 
 def drawn(operator: Any, dtype: str) -> SearchStrategy[Case]:

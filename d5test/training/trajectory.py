@@ -31,7 +31,7 @@ from d5test.reference.optimizers import (
 )
 from d5test.reference.steps import Step, as_step
 from d5test.training.course import follow
-from d5test.training.suspects import suspects
+from d5test.training.suspects import of_another_length, suspects
 from d5test.training.variants import variant
 
 STEPS_TAKEN = 100
@@ -108,11 +108,13 @@ class Distance:
     """How far a trajectory is from the references, after each step, in units of what is allowed.
 
     `worst` is the first step, counted from 1, after which it is furthest; `looks_like` has the
-    mistakes that explain a distance above 1, if any does.
+    mistakes that explain a distance above 1, if any does, `wrong` the parameters that are too far
+    away.
     """
 
     ratios: tuple[float, ...]
     looks_like: str = ""
+    wrong: tuple[str, ...] = ()
 
     @property
     def right(self) -> bool:
@@ -157,34 +159,49 @@ def distance(client: Any, kind: str, rule: Optimizer, dtype: str, seed: int = 0)
     flushes = bool(client.about.flushes.get(dtype, False))
     (arithmetic,) = classes(dtype, flushes=flushes)
     results = travel(client, kind, course, arrays)
-    ratios = apart(course, arrays, results, arithmetic)
-    named = "" if max(ratios) <= 1 else explained(course, arrays, results, arithmetic)
-    return Distance(ratios, named)
+    bounds = ensemble_bounds(course, arrays, None, arithmetic)
+    ratios = apart(bounds, results, tuple(SHAPES))
+    if max(ratios) <= 1:
+        return Distance(ratios)
+    wrong = tuple(name for name in SHAPES if max(apart(bounds, results, (name,))) > 1)
+    return Distance(ratios, explained(course, arrays, bounds, results, wrong, arithmetic), wrong)
 
 
 def apart(
-    course: Course, arrays: Sequence[Array], results: Sequence[Array], arithmetic: Arithmetic
+    bounds: Bounds, results: Sequence[Array], parameters: Sequence[str]
 ) -> tuple[float, ...]:
-    """The distance after each step."""
-    bounds = ensemble_bounds(course, arrays, None, arithmetic)
-    each = len(SHAPES)
+    """The distance of these parameters after each step."""
+    each, places = len(SHAPES), [list(SHAPES).index(name) for name in parameters]
     return tuple(
-        _ratio(bounds[i : i + each], results[i : i + each]) for i in range(0, len(bounds), each)
+        max(_ratio((bounds[i + k],), (results[i + k],)) for k in places)
+        for i in range(0, len(results), each)
     )
 
 
 def explained(
-    course: Course, arrays: Sequence[Array], results: Sequence[Array], arithmetic: Arithmetic
+    course: Course,
+    arrays: Sequence[Array],
+    bounds: Bounds,
+    results: Sequence[Array],
+    wrong: Sequence[str],
+    arithmetic: Arithmetic,
 ) -> str:
-    """The mistakes whose own trajectories begin so; empty if none does."""
+    """The mistakes with which the wrong parameters would begin so; empty if there is none."""
     each = len(SHAPES)
-    begun = arrays[: (3 + BEGINNING) * each], results[: BEGINNING * each], arithmetic
-    names = [
-        name
-        for name, other in suspects(course.step)
-        if max(apart(course.with_(step=other, steps=BEGINNING), *begun)) <= 1
-    ]
-    return ", or ".join(names)
+    begun, met = arrays[: (3 + BEGINNING) * each], results[: BEGINNING * each]
+
+    def explains(other: Step) -> bool:
+        made = course.with_(step=other, steps=BEGINNING)
+        return max(apart(ensemble_bounds(made, begun, None, arithmetic), met, wrong)) <= 1
+
+    named = [name for name, other in suspects(course.step) if explains(other)]
+    first = list(SHAPES).index(wrong[0])
+    bound = bounds[first]
+    if not named and bound is not None:
+        wide = (x.astype(np.float64) for x in (arrays[first], bound.value, results[first]))
+        longer = of_another_length(course.step, *wide)
+        named = [longer[0]] if longer and explains(longer[1]) else []
+    return ", or ".join(named)
 
 
 def _ratio(bounds: Bounds, results: Sequence[Array]) -> float:

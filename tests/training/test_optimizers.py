@@ -17,7 +17,16 @@ from d5test.reference.steps import STEPS, as_step
 from d5test.training.step import STEP, drawn
 from d5test.training.suspects import SUSPECTS, suspects
 from d5test.training.trajectory import USUAL, distance
-from tests.training.wrong import Confused, Forgetful, Late, Local, Stuck, mistaken
+from tests.training.wrong import (
+    Confused,
+    Forgetful,
+    Late,
+    Local,
+    Stuck,
+    Unlike,
+    Unmoved,
+    mistaken,
+)
 
 MISTAKES = {
     "Adam": {
@@ -26,14 +35,30 @@ MISTAKES = {
         "beta1 in the second moment too": lambda r: r.with_(beta2=r.beta1),
         "epsilon before the correction, or after it": lambda r: r.with_(epsilon_hat=True),
         "no epsilon": lambda r: r.with_(epsilon=0.0),
+        "the first moment's bias not corrected": lambda r: Unlike(**vars(r), what="first"),
+        "the second moment's bias not corrected": lambda r: Unlike(**vars(r), what="second"),
+        "each moment corrected with the other's beta": lambda r: Unlike(**vars(r), what="swapped"),
+        "epsilon under the root, of the corrected moment": lambda r: Unlike(
+            **vars(r), what="corrected"
+        ),
+        "epsilon under the root, of the moment as it is": lambda r: Unlike(
+            **vars(r), what="uncorrected"
+        ),
+        "a step 1.001 times as long": lambda r: r.with_(lr=1.001 * r.lr),
+        "the parameter not moved": lambda r: r.with_(lr=0.0),
     },
     "AdamW": {
+        "decay without lr": lambda r: (
+            r.with_(weight_decay=r.weight_decay / r.lr) if r.decoupled else r
+        ),
         "the other kind of decay": lambda r: r.with_(decoupled=False),
         "no weight decay": lambda r: r.with_(weight_decay=0.0),
     },
     "Momentum": {
         "Nesterov instead of Momentum": lambda r: Nesterov(**vars(r)),
         "no momentum": lambda r: r.with_(momentum=0.0),
+        "the gradient dampened by 1 - momentum": lambda r: r.with_(dampening=r.momentum),
+        "a step 0.999 times as long": lambda r: r.with_(lr=0.999 * r.lr),
         "lr on the other side of the velocity": lambda r: r.with_(lr_in_velocity=True),
         "the sign of lr": lambda r: r.with_(lr=-r.lr),
     },
@@ -91,6 +116,13 @@ def test_what_one_step_cannot_show_leaves_the_course(kind: Any) -> None:
     assert found.leaves is not None
     if kind is Forgetful:
         assert found.leaves == 51
+
+
+def test_the_parameter_that_is_wrong_is_named() -> None:
+    found = distance(Local(Unmoved), "native", USUAL["Adam"], "float32")
+    assert found.wrong == ("b",)
+    assert found.looks_like == "the parameter not moved"
+    assert distance(Local(Late), "native", USUAL["Adam"], "float32").wrong == ("w", "b")
 
 
 SLIGHT = {

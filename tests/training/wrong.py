@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from d5test.backends.base import Row
 from d5test.backends.inprocess import InProcess
 from d5test.backends.numpy import Numpy, NumpyUpdater
 from d5test.backends.updater import Updater, one_step
 from d5test.backends.verbs import Verbs
-from d5test.reference.optimizers import Optimizer
+from d5test.reference.optimizers import Adam, Optimizer
 
 
 class Local(InProcess):
@@ -38,6 +41,40 @@ def mistaken(change: Callable[[Any], Optimizer]) -> type[Updater]:
             self.rule = change(self.rule)
 
     return Mistaken
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unlike(Adam):
+    """Adam as torch writes it, wrong in one of its terms."""
+
+    what: str
+
+    def rule(self, xp: Any, t: int, w: Any, g: Any, *slots: Any) -> tuple[Any, ...]:
+        if self.epsilon_hat or not self.bias_correction:
+            return super().rule(xp, t, w, g, *slots)
+        exp_avg, exp_avg_sq = slots
+        exp_avg = exp_avg + (1 - self.beta1) * (g - exp_avg)
+        exp_avg_sq = exp_avg_sq * self.beta2 + (1 - self.beta2) * g * g
+        correction1, correction2 = 1 - self.beta1**t, 1 - self.beta2**t
+        if self.what == "swapped":
+            correction1, correction2 = correction2, correction1
+        correction1 = 1 if self.what == "first" else correction1
+        correction2 = 1 if self.what == "second" else correction2
+        denominator = np.sqrt(exp_avg_sq) / correction2**0.5 + self.epsilon
+        if self.what == "corrected":
+            denominator = np.sqrt(exp_avg_sq / correction2 + self.epsilon)
+        if self.what == "uncorrected":
+            denominator = np.sqrt(exp_avg_sq + self.epsilon) / correction2**0.5
+        return w - self.lr / correction1 * exp_avg / denominator, exp_avg, exp_avg_sq
+
+
+class Unmoved(NumpyUpdater):
+    """It leaves vectors where they are, matrices not."""
+
+    def step(self, gradients: Mapping[str, Any]) -> None:
+        before = {name: w for name, w in self.parameters.items() if w.ndim == 1}
+        super().step(gradients)
+        self._parameters.update(before)
 
 
 class Stuck(NumpyUpdater):
