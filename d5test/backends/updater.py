@@ -57,13 +57,15 @@ class ReferenceUpdater(Updater):
     """The reference rule on the framework's own tensors, `xp` being the module that has `sqrt`."""
 
     xp: ClassVar[Any]
+    _state: State
 
     def __init__(self, op: Any, parameters: Mapping[str, Any]) -> None:
         super().__init__(op, parameters)
         given = {key: value for key, value in op.attributes.items() if key != "t"}
         self.rule = OPTIMIZERS[op.name](**given)
         self._parameters = dict(parameters)
-        self._state = self.rule.start(self.xp, self._parameters)
+        start = self.rule.start(self.xp, self._parameters)
+        self.restore(start.t, start.slots)
 
     @property
     def parameters(self) -> dict[str, Any]:

@@ -5,7 +5,7 @@ Hyperparameters are kept in double precision. Weights decay through the gradient
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,7 +15,6 @@ from torch import Tensor, optim
 
 from d5test.backends.base import Table
 from d5test.backends.updater import ReferenceUpdater, Slots, Updater, one_step
-from d5test.reference.optimizers import State
 
 
 @dataclass(frozen=True)
@@ -122,10 +121,10 @@ BLOCK = 2**17
 
 
 class TorchReference(ReferenceUpdater):
-    """The reference rules on PyTorch's tensors, which it overwrites.
+    """The reference rules on PyTorch's tensors; it overwrites its parameters.
 
     A rule makes a dozen arrays on the way. On a CPU it goes block by block, or each of them would
-    travel to memory and back.
+    travel to memory and back. The slots stay in blocks, each what the rule made last.
     """
 
     xp = torch
@@ -136,25 +135,36 @@ class TorchReference(ReferenceUpdater):
         super().__init__(op, owned)
 
     def step(self, gradients: Mapping[str, Tensor]) -> None:
-        t, slots = self._state.t + 1, self._state.slots
-        for name, array in self._parameters.items():
-            owned = [x.view(-1) for x in (array, *slots[name])]
-            for g, w, *others in in_blocks(gradients[name].reshape(-1), *owned):
-                new = self.rule.apply(torch, t, w, g, *others)
-                for x, value in zip((w, *others), new, strict=True):
-                    x.copy_(value)
-        self._state = State(t, slots)
+        self._t += 1
+        for name, blocks in self._blocks.items():
+            for block, g in zip(blocks, in_blocks(gradients[name]), strict=True):
+                w, *slots = block
+                new, *block[1:] = self.rule.apply(torch, self._t, w, g, *slots)
+                w.copy_(new)
+
+    def state(self) -> tuple[int, Slots]:
+        return self._t, {
+            name: tuple(
+                torch.cat(slot).view_as(self._parameters[name])
+                for slot in list(zip(*blocks, strict=True))[1:]
+            )
+            for name, blocks in self._blocks.items()
+        }
 
     def restore(self, t: int, slots: Slots) -> None:
-        owned = {name: tuple(x.contiguous() for x in given) for name, given in slots.items()}
-        super().restore(t, owned)
+        self._t = t
+        self._blocks = {
+            name: [list(block) for block in zip(*map(in_blocks, (w, *slots[name])), strict=True)]
+            for name, w in self._parameters.items()
+        }
 
 
-def in_blocks(*arrays: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """Flat arrays of one length, cut alike where they lie on a CPU."""
-    whole = max(1, len(arrays[0]))
-    size = BLOCK if arrays[0].device.type == "cpu" else whole
-    return zip(*(x.split(size) for x in arrays), strict=True)
+def in_blocks(array: Tensor) -> tuple[Tensor, ...]:
+    """A flat view of what is contiguous, cut where it lies on a CPU."""
+    flat = array.reshape(-1)
+    whole = max(1, len(flat))
+    blocks: tuple[Tensor, ...] = flat.split(BLOCK if array.device.type == "cpu" else whole)
+    return blocks
 
 
 rows = Table()
