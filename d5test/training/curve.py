@@ -35,6 +35,8 @@ from d5test.training.trajectory import Distance, Plain
 Batch = Mapping[str, Array]
 BATCH, STEPS = 16, 20
 """What is affordable for nine references of a convolutional network."""
+PAUSE = 8
+"""Steps after which a run is interrupted: the state is in full swing, and the rest shows it."""
 USUAL = Momentum(lr=0.1)
 """What the perceptron is trained with."""
 
@@ -48,14 +50,23 @@ class Curve:
     batches: tuple[Batch, ...]
     bounds: Bounds
 
-    def distance(self, client: Any, kind: str = "native") -> Distance:
-        """How far the losses on a backend are from what is expected, after each step."""
+    def distance(self, client: Any, kind: str = "native", pause: int | None = None) -> Distance:
+        """How far the losses on a backend are from what is expected, after each step.
+
+        With a `pause` the run goes on after so many steps in another session, from what this one
+        left: parameters, slots and the number of steps.
+        """
         session = Session(client, self.network, self.optimizer, kind)
         try:
-            losses = [p.loss for p in session.train(self.batches)]
+            passed = session.train(self.batches[:pause])
+            if pause is not None:
+                left = session.snapshot()
+                session.close()
+                session.restore(left, like=self.batches[pause])
+                passed += session.train(self.batches[pause:])
         finally:
             session.close()
-        return self.judged(losses)
+        return self.judged([p.loss for p in passed])
 
     def judged(self, losses: Sequence[float]) -> Distance:
         """How far these losses are, in units of what is allowed."""

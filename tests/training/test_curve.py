@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from d5test.backends.inprocess import InProcess
-from d5test.training.curve import STEPS, Curve, perceptron
+from d5test.training.curve import PAUSE, STEPS, Curve, perceptron
+from tests.training.wrong import Fresh, Local
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +30,17 @@ def test_honest_losses_are_near(curve: Curve, client: Any, kind: str) -> None:
     assert len(found.ratios) == STEPS
     assert found.right
     assert max(found.ratios) > 0
+
+
+@pytest.mark.parametrize("kind", ["native", "reference"])
+def test_honest_losses_are_the_same_after_a_resume(curve: Curve, client: Any, kind: str) -> None:
+    assert curve.distance(client, kind, PAUSE) == curve.distance(client, kind)
+
+
+def test_a_momentum_that_a_resume_loses_is_found(curve: Curve) -> None:
+    client = Local(Fresh)
+    assert curve.distance(client).right
+    assert curve.distance(client, "native", PAUSE).leaves == PAUSE + 2
 
 
 @pytest.mark.parametrize("change", [{"lr": 0.1001}, {"momentum": 0.901}, {"weight_decay": 1e-4}])

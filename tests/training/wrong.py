@@ -115,3 +115,10 @@ class Forgetful(NumpyUpdater):
         t, slots = self.state()
         if t == 50:
             self.restore(t, {name: tuple(0 * x for x in kept) for name, kept in slots.items()})
+
+
+class Fresh(NumpyUpdater):
+    """It goes on from a state without its slots: a momentum that was not stored."""
+
+    def restore(self, t: int, slots: Any) -> None:
+        super().restore(t, {name: tuple(0 * x for x in kept) for name, kept in slots.items()})
