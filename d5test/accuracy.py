@@ -16,12 +16,12 @@ class Grade:
     """How a function that has a stable form is computed.
 
     ratio  the largest error over the bar of that form, where the function is right
-    at     the input where that is
+    at     the input (the two inputs) where that is
     wrong  whether it is wrong elsewhere, known failures included
     """
 
     ratio: float = 0.0
-    at: float = 0.0
+    at: tuple[float, ...] = ()
     wrong: bool = False
 
     @property
@@ -41,15 +41,15 @@ class Accuracy:
 
     inputs   how many were counted
     largest  the largest error; infinite where a NaN stands for a number
-    at       the input where that is, with what was got and the exact value there
+    at       the input (the two inputs) where that is, with what was got and the exact value there
     total    the sum of the errors that are finite
-    rounded  how many results are the number nearest to the exact value; `None` in float64, where
-             the reference cannot tell
+    rounded  how many results are the number nearest to the exact value; `None` where the
+             reference cannot tell: in float64, unless it is correctly rounded itself
     """
 
     inputs: int = 0
     largest: float = 0.0
-    at: float = 0.0
+    at: tuple[float, ...] = ()
     got: float = 0.0
     want: float = 0.0
     total: float = 0.0

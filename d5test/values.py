@@ -145,6 +145,55 @@ def every(
     return ((leading << rest) | lower).astype(f"u{dtype.itemsize}").view(dtype)
 
 
+def octets(
+    words: np.random.Philox, shape: Shape, dtype: np.dtype[Any], first: int = 0, each: int = 1
+) -> Values:
+    """Each value of the leading 8 bits `each` times in turn, from place `first` on.
+
+    So both signs and the exponents, or groups of 2 (`bfloat16`, `float32`) or 16 of them
+    (`float64`). The bits below are random.
+    """
+    rest = np.uint64(8 * dtype.itemsize - 8)
+    places = first + np.arange(math.prod(shape))
+    leading = (places // each % 256).astype(np.uint64)
+    lower = np.asarray(words.random_raw(places.size), np.uint64)
+    lower &= (np.uint64(1) << rest) - np.uint64(1)
+    patterns = ((leading << rest) | lower).astype(f"u{dtype.itemsize}")
+    return patterns.view(dtype).reshape(shape)
+
+
+def special(words: np.random.Philox, shape: Shape, dtype: np.dtype[Any], each: int = 1) -> Values:
+    """Each of `special_numbers` `each` times in turn."""
+    found = special_numbers(dtype)
+    return np.asarray(found[np.arange(math.prod(shape)) // each % found.size]).reshape(shape)
+
+
+def special_numbers(dtype: np.dtype[Any]) -> Values:
+    """Of both signs: zero, infinity, the ends of the range, one and its neighbours, whole numbers.
+
+    The largest odd number is among these, and the even one beyond it; and NaN. Subnormal numbers
+    are not: where they are flushed, all else would be hidden with them.
+    """
+    info = finfo(dtype)
+    eps = float(info.eps)
+    sizes = [
+        0.0,
+        float(info.smallest_normal),
+        float(info.max),
+        np.inf,
+        0.5,
+        1 - eps / 2,
+        1,
+        1 + eps,
+        1.5,
+        2,
+        3,
+        2 / eps - 1,
+        2 / eps,
+    ]
+    return np.array([*sizes, *(-x for x in sizes), np.nan])
+
+
 def near(words: np.random.Philox, shape: Shape, dtype: np.dtype[Any], centre: float) -> Values:
     """Consecutive numbers of the dtype, as many on one side of `centre` as on the other."""
     count = math.prod(shape)
@@ -173,6 +222,8 @@ REGIMES: Mapping[str, Callable[..., Values]] = MappingProxyType(
             within,
             mask,
             every,
+            octets,
+            special,
             near,
         )
     }

@@ -23,6 +23,7 @@ from d5test.checks.shape import batch, degenerate, degenerate_cases, has_layouts
 from d5test.checks.special import has_rules, special
 from d5test.checks.value import forward, gradient, low_precision
 from d5test.problems.functions import function_cases
+from d5test.reference.operators.arithmetic import Binary, Pow
 from d5test.reference.operators.elementwise import Unary
 
 _ROWS = (
@@ -30,7 +31,7 @@ _ROWS = (
     Check("gradient", gradient, ("float64", "float32"), "value", reason=with_gradient),
     Check("numerical_gradient", numerical_gradient, ("float64",), "value", reason=has_gradient),
     Check("low_precision", low_precision, ("float16", "bfloat16"), "value"),
-    Check("accuracy", accuracy, FLOATS, family=Unary, every=function_cases),
+    Check("accuracy", accuracy, FLOATS, family=(Unary, Binary, Pow), every=function_cases),
     Check("determinism", determinism, reason=listed),
     Check("untouched", untouched, reason=listed),
     Check("no_caching", no_caching),

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import product
 from typing import Any, NoReturn
 
 import numpy as np
@@ -25,9 +26,10 @@ from d5test.checks.fault import Evidence, Fault
 from d5test.checks.special import NAN_IS_OPEN
 from d5test.numerics import ulps
 from d5test.numerics.arithmetic import Arithmetic
-from d5test.numerics.bounds import Bound, Bounds, forward_bounds, library_bound
+from d5test.numerics.bounds import Bound, Bounds, double, forward_bounds, library_bound
+from d5test.numerics.elementary import LIBRARY, ROUNDED
 from d5test.numerics.judgement import Judgement, ratios
-from d5test.reference.stable import FORMS, condition, stable
+from d5test.reference.stable import CORRECTLY_ROUNDED, FORMS, condition, stable
 
 ZERO_IS_OPEN = {
     "Celu": "ONNX's text gives max(0, -0) + min(0, 0), its function body the argument",
@@ -48,14 +50,14 @@ Where = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Values:
-    """Inputs and results of a function, element by element, in float64.
+    """Inputs and results of a function, element by element, in float64, all of one shape.
 
     formula  what ONNX's formula gives in float64
     exact    what the stable form gives
     """
 
     op: Operator
-    x: Array
+    xs: tuple[Array, ...]
     got: Array
     formula: Array
     exact: Array
@@ -63,21 +65,29 @@ class Values:
     @cached_property
     def agreed(self) -> Where:
         """Where both forms have the same value, of the same sign, NaN included."""
-        same = (self.formula == self.exact) & (np.signbit(self.formula) == np.signbit(self.exact))
-        return np.asarray(same | (np.isnan(self.formula) & np.isnan(self.exact)))
+        signs = np.signbit(self.formula) == np.signbit(self.exact)
+        return np.asarray(_same(self.formula, self.exact) & (signs | np.isnan(self.exact)))
 
     def read_as_zero(self, arithmetic: Arithmetic) -> Where:
-        """Where the result is that of zero, and may be: the argument is flushed."""
+        """Where the result is that of zero, and may be: an argument is flushed."""
+        found = np.zeros(self.got.shape, bool)
         if not arithmetic.flushes:
-            return np.zeros(self.x.shape, bool)
-        at_zero = stable(self.op, np.copysign(0.0, self.x))
-        flushed = ulps.subnormal(self.x, arithmetic.storage) & (self.got == at_zero)
-        return np.asarray(flushed)
+            return found
+        small = [ulps.subnormal(x, arithmetic.storage) for x in self.xs]
+        for flushed in product((False, True), repeat=len(self.xs)):
+            where = [s & f for s, f in zip(small, flushed, strict=True)]
+            if np.any(where):
+                read = (
+                    np.where(w, np.copysign(0.0, x), x)
+                    for w, x in zip(where, self.xs, strict=True)
+                )
+                found |= np.any(where, axis=0) & _same(self.got, stable(self.op, *read))
+        return found
 
     def nan(self, arithmetic: Arithmetic) -> Where:
         """Where a NaN is demanded."""
         if self.op.name in NAN_IS_OPEN:
-            return np.zeros(self.x.shape, bool)
+            return np.zeros(self.got.shape, bool)
         return np.asarray(self.agreed & np.isnan(self.exact) & ~self.read_as_zero(arithmetic))
 
     def infinite(self, arithmetic: Arithmetic) -> Where:
@@ -85,21 +95,33 @@ class Values:
 
         Of a finite argument the reference's own overflow proves nothing for float64.
         """
-        sure = np.isinf(self.x) | (self.x == 0) | (arithmetic.storage.precision < ulps.DOUBLE)
+        sure = arithmetic.storage.precision < ulps.DOUBLE
+        for x in self.xs:
+            sure |= np.isinf(x) | (x == 0)
         return np.asarray(self.agreed & np.isinf(self.exact) & sure)
 
     @property
     def zero(self) -> Where:
         """Where the sign of a zero is demanded."""
         if self.op.name in ZERO_IS_OPEN:
-            return np.zeros(self.x.shape, bool)
-        return np.asarray(self.agreed & (self.exact == 0) & np.isin(np.abs(self.x), EXACT_AT))
+            return np.zeros(self.got.shape, bool)
+        sure = np.any([np.isin(np.abs(x), EXACT_AT) for x in self.xs], axis=0)
+        return np.asarray(self.agreed & (self.exact == 0) & sure)
 
     def demanded(self, bound: Bound | None, arithmetic: Arithmetic) -> Bound:
         """The bars: 0 where an infinity or NaN is demanded, none where an argument is flushed."""
         assert bound is not None
         bar = np.where(self.infinite(arithmetic) | self.nan(arithmetic), 0.0, bound.bar)
         return replace(bound, bar=np.where(self.read_as_zero(arithmetic), np.inf, bar))
+
+    def at(self, place: tuple[int, ...]) -> tuple[float, ...]:
+        """The inputs there."""
+        return tuple(float(x[place]) for x in self.xs)
+
+
+def _same(one: Array, other: Array) -> Where:
+    """Equal, or both NaN."""
+    return np.asarray((one == other) | (np.isnan(one) & np.isnan(other)))
 
 
 def accuracy(client: Any, case: Case) -> Judgement:
@@ -111,8 +133,8 @@ def accuracy(client: Any, case: Case) -> Judgement:
     tight = inquiry.forward_bounds(arithmetic)
     inquiry.shaped(tight, result.outputs, (feed,))
     values = _values(inquiry, result.outputs[0])
-    x = values.x
-    found = ulps.accuracy(x, values.got, values.exact, condition(case.op, x), arithmetic)
+    exact, off = values.exact, own_error(case.op, values.xs)
+    found = ulps.accuracy(values.xs, values.got, exact, off, arithmetic)
 
     def bounds(a: Arithmetic) -> Bounds:
         (bound,) = tight if a == arithmetic else inquiry.forward_bounds(a)
@@ -128,17 +150,19 @@ def accuracy(client: Any, case: Case) -> Judgement:
             evidence = Evidence((feed,), "special", (demanded,), inquiry.wanted)
             _fault(inquiry, values, swallowed, "special", "a NaN is swallowed", evidence)
         turned = values.zero & (values.got == 0)
-        turned &= np.signbit(values.got) != np.signbit(values.exact)
+        turned &= np.signbit(values.got) != np.signbit(exact)
         if turned.any():
             evidence = Evidence((feed,), "signed", (_zeros(values, demanded),), inquiry.wanted)
             _fault(inquiry, values, turned, "sign of zero", "a zero has the wrong sign", evidence)
     except Fault as fault:
         if fault.judgement is not None:
-            at = fault.judgement.position
+            at = values.at(fault.judgement.position)
             grade = Grade(wrong=True) if type(case.op) in FORMS else None
             fault.judgement = ulps.Measured(**vars(fault.judgement), accuracy=found, grade=grade)
-            fault.details["input"] = repr(float(values.x[at]))
-            fault.details["largest"] = f"{found.largest:.4g} ULPs, at {found.at!r}"
+            fault.details["input"] = ", ".join(map(repr, at))
+            fault.details["largest"] = (
+                f"{found.largest:.4g} ULPs, at {', '.join(map(repr, found.at))}"
+            )
         raise
     share = float(np.mean([np.isfinite(b.bar).mean() for b in demanded if b is not None]))
     judged = {"share": share, "void": share == 0}
@@ -153,22 +177,29 @@ def _grade(inquiry: Inquiry, values: Values) -> Grade | None:
     """
     op, allowed = values.op, inquiry.allowed
     form = FORMS.get(type(op))
-    if form is None or not values.x.size:
+    if form is None or not values.got.size:
         return None
-    (bound,) = forward_bounds(lambda x: (form(op, x),), inquiry.arrays, allowed)
+    (bound,) = forward_bounds(lambda *xs: (form(op, *xs),), inquiry.arrays, allowed)
     assert bound is not None
     bound = replace(bound, bar=np.maximum(bound.bar, library_bound(bound.value, allowed).bar))
     ratio = ratios(values.demanded(bound, allowed), values.got)
-    worst = int(ratio.argmax())
-    return Grade(float(ratio.flat[worst]), float(values.x.flat[worst]))
+    worst = tuple(map(int, np.unravel_index(ratio.argmax(), ratio.shape)))
+    return Grade(float(ratio[worst]), values.at(worst))
+
+
+def own_error(op: Operator, xs: tuple[Array, ...]) -> Array:
+    """By how many ULPs of float64 the stable form may be off itself."""
+    granted = ROUNDED if type(op) in CORRECTLY_ROUNDED else LIBRARY
+    with np.errstate(all="ignore"):
+        return granted * condition(op, *xs)
 
 
 def _values(inquiry: Inquiry, got: Array) -> Values:
     op = inquiry.case.op
     with np.errstate(all="ignore"):
-        x = np.asarray(inquiry.arrays[0]).astype(np.float64)
+        xs = tuple(np.broadcast_arrays(*double(inquiry.arrays)))
         given = got.astype(np.float64)
-    return Values(op, x, given, np.asarray(inquiry.outputs[0]), stable(op, x))
+    return Values(op, xs, given, np.asarray(inquiry.outputs[0]), stable(op, *xs))
 
 
 def _zeros(values: Values, demanded: Bounds) -> Bounds:

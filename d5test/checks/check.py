@@ -41,7 +41,7 @@ class Check:
 
     run     returns a judgement or raises a fault (or Unsupported)
     dtypes  those in which it is asked
-    family  the operators of which it is asked: a class of them
+    family  the operators of which it is asked: a class of them, or several
     kind    `value`: every cell needs telling cases. `structural`: shapes, bytes, exceptions
     modes   the backend's modes that it is meant for
     cases   the strategy of its cases
@@ -58,7 +58,7 @@ class Check:
     cases: Callable[[Any, str], SearchStrategy[Case]] = drawn
     reason: Reason = supported
     draws: int | None = None
-    family: type[Operator] = Operator
+    family: type[Operator] | tuple[type[Operator], ...] = Operator
     every: Callable[[type[Operator], str], Sequence[Case]] | None = None
 
     @property

@@ -6,6 +6,7 @@ Floating-Point Arithmetic, 2018, section 2.3.2), at least the smallest subnormal
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import inf
 
@@ -16,7 +17,7 @@ from d5test.accuracy import Accuracy, Grade
 from d5test.case import dtype_of
 from d5test.numerics.arithmetic import DOUBLE_ROUNDOFF, Arithmetic, Format
 from d5test.numerics.bounds import Array
-from d5test.numerics.elementary import LIBRARY
+from d5test.numerics.elementary import ROUNDED
 from d5test.numerics.judgement import Judgement
 
 DOUBLE = 53
@@ -39,39 +40,41 @@ def spacing(values: Array, fmt: Format) -> NDArray[np.float64]:
 
 
 def accuracy(
-    x: Array, got: Array, exact: Array, condition: Array, arithmetic: Arithmetic
+    xs: Sequence[Array], got: Array, exact: Array, off: Array, arithmetic: Arithmetic
 ) -> Accuracy:
-    """The errors of results `got` on inputs `x`, where `exact` are the values in float64.
+    """The errors of results `got` on inputs `xs`, where `exact` are the values in float64.
 
-    What those may be off themselves, a primitive's error times `condition`, is taken off each
-    error: nothing to speak of below float64, and there what is left is certain. Counted are the
-    inputs that have a value; where the backend flushes, those that are normal numbers and whose
-    values are, by more than a rounding. An infinity counts as the largest number: it is the
-    judgement that demands or forbids it.
+    What those may be `off` themselves, in ULPs of float64, is taken from each error: nothing to
+    speak of below float64, and there what is left is certain. Counted are the inputs that have a
+    value; where the backend flushes, those that are normal numbers and whose values are, by more
+    than a rounding. An infinity counts as the largest number: it is the judgement that demands or
+    forbids it.
     """
     fmt = arithmetic.storage
+    told = fmt.precision < DOUBLE or bool(np.all(off <= ROUNDED))
     with np.errstate(all="ignore"):
-        x, given = x.astype(np.float64), got.astype(np.float64)
+        given = got.astype(np.float64)
         nearest = exact.astype(dtype_of(fmt.name)).astype(np.float64)
         counted = ~np.isnan(exact)
         if arithmetic.flushes:
-            counted &= ~(subnormal(x, fmt) | subnormal(exact, fmt))
+            for values in (*xs, exact):
+                counted &= ~subnormal(values, fmt)
             counted &= np.abs(nearest) != fmt.smallest_normal
         y = np.clip(exact, -fmt.largest, fmt.largest)
-        own = LIBRARY * 2 * DOUBLE_ROUNDOFF * condition * np.abs(y)
+        own = off * 2 * DOUBLE_ROUNDOFF * np.abs(y)
         error = np.abs(np.clip(given, -fmt.largest, fmt.largest) - y) - own
-    x, given, exact, nearest, y, error = (a[counted] for a in (x, given, exact, nearest, y, error))
+    given, exact, nearest, y, error = (a[counted] for a in (given, exact, nearest, y, error))
     if not error.size:
-        return Accuracy(rounded=None if fmt.precision >= DOUBLE else 0)
+        return Accuracy(rounded=0 if told else None)
     with np.errstate(over="ignore"):
         ulps = np.where(np.isnan(given), inf, np.maximum(error, 0.0) / spacing(y, fmt))
         total = float(ulps[np.isfinite(ulps)].sum())
     i = int(ulps.argmax())
     return Accuracy(
         int(ulps.size),
-        float(ulps[i]), float(x[i]), float(given[i]), float(exact[i]),
+        float(ulps[i]), tuple(float(x[counted][i]) for x in xs), float(given[i]), float(exact[i]),
         total,
-        None if fmt.precision >= DOUBLE else int(np.count_nonzero(given == nearest)),
+        int(np.count_nonzero(given == nearest)) if told else None,
     )  # fmt: skip
 
 

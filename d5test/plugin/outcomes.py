@@ -48,7 +48,12 @@ def tallies_of(reports: Iterable[Any]) -> Iterator[Tally]:
 
 
 def _unpack(entry: Mapping[str, Any]) -> Tally:
-    found = {name: Accuracy(**values) for name, values in entry.get("accuracy", {}).items()}
-    grades = {name: Grade(**values) for name, values in entry.get("grades", {}).items()}
+    found = {k: Accuracy(**_tupled(a)) for k, a in entry.get("accuracy", {}).items()}
+    grades = {k: Grade(**_tupled(g)) for k, g in entry.get("grades", {}).items()}
     names = {"backend": "", "check": "", "operator": "", "dtype": ""}
     return Tally(**{**names, **entry, "accuracy": found, "grades": grades})
+
+
+def _tupled(values: Mapping[str, Any]) -> dict[str, Any]:
+    """JSON has lists."""
+    return {**values, "at": tuple(values["at"])}

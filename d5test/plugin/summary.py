@@ -136,7 +136,7 @@ def _accuracies(tallies: Iterable[Tally]) -> Iterator[str]:
     for (backend, dtype), functions in sorted(found.items()):
         worse = [(name, a) for name, a in functions if a.largest > ROUNDED]
         worst = sorted(worse, key=lambda named: -named[1].largest)[:LEAST_ACCURATE]
-        words = (f"{a.largest:.3g} {name} at {a.at:.4g}" for name, a in worst)
+        words = (f"{a.largest:.3g} {name} at {_place(a.at)}" for name, a in worst)
         share = sum((a for _, a in functions), Accuracy()).share_rounded
         yield f"  {backend} {dtype}: {', '.join(words) or 'none'}" + (
             "" if share is None else f"; {share:.1%}"
@@ -153,13 +153,19 @@ def _grades(tallies: Iterable[Tally]) -> Iterator[str]:
     for (backend, dtype), functions in sorted(found.items()):
         naive = sorted((g.ratio, name, g.at) for name, g in functions if g.name == "naive")
         words = {
-            "naive": [f"{name} {ratio:.3g} at {at:.4g}" for ratio, name, at in reversed(naive)],
+            "naive": [
+                f"{name} {ratio:.3g} at {_place(at)}" for ratio, name, at in reversed(naive)
+            ],
             "wrong": sorted(name for name, g in functions if g.name == "wrong"),
             "stable": sorted(name for name, g in functions if g.name == "stable"),
         }
         for grade, names in words.items():
             if names:
                 yield f"  {backend} {dtype} {grade}: {len(names)}  {', '.join(names)}"
+
+
+def _place(at: tuple[float, ...]) -> str:
+    return " and ".join(f"{x:.4g}" for x in at)
 
 
 def _masked(tallies: Iterable[Tally]) -> Iterator[str]:

@@ -1,10 +1,11 @@
 """All that the accuracy of an elementary function is judged on: fixed cases, slice by slice.
 
-A slice is 2048 inputs. Of a 16-bit dtype 32 slices are all its numbers. Of a wider one they hold
-an input for each value of the leading 16 bits, so some for each sign and exponent, twice: with
-random bits below and with zeros (powers of two, zero and infinity are among these); further slices
-are the neighbours of each input at which the result becomes another kind of number: zeros, poles,
-overflow, underflow. Slices keep a known failure in one range from hiding others elsewhere.
+Of functions of two inputs `pairs` has them. A slice is 2048 inputs. Of a 16-bit dtype 32 slices are
+all its numbers. Of a wider one they hold an input for each value of the leading 16 bits, so some
+for each sign and exponent, twice: with random bits below and with zeros (powers of two, zero and
+infinity are among these); further slices are the neighbours of each input at which the result
+becomes another kind of number: zeros, poles, overflow, underflow. Slices keep a known failure in
+one range from hiding others elsewhere.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from d5test.case import Array, Case, Operator, Tensor, dtype_of
 from d5test.ordinals import numbers, ordinals
+from d5test.problems.pairs import pair_cases
 from d5test.reference.operators import activations as bent
 from d5test.reference.operators import elementwise as ops
 from d5test.reference.stable import stable
@@ -35,7 +37,9 @@ VARIANTS: Mapping[type[Operator], tuple[Operator, ...]] = MappingProxyType(
 
 
 def function_cases(operator: type[Operator], dtype: str) -> tuple[Case, ...]:
-    """The cases of an elementwise operator of one input in `dtype`."""
+    """The cases of an elementwise operator of one or two inputs in `dtype`."""
+    if not issubclass(operator, ops.Unary):
+        return tuple(pair_cases(operator(), dtype))
     variants = VARIANTS.get(operator, (operator(),))
     return tuple(case for op in variants for case in _cases(op, dtype))
 

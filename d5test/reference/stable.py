@@ -20,6 +20,7 @@ from scipy.special import erfc, log_ndtr
 
 from d5test.case import Array, Operator
 from d5test.reference.operators import activations as bent
+from d5test.reference.operators import arithmetic
 from d5test.reference.operators import elementwise as ops
 
 Form = Callable[[Any, Any], Any]
@@ -84,17 +85,23 @@ FORMS: Mapping[type[Operator], Form] = MappingProxyType(
 """Those whose `forward` is not such a form itself."""
 
 
-def stable(op: Operator, x: Array) -> Array:
-    """y = f(x) in float64, of the same shape."""
+CORRECTLY_ROUNDED: frozenset[type[Operator]] = frozenset(
+    {arithmetic.Add, arithmetic.Div, arithmetic.Mul, arithmetic.Sub, ops.Reciprocal, ops.Sqrt}
+)
+"""One operation of IEEE 754-2019, 5.4.1: in float64 `stable` is the nearest number."""
+
+
+def stable(op: Operator, *xs: Array) -> Array:
+    """y = f(x, ...) in float64, of the shape that all have."""
     form = FORMS.get(type(op))
     with np.errstate(all="ignore"):
         if form is not None:
-            return np.asarray(form(op, x))
-        (y,) = op(x)
+            return np.asarray(form(op, *xs))
+        (y,) = op(*xs)
     return np.asarray(y)
 
 
-def condition(op: Operator, x: Array) -> Array:
+def condition(op: Operator, x: Array, *_: Array) -> Array:
     """By how much `stable` multiplies the error of one primitive, at least 1.
 
     An exponential e^-t, which Gelu's factor of x is, multiplies the relative error of t by t.

@@ -1,4 +1,4 @@
-"""Elementary functions are right on all numbers of 16 bits and on strata of the others."""
+"""Elementary functions are right on all numbers of 16 bits, strata of the others, and on pairs."""
 
 from __future__ import annotations
 

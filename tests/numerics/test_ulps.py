@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from d5test.accuracy import LARGEST, MEAN, ROUNDED, Accuracy
+from d5test.numerics import elementary
 from d5test.numerics.arithmetic import classes, format_of
 from d5test.numerics.ulps import accuracy, spacing
 
@@ -26,7 +27,8 @@ def measured(
 ) -> Accuracy:
     x = np.arange(1, len(got) + 1, dtype=np.float64)
     arithmetic = classes(dtype, flushes=flushes)[0]
-    return accuracy(x, np.array(got, dtype), np.array(exact), np.ones(x.shape), arithmetic)
+    off = np.full(x.shape, elementary.LIBRARY)
+    return accuracy((x,), np.array(got, dtype), np.array(exact), off, arithmetic)
 
 
 def test_the_largest_the_mean_and_the_share() -> None:
@@ -34,7 +36,7 @@ def test_the_largest_the_mean_and_the_share() -> None:
     found = measured([1, 1 + one, 4 + 8 * one], [1, 1.25 * one + 1, 4])
     assert (found.inputs, found.rounded) == (3, 2)
     assert (found.largest, found.at, found.got, found.want) == (
-        pytest.approx(2, rel=1e-6), 3.0, 4 + 8 * one, 4.0,
+        pytest.approx(2, rel=1e-6), (3.0,), 4 + 8 * one, 4.0,
     )  # fmt: skip
     assert found.mean == pytest.approx((0 + 0.25 + 2) / 3, rel=1e-6)
     assert found.share_rounded == pytest.approx(2 / 3)
@@ -44,7 +46,7 @@ def test_the_largest_the_mean_and_the_share() -> None:
 
 def test_a_nan_for_a_number_is_infinitely_wrong_and_left_out_of_the_mean() -> None:
     found = measured([nan, 2], [1, 2])
-    assert (found.largest, found.at, found.mean) == (inf, 1.0, 0.0)
+    assert (found.largest, found.at, found.mean) == (inf, (1.0,), 0.0)
 
 
 def test_where_there_is_no_value_nothing_is_counted() -> None:
@@ -77,6 +79,22 @@ def test_in_float64_what_the_reference_may_be_off_is_taken_off() -> None:
 def test_a_sum_is_over_the_inputs_of_both() -> None:
     one, other = measured([1, 2], [1, 2.0]), measured([3], [2.0])
     both = one + other
-    assert (both.inputs, both.largest, both.at, both.rounded) == (3, other.largest, 1.0, 2)
+    assert (both.inputs, both.largest, both.at, both.rounded) == (3, other.largest, (1.0,), 2)
     assert both.total == one.total + other.total
     assert Accuracy() + other == other
+
+
+def test_what_is_rounded_correctly_is_known_in_float64_too() -> None:
+    ulp, xs = 2.0**-52, (np.array([1.0, 3.0, 5.0]), np.array([2.0, 4.0, 6.0]))
+    got, exact = np.array([1 + ulp, 2, 3]), np.array([1.0, 2.0, 3.0])
+    found = accuracy(xs, got, exact, np.full(3, elementary.ROUNDED), classes("float64")[0])
+    assert (found.largest, found.at, found.rounded) == (pytest.approx(0.5), (1.0, 2.0), 2)
+    assert found.share_rounded == pytest.approx(2 / 3)
+
+
+def test_either_input_may_be_flushed() -> None:
+    xs = (np.array([1e-39, 1.0, 1.0]), np.array([1.0, 1e-39, 1.0]))
+    got, off = np.zeros(3, np.float32), np.full(3, elementary.ROUNDED)
+    for flushes, inputs in ((True, 1), (False, 3)):
+        arithmetic = classes("float32", flushes=flushes)[0]
+        assert accuracy(xs, got, np.ones(3), off, arithmetic).inputs == inputs

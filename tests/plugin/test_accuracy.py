@@ -101,8 +101,9 @@ def test_known_failures_are_measured_too(suite: Suite, pytester: pytest.Pytester
     assert covered.right > 10 * covered.known
     assert covered.accuracy == cell.accuracy
     measured = covered.accuracy["Tanh()"]
-    assert 4 <= abs(measured.at) < 4.1
-    assert measured.largest == pytest.approx((1 - tanh(abs(measured.at))) * 2**24)
+    (at,) = measured.at
+    assert 4 <= abs(at) < 4.1
+    assert measured.largest == pytest.approx((1 - tanh(abs(at))) * 2**24)
     assert 0.9 < (measured.share_rounded or 0) < 1
     line = next(s for s in known.text.splitlines() if s.startswith("  ./chopped.py:Chopped float"))
     assert re.fullmatch(r"  \S+ float32: 1\.11e\+04 Tanh\(\) at -?4\.\d+; 99\.\d%", line)
@@ -136,7 +137,7 @@ def test_each_fault_is_the_worst_of_its_kind() -> None:
     (fault,) = examined(Local("wrong", OneOfAll()), check, cases, tally, lambda case: False)
     assert fault.details["input"] == "0.4375"
     assert tally.right == len(cases) - 1
-    assert tally.accuracy["Tanh()"].at == 0.4375
+    assert tally.accuracy["Tanh()"].at == (0.4375,)
     assert tally.accuracy["Tanh()"].inputs == 2**16 - 2046
 
 
@@ -150,8 +151,8 @@ def test_a_budget_is_kept() -> None:
 
 def test_accuracy_travels_in_a_report() -> None:
     tally = Tally("torch", "accuracy", "Erf", "float64")
-    tally.accuracy["Erf()"] = Accuracy(3, inf, 1e200, 0.0, 1.0, 2.5, None)
-    tally.grades["Gelu()"] = Grade(inf, -5.5, True)
+    tally.accuracy["Erf()"] = Accuracy(3, inf, (1e200,), 0.0, 1.0, 2.5, None)
+    tally.grades["Gelu()"] = Grade(inf, (-5.5,), True)
     node = SimpleNamespace(user_properties=[])
     attach(node, [tally])
     ((_, text),) = node.user_properties
