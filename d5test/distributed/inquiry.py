@@ -12,6 +12,7 @@ from d5test.case import Case
 from d5test.checks.check import Check
 from d5test.checks.fault import Evidence, Fault, Subject
 from d5test.distributed.communicator import Array, Communicator, Reduced
+from d5test.distributed.strangers import raised
 from d5test.distributed.traffic import Stuck, WrongSize
 from d5test.numerics.judgement import Judgement
 
@@ -61,6 +62,11 @@ class Inquiry:
             raise self.fault("deadlock", "the ranks are stuck", None, **each) from None
         except WrongSize as wrong:
             raise self.fault("size", "a message has the wrong size", message=str(wrong)) from None
+        except Exception as error:
+            words = raised(error)
+            if not words:
+                raise
+            raise self.fault("exception", "a rank raised", message=words) from None
         for rank, (x, was, got) in enumerate(zip(like, before, reduced.results, strict=True)):
             if not same(x, was):
                 raise self.fault("mutated", "what was given was overwritten", rank=str(rank))
@@ -77,7 +83,8 @@ class Inquiry:
         """A fault of this case."""
         inputs = f"{self.dtype} ({self.n},) at each of {self.size} ranks"
         evidence = Evidence((), "within")
-        return self.subject.fault(kind, what, evidence, judgement, inputs=inputs, **details)
+        told = {"check": f"{self.subject.check} in {self.dtype}", "inputs": inputs, **details}
+        return self.subject.fault(kind, what, evidence, judgement, **told)
 
     def equal(self, results: Sequence[Array]) -> Judgement:
         """All ranks have the same bits, but for those of a NaN."""

@@ -46,6 +46,13 @@ def _mixed(w: Array) -> Array:
     return np.array([w[row].mean(axis=0) for row in rows])
 
 
+def _silent(g: Array, rank: int) -> Array:
+    """Gradients, that of a rank being zero."""
+    told = g.copy()
+    told[rank] = 0
+    return told
+
+
 def _everywhere(w: Array, row: Array) -> Array:
     return np.broadcast_to(row, w.shape)
 
@@ -87,6 +94,8 @@ SUSPECTS: Mapping[str, Suspect] = MappingProxyType(
         "ranks swapped: each has its neighbour's gradient": lambda right, w, g: right(
             w, np.roll(g, 1, axis=0)
         ),
+        "the last rank's gradient left out": lambda right, w, g: right(w, _silent(g, -1)),
+        "the gradient of rank 0 left out": lambda right, w, g: right(w, _silent(g, 0)),
         "no step at all": lambda _, w, g: w,
     }
 )
@@ -99,7 +108,7 @@ def one_step(comm: Runner, case: Case) -> Judgement:
     Averaging begins with different parameters at each rank, the others with the same ones. All
     numbers are multiples of what they are divided by.
     """
-    op, inquiry = _begin("one_step", comm, case)
+    op, inquiry = _begin("one_step", comm, _plain(case))
     averages = op.optimizer in AVERAGING
     unit = lcm(6, inquiry.size) * (1 + np.arange(inquiry.n) % 5)
     factors = np.arange(1, inquiry.size + 1)[:, None]
@@ -189,7 +198,7 @@ def staleness(comm: Runner, case: Case) -> Judgement:
     worker reads are the clocks of all workers as it sees them. The judgement's ratio is the worst
     lag over the bound, `got` the lag.
     """
-    op, inquiry = _begin("staleness", comm, case)
+    op, inquiry = _begin("staleness", comm, _plain(case))
     steps, size = 4 * op.steps, inquiry.size
     reads: dict[int, list[Array]] = {rank: [] for rank in range(size)}
 
@@ -231,6 +240,11 @@ def _begin(check: str, comm: Runner, case: Case) -> tuple[Descent, Inquiry]:
     op = case.op
     assert isinstance(op, Descent)
     return op, Inquiry(check, comm, case, len(case.inputs) // 2)
+
+
+def _plain(case: Case) -> Case:
+    """The case with the base optimizer of a probe, whichever was drawn."""
+    return replace(case, op=case.op.with_(base=WHOLE_STEP.name))
 
 
 def _descend(inquiry: Inquiry, op: Descent) -> Reduced:

@@ -54,6 +54,13 @@ def test_it_is_found(name: str, schedule: Callable[..., Any], check: str, kind: 
     assert f"algorithm='{name}'" in fault.headline
 
 
+@pytest.mark.parametrize("dtype", ["float64", "int64", "bfloat16"])
+def test_the_message_has_the_dtype(dtype: str) -> None:
+    fault = first_fault("ring", wrong.last_step_skipped, "values", dtype)
+    assert fault is not None
+    assert fault.details["check"] == f"values in {dtype}"
+
+
 @pytest.mark.parametrize("algorithm", ALLREDUCE)
 @pytest.mark.parametrize("check", COLLECTIVE)
 def test_nothing_is_found_in_what_is_right(algorithm: str, check: str) -> None:

@@ -76,6 +76,8 @@ def test_nothing_is_found_in_what_is_right(check: str) -> None:
             "an average of neighbours' gradients, not of parameters",
         ),
         ("neighbour_averaging", wrong.RanksSwapped, "ranks swapped: gradients in reverse"),
+        ("decentralised", partial(wrong.Silent, who=3), "the last rank's gradient left out"),
+        ("decentralised", partial(wrong.Silent, who=0), "the gradient of rank 0 left out"),
     ],
 )
 def test_the_mistake_is_named(name: str, optimizer: Any, named: str) -> None:
@@ -84,6 +86,48 @@ def test_the_mistake_is_named(name: str, optimizer: Any, named: str) -> None:
     with pytest.raises(Fault) as found:
         row.run(comm, case)
     assert found.value.details["looks like"] == named
+
+
+@pytest.mark.parametrize(
+    ("name", "optimizer", "check"),
+    [
+        ("decentralised", wrong.OneRankTooFew, "one_step"),
+        ("asynchronous", wrong.Lossy, "staleness"),
+    ],
+)
+def test_a_probe_accuses_no_base_optimizer_but_its_own(
+    name: str, optimizer: Any, check: str
+) -> None:
+    row, comm = DESCENT[check], Virtual(optimizers={**DISTRIBUTED, name: optimizer})
+    cases = list(islice(table(row, name, [4], "float64", 1), CASES))
+    assert any("base='Adam'" in repr(case) for case in cases)
+    found = []
+    for case in cases:
+        try:
+            row.run(comm, case)
+        except Fault as fault:
+            found.append(fault.headline)
+    assert len(found) > CASES / 2
+    assert all("base='GradientDescent'" in headline for headline in found)
+
+
+@pytest.mark.parametrize("check", ["one_step", "sequential"])
+def test_what_a_rank_raises_is_a_fault_with_its_line(check: str) -> None:
+    fault = first_fault("decentralised", wrong.Raising, check)
+    assert fault is not None
+    assert fault.kind == "exception"
+    told = r"ZeroDivisionError: .*zero, at wrong_optimizers.py:\d+ in train"
+    assert re.fullmatch(told, fault.details["message"])
+
+
+def test_what_d5test_itself_raises_is_no_fault_of_a_rank() -> None:
+    names: dict[str, Any] = {"__name__": "d5test.made", "Virtual": Virtual}
+    code = "class Broken(Virtual):\n    def run(self, *given, **named): raise KeyError('ours')"
+    exec(code, names)
+    row = DESCENT["one_step"]
+    (case,) = islice(table(row, "decentralised", [4], "float64", 1), 1)
+    with pytest.raises(KeyError, match="ours"):
+        row.run(names["Broken"](), case)
 
 
 def test_a_stale_read_is_told_with_the_clocks_it_saw() -> None:

@@ -36,6 +36,28 @@ class OneRankTooFew(Decentralised):
 
 
 @dataclass(frozen=True)
+class Silent(Decentralised):
+    """Rank `who` sends zeros in the place of its gradient."""
+
+    who: int = 0
+
+    def train(self, rank: int, size: int, w: Any, gradient: Gradient, steps: int) -> Schedule:
+        def told(step: int, w: Any) -> Any:
+            return gradient(step, w) * (rank != self.who)
+
+        yield from super().train(rank, size, w, told, steps)
+
+
+@dataclass(frozen=True)
+class Raising(Decentralised):
+    """It divides by nothing."""
+
+    def train(self, rank: int, size: int, w: Any, gradient: Gradient, steps: int) -> Schedule:
+        yield from super().train(rank, size, w, gradient, steps)
+        w /= 1 // (steps - steps)
+
+
+@dataclass(frozen=True)
 class StepsAveraged(Decentralised):
     """Each rank steps with its own gradient, then parameters are averaged: right for plain SGD."""
 
