@@ -1,6 +1,6 @@
 """All that the accuracy of an elementary function is judged on: fixed cases, slice by slice.
 
-Those of functions of two inputs are in `pairs`. A slice is 2048 inputs. Of a 16-bit dtype 32 slices
+Functions of two inputs have theirs in `pairs`. A slice is 2048 inputs. Of a 16-bit dtype 32 slices
 are all its numbers. Of a wider one they hold an input for each value of the leading 16 bits, so
 some for each sign and exponent, twice: with random bits below and with zeros (powers of two, zero
 and infinity are among these); further slices are the neighbours of each input at which the result
