@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import numpy_helper
 
 from d5test.backends.base import Unsupported
@@ -42,7 +43,7 @@ class Stranger:
         if not folders:
             prefix = str(self.path.with_suffix(""))
             outputs = [Path(f"{prefix}_output_{i}.pb") for i in range(len(network.outputs))]
-            yield _ramps(network), dict(zip(network.outputs, map(_array, outputs), strict=True))
+            yield _ramps(network), dict(zip(network.outputs, map(array, outputs), strict=True))
         for folder in folders:
             yield (
                 _numbered(network.inputs, folder, "input"),
@@ -77,10 +78,14 @@ def _ramps(network: Network) -> dict[str, Array]:
 
 
 def _numbered(names: Iterable[str], folder: Path, what: str) -> dict[str, Array]:
-    return {name: _array(folder / f"{what}_{i}.pb") for i, name in enumerate(names)}
+    return {name: array(folder / f"{what}_{i}.pb") for i, name in enumerate(names)}
 
 
-def _array(path: Path) -> Array:
+def array(path: Path) -> Array:
+    """The tensor in a file of ONNX. Raises `ValueError`."""
     tensor = onnx.TensorProto()
-    tensor.ParseFromString(path.read_bytes())
-    return numpy_helper.to_array(tensor)
+    try:
+        tensor.ParseFromString(path.read_bytes())
+        return numpy_helper.to_array(tensor)
+    except (DecodeError, TypeError, ValueError) as error:
+        raise ValueError(f"{path} is no tensor of ONNX: {error}") from None

@@ -48,7 +48,12 @@ def resolved(asked: tuple[str, ...]) -> tuple[Mapping[str, Any], Mapping[str, An
     known = {**BUILT, **models}
     chosen = names.chosen("network", inside, known) if inside or not files else {}
     ours = {name: row for name, row in chosen.items() if name in BUILT}
-    ours |= {path.stem: Built.from_file(path) for path in files.values()}
+    for name, path in files.items():
+        try:
+            ours[path.stem] = Built.from_file(path)
+        except ValueError as error:
+            told = " ".join(str(error).split())
+            raise pytest.UsageError(f"network {name!r} cannot be read: {told}") from None
     others = {name: row for name, row in chosen.items() if name in models}
     others |= {name: Stranger(name, path) for name, path in files.items() if data_sets(path)}
     return ours, others

@@ -9,13 +9,16 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 from d5test.backends.client import Client
 from d5test.networks.executor import Executor
 from d5test.networks.nodes import judged_nodes
 from d5test.networks.strangers import Stranger
 from d5test.networks.whole import expected
+from d5test.networks.zoo import Built
 from d5test.numerics.arithmetic import classes
 from d5test.plugin.networks import resolved
 
@@ -92,6 +95,45 @@ def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
         path.touch()
     with pytest.raises(pytest.UsageError, match=r"2 files are called model\.onnx"):
         resolved(tuple(map(str, paths)))
+
+
+def open_model(folder: Path) -> Path:
+    """A model of two inputs whose batch is left open."""
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 3]) for name in "xy")
+    z = helper.make_tensor_value_info("z", TensorProto.FLOAT, ["n", 3])
+    graph = helper.make_graph([helper.make_node("Add", ["x", "y"], ["z"])], "g", [x, y], [z])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    onnx.save(model, folder / "open.onnx")
+    return folder / "open.onnx"
+
+
+def test_open_sides_are_those_of_the_first_data_set(tmp_path: Path) -> None:
+    path = open_model(tmp_path)
+    assert Built.from_file(path).shapes == {"x": (2, 3), "y": (2, 3)}
+    for number, batch in enumerate((5, 7)):
+        folder = tmp_path / f"test_data_set_{number}"
+        folder.mkdir()
+        x = numpy_helper.from_array(np.ones((batch, 3), np.float32))
+        for position in range(2):
+            onnx.save_tensor(x, folder / f"input_{position}.pb")
+    assert Built.from_file(path).shapes == {"x": (5, 3), "y": (5, 3)}
+    onnx.save_tensor(
+        numpy_helper.from_array(np.ones((5, 4), np.float32)),
+        tmp_path / "test_data_set_0" / "input_1.pb",
+    )
+    assert Built.from_file(path).shapes == {"x": (2, 3), "y": (2, 3)}
+
+
+@pytest.mark.parametrize("what", ["open.onnx", "test_data_set_0/input_1.pb"])
+def test_a_file_that_is_none_of_onnx_is_one_line(tmp_path: Path, what: str) -> None:
+    path = open_model(tmp_path)
+    (tmp_path / "test_data_set_0").mkdir()
+    (tmp_path / what).write_text("no protocol buffer")
+    with pytest.raises(
+        pytest.UsageError, match=r"network '.*open\.onnx' cannot be read"
+    ) as caught:
+        resolved((str(path),))
+    assert "\n" not in str(caught.value)
 
 
 def suites(folder: Path, *modules: str) -> subprocess.CompletedProcess[str]:

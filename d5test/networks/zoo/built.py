@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 from d5test.case import Array, Tensor, is_float
+from d5test.networks.graph import Value
 from d5test.networks.network import Network
+from d5test.networks.strangers import array, data_sets
 
 
 @dataclass(frozen=True)
@@ -29,9 +31,12 @@ class Built:
 
     @classmethod
     def from_file(cls, path: Path) -> Self:
-        """The network in an ONNX file: sides without a size are 2, whole numbers 0 or 1."""
+        """The network in an ONNX file: whole numbers are 0 or 1.
+
+        Sides without a size are those of the first data set beside it, or 2 where there is none.
+        """
         inputs = Network(path).inputs
-        shapes = {
+        shapes = shapes_beside(path, inputs) or {
             name: tuple(side if isinstance(side, int) else 2 for side in value.shape)
             for name, value in inputs.items()
         }
@@ -53,3 +58,22 @@ class Built:
             ).array(seed, position)
             for position, (name, shape) in enumerate(self.shapes.items())
         }
+
+
+def shapes_beside(path: Path, inputs: Mapping[str, Value]) -> dict[str, tuple[int, ...]]:
+    """The shapes of the first data set beside a model; none if they are not of these inputs."""
+    for folder in data_sets(path)[:1]:
+        files = {name: folder / f"input_{i}.pb" for i, name in enumerate(inputs)}
+        found = {name: array(file).shape for name, file in files.items() if file.is_file()}
+        if found.keys() == inputs.keys() and all(
+            fits(value.shape, found[name]) for name, value in inputs.items()
+        ):
+            return found
+    return {}
+
+
+def fits(declared: Sequence[int | str], shape: tuple[int, ...]) -> bool:
+    """Whether a shape is one that is declared."""
+    return len(declared) == len(shape) and all(
+        isinstance(side, str) or side == size for side, size in zip(declared, shape, strict=True)
+    )
