@@ -63,6 +63,12 @@ def load(target: str) -> Any:
         if not where.startswith("d5test."):
             sys.path.insert(0, os.getcwd())
         module = importlib.import_module(where)
+    if not hasattr(module, name):
+        import difflib  # 40 ms, for who has mistyped it
+
+        near = difflib.get_close_matches(name, dir(module), 1)
+        also = f"; did you mean {near[0]}?" if near else ""
+        raise ImportError(f"{where} has no {name}{also}")
     return getattr(module, name)
 
 
