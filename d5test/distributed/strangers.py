@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import traceback
+from functools import cache
+from importlib.metadata import requires
 from pathlib import Path
 
-OURS = {"d5test", "numpy", "mpi4py", "torch", *sys.stdlib_module_names}
-"""Packages whose frames are nobody's schedule."""
+
+@cache
+def ours() -> frozenset[str]:
+    """Packages whose frames are nobody's schedule: d5test, Python's own, and those required."""
+    required = (re.match(r"[\w-]+", line) for line in requires("d5test") or ())
+    names = (found[0].replace("-", "_") for found in required if found)
+    return frozenset({"d5test", *names, *sys.stdlib_module_names})
 
 
 def raised(error: BaseException) -> str:
@@ -19,7 +27,7 @@ def raised(error: BaseException) -> str:
     frames = [
         (Path(frame.f_code.co_filename).name, line, frame.f_code.co_name)
         for frame, line in traceback.walk_tb(error.__traceback__)
-        if frame.f_globals.get("__name__", "").partition(".")[0] not in OURS
+        if frame.f_globals.get("__name__", "").partition(".")[0] not in ours()
     ]
     if not frames:
         return ""
