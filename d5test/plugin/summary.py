@@ -10,17 +10,18 @@ import io
 import os
 import shutil
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 import pytest
 from rich.console import Console
 from rich.table import Table
 
-from d5test.accuracy import Accuracy, Grade
+from d5test.accuracy import Accuracy
 from d5test.exploration.tally import OUTCOMES, Tally
 from d5test.plugin.outcomes import ARITHMETICS, tallies_of
 
+Found = TypeVar("Found")
 WORST = 5
 LEAST_ACCURATE = 4
 ROUNDED = 0.5
@@ -126,11 +127,19 @@ def _looseness(name: str) -> int:
     return ARITHMETICS.index(name) if name in ARITHMETICS else -1
 
 
-def _accuracies(tallies: Iterable[Tally]) -> Iterator[str]:
-    found: dict[tuple[str, str], list[tuple[str, Accuracy]]] = defaultdict(list)
+def _by_function(
+    tallies: Iterable[Tally], of: Callable[[Tally], Mapping[str, Found]]
+) -> dict[tuple[str, str], list[tuple[str, Found]]]:
+    """What tallies have of functions, by backend and dtype; only where there is any."""
+    found: dict[tuple[str, str], list[tuple[str, Found]]] = defaultdict(list)
     for t in tallies:
-        if t.accuracy:
-            found[t.backend, t.dtype].extend(t.accuracy.items())
+        if of(t):
+            found[t.backend, t.dtype].extend(of(t).items())
+    return found
+
+
+def _accuracies(tallies: Iterable[Tally]) -> Iterator[str]:
+    found = _by_function(tallies, lambda t: t.accuracy)
     if found:
         yield "\nerrors of functions above half a ULP, and where; the share rounded correctly"
     for (backend, dtype), functions in sorted(found.items()):
@@ -144,10 +153,7 @@ def _accuracies(tallies: Iterable[Tally]) -> Iterator[str]:
 
 
 def _grades(tallies: Iterable[Tally]) -> Iterator[str]:
-    found: dict[tuple[str, str], list[tuple[str, Grade]]] = defaultdict(list)
-    for t in tallies:
-        if t.grades:
-            found[t.backend, t.dtype].extend(t.grades.items())
+    found = _by_function(tallies, lambda t: t.grades)
     if found:
         yield "\nfunctions with a stable form; of the naive, error over its bar, and where"
     for (backend, dtype), functions in sorted(found.items()):
