@@ -25,7 +25,7 @@ CPU, CUDA = 1, 2
 BACKWARD, CONTIGUOUS, SHAPED = 1, 2, 4
 OPTIONAL, WHOLE, MASK, CONSTANT, UNREAD = 1, 2, 4, 8, 16
 """Of an input or output: it may be absent, is of int64, is of booleans or of the operator's type,
-has no gradient."""
+has no gradient, is absent among the outputs of `backward`."""
 CODES: Mapping[str, int] = MappingProxyType({"i": 0, "f": 2, "b": 6})
 """DLPack's code of a type, by NumPy's letter of its kind."""
 MESSAGE = 4096

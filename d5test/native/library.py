@@ -214,9 +214,16 @@ def _padded(arrays: Sequence[Array | None], ports: Sequence[Port]) -> list[Array
 
 
 def _port(port: Any) -> Port:
-    flags = ("OPTIONAL", "WHOLE", "MASK", "CONSTANT", "UNREAD")
-    said = (bool(port.flags & getattr(interface, flag)) for flag in flags)
-    return Port(port.name.decode(), port.dims.decode(), port.values.decode(), *said)
+    return Port(
+        port.name.decode(),
+        port.dims.decode(),
+        port.values.decode(),
+        optional=bool(port.flags & interface.OPTIONAL),
+        whole=bool(port.flags & interface.WHOLE),
+        mask=bool(port.flags & interface.MASK),
+        constant=bool(port.flags & interface.CONSTANT),
+        unread=bool(port.flags & interface.UNREAD),
+    )
 
 
 def _choice(choice: Any) -> Choice:
