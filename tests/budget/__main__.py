@@ -45,7 +45,7 @@ LIMITS = """\
 * **Bars at sizes as drawn** of formulas that are a chain of elementwise functions: calls of
   NumPy, on arrays of 2 to 150 elements. [Numerics](numerics.md#what-a-bar-costs) counts them.
 * **The smallest reference convolution**: 405 calls of Python's for what torch does in two. A
-  third of the time pads x and shows the windows, in forward and in backward, a quarter adds what
+  third of the time pads x and shows the windows, in forward and in backward, a fifth adds what
   the nine taps give back, 3% are the three products of matrices. From the next size on these
   decide.
 * **Steps of ResNet-8**, which has 37 tensors of up to 37,000 elements: for each of them Adam's
