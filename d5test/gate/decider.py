@@ -36,6 +36,7 @@ class Decider:
 
     limit   half of it, in logarithms: to find 5% the limit has to be near 2.5%
     screen  two fifths of it: who is below in the median of the sessions is no suspect
+    error   a fifth of it: a session goes on until it errs by no more, or takes too long
     """
 
     effect: float = 0.05
@@ -49,6 +50,11 @@ class Decider:
     def screen(self) -> float:
         """The least shift of a suspect."""
         return log1p(self.effect) * 2 / 5
+
+    @property
+    def error(self) -> float:
+        """What the shift of a session may err by, if that can be had."""
+        return log1p(self.effect) / 5
 
     def charge(self, evidence: Evidence) -> int:
         """What sessions so far speak of: 1 of a slowdown, -1 of an improvement, 0 of neither.

@@ -15,9 +15,10 @@ import numpy as np
 
 from d5test.backends.client import Judged
 from d5test.compare.noise import SUITE
+from d5test.gate.bout import Bout
 from d5test.gate.decider import PAIRS, SESSIONS, Decider, floor, noise_of
 from d5test.gate.evidence import GATED, Evidence, add_pair, add_session
-from d5test.gate.session import FULL, SHORT, Bout, Rounds, Session
+from d5test.gate.session import FULL, SHORT, Rounds, Session
 from d5test.gate.versions import ARMS, NEW, OLD
 from d5test.metric import Metric
 from d5test.timed import Subject
@@ -143,7 +144,9 @@ class _Run:
     def _measure(
         self, label: str, names: Iterable[str], arms: Sequence[str], rounds: Rounds
     ) -> dict[str, Bout]:
-        session = Session(arms, self.gate.open, self.draw, self.gate.loops, rounds, self.until)
+        gate = self.gate
+        error = gate.decider.error
+        session = Session(arms, gate.open, self.draw, gate.loops, rounds, error, self.until)
         wanted = [self.subjects[name] for name in names]
         bouts = session.measure(wanted)
         self.found.spent = self.found.spent or len(bouts) < len(wanted)

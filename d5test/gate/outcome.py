@@ -23,10 +23,10 @@ from pytest_benchmark.stats import Stats
 
 from d5test.compare import Comparison, Decision, Run, read
 from d5test.gate.accepted import Accepted
+from d5test.gate.bout import Bout
 from d5test.gate.corpus import Examination, Examined
 from d5test.gate.gate import Findings
 from d5test.gate.rule import Gated
-from d5test.gate.session import Bout
 from d5test.gate.versions import ARMS, NEW, OLD
 from d5test.record import KEY, SCHEMA
 from d5test.timed import Entry

@@ -10,14 +10,17 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import groupby
+from math import inf
 
 import numpy as np
 
 from d5test.backends.client import Judged
 from d5test.backends.exchange import Round
-from d5test.timed import BRIEF, BROKEN, Entry, Subject, Timed, displacement, move
+from d5test.gate.bout import Bout
+from d5test.gate.versions import NEW
+from d5test.timed import BRIEF, BROKEN, Subject, Timed, displacement, move
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,8 @@ class Rounds:
     """How often an arm is timed: `turns` in each of `blocks`.
 
     The tensors of a block are new ones, elsewhere in memory. There are fewer blocks, but `least`,
-    if an arm would take longer than `seconds`.
+    if an arm would take longer than `seconds`; `LONGER` times as many of both if the blocks
+    differ so much that what they say is not settled.
     """
 
     blocks: int
@@ -37,18 +41,9 @@ class Rounds:
 FULL = Rounds(blocks=20, turns=12, least=4, seconds=3.0)
 SHORT = Rounds(blocks=10, turns=10, least=2, seconds=2.0)
 """Of a pair of fresh processes: pairs are many."""
-
-
-@dataclass
-class Bout:
-    """A benchmark in one session: what each arm recorded, or why it has nothing.
-
-    blocks  seconds a call, of each arm; in the k-th turn of a block all arms were timed at once
-    """
-
-    entries: dict[str, Entry] = field(default_factory=dict)
-    broken: dict[str, str] = field(default_factory=dict)
-    blocks: dict[str, list[list[float]]] = field(default_factory=dict)
+LONGER = 3
+SEEN = 5
+"""Blocks from one look at what they differ by to the next."""
 
 
 @dataclass
@@ -57,6 +52,7 @@ class Session:
 
     arms    who takes part; `order` is drawn from `draw`, for the start of the workers too
     loops   calls a round by benchmark: found once, the same in all arms and sessions
+    error   of the newest arm's shift, above which there are more blocks
     """
 
     arms: Sequence[str]
@@ -64,7 +60,8 @@ class Session:
     draw: np.random.Generator
     loops: dict[str, int]
     rounds: Rounds = FULL
-    until: float = float("inf")
+    error: float = inf
+    until: float = inf
     """When to stop, by `time.monotonic`: benchmarks that have not begun then are left out."""
 
     def measure(self, subjects: Sequence[Subject]) -> dict[str, Bout]:
@@ -106,9 +103,9 @@ class Session:
         try:
             self._calibrate(subject, timed, bout)
             rounds: dict[str, list[Round]] = {arm: [] for arm in timed}
-            end = time.monotonic() + self.rounds.seconds * len(timed)
-            for block in range(self.rounds.blocks):
-                if block >= self.rounds.least and time.monotonic() > min(end, self.until):
+            begun = time.monotonic()
+            for block in range(LONGER * self.rounds.blocks):
+                if self._over(bout, block, (time.monotonic() - begun) / max(len(timed), 1)):
                     break
                 self._block(subject, timed, clients, bout, rounds)
             for arm in timed:
@@ -122,6 +119,21 @@ class Session:
                 with _told(bout, arm):
                     one.close()
         return bout
+
+    def _over(self, bout: Bout, blocks: int, seconds: float) -> bool:
+        """Whether so many blocks, which took an arm so many seconds, are enough."""
+        given = self.rounds
+        if blocks < given.least:
+            return False
+        if seconds > LONGER * given.seconds or time.monotonic() > self.until:
+            return True
+        if blocks < given.blocks and seconds < given.seconds:
+            return False
+        if bout.broken:
+            return True
+        if blocks % SEEN:
+            return False
+        return bout.longer(NEW, [arm for arm in self.arms if arm != NEW]).error <= self.error
 
     def _calibrate(self, subject: Subject, timed: Mapping[str, Timed], bout: Bout) -> None:
         """Find out how many calls make a round, in the first arm that can say."""
