@@ -43,7 +43,7 @@ SHORT = Rounds(blocks=10, turns=10, least=2, seconds=2.0)
 """Of a pair of fresh processes: pairs are many."""
 LONGER = 3
 SEEN = 5
-"""Blocks from one look at what they differ by to the next."""
+"""Blocks beyond those of `Rounds` from one look at what they differ by to the next."""
 
 
 @dataclass
@@ -131,7 +131,7 @@ class Session:
             return False
         if bout.broken:
             return True
-        if blocks % SEEN:
+        if blocks > given.blocks and blocks % SEEN:
             return False
         return bout.longer(NEW, [arm for arm in self.arms if arm != NEW]).error <= self.error
 
