@@ -26,6 +26,8 @@ FAR, BEYOND = 5, 10
 """Times the effect, and the noise, from which on nothing is left to be confirmed."""
 PAIRS = 20
 """Pairs of fresh processes; fewer where the outcome no longer depends on the rest."""
+FEW = 6
+"""Pairs from which on nobody is held whose centre is below the limit by more than its error."""
 BOUNDLESS = 1e3
 """A logarithm that no pair has."""
 
@@ -76,7 +78,7 @@ class Decider:
         return [self.charge(evidence) * pair for pair in evidence.pairs]
 
     def settled(self, pairs: Sequence[float], level: float) -> bool | None:
-        """Whether the pairs convict, once no further pair can change that; None: not yet.
+        """Whether the pairs convict, once no further pair will change that; None: not yet.
 
         pairs   above zero where they confirm the charge
         level   the error probability; the strictest that may become the benchmark's (Holm's
@@ -86,6 +88,8 @@ class Decider:
         if self.guilty([*pairs, *[-BOUNDLESS] * left], level):
             return True
         if not self.guilty([*pairs, *[BOUNDLESS] * left], BENCHMARK):
+            return False
+        if len(pairs) >= FEW and centre(pairs) + error(pairs) < self.limit:
             return False
         return None
 
@@ -98,11 +102,11 @@ class Decider:
         return self.screen + float(ndtri(POWER)) * noise
 
     def confirmable(self, pairs: Sequence[float], level: float) -> float:
-        """Likewise of the pairs: the error of their centre is sqrt(pi / 3) that of a mean."""
+        """Likewise of the pairs."""
         if len(pairs) < 2:
             return inf
-        error = float(np.std(pairs, ddof=1)) * sqrt(np.pi / 3 / len(pairs))
-        return max(self.limit, -float(ndtri(level)) * error) + float(ndtri(POWER)) * error
+        deviation = error(pairs)
+        return max(self.limit, -float(ndtri(level)) * deviation) + float(ndtri(POWER)) * deviation
 
 
 def centre(pairs: Sequence[float]) -> float:
@@ -110,6 +114,11 @@ def centre(pairs: Sequence[float]) -> float:
     one = np.asarray(pairs, dtype=np.float64)
     means = (one[:, None] + one) / 2
     return float(np.median(means[np.triu_indices(len(one))]))
+
+
+def error(pairs: Sequence[float]) -> float:
+    """Of their centre: sqrt(pi / 3) that of a mean, where they are normal."""
+    return float(np.std(pairs, ddof=1)) * sqrt(np.pi / 3 / len(pairs))
 
 
 def signed_rank_p(pairs: Sequence[float]) -> float:

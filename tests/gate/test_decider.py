@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import rankdata, wilcoxon
 
 from d5test.compare.noise import BENCHMARK
-from d5test.gate.decider import PAIRS, Decider, centre, floor, signed_rank_p
+from d5test.gate.decider import PAIRS, Decider, centre, error, floor, signed_rank_p
 from d5test.gate.evidence import Evidence
 
 DECIDER = Decider()
@@ -20,15 +20,35 @@ PAIR = st.floats(-0.1, 0.1)
 
 
 @given(st.lists(PAIR, min_size=PAIRS, max_size=PAIRS), st.sampled_from([BENCHMARK, 1e-3, 1e-5]))
-def test_what_is_settled_early_is_what_all_pairs_say(pairs: list[float], level: float) -> None:
+def test_what_convicts_early_convicts_in_the_end(pairs: list[float], level: float) -> None:
     for seen in range(PAIRS + 1):
         settled = DECIDER.settled(pairs[:seen], level)
         if settled is True:
             assert DECIDER.guilty(pairs, level)
-        elif settled is False:
+        elif settled is False and centre(pairs[:seen]) + error(pairs[:seen]) >= DECIDER.limit:
             assert not DECIDER.guilty(pairs, BENCHMARK)
     if level == BENCHMARK:
         assert settled is not None
+
+
+def told(pairs: list[float]) -> tuple[bool, int]:
+    """What is settled of them, and after how many."""
+    for seen in range(1, PAIRS + 1):
+        settled = DECIDER.settled(pairs[:seen], BENCHMARK)
+        if settled is not None:
+            return settled, seen
+    raise AssertionError("not settled by all pairs")
+
+
+@pytest.mark.parametrize("noise", [0.01, 0.02, 0.04])
+def test_identical_code_is_let_go_early_and_the_effect_hardly_ever(noise: float) -> None:
+    draw = np.random.default_rng(5)
+    same = [told(draw.normal(0, noise, PAIRS).tolist()) for _ in range(200)]
+    assert sum(settled for settled, _ in same) <= 200 * BENCHMARK
+    assert np.mean([seen for _, seen in same]) < PAIRS / 2
+    slower = draw.normal(log1p(DECIDER.effect), noise, (200, PAIRS)).tolist()
+    late = [DECIDER.guilty(pairs, BENCHMARK) for pairs in slower]
+    assert sum(late) - sum(told(pairs)[0] for pairs in slower) <= 2
 
 
 @pytest.mark.parametrize("shift", [-0.02, 0.0, 0.01, 0.03])
