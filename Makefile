@@ -33,15 +33,17 @@ $(VENV)/dev.stamp: $(VENV)/torch.stamp
 validate: $(VENV)/torch.stamp
 	$(BIN)/pytest suites/operators --backend=torch
 
-# one thread for each of the two processes: threads that wait for each other's cores take ten times as long
+# three processes for two cores, since many tests wait; one thread for each: threads that wait for each other's
+# cores take ten times as long
 test: $(VENV)/dev.stamp
-	OMP_NUM_THREADS=1 $(BIN)/pytest tests -n 2 --durations=20
+	OMP_NUM_THREADS=1 $(BIN)/pytest tests -n 3 --durations=20
 
 suites: $(VENV)/dev.stamp
 	OMP_NUM_THREADS=1 $(BIN)/pytest suites/operators --backend=numpy,native,torch,tensorflow,jax,onnxruntime \
 	  --examples=3 -n 2
 	$(BIN)/pytest suites/operators/test_corpus.py --backend=torch
-	$(BIN)/pytest suites/networks --backend=numpy,torch,tensorflow,jax,onnxruntime --network=mlp,lenet5
+	OMP_NUM_THREADS=1 $(BIN)/pytest suites/networks --backend=numpy,torch,tensorflow,jax,onnxruntime \
+	  --network=mlp,lenet5 -n 2
 	$(BIN)/pytest suites/training --backend=torch,tensorflow,jax --optimizer=Momentum,Adam --examples=5
 	$(BIN)/pytest suites/distributed --examples=3
 
