@@ -37,7 +37,8 @@ class Decider:
     """Decides for a slowdown of `effect` (0.05 is 5%) that is to be found.
 
     limit   half of it, in logarithms: to find 5% the limit has to be near 2.5%
-    screen  two fifths of it: who is below in the median of the sessions is no suspect
+    screen  two fifths of it: who is below in the median of the sessions is no suspect, unless
+            that errs so much that a slowdown of the effect would often be, too
     error   a fifth of it: a session goes on until it errs by no more, or takes too long
     """
 
@@ -63,7 +64,8 @@ class Decider:
 
         An improvement stops no release: it has to be there in all sessions, which costs little.
         """
-        if evidence.shift > self.screen:
+        missed = log1p(self.effect) - float(ndtri(POWER)) * evidence.error
+        if evidence.shift > min(self.screen, max(missed, 0.0)):
             return 1
         return -1 if max(evidence.shifts) < -self.limit else 0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import sqrt
 from statistics import median
 
 import numpy as np
@@ -35,6 +36,16 @@ class Evidence:
     def shift(self) -> float:
         """The median of the sessions."""
         return median(self.shifts)
+
+    @property
+    def error(self) -> float:
+        """What that errs by: as its blocks say, or as two processes of the old version do.
+
+        Some benchmarks differ from one process to the next by far more than from block to block.
+        With errors of variance v in each arm a control has 2 v, a shift 3/2 v.
+        """
+        processes = sqrt(0.75) * median(map(abs, self.controls))
+        return max(median(self.errors), processes) / sqrt(len(self.shifts))
 
 
 def resident(bout: Bout, arm: str, others: Sequence[str]) -> Shift:

@@ -111,7 +111,31 @@ def test_half_of_the_effect_is_none() -> None:
     [([0.03], 1), ([0.03, -0.01, 0.01], 0), ([-0.03], -1), ([-0.03, -0.02], 0), ([0.015], 0)],
 )
 def test_a_charge_is_what_the_sessions_say(shifts: list[float], charge: int) -> None:
-    assert DECIDER.charge(Evidence(shifts, [0.0] * len(shifts))) == charge
+    none = [0.0] * len(shifts)
+    assert DECIDER.charge(Evidence(shifts, none, none)) == charge
+
+
+@pytest.mark.parametrize(
+    ("control", "error", "charge"),
+    [(0.01, 0.01, 0), (-0.1, 0.01, 1), (0.01, 0.06, 1), (0.03, 0.01, 0), (0.04, 0.01, 1)],
+)
+def test_what_errs_a_lot_is_charged_before(control: float, error: float, charge: int) -> None:
+    """By its blocks or by its processes: a slowdown of the effect might be hidden."""
+    assert DECIDER.charge(Evidence([0.005], [control], [error])) == charge
+    assert DECIDER.charge(Evidence([-0.005], [control], [error])) == 0
+
+
+def test_a_slowdown_is_charged_whatever_the_sessions_err_by() -> None:
+    draw = np.random.default_rng(6)
+    for noise in (0.01, 0.02, 0.04, 0.08):
+        arms = draw.normal(0, noise / np.sqrt(1.5), (2000, 3))
+        shifts = log1p(DECIDER.effect) + arms[:, 2] - arms[:, :2].mean(axis=1)
+        controls = arms[:, 1] - arms[:, 0]
+        charged = [
+            DECIDER.charge(Evidence([shift], [control], [0.8 * noise]))
+            for shift, control in zip(shifts.tolist(), controls.tolist(), strict=True)
+        ]
+        assert charged.count(1) > 2000 * (0.85 if noise < 0.05 else 0.6)
 
 
 def test_the_noise_of_a_shift_is_told_by_controls() -> None:
