@@ -2,11 +2,14 @@
 
 A deadline by the clock alone accuses a compiler that shares its core with nine other processes.
 So the seconds in which the worker, or a process that it started, was ready to run and had no core
-are not counted. What sleeps, waits or loops for ever gets no extension on a quiet machine.
+are not counted; nor are those in which the machine had too little memory, and processes waited for
+pages that had been taken from them. What sleeps, waits or loops for ever gets no extension on a
+quiet machine.
 """
 
 from __future__ import annotations
 
+import re
 import socket
 import time
 from collections.abc import Iterator
@@ -20,6 +23,7 @@ PART = 1 / 6
 counted; no quick answer is slowed."""
 LONGEST = 10
 """Times as long, by the clock, whatever the machine does."""
+PRESSURE = Path("/proc/pressure/memory")
 
 
 def await_answer(connection: socket.socket, process: int, seconds: float) -> None:
@@ -27,7 +31,7 @@ def await_answer(connection: socket.socket, process: int, seconds: float) -> Non
     start, part = time.monotonic(), PART * seconds
     if arrives(connection, part):
         return
-    starved, before = 0.0, dict(waits(process))
+    starved, before, pressed = 0.0, dict(waits(process)), stalled()
     while True:
         elapsed = time.monotonic() - start
         left = min(seconds + starved, LONGEST * seconds) - elapsed
@@ -35,9 +39,10 @@ def await_answer(connection: socket.socket, process: int, seconds: float) -> Non
             raise TimeoutError
         if arrives(connection, min(left, part)):
             return
-        now = dict(waits(process))
+        now, pressing = dict(waits(process)), stalled()
         starved += max((now[task] - before.get(task, 0.0) for task in now), default=0.0)
-        before = now
+        starved += pressing - pressed
+        before, pressed = now, pressing
 
 
 def arrives(connection: socket.socket, seconds: float) -> bool:
@@ -64,3 +69,14 @@ def waits(process: int) -> Iterator[tuple[str, float]]:
                 with suppress(OSError):
                     _, waited, _ = task.read_text().split()
                     yield str(task), int(waited) * 1e-9
+
+
+def stalled() -> float:
+    """Seconds since the start in which processes waited for memory, of the whole machine.
+
+    None where the system does not tell: Linux does, `Documentation/accounting/psi.rst`.
+    """
+    with suppress(OSError):
+        total = re.search(r"some .*total=(\d+)", PRESSURE.read_text())
+        return int(total[1]) * 1e-6 if total else 0.0
+    return 0.0

@@ -1,4 +1,4 @@
-"""A worker that has no core is waited for; one that sleeps is not."""
+"""A worker that has no core, or no memory, is waited for; one that sleeps is not."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from d5test.backends import patience
 from d5test.backends.patience import await_answer
 
 ANSWERS = """
@@ -70,6 +72,38 @@ def test_a_worker_that_sleeps_is_not(crowd: ExitStack) -> None:
     connection, process = asked(crowd, max(os.sched_getaffinity(0)), "sleep")
     with pytest.raises(TimeoutError):
         await_answer(connection, process, 0.5)
+
+
+def test_who_waits_for_memory_is_waited_for(
+    crowd: ExitStack, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The machine says of each look that half of the time was spent on pages."""
+    totals = iter(range(0, 10**9, 125_000))
+    pressure = tmp_path / "memory"
+
+    def read(path: Path) -> str:
+        assert path == pressure
+        return f"some avg10=9.0 avg60=1.0 avg300=0.1 total={next(totals)}\nfull total=7\n"
+
+    monkeypatch.setattr(patience, "PRESSURE", pressure)
+    connection, process = asked(crowd, max(os.sched_getaffinity(0)), "sleep")
+    monkeypatch.setattr(Path, "read_text", read)
+    monkeypatch.setattr(patience, "waits", lambda process: iter(()))
+    begun = time.monotonic()
+    with pytest.raises(TimeoutError):
+        await_answer(connection, process, 1.5)
+    assert time.monotonic() - begun > 2.5
+
+
+@pytest.mark.parametrize("text", [None, "", "full avg10=0.00 total=12\n"])
+def test_a_machine_that_does_not_tell_of_memory_has_enough(
+    text: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pressure = tmp_path / "memory"
+    if text is not None:
+        pressure.write_text(text)
+    monkeypatch.setattr(patience, "PRESSURE", pressure)
+    assert patience.stalled() == 0.0
 
 
 def test_the_end_of_a_worker_is_an_answer(crowd: ExitStack) -> None:
