@@ -74,7 +74,7 @@ def waits(process: int) -> Iterator[tuple[str, float]]:
 def stalled() -> float:
     """Seconds since the start in which processes waited for memory, of the whole machine.
 
-    None where the system does not tell: Linux does, `Documentation/accounting/psi.rst`.
+    0 where the system does not tell: Linux does, `Documentation/accounting/psi.rst`.
     """
     with suppress(OSError):
         total = re.search(r"some .*total=(\d+)", PRESSURE.read_text())
