@@ -62,12 +62,13 @@ class Decider:
     def charge(self, evidence: Evidence) -> int:
         """What sessions so far speak of: 1 of a slowdown, -1 of an improvement, 0 of neither.
 
-        An improvement stops no release: it has to be there in all sessions, which costs little.
+        A slowdown of the effect is to be seen, whatever the sessions err by. An improvement stops
+        no release: it has to be there in all sessions and beyond their error, which costs little.
         """
-        missed = log1p(self.effect) - float(ndtri(POWER)) * evidence.error
-        if evidence.shift > min(self.screen, max(missed, 0.0)):
+        margin = float(ndtri(POWER)) * evidence.error
+        if evidence.shift > min(self.screen, max(log1p(self.effect) - margin, 0.0)):
             return 1
-        return -1 if max(evidence.shifts) < -self.limit else 0
+        return -1 if max(evidence.shifts) < -self.limit - margin else 0
 
     def obvious(self, evidence: Evidence, noise: float) -> bool:
         """Whether a session and a restart leave no doubt: far beyond the effect and the noise."""

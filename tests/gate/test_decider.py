@@ -125,6 +125,12 @@ def test_what_errs_a_lot_is_charged_before(control: float, error: float, charge:
     assert DECIDER.charge(Evidence([-0.005], [control], [error])) == 0
 
 
+def test_an_improvement_is_one_beyond_the_error_only() -> None:
+    assert DECIDER.charge(Evidence([-0.05], [0.01], [0.01])) == -1
+    assert DECIDER.charge(Evidence([-0.05], [0.04], [0.01])) == 0
+    assert DECIDER.charge(Evidence([-0.06] * 4, [0.04] * 4, [0.01] * 4)) == -1
+
+
 def test_a_slowdown_is_charged_whatever_the_sessions_err_by() -> None:
     draw = np.random.default_rng(6)
     for noise in (0.01, 0.02, 0.04, 0.08):
