@@ -33,10 +33,9 @@ $(VENV)/dev.stamp: $(VENV)/torch.stamp
 validate: $(VENV)/torch.stamp
 	$(BIN)/pytest suites/operators --backend=torch
 
-# three processes for two cores, since many tests wait; one thread for each: threads that wait for each other's
-# cores take ten times as long
+# one thread for each of the two processes: threads that wait for each other's cores take ten times as long
 test: $(VENV)/dev.stamp
-	OMP_NUM_THREADS=1 $(BIN)/pytest tests -n 3 --durations=20
+	OMP_NUM_THREADS=1 $(BIN)/pytest tests -n 2 --durations=20
 
 suites: $(VENV)/dev.stamp
 	OMP_NUM_THREADS=1 $(BIN)/pytest suites/operators --backend=numpy,native,torch,tensorflow,jax,onnxruntime \
