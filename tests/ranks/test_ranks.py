@@ -88,7 +88,7 @@ def test_a_rank_that_ends_without_a_word_is_named(run: Run, death: str, line: st
         ]
         for rank in range(3)
     }
-    assert all(len(lines) == 1 for lines in stood.values()), ran.printed
+    assert all(len(told) == 1 for told in stood.values()), ran.printed
     assert "deaths.py:" in stood[1][0]
     assert line in stood[1][0] or "DEATHS[os.environ" in stood[1][0]
     for rank in (0, 2):  # in the Allreduce, or not yet out of the Barrier before it
