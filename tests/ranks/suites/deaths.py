@@ -25,6 +25,7 @@ def test_before(communicator: Any) -> None:
 def test_death(communicator: Any) -> None:
     communicator.Barrier()
     if communicator.rank == 1:
+        time.sleep(1)  # the others reach the Allreduce
         DEATHS[os.environ["DEATH"]]()
     communicator.raw.Allreduce(np.ones(3), np.zeros(3))
 
