@@ -160,11 +160,8 @@ def in_dtype(tensor: Tensor | None, dtype: str) -> Tensor | None:
 
 
 def put(array: Any, dtype: str) -> Any:
-    bits = array if array is None or dtype != "bfloat16" or array.dtype.kind in "bi" else (
-        array.view(np.uint16)
-    )  # fmt: skip
     kind = None if array is None else dtype if array.dtype.kind not in "bi" else array.dtype.name
-    return None if array is None else EAGER.put(np.asarray(bits), str(kind))
+    return None if array is None else EAGER.put(np.asarray(array), str(kind))
 
 
 def judged(case: Case, backend: Jax, *, flushes: bool = True) -> tuple[Row, Judgement, Judgement]:
