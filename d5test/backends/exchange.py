@@ -141,13 +141,15 @@ class UnknownBackend(ValueError):
 class BackendFailed(Exception):
     """The backend cannot be used at all: it cannot be imported, or died while it was.
 
-    `reason` is one line, `detail` the traceback or what the process printed last.
+    `reason` is one line, `detail` the traceback or what the process printed last; `kind` names the
+    exception that its import ended with.
     """
 
-    def __init__(self, reason: str, detail: str = "") -> None:
-        super().__init__(reason, detail)
+    def __init__(self, reason: str, detail: str = "", kind: str = "") -> None:
+        super().__init__(reason, detail, kind)
         self.reason = reason
         self.detail = detail
+        self.kind = kind
 
     def __str__(self) -> str:
         return self.reason

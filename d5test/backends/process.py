@@ -173,7 +173,8 @@ class Process:
         if hello[0] == "failed":
             _, kind, text, detail = hello
             self._close_server()
-            raise BackendFailed(f"{name} cannot be imported by {python}: {kind}: {text}", detail)
+            why = f"{name} cannot be imported by {python}: {kind}: {text}"
+            raise BackendFailed(why, detail, kind)
         self._imported = True
 
     def _fork(self) -> socket.socket:

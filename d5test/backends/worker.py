@@ -45,6 +45,10 @@ def stub_packages() -> None:
         sys.modules[name] = package
 
 
+class NoSuchBackend(ImportError):
+    """A module was imported, and has no such name: it was mistyped, or taken out."""
+
+
 def load(target: str) -> Any:
     """The backend's class. A stranger's module may stand in the working directory, and a
     stranger's file may import those beside it.
@@ -68,7 +72,7 @@ def load(target: str) -> Any:
 
         near = difflib.get_close_matches(name, dir(module), 1)
         also = f"; did you mean {near[0]}?" if near else ""
-        raise ImportError(f"{where} has no {name}{also}")
+        raise NoSuchBackend(f"{where} has no {name}{also}")
     return getattr(module, name)
 
 

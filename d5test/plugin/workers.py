@@ -47,6 +47,8 @@ class Workers:
             self.clients[name] = self._started(name)
         for name, client in self.clients.items():
             self.known[name] = selection.known(self._ready(name, client).about)
+        if self._gating is not None:
+            self._try(self._gating.versions.new)
 
     def client(self, name: str) -> Any:
         """The client of a backend; it is started if the command line does not name it."""
@@ -68,10 +70,30 @@ class Workers:
         clients = [self._started(name, fork=False) for _ in range(count)]
         return [self._ready(name, client) for client in clients]
 
+    @property
+    def _gating(self) -> Any:
+        return self.config.stash.get(GATING, None)
+
+    def _try(self, version: str) -> None:
+        """See that there is such a backend where the gate's new version is named as one.
+
+        A name that was mistyped is none. What is there and cannot be imported is a regression.
+        """
+        from d5test.backends.worker import NoSuchBackend
+        from d5test.gate.versions import names_backend
+        from d5test.timed import BROKEN
+
+        if names_backend(version):
+            with opened(self.config, version) as client:
+                try:
+                    client.about  # noqa: B018 - waits until the framework is imported
+                except BROKEN as error:
+                    if getattr(error, "kind", "") == NoSuchBackend.__name__:
+                        raise pytest.UsageError(" ".join(str(error).split())) from None
+
     def _started(self, name: str, *, fork: bool = True) -> Any:
-        gating = self.config.stash.get(GATING, None)
         with self._usable(name):
-            version = gating.versions.name("old", name) if gating else name
+            version = self._gating.versions.name("old", name) if self._gating else name
             return opened(self.config, version, fork=fork)
 
     def _ready(self, name: str, client: Any) -> Any:

@@ -48,7 +48,7 @@ class Torch(Backend):
 
     def describe_device(self) -> str:
         if torch.device(self.device).type == "cpu":
-            return f"cpu ({torch.backends.cpu.get_cpu_capability()})"
+            return f"cpu ({', '.join([torch.backends.cpu.get_cpu_capability(), *_float16()])})"
         return str(torch.cuda.get_device_name(self.device))
 
     def refusal(self, error: Exception) -> str:
@@ -128,3 +128,12 @@ class Torch(Backend):
         most = int(torch.cuda.max_memory_allocated(self.device))
         torch.cuda.reset_peak_memory_stats(self.device)
         return most
+
+
+def _float16() -> list[str]:
+    """`AVX512_FP16` where the processor computes in float16: oneDNN's code for it is another then.
+
+    Older versions of PyTorch do not say.
+    """
+    told = getattr(torch.cpu, "get_capabilities", dict)()
+    return ["AVX512_FP16"] if told.get("avx512_fp16") else []
