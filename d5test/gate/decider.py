@@ -9,10 +9,11 @@ benchmark was chosen. What is many times the effect and the noise, twice, needs 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, log1p, sqrt
 from statistics import median
+from types import MappingProxyType
 
 import numpy as np
 from scipy.special import ndtri
@@ -24,10 +25,15 @@ SESSIONS = 3
 """Sessions until a suspect is given over to pairs."""
 FAR, BEYOND = 5, 10
 """Times the effect, and the noise, from which on nothing is left to be confirmed."""
-PAIRS = 20
-"""Pairs of fresh processes; fewer where the outcome no longer depends on the rest."""
-FEW = 6
-"""Pairs from which on nobody is held whose centre is below the limit by twice its error."""
+LOOKS: Mapping[int, float] = MappingProxyType({12: 0.25, 20: 0.25, 40: 0.5})
+"""After how many pairs of fresh processes they may convict, and its share of the error probability.
+
+What is clear is so after twelve; what differs much from process to process takes more.
+"""
+PAIRS = max(LOOKS)
+"""Pairs at most; fewer where the outcome no longer depends on the rest."""
+FEW, CLEARLY = 6, 1.5
+"""Pairs from which on nobody is held whose centre is below the limit by so many of its errors."""
 BOUNDLESS = 1e3
 """A logarithm that no pair has."""
 
@@ -92,13 +98,13 @@ class Decider:
             return True
         if not self.guilty([*pairs, *[BOUNDLESS] * left], BENCHMARK):
             return False
-        if len(pairs) >= FEW and centre(pairs) + 2 * error(pairs) < self.limit:
+        if len(pairs) >= FEW and centre(pairs) + CLEARLY * error(pairs) < self.limit:
             return False
         return None
 
     def guilty(self, pairs: Sequence[float], level: float) -> bool:
         """Whether the pairs' centre is beyond the limit, and no chance at this level."""
-        return bool(pairs) and centre(pairs) > self.limit and signed_rank_p(pairs) <= level
+        return any(centre(seen) > self.limit and p <= level for seen, p in looks(pairs))
 
     def detectable(self, noise: float) -> float:
         """The least slowdown, in logarithms, that a session makes a suspect with `POWER`."""
@@ -108,8 +114,8 @@ class Decider:
         """Likewise of the pairs."""
         if len(pairs) < 2:
             return inf
-        deviation = error(pairs)
-        return max(self.limit, -float(ndtri(level)) * deviation) + float(ndtri(POWER)) * deviation
+        deviation, left = error(pairs), level * _share(len(pairs))
+        return max(self.limit, -float(ndtri(left)) * deviation) + float(ndtri(POWER)) * deviation
 
 
 def centre(pairs: Sequence[float]) -> float:
@@ -122,6 +128,25 @@ def centre(pairs: Sequence[float]) -> float:
 def error(pairs: Sequence[float]) -> float:
     """Of their centre: sqrt(pi / 3) that of a mean, where they are normal."""
     return float(np.std(pairs, ddof=1)) * sqrt(np.pi / 3 / len(pairs))
+
+
+def looks(pairs: Sequence[float]) -> Iterator[tuple[Sequence[float], float]]:
+    """The pairs at each look, and their probability as a part of its share.
+
+    Where the budget ends between two looks, that is one too, in place of the next.
+    """
+    for count in sorted({min(most, len(pairs)) for most in LOOKS} - {0}):
+        yield pairs[:count], signed_rank_p(pairs[:count]) / _share(count)
+
+
+def chance(pairs: Sequence[float]) -> float:
+    """The least of the looks: the probability that pairs of identical code look like these."""
+    return min([1.0, *(p for _, p in looks(pairs))])
+
+
+def _share(count: int) -> float:
+    """Of the error probability, that of a look after so many pairs."""
+    return next(share for most, share in LOOKS.items() if count <= most)
 
 
 def signed_rank_p(pairs: Sequence[float]) -> float:

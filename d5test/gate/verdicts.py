@@ -9,7 +9,7 @@ import numpy as np
 
 from d5test.compare.decision import Decision, Values, noisy
 from d5test.compare.noise import BENCHMARK, POWER, holm
-from d5test.gate.decider import PAIRS, Decider, centre, floor, noise_of, signed_rank_p
+from d5test.gate.decider import PAIRS, Decider, centre, chance, floor, noise_of
 from d5test.gate.evidence import GATED, Evidence
 from d5test.metric import Metric
 
@@ -26,7 +26,7 @@ class Verdicts:
             metric: floor([metrics[metric] for metrics in found.values()]) for metric in GATED
         }
         ps = {
-            (name, metric): signed_rank_p(decider.pairs(evidence))
+            (name, metric): chance(decider.pairs(evidence))
             for name, metrics in found.items()
             for metric, evidence in metrics.items()
             if evidence.pairs and decider.charge(evidence)

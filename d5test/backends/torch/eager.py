@@ -135,5 +135,5 @@ def _float16() -> list[str]:
 
     Older versions of PyTorch do not say.
     """
-    told = getattr(torch.cpu, "get_capabilities", dict)()
+    told: Mapping[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
     return ["AVX512_FP16"] if told.get("avx512_fp16") else []
