@@ -26,7 +26,7 @@ SESSIONS = 3
 FAR, BEYOND = 5, 10
 """Times the effect, and the noise, from which on nothing is left to be confirmed."""
 LOOKS: Mapping[int, float] = MappingProxyType({12: 0.25, 20: 0.25, 40: 0.5})
-"""After how many pairs of fresh processes they may convict, and its share of the error probability.
+"""After how many pairs of fresh processes they may convict, with what share of the probability.
 
 What is clear is so after twelve; what differs much from process to process takes more.
 """
