@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from math import hypot, inf, sqrt
 
 import numpy as np
@@ -36,31 +37,57 @@ class Shift:
 class Bout:
     """A benchmark in one session: what each arm recorded, or why it has nothing.
 
-    blocks  seconds a call, of each arm; in the k-th turn of a block all arms were timed at once
+    blocks     seconds a call, of each arm; in the k-th turn of a block all arms were timed at once
+    processes  how many of the blocks each process of an arm was timed in, one after the other
     """
 
     entries: dict[str, Entry] = field(default_factory=dict)
     broken: dict[str, str] = field(default_factory=dict)
     blocks: dict[str, list[list[float]]] = field(default_factory=dict)
+    processes: list[int] = field(default_factory=list)
 
     def longer(self, arm: str, others: Sequence[str]) -> Shift:
         """By how much an arm took longer than the mean of others, in the better estimate.
 
-        One is the median of the blocks' quotients, each the median of those of its turns: the
-        turns share the load, the clock and the temperature, the blocks do not share a layout of
-        memory. The other is the quotient of the fastest tenths of all rounds, which others have
-        not disturbed. A version that is slower in some of its rounds only has both contradict
-        each other: then the median speaks, whatever it errs by.
+        Of each process, one is the median of the blocks' quotients, each the median of those of
+        its turns: the turns share the load, the clock and the temperature, the blocks do not share
+        a layout of memory. The other is the quotient of the fastest tenths of all rounds, which
+        others have not disturbed. A version that is slower in some of its rounds only has both
+        contradict each other: then the median speaks, whatever it errs by.
         """
         ours, *theirs = (np.log(self.blocks[name]) for name in (arm, *others))
-        blocks = len(ours)
-        again = np.random.default_rng(0).integers(blocks, size=(RESAMPLES, blocks))
-        chosen = np.vstack([np.arange(blocks), again])
-        turns = _shift(np.median(_in_turn(ours, theirs)[chosen], axis=1), blocks)
-        against = np.mean([_fastest(rounds[chosen]) for rounds in theirs], axis=0)
-        fastest = _shift(_fastest(ours[chosen]) - against, blocks)
+        again = np.random.default_rng(0)
+        both = [
+            _estimates(ours[part], [rounds[part] for rounds in theirs], again)
+            for part in self._parts()
+        ]
+        turns, fastest = (_shift(each) for each in zip(*both, strict=True))
         apart = abs(turns.size - fastest.size) > APART * hypot(turns.error, fastest.error)
-        return turns if apart or turns.error <= fastest.error else fastest
+        better = turns if apart or turns.error <= fastest.error else fastest
+        return better if len(ours) > 1 else Shift(better.size, inf)
+
+    def _parts(self) -> list[slice]:
+        """The blocks of each process."""
+        bounds: list[int] = np.cumsum([0, *self.processes]).tolist()
+        return [slice(*both) for both in pairwise(bounds)]
+
+
+def _estimates(
+    ours: Values, theirs: Sequence[Values], again: np.random.Generator
+) -> tuple[Values, Values]:
+    """Of one process both estimates: of its blocks as they were, then of blocks drawn again.
+
+    Their spread is scaled to be that of as many other blocks.
+    """
+    blocks = len(ours)
+    chosen = np.vstack([np.arange(blocks), again.integers(blocks, size=(RESAMPLES, blocks))])
+    turns = np.median(_in_turn(ours, theirs)[chosen], axis=1)
+    against = np.mean([_fastest(rounds[chosen]) for rounds in theirs], axis=0)
+    scale = sqrt(blocks / (blocks - 1)) if blocks > 1 else 1.0
+    scaled = [
+        each[0] + scale * (each - each[0]) for each in (turns, _fastest(ours[chosen]) - against)
+    ]
+    return scaled[0], scaled[1]
 
 
 def _in_turn(ours: Values, theirs: Sequence[Values]) -> Values:
@@ -78,8 +105,9 @@ def _fastest(rounds: Values) -> Values:
     return np.asarray(np.quantile(rounds.reshape(len(rounds), -1), FASTEST, axis=1))
 
 
-def _shift(estimates: Values, blocks: int) -> Shift:
-    """The first is that of the blocks as they were; the others' spread is its error."""
-    if blocks < 2:
-        return Shift(float(estimates[0]), inf)
-    return Shift(float(estimates[0]), float(np.std(estimates[1:])) * sqrt(blocks / (blocks - 1)))
+def _shift(processes: Sequence[Values]) -> Shift:
+    """The mean of the processes, and what it errs by: as their blocks say, or as they differ."""
+    size, *others = np.mean(processes, axis=0)
+    firsts = [each[0] for each in processes]
+    between = np.std(firsts, ddof=1) / sqrt(len(firsts)) if len(firsts) > 1 else 0.0
+    return Shift(float(size), float(max(np.std(others), between)))

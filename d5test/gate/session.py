@@ -25,25 +25,23 @@ from d5test.timed import BRIEF, BROKEN, Subject, Timed, displacement, move
 
 @dataclass(frozen=True)
 class Rounds:
-    """How often an arm is timed: `turns` in each of `blocks`.
+    """How often an arm is timed: `turns` in each of `blocks`, in each of `processes`.
 
-    The tensors of a block are new ones, elsewhere in memory. There are fewer blocks, but `least`,
-    if an arm would take longer than `seconds`; `LONGER` times as many of both if the blocks
-    differ so much that what they say is not settled.
+    The tensors of a block are new ones, elsewhere in memory; the processes are fresh ones. There
+    are fewer blocks, but one, if an arm would take longer than `seconds` in a process; there are
+    `LONGER` times as many processes if they differ so much that what they say is not settled.
     """
 
+    processes: int
     blocks: int
     turns: int
-    least: int
     seconds: float
 
 
-FULL = Rounds(blocks=20, turns=12, least=4, seconds=3.0)
-SHORT = Rounds(blocks=10, turns=10, least=2, seconds=2.0)
+FULL = Rounds(processes=4, blocks=5, turns=12, seconds=0.75)
+SHORT = Rounds(processes=1, blocks=10, turns=10, seconds=2.0)
 """Of a pair of fresh processes: pairs are many."""
 LONGER = 3
-SEEN = 5
-"""Blocks beyond those of `Rounds` from one look at what they differ by to the next."""
 
 
 @dataclass
@@ -52,7 +50,7 @@ class Session:
 
     arms    who takes part; `order` is drawn from `draw`, for the start of the workers too
     loops   calls a round by benchmark: found once, the same in all arms and sessions
-    error   of the newest arm's shift, above which there are more blocks
+    error   of the newest arm's shift, above which there are more processes
     """
 
     arms: Sequence[str]
@@ -67,15 +65,29 @@ class Session:
     def measure(self, subjects: Sequence[Subject]) -> dict[str, Bout]:
         """The bouts of the benchmarks that had their turn."""
         bouts: dict[str, Bout] = {}
-        if time.monotonic() > self.until:
-            return bouts
-        for backend, group in groupby(subjects, lambda subject: subject.backend):
-            with self._clients(backend) as (clients, broken):
-                for subject in group:
-                    if time.monotonic() > self.until:
-                        return bouts
-                    bouts[subject.name] = self._bout(subject, clients, broken)
+        rounds: dict[str, dict[str, list[Round]]] = {}
+        for process in range(LONGER * self.rounds.processes):
+            planned = process < self.rounds.processes
+            wanted = [s for s in subjects if self._goes_on(bouts.get(s.name), planned)]
+            for backend, group in groupby(wanted, lambda subject: subject.backend):
+                if time.monotonic() > self.until:
+                    return bouts
+                with self._clients(backend) as (clients, broken):
+                    for subject in group:
+                        if time.monotonic() > self.until:
+                            return bouts
+                        bout = bouts.setdefault(subject.name, Bout())
+                        told = rounds.setdefault(subject.name, {})
+                        self._process(subject, clients, broken, bout, told)
         return bouts
+
+    def _goes_on(self, bout: Bout | None, planned: bool) -> bool:
+        """Whether a benchmark is timed in one more process, one that was planned or not."""
+        if bout is None:
+            return planned
+        if bout.broken or planned:
+            return not bout.broken
+        return bout.longer(NEW, [arm for arm in self.arms if arm != NEW]).error > self.error
 
     def _order(self, arms: Sequence[str]) -> list[str]:
         return [arms[k] for k in self.draw.permutation(len(arms))]
@@ -87,59 +99,68 @@ class Session:
         broken: dict[str, str] = {}
         with ExitStack() as stack:
             for arm in self._order(self.arms):
-                try:
-                    client = stack.enter_context(self.open(arm, backend))
-                    client.about  # noqa: B018 - the framework is imported now
-                    clients[arm] = client
-                except BROKEN as error:
-                    broken[arm] = " ".join(str(error).split())
-            yield clients, broken
+                with _told(broken, arm):
+                    clients[arm] = stack.enter_context(self.open(arm, backend))
+            for arm, client in list(clients.items()):
+                with _told(broken, arm):
+                    client.about  # noqa: B018 - its framework is imported, with the others'
+            yield {arm: one for arm, one in clients.items() if arm not in broken}, broken
 
-    def _bout(
-        self, subject: Subject, clients: Mapping[str, Judged], broken: Mapping[str, str]
-    ) -> Bout:
-        bout = Bout(broken=dict(broken))
-        timed = {arm: subject.make(client, arm) for arm, client in clients.items()}
+    def _process(
+        self,
+        subject: Subject,
+        clients: Mapping[str, Judged],
+        broken: Mapping[str, str],
+        bout: Bout,
+        rounds: dict[str, list[Round]],
+    ) -> None:
+        """The blocks of one process of each arm, added to the bout and to the rounds."""
+        bout.broken.update({arm: why for arm, why in broken.items() if arm not in bout.broken})
+        timed = {
+            arm: subject.make(client, arm)
+            for arm, client in clients.items()
+            if arm not in bout.broken
+        }
+        bout.processes.append(0)
         try:
             self._calibrate(subject, timed, bout)
-            rounds: dict[str, list[Round]] = {arm: [] for arm in timed}
             begun = time.monotonic()
-            for block in range(LONGER * self.rounds.blocks):
-                if self._over(bout, block, (time.monotonic() - begun) / max(len(timed), 1)):
+            for block in range(self.rounds.blocks):
+                spent = (time.monotonic() - begun) / max(len(timed), 1)
+                if block and (spent > self.rounds.seconds or time.monotonic() > self.until):
                     break
                 self._block(subject, timed, clients, bout, rounds)
+                bout.processes[-1] += 1
             for arm in timed:
-                with _told(bout, arm):
+                with _told(bout.broken, arm):
                     if arm not in bout.broken:
-                        entry = timed[arm].record(rounds[arm], self.loops[subject.name])
-                        entry["backend"] = {**entry["backend"], "name": subject.backend}
-                        bout.entries[arm] = entry
+                        self._record(subject, arm, timed[arm], bout, rounds)
         finally:
             for arm, one in timed.items():
-                with _told(bout, arm):
+                with _told(bout.broken, arm):
                     one.close()
-        return bout
+            for arm in bout.broken:
+                bout.entries.pop(arm, None)
 
-    def _over(self, bout: Bout, blocks: int, seconds: float) -> bool:
-        """Whether so many blocks, which took an arm so many seconds, are enough."""
-        given = self.rounds
-        if blocks < given.least:
-            return False
-        if seconds > LONGER * given.seconds or time.monotonic() > self.until:
-            return True
-        if blocks < given.blocks and seconds < given.seconds:
-            return False
-        if bout.broken:
-            return True
-        if blocks > given.blocks and blocks % SEEN:
-            return False
-        return bout.longer(NEW, [arm for arm in self.arms if arm != NEW]).error <= self.error
+    def _record(
+        self,
+        subject: Subject,
+        arm: str,
+        timed: Timed,
+        bout: Bout,
+        rounds: Mapping[str, list[Round]],
+    ) -> None:
+        """What was measured so far; once its outputs are wrong, it stays so."""
+        entry = timed.record(rounds[arm], self.loops[subject.name])
+        if arm not in bout.entries or bout.entries[arm]["valid"]:
+            named = {**entry["backend"], "name": subject.backend}
+            bout.entries[arm] = {**entry, "backend": named}
 
     def _calibrate(self, subject: Subject, timed: Mapping[str, Timed], bout: Bout) -> None:
         """Find out how many calls make a round, in the first arm that can say."""
         for arm in self._order(list(timed)):
             if subject.name not in self.loops:
-                with _told(bout, arm):
+                with _told(bout.broken, arm):
                     self.loops[subject.name] = max(1, timed[arm].start() // BRIEF)
 
     def _block(
@@ -148,13 +169,13 @@ class Session:
         timed: Mapping[str, Timed],
         clients: Mapping[str, Judged],
         bout: Bout,
-        rounds: Mapping[str, list[Round]],
+        rounds: dict[str, list[Round]],
     ) -> None:
         """All arms in turns, on tensors that lie elsewhere than those of the last block."""
         self._pin(clients)
         distance = displacement(self.draw)
         for arm in self._order([arm for arm in timed if arm not in bout.broken]):
-            with _told(bout, arm):
+            with _told(bout.broken, arm):
                 move(clients[arm], distance)
                 timed[arm].start(self.loops[subject.name])
         well = [arm for arm in timed if arm not in bout.broken]
@@ -162,9 +183,9 @@ class Session:
             bout.blocks.setdefault(arm, []).append([])
         for _ in range(self.rounds.turns):
             for arm in self._order(well):
-                with _told(bout, arm):
+                with _told(bout.broken, arm):
                     if arm not in bout.broken:
-                        rounds[arm].append(timed[arm].round())
+                        rounds.setdefault(arm, []).append(timed[arm].round())
                         bout.blocks[arm][-1].append(rounds[arm][-1].wall)
 
     def _pin(self, clients: Mapping[str, Judged]) -> None:
@@ -183,9 +204,9 @@ class Session:
 
 
 @contextmanager
-def _told(bout: Bout, arm: str) -> Iterator[None]:
+def _told(broken: dict[str, str], arm: str) -> Iterator[None]:
     """Within: what breaks in an arm is put down, the first time that it does."""
     try:
         yield
     except BROKEN as error:
-        bout.broken.setdefault(arm, " ".join(str(error).split()))
+        broken.setdefault(arm, " ".join(str(error).split()))

@@ -17,7 +17,7 @@ def bout(slower: float, noise: float, seed: int = 0) -> Bout:
         rounds = 1 + noise * draw.exponential(size=(400, 12))
         rounds *= np.exp(draw.normal(0, 0.03, (400, 1))) * (slower if arm == NEW else 1)
         blocks[arm] = rounds.tolist()
-    return Bout(blocks=blocks)
+    return Bout(blocks=blocks, processes=[100] * 4)
 
 
 @pytest.mark.parametrize("noise", [0.01, 0.3, 1.0])
@@ -43,7 +43,7 @@ def test_exchanged_arms_change_the_sign_and_nothing_else() -> None:
 
 def few(draw: np.random.Generator, disturbed: float, blocks: int = 20) -> Bout:
     """A machine on which other work takes its time in episodes, longer than a turn."""
-    made = Bout()
+    made = Bout(processes=[blocks])
     for arm in ARMS:
         episodes = draw.uniform(size=(blocks, 4, 1)) < disturbed
         rounds = 1 + 0.01 * draw.exponential(size=(blocks, 4, 3))
@@ -73,3 +73,19 @@ def test_a_version_that_is_slower_in_half_of_its_blocks_is_not_told_by_its_faste
 
 def test_of_one_block_nothing_is_known() -> None:
     assert few(np.random.default_rng(4), 0.0, blocks=1).longer(NEW, (OLD,)).error == np.inf
+
+
+def test_what_processes_differ_by_is_an_error() -> None:
+    """Each process of an arm is faster or slower as a whole, and its blocks do not tell."""
+    draw = np.random.default_rng(7)
+    shifts = []
+    for _ in range(200):
+        made = few(draw, 0.0)
+        made.processes = [5] * 4
+        for arm in ARMS:
+            own = np.repeat(np.exp(draw.normal(0, 0.03, 4)), 5)
+            made.blocks[arm] = (np.array(made.blocks[arm]) * own[:, None]).tolist()
+        shifts.append(made.longer(NEW, (OLD, CONTROL)))
+    told = np.sqrt(np.mean([shift.error**2 for shift in shifts]))
+    assert told == pytest.approx(np.std([shift.size for shift in shifts]), rel=0.2)
+    assert told == pytest.approx(0.03 * np.sqrt(1.5 / 4), rel=0.2)

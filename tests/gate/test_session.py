@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from itertools import count
+from typing import Any
 
 import numpy as np
 import pytest
 
-from d5test.gate.session import LONGER, SHORT, Session
+from d5test.gate.session import LONGER, SHORT, Rounds, Session
 from d5test.gate.versions import ARMS
+from tests.compare.files import RIGHT
 from tests.gate.versions import World
+
+SEVERAL = Rounds(processes=3, blocks=4, turns=5, seconds=60.0)
 
 
 @pytest.mark.parametrize(("threads", "pinned"), [(1, 3 * SHORT.blocks), (2, 0)])
@@ -43,27 +48,66 @@ def test_a_worker_that_has_ended_is_no_error(monkeypatch: pytest.MonkeyPatch) ->
     assert set(bout.entries) == set(ARMS)
 
 
-def blocks(world: World, error: float) -> int:
+def processes(world: World, error: float, count: int = 1) -> int:
+    """In how many of each arm they are measured, one arm's blocks as many as the others'."""
     draw = np.random.default_rng(0)
-    session = Session(ARMS, world.open, draw, {}, SHORT, error)  # type: ignore[arg-type]
-    (bout,) = session.measure(world.subjects(1)).values()
-    (made,) = {len(each) for arm, each in bout.blocks.items() if arm not in bout.broken}
-    return made
+    session = Session(ARMS, world.open, draw, {}, SEVERAL, error)  # type: ignore[arg-type]
+    bouts = session.measure(world.subjects(count))
+    for bout in bouts.values():
+        (made,) = {len(each) for arm, each in bout.blocks.items() if arm not in bout.broken}
+        assert made == sum(bout.processes)
+    opened = [entry[1] for entry in world.log if entry[0] == "open"]
+    assert {opened.count(arm) for arm in ARMS} == {max(len(b.processes) for b in bouts.values())}
+    return max(len(bout.processes) for bout in bouts.values())
 
 
-def test_what_is_noisy_is_measured_longer() -> None:
-    assert blocks(World(process=0.001), 0.01) == SHORT.blocks
-    assert SHORT.blocks < blocks(World(process=0.1, seed=1), 0.01) < LONGER * SHORT.blocks
-    assert blocks(World(process=0.3), 0.01) == LONGER * SHORT.blocks
+def test_blocks_are_of_several_processes_and_of_more_where_they_differ() -> None:
+    assert processes(World(process=0.001), 0.01) == SEVERAL.processes
+    most = LONGER * SEVERAL.processes
+    assert SEVERAL.processes < processes(World(process=0.02, seed=2), 0.006) < most
+    assert processes(World(process=0.5), 0.01) == most
+
+
+def test_the_others_are_not_measured_longer() -> None:
+    world = World(process=0.02, noise=0.01, seed=1)
+    assert processes(world, 0.01, count=6) > SEVERAL.processes
+    times = {f"b{k}": 0 for k in range(6)}
+    for entry in world.log:
+        if entry[0] == "done":
+            times[entry[2]] += 1
+    assert min(times.values()) == len(ARMS) * SEVERAL.processes
 
 
 def test_no_longer_where_there_is_nothing_to_compare() -> None:
-    world = World(process=0.3, broken={"b0": "no kernel image"})
-    assert blocks(world, 0.01) == SHORT.blocks
+    world = World(process=0.5, broken={"b0": "no kernel image"})
+    assert processes(world, 0.01) == 1
 
 
-def test_nor_than_three_times_the_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A clock that goes on by half of a bout's first seconds with each look at it."""
-    ticks = count(step=SHORT.seconds * len(ARMS) / 2)
-    monkeypatch.setattr("d5test.gate.session.time.monotonic", lambda: next(ticks))
-    assert SHORT.least < blocks(World(process=0.3), 0.01) < SHORT.blocks
+def test_a_slow_one_has_fewer_blocks_but_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock that goes on by an hour with each look at it."""
+    monkeypatch.setattr("d5test.gate.session.time.monotonic", partial(next, count(step=3600)))
+    session = Session(ARMS, World().open, np.random.default_rng(0), {}, SEVERAL)  # type: ignore[arg-type]
+    (bout,) = session.measure(World().subjects(1)).values()
+    assert bout.processes == [1] * SEVERAL.processes
+
+
+def test_what_was_wrong_once_stays_wrong() -> None:
+    world = World(wrong={"b0": {**RIGHT, "right": False}})
+
+    def opens(arm: str, backend: str) -> Any:
+        if sum(entry[:2] == ("open", arm) for entry in world.log):
+            world.wrong = {}
+        return world.open(arm, backend)
+
+    session = Session(ARMS, opens, np.random.default_rng(0), {}, SEVERAL)
+    (bout,) = session.measure(world.subjects(1)).values()
+    assert not bout.entries["new"]["valid"]
+    assert bout.entries["old"]["valid"]
+
+
+def test_what_breaks_in_a_later_process_has_no_entry() -> None:
+    world = World(broken={"b0": "illegal instruction"}, lasts=4)
+    session = Session(ARMS, world.open, np.random.default_rng(0), {}, SEVERAL)  # type: ignore[arg-type]
+    (bout,) = session.measure(world.subjects(1)).values()
+    assert set(bout.entries) == {"old", "control"}
+    assert "illegal instruction" in bout.broken["new"]
