@@ -3,7 +3,8 @@
 Requirements: only a fault raises, in a class of its own for each kind, so that Hypothesis keeps
 the kinds apart and shrinks each; everything else is counted. The same command line draws the same
 cases on every machine with the same Hypothesis. Drawing goes on, up to `PATIENCE` times the
-examples asked for, until enough telling cases were judged. Shrinking ends in time.
+examples asked for, until enough telling cases were judged, and longer where the backend does few
+of them. Shrinking ends in time.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from d5test.exploration.profile import PROFILE, independent_draws
 from d5test.exploration.tally import Tally
 
 PATIENCE = 3
+AGAIN = 4
+"""Times that is drawn where a backend does less than half of it."""
 AIM = 15
 """Telling cases that are drawn for, so that `NEEDED` are left when some are known failures."""
 NEEDED = 10
@@ -87,6 +90,10 @@ class Exploration:
             raise Undrawable(str(error)) from None
         try:
             found = self._drawn(cases, number)
+            for further in range(1, AGAIN):
+                if found or not self.starved:
+                    break
+                found = self._drawn(cases, number + further)
         except Enough:
             if self.broken is not None and not self.smallest:
                 raise self.broken from None
@@ -166,6 +173,13 @@ class Exploration:
         if self.check.fixed or self.check.kind != "value":
             return self.tally.right > 0
         return self.tally.telling >= min(AIM, self.examples)
+
+    @property
+    def starved(self) -> bool:
+        """Whether too few cases were judged since the backend does few of those that are drawn."""
+        tally = self.tally
+        few = tally.telling > 0 and not self.sated and not tally.left_out
+        return few and 2 * tally.unsupported > tally.drawn
 
     def remember(self, fault: Fault) -> None:
         """Keep the smallest fault of each kind, for when Hypothesis does not get to the end."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
@@ -141,6 +142,23 @@ def test_drawing_goes_on_until_enough_was_told() -> None:
     assert "telling cases" in shortage(tally, SimpleNamespace(fixed=False, kind="value"), 25)
     tally, _, _ = explore(one_in(10**9), kind="structural")
     assert tally.drawn == 25
+
+
+def test_it_goes_on_longer_where_a_backend_does_few_of_the_cases() -> None:
+    def one_in(n: int) -> int:
+        """How many cases are drawn where each n-th is one that the backend does."""
+        calls = count(1)
+
+        def run(client: Any, case: Case) -> Judgement:
+            if next(calls) % n:
+                raise Unsupported("even windows")
+            return GOOD
+
+        tally, _, _ = explore(run)
+        assert tally.telling == min(tally.drawn // n, max(exploration.AIM, 25 // n))
+        return tally.drawn
+
+    assert [one_in(n) for n in (1, 2, 9, 10**9)] == [25, 30, 9 * exploration.AIM, 75]
 
 
 @pytest.mark.parametrize(
