@@ -48,7 +48,7 @@ class Torch(Backend):
 
     def describe_device(self) -> str:
         if torch.device(self.device).type == "cpu":
-            return f"cpu ({', '.join([torch.backends.cpu.get_cpu_capability(), *_float16()])})"
+            return f"cpu ({', '.join([torch.backends.cpu.get_cpu_capability(), *_extensions()])})"
         return str(torch.cuda.get_device_name(self.device))
 
     def refusal(self, error: Exception) -> str:
@@ -130,10 +130,10 @@ class Torch(Backend):
         return most
 
 
-def _float16() -> list[str]:
-    """`AVX512_FP16` where the processor computes in float16: oneDNN's code for it is another then.
+def _extensions() -> list[str]:
+    """Instructions of this processor's for which oneDNN has code of its own.
 
     Older versions of PyTorch do not say.
     """
     told: Mapping[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
-    return ["AVX512_FP16"] if told.get("avx512_fp16") else []
+    return [name for name in ("AVX512_FP16", "AMX_BF16") if told.get(name.lower())]
