@@ -32,7 +32,8 @@ class Gated:
     summarises = (
         "changes are medians of quotients of rounds timed in turn, since what disturbs both "
         "versions at once cancels in a quotient only, or, where those err by less, quotients of "
-        "the fastest tenths of all rounds; of two quotients, their geometric mean"
+        "the fastest tenths of all rounds; of two quotients, and of several processes, their "
+        "geometric mean"
     )
 
     def __init__(self, given: Mapping[str, Any]) -> None:
