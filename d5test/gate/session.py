@@ -60,14 +60,19 @@ class Session:
     rounds: Rounds = FULL
     error: float = inf
     until: float = inf
-    """When to stop, by `time.monotonic`: benchmarks that have not begun then are left out."""
+    """When to stop, by `time.monotonic`: benchmarks that have not begun then are left out. More
+    processes than were planned take half of the time that is left: others are to be told, too.
+    """
 
     def measure(self, subjects: Sequence[Subject]) -> dict[str, Bout]:
         """The bouts of the benchmarks that had their turn."""
         bouts: dict[str, Bout] = {}
         rounds: dict[str, dict[str, list[Round]]] = {}
+        half = (time.monotonic() + self.until) / 2
         for process in range(LONGER * self.rounds.processes):
             planned = process < self.rounds.processes
+            if not planned and time.monotonic() > half:
+                break
             wanted = [s for s in subjects if self._goes_on(bouts.get(s.name), planned)]
             for backend, group in groupby(wanted, lambda subject: subject.backend):
                 if time.monotonic() > self.until:

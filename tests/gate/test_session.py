@@ -68,6 +68,19 @@ def test_blocks_are_of_several_processes_and_of_more_where_they_differ() -> None
     assert processes(World(process=0.5), 0.01) == most
 
 
+def test_more_processes_take_half_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock of processes."""
+    world = World(process=0.5)
+
+    def clock() -> float:
+        return sum(entry[:2] == ("close", "new") for entry in world.log)
+
+    monkeypatch.setattr("d5test.gate.session.time.monotonic", clock)
+    session = Session(ARMS, world.open, np.random.default_rng(0), {}, SEVERAL, 0.01, until=10.0)  # type: ignore[arg-type]
+    (bout,) = session.measure(world.subjects(1)).values()
+    assert SEVERAL.processes < len(bout.processes) == 6 < LONGER * SEVERAL.processes
+
+
 def test_the_others_are_not_measured_longer() -> None:
     world = World(process=0.02, noise=0.01, seed=1)
     assert processes(world, 0.01, count=6) > SEVERAL.processes
