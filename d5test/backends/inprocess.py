@@ -23,7 +23,8 @@ class InProcess(Judged):
             make = worker.load(spec.target)
         except Exception as error:
             kind = type(error).__name__
-            raise BackendFailed(f"{spec.name} cannot be imported: {kind}: {error}") from error
+            why = f"{spec.name} cannot be imported: {kind}: {error}"
+            raise BackendFailed(why, kind=kind) from error
         self._verbs = Verbs(lambda: make(device))
 
     def _answer(self, request: tuple[Any, ...]) -> tuple[Any, ...]:
