@@ -16,19 +16,19 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from d5test.backends import worker
 from d5test.backends.base import Backend, Row, Unsupported, bits
-from d5test.backends.inprocess import InProcess
-from d5test.backends.registry import resolve
-from d5test.backends.verbs import Verbs
 from d5test.case import FLOATS, Arrays, Operator, is_float
 from d5test.checks import CHECKS, Fault
+from d5test.client.inprocess import InProcessClient
+from d5test.client.registry import resolve
 from d5test.exploration.explore import Exploration, seed_of, shortage
 from d5test.exploration.tally import Tally
 from d5test.numerics.arithmetic import Arithmetic, classes
 from d5test.numerics.bounds import Bounds, forward_bounds, gradient_bounds, lower_precision
 from d5test.numerics.controls import telling
 from d5test.numerics.judgement import Judgement, tightest
+from d5test.worker import worker
+from d5test.worker.service import Service
 
 Function = Callable[..., Any]
 
@@ -103,12 +103,12 @@ class Functions(Backend):
         return tuple(outputs), totals
 
 
-class OneFunction(InProcess):
+class OneFunction(InProcessClient):
     """One function under test in this process, in the place of a row of a backend."""
 
     def __init__(self, name: str, backend: Backend) -> None:
         self.name = name
-        self._verbs = Verbs(lambda: backend)
+        self._verbs = Service(lambda: backend)
 
 
 def check(

@@ -18,19 +18,19 @@ from typing import Any, Protocol
 import numpy as np
 
 from d5test.backends.base import Unsupported
-from d5test.backends.client import Judged
-from d5test.backends.exchange import (
-    About,
+from d5test.case import Case
+from d5test.checks.reasons import without_reference
+from d5test.checks.verification import verify
+from d5test.client.client import BackendClient
+from d5test.client.messages import (
     BackendFailed,
+    BackendInfo,
     Crashed,
     Feed,
     Hung,
     Raised,
     Round,
 )
-from d5test.case import Case
-from d5test.checks.reasons import without_reference
-from d5test.checks.verification import verify
 from d5test.problems import Problem
 from d5test.record import Record, describe, describe_backend, describe_judgement, environment
 
@@ -74,7 +74,7 @@ class Subject:
 
     name: str
     backend: str
-    make: Callable[[Judged, str], Timed]
+    make: Callable[[BackendClient, str], Timed]
 
 
 def displacement(draw: np.random.Generator) -> int:
@@ -82,16 +82,16 @@ def displacement(draw: np.random.Generator) -> int:
     return LINE * int(draw.integers(1, DISTANCE // LINE))
 
 
-def move(client: Judged, distance: int) -> None:
+def move(client: BackendClient, distance: int) -> None:
     """Let what the client makes next lie so many bytes farther on."""
-    client.invoke("d5test.backends.heap:pad", distance)
+    client.invoke("d5test.worker.heap:pad", distance)
 
 
 class TimedProblem:
     """A problem, forward or backward."""
 
     def __init__(
-        self, client: Judged, problem: Problem, direction: str, *, cold: bool = False
+        self, client: BackendClient, problem: Problem, direction: str, *, cold: bool = False
     ) -> None:
         self._client, self._problem, self._cold = client, problem, cold
         self._direction = direction
@@ -147,7 +147,7 @@ class TimedProblem:
         return replace(feed, grads=case.upstream(result.outputs))
 
 
-def _why_not(about: About, problem: Problem, backward: bool) -> str:
+def _why_not(about: BackendInfo, problem: Problem, backward: bool) -> str:
     """Why this problem is not timed on this backend; empty if it is."""
     operator = problem.case.op.name
     row = about.rows.get(operator)

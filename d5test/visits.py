@@ -7,7 +7,7 @@ not. Where its tensors lie makes a process faster or slower: a run has several. 
 run's rounds is the machine's, and what runs differ by is what files differ by that are made one
 after the other; processes side by side differ by less, since they share the weather. Much of that
 is the machine's pace, a clock or a neighbour: each visit tells it beside its rounds, see
-`d5test.backends.pace`.
+`d5test.worker.pace`.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from d5test.backends.client import Judged
-from d5test.backends.exchange import Round
+from d5test.client.client import BackendClient
+from d5test.client.messages import Round
 from d5test.timed import BRIEF, BROKEN, Entry, Subject, Timed, displacement, move
 
 HOST = "cpu"
 """The device whose pace is told by the interpreter's."""
-PACE = "d5test.backends.pace"
+PACE = "d5test.worker.pace"
 LEAST = 0.1
 """The quantile of visits that stands for their run: the least of all is one lucky quotient."""
 
@@ -113,7 +113,7 @@ class Visits:
     until  when to stop, by `time.monotonic`
     """
 
-    open: Callable[[str, int], Sequence[Judged]]
+    open: Callable[[str, int], Sequence[BackendClient]]
     runs: int
     draw: np.random.Generator
     plan: Plan = field(default_factory=Plan)
@@ -136,7 +136,7 @@ class Visits:
     def _run(
         self,
         subjects: Sequence[Subject],
-        clients: Sequence[Judged],
+        clients: Sequence[BackendClient],
         found: dict[str, Visited],
         left: float,
     ) -> None:
@@ -170,7 +170,9 @@ class Visits:
             rest = begun + k * min(plan.span, left) / plan.most - time.monotonic()
             time.sleep(max(rest, 0))
 
-    def _visit(self, subject: Subject, client: Judged, visited: Visited, *, judged: bool) -> None:
+    def _visit(
+        self, subject: Subject, client: BackendClient, visited: Visited, *, judged: bool
+    ) -> None:
         """One visit; `judged`: the last one of a run, whose outputs are judged."""
         try:
             timed = subject.make(client, "")
@@ -187,7 +189,7 @@ class Visits:
         except BROKEN as error:
             visited.broken = error
 
-    def _rounds(self, client: Judged, visited: Visited, timed: Timed) -> None:
+    def _rounds(self, client: BackendClient, visited: Visited, timed: Timed) -> None:
         """The rounds of a visit, between two looks at the machine's pace."""
         if client.about.device != HOST:
             visited.rounds[-1] += self._turns(timed)

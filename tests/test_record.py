@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from d5test import record
-from d5test.backends.client import Client
+from d5test.client.client import WorkerClient
 
 
 def test_the_driver_of_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -25,6 +25,6 @@ def test_the_driver_of_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_the_libraries_are_those_of_the_worker() -> None:
-    with Client("numpy", threads=1) as client:
+    with WorkerClient("numpy", threads=1) as client:
         told = record.describe_backend(client.about)
     assert any("openblas" in name and name.endswith(", 1 threads") for name in told["libraries"])

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from d5test.backends.base import Unsupported
-from d5test.backends.exchange import Crashed, Round
+from d5test.client.messages import Crashed, Round
 from d5test.timed import BRIEF, Subject
 from d5test.visits import Plan, Visited, Visits, power_of_two
 
@@ -82,11 +82,11 @@ class Process:
         return SimpleNamespace(device=self.machine.device)
 
     def invoke(self, target: str, *given: int) -> Any:
-        if target == "d5test.backends.pace:work":
+        if target == "d5test.worker.pace:work":
             return "a loop"
-        if target == "d5test.backends.pace:pace":
+        if target == "d5test.worker.pace:pace":
             return WORK * self.machine.factor
-        assert target == "d5test.backends.heap:pad"
+        assert target == "d5test.worker.heap:pad"
         assert given[0] > 0
         return None
 

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from d5test.backends.base import Unsupported
-from d5test.backends.client import Raised
 from d5test.case import Case, Operator, Tensor
 from d5test.checks.check import Inquiry
 from d5test.checks.fault import Evidence
 from d5test.checks.reasons import without_reference
+from d5test.client.client import Raised
 from d5test.numerics.bounds import double
 from d5test.numerics.judgement import Judgement
 

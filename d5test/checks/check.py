@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from d5test.backends.client import Crashed, Feed, Hung, Raised, Result
 from d5test.case import Arrays, Case, Operator
 from d5test.checks.fault import Evidence, Subject
 from d5test.checks.reasons import Reason, supported, without_reference
+from d5test.client.client import Crashed, Feed, Hung, Raised, Result
 from d5test.numerics.arithmetic import Arithmetic, classes
 from d5test.numerics.bounds import (
     Bound,

@@ -24,7 +24,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     """Ask, and print."""
-    from d5test.backends import registry
+    from d5test.client import registry
 
     names = options.backend.split(",") if options.backend else list(registry.installed())
     found = {
@@ -43,12 +43,19 @@ def execute(options: argparse.Namespace) -> int:
 def backend(name: str) -> dict[str, Any]:
     """What a backend says of itself, or why it cannot."""
     from d5test.backends.base import Unsupported
-    from d5test.backends.client import BackendFailed, Client, Crashed, Hung, Raised, UnknownBackend
+    from d5test.client.client import (
+        BackendFailed,
+        Crashed,
+        Hung,
+        Raised,
+        UnknownBackend,
+        WorkerClient,
+    )
 
     try:
-        with Client(name) as client:
+        with WorkerClient(name) as client:
             about = client.about
-            devices = client.invoke("d5test.backends.devices:devices")
+            devices = client.invoke("d5test.worker.facts:devices")
     except (BackendFailed, Crashed, Hung, Raised, UnknownBackend, Unsupported) as error:
         return {"fails": " ".join(str(error).split())}
     dtypes = dict.fromkeys(d for row in about.rows.values() for d in row.dtypes)

@@ -43,8 +43,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     """Run the files and say what came of them."""
-    from d5test.backends.exchange import UnknownBackend
-    from d5test.backends.registry import interpreter
+    from d5test.client.messages import UnknownBackend
+    from d5test.client.registry import interpreter
 
     answers: list[Answer] = []
     reasons: list[NoVerdict] = []
@@ -80,7 +80,7 @@ def tried(path: Path, python: str | None, timeout: float) -> Answer:
 
     Raises `NoVerdict`.
     """
-    from d5test.backends.launch import Launch
+    from d5test.client.launch import Launch
     from d5test.reproducer.mark import NoReproducer, interpreter_of
 
     if not path.is_file():

@@ -22,7 +22,7 @@ from d5test.distributed.allreduce import LIBRARY, Allreduce
 from d5test.distributed.communicator import DTYPES, Array, Facts, Reduced
 from d5test.numerics.judgement import Judgement
 
-PATIENCE = timedelta(seconds=60)
+RENDEZVOUS = timedelta(seconds=60)
 """How long a rank is waited for that has yet to join: it may share its core with many."""
 COLLECTIVE = timedelta(seconds=15)
 """How long gloo waits in a collective for a rank that does not come. Its ranks sleep while they
@@ -34,10 +34,12 @@ wait, so that nobody sees which of them sleeps for ever: those that waited leave
 def joined(comm: Any) -> Iterator[None]:
     """A process group with the ranks of the MPI communicator `comm`, as long as it is needed."""
     store = (
-        dist.TCPStore("127.0.0.1", 0, comm.size, True, PATIENCE, False) if not comm.rank else None
+        dist.TCPStore("127.0.0.1", 0, comm.size, True, RENDEZVOUS, False)
+        if not comm.rank
+        else None
     )
     port = comm.bcast(store.port if store else None)
-    store = store or dist.TCPStore("127.0.0.1", port, comm.size, False, PATIENCE)
+    store = store or dist.TCPStore("127.0.0.1", port, comm.size, False, RENDEZVOUS)
     dist.init_process_group(
         "gloo", store=store, rank=comm.rank, world_size=comm.size, timeout=COLLECTIVE
     )

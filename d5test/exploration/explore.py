@@ -2,7 +2,7 @@
 
 Requirements: only a fault raises, in a class of its own for each kind, so that Hypothesis keeps
 the kinds apart and shrinks each; everything else is counted. The same command line draws the same
-cases on every machine with the same Hypothesis. Drawing goes on, up to `PATIENCE` times the
+cases on every machine with the same Hypothesis. Drawing goes on, up to `MOST` times the
 examples asked for, until enough telling cases were judged, and longer where the backend does few
 of them. Shrinking ends in time.
 """
@@ -25,7 +25,7 @@ from d5test.checks.fault import Fault
 from d5test.exploration.profile import PROFILE, independent_draws
 from d5test.exploration.tally import Tally
 
-PATIENCE = 3
+MOST = 3
 AGAIN = 4
 """Times that is drawn where a backend does less than half of it."""
 AIM = 15
@@ -115,7 +115,7 @@ class Exploration:
                 self.one(replace(case, seed=case.seed + further))
 
         draw = given(case=cases)(draw)
-        draw = settings(PROFILE, max_examples=PATIENCE * self.examples)(draw)
+        draw = settings(PROFILE, max_examples=MOST * self.examples)(draw)
         try:
             with independent_draws():
                 seed(number)(draw)()

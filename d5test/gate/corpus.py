@@ -17,9 +17,9 @@ from math import inf
 
 import numpy as np
 
-from d5test.backends.client import Judged
-from d5test.backends.exchange import About
 from d5test.checks import Fault
+from d5test.client.client import BackendClient
+from d5test.client.messages import BackendInfo
 from d5test.gate.versions import NEW, OLD
 from d5test.timed import BROKEN, Entry
 
@@ -38,7 +38,7 @@ class Frozen:
 
     name: str
     backend: str
-    judge: Callable[[Judged], tuple[Entry, Fault | None]]
+    judge: Callable[[BackendClient], tuple[Entry, Fault | None]]
 
 
 @dataclass
@@ -54,7 +54,7 @@ class Examined:
     broken: dict[str, str] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     fault: Fault | None = None
-    about: About | None = None
+    about: BackendInfo | None = None
 
 
 @dataclass
@@ -90,7 +90,7 @@ class Examiner:
     budget  seconds that the whole gate may take
     """
 
-    open: Callable[[str, str], AbstractContextManager[Judged]]
+    open: Callable[[str, str], AbstractContextManager[BackendClient]]
     seed: int = 0
     budget: float = inf
 
@@ -116,9 +116,9 @@ class Examiner:
     @contextmanager
     def _clients(
         self, backend: str, notes: list[str]
-    ) -> Iterator[tuple[Mapping[str, Judged], Mapping[str, str]]]:
+    ) -> Iterator[tuple[Mapping[str, BackendClient], Mapping[str, str]]]:
         """A client of each version, or why there is none."""
-        clients: dict[str, Judged] = {}
+        clients: dict[str, BackendClient] = {}
         broken: dict[str, str] = {}
         with ExitStack() as stack:
             for arm in SIDES:
@@ -142,7 +142,9 @@ def _backend(case: Frozen) -> str:
     return case.backend
 
 
-def _examined(case: Frozen, clients: Mapping[str, Judged], broken: Mapping[str, str]) -> Examined:
+def _examined(
+    case: Frozen, clients: Mapping[str, BackendClient], broken: Mapping[str, str]
+) -> Examined:
     found = Examined(broken=dict(broken))
     for arm, client in clients.items():
         begun = time.perf_counter()

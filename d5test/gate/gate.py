@@ -13,7 +13,7 @@ from math import inf
 
 import numpy as np
 
-from d5test.backends.client import Judged
+from d5test.client.client import BackendClient
 from d5test.compare.noise import SUITE
 from d5test.gate.bout import Bout
 from d5test.gate.decider import PAIRS, SESSIONS, Decider, floor, noise_of
@@ -56,7 +56,7 @@ class Gate:
     tell    is called with a line of progress
     """
 
-    open: Callable[[str, str], Judged]
+    open: Callable[[str, str], BackendClient]
     decider: Decider = field(default_factory=Decider)
     seed: int = 0
     budget: float = inf

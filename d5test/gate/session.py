@@ -16,8 +16,8 @@ from math import inf
 
 import numpy as np
 
-from d5test.backends.client import Judged
-from d5test.backends.exchange import Round
+from d5test.client.client import BackendClient
+from d5test.client.messages import Round
 from d5test.gate.bout import Bout
 from d5test.gate.versions import NEW
 from d5test.timed import BRIEF, BROKEN, Subject, Timed, displacement, move
@@ -54,7 +54,7 @@ class Session:
     """
 
     arms: Sequence[str]
-    open: Callable[[str, str], Judged]
+    open: Callable[[str, str], BackendClient]
     draw: np.random.Generator
     loops: dict[str, int]
     rounds: Rounds = FULL
@@ -98,9 +98,11 @@ class Session:
         return [arms[k] for k in self.draw.permutation(len(arms))]
 
     @contextmanager
-    def _clients(self, backend: str) -> Iterator[tuple[Mapping[str, Judged], Mapping[str, str]]]:
+    def _clients(
+        self, backend: str
+    ) -> Iterator[tuple[Mapping[str, BackendClient], Mapping[str, str]]]:
         """A fresh worker of each arm, or why there is none."""
-        clients: dict[str, Judged] = {}
+        clients: dict[str, BackendClient] = {}
         broken: dict[str, str] = {}
         with ExitStack() as stack:
             for arm in self._order(self.arms):
@@ -114,7 +116,7 @@ class Session:
     def _process(
         self,
         subject: Subject,
-        clients: Mapping[str, Judged],
+        clients: Mapping[str, BackendClient],
         broken: Mapping[str, str],
         bout: Bout,
         rounds: dict[str, list[Round]],
@@ -172,7 +174,7 @@ class Session:
         self,
         subject: Subject,
         timed: Mapping[str, Timed],
-        clients: Mapping[str, Judged],
+        clients: Mapping[str, BackendClient],
         bout: Bout,
         rounds: dict[str, list[Round]],
     ) -> None:
@@ -193,7 +195,7 @@ class Session:
                         rounds.setdefault(arm, []).append(timed[arm].round())
                         bout.blocks[arm][-1].append(rounds[arm][-1].wall)
 
-    def _pin(self, clients: Mapping[str, Judged]) -> None:
+    def _pin(self, clients: Mapping[str, BackendClient]) -> None:
         """Let workers with one thread take their turns on one core, drawn for the block.
 
         Where each keeps a core of its own, what else runs there makes one version slower.

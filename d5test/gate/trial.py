@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from scipy.special import betaincinv
 
-from d5test.backends.client import Judged
-from d5test.backends.exchange import Round
+from d5test.client.client import BackendClient
+from d5test.client.messages import Round
 from d5test.gate.gate import Findings, Gate
 from d5test.gate.verdicts import Verdicts
 from d5test.gate.versions import NEW
@@ -110,7 +110,7 @@ def trial(gate: Callable[[int], Gate], subjects: Sequence[Subject], end: float) 
 
 
 def _slowed(subject: Subject, share: float) -> Subject:
-    def make(client: Judged, arm: str) -> Timed:
+    def make(client: BackendClient, arm: str) -> Timed:
         timed = subject.make(client, arm)
         return Slowed(timed, share) if arm == NEW else timed
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from d5test.backends.registry import interpreter, resolve
+from d5test.client.registry import interpreter, resolve
 
 OLD, CONTROL, NEW = "old", "control", "new"
 ARMS = (OLD, CONTROL, NEW)

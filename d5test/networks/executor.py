@@ -19,15 +19,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from d5test.backends.base import Unsupported
-from d5test.backends.exchange import Crashed, Hung, Round, Timed, plain
 from d5test.case import Array
+from d5test.client.messages import Crashed, Hung, Round, Timed, plain
 from d5test.networks.graph import Graph
 from d5test.networks.model import to_model
 from d5test.networks.network import Network
 from d5test.networks.profile import Profile
 from d5test.networks.specialise import runnable, specialised
 
-PATIENCE = 900.0
+ANSWER_SECONDS = 900.0
 """Seconds until a request counts as hung: a compiler may need minutes for a whole network."""
 Arrays = Mapping[str, Array]
 Loss = str | Mapping[str, Array]
@@ -62,7 +62,7 @@ class Loaded(NamedTuple):
 
 
 class Executor:
-    """A network on the backend of a client (`d5test.backends.client.Judged`).
+    """A network on the backend of a client (`d5test.client.client.Judged`).
 
     `listeners` are called with an `Event` before and after each inference and backprop; where
     they are there, an inference is followed by one pass in which each operator is waited for,

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from d5test.backends.base import Unsupported
-from d5test.backends.client import Judged
-from d5test.backends.exchange import Round
+from d5test.client.client import BackendClient
+from d5test.client.messages import Round
 from d5test.networks.cost import multiplications
-from d5test.networks.executor import PATIENCE, Executor
+from d5test.networks.executor import ANSWER_SECONDS, Executor
 from d5test.networks.expectations import Expectations, expectation
 from d5test.networks.zoo import Built
 from d5test.record import Record, describe_backend, describe_judgement, environment
@@ -23,7 +23,7 @@ class TimedNetwork:
     """A network, its inference or its inference with backprop."""
 
     def __init__(
-        self, client: Judged, network: Built, direction: str, expectations: Expectations
+        self, client: BackendClient, network: Built, direction: str, expectations: Expectations
     ) -> None:
         self._client, self._built, self._direction = client, network, direction
         self._executor = Executor(client, network.network())
@@ -36,12 +36,12 @@ class TimedNetwork:
         """See `d5test.timed.Timed`."""
         if self._no_loss:
             raise Unsupported("no gradient of a loss")
-        with self._client.patient(PATIENCE):
+        with self._client.answering_within(ANSWER_SECONDS):
             return self._executor.start_timing([self._expected.inputs], self._loss, loops)
 
     def round(self) -> Round:
         """See `d5test.timed.Timed`."""
-        with self._client.patient(PATIENCE):
+        with self._client.answering_within(ANSWER_SECONDS):
             return self._executor.time_round()
 
     def record(self, rounds: Sequence[Round], loops: int) -> dict[str, Any]:
@@ -88,7 +88,7 @@ class TimedNetwork:
         if self._direction == "backward" or self._client.about.mode != "eager":
             return {}
         try:
-            with self._client.patient(PATIENCE):
+            with self._client.answering_within(ANSWER_SECONDS):
                 found = self._executor.profile(self._expected.inputs, PASSES)
         except Unsupported:
             return {}

@@ -31,7 +31,7 @@ class Gating:
     """The gate of a run. Raises UsageError, in one line, for what it cannot use."""
 
     def __init__(self, config: pytest.Config) -> None:
-        from d5test.backends.exchange import UnknownBackend
+        from d5test.client.messages import UnknownBackend
         from d5test.gate import Versions
         from d5test.gate.accepted import Accepted, Unacceptable, read
         from d5test.gate.decider import Decider

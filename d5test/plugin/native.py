@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from d5test.backends.registry import Spec, resolve
+from d5test.client.registry import Spec, resolve
 
 SANITIZERS = {
     "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1:print_legend=0:"

@@ -207,7 +207,7 @@ def pytest_sessionfinish(session: pytest.Session) -> Any:
 
 
 def _no_backend() -> pytest.UsageError:
-    from d5test.backends import registry
+    from d5test.client import registry
 
     installed = ", ".join(registry.installed()) or "none that d5test knows"
     return pytest.UsageError(f"no --backend is given; installed: {installed}")

@@ -79,9 +79,9 @@ class Workers:
 
         A name that was mistyped is none. What is there and cannot be imported is a regression.
         """
-        from d5test.backends.worker import NoSuchBackend
         from d5test.gate.versions import names_backend
         from d5test.timed import BROKEN
+        from d5test.worker.worker import NoSuchBackend
 
         if names_backend(version):
             with opened(self.config, version) as client:
@@ -116,7 +116,7 @@ class Workers:
     @contextmanager
     def _usable(self, name: str) -> Iterator[None]:
         """Within: what makes a backend unusable is a UsageError of one line."""
-        from d5test.backends import client as front
+        from d5test.client import client as front
 
         try:
             yield
@@ -136,9 +136,9 @@ def opened(config: pytest.Config, name: str, *, fork: bool = True) -> Any:
 
     Without `fork` its process shares nothing with another's, not even the layout of memory.
     """
-    from d5test.backends.client import Client
-    from d5test.backends.inprocess import InProcess
-    from d5test.backends.verbs import TF32
+    from d5test.client.client import WorkerClient
+    from d5test.client.inprocess import InProcessClient
+    from d5test.worker.service import TF32
 
     option, selection = config.getoption, config.stash[SELECTION]
     spec, device = native.spec(name, selection.natives), option("--device") or "cpu"
@@ -147,9 +147,9 @@ def opened(config: pytest.Config, name: str, *, fork: bool = True) -> Any:
     client: Any
     if option("--in-process"):
         os.environ.update(environment)
-        client = InProcess(spec, device)
+        client = InProcessClient(spec, device)
     else:
-        client = Client(
+        client = WorkerClient(
             spec, device, threads=option("--threads"), fork=fork, environment=environment
         )
     client.precision = option("--precision")

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from d5test.backends.heap import poison
+from d5test.worker.heap import poison
 
 
 def array(dtype: str, values: Any) -> tuple[Any, str]:

@@ -49,7 +49,7 @@ CLAIMS: Mapping[str, str] = MappingProxyType(
 def write(fault: Fault, about: Any, folder: Path) -> Path:
     """Write the reproducer of a fault into a folder, and return its path.
 
-    `about` is what the backend says of itself (`d5test.backends.exchange.About`).
+    `about` is what the backend says of itself (`d5test.client.messages.BackendInfo`).
     """
     path = Path(folder) / file_name(fault, about)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -12,9 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from d5test.backends.client import BackendFailed, Crashed, Hung, Raised, Unsupported
 from d5test.checks.fault import Fault
 from d5test.checks.repetition import variations
+from d5test.client.client import BackendFailed, Crashed, Hung, Raised, Unsupported
 from d5test.reproducer.compose import DIED, write
 
 COMPARED = ("within", "computed", "special", "signed")
@@ -75,7 +75,7 @@ def _status(path: Path, client: Any) -> int | None:
     if not client.renew():
         return None
     try:
-        status, _ = client.invoke("d5test.backends.trial:run", str(path.resolve()))
+        status, _ = client.invoke("d5test.worker.trial:run", str(path.resolve()))
     except (Unsupported, Raised, Crashed, Hung, BackendFailed):
         return BROKEN
     finally:

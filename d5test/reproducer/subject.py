@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from d5test.backends import registry
 from d5test.checks.fault import Fault
+from d5test.client import registry
 from d5test.reproducer.closure import Closure
 from d5test.reproducer.module import Inseparable, Module
 from d5test.reproducer.rows import callee
@@ -100,7 +100,7 @@ def imported(about: Any, reason: Exception) -> Subject:
     """The backend, imported as d5test itself imports it."""
     target = registry.resolve(about.name).target
     return Subject(
-        ("from d5test.backends.worker import load",),
+        ("from d5test.worker.worker import load",),
         (
             f"backend = load({target!r})({about.device!r})",
             "row = backend.rows[OP.name]",
@@ -136,7 +136,7 @@ def _model(fault: Fault) -> bytes:
     """The serialized model of the operator on its first inputs, in its own operator set."""
     import onnx.defs
 
-    from d5test.backends.single_node import build_model
+    from d5test.backends.onnx.single_node import build_model
 
     op, inputs = fault.case.op, fault.evidence.feeds[0].inputs
     known = onnx.defs.get_schema(op.name, op.since).attributes

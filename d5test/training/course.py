@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from d5test.backends.base import Backend
-from d5test.backends.bound import OperatorView
-from d5test.backends.wire import Bits
+from d5test.worker.bound import OperatorView
+from d5test.worker.wire import Bits
 
 
 def follow(

@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from d5test.backends.client import Client
+from d5test.client.client import WorkerClient
 from d5test.metric import Metric
 from d5test.training.datasets import DATASETS
 
@@ -64,7 +64,7 @@ def complete(
     require_call(recipe, "dataset", DATASETS[name], whole["dataset_kwargs"])
     require_call(recipe, "train_sampler", whole["train_sampler"], {}, 2, 1, seed=1)
     require_call(recipe, "optimizer", whole["optimizer"], whole["optimizer_kwargs"])
-    require_call(recipe, "executor", Client, whole["executor_kwargs"], whole["backend"])
+    require_call(recipe, "executor", WorkerClient, whole["executor_kwargs"], whole["backend"])
     rows = tuple(metrics) if isinstance(metrics, Sequence) else (metrics,)
     if not all(_is_bounded(row) for row in rows):
         raise BadRecipe(f"{recipe}: METRICS has (metric, bound) or (metric, low, high)")

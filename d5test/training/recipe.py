@@ -214,14 +214,14 @@ def run_recipe(
     fixed: Mapping[str, Any], mutable: Mapping[str, Any], metrics: Sequence[tuple[Any, ...]]
 ) -> bool:
     """Run the recipe of the file that calls this; whether every seed kept every bound."""
-    from d5test.backends.client import (
+    from d5test.client.client import (
         BackendFailed,
-        Client,
         Crashed,
         Hung,
         Raised,
         UnknownBackend,
         Unsupported,
+        WorkerClient,
     )
     from d5test.training.progress import ProgressBar
 
@@ -230,7 +230,9 @@ def run_recipe(
         recipe = Recipe.of(path.stem, fixed, mutable, metrics)
         recipe.require_registered(path.parent)
         dataset, runs = recipe.dataset(), []
-        with Client(recipe.mutable["backend"], **recipe.mutable["executor_kwargs"]) as client:
+        with WorkerClient(
+            recipe.mutable["backend"], **recipe.mutable["executor_kwargs"]
+        ) as client:
             for seed in recipe.fixed["seeds"]:
                 with ProgressBar() as bar:
                     runs.append(train(recipe, client, seed, dataset, [bar]))

@@ -33,7 +33,7 @@ from d5test.training.statistics import (
 from d5test.training.variants import variant
 
 Batch = Mapping[str, Array]
-PATIENCE = 600.0
+ANSWER_SECONDS = 600.0
 """Seconds of a request: some frameworks compile each operator of a network at its first step."""
 Form = Callable[[Graph], Graph]
 """What is made of the network for batches of one shape, before it is run."""
@@ -147,7 +147,7 @@ class Session:
         }
 
     def _ask(self, verb: str, *arguments: Any) -> Any:
-        with self.client.patient(PATIENCE):
+        with self.client.answering_within(ANSWER_SECONDS):
             return self.client.ask("training", verb, self._number, *arguments)
 
 

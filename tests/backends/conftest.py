@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from d5test.backends.client import Client, Feed
 from d5test.case import Operator
+from d5test.client.client import Feed, WorkerClient
 
 HERE = Path(__file__).parent
-Start = Callable[..., Client]
+Start = Callable[..., WorkerClient]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -53,19 +53,19 @@ def start() -> Iterator[Start]:
     """`start("tiny", "Tiny", **options)`: a client of a class in a file of this folder."""
     with ExitStack() as stack:
         yield lambda file, name="Tiny", **options: stack.enter_context(
-            Client(f"{HERE / file}.py:{name}", **options)
+            WorkerClient(f"{HERE / file}.py:{name}", **options)
         )
 
 
 @pytest.fixture(scope="module")
-def tiny() -> Iterator[Client]:
-    with Client(f"{HERE / 'tiny.py'}:Tiny") as client:
+def tiny() -> Iterator[WorkerClient]:
+    with WorkerClient(f"{HERE / 'tiny.py'}:Tiny") as client:
         yield client
 
 
 @pytest.fixture(scope="module")
-def wrong() -> Iterator[Client]:
-    with Client(f"{HERE / 'wrong_calls.py'}:Wrong", timeout=10) as client:
+def wrong() -> Iterator[WorkerClient]:
+    with WorkerClient(f"{HERE / 'wrong_calls.py'}:Wrong", timeout=10) as client:
         yield client
 
 

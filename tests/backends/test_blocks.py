@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from d5test.backends.bound import OperatorView
 from d5test.reference.optimizers import OPTIMIZERS
+from d5test.worker.bound import OperatorView
 
 torch = pytest.importorskip("torch")
 LAYOUTS = {

@@ -9,11 +9,11 @@ import weakref
 
 import pytest
 
-from d5test.backends import heap
+from d5test.worker import heap
 
 FRESH = """
 import numpy as np
-from d5test.backends import heap
+from d5test.worker import heap
 
 def fresh():
     return int(np.count_nonzero(np.empty(40_000, np.uint8) == 0x7F))

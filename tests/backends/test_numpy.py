@@ -8,14 +8,14 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from d5test.backends.client import Client, Feed
+from d5test.client.client import Feed, WorkerClient
 from d5test.reference.operators import OPERATORS
 from d5test.reference.steps import STEPS
 
 
 @pytest.fixture(scope="module")
 def client() -> Any:
-    with Client("numpy") as client:
+    with WorkerClient("numpy") as client:
         yield client
 
 

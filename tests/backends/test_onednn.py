@@ -7,21 +7,21 @@ import ctypes
 import numpy as np
 import pytest
 
-from d5test.backends import registry
 from d5test.backends.base import Unsupported
-from d5test.backends.client import Client
-from d5test.backends.inprocess import InProcess
-from d5test.backends.onednn import OneDnn, version
 from d5test.case import Case, Operator, Tensor
 from d5test.checks import CHECKS
+from d5test.client import registry
+from d5test.client.client import WorkerClient
+from d5test.client.inprocess import InProcessClient
+from d5test.native.onednn import OneDnn, version
 from d5test.reference.operators import OPERATORS
 
 here = pytest.mark.skipif("onednn" not in registry.installed(), reason="no oneDNN and compiler")
 
 
 @pytest.fixture(scope="module")
-def client() -> InProcess:
-    return InProcess("onednn")
+def client() -> InProcessClient:
+    return InProcessClient("onednn")
 
 
 @here
@@ -29,7 +29,7 @@ def client() -> InProcess:
     ("most", "told"), [("SSE41", "cpu (SSE)"), ("AVX", "cpu (AVX)"), ("AVX2", "cpu (AVX2)")]
 )
 def test_the_device_says_which_instructions_are_used(most: str, told: str) -> None:
-    with Client("onednn", environment={"DNNL_MAX_CPU_ISA": most}) as client:
+    with WorkerClient("onednn", environment={"DNNL_MAX_CPU_ISA": most}) as client:
         assert client.about.device_name == told
 
 

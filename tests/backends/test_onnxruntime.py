@@ -25,8 +25,8 @@ pytest.importorskip("onnxruntime")
 
 from onnxruntime.capi.onnxruntime_pybind11_state import Fail
 
-from d5test.backends.bound import OperatorView
 from d5test.backends.onnxruntime import OnnxRuntime
+from d5test.worker.bound import OperatorView
 
 BACKEND = OnnxRuntime()
 NAMES = sorted(name for name, operator in OPERATORS.items() if operator.domain == "")

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from d5test.backends import registry
 from d5test.backends.base import Always, Backend, Row, Unsupported, bits, planned
 from d5test.case import Case
+from d5test.client import registry
 from d5test.reference.operators import OPERATORS
 from d5test.strategies import cases
 

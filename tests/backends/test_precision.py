@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from d5test.backends.client import Client
-from d5test.backends.verbs import TF32
+from d5test.client.client import WorkerClient
+from d5test.worker.service import TF32
 from tests.backends.tiny import Tiny
 
 
@@ -25,7 +25,7 @@ class Coarse(Tiny):
 
 def test_a_worker_allows_tf32_only_when_told(ops: Any) -> None:
     for environment, expected in (({}, "float32"), ({TF32: "1"}, "tf32")):
-        with Client(f"{Path(__file__)}:Coarse", environment=environment) as client:
+        with WorkerClient(f"{Path(__file__)}:Coarse", environment=environment) as client:
             assert client.about.version == expected
 
 

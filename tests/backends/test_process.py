@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from d5test.backends.client import BackendFailed, Client, Crashed, Feed, Hung, Raised
+from d5test.client.client import BackendFailed, Crashed, Feed, Hung, Raised, WorkerClient
 
 HERE = Path(__file__).parent
 X = np.arange(1, 4, dtype=np.float32)
@@ -177,7 +177,7 @@ def test_an_interrupted_request_meets_no_later_one(start: Any, do: Any) -> None:
 def test_close_leaves_no_process_and_no_file(fork: bool) -> None:
     opened = len(os.listdir("/proc/self/fd"))
     before = children()
-    client = Client(f"{HERE / 'tiny.py'}:Tiny", fork=fork)
+    client = WorkerClient(f"{HERE / 'tiny.py'}:Tiny", fork=fork)
     processes = {client.about.pid, *(children() - before)}
     client.close()
     client.close()
@@ -189,7 +189,7 @@ def test_close_leaves_no_process_and_no_file(fork: bool) -> None:
 
 
 def test_a_client_that_is_forgotten_ends_its_processes(do: Any) -> None:
-    client = Client(f"{HERE / 'tiny.py'}:Tiny")
+    client = WorkerClient(f"{HERE / 'tiny.py'}:Tiny")
     worker = client.about.pid
     del client
     assert gone(worker)
@@ -198,8 +198,8 @@ def test_a_client_that_is_forgotten_ends_its_processes(do: Any) -> None:
 
 PARENT = """
 import sys, time
-from d5test.backends.client import Client
-client = Client(sys.argv[1], fork=sys.argv[2] == "True")
+from d5test.client.client import WorkerClient
+client = WorkerClient(sys.argv[1], fork=sys.argv[2] == "True")
 print(client.about.pid, client._process._server.pid, flush=True)
 if sys.argv[3] == "hang":
     client.invoke("wrong_calls:hang")
@@ -235,14 +235,14 @@ def test_another_interpreter_sees_its_own_packages(tmp_path: Path, ops: Any) -> 
     python = tmp_path / "v" / "bin" / "python"
     tiny = f"{HERE / 'tiny.py'}:Tiny@{python}"
     with (
-        Client(tiny) as client,
+        WorkerClient(tiny) as client,
         pytest.raises(BackendFailed, match="No module named 'numpy'") as caught,
     ):
         client.run(ops.Scale(), [Feed((X,))])
     assert str(python) in str(caught.value)
     (site,) = (tmp_path / "v" / "lib").glob("python*/site-packages")
     (site / "numpy.pth").write_text(str(Path(np.__file__).parents[1]))
-    with Client(tiny) as client:
+    with WorkerClient(tiny) as client:
         (result,) = client.run(ops.Scale(), [Feed((X,))])
         assert client.about.executable == str(python)
     np.testing.assert_array_equal(result.outputs[0], 2 * X)
@@ -252,7 +252,7 @@ def test_an_interpreter_that_is_none(tmp_path: Path) -> None:
     python = tmp_path / "python"
     python.write_text("no program\n")
     python.chmod(0o755)
-    with Client(f"{HERE / 'tiny.py'}:Tiny@{python}") as client, pytest.raises(BackendFailed):
+    with WorkerClient(f"{HERE / 'tiny.py'}:Tiny@{python}") as client, pytest.raises(BackendFailed):
         client.about  # noqa: B018
 
 
@@ -260,8 +260,8 @@ def test_an_interpreter_that_is_none(tmp_path: Path) -> None:
 def test_after_a_hang_an_answer_has_less_time(
     slower: float, limit: float, start: Any, do: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("d5test.backends.process.IMPATIENCE", 0.2)
-    monkeypatch.setattr("d5test.backends.process.SLOWER", slower)
+    monkeypatch.setattr("d5test.client.process.SHORTEST", 0.2)
+    monkeypatch.setattr("d5test.client.process.SLOWER", slower)
     client = start("wrong_calls", "Wrong", timeout=1.5)
     do(client, "print")
     for seconds in (1.5, limit):

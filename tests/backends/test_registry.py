@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from d5test.backends.registry import (
+from d5test.client.registry import (
     BUILTIN,
     Spec,
     UnknownBackend,
@@ -77,7 +77,7 @@ def test_the_table_is_that_of_the_distribution() -> None:
 
 def test_nothing_is_imported() -> None:
     code = (
-        "import sys; from d5test.backends import client, registry; registry.installed(); "
+        "import sys; from d5test.client import client, registry; registry.installed(); "
         "names = {'torch', 'jax', 'tensorflow', 'onnxruntime', 'hypothesis', 'scipy.stats'}; "
         "assert not names & set(sys.modules), names & set(sys.modules)"
     )

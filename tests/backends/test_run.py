@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from d5test.backends.client import Client, Feed, Judged, Raised, Unsupported
-from d5test.backends.inprocess import InProcess
+from d5test.client.client import BackendClient, Feed, Raised, Unsupported, WorkerClient
+from d5test.client.inprocess import InProcessClient
 
 TINY = f"{Path(__file__).with_name('tiny.py')}:"
 WRONG = f"{Path(__file__).with_name('wrong_calls.py')}:"
@@ -21,9 +21,9 @@ DY = np.array([0.5, 3, -2], np.float32)
 @pytest.fixture(scope="module", params=["worker", "in process", "without fork"])
 def kind(request: Any) -> Any:
     makers = {
-        "worker": Client,
-        "in process": InProcess,
-        "without fork": lambda spec: Client(spec, fork=False),
+        "worker": WorkerClient,
+        "in process": InProcessClient,
+        "without fork": lambda spec: WorkerClient(spec, fork=False),
     }
     return makers[request.param]
 
@@ -40,7 +40,7 @@ def wrong(kind: Any) -> Any:
         yield client
 
 
-def test_several_feeds_in_one_request(tiny: Judged, ops: Any) -> None:
+def test_several_feeds_in_one_request(tiny: BackendClient, ops: Any) -> None:
     feeds = [Feed((X,)), Feed((Y,)), Feed((np.ones((2, 5)),))]
     results = tiny.run(ops.Scale(factor=3.0), feeds)
     for feed, result in zip(feeds, results, strict=True):
@@ -51,7 +51,7 @@ def test_several_feeds_in_one_request(tiny: Judged, ops: Any) -> None:
         assert result.late[0] is result.outputs[0]
 
 
-def test_gradients_stand_at_the_inputs_places(tiny: Judged, ops: Any) -> None:
+def test_gradients_stand_at_the_inputs_places(tiny: BackendClient, ops: Any) -> None:
     (result,) = tiny.run(ops.Mul(), [Feed((X, Y), (DY,))])
     np.testing.assert_array_equal(result.outputs[0], X * Y)
     np.testing.assert_array_equal(result.gradients[0], DY * Y)
@@ -59,20 +59,20 @@ def test_gradients_stand_at_the_inputs_places(tiny: Judged, ops: Any) -> None:
     assert result.grads_after[0] is DY
 
 
-def test_only_wanted_gradients(tiny: Judged, ops: Any) -> None:
+def test_only_wanted_gradients(tiny: BackendClient, ops: Any) -> None:
     (result,) = tiny.run(ops.Mul(), [Feed((X, Y), (DY,))], wanted=(1,))
     assert result.gradients[0] is None
     np.testing.assert_array_equal(result.gradients[1], DY * X)
 
 
-def test_one_tensor_passed_twice_has_one_gradient(tiny: Judged, ops: Any) -> None:
+def test_one_tensor_passed_twice_has_one_gradient(tiny: BackendClient, ops: Any) -> None:
     feed = Feed((X, X), (DY,), same_as=(None, 0))
     (result,) = tiny.run(ops.Mul(), [feed], wanted=(0, 1))
     np.testing.assert_array_equal(result.gradients[0], 2 * DY * X)
     assert result.gradients[1] is None
 
 
-def test_reuse_writes_into_the_same_tensors(tiny: Judged, ops: Any) -> None:
+def test_reuse_writes_into_the_same_tensors(tiny: BackendClient, ops: Any) -> None:
     feeds = [Feed((X,)), Feed((Y,))]
     first, second = tiny.run(ops.Scale(), feeds, reuse=True)
     np.testing.assert_array_equal(second.outputs[0], 2 * Y)
@@ -83,31 +83,31 @@ def test_reuse_writes_into_the_same_tensors(tiny: Judged, ops: Any) -> None:
     np.testing.assert_array_equal(first.outputs[1], [2, 3])
 
 
-def test_an_output_in_the_next_calls_buffer_is_seen(wrong: Judged, ops: Any) -> None:
+def test_an_output_in_the_next_calls_buffer_is_seen(wrong: BackendClient, ops: Any) -> None:
     first, _ = wrong.run(ops.Act(deed="same buffer"), [Feed((X,)), Feed((Y,))])
     np.testing.assert_array_equal(first.outputs[0], X)
     np.testing.assert_array_equal(first.late[0], Y)
 
 
-def test_an_overwritten_input_is_seen(wrong: Judged, do: Any) -> None:
+def test_an_overwritten_input_is_seen(wrong: BackendClient, do: Any) -> None:
     result = do(wrong, "overwrite")
     np.testing.assert_array_equal(result.outputs[0], [1, 2, 3])
     np.testing.assert_array_equal(result.inputs_after[0], [7, 2, 3])
 
 
-def test_an_exception_is_told_with_its_place(wrong: Judged, do: Any) -> None:
+def test_an_exception_is_told_with_its_place(wrong: BackendClient, do: Any) -> None:
     with pytest.raises(Raised, match="ValueError in call: no such shape") as caught:
         do(wrong, "raise")
     assert (caught.value.type, caught.value.where) == ("ValueError", "call")
     assert "raise_it" in caught.value.traceback
 
 
-def test_system_exit_ends_nothing(wrong: Judged, do: Any) -> None:
+def test_system_exit_ends_nothing(wrong: BackendClient, do: Any) -> None:
     with pytest.raises(Raised, match="SystemExit in call: 4"):
         do(wrong, "system exit")
 
 
-def test_unsupported_carries_its_reason(wrong: Judged, do: Any, ops: Any) -> None:
+def test_unsupported_carries_its_reason(wrong: BackendClient, do: Any, ops: Any) -> None:
     with pytest.raises(Unsupported, match="not for this shape"):
         do(wrong, "unsupported")
     with pytest.raises(Unsupported, match=r"numpy has no row for Nothing"):
@@ -123,13 +123,13 @@ def test_unsupported_carries_its_reason(wrong: Judged, do: Any, ops: Any) -> Non
         ("two", r"the row of Act returned 2 outputs, and says that it returns 1"),
     ],
 )
-def test_a_wrong_row_is_named(wrong: Judged, do: Any, deed: str, text: str) -> None:
+def test_a_wrong_row_is_named(wrong: BackendClient, do: Any, deed: str, text: str) -> None:
     with pytest.raises(Raised, match=text) as caught:
         do(wrong, deed)
     assert caught.value.where == "row"
 
 
-def test_a_vjp_that_forgets_gradients_is_named(wrong: Judged, ops: Any) -> None:
+def test_a_vjp_that_forgets_gradients_is_named(wrong: BackendClient, ops: Any) -> None:
     with pytest.raises(Raised, match="vjp returned 0 gradients of Mul, not 2") as caught:
         wrong.run(ops.Mul(), [Feed((X, Y), (DY,))])
     assert caught.value.where == "row"
@@ -144,7 +144,7 @@ def test_the_plumbing_is_not_the_operator(kind: Any, ops: Any, name: str, where:
     assert (caught.value.type, caught.value.where) == ("RuntimeError", where)
 
 
-def test_put_that_raises_says_so(tiny: Judged, ops: Any) -> None:
+def test_put_that_raises_says_so(tiny: BackendClient, ops: Any) -> None:
     import ml_dtypes
 
     with pytest.raises(Raised, match="NumPy has no bfloat16") as caught:
@@ -152,7 +152,7 @@ def test_put_that_raises_says_so(tiny: Judged, ops: Any) -> None:
     assert caught.value.where == "put"
 
 
-def test_about(tiny: Judged) -> None:
+def test_about(tiny: BackendClient) -> None:
     about = tiny.about
     assert (about.framework, about.version, about.mode) == ("numpy", np.__version__, "eager")
     assert about.packages == {"numpy": np.__version__}
@@ -175,12 +175,12 @@ def test_compilations_are_counted_and_forgotten(kind: Any, ops: Any) -> None:
         assert client.compilations() is None
 
 
-def test_anything_can_be_invoked_beside_the_backend(tiny: Judged) -> None:
+def test_anything_can_be_invoked_beside_the_backend(tiny: BackendClient) -> None:
     answer = tiny.invoke("tiny:doubled", X, "twice")
     np.testing.assert_array_equal(answer["twice"], 2 * X)
     assert answer["self"] == "numpy"
 
 
-def test_an_answer_that_cannot_travel_is_an_exception(tiny: Judged) -> None:
+def test_an_answer_that_cannot_travel_is_an_exception(tiny: BackendClient) -> None:
     with pytest.raises(Raised, match="AttributeError in answer"):
-        tiny.invoke("d5test.backends.wire:Bits", "int8")
+        tiny.invoke("d5test.worker.wire:Bits", "int8")

@@ -8,14 +8,14 @@ import onnx
 import pytest
 from onnx.checker import check_model
 
-from d5test.backends.bound import OperatorView
-from d5test.backends.single_node import APART, attributes_of, build_model
+from d5test.backends.onnx.single_node import APART, attributes_of, build_model
 from d5test.case import Case, Tensor
 from d5test.numerics.arithmetic import classes
 from d5test.numerics.bounds import forward_bounds
 from d5test.numerics.judgement import judge
 from d5test.problems.corpus import corpus
 from d5test.reference.operators import OPERATORS
+from d5test.worker.bound import OperatorView
 
 OPSET = onnx.defs.onnx_opset_version()
 

@@ -19,8 +19,8 @@ pytest.importorskip("tensorflow")
 
 import tensorflow as tf
 
-from d5test.backends.bound import Bound, OperatorView
 from d5test.backends.tensorflow import TensorFlow, TensorFlowCompiled, TensorFlowXla
+from d5test.worker.bound import Bound, OperatorView
 
 MODES: dict[str, Any] = {b.mode: b() for b in (TensorFlow, TensorFlowCompiled, TensorFlowXla)}
 

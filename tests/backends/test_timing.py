@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from d5test.backends.client import Feed, Raised
-from d5test.backends.inprocess import InProcess
-from d5test.backends.timing import largest_cache
+from d5test.client.client import Feed, Raised
+from d5test.client.inprocess import InProcessClient
+from d5test.worker.timing import largest_cache
 
 TINY = Path(__file__).with_name("tiny.py")
 FEEDS = [Feed((np.full(5, k, np.float32),)) for k in (3, 5, 7)]
@@ -64,8 +64,8 @@ def test_a_call_is_made_before_the_clock_starts(
     cold: bool, long: bool, made: list[int], ops: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if long:
-        monkeypatch.setattr("d5test.backends.timing.ROUND", 0.0)
-    client = InProcess(f"{TINY}:Tiny")
+        monkeypatch.setattr("d5test.worker.timing.ROUND", 0.0)
+    client = InProcessClient(f"{TINY}:Tiny")
     client.start_timing(ops.Scale(), FEEDS, cold=cold, loops=None if cold else 2)
     timing, calls = client._verbs.timing, []
 
@@ -78,7 +78,7 @@ def test_a_call_is_made_before_the_clock_starts(
 
 
 def test_each_cold_round_is_one_call_behind_a_flush_of_the_caches(ops: Any) -> None:
-    client = InProcess(f"{TINY}:Tiny")
+    client = InProcessClient(f"{TINY}:Tiny")
     assert client.start_timing(ops.Scale(), FEEDS, cold=True) == 1
     flush = client._verbs.timing._flush
     assert flush is not None

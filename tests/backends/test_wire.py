@@ -12,8 +12,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from d5test.backends import wire
-from d5test.backends.exchange import typed
+from d5test.client.messages import typed
+from d5test.worker import wire
 
 
 @pytest.fixture

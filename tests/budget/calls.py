@@ -16,11 +16,11 @@ from unittest.mock import patch
 
 import numpy as np
 
-from d5test.backends.client import Feed
-from d5test.backends.inprocess import InProcess
-from d5test.backends.timing import Rounds
 from d5test.case import Operator
+from d5test.client.client import Feed
+from d5test.client.inprocess import InProcessClient
 from d5test.reference.operators import OPERATORS
+from d5test.worker.timing import Rounds
 from tests.budget.measure import AGAIN, OURS, THEIRS, Clock, Line, difference, in_turn, ratio
 
 LONG = 100e-6
@@ -46,13 +46,13 @@ class Subject:
 def lines() -> Iterator[Line]:
     """One for each call of each framework."""
     for backend, subjects in (("torch", _torch), ("jax", _jax), ("tensorflow", _tensorflow)):
-        client = InProcess(backend)
+        client = InProcessClient(backend)
         client.about  # noqa: B018 - the framework is imported now
         for subject in subjects():
             yield line(client, subject)
 
 
-def line(client: InProcess, subject: Subject) -> Line:
+def line(client: InProcessClient, subject: Subject) -> Line:
     """The difference of a tiny call, the ratio of a long one."""
     random = np.random.default_rng(0)
     arrays = tuple(random.standard_normal(s).astype(np.float32) for s in subject.shapes)

@@ -13,9 +13,9 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from d5test.backends.inprocess import InProcess
 from d5test.case import Case, Tensor
 from d5test.checks import CHECKS
+from d5test.client.inprocess import InProcessClient
 from d5test.numerics.arithmetic import classes
 from d5test.numerics.bounds import gradient_bounds
 from d5test.numerics.judgement import judge
@@ -54,7 +54,7 @@ def lines() -> Iterator[Line]:
     def slow() -> None:
         assert torch.autograd.gradcheck(F.conv2d, inputs)
 
-    client = InProcess("torch")
+    client = InProcessClient("torch")
 
     def checked() -> None:
         CHECKS["gradient"].run(client, case)

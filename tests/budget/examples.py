@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from d5test.backends.client import Client
 from d5test.case import Case
 from d5test.checks import CHECKS
 from d5test.checks.check import Inquiry
+from d5test.client.client import WorkerClient
 from d5test.exploration.explore import Exploration
 from d5test.exploration.tally import Tally
 from d5test.numerics.judgement import Judgement
@@ -42,7 +42,7 @@ def lines() -> Iterator[Line]:
     """One for each operator, and two that ask a worker."""
     for name in SUBJECTS:
         yield line(f"Hypothesis and harness, {name}", name, nothing, None, BOUND)
-    with Client("torch", threads=1) as client:
+    with WorkerClient("torch", threads=1) as client:
         client.about  # noqa: B018 - the worker starts now
         for name in ("Conv", "Softmax"):
             what = f"the same, with the data made and the worker asked, {name}"

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from d5test.backends import registry
-from d5test.backends.native import Native
+from d5test.client import registry
+from d5test.native.backend import Native
 from d5test.problems.deepbench import deepbench
 from tests.budget.measure import AGAIN, OURS, THEIRS, Line, clock, in_turn, ratio
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from d5test.backends.inprocess import InProcess
+from d5test.client.inprocess import InProcessClient
 from d5test.networks.executor import Executor
 from d5test.networks.zoo import resnet18
 from tests.budget.measure import AGAIN, OURS, THEIRS, Clock, Line, in_turn, ratio
@@ -40,7 +40,7 @@ def lines() -> Iterator[Line]:
         "labels": random.integers(0, 10, BATCH),
     }
     network = resnet18()
-    client = InProcess("torch")
+    client = InProcessClient("torch")
     executor = Executor(client, network)
     _, gradients = executor.inference_and_backprop(inputs, "loss")
     module = by_hand(network.fetch())

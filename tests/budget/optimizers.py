@@ -14,8 +14,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from d5test.backends.inprocess import InProcess
 from d5test.backends.torch import Torch
+from d5test.client.inprocess import InProcessClient
 from d5test.networks.network import Network
 from d5test.networks.zoo import resnet18
 from d5test.networks.zoo.resnet import cifar
@@ -96,7 +96,7 @@ def batch(n: int, channels: int, size: int) -> Batch:
 
 def step(network: Network, rule: Optimizer, given: Batch, kind: str) -> Clock:
     """CPU seconds of one training step, in a session of its own."""
-    session = Session(InProcess(f"{__name__}:Watched"), network, rule, kind)
+    session = Session(InProcessClient(f"{__name__}:Watched"), network, rule, kind)
 
     def timed() -> float:
         start = time.process_time()

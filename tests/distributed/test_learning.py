@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from d5test.backends.inprocess import InProcess
+from d5test.client.inprocess import InProcessClient
 from d5test.distributed.communicator import Virtual
 from d5test.distributed.descent import CONSISTENT, DISTRIBUTED
 from d5test.distributed.fleet import shares
@@ -47,7 +47,7 @@ def expected(size: int) -> tuple[Sequential, Bounds]:
 
 def begun(name: str, optimizer: Any, size: int = RANKS) -> Begun:
     comm = Virtual(optimizers={**DISTRIBUTED, name: optimizer})
-    return begin(comm, InProcess("numpy"), task(size), name, *expected(size))
+    return begin(comm, InProcessClient("numpy"), task(size), name, *expected(size))
 
 
 @pytest.mark.parametrize("size", [2, 3, 5])
@@ -96,7 +96,7 @@ def test_a_rank_with_anothers_minibatches_is_found() -> None:
     """As a sampler does that was not told its rank."""
     _, bounds = expected(RANKS)
     small, comm = task(), Virtual()
-    fleet = small.fleet(comm, InProcess("numpy"), "decentralised", small.seed)
+    fleet = small.fleet(comm, InProcessClient("numpy"), "decentralised", small.seed)
     own = small.first(RANKS)
     right, same = fleet.train(own), fleet.train([own[0]] * RANKS)
     assert abs(right.losses.mean(axis=1)[0] - bounds[0].value) <= bounds[0].bar
@@ -105,7 +105,7 @@ def test_a_rank_with_anothers_minibatches_is_found() -> None:
 
 @pytest.mark.parametrize("name", DISTRIBUTED)
 def test_it_learns_the_whole_task(name: str) -> None:
-    run = train(Virtual(), InProcess("numpy"), task(), name, seed=1)
+    run = train(Virtual(), InProcessClient("numpy"), task(), name, seed=1)
     assert run.broken == ()
     workers = len(DISTRIBUTED[name](Momentum()).workers(RANKS))
     assert len(run.history.losses) == 3 * -(-SAMPLES // (BATCH // workers * workers))
@@ -113,7 +113,7 @@ def test_it_learns_the_whole_task(name: str) -> None:
 
 
 def test_a_bound_that_is_out_of_reach_is_broken() -> None:
-    run = train(Virtual(), InProcess("numpy"), task(bound=1.5), "decentralised", seed=1)
+    run = train(Virtual(), InProcessClient("numpy"), task(bound=1.5), "decentralised", seed=1)
     (said,) = run.broken
     assert said.startswith("test accuracy: ")
     assert said.endswith("at least 1.5 is wanted")
@@ -140,7 +140,7 @@ def test_the_bytes_of_a_training_are_those_of_the_formula(name: str) -> None:
     if name == "one_sided-2":
         pytest.skip("with a bound, one-sided access waits by reading")
     small = task()
-    fleet = small.fleet(Virtual(), InProcess("numpy"), name, small.seed)
+    fleet = small.fleet(Virtual(), InProcessClient("numpy"), name, small.seed)
     seen = small.first(len(fleet.workers))
     traffic = fleet.train(seen).traffic
     assert traffic is not None
@@ -150,7 +150,7 @@ def test_the_bytes_of_a_training_are_those_of_the_formula(name: str) -> None:
 
 def test_own_work_is_counted_of_each_rank() -> None:
     small = task()
-    fleet = small.fleet(Virtual(), InProcess("numpy"), "stale_synchronous-0", small.seed)
+    fleet = small.fleet(Virtual(), InProcessClient("numpy"), "stale_synchronous-0", small.seed)
     fitted = fleet.train(small.first(len(fleet.workers)))
     assert fitted.compute[0] == 0
     assert np.all(fitted.compute[1:] > 0)

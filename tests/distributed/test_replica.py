@@ -8,8 +8,8 @@ from functools import cache
 import numpy as np
 import pytest
 
-from d5test.backends.inprocess import InProcess
 from d5test.case import Array
+from d5test.client.inprocess import InProcessClient
 from d5test.distributed.communicator import Virtual
 from d5test.distributed.descent import CONSISTENT, DISTRIBUTED, SERVERS
 from d5test.distributed.replica import Replica
@@ -31,7 +31,7 @@ def digits() -> tuple[Array, Array]:
 
 
 def replica() -> Replica:
-    return Replica(Executor(InProcess("numpy"), mlp((64, 24, 10), seed=3)), "loss")
+    return Replica(Executor(InProcessClient("numpy"), mlp((64, 24, 10), seed=3)), "loss")
 
 
 def minibatch(rank: int, step: int) -> Mapping[str, Array]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from d5test.backends.client import Client
-from d5test.backends.registry import Spec
 from d5test.case import Operator
 from d5test.checks import CHECKS, Fault
+from d5test.client.client import WorkerClient
+from d5test.client.registry import Spec
 from d5test.reference.operators import OPERATORS
 from tests.faults import wrong as values
 from tests.faults import wrong_functions as functions
@@ -141,7 +141,7 @@ def found_first(finding: Finding) -> Fault | None:
     """
     if finding in IN_A_WORKER:
         spec = Spec(str(finding), f"{Path(processes.__file__)}:{finding}")
-        with Client(spec, timeout=2.0) as client:
+        with WorkerClient(spec, timeout=2.0) as client:
             return findings(client, finding.cls, (finding.check,), 2).get(finding.check)
     client = local(finding)
     for name in ("compiled",) if finding in COMPILED else CHECKS:

@@ -18,14 +18,14 @@ from typing import Any
 import numpy as np
 
 from d5test.backends.base import Row, Unsupported
-from d5test.backends.client import Feed, Raised
-from d5test.backends.inprocess import InProcess
 from d5test.backends.numpy import Numpy, Reference
-from d5test.backends.verbs import Verbs
 from d5test.case import Case, Operator
 from d5test.checks import CHECKS, Fault
+from d5test.client.client import Feed, Raised
+from d5test.client.inprocess import InProcessClient
 from d5test.reference.operators import OPERATORS
 from d5test.strategies import cases
+from d5test.worker.service import Service
 from tests.faults.mutants import Mutant, drawn, mutants
 
 CHECKED = {
@@ -38,12 +38,12 @@ SECONDS = 5
 """What a mutant may take for one case."""
 
 
-class Local(InProcess):
+class Local(InProcessClient):
     """A backend in this process that is given, not named."""
 
     def __init__(self, name: str, backend: Any) -> None:
         self.name = name
-        self._verbs = Verbs(lambda: backend)
+        self._verbs = Service(lambda: backend)
 
     def _answer(self, request: tuple[Any, ...]) -> tuple[Any, ...]:
         with np.errstate(all="ignore"):

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from d5test.backends.base import FLOATS, Row
 from d5test.backends.numpy import Numpy
-from d5test.backends.tape import Traced
+from d5test.backends.numpy.tape import Traced
 
 Array = NDArray[Any]
 Arrays = tuple[Any, ...]

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from d5test.backends.exchange import Round
+from d5test.client.messages import Round
 from d5test.gate import Gate
 from d5test.gate.trial import Slowed, trial
 from tests.gate.versions import World

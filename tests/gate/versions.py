@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from d5test.backends.exchange import Raised, Round
+from d5test.client.messages import Raised, Round
 from d5test.gate.corpus import Frozen
 from d5test.timed import Subject
 from tests.compare.files import RIGHT, record

@@ -12,8 +12,8 @@ from packaging.version import Version
 
 import d5test
 from d5test.backends.base import Unsupported
-from d5test.backends.client import Client, Feed
-from d5test.backends.registry import installed, missing
+from d5test.client.client import Feed, WorkerClient
+from d5test.client.registry import installed, missing
 from d5test.native import compiler, library
 from d5test.native.compiler import CompileError
 from d5test.native.family import Kernels
@@ -53,13 +53,13 @@ def test_without_a_compiler_it_is_not_installed(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("CXX", "/nowhere/g++")
     assert "native" not in installed()
     assert missing()["native"] == "install a compiler, Debian: apt install g++; or set CXX"
-    with Client("native") as client, pytest.raises(Unsupported) as caught:
+    with WorkerClient("native") as client, pytest.raises(Unsupported) as caught:
         client.about  # noqa: B018 (it is made now)
     assert str(caught.value).startswith("no compiler /nowhere/g++: install it")
 
 
 def test_its_version_is_ours_and_the_compilers() -> None:
-    with Client("native") as client:
+    with WorkerClient("native") as client:
         version = Version(client.about.version)
         assert set(client.about.rows) == NAMES
     assert version.public == d5test.__version__
@@ -129,7 +129,7 @@ def test_convolutions_larger_than_every_block_on_three_threads(
 def test_labels_and_indices_are_integers_in_the_worker() -> None:
     random = np.random.default_rng(17)
     x = random.standard_normal((2, 3, 5)).astype(np.float32)
-    with Client(UNOPTIMISED) as client:
+    with WorkerClient(UNOPTIMISED) as client:
         (pooled,) = client.run(OPERATORS["MaxPool"](kernel_shape=(2,)), [Feed((x,))])
         assert pooled.outputs[1].dtype == np.int64
         assert np.array_equal(x.ravel()[pooled.outputs[1]], pooled.outputs[0])

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from d5test.backends.client import Client
 from d5test.case import Tensor
+from d5test.client.client import WorkerClient
 from d5test.networks import Network, Value
 from d5test.networks.executor import Executor
 from d5test.networks.graph import Node
@@ -56,7 +56,7 @@ def expectation() -> Expectation:
 def test_an_honest_one_is_right(backend: str, expectation: Expectation) -> None:
     pytest.importorskip(backend)
     assert expectation.telling
-    with Client(backend) as client:
+    with WorkerClient(backend) as client:
         judgement = expectation.judged(Executor(client, alike()).inference({"x": X}))
     assert 0 < judgement.ratio < 0.5
 
@@ -64,6 +64,6 @@ def test_an_honest_one_is_right(backend: str, expectation: Expectation) -> None:
 def test_a_wrong_epsilon_is_found(expectation: Expectation) -> None:
     graph = alike().graph
     other = graph.with_(nodes=tuple(with_epsilon(node, 1.3e-5) for node in graph.nodes))
-    with Client("numpy") as client:
+    with WorkerClient("numpy") as client:
         results = Executor(client, Network(other)).inference({"x": X})
     assert expectation.judged(results).ratio > 2

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from d5test.backends.base import Unsupported
-from d5test.backends.client import Client
+from d5test.client.client import WorkerClient
 from d5test.networks import Network, Value
 from d5test.networks.executor import Event, Executor
 from d5test.networks.zoo import NETWORKS
@@ -20,7 +20,7 @@ BUILT = NETWORKS["mlp"]
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[Any]:
-    with Client("numpy") as client:
+    with WorkerClient("numpy") as client:
         yield client
 
 
@@ -116,7 +116,7 @@ def test_a_node_that_raises_is_named(client: Any) -> None:
 
 
 def test_a_lost_worker_is_found_again() -> None:
-    with Client("numpy") as client:
+    with WorkerClient("numpy") as client:
         executor, inputs = Executor(client, BUILT.network()), BUILT.inputs()
         before = executor.inference(inputs)
         client._process.end_worker()
@@ -128,7 +128,7 @@ def test_a_lost_worker_is_found_again() -> None:
 
 def test_a_runtime_reads_the_model_and_only_infers() -> None:
     pytest.importorskip("onnxruntime")
-    with Client("onnxruntime") as client:
+    with WorkerClient("onnxruntime") as client:
         executor, inputs = Executor(client, BUILT.network()), BUILT.inputs()
         scores = executor.inference(inputs)["scores"]
         assert len(executor.nodes(inputs)) == len(executor.network.nodes)

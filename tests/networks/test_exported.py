@@ -13,7 +13,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from d5test.backends.client import Client
+from d5test.client.client import WorkerClient
 from d5test.networks.executor import Executor
 from d5test.networks.nodes import judged_nodes
 from d5test.networks.strangers import Stranger
@@ -57,7 +57,7 @@ def test_torchs_own_output_and_two_executors_are_right(exported: Path, module: s
     assert {node.kind for node in network.nodes} >= HAS[module]
     ((inputs, outputs),) = model.samples(network)
     for backend in ("numpy", "torch"):
-        with Client(backend) as client:
+        with WorkerClient(backend) as client:
             executor = Executor(client, network)
             wanted = expected(executor.graph(inputs), lambda _: inputs, None, SINGLE)
             assert wanted.telling

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from d5test.backends.inprocess import InProcess
+from d5test.client.inprocess import InProcessClient
 from d5test.networks import Network, Value
 from d5test.networks.executor import Executor
 from d5test.networks.nodes import judged_nodes
@@ -44,7 +44,7 @@ def expectations() -> Callable[[str], Expectation]:
 
 
 def executor(backend: str, network: Network) -> Executor:
-    return Executor(InProcess(backend), network)
+    return Executor(InProcessClient(backend), network)
 
 
 def judged(running: Executor, expectation: Expectation) -> Judgement:

@@ -10,7 +10,7 @@ import numpy as np
 
 from d5test.backends.base import Row
 from d5test.backends.numpy import Numpy
-from d5test.backends.tape import Tape, Traced, rounded
+from d5test.backends.numpy.tape import Tape, Traced, rounded
 
 
 class Scaled:

@@ -11,7 +11,7 @@ import pytest
 
 from d5test.backends.base import Row
 from d5test.backends.numpy import Numpy
-from d5test.backends.tape import rounded, widened
+from d5test.backends.numpy.tape import rounded, widened
 from d5test.checks import CHECKS, Fault
 from d5test.exploration.examine import examined
 from d5test.exploration.tally import Tally

@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
-from d5test.backends.client import Client
+from d5test.client.client import WorkerClient
 from tests.reproducer.strangers import BACKEND
 
 
 @pytest.fixture
 def stranger(tmp_path: Path) -> Iterator[Any]:
     """Makes the client of a backend whose Add ends in the given statement."""
-    clients: list[Client] = []
+    clients: list[WorkerClient] = []
 
-    def make(wrong: str) -> Client:
+    def make(wrong: str) -> WorkerClient:
         path = tmp_path / "stranger.py"
         path.write_text(BACKEND.format(wrong=wrong))
-        clients.append(Client(f"{path}:Mine", timeout=20))
+        clients.append(WorkerClient(f"{path}:Mine", timeout=20))
         return clients[-1]
 
     yield make

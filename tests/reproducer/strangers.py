@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from d5test.backends.client import Client
 from d5test.case import Case, Tensor
 from d5test.checks import CHECKS, Fault
+from d5test.client.client import WorkerClient
 
 OPERATOR = "Add"
 CASE_INPUTS = (Tensor((2, 3)), Tensor((2, 3)))
@@ -79,7 +79,7 @@ def case(seed: int = 7) -> Case:
     return Case(OPERATORS[OPERATOR](), CASE_INPUTS, seed)
 
 
-def fault_of(client: Client, check: str) -> Fault:
+def fault_of(client: WorkerClient, check: str) -> Fault:
     with pytest.raises(Fault) as caught:
         CHECKS[check].run(client, case())
     return caught.value

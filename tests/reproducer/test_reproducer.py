@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from d5test.backends import registry
-from d5test.backends.client import Client
 from d5test.case import Case, Tensor
 from d5test.checks import Evidence
 from d5test.checks.check import Inquiry
+from d5test.client import registry
+from d5test.client.client import WorkerClient
 from d5test.fixtures.explore import reproducer_of
 from d5test.reproducer import write
 from d5test.reproducer.closure import Closure
@@ -106,7 +106,7 @@ def test_a_shape_that_should_be_refused(stranger: Any, tmp_path: Path) -> None:
     source = (tmp_path / "stranger.py").read_text().replace("same(x) + y", "x", 1)
     (tmp_path / "stranger.py").write_text(source)
     client.close()
-    client = Client(f"{tmp_path / 'stranger.py'}:Mine")
+    client = WorkerClient(f"{tmp_path / 'stranger.py'}:Mine")
     with client:
         fault = fault_of(client, "invalid_arguments")
         path = write(fault, client.about, tmp_path / "out")
@@ -141,7 +141,7 @@ def test_a_missing_framework_is_no_fault(stranger: Any, tmp_path: Path) -> None:
 
 def test_a_missing_runtime_is_no_answer_to_the_call(tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")
-    with Client("onnxruntime") as client:
+    with WorkerClient("onnxruntime") as client:
         inquiry = Inquiry("forward", client, case())
         fault = inquiry.subject.fault("exception", "no", Evidence((inquiry.feed(),), "returns"))
         path = write(fault, client.about, tmp_path)
@@ -169,7 +169,7 @@ def test_an_implementation_of_models_need_not_be_named_like_its_package(
         "    implementation = 'runtime_of_mine:Mine'\n"
     )
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{Path(__file__).parents[2]}")
-    with Client(f"{tmp_path / 'backend.py'}:Mine") as client:
+    with WorkerClient(f"{tmp_path / 'backend.py'}:Mine") as client:
         inquiry = Inquiry("forward", client, case())
         fault = inquiry.subject.fault("exception", "no", Evidence((inquiry.feed(),), "returns"))
         path = write(fault, client.about, tmp_path / "out")
@@ -181,7 +181,7 @@ def test_an_implementation_of_models_need_not_be_named_like_its_package(
 
 
 def test_a_source_that_cannot_be_taken_apart_is_imported(tmp_path: Path) -> None:
-    with Client("numpy") as client:
+    with WorkerClient("numpy") as client:
         inquiry = Inquiry("forward", client, case())
         feed = inquiry.feed()
         bounds = inquiry.forward_bounds(inquiry.classes()[0])
@@ -224,7 +224,7 @@ def test_frameworks(name: str, dtype: str, tmp_path: Path) -> None:
         pytest.skip("ONNX Runtime has no Conv in bfloat16 on the CPU")
     inputs = (Tensor((2, 4, 7, 5), dtype), Tensor((6, 2, 3, 2), dtype))
     asked = Case(OPERATORS["Conv"](group=2, strides=(2, 1)), inputs, 3)
-    with Client(name) as client:
+    with WorkerClient(name) as client:
         inquiry = Inquiry("gradient", client, asked)
         grads = None if inquiry.row.gradient else inquiry.upstream
         feed = inquiry.feed(grads=grads)

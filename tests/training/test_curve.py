@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from d5test.backends.inprocess import InProcess
+from d5test.client.inprocess import InProcessClient
 from d5test.training.curve import PAUSE, STEPS, Curve, perceptron
 from tests.training.wrong import Fresh, Local
 
@@ -20,7 +20,7 @@ def curve() -> Curve:
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[Any]:
-    with InProcess("numpy") as opened:
+    with InProcessClient("numpy") as opened:
         yield opened
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from d5test.backends.inprocess import InProcess
+from d5test.client.inprocess import InProcessClient
 from d5test.metric import Metric
 from d5test.networks.zoo.mlp import mlp
 from d5test.networks.zoo.resnet import cifar
@@ -47,7 +47,7 @@ def recipe(**fixed: Any) -> Recipe:
 def test_a_recipe_is_run_and_recorded(tmp_path: Path) -> None:
     made, file = recipe(), tmp_path / "results" / "small.json"
     dataset = made.dataset()
-    with InProcess("numpy") as client:
+    with InProcessClient("numpy") as client:
         for seed in (1, 2):
             run = train(made, client, seed, dataset)
             assert not run.broken
@@ -115,7 +115,7 @@ WRONG = {
     "optimizer is a class or a function, not 'Adam'": (
         FIXED, {**MUTABLE, "optimizer": "Adam"}, METRICS,
     ),
-    "executor_kwargs: Client has no 'thread'; did you mean threads?": (
+    "executor_kwargs: WorkerClient has no 'thread'; did you mean threads?": (
         FIXED, {**MUTABLE, "executor_kwargs": {"thread": 2}}, METRICS,
     ),
     "there is no optimizer_kind 'nativ'; did you mean native?": (
@@ -181,13 +181,13 @@ SAMPLERS = {
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_the_sampler_of_a_recipe_is_examined(sampler: Any) -> None:
     made = recipe(train_sampler=sampler)
-    with InProcess("numpy") as client, pytest.raises(SamplingFault, match=SAMPLERS[sampler]):
+    with InProcessClient("numpy") as client, pytest.raises(SamplingFault, match=SAMPLERS[sampler]):
         train(made, client, 1, made.dataset())
 
 
 def test_a_sampler_that_does_not_shuffle_may_say_so() -> None:
     made = recipe(train_sampler=lambda samples, batch, seed: SequentialSampler(samples, batch))
-    with InProcess("numpy") as client:
+    with InProcessClient("numpy") as client:
         assert train(made, client, 1, made.dataset()).history.losses
 
 

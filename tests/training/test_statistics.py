@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from d5test.backends.inprocess import InProcess
+from d5test.client.inprocess import InProcessClient
 from d5test.networks.graph import Value
 from d5test.networks.network import Network
 from d5test.networks.specialise import specialised
@@ -51,7 +51,7 @@ def _normalised(draft: Draft, name: str, x: str, c: int) -> str:
 
 @pytest.fixture(params=["numpy", "torch"])
 def session(request: pytest.FixtureRequest) -> Iterator[Session]:
-    with InProcess(request.param) as client:
+    with InProcessClient(request.param) as client:
         yield Session(client, normalised(), RULE)
 
 
@@ -127,7 +127,7 @@ def test_a_resumed_run_is_tested_alike(tmp_path: Path) -> None:
         return Trainer(made, DATA, ShuffleSampler(len(DATA.train), 64, seed=1), **more)
 
     file = tmp_path / "run.npz"
-    with InProcess("torch") as client:
+    with InProcessClient("torch") as client:
         whole = trainer(client).run(epochs=3)
         trainer(client, checkpoint=file).run(epochs=1)
         resumed = trainer(client)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from d5test.backends.inprocess import InProcess
+from d5test.client.inprocess import InProcessClient
 from d5test.networks.zoo.mlp import mlp
 from d5test.reference.optimizers import Adam, Momentum, Optimizer
 from d5test.training.checkpoint import ResumeFault
@@ -27,7 +27,7 @@ SAMPLER = ShuffleSampler(150, 32, seed=5)
 
 @pytest.fixture(params=["numpy", "torch"])
 def client(request: pytest.FixtureRequest) -> Iterator[Any]:
-    with InProcess(request.param) as opened:
+    with InProcessClient(request.param) as opened:
         yield opened
 
 
@@ -106,7 +106,7 @@ ORDERS: list[int] = []
 @pytest.fixture
 def saved(tmp_path: Path) -> Path:
     file = tmp_path / "run.npz"
-    with InProcess("numpy") as client:
+    with InProcessClient("numpy") as client:
         made = trainer(client, checkpoint=file, every=2)
         made.run(epochs=1)
         made.train_steps(2)
@@ -122,13 +122,13 @@ DIFFERENT = {
 
 @pytest.mark.parametrize("what", DIFFERENT)
 def test_another_run_is_refused(saved: Path, what: str) -> None:
-    with InProcess("numpy") as client, pytest.raises(ResumeFault, match=what):
+    with InProcessClient("numpy") as client, pytest.raises(ResumeFault, match=what):
         trainer(client, **DIFFERENT[what]).resume(saved)
 
 
 def test_another_order_is_named(tmp_path: Path) -> None:
     file = tmp_path / "run.npz"
-    with InProcess("numpy") as client:
+    with InProcessClient("numpy") as client:
         made = trainer(client, sampler=Restless(150, 32), checkpoint=file)
         made.run(epochs=1)
         with pytest.raises(ResumeFault, match="epoch 0 is shuffled differently than before"):
@@ -137,14 +137,17 @@ def test_another_order_is_named(tmp_path: Path) -> None:
 
 def test_a_broken_checkpoint_is_one_line(saved: Path) -> None:
     saved.write_bytes(saved.read_bytes()[:1000])
-    with InProcess("numpy") as client, pytest.raises(ResumeFault, match="no checkpoint") as caught:
+    with (
+        InProcessClient("numpy") as client,
+        pytest.raises(ResumeFault, match="no checkpoint") as caught,
+    ):
         trainer(client).resume(saved)
     assert "\n" not in str(caught.value)
 
 
 def test_the_bar_shows_loss_and_accuracy() -> None:
     console = Console(file=io.StringIO(), force_terminal=True, width=120)
-    with InProcess("numpy") as client, ProgressBar(console) as bar:
+    with InProcessClient("numpy") as client, ProgressBar(console) as bar:
         trainer(client, listeners=[bar]).run(epochs=2)
     assert isinstance(console.file, io.StringIO)
     shown = console.file.getvalue()

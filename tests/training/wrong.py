@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from d5test.backends.base import Row
-from d5test.backends.inprocess import InProcess
 from d5test.backends.numpy import Numpy, NumpyUpdater
 from d5test.backends.updater import Updater, one_step
-from d5test.backends.verbs import Verbs
+from d5test.client.inprocess import InProcessClient
 from d5test.reference.optimizers import Adam, Optimizer
+from d5test.worker.service import Service
 
 
-class Local(InProcess):
+class Local(InProcessClient):
     """A backend in this process whose own optimizer is `kind`."""
 
     def __init__(self, kind: type[Updater]) -> None:
@@ -29,7 +29,7 @@ class Local(InProcess):
             else row
             for name, row in made.rows.items()
         }
-        self._verbs = Verbs(lambda: made)
+        self._verbs = Service(lambda: made)
 
 
 def mistaken(change: Callable[[Any], Optimizer]) -> type[Updater]:

@@ -52,8 +52,8 @@ def available() -> Iterator[Declared]:
 
 def with_native(target: str, source: str) -> Any:
     """A backend's class with the operators of a file, compiled where need be: for reproducers."""
-    from d5test.backends.worker import load
     from d5test.native import compiler
+    from d5test.worker.worker import load
 
     os.environ.update(environment([compiler.library(source)]))
     return load(BRIDGED[target])

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from d5test.backends.base import Plan, Row, Unsupported, name_of
 from d5test.backends.numpy import Numpy
-from d5test.backends.tape import Traced, is_floating
+from d5test.backends.numpy.tape import Traced, is_floating
 from d5test.case import Operator
 from d5test.native import interface
 from d5test.native.bridges import asked, available, first_floating, row, sources, taken

@@ -23,7 +23,7 @@ ALLOWED: Mapping[str, str] = MappingProxyType(
         "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
     }
 )
-PATIENCE = 5.0
+EXIT_SECONDS = 5.0
 """Seconds for mpirun to end its ranks."""
 
 
@@ -69,7 +69,7 @@ class Mpirun:
                 return
             os.killpg(self._process.pid, number)
             try:
-                self._process.wait(PATIENCE)
+                self._process.wait(EXIT_SECONDS)
             except subprocess.TimeoutExpired:
                 continue
 

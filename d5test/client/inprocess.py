@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from d5test.backends import wire, worker
-from d5test.backends.client import Judged
-from d5test.backends.exchange import BackendFailed, UnknownBackend, typed
-from d5test.backends.registry import Spec, resolve
-from d5test.backends.verbs import Verbs
+from d5test.client.client import BackendClient
+from d5test.client.messages import BackendFailed, UnknownBackend, typed
+from d5test.client.registry import Spec, resolve
+from d5test.worker import wire, worker
+from d5test.worker.service import Service
 
 
-class InProcess(Judged):
-    """The same questions and answers as `Client`'s, without a process between."""
+class InProcessClient(BackendClient):
+    """The same questions and answers as `WorkerClient`'s, without a process between."""
 
     def __init__(self, spec: Spec | str, device: str = "cpu") -> None:
         spec = resolve(spec) if isinstance(spec, str) else spec
@@ -25,7 +25,7 @@ class InProcess(Judged):
             kind = type(error).__name__
             why = f"{spec.name} cannot be imported: {kind}: {error}"
             raise BackendFailed(why, kind=kind) from error
-        self._verbs = Verbs(lambda: make(device))
+        self._verbs = Service(lambda: make(device))
 
     def _answer(self, request: tuple[Any, ...]) -> tuple[Any, ...]:
         arrived = wire.loads(wire.dumps(request), lambda array: array)

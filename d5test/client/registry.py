@@ -18,15 +18,15 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from types import MappingProxyType
 
-from d5test.backends.exchange import UnknownBackend
+from d5test.client.messages import UnknownBackend
 
 GROUP = "d5test.backends"
 
 BUILTIN: Mapping[str, str] = MappingProxyType(
     {
         "numpy": "d5test.backends.numpy:Numpy",
-        "native": "d5test.backends.native:Native",
-        "onednn": "d5test.backends.onednn:OneDnn",
+        "native": "d5test.native.backend:Native",
+        "onednn": "d5test.native.onednn:OneDnn",
         "torch": "d5test.backends.torch:Torch",
         "torch-compiled": "d5test.backends.torch:TorchCompiled",
         "tensorflow": "d5test.backends.tensorflow:TensorFlow",
@@ -46,8 +46,8 @@ WHEELS: Mapping[str, str] = MappingProxyType({"cupy": "cupy-cuda13x"})
 
 COMPILED: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "d5test.backends.native:Native": (),
-        "d5test.backends.onednn:OneDnn": ("dnnl.hpp", "libdnnl.so"),
+        "d5test.native.backend:Native": (),
+        "d5test.native.onednn:OneDnn": ("dnnl.hpp", "libdnnl.so"),
     }
 )
 """Targets of ours that need a compiler and these files of a library, and no package."""

@@ -14,7 +14,7 @@ import time
 LINES = 40
 MOST = 16 << 20
 """Bytes after which what was printed is forgotten: a framework may print with each call."""
-PATIENCE = 0.5
+STACK_SECONDS = 0.5
 """Seconds for a process to write where it stands."""
 
 
@@ -50,7 +50,7 @@ class Log:
             os.kill(process, signal.SIGUSR1)
         except ProcessLookupError:
             return ""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + STACK_SECONDS
         size = start
         while time.monotonic() < deadline:
             time.sleep(0.02)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from d5test.backends.base import Backend, Row, Unsupported, bits
-from d5test.backends.tape import Tape, Traced, rounded, widened
+from d5test.backends.numpy.tape import Tape, Traced, rounded, widened
 from d5test.backends.updater import ReferenceUpdater
 from d5test.case import Operator
 from d5test.reference.operators import OPERATORS

@@ -1,6 +1,6 @@
 """The front of a backend: what d5test asks of it, wherever it runs.
 
-`Client` asks a worker process; `d5test.backends.inprocess.InProcess` asks the same in this one.
+`WorkerClient` asks a worker process; `InProcessClient` of `inprocess` asks the same in this one.
 """
 
 from __future__ import annotations
@@ -14,45 +14,45 @@ from functools import cached_property
 from typing import Any, Self
 
 from d5test.backends.base import Unsupported
-from d5test.backends.exchange import (
-    About,
+from d5test.case import Operator
+from d5test.client.launch import Launch
+from d5test.client.messages import (
     BackendFailed,
+    BackendInfo,
     Crashed,
     Feed,
     Hung,
     Raised,
     Result,
     Round,
-    RowFacts,
+    RowInfo,
     Timed,
     UnknownBackend,
     plain,
     plain_feed,
 )
-from d5test.backends.launch import Launch
-from d5test.backends.process import Process
-from d5test.backends.registry import Spec, resolve
-from d5test.case import Operator
+from d5test.client.process import WorkerProcess
+from d5test.client.registry import Spec, resolve
 
 __all__ = [
-    "About",
+    "BackendClient",
     "BackendFailed",
-    "Client",
+    "BackendInfo",
     "Crashed",
     "Feed",
     "Hung",
-    "Judged",
     "Raised",
     "Result",
     "Round",
-    "RowFacts",
+    "RowInfo",
     "Timed",
     "UnknownBackend",
     "Unsupported",
+    "WorkerClient",
 ]
 
 
-class Judged(ABC):
+class BackendClient(ABC):
     """A backend that can be asked. One request at a time.
 
     Every request raises `Unsupported` or `Raised`; from a process also `BackendFailed`, `Crashed`
@@ -66,19 +66,19 @@ class Judged(ABC):
 
     @abstractmethod
     def _answer(self, request: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The answer of `d5test.backends.verbs`."""
+        """The answer of `d5test.worker.service`."""
 
     def ask(self, verb: str, *arguments: Any) -> Any:
-        """What a verb of `d5test.backends.verbs` answers."""
+        """What a verb of `d5test.worker.service` answers."""
         answer = self._answer((verb, *arguments))
         if answer[0] == "ok":
             return answer[1]
         raise Unsupported(answer[1]) if answer[0] == "unsupported" else Raised(*answer[1:])
 
     @cached_property
-    def about(self) -> About:
+    def about(self) -> BackendInfo:
         """What the backend is."""
-        return About.of(self.name, self.ask("describe"))
+        return BackendInfo.of(self.name, self.ask("describe"))
 
     def run(
         self,
@@ -144,12 +144,12 @@ class Judged(ABC):
     def invoke(self, target: str, *arguments: Any) -> Any:
         """Call `module:function` where the backend is, as `function(backend, *arguments)`.
 
-        Builtins and arrays in and out; in the worker arrays are `d5test.backends.wire.Bits`.
+        Builtins and arrays in and out; in the worker arrays are `d5test.worker.wire.Bits`.
         """
         return self.ask("invoke", target, arguments)
 
     @contextmanager
-    def patient(self, seconds: float) -> Iterator[None]:
+    def answering_within(self, seconds: float) -> Iterator[None]:
         """Within: a request counts as hung only after so long. In this process none ever does."""
         yield
 
@@ -170,7 +170,7 @@ class Judged(ABC):
         self.close()
 
 
-class Client(Judged):
+class WorkerClient(BackendClient):
     """A backend in a worker process, which is started now and restarted whenever it ended.
 
     timeout      seconds until a request counts as hung.
@@ -195,11 +195,11 @@ class Client(Judged):
         self.name = spec.name
         python = spec.python or sys.executable
         launch = Launch(spec.name, spec.target, python, device, threads, fork, environment)
-        self._process = Process(launch, timeout, importing)
+        self._process = WorkerProcess(launch, timeout, importing)
         self.close = weakref.finalize(self, self._process.close)  # type: ignore[method-assign]
 
     @contextmanager
-    def patient(self, seconds: float) -> Iterator[None]:
+    def answering_within(self, seconds: float) -> Iterator[None]:
         before, self._process.timeout = self._process.timeout, seconds
         try:
             yield

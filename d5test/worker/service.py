@@ -11,19 +11,19 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from d5test.backends import heap, wire
 from d5test.backends.base import Backend, Unsupported
-from d5test.backends.execution import Execution
-from d5test.backends.facts import describe
-from d5test.backends.programs import Programs
-from d5test.backends.timing import Rounds, Timing
-from d5test.backends.training import Trainings
+from d5test.worker import heap, wire
+from d5test.worker.execution import Execution
+from d5test.worker.facts import describe
+from d5test.worker.programs import Programs
+from d5test.worker.timing import Rounds, Timing
+from d5test.worker.training import Trainings
 
 TF32 = "D5TEST_TF32"
 """The variable by which a worker is told to allow TF32."""
 
 
-class Verbs:
+class Service:
     """One backend, and what is asked of it."""
 
     def __init__(self, make: Callable[[], Backend]) -> None:

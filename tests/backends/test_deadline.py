@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from d5test.backends import patience
-from d5test.backends.patience import await_answer
+from d5test.client import deadline as patience
+from d5test.client.deadline import await_answer
 
 ANSWERS = """
 import os, socket, sys, time

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from d5test.backends.base import Backend, Unsupported
-from d5test.backends.bound import OperatorView
-from d5test.backends.program import Program
-from d5test.backends.wire import Bits
+from d5test.worker.bound import OperatorView
+from d5test.worker.program import Program
+from d5test.worker.wire import Bits
 
 Batch = Sequence[Bits]
 """The inputs of a network, in its order."""

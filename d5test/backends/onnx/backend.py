@@ -41,7 +41,7 @@ import onnx.helper
 from numpy.typing import NDArray
 
 from d5test.backends.base import FLOATS, Backend, Row, Unsupported, bits
-from d5test.backends.single_node import attributes_of, build_model, names
+from d5test.backends.onnx.single_node import attributes_of, build_model, names
 
 UNRUN = (
     "NOT_IMPLEMENTED",

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import ClassVar
 
 from d5test.backends.base import Row, Unsupported
-from d5test.backends.native import ROOT, Native
+from d5test.native.backend import ROOT, Native
 from d5test.native.family import Kernels
 
 REMEDY = "install oneDNN 2, Debian: apt install libdnnl-dev"

@@ -12,29 +12,28 @@ import socket
 import subprocess
 import threading
 import time
-from pathlib import Path
 from typing import Any
 
-from d5test.backends import wire
-from d5test.backends.exchange import BackendFailed, Crashed, Hung, typed
-from d5test.backends.launch import Launch
-from d5test.backends.log import Log
-from d5test.backends.patience import await_answer
-from d5test.backends.worker import COMMAND, REPLY, end_group
+from d5test.client.deadline import await_answer
+from d5test.client.launch import Launch
+from d5test.client.log import Log
+from d5test.client.messages import BackendFailed, Crashed, Hung, typed
+from d5test.worker import wire, worker
+from d5test.worker.worker import COMMAND, REPLY, end_group
 
 UNREAPED = os.WEXITED | os.WNOHANG | os.WNOWAIT
 GRACE = 5.0
 """Seconds for the fork server, which runs no code of the framework, to answer."""
 
 
-IMPATIENCE = 3.0
+SHORTEST = 3.0
 """Seconds that a request has at least once another one of this backend hung: where one case hangs,
 many do."""
 SLOWER = 10
 """Times as long as the slowest answer so far it has, if that is more."""
 
 
-class Process:
+class WorkerProcess:
     """The worker of a launch. One request at a time, from one thread."""
 
     def __init__(self, launch: Launch, timeout: float, importing: float) -> None:
@@ -59,7 +58,7 @@ class Process:
         self._log.clear()
         ours, theirs = socket.socketpair()
         given, log = self.launch, str(self._log.fd)
-        command = [given.python, "-u", str(Path(__file__).with_name("worker.py"))]
+        command = [given.python, "-u", worker.__file__]
         command += ["--target", given.target, "--device", given.device, "--log", log]
         command += ["--socket", str(theirs.fileno()), *(["--fork"] if given.fork else [])]
         if threading.current_thread() is threading.main_thread():
@@ -97,7 +96,7 @@ class Process:
             stack = self._log.stack(self._worker)
             self.end_worker()
             waited = self.timeout
-            self.timeout = min(waited, max(IMPATIENCE, SLOWER * self._slowest))
+            self.timeout = min(waited, max(SHORTEST, SLOWER * self._slowest))
             raise Hung(waited, stack) from None
         except wire.Garbled as error:
             tail = self._log.tail()

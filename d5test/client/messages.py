@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from d5test.backends.base import name_of
-from d5test.backends.wire import Bits
 from d5test.case import Array, Arrays, Operator, dtype_of
+from d5test.worker.wire import Bits
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Timed:
 
 
 @dataclass(frozen=True)
-class RowFacts:
+class RowInfo:
     """A row of the backend's table without its call; see `d5test.backends.base.Row`."""
 
     native: bool
@@ -95,7 +95,7 @@ class RowFacts:
 
 
 @dataclass(frozen=True)
-class About:
+class BackendInfo:
     """What a backend is. `flushes`: by dtype, whether results below the normal range are zero.
 
     `libraries`: those with threads of their own (BLAS, OpenMP) that its process has loaded.
@@ -108,7 +108,7 @@ class About:
     device: str
     device_name: str
     mode: str
-    rows: Mapping[str, RowFacts]
+    rows: Mapping[str, RowInfo]
     layouts: tuple[str, ...]
     ulps: Mapping[str, float]
     flushes: Mapping[str, bool]
@@ -126,7 +126,7 @@ class About:
     @classmethod
     def of(cls, name: str, answer: dict[str, Any]) -> Self:
         """The worker's answer to `describe`, under the name that the backend was asked for by."""
-        rows = {key: RowFacts(*row) for key, row in answer["rows"].items()}
+        rows = {key: RowInfo(*row) for key, row in answer["rows"].items()}
         facts = {**answer, "name": name, "rows": rows}
         frozen: dict[str, Any] = {
             k: MappingProxyType(v) if isinstance(v, dict) else v for k, v in facts.items()

@@ -4,33 +4,29 @@
 
 Without `--fork` it is the worker itself. With it, it imports the framework once and then forks a
 worker whenever it is asked, so that a crash costs a fork and no second import. It sees NumPy and
-the framework of its own interpreter, the modules of d5test that stand beside it, and nothing else.
+the framework of its own interpreter, and of d5test only `worker`, `backends` and what they need.
 It ends when its socket is closed, that is when whoever started it ends.
 """
 
 from __future__ import annotations
 
+import argparse
+import ctypes
+import faulthandler
+import gc
+import importlib
+import importlib.util
 import os
+import resource
+import signal
+import socket
+import struct
 import sys
+import traceback
+import types
+from typing import Any
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-if __name__ == "__main__":  # modules named torch and numpy stand in this folder: never on the path
-    sys.path[:] = [p for p in sys.path if os.path.abspath(p or os.curdir) != HERE]
-
-import argparse  # noqa: E402
-import ctypes  # noqa: E402
-import faulthandler  # noqa: E402
-import gc  # noqa: E402
-import importlib  # noqa: E402
-import importlib.util  # noqa: E402
-import resource  # noqa: E402
-import signal  # noqa: E402
-import socket  # noqa: E402
-import struct  # noqa: E402
-import traceback  # noqa: E402
-import types  # noqa: E402
-from typing import Any  # noqa: E402
-
 COMMAND = struct.Struct("<cq")
 """To the fork server: F (fork; a socket comes along), or R and a process (how did it end?)."""
 REPLY = struct.Struct("<q")
@@ -38,10 +34,11 @@ PR_SET_PDEATHSIG = 1
 
 
 def stub_packages() -> None:
-    """Make `d5test` and `d5test.backends` without running what their `__init__` would import."""
-    for name, folder in (("d5test", os.path.dirname(HERE)), ("d5test.backends", HERE)):
+    """Make `d5test` and its packages without running what their `__init__` would import."""
+    root = os.path.dirname(HERE)
+    for name in ("d5test", "d5test.backends", "d5test.worker"):
         package = types.ModuleType(name)
-        package.__path__ = [folder]
+        package.__path__ = [os.path.join(root, *name.split(".")[1:])]
         sys.modules[name] = package
 
 
@@ -86,7 +83,7 @@ def die_with(parent: int) -> None:
 
 def introduce(connection: socket.socket, target: str) -> Any:
     """Import the backend and say so, or say why not and end."""
-    from d5test.backends import wire
+    from d5test.worker import wire
 
     try:
         made = load(target)
@@ -101,11 +98,11 @@ def introduce(connection: socket.socket, target: str) -> Any:
 
 def serve(connection: socket.socket, make: Any, device: str) -> None:
     """Answer requests until the other side closes the connection."""
-    from d5test.backends import wire
-    from d5test.backends.verbs import Verbs
+    from d5test.worker import wire
+    from d5test.worker.service import Service
 
     os.register_at_fork(after_in_child=connection.close)  # our death closes it, not a child's
-    verbs = Verbs(lambda: make(device))
+    verbs = Service(lambda: make(device))
     while True:
         try:
             request = wire.receive(connection, lambda array: array)
@@ -181,6 +178,7 @@ def main() -> None:
     parser.add_argument("--fork", action="store_true")
     parser.add_argument("--parent", type=int, default=0)
     given = parser.parse_args()
+    sys.path[:] = [p for p in sys.path if os.path.abspath(p or os.curdir) != HERE]
     if given.parent:
         die_with(given.parent)
     os.set_inheritable(given.socket, False)

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from d5test.backends.base import FLOATS, Unsupported
-from d5test.backends.bound import Bound, OperatorView
-from d5test.backends.execution import Execution
+from d5test.backends.base import FLOATS, Backend, Unsupported
+from d5test.worker.bound import Bound, OperatorView
+from d5test.worker.execution import Execution
 
 HALVES: Mapping[str, tuple[Any, int, int]] = {
     "float16": (np.uint16, 0x0400, 0x3800),
@@ -30,8 +30,13 @@ LANES = 64
 """Elements of a probe: enough for the vector code that larger tensors use."""
 
 
+def devices(backend: Backend) -> list[str]:
+    """The devices that the backend could run on, as `--device` takes them."""
+    return list(type(backend).devices())
+
+
 def describe(execution: Execution) -> dict[str, Any]:
-    """The fields of `d5test.backends.exchange.About`, but for the name."""
+    """The fields of `d5test.client.messages.BackendInfo`, but for the name."""
     backend = execution.backend
     execution.where = "describe"
     return {

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from d5test.backends.base import Backend
-from d5test.backends.wire import Bits
+from d5test.worker.wire import Bits
 
 
 class ModelProgram:

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from d5test.backends.base import Backend, Unsupported
-from d5test.backends.bound import BadRow, OperatorView
-from d5test.backends.wire import Bits
+from d5test.worker.bound import BadRow, OperatorView
+from d5test.worker.wire import Bits
 
 Call = Callable[..., Any]
 ABSENT = 0

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from d5test.backends.base import Backend, Row
-from d5test.backends.wire import Bits
+from d5test.worker.wire import Bits
 
 Given = tuple[Bits | None, ...]
 FLOATING = ("float", "bfloat")

@@ -12,11 +12,11 @@ from functools import partial
 from typing import Any
 
 from d5test.backends.base import Unsupported
-from d5test.backends.execution import Execution
-from d5test.backends.model import ModelProgram
-from d5test.backends.program import Program, ones_like
-from d5test.backends.timing import Rounds
-from d5test.backends.wire import Bits
+from d5test.worker.execution import Execution
+from d5test.worker.model import ModelProgram
+from d5test.worker.program import Program, ones_like
+from d5test.worker.timing import Rounds
+from d5test.worker.wire import Bits
 
 Upstream = Sequence[Bits | None] | str
 """Upstream gradients of the outputs; or the name of the loss, whose own is 1."""

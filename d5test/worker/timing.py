@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from d5test.backends import heap
 from d5test.backends.base import Backend
-from d5test.backends.bound import BadRow, Bound
-from d5test.backends.execution import Execution, Placed
+from d5test.worker import heap
+from d5test.worker.bound import BadRow, Bound
+from d5test.worker.execution import Execution, Placed
 
 ROUND = 0.005
 """Seconds that a round lasts at least: 10^4 times what the clock and a pre-emption check cost."""

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from d5test.backends.base import Backend, Unsupported
-from d5test.backends.bound import Aliases, BadRow, Bound, Given, OperatorView
-from d5test.backends.wire import Bits
+from d5test.worker.bound import Aliases, BadRow, Bound, Given, OperatorView
+from d5test.worker.wire import Bits
 
 
 class Placed:
