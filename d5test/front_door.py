@@ -22,11 +22,11 @@ from d5test.checks import CHECKS, Fault
 from d5test.client.inprocess import InProcessClient
 from d5test.client.registry import resolve
 from d5test.exploration.explore import Exploration, seed_of, shortage
-from d5test.exploration.tally import Tally
 from d5test.numerics.arithmetic import Arithmetic, classes
 from d5test.numerics.bounds import Bounds, forward_bounds, gradient_bounds, lower_precision
 from d5test.numerics.controls import telling
 from d5test.numerics.judgement import Judgement, tightest
+from d5test.outcome.tally import Tally
 from d5test.worker import worker
 from d5test.worker.service import Service
 

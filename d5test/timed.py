@@ -154,7 +154,7 @@ def _why_not(about: BackendInfo, problem: Problem, backward: bool) -> str:
     if row is None:
         return f"{about.name} has no row for {operator}"
     if why := without_reference(type(problem.case.op)):
-        return why
+        return str(why)
     if not row.native:
         return f"{operator} is composed by d5test on {about.name}"
     return row.gradient if backward else ""

@@ -14,7 +14,6 @@ from d5test.checks.accuracy import accuracy
 from d5test.checks.arguments import declared_dtypes, has_row, invalid_arguments
 from d5test.checks.check import Check
 from d5test.checks.compiled import compiled
-from d5test.checks.fault import Evidence, Fault
 from d5test.checks.numerical import has_gradient
 from d5test.checks.own_slope import numerical_gradient
 from d5test.checks.reasons import listed, with_gradient
@@ -22,6 +21,7 @@ from d5test.checks.repetition import determinism, no_caching, untouched
 from d5test.checks.shape import batch, degenerate, degenerate_cases, has_layouts, layout
 from d5test.checks.special import has_rules, special
 from d5test.checks.value import forward, gradient, low_precision
+from d5test.outcome.fault import Evidence, Fault
 from d5test.problems.functions import function_cases
 from d5test.reference.operators.arithmetic import Binary, Pow
 from d5test.reference.operators.elementwise import Unary

@@ -22,13 +22,13 @@ from numpy.typing import NDArray
 from d5test.accuracy import Grade
 from d5test.case import Array, Case, Operator
 from d5test.checks.check import Inquiry
-from d5test.checks.fault import Evidence, Fault
 from d5test.checks.special import NAN_IS_OPEN
 from d5test.numerics import ulps
 from d5test.numerics.arithmetic import Arithmetic
 from d5test.numerics.bounds import Bound, Bounds, double, forward_bounds, library_bound
 from d5test.numerics.elementary import LIBRARY, ROUNDED
 from d5test.numerics.judgement import Judgement, ratios
+from d5test.outcome.fault import Evidence, Fault
 from d5test.reference.stable import CORRECTLY_ROUNDED, FORMS, condition, stable
 
 ZERO_IS_OPEN = {

@@ -10,11 +10,13 @@ import numpy as np
 from d5test.backends.base import Unsupported
 from d5test.case import Case, Operator, Tensor
 from d5test.checks.check import Inquiry
-from d5test.checks.fault import Evidence
-from d5test.checks.reasons import without_reference
+from d5test.checks.reasons import Why, without_reference
 from d5test.client.client import Raised
+from d5test.client.messages import BackendInfo
 from d5test.numerics.bounds import double
 from d5test.numerics.judgement import Judgement
+from d5test.outcome.fault import Evidence
+from d5test.outcome.tally import Inapplicable
 
 
 def invalid_arguments(client: Any, case: Case) -> Judgement:
@@ -25,7 +27,7 @@ def invalid_arguments(client: Any, case: Case) -> Judgement:
     inquiry = Inquiry("invalid_arguments", client, case)
     wrong = _misfit(case)
     if wrong is None:
-        raise Unsupported("the shapes of this case always fit")
+        raise Inapplicable("no invalid arguments exist for this case")
     wrong_inquiry = Inquiry("invalid_arguments", client, wrong)
     feed = wrong_inquiry.feed()
     try:
@@ -102,8 +104,8 @@ def declared_dtypes(client: Any, case: Case) -> Judgement:
     return Judgement(telling=True)
 
 
-def has_row(operator: type[Operator], about: Any, dtype: str) -> str:
-    """Why a backend cannot be asked for an operator in any dtype; empty if it can."""
+def has_row(operator: type[Operator], about: BackendInfo, dtype: str) -> Why:
+    """Why a backend cannot be asked for an operator in any dtype; nothing if it can."""
     if operator.__name__ not in about.rows:
-        return f"{about.name} has no row for {operator.__name__}"
+        return Unsupported(f"{about.name} has no row for {operator.__name__}")
     return without_reference(operator)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from d5test.case import Arrays, Case, Operator
-from d5test.checks.fault import Evidence, Subject
 from d5test.checks.reasons import Reason, supported, without_reference
 from d5test.client.client import Crashed, Feed, Hung, Raised, Result
 from d5test.numerics.arithmetic import Arithmetic, classes
@@ -23,6 +22,7 @@ from d5test.numerics.bounds import (
 )
 from d5test.numerics.controls import telling
 from d5test.numerics.judgement import Judgement, tightest
+from d5test.outcome.fault import Evidence, Subject
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy

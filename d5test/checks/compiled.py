@@ -8,9 +8,9 @@ from typing import Any
 from d5test.backends.base import Unsupported
 from d5test.case import Case
 from d5test.checks.check import Inquiry
-from d5test.checks.fault import Evidence
 from d5test.checks.shape import BATCHES, crowded
 from d5test.numerics.judgement import Judgement
+from d5test.outcome.fault import Evidence
 
 
 def compiled(client: Any, case: Case) -> Judgement:

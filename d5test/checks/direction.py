@@ -8,7 +8,7 @@ import numpy as np
 
 from d5test.case import Arrays, Tensor
 from d5test.checks.check import Inquiry
-from d5test.checks.fault import Evidence
+from d5test.outcome.fault import Evidence
 
 
 def moved(inquiry: Inquiry, positions: tuple[int, ...], step: float) -> Arrays:

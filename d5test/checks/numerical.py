@@ -15,14 +15,16 @@ from typing import Any
 
 import numpy as np
 
+from d5test.backends.base import Unsupported
 from d5test.case import Arrays, Case, Operator
 from d5test.checks.check import Inquiry
 from d5test.checks.direction import along, moved, require_shapes
-from d5test.checks.fault import Evidence
-from d5test.checks.reasons import listed
+from d5test.checks.reasons import Why, listed
+from d5test.client.messages import BackendInfo
 from d5test.numerics.bounds import Bounds
 from d5test.numerics.duals import Dual
 from d5test.numerics.judgement import Judgement
+from d5test.outcome.fault import Evidence
 
 STEP = 2.0**-17
 """About the cube root of float64's unit roundoff, where truncation and rounding errors meet."""
@@ -78,12 +80,12 @@ def numerical_gradient(client: Any, case: Case) -> Judgement:
     return judgement
 
 
-def has_gradient(operator: type[Operator], about: Any, dtype: str) -> str:
+def has_gradient(operator: type[Operator], about: BackendInfo, dtype: str) -> Why:
     """As `supported`, and the framework differentiates it."""
     row = about.rows.get(operator.__name__)
-    return (
-        str(row.gradient) if row is not None and row.gradient else listed(operator, about, dtype)
-    )
+    if row is not None and row.gradient:
+        return Unsupported(row.gradient)
+    return listed(operator, about, dtype)
 
 
 def _sizes(arrays: Any) -> tuple[Any, ...]:

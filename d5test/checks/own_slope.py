@@ -20,10 +20,10 @@ from d5test.case import Case
 from d5test.checks import numerical
 from d5test.checks.check import Inquiry
 from d5test.checks.direction import along, moved, require_shapes
-from d5test.checks.fault import Evidence
 from d5test.checks.reasons import without_reference
 from d5test.numerics.ensemble import BY_NORM
 from d5test.numerics.judgement import Judgement
+from d5test.outcome.fault import Evidence
 
 STEP = 2.0**-13
 """Truncation of the second order is near 1e-8 then, rounding near 1e-12."""

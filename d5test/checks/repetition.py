@@ -6,10 +6,10 @@ from typing import Any
 
 from d5test.case import Arrays, Case
 from d5test.checks.check import Inquiry
-from d5test.checks.fault import Evidence
 from d5test.numerics.arithmetic import Arithmetic
 from d5test.numerics.bounds import Bounds
 from d5test.numerics.judgement import Judgement
+from d5test.outcome.fault import Evidence
 
 
 def determinism(client: Any, case: Case) -> Judgement:

@@ -11,11 +11,13 @@ import numpy as np
 from d5test.backends.base import Unsupported
 from d5test.case import Array, Arrays, Case, Operator
 from d5test.checks.check import Inquiry
-from d5test.checks.fault import Fault
-from d5test.checks.reasons import supported
+from d5test.checks.reasons import Why, supported
+from d5test.client.messages import BackendInfo
 from d5test.numerics.arithmetic import Arithmetic
 from d5test.numerics.bounds import Bound, Bounds
 from d5test.numerics.judgement import Judgement
+from d5test.outcome.fault import Fault
+from d5test.outcome.tally import Inapplicable
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
@@ -52,10 +54,10 @@ def layout(client: Any, case: Case) -> Judgement:
     return judgement
 
 
-def has_layouts(operator: type[Operator], about: Any, dtype: str) -> str:
+def has_layouts(operator: type[Operator], about: BackendInfo, dtype: str) -> Why:
     """As `supported`, and the backend has memory layouts."""
     if tuple(about.layouts) == ("contiguous",):
-        return f"{about.name} has no memory layouts"
+        return Unsupported(f"{about.name} has no memory layouts")
     return supported(operator, about, dtype)
 
 
@@ -91,7 +93,7 @@ def degenerate(client: Any, case: Case) -> Judgement:
     try:
         outputs = inquiry.outputs
     except ValueError as refused:
-        raise Unsupported(f"the reference refuses it: {refused}") from None
+        raise Inapplicable(f"the reference refuses it: {refused}") from None
     try:
         (result,) = inquiry.ask(feed)
     except AssertionError as fault:
@@ -138,7 +140,7 @@ def crowded(inquiry: Inquiry, count: int) -> tuple[Any, Callable[[Arithmetic], B
     case = inquiry.case
     axes = case.op.batch(*case.shapes)
     if axes is None:
-        raise Unsupported("the samples of this case are not independent")
+        raise Inapplicable("samples in this batch interact; the batch check does not apply")
     size = next(
         a.shape[axis]
         for a, axis in zip(inquiry.arrays, axes.inputs, strict=False)

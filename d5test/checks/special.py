@@ -14,10 +14,12 @@ import numpy as np
 
 from d5test.case import Array, Arrays, Case, Operator
 from d5test.checks.check import Inquiry
-from d5test.checks.fault import Evidence
-from d5test.checks.reasons import supported
+from d5test.checks.reasons import Why, supported
+from d5test.client.messages import BackendInfo
 from d5test.numerics.bounds import Bound, double
 from d5test.numerics.judgement import Judgement, judge
+from d5test.outcome.fault import Evidence
+from d5test.outcome.tally import Inapplicable
 
 NAN_IS_OPEN = {
     "Max": "IEEE 754 has maximum and maximumNumber, ONNX names neither",
@@ -50,9 +52,11 @@ a convolution of the inputs with zeros between and around them; the slope, where
 is not positive. NaN times zero is NaN."""
 
 
-def has_rules(operator: type[Operator], about: Any, dtype: str) -> str:
+def has_rules(operator: type[Operator], about: BackendInfo, dtype: str) -> Why:
     """As `supported`, and ONNX says what becomes of a NaN."""
-    return MAY_SPREAD.get(operator.__name__, "") or supported(operator, about, dtype)
+    if operator.__name__ in MAY_SPREAD:
+        return Inapplicable(MAY_SPREAD[operator.__name__])
+    return supported(operator, about, dtype)
 
 
 def special(client: Any, case: Case) -> Judgement:

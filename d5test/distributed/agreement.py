@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from d5test.checks.fault import Fault, kind_of_fault
 from d5test.numerics.judgement import Judgement
+from d5test.outcome.fault import Fault, kind_of_fault
 
 
 def agree(comm: Any, judge: Callable[[], Judgement]) -> Judgement:

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from d5test.case import Case, dtype_of, is_float
-from d5test.checks.fault import judgement_in_words
 from d5test.distributed.allreduce import LIBRARY
 from d5test.distributed.cases import allreduce
 from d5test.distributed.communicator import DTYPES, Array, Communicator, Reduced
@@ -23,6 +22,7 @@ from d5test.numerics.arithmetic import classes, format_of
 from d5test.numerics.bounds import forward_bounds, lower_precision
 from d5test.numerics.controls import rejects, telling
 from d5test.numerics.judgement import Judgement, tightest
+from d5test.outcome.fault import judgement_in_words
 from d5test.reference.collectives import ALLREDUCE
 
 

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from d5test.case import Case, dtype_of
-from d5test.checks.fault import judgement_in_words
 from d5test.distributed.cases import descent
 from d5test.distributed.communicator import Array, Reduced, Runner
 from d5test.distributed.descent import (
@@ -32,6 +31,7 @@ from d5test.numerics.arithmetic import classes, format_of
 from d5test.numerics.bounds import double, forward_bounds, lower_precision
 from d5test.numerics.controls import telling
 from d5test.numerics.judgement import Judgement, judge
+from d5test.outcome.fault import judgement_in_words
 from d5test.reference.optimizers import GradientDescent
 
 LAG = "gradients by which a read lagged behind its reader"

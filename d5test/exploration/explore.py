@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
@@ -21,9 +21,9 @@ from hypothesis.strategies import SearchStrategy
 
 from d5test.backends.base import Unsupported
 from d5test.case import Case, Operator
-from d5test.checks.fault import Fault
 from d5test.exploration.profile import PROFILE, independent_draws
-from d5test.exploration.tally import Tally
+from d5test.outcome.fault import Fault
+from d5test.outcome.tally import Inapplicable, Tally
 
 MOST = 3
 AGAIN = 4
@@ -81,9 +81,11 @@ class Exploration:
     def faults(self, number: int) -> list[Fault]:
         """The smallest fault of each kind in what is drawn with this seed; fills the tally.
 
-        Raises `Undrawable` where there is nothing to draw, and whatever d5test itself gets wrong.
+        Of cases that are fixed and not drawn, the worst of each kind. Raises `Undrawable` where
+        there is nothing to draw, and whatever d5test itself gets wrong.
         """
-
+        if self.check.every is not None:
+            return self.worst(self.check.every(self.operator, self.dtype))
         try:
             cases = self.check.cases(self.operator, self.dtype)
         except LookupError as error:
@@ -106,6 +108,49 @@ class Exploration:
             self.steady = False
             found = list(self.smallest.values())
         return sorted(found, key=lambda fault: fault.kind)
+
+    def first(self, cases: Iterable[Case]) -> list[Fault]:
+        """The fault of the first case that has one, as it is; fills the tally.
+
+        For cases of a table, which do not shrink: ranks of MPI agree on each of them.
+        """
+        try:
+            for case in cases:
+                self.one(case)
+        except Found as found:
+            return [found.fault]
+        except Enough:
+            if self.broken is not None:
+                raise self.broken from None
+        return []
+
+    def worst(self, cases: Iterable[Case]) -> list[Fault]:
+        """The worst fault of each kind, of all cases; fills the tally.
+
+        Known failures are judged too, since what is measured of them belongs to the whole;
+        whatever comes of it, they are counted as known.
+        """
+        worst: dict[str, Fault] = {}
+        for case in cases:
+            if time.monotonic() > self.until:
+                self.tally.left_out = "the budget was spent"
+                break
+            known = self.covered(case)
+            try:
+                judgement = self.check.run(self.client, case)
+            except (Inapplicable, Unsupported) as why:
+                self.tally.count_unjudged(why)
+                continue
+            except Fault as fault:
+                judgement = fault.judgement
+                if not known and _badness(fault) > _badness(worst.get(fault.kind)):
+                    worst[fault.kind] = fault
+            else:
+                if not known:
+                    self.tally.count_right(judgement, case)
+            self.tally.known += known
+            self.tally.count_accuracy(judgement, case.op)
+        return sorted(worst.values(), key=lambda fault: fault.kind)
 
     def _drawn(self, cases: SearchStrategy[Case], number: int) -> list[Fault]:
         """The faults as Hypothesis reports them: alone, or in a group."""
@@ -136,8 +181,8 @@ class Exploration:
         fault = None
         try:
             judgement = self.check.run(self.client, case)
-        except Unsupported as unsupported:
-            self.outcomes.count_unsupported(str(unsupported))
+        except (Inapplicable, Unsupported) as why:
+            self.outcomes.count_unjudged(why)
         except Fault as raised:
             fault = raised
         except Exception as error:  # noqa: BLE001 - raised again, when Hypothesis has let go of it
@@ -179,7 +224,7 @@ class Exploration:
         """Whether too few cases were judged since the backend does few of those that are drawn."""
         tally = self.tally
         few = tally.telling > 0 and not self.sated and not tally.left_out
-        return few and 2 * tally.unsupported > tally.drawn
+        return few and 2 * (tally.unsupported + tally.inapplicable) > tally.drawn
 
     def remember(self, fault: Fault) -> None:
         """Keep the smallest fault of each kind, for when Hypothesis does not get to the end."""
@@ -217,10 +262,17 @@ def shortage(tally: Tally, check: Any, examples: int) -> str:
     if tally.telling >= needed:
         return ""
     return (
-        f"{tally.telling} telling cases, {needed} are needed ({tally.right} right, "
-        f"{tally.known} known, {tally.unsupported} unsupported, {tally.void} void): the bars of "
-        "the others accept values that are obviously wrong"
+        f"only {tally.telling} cases were strict enough to expose a wrong result; {needed} are "
+        f"needed ({tally.right} right, {tally.known} known, {tally.inapplicable} inapplicable, "
+        f"{tally.unsupported} unsupported, {tally.void} void)"
     )
+
+
+def _badness(fault: Fault | None) -> float:
+    """How wrong: -1 for nothing, 0 for what has no number."""
+    if fault is None:
+        return -1.0
+    return fault.judgement.ratio if fault.judgement is not None else 0.0
 
 
 def _size(case: Case) -> tuple[int, int]:

@@ -15,10 +15,10 @@ import numpy as np
 from d5test.backends.base import Unsupported
 from d5test.case import Array, Arrays, Case, Operator, Tensor
 from d5test.checks.check import Inquiry
-from d5test.checks.fault import Fault
 from d5test.networks.executor import Executor, Loss, Passed
 from d5test.networks.graph import Graph, Node
 from d5test.numerics.judgement import Judgement
+from d5test.outcome.fault import Fault
 
 
 @dataclass(frozen=True, repr=False, eq=False)

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from d5test.exploration.tally import Tally
+from d5test.outcome.tally import Tally
 from d5test.plugin.outcomes import attach
 from d5test.plugin.timing import VISITED
 

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from typing import Any, Protocol
 
 from d5test.accuracy import Accuracy, Grade
-from d5test.exploration.tally import Tally
+from d5test.outcome.tally import Tally
 
 PROPERTY = "d5test"
 """The name of the entry in a report's `user_properties`."""

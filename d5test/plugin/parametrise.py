@@ -14,7 +14,9 @@ from typing import Any
 
 import pytest
 
+from d5test.backends.base import Unsupported
 from d5test.case import Operator
+from d5test.outcome.tally import Inapplicable
 from d5test.plugin.selection import SELECTION
 from d5test.plugin.workers import WORKERS
 
@@ -40,13 +42,13 @@ class Table:
     """The cells of one check: those that some backend can do, and why each backend cannot."""
 
     applicable: tuple[Cell, ...]
-    reasons: dict[tuple[str, Cell], str]
+    reasons: dict[tuple[str, Cell], Unsupported | Inapplicable]
 
-    def why_not(self, backend: str, cell: Cell) -> str:
-        """Why this backend cannot do this cell; empty if it can."""
-        return self.reasons.get((backend, cell), "")
+    def why_not(self, backend: str, cell: Cell) -> Unsupported | Inapplicable | None:
+        """Why this backend cannot do this cell; nothing if it can."""
+        return self.reasons.get((backend, cell))
 
-    def inapplicable(self, backend: str) -> list[tuple[Cell, str]]:
+    def inapplicable(self, backend: str) -> list[tuple[Cell, Unsupported | Inapplicable]]:
         """The cells that make no test, and why this backend cannot do them."""
         tested = set(self.applicable)
         return [

@@ -17,7 +17,7 @@ import pytest
 from packaging.version import InvalidVersion, Version
 
 from d5test.case import Case, Operator
-from d5test.exploration.tally import Tally
+from d5test.outcome.tally import Tally
 from d5test.plugin.literal import case_from
 from d5test.plugin.selection import SELECTION
 from d5test.plugin.summary import faults_of, tallies_in

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from d5test.accuracy import Accuracy
-from d5test.exploration.tally import OUTCOMES, Tally
+from d5test.outcome.tally import OUTCOMES, Tally
 from d5test.plugin.outcomes import ARITHMETICS, tallies_of
 
 Found = TypeVar("Found")

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from d5test.checks.fault import Fault
+from d5test.outcome.fault import Fault
 from d5test.reproducer import data
 from d5test.reproducer.closure import Closure, standard
 from d5test.reproducer.mark import STATUSES, head

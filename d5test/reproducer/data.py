@@ -6,9 +6,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from d5test.checks.check import Inquiry
-from d5test.checks.fault import Fault
 from d5test.client.messages import plain
 from d5test.numerics.bounds import Bounds
+from d5test.outcome.fault import Fault
 from d5test.reproducer import literal
 
 

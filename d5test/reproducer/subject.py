@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from d5test.checks.fault import Fault
 from d5test.client import registry
+from d5test.outcome.fault import Fault
 from d5test.reproducer.closure import Closure
 from d5test.reproducer.module import Inseparable, Module
 from d5test.reproducer.rows import callee

@@ -15,9 +15,9 @@ from hypothesis.strategies import SearchStrategy
 
 from d5test.case import Arrays, Case
 from d5test.checks.check import Check, Inquiry
-from d5test.checks.fault import Fault
 from d5test.numerics.bounds import forward_bounds
 from d5test.numerics.judgement import Judgement, judge
+from d5test.outcome.fault import Fault
 from d5test.reference.steps import Step
 from d5test.training.suspects import of_another_length, suspects
 from d5test.training.variants import variant

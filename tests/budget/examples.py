@@ -16,8 +16,8 @@ from d5test.checks import CHECKS
 from d5test.checks.check import Inquiry
 from d5test.client.client import WorkerClient
 from d5test.exploration.explore import Exploration
-from d5test.exploration.tally import Tally
 from d5test.numerics.judgement import Judgement
+from d5test.outcome.tally import Tally
 from d5test.reference.operators import OPERATORS
 from tests.budget.measure import Line, in_turn
 

@@ -12,10 +12,10 @@ from itertools import islice
 
 from mpi4py import MPI
 
-from d5test.checks.fault import Fault
 from d5test.distributed.cases import table
 from d5test.distributed.checks import COLLECTIVE
 from d5test.distributed.mpi import Mpi
+from d5test.outcome.fault import Fault
 from tests.distributed import wrong
 
 name, planted, check = sys.argv[1].split(":")

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from d5test.checks.fault import Fault
 from d5test.distributed.cases import table
 from d5test.distributed.communicator import Virtual
 from d5test.distributed.descent import DISTRIBUTED
 from d5test.distributed.probes import DESCENT
+from d5test.outcome.fault import Fault
 from tests.distributed import wrong_optimizers as wrong
 
 CASES = 25

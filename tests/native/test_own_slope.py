@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from d5test.case import Case, Operator, Tensor
-from d5test.checks.fault import Fault
 from d5test.checks.own_slope import derivative, measured_noise, numerical_gradient
 from d5test.client.messages import Result, RowFacts
+from d5test.outcome.fault import Fault
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

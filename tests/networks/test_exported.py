@@ -85,7 +85,7 @@ def test_an_output_that_the_exporter_never_had_is_wrong(exported: Path, tmp_path
     output.write_bytes(output.read_bytes()[:-4] + np.float32(1e3).tobytes())
     ran = suites(tmp_path, "bent")
     assert ran.returncode == 1
-    assert "the outputs that came with the model (eager): wrong" in ran.stdout
+    assert "the outputs that came with the model: wrong" in ran.stdout
 
 
 def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ from d5test.backends.numpy import Numpy
 from d5test.backends.numpy.tape import rounded, widened
 from d5test.case import Operator
 from d5test.checks import CHECKS
-from d5test.exploration.examine import examined
-from d5test.exploration.tally import Tally
+from d5test.exploration.explore import Exploration
+from d5test.outcome.tally import Tally
 from d5test.reference.operators import OPERATORS
 from d5test.reference.stable import FORMS, stable
 from tests.faults.score import Local
@@ -36,7 +36,8 @@ def grades(operator: type[Operator], dtype: str, function: Function, **facts: An
     backend = type("Made", (Numpy,), {"rows": rows})
     tally = Tally("made", "accuracy", operator.__name__, dtype)
     cases = CHECK.every(operator, dtype)
-    examined(Local("made", backend()), CHECK, cases, tally, lambda case: False)
+    client = Local("made", backend())
+    Exploration(client, CHECK, operator, dtype, tally, 1, lambda case: False).worst(cases)
     return tally.grades
 
 

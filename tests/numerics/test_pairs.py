@@ -13,8 +13,8 @@ from d5test.backends.base import Row
 from d5test.backends.numpy import Numpy
 from d5test.backends.numpy.tape import rounded, widened
 from d5test.checks import CHECKS, Fault
-from d5test.exploration.examine import examined
-from d5test.exploration.tally import Tally
+from d5test.exploration.explore import Exploration
+from d5test.outcome.tally import Tally
 from d5test.reference.operators import OPERATORS
 from tests.faults.score import Local
 
@@ -36,8 +36,9 @@ def found(
     backend = type("Made", (Numpy,), {"rows": {name: row}})
     tally = Tally("made", "accuracy", name, dtype)
     cases = CHECK.every(OPERATORS[name], dtype)
-    faults = examined(Local("made", backend()), CHECK, cases, tally, lambda case: False)
-    return faults, tally
+    client = Local("made", backend())
+    cell = Exploration(client, CHECK, OPERATORS[name], dtype, tally, 1, lambda case: False)
+    return cell.worst(cases), tally
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -11,7 +11,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from d5test.exploration.tally import Tally
+from d5test.outcome.tally import Tally
 from d5test.plugin.known import shipped
 from d5test.plugin.outcomes import tallies_of
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from d5test.accuracy import Accuracy, Grade
-from d5test.checks import CHECKS
-from d5test.exploration.examine import examined
-from d5test.exploration.tally import Tally
+from d5test.checks import CHECKS, Check
+from d5test.exploration.explore import Exploration
+from d5test.outcome.tally import Tally
 from d5test.plugin.outcomes import attach, tallies_of
 from d5test.reference.operators import OPERATORS
 from tests.faults.score import Local
@@ -131,10 +131,16 @@ def test_a_naive_function_is_graded_and_no_fault(
         assert re.search(rf" {dtype} {name.lower()}: 2  {found_both}", line), line
 
 
+def exploration(check: Check, tally: Tally, **more: Any) -> Exploration:
+    """The cell of a hyperbolic tangent that is wrong in one number."""
+    client = Local("wrong", OneOfAll())
+    return Exploration(client, check, Tanh, "float16", tally, 1, lambda case: False, **more)
+
+
 def test_each_fault_is_the_worst_of_its_kind() -> None:
     check, tally = CHECKS["accuracy"], Tally("wrong", "accuracy", "Tanh", "float16")
     cases = CHECKS["accuracy"].every(Tanh, "float16")
-    (fault,) = examined(Local("wrong", OneOfAll()), check, cases, tally, lambda case: False)
+    (fault,) = exploration(check, tally).worst(cases)
     assert fault.details["input"] == "0.4375"
     assert tally.right == len(cases) - 1
     assert tally.accuracy["Tanh()"].at == (0.4375,)
@@ -144,7 +150,7 @@ def test_each_fault_is_the_worst_of_its_kind() -> None:
 def test_a_budget_is_kept() -> None:
     check, tally = CHECKS["accuracy"], Tally("wrong", "accuracy", "Tanh", "float16")
     cases = CHECKS["accuracy"].every(Tanh, "float16")
-    assert examined(Local("wrong", OneOfAll()), check, cases, tally, lambda case: False, 0.0) == []
+    assert exploration(check, tally, until=0.0).worst(cases) == []
     assert tally.left_out
     assert not tally.drawn
 

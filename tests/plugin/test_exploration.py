@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from d5test.backends.base import Unsupported
 from d5test.case import Case, Tensor
-from d5test.checks.fault import Evidence, Fault, kind_of_fault
 from d5test.exploration import explore as exploration
 from d5test.exploration.explore import Exploration, Undrawable, seed_of, shortage
-from d5test.exploration.tally import Tally
 from d5test.numerics.judgement import Judgement
+from d5test.outcome.fault import Evidence, Fault, kind_of_fault
+from d5test.outcome.tally import Inapplicable, Tally
 from d5test.plugin.outcomes import attach, tallies_of
 from d5test.reference.operators import OPERATORS
 
@@ -46,6 +46,7 @@ def explore(
         kind=more.pop("kind", "value"),
         cases=more.pop("cases", cases),
         draws=None,
+        every=None,
         fixed=False,
     )
     tally = Tally("tiny", "forward", "Relu", "float32")
@@ -139,7 +140,7 @@ def test_drawing_goes_on_until_enough_was_told() -> None:
     assert tally.telling >= exploration.AIM
     tally, _, _ = explore(one_in(10**9))
     assert tally.drawn == 75
-    assert "telling cases" in shortage(tally, SimpleNamespace(fixed=False, kind="value"), 25)
+    assert "strict enough" in shortage(tally, SimpleNamespace(fixed=False, kind="value"), 25)
     tally, _, _ = explore(one_in(10**9), kind="structural")
     assert tally.drawn == 25
 
@@ -235,9 +236,12 @@ def test_what_cannot_be_drawn_is_said() -> None:
 
 def test_tallies_survive_a_report() -> None:
     node = SimpleNamespace(user_properties=[("other", 1)], when="call", passed=True)
-    full = Tally("tiny", "forward", "Relu", "float32", reasons={"none": 2}, unsupported=2)
+    full = Tally("tiny", "forward", "Relu", "float32")
+    full.count_unjudged(Unsupported("none"))
+    full.count_unjudged(Inapplicable("not asked"))
     full.count_right(Judgement(ratio=float("inf"), arithmetic="P", telling=True), "a case")
-    full.count_fault("value", "a case", "first\nsecond")["reproducer"] = "x.py"
+    fault = kind_of_fault("value")("forward", "a case", "first", {"then": "second"})
+    full.count_fault(fault, "x.py")
     attach(node, [full, Tally("tiny", "gradient", "Relu", "float64")])
     again = list(tallies_of([node, SimpleNamespace(when="teardown", passed=True)]))
     assert again == [full, Tally("tiny", "gradient", "Relu", "float64")]

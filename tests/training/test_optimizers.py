@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from d5test.backends.base import Unsupported
 from d5test.backends.numpy import NumpyUpdater
 from d5test.case import Case
-from d5test.checks.fault import Fault
+from d5test.outcome.fault import Fault
 from d5test.reference.optimizers import OPTIMIZERS, Adam, AdamW, Momentum, Nesterov, RMSProp
 from d5test.reference.steps import STEPS, as_step
 from d5test.training.step import STEP, drawn

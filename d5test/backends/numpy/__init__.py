@@ -5,6 +5,6 @@
 
 from __future__ import annotations
 
-from d5test.backends.numpy.eager import Numpy
+from d5test.backends.numpy.eager import Numpy, NumpyUpdater, Reference
 
-__all__ = ["Numpy"]
+__all__ = ["Numpy", "NumpyUpdater", "Reference"]

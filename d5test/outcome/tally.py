@@ -6,8 +6,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from d5test.accuracy import Accuracy, Grade
+from d5test.backends.base import Unsupported
+from d5test.outcome.fault import Fault
 
-OUTCOMES = ("right", "fault", "known", "unsupported", "void", "untested")
+OUTCOMES = ("right", "fault", "known", "inapplicable", "unsupported", "void", "untested")
+
+
+class Inapplicable(Exception):
+    """The check asks nothing of this case, whatever the backend; the text says why."""
 
 
 @dataclass
@@ -20,7 +26,7 @@ class Tally:
     share               mean share of the elements that were judged, over the cases that were right
     worst, worst_case   the largest ratio of error and bar among the right ones, and its case
     arithmetics         classes of low-precision arithmetic that were met, with counts
-    reasons             why something was unsupported, with counts
+    reasons             why something was inapplicable or unsupported, with counts
     faults              the smallest fault of each kind
     accuracy            errors in ULPs of each function (an operator with its attributes)
     grades              of each function that has a stable form
@@ -35,6 +41,7 @@ class Tally:
     right: int = 0
     fault: int = 0
     known: int = 0
+    inapplicable: int = 0
     unsupported: int = 0
     void: int = 0
     untested: int = 0
@@ -52,7 +59,7 @@ class Tally:
     @property
     def drawn(self) -> int:
         """How many cases were drawn before the first fault."""
-        return self.right + self.known + self.unsupported + self.void
+        return self.right + self.known + self.inapplicable + self.unsupported + self.void
 
     def count_right(self, judgement: Any, case: object) -> None:
         """A judgement that is right, or void."""
@@ -78,14 +85,22 @@ class Tally:
         if grade is not None:
             self.grades[name] = self.grades.get(name, Grade()) + grade
 
-    def count_unsupported(self, reason: str) -> None:
-        """A case, or a whole cell, that the backend or the check does not do."""
-        self.unsupported += 1
-        self.reasons[reason] = self.reasons.get(reason, 0) + 1
+    def count_unjudged(self, why: Unsupported | Inapplicable) -> None:
+        """A case, or a whole cell, that the backend does not do, or of which nothing is asked."""
+        if isinstance(why, Inapplicable):
+            self.inapplicable += 1
+        else:
+            self.unsupported += 1
+        self.reasons[str(why)] = self.reasons.get(str(why), 0) + 1
 
-    def count_fault(self, kind: str, case: object, text: str) -> dict[str, str]:
-        """One more kind of fault; returns its entry, to which a reproducer may be added."""
+    def count_fault(self, fault: Fault, reproducer: str = "") -> None:
+        """One more kind of fault, and the path of its reproducer."""
         self.fault += 1
-        first = text.strip().partition("\n")[0]
-        self.faults.append({"kind": kind, "case": repr(case), "text": first, "reproducer": ""})
-        return self.faults[-1]
+        self.faults.append(
+            {
+                "kind": fault.kind,
+                "case": repr(fault.case),
+                "text": fault.headline,
+                "reproducer": reproducer,
+            }
+        )

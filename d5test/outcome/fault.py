@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -32,12 +33,19 @@ class Evidence:
     reuse: bool = False
 
 
+NO_CALLS = Evidence((), "returns")
+"""Of a fault that no call of one operator shows."""
+
+
 class Fault(AssertionError):
     """A judgement that is wrong, or a crash, a hang, a wrong exception.
 
-    kind  the word by which faults are told apart: `value`, `gradient`, `shape`, `dtype`, `crash`,
-          `hang`, `exception`, `mutated`, `overwritten`, `cached`, `nondeterministic`, `layout`,
-          `batch`, `special`, `sign of zero`, `accepted`, `arithmetic`, `declared`, `not compiled`
+    kind    the word by which faults are told apart: `value`, `gradient`, `shape`, `dtype`,
+            `crash`, `hang`, `exception`, `mutated`, `overwritten`, `cached`, `nondeterministic`,
+            `layout`, `batch`, `special`, `sign of zero`, `accepted`, `arithmetic`, `declared`,
+            `not compiled`; of more than an operator also `network`, `trajectory`, `curve`, ...
+    case    what was asked; its repr rebuilds it where it is a `Case`
+    causes  the faults of parts that explain this one: those of a network's nodes
     """
 
     kind = "fault"
@@ -45,19 +53,26 @@ class Fault(AssertionError):
     def __init__(
         self,
         check: str,
-        case: Case,
+        case: Any,
         headline: str,
-        details: dict[str, str],
-        judgement: Judgement | None,
-        evidence: Evidence,
+        details: Mapping[str, str],
+        judgement: Judgement | None = None,
+        evidence: Evidence = NO_CALLS,
+        causes: Sequence[Fault] = (),
     ) -> None:
         super().__init__(headline)
         self.check = check
         self.case = case
         self.headline = headline
-        self.details = details
+        self.details = dict(details)
         self.judgement = judgement
         self.evidence = evidence
+        self.causes = tuple(causes)
+
+    @property
+    def accused(self) -> tuple[Fault, ...]:
+        """What is to be mended: the causes where they are known, else the fault itself."""
+        return self.causes or (self,)
 
     @property
     def message(self) -> str:

@@ -1,0 +1,8 @@
+"""What comes of a judgement, on one path for all four levels, the front door and the gate.
+
+    fault        `Fault`: what a backend did wrong, and the evidence
+    tally        `Tally`: how many cases, by outcome, of one check on one cell
+    assessment   `Assessment`: one test, from its judgements to its conclusion
+
+Without pytest: `d5test.fixtures.conclude` tells pytest, the front door tells anybody's test.
+"""

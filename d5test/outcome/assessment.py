@@ -1,0 +1,124 @@
+"""One test, from its judgements to its conclusion.
+
+Requirements: whatever is raised while something is judged is an outcome with a name, but for
+d5test's own errors; what is counted is counted once; a test fails for a fault, or since too little
+was judged, and for nothing else; what was left out is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Literal
+
+from d5test.backends.base import Unsupported
+from d5test.client.messages import BackendFailed, Crashed, Hung, Raised
+from d5test.outcome.fault import Fault, kind_of_fault
+from d5test.outcome.tally import Inapplicable, Tally
+
+FAILURES = (Crashed, Hung, Raised, BackendFailed)
+"""How a backend ends a request without an answer."""
+KINDS = {Crashed: "crash", Hung: "hang"}
+SHOWN = 3
+"""Reasons that a line names."""
+
+Reproduce = Callable[[Fault], tuple[str, str]]
+"""The path of a fault's reproducer, empty if there is none, and what to say of it."""
+
+
+@dataclass(frozen=True)
+class Conclusion:
+    """What a test ends with, and its text.
+
+    passed    something was judged, and all of it was right
+    failed    there was a fault
+    untested  too little was judged
+    skipped   nothing was judged, or not all of it, for a reason
+    known     its fault is a known failure
+    """
+
+    status: Literal["passed", "failed", "untested", "skipped", "known"]
+    text: str = ""
+
+
+@dataclass
+class Assessment:
+    """The outcomes of one test.
+
+    missing  why too little was judged; empty if enough was
+    known    the reason of the known failure that the fault is; empty if it is none
+    steady   whether the faults were there again when their cases were repeated
+    """
+
+    tally: Tally
+    faults: list[Fault] = field(default_factory=list)
+    missing: str = ""
+    known: str = ""
+    steady: bool = True
+
+    @contextmanager
+    def judging(self, case: object, on: str) -> Iterator[None]:
+        """Within: what is raised of `case` becomes an outcome. `on` names the backend."""
+        try:
+            yield
+        except (Inapplicable, Unsupported) as why:
+            self.tally.count_unjudged(why)
+        except Fault as fault:
+            self.faults.append(fault)
+        except FAILURES as failure:
+            self.faults.append(failed(self.tally.check, case, on, failure))
+
+    def conclude(self, reproduce: Reproduce) -> Conclusion:
+        """Count the faults, with their reproducers, and say what came of the test."""
+        tally, texts = self.tally, []
+        if self.known:
+            tally.known += 1
+            return Conclusion("known", self.known)
+        for fault in self.faults:
+            told = [] if fault.causes == () else [fault.message.rstrip()]
+            for accused in fault.accused:
+                path, note = reproduce(accused)
+                tally.count_fault(accused, path)
+                lines = [accused.message.rstrip()]
+                if not self.steady:
+                    lines.append("  not steady: repeated, the case can be right")
+                lines += [f"  reproducer: {note}"] if note else []
+                told.append("\n".join(lines))
+            texts.append("\n\n".join(told))
+        if self.missing:
+            tally.untested = 1
+        if texts:
+            return Conclusion("failed", "\n\n".join(texts))
+        if self.missing:
+            cell = " in ".join(filter(None, (tally.operator, tally.dtype)))
+            return Conclusion("untested", f"untested: {cell}: {self.missing}")
+        if tally.left_out:
+            return Conclusion("skipped", f"left out: {tally.left_out} after {tally.drawn} cases")
+        if not tally.right:
+            return Conclusion("skipped", unjudged(tally))
+        return Conclusion("passed")
+
+
+def failed(check: str, case: object, on: str, failure: Exception) -> Fault:
+    """The fault of a backend that gave no answer."""
+    kind = KINDS.get(type(failure), "exception")
+    first, _, rest = str(failure).partition("\n")
+    name = case if isinstance(case, str) else repr(case)
+    details = {"output": rest} if rest else {}
+    return kind_of_fault(kind)(check, case, f"{name} on {on}: {first}", details)
+
+
+def unjudged(tally: Tally) -> str:
+    """Why nothing was judged."""
+    counts = {
+        "known failures": tally.known,
+        "void, since their bars accept results that are obviously wrong": tally.void,
+    }
+    parts = [f"{count} cases are {what}" for what, count in counts.items() if count]
+    most = sorted(tally.reasons.items(), key=lambda reason: -reason[1])[:SHOWN]
+    parts += [reason if count == 1 else f"{reason} ({count} cases)" for reason, count in most]
+    word = "inapplicable" if tally.inapplicable == tally.drawn else "unsupported"
+    if tally.known or tally.void or not tally.drawn:
+        word = "nothing was judged"
+    return f"{word}: {'; '.join(parts)}"
