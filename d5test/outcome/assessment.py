@@ -86,11 +86,10 @@ class Assessment:
                 lines += [f"  reproducer: {note}"] if note else []
                 told.append("\n".join(lines))
             texts.append("\n\n".join(told))
-        if self.missing:
-            tally.untested = 1
         if texts:
             return Conclusion("failed", "\n\n".join(texts))
         if self.missing:
+            tally.untested = 1
             cell = " in ".join(filter(None, (tally.operator, tally.dtype)))
             return Conclusion("untested", f"untested: {cell}: {self.missing}")
         if tally.left_out:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -32,6 +33,10 @@ class Evidence:
     wanted: tuple[int, ...] = ()
     reuse: bool = False
 
+
+SAID = ("raised", "how")
+"""Details that hold what a framework raised, or how its process ended."""
+NUMBER = re.compile(r"\d+")
 
 NO_CALLS = Evidence((), "returns")
 """Of a fault that no call of one operator shows."""
@@ -73,6 +78,19 @@ class Fault(AssertionError):
     def accused(self) -> tuple[Fault, ...]:
         """What is to be mended: the causes where they are known, else the fault itself."""
         return self.causes or (self,)
+
+    @property
+    def cause(self) -> str:
+        """The same for faults that probably have one cause, on one backend.
+
+        What was raised or printed, without its numbers; else the kind and the operator.
+        """
+        for name in SAID:
+            if name in self.details:
+                first = self.details[name].strip().partition("\n")[0]
+                return f"{self.kind}: {NUMBER.sub('N', first)}"
+        op = getattr(self.case, "op", None)
+        return f"{self.kind}: {op.name if op is not None else self.case}"
 
     @property
     def message(self) -> str:

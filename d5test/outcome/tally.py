@@ -99,6 +99,7 @@ class Tally:
         self.faults.append(
             {
                 "kind": fault.kind,
+                "cause": fault.cause,
                 "case": repr(fault.case),
                 "text": fault.headline,
                 "reproducer": reproducer,

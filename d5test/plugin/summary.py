@@ -1,7 +1,9 @@
 """What was judged and what was not, at the end of a run.
 
-Requirements: computed from reports alone, so that it is the same with and without xdist; only what
-matters stands in the table, the rest is counted; nothing that was skipped goes unsaid.
+Requirements: computed from reports alone, so that it is the same with and without xdist; the
+verdict comes first, then the faults by cause, each with its shortest reproducer; only what matters
+stands in the table, the rest is counted; nothing that was skipped goes unsaid, and a run in which
+nothing was judged has an exit status of its own.
 """
 
 from __future__ import annotations
@@ -18,11 +20,25 @@ from rich.console import Console
 from rich.table import Table
 
 from d5test.accuracy import Accuracy
+from d5test.outcome.causes import causes, shortened
 from d5test.outcome.tally import OUTCOMES, Tally
 from d5test.plugin.outcomes import ARITHMETICS, tallies_of
 
 Found = TypeVar("Found")
 WORST = 5
+CAUSES = 12
+"""Causes that are shown."""
+NOTHING_JUDGED = 6
+"""The exit status of a run in which nothing was judged; pytest's own end at 5."""
+LEGEND = {
+    "right": "inside of its error bar",
+    "fault": "outside of it, or a crash, a hang, a wrong exception",
+    "known": "a fault that a row of the known failures lists",
+    "inapplicable": "the check asks nothing of this case",
+    "unsupported": "the backend does not do it",
+    "void": "its bars accept results that are obviously wrong",
+    "untested": "a cell in which too little was judged",
+}
 LEAST_ACCURATE = 4
 ROUNDED = 0.5
 """The error in ULPs of a result that is rounded correctly."""
@@ -44,6 +60,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         no_color=not colours,
         highlight=False,
     )
+    console.print(verdict(tallies), markup=False, soft_wrap=True)
+    for line in fault_lines(tallies):
+        console.print(line, markup=False, soft_wrap=True)
+    console.print()
     console.print(outcome_table(tallies, everything=terminalreporter.verbosity > 0))
     for line in lines(tallies):
         console.print(line, markup=False, soft_wrap=True)
@@ -51,6 +71,61 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     assert isinstance(output, io.StringIO)
     for line in output.getvalue().splitlines():
         terminalreporter.write_line(line.rstrip())
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A run in which tests passed or were skipped, and nothing was judged, is not green."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None or session.exitstatus != pytest.ExitCode.OK:
+        return
+    tallies = tallies_in(reporter)
+    if tallies and not judged(tallies):
+        session.exitstatus = NOTHING_JUDGED
+
+
+def judged(tallies: Iterable[Tally]) -> int:
+    """How many cases were judged."""
+    return sum(tally.right + tally.fault + tally.known for tally in tallies)
+
+
+def verdict(tallies: Sequence[Tally]) -> str:
+    """The run in one line."""
+    right, untested = (sum(getattr(t, name) for t in tallies) for name in ("right", "untested"))
+    names = sorted({f"{t.backend} {t.version}".strip() for t in tallies})
+    where = f"on {shortened(names)}"
+    found = causes(tallies)
+    if found:
+        count = sum(len(cause.faults) for cause in found)
+        return (
+            f"FAILED: {plural(count, 'fault')} of {plural(len(found), 'cause')} {where}; "
+            f"{right} cases were right"
+        )
+    if untested:
+        return f"UNTESTED: too little was judged in {plural(untested, 'test')} {where}"
+    if not judged(tallies):
+        return f"NOTHING WAS JUDGED {where} (exit status {NOTHING_JUDGED}): see the reasons below"
+    left = sum(bool(t.left_out) for t in tallies)
+    rest = f"; {plural(left, 'test')} left out" if left else ""
+    return f"PASSED: {right} cases were right, none was wrong {where}{rest}"
+
+
+def fault_lines(tallies: Sequence[Tally]) -> Iterator[str]:
+    """The faults by cause: how many, what, where it shows, and the shortest reproducer."""
+    for cause in causes(tallies)[:CAUSES]:
+        count = len(cause.faults)
+        yield f"\n  {cause.headline}"
+        yield f"    {plural(count, 'fault')}: {cause.cells}"
+        if cause.reproducer:
+            yield f"    shortest reproducer: {os.path.relpath(cause.reproducer)}"
+    others = causes(tallies)[CAUSES:]
+    if others:
+        yield f"\n  and {plural(len(others), 'more cause')}: their tests say what they are"
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 fault`, `2 faults`."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def tallies_in(terminalreporter: pytest.TerminalReporter) -> list[Tally]:
@@ -98,7 +173,7 @@ def lines(tallies: Sequence[Tally]) -> Iterator[str]:
     yield from _masked(tallies)
     yield from _unsupported(tallies)
     yield from _left_out(tallies)
-    yield from _reproducers(tallies)
+    yield from _legend(tallies)
 
 
 def _worst(tallies: Iterable[Tally]) -> Iterator[str]:
@@ -116,7 +191,7 @@ def _arithmetics(tallies: Iterable[Tally]) -> Iterator[str]:
             found = loosest[t.backend, t.dtype]
             found[t.operator] = max(found.get(t.operator, name), name, key=_looseness)
     if loosest:
-        yield "\nclass of low-precision arithmetic: F output rounded, P primitives, S sums as well"
+        yield "\nclass of low-precision arithmetic: F rounds the output, P every primitive, S sums as well"
     for (backend, dtype), found in sorted(loosest.items()):
         for name in sorted(set(found.values()), key=_looseness):
             names = sorted(operator for operator, has in found.items() if has == name)
@@ -155,7 +230,7 @@ def _accuracies(tallies: Iterable[Tally]) -> Iterator[str]:
 def _grades(tallies: Iterable[Tally]) -> Iterator[str]:
     found = _by_function(tallies, lambda t: t.grades)
     if found:
-        yield "\nfunctions with a stable form; of the naive, error over its bar, and where"
+        yield "\nstable or naive formula? (naive: worst error / bar, at x)"
     for (backend, dtype), functions in sorted(found.items()):
         naive = sorted((g.ratio, name, g.at) for name, g in functions if g.name == "naive")
         words = {
@@ -192,7 +267,7 @@ def _unsupported(tallies: Iterable[Tally]) -> Iterator[str]:
     for t in tallies:
         reasons.update(t.reasons)
     if reasons:
-        yield "\nunsupported, by reason"
+        yield "\nnot judged, by reason"
     for reason, count in reasons.most_common(REASONS):
         yield f"  {count:5}  {' '.join(reason.split())}"
     others = reasons.most_common()[REASONS:]
@@ -214,11 +289,13 @@ def _left_out(tallies: Iterable[Tally]) -> Iterator[str]:
         yield f"  {check}: {len(cells)} ({some})"
 
 
-def _reproducers(tallies: Iterable[Tally]) -> Iterator[str]:
-    paths = [f["reproducer"] for t in tallies for f in t.faults if f["reproducer"]]
-    if paths:
-        folder = os.path.commonpath([os.path.dirname(path) for path in paths])
-        yield f"\nreproducers of {len(paths)} faults: {os.path.relpath(folder)}"
+def _legend(tallies: Iterable[Tally]) -> Iterator[str]:
+    """What the words mean that the table has numbers for."""
+    tallies = list(tallies)
+    used = [word for word in OUTCOMES if any(getattr(tally, word) for tally in tallies)]
+    if used != ["right"]:
+        yield ""
+        yield from (f"{word}: {LEGEND[word]}" for word in used)
 
 
 def faults_of(tallies: Iterable[Tally]) -> Iterator[tuple[Tally, dict[str, Any]]]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -19,6 +19,7 @@ import pytest
 
 from d5test.plugin import native
 from d5test.plugin.known import KnownFailure
+from d5test.plugin.names import unknown
 from d5test.plugin.selection import SELECTION, Selection
 
 WORKERS = pytest.StashKey["Workers"]()
@@ -47,6 +48,7 @@ class Workers:
             self.clients[name] = self._started(name)
         for name, client in self.clients.items():
             self.known[name] = selection.known(self._ready(name, client).about)
+        require_rows(self.clients, selection)
         if self._gating is not None:
             self._try(self._gating.versions.new)
 
@@ -129,6 +131,30 @@ class Workers:
         except (front.Crashed, front.Hung, front.Raised, front.Unsupported) as error:
             where, why = self.config.getoption("--device") or "cpu", " ".join(str(error).split())
             raise pytest.UsageError(f"{name} on {where} cannot be used: {why}") from None
+
+
+def require_rows(clients: Mapping[str, Any], selection: Selection) -> None:
+    """Refuse rows that name no operator, and operators that are named and no backend has."""
+    rows = {name: client.about.rows for name, client in clients.items()}
+    named = {row for table in rows.values() for row in table}
+    strange = named - selection.every_operator.keys()
+    if strange:
+        import onnx.defs
+
+        from d5test.reference.steps import STEPS
+
+        strange -= {*STEPS, *(schema.name for schema in onnx.defs.get_all_schemas())}
+    for row in sorted(strange):
+        backend = next(name for name, table in rows.items() if row in table)
+        hint = str(unknown("operator", row, selection.every_operator)).partition(": ")[2]
+        hint = hint if "did you mean" in hint else "an operator of your own needs --operator"
+        raise pytest.UsageError(f"{backend} has a row for {row!r}, which is no operator: {hint}")
+    for operator in selection.operators if selection.operator_names and rows else ():
+        if operator not in named:
+            raise pytest.UsageError(
+                f"no row for {operator} in {', '.join(rows)}: there is nothing to judge; "
+                "docs/extending.md says how to add one"
+            )
 
 
 def opened(config: pytest.Config, name: str, *, fork: bool = True) -> Any:

@@ -54,7 +54,7 @@ def test_without_the_digits_tests_are_skipped_by_reason(tmp_path: Path) -> None:
     ran = suite(tmp_path, "--optimizer=GradientDescent", "--examples=1", without="sklearn")
     assert "Traceback" not in ran.stdout + ran.stderr
     assert "2 skipped" in ran.stdout.splitlines()[-1]
-    assert f"\n      2  {NEEDED}" in ran.stdout[ran.stdout.index("unsupported, by reason") :]
+    assert f"\n      2  {NEEDED}" in ran.stdout[ran.stdout.index("not judged, by reason") :]
 
 
 def test_a_recipe_on_missing_data_that_is_named_is_one_line(tmp_path: Path) -> None:
