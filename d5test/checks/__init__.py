@@ -12,7 +12,7 @@ from types import MappingProxyType
 from d5test.case import FLOATS
 from d5test.checks.accuracy import accuracy
 from d5test.checks.arguments import declared_dtypes, has_row, invalid_arguments
-from d5test.checks.check import Check
+from d5test.checks.check import Check, Inquiry
 from d5test.checks.compiled import compiled
 from d5test.checks.numerical import has_gradient
 from d5test.checks.own_slope import numerical_gradient
@@ -46,4 +46,25 @@ _ROWS = (
 
 CHECKS: Mapping[str, Check] = MappingProxyType({check.name: check for check in _ROWS})
 
-__all__ = ["CHECKS", "Check", "Evidence", "Fault"]
+__all__ = [
+    "CHECKS",
+    "Check",
+    "Evidence",
+    "Fault",
+    "Inquiry",
+    "accuracy",
+    "batch",
+    "compiled",
+    "declared_dtypes",
+    "degenerate",
+    "determinism",
+    "forward",
+    "gradient",
+    "invalid_arguments",
+    "layout",
+    "low_precision",
+    "no_caching",
+    "numerical_gradient",
+    "special",
+    "untouched",
+]

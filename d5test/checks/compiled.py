@@ -11,6 +11,7 @@ from d5test.checks.check import Inquiry
 from d5test.checks.shape import BATCHES, crowded
 from d5test.numerics.judgement import Judgement
 from d5test.outcome.fault import Evidence
+from d5test.outcome.tally import Inapplicable
 
 
 def compiled(client: Any, case: Case) -> Judgement:
@@ -52,7 +53,7 @@ def _another_shape(inquiry: Inquiry) -> None:
     """Code that was compiled for a shape, then called with more samples."""
     try:
         crowd, bounds = crowded(inquiry, BATCHES[0])
-    except Unsupported:
+    except (Inapplicable, Unsupported):
         return
     feeds = (inquiry.feed(), crowd)
     _, result = inquiry.ask(*feeds)

@@ -122,7 +122,7 @@ class Subject:
         self,
         kind: str,
         what: str,
-        evidence: Evidence,
+        evidence: Evidence = NO_CALLS,
         judgement: Judgement | None = None,
         **details: str,
     ) -> Fault:

@@ -46,7 +46,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     mark = item.get_closest_marker("check")
     tally = Tally(
         backend=str(params.get("backend", "")),
-        check=str(mark.args[0]) if mark is not None else item.name.partition("[")[0],
+        check=str(mark.args[0].name) if mark is not None else item.name.partition("[")[0],
         operator=cell.operator.__name__ if cell is not None and cell.operator else "",
         dtype=cell.dtype if cell is not None else "",
         left_out="the budget was spent",

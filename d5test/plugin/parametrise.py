@@ -16,6 +16,7 @@ import pytest
 
 from d5test.backends.base import Unsupported
 from d5test.case import Operator
+from d5test.checks.check import Check
 from d5test.outcome.tally import Inapplicable
 from d5test.plugin.selection import SELECTION
 from d5test.plugin.workers import WORKERS
@@ -59,32 +60,27 @@ class Table:
 TABLES = pytest.StashKey[dict[str, Table]]()
 
 
-def table(config: pytest.Config, name: str) -> Table:
-    """The cells of the check `name`, worked out once."""
+def table(config: pytest.Config, check: Check) -> Table:
+    """The cells of a check, worked out once."""
     tables = config.stash.setdefault(TABLES, {})
-    if name not in tables:
-        tables[name] = _table(config, name)
-    return tables[name]
+    if check.name not in tables:
+        tables[check.name] = _table(config, check)
+    return tables[check.name]
 
 
-def _table(config: pytest.Config, name: str) -> Table:
+def _table(config: pytest.Config, check: Check) -> Table:
     selection, clients = config.stash[SELECTION], config.stash[WORKERS].clients
-    check = selection.checks.get(name)
-    if check is None:
+    if not selection.asks(check):
         return Table((), {})
     meant = {b: c.about for b, c in clients.items() if c.about.mode in check.modes}
-    cells = [
-        Cell(operator, dtype)
-        for operator in selection.operators.values()
-        if issubclass(operator, check.family)
-        for dtype in check.dtypes
-        if dtype in selection.dtypes
-    ]
+    family = [op for op in selection.operators.values() if issubclass(op, check.family)]
+    asked = [(op, dtype) for op in family for dtype in check.dtypes if dtype in selection.dtypes]
+    cells = [Cell(operator, dtype) for operator, dtype in asked]
     reasons = {
-        (backend, cell): reason
+        (backend, Cell(operator, dtype)): reason
         for backend, about in meant.items()
-        for cell in cells
-        if (reason := check.reason(cell.operator, about, cell.dtype))
+        for operator, dtype in asked
+        if (reason := check.reason(operator, about, dtype))
     }
     applicable = [c for c in cells if any((b, c) not in reasons for b in meant)]
     return Table(tuple(applicable), reasons)
@@ -94,14 +90,13 @@ def _table(config: pytest.Config, name: str) -> Table:
 def pytest_pycollect_makeitem(collector: pytest.Collector, obj: object) -> list[Any] | None:
     """Make nothing of the tests of checks that are not asked for, or not meant for a backend."""
     marks = getattr(obj, "pytestmark", ())
-    names = [mark.args[0] for mark in marks if mark.name == "check" and mark.args]
+    checks = [mark.args[0] for mark in marks if mark.name == "check" and mark.args]
     config = collector.config
-    if not names or not config.stash[SELECTION].backends:
+    if not checks or not config.stash[SELECTION].backends:
         return None
-    check = config.stash[SELECTION].checks.get(names[0])
     clients = config.stash[WORKERS].clients.values()
-    meant = check is not None and any(c.about.mode in check.modes for c in clients)
-    return None if meant else []
+    asked = config.stash[SELECTION].asks(checks[0])
+    return None if asked and any(c.about.mode in checks[0].modes for c in clients) else []
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -128,7 +123,7 @@ def is_ours(metafunc: pytest.Metafunc, name: str) -> bool:
     return bool(definitions) and definitions[-1].func.__module__.startswith("d5test.fixtures.")
 
 
-def _cells(config: pytest.Config, check: str) -> list[Cell]:
+def _cells(config: pytest.Config, check: Check) -> list[Cell]:
     cells = table(config, check)
     backends = config.stash[WORKERS].clients
     rest = any(cells.inapplicable(backend) for backend in backends)
@@ -165,15 +160,12 @@ def _asked(config: pytest.Config, item: pytest.Item) -> bool:
         return item.get_closest_marker("check") is None and "known_row" not in callspec.params
     mark = item.get_closest_marker("check")
     if mark is not None and "cell" in callspec.params:
-        check = config.stash[SELECTION].checks.get(mark.args[0])
-        cell = callspec.params["cell"]
+        check, cell = mark.args[0], callspec.params["cell"]
         return (
-            check is not None
+            config.stash[SELECTION].asks(check)
             and isinstance(cell, Cell)
             and clients[backend].about.mode in check.modes
-            and (
-                cell.operator is not None or bool(table(config, check.name).inapplicable(backend))
-            )
+            and (cell.operator is not None or bool(table(config, check).inapplicable(backend)))
         )
     if "known_row" in callspec.params:
         return callspec.params["known_row"] in config.stash[WORKERS].known[backend]

@@ -16,6 +16,7 @@ import pytest
 
 from d5test.arguments import listed
 from d5test.case import FLOATS, Operator
+from d5test.checks.check import Check
 from d5test.plugin import names, native
 from d5test.plugin.known import KnownFailure, read, shipped
 
@@ -52,10 +53,14 @@ class Selection:
 
     @cached_property
     def checks(self) -> Mapping[str, Any]:
-        """The checks to run, by name."""
+        """The checks of ours to run, by name."""
         from d5test.checks import CHECKS
 
         return names.chosen("check", self.check_names, CHECKS)
+
+    def asks(self, check: Check) -> bool:
+        """Whether a check is to be run: it is named, or none is."""
+        return not self.check_names or check.name in self.checks
 
     @cached_property
     def dtypes(self) -> tuple[str, ...]:
@@ -102,7 +107,10 @@ class Selection:
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Resolve what is named, but for backends, which `workers` starts."""
-    config.addinivalue_line("markers", "check(name): the check of d5test that this test explores")
+    config.addinivalue_line(
+        "markers",
+        "check(check): the d5test.checks.check.Check that this test runs, see d5test.suite",
+    )
     option = config.getoption
     selection = Selection(
         backends=listed(option("--backend")),

@@ -191,7 +191,7 @@ def _arithmetics(tallies: Iterable[Tally]) -> Iterator[str]:
             found = loosest[t.backend, t.dtype]
             found[t.operator] = max(found.get(t.operator, name), name, key=_looseness)
     if loosest:
-        yield "\nclass of low-precision arithmetic: F rounds the output, P every primitive, S sums as well"
+        yield "\nclass of 16-bit arithmetic: F rounds outputs, P every primitive, S sums as well"
     for (backend, dtype), found in sorted(loosest.items()):
         for name in sorted(set(found.values()), key=_looseness):
             names = sorted(operator for operator, has in found.items() if has == name)

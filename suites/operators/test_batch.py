@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from d5test.case import Case
+from d5test.checks import batch
+from d5test.client.client import BackendClient
+from d5test.numerics.judgement import Judgement
+from d5test.suite import given_cases
 
-import pytest
 
-
-@pytest.mark.check("batch")
-def test_batch(explore: Callable[[], None]) -> None:
-    explore()
+@given_cases(batch)
+def test_batch(backend: BackendClient, case: Case) -> Judgement:
+    return batch(backend, case)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from d5test.case import Case
+from d5test.checks import layout
+from d5test.client.client import BackendClient
+from d5test.numerics.judgement import Judgement
+from d5test.suite import given_cases
 
-import pytest
 
-
-@pytest.mark.check("layout")
-def test_layout(explore: Callable[[], None]) -> None:
-    explore()
+@given_cases(layout)
+def test_layout(backend: BackendClient, case: Case) -> Judgement:
+    return layout(backend, case)
