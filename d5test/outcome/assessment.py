@@ -111,10 +111,14 @@ def failed(check: str, case: object, on: str, failure: Exception) -> Fault:
 def unjudged(tally: Tally) -> str:
     """Why nothing was judged."""
     counts = {
-        "known failures": tally.known,
-        "void, since their bars accept results that are obviously wrong": tally.void,
+        "known": tally.known,
+        "void, the bars accept results that are obviously wrong": tally.void,
     }
-    parts = [f"{count} cases are {what}" for what, count in counts.items() if count]
+    parts = [
+        f"{count} {'case is' if count == 1 else 'cases are'} {what}"
+        for what, count in counts.items()
+        if count
+    ]
     most = sorted(tally.reasons.items(), key=lambda reason: -reason[1])[:SHOWN]
     parts += [reason if count == 1 else f"{reason} ({count} cases)" for reason, count in most]
     word = "inapplicable" if tally.inapplicable == tally.drawn else "unsupported"

@@ -31,13 +31,29 @@ rows.elementwise(
         "Add": jnp.add,
         "Sub": jnp.subtract,
         "Mul": jnp.multiply,
-        "Div": jnp.divide,
-        "Pow": jnp.power,
         "Where": jnp.where,
         "HardSwish": nn.hard_swish,
     },
     arithmetic="S",
 )
+
+
+@rows.native("Div", arithmetic="S")
+@planned
+def divide(op: Any, a: Array, b: Array) -> Plan:
+    """The quotient; of integers truncated towards zero, as ONNX has it."""
+    if jnp.issubdtype(a.dtype, jnp.floating):
+        return jnp.divide
+    return lambda a, b: lax.div(*jnp.broadcast_arrays(a, b))
+
+
+@rows.native("Pow", arithmetic="S")
+@planned
+def power(op: Any, x: Array, y: Array) -> Plan:
+    """The power, in the dtype of its base."""
+    if jnp.issubdtype(x.dtype, jnp.floating):
+        return jnp.power
+    return lambda x, y: jnp.power(x, y).astype(x.dtype)
 
 
 def several(of_two: Plan, op: Any, *xs: Array) -> Plan:

@@ -30,7 +30,6 @@ rows.elementwise(
         "Add": torch.add,
         "Sub": torch.sub,
         "Mul": torch.mul,
-        "Div": torch.div,
         "Where": torch.where,
     },
 )
@@ -54,6 +53,13 @@ def gelu(op: Any, x: Tensor) -> Tensor:
 def softplus(op: Any, x: Tensor) -> Plan:
     """The identity above a threshold, which torch sets where float32 cannot tell: at 20."""
     return partial(F.softplus, threshold=40) if x.dtype == torch.float64 else F.softplus
+
+
+@rows.native("Div")
+@planned
+def divide(op: Any, a: Tensor, b: Tensor) -> Plan:
+    """The quotient; of integers truncated towards zero, as ONNX has it."""
+    return torch.div if a.is_floating_point() else partial(torch.div, rounding_mode="trunc")
 
 
 @rows.native("Pow")

@@ -59,12 +59,19 @@ def binary(
     return dataclass(frozen=True, kw_only=True, repr=False)(type(name, (Binary,), members))
 
 
+def quotient(a, b):
+    """a / b; of integers truncated towards zero."""
+    if a.dtype.kind not in "iu":
+        return a / b
+    return a // b + ((a % b != 0) & ((a < 0) != (b < 0)))
+
+
 # fmt: off
 Add = binary("Add", 14, lambda a, b: a + b, lambda dy, a, b, y: (dy, dy), "y = a + b.")
 Sub = binary("Sub", 14, lambda a, b: a - b, lambda dy, a, b, y: (dy, -dy), "y = a - b.")
 Mul = binary("Mul", 14, lambda a, b: a * b, lambda dy, a, b, y: (dy * b, dy * a), "y = a b.")
-Div = binary("Div", 14, lambda a, b: a / b, lambda dy, a, b, y: (dy / b, -dy * y / b),
-             "y = a / b.")
+Div = binary("Div", 14, quotient, lambda dy, a, b, y: (dy / b, -dy * y / b),
+             "y = a / b; of integers truncated towards zero.")
 # fmt: on
 
 
@@ -73,13 +80,13 @@ class Pow(Operator):
     """z = x^y, with broadcasting. ONNX Pow-15.
 
     x floating-point; y floating-point, where x has to be positive, or of an integer type, which
-    has no gradient. dx = dz y x^(y - 1), dy = dz z ln x.
+    has no gradient. dx = dz y x^(y - 1), dy = dz z ln x. Of an integer x the power is one, too.
     """
 
     since = 15
 
     def forward(self, x, y):
-        return x**y
+        return (x**y).astype(x.dtype) if x.dtype.kind in "iu" else x**y
 
     def backward(self, grads, inputs, outputs):
         (dz,), (x, y), (z,) = grads, inputs, outputs
