@@ -92,7 +92,7 @@ def judged(tallies: Iterable[Tally]) -> int:
 def verdict(tallies: Sequence[Tally]) -> str:
     """The run in one line."""
     right, untested = (sum(getattr(t, name) for t in tallies) for name in ("right", "untested"))
-    names = sorted({f"{t.backend} {t.version}".strip() for t in tallies})
+    names = sorted({f"{t.backend} {t.version}" for t in tallies if t.version})
     where = f"on {shortened(names)}"
     found = causes(tallies)
     if found:

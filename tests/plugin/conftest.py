@@ -65,6 +65,10 @@ def refusing(op, x):
     raise Unsupported("it is Tuesday")
 
 
+class Mistyped(Tiny):
+    rows = {"ReLU": Numpy.rows["Relu"]}
+
+
 class Refusing(Tiny):
     rows = {**right, "Relu": Row(refusing, gradient=none)}
 """
