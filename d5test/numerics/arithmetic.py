@@ -132,11 +132,25 @@ class Arithmetic:
             for function, row in TABLE.items()
         }
 
-    def summation(self, terms: int) -> Payment:
-        """What a sum of `terms` products pays, of the sum of magnitudes."""
-        if terms not in self._summations:
-            self._summations[terms] = self._payment(self.sum_error(terms), terms * self.eta)
-        return self._summations[terms]
+    def summation(self, terms: int, stages: int = 1) -> Payment:
+        """What a sum of `terms` pays, of the sum of magnitudes.
+
+        Where sums are wider than primitives, the terms may be rounded as primitives in each of
+        `stages`: as products, and as partial sums over one axis that the next primitive adds up.
+        """
+        if (terms, stages) not in self._summations:
+            error = self.sum_error(terms) + stages * self.term_error(terms)
+            self._summations[terms, stages] = self._payment(error, terms * self.eta)
+        return self._summations[terms, stages]
+
+    def term_error(self, terms: int) -> float:
+        """Relative error, against the sum of magnitudes, if each of `terms` is rounded once more.
+
+        u, or of independent terms 6 u / sqrt(terms), as for `sum_error`.
+        """
+        if self.sums.precision <= self.primitive.precision or terms <= 1:
+            return 0.0
+        return self.u * (min(1.0, 6 / sqrt(terms)) if self.independent else 1.0)
 
     @cached_property
     def after_sum(self) -> Payment:
@@ -170,7 +184,7 @@ class Arithmetic:
         return replace(self, ties=True)
 
     @cached_property
-    def _summations(self) -> dict[int, Payment]:
+    def _summations(self) -> dict[tuple[int, int], Payment]:
         return {}
 
     def _payment(self, error: float, eta: float) -> Payment:

@@ -11,12 +11,14 @@ the bar it would have, so that an infinity can be demanded of the backend.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from d5test.numerics.arithmetic import Arithmetic, Payment
 from d5test.numerics.bar_rules import RULES, Rule, exact, in_range
+from d5test.numerics.functions import normal_axes
 from d5test.numerics.tracked import Tracked, Values
 
 
@@ -69,22 +71,26 @@ class Bar(Tracked):
 
     # sums
 
-    def contract(self, function: Callable[..., Any], operands: Sequence[Any], terms: int) -> Bar:
+    def contract(
+        self, function: Callable[..., Any], operands: Sequence[Any], sizes: tuple[int, ...]
+    ) -> Bar:
         xs = [self.lift(x) for x in operands]
         value = np.asarray(function(*(x.value for x in xs)))
-        sizes = [np.absolute(x.value) for x in xs]
-        payment, bar = self.arithmetic.summation(terms), None
+        magnitudes = [np.absolute(x.value) for x in xs]
+        payment, bar = self.arithmetic.summation(prod(sizes), _axes(sizes)), None
         for i, x in enumerate(xs):
             if x.companion is not None:
                 # telescoping: the factors before with their bars, those after without; the first
                 # product takes the sum's own error with it, one product fewer
                 reach = [s if y.companion is None else s + y.companion
-                         for s, y in zip(sizes[:i], xs, strict=False)]  # fmt: skip
-                moved = x.companion if bar is not None else sizes[i] * payment.error + x.companion
-                product = function(*reach, moved, *sizes[i + 1 :])
+                         for s, y in zip(magnitudes[:i], xs, strict=False)]  # fmt: skip
+                moved = x.companion
+                if bar is None:
+                    moved = magnitudes[i] * payment.error + moved
+                product = function(*reach, moved, *magnitudes[i + 1 :])
                 bar = product if bar is None else bar + product
         if bar is None:
-            bar = function(*sizes) * payment.error
+            bar = function(*magnitudes) * payment.error
         return self._summed(value, bar + payment.eta, payment)
 
     def reduce_sum(self, axis: Any, keepdims: bool) -> Any:
@@ -92,7 +98,8 @@ class Bar(Tracked):
         terms = self.value.size // value.size if value.size else 0
         bar = self.companion
         if terms > 1:
-            payment = self.arithmetic.summation(terms - 1)
+            summed = tuple(self.shape[a] for a in normal_axes(self.ndim, axis))
+            payment = self.arithmetic.summation(terms - 1, _axes(summed) - 1)
             paid = np.absolute(self.value) * payment.error
             bar = paid if bar is None else paid + bar
         if bar is not None:
@@ -180,6 +187,11 @@ class Bar(Tracked):
         if function is np.take_along_axis and isinstance(args[1], Choice):
             return _take_choice(self, *args, **kwargs)
         return super().__array_function__(function, types, args, kwargs)
+
+
+def _axes(sizes: tuple[int, ...]) -> int:
+    """How many axes there is something to sum over."""
+    return sum(size > 1 for size in sizes)
 
 
 class Choice(Bar):

@@ -43,7 +43,9 @@ class Dual(Tracked):
         tangent = sum(moved[1:], moved[0]) if moved else None
         return self.like(value, None if tangent is None else np.broadcast_to(tangent, value.shape))
 
-    def contract(self, function: Callable[..., Any], operands: Sequence[Any], terms: int) -> Any:
+    def contract(
+        self, function: Callable[..., Any], operands: Sequence[Any], sizes: tuple[int, ...]
+    ) -> Any:
         xs = [self.lift(x) for x in operands]
         values = [x.value for x in xs]
         tangents = [

@@ -31,17 +31,17 @@ def normal_axes(ndim: int, axis: Any) -> tuple[int, ...]:
 
 def matmul(self: Any, a: Any, b: Any) -> Any:
     """`a @ b`, by the rule of `self` for sums of products."""
-    return self.contract(np.matmul, (a, b), a.shape[-1])
+    return self.contract(np.matmul, (a, b), a.shape[-1:])
 
 
 def _tensordot(self: Tracked, a: Any, b: Any, axes: Any = 2) -> Any:
     contracted = range(a.ndim - axes, a.ndim) if isinstance(axes, int) else axes[0]
-    terms = count(a.shape, contracted)
-    return self.contract(lambda x, y: np.tensordot(x, y, axes), (a, b), terms)
+    summed = tuple(a.shape[axis] for axis in contracted)
+    return self.contract(lambda x, y: np.tensordot(x, y, axes), (a, b), summed)
 
 
 def _dot(self: Tracked, a: Any, b: Any) -> Any:
-    return self.contract(np.dot, (a, b), np.shape(a)[-1] if np.ndim(a) else 1)
+    return self.contract(np.dot, (a, b), np.shape(a)[-1:])
 
 
 def _einsum(self: Tracked, equation: str, *operands: Any) -> Any:
@@ -50,13 +50,15 @@ def _einsum(self: Tracked, equation: str, *operands: Any) -> Any:
     for labels, operand in zip(left.split(","), operands, strict=True):
         head, dots, tail = labels.partition("...")
         shape = np.shape(operand)
-        sizes |= dict(zip(head, shape, strict=False))
+        named = [*zip(head, shape, strict=False)]
         if dots and tail:
-            sizes |= dict(zip(tail, shape[-len(tail) :], strict=True))
+            named += zip(tail, shape[-len(tail) :], strict=True)
+        for label, size in named:  # one of size 1 is broadcast
+            sizes[label] = size if sizes.get(label, 1) == 1 else sizes[label]
     if "->" not in equation:
         right = "".join(label for label in sizes if left.count(label) == 1)
-    terms = prod(size for label, size in sizes.items() if label not in right)
-    return self.contract(lambda *xs: np.einsum(equation, *xs), operands, terms)
+    summed = tuple(size for label, size in sizes.items() if label not in right)
+    return self.contract(lambda *xs: np.einsum(equation, *xs), operands, summed)
 
 
 def _where(self: Tracked, condition: Any, chosen: Any, other: Any) -> Any:

@@ -12,6 +12,7 @@ bar must reject. (NumPy's own float16 sums in float32 and would prove nothing.)
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -45,11 +46,13 @@ class Perturbed(Tracked):
             return self.like(np.asarray(value))
         return self._made(value, 2 * ulps * np.abs(value))
 
-    def contract(self, function: Callable[..., Any], operands: Sequence[Any], terms: int) -> Any:
+    def contract(
+        self, function: Callable[..., Any], operands: Sequence[Any], sizes: tuple[int, ...]
+    ) -> Any:
         values = [self.lift(x).value for x in operands]
         squares = np.abs(function(*(v * v for v in values)))
         value = function(*values)
-        return self._made(value, walk(value, squares, terms))
+        return self._made(value, walk(value, squares, prod(sizes)))
 
     def reduce_sum(self, axis: Any, keepdims: bool) -> Any:
         squares = np.sum(self.value * self.value, axis=axis, keepdims=keepdims)

@@ -4,7 +4,8 @@ A tracked array is a value and perhaps a companion of the same shape (an error b
 Functions that only move elements are applied to both alike. What computes is the subclass's:
 
     ufunc(ufunc, arguments)          an elementwise function
-    contract(function, operands, n)  a sum of products (matmul, einsum, ...), n terms each
+    contract(function, operands, sizes)
+                                     sums of products (matmul, einsum, ...) over axes of `sizes`
     reduce_sum, extremum, choose, select
                                      sums, max and min, argmax, where
 
@@ -54,7 +55,9 @@ class Tracked(Operators):
     def ufunc(self, ufunc: np.ufunc, arguments: Sequence[Any]) -> Any:
         raise NotImplementedError
 
-    def contract(self, function: Callable[..., Any], operands: Sequence[Any], terms: int) -> Any:
+    def contract(
+        self, function: Callable[..., Any], operands: Sequence[Any], sizes: tuple[int, ...]
+    ) -> Any:
         raise NotImplementedError
 
     def reduce_sum(self, axis: Any, keepdims: bool) -> Any:

@@ -75,7 +75,8 @@ class Gemm(Operator):
     def backward(self, grads, inputs, outputs):
         (dy,), (a, b, *rest) = grads, inputs
         a, b = a.T if self.transA else a, b.T if self.transB else b
-        da, db = self.alpha * (dy @ b.T), self.alpha * (a.T @ dy)
+        # alpha is a factor of each term, as in the forward: it may be multiplied by first
+        da, db = (self.alpha * dy) @ b.T, a.T @ (self.alpha * dy)
         dc = (None if c is None else unbroadcast(self.beta * dy, c.shape) for c in rest)
         return da.T if self.transA else da, db.T if self.transB else db, *dc
 
@@ -157,9 +158,17 @@ class Einsum(Operator):
 def _product(a, b, shape):
     """a @ b summed to `shape` over the axes along which that factor was broadcast.
 
-    A matrix that served all leading axes gets them in one sum, as a longer matrix product.
+    Leading axes are summed over together with the inner one: in any order, axis after axis too.
     """
-    if len(shape) == 2 and a.ndim == b.ndim:
+    leading = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    kept = (1,) * (len(leading) + 2 - len(shape)) + shape[:-2]
+    if kept == leading:
+        return a @ b
+    if kept == (1,) * len(leading) and a.ndim == b.ndim and a.shape[:-2] == b.shape[:-2]:
         axes = (*range(a.ndim - 2),)
-        return np.tensordot(a, b, ((*axes, a.ndim - 1), (*axes, b.ndim - 2)))
-    return unbroadcast(a @ b, shape)
+        product = np.tensordot(a, b, ((*axes, a.ndim - 1), (*axes, b.ndim - 2)))
+        return product.reshape(shape)
+    letters = string.ascii_lowercase[: len(leading)]
+    of_a, of_b = (letters[len(letters) + 2 - x.ndim :] for x in (a, b))
+    out = "".join(c for c, n, k in zip(letters, leading, kept, strict=True) if n == k)
+    return np.einsum(f"{of_a}XY,{of_b}YZ->{out}XZ", a, b).reshape(shape)
