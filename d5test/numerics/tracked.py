@@ -173,7 +173,8 @@ class Tracked(Operators):
         return self.reduce_sum(axis, keepdims)
 
     def mean(self, axis: Any = None, keepdims: bool = False) -> Any:
-        return self.reduce_sum(axis, keepdims) / float(count(self.shape, axis))
+        """The sum of x / n: so each term may be rounded, or their sum, which is no larger."""
+        return (self / float(count(self.shape, axis))).reduce_sum(axis, keepdims)
 
     def var(self, axis: Any = None, keepdims: bool = False, ddof: int = 0) -> Any:
         centred = self - self.mean(axis, keepdims=True)

@@ -164,19 +164,24 @@ class GroupNormalization(Operator):
     since = 21
 
     def forward(self, x, scale, bias):
-        groups = self.grouped(x)
-        mean = groups.mean(2, keepdims=True)
-        var = (groups * groups).mean(2, keepdims=True) - mean * mean
-        xhat = ((groups - mean) / np.sqrt(var + self.epsilon)).reshape(x.shape)
+        xhat = self.standardised(x)[0].reshape(x.shape)
         return xhat * along_channels(scale, x.ndim) + along_channels(bias, x.ndim)
 
     def backward(self, grads, inputs, outputs):
         (dy,), (x, scale, _) = grads, inputs
-        xhat, _, rstd = standardise(self.grouped(x), 2, self.epsilon)
+        xhat, rstd = self.standardised(x)
         dxhat = self.grouped(dy * along_channels(scale, x.ndim))
         dx = standardise_gradient(dxhat, xhat, rstd, 2).reshape(x.shape)
         axes = (0, *range(2, x.ndim))
         return dx, (dy * xhat.reshape(x.shape)).sum(axes), dy.sum(axes)
+
+    def standardised(self, x):
+        """(x - mean) / sqrt(variance + epsilon) and 1 / sqrt(variance + epsilon), by groups."""
+        groups = self.grouped(x)
+        mean = groups.mean(2, keepdims=True)
+        var = (groups * groups).mean(2, keepdims=True) - mean * mean
+        rstd = 1 / np.sqrt(var + self.epsilon)
+        return (groups - mean) * rstd, rstd
 
     def grouped(self, x):
         """x as (n, groups, elements of a group)."""

@@ -92,7 +92,8 @@ class AveragePool(_Pool):
     def forward(self, x):
         windows = self.windows(x.shape)
         taps = tuple(range(-len(self.kernel_shape), 0))
-        return windows.view(x).sum(taps) / windows.counted(padding=bool(self.count_include_pad))
+        counted = windows.counted(padding=bool(self.count_include_pad))
+        return (windows.view(x) / np.expand_dims(counted, taps)).sum(taps)
 
     def backward(self, grads, inputs, outputs):
         (dy,), (x,) = grads, inputs

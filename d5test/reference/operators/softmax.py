@@ -41,11 +41,14 @@ class Softmax(AlongAxis):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class LogSoftmax(AlongAxis):
-    """y = x - m - ln(sum of e^(x - m)), m = max of x along `axis`. ONNX LogSoftmax-13."""
+    """y = x - m - ln(sum of e^(x - m)), m = max of x along `axis`. ONNX LogSoftmax-13.
+
+    Written as x - (m + ln(sum)), which rounds the larger numbers: a logsumexp is often at hand.
+    """
 
     def forward(self, x):
-        z = x - x.max(self.axis, keepdims=True)
-        return z - np.log(np.exp(z).sum(self.axis, keepdims=True))
+        m = x.max(self.axis, keepdims=True)
+        return x - (m + np.log(np.exp(x - m).sum(self.axis, keepdims=True)))
 
     def backward(self, grads, inputs, outputs):
         (dy,), (y,) = grads, outputs
