@@ -11,7 +11,7 @@ import numpy as np
 from d5test.case import Arrays, Case, Operator
 from d5test.checks.reasons import Reason, supported, without_reference
 from d5test.client.client import Crashed, Feed, Hung, Raised, Result
-from d5test.numerics.arithmetic import Arithmetic, classes
+from d5test.numerics.arithmetic import EXPLAINED, Arithmetic, classes
 from d5test.numerics.bounds import (
     Bound,
     Bounds,
@@ -21,7 +21,7 @@ from d5test.numerics.bounds import (
     lower_precision,
 )
 from d5test.numerics.controls import telling
-from d5test.numerics.judgement import Judgement, tightest
+from d5test.numerics.judgement import Judgement, judge, tightest
 from d5test.outcome.fault import Evidence, Subject
 
 if TYPE_CHECKING:
@@ -234,7 +234,11 @@ class Inquiry:
         reuse: bool = False,
         last: bool = False,
     ) -> tuple[Judgement, Bounds]:
-        """The judgement, not yet whether it tells anything, and the bars that held the results."""
+        """The judgement, not yet whether it tells anything, and the bars that held the results.
+
+        A result that only a looser class than the allowed one holds is convicted by the bars of
+        the class that is allowed: of these are the judgement and the evidence.
+        """
 
         def shaped(arithmetic: Arithmetic) -> Bounds:
             expected = bounds(arithmetic)
@@ -242,21 +246,18 @@ class Inquiry:
             return expected
 
         judgement, expected = tightest(self.classes(), shaped, results)
-        position = (None,) * (len(feeds) - 1)
-        evidence = Evidence(
-            feeds, claim, (*(() for _ in position), expected) if last else (expected,),
-            self.wanted, reuse,
-        )  # fmt: skip
-        if not judgement.right:
-            raise self.subject.fault(kind, what, evidence, judgement)
-        if judgement.arithmetic > self.row.arithmetic:
-            raise self.subject.fault(
-                "arithmetic",
-                f"computes in class {judgement.arithmetic}, {self.row.arithmetic} is allowed",
-                evidence,
-                judgement,
-            )
-        return judgement, expected
+        held_by, allowed = judgement.arithmetic, self.allowed
+        details = {}
+        if judgement.right and held_by > allowed.name:
+            expected = bounds(allowed)
+            judgement = judge(expected, results, allowed.name)
+            kind, what = "arithmetic", f"is outside class {allowed.name}, inside class {held_by}"
+            details["class"] = f"{allowed.name} is allowed: {EXPLAINED[allowed.name]}"
+        if judgement.right:
+            return judgement, expected
+        position = ((),) * (len(feeds) - 1) if last else ()
+        evidence = Evidence(feeds, claim, (*position, expected), self.wanted, reuse)
+        raise self.subject.fault(kind, what, evidence, judgement, **details)
 
     def gradients(self, result: Result) -> tuple[Any, ...]:
         """The gradients at `wanted`. A framework that reports none says that it is zero."""

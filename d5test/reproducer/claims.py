@@ -37,14 +37,15 @@ class Want:
 
 def within(found: list[Answer], expected: Any, outputs: bool = False) -> str:
     """What lies outside its bar: gradients if a call has them, else (or if told to) outputs."""
+    all_wrong = []
     for k, (each, wants) in enumerate(zip(found, expected, strict=False)):
         judged = each.outputs if outputs or not each.gradients else each.gradients
         what = "output" if judged is each.outputs else "gradient"
         for j, (got, want) in enumerate(zip(judged, wants, strict=False)):
             wrong = "" if want is None else difference(got[0], got[1], want)
             if wrong:
-                return f"call {k}, {what} {j}: {wrong}"
-    return ""
+                all_wrong.append(f"call {k}, {what} {j}: {wrong}")
+    return "; ".join(all_wrong)
 
 
 def difference(got: Any, dtype: str, want: Want) -> str:
@@ -66,9 +67,11 @@ def difference(got: Any, dtype: str, want: Want) -> str:
     wrong &= np.isfinite(bar)
     if not wrong.any():
         return ""
-    at = tuple(int(i) for i in np.argwhere(wrong)[0])
+    with np.errstate(all="ignore"):
+        excess = np.where(np.isfinite(got), np.abs(got - value) / bar, np.inf)
+    at = np.unravel_index(np.where(wrong, excess, -1.0).argmax(), wrong.shape)
     return (
-        f"{int(wrong.sum())} of {wrong.size} elements are wrong, the first at {list(at)}: "
+        f"{int(wrong.sum())} of {wrong.size} elements are wrong, most of all {[*map(int, at)]}: "
         f"{float(got[at])!r}, want {float(value[at])!r} give or take {float(bar[at]):.3g}"
     )
 

@@ -82,7 +82,7 @@ def _composed(fault: Fault, about: Any, closure: Closure, subject: Subject) -> s
     hook = "sys.excepthook = unable"
     if fault.kind in DIED:
         hook += '\nif __name__ == "__main__":\n    watched()'
-    calls = data.calls(fault, about)
+    calls = data.calls(fault)
     closure.use(OUTSET, hook)
     for module in COPIED:
         closure.use(module, f"{calls}\n{main}")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
-from d5test.checks.check import Inquiry
 from d5test.client.messages import plain
 from d5test.numerics.bounds import Bounds
 from d5test.outcome.fault import Fault
@@ -24,7 +22,7 @@ def operator(fault: Fault, *, whole: bool) -> str:
     )
 
 
-def calls(fault: Fault, about: Any) -> str:
+def calls(fault: Fault) -> str:
     """`CALLS`, and as far as the claim needs them `EXPECTED` and `BAR`."""
     evidence = fault.evidence
     feeds = evidence.feeds
@@ -34,7 +32,7 @@ def calls(fault: Fault, about: Any) -> str:
         made = "\n".join(_call(feed, evidence.wanted) for feed in feeds)
         lines = [f"CALLS = [\n{made}\n]"]
     if evidence.claim in ("within", "special", "signed", "computed"):
-        wants = "\n".join(_wants(bounds) for bounds in _expected(fault, about))
+        wants = "\n".join(_wants(bounds) for bounds in evidence.expected)
         lines.append(f"EXPECTED = [\n{wants}\n]")
     if evidence.claim == "slope" and fault.judgement is not None:
         lines.append(f"BAR = {fault.judgement.bar!r}")
@@ -62,15 +60,3 @@ def _listed(name: str, entries: list[str]) -> str:
 def _wants(bounds: Bounds) -> str:
     inside = "\n".join(f"        {literal.want(bound)}," for bound in bounds)
     return f"    [\n{inside}\n    ]," if bounds else "    [],"
-
-
-def _expected(fault: Fault, about: Any) -> tuple[Bounds, ...]:
-    """The bounds of the evidence; of the class that is allowed, if the class is the fault."""
-    evidence = fault.evidence
-    if fault.kind != "arithmetic":
-        return evidence.expected
-    feed = evidence.feeds[-1]
-    inquiry = Inquiry(fault.check, SimpleNamespace(about=about), fault.case)
-    if feed.grads is None:
-        return (inquiry.forward_bounds(inquiry.allowed, feed.inputs),)
-    return (inquiry.gradient_bounds(inquiry.allowed, feed.grads, feed.inputs),)

@@ -55,7 +55,7 @@ def preceded(fault: Fault, *, mutable: bool) -> Fault | None:
     On a `mutable` backend all data are written to the same address, if there is one to write to.
     """
     evidence = fault.evidence
-    if len(evidence.feeds) > 1 or evidence.claim not in COMPARED or fault.kind == "arithmetic":
+    if len(evidence.feeds) > 1 or evidence.claim not in COMPARED:
         return None
     (feed,) = evidence.feeds
     varied = variations(fault.case, feed.inputs)
