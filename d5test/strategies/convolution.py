@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from d5test.case import Tensor
 from d5test.reference.operators import convolution as ops
-from d5test.strategies.draw import Draw, Shape
+from d5test.strategies.draw import MANY, Draw, Shape
 from d5test.strategies.registry import attributes, inputs
 from d5test.strategies.windows import auto_pads, rank_of, spatial, vector
 
@@ -80,13 +80,16 @@ def conv_transpose_inputs(d: Draw, op: ops.ConvTranspose) -> tuple[Tensor | None
 def channels(d: Draw, rank: int, group: int) -> Shape:
     """Samples, input and output channels of a group; few where much else is drawn."""
     few = rank == 3 or group > 1
-    return (d.side(most=2 if few else 3, empty=True), *d.sides(2, most=2 if few else 3))
+    n = d.side(most=2 if few else 3, empty=True)
+    c, m = d.sides(2, most=2 if few else 3)
+    return n, MANY if d.many() else c, m
 
 
 def with_bias(d: Draw, x: Shape, w: Shape, m: int) -> tuple[Tensor | None, ...]:
     """x, w, and a bias of m elements, None, or nothing."""
     bias = d.maybe(d.tensor((m,)))
-    drawn = d.tensor(x), d.tensor(w), bias
+    regimes = ("positive",) if x[1] >= MANY else ()
+    drawn = d.tensor(x, *regimes), d.tensor(w, *regimes), bias
     return drawn if bias is not None or d.flag() else drawn[:2]
 
 

@@ -32,6 +32,10 @@ BEYOND: Mapping[str, frozenset[str]] = MappingProxyType(
 """Regimes whose sums of squares overflow a dtype, or whose spread is below its spacing."""
 
 
+MANY = 192
+"""Terms of a sum that shows in which format it runs."""
+
+
 class Draw:
     """Hypothesis' draw in the words of operators, for values of `dtype`.
 
@@ -59,6 +63,15 @@ class Draw:
     def maybe(self, option: T) -> T | None:
         """`option`, or None: left out."""
         return option if self.flag() else None
+
+    def many(self) -> bool:
+        """Whether a sum is to have `MANY` terms, all positive: in 16 bits one in four.
+
+        A sum that runs in storage loses them. Of a few terms it is as good as one in float32
+        whose products were rounded to storage.
+        """
+        ample = self.dtype in BEYOND and not self.degenerate
+        return ample and self.choose((False, False, False, True))
 
     def real(self, low: float, high: float) -> float:
         """A number in steps of 1/16 between `low` and `high`: an alpha, a slope; exact in float32.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from d5test.case import Tensor
 from d5test.reference.operators import linear as ops
-from d5test.strategies.draw import Draw, Shape
+from d5test.strategies.draw import MANY, Draw, Shape
 from d5test.strategies.registry import attributes, inputs
 
 FACTORS = (1.0, 0.5, -1.25, 2.0)
@@ -32,6 +32,9 @@ EQUATIONS = (
 @inputs(ops.MatMul)
 def matmul_inputs(d: Draw, op: ops.MatMul) -> tuple[Tensor, Tensor]:
     """Matrices, vectors, and leading axes that broadcast on either side."""
+    if d.many():
+        m, n = d.sides(2)
+        return d.tensor((m, MANY), "positive"), d.tensor((MANY, n), "positive")
     m, k, n = d.sides(3, empty=True)
     leading = d.sides(d.integer(0, 2), most=4)
     a: Shape = (*broadcast(d, leading), m, k)
@@ -55,8 +58,9 @@ def gemm_attributes(d: Draw) -> ops.Gemm:
 def gemm_inputs(d: Draw, op: ops.Gemm) -> tuple[Tensor | None, ...]:
     """With a c of any shape that broadcasts, with None in its place, and with neither."""
     m, k, n = d.sides(3, empty=True)
-    a = d.tensor((k, m) if op.transA else (m, k))
-    b = d.tensor((n, k) if op.transB else (k, n))
+    k, regimes = (MANY, ("positive",)) if d.many() else (k, ())
+    a = d.tensor((k, m) if op.transA else (m, k), *regimes)
+    b = d.tensor((n, k) if op.transB else (k, n), *regimes)
     c = d.maybe(d.tensor(broadcast(d, (m, n))))
     return (a, b, c) if c is not None or d.flag() else (a, b)
 
@@ -75,6 +79,9 @@ def einsum_inputs(d: Draw, op: ops.Einsum) -> tuple[Tensor, ...]:
     letters = sorted(set("".join(terms)) - {"."})
     size = dict(zip(letters, d.sides(len(letters), most=5, empty=True), strict=True))
     ellipsis = d.sides(d.integer(0, 2), most=4)
+    many = d.many()
+    if many:
+        size[d.choose(letters)] = MANY
     shapes: list[Shape] = []
     for term in terms:
         before, dots, after = term.partition("...")
@@ -82,7 +89,7 @@ def einsum_inputs(d: Draw, op: ops.Einsum) -> tuple[Tensor, ...]:
         ones = d.flag()
         middle = tuple(1 if ones and d.flag() else n for n in ellipsis) if dots else ()
         shapes.append((*(size[k] for k in before), *middle, *(size[k] for k in after)))
-    return tuple(d.tensor(shape) for shape in shapes)
+    return tuple(d.tensor(shape, *(("positive",) if many else ())) for shape in shapes)
 
 
 def broadcast(d: Draw, shape: Shape) -> Shape:
