@@ -217,7 +217,7 @@ class Emulated(Tracked):
 
         def pull(dy: Array) -> list[tuple[Array, Array]]:
             moved = []
-            for derivative, x, ids in zip(TABLE[ufunc].derivatives, xs, given, strict=True):
+            for derivative, ids in zip(TABLE[ufunc].derivatives, given, strict=True):
                 if ids is not None:
                     with np.errstate(all="ignore"):
                         slope = machine.primitive(derivative(*xs, value))
@@ -238,13 +238,13 @@ class Emulated(Tracked):
     def summed(self, operands: Sequence[Any], terms: Sequence[str], out: str) -> Any:
         """Sums of products, in the notation of einsum."""
         machine = self.machine
-        free = [c for c in "ZYXWVUTSRQPON"]
-        rank = max(x.ndim - len(t.replace("...", "")) for x, t in zip(operands, terms, strict=True))
-        dots = "".join(free[:rank])
-        names = []
-        for x, t in zip(operands, terms, strict=True):
-            covered = x.ndim - len(t.replace("...", ""))
-            names.append(t.replace("...", dots[rank - covered :]))
+        covered = [
+            x.ndim - len(t.replace("...", "")) for x, t in zip(operands, terms, strict=True)
+        ]
+        dots = "ZYXWVUTSRQPON"[: max(covered)]
+        names = [
+            t.replace("...", dots[len(dots) - n :]) for t, n in zip(terms, covered, strict=True)
+        ]
         out = out.replace("...", dots)
         letters = out + "".join(dict.fromkeys(c for t in names for c in t if c not in out))
         spread = [_spread(x, t, letters) for x, t in zip(operands, names, strict=True)]

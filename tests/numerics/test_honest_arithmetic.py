@@ -1,0 +1,296 @@
+"""No honest arithmetic is accused of its class, and the next looser one still is.
+
+Each class is emulated: sums in several orders and stages, the formulas as the references have them
+and in other factorings, gradients by the references' own backward and by the derivatives of each
+primitive. What they give lies within the bars of their class, in drawn cases and in long sums.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, given, seed, settings
+
+from d5test.backends.base import Row
+from d5test.backends.numpy import Numpy
+from d5test.case import Arrays, Case, Operator, Tensor
+from d5test.checks import CHECKS, Fault
+from d5test.numerics.arithmetic import classes
+from d5test.numerics.bounds import Bounds, double, forward_bounds, gradient_bounds
+from d5test.numerics.judgement import judge, ratios
+from d5test.reference.operators import OPERATORS
+from d5test.reproducer import claims
+from d5test.strategies import cases
+from tests.faults.score import Local
+from tests.faults.wrong import LowPrecisionSums
+from tests.numerics.emulated import Machine, blocked, composed, pairwise, reverse, run
+from tests.numerics.factorings import BACKWARDS, FORWARDS
+
+LONG = 4096
+"""Terms of a sum that 16 bits cannot count."""
+few = settings(
+    max_examples=5,
+    database=None,
+    deadline=None,
+    phases=[Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+
+EMULATIONS: dict[str, tuple[dict[str, Any], ...]] = {
+    "F": ({}, {"order": reverse}, {"order": pairwise}),
+    "P": (
+        {},
+        {"products": True, "order": reverse},
+        {"staged": True, "order": pairwise},
+        {"products": True, "staged": True, "order": blocked},
+    ),
+    "S": ({}, {"order": reverse}, {"products": True, "order": pairwise}),
+}
+EMULATIONS[""] = EMULATIONS["P"]
+
+NARROW, SUMS, WEIGHTS = ("uniform", 0.5, 1), ("uniform", 0, 0.01), ("uniform", 0, 2.0**-12)
+# fmt: off
+LONG_SUMS: dict[str, tuple[dict[str, Any], list[tuple[Any, ...]]]] = {
+    "MatMul": ({}, [((3, LONG), NARROW), ((LONG, 4), NARROW)]),
+    "Gemm": ({"alpha": 0.5}, [((3, LONG), NARROW), ((LONG, 4), NARROW)]),
+    "Einsum": ({"equation": "ij,jk->ik"}, [((3, LONG), NARROW), ((LONG, 4), NARROW)]),
+    "Conv": ({}, [((2, LONG, 3), NARROW), ((3, LONG, 2), NARROW)]),
+    "ConvTranspose": ({}, [((2, LONG, 3), NARROW), ((LONG, 3, 2), NARROW)]),
+    "Attention": ({}, [((1, 1, 3, 2), SUMS), ((1, 1, LONG, 2), SUMS), ((1, 1, LONG, 4), NARROW)]),
+    "RNN": ({"hidden_size": 2},
+            [((2, 2, LONG), NARROW), ((1, 2, LONG), WEIGHTS), ((1, 2, 2), SUMS)]),
+    "LSTM": ({"hidden_size": 2},
+             [((2, 2, LONG), NARROW), ((1, 8, LONG), WEIGHTS), ((1, 8, 2), SUMS)]),
+    "GRU": ({"hidden_size": 2},
+            [((2, 2, LONG), NARROW), ((1, 6, LONG), WEIGHTS), ((1, 6, 2), SUMS)]),
+    "BatchNormalization": ({"training_mode": 1}, [((LONG, 3), NARROW), *[((3,), NARROW)] * 4]),
+    "LayerNormalization": ({}, [((4, LONG), NARROW), *[((LONG,), NARROW)] * 2]),
+    "GroupNormalization": ({"num_groups": 2}, [((2, 4, LONG), NARROW), *[((4,), NARROW)] * 2]),
+    "InstanceNormalization": ({}, [((2, 3, LONG), NARROW), *[((3,), NARROW)] * 2]),
+    "RMSNormalization": ({}, [((4, LONG), NARROW), ((LONG,), NARROW)]),
+    "LRN": ({"size": 3}, [((2, 5, 7), NARROW)]),
+    "Softmax": ({}, [((2, LONG), SUMS)]),
+    "LogSoftmax": ({}, [((2, LONG), SUMS)]),
+    "MaxPool": ({"kernel_shape": (3,)}, [((2, 3, 9), NARROW)]),
+    "AveragePool": ({"kernel_shape": (LONG,)}, [((2, 3, LONG + 1), NARROW)]),
+    "GlobalAveragePool": ({}, [((2, 3, LONG), NARROW)]),
+    "ReduceSum": ({}, [((2, 64, 64), NARROW), ((2,), (1, 2))]),
+    "ReduceMean": ({}, [((2, 64, 64), NARROW), ((2,), (1, 2))]),
+    # -ln(4096) is -8.3: the result is near zero
+    "ReduceLogSumExp": ({}, [((2, LONG), ("uniform", -8.5, -8.2)), ((1,), (1,))]),
+    "NegativeLogLikelihoodLoss": ({}, [((LONG, 3), NARROW), ((LONG,), ("below", 3))]),
+    "SoftmaxCrossEntropyLoss": ({}, [((2, LONG), SUMS), ((2,), ("below", LONG))]),
+}
+CANCELLING: dict[str, Any] = {
+    "ReduceSum": ({}, [((300, 4, 4), ("normal",)), ((2,), (1, 2))]),
+    "ReduceMean": ({}, [((300, 4, 4), ("normal",)), ((2,), (1, 2))]),
+}
+"""Sums that are now and then much smaller than their parts, which P rounds and F does not."""
+INDISTINGUISHABLE = {
+    ("LRN", "S"): "its window is added up by primitives, which P rounds too",
+    ("MaxPool", "S"): "nothing is summed but gradients of windows, by primitives",
+}
+"""Classes that no result shows, each with the reason."""
+# fmt: on
+
+
+def made(name: str, dtype: str, attributes: dict[str, Any], inputs: Any) -> Case:
+    tensors = []
+    for shape, values in inputs:
+        if isinstance(values[0], int):
+            tensors.append(Tensor(shape, "int64", data=values))
+        else:
+            tensors.append(Tensor(shape, "int64" if values[0] == "below" else dtype, values))
+    return Case(OPERATORS[name](**attributes), tuple(tensors), seed=3)
+
+
+def upstream(case: Case) -> Arrays:
+    with np.errstate(all="ignore"):
+        return case.upstream(case.op(*double(case.arrays())))
+
+
+def emulated(case: Case, name: str, grads: Arrays) -> Iterator[tuple[str, Any, tuple[Any, ...]]]:
+    """What a machine of class `name` gives: a word, whether gradients, the results."""
+    op, arrays = case.op, case.arrays()
+    # a maximum's derivative is a choice, which the formula of a softmax leaves out
+    chosen = op.name in ("MaxPool", "ReduceMax")
+    for choices in EMULATIONS[name]:
+        machine = partial(Machine, case.dtype, name, **choices)
+        words = f"class {name}, {choices}"
+        yield words, False, run(machine(), op, arrays)
+        yield words, True, run(machine(), op, arrays, grads)
+        if not chosen and max(x.size for x in arrays if x is not None) < LONG:
+            gradients = composed(machine(), op, arrays, grads)
+            # more intermediates, of which one may overflow
+            if all(np.isfinite(g).all() for g in gradients if g is not None):
+                yield f"{words}, composed", True, gradients
+
+
+class Bars:
+    """The bars of a case in each class, made once."""
+
+    def __init__(self, case: Case, grads: Arrays) -> None:
+        self.case, self.grads = case, grads
+        self.classes = {a.name: a for a in classes(case.dtype)}
+        self._made: dict[Any, Bounds] = {}
+
+    def ratio(self, name: str, gradients: bool, results: tuple[Any, ...]) -> float:
+        if (name, gradients) not in self._made:
+            op, arrays, arithmetic = self.case.op, self.case.arrays(), self.classes[name]
+            self._made[name, gradients] = (
+                gradient_bounds(op, arrays, self.grads, arithmetic)
+                if gradients
+                else forward_bounds(op, arrays, arithmetic)
+            )
+        return judge(self._made[name, gradients], results).ratio
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("name", LONG_SUMS)
+def test_each_class_holds_its_own_and_convicts_the_next(name: str, dtype: str) -> None:
+    convicted: Counter[str] = Counter()
+
+    def hold(case: Case) -> None:
+        grads = upstream(case)
+        bars = Bars(case, grads)
+        for looser, tighter in (("F", ""), ("P", "F"), ("S", "P")):
+            for words, gradients, results in emulated(case, looser, grads):
+                assert bars.ratio(looser, gradients, results) <= 1, (words, gradients, case)
+                if tighter:
+                    convicted[looser] += bars.ratio(tighter, gradients, results) > 1
+
+    seed(11)(few(given(cases(OPERATORS[name], dtype))(hold)))()
+    for table in (LONG_SUMS, CANCELLING):
+        if name in table:
+            hold(made(name, dtype, *table[name]))
+    for looser in ("P", "S"):
+        assert bool(convicted[looser]) is ((name, looser) not in INDISTINGUISHABLE), looser
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("name", LONG_SUMS)
+def test_any_order_lies_within_the_bars(name: str, dtype: str) -> None:
+    @seed(11)
+    @few
+    @given(cases(OPERATORS[name], dtype))
+    def hold(case: Case) -> None:
+        grads = upstream(case)
+        bars = Bars(case, grads)
+        for words, gradients, results in emulated(case, "", grads):
+            assert bars.ratio("", gradients, results) <= 1, (words, gradients, case)
+
+    hold()
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("name", sorted({*FORWARDS, *BACKWARDS}))
+def test_any_factoring_lies_within_the_bars(name: str, dtype: str) -> None:
+    def factored(case: Case, machine: Any, grads: Arrays) -> Iterator[tuple[bool, Any]]:
+        op, arrays = case.op, case.arrays()
+        for forward in FORWARDS.get(name, ()):
+            variant = partial(_as_tuple, partial(forward, op))
+            yield False, run(machine(), variant, arrays)
+            gradients = composed(machine(), variant, arrays, grads)
+            if all(np.isfinite(g).all() for g in gradients if g is not None):
+                yield True, gradients
+        for backward in BACKWARDS.get(name, ()):
+            members = {"backward": lambda op, *args, b=backward: b(op, *args)}
+            variant = type(name, (type(op),), members)(**vars(op))
+            yield True, run(machine(), variant, arrays, grads)
+
+    @seed(11)
+    @few
+    @given(cases(OPERATORS[name], dtype))
+    def hold(case: Case) -> None:
+        first, *others = upstream(case)
+        # what flows through statistics that are outputs as well is left out
+        joint = name == "SoftmaxCrossEntropyLoss"
+        grads = (first, *(g if joint or g is None else np.zeros_like(g) for g in others))
+        bars = Bars(case, grads)
+        for arithmetic in classes(dtype):
+            for choices in EMULATIONS[arithmetic.name][:2]:
+                machine = partial(Machine, dtype, arithmetic.name, **choices)
+                for gradients, results in factored(case, machine, grads):
+                    ratio = bars.ratio(arithmetic.name, gradients, results)
+                    assert ratio <= 1, (arithmetic.name, choices, gradients, case)
+
+    hold()
+
+
+def _as_tuple(function: Any, *inputs: Any) -> tuple[Any, ...]:
+    results = function(*inputs)
+    return results if isinstance(results, tuple) else (results,)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_rounded_products_of_a_batch_are_class_p_to_a_check(dtype: str) -> None:
+    """MLX's gradient of a matrix that serves all leading axes: a sum of rounded products."""
+
+    def backward(op: Operator, grads: Any, inputs: Any, outputs: Any) -> Any:
+        (dy,), (a, b) = grads, inputs
+        stored = partial(_stored, dtype)
+        da, db = stored(dy @ b.swapaxes(-1, -2)), stored(a.swapaxes(-1, -2) @ dy)
+        return da, db.sum(0)
+
+    case = Case(OPERATORS["MatMul"](), (Tensor((4, 2, 5), dtype), Tensor((5, 3), dtype)))
+    op = type("MatMul", (OPERATORS["MatMul"],), {"backward": backward})()
+    worst = Counter[str]()
+    for each in range(200):
+        drawn = Case(case.op, case.inputs, each)
+        grads = upstream(drawn)
+        bars, machine = Bars(drawn, grads), Machine(dtype, "F")
+        gradients = run(machine, op, drawn.arrays(), grads)
+        for name in "FP":
+            worst[name] = max(worst[name], bars.ratio(name, True, gradients))
+    assert worst["P"] <= 1 < worst["F"]
+
+
+def _stored(dtype: str, x: Any) -> Any:
+    return x.like(Machine(dtype, "P").stored(x.value))
+
+
+def test_the_element_that_convicts_is_the_one_that_is_told() -> None:
+    check, faults = CHECKS["low_precision"], []
+    client = Local("sums", LowPrecisionSums())
+    for each in range(20):
+        case = Case(
+            OPERATORS["MatMul"](),
+            (Tensor((5, 300), "bfloat16", NARROW), Tensor((300, 7), "bfloat16", NARROW)),
+            each,
+        )
+        with pytest.raises(Fault) as caught:
+            check.run(client, case)
+        faults.append(caught.value)
+    for fault in faults:
+        judgement, (expected,) = fault.judgement, fault.evidence.expected
+        assert fault.kind == "arithmetic"
+        assert "is outside class P, inside class S" in fault.headline
+        assert judgement is not None
+        assert judgement.ratio > 1
+        (result,) = client.run(fault.case.op, list(fault.evidence.feeds), wanted=())
+        (bound,), (got,) = expected, result.outputs
+        assert ratios(bound, got)[judgement.position] == judgement.ratio
+        assert ratios(bound, got).max() == judgement.ratio
+        want = claims.Want("bfloat16", bound.value, bound.bar)
+        words = claims.difference(got.view(np.uint16), "bfloat16", want)
+        assert f"most of all {list(judgement.position)}: {judgement.got!r}" in words
+
+
+def test_a_row_may_grant_class_s() -> None:
+    rows = {"MatMul": Row(_summed_in_storage, arithmetic="S", gradient="none")}
+    client = Local("sums", type("Made", (Numpy,), {"rows": rows})())
+    tensors = Tensor((5, 300), "bfloat16", NARROW), Tensor((300, 7), "bfloat16", NARROW)
+    judgement = CHECKS["low_precision"].run(client, Case(OPERATORS["MatMul"](), tensors))
+    assert judgement.arithmetic == "S"
+
+
+def _summed_in_storage(op: Any, a: Any, b: Any) -> Any:
+    total = np.zeros((a.shape[0], b.shape[1]), a.dtype)
+    for k in range(a.shape[1]):
+        total = (total + (a[:, k, None] * b[None, k]).astype(a.dtype)).astype(a.dtype)
+    return total
