@@ -9,7 +9,9 @@ plugin; a fault is an AssertionError, and so is a test in which too little was j
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from difflib import get_close_matches
 from typing import Any
 
 import ml_dtypes
@@ -19,15 +21,14 @@ from numpy.typing import NDArray
 from d5test.backends.base import Backend, Row, Unsupported, bits
 from d5test.case import FLOATS, Arrays, Operator, is_float
 from d5test.checks import CHECKS, Fault
-from d5test.client.inprocess import InProcessClient
-from d5test.client.registry import resolve
+from d5test.client.inprocess import InProcessClient, in_this_process
 from d5test.exploration.explore import Exploration, seed_of, shortage
 from d5test.numerics.arithmetic import Arithmetic, classes
 from d5test.numerics.bounds import Bounds, forward_bounds, gradient_bounds, lower_precision
 from d5test.numerics.controls import telling
 from d5test.numerics.judgement import Judgement, tightest
 from d5test.outcome.tally import Tally
-from d5test.worker import worker
+from d5test.reference.operators import OPERATORS
 from d5test.worker.service import Service
 
 Function = Callable[..., Any]
@@ -115,7 +116,7 @@ def check(
     function: Function,
     like: Operator | type[Operator],
     *,
-    dtypes: Sequence[str] = ("float64", "float32"),
+    dtypes: str | Sequence[str] = ("float64", "float32"),
     examples: int = 25,
     gradient: Function | None = None,
     backend: str | None = None,
@@ -126,24 +127,33 @@ def check(
 
     function  takes the operator's inputs (`None` for an optional one that is absent) and returns
               its outputs: NumPy arrays, or whatever NumPy can read; or the tensors of `backend`
-    like      the operator with its attributes; a class: attributes are drawn as well, and the
-              function has to take them as keyword arguments
+    like      the operator with its attributes, each known to the 32 bits in which ONNX stores it;
+              a class: attributes are drawn as well, and the function has to take them as keyword
+              arguments
     gradient  `gradient(grads, inputs, outputs)` returns a gradient for each input, or `None`
-    backend   `torch`, say: tensors are made, and gradients are taken, as this backend does
-    outputs   how many of the operator's outputs the function returns, from the first; None: all
+    backend   `torch`, say: tensors are made, and gradients are taken, as this backend does, and
+              the function is granted what the backend's own row of this operator is
+    outputs   how many of the operator's outputs the function returns, from the first; None: as
+              many as the backend's row does, else all
 
-    Raises the smallest `Fault` found, and `Untested` where too little could be judged.
+    In 16 bits any honest arithmetic is accepted: class S. Inputs must be left as they are.
+
+    Raises the smallest `Fault` found, and `Untested` where too little could be judged;
+    `ValueError` and `TypeError` where an argument is none that can be meant.
     """
     __tracebackhide__ = True
-    client = _client(function, like, gradient, backend, outputs, tuple(dtypes))
+    dtypes = (dtypes,) if isinstance(dtypes, str) else tuple(dtypes)
+    _require_sense(function, like, dtypes, examples, gradient, backend, outputs)
+    client = _client(function, like, gradient, backend, outputs, dtypes)
     operator = like if isinstance(like, type) else type(like)
     differentiable = operator.backward is not Operator.backward
     pulled = (gradient is not None or backend is not None) and differentiable
     for dtype in dtypes:
-        if dtype not in FLOATS:
-            raise ValueError(f"no dtype {dtype!r} is judged; there are {', '.join(FLOATS)}")
-        wide = ("forward", "gradient") if pulled else ("forward",)
-        for name in wide if dtype in ("float64", "float32") else ("low_precision",):
+        wide = dtype in ("float64", "float32")
+        names = ["forward" if wide else "low_precision"]
+        names += ["untouched"] * (dtype == dtypes[0])
+        names += ["gradient"] * (wide and pulled)
+        for name in names:
             _explore(client, name, like, dtype, examples, seed)
 
 
@@ -170,13 +180,53 @@ def judge(
             return forward_bounds(op, arrays, arithmetic)
         return gradient_bounds(op, arrays, upstream, arithmetic)
 
-    expected = bounds(classes(dtype)[0])
+    arithmetics = classes(dtype, rounded_attributes=True)
+    expected = bounds(arithmetics[0])
     for k, (bound, got) in enumerate(zip(expected, results, strict=False)):
         if bound is not None and got is not None and got.shape != bound.value.shape:
             return Judgement(ratio=np.inf, share=0.0, output=k)
-    judgement, expected = tightest(classes(dtype), bounds, results)
+    judgement, expected = tightest(arithmetics, bounds, results)
     tells, void = telling(expected, arrays, lambda: lower_precision(op, arrays, upstream, dtype))
     return Judgement(**{**vars(judgement), "telling": tells, "void": void})
+
+
+def _require_sense(
+    function: Any,
+    like: Any,
+    dtypes: tuple[Any, ...],
+    examples: Any,
+    gradient: Any,
+    backend: str | None,
+    outputs: Any,
+) -> None:
+    """Raise what says which argument cannot be meant, and what to write instead."""
+    if not callable(function):
+        raise TypeError(f"the first argument is the function to check, not {function!r}")
+    if isinstance(like, str):
+        near = get_close_matches(like, OPERATORS, 1, 0) or ["Softmax"]
+        raise TypeError(
+            f"like={like!r} is a name: give the operator itself, like={near[0]}(), from "
+            f"`from d5test.reference.operators import {near[0]}`"
+        )
+    operator = like if isinstance(like, type) else type(like)
+    if not issubclass(operator, Operator):
+        raise TypeError(f"like= takes an operator, such as Softmax(axis=-1), not {like!r}")
+    for dtype in dtypes:
+        if dtype not in FLOATS:
+            raise ValueError(f"no dtype {dtype!r} is judged; there are {', '.join(FLOATS)}")
+    if not dtypes:
+        raise ValueError(f"dtypes= is empty; there are {', '.join(FLOATS)}")
+    for name, number in (("examples", examples), ("outputs", 1 if outputs is None else outputs)):
+        if not isinstance(number, int) or number < 1:
+            raise ValueError(f"{name}= is a whole number of at least 1, not {number!r}")
+    if gradient is None:
+        return
+    if backend is not None:
+        raise ValueError("give gradient= or backend=: a backend takes gradients its own way")
+    if not callable(gradient):
+        raise TypeError(f"gradient= is a function of (grads, inputs, outputs), not {gradient!r}")
+    if operator.backward is Operator.backward:
+        raise ValueError(f"{operator.__name__} has no gradient: leave gradient= out")
 
 
 def _client(
@@ -187,25 +237,34 @@ def _client(
     outputs: int | None,
     dtypes: tuple[str, ...],
 ) -> OneFunction:
-    """The function in the place of a row."""
-    if gradient is not None and backend is not None:
-        raise ValueError("give gradient= or backend=: a backend takes gradients its own way")
+    """The function in the place of the backend's row, with what that row is granted."""
     name = getattr(function, "__qualname__", type(function).__qualname__)
+    drawn = isinstance(like, type)
     operator = like if isinstance(like, type) else type(like)
 
     def call(op: Any, *inputs: Any) -> Any:
-        return function(*inputs, **(op.attributes if isinstance(like, type) else {}))
+        return function(*inputs, **(op.attributes if drawn else {}))
 
     made: Any
+    rows: Mapping[str, Row]
     if backend is None:
-        made = Functions(gradient)
-        call, others = made.row(call), {}
-        missing = "" if gradient is not None else "no gradient= was given"
+        made, rows = Functions(gradient), {}
+        call = made.row(call)
+        granted = Row(call, gradient="" if gradient is not None else "no gradient= was given")
     else:
-        made = worker.load(resolve(backend).target)("cpu")
-        others, missing = made.rows, ""
-    row = Row(call, outputs=outputs, arithmetic="S", dtypes=dtypes, gradient=missing)
-    made.rows = {**others, operator.__name__: row}
+        made = in_this_process(backend)("cpu")
+        rows = made.rows
+        granted = rows.get(operator.__name__, Row(call))
+    row = replace(
+        granted,
+        call=call,
+        outputs=granted.outputs if outputs is None else outputs,
+        arithmetic="S",
+        dtypes=dtypes,
+        rounded_attributes=not drawn,
+        values=(),
+    )
+    made.rows = {**rows, operator.__name__: row}
     return OneFunction(name, made)
 
 

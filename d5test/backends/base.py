@@ -54,6 +54,9 @@ class Row:
                 the backend elsewhere does not.
     ulps        ufuncs of the reference that the framework's own kernel is known to compute with a
                 larger error than the common table grants; say where that was measured.
+    rounded_attributes
+                it does not get the operator's attributes but has values of its own, which are
+                these to the 32 bits in which ONNX stores them.
     values      inputs (positions) whose values its plan reads, since they are arguments in the
                 framework: a shape, axes, pads. A plan holds as long as they do.
     """
@@ -67,6 +70,7 @@ class Row:
     stopped: tuple[int, ...] = ()
     flushes: bool = False
     ulps: Mapping[str, float] = field(default_factory=dict)
+    rounded_attributes: bool = False
     values: tuple[int, ...] = ()
 
     def plan(self, op: Any, inputs: Sequence[Any]) -> Plan:

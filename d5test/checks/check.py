@@ -131,6 +131,7 @@ class Inquiry:
             flushes=self.row.flushes or bool(self.about.flushes.get(dtype, False)),
             tf32=self.tf32,
             ulps={**self.about.ulps, **self.row.ulps},
+            rounded_attributes=self.row.rounded_attributes,
         )
 
     @property

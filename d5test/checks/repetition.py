@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from d5test.case import Arrays, Case
 from d5test.checks.check import Inquiry
 from d5test.numerics.arithmetic import Arithmetic
@@ -30,27 +32,38 @@ def determinism(client: Any, case: Case) -> Judgement:
 
 
 def untouched(client: Any, case: Case) -> Judgement:
-    """Inputs and upstream gradients keep their values, and outputs survive the next call."""
+    """Inputs and upstream gradients keep their values, and outputs survive the next call.
+
+    The forward pass is asked alone first: with a gradient a framework may take another way.
+    """
     inquiry = Inquiry("untouched", client, case)
-    grads = inquiry.upstream if inquiry.has_gradient else None
+    _require_untouched(inquiry, None)
+    if inquiry.has_gradient:
+        _require_untouched(inquiry, inquiry.upstream)
+    return Judgement(telling=True)
+
+
+def _require_untouched(inquiry: Inquiry, grads: Arrays | None) -> None:
+    """Raise the fault of two calls that write where they may not."""
+    case = inquiry.case
     feeds = (inquiry.feed(grads=grads), inquiry.feed(_other(case), grads))
     results = inquiry.ask(*feeds, claim="untouched")
     for feed, result in zip(feeds, results, strict=True):
         for what, before, after in (
-            ("an input", feed.inputs, result.inputs_after),
-            ("an upstream gradient", feed.grads or (), result.grads_after or ()),
+            ("input", feed.inputs, result.inputs_after),
+            ("upstream gradient", feed.grads or (), result.grads_after or ()),
         ):
             if not _same(before, after):
                 raise inquiry.subject.fault(
-                    "mutated", f"{what} is overwritten",
+                    "mutated", f"an {what} is overwritten",
                     Evidence(feeds, "untouched", wanted=case.wanted),
+                    which=f"{what} {_change(before, after)}",
                 )  # fmt: skip
         if not _same(result.outputs, result.late):
             raise inquiry.subject.fault(
                 "overwritten", "an output changes when the next call is made",
                 Evidence(feeds, "kept", wanted=case.wanted),
             )  # fmt: skip
-    return Judgement(telling=True)
 
 
 def no_caching(client: Any, case: Case) -> Judgement:
@@ -134,3 +147,15 @@ def _same(before: Any, after: Any) -> bool:
         a is None or b is None or (a.shape == b.shape and a.tobytes() == b.tobytes())
         for a, b in zip(before, after, strict=True)
     ) and [x is None for x in before] == [x is None for x in after]
+
+
+def _change(before: Any, after: Any) -> str:
+    """The position of the first array that changed, and its first element whose bits did."""
+    i, was, now = next(
+        (i, a, b)
+        for i, (a, b) in enumerate(zip(before, after, strict=True))
+        if not _same([a], [b])
+    )
+    bits = f"u{was.dtype.itemsize}"
+    at = tuple(np.argwhere(was.view(bits) != now.view(bits))[0].tolist())
+    return f"{i}, element {list(at)}: {was[at]} before the call, {now[at]} after it"

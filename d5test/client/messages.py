@@ -92,6 +92,7 @@ class RowInfo:
     stopped: tuple[int, ...] = ()
     flushes: bool = False
     ulps: Mapping[str, float] = field(default_factory=dict)
+    rounded_attributes: bool = False
 
 
 @dataclass(frozen=True)

@@ -95,6 +95,8 @@ class Arithmetic:
     ties         equal numbers count as uncertainly ordered, so that every subgradient of a
                  kink is accepted
     ulps         elementary functions that are granted more than the common table says
+    rounded_attributes
+                 the operator's attributes are known to the 32 bits in which ONNX stores them
     """
 
     name: str
@@ -106,6 +108,7 @@ class Arithmetic:
     independent: bool = False
     ties: bool = False
     ulps: Mapping[str, float] = field(default_factory=dict)
+    rounded_attributes: bool = False
 
     @cached_property
     def u(self) -> float:
@@ -203,14 +206,21 @@ def classes(
     tf32: bool = False,
     independent: bool = False,
     ulps: Mapping[str, float] | None = None,
+    rounded_attributes: bool = False,
 ) -> tuple[Arithmetic, ...]:
     """The arithmetic classes of `dtype`, tightest first; one for float32 and float64."""
-    return _classes(dtype, flushes, tf32, independent, tuple(sorted((ulps or {}).items())))
+    granted = tuple(sorted((ulps or {}).items()))
+    return _classes(dtype, flushes, tf32, independent, granted, rounded_attributes)
 
 
 @cache
 def _classes(
-    dtype: str, flushes: bool, tf32: bool, independent: bool, ulps: tuple[tuple[str, float], ...]
+    dtype: str,
+    flushes: bool,
+    tf32: bool,
+    independent: bool,
+    ulps: tuple[tuple[str, float], ...],
+    rounded_attributes: bool,
 ) -> tuple[Arithmetic, ...]:
     storage, single = format_of(dtype), format_of("float32")
     if storage.precision >= single.precision:
@@ -219,6 +229,9 @@ def _classes(
         formats = [("F", single, single), ("P", storage, single), ("S", storage, storage)]
     factors = format_of("tf32") if tf32 and dtype == "float32" else None
     return tuple(
-        Arithmetic(name, storage, primitive, sums, factors, flushes, independent, ulps=dict(ulps))
+        Arithmetic(
+            name, storage, primitive, sums, factors, flushes, independent,
+            ulps=dict(ulps), rounded_attributes=rounded_attributes,
+        )
         for name, primitive, sums in formats
-    )
+    )  # fmt: skip

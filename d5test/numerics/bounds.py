@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dis
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any
 
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from d5test.case import Operator
 from d5test.numerics.arithmetic import NEXT_LOWER, Arithmetic, Format
+from d5test.numerics.attributes import corners
 from d5test.numerics.bars import Bar
 from d5test.numerics.memory import keep_freed_memory
 from d5test.numerics.perturbed import Rounded, round_to
@@ -64,7 +65,11 @@ def forward_bounds(
     """Outputs of `op` on `arrays` (in the dtype under test; their values are exact)."""
     keep_freed_memory()
     with np.errstate(all="ignore"):
-        return tuple(_stored(y, arithmetic) for y in op(*_exact(arrays, arithmetic)))
+        bounds = tuple(_stored(y, arithmetic) for y in op(*_exact(arrays, arithmetic)))
+        if not (arithmetic.rounded_attributes and isinstance(op, Operator)):
+            return bounds
+        inputs = double(arrays)
+        return _reaching(bounds, (corner(*inputs) for corner in corners(op)))
 
 
 def library_bound(value: Array, arithmetic: Arithmetic) -> Bound:
@@ -91,7 +96,25 @@ def gradient_bounds(
         else:
             outputs = op(*(x.value if isinstance(x, Bar) else x for x in inputs))
         gradients = op.vjp(_exact(grads, tied), _retied(inputs, tied), outputs)
-        return tuple(None if g is None else _stored(g, arithmetic) for g in gradients)
+        bounds = tuple(None if g is None else _stored(g, arithmetic) for g in gradients)
+        if not arithmetic.rounded_attributes:
+            return bounds
+        plain, upstream = double(arrays), double(grads)
+        return _reaching(bounds, (corner.vjp(upstream, plain) for corner in corners(op)))
+
+
+def _reaching(bounds: Bounds, corners: Iterable[Sequence[Any]]) -> Bounds:
+    """The bars widened by the distance to the furthest of the results at the corners."""
+    apart: list[Any] = [0.0] * len(bounds)
+    for results in corners:
+        for k, (bound, y) in enumerate(zip(bounds, results, strict=True)):
+            if bound is not None and bound.storage is not None:
+                moved = np.where(y == bound.value, 0.0, np.absolute(y - bound.value))
+                apart[k] = np.maximum(apart[k], moved)
+    return tuple(
+        None if bound is None else replace(bound, bar=bound.bar + moved)
+        for bound, moved in zip(bounds, apart, strict=True)
+    )
 
 
 @cache

@@ -55,6 +55,7 @@ def describe(execution: Execution) -> dict[str, Any]:
                 tuple(r.stopped),
                 bool(r.flushes),
                 {key: float(ulps) for key, ulps in r.ulps.items()},
+                bool(r.rounded_attributes),
             )
             for name, r in backend.rows.items()
         },
