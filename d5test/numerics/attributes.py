@@ -20,7 +20,7 @@ from d5test.case import Operator
 def half_ulp(attribute: float) -> float:
     """By how much a number that ONNX stores as the same float32 may differ from `attribute`."""
     stored = np.float32(attribute)
-    exact = stored == attribute == float(str(stored))
+    exact = float(stored) == attribute == float(str(stored))
     return 0.0 if exact else float(np.spacing(np.abs(stored))) / 2
 
 

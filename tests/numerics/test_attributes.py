@@ -113,8 +113,8 @@ def test_four_half_ulps_are_another_attribute(op: Operator) -> None:
 
         collect()
         widened, strict = (max(each) for each in zip(*seen, strict=True))
-        assert 2 < widened < 5, name
-        assert strict > 1000, name
+        assert 1.5 < widened < 5, name  # Selu's bar is for both of its attributes
+        assert strict > 100, name
 
 
 MODE: dict[str, dict[str, int]] = {"momentum": {"training_mode": 1}}
