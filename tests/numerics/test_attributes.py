@@ -89,33 +89,30 @@ def test_whatever_onnx_stores_alike_is_accepted(op: Operator, data: st.DataObjec
     assert ratio(case, computed, rounded_attributes=True) <= 1
 
 
-@pytest.mark.parametrize("op", OPEN, ids=lambda op: op.name)
-def test_four_half_ulps_are_another_attribute(op: Operator) -> None:
+EACH = [
+    (op.with_(training_mode=1) if f.name == "momentum" else op, f.name)
+    for op in OPEN
+    for f in fields(op)
+    if isinstance(f.default, float) and half_ulp(f.default)
+]
+"""Each open attribute, where it shows."""
+
+
+@pytest.mark.parametrize(("op", "name"), EACH, ids=[f"{op.name}-{name}" for op, name in EACH])
+def test_four_half_ulps_are_another_attribute(op: Operator, name: str) -> None:
     """And a single one is too much where the function is handed the very attribute."""
-    values = {f.name: getattr(op, f.name) for f in fields(op)}
-    for name, value in values.items():
-        if not isinstance(value, float) or not half_ulp(value):
-            continue
-        seen = []
+    value = getattr(op, name)
+    beyond, within = (op.with_(**{name: value + n * half_ulp(value)}) for n in (4, 1))
+    seen = []
 
-        @settings(max_examples=30)
-        @given(case=cases(op.with_(**MODE.get(name, {})), "float64"))
-        def collect(case: Case) -> None:
-            beyond, within = (  # noqa: B023
-                results(case, case.op.with_(**{name: value + n * half_ulp(value)})) for n in (4, 1)
-            )
-            seen.append(
-                (
-                    ratio(case, beyond, rounded_attributes=True),
-                    ratio(case, within, rounded_attributes=False),
-                )
-            )
+    @settings(max_examples=30)
+    @given(case=cases(op, "float64"))
+    def collect(case: Case) -> None:
+        widened = ratio(case, results(case, beyond), rounded_attributes=True)
+        strict = ratio(case, results(case, within), rounded_attributes=False)
+        seen.append((widened, strict))
 
-        collect()
-        widened, strict = (max(each) for each in zip(*seen, strict=True))
-        assert 1.5 < widened < 5, name  # Selu's bar is for both of its attributes
-        assert strict > 100, name
-
-
-MODE: dict[str, dict[str, int]] = {"momentum": {"training_mode": 1}}
-"""With what an attribute shows."""
+    collect()
+    widened, strict = (max(each) for each in zip(*seen, strict=True))
+    assert 1.5 < widened < 5  # Selu's bar is for both of its attributes
+    assert strict > 100
