@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from textwrap import dedent
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -152,8 +153,9 @@ class Inquiry:
             raise self.subject.fault("hang", "no answer", evidence, how=str(hang)) from None
         except Raised as raised:
             raise self.subject.fault(
-                "exception", "a valid case raised", evidence, raised=str(raised)
-            ) from None
+                "exception", "a valid case raised", evidence,
+                raised=f"{raised}\n{dedent(raised.traceback)}".rstrip(),
+            ) from None  # fmt: skip
         return list(results)
 
     def forward_bounds(self, arithmetic: Arithmetic, arrays: Arrays | None = None) -> Bounds:
@@ -182,7 +184,8 @@ class Inquiry:
         if len(results) != len(expected):
             raise self.subject.fault(
                 "shape", "the wrong number of results", evidence,
-                got=str(len(results)), want=str(len(expected)),
+                got=str(len(results)),
+                want=f"{len(expected)}, or outputs={len(results)} if these are the first of them",
             )  # fmt: skip
         for k, (bound, got) in enumerate(zip(expected, results, strict=True)):
             if bound is None or got is None:

@@ -8,9 +8,14 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
+import numpy as np
+
 from d5test.case import Case
 from d5test.numerics.bounds import Bounds
 from d5test.numerics.judgement import Judgement
+
+SMALL = 8
+"""Elements of an input that is printed."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +101,11 @@ class Fault(AssertionError):
     def message(self) -> str:
         """The headline, then one line for each detail."""
         width = max((len(name) for name in self.details), default=0)
-        lines = [f"  {name:<{width}}  {text}" for name, text in self.details.items()]
+        further = "\n" + " " * (width + 4)
+        lines = [
+            f"  {name:<{width}}  {text.replace(chr(10), further)}"
+            for name, text in self.details.items()
+        ]
         return "\n".join([self.headline, "", *lines])
 
     def __str__(self) -> str:
@@ -130,6 +139,7 @@ class Subject:
         about, case = self.about, self.case
         where = f"{about.name} {about.version} ({about.device}, {about.mode})"
         found = {"check": f"{self.check} in {case.dtype}", "inputs": inputs_in_words(case)}
+        found |= values_in_words(evidence)
         if judgement is not None:
             found |= judgement_in_words(judgement)
         found |= details
@@ -149,6 +159,21 @@ def inputs_in_words(case: Case) -> str:
         else:
             words.append(f"{tensor.dtype} {tensor.shape}")
     return ", ".join(words)
+
+
+def values_in_words(evidence: Evidence) -> dict[str, str]:
+    """Small inputs and upstream gradients of the last call: as few digits as tell each number."""
+    words: dict[str, str] = {}
+    if not evidence.feeds:
+        return words
+    feed = evidence.feeds[-1]
+    for what, arrays in (("input", feed.inputs), ("upstream", feed.grads or ())):
+        for i, x in enumerate(arrays):
+            if x is not None and x.size <= SMALL:
+                lines = np.array2string(x, separator=", ", floatmode="unique")
+                line = " ".join(lines.split())
+                words[f"{what} {i}"] = line.replace(" ,", ",").replace(" ]", "]")
+    return words
 
 
 def judgement_in_words(judgement: Judgement) -> dict[str, str]:

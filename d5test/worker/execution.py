@@ -6,6 +6,7 @@ memory that results share with inputs or with each other is named. NumPy and the
 
 from __future__ import annotations
 
+import os
 import traceback
 from collections.abc import Sequence
 from types import TracebackType
@@ -16,6 +17,10 @@ import numpy as np
 from d5test.backends.base import Backend, Unsupported
 from d5test.worker.bound import Aliases, BadRow, Bound, Given, OperatorView
 from d5test.worker.wire import Bits
+
+PACKAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
+FRAMES = 8
+"""At most so many are told of a traceback."""
 
 
 class Placed:
@@ -229,8 +234,7 @@ class Execution:
         name = kind.__qualname__
         if kind.__module__ != "builtins" and kind is not BadRow:
             name = f"{kind.__module__}.{name}"
-        lines = traceback.format_exception(kind, error, error.__traceback__, limit=-6)
-        return "raised", name, str(error), "".join(lines), where
+        return "raised", name, str(error), _frames(error.__traceback__), where
 
 
 def _passed(trace: TracebackType | None, code: Any) -> bool:
@@ -239,3 +243,17 @@ def _passed(trace: TracebackType | None, code: Any) -> bool:
             return True
         trace = trace.tb_next
     return False
+
+
+def _frames(trace: TracebackType | None) -> str:
+    """Where it was raised: file, line and text of each frame behind the last one of ours.
+
+    All are ours where a row of ours raised. Of a deep stack the middle is left out.
+    """
+    frames = traceback.extract_tb(trace)
+    ours = [i for i, frame in enumerate(frames) if frame.filename.startswith(PACKAGE)]
+    theirs = frames[ours[-1] + 1 :] if ours else frames
+    lines = traceback.format_list(theirs or frames[-1:])
+    if len(lines) > FRAMES:
+        lines[FRAMES // 2 : -FRAMES // 2] = ["  ...\n"]
+    return "".join(lines)
