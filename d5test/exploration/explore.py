@@ -32,6 +32,8 @@ AIM = 15
 """Telling cases that are drawn for, so that `NEEDED` are left when some are known failures."""
 NEEDED = 10
 """Telling cases without which a cell of a value check is untested."""
+COMPILED = 3
+"""Sets of data for each drawn shape where a shape is compiled: 20 to 600 ms against 5 of a set."""
 SHRINKING = 20.0
 """Seconds from the first fault of a cell until the smallest so far are reported; none from a hang,
 of which each try costs seconds."""
