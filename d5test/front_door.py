@@ -290,6 +290,7 @@ def _explore(
     # where each new shape is compiled, all checks draw the same cases
     number = seed_of("" if compiles else name, operator.__name__, dtype, seed)
     faults: list[Fault] = exploration.faults(number)
+    faults.sort(key=lambda fault: fault.kind == "exception")  # which may follow from the others
     for fault in faults[1:]:
         faults[0].add_note(f"and {fault.message}")
     if faults:
