@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 from typing import Any
@@ -11,10 +12,13 @@ import pytest
 
 import d5test
 from d5test.checks import Fault
+from d5test.client.messages import UnknownBackend
 from d5test.front_door import Untested
 from d5test.reference.operators import OPERATORS
 
 Softmax, MatMul, Add = OPERATORS["Softmax"], OPERATORS["MatMul"], OPERATORS["Add"]
+Relu, Gelu, LeakyRelu = OPERATORS["Relu"], OPERATORS["Gelu"], OPERATORS["LeakyRelu"]
+LayerNormalization = OPERATORS["LayerNormalization"]
 
 
 def softmax(x: Any) -> Any:
@@ -97,6 +101,108 @@ def test_a_backend_differentiates() -> None:
     assert caught.value.kind == "gradient"
 
 
+@pytest.mark.parametrize("epsilon", [1e-5, float(np.float32(1e-5))])
+def test_an_attribute_is_known_to_32_bits(epsilon: float) -> None:
+    d5test.check(layer_norm(epsilon), like=LayerNormalization(), outputs=1)
+    d5test.check(layer_norm(epsilon), like=LayerNormalization(epsilon=1e-5), outputs=1)
+
+
+@pytest.mark.parametrize("epsilon", [1.1e-5, 1e-5 + 4e-12, 0.0])
+def test_and_to_no_bit_less(epsilon: float) -> None:
+    with pytest.raises(Fault) as caught:
+        d5test.check(layer_norm(epsilon), like=LayerNormalization(), outputs=1, dtypes="float64")
+    assert caught.value.kind == "value"
+
+
+def layer_norm(epsilon: float) -> Any:
+    def normalise(x: Any, scale: Any, b: Any = None) -> Any:
+        d = x - x.mean(-1, keepdims=True)
+        y = d / np.sqrt((d * d).mean(-1, keepdims=True) + x.dtype.type(epsilon)) * scale
+        return y if b is None else y + b
+
+    return normalise
+
+
+def test_drawn_attributes_are_handed_over_and_have_no_error() -> None:
+    def leaky(x: Any, alpha: float, error: float = 0.0) -> Any:
+        return np.where(x < 0, x.dtype.type(alpha + error) * x, x)
+
+    d5test.check(leaky, like=LeakyRelu, dtypes="float64")
+    d5test.check(lambda x: leaky(x, 0.01), like=LeakyRelu(), dtypes="float64")
+    with pytest.raises(Fault):
+        d5test.check(lambda x, alpha: leaky(x, alpha, 2e-10), like=LeakyRelu, dtypes="float64")
+
+
+def test_the_backends_row_is_granted_what_it_was_accepted_with() -> None:
+    torch = pytest.importorskip("torch")
+    gelu = torch.nn.GELU()
+    everywhere = ("float64", "float32", "float16", "bfloat16")
+    d5test.check(gelu, like=Gelu(), backend="torch", dtypes=everywhere, examples=60)
+    with pytest.raises(Fault) as caught:
+        d5test.check(lambda x: 1.00001 * gelu(x), like=Gelu(), backend="torch")
+    assert caught.value.kind == "value"
+
+
+def test_a_function_that_writes_into_its_input_is_refused() -> None:
+    def in_place(x: Any) -> Any:
+        x -= x.max(-1, keepdims=True)
+        return softmax(x)
+
+    with pytest.raises(Fault, match=r"which +input 0, element \[\d") as caught:
+        d5test.check(in_place, like=Softmax())
+    assert caught.value.kind == "mutated"
+
+
+def test_a_gradient_that_writes_into_the_upstream_one_is_refused() -> None:
+    def gradient(grads: Any, inputs: Any, outputs: Any) -> Any:
+        (dy,), (y,) = grads, outputs
+        dy *= y
+        return dy - y * dy.sum(-1, keepdims=True)
+
+    with pytest.raises(Fault, match=r"which +upstream gradient 0, element \[\d") as caught:
+        d5test.check(softmax, like=Softmax(), gradient=gradient)
+    assert caught.value.kind == "mutated"
+
+
+def test_a_function_that_returns_one_buffer_again_and_again_is_refused() -> None:
+    buffers: dict[Any, Any] = {}
+
+    def relu(x: Any) -> Any:
+        out = buffers.setdefault((x.shape, x.dtype), np.empty_like(x))
+        return np.maximum(x, 0, out=out)
+
+    with pytest.raises(Fault) as caught:
+        d5test.check(relu, like=Relu())
+    assert caught.value.kind == "overwritten"
+
+
+def test_a_fault_shows_small_inputs_and_the_users_traceback() -> None:
+    def deep(x: Any) -> Any:
+        raise KeyError("no such row")
+
+    def mine(x: Any) -> Any:
+        return deep(x)
+
+    with pytest.raises(Fault) as caught:
+        d5test.check(mine, like=Softmax())
+    lines = str(caught.value).splitlines()
+    (at,) = (i for i, line in enumerate(lines) if line.startswith("  raised "))
+    assert lines[at].endswith("KeyError in call: 'no such row'")
+    assert lines[at + 1].endswith(", in mine")
+    assert "return deep(x)" in lines[at + 2]
+    assert f'File "{__file__}", line ' in lines[at + 1]
+    assert any(line.endswith(", in deep") for line in lines)
+    assert sum("File " in line for line in lines) == 2, "frames of ours are left out"
+    x = caught.value.evidence.feeds[0].inputs[0]
+    (shown,) = (line for line in lines if line.startswith("  input 0 "))
+    assert np.array_equal(np.array(ast.literal_eval(shown.split(maxsplit=2)[2])), x)
+
+
+def test_too_few_results_are_told_how_to_say_so() -> None:
+    with pytest.raises(Fault, match=r"want +3, or outputs=1 if these are the first of them"):
+        d5test.check(layer_norm(1e-5), like=LayerNormalization())
+
+
 def test_nothing_judged_is_an_error() -> None:
     def refused(x: Any) -> Any:
         raise d5test.Unsupported("not today")
@@ -105,11 +211,70 @@ def test_nothing_judged_is_an_error() -> None:
         d5test.check(refused, like=Softmax())
 
 
-def test_mistakes_name_what_was_given() -> None:
-    with pytest.raises(ValueError, match="float8"):
-        d5test.check(softmax, like=Softmax(), dtypes=("float8",))
-    with pytest.raises(ValueError, match="gradient= or backend="):
-        d5test.check(softmax, like=Softmax(), gradient=slope, backend="numpy")
+@pytest.mark.parametrize(
+    ("error", "text", "arguments"),
+    [
+        (ValueError, "no dtype 'float8' is judged; there are float64, ", {"dtypes": ("float8",)}),
+        (ValueError, "no dtype 'float8' is judged; there are float64, ", {"dtypes": "float8"}),
+        (ValueError, "dtypes= is empty; there are float64, ", {"dtypes": ()}),
+        (ValueError, "gradient= or backend=", {"gradient": slope, "backend": "numpy"}),
+        (TypeError, r"gradient= is a function of \(grads, inputs, outputs\), not 3",
+         {"gradient": 3}),
+        (ValueError, "examples= is a whole number of at least 1, not 0", {"examples": 0}),
+        (ValueError, "examples= is a whole number of at least 1, not 2.5", {"examples": 2.5}),
+        (ValueError, "outputs= is a whole number of at least 1, not 0", {"outputs": 0}),
+        (ValueError, "no backend 'torhc'; did you mean torch", {"backend": "torhc"}),
+        (ValueError, "names another interpreter", {"backend": f"numpy@{sys.executable}"}),
+        (TypeError, r"like='Relu' is a name: give the operator itself, like=Relu\(\), from "
+                    "`from d5test.reference.operators import Relu`", {"like": "Relu"}),
+        (TypeError, r"like='SoftMax' is a name: .* like=Softmax\(\)", {"like": "SoftMax"}),
+        (TypeError, "like= takes an operator", {"like": np.exp}),
+        (TypeError, "like= takes an operator", {"like": int}),
+        (TypeError, "the first argument is the function to check, not 'softmax'",
+         {"function": "softmax"}),
+    ],
+)  # fmt: skip
+def test_mistakes_say_what_to_write(
+    error: type[Exception], text: str, arguments: dict[str, Any]
+) -> None:
+    with pytest.raises(error, match=text) as caught:
+        d5test.check(**{"function": softmax, "like": Softmax(), **arguments})
+    assert type(caught.value) in (TypeError, ValueError, UnknownBackend)
+
+
+def test_a_single_dtype_needs_no_tuple() -> None:
+    d5test.check(softmax, like=Softmax(), dtypes="float16")
+
+
+def test_a_project_whose_warnings_are_errors(pytester: pytest.Pytester) -> None:
+    """What NumPy flags on the way is no fault: e^x overflows where the logistic function is 0."""
+    pytester.makepyprojecttoml("[tool.pytest.ini_options]\nfilterwarnings = 'error'")
+    pytester.makepyfile(
+        """
+        import numpy as np
+        import d5test
+        from d5test.reference.operators import Sigmoid, Softmax
+
+        def softmax(x):
+            e = np.exp(x - x.max(-1, keepdims=True))
+            return e / e.sum(-1, keepdims=True)
+
+        def sigmoid(x):
+            e = np.exp(-x)
+            return 1 / (1 + e) + 0 / (e * 0 + np.exp(x * 0 + 1000))
+
+        def slope(grads, inputs, outputs):
+            (dy,), (y,) = grads, outputs
+            return dy * y * (1 - y) / np.exp(-np.exp(dy * 0 + 1000)).clip(1)
+
+        def test_softmax():
+            d5test.check(softmax, like=Softmax(axis=-1))
+
+        def test_sigmoid():
+            d5test.check(sigmoid, like=Sigmoid(), gradient=slope)
+        """
+    )
+    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=2)
 
 
 def test_judge_one_result() -> None:

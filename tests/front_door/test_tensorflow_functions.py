@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import d5test
-from d5test.case import Case, Tensor
+from d5test.case import FLOATS, Case, Tensor
 from d5test.reference.operators import OPERATORS
 from tests.front_door.own import Known, Own, Table, require_accepted, rows, unlisted
 
@@ -62,10 +62,13 @@ def transposed(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def depthwise(x: Any, w: Any, b: Any = None) -> Any:
-    """One filter a channel: as many groups as channels."""
-    y = nn.depthwise_conv2d(last(x), tf.transpose(w, (2, 3, 0, 1)), (1, 1, 1, 1), "VALID")
-    return second(y if b is None else nn.bias_add(y, b))
+def responding(function: Callable[..., Any]) -> Callable[..., Any]:
+    def call(x: Any) -> Any:
+        if x.ndim != 4:
+            raise d5test.Unsupported("wants images")
+        return second(function(last(x)))
+
+    return call
 
 
 def normalised(x: Any, scale: Any, b: Any, mean: Any, var: Any) -> Any:
@@ -82,10 +85,8 @@ def labelled(scores: Any, labels: Any, weights: Any = None) -> Any:
 def onehot(scores: Any, labels: Any, weights: Any = None) -> Any:
     if weights is not None:
         raise d5test.Unsupported("no weights")
-    depth = scores.shape[1]
-    return nn.softmax_cross_entropy_with_logits(
-        tf.one_hot(labels, depth, dtype=scores.dtype), last(scores)
-    )
+    targets = tf.one_hot(labels, scores.shape[1], dtype=scores.dtype)
+    return nn.softmax_cross_entropy_with_logits(targets, last(scores))
 
 
 def embedded(table: Any, index: Any) -> Any:
@@ -114,18 +115,15 @@ TABLE: Table = {
     "softmax": Own(nn.softmax, op.Softmax()),
     "log_softmax": Own(nn.log_softmax, op.LogSoftmax()),
     "batch_normalization": Own(normalised, op.BatchNormalization(), outputs=1),
-    "local_response_normalization": Own(
-        channelwise(nn.local_response_normalization),
-        op.LRN(size=11, alpha=11.0, beta=0.5),
-        dtypes=("float32", "float16", "bfloat16"),
-        examples=12,
-    ),
-    "lrn": Own(
-        channelwise(nn.lrn),
-        op.LRN(size=11, alpha=11.0, beta=0.5),
-        dtypes=("float32", "float16", "bfloat16"),
-        examples=12,
-    ),
+    **{
+        name: Own(
+            responding(getattr(nn, name)),
+            op.LRN(size=11, alpha=11.0, beta=0.5),
+            dtypes=("float32", "float16"),
+            examples=12,
+        )
+        for name in ("local_response_normalization", "lrn")
+    },
     "sparse_softmax_cross_entropy_with_logits": Own(
         labelled, op.SoftmaxCrossEntropyLoss(reduction="none"), outputs=1
     ),
@@ -152,6 +150,7 @@ TABLE: Table = {
         f"{kind}_pool{n}d": Own(
             channelwise(getattr(nn, f"{kind}_pool{n}d"), ksize=2, strides=2, padding="VALID"),
             operator(kernel_shape=(2,) * n, strides=(2,) * n),
+            dtypes=("float32", "bfloat16") if n == 3 else FLOATS,
         )
         for n in (1, 2, 3)
         for kind, operator in (("max", op.MaxPool), ("avg", op.AveragePool))
@@ -183,6 +182,7 @@ OTHERS = {
         space_to_depth sufficient_statistics swish top_k weighted_cross_entropy_with_logits
         weighted_moments with_space_to_batch zero_fraction""",
     "Clip with bounds of its own, where ONNX's are inputs": "relu6",
+    "Conv with one channel a group: groups that are drawn have more": "depthwise_conv2d",
     "part of a convolution above, or of its gradient": """
         bias_add depthwise_conv2d_backprop_filter depthwise_conv2d_backprop_input""",
     "the older order of batch_normalization's arguments": "batch_norm_with_global_normalization",
@@ -200,6 +200,6 @@ def test_every_function_is_in_the_table_or_has_a_reason() -> None:
     assert not gone, "TensorFlow has no such function any more"
 
 
-@pytest.mark.parametrize(("own", "dtype"), rows(TABLE))
+@pytest.mark.parametrize(("own", "dtype"), rows(TABLE, FLOATS))
 def test_an_own_function_is_accepted(own: Own, dtype: str) -> None:
     require_accepted(own, dtype, "tensorflow")
