@@ -18,6 +18,7 @@ from tests.front_door.own import WIDE, Known, Own, Table, require_accepted, rows
 if importlib.util.find_spec("torch") is None:
     pytest.skip("torch is not installed", allow_module_level=True)
 
+import torch
 import torch.nn.functional as F
 
 op: Any = type("op", (), dict(OPERATORS))
@@ -188,6 +189,28 @@ TABLE: Table = {
     },
 }  # fmt: skip
 
+TENSORS: Table = {
+    "exp": Own(torch.exp, op.Exp()),
+    "log": Own(torch.log, op.Log()),
+    "sqrt": Own(torch.sqrt, op.Sqrt()),
+    "erf": Own(torch.erf, op.Erf(), dtypes=WIDE),
+    "abs": Own(torch.abs, op.Abs()),
+    "neg": Own(torch.neg, op.Neg()),
+    "reciprocal": Own(torch.reciprocal, op.Reciprocal()),
+    "add": Own(torch.add, op.Add()),
+    "sub": Own(torch.sub, op.Sub()),
+    "mul": Own(torch.mul, op.Mul()),
+    "div": Own(torch.div, op.Div()),
+    "pow": Own(torch.pow, op.Pow()),
+    "matmul": Own(torch.matmul, op.MatMul()),
+    "where": Own(torch.where, op.Where()),
+    "cat": Own(lambda *xs: torch.cat(xs, -1), op.Concat(axis=-1)),
+    "einsum": Own(
+        lambda *xs: torch.einsum("bij,bjk->bik", *xs), op.Einsum(equation="bij,bjk->bik")
+    ),
+}
+"""Functions of torch itself, a few."""
+
 IN_PLACE: Table = {
     "relu_": Own(F.relu_, op.Relu()),
     "elu_": Own(F.elu_, op.Elu()),
@@ -232,7 +255,7 @@ def test_every_function_is_in_the_table_or_has_a_reason() -> None:
     assert not gone, "torch has no such function any more"
 
 
-@pytest.mark.parametrize(("own", "dtype"), rows(TABLE, FLOATS))
+@pytest.mark.parametrize(("own", "dtype"), [*rows(TABLE, FLOATS), *rows(TENSORS, FLOATS)])
 def test_an_own_function_is_accepted(own: Own, dtype: str) -> None:
     require_accepted(own, dtype, "torch")
 
