@@ -64,7 +64,7 @@ class Functions(Backend):
     @property
     def version(self) -> str:
         """NumPy's: the function has none."""
-        return f"with numpy {np.__version__}"
+        return np.__version__
 
     def put(self, array: NDArray[Any], dtype: str, layout: str = "contiguous") -> Any:
         """The array itself; bfloat16 by ml_dtypes."""
@@ -202,6 +202,7 @@ def _require_sense(
     outputs: Any,
 ) -> None:
     """Raise what says which argument cannot be meant, and what to write instead."""
+    __tracebackhide__ = True
     if not callable(function):
         raise TypeError(f"the first argument is the function to check, not {function!r}")
     if isinstance(like, str):
@@ -240,7 +241,7 @@ def _client(
     dtypes: tuple[str, ...],
 ) -> OneFunction:
     """The function in the place of the backend's row, with what that row is granted."""
-    name = getattr(function, "__qualname__", type(function).__qualname__)
+    name = getattr(function, "__name__", type(function).__name__)
     drawn = isinstance(like, type)
     operator = like if isinstance(like, type) else type(like)
 
@@ -267,7 +268,7 @@ def _client(
         values=(),
     )
     made.rows = {**rows, operator.__name__: row}
-    return OneFunction(name, made)
+    return OneFunction(f"{name} with {made.framework}", made)
 
 
 def _explore(
