@@ -57,7 +57,7 @@ class Functions(Backend):
             with np.errstate(all="ignore"):  # judged is what is returned, not what is flagged
                 result = call(op, *inputs)
             results = result if isinstance(result, tuple | list) else (result,)
-            return tuple(np.asarray(y) for y in results)
+            return tuple(map(_array, results))
 
         return read
 
@@ -98,12 +98,20 @@ class Functions(Backend):
         totals = []
         for i in wanted:
             parts = [
-                np.asarray(dx)
+                _array(dx)
                 for x, dx in zip(self._given, found, strict=False)
                 if x is inputs[i] and dx is not None
             ]
             totals.append(np.asarray(sum(parts[1:], parts[0])) if parts else None)
         return tuple(outputs), totals
+
+
+def _array(result: Any) -> NDArray[Any]:
+    """A result as NumPy reads it. Raises `TypeError` for what holds no numbers."""
+    array = np.asarray(result)
+    if array.dtype.kind in "OSUmM":
+        raise TypeError(f"{result!r} was returned, where an array of numbers is wanted")
+    return array
 
 
 class OneFunction(InProcessClient):
@@ -118,7 +126,7 @@ def check(
     function: Function,
     like: Operator | type[Operator],
     *,
-    dtypes: str | Sequence[str] = ("float64", "float32"),
+    dtypes: str | tuple[str, ...] | list[str] = ("float64", "float32"),
     examples: int = 25,
     gradient: Function | None = None,
     backend: str | None = None,
@@ -144,7 +152,7 @@ def check(
     `ValueError` and `TypeError` where an argument is none that can be meant.
     """
     __tracebackhide__ = True
-    dtypes = (dtypes,) if isinstance(dtypes, str) else tuple(dtypes)
+    dtypes = tuple(dtypes) if isinstance(dtypes, tuple | list) else (dtypes,)
     _require_sense(function, like, dtypes, examples, gradient, backend, outputs)
     client = _client(function, like, gradient, backend, outputs, dtypes)
     operator = like if isinstance(like, type) else type(like)

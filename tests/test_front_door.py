@@ -198,6 +198,15 @@ def test_a_fault_shows_small_inputs_and_the_users_traceback() -> None:
     assert np.array_equal(np.array(ast.literal_eval(shown.split(maxsplit=2)[2])), x)
 
 
+@pytest.mark.parametrize(
+    "gradient", [None, lambda grads, inputs, outputs: "no gradient"], ids=["outputs", "gradients"]
+)
+def test_what_holds_no_numbers_is_shown(gradient: Any) -> None:
+    function = (lambda x: None) if gradient is None else softmax
+    with pytest.raises(Fault, match=r"TypeError in (call|vjp): .* where an array of numbers"):
+        d5test.check(function, like=Softmax(), gradient=gradient)
+
+
 def test_too_few_results_are_told_how_to_say_so() -> None:
     with pytest.raises(Fault, match=r"want +3, or outputs=1 if these are the first of them"):
         d5test.check(layer_norm(1e-5), like=LayerNormalization())
@@ -216,6 +225,7 @@ def test_nothing_judged_is_an_error() -> None:
     [
         (ValueError, "no dtype 'float8' is judged; there are float64, ", {"dtypes": ("float8",)}),
         (ValueError, "no dtype 'float8' is judged; there are float64, ", {"dtypes": "float8"}),
+        (ValueError, "no dtype <class 'numpy.float32'> is judged", {"dtypes": np.float32}),
         (ValueError, "dtypes= is empty; there are float64, ", {"dtypes": ()}),
         (ValueError, "gradient= or backend=", {"gradient": slope, "backend": "numpy"}),
         (TypeError, r"gradient= is a function of \(grads, inputs, outputs\), not 3",
@@ -295,6 +305,14 @@ def test_judge_one_result() -> None:
     assert not d5test.judge(Softmax(), [x], [dy], grads=[dy]).right
     with pytest.raises(ValueError, match="no input"):
         d5test.judge(Softmax(), [np.arange(3)], [np.arange(3)])
+
+
+def test_judge_knows_attributes_to_32_bits() -> None:
+    rng = np.random.default_rng(5)
+    x, scale = rng.normal(size=(3, 5)), rng.normal(size=5)
+    for epsilon, right in ((1e-5, True), (float(np.float32(1e-5)), True), (1.1e-5, False)):
+        y = layer_norm(epsilon)(x, scale)
+        assert d5test.judge(LayerNormalization(), [x, scale], [y]).right is right
 
 
 def test_importing_d5test_is_light() -> None:
