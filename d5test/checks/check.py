@@ -21,6 +21,7 @@ from d5test.numerics.bounds import (
     gradient_bounds,
     lower_precision,
 )
+from d5test.numerics.character import explaining_precision
 from d5test.numerics.controls import telling
 from d5test.numerics.judgement import Judgement, judge, tightest
 from d5test.outcome.fault import Evidence, Subject
@@ -259,6 +260,10 @@ class Inquiry:
             details["class"] = f"{allowed.name} is allowed: {EXPLAINED[allowed.name]}"
         if judgement.right:
             return judgement, expected
+        if kind != "arithmetic":
+            loosest = self.classes()[-1]
+            explained = explaining_precision(bounds, loosest, results, self.arrays)
+            judgement = replace(judgement, explained=explained)
         position = ((),) * (len(feeds) - 1) if last else ()
         evidence = Evidence(feeds, claim, (*position, expected), self.wanted, reuse)
         raise self.subject.fault(kind, what, evidence, judgement, **details)

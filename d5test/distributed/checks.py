@@ -39,7 +39,7 @@ def _within_bars(inquiry: Inquiry, results: tuple[Array, ...]) -> Judgement:
         classes(inquiry.case.dtype), lambda a: forward_bounds(op, arrays, a), results
     )
     if not judgement.right:
-        words = judgement_in_words(judgement)
+        words = judgement_in_words(judgement, inquiry.case.dtype)
         words["worst"] = words["worst"].replace("result ", "rank ")
         raise inquiry.fault("value", "a rank has a wrong sum", judgement, **words)
     tells, void = telling(bounds, arrays, lambda: _coarse(inquiry))

@@ -164,7 +164,7 @@ def _as_one_process(inquiry: Inquiry, op: Descent, results: tuple[Array, ...]) -
     )
     judgement = judge(bounds, results)
     if not judgement.right:
-        words = judgement_in_words(judgement)
+        words = judgement_in_words(judgement, inquiry.case.dtype)
         words["worst"] = words["worst"].replace("result ", "rank ")
         where = "on the joined minibatch" if op.optimizer in CONSISTENT else "in one process"
         what = f"a rank is not where {op.base} is {where}"

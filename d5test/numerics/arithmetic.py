@@ -181,6 +181,20 @@ class Arithmetic:
         error = steps * u
         return rounded + (error / (1 - error) if error < 0.5 else 2 * error)
 
+    def of_precision(self, bits: int) -> Arithmetic:
+        """The same with at most so many bits everywhere, and the range of before."""
+
+        def coarser(fmt: Format) -> Format:
+            return replace(fmt, precision=min(fmt.precision, bits))
+
+        return replace(
+            self,
+            storage=coarser(self.storage),
+            primitive=coarser(self.primitive),
+            sums=coarser(self.sums),
+            products=None if self.products is None else coarser(self.products),
+        )
+
     @cached_property
     def tied(self) -> Arithmetic:
         """The same with `ties`."""

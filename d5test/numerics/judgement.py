@@ -25,6 +25,8 @@ class Judgement:
     arithmetic  the tightest class that holds the result ("" where there is one class only)
     telling     whether the bars reject every control: see `controls`
     void        whether they reject none
+    explained   of a wrong result: the bits of the arithmetic that explains it, 0 if none does;
+                `None` if that is unknown (`numerics.character`)
     """
 
     ratio: float = 0.0
@@ -37,6 +39,7 @@ class Judgement:
     arithmetic: str = ""
     telling: bool = False
     void: bool = False
+    explained: int | None = None
 
     @property
     def right(self) -> bool:

@@ -6,16 +6,19 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from d5test.case import Case
+from d5test.numerics.arithmetic import format_of
 from d5test.numerics.bounds import Bounds
+from d5test.numerics.character import bits_right
 from d5test.numerics.judgement import Judgement
 
 SMALL = 8
 """Elements of an input that is printed."""
+Character = Literal["inaccuracy", "different function"]
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,8 @@ class Fault(AssertionError):
             `not compiled`; of more than an operator also `network`, `trajectory`, `curve`, ...
     case    what was asked; its repr rebuilds it where it is a `Case`
     causes  the faults of parts that explain this one: those of a network's nodes
+
+    How bad it is: `bits_right`, and `character`.
     """
 
     kind = "fault"
@@ -96,6 +101,18 @@ class Fault(AssertionError):
                 return f"{self.kind}: {NUMBER.sub('N', first)}"
         op = getattr(self.case, "op", None)
         return f"{self.kind}: {op.name if op is not None else self.case}"
+
+    @property
+    def bits_right(self) -> int | None:
+        """Of the worst element, the leading bits that are right; `None` if none is wrong."""
+        # what is no case of an operator computes in float32
+        dtype = self.case.dtype if isinstance(self.case, Case) else "float32"
+        return None if self.judgement is None else _bits_right(self.judgement, dtype)
+
+    @property
+    def character(self) -> Character | None:
+        """What a wrong value is; `None` where that cannot be told, and of other faults."""
+        return None if self.judgement is None else _character(self.judgement)
 
     @property
     def message(self) -> str:
@@ -141,7 +158,7 @@ class Subject:
         found = {"check": f"{self.check} in {case.dtype}", "inputs": inputs_in_words(case)}
         found |= values_in_words(evidence)
         if judgement is not None:
-            found |= judgement_in_words(judgement)
+            found |= judgement_in_words(judgement, case.dtype)
         found |= details
         found["case"] = repr(case)
         headline = f"{case.op!r}: {what} on {where}"
@@ -176,8 +193,8 @@ def values_in_words(evidence: Evidence) -> dict[str, str]:
     return words
 
 
-def judgement_in_words(judgement: Judgement) -> dict[str, str]:
-    """Worst element, value, expectation and bar."""
+def judgement_in_words(judgement: Judgement, dtype: str) -> dict[str, str]:
+    """Worst element, value, expectation, bar, and how bad that is."""
     place = ", ".join(map(str, judgement.position))
     element = f"element [{place}] of " if judgement.position else ""
     words = {
@@ -185,8 +202,32 @@ def judgement_in_words(judgement: Judgement) -> dict[str, str]:
         "got": repr(judgement.got),
         "want": f"{judgement.want!r}, give or take {judgement.bar:.3g}",
         "error": f"{judgement.ratio:.4g} times the bar",
-        "judged": f"{judgement.share:.0%} of the elements",
     }
+    bits = _bits_right(judgement, dtype)
+    if bits is not None:
+        words["right"] = f"{bits} of {format_of(dtype).precision} bits{_explanation(judgement)}"
+    words["judged"] = f"{judgement.share:.0%} of the elements"
     if judgement.arithmetic:
         words["class"] = judgement.arithmetic
     return words
+
+
+def _bits_right(judgement: Judgement, dtype: str) -> int | None:
+    if judgement.right or judgement.got == judgement.want:
+        return None
+    return bits_right(judgement.got, judgement.want, format_of(dtype).precision)
+
+
+def _character(judgement: Judgement) -> Character | None:
+    if judgement.right or judgement.explained is None:
+        return None
+    return "inaccuracy" if judgement.explained else "different function"
+
+
+def _explanation(judgement: Judgement) -> str:
+    character = _character(judgement)
+    if character is None:
+        return ""
+    if character == "inaccuracy":
+        return f": an inaccuracy, which rounding to {judgement.explained} bits explains"
+    return ": a different function, which no rounding explains"
