@@ -24,7 +24,8 @@ from d5test.numerics.bounds import (
 from d5test.numerics.character import explaining_precision
 from d5test.numerics.controls import telling
 from d5test.numerics.judgement import Judgement, judge, tightest
-from d5test.outcome.fault import Evidence, Subject
+from d5test.numerics.proof import prove_backward
+from d5test.outcome.fault import Evidence, Fault, Subject
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
@@ -228,6 +229,26 @@ class Inquiry:
         return replace(judgement, telling=tells, void=void or judgement.share == 0)
 
     def held(
+        self,
+        bounds: Callable[[Arithmetic], Bounds],
+        results: Sequence[Any],
+        feeds: tuple[Any, ...],
+        *,
+        kind: str,
+        **more: Any,
+    ) -> tuple[Judgement, Bounds]:
+        """The judgement, not yet whether it tells anything, and the bars that held the results.
+
+        Before a gradient is called wrong, the reference's is proved: raises `WrongReference`.
+        """
+        try:
+            return self._held(bounds, results, feeds, kind=kind, **more)
+        except Fault:
+            if kind == "gradient":
+                prove_backward(self.case, feeds[-1].inputs, feeds[-1].grads)
+            raise
+
+    def _held(
         self,
         bounds: Callable[[Arithmetic], Bounds],
         results: Sequence[Any],

@@ -43,7 +43,7 @@ def explaining_precision(
     results: Sequence[Array | None],
     arrays: Sequence[Array | None],
 ) -> int | None:
-    """The most bits of an arithmetic whose bars hold `results`, which those of `arithmetic` do not.
+    """The most bits of an arithmetic whose bars hold `results`; those of `arithmetic` do not.
 
     0 if there is no such arithmetic; `None` if none can tell, since its bars have no end where the
     result is wrong, or those of `arithmetic` reject nothing.

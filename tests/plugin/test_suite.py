@@ -277,3 +277,54 @@ def test_a_verdict_comes_first_and_faults_are_grouped_by_cause(suite: Suite) -> 
     assert re.match(r"FAILED: \d+ faults of 1 cause on ./tiny.py:Aborting", first), first
     assert "shortest reproducer: .d5test/reproducers/Relu-" in rest
     assert rest.index("shortest reproducer") < rest.index("right  fault")
+
+
+SINE = """
+import numpy as np
+from d5test import Operator, inputs
+
+
+class Sine(Operator):
+    domain = "stranger"
+
+    def forward(self, x):
+        return np.sin(x)
+
+    def backward(self, grads, inputs, outputs):
+        return grads[0] * -np.cos(inputs[0])
+
+
+@inputs(Sine)
+def sine_inputs(d, op):
+    return (d.tensor(d.sides(2)),)
+"""
+
+RIGHT_SINE = """
+import numpy as np
+from d5test.backends.base import Row
+from d5test.backends.numpy import Numpy
+
+
+class Right(Numpy):
+    rows = {"Sine": Row(lambda op, x: np.sin(x))}
+
+    def vjp(self, function, inputs, grads, wanted):
+        return function(*inputs), [grads[0] * np.cos(inputs[0])]
+"""
+
+
+def test_a_wrong_reference_is_no_fault_of_the_framework(
+    suite: Suite, pytester: pytest.Pytester
+) -> None:
+    pytester.path.joinpath("sine.py").write_text(SINE)
+    pytester.path.joinpath("right.py").write_text(RIGHT_SINE)
+    ran = suite(
+        "", "--backend=./right.py:Right", "--operator=./sine.py:Sine", "--check=gradient",
+        "--dtype=float32",
+    )  # fmt: skip
+    assert ran.rc == 1
+    (tally,) = ran.tallies.values()
+    assert (tally.fault, tally.faults, tally.untested) == (0, [], 1)
+    assert "Sine(): the reference contradicts itself" in ran.text
+    assert "by Sine.backward" in ran.text
+    assert "Traceback" not in ran.text
