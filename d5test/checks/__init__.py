@@ -14,8 +14,7 @@ from d5test.checks.accuracy import accuracy
 from d5test.checks.arguments import declared_dtypes, has_row, invalid_arguments
 from d5test.checks.check import Check, Inquiry
 from d5test.checks.compiled import compiled
-from d5test.checks.numerical import has_gradient
-from d5test.checks.own_slope import numerical_gradient
+from d5test.checks.numerical import has_gradient, numerical_gradient
 from d5test.checks.reasons import listed, with_gradient
 from d5test.checks.repetition import determinism, no_caching, untouched
 from d5test.checks.shape import batch, degenerate, degenerate_cases, has_layouts, layout

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from d5test.backends.base import Unsupported
 from d5test.case import Case
 from d5test.checks.check import Inquiry
-from d5test.checks.shape import BATCHES, crowded
+from d5test.checks.own_forward import OwnForward
+from d5test.checks.shape import BATCHES, Crowd
+from d5test.numerics.arithmetic import Arithmetic
+from d5test.numerics.bounds import Bounds
 from d5test.numerics.judgement import Judgement
-from d5test.outcome.fault import Evidence
+from d5test.outcome.fault import Evidence, Fault
 from d5test.outcome.tally import Inapplicable
 
 
@@ -31,9 +34,9 @@ def compiled(client: Any, case: Case) -> Judgement:
             "not compiled", "nothing was compiled", Evidence(feeds, "returns", wanted=case.wanted)
         )
     judgement = inquiry.judged(inquiry.forward_bounds, first.outputs, feeds[:1])
-    inquiry.judged(
+    _followed(
+        inquiry, feeds, second.outputs, "the second call is wrong",
         lambda arithmetic: inquiry.forward_bounds(arithmetic, again.arrays()),
-        second.outputs, feeds, kind="cached", what="the second call is wrong", last=True,
     )  # fmt: skip
     _another_shape(inquiry)
     if inquiry.row.gradient or not case.op.differentiable:
@@ -52,12 +55,23 @@ def compiled(client: Any, case: Case) -> Judgement:
 def _another_shape(inquiry: Inquiry) -> None:
     """Code that was compiled for a shape, then called with more samples."""
     try:
-        crowd, bounds = crowded(inquiry, BATCHES[0])
-    except (Inapplicable, Unsupported):
+        crowd = Crowd(inquiry, BATCHES[0])
+    except Inapplicable:
         return
-    feeds = (inquiry.feed(), crowd)
+    feeds = (inquiry.feed(), crowd.feed)
     _, result = inquiry.ask(*feeds)
-    inquiry.judged(
-        bounds, result.outputs, feeds, kind="cached", what="a call of another shape is wrong",
-        last=True,
-    )  # fmt: skip
+    _followed(inquiry, feeds, result.outputs, "a call of another shape is wrong", crowd.bounds)
+
+
+def _followed(
+    inquiry: Inquiry,
+    feeds: tuple[Any, ...],
+    outputs: tuple[Any, ...],
+    what: str,
+    bounds: Callable[[Arithmetic], Bounds],
+) -> None:
+    """The last of `feeds` gets its own outputs, though others came before it."""
+    try:
+        inquiry.judged(bounds, outputs, feeds, kind="cached", what=what, last=True)
+    except Fault as fault:
+        raise OwnForward(inquiry).cause(fault, outputs, bounds, feeds[-1]) from None

@@ -1,6 +1,7 @@
 """The framework's gradient against central differences of the framework's own forward.
 
-No reference gradient takes part, so that it also judges operators that have none. No tolerance is
+No reference gradient takes part, so that it also judges operators that have none. Where there is
+no reference at all, or the forward is not within its bars, `own_slope` judges. No tolerance is
 typed: with x+ = x + hv and x- = x - hv as rounded, what is compared is
 
     <dy, f(x+) - f(x-)>  and  <g, x+ - x->
@@ -19,12 +20,12 @@ from d5test.backends.base import Unsupported
 from d5test.case import Arrays, Case, Operator
 from d5test.checks.check import Inquiry
 from d5test.checks.direction import along, moved, require_shapes
-from d5test.checks.reasons import Why, listed
+from d5test.checks.own_slope import disagreement, own_slope
+from d5test.checks.reasons import Why, listed, without_reference
 from d5test.client.messages import BackendInfo
 from d5test.numerics.bounds import Bounds
 from d5test.numerics.duals import Dual
-from d5test.numerics.judgement import Judgement
-from d5test.outcome.fault import Evidence
+from d5test.numerics.judgement import Judgement, judge
 
 STEP = 2.0**-17
 """About the cube root of float64's unit roundoff, where truncation and rounding errors meet."""
@@ -32,6 +33,8 @@ STEP = 2.0**-17
 
 def numerical_gradient(client: Any, case: Case) -> Judgement:
     """The gradient agrees with the slope of the forward in a random direction."""
+    if without_reference(type(case.op)):
+        return own_slope(client, case)
     inquiry = Inquiry("numerical_gradient", client, case)
     grads = inquiry.upstream
     (arithmetic,) = inquiry.classes()
@@ -70,14 +73,11 @@ def numerical_gradient(client: Any, case: Case) -> Judgement:
         0.0 if slope == rise else ratio if np.isfinite(ratio) else np.inf,
         1.0, 0, (), slope, rise, bar, telling=tells, void=not tells,
     )  # fmt: skip
-    if not judgement.right:
-        raise inquiry.subject.fault(
-            "gradient",
-            "the gradient disagrees with the slope of its own forward",
-            Evidence(feeds, "slope", wanted=inquiry.wanted),
-            judgement,
-        )
-    return judgement
+    if judgement.right:
+        return judgement
+    if any(not judge(b, r.outputs).right for b, r in zip(bounds, (plus, minus), strict=True)):
+        return own_slope(client, case)  # the bars do not speak of this forward
+    raise disagreement(inquiry, feeds, judgement)
 
 
 def has_gradient(operator: type[Operator], about: BackendInfo, dtype: str) -> Why:

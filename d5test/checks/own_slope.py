@@ -1,6 +1,6 @@
-"""The gradient of an operator without a reference, against the slope of its own forward.
+"""A gradient against the slope of its own forward, where no reference speaks of that forward.
 
-With a reference, `numerical` knows the forward's bars and the truncation. Here both are measured
+With a reference that holds, `numerical` knows the bars and the truncation. Here both are measured
 on p(t) = <dy, f(x + t h v)>: the truncation is the spread of five estimates of p'(0) of different
 order and side, which holds the subgradients of a kink nearby too; the rounding is the noise of p,
 from its fourth differences over steps so small that any smooth part of them vanishes (More and
@@ -17,13 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from d5test.case import Case
-from d5test.checks import numerical
 from d5test.checks.check import Inquiry
 from d5test.checks.direction import along, moved, require_shapes
-from d5test.checks.reasons import without_reference
 from d5test.numerics.ensemble import BY_NORM
 from d5test.numerics.judgement import Judgement
-from d5test.outcome.fault import Evidence
+from d5test.outcome.fault import Evidence, Fault
 
 STEP = 2.0**-13
 """Truncation of the second order is near 1e-8 then, rounding near 1e-12."""
@@ -32,15 +30,8 @@ TINY_STEPS = (-4, -3, -2, -1, 1, 2, 3, 4)
 ORDER = 4
 
 
-def numerical_gradient(client: Any, case: Case) -> Judgement:
-    """The gradient agrees with the slope of the forward in a random direction."""
-    if without_reference(type(case.op)):
-        return own_slope(client, case)
-    return numerical.numerical_gradient(client, case)
-
-
 def own_slope(client: Any, case: Case) -> Judgement:
-    """As `numerical_gradient`, by what the operator itself returns and nothing else."""
+    """The gradient agrees with the slope of the forward, by what the operator itself returns."""
     inquiry = Inquiry("numerical_gradient", client, case)
     grads, wanted = inquiry.upstream, inquiry.wanted
     steps = [k * STEP for k in (1, -1, 2, -2)] + [k * TINY_STEP for k in TINY_STEPS]
@@ -66,13 +57,15 @@ def own_slope(client: Any, case: Case) -> Judgement:
         telling=abs(best) > bar, void=abs(best) <= bar,
     )  # fmt: skip
     if not judgement.right:
-        raise inquiry.subject.fault(
-            "gradient",
-            "the gradient disagrees with the slope of its own forward",
-            Evidence(feeds[:3], "slope", wanted=wanted),
-            judgement,
-        )
+        raise disagreement(inquiry, feeds[:3], judgement)
     return judgement
+
+
+def disagreement(inquiry: Inquiry, feeds: tuple[Any, ...], judgement: Judgement) -> Fault:
+    """The fault of a gradient, taken at the first of `feeds`, and two points of the forward."""
+    what = "the gradient disagrees with the slope of its own forward"
+    evidence = Evidence(feeds, "slope", wanted=inquiry.wanted)
+    return inquiry.subject.fault("gradient", what, evidence, judgement)
 
 
 def derivative(

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from d5test.backends.base import Unsupported
-from d5test.case import Array, Arrays, Case, Operator
+from d5test.case import Arrays, Case, Operator
 from d5test.checks.check import Inquiry
+from d5test.checks.own_forward import OwnForward
 from d5test.checks.reasons import Why, supported
 from d5test.client.messages import BackendInfo
 from d5test.numerics.arithmetic import Arithmetic
@@ -45,9 +47,13 @@ def layout(client: Any, case: Case) -> Judgement:
         def bounds(arithmetic: Arithmetic, arrays: Arrays = arrays) -> Bounds:
             return inquiry.forward_bounds(arithmetic, arrays)
 
-        found = inquiry.judged(
-            bounds, result.outputs, (feed,), kind="layout", what=f"{name} inputs are misread"
-        )
+        try:
+            found = inquiry.judged(
+                bounds, result.outputs, (feed,), kind="layout", what=f"{name} inputs are misread"
+            )
+        except Fault as fault:
+            plain = inquiry.feed(arrays)
+            raise OwnForward(inquiry).cause(fault, result.outputs, bounds, plain) from None
         judgement = max(judgement, found, key=lambda j: j.ratio)
     if len(reasons) == len(layouts):
         raise Unsupported("; ".join(reasons))
@@ -111,69 +117,68 @@ def batch(client: Any, case: Case) -> Judgement:
     inquiry = Inquiry("batch", client, case)
     judgement = Judgement()
     for count in BATCHES:
-        feed, bounds = crowded(inquiry, count)
-        (result,) = inquiry.ask(feed)
+        crowd = Crowd(inquiry, count)
+        (result,) = inquiry.ask(crowd.feed)
         try:
             found = inquiry.judged(
-                bounds, result.outputs, (feed,), kind="batch",
+                crowd.bounds, result.outputs, (crowd.feed,), kind="batch",
                 what=f"in a batch of {count}, samples differ from what they are alone",
             )  # fmt: skip
-        except Fault:
-            _alone(inquiry)  # what is wrong there too is no matter of the batch
-            raise
+        except Fault as fault:
+            plain = inquiry.feed()
+            raise OwnForward(inquiry).cause(
+                fault, result.outputs, crowd.bounds, plain, crowd.arranged
+            ) from None
         judgement = max(judgement, found, key=lambda j: j.ratio)
     return replace(judgement, void=False)
 
 
-def _alone(inquiry: Inquiry) -> None:
-    """The fault of the case as it is, if it is one."""
-    feed = inquiry.feed()
-    (result,) = inquiry.ask(feed)
-    inquiry.judged(inquiry.forward_bounds, result.outputs, (feed,))
-
-
-def crowded(inquiry: Inquiry, count: int) -> tuple[Any, Callable[[Arithmetic], Bounds]]:
-    """The case with `count` samples, its own from last to first and again, and their bars.
+class Crowd:
+    """The case with `count` samples: its own from last to first, again and again.
 
     Raises `Unsupported` where samples depend on each other.
     """
-    case = inquiry.case
-    axes = case.op.batch(*case.shapes)
-    if axes is None:
-        raise Inapplicable("samples in this batch interact; the batch check does not apply")
-    size = next(
-        a.shape[axis]
-        for a, axis in zip(inquiry.arrays, axes.inputs, strict=False)
-        if a is not None and axis is not None
-    )
-    order = np.arange(count)[::-1] % size
-    arrays = tuple(
-        a if a is None or axis is None else np.ascontiguousarray(np.take(a, order, axis))
-        for a, axis in zip(inquiry.arrays, _padded(axes.inputs, inquiry.arrays), strict=True)
-    )
 
-    def bounds(arithmetic: Arithmetic) -> Bounds:
-        alone = inquiry.forward_bounds(arithmetic)
-        several = tuple(
-            b if b is None or axis is None else _taken(b, order, axis)
-            for b, axis in zip(alone, axes.outputs, strict=False)
+    def __init__(self, inquiry: Inquiry, count: int) -> None:
+        self.inquiry = inquiry
+        case, arrays = inquiry.case, inquiry.arrays
+        axes = case.op.batch(*case.shapes)
+        if axes is None:
+            raise Inapplicable("samples in this batch interact; the batch check does not apply")
+        self.axes = axes
+        size = next(
+            a.shape[axis]
+            for a, axis in zip(arrays, axes.inputs, strict=False)
+            if a is not None and axis is not None
         )
-        # outputs of which the operator does not say where its samples are (MaxPool's indices)
-        return several + (None,) * (len(alone) - len(several))
+        self.order = np.arange(count)[::-1] % size
+        taken = [
+            a if a is None or axis is None else np.ascontiguousarray(np.take(a, self.order, axis))
+            for a, axis in zip_longest(arrays, axes.inputs)
+        ]
+        for i, tensor in enumerate(case.inputs):
+            if tensor is not None and tensor.same_as is not None:
+                taken[i] = taken[tensor.same_as]
+        self.feed = inquiry.feed(tuple(taken))
 
-    return inquiry.feed(_aliased(case, arrays)), bounds
+    def bounds(self, arithmetic: Arithmetic) -> Bounds:
+        """The bars that the samples have alone, for each place in the crowd.
 
+        None for outputs of which the operator does not say where its samples are (MaxPool's
+        indices).
+        """
+        alone = self.inquiry.forward_bounds(arithmetic)
+        values = self.arranged([None if b is None else b.value for b in alone])
+        bars = self.arranged([None if b is None else b.bar for b in alone])
+        return tuple(
+            None if b is None or value is None else Bound(value, bar, b.storage)
+            for b, value, bar in zip(alone, values, bars, strict=True)
+        )
 
-def _padded(axes: tuple[int | None, ...], arrays: Arrays) -> tuple[int | None, ...]:
-    return axes + (None,) * (len(arrays) - len(axes))
-
-
-def _aliased(case: Case, arrays: Arrays) -> Arrays:
-    return tuple(
-        arrays[t.same_as] if t is not None and t.same_as is not None else a
-        for t, a in zip(case.inputs, arrays, strict=True)
-    )
-
-
-def _taken(bound: Bound, order: Array, axis: int) -> Bound:
-    return Bound(np.take(bound.value, order, axis), np.take(bound.bar, order, axis), bound.storage)
+    def arranged(self, outputs: Sequence[Any]) -> tuple[Any, ...]:
+        """The outputs of the samples alone, for each place in the crowd."""
+        known = len(self.axes.outputs)
+        return tuple(
+            None if y is None else y if axis is None else np.take(y, self.order, axis)
+            for y, axis in zip(outputs[:known], self.axes.outputs, strict=False)
+        ) + (None,) * (len(outputs) - known)

@@ -14,11 +14,12 @@ import numpy as np
 
 from d5test.case import Array, Arrays, Case, Operator
 from d5test.checks.check import Inquiry
+from d5test.checks.own_forward import OwnForward, forward_is_wrong
 from d5test.checks.reasons import Why, supported
 from d5test.client.messages import BackendInfo
-from d5test.numerics.bounds import Bound, double
+from d5test.numerics.bounds import Bound, Bounds, double
 from d5test.numerics.judgement import Judgement, judge
-from d5test.outcome.fault import Evidence
+from d5test.outcome.fault import Evidence, Fault
 from d5test.outcome.tally import Inapplicable
 
 NAN_IS_OPEN = {
@@ -65,39 +66,57 @@ def special(client: Any, case: Case) -> Judgement:
     chosen = _chosen(case, inquiry.arrays)
     if chosen is None:
         return Judgement(void=True)
-    spreads = chosen in MEETS_ZEROS.get(case.op.name, ())
+    bounds = inquiry.forward_bounds(inquiry.classes()[0])
+    (before,) = inquiry.ask(inquiry.feed())
+    try:
+        inquiry.shaped(bounds, before.outputs, (inquiry.feed(),))
+    except Fault:
+        raise forward_is_wrong(inquiry) from None
     worst = Judgement(telling=True)
     for value in (np.nan, np.inf, -np.inf):
-        poisoned = _with_one(case, inquiry.arrays, chosen, value)
-        moved = _with_one(case, inquiry.arrays, chosen, None)
-        feed = inquiry.feed(poisoned)
-        (result,) = inquiry.ask(feed)
-        expected = tuple(
-            _special_bound(bound, clean, other, want, bool(np.isnan(value)), spreads, case)
-            for bound, clean, other, want in zip(
-                inquiry.forward_bounds(inquiry.classes()[0]),
-                inquiry.outputs,
-                _plain(inquiry, moved),
-                _plain(inquiry, poisoned),
-                strict=True,
-            )
-        )
-        inquiry.shaped(expected, result.outputs, (feed,))
-        evidence = Evidence((feed,), "special", (expected,), case.wanted)
-        for k, (bound, got) in enumerate(zip(expected, result.outputs, strict=False)):
-            lost = np.isnan(bound.value.astype(np.float64)) & ~np.isnan(got.astype(np.float64))
-            if bound.storage is not None and np.any(lost & (bound.bar == 0)):
-                raise inquiry.subject.fault(
-                    "special", f"{value} in an input is swallowed", evidence,
-                    where=f"output {k}, {np.argwhere(lost & (bound.bar == 0))[0].tolist()}",
-                )  # fmt: skip
-        judgement = judge(expected, result.outputs)
-        if not judgement.right:
-            raise inquiry.subject.fault(
-                "special", f"{value} in one element spoils others", evidence, judgement
-            )
-        worst = max(worst, judgement, key=lambda j: j.ratio)
+        try:
+            found = _with_special(inquiry, chosen, value, bounds, before.outputs)
+        except Fault:
+            if OwnForward(inquiry).off == np.inf:
+                raise forward_is_wrong(inquiry) from None
+            raise
+        worst = max(worst, found, key=lambda j: j.ratio)
     return worst
+
+
+def _with_special(
+    inquiry: Inquiry, chosen: int, value: float, bounds: Bounds, before: tuple[Any, ...]
+) -> Judgement:
+    """One element of the input `chosen` is `value`: judged by the outputs `before` that."""
+    case = inquiry.case
+    demands = bool(np.isnan(value)) and not _is_open(case.op)
+    spreads = chosen in MEETS_ZEROS.get(case.op.name, ())
+    poisoned = _with_one(case, inquiry.arrays, chosen, value)
+    moved = _with_one(case, inquiry.arrays, chosen, None)
+    feed = inquiry.feed(poisoned)
+    (result,) = inquiry.ask(feed)
+    expected = tuple(
+        _special_bound(bound, own, clean, other, want, demands, spreads)
+        for bound, own, clean, other, want in zip(
+            bounds, before, inquiry.outputs, _plain(inquiry, moved), _plain(inquiry, poisoned),
+            strict=True,
+        )
+    )  # fmt: skip
+    inquiry.shaped(expected, result.outputs, (feed,))
+    evidence = Evidence((feed,), "special", (expected,), case.wanted)
+    for k, (bound, got) in enumerate(zip(expected, result.outputs, strict=False)):
+        lost = np.isnan(bound.value.astype(np.float64)) & ~np.isnan(got.astype(np.float64))
+        if bound.storage is not None and np.any(lost & (bound.bar == 0)):
+            raise inquiry.subject.fault(
+                "special", f"{value} in an input is swallowed", evidence,
+                where=f"output {k}, {np.argwhere(lost & (bound.bar == 0))[0].tolist()}",
+            )  # fmt: skip
+    judgement = judge(expected, result.outputs)
+    if not judgement.right:
+        raise inquiry.subject.fault(
+            "special", f"{value} in one element spoils others", evidence, judgement
+        )
+    return judgement
 
 
 def _chosen(case: Case, arrays: Arrays) -> int | None:
@@ -130,22 +149,25 @@ def _plain(inquiry: Inquiry, arrays: Arrays) -> tuple[Any, ...]:
 
 def _special_bound(
     bound: Bound | None,
+    own: Array,
     clean: Array,
     moved: Array,
     want: Array,
-    is_nan: bool,
+    demands: bool,
     spreads: bool,
-    case: Case,
 ) -> Bound:
-    """What is demanded of one output: a NaN (bar 0), what it was before, or nothing (infinity)."""
+    """What is demanded of one output: a NaN (bar 0), what it was before, or nothing (infinity).
+
+    What it was before is the backend's `own`, which may be off itself: twice the bar.
+    """
     assert bound is not None
     if bound.storage is None:
         return Bound(want, np.full(want.shape, np.inf), None)
     unchanged = want == clean
-    demanded = np.isnan(want) & (moved != clean) & (is_nan and not _is_open(case.op))
-    kept = np.inf if spreads else bound.bar
+    demanded = np.isnan(want) & (moved != clean) & demands
+    kept = np.inf if spreads else 2 * bound.bar
     bar = np.where(unchanged, kept, np.where(demanded, 0.0, np.inf))
-    return Bound(np.where(unchanged, bound.value, want), bar, bound.storage)
+    return Bound(np.where(unchanged, own.astype(np.float64), want), bar, bound.storage)
 
 
 def _is_open(op: Operator) -> bool:

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from d5test.case import Case, Operator, Tensor
-from d5test.checks.own_slope import derivative, measured_noise, numerical_gradient
-from d5test.client.messages import Result, RowFacts
+from d5test.checks.numerical import numerical_gradient
+from d5test.checks.own_slope import derivative, measured_noise
+from d5test.client.messages import Result, RowInfo
 from d5test.outcome.fault import Fault
 
 
@@ -26,7 +27,7 @@ class Client:
 
     def __init__(self, forward, backward):
         self.forward, self.backward = forward, backward
-        row = RowFacts(True, None, "P", ("float64",), "")
+        row = RowInfo(True, None, "P", ("float64",), "")
         self.about = SimpleNamespace(
             rows={"Unknown": row}, flushes={}, ulps={}, name="mine", version="1", device="cpu",
             mode="eager",
