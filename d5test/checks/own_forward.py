@@ -9,15 +9,15 @@ check of the forward says once, for all of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
-from math import inf
+from math import inf, isfinite
 from typing import Any
 
 import numpy as np
 
-from d5test.case import Arrays
+from d5test.case import Arrays, Case
 from d5test.checks.check import Inquiry
 from d5test.numerics.arithmetic import Arithmetic
 from d5test.numerics.bounds import Bounds
@@ -25,8 +25,8 @@ from d5test.numerics.judgement import judge
 from d5test.outcome.fault import Fault
 from d5test.outcome.tally import Inapplicable
 
-DATA_SETS = 9
-"""The case's own data, and eight further sets: one alone may be right by chance."""
+FURTHER = 8
+"""Sets of data besides the case's own, which may be right by chance."""
 
 Outputs = Sequence[Any]
 
@@ -44,16 +44,20 @@ class OwnForward:
         self.inquiry = inquiry
 
     @cached_property
+    def calls(self) -> list[tuple[Any, Outputs]]:
+        """Feeds and outputs."""
+        inquiry = self.inquiry
+        feeds = [inquiry.feed(arrays) for arrays in (inquiry.arrays, *_further(inquiry.case))]
+        results = inquiry.ask(*feeds)
+        return [(feed, result.outputs) for feed, result in zip(feeds, results, strict=True)]
+
+    @cached_property
     def faults(self) -> list[Fault]:
         """What is wrong with it."""
-        inquiry, case = self.inquiry, self.inquiry.case
-        seeds = range(case.seed, case.seed + DATA_SETS) if case.random else [case.seed]
-        feeds = [inquiry.feed(replace(case, seed=seed).arrays()) for seed in seeds]
         try:
-            results = inquiry.ask(*feeds)
-        except Fault as fault:
+            found = [self._wrong(feed, outputs) for feed, outputs in self.calls]
+        except Fault as fault:  # it raises
             return [fault]
-        found = (self._wrong(f, r.outputs) for f, r in zip(feeds, results, strict=True))
         return [fault for fault in found if fault is not None and fault.kind != "arithmetic"]
 
     @cached_property
@@ -63,6 +67,17 @@ class OwnForward:
         if any(j is None or j.explained == 0 for j in judgements):
             return inf
         return max([1.0, *(j.ratio for j in judgements if j is not None)])
+
+    @cached_property
+    def error(self) -> float:
+        """The largest error: 0 where it is right, infinite if it is no inaccuracy."""
+        if not self.faults or self.off == inf:
+            return inf if self.faults else 0.0
+        loosest = self.inquiry.classes()[-1]
+        return max(
+            largest_error(self.inquiry.forward_bounds(loosest, feed.inputs), outputs)
+            for feed, outputs in self.calls
+        )
 
     def right(self, arrays: Arrays) -> bool:
         """Whether a plain call on `arrays` gives what the forward is otherwise good for."""
@@ -116,6 +131,33 @@ class OwnForward:
         except Fault as fault:
             return fault
         return None
+
+
+def _further(case: Case) -> Iterator[Arrays]:
+    """Data between the least and the largest of the case's own: nothing is exact by chance."""
+    if not case.random:
+        return
+    tensors = list(case.inputs)
+    for i in case.wanted:
+        tensor, x = tensors[i], case.arrays()[i]
+        if tensor is not None and tensor.data is None and x is not None and x.size:
+            low, high = float(x.min()), float(x.max())
+            if isfinite(low) and isfinite(high):
+                tensors[i] = replace(tensor, values=("uniform", low, high))
+    for seed in range(case.seed + 1, case.seed + 1 + FURTHER):
+        yield replace(case, inputs=tuple(tensors), seed=seed).arrays()
+
+
+def largest_error(bounds: Bounds, results: Outputs) -> float:
+    """The largest |got - want| of what is judged; infinite if one of them is no number."""
+    worst = 0.0
+    for bound, got in zip(bounds, results, strict=False):
+        if bound is None or got is None or not bound.judged.any():
+            continue
+        with np.errstate(all="ignore"):
+            error = np.abs(np.asarray(got).astype(np.float64) - bound.exact)[bound.judged]
+        worst = max(worst, float(np.max(np.where(np.isfinite(error), error, inf))))
+    return worst
 
 
 def _about(bounds: Bounds, values: Outputs) -> Bounds:

@@ -83,7 +83,7 @@ def no_caching(client: Any, case: Case) -> Judgement:
     reuse = bool(inquiry.about.mutable)
     feeds = tuple(inquiry.feed(arrays) for arrays in sets)
     results = inquiry.ask(*feeds, reuse=reuse)
-    judgement = Judgement()
+    judgement, own, causes = Judgement(), OwnForward(inquiry), []
     for i, (arrays, result) in enumerate(zip(sets, results, strict=True)):
 
         def bounds(arithmetic: Arithmetic, arrays: Arrays = arrays) -> Bounds:
@@ -96,12 +96,14 @@ def no_caching(client: Any, case: Case) -> Judgement:
                 reuse=reuse, last=True,
             )  # fmt: skip
         except Fault as fault:
-            own = OwnForward(inquiry)
             cause = own.cause(fault, result.outputs, bounds, inquiry.feed(arrays))
-            if cause is not fault and _is_stale(own, bounds, results[: i + 1], arrays):
-                cause = fault
-            raise cause from None
-        judgement = max(judgement, found, key=lambda j: j.ratio)
+            if cause is fault or _is_stale(own, bounds, results[: i + 1], arrays):
+                raise
+            causes.append(cause)
+        else:
+            judgement = max(judgement, found, key=lambda j: j.ratio)
+    for cause in causes:
+        raise cause
     return judgement
 
 
@@ -111,17 +113,24 @@ def _is_stale(
     results: Sequence[Result],
     arrays: Arrays,
 ) -> bool:
-    """Whether the last result is an earlier call's wherever it is wrong, and wrong for now only."""
+    """Whether the last result is an earlier call's wherever it is wrong, and right once nudged.
+
+    Wrong is what is further off than the forward is anyway.
+    """
+    if own.off == inf:
+        return False
     *earlier, last = (result.outputs for result in results)
     wrong = [
-        np.zeros(np.shape(y), bool) if bound is None else ratios(bound, y) > 1
+        np.zeros(np.shape(y), bool) if bound is None else ratios(bound, y) > own.off
         for bound, y in zip(bounds(own.inquiry.classes()[-1]), last, strict=True)
     ]
+    if not any(np.any(w) for w in wrong):
+        return False
     repeats = any(
         all(np.array_equal(x[w], y[w]) for x, y, w in zip(before, last, wrong, strict=True))
         for before in earlier
     )
-    return repeats and own.off < inf and own.right(_nudged(own.inquiry.case, arrays))
+    return repeats and own.right(_nudged(own.inquiry.case, arrays))
 
 
 def variations(case: Case, arrays: Arrays) -> tuple[Arrays, ...]:

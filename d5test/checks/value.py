@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 from typing import Any
 
-from d5test.case import Case
+import numpy as np
+
+from d5test.case import Arrays, Case
 from d5test.checks.check import Inquiry
-from d5test.checks.own_forward import OwnForward, forward_is_wrong
+from d5test.checks.own_forward import OwnForward, forward_is_wrong, largest_error
 from d5test.client.client import Feed
 from d5test.numerics.judgement import Judgement
 from d5test.outcome.fault import Fault
 from d5test.outcome.tally import Inapplicable
 
-DERIVATIVE = 8
-"""Bits that a derivative may lose: approximations are of a degree of 16 at most."""
+DEGREE = 16
+"""The largest of the polynomials by which functions are approximated."""
 
 
 def forward(client: Any, case: Case) -> Judgement:
@@ -52,7 +55,8 @@ def _gradient(inquiry: Inquiry) -> Judgement:
     grads = inquiry.upstream
     feed = inquiry.feed(grads=grads)
     (result,) = inquiry.ask(feed)
-    forward = _wrong_forward(inquiry, feed, result.outputs)
+    own = OwnForward(inquiry)
+    wrong = _wrong_with_gradient(own, feed, result.outputs)
     try:
         return inquiry.judged(
             lambda arithmetic: inquiry.gradient_bounds(arithmetic, grads),
@@ -63,13 +67,15 @@ def _gradient(inquiry: Inquiry) -> Judgement:
             grads=grads,
         )
     except Fault as fault:
-        if forward is not None and _follows(fault, forward):
+        slight = fault.judgement is not None and fault.judgement.explained != 0
+        if (wrong or slight) and _follows(inquiry.gradients(result), own, grads):
             raise forward_is_wrong(inquiry) from None
         raise
 
 
-def _wrong_forward(inquiry: Inquiry, feed: Feed, outputs: tuple[Any, ...]) -> Fault | None:
-    """The fault of the outputs, if they are as wrong when no gradient is asked for."""
+def _wrong_with_gradient(own: OwnForward, feed: Feed, outputs: tuple[Any, ...]) -> bool:
+    """Whether the outputs are wrong, and as wrong when no gradient is asked for."""
+    inquiry = own.inquiry
     try:
         inquiry.held(
             inquiry.forward_bounds,
@@ -80,22 +86,27 @@ def _wrong_forward(inquiry: Inquiry, feed: Feed, outputs: tuple[Any, ...]) -> Fa
             claim="computed",
         )
     except Fault as fault:
-        plain = inquiry.feed()
-        cause = OwnForward(inquiry).cause(fault, outputs, inquiry.forward_bounds, plain)
+        cause = own.cause(fault, outputs, inquiry.forward_bounds, inquiry.feed())
         if not isinstance(cause, Inapplicable):
             raise cause from None
-        return fault
-    return None
-
-
-def _follows(fault: Fault, forward: Fault) -> bool:
-    """Whether a wrong gradient follows from a wrong forward.
-
-    It does from another function. An approximation's derivative has fewer right bits than the
-    approximation, by at most those of the square of a polynomial's degree (A. A. Markov, 1889).
-    """
-    if forward.judgement is None or not forward.judgement.explained:
         return True
-    if fault.judgement is None or fault.judgement.explained is None:
+    return False
+
+
+def _follows(gradients: tuple[Any, ...], own: OwnForward, grads: Arrays) -> bool:
+    """Whether wrong gradients may come of a wrong forward alone.
+
+    Any may, of another function. A polynomial of degree n that is off by e is off by n^2 e at
+    most in its derivative (A. A. Markov, 1889).
+    """
+    if own.error == 0 or own.error == inf:
+        return own.error == inf
+    inquiry = own.inquiry
+    bounds = inquiry.gradient_bounds(inquiry.classes()[-1], grads)
+    if any(
+        b is not None and np.shape(g) != b.value.shape
+        for g, b in zip(gradients, bounds, strict=True)
+    ):
         return False
-    return fault.judgement.explained >= max(forward.judgement.explained - DERIVATIVE, 1)
+    pulled = sum(float(np.sum(np.abs(dy.astype(np.float64)))) for dy in grads if dy is not None)
+    return largest_error(bounds, gradients) <= DEGREE**2 * own.error * pulled

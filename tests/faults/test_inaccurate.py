@@ -1,0 +1,68 @@
+"""One cause, one accusation: what is inaccurate is wrong in its values, and nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+from d5test.checks import CHECKS
+from d5test.reference.operators import OPERATORS
+from tests.faults import inaccurate
+from tests.faults.judging import findings
+from tests.faults.score import Local
+from tests.faults.wrong import Wrong
+
+COUNT = 25
+BY_VALUE = {"forward", "low_precision", "accuracy", "degenerate"}
+"""Checks that have nothing to say but that values are right, each on cases of its own."""
+
+
+@pytest.mark.parametrize(
+    ("backend", "operator", "character"),
+    [
+        (inaccurate.SlightlyOff, "Exp", "inaccuracy"),
+        (inaccurate.AtItsBar, "Softmax", "inaccuracy"),
+        (inaccurate.ErfByPolynomial, "Erf", "inaccuracy"),
+        (inaccurate.InElevenBits, "Softmax", "inaccuracy"),
+        (inaccurate.AnotherFunction, "Erf", "different function"),
+    ],
+)
+def test_wrong_values_are_accused_of_being_wrong(
+    backend: type[Wrong], operator: str, character: str
+) -> None:
+    found = findings(Local("inaccurate", backend()), OPERATORS[operator], count=COUNT)
+    assert "forward" in found
+    assert set(found) <= BY_VALUE, "\n\n".join(fault.message for fault in found.values())
+    assert {fault.kind for fault in found.values()} == {"value"}
+    assert found["forward"].character == character
+    words = "an inaccuracy, which rounding to" if character == "inaccuracy" else "a different"
+    assert words in found["forward"].message
+
+
+@pytest.mark.parametrize(
+    ("backend", "operator", "check", "kind"),
+    [
+        (inaccurate.OffAndCachedByIdentity, "MatMul", "no_caching", "cached"),
+        (inaccurate.OffAndCachedByFingerprint, "MatMul", "no_caching", "cached"),
+        (inaccurate.OffAndLayoutBlind, "MatMul", "layout", "layout"),
+        (inaccurate.OffAndBatchDependent, "Conv", "batch", "batch"),
+        (inaccurate.OffAndNanInvented, "MatMul", "special", "special"),
+        (inaccurate.OffAndNanSwallowed, "MatMul", "special", "special"),
+        (inaccurate.OffAndNondeterministic, "MatMul", "determinism", "nondeterministic"),
+        (inaccurate.OffAndWrongGradients, "MatMul", "gradient", "gradient"),
+        (inaccurate.OffAndWrongGradients, "MatMul", "numerical_gradient", "gradient"),
+    ],
+)
+def test_what_is_broken_besides_is_still_named(
+    backend: type[Wrong], operator: str, check: str, kind: str
+) -> None:
+    client = Local("inaccurate", backend())
+    assert findings(client, OPERATORS[operator], ("forward",), COUNT)["forward"].kind == "value"
+    found = findings(client, OPERATORS[operator], (check,), COUNT)
+    assert found[check].kind == kind, found[check].message
+
+
+def test_every_property_is_tried() -> None:
+    values = BY_VALUE | {"gradient", "numerical_gradient"}
+    others = {"untouched", "invalid_arguments", "declared_dtypes", "compiled"}
+    named = {"no_caching", "layout", "batch", "special", "determinism"}
+    assert values | others | named == set(CHECKS)

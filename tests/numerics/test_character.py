@@ -1,0 +1,109 @@
+"""How bad a wrong result is, and what it is."""
+
+from __future__ import annotations
+
+from math import inf, nan
+from typing import Any
+
+import numpy as np
+import pytest
+
+from d5test.case import Case, Tensor
+from d5test.numerics.arithmetic import Arithmetic, classes
+from d5test.numerics.bounds import Bounds, forward_bounds, gradient_bounds
+from d5test.numerics.character import COARSEST, bits_right, explaining_precision
+from d5test.numerics.perturbed import Rounded, round_to
+from d5test.reference.operators import OPERATORS
+
+
+@pytest.mark.parametrize(
+    ("got", "want", "bits"),
+    [
+        (1.0, 1.0, 24),
+        (1 + 2.0**-10, 1.0, 10),
+        (1 - 2.0**-10, 1.0, 10),
+        (-3 * (1 + 2.0**-5), -3.0, 5),
+        (1 + 2.0**-40, 1.0, 24),
+        (1.4, 1.0, 1),
+        (-1.0, 1.0, 0),
+        (0.0, 1.0, 0),
+        (5.0, 1.0, 0),
+        (1e-45, 0.0, 0),
+        (nan, 1.0, 0),
+        (1.0, nan, 0),
+        (inf, 1.0, 0),
+        (1.0, inf, 0),
+        (inf, inf, 24),
+        (1e308, -1e308, 0),
+    ],
+)
+def test_bits(got: float, want: float, bits: int) -> None:
+    assert bits_right(got, want, 24) == bits
+
+
+def explained(case: Case, results: Any, grads: Any = None) -> int | None:
+    def bounds(arithmetic: Arithmetic) -> Bounds:
+        if grads is None:
+            return forward_bounds(case.op, case.arrays(), arithmetic)
+        return gradient_bounds(case.op, case.arrays(), grads, arithmetic)
+
+    return explaining_precision(bounds, classes(case.dtype)[-1], results, case.arrays())
+
+
+def in_bits(case: Case, bits: int) -> tuple[Any, ...]:
+    """The outputs as computed with significands of so many bits."""
+    wide = (x.astype(np.float64) for x in case.arrays() if x is not None)
+    rounded = (Rounded(round_to(x, bits), precision=bits) for x in wide)
+    return tuple(y.value for y in case.op(*rounded))
+
+
+SOFTMAX = OPERATORS["Softmax"](axis=-1)
+MATMUL = OPERATORS["MatMul"]()
+
+
+@pytest.mark.parametrize("bits", [9, 11, 16, 20])
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    "case",
+    [Case(SOFTMAX, (Tensor((3, 7)),)), Case(MATMUL, (Tensor((3, 5)), Tensor((5, 2))))],
+    ids=str,
+)
+def test_coarser_arithmetic_is_an_inaccuracy_of_its_bits(case: Case, bits: int, seed: int) -> None:
+    case = Case(case.op, case.inputs, seed)
+    found = explained(case, in_bits(case, bits))
+    assert found is not None
+    assert max(bits, COARSEST) <= found <= bits + 6
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    ("op", "wrong"),
+    [
+        (SOFTMAX, lambda x: np.zeros_like(x)),
+        (SOFTMAX, lambda x: np.full_like(x, 1 / 7)),
+        (SOFTMAX, lambda x: x),
+        (SOFTMAX, lambda x: SOFTMAX(x)[0] * 1.5),
+        (SOFTMAX, lambda x: OPERATORS["Softmax"](axis=0)(x)[0]),
+        (SOFTMAX, lambda x: np.full_like(x, np.nan)),
+        (OPERATORS["Relu"](), lambda x: np.where(x < 0, 0.01 * x, x)),
+        (OPERATORS["Tanh"](), lambda x: np.minimum(x, 1)),
+    ],
+)
+def test_what_no_arithmetic_explains_is_another_function(op: Any, wrong: Any, seed: int) -> None:
+    case = Case(op, (Tensor((3, 7)),), seed)
+    (x,) = case.arrays()
+    assert explained(case, (wrong(x),)) == 0
+
+
+def test_of_gradients_too() -> None:
+    case = Case(SOFTMAX, (Tensor((3, 7)),))
+    (x,) = case.arrays()
+    (dy,) = grads = case.upstream(case.op(x))
+    (dx,) = case.op.vjp((dy.astype(float),), (x.astype(float),))
+    assert explained(case, (dx * (1 + 1e-4),), grads) in range(13, 20)
+    assert explained(case, (-dx,), grads) == 0
+
+
+def test_where_bars_reject_nothing_it_is_not_known() -> None:
+    case = Case(OPERATORS["Relu"](), (Tensor((0,)),))
+    assert explained(case, (np.zeros(0),)) is None
