@@ -13,7 +13,11 @@ OUTCOMES = ("right", "fault", "known", "inapplicable", "unsupported", "void", "u
 
 
 class Inapplicable(Exception):
-    """The check asks nothing of this case, whatever the backend; the text says why."""
+    """The check says nothing of this case; the text says why.
+
+    Whatever the backend: samples that interact have no batch check. Or since the forward is wrong
+    on it, of which another check speaks.
+    """
 
 
 @dataclass

@@ -9,6 +9,7 @@ from d5test.backends.base import Unsupported
 from d5test.case import Operator
 from d5test.checks import CHECKS, Check, Fault
 from d5test.numerics.judgement import Judgement
+from d5test.outcome.tally import Inapplicable
 from tests.faults.mutants import drawn
 
 COUNT = 12
@@ -44,7 +45,7 @@ def judgements(
     for case in cases:
         try:
             yield check.run(client, case)
-        except Unsupported:
+        except (Inapplicable, Unsupported):
             continue
 
 

@@ -23,6 +23,7 @@ from d5test.case import Case, Operator
 from d5test.checks import CHECKS, Fault
 from d5test.client.client import Feed, Raised
 from d5test.client.inprocess import InProcessClient
+from d5test.outcome.tally import Inapplicable
 from d5test.reference.operators import OPERATORS
 from d5test.strategies import cases
 from d5test.worker.service import Service
@@ -153,7 +154,7 @@ def _judged(client: Local, dtype: str, case: Case) -> tuple[str, float]:
             worst = max(worst, check.run(client, case).ratio)
         except Fault:
             return f"{name} in {dtype}", worst
-        except Unsupported:
+        except (Inapplicable, Unsupported):
             continue
     return "", worst
 
