@@ -136,7 +136,7 @@ def batch(client: Any, case: Case) -> Judgement:
 class Crowd:
     """The case with `count` samples: its own from last to first, again and again.
 
-    Raises `Unsupported` where samples depend on each other.
+    Raises `Inapplicable` where samples depend on each other.
     """
 
     def __init__(self, inquiry: Inquiry, count: int) -> None:
