@@ -69,12 +69,36 @@ def test_suites_are_those_with_tests() -> None:
 def test_a_new_backend_works_in_a_foreign_project(foreign: Path) -> None:
     assert d5test("new", "backend", "Mine", cwd=foreign).returncode == 0
     done = d5test(
-        "run", "operators", "--backend=./mine.py:Mine", "--operator=Relu,Softmax,Add",
+        "run", "operators", "--backend=./d5test_mine.py:Mine", "--operator=Relu,Softmax,Add",
         "--check=forward,declared_dtypes,degenerate", "--examples=3", "--junitxml=out/report.xml",
         cwd=foreign,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert (foreign / "out" / "report.xml").is_file()
+
+
+def test_a_backend_hides_neither_modules_nor_its_framework(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside it lies a module named like the standard library's; it is named like its framework.
+
+    The command itself, as a script, does not look into the working directory.
+    """
+    monkeypatch.setenv("PYTHONSAFEPATH", "1")
+    (tmp_path / "string.py").write_text("raise ImportError('the neighbour was imported')")
+    (tmp_path / "own_rows.py").write_text("names = ('Relu',)")
+    (tmp_path / "numpy.py").write_text(
+        "import string\nimport numpy as np\nfrom own_rows import names\n"
+        "from d5test.backends.numpy import Numpy\n"
+        "string.ascii_letters, np.ndarray\n"
+        "class Mine(Numpy):\n    rows = {name: Numpy.rows[name] for name in names}\n"
+    )
+    done = d5test(
+        "run", "operators", "--backend=./numpy.py:Mine", "--check=forward", "--examples=2",
+        "--dtype=float32", "--operator=Relu", cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 passed" in done.stdout
 
 
 def test_statuses_of_pytest_are_passed_through(foreign: Path) -> None:
@@ -120,10 +144,10 @@ def test_nothing_is_overwritten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine.py").write_text("precious")
+    (tmp_path / "d5test_mine.py").write_text("precious")
     assert main(["new", "backend", "Mine"]) == 2
-    assert "mine.py is there already" in capsys.readouterr().err
-    assert (tmp_path / "mine.py").read_text() == "precious"
+    assert "d5test_mine.py is there already" in capsys.readouterr().err
+    assert (tmp_path / "d5test_mine.py").read_text() == "precious"
     assert main(["new", "operator", "not-a-name"]) == 2
     for word in ("template", "class", "None", "not-a-name"):
         assert main(["native", "new", word]) == 2

@@ -6,20 +6,66 @@
 
 `op` has the name and the hyperparameters of a rule of `d5test.reference.optimizers`, whose slots
 an updater reads and writes, whatever the framework calls them. It raises `Unsupported` for a
-variant of the rule that it does not compute. Nothing is imported here that a framework does not
+variant of the rule that it does not compute. A rule of a user's own comes with its updaters, and
+a variable says in which files such rules are. Nothing is imported here that a framework does not
 have beside it.
 """
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any, ClassVar
 
-from d5test.backends.base import Unsupported
-from d5test.reference.optimizers import OPTIMIZERS, State
+from d5test.backends.base import Backend, Row, Unsupported
+from d5test.names import load, target_of
+from d5test.reference.optimizers import OPTIMIZERS, Optimizer, State
 
 Slots = Mapping[str, tuple[Any, ...]]
+OWN = "D5TEST_OPTIMIZERS"
+"""The variable with the targets of rules that are a user's own, by commas."""
+
+
+def environment(rules: Iterable[type[Optimizer]]) -> dict[str, str]:
+    """The variables of a worker in which these rules are known."""
+    own = [rule for rule in rules if rule is not OPTIMIZERS.get(rule.__name__)]
+    return {OWN: ",".join(map(target_of, own))} if own else {}
+
+
+def own_rules() -> dict[str, type[Optimizer]]:
+    """The rules that this process was told of, by name."""
+    rules = (load(target) for target in os.environ.get(OWN, "").split(",") if target)
+    return {rule.__name__: rule for rule in rules}
+
+
+def updater_of(backend: Backend, kind: str, rule: str) -> type[Updater]:
+    """The updater of a kind, `native` or `reference`, for a rule. Raises `Unsupported`."""
+    found: Any = backend.updaters.get(kind)
+    own = own_rules().get(rule)
+    follows = isinstance(found, type) and issubclass(found, ReferenceUpdater)
+    if own is None or (found is not None and (follows or kind == "reference")):
+        if found is None:
+            raise Unsupported(f"{backend.framework} has no {kind} optimizers here")
+        return found  # type: ignore[no-any-return]
+    if backend.framework not in own.implementations:
+        has = ", ".join(own.implementations) or "none"
+        raise Unsupported(f"{rule} is not implemented in {backend.framework}; it has: {has}")
+    return own.implementations[backend.framework]()  # type: ignore[no-any-return]
+
+
+def with_own_rules(backend: Backend) -> Backend:
+    """The backend, with rows for the rules that this process was told of."""
+    rows = {}
+    for rule in own_rules():
+        try:
+            rows[rule] = Row(partial(one_step, updater_of(backend, "native", rule)))
+        except Unsupported:  # no row, and the suite says so
+            continue
+    if rows:
+        backend.rows = {**backend.rows, **rows}  # type: ignore[misc]
+    return backend
 
 
 class Updater(ABC):
@@ -62,7 +108,7 @@ class ReferenceUpdater(Updater):
     def __init__(self, op: Any, parameters: Mapping[str, Any]) -> None:
         super().__init__(op, parameters)
         given = {key: value for key, value in op.attributes.items() if key != "t"}
-        self.rule = OPTIMIZERS[op.name](**given)
+        self.rule = {**OPTIMIZERS, **own_rules()}[op.name](**given)
         self._parameters = dict(parameters)
         start = self.rule.start(self.xp, self._parameters)
         self.restore(start.t, start.slots)
@@ -93,7 +139,7 @@ def one_step(kind: type[Updater], op: Any, w: Any, g: Any, *slots: Any) -> tuple
 
 def variant(backend: Any, name: str) -> dict[str, Any]:
     """What the framework's own optimizer does instead of having a hyperparameter: see `fixed`."""
-    return dict(backend.updaters["native"].fixed.get(name, {}))
+    return dict(updater_of(backend, "native", name).fixed.get(name, {}))
 
 
 def kinds(backend: Any) -> list[str]:

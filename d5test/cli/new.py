@@ -1,6 +1,7 @@
 """Write a file to start from: d5test new backend NAME, d5test new operator NAME
 
-Requirements: what is written works as it stands; nothing is overwritten.
+Requirements: what is written works as it stands; nothing is overwritten; the file of a backend is
+not named like the framework, which it would hide from every script beside it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ import keyword
 import sys
 from pathlib import Path
 
-KINDS = ("backend", "operator")
+KINDS = {"backend": "d5test_{}.py", "operator": "{}.py"}
+"""What can be begun, and the name of its file."""
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -23,11 +25,9 @@ def execute(options: argparse.Namespace) -> int:
     """Write the file into the working directory."""
     name = options.name
     if not name.isidentifier() or keyword.iskeyword(name):
-        print(
-            f"d5test new: {name!r} is no name of a class; give one as MyBackend", file=sys.stderr
-        )
+        print(f"d5test new: {name!r} is not a valid class name; try MyBackend", file=sys.stderr)
         return 2
-    path = Path(f"{name.lower()}.py")
+    path = Path(KINDS[options.kind].format(name.lower()))
     template = Path(__file__).with_name("templates") / f"{options.kind}.txt"
     text = template.read_text().replace("NAME", name).replace("FILE", path.name)
     try:

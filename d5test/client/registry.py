@@ -8,7 +8,6 @@ torch@/path/bin/python      any of these, under another interpreter
 
 from __future__ import annotations
 
-import difflib
 import importlib.util
 import os
 import shutil
@@ -19,6 +18,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from d5test.client.messages import UnknownBackend
+from d5test.names import hint
 
 GROUP = "d5test.backends"
 
@@ -85,8 +85,8 @@ def target(what: str) -> str:
         if os.sep in module:
             raise UnknownBackend(f"no backend {what!r}: {module} is no Python file")
         return what
-    path = Path(module).expanduser().absolute()
-    if not path.is_file():
+    path = os.path.abspath(os.path.expanduser(module))  # unlike Path's, they raise nothing
+    if not os.path.isfile(path):
         raise UnknownBackend(f"no backend {what!r}: there is no file {path}")
     return f"{path}:{name}"
 
@@ -96,16 +96,16 @@ def interpreter(where: str) -> str:
 
     A link is not followed: that is how an environment's Python knows where it is.
     """
-    path = Path(where).expanduser()
-    if path.is_dir():
-        path = path / "bin" / "python"
-    if os.sep not in where and not path.exists():
-        path = Path(shutil.which(where) or path)
+    path = os.path.expanduser(where)
+    if os.path.isdir(path):
+        path = os.path.join(path, "bin", "python")
+    if os.sep not in where and not os.path.exists(path):
+        path = shutil.which(where) or path
     if not where or not os.access(path, os.X_OK):
         raise UnknownBackend(
             f"no interpreter {where!r}: give the path of a Python, as in @v/bin/python"
         )
-    return str(path.absolute())
+    return os.path.abspath(path)
 
 
 def package(target: str) -> str:
@@ -149,10 +149,8 @@ def _in_system(file: str) -> bool:
 
 
 def _unknown(what: str, names: Mapping[str, str]) -> str:
-    close = difflib.get_close_matches(what, names)
-    lines = [f"no backend {what!r}"]
-    if close:
-        lines[0] += f"; did you mean {' or '.join(close)}?"
+    meant = hint(what, names)
+    lines = [f"no backend {what!r}" + (f"; {meant}" if meant.startswith("did") else "")]
     lines.append(f"installed: {', '.join(installed())}")
     lines += [f"not installed: {name} ({how})" for name, how in missing().items()]
     lines.append("or give module:Name or ./file.py:Name")

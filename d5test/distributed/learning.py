@@ -48,9 +48,7 @@ class Task:
     @cached_property
     def base(self) -> Optimizer:
         """The recipe's optimizer."""
-        mutable = self.recipe.mutable
-        made: Optimizer = mutable["optimizer"](**mutable["optimizer_kwargs"])
-        return made
+        return self.recipe.optimizer()
 
     def optimizer(self, comm: Runner, name: str) -> DistributedOptimizer:
         """The communicator's own distributed optimizer over the recipe's."""

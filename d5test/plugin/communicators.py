@@ -17,7 +17,8 @@ import pytest
 
 from d5test.arguments import listed
 from d5test.distributed.provider import launched
-from d5test.plugin.names import located, unknown
+from d5test.names import BadName, resolve
+from d5test.plugin.names import resolving
 from d5test.plugin.selection import SELECTION
 from d5test.plugin.timing import FILE
 
@@ -58,6 +59,7 @@ COMMUNICATORS = {
 }
 
 
+@resolving()
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker, and see that what is asked for exists."""
     config.addinivalue_line("markers", "collective(name): the check of this test, on all ranks")
@@ -77,19 +79,17 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def _kind(name: str) -> Kind:
-    """What `--comm` names: one of ours, `module:Name` or `./file.py:Name`."""
-    if ":" in name:
-        made = located("communicator", name)
-        if not isinstance(made, type):  # what it runs is read from the class, before it is made
-            raise pytest.UsageError(f"communicator {name!r} is not a class")
-        marks = (AWAKE,) if getattr(made, "polls", False) else ()
-        return Kind((), schedules=hasattr(made, "run"), library=True, marks=marks, made=made)
-    if name not in COMMUNICATORS:
-        raise unknown("communicator", name, COMMUNICATORS)
-    missing = [package for package in COMMUNICATORS[name].needs if not find_spec(package)]
-    if missing:
-        raise pytest.UsageError(f"--comm={name} needs {missing[0]}: pip install 'd5test[mpi]'")
-    return COMMUNICATORS[name]
+    """What `--comm` names: one of ours, an installed one, `module:Name` or `./file.py:Name`."""
+    if name in COMMUNICATORS:
+        missing = [package for package in COMMUNICATORS[name].needs if not find_spec(package)]
+        if missing:
+            raise BadName(f"--comm={name} needs {missing[0]}: pip install 'd5test[mpi]'")
+        return COMMUNICATORS[name]
+    made = resolve("communicator", name, COMMUNICATORS)
+    if not isinstance(made, type):  # what it runs is read from the class, before it is made
+        raise BadName(f"communicator {name!r} is not a class")
+    marks = (AWAKE,) if getattr(made, "polls", False) else ()
+    return Kind((), schedules=hasattr(made, "run"), library=True, marks=marks, made=made)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -1,13 +1,14 @@
 """Networks and models: which tests of level 1 there are.
 
 Requirements: `--network` is resolved before anything is collected: a network of ours, a model of
-the onnx package, or the path of an ONNX file, which is a model too where outputs lie beside it;
-what is not named is all of ours and all of onnx's; tests are chosen by their fields, never by
-patterns over their ids.
+the onnx package, one that the user brings, or the path of an ONNX file, which is a model too where
+outputs lie beside it; what is not named is all of ours, all of onnx's, and those of entry points;
+tests are chosen by their fields, never by patterns over their ids.
 """
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,13 +17,15 @@ from typing import Any
 import pytest
 
 from d5test.arguments import listed
-from d5test.plugin import names
+from d5test.names import BadName
+from d5test.plugin.names import resolving, selected
 from d5test.plugin.parametrise import is_ours
 
 NETWORKS = pytest.StashKey[tuple[Mapping[str, Any], Mapping[str, Any]]]()
 """Those that are trained and judged with gradients; the models that only infer."""
 
 
+@resolving()
 def pytest_configure(config: pytest.Config) -> None:
     """Resolve what is named."""
     asked = listed(config.getoption("--network"))
@@ -31,32 +34,50 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def resolved(asked: tuple[str, ...]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """The networks and the models that are named; all if none is."""
+    """The networks and the models that are asked for; all if none is. Raises `BadName`."""
     from d5test.networks.strangers import Stranger, data_sets, strangers
     from d5test.networks.zoo import NETWORKS as BUILT
-    from d5test.networks.zoo import Built
 
-    models = strangers()
     files = {name: Path(name) for name in asked if name.endswith(".onnx")}
-    for name, path in files.items():
-        if not path.is_file():
-            raise pytest.UsageError(f"network {name!r}: there is no such file")
     for stem, count in Counter(path.stem for path in files.values()).items():
         if count > 1:
-            raise pytest.UsageError(f"{count} files are called {stem}.onnx: name one a run")
+            raise BadName(f"{count} files are called {stem}.onnx: name one a run")
+    models = strangers()
     inside = [name for name in asked if name not in files]
-    known = {**BUILT, **models}
-    chosen = names.chosen("network", inside, known) if inside or not files else {}
-    ours = {name: row for name, row in chosen.items() if name in BUILT}
-    for name, path in files.items():
-        try:
-            ours[path.stem] = Built.from_file(path)
-        except ValueError as error:
-            told = " ".join(str(error).split())
-            raise pytest.UsageError(f"network {name!r} cannot be read: {told}") from None
-    others = {name: row for name, row in chosen.items() if name in models}
+    selection = (
+        selected("network", inside, {**BUILT, **models}, built) if inside or not files else {}
+    )
+    ours = {name: row for name, row in selection.items() if name not in models}
+    ours |= {path.stem: read(name, path) for name, path in files.items()}
+    others = {name: row for name, row in selection.items() if name in models}
     others |= {name: Stranger(name, path) for name, path in files.items() if data_sets(path)}
     return ours, others
+
+
+def read(name: str, path: Path) -> Any:
+    """The network of an ONNX file. Raises `BadName`."""
+    from d5test.networks.zoo import Built
+
+    if not os.path.isfile(path):
+        raise BadName(f"network {name!r}: there is no such file")
+    try:
+        return Built.from_file(path)
+    except Exception as error:  # noqa: BLE001 - whatever onnx raises of a damaged file
+        words = " ".join(f"{type(error).__name__}: {error}".split())
+        raise BadName(f"network {name!r} cannot be read: {words}") from None
+
+
+def built(name: str, value: Any) -> Any:
+    """The row of a network that a user brings: a `Built`, or a function that makes a `Network`."""
+    from d5test.networks.zoo import Built
+
+    if isinstance(value, Built):
+        return value
+    try:
+        return Built.made_by(name.rpartition(":")[2], value)
+    except Exception as error:  # noqa: BLE001 - whatever a stranger's function raises
+        words = " ".join(f"{type(error).__name__}: {error}".split())
+        raise BadName(f"network {name!r} cannot be made: {words}") from None
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -6,20 +6,28 @@ chosen by their fields, never by patterns over their ids. Recipes are run where 
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from d5test.arguments import listed
-from d5test.plugin import names
+from d5test.backends.updater import environment
+from d5test.names import BadName, unknown
+from d5test.plugin.names import resolving, selected, subclass_of
 from d5test.plugin.selection import SELECTION
-from d5test.reference.optimizers import OPTIMIZERS
+from d5test.reference.optimizers import OPTIMIZERS, Optimizer
 
 KINDS = ("native", "reference")
 """The framework's own optimizer, and our rule on its tensors."""
 DTYPES = ("float64", "float32")
-CHOSEN = pytest.StashKey[tuple[str, ...]]()
+RULES = pytest.StashKey[Mapping[str, type[Optimizer]]]()
+"""The update rules that are judged, by name."""
+BROUGHT = pytest.StashKey[Mapping[str, str]]()
+"""What tells a worker of those that are a user's own."""
 RECIPES = pytest.StashKey[tuple[Path, ...]]()
 RECIPE_FILE = "test_recipe.py"
 SUITES = frozenset({"training", "distributed"})
@@ -28,26 +36,42 @@ SUITES = frozenset({"training", "distributed"})
 
 @dataclass(frozen=True)
 class RuleCell:
-    """An update rule, by name, and a dtype."""
+    """An update rule and a dtype."""
 
-    rule: str
+    rule: type[Optimizer]
     dtype: str
 
     @property
     def id(self) -> str:
         """How it stands in a test's id."""
-        return f"{self.rule}-{self.dtype}"
+        return f"{self.rule.__name__}-{self.dtype}"
 
 
+@resolving()
 def pytest_configure(config: pytest.Config) -> None:
     """Resolve what is named."""
     asked = listed(config.getoption("--optimizer"))
-    if not OPTIMIZERS.keys() >= set(asked):
+    distributed: Mapping[str, Any] = {}
+    if any(name not in OPTIMIZERS and ":" not in name for name in asked):
         from d5test.distributed.descent import DISTRIBUTED
 
-        names.chosen("optimizer", asked, {**OPTIMIZERS, **DISTRIBUTED})
-    config.stash[CHOSEN] = tuple(name for name in OPTIMIZERS if not asked or name in asked)
+        distributed = DISTRIBUTED
+    accept = subclass_of("optimizer", Optimizer)
+    found = selected("optimizer", asked, {**OPTIMIZERS, **distributed}, accept)
+    config.stash[RULES] = {name: rule for name, rule in found.items() if name not in distributed}
     config.stash[RECIPES] = tuple(located(name) for name in listed(config.getoption("--recipe")))
+    config.stash[BROUGHT] = environment([*config.stash[RULES].values(), *_recipes_rules(config)])
+
+
+def _recipes_rules(config: pytest.Config) -> Iterator[type[Optimizer]]:
+    if config.stash[RECIPES]:
+        from d5test.training.recipe import BadRecipe, load
+
+        try:
+            for file in config.stash[RECIPES]:
+                yield type(load(file).optimizer())
+        except BadRecipe as error:
+            raise pytest.UsageError(str(error)) from None
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -60,12 +84,12 @@ def located(name: str) -> Path:
     """The file of a recipe: where the user stands, or among those that come with the suites."""
     folder = suite("training") / "recipes"
     places = (Path(name), folder.parent / name, folder / f"{name}.py")
-    found = next((place for place in places if place.is_file()), None)
+    found = next((place for place in places if os.path.isfile(place)), None)
     if found is None:
         known = [path.stem for path in sorted(folder.glob("*.py"))]
         if name in known or "/" not in name:
-            raise names.unknown("recipe", name, known)
-        raise pytest.UsageError(f"--recipe: there is no file {name}")
+            raise unknown("recipe", name, known)
+        raise BadName(f"--recipe: there is no file {name}")
     return found.resolve()
 
 
@@ -82,7 +106,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         dtypes = metafunc.config.stash[SELECTION].dtypes
         cells = [
             RuleCell(rule, dtype)
-            for rule in metafunc.config.stash[CHOSEN]
+            for rule in metafunc.config.stash[RULES].values()
             for dtype in DTYPES
             if dtype in dtypes
         ]

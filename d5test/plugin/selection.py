@@ -17,8 +17,10 @@ import pytest
 from d5test.arguments import listed
 from d5test.case import FLOATS, Operator
 from d5test.checks.check import Check
-from d5test.plugin import names, native
+from d5test.names import chosen
+from d5test.plugin import native
 from d5test.plugin.known import KnownFailure, read, shipped
+from d5test.plugin.names import operators, resolving
 
 SELECTION = pytest.StashKey["Selection"]()
 
@@ -44,19 +46,19 @@ class Selection:
     def operators(self) -> Mapping[str, type[Operator]]:
         """The operators under test, by name."""
         own = {name: cls for one in self.natives for name, cls in one.operators.items()}
-        return names.operators(self.operator_names or tuple(own), own)
+        return operators(self.operator_names or tuple(own), own)
 
     @cached_property
     def every_operator(self) -> Mapping[str, type[Operator]]:
         """The operators that a known failure may speak of."""
-        return {**names.operators(()), **self.operators}
+        return {**operators(()), **self.operators}
 
     @cached_property
     def checks(self) -> Mapping[str, Any]:
         """The checks of ours to run, by name."""
         from d5test.checks import CHECKS
 
-        return names.chosen("check", self.check_names, CHECKS)
+        return chosen("check", self.check_names, CHECKS)
 
     def asks(self, check: Check) -> bool:
         """Whether a check is to be run: it is named, or none is."""
@@ -65,7 +67,7 @@ class Selection:
     @cached_property
     def dtypes(self) -> tuple[str, ...]:
         """The dtypes under test, widest first."""
-        return tuple(names.chosen("dtype", self.dtype_names, dict.fromkeys(FLOATS)))
+        return tuple(chosen("dtype", self.dtype_names, dict.fromkeys(FLOATS)))
 
     @cached_property
     def given_known(self) -> tuple[KnownFailure, ...]:
@@ -105,6 +107,7 @@ class Selection:
 
 
 @pytest.hookimpl(tryfirst=True)
+@resolving()
 def pytest_configure(config: pytest.Config) -> None:
     """Resolve what is named, but for backends, which `workers` starts."""
     config.addinivalue_line(

@@ -19,7 +19,9 @@ import pytest
 
 from d5test.plugin import native
 from d5test.plugin.known import KnownFailure
-from d5test.plugin.names import unknown
+from d5test.names import unknown
+from d5test.plugin.names import resolving
+from d5test.plugin.optimizers import BROUGHT
 from d5test.plugin.selection import SELECTION, Selection
 
 WORKERS = pytest.StashKey["Workers"]()
@@ -167,9 +169,11 @@ def opened(config: pytest.Config, name: str, *, fork: bool = True) -> Any:
     from d5test.worker.service import TF32
 
     option, selection = config.getoption, config.stash[SELECTION]
+    brought = config.stash[BROUGHT]
     spec, device = native.spec(name, selection.natives), option("--device") or "cpu"
     environment = native.environment(selection.natives, sanitize=selection.sanitize)
-    environment |= {TF32: "1"} if option("--precision") == "tf32" else {}
+    tf32 = {TF32: "1"} if option("--precision") == "tf32" else {}
+    environment = {**environment, **tf32, **brought}
     client: Any
     if option("--in-process"):
         os.environ.update(environment)
@@ -183,6 +187,7 @@ def opened(config: pytest.Config, name: str, *, fork: bool = True) -> Any:
 
 
 @pytest.hookimpl(trylast=True)
+@resolving()
 def pytest_configure(config: pytest.Config) -> None:
     """Start the workers of the backends that are named."""
     workers = config.stash[WORKERS] = Workers(config)

@@ -11,7 +11,7 @@ where epsilon stands, whether moments are corrected, how weights decay.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
@@ -43,6 +43,9 @@ class Optimizer:
 
     slots: ClassVar[tuple[str, ...]] = ()
     """Names of the arrays that are remembered for each parameter."""
+    implementations: ClassVar[Mapping[str, Callable[[], Any]]] = {}
+    """By framework, for a rule that is not in `OPTIMIZERS`: a function of nothing, called where
+    the framework is, that returns the `d5test.backends.updater.Updater` to be judged."""
 
     def rule(self, xp: Any, t: int, w: Any, g: Any, *slots: Any) -> tuple[Any, ...]:
         """(w, *slots) after step `t`, counted from 1, with the gradient `g` at `w`."""

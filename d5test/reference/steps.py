@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, make_dataclass
+from functools import cache
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -47,6 +48,11 @@ class Step(Operator):
 
 def step_of(rule: type[Optimizer]) -> type[Step]:
     """The operator that is a step of `rule`, with its name and its hyperparameters."""
+    return _step_of(rule)  # type: ignore[arg-type] # mypy: a class is not hashable
+
+
+@cache
+def _step_of(rule: type[Optimizer]) -> type[Step]:
     made: type[Step] = make_dataclass(
         rule.__name__,
         [(f.name, f.type, f.default) for f in fields(rule)],
@@ -67,4 +73,4 @@ STEPS: Mapping[str, type[Step]] = MappingProxyType(
 
 def as_step(optimizer: Optimizer, t: int = 1) -> Step:
     """Step number `t` of an optimizer."""
-    return STEPS[optimizer.name](t=t, **vars(optimizer))
+    return step_of(type(optimizer))(t=t, **vars(optimizer))

@@ -6,12 +6,13 @@ them in double precision and one that keeps them in the parameters' precision co
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from d5test.case import Tensor
 from d5test.reference.steps import STEPS, Step
 from d5test.strategies.draw import Draw, Regime
-from d5test.strategies.registry import attributes, inputs
+from d5test.strategies.registry import attributes, drawable, inputs
 
 TIMES = (1, 2, 3, 10, 100, 1000)
 """Step numbers: where the moments' correction is large, and where it fades."""
@@ -40,8 +41,25 @@ HYPERPARAMETERS: dict[str, tuple[Any, ...]] = {
 GRADIENTS: tuple[Regime, ...] = ("normal", "heavy", "onehot", ("scaled", -6))
 SQUARES: tuple[Regime, ...] = ("positive", ("uniform", 0.0, 0.015625))
 """Averages and sums of squares, also some that epsilon is not small beside."""
-SIGNED = frozenset({"velocity", "first"})
+SIGNED = frozenset({"velocity", "first", "momentum"})
 """Slots that average gradients; the others average their squares."""
+BITS = 16
+"""Of a hyperparameter that is exact in every dtype that optimizers are judged in."""
+
+
+def exact(value: float) -> float:
+    """The nearest number of so few bits: 0.99 stays below 1, and is the same in every dtype."""
+    fraction, exponent = math.frexp(value)
+    return math.ldexp(round(math.ldexp(fraction, BITS)), exponent - BITS)
+
+
+def choices(name: str, usual: Any) -> tuple[Any, ...]:
+    """What a hyperparameter may be; of one that is not ours, its default and what is near it."""
+    if name in HYPERPARAMETERS:
+        return HYPERPARAMETERS[name]
+    if isinstance(usual, bool):
+        return usual, not usual
+    return (exact(usual), exact(usual) / 2) if isinstance(usual, float) else (usual,)
 
 
 def step_attributes(operator: type[Step]) -> Any:
@@ -49,7 +67,9 @@ def step_attributes(operator: type[Step]) -> Any:
 
     def draw(d: Draw) -> Step:
         given = {
-            name: d.choose(HYPERPARAMETERS[name]) for name in operator().attributes if name != "t"
+            name: d.choose(choices(name, usual))
+            for name, usual in operator().attributes.items()
+            if name != "t"
         }
         return operator(t=d.choose(TIMES), **given)
 
@@ -69,6 +89,12 @@ def step_inputs(d: Draw, op: Step) -> tuple[Tensor | None, ...]:
     return (d.tensor(shape, "normal", "uniform"), d.tensor(shape, *GRADIENTS), *slots)
 
 
+def register(operator: type[Step]) -> None:
+    """Let steps of a rule be drawn; those of ours can be already."""
+    if operator not in drawable():
+        attributes(operator)(step_attributes(operator))
+        inputs(operator)(step_inputs)
+
+
 for operator in STEPS.values():
-    attributes(operator)(step_attributes(operator))
-    inputs(operator)(step_inputs)
+    register(operator)

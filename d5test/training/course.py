@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from d5test.backends.base import Backend
+from d5test.backends.updater import updater_of
 from d5test.worker.bound import OperatorView
 from d5test.worker.wire import Bits
 
@@ -44,7 +45,7 @@ def run(
     def put(arrays: dict[str, Bits]) -> dict[str, Any]:
         return {name: backend.put(x.array.copy(), x.dtype) for name, x in arrays.items()}
 
-    updater = backend.updaters[kind](OperatorView(rule, attributes), put(start))
+    updater = updater_of(backend, kind, rule)(OperatorView(rule, attributes), put(start))
     samples = [put(sample) for sample in noise]
     return [
         {name: Bits(*backend.get(w)) for name, w in parameters.items()}

@@ -129,9 +129,8 @@ def perceptron() -> Curve:
 
 def of_recipe(recipe: Recipe) -> Curve:
     """The network, the optimizer and the data of a recipe, in batches of `BATCH`."""
-    mutable, seed = recipe.mutable, recipe.fixed["seeds"][0]
-    optimizer = mutable["optimizer"](**mutable["optimizer_kwargs"])
-    return expected(recipe.network(seed), optimizer, first_batches(recipe.dataset(), BATCH))
+    network = recipe.network(recipe.fixed["seeds"][0])
+    return expected(network, recipe.optimizer(), first_batches(recipe.dataset(), BATCH))
 
 
 def first_batches(dataset: Dataset, size: int) -> list[Batch]:

@@ -13,6 +13,8 @@ from typing import Any
 
 from d5test.client.client import WorkerClient
 from d5test.metric import Metric
+from d5test.names import BadName, resolve
+from d5test.reference.optimizers import OPTIMIZERS
 from d5test.training.datasets import DATASETS
 
 FIXED_KEYS: Mapping[str, Any] = {
@@ -30,6 +32,10 @@ ELSEWHERE: Mapping[str, str] = {
     "seed": "the seeds of a recipe stand in 'seeds'",
 }
 """What is said of a name that has its place, but another one."""
+KNOWN: Mapping[str, Mapping[str, Any]] = {
+    "model": {}, "dataset": DATASETS, "train_sampler": {}, "optimizer": OPTIMIZERS,
+}  # fmt: skip
+"""The parts that are called, and those of ours that can be given by name (`d5test.names`)."""
 COUNTS = ("epochs", "batch_size")
 KINDS = ("native", "reference")
 SECTIONS = ("FIXED", "MUTABLE", "METRICS")
@@ -57,18 +63,27 @@ def complete(
             raise BadRecipe(f"{recipe}: {where} lacks {', '.join(missing)}")
         whole |= made
     _require_values(recipe, whole)
-    require_call(recipe, "model", whole["model"], whole["model_kwargs"], seed=1)
-    name = whole["dataset"]
-    if name not in tuple(DATASETS):
-        raise BadRecipe(f"{recipe}: there is no dataset {name!r}; {_meant(name, DATASETS)}")
-    require_call(recipe, "dataset", DATASETS[name], whole["dataset_kwargs"])
-    require_call(recipe, "train_sampler", whole["train_sampler"], {}, 2, 1, seed=1)
-    require_call(recipe, "optimizer", whole["optimizer"], whole["optimizer_kwargs"])
+    made = {part: called(recipe, part, whole[part]) for part in KNOWN}
+    require_call(recipe, "model", made["model"], whole["model_kwargs"], seed=1)
+    require_call(recipe, "dataset", made["dataset"], whole["dataset_kwargs"])
+    require_call(recipe, "train_sampler", made["train_sampler"], {}, 2, 1, seed=1)
+    require_call(recipe, "optimizer", made["optimizer"], whole["optimizer_kwargs"])
     require_call(recipe, "executor", WorkerClient, whole["executor_kwargs"], whole["backend"])
     rows = tuple(metrics) if isinstance(metrics, Sequence) else (metrics,)
     if not all(_is_bounded(row) for row in rows):
         raise BadRecipe(f"{recipe}: METRICS has (metric, bound) or (metric, low, high)")
     return {key: whole[key] for key in FIXED_KEYS}, {key: whole[key] for key in MUTABLE_KEYS}, rows
+
+
+def called(recipe: str, part: str, value: Any) -> Any:
+    """What is called for a part: what stands there, or what its name stands for."""
+    if not isinstance(value, str):
+        return value
+    what = "network" if part == "model" else part
+    try:
+        return resolve(what, value, KNOWN[part])
+    except BadName as error:
+        raise BadRecipe(f"{recipe}: {error}") from None
 
 
 def require_sections(recipe: str, names: Iterable[str]) -> None:

@@ -26,9 +26,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from d5test.names import from_file
 from d5test.networks.network import Network
 from d5test.record import describe_backend, environment
-from d5test.training.datasets import DATASETS, Dataset, NoPackage
+from d5test.reference.optimizers import Optimizer
+from d5test.training.datasets import Dataset, NoPackage
 from d5test.training.files import BadFile
 from d5test.training.history import (
     TEST_ACCURACY,
@@ -39,7 +41,7 @@ from d5test.training.history import (
     History,
 )
 from d5test.training.parts import BadRecipe as BadRecipe
-from d5test.training.parts import complete, require_sections
+from d5test.training.parts import called, complete, require_sections
 from d5test.training.samplers import SamplingFault, examine
 from d5test.training.session import Session
 from d5test.training.trainer import Listener, Trainer
@@ -70,15 +72,31 @@ class Recipe:
         Raises `BadRecipe` where the model refuses its arguments.
         """
         try:
-            made: Network = self.fixed["model"](**self.fixed["model_kwargs"], seed=seed)
+            made: Network = self._called("model")(**self.fixed["model_kwargs"], seed=seed)
         except ValueError as error:
             raise BadRecipe(f"{self.name}: model: {error}") from None
         return made
 
     def dataset(self) -> Dataset:
         """The data. Raises `BadFile` and `NoPackage`."""
-        made: Dataset = DATASETS[self.fixed["dataset"]](**self.fixed["dataset_kwargs"])
+        made: Dataset = self._called("dataset")(**self.fixed["dataset_kwargs"])
         return made
+
+    def optimizer(self) -> Optimizer:
+        """The update rule, with its hyperparameters."""
+        made: Optimizer = self._called("optimizer")(**self.mutable["optimizer_kwargs"])
+        return made
+
+    def sampler(self, samples: int, seed: int) -> Any:
+        """The sampler of the training split."""
+        make = self._called("train_sampler")
+        try:
+            return make(samples, self.mutable["batch_size"], seed=seed)
+        except Exception as error:
+            raise SamplingFault(f"{make.__name__}: {type(error).__name__}: {error}") from error
+
+    def _called(self, part: str) -> Any:
+        return called(self.name, part, {**self.fixed, **self.mutable}[part])
 
     def digest(self) -> str:
         """The SHA-256 of the fixed parts, and of the bounds: what makes runs comparable."""
@@ -110,14 +128,10 @@ class Run:
 
 def load(path: Path) -> Recipe:
     """The recipe of a file, registered or not. Raises `BadRecipe`."""
-    from importlib.util import module_from_spec, spec_from_file_location
-
-    spec = spec_from_file_location(f"d5test_recipe_{path.stem}", path)
-    if spec is None or spec.loader is None or not path.is_file():
+    if not path.is_file():
         raise BadRecipe(f"no recipe {path}")
-    module = module_from_spec(spec)
     try:
-        spec.loader.exec_module(module)
+        module = from_file(path, f"d5test_recipe_{path.stem}")
     except Exception as error:  # noqa: BLE001 - whatever a stranger's file raises
         raise BadRecipe(f"{path}: {type(error).__name__}: {error}") from None
     require_sections(path.stem, vars(module))
@@ -132,8 +146,8 @@ def train(
     """One run on the backend of `client`. Raises `SamplingFault`."""
     mutable, samples = recipe.mutable, len(dataset.train)
     sampler = sampled(recipe, samples, seed)
-    optimizer = mutable["optimizer"](**mutable["optimizer_kwargs"])
-    session = Session(client, recipe.network(seed), optimizer, mutable["optimizer_kind"])
+    kind = mutable["optimizer_kind"]
+    session = Session(client, recipe.network(seed), recipe.optimizer(), kind)
     try:
         history = Trainer(session, dataset, sampler, listeners=listeners).run(
             recipe.fixed["epochs"]
@@ -146,17 +160,9 @@ def train(
 
 def sampled(recipe: Recipe, samples: int, seed: int) -> Any:
     """The recipe's sampler, examined. Raises `SamplingFault`."""
-
-    make = recipe.fixed["train_sampler"]
-
-    def made() -> list[Any]:
-        try:
-            return [make(samples, recipe.mutable["batch_size"], seed=seed)]
-        except Exception as error:
-            raise SamplingFault(f"{make.__name__}: {type(error).__name__}: {error}") from error
-
-    (sampler,) = made()
-    examine(made, samples, shuffles=bool(getattr(sampler, "shuffles", False)))
+    sampler = recipe.sampler(samples, seed)
+    shuffles = bool(getattr(sampler, "shuffles", False))
+    examine(lambda: [recipe.sampler(samples, seed)], samples, shuffles=shuffles)
     return sampler
 
 
@@ -214,6 +220,7 @@ def run_recipe(
     fixed: Mapping[str, Any], mutable: Mapping[str, Any], metrics: Sequence[tuple[Any, ...]]
 ) -> bool:
     """Run the recipe of the file that calls this; whether every seed kept every bound."""
+    from d5test.backends.updater import environment as environment_of
     from d5test.client.client import (
         BackendFailed,
         Crashed,
@@ -230,9 +237,9 @@ def run_recipe(
         recipe = Recipe.of(path.stem, fixed, mutable, metrics)
         recipe.require_registered(path.parent)
         dataset, runs = recipe.dataset(), []
-        with WorkerClient(
-            recipe.mutable["backend"], **recipe.mutable["executor_kwargs"]
-        ) as client:
+        own = environment_of([type(recipe.optimizer())])
+        options = {"environment": own, **recipe.mutable["executor_kwargs"]}
+        with WorkerClient(recipe.mutable["backend"], **options) as client:
             for seed in recipe.fixed["seeds"]:
                 with ProgressBar() as bar:
                     runs.append(train(recipe, client, seed, dataset, [bar]))

@@ -58,9 +58,10 @@ def looks_like(step: Step, arrays: Arrays, results: Sequence[Any], arithmetic: A
 
 def drawn(operator: Any, dtype: str) -> SearchStrategy[Case]:
     """Steps of a rule."""
-    import d5test.strategies.optimizers  # noqa: F401 (registers them)
     from d5test.strategies import cases
+    from d5test.strategies.optimizers import register
 
+    register(operator)
     return cases(operator, dtype)
 
 

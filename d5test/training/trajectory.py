@@ -59,6 +59,21 @@ USUAL: Mapping[str, Optimizer] = MappingProxyType(
 """Hyperparameters of the usual size; binary fractions, so that no framework rounds them."""
 
 
+def usual(rule: type[Optimizer]) -> Optimizer:
+    """A rule with hyperparameters of the usual size; of one that is not ours, near its defaults.
+
+    A step of a length that each step rounds alike, as 0.0001 is, would stray further than any
+    ensemble of random roundings: the length is a power of two.
+    """
+    from d5test.strategies.optimizers import exact
+
+    if type(USUAL.get(rule.__name__)) is rule:
+        return USUAL[rule.__name__]
+    numbers = {name: exact(x) for name, x in vars(rule()).items() if isinstance(x, float)}
+    sizes = {"lr": 0.03125, "weight_decay": DECAY, "epsilon": SMALL}
+    return rule().with_(**numbers | {name: x for name, x in sizes.items() if name in numbers})
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Course(Operator):
     """`steps` steps of the rule that `step` is one of, through a noisy quadratic.

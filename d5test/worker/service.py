@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from d5test.backends.base import Backend, Unsupported
+from d5test.backends.updater import with_own_rules
 from d5test.worker import heap, wire
 from d5test.worker.execution import Execution
 from d5test.worker.facts import describe
@@ -50,7 +51,7 @@ class Service:
     def execution(self) -> Execution:
         """The backend, made when it is first needed."""
         if self._execution is None:
-            backend = self._make()
+            backend = with_own_rules(self._make())
             if TF32 in os.environ:
                 backend.allow_tf32()
             self._execution = Execution(backend)

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from d5test.backends.base import Backend, Unsupported
+from d5test.backends.base import Backend
+from d5test.backends.updater import updater_of
 from d5test.worker.bound import OperatorView
 from d5test.worker.program import Program
 from d5test.worker.wire import Bits
@@ -33,9 +34,8 @@ class Training:
     def __init__(
         self, backend: Backend, described: Mapping[str, Any], setting: Mapping[str, Any]
     ) -> None:
-        if setting["kind"] not in backend.updaters:
-            raise Unsupported(f"{backend.framework} has no {setting['kind']} optimizers here")
         self.backend, self.setting = backend, setting
+        self._updates = updater_of(backend, setting["kind"], setting["rule"])
         self.programs = [Program(backend, described)]
         self.parameters = self.programs[0].parameters
         self.learned: tuple[str, ...] = tuple(setting["learned"])
@@ -43,7 +43,7 @@ class Training:
         self._one = self._put(Bits(np.ones((), like.array.dtype), like.dtype))
         op = OperatorView(setting["rule"], setting["hyperparameters"])
         learned = {name: self.parameters[name] for name in self.learned}
-        self.updater = backend.updaters[setting["kind"]](op, learned)
+        self.updater = self._updates(op, learned)
         self.parameters |= self.updater.parameters
 
     def plan(self, described: Mapping[str, Any]) -> int:
@@ -96,7 +96,7 @@ class Training:
         self.parameters |= {name: self._put(x) for name, x in state["parameters"].items()}
         op = OperatorView(self.setting["rule"], self.setting["hyperparameters"])
         learned = {name: self.parameters[name] for name in self.learned}
-        self.updater = self.backend.updaters[self.setting["kind"]](op, learned)
+        self.updater = self._updates(op, learned)
         slots = {name: tuple(map(self._put, kept)) for name, kept in state["slots"].items()}
         if state["t"]:
             self.updater.restore(state["t"], slots)

@@ -14,8 +14,6 @@ import argparse
 import ctypes
 import faulthandler
 import gc
-import importlib
-import importlib.util
 import os
 import resource
 import signal
@@ -47,30 +45,22 @@ class NoSuchBackend(ImportError):
 
 
 def load(target: str) -> Any:
-    """The backend's class. A stranger's module may stand in the working directory, and a
-    stranger's file may import those beside it.
-    """
-    where, _, name = target.rpartition(":")
-    if where.endswith(".py"):
-        sys.path.insert(0, os.path.dirname(where))
-        module_name = "backend_" + os.path.basename(where)[:-3]
-        spec = importlib.util.spec_from_file_location(module_name, where)
-        if spec is None or spec.loader is None:
-            raise ImportError(f"{where} is no Python file")
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[module_name] = module
-        spec.loader.exec_module(module)
-    else:
-        if not where.startswith("d5test."):
-            sys.path.insert(0, os.getcwd())
-        module = importlib.import_module(where)
-    if not hasattr(module, name):
-        import difflib  # 40 ms, for who has mistyped it
+    """The backend's class, named as whatever a user brings: see `d5test.names`."""
+    from d5test.names import hint, module_of
 
-        near = difflib.get_close_matches(name, dir(module), 1)
-        also = f"; did you mean {near[0]}?" if near else ""
-        raise NoSuchBackend(f"{where} has no {name}{also}")
+    where, _, name = target.rpartition(":")
+    module = module_of(where)
+    if not hasattr(module, name):
+        raise NoSuchBackend(f"{where} has no {name}; {hint(name, _classes(module))}")
     return getattr(module, name)
+
+
+def _classes(module: types.ModuleType) -> list[str]:
+    """What may have been meant in a module."""
+    return [
+        name for name, value in vars(module).items()
+        if isinstance(value, type) and not name.startswith("_")
+    ]  # fmt: skip
 
 
 def die_with(parent: int) -> None:

@@ -103,7 +103,7 @@ WRONG = {
     "model: cifar: missing a required argument: 'depth'": (
         {**FIXED, "model": cifar, "model_kwargs": {}}, MUTABLE, METRICS,
     ),
-    "there is no dataset 'digit'; did you mean digits?": (
+    "unknown dataset 'digit': did you mean digits?": (
         {**FIXED, "dataset": "digit"}, MUTABLE, METRICS,
     ),
     "dataset_kwargs: synthetic has no 'rows'; known: train, test, classes,": (

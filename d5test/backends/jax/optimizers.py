@@ -72,6 +72,7 @@ ADAM = {"epsilon_hat": False, "bias_correction": True}
 class OptaxUpdater(Updater):
     """A transformation of Optax, function by function."""
 
+    kinds: ClassVar[Mapping[str, Kind]] = KINDS
     fixed = {  # noqa: RUF012 (a table)
         "GradientDescent": UNDECAYED,
         "Momentum": HEAVY_BALL,
@@ -88,7 +89,7 @@ class OptaxUpdater(Updater):
             self._optax: Any = import_module("optax")
         except ImportError:
             raise Unsupported("jax's optimizers are Optax's: pip install optax") from None
-        self._kind = KINDS[op.name]
+        self._kind = self.kinds[op.name]
         self._transformation = self._kind.make(self._optax, op)
         self._parameters = dict(parameters)
         self._state = self._transformation.init(self._parameters)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 
@@ -72,6 +72,7 @@ ADAM = DECOUPLED | {"epsilon_hat": True, "bias_correction": True}
 class KerasUpdater(Updater):
     """An optimizer of `keras.optimizers` on variables of its own."""
 
+    kinds: ClassVar[Mapping[str, Kind]] = KINDS
     fixed = {  # noqa: RUF012 (a table)
         "GradientDescent": DECOUPLED,
         "Momentum": HEAVY_BALL,
@@ -87,7 +88,7 @@ class KerasUpdater(Updater):
         (dtype,) = {w.dtype.name for w in parameters.values()}
         keras.config.set_floatx(dtype)
         self._variables = {name: keras.Variable(w, dtype=dtype) for name, w in parameters.items()}
-        self._kind = KINDS[op.name]
+        self._kind = self.kinds[op.name]
         self._optimizer = self._kind.make(op)
         self._optimizer.build(list(self._variables.values()))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, optim
@@ -66,8 +66,9 @@ ADAM = {"epsilon_hat": False, "bias_correction": True}
 
 
 class TorchUpdater(Updater):
-    """An optimizer of `torch.optim`; it overwrites its parameters."""
+    """An optimizer of `torch.optim`, or of its kind; it overwrites its parameters."""
 
+    kinds: ClassVar[Mapping[str, Kind]] = KINDS
     fixed = {  # noqa: RUF012 (a table)
         "GradientDescent": COUPLED,
         "Momentum": HEAVY_BALL,
@@ -83,7 +84,7 @@ class TorchUpdater(Updater):
         self._parameters = {
             name: w.detach().clone().requires_grad_() for name, w in parameters.items()
         }
-        self._kind = KINDS[op.name]
+        self._kind = self.kinds[op.name]
         self._optimizer = self._kind.make(op, list(self._parameters.values()))
         self._t = 0
 

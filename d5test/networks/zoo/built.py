@@ -31,18 +31,23 @@ class Built:
 
     @classmethod
     def from_file(cls, path: Path) -> Self:
-        """The network in an ONNX file: whole numbers are 0 or 1.
+        """The network in an ONNX file.
 
         Sides without a size are those of the first data set beside it, or 2 where there is none.
         """
-        inputs = Network(path).inputs
-        shapes = shapes_beside(path, inputs) or {
+        return cls.made_by(path.stem, lambda: Network(path), path)
+
+    @classmethod
+    def made_by(cls, name: str, make: Callable[[], Network], path: Path | None = None) -> Self:
+        """The network that a function makes: whole numbers are 0 or 1, unknown sides are 2."""
+        network = make()
+        inputs = network.inputs
+        shapes = (shapes_beside(path, inputs) if path else {}) or {
             name: tuple(side if isinstance(side, int) else 2 for side in value.shape)
             for name, value in inputs.items()
         }
         limits = {name: 2 for name, value in inputs.items() if not is_float(value.dtype)}
-        loss = "loss" if "loss" in Network(path).outputs else None
-        return cls(path.stem, lambda: Network(path), shapes, limits, loss)
+        return cls(name, make, shapes, limits, "loss" if "loss" in network.outputs else None)
 
     def network(self) -> Network:
         """The network, made anew."""
