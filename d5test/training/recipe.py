@@ -83,8 +83,11 @@ class Recipe:
         return made
 
     def optimizer(self) -> Optimizer:
-        """The update rule, with its hyperparameters."""
-        made: Optimizer = self._called("optimizer")(**self.mutable["optimizer_kwargs"])
+        """The update rule, with its hyperparameters. Raises `BadRecipe` where it is none."""
+        made = self._called("optimizer")(**self.mutable["optimizer_kwargs"])
+        if not isinstance(made, Optimizer):
+            kind = f"{Optimizer.__module__}.{Optimizer.__name__}"
+            raise BadRecipe(f"{self.name}: optimizer: {made!r} is no update rule, a {kind}")
         return made
 
     def sampler(self, samples: int, seed: int) -> Any:

@@ -14,6 +14,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from d5test.client.client import WorkerClient
+from d5test.names import BadName
 from d5test.networks.executor import Executor
 from d5test.networks.nodes import judged_nodes
 from d5test.networks.strangers import Stranger
@@ -129,9 +130,7 @@ def test_a_file_that_is_none_of_onnx_is_one_line(tmp_path: Path, what: str) -> N
     path = open_model(tmp_path)
     (tmp_path / "test_data_set_0").mkdir()
     (tmp_path / what).write_text("no protocol buffer")
-    with pytest.raises(
-        pytest.UsageError, match=r"network '.*open\.onnx' cannot be read"
-    ) as caught:
+    with pytest.raises(BadName, match=r"network '.*open\.onnx' cannot be read") as caught:
         resolved((str(path),))
     assert "\n" not in str(caught.value)
 

@@ -112,8 +112,14 @@ WRONG = {
     "optimizer_kwargs: Adam has no 'learning_rate'; known: lr, weight_decay,": (
         FIXED, {**MUTABLE, "optimizer_kwargs": {"learning_rate": 0.1}}, METRICS,
     ),
-    "optimizer is a class or a function, not 'Adam'": (
-        FIXED, {**MUTABLE, "optimizer": "Adam"}, METRICS,
+    "optimizer is a class or a function, not 3": (
+        FIXED, {**MUTABLE, "optimizer": 3}, METRICS,
+    ),
+    "unknown optimizer 'Adm': did you mean Adam": (
+        FIXED, {**MUTABLE, "optimizer": "Adm"}, METRICS,
+    ),
+    "optimizer './none.py:Lion' cannot be loaded: FileNotFoundError: there is no file": (
+        FIXED, {**MUTABLE, "optimizer": "./none.py:Lion", "optimizer_kwargs": {}}, METRICS,
     ),
     "executor_kwargs: WorkerClient has no 'thread'; did you mean threads?": (
         FIXED, {**MUTABLE, "executor_kwargs": {"thread": 2}}, METRICS,
