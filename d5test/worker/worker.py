@@ -177,7 +177,9 @@ def main() -> None:
     faulthandler.enable(given.log)
     faulthandler.register(signal.SIGUSR1, given.log)
     connection = socket.socket(fileno=given.socket)
-    sys.path[:] = [folder for folder in sys.path if folder != HERE]  # `import training` is not ours
+    sys.path[:] = [
+        folder for folder in sys.path if folder != HERE
+    ]  # `import training` is not ours
     stub_packages()
     make = introduce(connection, given.target)
     if given.fork:
