@@ -22,7 +22,26 @@ LAUNCHERS = (
     ),
     (("PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"), ("MPICH", "Intel MPI")),
 )
-"""Variables of rank, size and ranks on this machine, and the libraries that they are meant for."""
+"""Variables of mpirun: rank, size and ranks on this machine, and the libraries it belongs to."""
+
+SCHEDULERS: Mapping[str, tuple[tuple[str, str], ...]] = MappingProxyType(
+    {
+        "srun": (
+            ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
+            ("PMIX_RANK", "SLURM_STEP_NUM_TASKS"),
+            ("PMIX_RANK", "SLURM_NTASKS"),
+            ("SLURM_PROCID", "SLURM_NTASKS"),
+        ),
+        "flux": (("FLUX_TASK_RANK", "FLUX_JOB_SIZE"),),
+        "jsrun": (("JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"),),
+        "a launcher with PMIx": (("PMIX_RANK", ""),),
+    }
+)
+"""Variables of rank and size of what starts ranks of any library. A rank above 0, or a size above
+1 beside the rank of a step, is a parallel run; the shell of an allocation has rank 0, and a size
+of which it is the whole."""
+SHELL = ("SLURM_PROCID", "SLURM_NTASKS")
+"""What such a shell has, too: with rank 0 it says nothing."""
 
 YIELDING: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
@@ -37,6 +56,10 @@ YIELDING: Mapping[str, Mapping[str, str]] = MappingProxyType(
 """Settings, by library, for more ranks than cores: a rank that waits lets others run. They cost
 0.1 ms of latency and save 10 ms (8 ranks on 2 cores)."""
 
+ALONE = (
+    "use mpirun, or srun --mpi=pmi2 or --mpi=pmix; to run each process alone, unset the "
+    "variables of the launcher (SLURM_PROCID, PMIX_RANK, ...)"
+)
 INSTALLING = "pip install mpi4py mpich"
 
 
@@ -50,7 +73,8 @@ class Launch:
 
     local      ranks on this machine
     cores      that these may use
-    libraries  that the launcher starts
+    libraries  that the launcher belongs to; empty: any
+    launcher   what started them
     """
 
     rank: int
@@ -58,6 +82,7 @@ class Launch:
     local: int
     cores: int
     libraries: tuple[str, ...]
+    launcher: str = "mpirun"
 
     @property
     def oversubscribed(self) -> bool:
@@ -96,8 +121,23 @@ def launched(environ: Mapping[str, str] = os.environ) -> Launch | None:
         if rank in environ and size in environ:
             number, ranks = int(environ[rank]), int(environ[size])
             here = int(environ.get(local, ranks))
-            return Launch(number, ranks, here, _cores(), libraries)
+            any_library = "SLURM_PROCID" in environ  # srun has PMI's variables, too
+            return Launch(number, ranks, here, _cores(), () if any_library else libraries)
+    for launcher, claims in SCHEDULERS.items():
+        for rank, size in claims:
+            if rank not in environ or (size and size not in environ):
+                continue
+            number = int(environ[rank])
+            ranks = int(environ[size]) if size else number + 1
+            if number or (ranks > 1 and (rank, size) != SHELL):
+                return Launch(number, ranks, _here(environ, ranks), _cores(), (), launcher)
     return None
+
+
+def _here(environ: Mapping[str, str], ranks: int) -> int:
+    """Ranks on this machine; `SLURM_STEP_TASKS_PER_NODE` is 4(x2),1 for 4, 4 and 1."""
+    told = re.match(r"\d+", environ.get("SLURM_STEP_TASKS_PER_NODE", ""))
+    return int(told[0]) if told else ranks
 
 
 def connect(launch: Launch) -> World:
@@ -106,7 +146,7 @@ def connect(launch: Launch) -> World:
         for settings in YIELDING.values():  # which library it will be is not known yet
             for name, value in settings.items():
                 os.environ.setdefault(name, value)
-    started = f"mpirun started {launch.size} ranks"
+    started = f"{launch.launcher} started {launch.size} ranks"
     try:
         import mpi4py
 
@@ -119,8 +159,10 @@ def connect(launch: Launch) -> World:
         raise Unusable(f"{started}, but mpi4py finds no library: {first}: {INSTALLING}") from None
     library = library_of(MPI)
     name = library.rpartition(" ")[0]
-    if name in YIELDING and name not in launch.libraries:
+    if name in YIELDING and launch.libraries and name not in launch.libraries:
         raise Unusable(_unpaired(started, launch, library))  # MPICH would abort in Init_thread
+    if name == "MPICH" and "PMIX_RANK" in os.environ and not _has_pmix(MPI):
+        raise Unusable(f"{started} with PMIx, and {library} is built without it: {ALONE}")  # too
     if not MPI.Is_initialized():
         MPI.Init_thread(MPI.THREAD_MULTIPLE)
     if launch.size != MPI.COMM_WORLD.size:
@@ -136,7 +178,14 @@ def library_of(mpi: Any) -> str:
     return f"{match[1].replace('(R)', '')} {match[2]}" if match else said.splitlines()[0].strip()
 
 
+def _has_pmix(mpi: Any) -> bool:
+    """Whether MPICH was configured with it, as its version says."""
+    return "pmix" in mpi.Get_library_version().lower()
+
+
 def _unpaired(started: str, launch: Launch, library: str) -> str:
+    if not launch.libraries:
+        return f"{started}, but {library} sees another number of them: {ALONE}"
     return (
         f"{started}, and is that of {' or '.join(launch.libraries)}, but mpi4py loads {library}, "
         "to which each is alone: keep one MPI in an environment, and call its own mpirun"

@@ -7,12 +7,15 @@ import base64
 import re
 import textwrap
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from d5test.backends.updater import environment
 from d5test.client import registry
 from d5test.outcome.fault import Fault
+from d5test.reference.steps import Step
 from d5test.reproducer.closure import Closure
 from d5test.reproducer.module import Inseparable, Module
 from d5test.reproducer.rows import callee
@@ -46,6 +49,9 @@ def taken_apart(fault: Fault, about: Any, closure: Closure) -> Subject:
     where, _, name = registry.resolve(about.name).target.rpartition(":")
     if fault.case.op.name in about.sources:
         return compiled(about, about.sources[fault.case.op.name])
+    own = environment([fault.case.op.rule]) if isinstance(fault.case.op, Step) else {}
+    if own:
+        return with_rule(about, own)
     path = Path(where) if where.endswith(".py") else None
     try:
         module = closure.module(path.stem if path else where, path)
@@ -92,6 +98,26 @@ def compiled(about: Any, source: str) -> Subject:
             "function = backend.compile(lambda *inputs: row.call(OP, *inputs))",
         ),
         f"Needs d5test, a compiler and {path}.",
+        whole=True,
+    )
+
+
+def with_rule(about: Any, own: Mapping[str, str]) -> Subject:
+    """The backend, which is told of an update rule of a user's own."""
+    target = registry.resolve(about.name).target
+    return Subject(
+        (
+            "import os",
+            "from d5test.backends.updater import with_own_rules",
+            "from d5test.worker.worker import load",
+        ),
+        (
+            *(f"os.environ[{name!r}] = {value!r}" for name, value in own.items()),
+            f"backend = with_own_rules(load({target!r})({about.device!r}))",
+            "row = backend.rows[OP.name]",
+            "function = backend.compile(lambda *inputs: row.call(OP, *inputs))",
+        ),
+        f"Needs d5test, {about.framework} and {', '.join(own.values())}.",
         whole=True,
     )
 

@@ -15,6 +15,57 @@ PRTE = {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "5"}
 
 def test_without_a_launcher_there_is_none() -> None:
     assert launched({"PATH": "/bin", "SLURM_NTASKS": "8"}) is None
+    shell = {"SLURM_NTASKS": "8", "SLURM_PROCID": "0", "SLURM_JOB_ID": "1"}
+    assert launched(shell) is None
+    assert launched({**shell, "SLURM_STEP_NUM_TASKS": "1"}) is None
+    assert launched({"PMIX_RANK": "0"}) is None
+
+
+STEP = {"SLURM_PROCID": "2", "SLURM_STEP_NUM_TASKS": "4", "SLURM_NTASKS": "4"}
+
+
+@pytest.mark.parametrize(
+    ("variables", "numbers", "launcher"),
+    [
+        (STEP, (2, 4, 4), "srun"),
+        (STEP | {"SLURM_PROCID": "0"}, (0, 4, 4), "srun"),
+        (STEP | {"SLURM_STEP_TASKS_PER_NODE": "2(x2)"}, (2, 4, 2), "srun"),
+        ({"PMIX_RANK": "0", "SLURM_PROCID": "0", "SLURM_NTASKS": "3"}, (0, 3, 3), "srun"),
+        ({"SLURM_PROCID": "1", "SLURM_NTASKS": "3"}, (1, 3, 3), "srun"),
+        ({"FLUX_TASK_RANK": "0", "FLUX_JOB_SIZE": "5"}, (0, 5, 5), "flux"),
+        ({"JSM_NAMESPACE_RANK": "1", "JSM_NAMESPACE_SIZE": "6"}, (1, 6, 6), "jsrun"),
+        ({"PMIX_RANK": "3"}, (3, 4, 4), "a launcher with PMIx"),
+        (HYDRA | STEP, (3, 8, 4), "mpirun"),
+    ],
+)
+def test_a_scheduler_starts_ranks_of_any_library(
+    variables: dict[str, str], numbers: tuple[int, int, int], launcher: str
+) -> None:
+    launch = launched(variables)
+    assert launch is not None
+    assert (launch.rank, launch.size, launch.local) == numbers
+    assert launch.launcher == launcher
+    assert launch.libraries == ()
+
+
+@pytest.mark.parametrize("variables", [STEP | {"PMIX_RANK": "2"}, {"PMIX_RANK": "1"}])
+def test_a_rank_that_mpi_leaves_alone_is_one_line(
+    variables: dict[str, str], pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under srun without a matching MPI each rank would be alone, and green on virtual ranks."""
+    pytest.importorskip("mpi4py")
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    ran = pytester.runpytest_subprocess("-p", "d5test.plugin")
+    assert ran.ret == pytest.ExitCode.USAGE_ERROR
+    monkeypatch.setenv("SLURM_PROCID", "0")
+    monkeypatch.setenv("PMIX_RANK", "0")
+    monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "4")
+    ran = pytester.runpytest_subprocess("-p", "d5test.plugin")
+    assert ran.ret == pytest.ExitCode.USAGE_ERROR
+    (line,) = filter(None, ran.errlines)
+    assert line.startswith("ERROR: srun started 4 ranks")
+    assert "use mpirun, or srun --mpi=pmi2" in line
 
 
 @pytest.mark.parametrize(

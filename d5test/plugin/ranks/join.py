@@ -17,11 +17,9 @@ from d5test.distributed import provider
 from d5test.distributed.watchdog import Watchdog
 from d5test.plugin.ranks.agreement import Agreement
 from d5test.plugin.ranks.journal import SUPERVISED, Journal, Part
-from d5test.plugin.ranks.lockstep import Lockstep
 from d5test.plugin.ranks.quiet import Quiet, once
 from d5test.plugin.ranks.ranks import COLLECTING, ENDING, RANKS, Ranks
 from d5test.plugin.ranks.slowest import Slowest
-from d5test.plugin.ranks.together import Together
 
 STARTING = 120.0
 """Seconds for MPI to start."""
@@ -40,6 +38,10 @@ def join(config: pytest.Config, launch: provider.Launch) -> None:
     except provider.Unusable as error:
         watchdog.end(ENDING)
         raise pytest.UsageError(*once(launch, str(error))) from None
+    # these import MPI, whose settings `connect` has made
+    from d5test.plugin.ranks.lockstep import Lockstep
+    from d5test.plugin.ranks.together import Together
+
     ranks = config.stash[RANKS] = _joined(config, world, watchdog)
     register = config.pluginmanager.register
     together = Together(config, ranks)
