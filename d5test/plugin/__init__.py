@@ -16,6 +16,7 @@
     visiting      the same in several processes, spread over the run
     corpus        frozen cases to be judged, a run of its own
     ranks         pytest under MPI
+    progress      each fault when it is found, and what is under test
     summary       what was judged and what was not, from reports alone
 
 Its parts are pytest plugins themselves: this folder holds no logic.
@@ -34,6 +35,7 @@ pytest_plugins = (
     "d5test.plugin.communicators",
     "d5test.plugin.collecting",
     "d5test.plugin.budget",
+    "d5test.plugin.progress",
     "d5test.plugin.summary",
     "d5test.plugin.record",
     "d5test.fixtures.backend",

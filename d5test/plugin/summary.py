@@ -12,7 +12,7 @@ import io
 import os
 import shutil
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import pytest
@@ -46,8 +46,18 @@ REASONS = 8
 COLOURS = {"right": "green", "fault": "red", "known": "yellow", "untested": "red"}
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say it."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter,
+) -> Generator[None, Any, Any]:
+    """Say it after pytest's own list of failures, which may be long."""
+    result = yield
+    summarise(terminalreporter)
+    return result
+
+
+def summarise(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print it."""
     tallies = tallies_in(terminalreporter)
     if not tallies:
         return
