@@ -34,9 +34,9 @@ def environment(rules: Iterable[type[Optimizer]]) -> dict[str, str]:
     return {OWN: ",".join(map(target_of, own))} if own else {}
 
 
-def own_rules() -> dict[str, type[Optimizer]]:
-    """The rules that this process was told of, by name."""
-    rules = (load(target) for target in os.environ.get(OWN, "").split(",") if target)
+def own_rules(environ: Mapping[str, str] = os.environ) -> dict[str, type[Optimizer]]:
+    """The rules that this process, or one with these variables, was told of, by name."""
+    rules = (load(target) for target in environ.get(OWN, "").split(",") if target)
     return {rule.__name__: rule for rule in rules}
 
 

@@ -12,6 +12,7 @@
     known         known failures: pinned cases, and where drawing is kept away from
     budget        ends in time
     gating        two versions in one session: each test is a verdict
+    switches      pytest's own switches: they work, or are refused in one line
     timing        problems to be timed, a run of its own
     visiting      the same in several processes, spread over the run
     corpus        frozen cases to be judged, a run of its own
@@ -26,6 +27,7 @@ from __future__ import annotations
 
 pytest_plugins = (
     "d5test.plugin.options",
+    "d5test.plugin.switches",
     "d5test.plugin.selection",
     "d5test.plugin.gating",
     "d5test.plugin.workers",

@@ -11,15 +11,16 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import pytest
 
+from d5test.backends.updater import own_rules
+from d5test.names import hint
 from d5test.plugin import native
 from d5test.plugin.known import KnownFailure
-from d5test.names import unknown
 from d5test.plugin.names import resolving
 from d5test.plugin.optimizers import BROUGHT
 from d5test.plugin.selection import SELECTION, Selection
@@ -50,7 +51,7 @@ class Workers:
             self.clients[name] = self._started(name)
         for name, client in self.clients.items():
             self.known[name] = selection.known(self._ready(name, client).about)
-        require_rows(self.clients, selection)
+        require_rows(self.clients, selection, own_rules(self.config.stash[BROUGHT]))
         if self._gating is not None:
             self._try(self._gating.versions.new)
 
@@ -135,11 +136,14 @@ class Workers:
             raise pytest.UsageError(f"{name} on {where} cannot be used: {why}") from None
 
 
-def require_rows(clients: Mapping[str, Any], selection: Selection) -> None:
-    """Refuse rows that name no operator, and operators that are named and no backend has."""
+def require_rows(clients: Mapping[str, Any], selection: Selection, rules: Collection[str]) -> None:
+    """Refuse rows that name no operator, and operators that are named and no backend has.
+
+    `rules` are the update rules of a user's own, whose steps are rows, too.
+    """
     rows = {name: client.about.rows for name, client in clients.items()}
     named = {row for table in rows.values() for row in table}
-    strange = named - selection.every_operator.keys()
+    strange = named - selection.every_operator.keys() - set(rules)
     if strange:
         import onnx.defs
 
@@ -148,9 +152,9 @@ def require_rows(clients: Mapping[str, Any], selection: Selection) -> None:
         strange -= {*STEPS, *(schema.name for schema in onnx.defs.get_all_schemas())}
     for row in sorted(strange):
         backend = next(name for name, table in rows.items() if row in table)
-        hint = str(unknown("operator", row, selection.every_operator)).partition(": ")[2]
-        hint = hint if "did you mean" in hint else "an operator of your own needs --operator"
-        raise pytest.UsageError(f"{backend} has a row for {row!r}, which is no operator: {hint}")
+        meant = hint(row, selection.every_operator)
+        meant = meant if "did you mean" in meant else "an operator of your own needs --operator"
+        raise pytest.UsageError(f"{backend} has a row for {row!r}, which is no operator: {meant}")
     for operator in selection.operators if selection.operator_names and rows else ():
         if operator not in named:
             raise pytest.UsageError(
