@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from d5test import __version__
 from d5test.cli import main
 from d5test.cli.run import folder, suites
 from d5test.reproducer.mark import STATUSES, head
@@ -289,3 +290,25 @@ def test_doctor_goes_on_after_a_failure(
     assert "cannot be used" in said
     assert "no_such_framework" in " ".join(said.split())
     assert "numpy" in said
+
+
+def test_doctor_prints_each_line_as_it_is_known(tmp_path: Path) -> None:
+    (tmp_path / "sleeping.py").write_text("import time\ntime.sleep(600)")
+    command = ["doctor", "--backend=./sleeping.py:Sleeping,numpy", "--limit=25s"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "d5test", *command], stdout=subprocess.PIPE, text=True,
+        cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "40"},
+    ) as running:  # fmt: skip
+        assert running.stdout is not None
+        lines = []
+        for line in running.stdout:
+            lines.append(line.rstrip("\n"))
+            if line.startswith("numpy "):
+                assert running.poll() is None  # and the other is still waited for
+    assert running.returncode == 1
+    assert lines[0].split() == ["d5test", __version__]
+    numpy, sleeping = lines[-2:]
+    assert "operators in float64 float32 float16 bfloat16" in numpy
+    assert sleeping.startswith("./sleeping.py:Sleeping  cannot be used: ")
+    assert len(sleeping.splitlines()) == 1
+    assert any(len(line) > 80 for line in lines)

@@ -1,46 +1,71 @@
 """Say what is there: backends, devices, threads, libraries, compilers, and what is missing.
 
-Requirements: each backend is asked in a process of its own, and one that fails is one line with
-the reason; what is missing comes with the command that installs it.
+Requirements: each thing is a line, printed as soon as it is known, and never cut; each backend is
+asked in a process of its own, several at a time, and one that fails, or that does not answer in
+time, is one line with the reason; what is missing comes with the command that installs it.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any
 
-from d5test.cli.machine import machine
+from d5test.arguments import duration
+from d5test.cli.machine import facts
 
-COLUMNS = ("version", "devices", "operators", "dtypes", "flushes", "threads")
-"""What the table shows of a backend; `--json` has it all."""
+LIMIT = 60.0
+"""Seconds for a framework to be imported, and to answer."""
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
     """Its arguments."""
     parser.add_argument("--json", action="store_true", help="for programs")
     parser.add_argument("--backend", metavar="NAME[,NAME]", help="only these backends")
+    parser.add_argument(
+        "--limit", type=duration, default=LIMIT, metavar="TIME", help="for each backend (60s)"
+    )
 
 
 def execute(options: argparse.Namespace) -> int:
     """Ask, and print."""
     from d5test.client import registry
 
+    def tell(name: str, words: str) -> None:
+        if not options.json:
+            print(f"{name:{width}}  {words}", flush=True)
+
     names = options.backend.split(",") if options.backend else list(registry.installed())
-    found = {
-        "machine": machine(),
-        "backends": {name: backend(name) for name in names},
-        "missing": {} if options.backend else registry.missing(),
-    }
+    missing = {} if options.backend else registry.missing()
+    width = max(map(len, [*names, *missing, "OMP_NUM_THREADS"]))
+    machine, backends = {}, {}
+    for name, value in facts():
+        machine[name] = value
+        tell(name, value)
+    for name, found in asked(names, options.limit):
+        backends[name] = found
+        tell(name, in_words(found))
+    for name, command in missing.items():
+        tell(name, f"is not installed: {command}")
     if options.json:
-        print(json.dumps(found, indent=1))
-    else:
-        show(found)
-    failed = options.backend and any("fails" in facts for facts in found["backends"].values())
-    return int(bool(failed))
+        ordered = {name: backends[name] for name in names}
+        print(json.dumps({"machine": machine, "backends": ordered, "missing": missing}, indent=1))
+    failed = any("fails" in found for found in backends.values())
+    return int(bool(options.backend) and failed)
 
 
-def backend(name: str) -> dict[str, Any]:
+def asked(names: Iterable[str], limit: float) -> Iterator[tuple[str, dict[str, Any]]]:
+    """What each backend says of itself, whoever answers first first."""
+    with ThreadPoolExecutor(max(2, (os.cpu_count() or 1) // 2)) as pool:
+        begun = {pool.submit(backend, name, limit): name for name in names}
+        for done in as_completed(begun):
+            yield begun[done], done.result()
+
+
+def backend(name: str, limit: float = LIMIT) -> dict[str, Any]:
     """What a backend says of itself, or why it cannot."""
     from d5test.backends.base import Unsupported
     from d5test.client.client import (
@@ -53,10 +78,12 @@ def backend(name: str) -> dict[str, Any]:
     )
 
     try:
-        with WorkerClient(name) as client:
+        with WorkerClient(name, timeout=limit, importing=limit) as client:
             about = client.about
             devices = client.invoke("d5test.worker.facts:devices")
-    except (BackendFailed, Crashed, Hung, Raised, UnknownBackend, Unsupported) as error:
+    except Hung:
+        return {"fails": f"no answer within {limit:g} s: is the machine busy? --limit=5m waits"}
+    except (BackendFailed, Crashed, Raised, UnknownBackend, Unsupported) as error:
         return {"fails": " ".join(str(error).split())}
     dtypes = dict.fromkeys(d for row in about.rows.values() for d in row.dtypes)
     return {
@@ -73,33 +100,15 @@ def backend(name: str) -> dict[str, Any]:
     }
 
 
-def show(found: dict[str, Any]) -> None:
-    """As tables."""
-    from rich import box
-    from rich.markup import escape
-    from rich.table import Table
-
-    from d5test.console import Console
-
-    console = Console()
-    here = Table(box=box.SIMPLE, show_header=False)
-    for name, value in found["machine"].items():
-        here.add_row(name, escape(str(value)))
-    console.print(here)
-    table = Table("backend", *COLUMNS, box=box.SIMPLE)
-    for name, facts in found["backends"].items():
-        if "fails" not in facts:
-            table.add_row(name, *(escape(_words(facts[column])) for column in COLUMNS))
-    if table.row_count:
-        console.print(table)
-    for name, facts in found["backends"].items():
-        if "fails" in facts:
-            console.print(f"[red]{escape(name)}[/] cannot be used: {escape(facts['fails'])}")
-    for name, command in found["missing"].items():
-        console.print(f"{escape(name)} is not installed: {escape(command)}")
-
-
-def _words(value: Any) -> str:
-    if isinstance(value, list):
-        return " ".join(str(v).replace("float", "f") for v in value) or "-"
-    return str(value)
+def in_words(found: dict[str, Any]) -> str:
+    """What a backend said, in a line."""
+    if "fails" in found:
+        return f"cannot be used: {found['fails']}"
+    words = [
+        f"{found['version']} on {' '.join(found['devices'])}",
+        f"{found['operators']} operators in {' '.join(found['dtypes']) or 'no dtype'}",
+        f"{found['threads']} threads",
+    ]
+    if found["flushes"]:
+        words.append(f"flushes subnormal numbers of {' '.join(found['flushes'])}")
+    return ", ".join(words)

@@ -8,13 +8,15 @@ import platform
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from d5test import __version__
 from d5test.native.compiler import NVCC, nvcc
 
 PACKAGES = ("numpy", "scipy", "onnx", "ml_dtypes", "hypothesis", "pytest", "pytest-benchmark")
+LIMIT = 20
+"""Seconds for a program to say who it is."""
 ADVICE = {
     "g++": "apt-get install g++",
     "nvcc": f"needed for CUDA only: pip install {' '.join(NVCC)}",
@@ -22,28 +24,25 @@ ADVICE = {
 }
 
 
-def machine() -> dict[str, Any]:
-    """Facts by name, as plain values."""
+def facts() -> Iterator[tuple[str, str]]:
+    """Each fact with its name, as soon as it is known: what takes seconds comes last."""
     import psutil
 
-    cores = psutil.cpu_count(logical=False)
-    return {
-        "d5test": __version__,
-        "python": f"{platform.python_version()} ({sys.executable})",
-        "platform": platform.platform(),
-        "processor": f"{processor()}, {cores} cores, {os.cpu_count()} threads",
-        "usable": f"{len(os.sched_getaffinity(0))} threads"
-        if hasattr(os, "sched_getaffinity")
-        else f"{os.cpu_count()} threads",
-        "memory": f"{psutil.virtual_memory().total / 2**30:.1f} GiB, "
-        f"{psutil.virtual_memory().available / 2**30:.1f} GiB available",
-        "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "not set"),
-        "BLAS": blas(),
-        "packages": ", ".join(f"{name} {_version(name)}" for name in PACKAGES),
-        "MPI": mpi(),
-        "g++": program("g++"),
-        "nvcc": program("nvcc", nvcc()),
-    }
+    memory, cores = psutil.virtual_memory(), psutil.cpu_count(logical=False)
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    yield "d5test", __version__
+    yield "python", f"{platform.python_version()} ({sys.executable})"
+    yield "platform", platform.platform()
+    yield "processor", f"{processor()}, {cores} cores, {os.cpu_count()} threads"
+    yield "usable", f"{usable} threads"
+    free = f"{memory.available / 2**30:.1f} GiB available"
+    yield "memory", f"{memory.total / 2**30:.1f} GiB, {free}"
+    yield "OMP_NUM_THREADS", os.environ.get("OMP_NUM_THREADS", "not set")
+    yield "packages", ", ".join(f"{name} {_version(name)}" for name in PACKAGES)
+    yield "BLAS", blas()
+    yield "g++", program("g++")
+    yield "nvcc", program("nvcc", nvcc())
+    yield "MPI", mpi()
 
 
 def processor() -> str:
@@ -79,7 +78,7 @@ def mpi() -> str:
     try:
         ran = subprocess.run(
             command, env={**ALLOWED, **os.environ}, capture_output=True, text=True,
-            timeout=60, check=False,
+            timeout=LIMIT, check=False,
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"{path} does not run: {error}"
@@ -94,7 +93,7 @@ def program(name: str, path: str | None = None) -> str:
         return f"missing: {ADVICE[name]}"
     try:
         said = subprocess.run(
-            [path, "--version"], capture_output=True, text=True, timeout=20, check=False
+            [path, "--version"], capture_output=True, text=True, timeout=LIMIT, check=False
         ).stdout
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"{path} does not run: {error}"
