@@ -312,3 +312,35 @@ def test_doctor_prints_each_line_as_it_is_known(tmp_path: Path) -> None:
     assert sleeping.startswith("./sleeping.py:Sleeping  cannot be used: ")
     assert len(sleeping.splitlines()) == 1
     assert any(len(line) > 80 for line in lines)
+
+
+def test_a_locale_without_umlauts_ends_nothing(tmp_path: Path) -> None:
+    """In C's locale a path has surrogates; where the output is ASCII, and strict, it has none."""
+    folder = tmp_path / "p\u00e4th"
+    folder.mkdir()
+    (folder / "wrong.py").write_text(
+        "from d5test.backends.numpy import Numpy\n"
+        "from d5test.backends.base import Row\n"
+        "class Wrong(Numpy):\n"
+        "    rows = {'Neg': Row(lambda op, x: x, gradient='none')}\n"
+    )
+    without = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    env = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    command = [
+        sys.executable, "-m", "d5test", "run", "operators", "--operator=Neg", "--check=forward",
+        f"--backend={folder}/wrong.py:Wrong", "--dtype=float32", "--examples=3",
+        f"--record-known={folder}/known.toml",
+    ]  # fmt: skip
+    ran = subprocess.run(command, capture_output=True, env=env | without, cwd=folder, check=False)
+    assert ran.returncode == 1, ran.stderr
+    assert b"Unicode" not in ran.stdout + ran.stderr
+    (file,) = (folder / ".d5test" / "reproducers").iterdir()
+    assert (folder / "known.toml").read_text().count("[[known]]") == 1
+    for own in (without, {"PYTHONIOENCODING": "ascii"}):
+        for words in (["repro", str(file)], ["compare", f"{folder}/x.json", "y.json"]):
+            command = [sys.executable, "-m", "d5test", *words]
+            ran = subprocess.run(
+                command, capture_output=True, env=env | own, cwd=folder, check=False
+            )
+            assert ran.returncode == (1 if "repro" in words else 2), ran.stderr
+            assert b"Traceback" not in ran.stderr

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import io
 import os
 import signal
 import sys
@@ -64,6 +65,9 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a subcommand; its exit status."""
+    for stream in (sys.stdout, sys.stderr):  # a path may have characters that the locale lacks
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="backslashreplace")
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given[:1] == ["run"] and len(given) > 1 and not given[1].startswith("-"):
         options = parser().parse_args(given[:2])

@@ -246,7 +246,7 @@ class Exploration:
 
 def seed_of(*words: object) -> int:
     """A seed for Hypothesis from what names a cell; the same in a clone and in an installation."""
-    digest = hashlib.sha256("|".join(map(str, words)).encode()).digest()
+    digest = hashlib.sha256("|".join(map(str, words)).encode(errors="surrogateescape")).digest()
     return int.from_bytes(digest[:8], "big")
 
 

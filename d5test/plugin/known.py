@@ -81,7 +81,7 @@ def read(
     """The rows of a file; UsageError with one line if it cannot be read."""
     path = Path(file)
     try:
-        content = tomllib.loads(path.read_text())
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise pytest.UsageError(f"known failures {path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

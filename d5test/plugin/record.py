@@ -43,7 +43,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         for tally, fault in faults_of(tallies_in(terminalreporter))
     ]
     path = config.invocation_params.dir / file
-    Path(path).write_text("\n".join([HEADER, *found]))
+    Path(path).write_text("\n".join([HEADER, *found]), encoding="utf-8", errors="backslashreplace")
     terminalreporter.write_line(f"{len(found)} known failures written to {path}")
 
 

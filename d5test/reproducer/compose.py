@@ -53,14 +53,14 @@ def write(fault: Fault, about: Any, folder: Path) -> Path:
     """
     path = Path(folder) / file_name(fault, about)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(source(fault, about))
+    path.write_text(source(fault, about), encoding="utf-8", errors="backslashreplace")
     return path
 
 
 def file_name(fault: Fault, about: Any) -> str:
     """OPERATOR-CHECK-DTYPE-BACKEND-HASH.py: the same for the same fault."""
     identity = f"{fault.kind}|{fault.case!r}|{about.name}|{about.version}"
-    digest = hashlib.sha256(identity.encode()).hexdigest()[:8]
+    digest = hashlib.sha256(identity.encode(errors="surrogateescape")).hexdigest()[:8]
     backend = re.sub(r"\W+", "_", about.name.partition("@")[0].rpartition(":")[2])
     case = fault.case
     return f"{case.op.name}-{fault.check}-{case.dtype}-{backend}-{digest}.py"
