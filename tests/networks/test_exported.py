@@ -142,3 +142,21 @@ def suites(folder: Path, *modules: str) -> subprocess.CompletedProcess[str]:
                f"--network={paths}", "--deselect=suites/networks/test_time.py", "-rs",
                "-p", "no:cacheprovider"]  # fmt: skip
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+
+
+def test_a_network_of_ones_own_is_a_function_in_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from d5test.networks.zoo import Built, mlp\n"
+        "def small():\n    return mlp((4, 3, 2))\n"
+        "fed = Built('fed', small, {'x': (5, 4), 'labels': (5,)}, {'labels': 2})\n"
+    )
+    ours, others = resolved((f"{file}:small", f"{file}:fed"))
+    assert list(ours) == ["small", "fed"]
+    assert not others
+    assert ours["fed"].inputs()["x"].shape == (5, 4)
+    shape = ours["small"].inputs()["x"].shape
+    assert shape[0] == 2  # a side without a size
+    assert ours["small"].loss == "loss"
+    with pytest.raises(BadName, match=r"^unknown network 'mpl': did you mean mlp"):
+        resolved(("mpl",))

@@ -12,6 +12,7 @@ import pytest
 
 from d5test.client.inprocess import InProcessClient
 from d5test.metric import Metric
+from d5test.names import located
 from d5test.networks.zoo.mlp import mlp
 from d5test.networks.zoo.resnet import cifar
 from d5test.reference.optimizers import Adam
@@ -229,3 +230,23 @@ def test_a_recipe_is_a_script(tmp_path: Path, bound: str, status: int) -> None:
     assert ("at least 1.1 is wanted" in done.stdout) == bool(status)
     (entry,) = json.loads((tmp_path / ".d5test" / "recipes" / "mine-numpy.json").read_text())
     assert entry["runs"][0]["right"] == (not status)
+
+
+def test_a_dataset_of_ones_own_is_a_function_or_its_name(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from d5test.training.datasets import synthetic\n"
+        "def halved(train=64):\n    return synthetic(train // 2, 8)\n"
+    )
+    for form in (f"{file}:halved", located("dataset", f"{file}:halved")):
+        made = Recipe.of(
+            "small", {**FIXED, "dataset": form, "dataset_kwargs": {}}, MUTABLE, METRICS
+        )
+        assert len(made.dataset().train) == 32
+        with pytest.raises(BadRecipe, match="dataset_kwargs: halved has no 'rows'; known: train"):
+            Recipe.of(
+                "small",
+                {**FIXED, "dataset": form, "dataset_kwargs": {"rows": 3}},
+                MUTABLE,
+                METRICS,
+            )
