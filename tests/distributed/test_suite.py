@@ -33,7 +33,7 @@ def test_a_ring_and_an_average_that_are_wrong_are_found_and_shrunk() -> None:
     worst = [line for line in ran.stdout.splitlines() if line.split()[:1] == ["worst"]]
     assert worst
     assert all(re.search(r"  (element \[\d+\] of )?rank \d$", line) for line in worst), worst
-    failed = {line for line in ran.stdout.splitlines() if line.startswith("FAILED")}
+    failed = {line for line in ran.stdout.splitlines() if line.startswith("FAILED ")}
     assert len(failed) == 6
     for check in ("values", "agreement", "census", "volume"):
         assert any(f"test_{check}[" in line and "ring" in line for line in failed)
