@@ -20,13 +20,14 @@ from numpy.typing import NDArray
 
 from d5test.backends.base import Backend, Row, Unsupported, bits
 from d5test.case import FLOATS, Arrays, Operator, is_float
-from d5test.checks import CHECKS, Fault
+from d5test.checks import CHECKS
 from d5test.client.inprocess import InProcessClient, in_this_process
-from d5test.exploration.explore import COMPILED, Exploration, seed_of, shortage
+from d5test.exploration.explore import COMPILED, Exploration, seed_of
 from d5test.numerics.arithmetic import Arithmetic, classes
 from d5test.numerics.bounds import Bounds, forward_bounds, gradient_bounds, lower_precision
 from d5test.numerics.controls import telling
 from d5test.numerics.judgement import Judgement, tightest
+from d5test.outcome.assessment import Assessment
 from d5test.outcome.tally import Tally
 from d5test.reference.operators import OPERATORS
 from d5test.worker.service import Service
@@ -298,14 +299,14 @@ def _explore(
     )
     # where each new shape is compiled, all checks draw the same cases
     number = seed_of("" if compiles else name, operator.__name__, dtype, seed)
-    faults: list[Fault] = exploration.faults(number)
-    faults.sort(key=lambda fault: fault.kind == "exception")  # which may follow from the others
-    for fault in faults[1:]:
+    assessment = Assessment(tally)
+    with assessment.judging(like, client.name):
+        exploration.assess(number, assessment)
+    faults = sorted(assessment.faults, key=lambda fault: fault.kind == "exception")
+    for fault in faults[1:]:  # an exception may follow from the others
         faults[0].add_note(f"and {fault.message}")
     if faults:
         raise faults[0].with_traceback(None) from None
-    missing = shortage(tally, CHECKS[name], examples)
-    if not missing and not tally.right:
-        missing = f"nothing was judged: {'; '.join(tally.reasons)}"
-    if missing:
-        raise Untested(f"{like!r} in {dtype}, {name}: {missing}")
+    conclusion = assessment.conclude(lambda fault: ("", ""))
+    if conclusion.status != "passed":
+        raise Untested(f"{like!r} in {dtype}, {name}: {conclusion.text}")

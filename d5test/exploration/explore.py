@@ -22,6 +22,7 @@ from hypothesis.strategies import SearchStrategy
 from d5test.backends.base import Unsupported
 from d5test.case import Case, Operator
 from d5test.exploration.profile import PROFILE, independent_draws
+from d5test.outcome.assessment import Assessment
 from d5test.outcome.fault import Fault
 from d5test.outcome.tally import Inapplicable, Tally
 
@@ -79,6 +80,16 @@ class Exploration:
     shrink_until: float = float("inf")
     steady: bool = True
     broken: Exception | None = None
+
+    def assess(self, number: int, assessment: Assessment) -> None:
+        """The faults of what is drawn with this seed, or why too little was judged."""
+        try:
+            assessment.faults += self.faults(number)
+        except Undrawable as error:
+            assessment.missing = str(error)
+        else:
+            assessment.steady = self.steady
+            assessment.missing = shortage(self.tally, self.check, self.examples)
 
     def faults(self, number: int) -> list[Fault]:
         """The smallest fault of each kind in what is drawn with this seed; fills the tally.
