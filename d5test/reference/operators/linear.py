@@ -164,10 +164,9 @@ def _product(a, b, shape):
     kept = (1,) * (len(leading) + 2 - len(shape)) + shape[:-2]
     if kept == leading:
         return a @ b
-    if kept == (1,) * len(leading) and a.ndim == b.ndim and a.shape[:-2] == b.shape[:-2]:
+    if len(shape) == 2 and a.ndim == b.ndim:
         axes = (*range(a.ndim - 2),)
-        product = np.tensordot(a, b, ((*axes, a.ndim - 1), (*axes, b.ndim - 2)))
-        return product.reshape(shape)
+        return np.tensordot(a, b, ((*axes, a.ndim - 1), (*axes, b.ndim - 2)))
     letters = string.ascii_lowercase[: len(leading)]
     of_a, of_b = (letters[len(letters) + 2 - x.ndim :] for x in (a, b))
     out = "".join(c for c, n, k in zip(letters, leading, kept, strict=True) if n == k)
