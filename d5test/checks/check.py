@@ -138,6 +138,11 @@ class Inquiry:
         )
 
     @property
+    def loosest(self) -> Arithmetic:
+        """The loosest of them."""
+        return self.classes()[-1]
+
+    @property
     def allowed(self) -> Arithmetic:
         """The loosest of them that the backend's row allows."""
         return [a for a in self.classes() if a.name <= self.row.arithmetic][-1]
@@ -282,8 +287,7 @@ class Inquiry:
         if judgement.right:
             return judgement, expected
         if kind != "arithmetic":
-            loosest = self.classes()[-1]
-            explained = explaining_precision(bounds, loosest, results, self.arrays)
+            explained = explaining_precision(bounds, self.loosest, results, self.arrays)
             judgement = replace(judgement, explained=explained)
         position = ((),) * (len(feeds) - 1) if last else ()
         evidence = Evidence(feeds, claim, (*position, expected), self.wanted, reuse)

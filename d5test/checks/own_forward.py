@@ -75,7 +75,7 @@ class OwnForward:
         """The largest error: 0 where it is right, infinite if it is no inaccuracy."""
         if not self.faults or self.off == inf:
             return inf if self.faults else 0.0
-        loosest = self.inquiry.classes()[-1]
+        loosest = self.inquiry.loosest
         return max(
             largest_error(self.inquiry.forward_bounds(loosest, feed.inputs), outputs)
             for feed, outputs in self.calls
@@ -84,7 +84,7 @@ class OwnForward:
     def right(self, arrays: Arrays) -> bool:
         """Whether a plain call on `arrays` gives what the forward is otherwise good for."""
         (result,) = self.inquiry.ask(self.inquiry.feed(arrays))
-        bounds = self.inquiry.forward_bounds(self.inquiry.classes()[-1], arrays)
+        bounds = self.inquiry.forward_bounds(self.inquiry.loosest, arrays)
         return judge(_wider(bounds, self.off), result.outputs).right
 
     def cause(
@@ -115,7 +115,7 @@ class OwnForward:
         # what no inaccuracy explains, and is right in a plain call, needs no measure of that
         certain = value is None and fault.judgement.explained == 0
         times = 1.0 if certain else self.off
-        expected = _about(bounds(inquiry.classes()[-1]), arrange(result.outputs))
+        expected = _about(bounds(inquiry.loosest), arrange(result.outputs))
         if times < inf and not judge(_wider(expected, 2 * times), got).right:
             return fault
         if self.faults:

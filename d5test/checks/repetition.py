@@ -122,7 +122,7 @@ def _is_stale(
     *earlier, last = (result.outputs for result in results)
     wrong = [
         np.zeros(np.shape(y), bool) if bound is None else ratios(bound, y) > own.off
-        for bound, y in zip(bounds(own.inquiry.classes()[-1]), last, strict=True)
+        for bound, y in zip(bounds(own.inquiry.loosest), last, strict=True)
     ]
     if not any(np.any(w) for w in wrong):
         return False

@@ -102,7 +102,7 @@ def _follows(gradients: tuple[Any, ...], own: OwnForward, grads: Arrays) -> bool
     if own.error == 0 or own.error == inf:
         return own.error == inf
     inquiry = own.inquiry
-    bounds = inquiry.gradient_bounds(inquiry.classes()[-1], grads)
+    bounds = inquiry.gradient_bounds(inquiry.loosest, grads)
     if any(
         b is not None and np.shape(g) != b.value.shape
         for g, b in zip(gradients, bounds, strict=True)
