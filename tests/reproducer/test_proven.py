@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from d5test.checks import CHECKS, Fault
-from d5test.fixtures.explore import reproducer_of
+from d5test.fixtures.conclude import reproducer_of
 from d5test.reproducer import prove
 from d5test.reproducer.proven import AFTER, ALONE, NEVER, UNTRIED, preceded
 from tests.reproducer.strangers import case, fault_of, run

@@ -17,7 +17,7 @@ from d5test.checks import Evidence
 from d5test.checks.check import Inquiry
 from d5test.client import registry
 from d5test.client.client import WorkerClient
-from d5test.fixtures.explore import reproducer_of
+from d5test.fixtures.conclude import reproducer_of
 from d5test.reproducer import write
 from d5test.reproducer.closure import Closure
 from d5test.reproducer.mark import interpreter_of
