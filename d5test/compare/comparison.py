@@ -13,9 +13,10 @@ from statistics import median
 
 from d5test.compare.collection import uncollected
 from d5test.compare.decision import VERDICTS, Decision, Values, exact, noisy, worst_first
-from d5test.compare.entry import Unreadable, named, told
+from d5test.compare.entry import named
 from d5test.compare.environment import differing
 from d5test.compare.matching import Matching, match
+from d5test.compare.numbers import SPREAD, Unreadable, told
 from d5test.compare.reading import Run
 from d5test.metric import ARITHMETIC, RATIO, TIME, Metric, Sample
 
@@ -29,6 +30,7 @@ Decider = Callable[[Sequence[Values], float], list[Decision]]
 class Comparison:
     """Decisions worst first; the facts of the environment that differ.
 
+    effect  the slowdown that was to be found
     strict  what is unsure fails
     """
 
@@ -37,6 +39,7 @@ class Comparison:
     matching: Matching
     decisions: Sequence[Decision]
     environment: Mapping[str, tuple[str, str]]
+    effect: float = EFFECT
     strict: bool = False
 
     @property
@@ -52,6 +55,17 @@ class Comparison:
         left |= {v.operator for v in self.matching.vanished if v.wrong}
         gone = dict.fromkeys(v.operator for v in self.matching.vanished if v.operator)
         return [operator for operator in gone if operator not in left]
+
+    @property
+    def timed(self) -> int:
+        """Benchmarks whose times were compared."""
+        return sum(d.values.metric == TIME for d in self.decisions)
+
+    @property
+    def blind(self) -> bool:
+        """Whether no benchmark could have shown the slowdown, or nothing was compared at all."""
+        times = [d for d in self.decisions if d.values.metric == TIME]
+        return all(d.verdict == "unsure" for d in times or self.decisions)
 
     @property
     def verdict(self) -> str:
@@ -84,7 +98,7 @@ def compare(
                 exacts.append(exact(found))
     decisions = exacts + [d for rows in groups.values() for d in decide(rows, effect)]
     facts = [[run.facts for run in side] for side in (old, new)]
-    return Comparison(old, new, matching, worst_first(decisions), differing(*facts))
+    return Comparison(old, new, matching, worst_first(decisions), differing(*facts), effect)
 
 
 def _metrics(
@@ -98,6 +112,9 @@ def _metrics(
         unit = _unit(old, before, new, after) if metric.name == TIME.name else None
         sides = _values(old, before, metric, unit), _values(new, after, metric, unit)
         values = Values(after, before, metric, *sides)
+        if metric.gate == "noise":
+            for runs, name_there, measured in zip((old, new), (before, after), sides, strict=True):
+                _alike(runs, name_there, metric, measured)
         if values.before and values.after:
             yield values
         elif not _recorded(old, before, name):
@@ -109,6 +126,22 @@ def _metrics(
             yield Decision(values, verdict, "is recorded no longer")
         else:
             yield Decision(values, "unsure", "invalid: the timed outputs were wrong")
+
+
+def _alike(
+    runs: Sequence[Run], benchmark: str, metric: Metric, measured: Sequence[Sequence[float]]
+) -> None:
+    """Raise `Unreadable` where runs of one version differ by more than any noise does.
+
+    One such value would make every limit so wide that nothing is found to be worse.
+    """
+    every = [(value, run.path) for run, side in zip(runs, measured, strict=True) for value in side]
+    (least, there), (most, here) = min(every, default=(1, "")), max(every, default=(1, ""))
+    if most > SPREAD * least:
+        raise Unreadable(
+            f"{there}: benchmark {named(benchmark)}: {told(metric.name)} is {least:g}, and "
+            f"{most:g} in {here}: runs of one version do not differ by a factor of {SPREAD}"
+        )
 
 
 def _known(old: Sequence[Run], before: str, new: Sequence[Run], after: str) -> dict[str, Metric]:
@@ -123,7 +156,9 @@ def _known(old: Sequence[Run], before: str, new: Sequence[Run], after: str) -> d
             if known == metric:
                 continue
             tolerance = max(known.tolerance, metric.tolerance)
-            if replace(known, tolerance=tolerance) != replace(metric, tolerance=tolerance):
+            # A stranger's tolerance is a rule: one that a file widens would hide what is worse.
+            ours = replace(metric, tolerance=0.0) == RATIO
+            if not ours or replace(known, tolerance=0.0) != RATIO:
                 raise Unreadable(
                     f"benchmark {named(benchmark)}: runs disagree on what {told(metric.name)} is"
                 )

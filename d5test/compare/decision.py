@@ -12,6 +12,7 @@ from math import exp, expm1, inf, isinf
 from statistics import median
 
 from d5test.compare.noise import Shift, logarithms, shifts
+from d5test.compare.numbers import Unreadable, told
 from d5test.metric import RIGHT, Metric
 
 ACCEPTED = "accepted"
@@ -104,7 +105,10 @@ def noisy(rows: Sequence[Values], effect: float) -> list[Decision]:
     old, new = (
         logarithms([getattr(row, side) for row in rows], higher=higher) for side in ("old", "new")
     )
-    found = shifts(old, new, effect)
+    try:
+        found = shifts(old, new, effect)
+    except FloatingPointError as error:
+        raise Unreadable(f"{told(rows[0].metric.name)} of the benchmarks: {error}") from None
     return [_noisy(row, shift, effect) for row, shift in zip(rows, found, strict=True)]
 
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from d5test.compare.entry import Unreadable, finite
 from d5test.compare.entry import field as at
+from d5test.compare.numbers import Unreadable, finite
 from d5test.compare.rounds import Rounds, rounds_of, unpacked
 from d5test.record import KEY
 

@@ -8,11 +8,23 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from d5test.case import FLOATS
+from d5test.compare.numbers import (
+    LARGEST,
+    SHORT,
+    SPREAD,
+    Unreadable,
+    count,
+    number,
+    positive,
+    told,
+    value_of,
+    within,
+)
 from d5test.metric import (
     ARITHMETIC,
     CLASSES,
@@ -27,7 +39,7 @@ from d5test.metric import (
     Metric,
     Sample,
 )
-from d5test.record import KEY, METRICS, SCHEMA
+from d5test.record import KEY, METRICS, SCHEMA, ratio_resolution
 
 FIELDS: Sequence[tuple[str, Metric]] = (
     (f"{KEY}.judgement.right", RIGHT),
@@ -50,12 +62,8 @@ IDENTITY = (
 )
 """What makes a benchmark the one that it is, whatever its name."""
 OF = " of "  # between a hash and a backend
-SHORT, LONG = 60, 160
-"""Characters of a value, and of a benchmark's name, that are told."""
-
-
-class Unreadable(ValueError):
-    """A file that cannot be compared, and why, in one line."""
+LONG = 160
+"""Characters of a benchmark's name that are shown."""
 
 
 @dataclass(frozen=True)
@@ -115,9 +123,19 @@ def _entry(name: str, benchmark: Mapping[str, Any]) -> Entry:
     if len(named) < len(samples):
         raise Unreadable("a metric is there twice")
     operator = str(field(extra, f"{KEY}.operator") or "")
-    right = RIGHT.name not in named or min(named[RIGHT.name].values) == 1
-    paced = paced_of(field(extra, f"{KEY}.paced"))
+    right = judged_right(named)
+    paced = paced_of(field(extra, f"{KEY}.paced"), named.get(TIME.name))
+    _counts(extra)
     return Entry(name, identity(extra), operator, right, named, paced)
+
+
+def judged_right(samples: Mapping[str, Sample]) -> bool:
+    """Whether nothing says that the outputs were wrong. Raises `Unreadable` if the error does."""
+    right = RIGHT.name not in samples or min(samples[RIGHT.name].values) == 1
+    ratio = max(samples[RATIO.name].values) if RATIO.name in samples else 0.0
+    if right and RIGHT.name in samples and ratio > 1:
+        raise Unreadable(f"it is called right with an error of {ratio:g} bars")
+    return right
 
 
 def identity(extra: Mapping[str, Any]) -> str:
@@ -147,37 +165,6 @@ def field(extra: Any, path: str) -> Any:
     return found
 
 
-def number(value: Any, what: str) -> float:
-    """A finite number, or an `Unreadable`."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise Unreadable(f"{what} is {told(value)}, not a number")
-    if not finite(value):
-        raise Unreadable(f"{what} is {told(value)}, not a finite number")
-    return float(value)
-
-
-def finite(value: float) -> bool:
-    """Whether a float holds it: JSON's integers have no end."""
-    try:
-        return math.isfinite(value)
-    except OverflowError:
-        return False
-
-
-def positive(value: Any, what: str) -> float:
-    """A finite number above zero, or an `Unreadable`."""
-    found = number(value, what)
-    if found <= 0:
-        raise Unreadable(f"{what} is {found:g}, not above zero")
-    return found
-
-
-def told(value: Any, longest: int = SHORT) -> str:
-    """A value of a stranger's in one short line, without what a terminal would obey."""
-    text = ascii(value) if isinstance(value, str | int | float | None) else type(value).__name__
-    return text if len(text) <= longest else f"{text[: longest - 3]}..."
-
-
 def named(benchmark: str) -> str:
     """The name of a benchmark in a line, without the path of its file if it is long."""
     path, bracket, inner = benchmark.partition("[")
@@ -205,11 +192,11 @@ def _time(benchmark: Mapping[str, Any], extra: Mapping[str, Any]) -> Iterator[Sa
     if field(extra, f"{KEY}.corpus") is not None:
         return
     stats = _object(benchmark.get("stats"), "stats")
-    least = positive(stats.get("min"), "stats.min")
-    announced = number(stats.get("rounds"), "stats.rounds")
+    least = value_of(TIME, stats.get("min"), "stats.min")
+    announced = count(stats.get("rounds"), "stats.rounds", 1)
     data = stats.get("data")
     if isinstance(data, list):  # not dropped while it was read: it holds what is no number
-        values = [positive(value, "a round of stats.data") for value in data]
+        values = [value_of(TIME, value, "a round of stats.data") for value in data]
         data = len(values)
     if isinstance(data, dict) and "some" in data:  # some of the rounds were kept
         data = data.get("count")
@@ -218,19 +205,22 @@ def _time(benchmark: Mapping[str, Any], extra: Mapping[str, Any]) -> Iterator[Sa
     total = stats.get("total")
     if data is None and total is not None and announced * least > 2 * number(total, "stats.total"):
         raise Unreadable(f"announces {announced:g} rounds, more than fit into its total time")
-    yield Sample(TIME, (least, *_controls(extra, "control", "a control time")))
+    yield Sample(TIME, (least, *_controls(extra, "control", TIME, "a control time")))
 
 
-def _controls(extra: Mapping[str, Any], name: str, what: str) -> Iterator[float]:
+def _controls(extra: Mapping[str, Any], name: str, metric: Metric, what: str) -> Iterator[float]:
     """The values of further runs of the same version."""
     found = field(extra, f"{KEY}.{name}") or []
     if not isinstance(found, list):
         raise Unreadable(f"{name} is {told(found)}, not a list")
-    return (positive(value, what) for value in found)
+    return (value_of(metric, value, what) for value in found)
 
 
-def paced_of(found: Any) -> Paced | None:
-    """What was timed against a work that is always the same; None where nothing was."""
+def paced_of(found: Any, clock: Sample | None) -> Paced | None:
+    """What was timed against a work that is always the same; None where nothing was.
+
+    `clock`: the times of the same calls in seconds, with which it has to agree.
+    """
     if found is None:
         return None
     given = _object(found, f"{KEY}.paced")
@@ -239,9 +229,29 @@ def paced_of(found: Any) -> Paced | None:
         raise Unreadable(f"{KEY}.paced has no work, paces and times")
     if not 0 < len(paces) == len(times):
         raise Unreadable(f"{KEY}.paced has {len(paces)} paces and {len(times)} times")
-    for value in (*paces, *times):
-        positive(value, f"a value of {KEY}.paced")
+    what = f"a value of {KEY}.paced"
+    for pace, quotient in zip(paces, times, strict=True):
+        seconds = positive(pace, what) * positive(quotient, what)
+        value_of(TIME, pace, what)
+        value_of(TIME, seconds, f"{what} ({quotient:g} times {pace:g} s)")
+        if clock and not min(clock.values) / SPREAD < seconds < max(clock.values) * SPREAD:
+            raise Unreadable(
+                f"{what} is {quotient:g} times {pace:g} s: by the clock it was "
+                f"{clock.values[0]:g} s"
+            )
     return Paced(work, paces, times)
+
+
+def _counts(extra: Mapping[str, Any]) -> None:
+    """Calls a round, and rounds that others disturbed: of all rounds at most."""
+    loops, preempted, rounds = (
+        field(extra, f"{KEY}.{name}") for name in ("loops", "preempted_rounds", "seconds")
+    )
+    if loops is not None:
+        count(loops, f"{KEY}.loops", 1)
+    if preempted is not None:
+        most = count(rounds, f"{KEY}.seconds") if isinstance(rounds, int) else 2**63
+        count(preempted, f"{KEY}.preempted_rounds", 0, most)
 
 
 def _fields(extra: Mapping[str, Any]) -> Iterator[Sample]:
@@ -258,13 +268,19 @@ def _fields(extra: Mapping[str, Any]) -> Iterator[Sample]:
                 raise Unreadable(f"{path} is {told(value)}, not true or false")
             value = int(value)
         if metric is RATIO:
-            resolution = field(extra, f"{KEY}.ratio_resolution") or 0
-            metric = replace(metric, tolerance=number(resolution, f"{KEY}.ratio_resolution"))
-        check = positive if metric.gate == "noise" else number
-        more: Iterable[float] = ()
+            metric = replace(metric, tolerance=_resolution(extra))
+        more: Iterator[float] = iter(())
         if metric is RESIDENT:
-            more = _controls(extra, "control_resident", "a control's memory")
-        yield Sample(metric, (check(value, path), *more))
+            more = _controls(extra, "control_resident", RESIDENT, "a control's memory")
+        yield Sample(metric, (value_of(metric, value, path), *more))
+
+
+def _resolution(extra: Mapping[str, Any]) -> float:
+    """Up to which a ratio is known: at most what its dtype allows, or it would hide errors."""
+    what, dtype = f"{KEY}.ratio_resolution", field(extra, f"{KEY}.dtype")
+    resolution = number(field(extra, what) or 0, what)
+    most = ratio_resolution(dtype) if dtype in FLOATS else 1.0
+    return within(resolution, what, 0, most)
 
 
 def _strangers(extra: Mapping[str, Any]) -> Iterator[Sample]:
@@ -281,7 +297,12 @@ def _stranger(given: Mapping[str, Any]) -> Sample:
     name, unit = given.get("name"), given.get("unit")
     if not isinstance(name, str) or not isinstance(unit, str):
         raise Unreadable(f"a metric's name or unit is no text: {told(name)}, {told(unit)}")
-    tolerance = number(given.get("tolerance", 0), f"tolerance of {told(name)}")
+    tolerance = within(
+        number(given.get("tolerance", 0), f"tolerance of {told(name)}"),
+        f"tolerance of {told(name)}",
+        0,
+        LARGEST,
+    )
     try:
         metric = Metric(name, unit, str(given.get("better")), str(given["gate"]), tolerance)
     except ValueError as error:
@@ -289,8 +310,7 @@ def _stranger(given: Mapping[str, Any]) -> Sample:
     values = given.get("values")
     if not isinstance(values, list) or not values:
         raise Unreadable(f"metric {told(name)} has no values")
-    check = positive if metric.gate == "noise" else number
-    found = [check(value, f"a value of {told(name)}") for value in values]
+    found = [value_of(metric, value, f"a value of {told(name)}") for value in values]
     return Sample(metric, (best(metric, found),) if metric.gate == "noise" else tuple(found))
 
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import inf
 from typing import Any
 
-from d5test.compare.entry import field, finite
+from d5test.compare.entry import field
+from d5test.compare.numbers import finite
 from d5test.record import KEY
 
 MACHINE = {

@@ -10,7 +10,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from d5test.compare.entry import Unreadable, named
+from d5test.compare.entry import named
+from d5test.compare.numbers import Unreadable
 from d5test.compare.reading import Run
 
 WRONG = "the timed outputs are wrong"

@@ -11,16 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf, log1p, nan
+from math import inf, log1p, nan, pi
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 
 BENCHMARK = 0.01
-"""False alarms on identical code, of each benchmark."""
+"""Benchmarks that are called worse on identical code, and as many that are called better."""
 SUITE = 0.05
-"""Suites of benchmarks with a false alarm on identical code."""
+"""Suites of benchmarks in which identical code is called worse or better."""
 POWER = 0.95
 """The share of changes as large as the detectable one that are found."""
 Table = NDArray[np.float64]
@@ -75,6 +75,10 @@ def shifts(old: Table, new: Table, effect: float) -> list[Shift]:
 
     NaN where a run has no value. A change below half of `effect` (0.05 is 5%) is never called one:
     a limit of half a slowdown is what finds that slowdown nearly always.
+
+    Each benchmark is asked whether it is worse and whether it is better. All of these questions
+    are one family of Holm's procedure: identical code is called worse *or* better in `SUITE` of
+    suites. Raises FloatingPointError where a limit that runs tell is no finite number.
     """
     size = _median(new) - _median(old)
     floor = control(old, new)
@@ -84,12 +88,15 @@ def shifts(old: Table, new: Table, effect: float) -> list[Shift]:
     # that more of them make the floor better known and not lower.
     scale = np.sqrt(2 * floor.variance)
     tests = int(np.count_nonzero(known & np.isfinite(size)))
-    p = np.where(known, stdtr(floor.freedom, -_over(size, scale)), nan)
-    level = holm(p, tests)
+    # Of the two questions the likelier one: the other's p is above a half, and never rejected.
+    p = np.where(known, stdtr(floor.freedom, -np.abs(_over(size, scale))), nan)
+    level = holm(p, 2 * tests)
     least = np.maximum(floor.drift, log1p(effect) / 2)
     limit = np.maximum(-stdtrit(floor.freedom, level) * scale, least)
-    spread = np.sqrt(floor.variance * (1 / _count(old) + 1 / _count(new)))
+    spread = np.sqrt(floor.variance * (_error(old) + _error(new)))
     detectable = limit + stdtrit(floor.freedom, POWER) * spread
+    if not np.isfinite(np.stack([size, limit, detectable])[:, known]).all():
+        raise FloatingPointError("a limit is no finite number")
     return [
         Shift(float(s), float(a) if k else inf, float(d) if k else inf)
         for s, a, d, k in zip(size, limit, detectable, known, strict=True)
@@ -116,14 +123,16 @@ def control(old: Table, new: Table) -> Floor:
 
 
 def holm(p: Table, tests: int) -> Table:
-    """The level at which each of the tests is judged, (b,), by Holm (1979).
+    """The level at which each of so many tests is judged, (b,), by Holm (1979).
+
+    `p` may lack some of them, which are never rejected.
 
     Chosen over a false discovery rate because a suite on identical code is to be red in 5% of
     runs, however its benchmarks depend on each other, and false alarms are to stay as rare beside
     a real regression.
     """
     levels = np.full(len(p), SUITE / max(tests, 1))
-    order = np.argsort(p)[:tests]  # NaN comes last
+    order = np.argsort(p)[: np.count_nonzero(~np.isnan(p))]  # NaN comes last
     for rank, k in enumerate(order):
         levels[order[rank:]] = SUITE / (tests - rank)
         if p[k] > levels[k]:
@@ -162,6 +171,12 @@ def _count(side: Table) -> Table:
 
 def _freedom(side: Table) -> Table:
     return _count(side) - 1
+
+
+def _error(side: Table) -> Table:
+    """The variance of a median over that of a run: pi / 2 times the mean's at most, if normal."""
+    error: Table = np.where(_count(side) > 2, pi / 2, 1.0) / _count(side)
+    return error
 
 
 def _mean(table: Table, axis: int) -> Table:

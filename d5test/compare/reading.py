@@ -19,9 +19,10 @@ from typing import Any
 from d5test.compare.collection import uncollected
 from d5test.compare.condensed import BLOCK, TooLarge, condensed
 from d5test.compare.detail import Detail, detail_of
-from d5test.compare.entry import Entry, Unreadable, entry_of, told
+from d5test.compare.entry import Entry, entry_of
 from d5test.compare.entry import field as at
 from d5test.compare.environment import facts_of
+from d5test.compare.numbers import Unreadable, told
 from d5test.compare.results import FOLDER, INDEX, files_of
 from d5test.compare.successor import succeeded
 from d5test.metric import RATIO, TIME

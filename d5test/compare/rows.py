@@ -12,7 +12,7 @@ from statistics import median
 
 from d5test.compare.comparison import Comparison
 from d5test.compare.decision import ACCEPTED, EXACT, Decision
-from d5test.compare.words import change, plain, quantity, short, vanished, what
+from d5test.compare.words import change, percent, plain, quantity, short, vanished, what
 
 COLUMNS = ("verdict", "change", "limit", "seen from", "old", "new", "what")
 """`limit`: beyond which a change is called one; `seen from`: the least that is nearly always."""
@@ -76,7 +76,7 @@ def _side(values: Sequence[float], decision: Decision) -> str:
 
 
 def _percent(share: float | None) -> str:
-    return "" if share is None else f"{share:.1%}"
+    return "" if share is None else percent(share)
 
 
 def _notes(comparison: Comparison) -> list[str]:

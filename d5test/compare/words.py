@@ -51,9 +51,12 @@ def change(decision: Decision) -> str:
     """The relative change, with its sign."""
     if decision.values.metric in (ARITHMETIC, RIGHT) or decision.change is None:
         return ""
-    if abs(decision.change) < 9.995:
-        return f"{decision.change:+.1%}"
-    return f"x {1 + decision.change:.4g}"
+    return percent(decision.change, "+")
+
+
+def percent(share: float, sign: str = "-") -> str:
+    """A relative change; a large one as a factor."""
+    return f"{share:{sign}.1%}" if abs(share) < 9.995 else f"x {1 + share:.4g}"
 
 
 def sentence(comparison: Comparison) -> str:
@@ -64,12 +67,21 @@ def sentence(comparison: Comparison) -> str:
         told += f", {counts[ACCEPTED]} worse and accepted"
     if comparison.verdict == "regressed":
         return f"REGRESSED: {'; '.join(reasons(comparison))}. Else {told}."
-    unsure = "FAILED, SINCE UNSURE" if comparison.strict else "PASSED, BUT UNSURE"
-    if not comparison.decisions:
-        return f"{unsure}: nothing was compared."
+    found = comparison.matching.changed
+    also = f"; {len(found)} changed and were not compared" if found else ""
+    if comparison.verdict == "unsure" and comparison.blind:
+        nothing = "NOTHING COULD BE TOLD"
+        nothing = f"FAILED, SINCE {nothing}" if comparison.strict else nothing
+        if not comparison.decisions:
+            return f"{nothing}: nothing was compared{also}."
+        if not comparison.timed:
+            return f"{nothing}: {told}{also}."
+        return (
+            f"{nothing}: none of {comparison.timed} benchmarks could have shown a slowdown of "
+            f"{percent(comparison.effect)}; {told}{also}."
+        )
     if comparison.verdict == "unsure":
-        found = comparison.matching.changed
-        also = f"; {len(found)} changed and were not compared" if found else ""
+        unsure = "FAILED, SINCE UNSURE" if comparison.strict else "PASSED, BUT UNSURE"
         return f"{unsure}: nothing is known to be worse; {told}{also}."
     return f"PASSED: nothing is worse; {told}."
 

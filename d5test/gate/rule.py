@@ -10,8 +10,8 @@ from typing import Any
 
 from d5test.compare import Comparison, Run, compare
 from d5test.compare.decision import worst_first
-from d5test.compare.entry import number
 from d5test.compare.matching import Vanished
+from d5test.compare.numbers import number
 from d5test.gate.accepted import Accepted, accept
 from d5test.gate.decider import Decider
 from d5test.gate.evidence import GATED, Evidence

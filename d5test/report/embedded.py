@@ -14,14 +14,16 @@ import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from math import inf
 from typing import Any
 
 from d5test import __version__
 from d5test.compare.detail import NOTHING, Detail, fact_of
-from d5test.compare.entry import Entry, Unreadable, number, paced_of, positive
+from d5test.compare.entry import Entry, judged_right, paced_of
+from d5test.compare.numbers import Unreadable, count, number, positive, told, value_of, within
 from d5test.compare.reading import Run
 from d5test.compare.rounds import packed, rounds_of, thinned, unpacked
-from d5test.metric import Metric, Sample
+from d5test.metric import TIME, Metric, Sample
 from d5test.report.content import Report
 from d5test.report.rule import name_of, rule_of
 
@@ -101,7 +103,8 @@ def report_of(data: Mapping[str, Any]) -> Report:
 
 def _metric_of(metric: Mapping[str, Any]) -> Metric:
     name, unit, better, gate = (str(metric[key]) for key in ("name", "unit", "better", "gate"))
-    return Metric(name, unit, better, gate, number(metric["tolerance"], "tolerance"))
+    tolerance = number(metric["tolerance"], "tolerance")
+    return Metric(name, unit, better, gate, within(tolerance, "tolerance", 0, inf))
 
 
 def _run(run: Run, metrics: dict[Metric, int], most: int) -> dict[str, Any]:
@@ -147,7 +150,10 @@ def _run_of(run: Mapping[str, Any], metrics: Sequence[Metric]) -> Run:
 
 
 def _entry_of(entry: Mapping[str, Any], metrics: Sequence[Metric]) -> tuple[Entry, Detail]:
-    samples = [_sample_of(metrics[which], values) for which, *values in entry["samples"]]
+    found = [_sample_of(metrics[which], values) for which, *values in entry["samples"]]
+    samples = {sample.metric.name: sample for sample in found}
+    if bool(entry["right"]) != judged_right(samples):
+        raise Unreadable("its data are damaged")
     about = {str(p): fact for p, v in entry["about"].items() if (fact := fact_of(v)) is not None}
     return (
         Entry(
@@ -155,15 +161,14 @@ def _entry_of(entry: Mapping[str, Any], metrics: Sequence[Metric]) -> tuple[Entr
             str(entry["identity"]),
             str(entry["operator"]),
             bool(entry["right"]),
-            {sample.metric.name: sample for sample in samples},
-            paced_of(entry.get("paced")),
+            samples,
+            paced_of(entry.get("paced"), samples.get(TIME.name)),
         ),
-        Detail(about, int(entry["count"]), unpacked(entry["rounds"])),
+        Detail(about, count(entry["count"], "the number of rounds"), unpacked(entry["rounds"])),
     )
 
 
 def _sample_of(metric: Metric, values: Sequence[Any]) -> Sample:
-    check = positive if metric.gate == "noise" else number
     if not values:
-        raise Unreadable(f"{metric.name} has no values")
-    return Sample(metric, tuple(check(value, metric.name) for value in values))
+        raise Unreadable(f"{told(metric.name)} has no values")
+    return Sample(metric, tuple(value_of(metric, value, told(metric.name)) for value in values))

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from d5test import __version__
-from d5test.compare.entry import Unreadable
+from d5test.compare.numbers import Unreadable
 from d5test.compare.words import plain
 from d5test.report.embedded import report_of, unpack
 from d5test.report.page import page, shown

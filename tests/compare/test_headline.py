@@ -90,9 +90,41 @@ def test_several_reasons_are_left_to_the_list(tmp_path: Path, compared: Compared
 def test_what_fails_is_not_said_to_pass(
     unsure: str, status: int, word: str, tmp_path: Path, compared: Compared
 ) -> None:
-    answer = compared(*sides(tmp_path, runs=1), f"--unsure={unsure}", "--format=text")
+    """A benchmark that only one run has is unsure beside others that are not."""
+    old, new = sides(tmp_path)
+    alone = benchmark(name(9), 1e-3, shapes=[[2, 3], [3, 4]])
+    for side in ("old", "new"):
+        write(tmp_path / f"{side}9.json", [alone])
+    answer = compared(old, new, f"--unsure={unsure}", "--format=text")
     assert answer.status == status
     assert answer.out.splitlines()[-1].startswith(f"{word}: nothing is known to be worse")
+
+
+@pytest.mark.parametrize(
+    ("unsure", "status", "word"),
+    [
+        ("pass", 0, "NOTHING COULD BE TOLD: "),
+        ("fail", 1, "FAILED, SINCE NOTHING COULD BE TOLD: "),
+    ],
+)
+def test_where_no_slowdown_could_be_seen_nothing_passed(
+    unsure: str, status: int, word: str, tmp_path: Path, compared: Compared
+) -> None:
+    """Noise of 20% hides each slowdown of 5%, however many accuracies are the same."""
+    answer = compared(*sides(tmp_path, noise=0.2), f"--unsure={unsure}", "--format=text")
+    assert answer.status == status
+    last = answer.out.splitlines()[-1]
+    assert last.startswith(f"{word}none of 5 benchmarks could have shown a slowdown of 5.0%; ")
+    assert "PASSED" not in answer.out
+
+
+def test_where_nothing_is_compared_nothing_passed(tmp_path: Path, compared: Compared) -> None:
+    old = write(tmp_path / "old.json", [benchmark(name(0), 1e-3)])
+    new = write(tmp_path / "new.json", [benchmark(name(0), 1e-3, shapes=[[3, 5], [5, 8]])])
+    answer = compared(old, new)
+    assert answer.found["reason"] == (
+        "NOTHING COULD BE TOLD: nothing was compared; 1 changed and were not compared."
+    )
 
 
 WRONG_GEMM = """
