@@ -136,12 +136,15 @@ def _alike(
     One such value would make every limit so wide that nothing is found to be worse.
     """
     every = [(value, run.path) for run, side in zip(runs, measured, strict=True) for value in side]
-    (least, there), (most, here) = min(every, default=(1, "")), max(every, default=(1, ""))
-    if most > SPREAD * least:
-        raise Unreadable(
-            f"{there}: benchmark {named(benchmark)}: {told(metric.name)} is {least:g}, and "
-            f"{most:g} in {here}: runs of one version do not differ by a factor of {SPREAD}"
-        )
+    least, most = min(every, default=(1.0, "")), max(every, default=(1.0, ""))
+    if most[0] <= SPREAD * least[0]:
+        return
+    usual = median(value for value, _ in every)
+    odd, path = least if usual / least[0] >= most[0] / usual else most
+    raise Unreadable(
+        f"{path}: benchmark {named(benchmark)}: {told(metric.name)} is {odd:g}, and {usual:g} in "
+        f"the median of its version's runs, which never differ by a factor of {SPREAD}"
+    )
 
 
 def _known(old: Sequence[Run], before: str, new: Sequence[Run], after: str) -> dict[str, Metric]:

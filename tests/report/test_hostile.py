@@ -29,9 +29,7 @@ def test_one_line_and_status_2(case: str, tmp_path: Path, made: Callable[..., An
 
 
 EXTREME: dict[str, Callable[[Any, Any], None]] = {
-    "more preempted rounds than any": lambda e, s: e["d5test"].update(preempted_rounds=10**400),
     "a load without end": lambda e, s: e["d5test"]["environment"].update(load=[10**400]),
-    "an age": lambda e, s: e["d5test"].update(control=[1e-300, 1e300]),
     "half a rank": lambda e, s: s.update(ranks=0.5),
     "a huge rank": lambda e, s: s.update(ranks=1e308, samples_per_second=1e308),
     "as many products": lambda e, s: e["d5test"].update(multiplications=10**308),
@@ -49,6 +47,28 @@ def test_what_is_strange_is_shown(case: str, tmp_path: Path, made: Callable[...,
         found = made(*versions)
         assert (found.status, found.err) == (0, "")
         assert main(["verify", str(found.path)]) == 0
+
+
+IMPLAUSIBLE: dict[str, Callable[[Any], None]] = {
+    "more preempted rounds than any": lambda e: e.update(preempted_rounds=10**400),
+    "less than none": lambda e: e.update(preempted_rounds=-1),
+    "an age": lambda e: e.update(control=[1e-300, 1e300]),
+}
+
+
+@pytest.mark.parametrize("case", IMPLAUSIBLE)
+def test_what_no_clock_gives_is_refused(
+    case: str, tmp_path: Path, made: Callable[..., Any]
+) -> None:
+    given = benchmark("b", 1e-3, control=[1e-3, 1.1e-3])
+    old = write(tmp_path / "old.json", [given])
+    IMPLAUSIBLE[case](given["extra_info"]["d5test"])
+    new = write(tmp_path / "new.json", [given])
+    for versions in ((old, new), (new,)):
+        found = made(*versions)
+        assert (found.status, found.out, found.path.exists()) == (2, "", False)
+        (line,) = found.err.splitlines()
+        assert line.startswith(f"d5test report: {new}: benchmark 'b': ")
 
 
 def test_rounds_that_are_no_rounds(tmp_path: Path, made: Callable[..., Any]) -> None:
