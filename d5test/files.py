@@ -1,18 +1,32 @@
-"""Files that are written whole or not at all.
+"""Files that are written whole or not at all, and read within bounds.
 
 Requirements: whatever ends the writing (a full disk, a signal, an exception), the file of before
-is still there, byte for byte, and what was begun is not; what is read is bounded.
+is still there, byte for byte, and what was begun is not. What a stranger's file is made into takes
+at most 512 MiB more than the file.
 """
 
 from __future__ import annotations
 
+import gzip
+import json
 import os
 import secrets
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from io import BytesIO
 from pathlib import Path
 from stat import S_IMODE
-from typing import IO
+from typing import IO, Any
+
+BYTES = 384 << 20
+"""What JSON may take as Python's objects, beside its text."""
+COSTS = {b"[": 64, b"{": 240, b",": 64, b":": 64}
+"""Bytes of memory for each of these in JSON's text, at most."""
+
+
+class TooLarge(ValueError):
+    """More would be made of a file than memory is given for."""
 
 
 def replace(path: str | os.PathLike[str], content: str | bytes) -> None:
@@ -49,3 +63,22 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
             raise
     except OSError as error:
         raise OSError(error.errno, error.strerror or str(error), os.fspath(path)) from error
+
+
+def unzipped(content: bytes, most: int) -> bytes:
+    """What gzip made these bytes of. Raises `TooLarge`, or another ValueError if it did not."""
+    try:
+        with gzip.GzipFile(fileobj=BytesIO(content)) as file:
+            found = file.read(most + 1)
+    except (EOFError, OSError, zlib.error) as error:
+        raise ValueError(f"not gzip: {error}") from None
+    if len(found) > most:
+        raise TooLarge(f"larger than {most >> 20} MiB when unpacked")
+    return found
+
+
+def parsed(text: bytes) -> Any:
+    """What JSON's text says. Raises `TooLarge`, or another ValueError or RecursionError."""
+    if len(text) + sum(cost * text.count(sign) for sign, cost in COSTS.items()) > BYTES:
+        raise TooLarge(f"larger than {BYTES >> 20} MiB in memory")
+    return json.loads(text)

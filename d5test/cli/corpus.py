@@ -91,6 +91,7 @@ def exported(found: Corpus, folder: Path, given: str) -> int:
 
 def made(path: Path, seed: int) -> int:
     """Write a file with cases for what has none in it."""
+    from d5test.files import replace
     from d5test.problems.corpus import Corpus, read
     from d5test.problems.freezing import extended
 
@@ -99,7 +100,7 @@ def made(path: Path, seed: int) -> int:
     if after is before:
         print(f"{path}: nothing to add to corpus {before.version} ({before.hash})")
         return 0
-    path.write_text(after.text(), encoding="utf-8")
+    replace(path, after.text())
     added = len(after.problems) - len(before.problems)
     print(f"{path}: corpus {after.version} ({after.hash}), with {added} cases more")
     return 0

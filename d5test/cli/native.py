@@ -10,6 +10,8 @@ import sys
 from keyword import iskeyword
 from pathlib import Path
 
+from d5test.files import replace
+
 TEMPLATES = Path(__file__).parents[1] / "native" / "templates"
 SUFFIXES = (".cpp", ".py")
 
@@ -33,7 +35,10 @@ def execute(options: argparse.Namespace) -> int:
             return _refused(f"{path} is there already, and is left as it is")
     for path in paths:
         text = (TEMPLATES / f"operator{path.suffix}.txt").read_text()
-        path.write_text(text.replace("NAME", name).replace("FILE", path.stem))
+        try:
+            replace(path, text.replace("NAME", name).replace("FILE", path.stem))
+        except OSError as error:
+            return _refused(f"{path}: {error.strerror}")
     source = paths[0]
     print(f"{source}, {paths[1]}: d5test run operators --native={source} --backend=numpy")
     return 0

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 
 from d5test.cli.compare import declare_effect, declare_results
 
@@ -35,6 +34,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
 def execute(options: argparse.Namespace) -> int:
     """Read, compare, write; its exit status."""
     from d5test.compare import Unreadable, read_sides
+    from d5test.files import replace
 
     try:
         from d5test.report import Report, page
@@ -54,7 +54,7 @@ def execute(options: argparse.Namespace) -> int:
         print(text)
         return 0
     try:
-        Path(path).write_text(text, encoding="utf-8")
+        replace(path, text)
     except OSError as error:
         return _refused(f"{path}: {error.strerror}")
     print(f"{report.headline}\n{path}")

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable
 
 from d5test.compare.rounds import Thinned, packed
+from d5test.files import TooLarge
 
 ARRAY = re.compile(rb'"(?:data|seconds|cpu|preempted)"\s*:\s*\[')
 """An array of rounds, up to its bracket. Inside of a string its quotes would be escaped."""
@@ -21,14 +22,10 @@ NUMBERS = b"0123456789+-.eE \t\r\n"
 """What numbers consist of, and the space between them."""
 BLOCK = 1 << 22
 LARGEST = 1 << 26
-"""Bytes beside the rounds: 10,000 records have three quarters of it. The most Python makes of it,
-empty lists, are 1.5 GiB. As much again of kept rounds, which stay bytes."""
+"""Bytes beside the rounds: 10,000 records have three quarters of it. As much again of kept rounds,
+which stay bytes."""
 TIMES = b'"data"'
 """The array of which rounds are kept: wall times."""
-
-
-class TooLarge(ValueError):
-    """More is left of a file than `LARGEST`."""
 
 
 def condensed(blocks: Iterable[bytes], rounds: int = 0) -> bytes:

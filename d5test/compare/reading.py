@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from d5test.compare.collection import uncollected
-from d5test.compare.condensed import BLOCK, TooLarge, condensed
+from d5test.compare.condensed import BLOCK, condensed
 from d5test.compare.detail import Detail, detail_of
 from d5test.compare.entry import Entry, entry_of
 from d5test.compare.entry import field as at
@@ -25,6 +25,7 @@ from d5test.compare.environment import facts_of
 from d5test.compare.numbers import Unreadable, told
 from d5test.compare.results import FOLDER, INDEX, files_of
 from d5test.compare.successor import succeeded
+from d5test.files import TooLarge, parsed
 from d5test.metric import RATIO, TIME
 from d5test.record import KEY, usable_cores
 
@@ -112,9 +113,11 @@ def _exists(path: Path) -> bool:
 
 def _run(path: Path, rounds: int) -> Run:
     try:
-        return _parsed(str(path), _content(path, rounds), details=rounds > 0)
+        return _run_of(str(path), _content(path, rounds), details=rounds > 0)
     except (Unreadable, TooLarge) as error:
         raise Unreadable(f"{path}: {error}") from None
+    except RecursionError:  # what was parsed is written and hashed, by deeper calls
+        raise Unreadable(f"{path}: is no benchmark file: it is nested too deep") from None
     except OSError as error:
         raise Unreadable(f"{path}: {error.strerror}") from None
 
@@ -128,11 +131,13 @@ def _content(path: Path, rounds: int) -> Any:
     if not text.strip():
         raise Unreadable("is empty")
     try:
-        return json.loads(text)
+        return parsed(text)
     except RecursionError:
         raise Unreadable("is no benchmark file: it is nested too deep") from None
     except UnicodeDecodeError:
         raise Unreadable("is no JSON: it is not UTF-8") from None
+    except TooLarge as error:
+        raise Unreadable(f"is {error}") from None
     except json.JSONDecodeError as error:
         cut = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated")
         why = "it ends too early" if cut else error.msg
@@ -141,7 +146,7 @@ def _content(path: Path, rounds: int) -> Any:
         raise Unreadable(f"is no benchmark file: {told(str(error))}") from None
 
 
-def _parsed(path: str, content: Any, *, details: bool) -> Run:
+def _run_of(path: str, content: Any, *, details: bool) -> Run:
     benchmarks = content.get("benchmarks") if isinstance(content, dict) else None
     if not isinstance(benchmarks, list):
         raise Unreadable("is no benchmark file: it has no list of benchmarks")

@@ -14,7 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from d5test.compare.condensed import BLOCK, TooLarge, condensed
+from d5test.compare.condensed import BLOCK, condensed
+from d5test.files import parsed, replace
 
 FOLDER = Path(".benchmarks")
 """Where pytest-benchmark saves what `--benchmark-autosave` times."""
@@ -65,14 +66,14 @@ def _index(folder: Path) -> Known:
         now[name] = {"stamp": stamp, "commit": commit}
     if now != before:
         with suppress(OSError):
-            (folder / INDEX).write_text(json.dumps(now, indent=1))
+            replace(folder / INDEX, json.dumps(now, indent=1))
     return now
 
 
 def _read(path: Path) -> Known:
     try:
-        found = json.loads(path.read_text())
-    except (OSError, ValueError):
+        found = parsed(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
         return {}
     if not isinstance(found, dict):
         return {}
@@ -85,8 +86,8 @@ def _commit(path: Path) -> str:
     """The commit that a file says it is of; empty if none, or one with changes."""
     try:
         with path.open("rb") as file:
-            content = json.loads(condensed(iter(lambda: file.read(BLOCK), b"")))
-    except (OSError, ValueError, RecursionError, TooLarge):
+            content = parsed(condensed(iter(lambda: file.read(BLOCK), b"")))
+    except (OSError, ValueError, RecursionError):
         return ""
     info = content.get("commit_info") if isinstance(content, dict) else None
     if not isinstance(info, Mapping) or info.get("dirty"):

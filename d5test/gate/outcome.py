@@ -22,6 +22,7 @@ from pytest_benchmark.plugin import pytest_benchmark_generate_machine_info
 from pytest_benchmark.stats import Stats
 
 from d5test.compare import Comparison, Decision, Run, read
+from d5test.files import replace
 from d5test.gate.accepted import Accepted
 from d5test.gate.bout import Bout
 from d5test.gate.corpus import Examination, Examined
@@ -111,7 +112,7 @@ def outcome(
             path = folder / f"{arm}-{label.replace(' ', '-')}.json"
             content = _content(bouts, {} if k else corpus.cases, arm)
             if content["benchmarks"] or content[KEY]["untimed"]:
-                path.write_text(json.dumps(content))
+                replace(path, json.dumps(content))
                 sides[arm == NEW].append(path)
     if not sides[False] or not sides[True]:
         return None

@@ -17,6 +17,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import external_data_helper, helper, inliner, numpy_helper, version_converter
 
 from d5test.case import Array, dtype_of, is_float
+from d5test.files import replace
 from d5test.networks.graph import OPSET, BrokenGraph, Graph, Node, Unmodelled, Value
 from d5test.reference.node import DOMAINS, NotModelled, from_node, to_node
 
@@ -24,6 +25,10 @@ GRAPHS = (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
 UNCONVERTED = {"PRelu"}
 """Operators that onnx's converter hands on as they are, although an older version means another
 thing."""
+
+
+MORE = 512 << 20
+"""Bytes of data that tensors may share: as many more than their files have."""
 
 
 class UnsafeModel(ValueError):
@@ -38,15 +43,31 @@ def read(path: str | os.PathLike[str]) -> onnx.ModelProto:
     except DecodeError as error:
         raise ValueError(f"{file} is no ONNX model: {error}") from None
     folder = file.resolve().parent
+    wanted, there = 0, {}
     for tensor in _external(model):
-        _inside(folder, tensor, file)
-    onnx.load_external_data_for_model(model, str(folder))
+        target, count = _inside(folder, tensor, file)
+        wanted += count
+        there[target] = _on_disk(target)
+    if wanted > sum(there.values()) + MORE:
+        raise UnsafeModel(
+            f"{file}: its tensors want {wanted} bytes of files that hold {sum(there.values())}"
+        )
+    try:
+        onnx.load_external_data_for_model(model, str(folder))
+    except ValueError as error:
+        raise UnsafeModel(f"{file}: {error}") from None
     return model
+
+
+def _on_disk(path: Path) -> int:
+    """Bytes that a file takes on the disk: a sparse one may be of any length."""
+    found = path.stat()
+    return min(found.st_size, found.st_blocks * 512)
 
 
 def write(graph: Graph, path: str | os.PathLike[str]) -> None:
     """Save a graph as one file, readable by any ONNX runtime of its operator set."""
-    onnx.save(to_model(graph), os.fspath(path))
+    replace(path, to_model(graph).SerializeToString())
 
 
 def from_model(model: onnx.ModelProto) -> Graph:
@@ -246,18 +267,24 @@ def _in_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.TensorProto]:
             yield from _in_nodes(graph.node)
 
 
-def _inside(folder: Path, tensor: onnx.TensorProto, file: Path) -> None:
-    """Raise `UnsafeModel` unless a tensor's data lie within a file of this folder."""
+def _inside(folder: Path, tensor: onnx.TensorProto, file: Path) -> tuple[Path, int]:
+    """Where a tensor's data lie, and their bytes. Raises `UnsafeModel` outside of this folder."""
     try:
         given = external_data_helper.ExternalDataInfo(tensor)
     except ValueError as error:
         raise UnsafeModel(f"{file}: {error}") from None
     where = Path(given.location)
-    target = (folder / where).resolve()
+    try:
+        target = (folder / where).resolve()
+        regular = target.is_file()
+    except (OSError, ValueError, RuntimeError) as error:  # too long, a zero byte, links in a ring
+        raise UnsafeModel(f"{file}: the data of {tensor.name!r}: {error}") from None
     if where.is_absolute() or not target.is_relative_to(folder):
         raise UnsafeModel(f"{file}: the data of {tensor.name!r} lie outside its folder: {where}")
-    if not target.is_file():
+    if not regular:
         raise UnsafeModel(f"{file}: the data of {tensor.name!r} are in no regular file: {where}")
-    end = (given.offset or 0) + (given.length or 0)
-    if end > target.stat().st_size:
+    offset, size = given.offset or 0, target.stat().st_size
+    length = given.length or max(size - offset, 0)
+    if offset < 0 or length < 0 or offset + length > size:
         raise UnsafeModel(f"{file}: the data of {tensor.name!r} end beyond the file {where}")
+    return target, length

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from d5test import files
 from d5test.plugin.corpus import cases
 from d5test.plugin.timing import subjects
 from d5test.plugin.workers import GATING, WORKERS, opened
@@ -40,6 +41,7 @@ class Gating:
         self.config = config
         self.corpus: Any = None
         self.outcome: Any = None
+        self.unwritten = ""
         try:
             self.versions = Versions(option("--gate-old"), option("--gate-new"))
         except UnknownBackend as error:
@@ -55,7 +57,18 @@ class Gating:
         self.budget = option("--gate-budget") or float("inf")
 
     def measure(self, items: list[pytest.Item]) -> None:
-        """Judge the cases of the corpus, and measure all tests that are timed."""
+        """Judge the cases of the corpus, and measure all tests that are timed.
+
+        Raises UsageError where what was measured cannot be kept or compared.
+        """
+        from d5test.compare import Unreadable
+
+        try:
+            self._measure(items)
+        except (OSError, Unreadable) as error:
+            raise pytest.UsageError(f"the gate: {error}") from None
+
+    def _measure(self, items: list[pytest.Item]) -> None:
         from d5test.gate.outcome import outcome
 
         option, here = self.config.getoption, self.config.invocation_params.dir
@@ -73,7 +86,10 @@ class Gating:
         self.outcome = made
         if made is not None:
             report = Report(made.old, made.new, self.decider.effect, made.paired, made.rule)
-            (here / option("--gate-report")).write_text(page(report), encoding="utf-8")
+            try:
+                files.replace(here / option("--gate-report"), page(report))
+            except (OSError, ValueError) as error:  # the verdicts stand without a page
+                self.unwritten = f"the report was not written: {error}"
 
     def test(self, items: list[pytest.Item]) -> None:
         """Measure the gate itself, and say what was seen."""
@@ -195,6 +211,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         return
     if gating.outcome is None or not gating.outcome.comparison.decisions:
         session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
+    elif gating.unwritten:
+        session.exitstatus = pytest.ExitCode.USAGE_ERROR
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -222,7 +240,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     spent = "; the budget was spent" if findings.spent else ""
     report = terminalreporter.config.getoption("--gate-report")
     if report:
-        terminalreporter.write_line(f"the report is {report}")
+        terminalreporter.write_line(gating.unwritten or f"the report is {report}")
     if findings.bouts:
         terminalreporter.write_line(
             f"measured in {findings.sessions:.1f} times the first session{spent}"

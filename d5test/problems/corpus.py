@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from d5test.case import Array, Case, Tensor
+from d5test.files import parsed
 from d5test.numerics.bounds import double
 from d5test.problems.problem import Problem
 from d5test.reference.operators import OPERATORS
@@ -80,7 +81,7 @@ def corpus() -> Corpus:
 def read(path: Path) -> Corpus:
     """The corpus in a file. Raises `Damaged`, or `OSError` where there is no such file."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = parsed(path.read_bytes())
         version, seed, rows = content["version"], content["seed"], content["cases"]
         problems = tuple(_problem(row, f"corpus {version}") for row in rows)
         found = Corpus(version, seed, problems, {row["name"]: row["data"] for row in rows})
@@ -88,8 +89,12 @@ def read(path: Path) -> Corpus:
             raise Damaged(f"was changed: its hash is {found.hash}, not {content['hash']}")
     except KeyError as error:
         raise Damaged(f"has no {error}, or this d5test does not know it") from None
-    except (TypeError, AttributeError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise Damaged(f"is no corpus: {error}") from None
+    except Damaged:
+        raise
+    except (ValueError, TypeError, AttributeError, LookupError, ArithmeticError) as error:
+        raise Damaged(f"is no corpus: {' '.join(str(error).split())}") from None
+    except RecursionError:
+        raise Damaged("is no corpus: it is nested too deep") from None
     return found
 
 

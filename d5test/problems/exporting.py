@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from d5test.case import Array, Case, dtype_of
+from d5test.files import replace
 from d5test.numerics.arithmetic import Arithmetic, classes
 from d5test.numerics.bounds import Bound, Bounds, forward_bounds, gradient_bounds
 from d5test.problems.corpus import Corpus
@@ -59,9 +60,9 @@ def export(corpus: Corpus, folder: Path, operators: Container[str]) -> dict[str,
         where = folder / problem.name
         data = where / "test_data_set_0"
         data.mkdir(parents=True, exist_ok=True)
-        (where / "model.onnx").write_bytes(made.SerializeToString())
+        replace(where / "model.onnx", made.SerializeToString())
         for name, array in found.items():
-            (data / f"{name}.pb").write_bytes(_proto(array, name))
+            replace(data / f"{name}.pb", _proto(array, name))
     return left
 
 

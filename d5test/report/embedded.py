@@ -8,9 +8,7 @@ bounded, whatever the number of rounds.
 from __future__ import annotations
 
 import base64
-import binascii
 import gzip
-import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -23,6 +21,7 @@ from d5test.compare.entry import Entry, judged_right, paced_of
 from d5test.compare.numbers import Unreadable, count, number, positive, told, value_of, within
 from d5test.compare.reading import Run
 from d5test.compare.rounds import packed, rounds_of, thinned, unpacked
+from d5test.files import TooLarge, parsed, unzipped
 from d5test.metric import TIME, Metric, Sample
 from d5test.report.content import Report
 from d5test.report.rule import name_of, rule_of
@@ -31,8 +30,12 @@ VERSION = 1
 """Raised when a field of the data changes its meaning."""
 BUDGET = 1 << 21
 """Rounds in a page, of all benchmarks together: 11 MB."""
-LARGEST = 1 << 29
-"""Bytes of data that are unpacked at most; 10,000 benchmarks have a tenth of it."""
+LARGEST = 1 << 26
+"""Bytes of data that are packed and unpacked at most; 10,000 benchmarks have half of it."""
+
+
+DAMAGED = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError)
+"""What is raised where data are not as `data_of` makes them."""
 
 
 def data_of(report: Report) -> dict[str, Any]:
@@ -60,21 +63,21 @@ def data_of(report: Report) -> dict[str, Any]:
 def pack(data: Mapping[str, Any]) -> str:
     """As text that may stand anywhere in a page: gzip's bytes in base64."""
     text = json.dumps(data, allow_nan=False, separators=(",", ":"))
+    if len(text) > LARGEST:
+        raise Unreadable(
+            f"a page holds {LARGEST >> 20} MiB of data, these are {len(text) >> 20}: "
+            "compare fewer benchmarks at a time"
+        )
     return base64.b64encode(gzip.compress(text.encode(), 6, mtime=0)).decode()
 
 
 def unpack(text: str) -> dict[str, Any]:
     """What `pack` made a text of."""
     try:
-        packed_bytes = base64.b64decode(text, validate=True)
-        with gzip.GzipFile(fileobj=io.BytesIO(packed_bytes)) as file:
-            content = file.read(LARGEST + 1)
-        if len(content) > LARGEST:
-            raise Unreadable(f"its data are larger than {LARGEST >> 20} MiB")
-        found = json.loads(content)
-    except Unreadable:
-        raise
-    except (ValueError, EOFError, OSError, RecursionError, binascii.Error) as error:
+        found = parsed(unzipped(base64.b64decode(text, validate=True), LARGEST))
+    except TooLarge as error:
+        raise Unreadable(f"its data are {error}") from None
+    except (ValueError, RecursionError) as error:
         raise Unreadable("its data are damaged") from error
     if not isinstance(found, dict) or found.get("version") != VERSION:
         raise Unreadable(f"its data are of another version; this d5test reads {VERSION}")
@@ -97,7 +100,7 @@ def report_of(data: Mapping[str, Any]) -> Report:
         return report
     except Unreadable:
         raise
-    except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
+    except DAMAGED as error:
         raise Unreadable("its data are damaged") from error
 
 

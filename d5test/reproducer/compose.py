@@ -17,6 +17,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from d5test.files import replace
 from d5test.outcome.fault import Fault
 from d5test.reproducer import data
 from d5test.reproducer.closure import Closure, standard
@@ -53,7 +54,7 @@ def write(fault: Fault, about: Any, folder: Path) -> Path:
     """
     path = Path(folder) / file_name(fault, about)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(source(fault, about), encoding="utf-8", errors="backslashreplace")
+    replace(path, source(fault, about).encode(errors="backslashreplace"))
     return path
 
 

@@ -120,6 +120,13 @@ def mnist(folder: str = "mnist") -> Dataset:
             packed = plain.with_name(f"{plain.name}.gz")
             found.append(files.idx(packed if packed.is_file() else plain))
         images, labels = found
+        if images.ndim != 3 or labels.ndim != 1 or not len(labels):
+            raise files.BadFile(
+                f"{folder}: {name} images {images.shape} and labels {labels.shape}, expected "
+                "(n, h, w) and (n,)"
+            )
+        if labels.min() < 0 or labels.max() > 9:
+            raise files.BadFile(f"{folder}: a {name} label is no digit from 0 to 9")
         if len(images) != len(labels):
             raise files.BadFile(f"{folder}: {len(images)} {name} images, {len(labels)} labels")
         return images[:, None], labels.astype(np.int64)

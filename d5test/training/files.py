@@ -7,14 +7,16 @@ SHA256SUMS, if there is one, as `sha256sum` writes it.
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 from collections.abc import Sequence
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from d5test.files import unzipped
 
 Array = NDArray[Any]
 SUMS = "SHA256SUMS"
@@ -23,6 +25,8 @@ IDX_DTYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0
 CIFAR_TRAIN = tuple(f"data_batch_{i}.bin" for i in range(1, 6))
 CIFAR_TEST = ("test_batch.bin",)
 CIFAR_SHAPE = (3, 32, 32)
+LARGEST = 1 << 28
+"""Bytes that a gzipped file may unpack to: five times those of MNIST."""
 
 
 class BadFile(ValueError):
@@ -49,12 +53,21 @@ def checksums(folder: Path) -> dict[str, str]:
     if not listed.is_file():
         return {}
     sums = {}
-    for number, line in enumerate(listed.read_text().splitlines(), 1):
+    for number, line in enumerate(_lines(listed), 1):
         digest, _, name = line.partition(" ")
         if len(digest) != 64 or not name.strip():
             raise BadFile(f"{listed}, line {number}: expected a SHA-256 and a name, got {line!r}")
         sums[name.strip().lstrip("*")] = digest.lower()
     return sums
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise BadFile(f"{path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise BadFile(f"{path}: not UTF-8") from None
 
 
 def idx(path: str | Path) -> Array:
@@ -66,9 +79,9 @@ def idx(path: str | Path) -> Array:
     content = read(path)
     if content[:2] == b"\x1f\x8b":
         try:
-            content = gzip.decompress(content)
-        except (OSError, EOFError) as error:
-            raise BadFile(f"{path}: not gzip: {error}") from None
+            content = unzipped(content, LARGEST)
+        except ValueError as error:
+            raise BadFile(f"{path}: {error}") from None
     if len(content) < 4 or content[:2] != b"\0\0" or content[2] not in IDX_DTYPES:
         raise BadFile(f"{path}: not IDX: it begins with {content[:4].hex(' ')}")
     dtype, rank = np.dtype(IDX_DTYPES[content[2]]), content[3]
@@ -76,11 +89,14 @@ def idx(path: str | Path) -> Array:
     if len(content) < begin:
         raise BadFile(f"{path}: ends before the {rank} sides that it announces")
     shape = tuple(int(n) for n in np.frombuffer(content, ">u4", rank, 4))
-    want = begin + int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    want = begin + prod(shape) * dtype.itemsize  # Python's integers do not wrap
     if len(content) != want:
         raise BadFile(f"{path}: {shape} needs {want} bytes, there are {len(content)}")
-    values = np.frombuffer(content, dtype, offset=begin).reshape(shape)
-    return values.astype(dtype.newbyteorder("="))
+    try:
+        values = np.frombuffer(content, dtype, offset=begin).reshape(shape)
+    except ValueError as error:  # more axes, or elements, than NumPy has
+        raise BadFile(f"{path}: {rank} axes: {error}") from None
+    return values.astype(dtype.newbyteorder("="), copy=False)
 
 
 def cifar(folder: str | Path, names: Sequence[str]) -> tuple[Array, Array]:

@@ -26,6 +26,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from d5test.files import parsed, replace
 from d5test.names import from_file
 from d5test.networks.network import Network
 from d5test.record import describe_backend, environment
@@ -215,8 +216,19 @@ def record(recipe: Recipe, about: Any, dataset: Dataset, runs: Sequence[Run], fi
         ],
     }  # fmt: skip
     file.parent.mkdir(parents=True, exist_ok=True)
-    before = json.loads(file.read_text()) if file.is_file() else []
-    file.write_text(json.dumps([*before, entry], indent=1))
+    before = _runs_before(file) if file.is_file() else []
+    replace(file, json.dumps([*before, entry], indent=1))
+
+
+def _runs_before(file: Path) -> list[Any]:
+    """The runs in a result file. Raises `BadRecipe` rather than lose them."""
+    try:
+        found = parsed(file.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise BadRecipe(f"{file} holds no runs, and is left as it is: {error}") from None
+    if not isinstance(found, list):
+        raise BadRecipe(f"{file} holds no list of runs, and is left as it is")
+    return found
 
 
 def run_recipe(

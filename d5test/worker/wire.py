@@ -1,4 +1,4 @@
-"""Messages between d5test and a worker: one pickle behind its length, on a stream socket.
+"""Messages between d5test and a worker: one pickle behind a head, on a stream socket.
 
 A message holds builtins and arrays, nothing else: the reader refuses every class, so that nothing
 can be made to run by what arrives. An array travels as its dtype's name, NumPy's code of that
@@ -21,8 +21,24 @@ from numpy.typing import NDArray
 
 from d5test.backends.base import bits
 
-LENGTH = struct.Struct("<Q")
+MAGIC = b"\xd5d5\0"
+HEAD = struct.Struct(f"<{len(MAGIC)}sQ")
+"""Before each message: a mark, since a framework's stray bytes are no length, and its bytes."""
 CHUNK = 1 << 16
+LARGEST = 1 << 36
+"""Bytes of a message that may be announced."""
+MOST = 1 << 20
+"""Opcodes of a message: each may make an object, and arrays are two dozen each."""
+FIXED = {
+    **dict.fromkeys(b"N\x88\x89", 0),  # None, True, False
+    **dict.fromkeys(b")]}\x8f(\x85\x86\x87taesu\x90\x91", 0),  # containers
+    **{ord("K"): 1, ord("M"): 2, ord("J"): 4, ord("G"): 8},  # numbers
+    **{0x94: 0, ord("h"): 1, ord("j"): 4},  # the memo
+    **{ord("Q"): 0, 0x80: 1, 0x95: 8, ord("."): 0},  # an array; begin, frame, end
+}
+"""Opcodes that `dumps` writes, with the bytes of their argument."""
+COUNTED = {0x8C: 1, ord("X"): 4, 0x8D: 8, ord("C"): 1, ord("B"): 4, 0x8E: 8, 0x8A: 1}
+"""Likewise of those whose argument says its length first: texts, bytes and large integers."""
 
 
 class Closed(Exception):
@@ -86,12 +102,28 @@ def dumps(message: Any) -> bytes:
 
 def loads(content: bytes | bytearray, arrive: Arrive) -> Any:
     """The message in these bytes. Raises `Garbled`."""
+    _examine(content)
     try:
         return _Reader(io.BytesIO(content), arrive).load()
     except Garbled:
         raise
     except Exception as error:
         raise Garbled(f"{type(error).__name__}: {error}") from error
+
+
+def _examine(content: bytes | bytearray) -> None:
+    """Raise `Garbled` unless these are opcodes of ours: others make memory of a number alone."""
+    at, end, count = 0, len(content), 0
+    while at < end:
+        code, at, count = content[at], at + 1, count + 1
+        if code in FIXED:
+            at += FIXED[code]
+        elif code in COUNTED:
+            at += COUNTED[code] + int.from_bytes(content[at : at + COUNTED[code]], "little")
+        else:
+            raise Garbled(f"opcode {code:#x}: a message may hold builtins and arrays only")
+        if at > end or count > MOST:
+            raise Garbled("it is longer than was announced" if at > end else "too many objects")
 
 
 def send(connection: socket.socket, message: Any) -> None:
@@ -102,7 +134,7 @@ def send(connection: socket.socket, message: Any) -> None:
 def send_bytes(connection: socket.socket, content: bytes) -> None:
     """As `send`, of what `dumps` made."""
     try:
-        connection.sendall(LENGTH.pack(len(content)) + content)
+        connection.sendall(HEAD.pack(MAGIC, len(content)) + content)
     except (BrokenPipeError, ConnectionError) as error:
         raise Closed from error
 
@@ -113,21 +145,23 @@ def receive(connection: socket.socket, arrive: Arrive, seconds: float | None = N
     Each side answers before the other asks again: whatever arrives belongs to one message.
     """
     deadline = None if seconds is None else time.monotonic() + seconds
-    content = bytearray(_part(connection, CHUNK, deadline))
-    while len(content) < LENGTH.size:
+    content = bytearray()
+    while len(content) < HEAD.size:
         content += _part(connection, CHUNK, deadline)
-    (length,) = LENGTH.unpack_from(content)
-    del content[: LENGTH.size]
+        if not MAGIC.startswith(content[: len(MAGIC)]):  # at once: what is no message may not end
+            raise Garbled(f"it begins with {bytes(content[: len(MAGIC)])!r}")
+    _, length = HEAD.unpack_from(content)
+    if length > LARGEST:
+        raise Garbled(f"a message of {length} bytes was announced")
+    del content[: HEAD.size]
     have = len(content)
     if have > length:
         raise Garbled(f"{have} bytes arrived where {length} were announced")
-    if have < length:
-        try:
-            content.extend(bytes(length - have))
-        except (MemoryError, OverflowError) as error:
-            raise Garbled(f"a message of {length} bytes was announced") from error
+    while have < length:
+        # room for as much again as has arrived: an announcement alone takes no memory
+        content.extend(bytes(min(length - have, max(have, CHUNK))))
         with memoryview(content) as whole:
-            while have < length:
+            while have < len(whole):
                 have += _part_into(connection, whole[have:], deadline)
     return loads(content, arrive)
 

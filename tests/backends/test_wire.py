@@ -6,6 +6,7 @@ import os
 import pickle
 import socket
 import threading
+import tracemalloc
 from typing import Any
 
 import ml_dtypes
@@ -83,7 +84,7 @@ def test_an_end_and_a_silence_are_told_apart(pair: Any) -> None:
     ours, theirs = pair
     with pytest.raises(TimeoutError):
         wire.receive(ours, typed, 0.05)
-    theirs.sendall(b"\x10\0\0\0\0\0\0\0half")
+    theirs.sendall(wire.HEAD.pack(wire.MAGIC, 16) + b"half")
     theirs.close()
     with pytest.raises(wire.Closed):
         wire.receive(ours, typed, 5)
@@ -91,6 +92,50 @@ def test_an_end_and_a_silence_are_told_apart(pair: Any) -> None:
 
 def test_a_length_that_cannot_be_is_garbled(pair: Any) -> None:
     ours, theirs = pair
-    theirs.sendall(b"garbage on the connection")
-    with pytest.raises(wire.Garbled, match="announced"):
+    theirs.sendall(wire.HEAD.pack(wire.MAGIC, 3) + b"garbage on the connection")
+    with pytest.raises(wire.Garbled, match="25 bytes arrived where 3 were announced"):
         wire.receive(ours, typed, 5)
+
+
+@pytest.mark.parametrize("stray", [b"\n", b"abc", b"\xd5d6", pickle.dumps(None), b"\0" * 4000])
+def test_stray_bytes_are_garbled_at_once(pair: Any, stray: bytes) -> None:
+    """Whoever waits for the rest of them waits for ever: nothing more is sent here."""
+    ours, theirs = pair
+    theirs.sendall(stray)
+    with pytest.raises(wire.Garbled, match="it begins with"):
+        wire.receive(ours, typed)
+
+
+@pytest.mark.parametrize("length", [6 << 30, 1 << 36, (1 << 36) + 1, (1 << 64) - 1])
+def test_an_announcement_takes_no_memory(pair: Any, length: int) -> None:
+    ours, theirs = pair
+    theirs.sendall(wire.HEAD.pack(wire.MAGIC, length) + b"half")
+    theirs.close()
+    tracemalloc.start()
+    with pytest.raises((wire.Closed, wire.Garbled)):
+        wire.receive(ours, typed, 5)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1 << 20
+
+
+BOMBS = {
+    "a memo of 2^28": b"\x80\x04Nr\xff\xff\xff\x0f.",
+    "a memo by name": b"\x80\x04Np268435455\n.",
+    "bytes of 2^40": b"\x80\x04\x8e" + (1 << 40).to_bytes(8, "little") + b".",
+    "a bytearray of 2^40": b"\x80\x05\x96" + (1 << 40).to_bytes(8, "little") + b".",
+    "text of 2^40": b"\x80\x04\x8d" + (1 << 40).to_bytes(8, "little") + b".",
+    "an integer of 2^31 bytes": b"\x80\x04\x8b\xff\xff\xff\x7f.",
+    "two million lists": b"\x80\x04(" + b"]" * 2_000_000 + b"l.",
+    "a shape of 2^40": wire.dumps((ARRAYS[3],)).replace(b"K\x02", b"J\xff\xff\xff\x7f"),
+}
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_a_few_bytes_take_no_memory(bomb: str) -> None:
+    tracemalloc.start()
+    with pytest.raises(wire.Garbled):
+        wire.loads(BOMBS[bomb], typed)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 32 << 20
