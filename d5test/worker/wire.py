@@ -32,9 +32,17 @@ MOST = 1 << 20
 FIXED = {
     **dict.fromkeys(b"N\x88\x89", 0),  # None, True, False
     **dict.fromkeys(b")]}\x8f(\x85\x86\x87taesu\x90\x91", 0),  # containers
-    **{ord("K"): 1, ord("M"): 2, ord("J"): 4, ord("G"): 8},  # numbers
-    **{0x94: 0, ord("h"): 1, ord("j"): 4},  # the memo
-    **{ord("Q"): 0, 0x80: 1, 0x95: 8, ord("."): 0},  # an array; begin, frame, end
+    ord("K"): 1,
+    ord("M"): 2,
+    ord("J"): 4,
+    ord("G"): 8,  # numbers
+    0x94: 0,
+    ord("h"): 1,
+    ord("j"): 4,  # the memo
+    ord("Q"): 0,
+    0x80: 1,
+    0x95: 8,
+    ord("."): 0,  # an array; begin, frame, end
 }
 """Opcodes that `dumps` writes, with the bytes of their argument."""
 COUNTED = {0x8C: 1, ord("X"): 4, 0x8D: 8, ord("C"): 1, ord("B"): 4, 0x8E: 8, 0x8A: 1}
