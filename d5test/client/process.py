@@ -1,7 +1,9 @@
 """A worker and its fork server, seen from the parent: started, asked, restarted, ended.
 
 Whatever the framework does (it aborts, hangs, prints, starts threads), the next request finds a
-worker, no process and no file outlives this one, and what was printed is there to be shown.
+worker, no file outlives this one, and what was printed is there to be shown. No process outlives
+it, unless it has left the worker's session and lost its parents where nothing forks: there nobody
+adopts it.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import socket
 import subprocess
 import threading
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from d5test.client.deadline import await_answer
@@ -31,6 +34,21 @@ SHORTEST = 3.0
 many do."""
 SLOWER = 10
 """Times as long as the slowest answer so far it has, if that is more."""
+
+
+ANSWERS = {"ok": 2, "unsupported": 2, "raised": 5}
+"""Parts of an answer, by its first."""
+HELLOS = {"ready": 1, "failed": 4}
+"""Likewise of what a worker says once the framework is imported."""
+
+
+def require(message: Any, kinds: Mapping[str, int]) -> None:
+    """Raise `Garbled` unless a message is one of these: a framework may have written it."""
+    kind = message[0] if isinstance(message, tuple) and message else None
+    if not isinstance(kind, str) or kinds.get(kind) != len(message):
+        raise wire.Garbled("it is no answer")
+    if kind not in ("ok", "ready") and not all(isinstance(text, str) for text in message):
+        raise wire.Garbled("it is no answer")
 
 
 class WorkerProcess:
@@ -90,6 +108,7 @@ class WorkerProcess:
             wire.send(connection, request)
             await_answer(connection, self._worker, self.timeout)
             answer = wire.receive(connection, typed, self.timeout)
+            require(answer, ANSWERS)
         except wire.Closed:
             raise Crashed(*self._ended()) from None
         except TimeoutError:
@@ -152,6 +171,7 @@ class WorkerProcess:
         try:
             await_answer(self._control, self._server.pid, self._importing)
             hello = wire.receive(self._control, typed, self._importing)
+            require(hello, HELLOS)
         except wire.Closed:
             how = described(ended(self._server, GRACE))
             detail = self._log.tail()

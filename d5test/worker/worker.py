@@ -14,6 +14,7 @@ import argparse
 import ctypes
 import faulthandler
 import gc
+import glob
 import os
 import resource
 import signal
@@ -22,13 +23,14 @@ import struct
 import sys
 import traceback
 import types
+from collections.abc import Callable, Collection
 from typing import Any
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 COMMAND = struct.Struct("<cq")
 """To the fork server: F (fork; a socket comes along), or R and a process (how did it end?)."""
 REPLY = struct.Struct("<q")
-PR_SET_PDEATHSIG = 1
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 
 
 def stub_packages() -> None:
@@ -69,6 +71,12 @@ def die_with(parent: int) -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
             os._exit(1)
+
+
+def adopt() -> None:
+    """Become the parent of what is left of a child of ours, so that it can be found and ended."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def introduce(connection: socket.socket, target: str) -> Any:
@@ -115,7 +123,7 @@ def serve_forks(control: socket.socket, make: Any, device: str) -> None:
     """Fork a worker when asked, tell how it ended, and end with the last of them."""
     gc.collect()
     gc.freeze()
-    worker = 0
+    worker, ours = 0, children(os.getpid())
     while True:
         command, fds, _, _ = socket.recv_fds(control, COMMAND.size, 1)
         if len(command) < COMMAND.size:
@@ -143,19 +151,64 @@ def serve_forks(control: socket.socket, make: Any, device: str) -> None:
             end_group(process)
             _, status = os.waitpid(process, 0)
             worker = 0 if process == worker else worker
+            end_orphans({worker, *ours})
             control.sendall(REPLY.pack(status))
     if worker:
         end_group(worker)
         os.waitpid(worker, 0)
+        end_orphans(ours)
 
 
 def end_group(leader: int) -> None:
-    """End a worker that is not reaped yet, and all that it has started."""
+    """End a worker that is not reaped yet, and all that it has started.
+
+    What is in a session of its own is found by its parents; one whose parent ended is the fork
+    server's, which has adopted it.
+    """
+    started = below(leader)
     for end in (os.killpg, os.kill):  # the group is not there yet in a worker's first moment
+        kill(end, leader)
+    for process in started:
+        kill(os.kill, process)
+
+
+def end_orphans(kept: Collection[int]) -> None:
+    """End and reap what ended workers have left, which is our child now."""
+    while left := [child for child in children(os.getpid()) if child not in kept]:
+        for child in left:
+            end_group(child)
+        for child in left:
+            os.waitpid(child, 0)
+
+
+def kill(end: Callable[[int, int], None], process: int) -> None:
+    """End a process or a group, if it is still there."""
+    try:
+        end(process, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        return
+
+
+def below(process: int) -> list[int]:
+    """The children of a process, and theirs."""
+    found, left = [], [process]
+    while left:
+        mine = children(left.pop())
+        found += mine
+        left += mine
+    return found
+
+
+def children(process: int) -> list[int]:
+    """Of all of its threads, where the system tells: Linux does, `proc_pid_task(5)`."""
+    found = []
+    for path in glob.glob(f"/proc/{process}/task/*/children"):
         try:
-            end(leader, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):
+            with open(path) as file:
+                found += [int(child) for child in file.read().split()]
+        except OSError:  # it has ended
             continue
+    return found
 
 
 def main() -> None:
@@ -176,6 +229,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     faulthandler.enable(given.log)
     faulthandler.register(signal.SIGUSR1, given.log)
+    adopt()
     connection = socket.socket(fileno=given.socket)
     sys.path[:] = [
         folder for folder in sys.path if folder != HERE

@@ -74,6 +74,45 @@ def test_what_a_crashed_worker_had_started_ends_with_it(wrong: Any, do: Any) -> 
     assert gone(int(child))
 
 
+def printed(client: Any) -> list[int]:
+    """The children that the worker's log names."""
+    return list(map(int, re.findall(r"^child (\d+)$", client._process._log.tail(), re.MULTILINE)))
+
+
+@pytest.mark.parametrize("end", ["close", "end_worker"])
+def test_sessions_of_a_childs_own_end_too(wrong: Any, do: Any, end: str) -> None:
+    do(wrong, "sessions")
+    started = printed(wrong)
+    assert len(started) == 2
+    assert all(map(lives, started))
+    (wrong.close if end == "close" else wrong._process.end_worker)()
+    assert gone(*started)
+
+
+def test_sessions_of_a_crashed_worker_end_too(start: Any, do: Any) -> None:
+    client = start("wrong_calls", "Wrong")
+    with pytest.raises(Crashed) as caught:
+        do(client, "sessions, abort")
+    started = [
+        int(child) for child in re.findall(r"^child (\d+)$", caught.value.tail, re.MULTILINE)
+    ]
+    assert len(started) == 2
+    assert gone(*started)
+    assert do(client, "print").outputs[0].tolist() == [2, 3, 4]
+
+
+@pytest.mark.parametrize("fork", [True, False])
+@pytest.mark.parametrize("written", ["abc", "None", "an answer"])
+def test_stray_bytes_of_an_import_are_one_line(
+    start: Any, monkeypatch: pytest.MonkeyPatch, written: str, fork: bool
+) -> None:
+    """Nothing is waited for: the import itself has 300 s."""
+    monkeypatch.setenv("D5TEST_WRITTEN", written)
+    with pytest.raises(BackendFailed, match="wrote into our connection: it ") as caught:
+        start("wrong_bytes", fork=fork).about  # noqa: B018
+    assert "\n" not in str(caught.value)
+
+
 @pytest.mark.parametrize(("deed", "line"), [("sleep", "in <lambda>"), ("loop", "in <lambda>")])
 def test_a_hang_is_told_with_its_stack(wrong: Any, do: Any, deed: str, line: str) -> None:
     worker = wrong.about.pid

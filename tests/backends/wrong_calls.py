@@ -53,7 +53,23 @@ def many_children(x: Any) -> Any:
     os.abort()
 
 
+def many_sessions(x: Any) -> Any:
+    """A child in a session of its own, and a daemon: its parent has ended."""
+    for daemon in (False, True):
+        read, write = os.pipe()
+        if os.fork() == 0:
+            os.setsid()
+            if daemon and os.fork() > 0:
+                os._exit(0)
+            os.write(write, f"child {os.getpid()}\n".encode())
+            time.sleep(60)
+        print(os.read(read, 80).decode(), end="")
+    return x
+
+
 DEEDS = {
+    "sessions": many_sessions,
+    "sessions, abort": lambda x: (many_sessions(x), os.abort()),
     "abort": lambda _: os.abort(),
     "segfault": lambda _: ctypes.string_at(0),
     "sleep": lambda _: time.sleep(60),
