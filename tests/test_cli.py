@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -269,6 +270,76 @@ def test_who_is_cut_off_is_silent_and_gives_no_verdict(tmp_path: Path, form: str
         said = running.stderr.read()
     assert said == ""
     assert running.returncode == 128 + signal.SIGPIPE
+
+
+def test_a_full_output_is_no_verdict(tmp_path: Path) -> None:
+    """Status 1 would say that it regressed."""
+    command = [sys.executable, "-m", "d5test", "compare", *sides(tmp_path)]
+    with open("/dev/full", "w") as full:
+        ran = subprocess.run(
+            command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=60
+        )
+    assert ran.returncode == 2
+    assert ran.stderr == (
+        "d5test compare: the output cannot be written: No space left on device\n"
+    )
+
+
+def test_a_crash_is_no_verdict(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("as if")
+
+    monkeypatch.setattr("d5test.compare.compare", broken)
+    assert main(["compare", *sides(tmp_path)]) == 3
+    err = capsys.readouterr().err
+    assert "ZeroDivisionError: as if" in err
+    assert err.splitlines()[-1].startswith("d5test compare: a fault of d5test itself, and no verd")
+
+
+def test_an_interrupt_has_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("d5test.compare.compare", interrupted)
+    assert main(["compare", *sides(tmp_path)]) == 128 + signal.SIGINT
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    "arguments", [["compare", "ü.json", "x.json"], ["repro", "ü.py"], ["verify", "ü.html"]]
+)
+def test_a_terminal_without_the_letters_of_a_path(arguments: list[str], tmp_path: Path) -> None:
+    (tmp_path / "ü.html").write_text("no page")
+    plain = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    ran = subprocess.run(
+        [sys.executable, "-m", "d5test", *arguments],
+        cwd=tmp_path, env={**os.environ, **plain}, capture_output=True, text=True, check=False,
+        timeout=60,
+    )  # fmt: skip
+    assert ran.returncode == 2
+    (line,) = ran.stderr.splitlines()
+    assert line.startswith(f"d5test {arguments[0]}: ")
+    assert "\\udcc3\\udcbc" in line
+
+
+def test_a_report_that_finds_no_room_leaves_the_one_of_before(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    path = tmp_path / "report.html"
+    path.write_text("the one of before")
+    given = sides(tmp_path)
+    monkeypatch.setattr(os, "fsync", full)
+    assert main(["report", *given, "-o", str(path)]) == 2
+    assert capsys.readouterr().err == f"d5test report: {path}: No space left on device\n"
+    assert path.read_text() == "the one of before"
+    assert not list(tmp_path.glob(".d5test*"))
 
 
 def test_doctor_says_what_is_there(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,7 +1,8 @@
 """`d5test SUBCOMMAND`: what the command line accepts.
 
 Requirements: a mistake is one line with what was probably meant, and exit status 2; what follows
-`run SUITE` is pytest's, its usage errors are too.
+`run SUITE` is pytest's, its usage errors are too. A crash has no verdict's status: what d5test did
+not foresee ends with `INTERNAL`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ import io
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NoReturn
 
 from d5test import __version__
@@ -30,8 +33,10 @@ COMMANDS = {
     "new": new,
     "native": native,
 }
-PIPE = 128 + signal.SIGPIPE
-"""The exit status of who is cut off, as a shell has it: no verdict."""
+MISTAKE, INTERNAL = 2, 3
+"""Exit statuses of a wrong command line or file, and of a fault of d5test's own, as pytest's."""
+PIPE, INTERRUPTED = 128 + signal.SIGPIPE, 128 + signal.SIGINT
+"""Those of who is cut off, as a shell has them: no verdict."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -78,6 +83,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status: int = COMMANDS[options.command].execute(options)
         sys.stdout.flush()
     except BrokenPipeError:  # who reads has enough, as `head` has: nothing more can be said to it
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _say_no_more()
         return PIPE
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except OSError as error:
+        _say_no_more()
+        what = error.filename or "the output cannot be written"
+        print(f"d5test {options.command}: {what}: {error.strerror or error}", file=sys.stderr)
+        return MISTAKE
+    except Exception:  # noqa: BLE001 - whatever it is, it is no verdict
+        traceback.print_exc()
+        print(
+            f"d5test {options.command}: a fault of d5test itself, and no verdict: please report "
+            "the lines above",
+            file=sys.stderr,
+        )
+        return INTERNAL
     return status
+
+
+def _say_no_more() -> None:
+    """Let go of what could not be written: Python would try again when it ends."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from d5test.compare.decision import ACCEPTED, Decision
+from d5test.compare.numbers import told
 from d5test.compare.words import short
 
 
@@ -50,11 +51,13 @@ class Accepted:
             if not isinstance(row[name], str) or not row[name].strip():
                 raise Unacceptable(f"{name} of a row is empty or no text")
         if isinstance(found.up_to, bool) or not isinstance(found.up_to, int | float):
-            raise Unacceptable(f"up_to of {found.benchmark} is no number; 0.08 is 8%")
+            raise Unacceptable(f"up_to of {told(found.benchmark)} is no number; 0.08 is 8%")
         if not 0 < found.up_to < 1:
-            raise Unacceptable(f"up_to of {found.benchmark} is {found.up_to}; 0.08 is 8%")
+            raise Unacceptable(
+                f"up_to of {told(found.benchmark)} is {told(found.up_to)}; 0.08 is 8%"
+            )
         if type(found.expires) is not date:
-            raise Unacceptable(f"expires of {found.benchmark} is no date, as 2027-03-31")
+            raise Unacceptable(f"expires of {told(found.benchmark)} is no date, as 2027-03-31")
         return found
 
     def speaks_of(self, decision: Decision) -> bool:
@@ -66,17 +69,19 @@ class Accepted:
 def read(path: Path) -> list[Accepted]:
     """The rows of a file. Raises `Unacceptable`."""
     try:
-        content = tomllib.loads(path.read_text())
+        content = tomllib.loads(path.read_bytes().decode())
         rows = content.get("accepted")
         if not isinstance(rows, list) or set(content) != {"accepted"}:
             raise Unacceptable("it is a list of rows [[accepted]] and nothing else")
         return [Accepted.of(row) for row in rows]
     except OSError as error:
         raise Unacceptable(f"{path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise Unacceptable(f"{path}: is no TOML: {error}") from None
     except Unacceptable as error:
         raise Unacceptable(f"{path}: {error}") from None
+    except RecursionError:
+        raise Unacceptable(f"{path}: is no list of rows: it is nested too deep") from None
+    except ValueError as error:  # that of TOML, of UTF-8, or of a number of too many digits
+        raise Unacceptable(f"{path}: is no TOML: {' '.join(str(error).split())}") from None
 
 
 def unused(rows: Iterable[Accepted], benchmarks: Iterable[str]) -> list[str]:
