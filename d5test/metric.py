@@ -51,6 +51,27 @@ FLOPS = Metric("floating-point operations per second", "1/s", better="higher", g
 BANDWIDTH = Metric("bytes per second", "byte/s", better="higher", gate="never")
 
 
+STEPS = {
+    "s": ((1, "s"), (1e-3, "ms"), (1e-6, "us"), (0, "ns")),
+    "byte": ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (0, "B")),
+}
+SIZES = {"ns": 1e-9, "B": 1}
+"""What the last of the steps counts in."""
+
+
+def measured(value: float, metric: Metric) -> str:
+    """A value with its unit, as every output and every page says it."""
+    if metric == ARITHMETIC:
+        return CLASSES[int(value)]
+    if metric == RIGHT:
+        return "right" if value else "wrong"
+    if metric.unit not in STEPS:
+        return f"{value:.4g}" if metric.unit == "1" else f"{value:.4g} {metric.unit}"
+    steps = STEPS[metric.unit]
+    least, unit = next((step for step in steps if abs(value) >= step[0]), steps[0])  # not NaN's
+    return f"{value / (least or SIZES[unit]):.4g} {unit}"
+
+
 @dataclass(frozen=True)
 class Sample:
     """Measured values of a metric, in the order of measurement."""

@@ -12,15 +12,9 @@ from operator import itemgetter
 from d5test.compare.comparison import Comparison
 from d5test.compare.decision import ACCEPTED, Decision
 from d5test.compare.matching import Vanished
-from d5test.metric import ARITHMETIC, CLASSES, RIGHT, Metric
+from d5test.metric import ARITHMETIC, RIGHT, Metric, measured
 
 LONGEST = 160
-STEPS = {
-    "s": ((1, "s"), (1e-3, "ms"), (1e-6, "us"), (0, "ns")),
-    "byte": ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (0, "B")),
-}
-SIZES = {"ns": 1e-9, "B": 1}
-"""What the last of the steps counts in."""
 SUITES = ("test_time", "test_corpus", "test_allreduce", "test_scaling")
 """Tests whose parameters say what they measure; of others the name does."""
 SEVERAL = 3
@@ -37,14 +31,7 @@ def plain(text: str) -> str:
 
 def quantity(value: float, metric: Metric) -> str:
     """A value with its unit."""
-    if metric == ARITHMETIC:
-        return CLASSES[int(value)]
-    if metric == RIGHT:
-        return "right" if value else "wrong"
-    if metric.unit not in STEPS:
-        return f"{value:.4g}" if metric.unit == "1" else f"{value:.4g} {plain(metric.unit)}"
-    least, unit = next(step for step in STEPS[metric.unit] if abs(value) >= step[0])
-    return f"{value / (least or SIZES[unit]):.4g} {unit}"
+    return plain(measured(value, metric))
 
 
 def change(decision: Decision) -> str:

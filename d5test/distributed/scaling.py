@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from d5test.metric import TIME, Sample
+from d5test.metric import TIME, Sample, measured
 from d5test.training.samplers import Indices
 
 SCHEMA = 1
@@ -96,7 +96,8 @@ class Scaling:
             rate = self.base["samples_per_second"]
             over = f"{self.speedup:5.2f} x {rate:.0f} sample/s of 1 rank"
         return (
-            f"{found['median'] * 1e3:10.4f} ms  [{low * 1e3:.4f}, {high * 1e3:.4f}]  "
+            f"{measured(found['median'], TIME):>10}  "
+            f"[{measured(low, TIME)}, {measured(high, TIME)}]  "
             f"{found['samples_per_second']:8.0f} sample/s  {over}  "
             f"imbalance {self.load_imbalance:.2f}  {np.sum(self.bytes)} bytes  "
             f"{self.optimizer} {self.mode}, ranks: {self.ranks}"

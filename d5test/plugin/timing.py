@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from d5test.metric import TIME, measured
 from d5test.plugin import native
 from d5test.plugin.selection import SELECTION
 from d5test.plugin.workers import WORKERS
@@ -59,7 +60,8 @@ def timed_line(entry: Mapping[str, Any]) -> str:
     rate = entry["flop_per_second"]
     pace = f"{rate / 1e9:8.2f} GFLOP/s" if rate else f"{entry['bytes_per_second'] / 1e9:8.2f} GB/s"
     return (
-        f"{entry['median'] * 1e3:10.4f} ms  [{low * 1e3:.4f}, {high * 1e3:.4f}]  {pace}  "
+        f"{measured(entry['median'], TIME):>10}  [{measured(low, TIME)}, {measured(high, TIME)}]  "
+        f"{pace}  "
         f"{entry['judgement']['ratio']:5.3f} of the bar  "
         f"{entry['problem']} {entry['direction']} {entry['backend']['name']}"
     )
@@ -73,7 +75,7 @@ def network_line(entry: Mapping[str, Any]) -> str:
     if "framework_overhead" in entry:
         slowest = max(entry["node_seconds"].items(), key=lambda pair: pair[1])
         words.append(f"{entry['framework_overhead']:.1%} overhead")
-        words.append(f"slowest node {slowest[0]}, {slowest[1] * 1e3:.3g} ms")
+        words.append(f"slowest node {slowest[0]}, {measured(slowest[1], TIME)}")
     return ", ".join(words)
 
 

@@ -29,6 +29,7 @@ class Row:
     noise   the limit as a logarithm; None where there is none
     cells   texts under the columns; the first is the verdict, the last says what it is
     old     the old version's median, None where it has none; `new` likewise
+    runs    what was compared, of each run of the old version and of the new one, as text
     """
 
     benchmark: str
@@ -43,6 +44,7 @@ class Row:
     detectable: float | None = None
     old: float | None = None
     new: float | None = None
+    runs: Sequence[Sequence[str]] = ()
 
 
 def columns(report: Report) -> Sequence[str]:
@@ -84,7 +86,12 @@ def _decided(decision: Decision) -> Row:
         decision.detectable,
         median(values.before) if values.before else None,
         median(values.after) if values.after else None,
+        [[_values(run, values.metric) for run in side] for side in (values.old, values.new)],
     )
+
+
+def _values(run: Sequence[float], metric: Metric) -> str:
+    return ", ".join(quantity(value, metric) for value in run) or "none"
 
 
 def _noise(decision: Decision) -> float | None:
@@ -118,4 +125,7 @@ def _measured(name: str, metric: Metric, several: Sequence[Entry]) -> Row:
     verdict = "wrong" if not all(e.right for e in several) else "right" if judged else "unjudged"
     what = f"{plain(metric.name)} of {short(name)}"
     cells = (verdict, quantity(typical, metric), differ, what)
-    return Row(name, name, plain(metric.name), verdict, "", cells, new=typical)
+    return Row(
+        name, name, plain(metric.name), verdict, "", cells, new=typical,
+        runs=[[], [_values(run, metric) for run in found]],
+    )  # fmt: skip

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from d5test.compare.reading import read
+from d5test.compare.words import quantity
+from d5test.metric import TIME
 from d5test.report import Report, page
 from d5test.report.page import content
 from tests.compare.files import RIGHT, benchmark, name, plain, sides, write
@@ -193,3 +195,52 @@ def test_nothing_of_a_hostile_file_is_run(tmp_path: Path, opened: Any) -> None:
         row.click()
     assert tab.locator("tr.detail").count() == len(shown(tab))
     assert tab.locator("img").count() == 0
+
+
+def test_a_measurement_reads_the_same_everywhere(tmp_path: Path, opened: Any) -> None:
+    """In the table, among the runs, on the axis of the rounds: one number in one form."""
+    old, new = (
+        read(str(write(tmp_path / f"{side}.json", [plain("sort", least)])), 256)
+        for side, least in (("old", 1.743e-4), ("new", 9.9e-3))
+    )
+    tab = opened(Report(old, new))
+    tab.get_by_role("button", name="time of sort").click()
+    row = tab.locator("#table tbody tr", has_text="time of sort").first
+    assert row.locator("[data-label=old]").inner_text().endswith("174.3 us")
+    assert row.locator("[data-label=new]").inner_text().endswith("9.9 ms")
+    runs = tab.locator("tr.detail dd").all_inner_texts()
+    assert [text.partition(";")[0] for text in runs] == ["174.3 us", "9.9 ms"]
+    assert tab.evaluate("[1.743e-4, 9.9e-3, 2, 5e-8].map(seconds)") == [
+        quantity(seconds, TIME) for seconds in (1.743e-4, 9.9e-3, 2, 5e-8)
+    ]
+
+
+def test_paced_times_are_told_as_they_are_compared(tmp_path: Path, opened: Any) -> None:
+    sides = []
+    for side, pace in (("old", 5e-5), ("new", 1e-4)):
+        paced = {"work": "w", "paces": [pace] * 2, "times": [3.0, 3.5]}
+        found = benchmark(name(0), 3 * pace, control=[3.5 * pace], paced=paced)
+        sides.append(read(str(write(tmp_path / f"{side}.json", [found])), 256))
+    tab = opened(Report(*sides))
+    tab.get_by_role("button", name="time of gemm-0").click()
+    runs = tab.locator("tr.detail dd").all_inner_texts()
+    assert [text.partition(";")[0] for text in runs] == ["150 us, 175 us"] * 2
+    assert all("at the old version's pace, not by the clock" in text for text in runs)
+
+
+def test_no_table_is_cut_on_a_phone(tmp_path: Path, opened: Any) -> None:
+    tab = opened(report_of(tmp_path), **PHONE)
+    assert tab.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
+    hidden = tab.evaluate("""[...document.querySelectorAll("table")].filter((table) => {
+      const box = table.closest(".wide");
+      if (!box) return true;
+      box.scrollLeft = box.scrollWidth;
+      const last = (row) => row.cells[row.cells.length - 1].getBoundingClientRect().right;
+      const ends = [...table.rows].map(last);
+      return Math.max(...ends) > box.getBoundingClientRect().right + 1
+        || getComputedStyle(box).overflowX !== "auto";
+    }).map((table) => table.outerHTML.slice(0, 80))""")
+    assert hidden == []
+    cut = tab.evaluate("""[...document.querySelectorAll(".wide, .wide *, dd, li, p")].filter((e) =>
+      e.scrollWidth > e.clientWidth + 1 && getComputedStyle(e).overflowX === "hidden").length""")
+    assert cut == 0

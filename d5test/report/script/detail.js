@@ -13,18 +13,17 @@ function detail(data, row, width) {
 function runs(data, row, entries) {
   const list = make("dl");
   for (const [side, found] of d3.group(entries, (d) => d.side)) {
-    const told = found.map(({ entry }) => {
-      const values = valuesOf(data, entry, row.metric).map(row.metric === "time" ? exactly : d3.format(".6~g"));
-      return `${values.join(", ") || "none"}${entry.right ? "" : " (outputs were wrong)"}`;
-    });
+    const values = row.runs[side === "old" ? 0 : 1] ?? [];
+    const wrong = found.some(({ entry }) => !entry.right) ? " (outputs were wrong)" : "";
+    const told = [(values.join(" | ") || "none") + wrong];
     const counts = [...new Set(found.map(({ entry }) => entry.count).filter(Boolean))];
     const rounds = row.metric === "time" && counts.length ? `; ${d3.extent(counts).filter(unique).join(" to ")} rounds each` : "";
-    list.append(make("div", {}, make("dt", {}, data.old.length ? side : "runs"), make("dd", {}, told.join(" | ") + rounds)));
+    const paced = row.metric === "time" && found.every(({ entry }) => entry.paced) ? "; at the old version's pace, not by the clock" : "";
+    list.append(make("div", {}, make("dt", {}, data.old.length ? side : "runs"), make("dd", {}, told.join(" | ") + rounds + paced)));
   }
   return list;
 }
 
-const exactly = (t) => `${d3.format(".4~s")(t)}s`;
 const unique = (value, k, every) => every.indexOf(value) === k;
 
 function drawings(data, name, entries, width) {

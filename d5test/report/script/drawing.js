@@ -1,7 +1,13 @@
 // Drawings: small forest plots by hand, one for each row; all else by Observable Plot.
 
 const percent = d3.format("+.3~p");
-const seconds = (t) => `${d3.format(".3~s")(t)}s`;
+const STEPS = [[1, "s"], [1e-3, "ms"], [1e-6, "us"], [1e-9, "ns"]];
+
+// A time as the table says it.
+function seconds(t) {
+  const [size, unit] = STEPS.find(([least]) => Math.abs(t) >= least) ?? STEPS.at(-1);
+  return `${Number((t / size).toPrecision(4))} ${unit}`;
+}
 
 // The shared axis of all forest plots: linear around zero, as far as half of the effect that was to
 // be found, logarithmic beyond, up to the largest change or to ten times.
@@ -74,7 +80,7 @@ const COLOURS = { old: "var(--old)", new: "var(--new)" };
 function drawRounds(points, fastest, width) {
   const symbols = { old: "circle", new: "square" };
   const [low, high] = d3.extent(points, (d) => d.t);
-  return figure("Rounds in order; lines: the fastest of each run", {
+  return figure(`Rounds by the clock, in order; lines: the fastest of each run`, {
     width,
     x: { label: "round" },
     y: { label: "time a call", type: high > 4 * low ? "log" : "linear", tickFormat: seconds, ticks: 5, grid: true },
@@ -99,7 +105,7 @@ function drawDistributions(points, width) {
     Plot.ruleX([d3.median(found, (d) => d.t)], { stroke: COLOURS[side], strokeWidth: 1.5, strokeDasharray: "4 2" }),
   ]);
   const tail = beyond ? `; slower rounds, beyond the edge: ${beyond}` : "";
-  return figure(`Distribution; dashed: medians${tail}`, {
+  return figure(`Distribution by the clock; dashed: medians${tail}`, {
     width,
     x: { label: "time a call", tickFormat: seconds, ticks: 5, domain },
     y: { label: "share of rounds", tickFormat: "%", grid: true, ticks: 4 },
