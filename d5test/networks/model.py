@@ -13,8 +13,11 @@ from typing import Any
 
 import numpy as np
 import onnx
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from google.protobuf.message import DecodeError, EncodeError  # type: ignore[import-untyped]
 from onnx import external_data_helper, helper, inliner, numpy_helper, version_converter
+from onnx.checker import ValidationError
+from onnx.shape_inference import InferenceError
+from onnx.version_converter import ConvertError
 
 from d5test.case import Array, dtype_of, is_float
 from d5test.files import replace
@@ -29,6 +32,13 @@ thing."""
 
 MORE = 512 << 20
 """Bytes of data that tensors may share: as many more than their files have."""
+
+
+BROKEN = (
+    ValidationError, InferenceError, ConvertError, DecodeError, EncodeError, LookupError,
+    TypeError, AttributeError, ArithmeticError, RuntimeError, MemoryError, RecursionError,
+)  # fmt: skip
+"""What ONNX and NumPy raise, beside ValueError, of a model that is none."""
 
 
 class UnsafeModel(ValueError):

@@ -30,11 +30,16 @@ class Network:
     graph: Graph
 
     def __init__(self, source: str | os.PathLike[str] | onnx.ModelProto | Graph) -> None:
-        if isinstance(source, str | os.PathLike):
-            source = model.read(source)
-        if isinstance(source, onnx.ModelProto):
-            source = model.from_model(source)
-        self.graph = checked(source)
+        if isinstance(source, Graph):
+            self.graph = checked(source)
+            return
+        try:
+            if not isinstance(source, onnx.ModelProto):
+                source = model.read(source)
+            self.graph = checked(model.from_model(source))
+        except model.BROKEN as error:
+            why = " ".join(str(error).split())
+            raise BrokenGraph(f"the model is broken: {type(error).__name__}: {why}") from error
 
     @classmethod
     def empty(cls, name: str, **inputs: Value) -> Self:

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import numpy_helper
 
 from d5test.backends.base import Unsupported
 from d5test.case import Array
+from d5test.networks.model import BROKEN
 from d5test.networks.network import Network
 
 KINDS = ("simple", "pytorch-converted", "pytorch-operator")
@@ -87,5 +87,6 @@ def array(path: Path) -> Array:
     try:
         tensor.ParseFromString(path.read_bytes())
         return numpy_helper.to_array(tensor)
-    except (DecodeError, TypeError, ValueError) as error:
-        raise ValueError(f"{path} is no tensor of ONNX: {error}") from None
+    except (OSError, ValueError, *BROKEN) as error:
+        why = " ".join(str(error).split())
+        raise ValueError(f"{path} is no tensor of ONNX: {why}") from None

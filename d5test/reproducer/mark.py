@@ -32,6 +32,8 @@ def interpreter_of(path: Path) -> str | None:
         raise NoReproducer(f"it is cut or changed: {error.msg}, line {error.lineno}") from None
     except (OSError, ValueError) as error:
         raise NoReproducer(f"it cannot be read: {error}") from None
+    except (RecursionError, MemoryError):
+        raise NoReproducer("it is nested too deep") from None
     if STATUSES not in described:
         raise NoReproducer("it does not have d5test's mark")
     first = text.partition("\n")[0]

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from io import BytesIO
 from math import prod
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 from zipfile import ZIP_STORED, BadZipFile, ZipFile
 
@@ -31,7 +32,8 @@ from d5test.training.session import Snapshot
 FORMAT = 1
 BROKEN = (
     ValueError, LookupError, TypeError, AttributeError, BadZipFile, EOFError, SyntaxError,
-    NotImplementedError, RuntimeError, RecursionError, MemoryError, OverflowError, struct.error,
+    NotImplementedError, RuntimeError, RecursionError, MemoryError, OverflowError, TokenError,
+    struct.error,
 )  # fmt: skip
 """What zipfile, NumPy and a damaged head raise."""
 
