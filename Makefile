@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/pip install --quiet --constraint constraints.txt
 
-.PHONY: help validate test suites faults benchmarks lint wheel clean
+.PHONY: help validate test suites faults benchmarks fuzz nightly lint wheel clean
 
 help:
 	@echo "make validate    judge PyTorch's operators (installs the pinned PyTorch into $(VENV))"
@@ -13,6 +13,8 @@ help:
 	@echo "make suites      a short run of each suite"
 	@echo "make faults      which of the faults made on purpose are found"
 	@echo "make benchmarks  the performance budget, each bound as a measured ratio"
+	@echo "make fuzz        every reader of files for an hour (FUZZ_SECONDS=3600)"
+	@echo "make nightly     what takes hours: fuzz, faults, benchmarks"
 	@echo "make lint        ruff and mypy --strict"
 	@echo "make wheel       build the wheel into dist/"
 
@@ -51,6 +53,12 @@ faults: $(VENV)/dev.stamp
 
 benchmarks: $(VENV)/dev.stamp
 	$(BIN)/python -m tests.budget
+
+FUZZ_SECONDS ?= 3600
+fuzz: $(VENV)/dev.stamp
+	$(BIN)/python -m tests.fuzz --seconds=$(FUZZ_SECONDS)
+
+nightly: fuzz faults benchmarks
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check

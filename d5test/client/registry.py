@@ -67,8 +67,14 @@ def known() -> dict[str, str]:
     return {**BUILTIN, **{entry.name: entry.value for entry in entry_points(group=GROUP)}}
 
 
+LONGEST = 1000
+"""Characters of a name: no file system has a longer path in use."""
+
+
 def resolve(text: str) -> Spec:
     """The backend that is meant. Raises `UnknownBackend`, which says what there is."""
+    if len(text) > LONGEST:
+        raise UnknownBackend(f"a backend's name has {len(text)} characters, {LONGEST} at most")
     what, at, where = text.partition("@")
     return Spec(text, target(what), interpreter(where) if at else None)
 

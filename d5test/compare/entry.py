@@ -16,7 +16,6 @@ from d5test.case import FLOATS
 from d5test.compare.numbers import (
     LARGEST,
     SHORT,
-    SPREAD,
     Unreadable,
     count,
     number,
@@ -62,6 +61,8 @@ IDENTITY = (
 )
 """What makes a benchmark the one that it is, whatever its name."""
 OF = " of "  # between a hash and a backend
+AGREE = 10
+"""Times by the pace and by the clock are of the same calls: they differ by a smaller factor."""
 LONG = 160
 """Characters of a benchmark's name that are shown."""
 
@@ -234,7 +235,7 @@ def paced_of(found: Any, clock: Sample | None) -> Paced | None:
         seconds = positive(pace, what) * positive(quotient, what)
         value_of(TIME, pace, what)
         value_of(TIME, seconds, f"{what} ({quotient:g} times {pace:g} s)")
-        if clock and not min(clock.values) / SPREAD < seconds < max(clock.values) * SPREAD:
+        if clock and not min(clock.values) / AGREE < seconds < max(clock.values) * AGREE:
             raise Unreadable(
                 f"{what} is {quotient:g} times {pace:g} s: by the clock it was "
                 f"{clock.values[0]:g} s"
