@@ -87,6 +87,10 @@ def from_model(model: onnx.ModelProto) -> Graph:
     version = _version(model)
     model = _converted(model)
     proto = model.graph
+    if not model.HasField("graph"):
+        raise BrokenGraph("the model has no graph")
+    if sides := [t.name for t in proto.initializer if any(side < 0 for side in t.dims)]:
+        raise BrokenGraph(f"the tensor {sides[0]!r} has a side below zero")
     if proto.sparse_initializer:
         raise BrokenGraph("sparse initializers are not supported")
     arrays = {t.name: numpy_helper.to_array(t) for t in proto.initializer}

@@ -56,7 +56,9 @@ def checksums(folder: Path) -> dict[str, str]:
     for number, line in enumerate(_lines(listed), 1):
         digest, _, name = line.partition(" ")
         if len(digest) != 64 or not name.strip():
-            raise BadFile(f"{listed}, line {number}: expected a SHA-256 and a name, got {line!r}")
+            raise BadFile(
+                f"{listed}, line {number}: expected a SHA-256 and a name, got {line!r:.80}"
+            )
         sums[name.strip().lstrip("*")] = digest.lower()
     return sums
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from d5test.training.checkpoint import Checkpoint, digest
+from d5test.training.checkpoint import Checkpoint, ResumeFault, digest
 from d5test.training.datasets import Dataset, Split
 from d5test.training.history import History
 from d5test.training.samplers import Indices, Sampler, batches
@@ -102,6 +102,9 @@ class Trainer:
         found = Checkpoint.load(path)
         orders = [self.sampler.epoch(epoch) for epoch in range(len(found.seen))]
         found.require(self.made_of, orders)
+        wanted = {name: w.shape for name, w in self.session.network.graph.parameters.items()}
+        if {name: w.shape for name, w in found.snapshot.parameters.items()} != wanted:
+            raise ResumeFault(f"{path}: its parameters are not those of the network")
         self.history, self._epoch, self._batch = found.history, found.epoch, found.batch
         self._right = found.right
         first = self.sampler.epoch(self._epoch)[0]

@@ -169,6 +169,60 @@ def test_external_data_beyond_the_file_are_refused(tmp_path: Path, more: dict[st
         Network(with_external_data(tmp_path, "weights.bin", **more))
 
 
+def test_tensors_that_share_a_sparse_file_are_refused(tmp_path: Path) -> None:
+    """Forty times 100 MiB that are nowhere on the disk."""
+    size = 100 << 20
+    with (tmp_path / "sparse.bin").open("wb") as file:
+        file.truncate(size)
+    model = small().to_model()
+    for k in range(40):
+        tensor = model.graph.initializer.add(name=f"t{k}", dims=[size], data_type=2)
+        tensor.data_location = onnx.TensorProto.EXTERNAL
+        for key, value in {"location": "sparse.bin", "length": size}.items():
+            tensor.external_data.add(key=key, value=str(value))
+    (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
+    with pytest.raises(UnsafeModel, match=f"its tensors want {40 * size} bytes of files that"):
+        Network(tmp_path / "model.onnx")
+
+
+STRANGE = ("an operator that is none", "no operator sets", "an input for an output")
+"""What is read, if not run: an input may be an output too."""
+
+
+def broken_models() -> dict[str, bytes]:
+    model = small().to_model()
+    found = {"no bytes": b"", "text": b"a model", "half": model.SerializeToString()[:200]}
+    for what, change in {
+        "no graph": lambda m: m.ClearField("graph"),
+        "a type that is none": lambda m: setattr(m.graph.initializer[0], "data_type", 99),
+        "sides below zero": lambda m: m.graph.initializer[0].dims.__setitem__(0, -1),
+        "more elements than data": lambda m: m.graph.initializer[0].dims.__setitem__(0, 1 << 40),
+        "an operator that is none": lambda m: setattr(m.graph.node[0], "op_type", "Nothing"),
+        "no operator sets": lambda m: m.ClearField("opset_import"),
+        "an operator set of 2^40": lambda m: setattr(m.opset_import[0], "version", 1 << 40),
+        "an input for an output": lambda m: setattr(m.graph.output[0], "name", "x"),
+        "a constant of nothing": lambda m: m.graph.node.add(op_type="Constant", output=["c"]),
+    }.items():
+        changed = onnx.ModelProto()
+        changed.CopyFrom(model)
+        change(changed)
+        found[what] = changed.SerializeToString()
+    return found
+
+
+@pytest.mark.parametrize("what", broken_models())
+def test_a_broken_model_is_one_line(what: str, tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(broken_models()[what])
+    if what in STRANGE:
+        Network(path)
+        return
+    with pytest.raises(ValueError) as caught:
+        Network(path)
+    assert str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
 def test_external_data_of_a_model_without_a_folder_are_refused(tmp_path: Path) -> None:
     model = onnx.load(with_external_data(tmp_path, "weights.bin"), load_external_data=False)
     with pytest.raises(UnsafeModel, match="give its path"):

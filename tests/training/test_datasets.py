@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from d5test.training.datasets import cifar10, digits, mnist, synthetic
-from d5test.training.files import SUMS, BadFile, cifar, idx
+from d5test.training.files import LARGEST, SUMS, BadFile, cifar, idx
 
 
 def written(path: Path, array: np.ndarray, code: int = 0x08) -> Path:
@@ -36,6 +36,8 @@ BROKEN = {
     "ends before the 3 sides": b"\0\0\x08\x03\0\0\0\1",
     "needs 18 bytes, there are 14": b"\0\0\x08\x02\0\0\0\2\0\0\0\3ab",
     "not gzip": b"\x1f\x8bnonsense",
+    "needs 18446744065119617037 bytes": b"\0\0\x08\x02\xff\xff\xff\xff\xff\xff\xff\xff",
+    "200 axes": b"\0\0\x08\xc8" + b"\0\0\0\1" * 200 + b"x",
 }
 
 
@@ -47,6 +49,26 @@ def test_a_broken_file_is_one_line(tmp_path: Path, what: str) -> None:
         idx(path)
     assert str(caught.value).startswith(f"{path}: ")
     assert "\n" not in str(caught.value)
+
+
+def test_a_pack_that_swells_is_refused(tmp_path: Path) -> None:
+    """300 kB that would be 300 MB."""
+    path = tmp_path / "a.gz"
+    path.write_bytes(gzip.compress(bytes(LARGEST + 1), 9))
+    with pytest.raises(BadFile, match=f"larger than {LARGEST >> 20} MiB when unpacked"):
+        idx(path)
+
+
+def test_labels_are_digits_in_one_row(tmp_path: Path) -> None:
+    images, labels = np.zeros((3, 5, 7), "u1"), np.array([0, 9, 10], "u1")
+    for stem in ("train", "t10k"):
+        written(tmp_path / f"{stem}-images-idx3-ubyte", images)
+        written(tmp_path / f"{stem}-labels-idx1-ubyte", labels)
+    with pytest.raises(BadFile, match="a train label is no digit from 0 to 9"):
+        mnist(str(tmp_path))
+    written(tmp_path / "train-labels-idx1-ubyte", labels[:, None])
+    with pytest.raises(BadFile, match=r"labels \(3, 1\), expected \(n, h, w\) and \(n,\)"):
+        mnist(str(tmp_path))
 
 
 def test_a_checksum_that_differs_is_refused(tmp_path: Path) -> None:

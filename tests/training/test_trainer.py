@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import errno
 import io
+import json
+import os
+import tracemalloc
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile
 
+import numpy as np
 import pytest
 from rich.console import Console
 
 from d5test.client.inprocess import InProcessClient
 from d5test.networks.zoo.mlp import mlp
 from d5test.reference.optimizers import Adam, Momentum, Optimizer
-from d5test.training.checkpoint import ResumeFault
+from d5test.training.checkpoint import Checkpoint, ResumeFault
 from d5test.training.datasets import Dataset, synthetic
 from d5test.training.progress import ProgressBar
 from d5test.training.samplers import Indices, SequentialSampler, ShuffleSampler
@@ -143,6 +149,98 @@ def test_a_broken_checkpoint_is_one_line(saved: Path) -> None:
     ):
         trainer(client).resume(saved)
     assert "\n" not in str(caught.value)
+
+
+def members(path: Path) -> dict[str, bytes]:
+    with ZipFile(path) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def rewritten(path: Path, held: dict[str, bytes], how: int = ZIP_STORED) -> None:
+    with ZipFile(path, "w", how) as archive:
+        for name, content in held.items():
+            archive.writestr(name, content)
+
+
+def headed(**changed: Any) -> Callable[[dict[str, bytes]], None]:
+    """Other entries of the head."""
+
+    def change(held: dict[str, bytes]) -> None:
+        head = json.loads(np.load(io.BytesIO(held["head.npy"])).tobytes()) | changed
+        file = io.BytesIO()
+        np.save(file, np.frombuffer(json.dumps(head).encode(), np.uint8))
+        held["head.npy"] = file.getvalue()
+
+    return change
+
+
+def long_array(held: dict[str, bytes]) -> None:
+    """A header that announces 2^40 numbers: nothing is given memory for them."""
+    name = next(name for name in held if name.startswith("w/"))
+    file = io.BytesIO()
+    np.lib.format.write_array_header_1_0(
+        file, {"descr": "<f4", "fortran_order": False, "shape": (1 << 40,)}
+    )
+    held[name] = file.getvalue() + bytes(64)
+
+
+DAMAGED: dict[str, tuple[Callable[[dict[str, bytes]], Any], str]] = {
+    "no head": (lambda held: held.pop("head.npy"), "no checkpoint: 'head'"),
+    "a long array": (long_array, "an array of float32 .* is damaged"),
+    "epochs without end": (headed(epoch=10**9), "epochs were seen until epoch 1000000000"),
+    "a batch before the first": (headed(batch=-1), "batch is -1, not a count"),
+    "no history": (headed(history=None), "no checkpoint"),
+    "a history of text": (headed(history={"losses": ["x"]}), "holds what is no number"),
+    "slots that are not there": (headed(slots={"w": 9}), "no checkpoint: 's/w/0'"),
+    "another format": (headed(format=2), "format 2, this is 1"),
+    "no objects": (headed(made_of=[1]), "no checkpoint"),
+    "fewer parameters": (
+        lambda held: held.pop(next(n for n in held if n.startswith("w/"))),
+        "its parameters are not those of the network",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", DAMAGED)
+def test_a_damaged_checkpoint_is_one_line(saved: Path, what: str) -> None:
+    change, words = DAMAGED[what]
+    held = members(saved)
+    change(held)
+    rewritten(saved, held)
+    tracemalloc.start()
+    with InProcessClient("numpy") as client, pytest.raises(ResumeFault, match=words) as caught:
+        trainer(client).resume(saved)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert "\n" not in str(caught.value)
+    assert str(caught.value).startswith(f"{saved}: ")
+    assert peak < 64 << 20
+
+
+def test_a_checkpoint_that_swells_is_refused(saved: Path) -> None:
+    rewritten(saved, {**members(saved), "w/more.npy": bytes(64 << 20)}, ZIP_DEFLATED)
+    tracemalloc.start()
+    with pytest.raises(ResumeFault, match="would unpack to more than the file"):
+        Checkpoint.load(saved)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 4 << 20
+
+
+def test_a_disk_that_is_full_leaves_the_checkpoint_of_before(
+    saved: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    before = saved.read_bytes()
+    monkeypatch.setattr(os, "fsync", full)
+    with InProcessClient("numpy") as client:
+        made = trainer(client, checkpoint=saved, every=2)
+        with pytest.raises(OSError, match="No space left"):
+            made.run(epochs=1)
+    assert saved.read_bytes() == before
+    assert os.listdir(saved.parent) == [saved.name]
 
 
 def test_the_bar_shows_loss_and_accuracy() -> None:
