@@ -52,6 +52,27 @@ def test_identical_code_is_rarely_called_slower(machine: str, old: int, new: int
 
 
 @pytest.mark.parametrize("runs", RUNS)
+@pytest.mark.parametrize("machine", MACHINES)
+def test_identical_code_is_as_rarely_called_faster(machine: str, runs: int) -> None:
+    """Worse or better: both are one family, whose error is that of a suite."""
+    draw = np.random.default_rng([runs, 3])
+    logs = 0.01 * MACHINES[machine](draw, SUITES, BENCHMARKS, 2 * runs)
+    found = [shifts(suite[:, :runs], suite[:, runs:], NOTHING) for suite in logs]
+    changed = np.array([[abs(shift.size) > shift.limit for shift in suite] for suite in found])
+    assert changed.any(axis=1).sum() <= at_most(SUITE, SUITES)
+
+
+def test_the_two_sides_exchanged_are_the_same_answer() -> None:
+    """What is worse one way is better the other, by the same limit."""
+    logs = 0.01 * np.random.default_rng(8).standard_normal((20, 6))
+    logs[::7, 3:] += 0.2
+    there, back = shifts(logs[:, :3], logs[:, 3:], 0.05), shifts(logs[:, 3:], logs[:, :3], 0.05)
+    assert [shift.size for shift in there] == pytest.approx([-shift.size for shift in back])
+    assert [shift.limit for shift in there] == pytest.approx([shift.limit for shift in back])
+    assert sum(shift.size > shift.limit for shift in there) == 3
+
+
+@pytest.mark.parametrize("runs", RUNS)
 @pytest.mark.parametrize("machine", ["normal", "heavy", "shared", "walking"])
 def test_one_benchmark_alone_is_rarely_called_slower(machine: str, runs: int) -> None:
     draw = np.random.default_rng([runs, 1])
