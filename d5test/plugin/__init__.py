@@ -18,6 +18,7 @@
     corpus        frozen cases to be judged, a run of its own
     ranks         pytest under MPI
     progress      each fault when it is found, and what is under test
+    interrupt     Ctrl-C pressed twice is pressed once
     summary       what was judged and what was not, from reports alone
 
 Its parts are pytest plugins themselves: this folder holds no logic.
@@ -38,6 +39,7 @@ pytest_plugins = (
     "d5test.plugin.collecting",
     "d5test.plugin.budget",
     "d5test.plugin.progress",
+    "d5test.plugin.interrupt",
     "d5test.plugin.summary",
     "d5test.plugin.record",
     "d5test.fixtures.backend",

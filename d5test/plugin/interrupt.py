@@ -1,0 +1,45 @@
+"""Ctrl-C pressed twice is pressed once: the second must not fall into the summary of the first.
+
+Requirements: who waits and presses it again interrupts the summary too.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from types import FrameType
+
+import pytest
+
+BOUNCE = 1.0
+"""Seconds in which further interrupts are the same one."""
+
+
+class Interrupt:
+    """What a run does of interrupts."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._at = 0.0
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_keyboard_interrupt(self) -> None:
+        """Before anything is said of it."""
+        if threading.current_thread() is not threading.main_thread():
+            return
+        self._at = time.monotonic()
+        self._before = signal.signal(signal.SIGINT, self._again)
+        self._config.add_cleanup(self._restore)
+
+    def _restore(self) -> None:
+        signal.signal(signal.SIGINT, self._before)
+
+    def _again(self, number: int, frame: FrameType | None) -> None:
+        if time.monotonic() - self._at > BOUNCE:
+            signal.default_int_handler(number, frame)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Be told of interrupts."""
+    config.pluginmanager.register(Interrupt(config), "d5test-interrupt")
