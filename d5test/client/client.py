@@ -101,6 +101,10 @@ class BackendClient(ABC):
         answers = self.ask("run", *plain(op), given, wanted, reuse, hold)
         return [Result.of(*pair) for pair in zip(feeds, answers, strict=True)]
 
+    def record(self, op: Operator, inputs: Arrays) -> Calls:
+        """Which functions of the framework the operator's row calls on these inputs."""
+        return Calls(**self.ask("record", *plain(op), inputs))
+
     def start_timing(
         self,
         op: Operator,

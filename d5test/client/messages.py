@@ -135,6 +135,17 @@ class BackendInfo:
         return cls(**frozen)
 
 
+@dataclass(frozen=True)
+class Calls:
+    """Which functions of the framework a row calls; see `d5test.worker.recorder.record`."""
+
+    names: tuple[str, ...] = ()
+    one: bool = False
+    source: str = ""
+    tensors: tuple[tuple[Array, int | None], ...] = ()
+    outputs: str = ""
+
+
 class UnknownBackend(ValueError):
     """No backend is meant by this name; the text says which there are."""
 

@@ -17,6 +17,7 @@ from d5test.worker import heap, wire
 from d5test.worker.execution import Execution
 from d5test.worker.facts import describe
 from d5test.worker.programs import Programs
+from d5test.worker.recorder import record
 from d5test.worker.timing import Rounds, Timing
 from d5test.worker.training import Trainings
 
@@ -38,6 +39,7 @@ class Service:
             "run": lambda *request: self.execution.run(*request),
             "compilations": lambda: self.execution.compilations(),
             "reset": lambda: self.execution.reset(),
+            "record": lambda *request: record(self.execution.backend, *request),
             "network": lambda *request: self.programs.answer(*request),
             "training": lambda *request: self.trainings.answer(*request),
             "start_timing": self.start_timing,
