@@ -14,11 +14,12 @@ from functools import cached_property
 from typing import Any, Self
 
 from d5test.backends.base import Unsupported
-from d5test.case import Operator
+from d5test.case import Arrays, Operator
 from d5test.client.launch import Launch
 from d5test.client.messages import (
     BackendFailed,
     BackendInfo,
+    Calls,
     Crashed,
     Feed,
     Hung,

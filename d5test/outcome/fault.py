@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Literal
 
 import numpy as np
 
+from d5test.backends.base import Unsupported
 from d5test.case import Case
+from d5test.client.messages import BackendFailed, Calls, Crashed, Hung, Raised
 from d5test.numerics.arithmetic import format_of
 from d5test.numerics.bounds import Bounds
 from d5test.numerics.character import bits_right
@@ -83,6 +86,29 @@ class Fault(AssertionError):
         self.judgement = judgement
         self.evidence = evidence
         self.causes = tuple(causes)
+        self.calls = Calls()
+
+    def name_calls(self, client: Any) -> None:
+        """Say in the headline which functions of the framework the case calls.
+
+        The one that computes everything is accused; of several, which the row composes, none is.
+        A crash and a hang are not repeated for it.
+        """
+        op, place = self.case.op, place_of(client.about)
+        what = self.headline.removeprefix(f"{op!r}: ").removesuffix(f" on {place}")
+        if self.kind not in ("crash", "hang"):
+            with suppress(Unsupported, Raised, Crashed, Hung, BackendFailed):
+                self.calls = client.record(op, self.evidence.feeds[-1].inputs)
+        *others, last = self.calls.names or ("",)
+        if self.calls.one:
+            self.headline = f"{op!r} by {last}: {what} on {place}"
+        elif others:
+            names = f"{', '.join(others)} and {last}"
+            self.headline = f"{op!r} composed of {names} by its row: {what} with {place}"
+        elif last:
+            self.headline = f"{op!r} composed around {last} by its row: {what} with {place}"
+        elif not client.about.rows[op.name].native:
+            self.headline = f"{op!r} composed by its row: {what} with {place}"
 
     @property
     def accused(self) -> tuple[Fault, ...]:
@@ -154,15 +180,19 @@ class Subject:
     ) -> Fault:
         """A fault of `kind`; `what` completes the sentence "Conv: ... on torch 2.13.0"."""
         about, case = self.about, self.case
-        where = f"{about.name} {about.version} ({about.device}, {about.mode})"
         found = {"check": f"{self.check} in {case.dtype}", "inputs": inputs_in_words(case)}
         found |= values_in_words(evidence)
         if judgement is not None:
             found |= judgement_in_words(judgement, case.dtype)
         found |= details
         found["case"] = repr(case)
-        headline = f"{case.op!r}: {what} on {where}"
+        headline = f"{case.op!r}: {what} on {place_of(about)}"
         return kind_of_fault(kind)(self.check, case, headline, found, judgement, evidence)
+
+
+def place_of(about: Any) -> str:
+    """Backend, version, device and mode: `torch 2.13.0 (cpu, eager)`."""
+    return f"{about.name} {about.version} ({about.device}, {about.mode})"
 
 
 def inputs_in_words(case: Case) -> str:
