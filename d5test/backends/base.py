@@ -101,6 +101,27 @@ class planned:  # noqa: N801 (a decorator)
         return self.plan(op, *inputs)(*inputs)
 
 
+@dataclass(frozen=True)
+class Template:
+    """How the framework's users write a call: what short reproducers are made of.
+
+    imports   statements
+    tensor    a tensor of `{values}`, nested lists of numbers, in the dtype `{dtype}`
+    array     the tensor `{y}` as NumPy reads it, in float64
+    dtype     the name of its dtype
+    gradient  statements that set `results` to the gradients of `{call}` with regard to `{inputs}`,
+              whose upstream gradient is `dy`
+    compiled  `{function}` in the backend's mode
+    """
+
+    imports: str
+    tensor: str
+    array: str
+    dtype: str
+    gradient: str = ""
+    compiled: str = ""
+
+
 class Table(dict[str, Row]):
     """The rows of a backend, by operator name, filled by decorators.
 
@@ -161,6 +182,9 @@ class Backend(ABC):
     updaters: ClassVar[Mapping[str, Callable[..., Any]]] = {}
     """Optimizers at work, see `d5test.backends.updater`: the framework's own, `native`, and the
     `reference` rules on its tensors."""
+
+    template: ClassVar[Template | None] = None
+    """How its users write a call; without it no reproducer is short."""
 
     sources: ClassVar[Mapping[str, str]] = {}
     """The files of rows that are no framework's but a user's own, by operator."""

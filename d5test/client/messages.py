@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from d5test.backends.base import name_of
+from d5test.backends.base import Template, name_of
 from d5test.case import Array, Arrays, Operator, dtype_of
 from d5test.worker.wire import Bits
 
@@ -123,12 +123,14 @@ class BackendInfo:
     executable: str
     pid: int
     sources: Mapping[str, str] = field(default_factory=dict)
+    template: Template | None = None
 
     @classmethod
     def of(cls, name: str, answer: dict[str, Any]) -> Self:
         """The worker's answer to `describe`, under the name that the backend was asked for by."""
         rows = {key: RowInfo(*row) for key, row in answer["rows"].items()}
-        facts = {**answer, "name": name, "rows": rows}
+        template = answer["template"] and Template(*answer["template"])
+        facts = {**answer, "name": name, "rows": rows, "template": template}
         frozen: dict[str, Any] = {
             k: MappingProxyType(v) if isinstance(v, dict) else v for k, v in facts.items()
         }

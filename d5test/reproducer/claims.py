@@ -52,7 +52,7 @@ def difference(got: Any, dtype: str, want: Want) -> str:
     """What is wrong with one array; empty if it is right. An infinite bar judges nothing."""
     if got.shape != want.value.shape:
         return f"shape {got.shape}, want {want.value.shape}"
-    if dtype != want.dtype and ("float" in dtype + want.dtype or dtype[:3] != want.dtype[:3]):
+    if dtype not in want.dtype.split(" or "):
         return f"dtype {dtype}, want {want.dtype}"
     value, bar, got = want.value.astype(float), want.bar, widened(got, dtype)
     largest = LARGEST.get(dtype, np.inf)

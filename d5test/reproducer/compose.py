@@ -10,7 +10,6 @@ backend cannot be taken apart, the file imports the backend instead, and says th
 from __future__ import annotations
 
 import hashlib
-import platform
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,9 +18,9 @@ from typing import Any
 
 from d5test.files import replace
 from d5test.outcome.fault import Fault
-from d5test.reproducer import data
+from d5test.reproducer import data, literal, short
 from d5test.reproducer.closure import Closure, standard
-from d5test.reproducer.mark import STATUSES, head
+from d5test.reproducer.mark import docstring, head
 from d5test.reproducer.module import Inseparable
 from d5test.reproducer.subject import Subject, imported, taken_apart
 
@@ -58,6 +57,18 @@ def write(fault: Fault, about: Any, folder: Path) -> Path:
     return path
 
 
+def write_short(fault: Fault, about: Any, folder: Path) -> Path | None:
+    """Write the short form of a reproducer, where there is one."""
+    try:
+        text = short.source(fault, about)
+    except Inseparable:
+        return None
+    path = Path(folder) / file_name(fault, about)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
 def file_name(fault: Fault, about: Any) -> str:
     """OPERATOR-CHECK-DTYPE-BACKEND-HASH.py: the same for the same fault."""
     identity = f"{fault.kind}|{fault.case!r}|{about.name}|{about.version}"
@@ -91,12 +102,12 @@ def _composed(fault: Fault, about: Any, closure: Closure, subject: Subject) -> s
     parts = closure.parts()
     if "attributes" in closure.attributes:
         operator = data.operator(fault, whole=True)
-    own = _own_imports(f"{operator}\n{calls}")
+    own = [*literal.infinite(f"{operator}\n{calls}"), "from types import SimpleNamespace"]
     early = [text for part in parts if part.module == OUTSET for text in part.statements]
     rest = [text for part in parts if part.module != OUTSET for text in part.statements]
     library = {t for t in (*own, *early, *rest, "import sys") if _library(t)}
     body = [
-        f"{head(about.executable)}\n{_docstring(fault, about, subject)}",
+        f"{head(about.executable)}\n{docstring(fault.message, about, subject.needs)}",
         "from __future__ import annotations",
         "\n".join(sorted(library, key=lambda t: (t.startswith("from"), t))),
         *(text for text in early if not _library(text)),
@@ -127,25 +138,6 @@ def _main(fault: Fault, about: Any, subject: Subject) -> str:
     who = f'f"{about.framework} {{backend.version}}"'
     lines = [*subject.preparation, f"wrong = {wrong}", f"conclude(wrong, {who})"]
     return "def main():\n" + "\n".join(f"    {line}" for line in lines)
-
-
-def _docstring(fault: Fault, about: Any, subject: Subject) -> str:
-    packages = ", ".join(f"{name} {version}" for name, version in about.packages.items())
-    words = [
-        fault.message.strip(),
-        f"Seen with {packages}; Python {about.python}, {about.threads} threads, "
-        f"{about.device_name}, {platform.system()} {platform.machine()}.",
-        f"Run it: python THIS_FILE. {STATUSES}\n{subject.needs}",
-    ]
-    text = "\n\n".join(words).replace("\\", "\\\\").replace('"""', "'''")
-    return f'"""{text}\n"""'
-
-
-def _own_imports(text: str) -> list[str]:
-    """The imports that the data need."""
-    infinite = [name for name in ("inf", "nan") if re.search(rf"(?<![\w\"']){name}\b", text)]
-    found = [f"from math import {', '.join(infinite)}"] if infinite else []
-    return [*found, "from types import SimpleNamespace"]
 
 
 def _library(text: str) -> bool:

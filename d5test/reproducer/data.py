@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from d5test.client.messages import plain
-from d5test.numerics.bounds import Bounds
+from d5test.numerics.bounds import Bound
 from d5test.outcome.fault import Fault
 from d5test.reproducer import literal
+
+Wanted = list[tuple[Bound | None, bool]]
+"""What is expected of each result, and whether a stashed one may stay in float32."""
 
 
 def operator(fault: Fault, *, whole: bool) -> str:
@@ -32,7 +35,7 @@ def calls(fault: Fault) -> str:
         made = "\n".join(_call(feed, evidence.wanted) for feed in feeds)
         lines = [f"CALLS = [\n{made}\n]"]
     if evidence.claim in ("within", "special", "signed", "computed"):
-        wants = "\n".join(_wants(bounds) for bounds in evidence.expected)
+        wants = "\n".join(map(_wants, expected(fault)))
         lines.append(f"EXPECTED = [\n{wants}\n]")
     if evidence.claim == "slope" and fault.judgement is not None:
         lines.append(f"BAR = {fault.judgement.bar!r}")
@@ -57,6 +60,16 @@ def _listed(name: str, entries: list[str]) -> str:
     return f"{name}[\n{inside}\n        ]"
 
 
-def _wants(bounds: Bounds) -> str:
-    inside = "\n".join(f"        {literal.want(bound)}," for bound in bounds)
+def _wants(bounds: Wanted) -> str:
+    inside = "\n".join(f"        {literal.want(bound, stashed)}," for bound, stashed in bounds)
     return f"    [\n{inside}\n    ]," if bounds else "    [],"
+
+
+def expected(fault: Fault) -> list[Wanted]:
+    """The bounds of the evidence."""
+    pulled = fault.evidence.feeds[-1].grads is not None
+    stashed = () if pulled else fault.case.op.stashed_outputs
+    return [
+        [(bound, k in stashed) for k, bound in enumerate(bounds)]
+        for bounds in fault.evidence.expected
+    ]

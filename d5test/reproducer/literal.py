@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 import textwrap
 import zlib
 from collections.abc import Mapping
@@ -28,13 +29,27 @@ def tensor(array: Array | None) -> str:
     return f'({packed(bits(np.ascontiguousarray(array))[0])}, "{name}")'
 
 
-def want(bound: Bound | None) -> str:
+def want(bound: Bound | None, stashed: bool = False) -> str:
     """What is expected, in float64: `Want("float32", value, bar)`."""
     if bound is None:
         return "None"
-    name = bound.storage.name if bound.storage is not None else bound.value.dtype.name
     bar = np.broadcast_to(np.asarray(bound.bar, np.float64), bound.value.shape)
-    return f'Want("{name}", {_plain(bound.value)}, {_plain(bar)})'
+    return f'Want("{dtypes(bound, stashed)}", {_plain(bound.value)}, {_plain(bar)})'
+
+
+def dtypes(bound: Bound, stashed: bool) -> str:
+    """The dtypes that a result may have: `float16 or float32` if it is stashed."""
+    if bound.storage is not None:
+        return f"{bound.storage.name} or float32" if stashed else str(bound.storage.name)
+    kind = bound.value.dtype.name.rstrip("0123456789")
+    widths = {"int": (8, 16, 32, 64), "uint": (8, 16, 32, 64), "float": (16, 32, 64)}
+    return " or ".join(f"{kind}{width}" for width in widths.get(kind, ("",)))
+
+
+def infinite(text: str) -> list[str]:
+    """The import that numbers in a text need."""
+    names = [name for name in ("inf", "nan") if re.search(rf"(?<![\w\"']){name}\b", text)]
+    return [f"from math import {', '.join(names)}"] if names else []
 
 
 def _plain(array: Array) -> str:

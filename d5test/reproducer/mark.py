@@ -7,7 +7,9 @@ no interpreter.
 from __future__ import annotations
 
 import ast
+import platform
 from pathlib import Path
+from typing import Any
 
 STATUSES = "Status 1: still there, 0: gone, 2: it cannot be tried."
 """A sentence of every reproducer's docstring, and of nothing else."""
@@ -21,6 +23,19 @@ class NoReproducer(Exception):
 def head(interpreter: str) -> str:
     """The first line of a reproducer."""
     return f"{INTERPRETER}{interpreter}"
+
+
+def docstring(message: str, about: Any, needs: str = "") -> str:
+    """The docstring of a reproducer: the fault, where it was seen, and how to run the file."""
+    packages = ", ".join(f"{name} {version}" for name, version in about.packages.items())
+    words = [
+        message.strip(),
+        f"Seen with {packages}; Python {about.python}, {about.threads} threads, "
+        f"{about.device_name}, {platform.system()} {platform.machine()}.\n"
+        f"Run it: python THIS_FILE. {STATUSES}\n{needs}".rstrip(),
+    ]
+    text = "\n\n".join(words).replace("\\", "\\\\").replace('"""', "'''")
+    return f'"""{text}\n"""'
 
 
 def interpreter_of(path: Path) -> str | None:

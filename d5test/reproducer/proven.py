@@ -12,10 +12,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from d5test.outcome.fault import Fault
 from d5test.checks.repetition import variations
 from d5test.client.client import BackendFailed, Crashed, Hung, Raised, Unsupported
-from d5test.outcome.fault import Fault
-from d5test.reproducer.compose import DIED, write
+from d5test.reproducer.compose import DIED, write, write_short
 
 COMPARED = ("within", "computed", "special", "signed")
 """The claims on values, which other calls before it leave as they are."""
@@ -36,6 +36,9 @@ def prove(fault: Fault, client: Any, folder: Path) -> tuple[Path, str]:
     die with the fault, nothing is run.
     """
     about = client.about
+    path = write_short(fault, about, folder)
+    if path is not None and _status(path, client) == THERE:
+        return path, ""
     path = write(fault, about, folder)
     status = THERE if fault.kind in DIED else _status(path, client)
     if status != GONE:

@@ -10,6 +10,7 @@ import os
 import platform
 import sys
 from collections.abc import Mapping
+from dataclasses import astuple
 from typing import Any
 
 import numpy as np
@@ -72,6 +73,7 @@ def describe(execution: Execution) -> dict[str, Any]:
         "executable": sys.executable,
         "pid": os.getpid(),
         "sources": dict(backend.sources),
+        "template": backend.template and astuple(backend.template),
     }
 
 

@@ -79,6 +79,7 @@ class Proxy:
         return self._recorder.public(getattr(self._value, name), f"{self._name}.{name}")
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        """What the function returns."""
         call = self._recorder.begin(self._name, unwrapped(arguments), unwrapped(keywords))
         call.result = result = self._value(*call.arguments, **call.keywords)
         if not self._recorder.computed(result):

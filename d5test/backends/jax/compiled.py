@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 
-from d5test.backends.jax.eager import Jax, pulled
+from d5test.backends.jax.eager import TEMPLATE, Jax, pulled
 from d5test.backends.jax.framework import jax, jnp
 
 
@@ -61,6 +62,7 @@ class JaxCompiled(Jax):
     """jax with each operator, and its gradient, under `jax.jit`."""
 
     mode = "compiled"
+    template = replace(TEMPLATE, compiled="jax.jit({function})")
 
     def __init__(self, device: str = "cpu") -> None:
         super().__init__(device)

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from d5test.backends.base import Backend, Unsupported, bits
+from d5test.backends.base import Backend, Template, Unsupported, bits
 from d5test.backends.jax.arguments import Array
 from d5test.backends.jax.framework import jax, jnp
 from d5test.backends.jax.optimizers import JaxReference, OptaxCompiled
@@ -48,12 +48,22 @@ FORGET = 5000
 and would end a long run for want of memory, which would look like a fault of jax."""
 
 
+TEMPLATE = Template(
+    imports='import jax\n\njax.config.update("jax_enable_x64", True)',
+    tensor='jax.numpy.array({values}, dtype="{dtype}")',
+    array="np.array({y}, float)",
+    dtype="{y}.dtype.name",
+    gradient="y, pull = jax.vjp(lambda {inputs}: {call}, {inputs})\nresults = pull(dy)",
+)
+
+
 class Jax(Backend):
     """jax, operation by operation."""
 
     framework = "jax"
     rows = rows
     compiles_shapes = True
+    template = TEMPLATE
     updaters: ClassVar[Mapping[str, Any]] = {"native": OptaxCompiled, "reference": JaxReference}
     ulps: ClassVar[Mapping[str, float]] = {
         "erf": 7,

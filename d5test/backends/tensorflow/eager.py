@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from d5test.backends.base import Backend, bits
+from d5test.backends.base import Backend, Template, bits
 from d5test.backends.tensorflow.framework import tf
 from d5test.backends.tensorflow.optimizers import KerasUpdater, TensorFlowReference
 from d5test.backends.tensorflow.table import rows
@@ -58,6 +58,16 @@ LACKING = (
 """What TensorFlow says when it has no kernel for a dtype, a device or an attribute."""
 
 
+TEMPLATE = Template(
+    imports="import tensorflow",
+    tensor='tensorflow.constant({values}, "{dtype}")',
+    array='tensorflow.cast({y}, "float64").numpy()',
+    dtype="{y}.dtype.name",
+    gradient="with tensorflow.GradientTape() as tape:\n    tape.watch([{inputs}])\n"
+    "    y = {call}\nresults = tape.gradient(y, [{inputs}], dy)",
+)
+
+
 class TensorFlow(Backend):
     """TensorFlow as it runs one function after another. One device a process; TF32 is off."""
 
@@ -66,6 +76,7 @@ class TensorFlow(Backend):
     ulps: ClassVar[Mapping[str, float]] = {"tanh": 8, "erf": 8, "divide": 3}
     """Measured on 3e6 points from -9 to 9 against longdouble: tanh 5.4 (float64: 7.8), erf 7.4;
     tf.math.reciprocal on 1e6 between 2^-30 and 2^30: 2.7, where its vector code is used."""
+    template = TEMPLATE
     updaters: ClassVar[Mapping[str, Any]] = {
         "native": KerasUpdater,
         "reference": TensorFlowReference,

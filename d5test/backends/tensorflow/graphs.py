@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from d5test.backends.tensorflow.arguments import ValueNeeded
-from d5test.backends.tensorflow.eager import TensorFlow, pulled
+from d5test.backends.tensorflow.eager import TEMPLATE, TensorFlow, pulled
 from d5test.backends.tensorflow.framework import tf
 
 
@@ -72,6 +73,9 @@ class TensorFlowCompiled(TensorFlow):
     """Graphs by tf.function; the gradient is part of the graph."""
 
     mode = "compiled"
+    template = replace(
+        TEMPLATE, compiled="tensorflow.function({function}, autograph=False, jit_compile=False)"
+    )
     xla = False
 
     def __init__(self, device: str = "cpu") -> None:
@@ -111,4 +115,7 @@ class TensorFlowXla(TensorFlowCompiled):
     """Graphs compiled by XLA; what XLA cannot compile raises, nothing falls back."""
 
     mode = "xla"
+    template = replace(
+        TEMPLATE, compiled="tensorflow.function({function}, autograph=False, jit_compile=True)"
+    )
     xla = True

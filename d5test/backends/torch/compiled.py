@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,13 +11,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from d5test.backends.torch.eager import Torch
+from d5test.backends.torch.eager import TEMPLATE, Torch
 
 
 class TorchCompiled(Torch):
     """`torch.compile` of the whole function, once for each shape; it never falls back to eager."""
 
     mode = "compiled"
+    template = replace(
+        TEMPLATE, compiled="torch.compile({function}, fullgraph=True, dynamic=False)"
+    )
 
     def __init__(self, device: str = "cpu") -> None:
         super().__init__(device)

@@ -11,9 +11,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from d5test.backends.base import Backend, Unsupported
+from d5test.backends.base import Backend, Template, Unsupported
 from d5test.backends.torch.optimizers import TorchReference, TorchUpdater
 from d5test.backends.torch.table import rows
+
+TEMPLATE = Template(
+    imports="import torch",
+    tensor="torch.tensor({values}, dtype=torch.{dtype})",
+    array="{y}.detach().double().numpy()",
+    dtype='str({y}.dtype).rpartition(".")[2]',
+    gradient="for x in [{inputs}]:\n    x.requires_grad_()\ny = {call}\n"
+    "results = torch.autograd.grad(y, [{inputs}], dy)",
+)
 
 
 class Torch(Backend):
@@ -22,6 +31,7 @@ class Torch(Backend):
     framework = "torch"
     rows = rows
     layouts = ("contiguous", "transposed", "strided", "offset", "broadcast", "channels_last")
+    template = TEMPLATE
     mutable = True
     updaters: ClassVar[Mapping[str, Any]] = {"native": TorchUpdater, "reference": TorchReference}
 

@@ -1,0 +1,142 @@
+"""A wrong value of one call, as a file that a maintainer can paste into an issue.
+
+Requirements: at most 40 lines, with nothing of d5test or of a backend in them: the call as the
+framework's users write it, by the backend's `Template`, on the tensors that it was given. What
+cannot be said so raises `Inseparable`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+
+from d5test.backends.base import Template
+from d5test.case import Array
+from d5test.outcome.fault import Fault
+from d5test.numerics.bounds import Bound
+from d5test.reproducer import data, literal
+from d5test.reproducer.claims import LARGEST
+from d5test.reproducer.mark import docstring, head
+from d5test.reproducer.module import Inseparable
+
+LARGE = 1000
+"""Elements of a tensor that are no longer readable on one line."""
+SHORT = ("got", "want", "case")
+"""The details of a fault that its file repeats."""
+TEXT = """\
+{head}
+{docstring}
+import os
+import sys
+
+unable = "cannot be tried: {{0.__name__}}: {{1}}"
+sys.excepthook = lambda *error: print(unable.format(*error), flush=True) or os._exit(2)
+{imports}
+
+{tensors}
+{call}
+WANT = [{wants}]  # dtype, value, and how far from it is right
+wrong = "" if len(results) == len(WANT) else f"{{len(results)}} results, want {{len(WANT)}}"
+for k, (y, (dtypes, want, bar)) in enumerate(zip(results, WANT)):
+    dtype, got = {dtype}, {array}
+    if got.shape != want.shape or dtype not in dtypes.split(" or "):
+        wrong += f"result {{k}} is {{dtype}} {{got.shape}}, want {{dtypes}} {{want.shape}}; "
+        continue
+    for i in np.argwhere(~(abs(got - want) <= bar) & np.isfinite(bar))[:1]:
+        found = [float(each[tuple(i)]) for each in (got, want, bar)]
+        wrong += "result {{}} at {{}}: {{}}, want {{}}, give or take {{}}; ".format(k, i, *found)
+print(f"still there: {{wrong}}" if wrong else "gone", f"({framework} {{{framework}.__version__}})")
+sys.exit(1 if wrong else 0)
+"""
+
+
+def source(fault: Fault, about: Any) -> str:
+    """The text of the file. Raises `Inseparable`."""
+    evidence, calls = fault.evidence, fault.calls
+    template: Template | None = about.template
+    if template is None or not (calls.source and calls.outputs) or about.device != "cpu":
+        raise Inseparable("the call has no source text")
+    if evidence.claim != "within" or len(evidence.feeds) != 1:
+        raise Inseparable("the claim is of more than the values of one call")
+    (feed,) = evidence.feeds
+    if set(feed.layouts or ("contiguous",)) != {"contiguous"} or any(
+        earlier is not None for earlier in feed.same_as or ()
+    ):
+        raise Inseparable("tensors are strided, or given twice")
+    (expected,) = data.expected(fault)
+    wants = ", ".join(want(bound, stashed) for bound, stashed in expected)
+    tensors = [f"x{i} = {tensor(x, template)}" for i, (x, _) in enumerate(calls.tensors)]
+    if feed.grads is not None:
+        tensors.append(f"dy = {tensor(only(feed.grads), template)}")
+    text = "\n".join([*tensors, wants])
+    details = (f"  {name:<4}  {fault.details[name]}" for name in SHORT if name in fault.details)
+    said = [fault.headline, "", *details]
+    return TEXT.format(
+        head=head(about.executable),
+        docstring=docstring("\n".join(said), about),
+        imports="\n".join([*literal.infinite(text), "import numpy as np", template.imports]),
+        tensors="\n".join(tensors),
+        call=call(fault, template),
+        wants=wants,
+        dtype=template.dtype.format(y="y"),
+        array=template.array.format(y="y"),
+        framework=about.framework,
+    )
+
+
+def call(fault: Fault, template: Template) -> str:
+    """Statements that set `results`: to outputs, or to gradients."""
+    calls, grads = fault.calls, fault.evidence.feeds[0].grads
+    made = calls.source
+    if template.compiled:
+        names = ", ".join(f"x{i}" for i in range(len(calls.tensors)))
+        made = f"{template.compiled.format(function=f'lambda {names}: {made}')}({names})"
+    if grads is None:
+        return f"y = {made}\nresults = {calls.outputs}"
+    places = [place for _, place in calls.tensors]
+    wanted = fault.evidence.wanted
+    if not template.gradient or not set(wanted) <= set(places):
+        raise Inseparable("the call does not take the very inputs whose gradients are wanted")
+    only(grads)
+    single = re.fullmatch(r"\[y(\[\d+\])?\]", calls.outputs)
+    if single is None:
+        raise Inseparable("the call returns several outputs")
+    return template.gradient.format(
+        call=made + (single[1] or ""),
+        inputs=", ".join(f"x{places.index(i)}" for i in wanted),
+    )
+
+
+def only(values: Any) -> Any:
+    """The one that there is. Raises `Inseparable`."""
+    if len(values) != 1 or values[0] is None:
+        raise Inseparable("gradients flow through several outputs")
+    return values[0]
+
+
+def tensor(array: Array, template: Template) -> str:
+    """A tensor by the template, read back to the same bits."""
+    floating = array.dtype.kind not in "biu"
+    plain = np.where(np.isnan(array), np.nan, array).astype(array.dtype) if floating else array
+    if array.size > LARGE or plain.tobytes() != array.tobytes():
+        raise Inseparable("a tensor has too many elements, or a NaN with a payload")
+    return template.tensor.format(values=literal.numbers(array), dtype=array.dtype.name)
+
+
+def want(bound: Bound | None, stashed: bool) -> str:
+    """Dtypes, value and bar. Raises `Inseparable` where an infinity or NaN can be right."""
+    if bound is None:
+        raise Inseparable("not all results are judged")
+    bar = np.broadcast_to(np.asarray(bound.bar, float), bound.value.shape)
+    judged = np.isfinite(bar)
+    with np.errstate(all="ignore"):
+        size = np.abs(bound.value.astype(float)) + bar
+    dtypes = literal.dtypes(bound, stashed=stashed)
+    if not np.all(size[judged] < LARGEST.get(dtypes.partition(" ")[0], np.inf)):
+        raise Inseparable("an infinity or a NaN can be right")
+    if bar.size > LARGE:
+        raise Inseparable("a result has too many elements")
+    value = np.where(judged, bound.value, 0)
+    return f'("{dtypes}", np.array({literal.numbers(value)}), np.array({literal.numbers(bar)}))'
