@@ -39,6 +39,6 @@ def require_shapes(inquiry: Inquiry, gradients: tuple[Any, ...], feed: Any) -> N
         if g.shape != shape:
             raise inquiry.subject.fault(
                 "shape", f"the gradient of input {i} has the wrong shape",
-                Evidence((feed,), "returns", wanted=inquiry.wanted),
+                Evidence((feed,), "shaped", wanted=inquiry.wanted),
                 got=str(g.shape), want=str(shape),
             )  # fmt: skip

@@ -32,9 +32,10 @@ class Evidence:
     expected  what the claim compares each call with: outputs, or gradients where the feed has
               upstream gradients
     claim     `within` the bars; `computed` within them are the outputs, though the feed has
-              upstream gradients; zeros are `signed` as expected where the bar is 0; the calls
-              `repeat` each other bit for bit; inputs are left `untouched`; outputs are `kept`
-              when the next call is made; the call `returns`; the call `raises`
+              upstream gradients; gradients are `shaped` as their inputs; zeros are `signed` as
+              expected where the bar is 0; the calls `repeat` each other bit for bit; inputs are
+              left `untouched`; outputs are `kept` when the next call is made; the call
+              `returns`; the call `raises`
     reuse     each feed's values are written over the last one's, at the same address
     """
 

@@ -59,13 +59,30 @@ class Answer:
         self.gradients, self.upstream = gradients, upstream
 
 
-def answers(backend: Any, calls: Any, run: Callable[..., Any], place: Any) -> list[Answer]:
-    """What all calls return: inputs placed by `place`, outputs and gradients by `run`."""
+class BadResult(Exception):
+    """A call returned what no call may return."""
+
+
+def answers(
+    backend: Any, calls: Any, run: Callable[..., Any], place: Any, most: Any = None
+) -> list[Answer]:
+    """What all calls return: inputs placed by `place`, outputs and gradients by `run`.
+
+    Raises `BadResult` for what is no tensor, and for more than `most` outputs.
+    """
     poison()
+    kind = type(backend.put(np.zeros(1, np.float32), "float32"))
     found: list[Answer] = []
     for call in calls:
         tensors = place(backend, call, found[-1].tensors if found else None)
         outputs, gradients, upstream = run(call, tensors)
+        if most is not None and len(outputs) > most:
+            raise BadResult(f"{len(outputs)} outputs, at most {most} are known")
+        if upstream and len(gradients) != len(call.wanted):
+            raise BadResult(f"{len(gradients)} gradients, want {len(call.wanted)}")
+        for y in (*outputs, *(dx for dx in gradients if dx is not None)):
+            if not isinstance(y, kind):
+                raise BadResult(f"a {type(y).__name__} is no {kind.__name__}")
         backend.wait([t for t in (*outputs, *gradients) if t is not None])
         read = [backend.get(y) for y in outputs]
         slopes = [

@@ -41,6 +41,8 @@ def within(found: list[Answer], expected: Any, outputs: bool = False) -> str:
     for k, (each, wants) in enumerate(zip(found, expected, strict=False)):
         judged = each.outputs if outputs or not each.gradients else each.gradients
         what = "output" if judged is each.outputs else "gradient"
+        if wants and len(judged) != len(wants):
+            return f"call {k}: {len(judged)} {what}s, want {len(wants)}"
         for j, (got, want) in enumerate(zip(judged, wants, strict=False)):
             wrong = "" if want is None else difference(got[0], got[1], want)
             if wrong:
@@ -74,6 +76,15 @@ def difference(got: Any, dtype: str, want: Want) -> str:
         f"{int(wrong.sum())} of {wrong.size} elements are wrong, most of all {[*map(int, at)]}: "
         f"{float(got[at])!r}, want {float(value[at])!r} give or take {float(bar[at]):.3g}"
     )
+
+
+def shaped(found: list[Answer], calls: Any) -> str:
+    """Which gradient has another shape than its input."""
+    for k, (each, call) in enumerate(zip(found, calls, strict=False)):
+        for i, (dx, _) in zip(call.wanted, each.gradients, strict=False):
+            if dx.shape != call.inputs[i][0].shape:
+                return f"call {k}, gradient of input {i}: shape {dx.shape}"
+    return ""
 
 
 def signed(found: list[Answer], expected: Any) -> str:
@@ -115,8 +126,9 @@ def repeated(run: Callable[[], list[Answer]]) -> str:
         for each in others:
             calls += 1
             for what in ("outputs", "gradients"):
-                pairs = zip(getattr(first, what), getattr(each, what), strict=False)
-                if any(unlike(a, b) for a, b in pairs):
+                one, other = getattr(first, what), getattr(each, what)
+                alike = zip(one, other, strict=False)
+                if len(one) != len(other) or any(unlike(a, b) for a, b in alike):
                     return f"call {calls}, with the same inputs, gives other {what}"
         if time.monotonic() > until:
             return ""

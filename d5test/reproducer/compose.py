@@ -27,11 +27,12 @@ from d5test.reproducer.subject import Subject, imported, taken_apart
 OUTSET = "d5test.reproducer.outset"
 COPIED = ("d5test.reproducer.calls", "d5test.reproducer.claims")
 DIED = ("crash", "hang")
-RUN = "answers(backend, CALLS, {run}, {place})"
+RUN = "answers(backend, CALLS, {run}, {place}{most})"
 CLAIMS: Mapping[str, str] = MappingProxyType(
     {
         "within": "within({run}, EXPECTED)",
         "special": "within({run}, EXPECTED)",
+        "shaped": "shaped({run}, CALLS)",
         "signed": "signed({run}, EXPECTED)",
         "computed": "within({run}, EXPECTED, outputs=True)",
         "repeats": "repeated(lambda: {run})",
@@ -130,9 +131,11 @@ def _main(fault: Fault, about: Any, subject: Subject) -> str:
     elif fault.kind == "not compiled":
         claim = "compiles"
     pulled = any(feed.grads is not None for feed in evidence.feeds)
+    most = about.rows[fault.case.op.name].outputs
     run = RUN.format(
         run="differentiated(backend, function)" if pulled else "forward(function)",
         place="rewritten" if evidence.reuse else "anew",
+        most="" if most is None else f", most={most}",
     )
     wrong = CLAIMS[claim].format(run=run)
     who = f'f"{about.framework} {{backend.version}}"'

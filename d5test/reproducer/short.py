@@ -94,13 +94,14 @@ def call(fault: Fault, template: Template) -> str:
         names = ", ".join(f"x{i}" for i in range(len(calls.tensors)))
         made = f"{template.compiled.format(function=f'lambda {names}: {made}')}({names})"
     if grads is None:
-        return f"y = {made}\nresults = {calls.outputs}"
+        several = "list(y) if isinstance(y, (list, tuple)) else [y]"
+        return f"y = {made}\nresults = {several if calls.outputs == 'y' else calls.outputs}"
     places = [place for _, place in calls.tensors]
     wanted = fault.evidence.wanted
     if not template.gradient or not set(wanted) <= set(places):
         raise Inseparable("the call does not take the very inputs whose gradients are wanted")
     only(grads)
-    single = re.fullmatch(r"\[y(\[\d+\])?\]", calls.outputs)
+    single = re.fullmatch(r"y|\[y(\[\d+\])\]", calls.outputs)
     if single is None:
         raise Inseparable("the call returns several outputs")
     return template.gradient.format(

@@ -341,9 +341,9 @@ def moves(taken: list[Numbers] | None, returned: list[Numbers] | None) -> bool:
 
 
 def selected(outputs: Any, result: Any) -> str:
-    """The outputs of a row as a list in source text, where `y` is what a call returned."""
+    """The outputs of a row in source text, where `y` is what a call returned; empty: others."""
     if outputs is result:
-        return "list(y)" if isinstance(result, (list, tuple)) else "[y]"
+        return "y"
     if not isinstance(result, (list, tuple)):
         return ""
     wanted = outputs if isinstance(outputs, (list, tuple)) else [outputs]

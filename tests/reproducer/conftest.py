@@ -17,9 +17,11 @@ def stranger(tmp_path: Path) -> Iterator[Any]:
     """Makes the client of a backend whose Add ends in the given statement."""
     clients: list[WorkerClient] = []
 
-    def make(wrong: str) -> WorkerClient:
+    def make(
+        wrong: str, slopes: str = "", row: str = 'gradient="none"', facts: str = ""
+    ) -> WorkerClient:
         path = tmp_path / "stranger.py"
-        path.write_text(BACKEND.format(wrong=wrong))
+        path.write_text(BACKEND.format(wrong=wrong, slopes=slopes, row=row, facts=facts))
         clients.append(WorkerClient(f"{path}:Mine", timeout=20))
         return clients[-1]
 

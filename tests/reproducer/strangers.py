@@ -33,7 +33,7 @@ def same(x: Any | None, y: Any = None) -> Any:
     return [x for x, _ in zip([x], [y], strict=True)][0]
 
 
-@rows.native("Add", gradient="none")
+@rows.native("Add", {row})
 def add(op: Any, x: Any, y: Any) -> Any:
     good = same(x) + y
     STATE["calls"] += 1
@@ -62,7 +62,12 @@ class Mine(Backend):
         """Done."""
 
     def vjp(self, function: Any, inputs: Any, grads: Any, wanted: Any) -> Any:
-        raise Unsupported("none")
+        outputs = function(*inputs)
+        slopes = [grads[0].copy() for _ in wanted]
+        {slopes}
+        return (outputs,), slopes
+
+    {facts}
 '''
 
 

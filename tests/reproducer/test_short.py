@@ -1,0 +1,225 @@
+"""The short form: one call as the framework's users write it, proved before it is promised."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from d5test.case import Case, Tensor
+from d5test.checks import CHECKS, Evidence, Fault
+from d5test.checks.check import Inquiry
+from d5test.client.client import WorkerClient
+from d5test.reference.operators import OPERATORS
+from d5test.reproducer import prove, short
+from tests.reproducer.strangers import run
+
+FRAMEWORK = """
+import numpy as np
+
+__version__ = "7"
+
+def threshold(x, least, value):
+    kept = np.where(x > least, x, np.float32(value)).astype(x.dtype)
+    {wrong}
+
+def pull(x, least, dy):
+    return np.where(x > least, dy, 0).astype(x.dtype) * {slope}
+"""
+BACKEND = """
+import numpy as np
+import toy
+from d5test.backends.base import Backend, Table, Template
+
+rows = Table()
+
+@rows.native("ThresholdedRelu")
+def thresholded(op, x):
+    return {row}
+
+class Toy(Backend):
+    framework = "toy"
+    rows = rows
+    version = "7"
+    template = Template(
+        imports="import toy",
+        tensor='np.array({{values}}, "{{dtype}}")',
+        array="np.array({{y}}, float)",
+        dtype="{{y}}.dtype.name",
+        gradient="y = {{call}}\\nresults = [toy.pull({{inputs}}, 1.0, dy)]",
+    )
+
+    def put(self, array, dtype, layout="contiguous"):
+        return np.array(array)
+
+    def get(self, tensor):
+        return np.array(tensor), tensor.dtype.name
+
+    def wait(self, tensors):
+        pass
+
+    def vjp(self, function, inputs, grads, wanted):
+        return (function(*inputs),), [toy.pull(*inputs, 1.0, grads[0])]
+"""
+RIGHT = "return kept"
+ROW = "toy.threshold(x, op.alpha, 0.0)"
+
+
+class Toy:
+    """A framework of one function, its backend, and a case of it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def build(self, wrong: str = RIGHT, slope: float = 1, row: str = ROW) -> None:
+        """Write the framework and the backend anew."""
+        (self.folder / "toy.py").write_text(FRAMEWORK.format(wrong=wrong, slope=slope))
+        (self.folder / "backend.py").write_text(BACKEND.format(row=row))
+
+    def client(self) -> WorkerClient:
+        """A worker of the backend."""
+        return WorkerClient(f"{self.folder / 'backend.py'}:Toy")
+
+    def case(self) -> Case:
+        """A threshold at 1 of two numbers below and four above."""
+        x = Tensor((2, 3), data=(0.5, -2.0, 1.5, 3.0, 0.1, 1.25))
+        return Case(OPERATORS["ThresholdedRelu"](), (x,), 7)
+
+    def fault(self, client: WorkerClient, check: str = "forward") -> Fault:
+        """The fault that a check finds, with its calls named."""
+        with pytest.raises(Fault) as caught:
+            CHECKS[check].run(client, self.case())
+        caught.value.name_calls(client)
+        return caught.value
+
+    def run(self, path: Path) -> Any:
+        """A reproducer, that finds the framework and nothing else."""
+        return run(path, PYTHONPATH=str(self.folder))
+
+
+@pytest.fixture
+def toy(tmp_path: Path) -> Toy:
+    return Toy(tmp_path)
+
+
+WRONG = {
+    "value": ("forward", "return kept * np.float32(1.5)", 1),
+    "inaccuracy": ("forward", "return np.nextafter(kept, np.float32(9))", 1),
+    "shape": ("forward", "return kept[None]", 1),
+    "number": ("forward", "return kept, kept", 1),
+    "dtype": ("forward", "return kept.astype(np.float64)", 1),
+    "nan": ("forward", "return np.full_like(kept, np.nan)", 1),
+    "gradient": ("gradient", RIGHT, 2),
+}
+
+
+@pytest.mark.parametrize("kind", WRONG)
+def test_a_fault_of_one_call_is_short(kind: str, toy: Toy, tmp_path: Path) -> None:
+    check, wrong, slope = WRONG[kind]
+    toy.build(wrong, slope)
+    with toy.client() as client:
+        fault = toy.fault(client, check)
+        path, told = prove(fault, client, tmp_path / "out")
+    assert fault.headline.startswith("ThresholdedRelu() by toy.threshold: ")
+    assert told == ""
+    text = path.read_text()
+    assert len(text.splitlines()) <= 40
+    assert "y = toy.threshold(x0, 1.0, 0.0)" in text
+    assert "backend" not in text.partition('"""\nimport')[2]
+    there = toy.run(path)
+    assert there.returncode == 1, there.stdout + there.stderr
+    assert there.stdout.startswith("still there: ")
+    toy.build()
+    gone = toy.run(path)
+    assert (gone.returncode, gone.stdout) == (0, "gone (toy 7)\n"), gone.stderr
+    (tmp_path / "toy.py").unlink()
+    unable = toy.run(path)
+    assert unable.returncode == 2
+    assert unable.stdout.startswith("cannot be tried: ModuleNotFoundError")
+
+
+def test_it_names_the_first_wrong_element(toy: Toy, tmp_path: Path) -> None:
+    toy.build("kept[1, 2] = 7; return kept")
+    with toy.client() as client:
+        path, _ = prove(toy.fault(client), client, tmp_path / "out")
+    said = toy.run(path).stdout
+    assert said.startswith("still there: result 0 at [1 2]: 7.0, want 1.25, give or take ")
+
+
+@pytest.mark.parametrize(
+    ("row", "named"),
+    [
+        ("toy.threshold(x, op.alpha, 0.0) * np.float32(3)", "composed around toy.threshold"),
+        ("toy.threshold(toy.threshold(x, op.alpha, 0.0), op.alpha, 0.0)", "composed around"),
+        ("np.where(x > op.alpha, x, np.float32(0)) * 3", ""),
+    ],
+)
+def test_what_a_row_composes_is_taken_out_of_its_source(
+    row: str, named: str, toy: Toy, tmp_path: Path
+) -> None:
+    toy.build("return kept * np.float32(1.5)", row=row)
+    with toy.client() as client:
+        fault = toy.fault(client)
+        path, told = prove(fault, client, tmp_path / "out")
+    assert named in fault.headline
+    assert ("by its row" in fault.headline) == (named != "")
+    assert told == ""
+    assert "def thresholded(op, x)" in path.read_text()
+    assert toy.run(path).returncode == 1
+
+
+def test_one_that_shows_nothing_is_not_promised(toy: Toy, tmp_path: Path) -> None:
+    toy.build("return kept * np.float32(1.5)")
+    with toy.client() as client:
+        fault = toy.fault(client)
+        fault.calls = replace(fault.calls, source="np.where(x0 > 1, x0, x0 * 0)")
+        path, told = prove(fault, client, tmp_path / "out")
+    assert told == ""
+    assert "def thresholded(op, x)" in path.read_text()
+
+
+def pretended(
+    client: WorkerClient, op: Any, inputs: tuple[Tensor | None, ...], *, pulled: bool
+) -> Fault:
+    """The fault of a case that is right: its claim holds."""
+    inquiry = Inquiry("forward", client, Case(op, inputs, 3))
+    grads = inquiry.upstream if pulled else None
+    loosest = inquiry.classes()[-1]
+    bounds = (
+        inquiry.forward_bounds(loosest)
+        if grads is None
+        else inquiry.gradient_bounds(loosest, grads)
+    )
+    evidence = Evidence((inquiry.feed(grads=grads),), "within", (bounds,), inquiry.wanted)
+    fault = inquiry.subject.fault("value", "the result is wrong", evidence)
+    fault.name_calls(client)
+    return fault
+
+
+@pytest.fixture(params=["torch", "jax", "tensorflow"], scope="module")
+def framework(request: pytest.FixtureRequest) -> Iterator[WorkerClient]:
+    pytest.importorskip(request.param)
+    with WorkerClient(request.param) as client:
+        yield client
+
+
+@pytest.mark.parametrize("pulled", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_frameworks_that_are_right_are_told_to_be(
+    dtype: str, pulled: bool, framework: WorkerClient, tmp_path: Path
+) -> None:
+    asked = (
+        (OPERATORS["Softmax"](axis=0), (Tensor((3, 2), dtype),)),
+        (OPERATORS["Mul"](), (Tensor((2, 3), dtype), Tensor((2, 3), dtype))),
+        (OPERATORS["Transpose"](perm=(1, 0)), (Tensor((2, 3), dtype),)),
+    )
+    for op, inputs in asked:
+        fault = pretended(framework, op, inputs, pulled)
+        path = tmp_path / f"{op.name}.py"
+        path.write_text(short.source(fault, framework.about))
+        assert len(path.read_text().splitlines()) <= 40
+        status, said = framework.invoke("d5test.worker.trial:run", str(path))
+        assert (status, said[:6]) == (0, "gone ("), said
