@@ -232,7 +232,7 @@ def record(backend: Backend, name: str, attributes: dict[str, Any], inputs: Any)
     call = recorder.whole(tensors, outputs)
     if call is None:
         names = tuple(dict.fromkeys(call.name for call in recorder.calls))
-        return {"names": names, "one": False, "source": "", "tensors": [], "outputs": ""}
+        return {"names": names, "one": False, "source": "", "tensors": (), "outputs": ""}
     taken: list[Any] = []
     for tensor in recorder.tensors((call.arguments, call.keywords)):
         if not any(tensor is each for each in taken):
@@ -246,7 +246,7 @@ def record(backend: Backend, name: str, attributes: dict[str, Any], inputs: Any)
         "names": (call.name,),
         "one": True,
         "source": source,
-        "tensors": [(Bits(*backend.get(t)), i) for t, i in zip(taken, places, strict=True)],
+        "tensors": tuple((Bits(*backend.get(t)), i) for t, i in zip(taken, places, strict=True)),
         "outputs": selected(outputs, call.result),
     }
 

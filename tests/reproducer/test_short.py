@@ -181,9 +181,7 @@ def test_one_that_shows_nothing_is_not_promised(toy: Toy, tmp_path: Path) -> Non
     assert "def thresholded(op, x)" in path.read_text()
 
 
-def pretended(
-    client: WorkerClient, op: Any, inputs: tuple[Tensor | None, ...], *, pulled: bool
-) -> Fault:
+def pretended(client: WorkerClient, op: Any, inputs: tuple[Tensor, ...], pulled: bool) -> Fault:
     """The fault of a case that is right: its claim holds."""
     inquiry = Inquiry("forward", client, Case(op, inputs, 3))
     grads = inquiry.upstream if pulled else None
