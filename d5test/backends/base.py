@@ -44,7 +44,7 @@ class Row:
     """How a backend computes one operator.
 
     native      the framework's own function; otherwise composed by us of several: judged, but
-                never timed and never called the framework's fault.
+                never timed. Which functions a call uses is recorded when a fault is reported.
     outputs     how many of the reference's outputs it returns, from the first; `None`: all.
     arithmetic  the loosest class that is allowed for 16-bit dtypes: F, P or S.
     dtypes      the floating-point dtypes that the framework declares for it.
@@ -192,6 +192,9 @@ class Backend(ABC):
     reads_models: ClassVar[bool] = False
     """Whether a network is an ONNX model that the framework reads itself: `prepare` works. Without
     it, a network is composed of rows."""
+
+    implementation: ClassVar[str] = ""
+    """Of ONNX, see `d5test.backends.onnx`: its module, or `module:Class`."""
 
     ordered: ClassVar[bool] = True
     """Whether to wait for one result is to wait for all that were asked for before it. Where not

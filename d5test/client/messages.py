@@ -82,7 +82,11 @@ class Timed:
 
 @dataclass(frozen=True)
 class RowInfo:
-    """A row of the backend's table without its call; see `d5test.backends.base.Row`."""
+    """A row of the backend's table; see `d5test.backends.base.Row`.
+
+    call       source text that calls it, on `OP` and `inputs`; empty where it has none
+    functions  what that uses: the file, the module and the name of each function
+    """
 
     native: bool
     outputs: int | None
@@ -93,6 +97,8 @@ class RowInfo:
     flushes: bool = False
     ulps: Mapping[str, float] = field(default_factory=dict)
     rounded_attributes: bool = False
+    call: str = ""
+    functions: tuple[tuple[str, str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -124,6 +130,7 @@ class BackendInfo:
     pid: int
     sources: Mapping[str, str] = field(default_factory=dict)
     template: Template | None = None
+    implementation: str = ""
 
     @classmethod
     def of(cls, name: str, answer: dict[str, Any]) -> Self:

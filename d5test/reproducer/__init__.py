@@ -1,9 +1,9 @@
 """Reproducers: a fault as one file that needs the framework and NumPy alone.
 
-`write` writes one, `prove` runs it besides. `compose` puts it together from `data` (the operator,
-inputs, expectations as `literal` text) and `subject` (the backend's `rows`, taken out of their
-source by `module`, `closure` and `text`); `outset`, `calls`, `claims` and `session` are what is
-copied into it.
+`write` writes one, `prove` runs it besides. A wrong result of one call is `short`, by the backend's
+template. Other files are put together by `compose`: from `data` (the operator, inputs, expectations
+as `literal` text) and `subject` (the backend's source, by `module`, `closure` and `text`); `outset`,
+`calls`, `claims` and `session` are what is copied into them.
 """
 
 from __future__ import annotations

@@ -106,15 +106,16 @@ def _composed(fault: Fault, about: Any, closure: Closure, subject: Subject) -> s
     own = [*literal.infinite(f"{operator}\n{calls}"), "from types import SimpleNamespace"]
     early = [text for part in parts if part.module == OUTSET for text in part.statements]
     rest = [text for part in parts if part.module != OUTSET for text in part.statements]
-    library = {t for t in (*own, *early, *rest, "import sys") if _library(t)}
+    every = (*own, *early, *rest, *subject.statements, "import sys")
+    library = {text for text in every if _library(text)}
+    used = ("import numpy as np", *rest, *subject.statements)
     body = [
         f"{head(about.executable)}\n{docstring(fault.message, about, subject.needs)}",
         "from __future__ import annotations",
         "\n".join(sorted(library, key=lambda t: (t.startswith("from"), t))),
         *(text for text in early if not _library(text)),
         hook,
-        *dict.fromkeys(text for text in ("import numpy as np", *rest) if not _library(text)),
-        *subject.statements,
+        *dict.fromkeys(text for text in used if not _library(text)),
         operator,
         calls,
         main,

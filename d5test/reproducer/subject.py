@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ast
 import base64
-import re
 import textwrap
 import zlib
 from collections.abc import Mapping
@@ -17,8 +15,7 @@ from d5test.client import registry
 from d5test.outcome.fault import Fault
 from d5test.reference.steps import Step
 from d5test.reproducer.closure import Closure
-from d5test.reproducer.module import Inseparable, Module
-from d5test.reproducer.rows import callee
+from d5test.reproducer.module import Inseparable
 
 SESSION = "d5test.reproducer.session"
 OWED = ("put", "get", "wait", "version")
@@ -52,17 +49,18 @@ def taken_apart(fault: Fault, about: Any, closure: Closure) -> Subject:
     own = environment([fault.case.op.rule]) if isinstance(fault.case.op, Step) else {}
     if own:
         return with_rule(about, own)
+    if about.implementation:
+        return _session(fault, about, closure)
     path = Path(where) if where.endswith(".py") else None
     try:
         module = closure.module(path.stem if path else where, path)
     except (OSError, SyntaxError) as error:
         raise Inseparable(f"{where} cannot be read: {error}") from None
-    found = closure.resolved(module, name)
-    if found is None:
+    if closure.resolved(module, name) is None:
         raise Inseparable(f"{where} does not define {name} by a class statement")
-    if closure.derives(*found, "OnnxBackend"):
-        return _session(fault, about, closure, *found)
-    row = callee(closure, module, name, fault.case.op.name)
+    row = about.rows[fault.case.op.name]
+    if not row.call:
+        raise Inseparable(f"the row of {fault.case.op.name} is not written down by a name")
     evidence = fault.evidence
     closure.attributes |= {
         *OWED,
@@ -72,16 +70,17 @@ def taken_apart(fault: Fault, about: Any, closure: Closure) -> Subject:
         *(("compilations", "reset") if fault.kind == "not compiled" else ()),
     }
     closure.use(module.name, name)
-    closure.use(row.module.name, row.expression)
-    operator = "OP, " if row.attributes else ""
-    plain = re.fullmatch(r"[\w.]+", row.expression)
-    called = row.expression if plain else f"({row.expression})"
-    call = f"{called}({operator}*inputs)" + ("(*inputs)" if row.planned else "")
+    for file, where, function in row.functions:
+        own = Path(file)
+        closure.use(closure.module(path.stem if own == path else where, own).name, function)
+    imports = ["from functools import partial"] if "partial(" in row.call else []
+    if f"{about.framework}." in row.call:
+        imports.append(f"import {about.framework}")
     return Subject(
-        (),
+        tuple(imports),
         (
             f"backend = {name}({about.device!r})",
-            f"function = backend.compile(lambda *inputs: {call})",
+            f"function = backend.compile(lambda *inputs: {row.call})",
         ),
         f"Needs {about.framework} and NumPy alone.",
     )
@@ -137,20 +136,15 @@ def imported(about: Any, reason: Exception) -> Subject:
     )
 
 
-def _session(
-    fault: Fault, about: Any, closure: Closure, module: Module, node: ast.ClassDef
-) -> Subject:
+def _session(fault: Fault, about: Any, closure: Closure) -> Subject:
     """A model of the one operator, and the runtime alone."""
     model = textwrap.wrap(base64.b64encode(zlib.compress(_model(fault), 9)).decode(), 92)
     lines = "\n".join(f'    "{line}"' for line in model)
-    implementation = _constant(closure, module, node, "implementation")
     made = "Session(MODEL)"
     needs = "Needs onnxruntime and NumPy alone."
     if about.framework != "onnxruntime":
-        made = f"Prepared(MODEL, {implementation!r}, {about.framework!r})"
+        made = f"Prepared(MODEL, {about.implementation!r}, {about.framework!r})"
         needs = f"Needs {about.framework}, onnx and NumPy."
-    closure.modules.clear()
-    closure.needed.clear()
     closure.attributes |= {*OWED, "load", *(("refill", "mutable") if fault.evidence.reuse else ())}
     closure.use(SESSION, made)
     return Subject(
@@ -170,16 +164,3 @@ def _model(fault: Fault) -> bytes:
     model, _ = build_model(op.name, attributes, inputs, op.since)
     content: bytes = model.SerializeToString()
     return content
-
-
-def _constant(closure: Closure, module: Module, node: ast.ClassDef, name: str) -> Any:
-    """The value that a class or an ancestor of it gives to a name in its body."""
-    for member in node.body:
-        targets = member.targets if isinstance(member, ast.Assign) else []
-        if any(isinstance(t, ast.Name) and t.id == name for t in targets):
-            return ast.literal_eval(member.value)  # type: ignore[attr-defined]
-    for base in node.bases:
-        found = closure.resolved(module, base.id) if isinstance(base, ast.Name) else None
-        if found is not None:
-            return _constant(closure, *found, name)
-    raise Inseparable(f"{node.name} does not say its {name}")

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from d5test.backends.base import FLOATS, Backend, Unsupported
 from d5test.worker.bound import Bound, OperatorView
 from d5test.worker.execution import Execution
+from d5test.worker.source import of_row, public_names
 
 HALVES: Mapping[str, tuple[Any, int, int]] = {
     "float16": (np.uint16, 0x0400, 0x3800),
@@ -40,6 +41,7 @@ def describe(execution: Execution) -> dict[str, Any]:
     """The fields of `d5test.client.messages.BackendInfo`, but for the name."""
     backend = execution.backend
     execution.where = "describe"
+    names = public_names(backend.framework)
     return {
         "framework": backend.framework,
         "version": str(backend.version),
@@ -57,6 +59,7 @@ def describe(execution: Execution) -> dict[str, Any]:
                 bool(r.flushes),
                 {key: float(ulps) for key, ulps in r.ulps.items()},
                 bool(r.rounded_attributes),
+                *of_row(r.call, names),
             )
             for name, r in backend.rows.items()
         },
@@ -66,6 +69,7 @@ def describe(execution: Execution) -> dict[str, Any]:
         "compiles_shapes": bool(backend.compiles_shapes),
         "mutable": bool(backend.mutable),
         "reads_models": bool(backend.reads_models),
+        "implementation": backend.implementation,
         "threads": threads(execution),
         "packages": packages(backend.framework),
         "libraries": libraries(),

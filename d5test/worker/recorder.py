@@ -10,7 +10,6 @@ numbers of the outputs. NumPy and the framework only.
 from __future__ import annotations
 
 import dataclasses
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from types import CodeType, FunctionType, ModuleType
@@ -21,14 +20,8 @@ from numpy.typing import NDArray
 
 from d5test.backends.base import Backend
 from d5test.worker.bound import OperatorView
+from d5test.worker.source import Unwritable, Writer, public_names
 from d5test.worker.wire import Bits
-
-DEPTH = 3
-"""How deep in a package its public modules are searched for the names of its functions."""
-
-
-class Unwritable(Exception):
-    """A value that has no source text."""
 
 
 class Numbers(NamedTuple):
@@ -238,7 +231,7 @@ def record(backend: Backend, name: str, attributes: dict[str, Any], inputs: Any)
         if not any(tensor is each for each in taken):
             taken.append(tensor)
     try:
-        source = Writer(recorder.names, taken).call(call)
+        source = Writer(recorder.names, taken).call(call.name, call.arguments, call.keywords)
     except Unwritable:
         source, taken = "", []
     places = [next((i for i, x in enumerate(tensors) if x is t), None) for t in taken]
@@ -249,66 +242,6 @@ def record(backend: Backend, name: str, attributes: dict[str, Any], inputs: Any)
         "tensors": tuple((Bits(*backend.get(t)), i) for t, i in zip(taken, places, strict=True)),
         "outputs": selected(outputs, call.result),
     }
-
-
-class Writer:
-    """Values as source text; the framework's own objects by their public names."""
-
-    def __init__(self, names: dict[int, str], tensors: Sequence[Any]) -> None:
-        self._names, self._tensors = names, tensors
-
-    def call(self, call: Call) -> str:
-        """A call as its caller would write it."""
-        given = [self.value(x) for x in call.arguments]
-        given += [f"{key}={self.value(x)}" for key, x in call.keywords.items()]
-        return f"{call.name}({', '.join(given)})"
-
-    def value(self, value: Any) -> str:
-        """Raises `Unwritable`."""
-        for i, tensor in enumerate(self._tensors):
-            if value is tensor:
-                return f"x{i}"
-        if value is None or isinstance(value, (bool, int, str)):
-            return repr(value)
-        if isinstance(value, float):
-            return repr(value) if np.isfinite(value) else f'float("{value}")'
-        if type(value) is tuple:
-            return f"({', '.join(map(self.value, value))}{',' * (len(value) == 1)})"
-        if type(value) is list:
-            return f"[{', '.join(map(self.value, value))}]"
-        if type(value) is dict:
-            pairs = (f"{self.value(key)}: {self.value(each)}" for key, each in value.items())
-            return f"{{{', '.join(pairs)}}}"
-        if isinstance(value, slice):
-            parts = (value.start, value.stop, value.step)
-            return f"slice({', '.join(map(self.value, parts))})"
-        if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind in "biuf":
-            return f"np.array({self.value(value.tolist())}, {value.dtype.name!r})"
-        if id(value) in self._names:
-            return self._names[id(value)]
-        raise Unwritable(repr(value))
-
-
-def public_names(framework: str) -> dict[int, str]:
-    """What a package offers under public names, each by the shortest."""
-    found: dict[int, str] = {}
-    level = [(framework, sys.modules[framework])] if framework in sys.modules else []
-    modules = {id(module) for _, module in level}
-    for _ in range(DEPTH):
-        deeper = []
-        for path, module in level:
-            for name, value in list(vars(module).items()):
-                if name.startswith("_") or value is None or isinstance(value, (int, float, str)):
-                    continue
-                if not isinstance(value, ModuleType):
-                    found.setdefault(id(value), f"{path}.{name}")
-                elif id(value) not in modules and str(vars(value).get("__name__")).startswith(
-                    framework
-                ):
-                    modules.add(id(value))
-                    deeper.append((f"{path}.{name}", value))
-        level = deeper
-    return found
 
 
 def is_function(value: Any) -> bool:
