@@ -12,9 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from d5test.outcome.fault import Fault
 from d5test.checks.repetition import variations
 from d5test.client.client import BackendFailed, Crashed, Hung, Raised, Unsupported
+from d5test.outcome.fault import Fault
 from d5test.reproducer.compose import DIED, write, write_short
 
 COMPARED = ("within", "computed", "special", "signed")

@@ -14,8 +14,8 @@ import numpy as np
 
 from d5test.backends.base import Template
 from d5test.case import Array
-from d5test.outcome.fault import Fault
 from d5test.numerics.bounds import Bound
+from d5test.outcome.fault import Fault
 from d5test.reproducer import data, literal
 from d5test.reproducer.claims import LARGEST
 from d5test.reproducer.mark import docstring, head
