@@ -66,7 +66,7 @@ def write_short(fault: Fault, about: Any, folder: Path) -> Path | None:
         return None
     path = Path(folder) / file_name(fault, about)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
+    path.write_text(text, encoding="utf-8", errors="backslashreplace")
     return path
 
 

@@ -71,8 +71,9 @@ def taken_apart(fault: Fault, about: Any, closure: Closure) -> Subject:
     }
     closure.use(module.name, name)
     for file, where, function in row.functions:
-        own = Path(file)
-        closure.use(closure.module(path.stem if own == path else where, own).name, function)
+        stands = Path(file)
+        known = path.stem if path is not None and stands == path else where
+        closure.use(closure.module(known, stands).name, function)
     imports = ["from functools import partial"] if "partial(" in row.call else []
     if f"{about.framework}." in row.call:
         imports.append(f"import {about.framework}")
