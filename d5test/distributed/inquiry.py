@@ -11,7 +11,7 @@ import numpy as np
 from d5test.case import Case
 from d5test.checks.check import Check
 from d5test.distributed.communicator import Array, Communicator, Reduced
-from d5test.distributed.strangers import raised
+from d5test.distributed.raised import raised
 from d5test.distributed.traffic import Stuck, WrongSize
 from d5test.numerics.judgement import Judgement
 from d5test.outcome.fault import Evidence, Fault, Subject

@@ -2,7 +2,7 @@
 
     versions    which interpreters or backends they are, and fresh workers of each
     session     rounds of both versions and of a second worker of the old one, in turns
-    bout        a benchmark in one session, and how much longer it took on the new version
+    measurement        a benchmark in one session, and how much longer it took on the new version
     evidence    what sessions and pairs of fresh processes say of a metric of a benchmark
     decider     who is a suspect, and whether pairs convict
     verdicts    what is decided in the end

@@ -9,7 +9,7 @@ from statistics import median
 
 import numpy as np
 
-from d5test.gate.bout import Bout, Shift
+from d5test.gate.measurement import Measurement, Shift
 from d5test.gate.versions import CONTROL, NEW, OLD
 from d5test.metric import RESIDENT, TIME, Metric
 
@@ -48,39 +48,39 @@ class Evidence:
         return max(median(self.errors), processes) / sqrt(len(self.shifts))
 
 
-def resident(bout: Bout, arm: str, others: Sequence[str]) -> Shift:
+def resident(measurement: Measurement, arm: str, others: Sequence[str]) -> Shift:
     """Of the whole process, in its peak."""
-    one, *rest = (np.log(bout.entries[a]["memory"]["resident"]) for a in (arm, *others))
+    one, *rest = (np.log(measurement.entries[a]["memory"]["resident"]) for a in (arm, *others))
     return Shift(float(one - np.mean(rest)), 0.0)
 
 
-GATED: Mapping[Metric, Callable[[Bout, str, Sequence[str]], Shift]] = {
-    TIME: Bout.longer,
+GATED: Mapping[Metric, Callable[[Measurement, str, Sequence[str]], Shift]] = {
+    TIME: Measurement.longer,
     RESIDENT: resident,
 }
 """The metrics that have noise; less is better. All others are gated by their values."""
 
 
-def add_session(evidence: Mapping[Metric, Evidence], bout: Bout) -> bool:
+def add_session(evidence: Mapping[Metric, Evidence], measurement: Measurement) -> bool:
     """Take what a session says; False if an arm is missing or was wrong."""
-    if not _right(bout, (OLD, CONTROL, NEW)):
+    if not _right(measurement, (OLD, CONTROL, NEW)):
         return False
     for metric, larger in GATED.items():
-        shift = larger(bout, NEW, (OLD, CONTROL))
+        shift = larger(measurement, NEW, (OLD, CONTROL))
         evidence[metric].shifts.append(shift.size)
         evidence[metric].errors.append(shift.error)
-        evidence[metric].controls.append(larger(bout, CONTROL, (OLD,)).size)
+        evidence[metric].controls.append(larger(measurement, CONTROL, (OLD,)).size)
     return True
 
 
-def add_pair(evidence: Mapping[Metric, Evidence], bout: Bout) -> bool:
+def add_pair(evidence: Mapping[Metric, Evidence], measurement: Measurement) -> bool:
     """Take what a pair of fresh processes says; False if one is missing or was wrong."""
-    if not _right(bout, (OLD, NEW)):
+    if not _right(measurement, (OLD, NEW)):
         return False
     for metric, larger in GATED.items():
-        evidence[metric].pairs.append(larger(bout, NEW, (OLD,)).size)
+        evidence[metric].pairs.append(larger(measurement, NEW, (OLD,)).size)
     return True
 
 
-def _right(bout: Bout, arms: Sequence[str]) -> bool:
-    return all(arm in bout.entries and bout.entries[arm]["valid"] for arm in arms)
+def _right(measurement: Measurement, arms: Sequence[str]) -> bool:
+    return all(arm in measurement.entries and measurement.entries[arm]["valid"] for arm in arms)

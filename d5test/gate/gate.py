@@ -15,9 +15,9 @@ import numpy as np
 
 from d5test.client.client import BackendClient
 from d5test.compare.noise import SUITE
-from d5test.gate.bout import Bout
 from d5test.gate.decider import PAIRS, SESSIONS, Decider, floor, noise_of
 from d5test.gate.evidence import GATED, Evidence, add_pair, add_session
+from d5test.gate.measurement import Measurement
 from d5test.gate.session import FULL, SHORT, Rounds, Session
 from d5test.gate.versions import ARMS, NEW, OLD
 from d5test.metric import Metric
@@ -31,15 +31,15 @@ Charge = tuple[str, Metric]
 class Findings:
     """What was measured.
 
-    bouts     of sessions and pairs, in order, with what each was called
-    evidence  by benchmark and metric
-    left      benchmarks that the budget left no time for
-    tests     charges that were brought before pairs
+    measurements  of sessions and pairs, in order, with what each was called
+    evidence      by benchmark and metric
+    left          benchmarks that the budget left no time for
+    tests         charges that were brought before pairs
     spent     whether the budget ended before everything was settled
-    sessions  what all of it cost, in first sessions
+    sessions      what all of it cost, in first sessions
     """
 
-    bouts: list[tuple[str, dict[str, Bout]]] = field(default_factory=list)
+    measurements: list[tuple[str, dict[str, Measurement]]] = field(default_factory=list)
     evidence: dict[str, dict[Metric, Evidence]] = field(default_factory=dict)
     left: list[str] = field(default_factory=list)
     tests: int = 0
@@ -68,7 +68,7 @@ class Gate:
         start = time.monotonic()
         run = _Run(self, {s.name: s for s in subjects}, start + self.budget)
         run.session("1", list(run.subjects))
-        measured = {name for _, bouts in run.found.bouts for name in bouts}
+        measured = {name for _, measurements in run.found.measurements for name in measurements}
         run.found.left = [name for name in run.subjects if name not in measured]
         first = time.monotonic() - start
         for k in range(2, SESSIONS + 1):
@@ -90,14 +90,19 @@ class _Run:
     def session(self, label: str, names: Sequence[str]) -> None:
         """All arms on these benchmarks."""
         if names and self._time_left():
-            bouts = self._measure(label, names, ARMS, FULL)
-            for name, bout in bouts.items():
+            measurements = self._measure(label, names, ARMS, FULL)
+            for name, measurement in measurements.items():
                 known = {metric: Evidence() for metric in GATED}
                 evidence = self.found.evidence.setdefault(name, known)
-                if not add_session(evidence, bout) and not evidence[next(iter(GATED))].shifts:
+                if (
+                    not add_session(evidence, measurement)
+                    and not evidence[next(iter(GATED))].shifts
+                ):
                     del self.found.evidence[name]
             charged = len(self.charged())
-            self.gate.tell(f"session {label}: {len(bouts)} benchmarks, {charged} to be told")
+            self.gate.tell(
+                f"session {label}: {len(measurements)} benchmarks, {charged} not settled"
+            )
 
     def charged(self) -> set[str]:
         """Benchmarks that are to be measured again."""
@@ -111,8 +116,12 @@ class _Run:
             if not open_charges or not self._time_left():
                 break
             names = sorted({name for name, _ in open_charges}, key=self.place)
-            bouts = self._measure(f"pair {k}", names, (OLD, NEW), SHORT)
-            lost = {n for n in names if n not in bouts or not add_pair(self._of(n), bouts[n])}
+            measurements = self._measure(f"pair {k}", names, (OLD, NEW), SHORT)
+            lost = {
+                n
+                for n in names
+                if n not in measurements or not add_pair(self._of(n), measurements[n])
+            }
             open_charges = [c for c in open_charges if c[0] not in lost and self._open(c)]
             self.gate.tell(f"pair {k}: {len(open_charges)} of {self.found.tests} not settled")
 
@@ -143,12 +152,12 @@ class _Run:
 
     def _measure(
         self, label: str, names: Iterable[str], arms: Sequence[str], rounds: Rounds
-    ) -> dict[str, Bout]:
+    ) -> dict[str, Measurement]:
         gate = self.gate
         error = gate.decider.error
         session = Session(arms, gate.open, self.draw, gate.loops, rounds, error, self.until)
         wanted = [self.subjects[name] for name in names]
-        bouts = session.measure(wanted)
-        self.found.spent = self.found.spent or len(bouts) < len(wanted)
-        self.found.bouts.append((label, bouts))
-        return bouts
+        measurements = session.measure(wanted)
+        self.found.spent = self.found.spent or len(measurements) < len(wanted)
+        self.found.measurements.append((label, measurements))
+        return measurements

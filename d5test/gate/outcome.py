@@ -24,9 +24,9 @@ from pytest_benchmark.stats import Stats
 from d5test.compare import Comparison, Decision, Run, read
 from d5test.files import replace
 from d5test.gate.accepted import Accepted
-from d5test.gate.bout import Bout
 from d5test.gate.corpus import Examination, Examined
 from d5test.gate.gate import Findings
+from d5test.gate.measurement import Measurement
 from d5test.gate.rule import Gated
 from d5test.gate.versions import ARMS, NEW, OLD
 from d5test.record import KEY, SCHEMA
@@ -67,19 +67,21 @@ class Outcome:
     def paired(self) -> dict[str, tuple[list[float], list[float]]]:
         """Rounds of both versions that were measured in turn, by benchmark."""
         found: dict[str, tuple[list[float], list[float]]] = {}
-        for _, bouts in self.findings.bouts:
-            for name, bout in bouts.items():
-                if OLD in bout.entries and NEW in bout.entries:
+        for _, measurements in self.findings.measurements:
+            for name, measurement in measurements.items():
+                if OLD in measurement.entries and NEW in measurement.entries:
                     old, new = found.setdefault(name, ([], []))
                     for side, arm in ((old, OLD), (new, NEW)):
-                        side.extend(chain.from_iterable(bout.blocks[arm]))
+                        side.extend(chain.from_iterable(measurement.blocks[arm]))
         return found
 
     def broken(self, name: str) -> str:
         """Why the old version has no such benchmark; empty if it has."""
-        bouts = (bouts[name] for _, bouts in self.findings.bouts if name in bouts)
+        measurements = (
+            session[name] for _, session in self.findings.measurements if name in session
+        )
         cases = (self.corpus.cases[name],) if name in self.corpus.cases else ()
-        return next((b.broken[OLD] for b in (*cases, *bouts) if OLD in b.broken), "")
+        return next((b.broken[OLD] for b in (*cases, *measurements) if OLD in b.broken), "")
 
     def vanished(self, name: str) -> str:
         """Why the new version has no such benchmark; empty if it has."""
@@ -107,10 +109,10 @@ def outcome(
     for stale in chain.from_iterable(folder.glob(f"{arm}-*.json") for arm in ARMS):
         stale.unlink()
     sides: dict[bool, list[Path]] = {False: [], True: []}
-    for k, (label, bouts) in enumerate(findings.bouts or [(FIRST, {})]):
+    for k, (label, measurements) in enumerate(findings.measurements or [(FIRST, {})]):
         for arm in ARMS:
             path = folder / f"{arm}-{label.replace(' ', '-')}.json"
-            content = _content(bouts, {} if k else corpus.cases, arm)
+            content = _content(measurements, {} if k else corpus.cases, arm)
             if content["benchmarks"] or content[KEY]["untimed"]:
                 replace(path, json.dumps(content))
                 sides[arm == NEW].append(path)
@@ -121,11 +123,13 @@ def outcome(
     return Outcome(rule.compared(old, new, effect), findings, old, new, rule, corpus)
 
 
-def _content(bouts: Mapping[str, Bout], cases: Mapping[str, Examined], arm: str) -> dict[str, Any]:
+def _content(
+    measurements: Mapping[str, Measurement], cases: Mapping[str, Examined], arm: str
+) -> dict[str, Any]:
     """A benchmark file, as pytest-benchmark writes it."""
-    timed = {n: b.entries[arm] for n, b in bouts.items() if arm in b.entries}
+    timed = {n: b.entries[arm] for n, b in measurements.items() if arm in b.entries}
     judged = {n: c.entries[arm] for n, c in cases.items() if arm in c.entries}
-    both: Mapping[str, Bout | Examined] = {**bouts, **cases}
+    both: Mapping[str, Measurement | Examined] = {**measurements, **cases}
     untimed = {n: b.broken[arm] for n, b in both.items() if arm in b.broken}
     right = [e["judgement"]["right"] for e in (*timed.values(), *judged.values())]
     return {

@@ -18,7 +18,7 @@ import numpy as np
 
 from d5test.client.client import BackendClient
 from d5test.client.messages import Round
-from d5test.gate.bout import Bout
+from d5test.gate.measurement import Measurement
 from d5test.gate.versions import NEW
 from d5test.timed import BRIEF, BROKEN, Subject, Timed, displacement, move
 
@@ -64,35 +64,35 @@ class Session:
     processes than were planned take half of the time that is left: others are to be told, too.
     """
 
-    def measure(self, subjects: Sequence[Subject]) -> dict[str, Bout]:
-        """The bouts of the benchmarks that had their turn."""
-        bouts: dict[str, Bout] = {}
+    def measure(self, subjects: Sequence[Subject]) -> dict[str, Measurement]:
+        """The measurements of the benchmarks that had their turn."""
+        measurements: dict[str, Measurement] = {}
         rounds: dict[str, dict[str, list[Round]]] = {}
         half = (time.monotonic() + self.until) / 2
         for process in range(LONGER * self.rounds.processes):
             planned = process < self.rounds.processes
             if not planned and time.monotonic() > half:
                 break
-            wanted = [s for s in subjects if self._goes_on(bouts.get(s.name), planned)]
+            wanted = [s for s in subjects if self._goes_on(measurements.get(s.name), planned)]
             for backend, group in groupby(wanted, lambda subject: subject.backend):
                 if time.monotonic() > self.until:
-                    return bouts
+                    return measurements
                 with self._clients(backend) as (clients, broken):
                     for subject in group:
                         if time.monotonic() > self.until:
-                            return bouts
-                        bout = bouts.setdefault(subject.name, Bout())
+                            return measurements
+                        measurement = measurements.setdefault(subject.name, Measurement())
                         told = rounds.setdefault(subject.name, {})
-                        self._process(subject, clients, broken, bout, told)
-        return bouts
+                        self._process(subject, clients, broken, measurement, told)
+        return measurements
 
-    def _goes_on(self, bout: Bout | None, planned: bool) -> bool:
+    def _goes_on(self, measurement: Measurement | None, planned: bool) -> bool:
         """Whether a benchmark is timed in one more process, one that was planned or not."""
-        if bout is None:
+        if measurement is None:
             return planned
-        if bout.broken or planned:
-            return not bout.broken
-        return bout.longer(NEW, [arm for arm in self.arms if arm != NEW]).error > self.error
+        if measurement.broken or planned:
+            return not measurement.broken
+        return measurement.longer(NEW, [arm for arm in self.arms if arm != NEW]).error > self.error
 
     def _order(self, arms: Sequence[str]) -> list[str]:
         return [arms[k] for k in self.draw.permutation(len(arms))]
@@ -118,56 +118,60 @@ class Session:
         subject: Subject,
         clients: Mapping[str, BackendClient],
         broken: Mapping[str, str],
-        bout: Bout,
+        measurement: Measurement,
         rounds: dict[str, list[Round]],
     ) -> None:
-        """The blocks of one process of each arm, added to the bout and to the rounds."""
-        bout.broken.update({arm: why for arm, why in broken.items() if arm not in bout.broken})
+        """The blocks of one process of each arm, added to the measurement and to the rounds."""
+        measurement.broken.update(
+            {arm: why for arm, why in broken.items() if arm not in measurement.broken}
+        )
         timed = {
             arm: subject.make(client, arm)
             for arm, client in clients.items()
-            if arm not in bout.broken
+            if arm not in measurement.broken
         }
-        bout.processes.append(0)
+        measurement.processes.append(0)
         try:
-            self._calibrate(subject, timed, bout)
+            self._calibrate(subject, timed, measurement)
             begun = time.monotonic()
             for block in range(self.rounds.blocks):
                 spent = (time.monotonic() - begun) / max(len(timed), 1)
                 if block and (spent > self.rounds.seconds or time.monotonic() > self.until):
                     break
-                self._block(subject, timed, clients, bout, rounds)
-                bout.processes[-1] += 1
+                self._block(subject, timed, clients, measurement, rounds)
+                measurement.processes[-1] += 1
             for arm in timed:
-                with _told(bout.broken, arm):
-                    if arm not in bout.broken:
-                        self._record(subject, arm, timed[arm], bout, rounds)
+                with _told(measurement.broken, arm):
+                    if arm not in measurement.broken:
+                        self._record(subject, arm, timed[arm], measurement, rounds)
         finally:
             for arm, one in timed.items():
-                with _told(bout.broken, arm):
+                with _told(measurement.broken, arm):
                     one.close()
-            for arm in bout.broken:
-                bout.entries.pop(arm, None)
+            for arm in measurement.broken:
+                measurement.entries.pop(arm, None)
 
     def _record(
         self,
         subject: Subject,
         arm: str,
         timed: Timed,
-        bout: Bout,
+        measurement: Measurement,
         rounds: Mapping[str, list[Round]],
     ) -> None:
         """What was measured so far; once its outputs are wrong, it stays so."""
         entry = timed.record(rounds[arm], self.loops[subject.name])
-        if arm not in bout.entries or bout.entries[arm]["valid"]:
+        if arm not in measurement.entries or measurement.entries[arm]["valid"]:
             named = {**entry["backend"], "name": subject.backend}
-            bout.entries[arm] = {**entry, "backend": named}
+            measurement.entries[arm] = {**entry, "backend": named}
 
-    def _calibrate(self, subject: Subject, timed: Mapping[str, Timed], bout: Bout) -> None:
+    def _calibrate(
+        self, subject: Subject, timed: Mapping[str, Timed], measurement: Measurement
+    ) -> None:
         """Find out how many calls make a round, in the first arm that can say."""
         for arm in self._order(list(timed)):
             if subject.name not in self.loops:
-                with _told(bout.broken, arm):
+                with _told(measurement.broken, arm):
                     self.loops[subject.name] = max(1, timed[arm].start() // BRIEF)
 
     def _block(
@@ -175,25 +179,25 @@ class Session:
         subject: Subject,
         timed: Mapping[str, Timed],
         clients: Mapping[str, BackendClient],
-        bout: Bout,
+        measurement: Measurement,
         rounds: dict[str, list[Round]],
     ) -> None:
         """All arms in turns, on tensors that lie elsewhere than those of the last block."""
         self._pin(clients)
         distance = displacement(self.draw)
-        for arm in self._order([arm for arm in timed if arm not in bout.broken]):
-            with _told(bout.broken, arm):
+        for arm in self._order([arm for arm in timed if arm not in measurement.broken]):
+            with _told(measurement.broken, arm):
                 move(clients[arm], distance)
                 timed[arm].start(self.loops[subject.name])
-        well = [arm for arm in timed if arm not in bout.broken]
+        well = [arm for arm in timed if arm not in measurement.broken]
         for arm in well:
-            bout.blocks.setdefault(arm, []).append([])
+            measurement.blocks.setdefault(arm, []).append([])
         for _ in range(self.rounds.turns):
             for arm in self._order(well):
-                with _told(bout.broken, arm):
-                    if arm not in bout.broken:
+                with _told(measurement.broken, arm):
+                    if arm not in measurement.broken:
                         rounds.setdefault(arm, []).append(timed[arm].round())
-                        bout.blocks[arm][-1].append(rounds[arm][-1].wall)
+                        measurement.blocks[arm][-1].append(rounds[arm][-1].wall)
 
     def _pin(self, clients: Mapping[str, BackendClient]) -> None:
         """Let workers with one thread take their turns on one core, drawn for the block.

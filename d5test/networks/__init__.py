@@ -8,7 +8,7 @@ executor           `Executor`: a network on a backend, with events
 reference          forward and backward on NumPy arrays of any kind
 whole, nodes       the two judgements: by an ensemble, and node by node with bars
 built, zoo         networks made by code, seeded
-strangers          models from the onnx package, with their expected outputs
+external           models from the onnx package, with their expected outputs
 """
 
 from __future__ import annotations

@@ -35,14 +35,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def resolved(asked: tuple[str, ...]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     """The networks and the models that are asked for; all if none is. Raises `BadName`."""
-    from d5test.networks.strangers import Stranger, data_sets, strangers
+    from d5test.networks.external import ExternalModel, data_sets, external_models
     from d5test.networks.zoo import NETWORKS as BUILT
 
     files = {name: Path(name) for name in asked if name.endswith(".onnx")}
     for stem, count in Counter(path.stem for path in files.values()).items():
         if count > 1:
             raise BadName(f"{count} files are called {stem}.onnx: name one a run")
-    models = strangers()
+    models = external_models()
     inside = [name for name in asked if name not in files]
     selection = (
         selected("network", inside, {**BUILT, **models}, built) if inside or not files else {}
@@ -50,7 +50,7 @@ def resolved(asked: tuple[str, ...]) -> tuple[Mapping[str, Any], Mapping[str, An
     ours = {name: row for name, row in selection.items() if name not in models}
     ours |= {path.stem: read(name, path) for name, path in files.items()}
     others = {name: row for name, row in selection.items() if name in models}
-    others |= {name: Stranger(name, path) for name, path in files.items() if data_sets(path)}
+    others |= {name: ExternalModel(name, path) for name, path in files.items() if data_sets(path)}
     return ours, others
 
 

@@ -3,7 +3,7 @@
 `write` writes one, `prove` runs it besides. A wrong result of one call is `short`, by the
 backend's template. Other files are put together by `compose`: from `data` (the operator, inputs,
 expectations as `literal` text) and `subject` (the backend's source, by `module`, `closure` and
-`text`); `outset`, `calls`, `claims` and `session` are what is copied into them.
+`text`); `preamble`, `calls`, `claims` and `session` are what is copied into them.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from d5test.reproducer.mark import docstring, head
 from d5test.reproducer.module import Inseparable
 from d5test.reproducer.subject import Subject, imported, taken_apart
 
-OUTSET = "d5test.reproducer.outset"
+OUTSET = "d5test.reproducer.preamble"
 COPIED = ("d5test.reproducer.calls", "d5test.reproducer.claims")
 DIED = ("crash", "hang")
 RUN = "answers(backend, CALLS, {run}, {place}{most})"

@@ -28,8 +28,8 @@ from d5test.client.messages import UnknownBackend, typed
 from d5test.client.process import ANSWERS, HELLOS, require
 from d5test.compare import Unreadable, compare, read, read_sides
 from d5test.gate import accepted
+from d5test.networks.external import array
 from d5test.networks.network import Network
-from d5test.networks.strangers import array
 from d5test.problems import corpus
 from d5test.reference.operators import OPERATORS
 from d5test.report import Report, page, verify

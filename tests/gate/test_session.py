@@ -44,21 +44,25 @@ def test_a_worker_that_has_ended_is_no_error(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(os, "sched_setaffinity", gone, raising=False)
     world = World(threads=1)
     session = Session(ARMS, world.open, np.random.default_rng(0), {}, SHORT)  # type: ignore[arg-type]
-    (bout,) = session.measure(world.subjects(1)).values()
-    assert set(bout.entries) == set(ARMS)
+    (measurement,) = session.measure(world.subjects(1)).values()
+    assert set(measurement.entries) == set(ARMS)
 
 
 def processes(world: World, error: float, count: int = 1) -> int:
     """In how many of each arm they are measured, one arm's blocks as many as the others'."""
     draw = np.random.default_rng(0)
     session = Session(ARMS, world.open, draw, {}, SEVERAL, error)  # type: ignore[arg-type]
-    bouts = session.measure(world.subjects(count))
-    for bout in bouts.values():
-        (made,) = {len(each) for arm, each in bout.blocks.items() if arm not in bout.broken}
-        assert made == sum(bout.processes)
+    measurements = session.measure(world.subjects(count))
+    for measurement in measurements.values():
+        (made,) = {
+            len(each) for arm, each in measurement.blocks.items() if arm not in measurement.broken
+        }
+        assert made == sum(measurement.processes)
     opened = [entry[1] for entry in world.log if entry[0] == "open"]
-    assert {opened.count(arm) for arm in ARMS} == {max(len(b.processes) for b in bouts.values())}
-    return max(len(bout.processes) for bout in bouts.values())
+    assert {opened.count(arm) for arm in ARMS} == {
+        max(len(b.processes) for b in measurements.values())
+    }
+    return max(len(measurement.processes) for measurement in measurements.values())
 
 
 def test_blocks_are_of_several_processes_and_of_more_where_they_differ() -> None:
@@ -77,8 +81,8 @@ def test_more_processes_take_half_of_the_time(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr("d5test.gate.session.time.monotonic", clock)
     session = Session(ARMS, world.open, np.random.default_rng(0), {}, SEVERAL, 0.01, until=10.0)  # type: ignore[arg-type]
-    (bout,) = session.measure(world.subjects(1)).values()
-    assert SEVERAL.processes < len(bout.processes) == 6 < LONGER * SEVERAL.processes
+    (measurement,) = session.measure(world.subjects(1)).values()
+    assert SEVERAL.processes < len(measurement.processes) == 6 < LONGER * SEVERAL.processes
 
 
 def test_the_others_are_not_measured_longer() -> None:
@@ -100,8 +104,8 @@ def test_a_slow_one_has_fewer_blocks_but_one(monkeypatch: pytest.MonkeyPatch) ->
     """A clock that goes on by an hour with each look at it."""
     monkeypatch.setattr("d5test.gate.session.time.monotonic", partial(next, count(step=3600)))
     session = Session(ARMS, World().open, np.random.default_rng(0), {}, SEVERAL)  # type: ignore[arg-type]
-    (bout,) = session.measure(World().subjects(1)).values()
-    assert bout.processes == [1] * SEVERAL.processes
+    (measurement,) = session.measure(World().subjects(1)).values()
+    assert measurement.processes == [1] * SEVERAL.processes
 
 
 def test_what_was_wrong_once_stays_wrong() -> None:
@@ -113,14 +117,14 @@ def test_what_was_wrong_once_stays_wrong() -> None:
         return world.open(arm, backend)
 
     session = Session(ARMS, opens, np.random.default_rng(0), {}, SEVERAL)
-    (bout,) = session.measure(world.subjects(1)).values()
-    assert not bout.entries["new"]["valid"]
-    assert bout.entries["old"]["valid"]
+    (measurement,) = session.measure(world.subjects(1)).values()
+    assert not measurement.entries["new"]["valid"]
+    assert measurement.entries["old"]["valid"]
 
 
 def test_what_breaks_in_a_later_process_has_no_entry() -> None:
     world = World(broken={"b0": "illegal instruction"}, lasts=4)
     session = Session(ARMS, world.open, np.random.default_rng(0), {}, SEVERAL)  # type: ignore[arg-type]
-    (bout,) = session.measure(world.subjects(1)).values()
-    assert set(bout.entries) == {"old", "control"}
-    assert "illegal instruction" in bout.broken["new"]
+    (measurement,) = session.measure(world.subjects(1)).values()
+    assert set(measurement.entries) == {"old", "control"}
+    assert "illegal instruction" in measurement.broken["new"]

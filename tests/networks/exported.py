@@ -1,4 +1,4 @@
-"""`python exported.py EXPORTER FOLDER`: modules of torch, exported as strangers do.
+"""`python exported.py EXPORTER FOLDER`: modules of torch, exported as others do.
 
 FOLDER gets a folder of each, with the model, and as a test data set the input and what torch
 itself computes of it.

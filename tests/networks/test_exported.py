@@ -16,8 +16,8 @@ from onnx import TensorProto, helper, numpy_helper
 from d5test.client.client import WorkerClient
 from d5test.names import BadName
 from d5test.networks.executor import Executor
+from d5test.networks.external import ExternalModel
 from d5test.networks.nodes import judged_nodes
-from d5test.networks.strangers import Stranger
 from d5test.networks.whole import expected
 from d5test.networks.zoo import Built
 from d5test.numerics.arithmetic import classes
@@ -53,7 +53,7 @@ def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 @pytest.mark.parametrize("module", HAS)
 def test_torchs_own_output_and_two_executors_are_right(exported: Path, module: str) -> None:
     path = exported / module / f"{module}.onnx"
-    model = Stranger(module, path)
+    model = ExternalModel(module, path)
     network = model.network()
     assert {node.kind for node in network.nodes} >= HAS[module]
     ((inputs, outputs),) = model.samples(network)

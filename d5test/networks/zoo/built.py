@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Self
 
 from d5test.case import Array, Tensor, is_float
+from d5test.networks.external import array, data_sets
 from d5test.networks.graph import Value
 from d5test.networks.network import Network
-from d5test.networks.strangers import array, data_sets
 
 
 @dataclass(frozen=True)

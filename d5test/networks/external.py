@@ -24,7 +24,7 @@ KINDS = ("simple", "pytorch-converted", "pytorch-operator")
 
 
 @dataclass(frozen=True)
-class Stranger:
+class ExternalModel:
     """A model file, by name."""
 
     name: str
@@ -56,7 +56,7 @@ def data_sets(path: Path) -> list[Path]:
     return sorted(path.parent.glob("test_data_set_*"))
 
 
-def strangers() -> Mapping[str, Stranger]:
+def external_models() -> Mapping[str, ExternalModel]:
     """The models of the onnx package, by name."""
     data = Path(onnx.__file__).parent / "backend" / "test" / "data"
     light = sorted((data / "light").glob("light_*.onnx"))
@@ -64,7 +64,7 @@ def strangers() -> Mapping[str, Stranger]:
     named = {path.stem: path for path in light}
     for path in small:
         named[f"{path.parents[1].name}/{path.parent.name.removeprefix('test_')}"] = path
-    return {name: Stranger(name, path) for name, path in named.items()}
+    return {name: ExternalModel(name, path) for name, path in named.items()}
 
 
 def _ramps(network: Network) -> dict[str, Array]:

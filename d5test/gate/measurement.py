@@ -34,7 +34,7 @@ class Shift:
 
 
 @dataclass
-class Bout:
+class Measurement:
     """A benchmark in one session: what each arm recorded, or why it has nothing.
 
     blocks     seconds a call, of each arm; in the k-th turn of a block all arms were timed at once

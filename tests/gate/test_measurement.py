@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from d5test.gate.bout import Bout
+from d5test.gate.measurement import Measurement
 from d5test.gate.versions import ARMS, CONTROL, NEW, OLD
 
 
-def bout(slower: float, noise: float, seed: int = 0) -> Bout:
+def measurement(slower: float, noise: float, seed: int = 0) -> Measurement:
     """Many blocks, whose rounds others make longer, each by a layout of its own."""
     draw = np.random.default_rng(seed)
     blocks = {}
@@ -17,18 +17,18 @@ def bout(slower: float, noise: float, seed: int = 0) -> Bout:
         rounds = 1 + noise * draw.exponential(size=(400, 12))
         rounds *= np.exp(draw.normal(0, 0.03, (400, 1))) * (slower if arm == NEW else 1)
         blocks[arm] = rounds.tolist()
-    return Bout(blocks=blocks, processes=[100] * 4)
+    return Measurement(blocks=blocks, processes=[100] * 4)
 
 
 @pytest.mark.parametrize("noise", [0.01, 0.3, 1.0])
 @pytest.mark.parametrize("slower", [1.0, 1.05])
 def test_skewed_noise_shifts_nothing(slower: float, noise: float) -> None:
-    shift = bout(slower, noise).longer(NEW, (OLD, CONTROL))
+    shift = measurement(slower, noise).longer(NEW, (OLD, CONTROL))
     assert shift.size == pytest.approx(np.log(slower), abs=0.03 * max(noise, 0.3))
 
 
 def test_arms_that_were_disturbed_at_the_same_time_say_nothing_of_it() -> None:
-    found = bout(1.0, 0.0)
+    found = measurement(1.0, 0.0)
     load = np.random.default_rng(1).uniform(1, 3, (400, 12))
     for arm in ARMS:
         found.blocks[arm] = (np.array(found.blocks[arm]) * load).tolist()
@@ -36,14 +36,14 @@ def test_arms_that_were_disturbed_at_the_same_time_say_nothing_of_it() -> None:
 
 
 def test_exchanged_arms_change_the_sign_and_nothing_else() -> None:
-    found = bout(1.02, 1.0)
+    found = measurement(1.02, 1.0)
     there, back = found.longer(NEW, (OLD,)), found.longer(OLD, (NEW,))
     assert (there.size, there.error) == pytest.approx((-back.size, back.error))
 
 
-def few(draw: np.random.Generator, disturbed: float, blocks: int = 20) -> Bout:
+def few(draw: np.random.Generator, disturbed: float, blocks: int = 20) -> Measurement:
     """A machine on which other work takes its time in episodes, longer than a turn."""
-    made = Bout(processes=[blocks])
+    made = Measurement(processes=[blocks])
     for arm in ARMS:
         episodes = draw.uniform(size=(blocks, 4, 1)) < disturbed
         rounds = 1 + 0.01 * draw.exponential(size=(blocks, 4, 3))
