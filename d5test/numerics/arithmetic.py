@@ -97,6 +97,9 @@ class Arithmetic:
     ulps         elementary functions that are granted more than the common table says
     rounded_attributes
                  the operator's attributes are known to the 32 bits in which ONNX stores them
+    absolute     those that besides err by so many ULPs of 1, however small their result is
+    formula      the formula that is computed, of `reference.formulas`; empty: ONNX's
+    model        the known error models that are in here; empty: none
     """
 
     name: str
@@ -109,6 +112,9 @@ class Arithmetic:
     ties: bool = False
     ulps: Mapping[str, float] = field(default_factory=dict)
     rounded_attributes: bool = False
+    absolute: Mapping[str, float] = field(default_factory=dict)
+    formula: str = ""
+    model: str = ""
 
     @cached_property
     def u(self) -> float:
@@ -128,9 +134,11 @@ class Arithmetic:
     @cached_property
     def granted(self) -> Mapping[Any, Payment]:
         """What each elementary function pays, of its result's size."""
+        ulp = 2 * self.u
         return {
             function: self._payment(
-                2 * self.u * max(row.ulps, self.ulps.get(function.__name__, 0.0)), self.eta
+                ulp * max(row.ulps, self.ulps.get(function.__name__, 0.0)),
+                self.eta + ulp * self.absolute.get(function.__name__, 0.0),
             )
             for function, row in TABLE.items()
         }
@@ -164,7 +172,7 @@ class Arithmetic:
     @property
     def coarse(self) -> bool:
         """Whether bars can be so wide that a derivative at the value no longer bounds them."""
-        return self.storage.precision < 24
+        return self.storage.precision < 24 or bool(self.model)
 
     def sum_error(self, terms: int) -> float:
         """Relative error, against the sum of magnitudes, of a sum of `terms` products.

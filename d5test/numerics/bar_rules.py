@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy import special
 
 from d5test.numerics.arithmetic import Payment
 from d5test.numerics.elementary import COMPARISONS, LOGIC, STEPS, TABLE
@@ -117,6 +118,13 @@ def _smooth(self: Bar, ufunc: Any, xs: list[Values], bars: list[Values | None]) 
     return self.rounded(value, bar, self.arithmetic.granted[ufunc])
 
 
+def _logistic(self: Bar, ufunc: Any, xs: list[Values], bars: list[Values | None]) -> Bar:
+    """1 / (1 + exp(-x)), as ONNX has it; one that is computed otherwise is an error model."""
+    y: Bar = 1 / (1 + np.exp(-self.like(xs[0], bars[0])))
+    absolute = self.arithmetic.granted[ufunc].eta - self.arithmetic.eta
+    return y.like(y.value, y.full_companion() + absolute) if absolute else y
+
+
 def _sign(self: Bar, ufunc: Any, xs: list[Values], bars: list[Values | None]) -> Bar:
     (x,), (b,) = xs, bars
     value = np.sign(x)
@@ -217,6 +225,7 @@ RULES: dict[Any, Rule] = {
     np.reciprocal: _reciprocal,
     np.sqrt: _sqrt,
     np.log: _log,
+    special.expit: _logistic,
     np.sign: _sign,
     np.maximum: _larger,
     np.minimum: _larger,

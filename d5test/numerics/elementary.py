@@ -64,6 +64,7 @@ TABLE: Mapping[Any, Elementary] = MappingProxyType(
                 lambda x, y, z: z * np.log(np.where(x > 0, x, 1.0)),
             )
         ),
+        special.expit: Elementary((lambda x, z: z * (1 - z),)),
         special.erf: Elementary((lambda x, z: 2 / sqrt(pi) * np.exp(-x * x),)),
         special.erfc: Elementary((lambda x, z: -2 / sqrt(pi) * np.exp(-x * x),)),
     }

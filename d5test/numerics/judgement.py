@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
 import numpy as np
@@ -23,6 +23,7 @@ class Judgement:
     position    its index there
     got, want, bar
     arithmetic  the tightest class that holds the result ("" where there is one class only)
+    model       the known error models without which it is beyond its bar ("" mostly)
     telling     whether the bars reject every control: see `controls`
     void        whether they reject none
     explained   of a wrong result: the bits of the arithmetic that explains it, 0 if none does;
@@ -37,6 +38,7 @@ class Judgement:
     want: float = 0.0
     bar: float = 0.0
     arithmetic: str = ""
+    model: str = ""
     telling: bool = False
     void: bool = False
     explained: int | None = None
@@ -95,10 +97,17 @@ def tightest(
     bounds: Callable[[Arithmetic], Bounds],
     results: Sequence[Array | None],
 ) -> tuple[Judgement, Bounds]:
-    """The judgement in the tightest class that holds the results, else in the widest."""
+    """The judgement in the first of `classes` that holds the results, else in the nearest.
+
+    Of those that are equally near it is the last one that computes ONNX's formula.
+    """
+    found: list[tuple[float, bool, Judgement, Bounds]] = []
     for arithmetic in classes:
         expected = bounds(arithmetic)
         judgement = judge(expected, results, arithmetic.name)
+        judgement = replace(judgement, model=arithmetic.model)
         if judgement.right:
-            break
+            return judgement, expected
+        found.insert(0, (judgement.ratio, bool(arithmetic.formula), judgement, expected))
+    *_, judgement, expected = min(found, key=lambda each: each[:2])
     return judgement, expected

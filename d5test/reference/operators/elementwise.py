@@ -12,7 +12,7 @@ from math import pi, sqrt
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.special import erf
+from scipy.special import erf, expit
 
 from d5test.case import Batch, Operator
 from d5test.reference.operators.samples import batch_of
@@ -95,7 +95,7 @@ Mish = unary("Mish", 22, lambda x: x * np.tanh(np.log(np.exp(x) + 1)), mish_deri
 Neg = unary("Neg", 13, lambda x: -x, lambda x, y: -1.0, "y = -x.")
 Reciprocal = unary("Reciprocal", 13, lambda x: 1 / x, lambda x, y: -y * y, "y = 1 / x.")
 Relu = unary("Relu", 14, lambda x: np.maximum(x, 0), lambda x, y: x > 0, "y = max(x, 0).")
-Sigmoid = unary("Sigmoid", 13, lambda x: 1 / (1 + np.exp(-x)), lambda x, y: y * (1 - y),
+Sigmoid = unary("Sigmoid", 13, expit, lambda x, y: y * (1 - y),
                 "The logistic function, y = 1 / (1 + e^-x).")
 Softplus = unary("Softplus", 22, lambda x: np.log(np.exp(x) + 1),
                  lambda x, y: 1 / (1 + np.exp(-x)),

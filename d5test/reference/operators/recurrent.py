@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import expit as sigmoid
 
 from d5test.reference.operators.unrolling import Recurrent
 
@@ -124,8 +125,3 @@ class GRU(Recurrent):
         dh = dh + dzz @ rz + dzr @ rr
         da = np.concatenate((dzz, dzr, dzg), -1)
         return da, np.concatenate((dzz, dzr, du), -1), (dh,), 0, np.stack((h, h, multiplied), 1)
-
-
-def sigmoid(x):
-    """1 / (1 + exp(-x)), in ONNX's form."""
-    return 1 / (1 + np.exp(-x))

@@ -1,0 +1,179 @@
+"""Other formulas than ONNX's, as frameworks are known to compute them.
+
+Each is the operator with another forward, or backward. Run on bars it says how far such a
+computation may be from its own exact value, whatever the data: that is the error model of an
+algorithm. Some are other functions than ONNX's, which a framework is known to compute instead: a
+result that is neither is a fault of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from d5test.case import Operator
+from d5test.reference.operators import attention, elementwise, normalisation, pooling
+from d5test.reference.operators.windows import Windows
+
+
+class RunningSums(normalisation.LRN):
+    """LRN whose sum over channels is that of the channel before, plus one square, minus another.
+
+    What a large channel left behind in rounding stays when its window is over; so does a NaN.
+    """
+
+    def divisor(self, x):
+        c, before = x.shape[1], (self.size - 1) // 2
+        around = (before, self.size - 1 - before)
+        rest = ((0, 0) for _ in x.shape[2:])
+        squares = self.alpha / self.size * np.pad(x * x, [(0, 0), around, *rest])
+        divisors = [self.bias + squares[:, : self.size].sum(1)]
+        for i in range(c - 1):
+            divisors.append(divisors[-1] + squares[:, i + self.size] - squares[:, i])
+        return np.stack(divisors, 1)
+
+
+class BandMatrix(normalisation.LRN):
+    """LRN whose sum over channels is a product with a matrix of ones and zeros: 0 NaN is NaN."""
+
+    def divisor(self, x):
+        i = np.arange(x.shape[1])
+        before = (self.size - 1) // 2
+        apart = i[:, None] - i
+        band = ((apart >= -before) & (apart < self.size - before)).astype(np.float64)
+        squares = np.moveaxis(x * x, 1, -1) @ band
+        return self.bias + self.alpha / self.size * np.moveaxis(squares, -1, 1)
+
+
+class SlopeByDifference(elementwise.Softplus):  # type: ignore[misc, valid-type]
+    """Softplus, y = max(x, 0) + ln(1 + e^-|x|), whose derivative is computed as exp(x - y).
+
+    The rounding of y is an absolute error of the exponent.
+    """
+
+    def backward(self, grads, inputs, outputs):
+        (dy,), (x,) = grads, inputs
+        y = np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))
+        return dy * np.exp(x - y)
+
+
+class ProductBeforeQuotient(elementwise.HardSwish):  # type: ignore[misc, valid-type]
+    """HardSwish as (x clip(x + 3, 0, 6)) / 6, which overflows where 6 x does."""
+
+    def forward(self, x):
+        return x * np.clip(x + 3, 0, 6) / 6
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class LowestScores(attention.Attention):
+    """Attention in whose scores what is masked is the lowest number, not negative infinity."""
+
+    largest: float
+
+    def forward(self, *inputs):
+        y, key, value, scores = super().forward(*inputs)
+        return y, key, value, np.where(scores == -np.inf, -self.largest, scores)
+
+
+class Cropped(Windows):
+    """Windows whose padding may be negative: elements at the edges that none of them sees."""
+
+    @cached_property
+    def _inner(self) -> Windows:
+        size = tuple(
+            n + min(b, 0) + min(e, 0)
+            for n, b, e in zip(self.size, self.begin, self.end, strict=True)
+        )
+        plain = {field.name: getattr(self, field.name) for field in fields(Windows)}
+        pads = {name: tuple(max(p, 0) for p in plain[name]) for name in ("begin", "end")}
+        return Windows(**{**plain, **pads, "size": size})
+
+    @property
+    def _kept(self) -> tuple[Any, ...]:
+        pads = zip(self.begin, self.end, strict=True)
+        return (..., *(slice(max(0, -b), None if e >= 0 else e) for b, e in pads))
+
+    def view(self, x, fill=0.0):
+        if 0 in self.out:
+            return np.zeros_like(x, shape=(*x.shape[:2], *self.out, *self.kernel))
+        return self._inner.view(x[self._kept], fill)
+
+    def scatter(self, windows):
+        found = np.zeros_like(windows, shape=(*windows.shape[:2], *self.size))
+        if 0 not in self.out:
+            found[self._kept] = self._inner.scatter(windows)
+        return found
+
+    def counted(self, *, padding):
+        return np.ones(self.out) if 0 in self.out else self._inner.counted(padding=padding)
+
+
+def same_windows(op: Any, x_shape: tuple[int, ...]) -> Windows:
+    """SAME windows for the kernel without its dilations, with pads that are not bounded below.
+
+    Of each axis the padding is (ceil(n / stride) - 1) stride + kernel - n. A dilated kernel gets
+    too little, so that there are too few windows. Where the stride exceeds the kernel by two it is
+    negative, and windows begin at 1. Quotients are rounded towards zero, as in C.
+    """
+    size, kernel = x_shape[2:], op.kernel_shape
+    ones = (1,) * len(size)
+    strides, dilations = op.strides or ones, op.dilations or ones
+    first = op.auto_pad == "SAME_LOWER"
+    total = [(-(-n // s) - 1) * s + k - n for n, s, k in zip(size, strides, kernel, strict=True)]
+    begin = tuple(int((t + first) / 2) for t in total)
+    end = tuple(t - b for t, b in zip(total, begin, strict=True))
+    room = zip(size, total, kernel, dilations, strides, strict=True)
+    return Cropped(
+        size=size, kernel=kernel, strides=strides, dilations=dilations, begin=begin, end=end,
+        out=tuple(max(0, int((n + t - (k - 1) * d - 1) / s) + 1) for n, t, k, d, s in room),
+    )  # fmt: skip
+
+
+class MaxPoolOfUndilated(pooling.MaxPool):
+    """MaxPool with `same_windows`. A window that covers no element has no maximum: NaN."""
+
+    def forward(self, x):
+        y, indices = super().forward(x)
+        return np.where(y == -np.inf, np.nan, y), indices
+
+    def windows(self, x_shape):
+        same = self.auto_pad.startswith("SAME")
+        return same_windows(self, x_shape) if same else super().windows(x_shape)
+
+
+class AveragePoolOfUndilated(pooling.AveragePool):
+    """AveragePool with `same_windows`."""
+
+    def windows(self, x_shape):
+        same = self.auto_pad.startswith("SAME")
+        return same_windows(self, x_shape) if same else super().windows(x_shape)
+
+
+FORMULAS: Mapping[str, Mapping[type[Operator], type[Operator]]] = MappingProxyType(
+    {
+        "running sums": {normalisation.LRN: RunningSums},
+        "band matrix": {normalisation.LRN: BandMatrix},
+        "slope by difference": {elementwise.Softplus: SlopeByDifference},
+        "product before quotient": {elementwise.HardSwish: ProductBeforeQuotient},
+        "lowest scores": {attention.Attention: LowestScores},
+        "SAME of the undilated kernel": {
+            pooling.AveragePool: AveragePoolOfUndilated,
+            pooling.MaxPool: MaxPoolOfUndilated,
+        },
+    }
+)
+"""What `formula` may name, and the operators that it is of."""
+
+
+def computed(op: Operator, formula: str, largest: float) -> Operator:
+    """The operator as that formula has it, in numbers up to `largest`; itself if there is none."""
+    if not formula:
+        return op
+    other = FORMULAS[formula][type(op)]
+    has = {field.name: getattr(op, field.name) for field in fields(op)} | {"largest": largest}
+    return other(**{field.name: has[field.name] for field in fields(other)})
