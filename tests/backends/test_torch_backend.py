@@ -94,3 +94,29 @@ def test_compiled_again_for_other_shapes_and_never_in_silence() -> None:
         [reshape(backend.put(normal(i + 2, 3), "float64"), shape) for i in range(20)]
     backend.reset()
     assert backend.compilations() == 0
+
+
+@pytest.mark.parametrize(
+    ("limit", "name"),
+    [
+        ("", "AVX512_FP16, AMX_BF16"),
+        ("all", "AVX512_FP16, AMX_BF16"),
+        ("AVX512_CORE_AMX", "AVX512_FP16, AMX_BF16"),
+        ("AVX512_CORE_FP16", "AVX512_FP16"),
+        ("AVX10_1_512", "AVX512_FP16"),
+        ("AVX512_CORE_BF16", ""),
+        ("AVX2", ""),
+    ],
+)
+def test_the_device_s_name_has_the_instructions_that_onednn_may_use(
+    monkeypatch: pytest.MonkeyPatch, limit: str, name: str
+) -> None:
+    has = {"avx512_fp16": True, "amx_bf16": True, "avx2": True}
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: has)
+    if limit:
+        monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", limit)
+    else:
+        monkeypatch.delenv("ONEDNN_MAX_CPU_ISA", raising=False)
+    capability = torch.backends.cpu.get_cpu_capability()
+    words = ", ".join(filter(None, (capability, name)))
+    assert BACKEND.describe_device() == f"cpu ({words})"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -140,10 +142,22 @@ class Torch(Backend):
         return most
 
 
+EXTENSIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {"AVX512_FP16": ("FP16", "AMX", "AVX10"), "AMX_BF16": ("AMX",)}
+)
+"""Instructions for which oneDNN has code of its own, and words of the limits that leave them."""
+
+
 def _extensions() -> list[str]:
-    """Instructions of this processor's for which oneDNN has code of its own.
+    """Those of this processor, but for what ONEDNN_MAX_CPU_ISA takes away.
 
     Older versions of PyTorch do not say.
     """
-    told: Mapping[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
-    return [name for name in ("AVX512_FP16", "AMX_BF16") if told.get(name.lower())]
+    has: Mapping[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
+    limit = os.environ.get("ONEDNN_MAX_CPU_ISA", os.environ.get("DNNL_MAX_CPU_ISA", "ALL")).upper()
+    return [
+        name
+        for name, words in EXTENSIONS.items()
+        if has.get(name.lower())
+        and (limit in ("ALL", "DEFAULT") or any(word in limit for word in words))
+    ]
