@@ -26,20 +26,6 @@ class OnnxRuntime(OnnxBackend):
         """Softmax has an exponential of its own, 0 from -88 on, where Exp's is 6e-39."""
         return operator == "Softmax"
 
-    def ulps_of(self, operator: str) -> Mapping[str, float]:
-        """The logistic function, a quotient of polynomials, has an absolute error near 1 ULP of 1.
-
-        Measured on 40,000 points, at most 2 ULPs of the result above -1, 46 at -4, 109 at -4.5
-        (that is 78 units of 2 u, as they are granted), in float32 and float64 alike. Below it
-        gets worse and worse, and float32's is 0 from -18 on: known failures.
-
-        RNN's own tanh, unlike Tanh's, has an absolute error of 6e-8 near 0: 15 ULPs of the result
-        at 0.04, 70 at 0.007, measured where cases failed.
-        """
-        if operator == "RNN":
-            return {"tanh": 128}
-        return {"exp": 100} if operator in ("Sigmoid", "LSTM", "GRU") else {}
-
     def single(self, operator: str) -> str:
         """Besides ONNX's: operators without a kernel for float64, run as their function body."""
         if operator in ("Attention", "Gelu"):

@@ -87,6 +87,8 @@ def declared_dtypes(client: Any, case: Case) -> Judgement:
     try:
         (result,) = client.run(case.op, [feed], wanted=case.wanted)
     except (Raised, Unsupported) as refusal:
+        if reason := inquiry.known.refusal(case, str(refusal)):
+            raise Unsupported(f"known failure: {reason}") from None
         if declared and isinstance(refusal, Raised):
             raise inquiry.subject.fault(
                 "declared", f"{case.dtype} is declared and does not work",
@@ -100,7 +102,7 @@ def declared_dtypes(client: Any, case: Case) -> Judgement:
             "declared", f"{case.dtype} is not declared and works",
             Evidence((feed,), "raises", wanted=case.wanted),
         )  # fmt: skip
-    inquiry.shaped(inquiry.forward_bounds(inquiry.classes()[-1]), result.outputs, (feed,))
+    inquiry.shapes_only(result.outputs, feed)
     return Judgement(telling=True)
 
 

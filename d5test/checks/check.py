@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from d5test.backends.base import Unsupported
 from d5test.case import Arrays, Case, Operator
 from d5test.checks.reasons import Reason, supported, without_reference
 from d5test.client.client import Crashed, Feed, Hung, Raised, Result
+from d5test.known.failure import Known
 from d5test.numerics.arithmetic import EXPLAINED, Arithmetic, classes
 from d5test.numerics.bounds import (
     Bound,
@@ -23,9 +25,11 @@ from d5test.numerics.bounds import (
 )
 from d5test.numerics.character import explaining_precision
 from d5test.numerics.controls import telling
+from d5test.numerics.error_model import ErrorModel, attempts
 from d5test.numerics.judgement import Judgement, judge, tightest
 from d5test.numerics.proof import prove_backward
 from d5test.outcome.fault import Evidence, Fault, Subject
+from d5test.reference.formulas import computed
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
@@ -147,6 +151,42 @@ class Inquiry:
         """The loosest of them that the backend's row allows."""
         return [a for a in self.classes() if a.name <= self.row.arithmetic][-1]
 
+    @property
+    def known(self) -> Known:
+        """What is known to be wrong with the backend; nothing of what is no client of ours."""
+        found: Known = getattr(self.client, "known", Known())
+        return found
+
+    @property
+    def models(self) -> tuple[ErrorModel, ...]:
+        """What is known of the backend's errors in this case."""
+        return self.known.models(self.case)
+
+    def attempts(self) -> tuple[Arithmetic, ...]:
+        """The classes, each followed by what error models make of it."""
+        return tuple(attempts(self.classes(), self.models))
+
+    def by_any(self, judge: Callable[[Arithmetic], Judgement]) -> Judgement:
+        """The judgement in the tightest class, or the first that an error model makes right.
+
+        Raises the fault of the class itself where none does.
+        """
+        plain, *others = attempts(self.classes()[:1], self.models)
+        try:
+            return judge(plain)
+        except Fault as fault:
+            first = fault
+        for arithmetic in others:
+            try:
+                return replace(judge(arithmetic), model=arithmetic.model)
+            except Fault:
+                continue
+        raise first
+
+    def operator(self, arithmetic: Arithmetic) -> Operator:
+        """The operator with the formula that is computed."""
+        return computed(self.case.op, arithmetic.formula, arithmetic.storage.largest)
+
     def ask(self, *feeds: Any, claim: str = "returns", reuse: bool = False) -> list[Result]:
         """The backend's results; a crash, a hang or an exception is a fault."""
         evidence = Evidence(tuple(feeds), claim, wanted=self.wanted, reuse=reuse)
@@ -159,6 +199,8 @@ class Inquiry:
         except Hung as hang:
             raise self.subject.fault("hang", "no answer", evidence, how=str(hang)) from None
         except Raised as raised:
+            if reason := self.known.refusal(self.case, str(raised)):
+                raise Unsupported(f"known failure: {reason}") from None
             raise self.subject.fault(
                 "exception", "a valid case raised", evidence,
                 raised=f"{raised}\n{dedent(raised.traceback)}".rstrip(),
@@ -168,14 +210,14 @@ class Inquiry:
     def forward_bounds(self, arithmetic: Arithmetic, arrays: Arrays | None = None) -> Bounds:
         """Bars of the outputs that the backend's row returns."""
         arrays = self.arrays if arrays is None else arrays
-        return forward_bounds(self.case.op, arrays, arithmetic)[: self.row.outputs]
+        return forward_bounds(self.operator(arithmetic), arrays, arithmetic)[: self.row.outputs]
 
     def gradient_bounds(
         self, arithmetic: Arithmetic, grads: Arrays, arrays: Arrays | None = None
     ) -> Bounds:
         """Bars of the gradients at `wanted`; an input given twice has the sum of both."""
         arrays = self.arrays if arrays is None else arrays
-        found = list(gradient_bounds(self.case.op, arrays, grads, arithmetic))
+        found = list(gradient_bounds(self.operator(arithmetic), arrays, grads, arithmetic))
         for i, tensor in enumerate(self.case.inputs):
             if tensor is not None and tensor.same_as is not None:
                 found[tensor.same_as] = _added(found[tensor.same_as], found[i])
@@ -211,6 +253,15 @@ class Inquiry:
                     got=got.dtype.name, want=str(want),
                 )  # fmt: skip
 
+    def shapes_only(self, results: Sequence[Any], feed: Any) -> Judgement:
+        """The judgement of shapes and dtypes, or the fault that they are."""
+
+        def judge(arithmetic: Arithmetic) -> Judgement:
+            self.shaped(self.forward_bounds(arithmetic), results, (feed,))
+            return Judgement(telling=True)
+
+        return self.by_any(judge)
+
     def judged(
         self,
         bounds: Callable[[Arithmetic], Bounds],
@@ -230,7 +281,7 @@ class Inquiry:
         judgement, expected = self.held(
             bounds, results, feeds, kind=kind, what=what, reuse=reuse, last=last
         )
-        tells, void = telling(expected, self.arrays, lambda: self.lowered(grads))
+        tells, void = telling(expected, self.arrays, lambda: self.lowered(grads, judgement))
         return replace(judgement, telling=tells, void=void or judgement.share == 0)
 
     def held(
@@ -276,7 +327,8 @@ class Inquiry:
             self.shaped(expected, results, feeds)
             return expected
 
-        judgement, expected = tightest(self.classes(), shaped, results)
+        candidates = self._fitting(bounds, results)
+        judgement, expected = tightest(candidates, shaped, results)
         held_by, allowed = judgement.arithmetic, self.allowed
         details = {}
         if judgement.right and held_by > allowed.name:
@@ -287,11 +339,22 @@ class Inquiry:
         if judgement.right:
             return judgement, expected
         if kind != "arithmetic":
-            explained = explaining_precision(bounds, self.loosest, results, self.arrays)
+            explained = explaining_precision(bounds, candidates[-1], results, self.arrays)
             judgement = replace(judgement, explained=explained)
         position = ((),) * (len(feeds) - 1) if last else ()
         evidence = Evidence(feeds, claim, (*position, expected), self.wanted, reuse)
         raise self.subject.fault(kind, what, evidence, judgement, **details)
+
+    def _fitting(
+        self, bounds: Callable[[Arithmetic], Bounds], results: Sequence[Any]
+    ) -> Sequence[Arithmetic]:
+        """The attempts whose formula gives the shapes of the results; the classes if none does."""
+        found = self.attempts()
+        formulas = {a.formula: a for a in found}
+        if len(formulas) == 1:
+            return found
+        fits = {formula for formula, a in formulas.items() if _fit(bounds(a), results)}
+        return [a for a in found if a.formula in fits] or self.classes()
 
     def gradients(self, result: Result) -> tuple[Any, ...]:
         """The gradients at `wanted`. A framework that reports none says that it is zero."""
@@ -300,12 +363,26 @@ class Inquiry:
             np.zeros_like(self.arrays[i]) if found[i] is None else found[i] for i in self.wanted
         )
 
-    def lowered(self, grads: Arrays | None = None) -> tuple[Any, ...]:
-        """The reference's results in the next lower precision."""
+    def lowered(
+        self, grads: Arrays | None = None, judgement: Judgement | None = None
+    ) -> tuple[Any, ...]:
+        """The reference's results in the next lower precision than that which was judged."""
         dtype = self.case.dtype
-        computed = "tf32" if self.tf32 and dtype == "float32" else dtype
-        found = lower_precision(self.case.op, self.arrays, grads, computed)
+        if judgement is not None and judgement.model:
+            held = (judgement.arithmetic, judgement.model)
+            (a,) = (a for a in self.attempts() if (a.name, a.model) == held)
+            dtype = min(a.storage, a.primitive, key=lambda fmt: fmt.precision).name
+        multiplied = "tf32" if self.tf32 and dtype == "float32" else dtype
+        found = lower_precision(self.case.op, self.arrays, grads, multiplied)
         return found if grads is None else tuple(found[i] for i in self.wanted)
+
+
+def _fit(bounds: Bounds, results: Sequence[Any]) -> bool:
+    """Whether the results have the shapes that are expected."""
+    return len(bounds) == len(results) and all(
+        bound is None or got is None or got.shape == bound.value.shape
+        for bound, got in zip(bounds, results, strict=True)
+    )
 
 
 def _added(one: Bound | None, other: Bound | None) -> Bound | None:

@@ -24,6 +24,7 @@ from d5test.checks.own_forward import forward_is_wrong
 from d5test.checks.own_slope import disagreement, own_slope
 from d5test.checks.reasons import Why, listed, without_reference
 from d5test.client.messages import BackendInfo
+from d5test.numerics.arithmetic import Arithmetic
 from d5test.numerics.bounds import Bounds
 from d5test.numerics.duals import Dual
 from d5test.numerics.judgement import Judgement, judge
@@ -37,8 +38,12 @@ def numerical_gradient(client: Any, case: Case) -> Judgement:
     if without_reference(type(case.op)):
         return own_slope(client, case)
     inquiry = Inquiry("numerical_gradient", client, case)
-    grads = inquiry.upstream
-    (arithmetic,) = inquiry.classes()
+    return inquiry.by_any(lambda arithmetic: _in(inquiry, arithmetic))
+
+
+def _in(inquiry: Inquiry, arithmetic: Arithmetic) -> Judgement:
+    """The judgement by the bars of one arithmetic."""
+    case, grads = inquiry.case, inquiry.upstream
     known = inquiry.gradient_bounds(arithmetic, grads) if case.op.differentiable else None
     moving = tuple(
         i for k, i in enumerate(inquiry.wanted) if known is None or known[k] is not None

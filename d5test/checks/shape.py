@@ -107,8 +107,7 @@ def degenerate(client: Any, case: Case) -> Judgement:
             raise
         raise Unsupported(f"refused: {getattr(fault, 'details', {}).get('raised', '')}") from None
     if all(np.size(y) == 0 for y in outputs):
-        inquiry.shaped(inquiry.forward_bounds(inquiry.classes()[-1]), result.outputs, (feed,))
-        return Judgement(telling=True)
+        return inquiry.shapes_only(result.outputs, feed)
     return inquiry.judged(inquiry.forward_bounds, result.outputs, (feed,))
 
 

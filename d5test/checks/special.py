@@ -17,7 +17,8 @@ from d5test.checks.check import Inquiry
 from d5test.checks.own_forward import OwnForward, forward_is_wrong
 from d5test.checks.reasons import Why, supported
 from d5test.client.messages import BackendInfo
-from d5test.numerics.bounds import Bound, Bounds, double
+from d5test.numerics.arithmetic import Arithmetic
+from d5test.numerics.bounds import Bound, double
 from d5test.numerics.judgement import Judgement, judge
 from d5test.outcome.fault import Evidence, Fault
 from d5test.outcome.tally import Inapplicable
@@ -66,7 +67,12 @@ def special(client: Any, case: Case) -> Judgement:
     chosen = _chosen(case, inquiry.arrays)
     if chosen is None:
         return Judgement(void=True)
-    bounds = inquiry.forward_bounds(inquiry.classes()[0])
+    return inquiry.by_any(lambda arithmetic: _in(inquiry, arithmetic, chosen))
+
+
+def _in(inquiry: Inquiry, arithmetic: Arithmetic, chosen: int) -> Judgement:
+    """The judgement by the bars of one arithmetic; special values are put into input `chosen`."""
+    bounds = inquiry.forward_bounds(arithmetic)
     (before,) = inquiry.ask(inquiry.feed())
     try:
         inquiry.shaped(bounds, before.outputs, (inquiry.feed(),))
@@ -75,7 +81,7 @@ def special(client: Any, case: Case) -> Judgement:
     worst = Judgement(telling=True)
     for value in (np.nan, np.inf, -np.inf):
         try:
-            found = _with_special(inquiry, chosen, value, bounds, before.outputs)
+            found = _with_special(inquiry, arithmetic, chosen, value, before.outputs)
         except Fault:
             if OwnForward(inquiry).off == np.inf:
                 raise forward_is_wrong(inquiry) from None
@@ -85,7 +91,11 @@ def special(client: Any, case: Case) -> Judgement:
 
 
 def _with_special(
-    inquiry: Inquiry, chosen: int, value: float, bounds: Bounds, before: tuple[Any, ...]
+    inquiry: Inquiry,
+    arithmetic: Arithmetic,
+    chosen: int,
+    value: float,
+    before: tuple[Any, ...],
 ) -> Judgement:
     """One element of the input `chosen` is `value`: judged by the outputs `before` that."""
     case = inquiry.case
@@ -98,7 +108,11 @@ def _with_special(
     expected = tuple(
         _special_bound(bound, own, clean, other, want, demands, spreads)
         for bound, own, clean, other, want in zip(
-            bounds, before, inquiry.outputs, _plain(inquiry, moved), _plain(inquiry, poisoned),
+            inquiry.forward_bounds(arithmetic),
+            before,
+            _plain(inquiry, arithmetic, inquiry.arrays),
+            _plain(inquiry, arithmetic, moved),
+            _plain(inquiry, arithmetic, poisoned),
             strict=True,
         )
     )  # fmt: skip
@@ -142,9 +156,9 @@ def _with_one(case: Case, arrays: Arrays, i: int, value: float | None) -> Arrays
     return tuple(changed)
 
 
-def _plain(inquiry: Inquiry, arrays: Arrays) -> tuple[Any, ...]:
+def _plain(inquiry: Inquiry, arithmetic: Arithmetic, arrays: Arrays) -> tuple[Any, ...]:
     with np.errstate(all="ignore"):
-        return inquiry.case.op(*double(arrays))[: inquiry.row.outputs]
+        return inquiry.operator(arithmetic)(*double(arrays))[: inquiry.row.outputs]
 
 
 def _special_bound(

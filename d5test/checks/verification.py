@@ -29,7 +29,7 @@ AFFORDABLE = 2 * 10**9
 def verify(client: Any, case: Case, grads: Arrays | None, results: Sequence[Any]) -> Judgement:
     """The judgement of `results`: outputs, or with `grads` one gradient for each input."""
     inquiry = Inquiry("time", client, case)
-    classes = [replace(a, independent=True) for a in inquiry.classes()]
+    classes = [replace(a, independent=True) for a in inquiry.attempts()]
     first = case.shapes[0]
     assert first is not None
     many = isinstance(case.op, Recurrent) and first[case.op.layout] > STEPS
@@ -42,8 +42,8 @@ def verify(client: Any, case: Case, grads: Arrays | None, results: Sequence[Any]
 
     def bounds_in(arithmetic: Arithmetic) -> Bounds:
         if part.grads is None:
-            return forward_bounds(case.op, part.arrays, arithmetic)
-        return gradient_bounds(case.op, part.arrays, part.grads, arithmetic)
+            return forward_bounds(inquiry.operator(arithmetic), part.arrays, arithmetic)
+        return gradient_bounds(inquiry.operator(arithmetic), part.arrays, part.grads, arithmetic)
 
     judgement, _ = tightest(classes, bounds_in, part.results)
     return replace(judgement, share=judgement.share * part.share)

@@ -34,6 +34,7 @@ from d5test.client.messages import (
 )
 from d5test.client.process import WorkerProcess
 from d5test.client.registry import Spec, resolve
+from d5test.known.failure import Known
 
 __all__ = [
     "BackendClient",
@@ -64,6 +65,8 @@ class BackendClient(ABC):
     name: str
     precision: str | None = None
     """The lower precision that multiplications are allowed: `tf32`."""
+    known: Known = Known()
+    """What is known to be wrong with it."""
 
     @abstractmethod
     def _answer(self, request: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -30,6 +30,7 @@ class Tally:
     share               mean share of the elements that were judged, over the cases that were right
     worst, worst_case   the largest ratio of error and bar among the right ones, and its case
     arithmetics         classes of low-precision arithmetic that were met, with counts
+    models              error models without which a case would be wrong, with counts
     reasons             why something was inapplicable or unsupported, with counts
     faults              the smallest fault of each kind
     accuracy            errors in ULPs of each function (an operator with its attributes)
@@ -54,6 +55,7 @@ class Tally:
     worst: float = 0.0
     worst_case: str = ""
     arithmetics: dict[str, int] = field(default_factory=dict)
+    models: dict[str, int] = field(default_factory=dict)
     reasons: dict[str, int] = field(default_factory=dict)
     faults: list[dict[str, str]] = field(default_factory=list)
     accuracy: dict[str, Accuracy] = field(default_factory=dict)
@@ -76,6 +78,8 @@ class Tally:
         ratio = float(judgement.ratio)
         if ratio > self.worst or not self.worst_case:
             self.worst, self.worst_case = ratio, repr(case)
+        if judgement.model:
+            self.models[judgement.model] = self.models.get(judgement.model, 0) + 1
         if judgement.arithmetic:
             name = str(judgement.arithmetic)
             self.arithmetics[name] = self.arithmetics.get(name, 0) + 1

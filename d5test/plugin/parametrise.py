@@ -131,16 +131,18 @@ def _cells(config: pytest.Config, check: Check) -> list[Cell]:
 
 
 def _known(config: pytest.Config) -> Iterator[tuple[str, Any]]:
-    """The known failures of all backends that are asked for, each once, with an id."""
+    """The pinned cases of all backends that are asked for, each once, with its row and an id."""
     selection = config.stash[SELECTION]
-    rows = {
-        (r.source, r.check): r for known in config.stash[WORKERS].known.values() for r in known
+    every = {
+        (row.source, pinned.check, repr(pinned.case)): (row, pinned)
+        for client in config.stash[WORKERS].clients.values()
+        for row, pinned in client.known.pinned
     }
     seen: dict[str, int] = {}
-    for row in filter(selection.wants, rows.values()):
-        name = f"{row.check}-{row.operator}-{row.case.dtype}"
-        seen[name] = seen.get(name, 0) + 1
-        yield (f"{name}-{seen[name]}", row)
+    for row, pinned in every.values():
+        if selection.wants(pinned):
+            seen[pinned.id] = seen.get(pinned.id, 0) + 1
+            yield (f"{pinned.id}-{seen[pinned.id]}", (row, pinned))
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -151,6 +153,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _asked(config: pytest.Config, item: pytest.Item) -> bool:
     """Whether a combination of parameters means anything."""
+    from d5test.checks import CHECKS
+
     callspec = getattr(item, "callspec", None)
     if callspec is None or not {"cell", "known_row", "backend"} & callspec.params.keys():
         return True
@@ -168,7 +172,9 @@ def _asked(config: pytest.Config, item: pytest.Item) -> bool:
             and (cell.operator is not None or bool(table(config, check).inapplicable(backend)))
         )
     if "known_row" in callspec.params:
-        return callspec.params["known_row"] in config.stash[WORKERS].known[backend]
+        known = callspec.params["known_row"]  # not a pair where there is no row at all
+        mode = clients[backend].about.mode
+        return known in clients[backend].known.pinned and mode in CHECKS[known[1].check].modes
     return True
 
 

@@ -7,18 +7,17 @@ reason, how narrow `where` can be) is marked.
 from __future__ import annotations
 
 import datetime as dt
-import json
-from collections.abc import Iterable, Iterator
-from dataclasses import fields
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
 import pytest
 from packaging.version import InvalidVersion, Version
 
 from d5test.case import Case, Operator
+from d5test.known.literal import case_from
+from d5test.known.writing import replace_text, table
 from d5test.outcome.tally import Tally
-from d5test.plugin.literal import case_from
 from d5test.plugin.selection import SELECTION
 from d5test.plugin.summary import faults_of, tallies_in
 
@@ -38,31 +37,62 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if not file:
         return
     operators = config.stash[SELECTION].every_operator
-    found = [
-        row(tally, fault, case_from(fault["case"], operators))
+    faults = [
+        Recorded(tally, fault, case_from(fault["case"], operators))
         for tally, fault in faults_of(tallies_in(terminalreporter))
     ]
+    found = rows(faults)
     path = config.invocation_params.dir / file
-    Path(path).write_text("\n".join([HEADER, *found]), encoding="utf-8", errors="backslashreplace")
-    terminalreporter.write_line(f"{len(found)} known failures written to {path}")
+    try:
+        replace_text(path, "\n".join([HEADER, *map(table, found)]))
+    except OSError as error:
+        terminalreporter.write_line(
+            f"known failures not written to {path}: {error.strerror}", red=True
+        )
+    else:
+        terminalreporter.write_line(f"{len(found)} known failures written to {path}")
 
 
-def row(tally: Tally, fault: dict[str, Any], case: Case) -> str:
-    """A `[[known]]` table."""
-    expires = dt.date.today() + dt.timedelta(days=DAYS)
-    entries = {
-        "check": tally.check,
-        "operator": tally.operator,
-        "dtype": [tally.dtype],
-        "versions": _versions(tally.version),
-        "case": fault["case"],
-        "reason": fault["text"],
+@dataclass(frozen=True)
+class Recorded:
+    """A fault of a run, and its smallest case."""
+
+    tally: Tally
+    fault: Mapping[str, Any]
+    case: Case
+
+    @property
+    def one(self) -> tuple[str, ...]:
+        """What the cases of one fault have in common."""
+        changed = repr(list(_changed(self.case.op)))
+        return (self.tally.operator, self.tally.version, self.fault["kind"], changed)
+
+
+def rows(faults: Iterable[Recorded]) -> list[dict[str, Any]]:
+    """A row for each fault; its cases in other checks and dtypes belong to it."""
+    found: dict[tuple[str, ...], list[Recorded]] = {}
+    for fault in faults:
+        found.setdefault(fault.one, []).append(fault)
+    return [_row(alike) for alike in found.values()]
+
+
+def _row(alike: Sequence[Recorded]) -> dict[str, Any]:
+    first = alike[0]
+    return {
+        "reason": first.fault["text"],
+        "operators": [first.tally.operator],
+        "dtypes": list(dict.fromkeys(f.tally.dtype for f in alike)),
+        "checks": list(dict.fromkeys(f.tally.check for f in alike)),
+        "versions": _versions(first.tally.version),
         "owner": "unassigned",
         "link": "",
+        "expires": dt.date.today() + dt.timedelta(days=DAYS),
+        "where": dict(_changed(first.case.op)),
+        "cases": [
+            {"case": f.fault["case"], "checks": [f.tally.check], "dtypes": [f.tally.dtype]}
+            for f in alike
+        ],
     }
-    lines = [f"{name} = {_toml(value)}" for name, value in entries.items()]
-    where = ", ".join(f"{name} = {_toml(value)}" for name, value in _changed(case.op))
-    return "\n".join(["[[known]]", *lines, f"expires = {expires}", f"where = {{{where}}}", ""])
 
 
 def _versions(version: str) -> str:
@@ -78,15 +108,3 @@ def _changed(op: Operator) -> Iterator[tuple[str, Any]]:
         value = getattr(op, field.name)
         if value != field.default and value is not None:
             yield (field.name, value)
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_toml, _plain(value)))}]"
-    if isinstance(value, float):
-        return repr(value)
-    return json.dumps(value, ensure_ascii=False)
-
-
-def _plain(values: Iterable[Any]) -> Iterator[Any]:
-    return (value for value in values if value is not None)

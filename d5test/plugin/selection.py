@@ -17,9 +17,10 @@ import pytest
 from d5test.arguments import listed
 from d5test.case import FLOATS, Operator
 from d5test.checks.check import Check
+from d5test.known.failure import Known, KnownFailure, Pinned
+from d5test.known.reading import Unreadable, read, shipped
 from d5test.names import chosen
 from d5test.plugin import native
-from d5test.plugin.known import KnownFailure, read, shipped
 from d5test.plugin.names import operators, resolving
 
 SELECTION = pytest.StashKey["Selection"]()
@@ -78,31 +79,29 @@ class Selection:
         """The rows of one file of known failures."""
         from d5test.checks import CHECKS
 
-        return read(file, self.every_operator, CHECKS)
+        try:
+            return read(file, self.every_operator, CHECKS)
+        except Unreadable as error:
+            raise pytest.UsageError(str(error)) from None
 
-    def known(self, about: Any) -> tuple[KnownFailure, ...]:
+    def known(self, about: Any) -> Known:
         """The known failures of a backend: those that come with the suites, and those given.
 
-        Rows of a check that is not meant for the backend's mode say nothing of it, and those that
-        come with the suites nothing of an operator for which a native one stands in.
+        Rows that come with the suites do not hold for an operator that a native one replaces.
         """
-        from d5test.checks import CHECKS
-
         ours = shipped(about.framework)
         own = {name for one in self.natives for name in one.operators}
-        come = [row for row in self.rows(ours) if row.operator not in own] if ours.exists() else []
-        rows = (*come, *self.given_known)
+        come = self.rows(ours) if ours.exists() else []
+        rows = (*(row for row in come if not own & {*row.operators}), *self.given_known)
         given = (about.name, about.version, about.device_name)
-        return tuple(
-            row for row in rows if row.speaks_of(*given) and about.mode in CHECKS[row.check].modes
-        )
+        return Known(tuple(row for row in rows if row.speaks_of(*given)))
 
-    def wants(self, row: KnownFailure) -> bool:
-        """Whether the check and the cell of a known failure are asked for."""
+    def wants(self, pinned: Pinned) -> bool:
+        """Whether the check and the cell of a pinned case are asked for."""
         return (
-            row.check in self.checks
-            and row.operator in self.operators
-            and row.case.dtype in self.dtypes
+            pinned.check in self.checks
+            and pinned.case.op.name in self.operators
+            and pinned.case.dtype in self.dtypes
         )
 
 

@@ -180,6 +180,7 @@ def lines(tallies: Sequence[Tally]) -> Iterator[str]:
     yield from _arithmetics(tallies)
     yield from _accuracies(tallies)
     yield from _grades(tallies)
+    yield from _modelled(tallies)
     yield from _masked(tallies)
     yield from _unsupported(tallies)
     yield from _left_out(tallies)
@@ -259,17 +260,30 @@ def _place(at: tuple[float, ...]) -> str:
     return " and ".join(f"{x:.4g}" for x in at)
 
 
+def _modelled(tallies: Iterable[Tally]) -> Iterator[str]:
+    found: dict[tuple[str, str, str], list[int]] = defaultdict(lambda: [0, 0])
+    for t in tallies:
+        for model, count in t.models.items():
+            entry = found[model, t.operator, t.backend]
+            entry[0] += count
+            entry[1] += t.right
+    if found:
+        yield "\nright by an error model of a known inaccuracy, wrong without it"
+    for (model, operator, backend), (count, right) in sorted(found.items()):
+        yield f"  {count:5} of {right} cases: {operator} {backend}: {model}"
+
+
 def _masked(tallies: Iterable[Tally]) -> Iterator[str]:
-    masked: dict[tuple[str, str, str], list[int]] = defaultdict(lambda: [0, 0])
+    masked: dict[tuple[str, ...], list[int]] = defaultdict(lambda: [0, 0])
     for t in tallies:
         if t.known:
-            entry = masked[t.backend, t.check, t.operator]
+            entry = masked[t.backend, t.check, t.operator, t.dtype]
             entry[0] += t.known
             entry[1] += t.drawn
     if masked:
         yield "\nmasked by known failures"
-    for (backend, check, operator), (known, drawn) in sorted(masked.items()):
-        yield f"  {known / drawn:4.0%} of {drawn} cases: {check} {operator} {backend}"
+    for (backend, check, operator, dtype), (known, drawn) in sorted(masked.items()):
+        yield f"  {known / drawn:4.0%} of {drawn} cases: {check} {operator} {dtype} {backend}"
 
 
 def _unsupported(tallies: Iterable[Tally]) -> Iterator[str]:

@@ -20,7 +20,6 @@ import pytest
 from d5test.backends.updater import own_rules
 from d5test.names import hint
 from d5test.plugin import native
-from d5test.plugin.known import KnownFailure
 from d5test.plugin.names import resolving
 from d5test.plugin.optimizers import BROUGHT
 from d5test.plugin.selection import SELECTION, Selection
@@ -40,7 +39,6 @@ class Workers:
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
         self.clients: dict[str, Any] = {}
-        self.known: dict[str, tuple[KnownFailure, ...]] = {}
 
     def open(self, selection: Selection) -> None:
         """Start the workers; UsageError with one line for the first that cannot start.
@@ -50,7 +48,7 @@ class Workers:
         for name in selection.backends:
             self.clients[name] = self._started(name)
         for name, client in self.clients.items():
-            self.known[name] = selection.known(self._ready(name, client).about)
+            self._ready(name, client)
         require_rows(self.clients, selection, own_rules(self.config.stash[BROUGHT]))
         if self._gating is not None:
             self._try(self._gating.versions.new)
@@ -110,6 +108,7 @@ class Workers:
                 client.about  # noqa: B018 - waits until the framework is imported
         finally:
             late.cancel()
+        client.known = self.config.stash[SELECTION].known(client.about)
         return client
 
     def _tell(self, line: str) -> None:

@@ -15,7 +15,7 @@ import pytest
 from d5test.native import bridges, compiler, library
 from d5test.native.bridges import LIBRARIES
 from d5test.native.library import Declared
-from d5test.plugin.known import shipped
+from d5test.known.reading import shipped
 
 HERE = Path(__file__).parent
 SUITES = shipped("torch").parents[1]

@@ -11,8 +11,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from d5test.known.reading import shipped
 from d5test.outcome.tally import Tally
-from d5test.plugin.known import shipped
 from d5test.plugin.outcomes import tallies_of
 
 SUITES = shipped("torch").parents[1]

@@ -73,10 +73,10 @@ class Stable(Numpy):
 
 KNOWN = """
 [[known]]
-check = "accuracy"
-operator = "Tanh"
-dtype = ["float32"]
-case = "Case(Tanh(), (Tensor((4,), data=(4.5, 5.0, -6.0, 7.0)),))"
+checks = ["accuracy"]
+operators = ["Tanh"]
+dtypes = ["float32"]
+cases = ["Case(Tanh(), (Tensor((4,), data=(4.5, 5.0, -6.0, 7.0)),))"]
 reason = "1 from 4 on"
 owner = "somebody"
 expires = 2999-01-31

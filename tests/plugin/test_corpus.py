@@ -22,10 +22,10 @@ class Wrong(Numpy):
 """
 KNOWN = """
 [[known]]
-check = "forward"
-operator = "{operator}"
-dtype = ["float32"]
-case = "Case({operator}(), (Tensor((4,)),))"
+checks = ["forward"]
+operators = ["{operator}"]
+dtypes = ["float32"]
+cases = ["Case({operator}(), (Tensor((4,)),))"]
 reason = "it is new"
 owner = "somebody"
 expires = 2999-01-31

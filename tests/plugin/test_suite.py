@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from d5test.plugin.known import shipped
+from d5test.known.reading import shipped
 
 SUITES = shipped("torch").parents[1]
 Suite = Callable[..., Any]
@@ -102,30 +102,30 @@ def test_known_failures_are_recorded_and_then_known(
     expired = suite("Wrong", *options, "--known=known.toml")
     assert expired.rc == 1
     assert "known failure expired on 2020-01-31" in expired.text
-    file.write_text(file.read_text().replace("operator = ", "operater = "))
+    file.write_text(file.read_text().replace("operators = ", "operater = "))
     unreadable = suite("Wrong", *options, "--known=known.toml")
     assert unreadable.rc == pytest.ExitCode.USAGE_ERROR
-    assert "row 1: operator is missing" in unreadable.text
+    assert "row 1: unknown key 'operater': did you mean operators?" in unreadable.text
 
 
 def test_a_known_failure_keeps_drawing_away(suite: Suite, pytester: pytest.Pytester) -> None:
     pytester.path.joinpath("known.toml").write_text(
         """
 [[known]]
-check = "forward"
-operator = "Relu"
-dtype = ["float32"]
-case = "Case(Relu(), (Tensor((2, 3)),))"
+checks = ["forward"]
+operators = ["Relu"]
+dtypes = ["float32"]
+cases = ["Case(Relu(), (Tensor((2, 3)),))"]
 reason = "one percent too much"
 owner = "somebody"
 expires = 2999-01-31
 where = { rank0 = { min = 2 }, "shape0[0]" = { max = 3 } }
 
 [[known]]
-check = "forward"
-operator = "Relu"
-dtype = ["float32"]
-case = "Case(Relu(), (Tensor((4, 2)),))"
+checks = ["forward"]
+operators = ["Relu"]
+dtypes = ["float32"]
+cases = ["Case(Relu(), (Tensor((4, 2)),))"]
 reason = "flat"
 owner = "somebody"
 expires = 2999-01-31

@@ -88,7 +88,6 @@ class OnnxBackend(Backend):
                 dtypes=self.dtypes_of(name),
                 gradient="onnx.backend has no gradients",
                 flushes=self.flushes_of(name),
-                ulps=self.ulps_of(name),
             )
             for name in names(self.opset)
         }
@@ -116,10 +115,6 @@ class OnnxBackend(Backend):
     def flushes_of(self, operator: str) -> bool:
         """Whether an operator's kernel makes zeros of results below the smallest normal number."""
         return False
-
-    def ulps_of(self, operator: str) -> Mapping[str, float]:
-        """Elementary functions whose larger error, in one operator alone, is known."""
-        return {}
 
     def single(self, operator: str) -> str:
         """Why an operator computes in float32 what is float64; empty if it does not."""

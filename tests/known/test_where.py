@@ -7,8 +7,8 @@ import math
 import pytest
 
 from d5test.case import Case, Tensor
-from d5test.plugin.literal import case_from
-from d5test.plugin.where import holds, validate
+from d5test.known.literal import case_from
+from d5test.known.where import holds, validate
 from d5test.reference.operators import OPERATORS
 
 Conv, Softmax = OPERATORS["Conv"], OPERATORS["Softmax"]
@@ -63,6 +63,9 @@ def test_conditions(where: dict[str, object], expected: bool) -> None:
         ({"strides; import os": 2}, "no attribute"),
         ({"strides": {"atleast": 2}}, "takes min, max, not and below"),
         ({"strides": {}}, "takes min, max, not and below"),
+        ({"shape0": {"below": 5}}, r"below of 'shape0' should be a list of fields, .*, not 5"),
+        ({"shape0": {"min": "2"}}, "min of 'shape0' should be a number, not '2'"),
+        ({"shape0": [{"min": 2}]}, "takes values and lists"),
     ],
 )
 def test_what_can_never_be_evaluated_is_refused(where: dict[str, object], word: str) -> None:
@@ -92,6 +95,18 @@ def test_a_case_comes_back_from_its_repr() -> None:
         "Softmax()",
         "Case(",
         "Case(lambda: 0, ())",
+        "Case(5, (Tensor((2,)),))",
+        "Case(Softmax(), 5)",
+        "Case(Softmax(), (5,))",
+        "Case(Softmax(), (Tensor((-2,)),))",
+        "Case(Softmax(), (Tensor((10**9,)),))",
+        "Case(Softmax(), (Tensor((1000, 1000, 1000)),))",
+        "Case(Softmax(), (Tensor((2,), data=(1.0,)),))",
+        "Case(Softmax(), (Tensor((2,), dtype='float23'),))",
+        "Case(Softmax(), (Tensor((2,), values=('no such regime',)),))",
+        f"Case(Softmax(axis={'9' * 5000}), (Tensor((2,)),))",
+        f"Case(Softmax(axis={'(' * 5000}), (Tensor((2,)),))",
+        f"Case(Softmax(axis={'-' * 5000}1), (Tensor((2,)),))",
     ],
 )
 def test_what_is_no_case_is_refused(text: str) -> None:
@@ -110,16 +125,24 @@ def test_magnitudes_are_those_of_the_values_but_zero() -> None:
     assert holds({"smallest0": {"min": float(smallest), "max": float(smallest)}}, one)
 
 
-def test_the_exponent_is_the_largest_argument_of_the_reference_s_exponential() -> None:
-    tail = Case(OPERATORS["Sigmoid"](), (Tensor((3,), data=(-7.5, 20.0, -math.inf)),))
-    assert holds({"exponent": {"min": 7.5, "max": 7.5}}, tail)
-    weights = (Tensor((1, 4, 1), data=(0.0, 9.0, 0.0, 0.0)), Tensor((1, 4, 1), data=(0.0,) * 4))
-    gate = Case(OPERATORS["LSTM"](hidden_size=1), (Tensor((1, 1, 1), data=(-2.0,)), *weights))
-    assert holds({"exponent": {"min": 18.0, "max": 18.0}}, gate)
-    assert not holds({"exponent": {"min": 0}}, CONV)
-    near = Case(OPERATORS["Tanh"](), (Tensor((3,), data=(-0.125, 20.0, 0.0)),))
-    assert holds({"tangent": {"min": 0.125, "max": 0.125}}, near)
-    assert not holds({"tangent": {"max": 1e300}}, CONV)
+def test_one_axis_is_the_same_in_all_conditions() -> None:
+    where = {"strides[*]": 3, "shape0[*]": 7}
+    validate(where, Conv)
+    assert holds(where, CONV)  # the last axis has both
+    assert not holds({"strides[*]": 2, "shape0[*]": 7}, CONV)  # each on an axis of its own
+    assert not holds({"strides[*]": 3, "shape0[*]": 2}, CONV)  # no stride belongs to the batch
+    assert holds({"strides": 2, "shape0": 7}, CONV)
+    assert holds({"strides[*]": {"min": 2}, "shape1[*]": {"max": 2}, "group": 1}, CONV)
+
+
+def test_a_subnormal_number_is_one_of_its_dtype() -> None:
+    op = OPERATORS["Relu"]()
+    validate({"subnormal0": True}, type(op))
+    for dtype, smallest in (("float32", 1.17549435e-38), ("float64", 2.2250738585072014e-308)):
+        normal = Case(op, (Tensor((3,), dtype, data=(0.0, smallest, 1.0)),))
+        below = Case(op, (Tensor((3,), dtype, data=(0.0, smallest / 4, 1.0)),))
+        assert holds({"subnormal0": False}, normal)
+        assert holds({"subnormal0": True}, below)
 
 
 def test_a_number_can_be_required_to_be_below_the_sum_of_others() -> None:

@@ -2,9 +2,11 @@
 
 A field is an attribute of the operator (`axis`), or a property of an input by its position:
 `shape0`, `rank0`, `size0`, `dtype0`, `regime0`, `layout0`, `present0`, `smallest0` and `largest0`
-(the extremes of its magnitudes, zeros left out); or `inputs`, their number;
-or `exponent` and `tangent`, what the reference gives to `exp` and `tanh` (see `exponent`).
-`"strides[0]"` and `"shape1[-1]"` are one entry of a tuple. A condition is
+(the extremes of its magnitudes, zeros left out), `subnormal0` (whether one of them is); or
+`inputs`, their number.
+`"strides[0]"` and `"shape1[-1]"` are one entry of a tuple. `[*]` is the same axis in all fields of
+a table that have it, counted from the last; the conditions hold if they do for some axis.
+A condition is
 
     a value                         equal to it (a tuple to a list)
     a list of values                one of them
@@ -25,10 +27,14 @@ from typing import Any
 
 import numpy as np
 
-from d5test.case import Case, Operator, Tensor
-from d5test.plugin.exponent import exponent, tangent
+from d5test.case import Case, Operator, Tensor, dtype_of
+from d5test.values import finfo
 
-FIELD = re.compile(r"(?P<name>[A-Za-z_]\w*?)(?P<position>\d+)?(?:\[(?P<index>-?\d+)\])?")
+FIELD = re.compile(
+    r"(?P<name>[A-Za-z_]\w*?)(?P<position>\d{1,3})?(?:\[(?P<index>-?\d{1,3}|\*)\])?"
+)
+AXES = 8
+"""Axes that `[*]` may be; no case has more."""
 BOUNDS = {"min", "max", "not", "below"}
 INPUTS: Mapping[str, Any] = {
     "shape": lambda tensor: tensor.shape,
@@ -41,10 +47,8 @@ INPUTS: Mapping[str, Any] = {
 MAGNITUDES: Mapping[str, Any] = {"smallest": np.min, "largest": np.max}
 OF_CASES: Mapping[str, Any] = {
     "inputs": lambda case: len(case.inputs),
-    "exponent": exponent,
-    "tangent": tangent,
 }
-OF_INPUTS = (*INPUTS, *MAGNITUDES, "present")
+OF_INPUTS = (*INPUTS, *MAGNITUDES, "subnormal", "present")
 
 
 class Absent:
@@ -66,20 +70,54 @@ def validate(where: Mapping[str, Any], operator: type[Operator]) -> None:
                 f"({', '.join(attributes) or 'it has none'}), nor one of "
                 f"{', '.join(f'{known}0' for known in OF_INPUTS)}, {', '.join(OF_CASES)}"
             )
-        if isinstance(condition, dict) and not (condition and set(condition) <= BOUNDS):
-            raise ValueError(
-                f"where: {name!r} takes min, max, not and below, given {sorted(condition)}"
-            )
+        _check(name, condition)
         if isinstance(condition, dict) and "below" in condition:
-            validate(dict.fromkeys(condition["below"]), operator)
+            validate(dict.fromkeys(condition["below"], 0), operator)
+
+
+def _check(name: str, condition: Any) -> None:
+    """Raise ValueError unless this is a condition."""
+    if not isinstance(condition, dict):
+        if not _plain(condition):
+            raise ValueError(f"where: {name!r} takes values and lists, not {condition!r:.60}")
+        return
+    if not condition or set(condition) - BOUNDS:
+        raise ValueError(
+            f"where: {name!r} takes min, max, not and below, not {', '.join(condition) or '{}'}"
+        )
+    for bound, value in condition.items():
+        if bound == "below":
+            good = isinstance(value, list) and all(isinstance(field, str) for field in value)
+            wanted = 'a list of fields, ["shape0[0]"]'
+        elif bound == "not":
+            good, wanted = _plain(value), "a value or a list"
+        else:
+            good = isinstance(value, int | float) and not isinstance(value, bool)
+            wanted = "a number"
+        if not good:
+            raise ValueError(f"where: {bound} of {name!r} should be {wanted}, not {value!r:.60}")
+
+
+def _plain(value: Any) -> bool:
+    """Whether it is a text, a number, a boolean, or a list of such and of lists of them."""
+    if isinstance(value, list):
+        return all(_plain(entry) for entry in value)
+    return isinstance(value, str | int | float)
 
 
 def holds(where: Mapping[str, Any], case: Case) -> bool:
     """Whether every condition holds for this case."""
+    if any("[*]" in name for name in where):
+        return any(holds(_on_axis(where, axis), case) for axis in range(1, AXES + 1))
     return all(
         _meets(value_of(name, case), _resolved(condition, case))
         for name, condition in where.items()
     )
+
+
+def _on_axis(where: Mapping[str, Any], axis: int) -> Mapping[str, Any]:
+    """The conditions for one axis, counted from the last."""
+    return {name.replace("[*]", f"[-{axis}]"): value for name, value in where.items()}
 
 
 def _resolved(condition: Any, case: Case) -> Any:
@@ -87,7 +125,7 @@ def _resolved(condition: Any, case: Case) -> Any:
     if not isinstance(condition, dict) or "below" not in condition:
         return condition
     values = (value_of(name, case) for name in condition["below"])
-    limit = sum(0 if value is Absent else value for value in values) - 1
+    limit = sum(value for value in values if isinstance(value, int | float)) - 1
     rest = {name: bound for name, bound in condition.items() if name != "below"}
     return {**rest, "max": min(limit, rest.get("max", limit))}
 
@@ -118,6 +156,9 @@ def _of_input(name: str, position: int, case: Case) -> Any:
         return tensor is not None
     if tensor is None:
         return Absent
+    if name == "subnormal":
+        smallest = _magnitude("smallest", position, case)
+        return smallest is not Absent and smallest < finfo(dtype_of(tensor.dtype)).smallest_normal
     return _magnitude(name, position, case) if name in MAGNITUDES else INPUTS[name](tensor)
 
 

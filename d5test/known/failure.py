@@ -1,0 +1,156 @@
+"""A known failure, and those of one backend as the judge asks them."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from packaging.specifiers import SpecifierSet
+from packaging.version import InvalidVersion, Version
+
+from d5test.case import Case
+from d5test.known.where import holds
+from d5test.numerics.error_model import ErrorModel
+
+
+@dataclass(frozen=True)
+class KnownFailure:
+    """One fault of a framework.
+
+    Without `model` and `raises` the cases for which `where` holds are not judged at all: they are
+    masked. With `model` they are judged by wider bars. With `raises` a case that raises these
+    words counts as unsupported.
+
+    reason      what is wrong, in one line
+    operators, dtypes
+    checks      those that the pinned cases fail; a mask holds in these alone
+    pinned      cases that must still fail, each with its check, in each dtype
+    versions    the framework's, as a PEP 440 specifier; empty: all
+    backends    names; empty: every backend that the file is read for
+    devices     words, one of which stands in the device's name (`AVX2`, say); empty: all devices
+    where       conditions on cases, see `d5test.known.where`; `None`: the pinned cases alone for a
+                mask, every case otherwise
+    model       how much is known to be wrong
+    raises      words of the exception by which a case is refused
+    extent      how bad it is, as it was measured
+    witnesses   what independent computations gave
+    reproducer  a few lines of Python that show it with the framework alone
+    prints      what they print; or raise, a part of it
+    source      the file, and the number of the row
+    """
+
+    reason: str
+    operators: tuple[str, ...]
+    dtypes: tuple[str, ...]
+    checks: tuple[str, ...]
+    pinned: tuple[Pinned, ...]
+    owner: str
+    expires: dt.date
+    source: str
+    versions: str = ""
+    link: str = ""
+    backends: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
+    where: Mapping[str, Any] | None = None
+    model: ErrorModel | None = None
+    raises: str = ""
+    extent: str = ""
+    witnesses: tuple[str, ...] = ()
+    reproducer: str = ""
+    prints: str = ""
+
+    @property
+    def masks(self) -> bool:
+        """Whether what it covers is not judged."""
+        return self.model is None and not self.raises
+
+    @property
+    def expired(self) -> bool:
+        """Whether somebody should have dealt with it by now."""
+        return self.expires < dt.date.today()
+
+    def speaks_of(self, name: str, version: str, device: str = "") -> bool:
+        """Whether it is about this backend (under whatever interpreter), version and device."""
+        if self.backends and name.partition("@")[0] not in self.backends:
+            return False
+        if self.devices and not set(self.devices) & set(re.findall(r"\w+", device)):
+            return False
+        try:
+            return SpecifierSet(self.versions).contains(Version(version), prereleases=True)
+        except InvalidVersion:
+            return True
+
+    def holds_for(self, case: Case) -> bool:
+        """Whether a case is of this failure, whatever the check."""
+        if case.op.name not in self.operators or case.dtype not in self.dtypes:
+            return False
+        if self.where is None and self.masks:
+            return any(case == pinned.case for pinned in self.pinned)
+        return self.where is None or holds(self.where, case)
+
+    def covers(self, case: Case, check: str) -> bool:
+        """Whether it keeps this case from being judged."""
+        if not self.masks or check not in self.checks:
+            return False
+        return self.holds_for(case) or any(case == pinned.case for pinned in self.pinned)
+
+
+@dataclass(frozen=True)
+class Pinned:
+    """A case that must fail a check."""
+
+    check: str
+    case: Case
+
+    @property
+    def id(self) -> str:
+        """How it stands in a test's id."""
+        return f"{self.check}-{self.case.op.name}-{self.case.dtype}"
+
+
+@dataclass(frozen=True)
+class Known:
+    """The known failures of one backend."""
+
+    rows: tuple[KnownFailure, ...] = ()
+
+    @property
+    def pinned(self) -> Iterator[tuple[KnownFailure, Pinned]]:
+        """Every case that must still fail, with its row."""
+        return ((row, pinned) for row in self.rows for pinned in row.pinned)
+
+    def covers(self, case: Case, check: str) -> bool:
+        """Whether this case is not to be judged."""
+        return any(row.covers(case, check) for row in self.rows)
+
+    def models(self, case: Case) -> tuple[ErrorModel, ...]:
+        """The error models that hold for this case."""
+        return tuple(row.model for row in self.rows if row.model and row.holds_for(case))
+
+    def refusal(self, case: Case, raised: str) -> str:
+        """The reason of the row that knows of this exception; empty if there is none."""
+        rows = (row for row in self.rows if row.raises and row.raises in raised)
+        return next((row.reason for row in rows if row.holds_for(case)), "")
+
+
+@contextmanager
+def set_aside(client: Any) -> Iterator[None]:
+    """Within: the backend is judged as if nothing were known of it."""
+    before, client.known = client.known, Known()
+    try:
+        yield
+    finally:
+        client.known = before
+
+
+def in_dtype(case: Case, dtype: str) -> Case:
+    """The case with another floating-point dtype under test."""
+    inputs: Sequence[Any] = case.inputs
+    changed = (
+        replace(x, dtype=dtype) if x is not None and x.dtype == case.dtype else x for x in inputs
+    )
+    return replace(case, inputs=tuple(changed))

@@ -1,0 +1,188 @@
+"""Rows of known failures: what is read, what is refused, and when a row speaks."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+
+import pytest
+
+from d5test.case import Case, Tensor
+from d5test.checks import CHECKS
+from d5test.known.failure import Known
+from d5test.known.reading import Unreadable, read, shipped
+from d5test.known.writing import replace_text, table
+from d5test.reference.operators import OPERATORS
+
+Softmax = OPERATORS["Softmax"]
+ROW = """
+[[known]]
+reason = "the first axis is wrong"
+operators = ["Softmax"]
+dtypes = ["float32"]
+checks = ["forward"]
+versions = ">=2.10,<2.15"
+cases = ["Case(Softmax(axis=0), (Tensor((2, 3)),), seed=7)"]
+owner = "somebody"
+expires = 2999-06-30
+where = { axis = 0, rank0 = { min = 2 } }
+"""
+WHERE = "where = { axis = 0, rank0 = { min = 2 } }"
+
+
+def test_a_row_covers_its_case_and_what_its_conditions_hold_for(tmp_path: Path) -> None:
+    (row,) = rows(tmp_path, ROW)
+    (pinned,) = row.pinned
+    assert pinned.case == Case(Softmax(axis=0), (Tensor((2, 3)),), seed=7)
+    assert row.covers(pinned.case, "forward")
+    assert row.covers(Case(Softmax(axis=0), (Tensor((5, 4)),)), "forward")
+    assert not row.covers(Case(Softmax(axis=0), (Tensor((5, 4)),)), "batch")
+    assert not row.covers(Case(Softmax(axis=0), (Tensor((5, 4), "float64"),)), "forward")
+    assert not row.covers(Case(Softmax(axis=1), (Tensor((5, 4)),)), "forward")
+    assert not row.covers(Case(Softmax(axis=0), (Tensor((5,)),)), "forward")
+    assert not row.covers(Case(OPERATORS["LogSoftmax"](axis=0), (Tensor((5, 4)),)), "forward")
+    assert not row.expired
+    (alone,) = rows(tmp_path, ROW.replace(WHERE, ""))
+    assert alone.covers(pinned.case, "forward")
+    assert not alone.covers(Case(Softmax(axis=0), (Tensor((5, 4)),)), "forward")
+
+
+@pytest.mark.parametrize(
+    ("version", "speaks"),
+    [("2.13.0+cpu", True), ("2.15.0", False), ("2.14.0.dev1", True), ("2.9", False), ("?", True)],
+)
+def test_a_row_speaks_of_versions(tmp_path: Path, version: str, speaks: bool) -> None:
+    (row,) = rows(tmp_path, ROW)
+    assert row.speaks_of("torch", version) is speaks
+
+
+def test_a_row_may_name_its_backends(tmp_path: Path) -> None:
+    (row,) = rows(tmp_path, ROW + 'backends = ["torch-compiled"]\n')
+    assert row.speaks_of("torch-compiled", "2.13")
+    assert not row.speaks_of("torch", "2.13")
+
+
+def test_a_row_may_name_its_devices(tmp_path: Path) -> None:
+    (row,) = rows(tmp_path, ROW + 'devices = ["AVX2", "AVX512"]\n')
+    assert row.speaks_of("torch", "2.13", "cpu (AVX512)")
+    assert not row.speaks_of("torch", "2.13", "cpu (DEFAULT)")
+    assert not row.speaks_of("torch", "2.13", "cpu (AVX5)")
+
+
+def test_a_case_is_pinned_for_each_check_in_each_of_its_dtypes(tmp_path: Path) -> None:
+    text = ROW.replace('"forward"', '"forward", "low_precision"')
+    text = text.replace('["float32"]', '["float64", "float32", "float16"]')
+    (row,) = rows(tmp_path, text)
+    assert [(p.check, p.case.dtype) for p in row.pinned] == [
+        ("forward", "float64"), ("forward", "float32"), ("low_precision", "float16"),
+    ]  # fmt: skip
+    assert {p.case.seed for p in row.pinned} == {7}
+    named = '{ case = "Case(Softmax(), (Tensor((2, 3)),))", dtypes = ["float64"] }'
+    (row,) = rows(tmp_path, text.replace("cases = [", f"cases = [{named}, "))
+    assert [(p.check, p.case.dtype, p.case.op.axis) for p in row.pinned[:2]] == [
+        ("forward", "float64", -1), ("forward", "float64", 0),
+    ]  # fmt: skip
+    assert len(row.pinned) == 4
+
+
+def test_a_row_expires(tmp_path: Path) -> None:
+    (row,) = rows(tmp_path, ROW.replace("2999-06-30", "2020-01-31"))
+    assert row.expired
+    assert row.expires == dt.date(2020, 1, 31)
+
+
+def test_an_error_model_masks_nothing(tmp_path: Path) -> None:
+    (row,) = rows(tmp_path, ROW + 'model = { absolute = { exp = 2 }, arithmetic = "float32" }\n')
+    inside = Case(Softmax(axis=0), (Tensor((5, 4)),))
+    known = Known((row,))
+    assert not known.covers(inside, "forward")
+    (model,) = known.models(inside)
+    assert (model.absolute, model.arithmetic) == ({"exp": 2}, "float32")
+    assert known.models(Case(Softmax(axis=1), (Tensor((5, 4)),))) == ()
+    (row,) = rows(tmp_path, ROW.replace(WHERE, 'raises = "axis must be"'))
+    refused = Known((row,))
+    assert refused.refusal(inside, "ValueError: axis must be last") == "the first axis is wrong"
+    assert refused.refusal(inside, "ValueError: out of memory") == ""
+    assert not refused.covers(inside, "forward")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "word"),
+    [
+        ('owner = "somebody"', "", "owner is missing"),
+        ('["Softmax"]', '["Sofmax"]', "unknown operator 'Sofmax': did you mean Softmax"),
+        ('"forward"', '"forwards"', "unknown check 'forwards': did you mean forward"),
+        ("2999-06-30", '"soon"', "expires: expected a date, 2027-01-31, not 'soon'"),
+        (">=2.10,<2.15", ">=two", "versions"),
+        ("axis = 0, rank0", "axes = 0, rank0", "no attribute of Softmax"),
+        ("Case(Softmax", "Case(Relu", "Relu"),
+        ('["float32"]', '["float16"]', "forward does not ask for float16"),
+        ('["float32"]', '"float32"', "dtypes: expected a list of texts"),
+        ('"forward"', '"forward", "low_precision"', "no case is pinned for low_precision"),
+        ("reason =", "because = 1\nreason =", "unknown key 'because'"),
+        ("checks =", "check = 1\nchecks =", "unknown key 'check': did you mean checks"),
+        ("[[known]]", "[[knwon]]", "expected .* tables"),
+        ("[[known]]", "[known", "line"),
+        (ROW, "known = [1]", "row 1: expected a table"),
+        (ROW, "known = 1", "expected .* tables"),
+        ("axis = 0", "shape0 = { below = 5 }", "below of 'shape0' should be a list"),
+        ("Case(Softmax(axis=0)", "Case(5", "5 is no operator"),
+        ("axis = 0", f"axis = {'9' * 4301}", "digits"),
+        ("axis = 0", f"axis = {'[' * 10000}", "nested too deeply|[Uu]nclosed|Invalid"),
+        ("2999-06-30", "2999-06-30\nmodel = 5", "model: expected a table"),
+        ("2999-06-30", "2999-06-30\nmodel.ulps.expp = 5", "unknown elementary function 'expp'"),
+        ("2999-06-30", "2999-06-30\nmodel.ulps.exp = nan", "expected ULPs, not nan"),
+        ("2999-06-30", "2999-06-30\nmodel.ulps.exp = true", "expected ULPs, not True"),
+        ("2999-06-30", "2999-06-30\nmodel.arithmetic = 'float23'", "unknown arithmetic"),
+        ("2999-06-30", "2999-06-30\nmodel.formula = 'running sums'", "no formula of Softmax"),
+    ],
+)
+def test_what_cannot_be_read_is_one_line(tmp_path: Path, old: str, new: str, word: str) -> None:
+    assert old in ROW
+    with pytest.raises(Unreadable, match=word) as caught:
+        rows(tmp_path, ROW.replace(old, new, 1))
+    assert "\n" not in str(caught.value)
+    assert "known.toml" in str(caught.value)
+    assert len(str(caught.value)) < 600
+
+
+def test_the_files_that_come_with_the_suites_can_be_read() -> None:
+    files = sorted(shipped("torch").parent.glob("*.toml"))
+    assert {"torch", "tensorflow", "jax", "onnxruntime"} <= {file.stem for file in files}
+    for file in files:
+        found = read(file, OPERATORS, CHECKS)
+        assert all(row.witnesses and row.extent for row in found)
+    assert len(read(shipped("onnxruntime"), OPERATORS, CHECKS)) < 22
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    written = {
+        "reason": 'a "quoted" \\ backslash\nand\x7f',
+        "operators": ["Softmax"],
+        "dtypes": ["float32"],
+        "checks": ["forward"],
+        "owner": "somebody",
+        "expires": dt.date(2999, 1, 31),
+        "where": {"axis": [0, None, 1]},
+        "cases": [{"case": "Case(Softmax(), (Tensor((2, 3)),))", "checks": ["forward"]}],
+    }
+    (row,) = rows(tmp_path, table(written))
+    assert row.reason == written["reason"]
+    assert row.where == {"axis": [0, 1]}
+
+
+def test_a_file_is_replaced_as_a_whole_or_not(tmp_path: Path) -> None:
+    file = tmp_path / "known.toml"
+    file.write_text("before")
+    with pytest.raises(UnicodeEncodeError):
+        replace_text(file, "new \ud800")
+    assert file.read_text() == "before"
+    replace_text(file, "after")
+    assert file.read_text() == "after"
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def rows(folder: Path, text: str):
+    file = folder / "known.toml"
+    file.write_text(text)
+    return read(file, OPERATORS, CHECKS)
