@@ -19,7 +19,19 @@ from contextlib import suppress
 from typing import NoReturn
 
 from d5test import __version__
-from d5test.cli import compare, corpus, doctor, gate, native, new, report, repro, run, verify
+from d5test.cli import (
+    compare,
+    corpus,
+    doctor,
+    gate,
+    known,
+    native,
+    new,
+    report,
+    repro,
+    run,
+    verify,
+)
 
 COMMANDS = {
     "doctor": doctor,
@@ -32,6 +44,7 @@ COMMANDS = {
     "gate": gate,
     "new": new,
     "native": native,
+    "known": known,
 }
 MISTAKE, INTERNAL = 2, 3
 """Exit statuses of a wrong command line or file, and of a fault of d5test's own, as pytest's."""

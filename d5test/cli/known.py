@@ -1,0 +1,41 @@
+"""List the known failures of frameworks, or write docs/found.md from them.
+
+Requirements: the rows are those of `suites/known`; no framework is imported.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    """Its arguments."""
+    parser.add_argument("--page", action="store_true", help="the page docs/found.md, on stdout")
+    parser.add_argument("--backend", metavar="NAME", help="only this framework")
+
+
+def execute(options: argparse.Namespace) -> int:
+    """Print a line for each fault, or the page."""
+    from d5test.known.page import page, treatment
+    from d5test.known.reading import Unreadable, shipped_files
+
+    try:
+        files = shipped_files()
+    except Unreadable as error:
+        print(f"d5test known: {error}", file=sys.stderr)
+        return 2
+    if options.backend and options.backend not in files:
+        known = ", ".join(files)
+        print(f"d5test known: nothing is known of {options.backend!r}; known: {known}",
+              file=sys.stderr)  # fmt: skip
+        return 2
+    chosen = {n: f for n, f in files.items() if options.backend in (None, n)}
+    if options.page:
+        print(page(chosen), end="")
+        return 0
+    for name, (_, rows) in chosen.items():
+        for row in rows:
+            print(f"{name} {row.versions}  {', '.join(row.operators)}: {row.reason}"
+                  f"  ({treatment(row)}, until {row.expires})")  # fmt: skip
+    return 0

@@ -1,0 +1,82 @@
+"""docs/found.md is what the rows say, and its reproducers print what it says they do."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from d5test.client.client import WorkerClient
+from d5test.client.registry import installed
+from d5test.known.failure import KnownFailure
+from d5test.known.page import page
+from d5test.known.reading import shipped_files
+
+FILES = shipped_files()
+FOUND = Path(__file__).parents[2] / "docs" / "found.md"
+ALL = """
+import contextlib, io, json, sys
+preamble, lines = json.load(sys.stdin)
+names, told = {}, []
+exec(preamble, names)
+for text in lines:
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        try:
+            exec(text, dict(names))
+        except Exception as error:
+            print(error)
+    told.append(out.getvalue())
+json.dump(told, sys.stdout)
+"""
+
+
+def test_the_page_is_up_to_date() -> None:
+    assert FOUND.read_text() == page(FILES), "d5test known --page > docs/found.md"
+
+
+@pytest.mark.parametrize("framework", ["torch", "tensorflow", "jax", "onnxruntime"])
+def test_reproducers_print_what_the_page_says(framework: str) -> None:
+    if framework not in installed():
+        pytest.skip(f"{framework} is not installed")
+    with WorkerClient(framework) as client:
+        about = client.about
+    preamble, rows = FILES[framework]
+    every_mode = (replace(row, backends=()) for row in rows if row.prints)
+    meant = [
+        row for row in every_mode if row.speaks_of(about.name, about.version, about.device_name)
+    ]
+    crash = [row for row in meant if "the process dies" in row.reproducer]
+    told = printed(preamble, [row for row in meant if row not in crash])
+    assert told
+    for row, text in told:
+        assert flat(row.prints) in flat(text), row.reason
+    for row in crash:
+        ended = subprocess.run(
+            [sys.executable, "-c", f"{preamble}\n{row.reproducer}"], capture_output=True
+        )
+        assert ended.returncode == -8, row.reason
+
+
+def printed(preamble: str, rows: list[KnownFailure]) -> list[tuple[KnownFailure, str]]:
+    """What the reproducers print, or raise, all in one process."""
+    environment = {**os.environ, "MALLOC_PERTURB_": "90", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    ended = subprocess.run(
+        [sys.executable, "-c", ALL],
+        input=json.dumps([preamble, [row.reproducer for row in rows]]),
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return list(zip(rows, json.loads(ended.stdout.splitlines()[-1]), strict=True))
+
+
+def flat(text: str) -> str:
+    """Without line breaks and runs of blanks."""
+    return " ".join(text.split())
