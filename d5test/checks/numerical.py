@@ -36,7 +36,7 @@ STEP = 2.0**-17
 def numerical_gradient(client: Any, case: Case) -> Judgement:
     """The gradient agrees with the slope of the forward in a random direction."""
     if without_reference(type(case.op)):
-        return own_slope(inquiry.client, case)
+        return own_slope(client, case)
     inquiry = Inquiry("numerical_gradient", client, case)
     return inquiry.by_any(lambda arithmetic: _in(inquiry, arithmetic))
 

@@ -7,26 +7,27 @@ from pathlib import Path
 import pytest
 
 from d5test.arguments import duration, listed
+from d5test.names import BadName, chosen
 from d5test.plugin import names
 
 
 def test_names_suggest() -> None:
-    with pytest.raises(pytest.UsageError, match="'sofmax': did you mean Softmax"):
+    with pytest.raises(BadName, match="'sofmax': did you mean Softmax"):
         names.operators(["sofmax"])
-    with pytest.raises(pytest.UsageError, match=r"known: a, b$"):
-        names.chosen("check", ["zzz"], {"a": 1, "b": 2})
-    assert list(names.chosen("check", ["b", "a"], {"a": 1, "b": 2})) == ["a", "b"]
+    with pytest.raises(BadName, match=r"known: a, b$"):
+        chosen("check", ["zzz"], {"a": 1, "b": 2})
+    assert list(chosen("check", ["b", "a"], {"a": 1, "b": 2})) == ["a", "b"]
 
 
 def test_an_operator_of_a_stranger(tmp_path: Path) -> None:
     file = tmp_path / "cube.py"
     file.write_text("from d5test.case import Operator\nclass Cube(Operator): ...\nother = 1\n")
     assert list(names.operators([f"{file}:Cube"])) == ["Cube"]
-    with pytest.raises(pytest.UsageError, match="not a subclass"):
+    with pytest.raises(BadName, match="not a subclass"):
         names.operators([f"{file}:other"])
-    with pytest.raises(pytest.UsageError, match="AttributeError"):
+    with pytest.raises(BadName, match="AttributeError"):
         names.operators([f"{file}:Square"])
-    with pytest.raises(pytest.UsageError, match="no_such_module"):
+    with pytest.raises(BadName, match="no_such_module"):
         names.operators(["no_such_module:Square"])
 
 
