@@ -15,8 +15,9 @@ import pytest
 from packaging.version import InvalidVersion, Version
 
 from d5test.case import Case, Operator
+from d5test.files import replace
 from d5test.known.literal import case_from
-from d5test.known.writing import replace_text, table
+from d5test.known.writing import table
 from d5test.outcome.tally import Tally
 from d5test.plugin.selection import SELECTION
 from d5test.plugin.summary import faults_of, tallies_in
@@ -44,7 +45,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     found = rows(faults)
     path = config.invocation_params.dir / file
     try:
-        replace_text(path, "\n".join([HEADER, *map(table, found)]))
+        replace(path, "\n".join([HEADER, *map(table, found)]))
     except OSError as error:
         terminalreporter.write_line(
             f"known failures not written to {path}: {error.strerror}", red=True

@@ -11,7 +11,7 @@ from d5test.case import Case, Tensor
 from d5test.checks import CHECKS
 from d5test.known.failure import Known
 from d5test.known.reading import Unreadable, read, shipped
-from d5test.known.writing import replace_text, table
+from d5test.known.writing import table
 from d5test.reference.operators import OPERATORS
 
 Softmax = OPERATORS["Softmax"]
@@ -169,17 +169,6 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     (row,) = rows(tmp_path, table(written))
     assert row.reason == written["reason"]
     assert row.where == {"axis": [0, 1]}
-
-
-def test_a_file_is_replaced_as_a_whole_or_not(tmp_path: Path) -> None:
-    file = tmp_path / "known.toml"
-    file.write_text("before")
-    with pytest.raises(UnicodeEncodeError):
-        replace_text(file, "new \ud800")
-    assert file.read_text() == "before"
-    replace_text(file, "after")
-    assert file.read_text() == "after"
-    assert list(tmp_path.iterdir()) == [file]
 
 
 def rows(folder: Path, text: str):
