@@ -241,7 +241,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     report = terminalreporter.config.getoption("--gate-report")
     if report:
         terminalreporter.write_line(gating.unwritten or f"the report is {report}")
-    if findings.bouts:
+    if findings.measurements:
         terminalreporter.write_line(
             f"measured in {findings.sessions:.1f} times the first session{spent}"
         )

@@ -88,7 +88,7 @@ def test_builds_are_compared(pytester: pytest.Pytester, compared: Compared) -> N
     assert (same.status, same.found["verdict"]) == (0, "passed")
     assert {v: n for v, n in same.found["counts"].items() if n} == {"same": 42 * 3 + 18}
 
-    run(pytester, COARSE, "new.json").assert_outcomes(passed=14, failed=28)
+    run(pytester, COARSE, "new.json").assert_outcomes(passed=14, failed=21, skipped=7)
     new = compared("old.json", "new.json")
     assert new.status == 1
     worse = [d for d in new.found["decisions"] if d["verdict"] == "worse"]
@@ -101,8 +101,8 @@ def test_builds_are_compared(pytester: pytest.Pytester, compared: Compared) -> N
     summed = named["test_corpus[Conv-bfloat16-1-forward-./mine.py:Mine]"]
     assert (summed["old"], summed["new"]) == ([[0.0]], [[2.0]])  # from class F to S
     assert new.found["operators_lost"] == ["Neg"]
-    assert all("ZeroDivisionError" in v["reason"] or "raised" in v["reason"]
-               for v in new.found["vanished"])  # fmt: skip
+    reasons = ("ZeroDivisionError", "raised", "only the forward check accuses it")
+    assert all(any(words in v["reason"] for words in reasons) for v in new.found["vanished"])
 
 
 def test_a_ratio_is_compared_to_the_digit(tmp_path: Path, compared: Compared) -> None:

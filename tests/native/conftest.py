@@ -12,10 +12,10 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from d5test.known.reading import shipped
 from d5test.native import bridges, compiler, library
 from d5test.native.bridges import LIBRARIES
 from d5test.native.library import Declared
-from d5test.known.reading import shipped
 
 HERE = Path(__file__).parent
 SUITES = shipped("torch").parents[1]
