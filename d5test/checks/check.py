@@ -333,7 +333,7 @@ class Inquiry:
         details = {}
         if judgement.right and held_by > allowed.name:
             expected = bounds(allowed)
-            judgement = judge(expected, results, allowed.name)
+            judgement = replace(judge(expected, results, allowed.name), arithmetic=held_by)
             kind, what = "arithmetic", f"is outside class {allowed.name}, inside class {held_by}"
             details["class"] = f"{allowed.name} is allowed: {EXPLAINED[allowed.name]}"
         if judgement.right:

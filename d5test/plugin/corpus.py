@@ -76,15 +76,18 @@ def judged(item: pytest.Item, client: Any) -> tuple[dict[str, Any], Fault | None
     """
     from d5test.backends.base import Unsupported
     from d5test.checks import CHECKS, Fault
+    from d5test.outcome.tally import Inapplicable
 
     params = item.callspec.params  # type: ignore[attr-defined]
     problem, direction = params["frozen"], params["direction"]
     check = CHECKS[CHECKS_OF[direction]]
     why_not = check.reason(type(problem.case.op), client.about, problem.case.dtype)
     if why_not:
-        raise Unsupported(why_not)
+        raise Unsupported(str(why_not))
     try:
         judgement, fault = check.run(client, problem.case), None
+    except Inapplicable as why:
+        raise Unsupported(str(why)) from None
     except Fault as found:
         if found.judgement is None:
             raise

@@ -94,7 +94,7 @@ def test_what_computes_worse_is_worse_by_name(gate, tmp_path: Path) -> None:
     assert not verify((tmp_path / page).read_text()).differences
 
     summed = {case: text for case, text in found.items() if case.startswith("Conv")}
-    assert "(F -> S), exact" in summed["Conv-bfloat16-1-forward"]
+    assert "(F -> P), exact" in summed["Conv-bfloat16-1-forward"]
     assert all("arithmetic class of Conv-bfloat16" in text for text in summed.values())
     table = [row for row in ran.stdout.splitlines() if row.strip().startswith("worse")]
     assert sum("arithmetic class of Conv" in row for row in table) == len(summed) >= 3
