@@ -15,6 +15,7 @@ import pytest
 from d5test import __version__
 from d5test.cli import main
 from d5test.cli.run import folder, suites
+from d5test.problems.corpus import corpus
 from d5test.reproducer.mark import STATUSES, head
 from tests.compare.files import sides
 
@@ -160,7 +161,7 @@ def test_it_is_a_module_too() -> None:
         [sys.executable, "-m", "d5test", "corpus"], capture_output=True, text=True, check=False
     )
     assert ran.returncode == 0, ran.stderr
-    assert "840" in ran.stdout
+    assert f"corpus {corpus().version} ({corpus().hash})" in ran.stdout
 
 
 def reproducer(path: Path, body: str, interpreter: str | None = None) -> Path:

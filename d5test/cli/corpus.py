@@ -103,6 +103,8 @@ def made(path: Path, seed: int) -> int:
     replace(path, after.text())
     added = len(after.problems) - len(before.problems)
     print(f"{path}: corpus {after.version} ({after.hash}), with {added} cases more")
+    line = f'{after.version}: "{after.hash}",'
+    print(f"to release it, add to RELEASED in tests/problems/test_corpus.py: {line}")
     return 0
 
 

@@ -26,7 +26,10 @@ Rule = Callable[["Bar", Any, list[Values], list[Values | None]], Any]
 def exact(self: Bar, ufunc: Any, xs: list[Values], bars: list[Values | None]) -> Bar:
     """Whole-number arithmetic on indices: exact, or unknown where an argument is in doubt."""
     if any(x.dtype.kind == "f" for x in xs):
-        raise TypeError(f"numpy.{ufunc.__name__} has no row in the table of primitives")
+        raise TypeError(
+            f"a reference may not call numpy.{ufunc.__name__}: it has no row in "
+            "d5test/numerics/elementary.py; use functions that docs/extending.md lists"
+        )
     value = ufunc(*xs)
     doubt = sum((np.where(b > 0, np.inf, 0.0) for b in bars if b is not None), np.zeros(()))
     return self.like(value, np.broadcast_to(doubt, value.shape))

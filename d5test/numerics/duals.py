@@ -34,7 +34,10 @@ class Dual(Tracked):
         else:
             row = TABLE.get(ufunc)
             if row is None:
-                raise TypeError(f"numpy.{ufunc.__name__} has no row in the table of primitives")
+                raise TypeError(
+                    f"a reference may not call numpy.{ufunc.__name__}: it has no row in "
+                    "d5test/numerics/elementary.py; use functions that docs/extending.md lists"
+                )
             parts = [
                 None if t is None else derivative(*xs, value)
                 for derivative, t in zip(row.derivatives, tangents, strict=True)

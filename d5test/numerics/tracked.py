@@ -14,7 +14,8 @@ Functions that only move elements are applied to both alike. What computes is th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Self
 
 import numpy as np
@@ -34,6 +35,23 @@ MOVES = frozenset(
 )  # fmt: skip
 SPLITS = frozenset({np.split, np.array_split})
 JOINS = frozenset({np.concatenate, np.stack})
+INSTEAD: Mapping[str, str] = MappingProxyType(
+    {
+        "add.accumulate": "numpy.cumsum(x, axis)",
+        "cumulative_sum": "numpy.cumsum(x, axis)",
+        "cumprod": "a loop along the axis",
+        "norm": "numpy.sqrt((x * x).sum(axis))",
+        "std": "numpy.sqrt(x.var(axis))",
+        "average": "(w * x).sum(axis) / w.sum(axis)",
+        "inner": "numpy.matmul or numpy.einsum",
+        "outer": "x[:, None] * y",
+        "diff": "x[1:] - x[:-1]",
+        "hstack": "numpy.concatenate",
+        "vstack": "numpy.concatenate",
+        "atleast_1d": "x.reshape(-1)",
+    }
+)
+"""What a reference writes in place of a function that has no rule here."""
 
 
 class Tracked(Operators):
@@ -223,7 +241,8 @@ class Tracked(Operators):
             axis, keepdims = kwargs.get("axis", 0), kwargs.get("keepdims", False)
             return REDUCTIONS[ufunc](inputs[0], axis, keepdims)
         if method != "__call__" or kwargs:
-            raise TypeError(f"{type(self).__name__}: {ufunc.__name__}.{method} with {kwargs}")
+            called = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
+            raise self._no_rule(called, kwargs)
         if ufunc in CLASSIFICATIONS:
             return ufunc(*(x.value if isinstance(x, Tracked) else x for x in inputs))
         result = matmul(self, *inputs) if ufunc is np.matmul else self.ufunc(ufunc, inputs)
@@ -242,8 +261,19 @@ class Tracked(Operators):
             return self._join(function, *args, **kwargs)
         rule = RULES.get(function)
         if rule is None:
-            raise TypeError(f"{type(self).__name__} has no rule for numpy.{function.__name__}")
+            raise self._no_rule(function.__name__)
         return rule(self, *args, **kwargs)
+
+    def _no_rule(
+        self, called: str, options: Mapping[str, Any] = MappingProxyType({})
+    ) -> TypeError:
+        """The error for a function of NumPy that is not known here, with what may be used."""
+        named = f"numpy.{called}" + (f" with {', '.join(options)}" if options else "")
+        instead = INSTEAD.get(called, "one of those that docs/extending.md lists")
+        return TypeError(
+            f"a reference may not call {named}, for which {type(self).__name__} has no rule: "
+            f"use {instead}"
+        )
 
     def add_at(self, ufunc: np.ufunc, target: Any, index: Any, addend: Any) -> None:
         """`np.add.at`, element after element as far as rounding is concerned."""

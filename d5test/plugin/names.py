@@ -54,7 +54,23 @@ def operators(
     """The operators that are asked for: ours, installed and native ones by name, or by place."""
     from d5test.reference.operators import OPERATORS
 
-    return selected("operator", asked, {**OPERATORS, **native}, subclass_of("operator", Operator))
+    known = {**OPERATORS, **native}
+    asked = tuple(asked)
+    for name in asked:
+        if name not in known and (home := _unlisted(name)):
+            raise pytest.UsageError(f"operator {name!r} is missing from __all__ of {home}")
+    return selected("operator", asked, known, subclass_of("operator", Operator))
+
+
+def _unlisted(name: str) -> str:
+    """The module of ours that has an operator of this name and does not list it; or empty."""
+    from d5test.reference.operators import FAMILIES
+
+    for family in FAMILIES:
+        operator = getattr(family, name, None)
+        if isinstance(operator, type) and operator.__module__ == family.__name__:
+            return family.__name__
+    return ""
 
 
 def subclass_of(what: str, kind: type) -> Callable[[str, Any], Any]:

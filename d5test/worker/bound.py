@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
-from d5test.backends.base import Backend, Row
+from d5test.backends.base import Always, Backend, Row, planned
 from d5test.worker.wire import Bits
 
 Given = tuple[Bits | None, ...]
@@ -68,6 +68,38 @@ class Bound:
         """The function for inputs like these (see `Row.plan`). A compiled one is so as it is."""
         return self.function if self.compiled else self.row.plan(self.op, inputs)
 
+    def values_read(
+        self, inputs: Sequence[Any], others: Sequence[Any | None], get: Callable[[Any], Bits]
+    ) -> int | None:
+        """The position of an input whose values the plan reads though the row does not say so.
+
+        `others` has for some inputs a tensor of the same kind with other values. A plan made with
+        it must be good for the input itself, bit for bit, unless the row lists it in `values`.
+        """
+        call = self.row.call
+        if self.compiled or not isinstance(call, planned) or isinstance(call.plan, Always):
+            return None
+        expected = [self._results(inputs, inputs, get) for _ in range(2)]
+        if not same_bits(*expected):
+            return None  # no call of it can be compared with another
+        for i, other in enumerate(others):
+            if other is None or i in self.row.values:
+                continue
+            try:
+                found = self._results([*inputs[:i], other, *inputs[i + 1 :]], inputs, get)
+            except Exception:  # noqa: BLE001 (such values make no plan: it has read them)
+                return i
+            if not same_bits(found, expected[0]):
+                return i
+        return None
+
+    def _results(
+        self, like: Sequence[Any], inputs: Sequence[Any], get: Callable[[Any], Bits]
+    ) -> list[Bits]:
+        """What a plan for inputs `like` these makes of `inputs`."""
+        result = self.row.plan(self.op, like)(*inputs)
+        return [get(y) for y in (result if isinstance(result, (tuple, list)) else (result,))]
+
     def folded(self, function: Callable[..., Any], places: tuple[int, ...]) -> Callable[..., Any]:
         """A function of the distinct inputs only; `places[i]` is where input i is among them.
 
@@ -81,6 +113,11 @@ class Bound:
                 *(distinct[p] for p in places)
             )
         return self._folded[function, places]
+
+
+def same_bits(one: Sequence[Bits], other: Sequence[Bits]) -> bool:
+    """Whether arrays are the same, bit for bit, shapes and dtypes included."""
+    return len(one) == len(other) and all(a.same(b) for a, b in zip(one, other, strict=True))
 
 
 class Aliases:

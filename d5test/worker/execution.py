@@ -47,6 +47,8 @@ class Execution:
         self._latest: tuple[Any, Bound] | None = None
         self._tensor: type | None = None
         self._forgotten = 0
+        self._checked: set[tuple[str, tuple[bool, ...]]] = set()
+        """Rows whose plans are known to read no values but those that they declare."""
 
     def bind(self, name: str, attributes: dict[str, Any]) -> Bound:
         """The row of an operator. The same operator asked again is the same compiled function."""
@@ -85,6 +87,7 @@ class Execution:
             self.place(now, before if reuse and self.backend.mutable else None)
             placed.append(now)
             self.compute(bound, now, wanted)
+            self.check_values(bound, now)
             outputs = [self.get(y) for y in now.outputs]
             gradients = (
                 None if now.gradients is None else [self.maybe_get(dx) for dx in now.gradients]
@@ -188,6 +191,30 @@ class Execution:
             raise BadRow(
                 f"{who} a {kind.__module__}.{kind.__qualname__} {what}, "
                 f"not a {made.__module__}.{made.__qualname__}"
+            )
+
+    def check_values(self, bound: Bound, now: Placed) -> None:
+        """Raise `BadRow` if the plan reads values that the row does not declare.
+
+        Once for each operator and the inputs that it is given. Other values are zeros, or ones in
+        place of zeros.
+        """
+        key = bound.op.name, tuple(x is None for x in now.inputs)
+        if key in self._checked or now.grads is not None:
+            return
+        self._checked.add(key)
+        others = [
+            self.put(Bits(np.full_like(x.array, (x.array == 0).all()), x.dtype), layout, None)
+            if x is not None and x.array.size
+            else None
+            for x, layout in zip(now.inputs, now.layouts, strict=True)
+        ]
+        self.where = "call"
+        position = bound.values_read(now.tensors, others, self.get)
+        if position is not None:
+            raise BadRow(
+                f"the plan of {bound.op.name} reads the values of input {position}, which its row "
+                f"does not declare: add values=({position},) to the row"
             )
 
     def get(self, tensor: Any) -> Bits:

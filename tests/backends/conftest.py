@@ -37,6 +37,16 @@ class Halves(Operator):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
+class Take(Operator):
+    """Elements along an axis."""
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class UndeclaredTake(Operator):
+    """The same, by a row that does not say that its plan reads the axis."""
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Act(Operator):
     """What `wrong_calls` does."""
 
@@ -45,7 +55,8 @@ class Act(Operator):
 
 @pytest.fixture(scope="session")
 def ops() -> SimpleNamespace:
-    return SimpleNamespace(Mul=Mul, Scale=Scale, Halves=Halves, Act=Act)
+    named = (Mul, Scale, Halves, Take, UndeclaredTake, Act)
+    return SimpleNamespace(**{operator.__name__: operator for operator in named})
 
 
 @pytest.fixture

@@ -129,6 +129,15 @@ def test_a_wrong_row_is_named(wrong: BackendClient, do: Any, deed: str, text: st
     assert caught.value.where == "row"
 
 
+def test_a_plan_that_reads_undeclared_values_is_named(tiny: BackendClient, ops: Any) -> None:
+    feed = Feed((np.arange(6.0).reshape(2, 3), np.array([1, 0]), np.array(1)))
+    (result,) = tiny.run(ops.Take(), [feed])
+    np.testing.assert_array_equal(result.outputs[0], [[1, 0], [4, 3]])
+    with pytest.raises(Raised, match=r"reads the values of input 2.* add values=\(2,\)") as caught:
+        tiny.run(ops.UndeclaredTake(), [feed])
+    assert caught.value.where == "row"
+
+
 def test_a_vjp_that_forgets_gradients_is_named(wrong: BackendClient, ops: Any) -> None:
     with pytest.raises(Raised, match="vjp returned 0 gradients of Mul, not 2") as caught:
         wrong.run(ops.Mul(), [Feed((X, Y), (DY,))])
@@ -157,7 +166,7 @@ def test_about(tiny: BackendClient) -> None:
     assert (about.framework, about.version, about.mode) == ("numpy", np.__version__, "eager")
     assert about.packages == {"numpy": np.__version__}
     assert about.flushes == {"float64": False, "float32": False, "float16": False}
-    assert set(about.rows) == {"Mul", "Scale", "Halves"}
+    assert set(about.rows) == {"Mul", "Scale", "Halves", "Take", "UndeclaredTake"}
     assert about.rows["Mul"].native
     assert about.threads >= 1
 

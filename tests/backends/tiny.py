@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from d5test.backends.base import Backend, Table
+from d5test.backends.base import Backend, Row, Table, planned
 
 rows = Table()
 
@@ -33,6 +33,17 @@ def scale(op: Any, x: Any) -> Any:
 def halves(op: Any, x: Any) -> Any:
     """Two views of the input."""
     return tuple(np.split(x, 2))
+
+
+@planned
+def take(op: Any, x: Any, indices: Any, axis: Any) -> Any:
+    """It reads the values of `axis`, and not those of `indices`."""
+    along = int(axis)
+    return lambda x, indices, axis: np.take(x, indices, along)
+
+
+rows["Take"] = Row(take, values=(2,))
+rows["UndeclaredTake"] = Row(take)
 
 
 class Tiny(Backend):

@@ -73,7 +73,8 @@ def test_builds_are_compared(pytester: pytest.Pytester, compared: Compared) -> N
     for path in ("old.json", "same.json"):
         result = run(pytester, HONEST, path)
         result.assert_outcomes(passed=42)
-        result.stdout.fnmatch_lines(["*corpus 1 (*", "*Mine bfloat16: 18 judged, 18 of class F;*"])
+        judged = "*Mine bfloat16: 18 judged, 18 of class F;*"
+        result.stdout.fnmatch_lines(["*corpus [0-9]* (*", judged])
         result.stdout.no_fnmatch_line("*benchmark: * tests*")
     content = json.loads(Path("old.json").read_text())
     jsonschema.Draft202012Validator(SCHEMA).validate(content)

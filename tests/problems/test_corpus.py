@@ -24,7 +24,10 @@ from d5test.reference.operators import OPERATORS
 from d5test.strategies import drawable
 
 RELEASED = {1: "a4038f48f6a2ca47"}
-"""The hash of each version. An entry never changes: `d5test corpus make` makes the next one."""
+"""The hash of each version. An entry never changes: `d5test corpus make` makes the next one, and
+prints the line that is added here."""
+EACH = sum(COUNTS.values())
+"""Cases of an operator."""
 DATA = "test_data_set_0"
 
 
@@ -35,7 +38,9 @@ def without(operator: str) -> Corpus:
 
 
 def test_what_was_released_is_what_is_there() -> None:
-    assert corpus().hash == RELEASED[corpus().version]
+    version, made = corpus().version, corpus().hash
+    assert version in RELEASED, f"add the new version to RELEASED: {version}: {made!r}"
+    assert made == RELEASED[version]
     assert FILE.read_text(encoding="utf-8") == corpus().text()
 
 
@@ -47,8 +52,10 @@ def test_each_recipe_makes_the_bytes_that_it_made() -> None:
 def test_each_operator_has_its_cases() -> None:
     cells = Counter((p.case.op.name, p.case.dtype) for p in corpus().problems)
     names = {cls.__name__ for cls in drawable()} & set(OPERATORS)
+    missing = sorted(names - {name for name, _ in cells})
+    assert not missing, f"`d5test corpus make` freezes cases of {', '.join(missing)}"
     assert cells == {(name, dtype): n for name in names for dtype, n in COUNTS.items()}
-    assert len({p.name for p in corpus().problems}) == len(corpus().problems) == 840
+    assert len({p.name for p in corpus().problems}) == len(corpus().problems) == EACH * len(names)
 
 
 def test_float64_needs_no_function_that_machines_differ_in() -> None:
@@ -195,13 +202,17 @@ def _lengths(case: Case) -> bool:
 
 def test_the_command_says_what_it_holds(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["corpus"]) == 0
-    assert f"corpus 1 ({RELEASED[1]}): 840 cases of 70 operators" in capsys.readouterr().out
+    count = len({p.case.op.name for p in corpus().problems})
+    said = (
+        f"corpus {corpus().version} ({corpus().hash}): {EACH * count} cases of {count} operators"
+    )
+    assert said in capsys.readouterr().out
 
 
 def test_the_command_exports(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["corpus", "export", str(tmp_path), "--operator=Tanh,Dropout"]) == 0
     first, *others = capsys.readouterr().out.splitlines()
-    assert first.startswith(f"12 cases of corpus 1 ({RELEASED[1]})")
+    assert first.startswith(f"12 cases of corpus {corpus().version} ({corpus().hash})")
     assert len(others) == 12
     assert all(line.startswith("left out: Dropout-") for line in others)
     assert (tmp_path / "Tanh-float16-2" / DATA / "bar_0.pb").exists()
@@ -233,9 +244,12 @@ def test_make_adds_and_then_has_nothing_to_add(
     path = tmp_path / "corpus.json"
     path.write_text(without("Tanh").text())
     assert main(["corpus", "make", str(path)]) == 0
-    assert "corpus 2 (" in capsys.readouterr().out
+    number = corpus().version + 1
+    first, then = capsys.readouterr().out.splitlines()
+    assert first.startswith(f"{path}: corpus {number} (")
+    assert then.endswith(f'{number}: "{read(path).hash}",')
     made = path.read_bytes()
-    assert read(path).version == 2
+    assert read(path).version == number
     assert main(["corpus", "make", str(path)]) == 0
-    assert "nothing to add to corpus 2" in capsys.readouterr().out
+    assert f"nothing to add to corpus {number}" in capsys.readouterr().out
     assert path.read_bytes() == made
