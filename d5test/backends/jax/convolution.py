@@ -8,7 +8,7 @@ from typing import Any
 from d5test.backends.base import Plan, Table, planned
 from d5test.backends.jax.arguments import Array
 from d5test.backends.jax.framework import jnp, lax
-from d5test.backends.jax.windows import Windows
+from d5test.backends.windows import Windows
 
 rows = Table()
 

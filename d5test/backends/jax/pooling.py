@@ -10,7 +10,7 @@ import numpy as np
 from d5test.backends.base import Plan, Table, planned
 from d5test.backends.jax.arguments import Array
 from d5test.backends.jax.framework import jnp, lax
-from d5test.backends.jax.windows import Pads, Windows
+from d5test.backends.windows import Pads, Windows
 
 rows = Table()
 
@@ -33,8 +33,7 @@ def pooling(function: Plan, start: float, x: Array, at: Windows, pads: Pads) -> 
 @planned
 def max_pool(op: Any, x: Array) -> Plan:
     at = Windows.of(op, x.shape[2:], op.kernel_shape)
-    pads = [(low, high + m) for (low, high), m in zip(at.pads, at.more, strict=True)]
-    return pooling(lax.max, -np.inf, x, at, pads)
+    return pooling(lax.max, -np.inf, x, at, at.covering)
 
 
 @rows.composed("AveragePool", arithmetic="S")

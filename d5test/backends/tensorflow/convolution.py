@@ -8,7 +8,8 @@ from typing import Any
 from d5test.backends.base import Plan, Table, Unsupported, planned
 from d5test.backends.tensorflow.arguments import channels_last, channels_second
 from d5test.backends.tensorflow.framework import tf
-from d5test.backends.tensorflow.windows import ORDER, Ints, padding, pads_of, steps
+from d5test.backends.tensorflow.windows import ORDER, padding, steps
+from d5test.backends.windows import Ints, Windows
 
 rows = Table()
 
@@ -17,7 +18,8 @@ rows = Table()
 @planned
 def conv(op: Any, x: Any, w: Any, b: Any = None) -> Plan:
     n, group = w.ndim - 2, op.group
-    pad, convolve = padding(pads_of(op, x.shape[2:], w.shape[2:])), convolution(*steps(op, n))
+    at = Windows.of(op, x.shape[2:], w.shape[2:])
+    pad, convolve = padding(at.pads), convolution(at.strides, at.dilations)
     last, second, kernel = channels_last(n + 2), channels_second(n + 2), kernel_first(n)
     whole = group == 1 or (n < 3 and has_groups(x.dtype))
 
@@ -100,7 +102,7 @@ def cut(op: Any, sizes: Any, kernel: Any, full: list[int]) -> tuple[list[int], l
     if wanted is None and op.auto_pad in ("SAME_UPPER", "SAME_LOWER"):
         wanted = [i * s for i, s in zip(sizes, steps(op, n)[0], strict=True)]
     if wanted is None:
-        pads = pads_of(op, sizes, kernel)
+        pads = Windows.of(op, sizes, kernel).pads
         sides = [f + e - sum(p) for f, e, p in zip(full, extra, pads, strict=True)]
         return [begin for begin, _ in pads], sides
     wanted = list(wanted)[-n:]

@@ -9,7 +9,8 @@ from typing import Any
 from d5test.backends.base import Plan, Table, Unsupported, planned
 from d5test.backends.tensorflow.arguments import channels_last, channels_second
 from d5test.backends.tensorflow.framework import tf
-from d5test.backends.tensorflow.windows import ORDER, Pads, ceiled, padding, pads_of, steps
+from d5test.backends.tensorflow.windows import ORDER, padding, steps
+from d5test.backends.windows import Pads, Windows
 
 rows = Table()
 POOLS = {"MAX": tf.nn.max_pool, "AVG": tf.nn.avg_pool}
@@ -35,8 +36,7 @@ def pooling(op: Any, kind: str, pads: Pads, *, fill: float = 0, same: bool = Fal
 @rows.native("MaxPool", outputs=1, arithmetic="S")
 @planned
 def max_pool(op: Any, x: Any) -> Plan:
-    sizes = x.shape[2:]
-    pads = ceiled(op, sizes, pads_of(op, sizes, op.kernel_shape))
+    pads = Windows.of(op, x.shape[2:], op.kernel_shape).covering
     return pooling(op, "MAX", pads, fill=-math.inf)
 
 
@@ -44,8 +44,8 @@ def max_pool(op: Any, x: Any) -> Plan:
 @planned
 def average_pool(op: Any, x: Any) -> Plan:
     sizes, include = x.shape[2:], bool(op.count_include_pad)
-    pads = pads_of(op, sizes, op.kernel_shape)
-    padded = ceiled(op, sizes, pads)
+    at = Windows.of(op, sizes, op.kernel_shape)
+    pads, padded = at.pads, at.covering
     if not any(map(any, padded)) or (include and padded == pads):
         return pooling(op, "AVG", padded)
     strides, dilations = steps(op, len(sizes))

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from d5test.backends.base import Plan, Table, planned
 from d5test.backends.torch.arguments import Ints, by_rank, leading, outwards, short
-from d5test.backends.torch.windows import Windows
+from d5test.backends.windows import Windows
 
 rows = Table()
 

@@ -1,16 +1,28 @@
-"""How windows lie on the spatial axes of a convolution or a pooling."""
+"""How windows lie on the spatial axes of a convolution or a pooling, in plain numbers.
+
+For any framework: one without `auto_pad`, uneven pads or `ceil_mode` pads what `Windows` says, and
+then slides without padding.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from d5test.backends.torch.arguments import Ints
+Ints = tuple[int, ...]
+Pads = list[tuple[int, int]]
 
 
 @dataclass(frozen=True)
 class Windows:
-    """ONNX's attributes with all defaults and pads found."""
+    """ONNX's attributes with all defaults and pads found, a number for each spatial axis.
+
+    size        of the input
+    kernel, strides, dilations
+    begin, end  padding, by `pads` or `auto_pad`
+    ceil        whether a last window may reach beyond the padding
+    """
 
     size: Ints
     kernel: Ints
@@ -21,7 +33,8 @@ class Windows:
     ceil: bool
 
     @classmethod
-    def of(cls, op: Any, size: Ints, kernel: Ints) -> Windows:
+    def of(cls, op: Any, size: Sequence[int], kernel: Sequence[int]) -> Windows:
+        """Those of Conv, MaxPool or AveragePool on an input (n, c, *size)."""
         n = len(size)
         strides, dilations = op.strides or (1,) * n, op.dilations or (1,) * n
         pads = op.pads or (0,) * (2 * n)
@@ -34,11 +47,30 @@ class Windows:
             less, more = tuple(t // 2 for t in total), tuple(t - t // 2 for t in total)
             begin, end = (less, more) if op.auto_pad == "SAME_UPPER" else (more, less)
         ceil = bool(getattr(op, "ceil_mode", 0)) and op.auto_pad == "NOTSET"
-        return cls(size, kernel, tuple(strides), tuple(dilations), begin, end, ceil)
+        given = (tuple(sides) for sides in (size, kernel, strides, dilations))
+        return cls(*given, begin, end, ceil)
+
+    @property
+    def pads(self) -> Pads:
+        """Padding before and behind each axis."""
+        return list(zip(self.begin, self.end, strict=True))
+
+    @property
+    def more(self) -> Ints:
+        """How much farther the last window reaches with `ceil_mode`; negative if not so far."""
+        if not self.ceil:
+            return (0,) * len(self.end)
+        return tuple(r - e for r, e in zip(self.reach, self.end, strict=True))
+
+    @property
+    def covering(self) -> Pads:
+        """Padding with which every window fits in."""
+        axes = zip(self.begin, self.end, self.more, strict=True)
+        return [(b, e + max(m, 0)) for b, e, m in axes]
 
     @property
     def plain(self) -> bool:
-        """Whether torch's pools take these pads: the same on both sides, at most half a kernel."""
+        """Whether pads are as pools want them: even, and at most half a kernel."""
         return self.begin == self.end and all(
             2 * p <= k for p, k in zip(self.begin, self.kernel, strict=True)
         )
