@@ -199,6 +199,10 @@ class Inquiry:
         except Hung as hang:
             raise self.subject.fault("hang", "no answer", evidence, how=str(hang)) from None
         except Raised as raised:
+            if raised.where == "row":
+                raise self.subject.fault(
+                    "row", "the backend's row is wrong", raised=str(raised)
+                ) from None
             if reason := self.known.refusal(self.case, str(raised)):
                 raise Unsupported(f"known failure: {reason}") from None
             raise self.subject.fault(

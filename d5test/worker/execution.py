@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import traceback
+from collections import Counter
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
@@ -21,6 +22,8 @@ from d5test.worker.wire import Bits
 PACKAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
 FRAMES = 8
 """At most so many are told of a traceback."""
+CHECKED = 10
+"""Calls of an operator in which it is looked whether its plan reads undeclared values."""
 
 
 class Placed:
@@ -47,8 +50,8 @@ class Execution:
         self._latest: tuple[Any, Bound] | None = None
         self._tensor: type | None = None
         self._forgotten = 0
-        self._checked: set[tuple[str, tuple[bool, ...]]] = set()
-        """Rows whose plans are known to read no values but those that they declare."""
+        self._checked: Counter[tuple[str, tuple[bool, ...]]] = Counter()
+        """How often plans were seen to read no values but those that their rows declare."""
 
     def bind(self, name: str, attributes: dict[str, Any]) -> Bound:
         """The row of an operator. The same operator asked again is the same compiled function."""
@@ -196,13 +199,12 @@ class Execution:
     def check_values(self, bound: Bound, now: Placed) -> None:
         """Raise `BadRow` if the plan reads values that the row does not declare.
 
-        Once for each operator and the inputs that it is given. Other values are zeros, or ones in
-        place of zeros.
+        The first calls of each operator are looked at, for each choice of optional inputs: in one
+        of them other values may mean the same. They are zeros, or ones in place of zeros.
         """
         key = bound.op.name, tuple(x is None for x in now.inputs)
-        if key in self._checked or now.grads is not None:
+        if self._checked[key] == CHECKED or now.grads is not None:
             return
-        self._checked.add(key)
         others = [
             self.put(Bits(np.full_like(x.array, (x.array == 0).all()), x.dtype), layout, None)
             if x is not None and x.array.size
@@ -216,6 +218,7 @@ class Execution:
                 f"the plan of {bound.op.name} reads the values of input {position}, which its row "
                 f"does not declare: add values=({position},) to the row"
             )
+        self._checked[key] += 1
 
     def get(self, tensor: Any) -> Bits:
         """The values of a tensor."""
