@@ -41,3 +41,16 @@ def reduction_attributes(cls: type[ops.Reduction], d: Draw) -> ops.Reduction:
 for operator in OPERATORS:
     inputs(operator)(reduction_inputs)
     attributes(operator)(partial(reduction_attributes, operator))
+
+
+@attributes(ops.CumSum)
+def cumsum_attributes(d: Draw) -> ops.CumSum:
+    """From either end, with the last term or without it."""
+    return ops.CumSum(exclusive=d.choose((0, 1)), reverse=d.choose((0, 1)))
+
+
+@inputs(ops.CumSum)
+def cumsum_inputs(d: Draw, op: ops.CumSum) -> tuple[Tensor, Tensor]:
+    """An axis counted from either end, without elements too."""
+    shape = d.sides(d.rank(1, 4), empty=True)
+    return d.tensor(shape), d.literal(d.axis(len(shape)))

@@ -27,3 +27,10 @@ rows.native("ReduceMax", arithmetic="F", values=(1,))(planned(partial(reduction,
 rows.native("ReduceLogSumExp", arithmetic="S", values=(1,))(
     planned(partial(reduction, tf.reduce_logsumexp))
 )
+
+
+@rows.native("CumSum", arithmetic="S", values=(1,))
+@planned
+def cumsum(op: Any, x: Any, axis: Any) -> Plan:
+    (over,), exclusive, reverse = integers(axis), bool(op.exclusive), bool(op.reverse)
+    return lambda x, axis: tf.cumsum(x, over, exclusive=exclusive, reverse=reverse)

@@ -27,3 +27,22 @@ rows.native("ReduceSum", values=(1,))(planned(partial(reduction, torch.sum)))
 rows.native("ReduceMean", values=(1,))(planned(partial(reduction, torch.mean)))
 rows.native("ReduceMax", values=(1,))(planned(partial(reduction, torch.amax)))
 rows.native("ReduceLogSumExp", values=(1,))(planned(partial(reduction, torch.logsumexp)))
+
+
+@rows.native("CumSum", values=(1,))
+@planned
+def cumsum(op: Any, x: Tensor, axis: Tensor) -> Plan:
+    """Composed if exclusive or reversed, of which torch has neither."""
+    (dim,) = integers(axis)
+    if not op.exclusive and not op.reverse:
+        return lambda x, axis: torch.cumsum(x, dim)
+
+    def call(x: Tensor, axis: Tensor) -> Tensor:
+        x = torch.flip(x, (dim,)) if op.reverse else x
+        y = torch.cumsum(x, dim)
+        if op.exclusive:
+            zeros = torch.zeros_like(y.narrow(dim, 0, min(1, y.shape[dim])))
+            y = torch.cat((zeros, y.narrow(dim, 0, max(0, y.shape[dim] - 1))), dim)
+        return torch.flip(y, (dim,)) if op.reverse else y
+
+    return call

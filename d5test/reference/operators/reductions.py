@@ -1,4 +1,4 @@
-"""Reductions over some or all axes: sum, mean, maximum, log of the sum of exponentials.
+"""Reductions over some or all axes, and partial sums along one.
 
 The axes are an input of int64, not an attribute; without them (absent, or empty) all axes are
 reduced, or none with `noop_with_empty_axes`.
@@ -13,7 +13,7 @@ import numpy as np
 
 from d5test.case import Operator
 
-__all__ = ["ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceSum"]
+__all__ = ["CumSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceSum"]
 
 LARGEST = np.finfo(np.float64).max
 
@@ -136,3 +136,29 @@ def largest(x, axes):
         return x.max(axes, keepdims=True)
     shape = tuple(1 if axis in axes else size for axis, size in enumerate(x.shape))
     return np.full_like(x, -np.inf, shape=shape)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class CumSum(Operator):
+    """Partial sums along an axis: y[i] = x[0] + ... + x[i]. ONNX CumSum-14.
+
+    x: any shape with an axis; axis: () in int64; y: as x. The last term is left out if
+    `exclusive`; the sums run from the end if `reverse`.
+    """
+
+    exclusive: int = 0
+    reverse: int = 0
+    since = 14
+
+    def forward(self, x, axis):
+        axis = int(axis)
+        x = np.flip(x, axis) if self.reverse else x
+        y = np.cumsum(x, axis)
+        if self.exclusive:
+            last, rest = np.split(np.roll(y, 1, axis), [1], axis)
+            y = np.concatenate([np.zeros_like(last), rest], axis)
+        return np.flip(y, axis) if self.reverse else y
+
+    def backward(self, grads, inputs, outputs):
+        (dy,), (_, axis) = grads, inputs
+        return self.with_(reverse=1 - self.reverse).forward(dy, axis), None
