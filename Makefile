@@ -47,6 +47,7 @@ suites: $(VENV)/dev.stamp
 	  --network=mlp,lenet5 -n 2
 	$(BIN)/pytest suites/training --backend=torch,tensorflow,jax --optimizer=Momentum,Adam --examples=5
 	$(BIN)/pytest suites/distributed --examples=3
+	$(BIN)/pytest suites/*/test_plain.py --backend=numpy,torch,tensorflow,jax,onnxruntime
 
 faults: $(VENV)/dev.stamp
 	$(BIN)/python -m tests.faults

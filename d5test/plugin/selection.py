@@ -24,6 +24,14 @@ from d5test.plugin import native
 from d5test.plugin.names import operators, resolving
 
 SELECTION = pytest.StashKey["Selection"]()
+PLAIN = "test_plain.py"
+"""The file of a suite that is written for readers: its tests have no fields to choose them by."""
+CHOOSING = (
+    "--operator", "--check", "--dtype", "--native", "--optimizer", "--network", "--recipe",
+    "--comm", "--control", "--benchmark-only", "--benchmark-json", "--benchmark-save",
+    "--benchmark-autosave", "--gate-old",
+)  # fmt: skip
+"""Options that choose tests, or keep times that are measured with care."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +111,15 @@ class Selection:
             and pinned.case.op.name in self.operators
             and pinned.case.dtype in self.dtypes
         )
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave the files for readers out where tests are chosen, unless they are named."""
+    if collection_path.name != PLAIN:
+        return None
+    named = any(Path(str(argument).partition("::")[0]).name == PLAIN for argument in config.args)
+    chosen = any(config.getoption(option, None) for option in CHOOSING)
+    return True if chosen and not named else None
 
 
 @pytest.hookimpl(tryfirst=True)
