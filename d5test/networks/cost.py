@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from d5test.case import Operator
+from collections.abc import Mapping
+
+from d5test.backends.base import Unsupported
+from d5test.case import Array, Operator
 from d5test.networks.graph import Graph
-from d5test.networks.specialise import known_shapes
+from d5test.networks.network import Network
+from d5test.networks.specialise import known_shapes, specialised
 
 AFFORDABLE = 3 * 10**9
 """Multiplications of a model whose reference runs in seconds, nine times, in NumPy."""
@@ -19,3 +23,13 @@ def multiplications(graph: Graph) -> int:
         if isinstance(node.op, Operator) and None not in given:
             total += node.op.multiplications(*given) or 0
     return total
+
+
+def require_affordable(network: Network, inputs: Mapping[str, Array], name: str) -> None:
+    """Raise `Unsupported` if the reference of a network on these inputs would take minutes."""
+    graph = specialised(network.graph, {key: x.shape for key, x in inputs.items()})
+    count = multiplications(graph)
+    if count > AFFORDABLE:
+        raise Unsupported(
+            f"{count / 1e9:.1f}e9 multiplications, nine times in NumPy: --network={name} runs it"
+        )

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from d5test.backends.base import Unsupported
 from d5test.case import Array
 from d5test.networks.graph import Graph
 from d5test.networks.network import Network
@@ -50,6 +51,11 @@ class Curve:
     batches: tuple[Batch, ...]
     bounds: Bounds
 
+    @property
+    def name(self) -> str:
+        """The network's."""
+        return self.network.name
+
     def distance(self, client: Any, kind: str = "native", pause: int | None = None) -> Distance:
         """How far the losses on a backend are from what is expected, after each step.
 
@@ -75,6 +81,27 @@ class Curve:
             one = (bound,), (np.asarray(loss),)
             ratios.append(max(judge(*one).ratio, norm_ratio(*one)))
         return Distance(tuple(ratios))
+
+
+@dataclass(frozen=True)
+class NoCurve:
+    """In place of a curve whose data cannot be had, for the reason `why`."""
+
+    why: str
+    name: str = "first losses"
+    optimizer: Optimizer = USUAL
+
+    def distance(self, client: Any, kind: str = "native", pause: int | None = None) -> Distance:
+        """Raises `Unsupported`."""
+        raise Unsupported(self.why)
+
+
+def in_words(found: Distance) -> dict[str, str]:
+    """A distance that is too large."""
+    return {
+        "leaves": f"from step {found.leaves} on",
+        "distance": ", ".join(f"{ratio:.3g}" for ratio in found.ratios) + ", by step",
+    }
 
 
 def expected(

@@ -35,6 +35,8 @@ from d5test.training.suspects import of_another_length, suspects
 from d5test.training.variants import variant
 
 STEPS_TAKEN = 100
+SHOWN = (1, 2, 5, 10, 20, 50, 100)
+"""Steps whose distance a message shows."""
 BEGINNING = 25
 """Steps by which a mistake is recognised."""
 SHAPES = {"w": (5, 7), "b": (3,)}
@@ -221,3 +223,14 @@ def explained(
 
 def _ratio(bounds: Bounds, results: Sequence[Array]) -> float:
     return max(judge(bounds, results).ratio, norm_ratio(bounds, results))
+
+
+def in_words(found: Distance) -> dict[str, str]:
+    """A distance that is too large."""
+    return {
+        "leaves": f"after step {found.leaves} of {len(found.ratios)}",
+        "worst": f"{max(found.ratios):.4g} times what is allowed, after step {found.worst}",
+        "distance": ", ".join(f"{found.ratios[i - 1]:.3g} after {i}" for i in SHOWN),
+        "parameters": ", ".join(f"{name} {SHAPES[name]}" for name in found.wrong),
+        "looks like": found.looks_like or "none of the usual mistakes",
+    }

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from d5test.fixtures.network import Trials
+from d5test.networks.expectations import Expectations, expectation
+from d5test.networks.zoo.built import Built
 
 
-def test_backprop(judge_backprop: Callable[[], None]) -> None:
-    judge_backprop()
+def test_backprop(trial: Trials, network: Built, expectations: Expectations) -> None:
+    with trial("backprop", network) as tried:
+        tried.require_gradients(network.loss)
+        executor = tried.executor
+        expected = expectation(expectations, network, executor.network, network.loss)
+        outputs, gradients = executor.inference_and_backprop(expected.inputs, network.loss)
+        named = {f"gradient of {name}": dx for name, dx in gradients.items()}
+        tried.judge(expected, {**outputs, **named}, expected.inputs, network.loss)

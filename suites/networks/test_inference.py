@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from d5test.fixtures.network import Trials
+from d5test.networks.expectations import Expectations, expectation
+from d5test.networks.zoo.built import Built
 
 
-def test_inference(judge_inference: Callable[[], None]) -> None:
-    judge_inference()
+def test_inference(trial: Trials, network: Built, expectations: Expectations) -> None:
+    with trial("inference", network) as tried:
+        executor = tried.executor
+        expected = expectation(expectations, network, executor.network, None)
+        tried.judge(expected, executor.inference(expected.inputs), expected.inputs, None)

@@ -2,8 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from d5test.fixtures.network import Trials
+from d5test.networks.cost import require_affordable
+from d5test.networks.expectations import arithmetic
+from d5test.networks.external import ExternalModel
+from d5test.networks.whole import expected
 
 
-def test_models(judge_model: Callable[[], None]) -> None:
-    judge_model()
+def test_models(trial: Trials, model: ExternalModel, named_networks: tuple[str, ...]) -> None:
+    """The outputs that came with a model are judged by the same bars, before the backend's."""
+    with trial("models", model) as tried:
+        executor = tried.executor
+        for inputs, outputs in model.samples(executor.network):
+            if model.name not in named_networks:
+                require_affordable(executor.network, inputs, model.name)
+            graph, kind = executor.graph(inputs), arithmetic(executor.network)
+            wanted = expected(graph, lambda _, feed=inputs: feed, None, kind)
+            tried.compare(wanted, outputs, "the outputs that came with the model")
+            tried.judge(wanted, executor.inference(inputs), inputs, None)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from d5test.fixtures.optimizer import Body
+from d5test.training.step import step
 
-def test_step(judge_step: Callable[[], None]) -> None:
-    judge_step()
+
+def test_step(each_step: Callable[[Body], None]) -> None:
+    each_step(step)

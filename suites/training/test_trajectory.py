@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from d5test.client.client import BackendClient
+from d5test.fixtures.optimizer import Runs
+from d5test.plugin.optimizers import RuleCell
+from d5test.training.trajectory import distance, in_words, usual
 
 
-def test_trajectory(judge_trajectory: Callable[[], None]) -> None:
-    judge_trajectory()
+def test_trajectory(
+    training_run: Runs, backend: BackendClient, rule_cell: RuleCell, updater_kind: str
+) -> None:
+    rule, check = usual(rule_cell.rule), f"trajectory {updater_kind}"
+    with training_run(check, rule_cell.rule, rule_cell.dtype, rule) as run:
+        found = distance(backend, updater_kind, rule, rule_cell.dtype)
+        run.require(found, f"{rule!r}, {updater_kind}: wrong trajectory", in_words)
+        run.count(found)
