@@ -47,8 +47,7 @@ class Windows:
             less, more = tuple(t // 2 for t in total), tuple(t - t // 2 for t in total)
             begin, end = (less, more) if op.auto_pad == "SAME_UPPER" else (more, less)
         ceil = bool(getattr(op, "ceil_mode", 0)) and op.auto_pad == "NOTSET"
-        given = (tuple(sides) for sides in (size, kernel, strides, dilations))
-        return cls(*given, begin, end, ceil)
+        return cls(tuple(size), tuple(kernel), tuple(strides), tuple(dilations), begin, end, ceil)
 
     @property
     def pads(self) -> Pads:

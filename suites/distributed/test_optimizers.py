@@ -6,27 +6,30 @@ from collections.abc import Callable
 
 import pytest
 
+from d5test.distributed.probes import one_step, replicas, sequential, staleness, traffic
+from d5test.fixtures.comm import Body
+
 
 @pytest.mark.collective("one_step")
-def test_one_step(judge: Callable[[], None]) -> None:
-    judge()
+def test_one_step(each_case: Callable[[Body], None]) -> None:
+    each_case(one_step)
 
 
 @pytest.mark.collective("sequential")
-def test_sequential(judge: Callable[[], None]) -> None:
-    judge()
+def test_sequential(each_case: Callable[[Body], None]) -> None:
+    each_case(sequential)
 
 
 @pytest.mark.collective("replicas")
-def test_replicas(judge: Callable[[], None]) -> None:
-    judge()
+def test_replicas(each_case: Callable[[Body], None]) -> None:
+    each_case(replicas)
 
 
 @pytest.mark.collective("staleness")
-def test_staleness(judge: Callable[[], None]) -> None:
-    judge()
+def test_staleness(each_case: Callable[[Body], None]) -> None:
+    each_case(staleness)
 
 
 @pytest.mark.collective("traffic")
-def test_traffic(judge: Callable[[], None]) -> None:
-    judge()
+def test_traffic(each_case: Callable[[Body], None]) -> None:
+    each_case(traffic)
