@@ -17,11 +17,12 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     """Print a line for each fault, or the page."""
+    from d5test.checks import CHECKS
     from d5test.known.page import page, treatment
     from d5test.known.reading import Unreadable, shipped_files
 
     try:
-        files = shipped_files()
+        files = shipped_files(CHECKS)
     except Unreadable as error:
         print(f"d5test known: {error}", file=sys.stderr)
         return 2

@@ -66,13 +66,12 @@ def shipped(framework: str) -> Path:
     return suites / "known" / f"{framework}.toml"
 
 
-def shipped_files() -> dict[str, tuple[str, list[KnownFailure]]]:
+def shipped_files(checks: Mapping[str, Any]) -> dict[str, tuple[str, list[KnownFailure]]]:
     """By framework, what comes with the suites: what its reproducers begin with, and the rows."""
-    from d5test.checks import CHECKS
     from d5test.reference.operators import OPERATORS
 
     return {
-        path.stem: (str(_content(path).get("preamble", "")), read(path, OPERATORS, CHECKS))
+        path.stem: (str(_content(path).get("preamble", "")), read(path, OPERATORS, checks))
         for path in sorted(shipped("").parent.glob("*.toml"))
     }
 
