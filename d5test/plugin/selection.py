@@ -52,15 +52,20 @@ class Selection:
         return native.loaded(self.native_files, sanitize=self.sanitize)
 
     @cached_property
+    def native_operators(self) -> Mapping[str, type[Operator]]:
+        """The operators of the compiled files, by name."""
+        return {name: cls for one in self.natives for name, cls in one.operators.items()}
+
+    @cached_property
     def operators(self) -> Mapping[str, type[Operator]]:
         """The operators under test, by name."""
-        own = {name: cls for one in self.natives for name, cls in one.operators.items()}
+        own = self.native_operators
         return operators(self.operator_names or tuple(own), own)
 
     @cached_property
     def every_operator(self) -> Mapping[str, type[Operator]]:
-        """The operators that a known failure may speak of."""
-        return {**operators(()), **self.operators}
+        """The operators that a row may have, and a known failure may speak of."""
+        return {**operators(()), **self.native_operators, **self.operators}
 
     @cached_property
     def checks(self) -> Mapping[str, Any]:

@@ -94,7 +94,7 @@ def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
     for path in paths:
         path.parent.mkdir()
         path.touch()
-    with pytest.raises(pytest.UsageError, match=r"2 files are called model\.onnx"):
+    with pytest.raises(BadName, match=r"2 files are called model\.onnx"):
         resolved(tuple(map(str, paths)))
 
 
