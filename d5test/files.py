@@ -30,9 +30,11 @@ class TooLarge(ValueError):
 
 
 def replace(path: str | os.PathLike[str], content: str | bytes) -> None:
-    """Let a file hold this, text as UTF-8. Raises OSError."""
+    """Let a file hold this; text as UTF-8, with escapes for what has no UTF-8. Raises OSError."""
     with replacing(path) as file:
-        file.write(content.encode() if isinstance(content, str) else content)
+        file.write(
+            content.encode(errors="backslashreplace") if isinstance(content, str) else content
+        )
 
 
 @contextmanager

@@ -366,7 +366,7 @@ def test_doctor_goes_on_after_a_failure(
 
 def test_doctor_prints_each_line_as_it_is_known(tmp_path: Path) -> None:
     (tmp_path / "sleeping.py").write_text("import time\ntime.sleep(600)")
-    command = ["doctor", "--backend=./sleeping.py:Sleeping,numpy", "--limit=25s"]
+    command = ["doctor", "--backend=./sleeping.py:Sleeping,numpy", "--limit=60s"]
     with subprocess.Popen(
         [sys.executable, "-m", "d5test", *command], stdout=subprocess.PIPE, text=True,
         cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "40"},

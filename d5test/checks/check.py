@@ -201,7 +201,7 @@ class Inquiry:
         except Raised as raised:
             if raised.where == "row":
                 raise self.subject.fault(
-                    "row", "the backend's row is wrong", raised=str(raised)
+                    "row", "the backend's row is wrong", evidence, raised=str(raised)
                 ) from None
             if reason := self.known.refusal(self.case, str(raised)):
                 raise Unsupported(f"known failure: {reason}") from None

@@ -103,7 +103,7 @@ def degenerate(client: Any, case: Case) -> Judgement:
     try:
         (result,) = inquiry.ask(feed)
     except AssertionError as fault:
-        if getattr(fault, "kind", "") != "exception":
+        if getattr(fault, "kind", "") not in ("exception", "row"):
             raise
         raise Unsupported(f"refused: {getattr(fault, 'details', {}).get('raised', '')}") from None
     if all(np.size(y) == 0 for y in outputs):

@@ -14,7 +14,6 @@ from typing import Literal
 
 from d5test.backends.base import Unsupported
 from d5test.client.messages import BackendFailed, Crashed, Hung, Raised
-from d5test.numerics.proof import WrongReference
 from d5test.outcome.fault import Fault, kind_of_fault
 from d5test.outcome.tally import Inapplicable, Tally
 
@@ -67,8 +66,6 @@ class Assessment:
             self.tally.count_unjudged(why)
         except Fault as fault:
             self.faults.append(fault)
-        except WrongReference as wrong:
-            self.missing = str(wrong)
         except FAILURES as failure:
             self.faults.append(failed(self.tally.check, case, on, failure))
 

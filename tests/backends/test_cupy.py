@@ -87,7 +87,9 @@ def cupy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """The backend's module, loaded with the fake."""
     x, scipy_, special = (ModuleType(n) for n in ("cupyx", "cupyx.scipy", "cupyx.scipy.special"))
     x.scipy = scipy_  # type: ignore[attr-defined]
-    scipy_.special, special.erf = special, refusing(scipy.special.erf)  # type: ignore[attr-defined]
+    scipy_.special = special  # type: ignore[attr-defined]
+    for name in ("erf", "expit"):
+        setattr(special, name, refusing(getattr(scipy.special, name)))
     for module in (FakeCupy(), x, scipy_, special):
         monkeypatch.setitem(sys.modules, module.__name__, module)
     monkeypatch.delitem(sys.modules, "d5test.backends.cupy", raising=False)

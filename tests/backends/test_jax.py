@@ -130,6 +130,7 @@ ROWS: list[tuple[str, tuple[Tensor | None, ...], dict[str, Any]]] = [
     ("Pad", (some(5, 7), ints(1, -1, 0, 2), some()), {}),
     ("Pad", (some(5, 7), ints(2, 1), None, ints(-1)), {"mode": "reflect"}),
     ("Where", (mask(3, 1), some(3, 5), some(5)), {}),
+    ("CumSum", (some(3, 5), Tensor((), "int64", data=(1,))), {"exclusive": 1}),
     ("Expand", (some(3, 1), ints(2, 1, 4)), {}),
     ("Dropout", (some(3, 5), None, mask(3, 5)), {}),
     ("Attention", HEADS, {"is_causal": 1}),

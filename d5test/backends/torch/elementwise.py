@@ -59,7 +59,7 @@ def softplus(op: Any, x: Tensor) -> Plan:
 @planned
 def divide(op: Any, a: Tensor, b: Tensor) -> Plan:
     """The quotient; of integers truncated towards zero, as ONNX has it."""
-    return torch.div if a.is_floating_point() else partial(torch.div, rounding_mode="trunc")
+    return torch.div if a.dtype.is_floating_point else partial(torch.div, rounding_mode="trunc")
 
 
 @rows.native("Pow")
