@@ -116,7 +116,9 @@ def verdict(tallies: Sequence[Tally]) -> str:
     if not judged(tallies):
         return f"NOTHING WAS JUDGED {where} (exit status {NOTHING_JUDGED}): see the reasons below"
     left = sum(bool(t.left_out) for t in tallies)
-    rest = f"; {plural(left, 'test')} left out" if left else ""
+    known = sum(t.known for t in tallies)
+    rest = f"; {plural(known, 'case')} masked by known failures" if known else ""
+    rest += f"; {plural(left, 'test')} left out" if left else ""
     return f"PASSED: {right} cases were right, none was wrong {where}{rest}"
 
 
