@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
+from math import sqrt
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from scipy.special import erf
 
 from d5test.case import Operator
 from d5test.reference.operators import attention, elementwise, normalisation, pooling
@@ -62,11 +64,18 @@ class SlopeByDifference(elementwise.Softplus):  # type: ignore[misc, valid-type]
         return dy * np.exp(x - y)
 
 
-class ProductBeforeQuotient(elementwise.HardSwish):  # type: ignore[misc, valid-type]
+class HardSwishProductBeforeQuotient(elementwise.HardSwish):  # type: ignore[misc, valid-type]
     """HardSwish as (x clip(x + 3, 0, 6)) / 6, which overflows where 6 x does."""
 
     def forward(self, x):
         return x * np.clip(x + 3, 0, 6) / 6
+
+
+class GeluProductBeforeQuotient(elementwise.Gelu):  # type: ignore[misc, valid-type]
+    """Gelu as (x (1 + erf(x / sqrt(2)))) / 2, which overflows where 2 x does; of infinity NaN."""
+
+    def forward(self, x):
+        return np.where(np.abs(x) == np.inf, np.nan, x * (1 + erf(x / sqrt(2))) / 2)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -159,7 +168,10 @@ FORMULAS: Mapping[str, Mapping[type[Operator], type[Operator]]] = MappingProxyTy
         "running sums": {normalisation.LRN: RunningSums},
         "band matrix": {normalisation.LRN: BandMatrix},
         "slope by difference": {elementwise.Softplus: SlopeByDifference},
-        "product before quotient": {elementwise.HardSwish: ProductBeforeQuotient},
+        "product before quotient": {
+            elementwise.Gelu: GeluProductBeforeQuotient,
+            elementwise.HardSwish: HardSwishProductBeforeQuotient,
+        },
         "lowest scores": {attention.Attention: LowestScores},
         "SAME of the undilated kernel": {
             pooling.AveragePool: AveragePoolOfUndilated,
