@@ -23,16 +23,32 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
+from importlib import import_module
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 FLOATS = ("float64", "float32", "float16", "bfloat16")
-
+FAMILIES = (
+    "elementwise",
+    "linear",
+    "movement",
+    "normalisation",
+    "optimizers",
+    "recurrent",
+    "reductions",
+    "windows",
+)
+"""The modules of a framework's package that have its rows."""
 
 Plan = Callable[..., Any]
 """What is left of a row when it is planned: a function of the tensors alone."""
+Function = Callable[..., Any]
+Tensors = Sequence[Any]
+"""The framework's own; `None` stands for an absent one."""
+Pulled = tuple[tuple[Any, ...], list[Any]]
+"""The outputs of a function, and gradients of its inputs."""
 
 
 class Unsupported(Exception):
@@ -130,6 +146,12 @@ class Table(dict[str, Row]):
     ... def relu(op, x): ...
     """
 
+    @classmethod
+    def of(cls, package: str) -> Table:
+        """The rows of all families of a framework's package."""
+        modules = (import_module(f"{package}.{family}") for family in FAMILIES)
+        return cls({name: row for module in modules for name, row in module.rows.items()})
+
     def native(self, *names: str, **row: Any) -> Callable[[Callable[..., Any]], Any]:
         """A row that is the framework's own function."""
         return self._add(names, native=True, **row)
@@ -217,9 +239,9 @@ class Backend(ABC):
         return ("cpu",)
 
     @property
-    @abstractmethod
     def version(self) -> str:
         """The framework's version."""
+        return str(import_module(self.framework).__version__)
 
     @abstractmethod
     def put(self, array: NDArray[Any], dtype: str, layout: str = "contiguous") -> Any:
@@ -235,12 +257,8 @@ class Backend(ABC):
 
     @abstractmethod
     def vjp(
-        self,
-        function: Callable[..., Any],
-        inputs: Sequence[Any],
-        grads: Sequence[Any],
-        wanted: Sequence[int],
-    ) -> tuple[tuple[Any, ...], list[Any]]:
+        self, function: Function, inputs: Tensors, grads: Tensors, wanted: Sequence[int]
+    ) -> Pulled:
         """Outputs of `function(*inputs)` and the gradients of the inputs at `wanted`.
 
         `grads` are the upstream gradients, one for each output that the function returns; `None`
@@ -289,6 +307,11 @@ class Backend(ABC):
         return self.device
 
 
+def padded(inputs: Sequence[Any], n: int) -> list[Any]:
+    """As many inputs as an operator may have: absent ones at the end are `None`, too."""
+    return [*inputs, *[None] * (n - len(inputs))]
+
+
 @cache
 def name_of(dtype: np.dtype[Any]) -> str:
     """The dtype's name, which NumPy puts together anew whenever it is asked (2 microseconds)."""
@@ -299,3 +322,12 @@ def bits(array: NDArray[Any]) -> tuple[NDArray[Any], str]:
     """An array and its dtype's name as they travel: ml_dtypes' bfloat16 as uint16."""
     name = name_of(array.dtype)
     return (array.view(np.uint16) if name == "bfloat16" else array), name
+
+
+def from_bits(array: NDArray[Any], dtype: str) -> NDArray[Any]:
+    """The array that travels as `bits`: bfloat16 in ml_dtypes' dtype."""
+    if dtype != "bfloat16":
+        return array
+    import ml_dtypes  # which torch has not beside it
+
+    return array.view(ml_dtypes.bfloat16)

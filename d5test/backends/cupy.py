@@ -8,8 +8,9 @@ composed: they judge CuPy's functions together, and are never timed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Mapping, Sequence
+from operator import attrgetter
+from typing import Any, ClassVar
 
 import cupy
 import cupyx.scipy.special
@@ -17,11 +18,9 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import NDArray
 
-from d5test.backends.base import Backend, Row, Unsupported
-from d5test.case import Operator
+from d5test.backends.base import Row, Unsupported
+from d5test.backends.numpy import Numpy, Tape, laid_out, reference_rows
 from d5test.reference.operators import OPERATORS
-
-DTYPES = ("float64", "float32", "float16")
 
 
 class OnDevice(NDArrayOperatorsMixin):
@@ -52,22 +51,21 @@ class OnDevice(NDArrayOperatorsMixin):
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         if function is np.put_along_axis:
             return put_along_axis(*args, **kwargs)
-        found: Any = cupy
+        path = ".".join((*function.__module__.split(".")[1:], function.__name__))
         try:
-            for name in (*function.__module__.split(".")[1:], function.__name__):
-                found = getattr(found, name)
+            counterpart = attrgetter(path)(cupy)
         except AttributeError:
             return NotImplemented
-        return _wrapped(found(*_lifted(args), **_lifted(kwargs)))
+        return _wrapped(counterpart(*_lifted(args), **_lifted(kwargs)))
 
     def __getattr__(self, name: str) -> Any:
         """CuPy's own attributes and methods: shape, sum, reshape, ..."""
         if name.startswith("__"):
             raise AttributeError(name)
-        found = getattr(self.value, name)
-        if not callable(found) or isinstance(found, cupy.ndarray):
-            return _wrapped(found)
-        return lambda *args, **kwargs: _wrapped(found(*_lifted(args), **_lifted(kwargs)))
+        member = getattr(self.value, name)
+        if not callable(member) or isinstance(member, cupy.ndarray):
+            return _wrapped(member)
+        return lambda *args, **kwargs: _wrapped(member(*_lifted(args), **_lifted(kwargs)))
 
     def __getitem__(self, key: Any) -> OnDevice:
         return OnDevice(cupy.asarray(self.value[_lifted(key)]))
@@ -121,33 +119,6 @@ def _wrapped(y: Any) -> Any:
     return type(y)(map(_wrapped, y)) if isinstance(y, (tuple, list)) else y
 
 
-class Leaf(NamedTuple):
-    """An input whose gradient may be wanted: `place` is where it stands in the caller's list."""
-
-    place: int
-    tensor: Any
-
-
-class Recorded(NamedTuple):
-    """A call that was made on leaves: what is to be differentiated."""
-
-    operator: Operator
-    inputs: tuple[Leaf | None, ...]
-
-
-class Reference:
-    """The row of one operator: its reference, with the attributes that are asked for."""
-
-    def __init__(self, operator: type[Operator]) -> None:
-        self._operator = operator
-
-    def __call__(self, op: Any, *inputs: Any) -> Any:
-        operator = self._operator(**op.attributes)
-        if any(isinstance(x, Leaf) for x in inputs):
-            return Recorded(operator, inputs)
-        return tuple(rounded(y, inputs) for y in operator(*map(entered, inputs)))
-
-
 def entered(x: Any) -> Any:
     """An input as the reference takes it: integers and booleans on the host."""
     if x is None:
@@ -157,30 +128,29 @@ def entered(x: Any) -> Any:
     return OnDevice(x.astype(np.float32) if x.dtype == np.float16 else x)
 
 
-def rounded(y: Any, inputs: Sequence[Any]) -> Any:
+def rounded(y: Any, like: Sequence[Any]) -> Any:
     """A result on the device, in the dtype of the first floating-point input if it is one."""
     y = cupy.asarray(_lifted(y))
-    floating = (x.dtype for x in inputs if x is not None and x.dtype.kind == "f")
+    floating = (x.dtype for x in like if x is not None and x.dtype.kind == "f")
     return y.astype(next(floating, y.dtype)) if y.dtype.kind == "f" else y
 
 
-class Cupy(Backend):
+class DeviceTape(Tape):
+    """Recorded calls on CuPy's arrays."""
+
+    entered = staticmethod(entered)
+    left = staticmethod(rounded)
+
+
+class Cupy(Numpy):
     """CuPy under the references."""
 
     framework = "cupy"
-    rows: ClassVar[Mapping[str, Row]] = {
-        name: Row(
-            Reference(operator),
-            native=False,
-            dtypes=DTYPES,
-            gradient=""
-            if operator.backward is not Operator.backward
-            else "the reference has none",
-        )
-        for name, operator in OPERATORS.items()
-    }
-    layouts = ("contiguous", "transposed", "strided", "reversed", "offset", "broadcast")
-    mutable = True
+    rows: ClassVar[Mapping[str, Row]] = reference_rows(
+        OPERATORS, DeviceTape, native=False, dtypes=("float64", "float32", "float16")
+    )
+    updaters: ClassVar[Mapping[str, Any]] = {}
+    tape = DeviceTape
 
     def __init__(self, device: str = "cuda") -> None:
         if not cupy.cuda.is_available():
@@ -194,30 +164,13 @@ class Cupy(Backend):
 
     @classmethod
     def devices(cls) -> tuple[str, ...]:
-        return tuple(f"cuda:{i}" for i in range(_count())) if cupy.cuda.is_available() else ()
-
-    @property
-    def version(self) -> str:
-        return str(cupy.__version__)
+        count = int(cupy.cuda.runtime.getDeviceCount()) if cupy.cuda.is_available() else 0
+        return tuple(f"cuda:{i}" for i in range(count))
 
     def put(self, array: NDArray[Any], dtype: str, layout: str = "contiguous") -> Any:
-        """What lies between the values of a strided or before an offset array is 1 or true."""
         if dtype == "bfloat16":
             raise Unsupported("the references on CuPy have no bfloat16")
-        x = cupy.array(array, order="C")
-        if layout == "transposed" and x.ndim > 1:
-            return x.swapaxes(-1, -2).copy().swapaxes(-1, -2)
-        if layout == "strided":
-            return cupy.stack((x, cupy.ones_like(x)), -1)[..., 0]
-        if layout == "reversed" and x.ndim:
-            return x[::-1].copy()[::-1]
-        if layout == "offset":
-            return cupy.concatenate((cupy.ones(1, x.dtype), x.ravel()))[1:].reshape(x.shape)
-        if layout == "broadcast":
-            if x.ndim == 0 or len({one.tobytes() for one in array}) != 1:
-                raise Unsupported("a broadcast array has equal slices along its first axis")
-            return cupy.broadcast_to(x[:1].copy(), x.shape)
-        return x
+        return laid_out(cupy, cupy.array(array, order="C"), layout)
 
     def refill(self, tensor: Any, array: NDArray[Any], dtype: str) -> None:
         tensor[...] = cupy.asarray(array)
@@ -228,33 +181,6 @@ class Cupy(Backend):
     def wait(self, tensors: Sequence[Any]) -> None:
         cupy.cuda.get_current_stream().synchronize()
 
-    def vjp(
-        self,
-        function: Callable[..., Any],
-        inputs: Sequence[Any],
-        grads: Sequence[Any],
-        wanted: Sequence[int],
-    ) -> tuple[tuple[Any, ...], list[Any]]:
-        leaves = [None if x is None else Leaf(i, x) for i, x in enumerate(inputs)]
-        operator, given = function(*leaves)
-        if not operator.differentiable:
-            raise Unsupported(f"the reference {operator!r} has no gradient")
-        tensors = tuple(None if leaf is None else leaf.tensor for leaf in given)
-        arrays = tuple(map(entered, tensors))
-        outputs = operator(*arrays)
-        found = operator.vjp(tuple(map(entered, grads)), arrays, outputs)
-        totals: dict[int, Any] = {}
-        for leaf, dx in zip(given, found, strict=True):
-            if leaf is not None and dx is not None:
-                before = totals.get(leaf.place)
-                totals[leaf.place] = dx if before is None else before + dx
-        gradients = [rounded(totals[i], tensors) if i in totals else None for i in wanted]
-        return tuple(rounded(y, tensors) for y in outputs), gradients
-
     def describe_device(self) -> str:
         name = cupy.cuda.runtime.getDeviceProperties(self._number)["name"]
         return name.decode() if isinstance(name, bytes) else str(name)
-
-
-def _count() -> int:
-    return int(cupy.cuda.runtime.getDeviceCount())

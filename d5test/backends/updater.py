@@ -15,8 +15,10 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from typing import Any, ClassVar
 
 from d5test.backends.base import Backend, Row, Unsupported
@@ -137,11 +139,30 @@ def one_step(kind: type[Updater], op: Any, w: Any, g: Any, *slots: Any) -> tuple
     return (updater.parameters["w"], *updater.state()[1]["w"])
 
 
+@dataclass(frozen=True)
+class Kind:
+    """A framework's own optimizer: made of our hyperparameters, with its names of our slots.
+
+    Where it `counts`, its state holds the number of steps, too.
+    """
+
+    make: Callable[..., Any]
+    slots: tuple[str, ...] = ()
+    counts: bool = False
+
+
+def arguments(op: Any, **sources: Any) -> dict[str, Any]:
+    """Arguments of a framework's optimizer, by its names: constants, and hyperparameters of `op`.
+
+    >>> arguments(op, eps="epsilon", betas="beta1 beta2", nesterov=True)
+    {"eps": op.epsilon, "betas": (op.beta1, op.beta2), "nesterov": True}
+    """
+    return {
+        name: attrgetter(*source.split())(op) if isinstance(source, str) else source
+        for name, source in sources.items()
+    }
+
+
 def variant(backend: Any, name: str) -> dict[str, Any]:
     """What the framework's own optimizer does instead of having a hyperparameter: see `fixed`."""
     return dict(updater_of(backend, "native", name).fixed.get(name, {}))
-
-
-def kinds(backend: Any) -> list[str]:
-    """The kinds of optimizers that a backend has."""
-    return list(backend.updaters)

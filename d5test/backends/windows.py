@@ -49,23 +49,35 @@ class Windows:
         ceil = bool(getattr(op, "ceil_mode", 0)) and op.auto_pad == "NOTSET"
         return cls(tuple(size), tuple(kernel), tuple(strides), tuple(dilations), begin, end, ceil)
 
+    def cut(self, op: Any) -> Pads:
+        """What ConvTranspose cuts off both ends of each axis of the full transposed convolution,
+        which ends with `output_padding`; what is negative is added.
+        """
+        n, upper = len(self.size), op.auto_pad == "SAME_UPPER"
+        wanted = op.output_shape
+        if wanted is None and op.auto_pad.startswith("SAME"):
+            wanted = [i * s for i, s in zip(self.size, self.strides, strict=True)]
+        if wanted is None:
+            return self.pads
+        more = op.output_padding or (0,) * n
+        axes = (self.size, self.kernel, self.strides, self.dilations, more, wanted[-n:])
+        cut = []
+        for i, k, s, d, m, o in zip(*axes, strict=True):
+            over = (i - 1) * s + (k - 1) * d + 1 + m - o
+            begin = max(0, over) // 2 if upper else max(0, over) - max(0, over) // 2
+            cut.append((begin, over - begin))
+        return cut
+
     @property
     def pads(self) -> Pads:
         """Padding before and behind each axis."""
         return list(zip(self.begin, self.end, strict=True))
 
     @property
-    def more(self) -> Ints:
-        """How much farther the last window reaches with `ceil_mode`; negative if not so far."""
-        if not self.ceil:
-            return (0,) * len(self.end)
-        return tuple(r - e for r, e in zip(self.reach, self.end, strict=True))
-
-    @property
     def covering(self) -> Pads:
         """Padding with which every window fits in."""
-        axes = zip(self.begin, self.end, self.more, strict=True)
-        return [(b, e + max(m, 0)) for b, e, m in axes]
+        axes = zip(self.begin, self.end, self.reach, strict=True)
+        return [(begin, max(end, reach)) for begin, end, reach in axes]
 
     @property
     def plain(self) -> bool:

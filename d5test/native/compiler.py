@@ -80,9 +80,9 @@ def _built(
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-            made = Path(folder) / path.name
-            _run([*command, "-shared", str(source), "-o", str(made), *libraries])
-            made.replace(path)
+            library = Path(folder) / path.name
+            _run([*command, "-shared", str(source), "-o", str(library), *libraries])
+            library.replace(path)
     return path
 
 
@@ -100,7 +100,7 @@ def compiler(source: Path) -> list[str]:
         if found is None:
             raise CompileError(f"no nvcc: install CUDA, or pip install {' '.join(NVCC)}")
         return [found, *COMMON, *host, "-arch=native", f"-I{INCLUDE}"]
-    return [_found(os.environ.get("CXX") or "g++"), *COMMON, *HOST, f"-I{INCLUDE}"]
+    return [_host(), *COMMON, *HOST, f"-I{INCLUDE}"]
 
 
 def nvcc() -> str | None:
@@ -119,7 +119,7 @@ def version() -> str:
 
     Raises `CompileError` where there is none.
     """
-    path = _found(os.environ.get("CXX") or "g++")
+    path = _host()
     name = re.sub(r"[^a-z]", "", Path(path).name.replace("+", "x").partition("-")[0])
     return f"{name}.{_run([path, '-dumpfullversion', '-dumpversion']).strip()}"
 
@@ -128,18 +128,18 @@ def preloaded() -> str:
     """What LD_PRELOAD must name: AddressSanitizer's runtime, and what it looks for when it starts
     (a process without libstdc++ dies of the first exception).
     """
-    return ":".join(map(str, (_runtime("libasan.so"), _runtime("libstdc++.so"))))
+    paths = []
+    for name in ("libasan.so", "libstdc++.so"):
+        path = Path(_run([_host(), f"-print-file-name={name}"]).strip())
+        if not path.is_absolute():
+            raise CompileError(f"the compiler has no {name}")
+        paths.append(str(path.resolve()))
+    return ":".join(paths)
 
 
-def _runtime(name: str) -> Path:
-    command = [_found(os.environ.get("CXX") or "g++"), f"-print-file-name={name}"]
-    path = Path(_run(command).strip())
-    if not path.is_absolute():
-        raise CompileError(f"the compiler has no {name}")
-    return path.resolve()
-
-
-def _found(name: str) -> str:
+def _host() -> str:
+    """The compiler of what is not CUDA."""
+    name = os.environ.get("CXX") or "g++"
     path = shutil.which(name)
     if path is None:
         raise CompileError(f"no compiler {name}: install it (Debian: apt install g++), or set CXX")

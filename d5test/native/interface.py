@@ -12,7 +12,6 @@ from ctypes import POINTER, c_char_p, c_double, c_int32, c_int64, c_uint8, c_uin
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 ABI = 2
@@ -23,7 +22,9 @@ OK, RAISED, UNSUPPORTED, FAULT = range(4)
 INTEGER, REAL, TEXT, INTEGERS, REALS = range(5)
 CPU, CUDA = 1, 2
 BACKWARD, CONTIGUOUS, SHAPED = 1, 2, 4
-OPTIONAL, WHOLE, MASK, CONSTANT, UNREAD = 1, 2, 4, 8, 16
+FLAGS: Mapping[str, int] = MappingProxyType(
+    {"optional": 1, "whole": 2, "mask": 4, "constant": 8, "unread": 16}
+)
 """Of an input or output: it may be absent, is of int64, is of booleans or of the operator's type,
 has no gradient, is absent among the outputs of `backward`."""
 CODES: Mapping[str, int] = MappingProxyType({"i": 0, "f": 2, "b": 6})
@@ -191,13 +192,3 @@ def unknown_shapes(count: int) -> Any:
     for one in made:
         one.shape = (c_int64 * MOST_DIMENSIONS)()
     return made
-
-
-def in_elements(array: NDArray[Any]) -> bool:
-    """Whether every stride is a whole number of elements, as DLPack has them."""
-    return array.flags.aligned and not any(s % array.itemsize for s in array.strides)
-
-
-def dtype_bits(dtype: np.dtype[Any]) -> int | None:
-    """The bits of a dtype that operators are compiled for."""
-    return next((bits for bits, name in DTYPES.items() if name == dtype.name), None)

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -109,12 +110,9 @@ class Declared:
         values = [interface.attribute(n, kinds[n], value) for n, value in attributes.items()]
         given = (interface.Attribute * max(len(values), 1))(*values)
         pointer = ctypes.c_void_p()
-        said = Said()
-        said.check(
-            self.table.create(
-                ctypes.addressof(self.table), given, len(values), bits, guarded,
-                ctypes.byref(pointer), said.message,
-            )
+        call(
+            self.table.create, ctypes.addressof(self.table), given, len(values), bits, guarded,
+            ctypes.byref(pointer),
         )  # fmt: skip
         return Made(self, pointer, np.dtype(interface.DTYPES[bits]))
 
@@ -133,27 +131,25 @@ class Made:
 
     def shapes(self, inputs: Sequence[Array | None]) -> list[tuple[int, ...]]:
         """The shapes of the outputs that are present."""
-        given = interface.tensors(_padded(inputs, self.declared.inputs))
-        return self._shapes(given, Said())
+        return self._shapes(interface.tensors(_padded(inputs, self.declared.inputs)))
 
-    def _shapes(self, given: Any, said: Said) -> list[tuple[int, ...]]:
-        declared = self.declared
-        found = interface.unknown_shapes(len(declared.outputs))
-        said.check(declared.table.infer(self.pointer, given, found, said.message))
-        shapes = (found[k] for k in range(len(declared.outputs)))
-        return [tuple(one.shape[: one.ndim]) for one in shapes if one.ndim != interface.ABSENT]
+    def _shapes(self, inputs: Any) -> list[tuple[int, ...]]:
+        ports = self.declared.outputs
+        shapes = interface.unknown_shapes(len(ports))
+        call(self.declared.table.infer, self.pointer, inputs, shapes)
+        outputs = (shapes[k] for k in range(len(ports)))
+        return [tuple(y.shape[: y.ndim]) for y in outputs if y.ndim != interface.ABSENT]
 
     def forward(self, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """The outputs that are present."""
-        declared, said = self.declared, Said()
+        declared = self.declared
         given = interface.tensors(_padded(inputs, declared.inputs))
         outputs = [
             np.empty(shape, np.int64 if port.whole else self.dtype)
-            for port, shape in zip(declared.outputs, self._shapes(given, said), strict=False)
+            for port, shape in zip(declared.outputs, self._shapes(given), strict=False)
         ]
         written = interface.tensors(_padded(outputs, declared.outputs))
-        status = declared.table.forward(self.pointer, given, written, None, said.message)
-        said.check(status)
+        call(declared.table.forward, self.pointer, given, written, None)
         return tuple(outputs)
 
     def backward(
@@ -163,50 +159,37 @@ class Made:
         outputs: Sequence[Array | None],
     ) -> tuple[Array | None, ...]:
         """The gradients of the inputs that are given: `None` where there is none."""
-        declared, said = self.declared, Said()
+        declared = self.declared
         ports = declared.outputs, declared.inputs, declared.outputs, declared.inputs
-        found = [p.gradient(x) for p, x in zip(declared.inputs, inputs, strict=False)]
+        gradients = [p.gradient(x) for p, x in zip(declared.inputs, inputs, strict=False)]
         pairs = zip(declared.outputs, outputs, strict=False)
         outputs = [None if port.unread else y for port, y in pairs]
-        given = map(_padded, (grads, inputs, outputs, found), ports)
-        status = declared.table.backward(
-            self.pointer, *map(interface.tensors, given), None, said.message
-        )
-        said.check(status)
-        return tuple(found)
+        arrays = map(_padded, (grads, inputs, outputs, gradients), ports)
+        call(declared.table.backward, self.pointer, *map(interface.tensors, arrays), None)
+        return tuple(gradients)
 
 
-class Said:
-    """Room for what an operator says when it fails."""
-
-    def __init__(self) -> None:
-        self._room = ctypes.create_string_buffer(interface.MESSAGE)
-        self.message = interface.Message(ctypes.addressof(self._room), interface.MESSAGE)
-
-    def check(self, status: int) -> None:
-        """Raise what a status stands for."""
-        if status != interface.OK:
-            raise ERRORS[status](self._room.value.decode(errors="replace"))
+def call(function: Any, *arguments: Any) -> None:
+    """Call a function of a library. Raises what its status stands for, with what it says."""
+    room = ctypes.create_string_buffer(interface.MESSAGE)
+    message = interface.Message(ctypes.addressof(room), interface.MESSAGE)
+    status = function(*arguments, message)
+    if status != interface.OK:
+        raise ERRORS[status](room.value.decode(errors="replace"))
 
 
 def declared(path: str | Path) -> dict[str, Declared]:
     """The operators of a compiled library, by name."""
     path = Path(path)
-    found = {one.name: one for one in _declared(path)}
-    if not found:
-        raise NativeError(f"{path} registers no operator: D5TEST_OPERATOR(Name).input(...)...")
-    return found
-
-
-def _declared(path: Path) -> Iterator[Declared]:
     show = ctypes.CDLL(str(path)).d5test_operator
     show.restype, show.argtypes = ctypes.POINTER(interface.Table), (ctypes.c_int32,)
-    index = 0
-    while table := show(index):
-        if table.contents.abi != interface.ABI:
-            raise NativeError(f"{path} has interface {table.contents.abi}, not {interface.ABI}")
-        yield Declared(path, table.contents)
-        index += 1
+    tables = [table.contents for table in takewhile(bool, map(show, count()))]
+    if not tables:
+        raise NativeError(f"{path} registers no operator: D5TEST_OPERATOR(Name).input(...)...")
+    for table in tables:
+        if table.abi != interface.ABI:
+            raise NativeError(f"{path} has interface {table.abi}, not {interface.ABI}")
+    return {one.name: one for one in (Declared(path, table) for table in tables)}
 
 
 def _padded(arrays: Sequence[Array | None], ports: Sequence[Port]) -> list[Array | None]:
@@ -214,19 +197,11 @@ def _padded(arrays: Sequence[Array | None], ports: Sequence[Port]) -> list[Array
 
 
 def _port(port: Any) -> Port:
-    return Port(
-        port.name.decode(),
-        port.dims.decode(),
-        port.values.decode(),
-        optional=bool(port.flags & interface.OPTIONAL),
-        whole=bool(port.flags & interface.WHOLE),
-        mask=bool(port.flags & interface.MASK),
-        constant=bool(port.flags & interface.CONSTANT),
-        unread=bool(port.flags & interface.UNREAD),
-    )
+    flags = {name: bool(port.flags & bit) for name, bit in interface.FLAGS.items()}
+    return Port(port.name.decode(), port.dims.decode(), port.values.decode(), **flags)
 
 
 def _choice(choice: Any) -> Choice:
     others = tuple(interface.value(choice.others[k]) for k in range(choice.count))
-    given = choice.value
-    return Choice(given.name.decode(), given.kind, interface.value(given), others)
+    usual = choice.value
+    return Choice(usual.name.decode(), usual.kind, interface.value(usual), others)

@@ -14,8 +14,7 @@ from types import MappingProxyType
 from typing import ClassVar
 
 from d5test.backends.base import Row, Unsupported
-from d5test.native.backend import ROOT, Native
-from d5test.native.family import Kernels
+from d5test.native.backend import ROOT, Kernels, Native
 
 REMEDY = "install oneDNN 2, Debian: apt install libdnnl-dev"
 FIRST: Mapping[str, int] = MappingProxyType({"MaxPool": 1, "LayerNormalization": 1})

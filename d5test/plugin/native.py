@@ -25,13 +25,13 @@ def loaded(files: Iterable[str], *, sanitize: bool) -> tuple[Any, ...]:
     """The compiled files. UsageError with what is wrong in the first that is."""
     if not files:
         return ()
-    from d5test.native import compiler, library, operators, reference
+    from d5test.native import compiler, library, operators
 
     try:
         return tuple(operators.load(file, sanitize=sanitize) for file in files)
     except compiler.CompileError as error:
         raise pytest.UsageError(str(error)) from None
-    except (library.NativeError, reference.UnfitReference, ValueError, OSError) as error:
+    except (library.NativeError, operators.UnfitReference, ValueError, OSError) as error:
         raise pytest.UsageError(f"--native: {error}") from None
 
 
@@ -61,7 +61,7 @@ def problems(natives: Sequence[Any]) -> list[Any]:
     """What is timed of them."""
     if not natives:
         return []
-    from d5test.native.problems import problems
+    from d5test.native.operators import problems
 
     return [
         problem

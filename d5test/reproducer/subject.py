@@ -157,7 +157,7 @@ def _model(fault: Fault) -> bytes:
     """The serialized model of the operator on its first inputs, in its own operator set."""
     import onnx.defs
 
-    from d5test.backends.onnx.single_node import build_model
+    from d5test.backends.onnx import build_model
 
     op, inputs = fault.case.op, fault.evidence.feeds[0].inputs
     known = onnx.defs.get_schema(op.name, op.since).attributes

@@ -9,36 +9,34 @@ from __future__ import annotations
 from importlib import import_module
 
 from d5test.strategies.draw import Draw
-from d5test.strategies.registry import attributes, case_with, cases, drawable, inputs, operators
+from d5test.strategies.registry import (
+    attributes,
+    case_with,
+    cases,
+    choices,
+    drawable,
+    inputs,
+    operators,
+)
 
 __all__ = [
-    "FAMILIES",
     "Draw",
     "attributes",
     "case_with",
     "cases",
+    "choices",
     "drawable",
     "inputs",
     "operators",
 ]
 
-FAMILIES: tuple[str, ...] = (
-    "activations",
-    "arithmetic",
-    "attention",
-    "convolution",
+for family in (
     "elementwise",
     "linear",
-    "losses",
     "movement",
     "normalisation",
-    "pooling",
     "recurrent",
     "reductions",
-    "softmax",
-    "views",
-)
-"""The modules whose operators are registered."""
-
-for family in FAMILIES:
+    "windows",
+):
     import_module(f"{__name__}.{family}")

@@ -80,6 +80,10 @@ class Draw:
         """
         return self.integer(round(16 * low), round(16 * high)) / 16
 
+    def real_or(self, low: float, high: float, *usual: float) -> float:
+        """One of `usual`, or a number as `real` draws it."""
+        return self.choose((*usual, self.real(low, high)))
+
     def side(self, least: int = 1, most: int = 6, *, empty: bool = False) -> int:
         """The size of one dimension, unlike those drawn before while there is a choice.
 
@@ -116,6 +120,15 @@ class Draw:
         """An axis of a tensor with `rank` dimensions, counted from either end; the last first."""
         axis: int = self.choose((*range(-1, -rank - 1, -1), *range(rank)))
         return axis
+
+    def rank_with(self, axis: int, most: int = 3) -> int:
+        """A number of dimensions, `most` if that is enough, with which a tensor has this axis."""
+        least = -axis if axis < 0 else axis + 1
+        return self.rank(least, max(least, most))
+
+    def any_axis(self, most: int) -> int:
+        """An axis of a tensor with up to `most` dimensions, counted from either end."""
+        return self.axis(self.integer(1, most))
 
     def broadcastable(self, shape: Shape) -> Shape:
         """A shape that broadcasts to `shape`: leading dimensions left out, others 1.

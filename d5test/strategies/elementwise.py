@@ -1,55 +1,145 @@
-"""Cases of the elementwise functions of one input. A table: operator, its regimes."""
+"""Cases of the elementwise functions: of one input, activations with attributes, of several inputs
+that broadcast, and one input twice.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import methodcaller
 
-from d5test.case import Tensor
-from d5test.reference.operators import elementwise as ops
-from d5test.strategies.draw import ORDINARY, Draw, Regime
-from d5test.strategies.registry import attributes, inputs
+from d5test.case import Operator, Tensor
+from d5test.reference.operators import activations, arithmetic, elementwise
+from d5test.strategies.draw import ORDINARY, Draw, Regime, Shape
+from d5test.strategies.registry import attributes, choices, inputs
 
 SMALL: tuple[Regime, ...] = (*ORDINARY, ("scaled", -6))
 NEAR_ONE: Regime = ("uniform", 0.75, 1.25)
 WIDE: Regime = ("uniform", -5, 5)
 """As wide as what is linear between two bends."""
 
-REGIMES: Mapping[type[ops.Unary], tuple[Regime, ...]] = {
-    ops.Abs: ORDINARY,
-    ops.Erf: SMALL,
-    ops.Exp: SMALL,
-    ops.Gelu: SMALL,
-    ops.HardSwish: (*ORDINARY, WIDE),
-    ops.LeakyRelu: ORDINARY,
-    ops.Log: ("positive", NEAR_ONE),
-    ops.Mish: SMALL,
-    ops.Neg: ORDINARY,
-    ops.Reciprocal: ("nonzero", "positive"),
-    ops.Relu: ORDINARY,
-    ops.Sigmoid: SMALL,
-    ops.Softplus: SMALL,
-    ops.Sqrt: ("positive", NEAR_ONE),
-    ops.Tanh: SMALL,
+REGIMES: Mapping[type[elementwise.Unary], tuple[Regime, ...]] = {
+    activations.Celu: SMALL,
+    activations.Elu: SMALL,
+    activations.HardSigmoid: (*ORDINARY, WIDE),
+    activations.Selu: SMALL,
+    activations.ThresholdedRelu: (*ORDINARY, WIDE),
+    elementwise.Abs: ORDINARY,
+    elementwise.Erf: SMALL,
+    elementwise.Exp: SMALL,
+    elementwise.Gelu: SMALL,
+    elementwise.HardSwish: (*ORDINARY, WIDE),
+    elementwise.LeakyRelu: ORDINARY,
+    elementwise.Log: ("positive", NEAR_ONE),
+    elementwise.Mish: SMALL,
+    elementwise.Neg: ORDINARY,
+    elementwise.Reciprocal: ("nonzero", "positive"),
+    elementwise.Relu: ORDINARY,
+    elementwise.Sigmoid: SMALL,
+    elementwise.Softplus: SMALL,
+    elementwise.Sqrt: ("positive", NEAR_ONE),
+    elementwise.Tanh: SMALL,
 }
 """Where each function is defined and its derivative finite, and where it is delicate."""
+OPERANDS: Mapping[type[arithmetic.Binary], tuple[tuple[Regime, ...], tuple[Regime, ...]]] = {
+    arithmetic.Add: (ORDINARY, ORDINARY),
+    arithmetic.Sub: (ORDINARY, ORDINARY),
+    arithmetic.Mul: (ORDINARY, ORDINARY),
+    arithmetic.Div: (ORDINARY, ("nonzero", "positive")),
+}
+"""The regimes of both operands."""
 
 
-def unary_inputs(d: Draw, op: ops.Unary) -> tuple[Tensor | None, ...]:
+@inputs(*REGIMES)
+def unary_inputs(d: Draw, op: elementwise.Unary) -> tuple[Tensor | None, ...]:
     """One tensor of any rank, in the regimes of its operator."""
     return (d.tensor(d.shape(0), *REGIMES[type(op)]),)
 
 
-for operator in REGIMES:
-    inputs(operator)(unary_inputs)
+choices(activations.Celu, activations.Elu, alpha=methodcaller("real_or", 0.25, 2, 1.0))
+choices(activations.ThresholdedRelu, alpha=methodcaller("real_or", -1, 2, 1.0))
+choices(
+    elementwise.LeakyRelu, alpha=methodcaller("real_or", -0.5, 1.5, elementwise.LeakyRelu().alpha)
+)
+choices(elementwise.Gelu, approximate=("none", "tanh"))
 
 
-@attributes(ops.LeakyRelu)
-def leaky_relu_attributes(d: Draw) -> ops.LeakyRelu:
-    """ONNX's slope, or another; beyond 0 and 1 too."""
-    return ops.LeakyRelu(alpha=d.choose((ops.LeakyRelu().alpha, d.real(-0.5, 1.5))))
+@attributes(activations.Selu)
+def selu_attributes(d: Draw) -> activations.Selu:
+    """The paper's constants, or others."""
+    other = activations.Selu(alpha=d.real(0.25, 2), gamma=d.real(0.25, 2))
+    return d.choose((activations.Selu(), other))
 
 
-@attributes(ops.Gelu)
-def gelu_attributes(d: Draw) -> ops.Gelu:
-    """Both formulas."""
-    return ops.Gelu(approximate=d.choose(("none", "tanh")))
+@attributes(activations.HardSigmoid)
+def hard_sigmoid_attributes(d: Draw) -> activations.HardSigmoid:
+    """ONNX's slope, that of MobileNetV3, or another line."""
+    cls = activations.HardSigmoid
+    other = cls(alpha=d.real(0.125, 1), beta=d.real(0.25, 0.75))
+    return d.choose((cls(), cls(alpha=activations.SIXTH), other))
+
+
+@inputs(activations.PRelu)
+def prelu_inputs(d: Draw, op: activations.PRelu) -> tuple[Tensor, Tensor]:
+    """One slope, one a channel, or any that broadcast."""
+    x = d.shape(0, 4)
+    channels = (x[1], *(1 for _ in x[2:])) if len(x) > 1 else (1,)
+    slope = d.choose((channels, (1,), d.broadcastable(x)))
+    return d.tensor(x), d.tensor(slope if len(slope) <= len(x) else ())
+
+
+def shapes(d: Draw) -> tuple[Shape, Shape]:
+    """Two shapes that broadcast: the same, one or the other repeated, or both."""
+    shape = d.shape(0)
+    repeated = d.choose(((False, False), (False, True), (True, False), (True, True)))
+    left, right = (d.broadcastable(shape) if each else shape for each in repeated)
+    return left, right
+
+
+def twice(d: Draw) -> bool:
+    """Whether one tensor is passed as both operands: a gradient is lost or doubled there."""
+    return d.integer(0, 2) == 2
+
+
+@inputs(*OPERANDS)
+def binary_inputs(d: Draw, op: arithmetic.Binary) -> tuple[Tensor | None, ...]:
+    """Both operands, or one of them twice."""
+    left, right = OPERANDS[type(op)]
+    if twice(d):
+        a = d.tensor(d.shape(0), *right)
+        return a, d.again(a, 0)
+    a_shape, b_shape = shapes(d)
+    return d.tensor(a_shape, *left), d.tensor(b_shape, *right)
+
+
+@inputs(arithmetic.Pow)
+def pow_inputs(d: Draw, op: arithmetic.Pow) -> tuple[Tensor | None, ...]:
+    """A positive base with any exponent, a negative one with a whole exponent of int64."""
+    if twice(d):
+        x = d.tensor(d.shape(0), "positive")
+        return x, d.again(x, 0)
+    base, exponent = shapes(d)
+    if d.flag():
+        return d.tensor(base, "nonzero"), d.tensor(exponent, "ties", dtype="int64")
+    return d.tensor(base, "positive"), d.tensor(exponent, ("uniform", -2, 2), "ties")
+
+
+@inputs(arithmetic.Max, arithmetic.Min, arithmetic.Sum)
+def several_inputs(d: Draw, op: Operator) -> tuple[Tensor | None, ...]:
+    """One to four inputs; of two, the second may be the first."""
+    count = d.integer(1, 4)
+    shape = d.shape(0)
+    if count == 2 and twice(d):
+        x = d.tensor(shape)
+        return x, d.again(x, 0)
+    first = d.tensor(shape)
+    return first, *(d.tensor(d.broadcastable(shape)) for _ in range(count - 1))
+
+
+@inputs(arithmetic.Clip)
+def clip_inputs(d: Draw, op: arithmetic.Clip) -> tuple[Tensor | None, ...]:
+    """Both bounds, one and none; the smaller may be the larger."""
+    x = d.tensor(d.shape(0))
+    low, high = (
+        d.maybe(d.literal(d.real(*around), dtype=d.dtype)) for around in ((-2, 0.5), (-0.5, 2))
+    )
+    return (x, low, high) if high is not None else (x, low) if low is not None else (x,)

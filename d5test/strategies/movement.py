@@ -5,24 +5,25 @@ from __future__ import annotations
 
 import math
 from itertools import permutations
+from operator import methodcaller
 
 from d5test.case import Tensor
-from d5test.reference.operators import movement as ops
+from d5test.reference.operators import movement, views
 from d5test.strategies.draw import Draw, Shape
-from d5test.strategies.registry import attributes, inputs
+from d5test.strategies.registry import attributes, choices, inputs
 
 FAR = 2**31 - 1
 """An end that means: to the last element."""
 
 
-@attributes(ops.Reshape)
-def reshape_attributes(d: Draw) -> ops.Reshape:
-    """Zeros that copy a size, and zeros that mean zero."""
-    return ops.Reshape(allowzero=d.choose((0, 1)))
+choices(movement.Reshape, allowzero=(0, 1))  # zeros that copy a size, and zeros that mean zero
+choices(movement.Concat, movement.Gather, axis=methodcaller("any_axis", 3))
+choices(movement.Pad, mode=("constant", "reflect", "edge", "wrap"))
+choices(views.Flatten, axis=(1, 0, 2, 3, -1, -2))  # from either end; also one behind the last
 
 
-@inputs(ops.Reshape)
-def reshape_inputs(d: Draw, op: ops.Reshape) -> tuple[Tensor, Tensor]:
+@inputs(movement.Reshape)
+def reshape_inputs(d: Draw, op: movement.Reshape) -> tuple[Tensor, Tensor]:
     """Sizes exchanged, merged, flattened; one of them copied by 0, one left to -1."""
     x = d.shape(1, 4)
     merged = (math.prod(x[:2]), *x[2:])
@@ -38,29 +39,23 @@ def reshape_inputs(d: Draw, op: ops.Reshape) -> tuple[Tensor, Tensor]:
     return d.tensor(x), d.literal(target)
 
 
-@attributes(ops.Transpose)
-def transpose_attributes(d: Draw) -> ops.Transpose:
+@attributes(movement.Transpose)
+def transpose_attributes(d: Draw) -> movement.Transpose:
     """Every order of up to four axes."""
-    return ops.Transpose(perm=d.maybe(d.choose(permutations(range(d.integer(1, 4))))))
+    return movement.Transpose(perm=d.maybe(d.choose(permutations(range(d.integer(1, 4))))))
 
 
-@inputs(ops.Transpose)
-def transpose_inputs(d: Draw, op: ops.Transpose) -> tuple[Tensor]:
+@inputs(movement.Transpose)
+def transpose_inputs(d: Draw, op: movement.Transpose) -> tuple[Tensor]:
     """As many axes as there are in the order."""
     rank = d.rank(0, 4) if op.perm is None else len(op.perm)
     return (d.tensor(d.sides(rank, empty=True)),)
 
 
-@attributes(ops.Concat)
-def concat_attributes(d: Draw) -> ops.Concat:
-    """An axis counted from either end."""
-    return ops.Concat(axis=d.axis(d.integer(1, 3)))
-
-
-@inputs(ops.Concat)
-def concat_inputs(d: Draw, op: ops.Concat) -> tuple[Tensor, ...]:
+@inputs(movement.Concat)
+def concat_inputs(d: Draw, op: movement.Concat) -> tuple[Tensor, ...]:
     """One to three tensors, of different sizes along the axis; one of them twice."""
-    shape = list(d.sides(rank_with(d, op.axis)))
+    shape = list(d.sides(d.rank_with(op.axis)))
     drawn = []
     for _ in range(d.integer(1, 3)):
         shape[op.axis] = d.side(most=4, empty=True)
@@ -68,16 +63,16 @@ def concat_inputs(d: Draw, op: ops.Concat) -> tuple[Tensor, ...]:
     return (*drawn, d.again(drawn[0], 0)) if d.flag() else tuple(drawn)
 
 
-@attributes(ops.Split)
-def split_attributes(d: Draw) -> ops.Split:
+@attributes(movement.Split)
+def split_attributes(d: Draw) -> movement.Split:
     """Parts by number, or by sizes, which are an input."""
-    return ops.Split(axis=d.axis(d.integer(1, 3)), num_outputs=d.maybe(d.integer(1, 3)))
+    return movement.Split(axis=d.any_axis(3), num_outputs=d.maybe(d.integer(1, 3)))
 
 
-@inputs(ops.Split)
-def split_inputs(d: Draw, op: ops.Split) -> tuple[Tensor, ...]:
+@inputs(movement.Split)
+def split_inputs(d: Draw, op: movement.Split) -> tuple[Tensor, ...]:
     """The last part is smaller, perhaps, where their number is given."""
-    shape = list(d.sides(rank_with(d, op.axis), empty=True))
+    shape = list(d.sides(d.rank_with(op.axis), empty=True))
     if op.num_outputs is not None:
         size = d.integer(1, 3)
         shape[op.axis] = size * op.num_outputs - d.integer(0, size - 1)
@@ -87,8 +82,8 @@ def split_inputs(d: Draw, op: ops.Split) -> tuple[Tensor, ...]:
     return d.tensor(tuple(shape)), d.literal(sizes)
 
 
-@inputs(ops.Slice)
-def slice_inputs(d: Draw, op: ops.Slice) -> tuple[Tensor | None, ...]:
+@inputs(movement.Slice)
+def slice_inputs(d: Draw, op: movement.Slice) -> tuple[Tensor | None, ...]:
     """Some of the axes, each from either end, forward and back."""
     shape = d.shape(1, 3, empty=False)
     rank = len(shape)
@@ -117,28 +112,16 @@ def slice_along(d: Draw, n: int) -> tuple[int, int, int]:
     return start, end, step
 
 
-@attributes(ops.Gather)
-def gather_attributes(d: Draw) -> ops.Gather:
-    """An axis counted from either end."""
-    return ops.Gather(axis=d.axis(d.integer(1, 3)))
-
-
-@inputs(ops.Gather)
-def gather_inputs(d: Draw, op: ops.Gather) -> tuple[Tensor, Tensor]:
+@inputs(movement.Gather)
+def gather_inputs(d: Draw, op: movement.Gather) -> tuple[Tensor, Tensor]:
     """Indices of up to two axes, negative ones among them; a scalar where it is degenerate."""
-    shape = d.sides(rank_with(d, op.axis))
+    shape = d.sides(d.rank_with(op.axis))
     indices = d.shape(0 if d.degenerate else 1, 2)
     return d.tensor(shape), d.index(indices, shape[op.axis], negative=d.flag())
 
 
-@attributes(ops.Pad)
-def pad_attributes(d: Draw) -> ops.Pad:
-    """Every mode."""
-    return ops.Pad(mode=d.choose(("constant", "reflect", "edge", "wrap")))
-
-
-@inputs(ops.Pad)
-def pad_inputs(d: Draw, op: ops.Pad) -> tuple[Tensor | None, ...]:
+@inputs(movement.Pad)
+def pad_inputs(d: Draw, op: movement.Pad) -> tuple[Tensor | None, ...]:
     """Both ends of some axes; constants also cut off, reflections stay inside the tensor."""
     constant = op.mode == "constant"
     shape = d.sides(d.rank(1, 3), least=1 if constant else 2, most=5, empty=constant)
@@ -154,16 +137,16 @@ def pad_inputs(d: Draw, op: ops.Pad) -> tuple[Tensor | None, ...]:
     return *drawn, d.literal([axis - len(shape) * d.flag() for axis in axes])
 
 
-@inputs(ops.Where)
-def where_inputs(d: Draw, op: ops.Where) -> tuple[Tensor, Tensor, Tensor]:
+@inputs(movement.Where)
+def where_inputs(d: Draw, op: movement.Where) -> tuple[Tensor, Tensor, Tensor]:
     """A condition and two tensors, of which any may broadcast."""
     shape = d.shape(0, 3)
     condition, x, y = (d.broadcastable(shape) if d.flag() else shape for _ in range(3))
     return d.mask(condition), d.tensor(x), d.tensor(y)
 
 
-@inputs(ops.Expand)
-def expand_inputs(d: Draw, op: ops.Expand) -> tuple[Tensor, Tensor]:
+@inputs(movement.Expand)
+def expand_inputs(d: Draw, op: movement.Expand) -> tuple[Tensor, Tensor]:
     """A shape that has more axes, or 1 where the tensor has more."""
     full = d.shape(2, 3)
     grown = d.integer(0, len(full) - 1)
@@ -176,15 +159,15 @@ def expand_inputs(d: Draw, op: ops.Expand) -> tuple[Tensor, Tensor]:
     return d.tensor(x), d.literal(target)
 
 
-@inputs(ops.Tile)
-def tile_inputs(d: Draw, op: ops.Tile) -> tuple[Tensor, Tensor]:
+@inputs(movement.Tile)
+def tile_inputs(d: Draw, op: movement.Tile) -> tuple[Tensor, Tensor]:
     """Once to three times along each axis; not at all where it is degenerate."""
     x = d.shape(1, 4)
     return d.tensor(x), d.literal([d.integer(0 if d.degenerate else 1, 3) for _ in x])
 
 
-@inputs(ops.Dropout)
-def dropout_inputs(d: Draw, op: ops.Dropout) -> tuple[Tensor | None, ...]:
+@inputs(movement.Dropout)
+def dropout_inputs(d: Draw, op: movement.Dropout) -> tuple[Tensor | None, ...]:
     """With a mask and a ratio, with a mask alone, and without: inference."""
     shape = d.shape(0, 4)
     ratio = d.maybe(d.literal(d.choose((0.25, 0.0, 0.75)), dtype=d.dtype))
@@ -193,7 +176,40 @@ def dropout_inputs(d: Draw, op: ops.Dropout) -> tuple[Tensor | None, ...]:
     return (d.tensor(shape),) if ratio is None else (d.tensor(shape), ratio)
 
 
-def rank_with(d: Draw, axis: int, most: int = 3) -> int:
-    """A number of axes among which `axis` is one."""
-    least = axis + 1 if axis >= 0 else -axis
-    return d.integer(least, max(least, most))
+@inputs(views.Flatten)
+def flatten_inputs(d: Draw, op: views.Flatten) -> tuple[Tensor]:
+    """As many axes as there must be, or more."""
+    least = abs(op.axis)
+    return (d.tensor(d.sides(d.rank(least, max(4, least)), empty=True)),)
+
+
+@inputs(views.Squeeze)
+def squeeze_inputs(d: Draw, op: views.Squeeze) -> tuple[Tensor, ...]:
+    """Ones among other sizes; all of them dropped, or some by name."""
+    shape, ones = with_ones(d)
+    if not ones or d.flag():
+        return (d.tensor(shape),)
+    return d.tensor(shape), d.literal(from_either_end(d, ones, len(shape)))
+
+
+@inputs(views.Unsqueeze)
+def unsqueeze_inputs(d: Draw, op: views.Unsqueeze) -> tuple[Tensor, ...]:
+    """Axes anywhere in y, in any order."""
+    shape, ones = with_ones(d)
+    sides = tuple(n for axis, n in enumerate(shape) if axis not in ones)
+    return d.tensor(sides), d.literal(from_either_end(d, ones, len(shape)))
+
+
+def with_ones(d: Draw) -> tuple[Shape, tuple[int, ...]]:
+    """A shape with one to two sizes of 1, and where they are."""
+    sides = list(d.shape(0, 3))
+    ones = sorted({d.integer(0, len(sides)) for _ in range(d.integer(1, 2))})
+    for axis in ones:
+        sides.insert(axis, 1)
+    return tuple(sides), tuple(ones)
+
+
+def from_either_end(d: Draw, axes: tuple[int, ...], rank: int) -> tuple[int, ...]:
+    """The same axes, backwards perhaps, and some counted from the end."""
+    order = axes[::-1] if d.flag() else axes
+    return tuple(axis - rank if d.flag() else axis for axis in order)

@@ -2,27 +2,43 @@
 
 from __future__ import annotations
 
+from operator import methodcaller
+
 import numpy as np
 
 from d5test.case import Tensor
 from d5test.reference.operators import normalisation as ops
 from d5test.strategies.draw import Draw, Regime, Shape
-from d5test.strategies.registry import attributes, inputs
+from d5test.strategies.registry import choices, inputs
 
 SPREAD: tuple[Regime, ...] = ("normal", "uniform", "heavy", ("scaled", -6), "offset")
 """Regimes whose values differ: a variance of zero leaves epsilon alone to divide by."""
 EPSILONS = (ops.EPSILON, float(np.float32(1e-3)), 0.0625)
+"""ONNX's, and two that show."""
 RANK = 4
 
 
-@attributes(ops.BatchNormalization)
-def batch_normalization_attributes(d: Draw) -> ops.BatchNormalization:
-    """Both modes, epsilons that show, momenta from 0 to 1."""
-    return ops.BatchNormalization(
-        training_mode=d.choose((0, 1)),
-        epsilon=d.choose(EPSILONS),
-        momentum=d.choose((ops.MOMENTUM, 0.5, d.real(0, 1))),
-    )
+choices(
+    ops.BatchNormalization,
+    training_mode=(0, 1),
+    epsilon=EPSILONS,
+    momentum=methodcaller("real_or", 0, 1, ops.MOMENTUM, 0.5),
+)
+choices(
+    ops.LayerNormalization,
+    ops.RMSNormalization,
+    axis=methodcaller("any_axis", RANK),
+    epsilon=EPSILONS,
+)
+choices(ops.GroupNormalization, num_groups=methodcaller("integer", 1, 3), epsilon=EPSILONS)
+choices(ops.InstanceNormalization, epsilon=EPSILONS)
+choices(  # sizes are even, too, and wider than there are channels; an alpha that shows
+    ops.LRN,
+    size=(3, 1, 5, 2, 4),
+    alpha=(0.5, 1.0, ops.ALPHA),
+    beta=(0.75, 0.5, 1.0),
+    bias=(1.0, 2.0, 0.5),
+)
 
 
 @inputs(ops.BatchNormalization)
@@ -32,12 +48,6 @@ def batch_normalization_inputs(d: Draw, op: ops.BatchNormalization) -> tuple[Ten
     c, *rest = d.sides(d.rank(1, 3), most=5)
     channels = d.tensor((c,)), d.tensor((c,)), d.tensor((c,)), d.tensor((c,), "positive")
     return d.tensor((n, c, *rest), *SPREAD), *channels
-
-
-@attributes(ops.LayerNormalization)
-def layer_normalization_attributes(d: Draw) -> ops.LayerNormalization:
-    """An axis counted from either end, epsilons that show."""
-    return ops.LayerNormalization(axis=d.axis(d.rank(1, RANK)), epsilon=d.choose(EPSILONS))
 
 
 @inputs(ops.LayerNormalization)
@@ -50,23 +60,11 @@ def layer_normalization_inputs(d: Draw, op: ops.LayerNormalization) -> tuple[Ten
     return drawn if bias is not None or d.flag() else drawn[:2]
 
 
-@attributes(ops.RMSNormalization)
-def rms_normalization_attributes(d: Draw) -> ops.RMSNormalization:
-    """An axis counted from either end, epsilons that show."""
-    return ops.RMSNormalization(axis=d.axis(d.rank(1, RANK)), epsilon=d.choose(EPSILONS))
-
-
 @inputs(ops.RMSNormalization)
 def rms_normalization_inputs(d: Draw, op: ops.RMSNormalization) -> tuple[Tensor | None, ...]:
     """A scale over the normalised axes, or one that broadcasts to them."""
     x = x_shape(d, op.axis)
     return d.tensor(x, *SPREAD), d.tensor(parameter_shape(d, x, op.axis))
-
-
-@attributes(ops.GroupNormalization)
-def group_normalization_attributes(d: Draw) -> ops.GroupNormalization:
-    """One to three groups."""
-    return ops.GroupNormalization(num_groups=d.integer(1, 3), epsilon=d.choose(EPSILONS))
 
 
 @inputs(ops.GroupNormalization)
@@ -78,29 +76,12 @@ def group_normalization_inputs(d: Draw, op: ops.GroupNormalization) -> tuple[Ten
     return d.tensor((n, c, *rest), *SPREAD), d.tensor((c,)), d.tensor((c,))
 
 
-@attributes(ops.InstanceNormalization)
-def instance_normalization_attributes(d: Draw) -> ops.InstanceNormalization:
-    """Epsilons that show."""
-    return ops.InstanceNormalization(epsilon=d.choose(EPSILONS))
-
-
 @inputs(ops.InstanceNormalization)
 def instance_normalization_inputs(d: Draw, op: ops.InstanceNormalization) -> tuple[Tensor, ...]:
     """Signals, images and volumes."""
     n = d.side(most=5, empty=True)
     c, *rest = d.sides(d.choose((4, 3, 5)) - 1, most=5)
     return d.tensor((n, c, *rest), *SPREAD), d.tensor((c,)), d.tensor((c,))
-
-
-@attributes(ops.LRN)
-def lrn_attributes(d: Draw) -> ops.LRN:
-    """Odd sizes and even ones, wider than there are channels too; an alpha that shows."""
-    return ops.LRN(
-        size=d.choose((3, 1, 5, 2, 4)),
-        alpha=d.choose((0.5, 1.0, ops.ALPHA)),
-        beta=d.choose((0.75, 0.5, 1.0)),
-        bias=d.choose((1.0, 2.0, 0.5)),
-    )
 
 
 @inputs(ops.LRN)
@@ -112,8 +93,7 @@ def lrn_inputs(d: Draw, op: ops.LRN) -> tuple[Tensor | None, ...]:
 
 def x_shape(d: Draw, axis: int) -> Shape:
     """A shape that has this axis; there may be no samples, but there is something in each."""
-    least = -axis if axis < 0 else axis + 1
-    rank = d.rank(least, max(least, RANK))
+    rank = d.rank_with(axis, RANK)
     samples = d.sides(axis % rank, most=5, empty=True)
     return *samples, *d.sides(rank - len(samples), most=5)
 

@@ -12,7 +12,7 @@ from typing import Any
 from d5test.case import Tensor
 from d5test.reference.steps import STEPS, Step
 from d5test.strategies.draw import Draw, Regime
-from d5test.strategies.registry import attributes, drawable, inputs
+from d5test.strategies.registry import choices, drawable, inputs
 
 TIMES = (1, 2, 3, 10, 100, 1000)
 """Step numbers: where the moments' correction is large, and where it fades."""
@@ -53,27 +53,13 @@ def exact(value: float) -> float:
     return math.ldexp(round(math.ldexp(fraction, BITS)), exponent - BITS)
 
 
-def choices(name: str, usual: Any) -> tuple[Any, ...]:
+def values_of(name: str, usual: Any) -> tuple[Any, ...]:
     """What a hyperparameter may be; of one that is not ours, its default and what is near it."""
     if name in HYPERPARAMETERS:
         return HYPERPARAMETERS[name]
     if isinstance(usual, bool):
         return usual, not usual
     return (exact(usual), exact(usual) / 2) if isinstance(usual, float) else (usual,)
-
-
-def step_attributes(operator: type[Step]) -> Any:
-    """How the hyperparameters of a rule are drawn."""
-
-    def draw(d: Draw) -> Step:
-        given = {
-            name: d.choose(choices(name, usual))
-            for name, usual in operator().attributes.items()
-            if name != "t"
-        }
-        return operator(t=d.choose(TIMES), **given)
-
-    return draw
 
 
 def step_inputs(d: Draw, op: Step) -> tuple[Tensor | None, ...]:
@@ -92,7 +78,8 @@ def step_inputs(d: Draw, op: Step) -> tuple[Tensor | None, ...]:
 def register(operator: type[Step]) -> None:
     """Let steps of a rule be drawn; those of ours can be already."""
     if operator not in drawable():
-        attributes(operator)(step_attributes(operator))
+        usual = {name: value for name, value in operator().attributes.items() if name != "t"}
+        choices(operator, **{k: values_of(k, v) for k, v in usual.items()}, t=TIMES)
         inputs(operator)(step_inputs)
 
 

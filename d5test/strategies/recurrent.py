@@ -25,16 +25,10 @@ SMALL: tuple[Regime, ...] = (("scaled", -1), ("scaled", -2), "uniform", "onehot"
 @attributes(ops.RNN)
 def rnn_attributes(d: Draw) -> ops.RNN:
     """Both functions, one for each direction."""
-    given = layer(d)
-    both = given["direction"] == "bidirectional"
+    shared = layer(d)
+    both = shared["direction"] == "bidirectional"
     relu = (("Relu", "Relu"), ("Relu", "Tanh")) if both else (("Relu",),)
-    return ops.RNN(**given, activations=d.choose((("Tanh", "Tanh"), *relu)))
-
-
-@attributes(ops.LSTM)
-def lstm_attributes(d: Draw) -> ops.LSTM:
-    """Directions and layouts."""
-    return ops.LSTM(**layer(d))
+    return ops.RNN(**shared, activations=d.choose((("Tanh", "Tanh"), *relu)))
 
 
 @attributes(ops.GRU)
@@ -43,22 +37,10 @@ def gru_attributes(d: Draw) -> ops.GRU:
     return ops.GRU(**layer(d), linear_before_reset=d.choose((0, 1)))
 
 
-@inputs(ops.RNN)
-def rnn_inputs(d: Draw, op: ops.RNN) -> tuple[Tensor | None, ...]:
-    """Any of the optional inputs."""
-    return sequence(d, op)
-
-
-@inputs(ops.LSTM)
-def lstm_inputs(d: Draw, op: ops.LSTM) -> tuple[Tensor | None, ...]:
-    """Any of the optional inputs, peepholes among them."""
-    return sequence(d, op)
-
-
-@inputs(ops.GRU)
-def gru_inputs(d: Draw, op: ops.GRU) -> tuple[Tensor | None, ...]:
-    """Any of the optional inputs."""
-    return sequence(d, op)
+@attributes(ops.LSTM)
+def lstm_attributes(d: Draw) -> ops.LSTM:
+    """Directions and layouts."""
+    return ops.LSTM(**layer(d))
 
 
 def layer(d: Draw) -> dict[str, Any]:
@@ -70,6 +52,7 @@ def layer(d: Draw) -> dict[str, Any]:
     }
 
 
+@inputs(ops.RNN, ops.LSTM, ops.GRU)
 def sequence(d: Draw, op: Recurrent) -> tuple[Tensor | None, ...]:
     """The inputs of a layer; those left out at the end are None or not there at all."""
     wide = d.dtype in ("float64", "float32")

@@ -1,19 +1,24 @@
-"""Cases of the reductions: which axes, counted from either end, absent, or none of them."""
+"""Cases of what goes along axes: reductions, softmax, and the classifiers' losses.
+
+Axes are counted from either end, absent, or none of them. The axis of a softmax has elements:
+nothing is the maximum of none. Of a loss's labels at least one counts.
+"""
 
 from __future__ import annotations
 
-from functools import partial
+from math import prod
+from operator import methodcaller
 
 from d5test.case import Tensor
-from d5test.reference.operators import reductions as ops
-from d5test.strategies.draw import MANY, ORDINARY, Draw
-from d5test.strategies.registry import attributes, inputs
+from d5test.reference.operators import losses, reductions, softmax
+from d5test.strategies.draw import MANY, ORDINARY, Draw, Shape
+from d5test.strategies.registry import choices, inputs
 
-OPERATORS: tuple[type[ops.Reduction], ...] = (
-    ops.ReduceSum,
-    ops.ReduceMean,
-    ops.ReduceMax,
-    ops.ReduceLogSumExp,
+REDUCTIONS: tuple[type[reductions.Reduction], ...] = (
+    reductions.ReduceSum,
+    reductions.ReduceMean,
+    reductions.ReduceMax,
+    reductions.ReduceLogSumExp,
 )
 
 
@@ -23,34 +28,61 @@ def axes(d: Draw, rank: int) -> Tensor | None:
     return d.choose((d.literal(some), None)) if some else d.choose((None, d.literal(())))
 
 
-def reduction_inputs(d: Draw, op: ops.Reduction) -> tuple[Tensor | None, ...]:
+@inputs(*REDUCTIONS)
+def reduction_inputs(d: Draw, op: reductions.Reduction) -> tuple[Tensor | None, ...]:
     """ONNX leaves the mean over nothing open: not drawn. Exponentials overflow, unshifted."""
-    shape = d.shape(0, empty=not isinstance(op, ops.ReduceMean))
+    shape = d.shape(0, empty=not isinstance(op, reductions.ReduceMean))
     if shape and d.many():
         shape = (*shape[1:], MANY)
         return d.tensor(shape, "positive"), axes(d, len(shape))
-    regimes = (*ORDINARY, ("scaled", 10)) if isinstance(op, ops.ReduceLogSumExp) else ORDINARY
-    return d.tensor(shape, *regimes), axes(d, len(shape))
+    large = (("scaled", 10),) if isinstance(op, reductions.ReduceLogSumExp) else ()
+    return d.tensor(shape, *ORDINARY, *large), axes(d, len(shape))
 
 
-def reduction_attributes(cls: type[ops.Reduction], d: Draw) -> ops.Reduction:
-    """Dimensions kept or not; what no axes mean."""
-    return cls(keepdims=d.choose((1, 0)), noop_with_empty_axes=d.choose((0, 0, 1)))
+choices(*REDUCTIONS, keepdims=(1, 0), noop_with_empty_axes=(0, 0, 1))
+choices(reductions.CumSum, exclusive=(0, 1), reverse=(0, 1))
 
 
-for operator in OPERATORS:
-    inputs(operator)(reduction_inputs)
-    attributes(operator)(partial(reduction_attributes, operator))
-
-
-@attributes(ops.CumSum)
-def cumsum_attributes(d: Draw) -> ops.CumSum:
-    """From either end, with the last term or without it."""
-    return ops.CumSum(exclusive=d.choose((0, 1)), reverse=d.choose((0, 1)))
-
-
-@inputs(ops.CumSum)
-def cumsum_inputs(d: Draw, op: ops.CumSum) -> tuple[Tensor, Tensor]:
+@inputs(reductions.CumSum)
+def cumsum_inputs(d: Draw, op: reductions.CumSum) -> tuple[Tensor, Tensor]:
     """An axis counted from either end, without elements too."""
     shape = d.sides(d.rank(1, 4), empty=True)
     return d.tensor(shape), d.literal(d.axis(len(shape)))
+
+
+choices(softmax.Softmax, softmax.LogSoftmax, axis=methodcaller("any_axis", 3))
+
+
+@inputs(softmax.Softmax, softmax.LogSoftmax)
+def softmax_inputs(d: Draw, op: softmax.AlongAxis) -> tuple[Tensor | None, ...]:
+    """Any tensor that has the axis; large values, too, which saturate, and overflow unshifted."""
+    shape = list(d.sides(d.rank_with(op.axis), empty=True))
+    shape[op.axis] = shape[op.axis] or 1
+    return (d.tensor(tuple(shape), *ORDINARY, ("scaled", 3), ("scaled", 10)),)
+
+
+choices(
+    losses.NegativeLogLikelihoodLoss,
+    losses.SoftmaxCrossEntropyLoss,
+    reduction=("mean", "sum", "none"),
+    ignore_index=(None, 0, 1, -1, -100),
+)
+
+
+@inputs(losses.NegativeLogLikelihoodLoss, losses.SoftmaxCrossEntropyLoss)
+def loss_inputs(d: Draw, op: losses.Loss) -> tuple[Tensor | None, ...]:
+    """With weights, with None in their place, and with neither."""
+    n, classes, *rest = d.sides(d.choose((2, 3, 4)), most=5)
+    scores = d.tensor((n, classes, *rest), "normal", "uniform", "heavy", "ties", ("scaled", 10))
+    weights = d.maybe(d.tensor((classes,), "positive"))
+    drawn = scores, labels(d, op.ignore_index, (n, *rest), classes), weights
+    return drawn if weights is not None or d.flag() else drawn[:2]
+
+
+def labels(d: Draw, ignored: int | None, shape: Shape, classes: int) -> Tensor:
+    """Classes, and where one is ignored also that one; the first is never ignored."""
+    if ignored is None:
+        return d.index(shape, classes)
+    counting = [label for label in range(classes) if label != ignored] or [0]
+    others = [d.choose([*counting, ignored]) for _ in range(prod(shape) - 1)]
+    return d.literal([d.choose(counting), *others], shape=shape)

@@ -10,13 +10,16 @@ Ours and strangers' operators use the same two decorators:
     def softmax_inputs(d: Draw, op: Softmax) -> tuple[Tensor | None, ...]:
         return (d.tensor(d.sides(3)),)
 
-An operator without `attributes` is drawn with its defaults. `inputs` serves any valid operator of
-its class, not only those that `attributes` draws: a pinned operator gets its inputs there too.
+Attributes that are independent of each other are a line, `choices(Gelu, approximate=("none",
+"tanh"))`; an operator of which nothing is said is drawn with its defaults. `inputs` serves any
+valid operator of its class, not only those that are drawn: a pinned operator gets its inputs there
+too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from hypothesis import strategies as st
@@ -25,6 +28,8 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 from d5test.case import Case, Operator, Tensor
 from d5test.strategies.draw import Draw
 
+T = TypeVar("T")
+Rule = TypeVar("Rule", bound=Callable[..., Any])
 Op = TypeVar("Op", bound=Operator)
 Inputs = tuple[Tensor | None, ...]
 AttributeRule = Callable[[Draw], Op]
@@ -36,22 +41,28 @@ _INPUTS: dict[type[Operator], Callable[[Draw, Any], Inputs]] = {}
 
 def attributes(cls: type[Op]) -> Callable[[AttributeRule[Op]], AttributeRule[Op]]:
     """Decorate the function that draws the attributes of `cls`, all of them together."""
-
-    def register(rule: AttributeRule[Op]) -> AttributeRule[Op]:
-        _enter(_ATTRIBUTES, cls, rule, "attributes")
-        return rule
-
-    return register
+    return _entering(_ATTRIBUTES, (cls,), "attributes")
 
 
-def inputs(cls: type[Op]) -> Callable[[InputRule[Op]], InputRule[Op]]:
-    """Decorate the function that draws the recipes of the inputs of an operator of `cls`."""
+def choices(*classes: type[Operator], **options: Sequence[Any] | Callable[[Draw], Any]) -> None:
+    """Draw each attribute of these classes by itself.
 
-    def register(rule: InputRule[Op]) -> InputRule[Op]:
-        _enter(_INPUTS, cls, rule, "inputs")
-        return rule
+    It is one of its options, of which the first is the simplest, or what a function draws.
+    """
 
-    return register
+    def rule(cls: type[Op]) -> AttributeRule[Op]:
+        def draw(d: Draw) -> Op:
+            return cls(**{k: o(d) if callable(o) else d.choose(o) for k, o in options.items()})
+
+        return draw
+
+    for cls in classes:
+        attributes(cls)(rule(cls))
+
+
+def inputs(*classes: type[Op]) -> Callable[[InputRule[Op]], InputRule[Op]]:
+    """Decorate the function that draws the recipes of the inputs of an operator of `classes`."""
+    return _entering(_INPUTS, classes, "inputs")
 
 
 def drawable() -> tuple[type[Operator], ...]:
@@ -64,7 +75,7 @@ def operators(
 ) -> SearchStrategy[Op]:
     """Operators of `cls` with drawn attributes."""
     _require(cls)
-    return _operators(cls, dtype, degenerate)
+    return _drawn(partial(_draw_operator, cls), dtype, degenerate)
 
 
 def cases(
@@ -75,7 +86,7 @@ def cases(
     `degenerate` draws the shapes at the border: empty, scalar, of size one.
     """
     _require(op if isinstance(op, type) else type(op))
-    return _cases(op, dtype, degenerate)
+    return _drawn(partial(case_with, op), dtype, degenerate)
 
 
 def case_with(op: Operator | type[Operator], d: Draw) -> Case:
@@ -87,13 +98,8 @@ def case_with(op: Operator | type[Operator], d: Draw) -> Case:
 
 
 @st.composite
-def _operators(draw: DrawFn, cls: type[Op], dtype: str, degenerate: bool) -> Op:
-    return _draw_operator(cls, Draw(draw, dtype, degenerate))
-
-
-@st.composite
-def _cases(draw: DrawFn, op: Operator | type[Operator], dtype: str, degenerate: bool) -> Case:
-    return case_with(op, Draw(draw, dtype, degenerate))
+def _drawn(draw: DrawFn, rule: Callable[[Draw], T], dtype: str, degenerate: bool) -> T:
+    return rule(Draw(draw, dtype, degenerate))
 
 
 def _draw_operator(cls: type[Op], d: Draw) -> Op:
@@ -102,18 +108,21 @@ def _draw_operator(cls: type[Op], d: Draw) -> Op:
     return drawn
 
 
-def _enter(
-    table: dict[type[Operator], Callable[..., Any]],
-    cls: type[Operator],
-    rule: Callable[..., Any],
-    what: str,
-) -> None:
-    if cls in table:
-        raise ValueError(
-            f"{table[cls].__module__}.{table[cls].__qualname__} draws the {what} of "
-            f"{cls.__name__} already; {rule.__module__}.{rule.__qualname__} would be a second one"
-        )
-    table[cls] = rule
+def _entering(
+    table: dict[type[Operator], Callable[..., Any]], classes: Sequence[type[Operator]], what: str
+) -> Callable[[Rule], Rule]:
+    def enter(rule: Rule) -> Rule:
+        for cls in classes:
+            if cls in table:
+                first, second = (f"{r.__module__}.{r.__qualname__}" for r in (table[cls], rule))
+                raise ValueError(
+                    f"{first} draws the {what} of {cls.__name__} already; {second} would be a "
+                    "second one"
+                )
+            table[cls] = rule
+        return rule
+
+    return enter
 
 
 def _require(cls: type[Operator]) -> None:

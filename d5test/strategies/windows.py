@@ -1,13 +1,19 @@
-"""What convolutions and poolings draw alike: attributes along axes, and the sizes that fit."""
+"""Cases of convolutions and poolings: kernels, strides, dilations, groups and asymmetric paddings
+together, on the smallest sizes that show them; windows that hang over the border, and never one
+that covers no element.
+"""
 
 from __future__ import annotations
 
-from d5test.strategies.draw import Draw, Shape
+from typing import Any
 
+from d5test.case import Tensor
+from d5test.reference.operators import convolution, pooling
+from d5test.strategies.draw import MANY, Draw, Shape
+from d5test.strategies.registry import attributes, inputs
 
-def auto_pads() -> tuple[str, ...]:
-    """The paddings of ONNX, explicit ones first and most often."""
-    return ("NOTSET", "NOTSET", "NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
+AUTO_PADS = ("NOTSET", "NOTSET", "NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
+"""The paddings of ONNX, explicit ones first and most often."""
 
 
 def vector(d: Draw, n: int, low: int, high: int) -> Shape:
@@ -15,18 +21,10 @@ def vector(d: Draw, n: int, low: int, high: int) -> Shape:
     return tuple(d.integer(low, high) for _ in range(n))
 
 
-def rank_of(
-    d: Draw,
-    kernel: Shape | None,
-    strides: Shape | None,
-    dilations: Shape | None,
-    pads: Shape | None,
-    *others: Shape | None,
-) -> int:
+def rank_of(d: Draw, pads: Shape | None, *attributes: Shape | None) -> int:
     """How many spatial axes the attributes speak of; any number if they are all left out."""
-    for attribute in (kernel, strides, dilations, *others):
-        if attribute:
-            return len(attribute)
+    for attribute in filter(None, attributes):
+        return len(attribute)
     return len(pads) // 2 if pads else d.integer(1, 3)
 
 
@@ -43,3 +41,136 @@ def spatial(
         least = max(dilation, extent - pads[i] - pads[i + rank])
         sizes.append(d.side(least, max(least + 1, 5 if rank < 3 else 3)))
     return tuple(sizes)
+
+
+@attributes(convolution.Conv)
+def conv_attributes(d: Draw) -> convolution.Conv:
+    """One to three axes, one to three groups, each attribute also left out."""
+    rank = d.integer(1, 3)
+    auto_pad = d.choose(AUTO_PADS)
+    return convolution.Conv(
+        auto_pad=auto_pad,
+        dilations=d.maybe(vector(d, rank, 1, 2)),
+        group=d.integer(1, 3),
+        kernel_shape=vector(d, rank, 1, most(rank)),
+        pads=d.maybe(vector(d, 2 * rank, 0, 2)) if auto_pad == "NOTSET" else None,
+        strides=d.maybe(vector(d, rank, 1, most(rank))),
+    )
+
+
+@inputs(convolution.Conv)
+def conv_inputs(d: Draw, op: convolution.Conv) -> tuple[Tensor | None, ...]:
+    """Sizes of at least one window; with a bias, with None in its place, and with neither."""
+    rank = rank_of(d, op.pads, op.kernel_shape, op.strides, op.dilations)
+    kernel = op.kernel_shape or vector(d, rank, 1, most(rank))
+    n, c, m = channels(d, rank, op.group)
+    size = spatial(d, kernel, op.dilations, op.pads, op.auto_pad)
+    x, w = (n, op.group * c, *size), (op.group * m, c, *kernel)
+    return with_bias(d, x, w, op.group * m)
+
+
+@attributes(convolution.ConvTranspose)
+def conv_transpose_attributes(d: Draw) -> convolution.ConvTranspose:
+    """The output's size from paddings, given itself, or a multiple of the input's."""
+    rank = d.integer(1, 3)
+    auto_pad = d.choose(AUTO_PADS)
+    strides = vector(d, rank, 1, most(rank))
+    dilations = d.maybe(vector(d, rank, 1, 2))
+    least = max(strides) if auto_pad.startswith("SAME") else 1
+    kernel = vector(d, rank, least, most(rank))
+    explicit = auto_pad == "NOTSET" and d.flag()
+    return convolution.ConvTranspose(
+        auto_pad=auto_pad,
+        dilations=dilations,
+        group=d.integer(1, 3),
+        kernel_shape=kernel,
+        output_padding=d.maybe(tuple(d.integer(0, s - 1) for s in strides)),
+        output_shape=vector(d, rank, 4, 7) if explicit else None,
+        pads=d.maybe(vector(d, 2 * rank, 0, 2)) if auto_pad == "NOTSET" and not explicit else None,
+        strides=strides,
+    )
+
+
+@inputs(convolution.ConvTranspose)
+def conv_transpose_inputs(d: Draw, op: convolution.ConvTranspose) -> tuple[Tensor | None, ...]:
+    """Sizes that leave an output after the padding is cut off, or reach the size that is given."""
+    rank = rank_of(d, op.pads, op.kernel_shape, op.strides, op.dilations, op.output_shape)
+    kernel = op.kernel_shape or vector(d, rank, 1, most(rank))
+    n, c, m = channels(d, rank, op.group)
+    strides = op.strides or (1,) * rank
+    dilations, extra = op.dilations or (1,) * rank, op.output_padding or (0,) * rank
+    pads = op.pads if op.pads and op.auto_pad == "NOTSET" else (0,) * 2 * rank
+    size = []
+    for i in range(rank):
+        wanted = op.output_shape[-rank:][i] if op.output_shape else 1 + pads[i] + pads[i + rank]
+        one = extra[i] + (kernel[i] - 1) * dilations[i] + 1
+        least = 1 + max(0, -(-(wanted - one) // strides[i]))
+        size.append(least if op.output_shape else d.side(least, max(2, least + 3 - rank)))
+    x, w = (n, op.group * c, *size), (op.group * c, m, *kernel)
+    return with_bias(d, x, w, op.group * m)
+
+
+def channels(d: Draw, rank: int, group: int) -> Shape:
+    """Samples, input and output channels of a group; few where much else is drawn."""
+    few = rank == 3 or group > 1
+    n = d.side(most=2 if few else 3, empty=True)
+    c, m = d.sides(2, most=2 if few else 3)
+    return n, MANY if d.many() else c, m
+
+
+def with_bias(d: Draw, x: Shape, w: Shape, m: int) -> tuple[Tensor | None, ...]:
+    """x, w, and a bias of m elements, None, or nothing."""
+    bias = d.maybe(d.tensor((m,)))
+    regimes = ("positive",) if x[1] >= MANY else ()
+    drawn = d.tensor(x, *regimes), d.tensor(w, *regimes), bias
+    return drawn if bias is not None or d.flag() else drawn[:2]
+
+
+def most(rank: int) -> int:
+    """The largest kernel and stride: smaller where there are three axes."""
+    return 3 if rank < 3 else 2
+
+
+@attributes(pooling.MaxPool)
+def max_pool_attributes(d: Draw) -> pooling.MaxPool:
+    """Windows as `pool` draws them, indices in both orders."""
+    return pooling.MaxPool(**pool(d), storage_order=d.choose((0, 1)))
+
+
+@attributes(pooling.AveragePool)
+def average_pool_attributes(d: Draw) -> pooling.AveragePool:
+    """Windows as `pool` draws them, with the padding counted and not."""
+    return pooling.AveragePool(**pool(d), count_include_pad=d.choose((0, 1)))
+
+
+@inputs(pooling.GlobalAveragePool)
+def global_average_pool_inputs(d: Draw, op: pooling.GlobalAveragePool) -> tuple[Tensor]:
+    """One to three spatial axes."""
+    n = d.side(most=4, empty=True)
+    return (d.tensor((n, *d.sides(1 + d.integer(1, 3), most=5))),)
+
+
+def pool(d: Draw) -> dict[str, Any]:
+    """The attributes that poolings share. ONNX wants every padding smaller than the kernel."""
+    rank = d.integer(1, 3)
+    kernel = vector(d, rank, 1, 3)
+    auto_pad = d.choose(AUTO_PADS)
+    explicit = auto_pad == "NOTSET"
+    return {
+        "kernel_shape": kernel,
+        "auto_pad": auto_pad,
+        "ceil_mode": d.choose((0, 1)) if explicit else 0,
+        "dilations": d.maybe(vector(d, rank, 1, 2)),
+        "pads": d.maybe(tuple(d.integer(0, k - 1) for k in 2 * kernel)) if explicit else None,
+        "strides": d.maybe(vector(d, rank, 1, 3)),
+    }
+
+
+@inputs(pooling.MaxPool, pooling.AveragePool)
+def pool_inputs(d: Draw, op: Any) -> tuple[Tensor]:
+    """Sizes of at least one window. Values under a maximum differ, mostly: at a tie its gradient
+    is the framework's choice.
+    """
+    regimes = ("normal", "heavy", "uniform", "ties") if isinstance(op, pooling.MaxPool) else ()
+    size = spatial(d, op.kernel_shape, op.dilations, op.pads, op.auto_pad)
+    return (d.tensor((d.side(most=3, empty=True), d.side(most=4), *size), *regimes),)

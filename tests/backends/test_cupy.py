@@ -70,7 +70,10 @@ class FakeCupy(ModuleType):
         )
         tricks = np.lib.stride_tricks
         self.lib = SimpleNamespace(
-            stride_tricks=SimpleNamespace(sliding_window_view=refusing(tricks.sliding_window_view))
+            stride_tricks=SimpleNamespace(
+                as_strided=refusing(tricks.as_strided),
+                sliding_window_view=refusing(tricks.sliding_window_view),
+            )
         )
         self.asarray = lambda x: moved(np.asarray(x))
         self.array = lambda x, order: moved(np.array(x, order=order))

@@ -84,13 +84,13 @@ def test_what_raises_is_named(torch: WorkerClient) -> None:
 
 
 def test_the_framework_is_as_it_was_afterwards() -> None:
-    from d5test.backends.torch import activations, pooling
+    from d5test.backends.torch import elementwise, windows
 
-    before = dict(vars(activations)), dict(pooling.MAX_POOL)
+    before = dict(vars(elementwise)), dict(windows.MAX_POOL)
     client = InProcessClient("torch")
     for name, attributes, shapes, *_ in (*ONE, *COMPOSED):
         recorded(client, name, attributes, shapes)
-    assert (vars(activations), pooling.MAX_POOL) == before
+    assert (vars(elementwise), windows.MAX_POOL) == before
 
 
 def test_functions_that_are_given_to_functions_are_written_by_name() -> None:

@@ -8,7 +8,7 @@ import onnx
 import pytest
 from onnx.checker import check_model
 
-from d5test.backends.onnx.single_node import APART, attributes_of, build_model
+from d5test.backends.onnx import APART, attributes_of, build_model
 from d5test.case import Case, Tensor
 from d5test.numerics.arithmetic import classes
 from d5test.numerics.bounds import forward_bounds

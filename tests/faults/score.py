@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from d5test.backends.base import Row, Unsupported
-from d5test.backends.numpy.eager import Numpy, Reference
+from d5test.backends.numpy import Numpy, Reference
 from d5test.case import Case, Operator
 from d5test.checks import CHECKS, Fault
 from d5test.client.client import Feed, Raised

@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from d5test.backends.base import FLOATS, Row
-from d5test.backends.numpy import Numpy
-from d5test.backends.numpy.tape import Traced
+from d5test.backends.numpy import Numpy, Traced
 
 Array = NDArray[Any]
 Arrays = tuple[Any, ...]

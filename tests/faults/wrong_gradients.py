@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from d5test.backends.base import Row
-from d5test.backends.numpy.eager import Numpy, Reference
+from d5test.backends.numpy import Numpy, Reference
 from d5test.case import Operator, Tensor
 from d5test.strategies import Draw, inputs
 from tests.faults.wrong import Arrays, Gradients, Wrong

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from d5test.backends.numpy.tape import Traced
+from d5test.backends.numpy import Traced
 from tests.faults.wrong import Arrays, Honest, Wrong
 
 

@@ -15,8 +15,8 @@ from d5test.backends.base import Unsupported
 from d5test.client.client import Feed, WorkerClient
 from d5test.client.registry import installed, missing
 from d5test.native import compiler, library
+from d5test.native.backend import Kernels
 from d5test.native.compiler import CompileError
-from d5test.native.family import Kernels
 from d5test.reference.operators import OPERATORS
 
 HERE = Path(__file__).parent

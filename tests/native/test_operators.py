@@ -11,7 +11,7 @@ import d5test
 from d5test.cli import main
 from d5test.native import compile as compiled
 from d5test.native.library import NativeError
-from d5test.native.reference import UnfitReference
+from d5test.native.operators import UnfitReference
 
 
 @pytest.fixture

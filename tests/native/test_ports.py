@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from d5test.backends.base import Unsupported
 from d5test.native import compiler, library
 from d5test.native.bridges.numpy import plan
-from d5test.native.drawing import registered_inputs
 from d5test.native.library import Declared, NativeError, NativeFault
+from d5test.native.operators import registered_inputs
 from d5test.strategies import Draw
 
 X = np.random.default_rng(3).integers(-9, 10, (3, 5)).astype(float)
@@ -35,7 +35,7 @@ def ports() -> dict[str, Declared]:
 def row(ports, name, **attributes):
     """The function of arrays that a row calls."""
     op = SimpleNamespace(name=name, attributes=attributes)
-    return lambda *inputs: plan(ports[name], op, *inputs, guarded=True)(*inputs)
+    return lambda *inputs: plan(ports[name], True, op, *inputs)(*inputs)
 
 
 def test_what_is_declared(ports):

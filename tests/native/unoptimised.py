@@ -7,8 +7,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 from d5test.backends.base import Row
-from d5test.native.backend import Native
-from d5test.native.family import Kernels
+from d5test.native.backend import Kernels, Native
 
 
 class Unoptimised(Native):

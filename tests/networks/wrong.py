@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from d5test.backends.base import Row
-from d5test.backends.numpy import Numpy
-from d5test.backends.numpy.tape import Tape, Traced, rounded
+from d5test.backends.numpy import Numpy, Tape, Traced, rounded
 
 
 class Scaled:
@@ -93,8 +92,7 @@ class Forgetful(Tape):
         for call in reversed(self.calls):
             dys = [totals.get(id(y)) for y in call.outputs]
             if any(dy is not None for dy in dys):
-                arrays = [None if x is None else x.array for x in call.inputs]
-                for x, dx in zip(call.inputs, call.pulled(dys), strict=True):
+                for x, dx in zip(call.inputs, self.pulled(call, dys), strict=True):
                     if x is not None and dx is not None:
-                        totals.setdefault(id(x), rounded(dx, arrays))
+                        totals.setdefault(id(x), rounded(dx, call.arrays))
         return totals

@@ -12,8 +12,7 @@ from scipy.special import ndtr
 
 from d5test.accuracy import Grade
 from d5test.backends.base import Row
-from d5test.backends.numpy import Numpy
-from d5test.backends.numpy.tape import rounded, widened
+from d5test.backends.numpy import Numpy, rounded, widened
 from d5test.case import Operator
 from d5test.checks import CHECKS
 from d5test.exploration.explore import Exploration

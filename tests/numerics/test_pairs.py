@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from d5test.backends.base import Row
-from d5test.backends.numpy import Numpy
-from d5test.backends.numpy.tape import rounded, widened
+from d5test.backends.numpy import Numpy, rounded, widened
 from d5test.checks import CHECKS, Fault
 from d5test.exploration.explore import Exploration
 from d5test.outcome.tally import Tally

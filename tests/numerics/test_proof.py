@@ -10,7 +10,7 @@ import pytest
 
 import d5test
 from d5test.backends.base import Row
-from d5test.backends.numpy.eager import Numpy, Reference
+from d5test.backends.numpy import Numpy, Reference
 from d5test.case import Case, Operator, Tensor
 from d5test.checks import CHECKS, Fault
 from d5test.numerics.proof import Proof, WrongReference, prove_backward

@@ -8,14 +8,226 @@ decide shapes (axes, sizes, pads) have to be known when jax traces, so rows read
 Where XLA adds in storage (scatter, windows, steps of a scan), or sums what was broadcast over one
 axis after the other with a rounding between, a row's gradient is of class S.
 
-`eager` and `compiled` are the backends, `table` their rows: the other modules, one a family.
-`framework` imports jax for all of them.
+The other modules have the rows, one a family. `framework` imports the framework for all of them.
 """
 
 from __future__ import annotations
 
-from d5test.backends.jax.compiled import JaxCompiled
-from d5test.backends.jax.eager import Jax
-from d5test.backends.jax.table import rows
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache, partial
+from typing import Any, ClassVar
 
-__all__ = ["Jax", "JaxCompiled", "rows"]
+import numpy as np
+from numpy.typing import NDArray
+
+from d5test.backends.base import (
+    Backend,
+    Function,
+    Pulled,
+    Table,
+    Template,
+    Tensors,
+    Unsupported,
+    bits,
+    from_bits,
+)
+from d5test.backends.jax.framework import Array, jax, jnp
+from d5test.backends.jax.optimizers import JaxReference, OptaxCompiled
+
+rows = Table.of(__name__)
+TEMPLATE = Template(
+    imports='import jax\n\njax.config.update("jax_enable_x64", True)',
+    tensor='jax.numpy.array({values}, dtype="{dtype}")',
+    array="np.array({y}, float)",
+    dtype="{y}.dtype.name",
+    gradient="y, pull = jax.vjp(lambda {inputs}: {call}, {inputs})\nresults = pull(dy)",
+)
+FORGET = 5000
+"""Tensors that are put until compiled shapes are forgotten. They pile up, at about 1 MB a case,
+and would end a long run for want of memory, which would look like a fault of jax."""
+
+
+def pulled(function: Function, wanted: Sequence[int], inputs: Tensors, grads: Tensors) -> Pulled:
+    def of_wanted(*chosen: Any) -> tuple[Any, ...]:
+        every = list(inputs)
+        for i, x in zip(wanted, chosen, strict=True):
+            every[i] = x
+        result = function(*every)
+        return tuple(result) if isinstance(result, (tuple, list)) else (result,)
+
+    try:
+        outputs, pull = jax.vjp(of_wanted, *(inputs[i] for i in wanted))
+        upstream = list(grads) + [None] * (len(outputs) - len(grads))
+        return outputs, list(pull(tuple(map(cotangent, outputs, upstream))))
+    except NotImplementedError as error:
+        raise Unsupported(f"jax: {error}") from error
+
+
+def cotangent(y: Array, dy: Any) -> Any:
+    if not jnp.issubdtype(y.dtype, jnp.inexact):
+        return np.zeros(y.shape, jax.dtypes.float0)
+    return jnp.zeros_like(y) if dy is None else jnp.asarray(dy, y.dtype)
+
+
+class Jax(Backend):
+    """jax, operation by operation."""
+
+    framework = "jax"
+    rows = rows
+    compiles_shapes = True
+    template = TEMPLATE
+    updaters: ClassVar[Mapping[str, Any]] = {"native": OptaxCompiled, "reference": JaxReference}
+    ulps: ClassVar[Mapping[str, float]] = {
+        "erf": 7,
+        "erfc": 65,
+        "exp2": 66,
+        "expm1": 6,
+        "log1p": 129,
+        "sinh": 25,
+        "cosh": 25,
+        "tanh": 7,
+    }
+    """Largest errors seen on the CPU with jax 0.10.2: float32 on 2 10^6 arguments over its whole
+    range, float64 on some 5000 (log1p near -0.414 and tanh near 20 are its). Not granted: sinh
+    and cosh grow to 495 ULPs towards float64's overflow, erfc to 487 towards its underflow."""
+
+    def __init__(self, device: str = "cpu") -> None:
+        super().__init__(device)
+        self._puts = 0
+        platform, _, number = device.partition(":")
+        self._device = jax.devices(platform)[int(number or 0)]
+        jax.config.update("jax_default_device", self._device)
+        if platform != "cpu":
+            jax.config.update("jax_default_matmul_precision", "highest")
+
+    def allow_tf32(self) -> None:
+        jax.config.update("jax_default_matmul_precision", "tensorfloat32")
+
+    @classmethod
+    def devices(cls) -> tuple[str, ...]:
+        devices: list[str] = []
+        for platform in ("cpu", "cuda", "rocm", "tpu"):
+            try:
+                count = len(jax.devices(platform))
+            except RuntimeError:
+                continue
+            alone = platform == "cpu" and count == 1
+            devices += ["cpu"] if alone else [f"{platform}:{i}" for i in range(count)]
+        return tuple(devices)
+
+    def put(self, array: NDArray[Any], dtype: str, layout: str = "contiguous") -> Any:
+        if layout not in self.layouts:
+            raise Unsupported(f"jax arrays have no strides: no layout {layout!r}")
+        self._puts += 1
+        if self._puts % FORGET == 0:
+            jax.clear_caches()
+        values = from_bits(array, dtype).astype(dtype)
+        return jax.device_put(np.array(values, order="C"), self._device)
+
+    def get(self, tensor: Any) -> tuple[NDArray[Any], str]:
+        return bits(np.array(tensor))
+
+    def wait(self, tensors: Sequence[Any]) -> None:
+        jax.block_until_ready(list(tensors))
+
+    def vjp(
+        self, function: Function, inputs: Tensors, grads: Tensors, wanted: Sequence[int]
+    ) -> Pulled:
+        return pulled(function, tuple(wanted), inputs, grads)
+
+    def peak_memory(self) -> int | None:
+        counts = self._device.memory_stats()
+        return None if counts is None else counts.get("peak_bytes_in_use")
+
+    def describe_device(self) -> str:
+        precision = jax.config.jax_default_matmul_precision or "default"
+        return f"{self._device.device_kind}, matrix products in {precision} precision"
+
+
+class Compiled:
+    """A function under `jax.jit`, counting what is compiled.
+
+    Whole numbers are traced like all inputs. A function that cannot be traced so, since they
+    decide shapes, is compiled once for each value of theirs.
+    """
+
+    def __init__(self, function: Function, count: Callable[[], None]) -> None:
+        self.function, self._count = function, count
+        self._dynamic = jax.jit(self._traced)
+        self._jitted: dict[Any, Callable[..., Any]] = {}
+        self._last: tuple[Any, ...] = ()
+        self._latest: Callable[..., Any] | None = None
+        self._needs_values = False
+
+    def __call__(self, *inputs: Any) -> Any:
+        if not self._needs_values:
+            try:
+                return self._dynamic(*inputs)
+            except (jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError):
+                self._needs_values = True
+        whole = tuple(
+            x if x is not None and jnp.issubdtype(x.dtype, jnp.integer) else None for x in inputs
+        )
+        if self._latest is None or any(a is not b for a, b in zip(whole, self._last, strict=True)):
+            key = tuple(None if x is None else (x.shape, np.asarray(x).tobytes()) for x in whole)
+            if key not in self._jitted:
+                self._jitted[key] = jax.jit(partial(self._with_values, whole))
+            self._last, self._latest = whole, self._jitted[key]
+        return self._latest(
+            *(None if w is not None else x for w, x in zip(whole, inputs, strict=True))
+        )
+
+    def _with_values(self, whole: tuple[Any, ...], *rest: Any) -> Any:
+        return self._traced(*(r if w is None else w for w, r in zip(whole, rest, strict=True)))
+
+    def _traced(self, *inputs: Any) -> Any:
+        result = self.function(*inputs)
+        self._count()
+        return result
+
+
+class JaxCompiled(Jax):
+    """jax with each operator, and its gradient, under `jax.jit`."""
+
+    mode = "compiled"
+    template = replace(TEMPLATE, compiled="jax.jit({function})")
+
+    def __init__(self, device: str = "cpu") -> None:
+        super().__init__(device)
+        self._compiled = 0
+        self._pulls = lru_cache(maxsize=64)(self._compile_pull)
+
+    def compile(self, function: Function) -> Function:
+        return Compiled(function, self._count)
+
+    def compilations(self) -> int | None:
+        return self._compiled
+
+    def reset(self) -> None:
+        self._pulls.cache_clear()
+        jax.clear_caches()
+
+    def vjp(
+        self, function: Function, inputs: Tensors, grads: Tensors, wanted: Sequence[int]
+    ) -> Pulled:
+        pull = self._pulls(function, tuple(wanted), len(inputs))
+        outputs, gradients = pull(*inputs, *grads)
+        return outputs, list(gradients)
+
+    def _compile_pull(
+        self, function: Function, wanted: tuple[int, ...], n: int
+    ) -> Callable[..., Any]:
+        if isinstance(function, Compiled):
+            function = function.function
+
+        def pull(*every: Any) -> Any:
+            before = self._compiled
+            result = pulled(function, wanted, every[:n], every[n:])
+            self._compiled = before  # what is traced inside is no compilation of its own
+            return result
+
+        return self.compile(pull)
+
+    def _count(self) -> None:
+        self._compiled += 1

@@ -1,4 +1,4 @@
-"""Functions of each element, of one array or of several that broadcast."""
+"""Functions of each element, of one tensor or of several that broadcast."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from functools import partial, reduce
 from typing import Any
 
 from d5test.backends.base import Plan, Table, planned
-from d5test.backends.jax.arguments import Array
-from d5test.backends.jax.framework import jnp, lax, nn
+from d5test.backends.jax.framework import Array, jnp, lax, nn
 
 rows = Table()
 rows.elementwise(
@@ -66,9 +65,13 @@ rows.native("Min", arithmetic="S")(planned(partial(several, jnp.minimum)))
 rows.native("Sum", arithmetic="S")(planned(partial(several, jnp.add)))
 
 
-@rows.native("LeakyRelu", arithmetic="F")
-def leaky_relu(op: Any, x: Array) -> Array:
-    return nn.leaky_relu(x, op.alpha)
+def with_alpha(function: Plan, op: Any, x: Array) -> Any:
+    return function(x, op.alpha)
+
+
+rows.native("LeakyRelu", arithmetic="F")(partial(with_alpha, nn.leaky_relu))
+rows.native("Elu")(partial(with_alpha, nn.elu))
+rows.native("Celu")(partial(with_alpha, nn.celu))
 
 
 @rows.native("Gelu")
@@ -79,3 +82,37 @@ def gelu(op: Any, x: Array) -> Array:
 @rows.native("Clip", arithmetic="F", stopped=(1, 2))
 def clip(op: Any, x: Array, low: Array | None = None, high: Array | None = None) -> Array:
     return jnp.clip(x, *(v if v is None else lax.stop_gradient(v) for v in (low, high)))
+
+
+SELU = (1.6732631921768188, 1.0507010221481323)
+"""jax's alpha and gamma, as float32 has them."""
+HARD = (0.1666666716337204, 0.5)
+"""The line of jax's hard sigmoid, as float32 has it."""
+
+
+@rows.native("Selu")
+@planned
+def selu(op: Any, x: Array) -> Plan:
+    """Composed (of elu) with other constants than jax's, of which float32 has ONNX's."""
+    alpha, gamma = op.alpha, op.gamma
+    own = (alpha, gamma) == SELU and x.dtype != jnp.float64
+    return nn.selu if own else lambda x: gamma * nn.elu(x, alpha)
+
+
+@rows.native("HardSigmoid", arithmetic="S")
+@planned
+def hard_sigmoid(op: Any, x: Array) -> Plan:
+    """Composed (of a line and clip) for another line than jax's."""
+    alpha, beta = op.alpha, op.beta
+    own = (alpha, beta) == HARD and x.dtype != jnp.float64
+    return nn.hard_sigmoid if own else lambda x: jnp.clip(alpha * x + beta, 0, 1)
+
+
+@rows.composed("ThresholdedRelu", arithmetic="F")
+def thresholded_relu(op: Any, x: Array) -> Array:
+    return jnp.where(x > op.alpha, x, 0)
+
+
+@rows.composed("PRelu", arithmetic="S")
+def prelu(op: Any, x: Array, slope: Array) -> Array:
+    return jnp.where(x < 0, slope * x, x)

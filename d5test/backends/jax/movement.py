@@ -2,16 +2,38 @@
 
 from __future__ import annotations
 
+import math
 from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
 from d5test.backends.base import Plan, Table, Unsupported, planned
-from d5test.backends.jax.arguments import Array, integers
-from d5test.backends.jax.framework import jnp, lax
+from d5test.backends.jax.framework import Array, integers, jnp, lax
 
 rows = Table()
+
+
+@rows.native("Flatten", arithmetic="F")
+@planned
+def flatten(op: Any, x: Array) -> Plan:
+    axis = op.axis + x.ndim if op.axis < 0 else op.axis
+    sides = math.prod(x.shape[:axis]), math.prod(x.shape[axis:])
+    return lambda x: jnp.reshape(x, sides)
+
+
+@rows.native("Squeeze", arithmetic="F", values=(1,))
+@planned
+def squeeze(op: Any, x: Array, axes: Array | None = None) -> Plan:
+    dims = None if axes is None else integers(axes)
+    return lambda x, axes=None: jnp.squeeze(x, dims)
+
+
+@rows.native("Unsqueeze", arithmetic="F", values=(1,))
+@planned
+def unsqueeze(op: Any, x: Array, axes: Array) -> Plan:
+    dims = integers(axes)
+    return lambda x, axes: jnp.expand_dims(x, dims)
 
 
 @rows.native("Reshape", arithmetic="F", values=(1,))
@@ -50,15 +72,11 @@ def slices(
     op: Any, x: Array, starts: Array, ends: Array, axes: Any = None, steps: Any = None
 ) -> Plan:
     first, last = integers(starts), integers(ends)
+    which = range(len(first)) if axes is None else integers(axes)
     strides = (1,) * len(first) if steps is None else integers(steps)
     whole = [slice(None)] * x.ndim
-    for i, axis in enumerate(range(len(first)) if axes is None else integers(axes)):
-        n, step = x.shape[axis], strides[i]
-        low, high = (0, n) if step > 0 else (-1, n - 1)
-        a, b = (min(max(v + n if v < 0 else v, low), high) for v in (first[i], last[i]))
-        whole[axis] = slice(max(a, 0), None if b < 0 else b, step)
-        if a == low == -1:
-            whole[axis] = slice(0, 0)
+    for axis, *bounds in zip(which, first, last, strides, strict=True):
+        whole[axis] = slice(*bounds)
     index = tuple(whole)
     return lambda x, *_: x[index]
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from d5test.backends.base import Table
-from d5test.backends.jax.arguments import Array, channelwise, wide
-from d5test.backends.jax.framework import jnp, lax
+from d5test.backends.jax.framework import Array, channelwise, jnp, lax, wide
 
 rows = Table()
 

@@ -7,62 +7,37 @@ weight decay; adagrad and rmsprop have epsilon under the root, rmsprop has it ou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from functools import partial
 from importlib import import_module
 from typing import Any, ClassVar
 
 from d5test.backends.base import Table, Unsupported
 from d5test.backends.jax.framework import jax, jnp
-from d5test.backends.updater import ReferenceUpdater, Slots, Updater, one_step
+from d5test.backends.updater import Kind, ReferenceUpdater, Slots, Updater, arguments, one_step
 from d5test.reference.optimizers import State
 
 
-@dataclass(frozen=True)
-class Kind:
-    """A transformation of Optax: made of our hyperparameters, with its names of our slots.
-
-    Where it `counts`, the state holds the number of steps, too.
-    """
-
-    make: Callable[[Any, Any], Any]
-    slots: tuple[str, ...] = ()
-    counts: bool = False
+def made(name: str, optax: Any, op: Any, **sources: Any) -> Any:
+    return getattr(optax, name)(**arguments(op, learning_rate="lr", **sources))
 
 
-def sgd(optax: Any, op: Any) -> Any:
-    return optax.sgd(op.lr)
-
-
-def momentum(optax: Any, op: Any, nesterov: bool = False) -> Any:
-    return optax.sgd(op.lr, op.momentum, nesterov)
-
-
-def adagrad(optax: Any, op: Any) -> Any:
-    return optax.adagrad(op.lr, op.accumulator, op.epsilon)
-
-
-def rmsprop(optax: Any, op: Any) -> Any:
-    return optax.rmsprop(op.lr, op.rho, op.epsilon, eps_in_sqrt=op.epsilon_inside)
-
-
-def adam(optax: Any, op: Any) -> Any:
-    return optax.adam(op.lr, op.beta1, op.beta2, op.epsilon)
-
-
-def adamw(optax: Any, op: Any) -> Any:
-    return optax.adamw(op.lr, op.beta1, op.beta2, op.epsilon, weight_decay=op.weight_decay)
-
-
+momentum = partial(made, "sgd", momentum="momentum")
+adagrad = partial(made, "adagrad", initial_accumulator_value="accumulator", eps="epsilon")
+rmsprop = partial(made, "rmsprop", decay="rho", eps="epsilon", eps_in_sqrt="epsilon_inside")
+ADAM_NAMES = {"b1": "beta1", "b2": "beta2", "eps": "epsilon"}
 KINDS: Mapping[str, Kind] = {
-    "GradientDescent": Kind(sgd),
+    "GradientDescent": Kind(partial(made, "sgd")),
     "Momentum": Kind(momentum, ("trace",)),
     "Nesterov": Kind(partial(momentum, nesterov=True), ("trace",)),
     "AdaGrad": Kind(adagrad, ("sum_of_squares",)),
     "RMSProp": Kind(rmsprop, ("nu",)),
-    "Adam": Kind(adam, ("mu", "nu"), counts=True),
-    "AdamW": Kind(adamw, ("mu", "nu"), counts=True),
+    "Adam": Kind(partial(made, "adam", **ADAM_NAMES), ("mu", "nu"), counts=True),
+    "AdamW": Kind(
+        partial(made, "adamw", **ADAM_NAMES, weight_decay="weight_decay"),
+        ("mu", "nu"),
+        counts=True,
+    ),
 }
 UNDECAYED = {"weight_decay": 0.0}
 HEAVY_BALL = UNDECAYED | {"lr_in_velocity": False, "dampening": 0.0}
@@ -115,14 +90,14 @@ class OptaxUpdater(Updater):
         return self._t, {name: tuple(slot[name] for slot in slots) for name in self._parameters}
 
     def restore(self, t: int, slots: Slots) -> None:
-        given: dict[str, Any] = {
-            attribute: {name: slots[name][i] for name in self._parameters}
-            for i, attribute in enumerate(self._kind.slots)
+        fields: dict[str, Any] = {
+            field: {name: slots[name][i] for name in self._parameters}
+            for i, field in enumerate(self._kind.slots)
         }
         if self._kind.counts:
-            given["count"] = jnp.asarray(t, jnp.int32)
-        if given:
-            self._state = self._optax.tree.set(self._state, **given)
+            fields["count"] = jnp.asarray(t, jnp.int32)
+        if fields:
+            self._state = self._optax.tree.set(self._state, **fields)
         self._t = t
 
 

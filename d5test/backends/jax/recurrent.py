@@ -10,9 +10,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from d5test.backends.base import Table, Unsupported
-from d5test.backends.jax.arguments import Array
-from d5test.backends.jax.framework import jax, jnp, lax, nn
+from d5test.backends.base import Table, Unsupported, padded
+from d5test.backends.jax.framework import Array, jax, jnp, lax, nn
 
 rows = Table()
 ACTIVATIONS = {"Relu": nn.relu, "Tanh": jnp.tanh, "Sigmoid": nn.sigmoid}
@@ -21,8 +20,7 @@ ACTIVATIONS = {"Relu": nn.relu, "Tanh": jnp.tanh, "Sigmoid": nn.sigmoid}
 @partial(jax.jit, static_argnums=(0, 1, 2))
 def recurrence(cell: Callable[..., Any], count: int, op: Any, *inputs: Any) -> tuple[Array, ...]:
     """`cell` over time in each direction: all hidden states, then the last of `count` states."""
-    every: list[Any] = [*inputs, *[None] * (8 - len(inputs))]
-    x, w, r, b, lengths, *starts = every
+    x, w, r, b, lengths, *starts = padded(inputs, 8)
     starts, peepholes = starts[:count], starts[count]
     if op.layout:
         x, starts = (x.swapaxes(0, 1), [s if s is None else s.swapaxes(0, 1) for s in starts])

@@ -1,4 +1,4 @@
-"""Sums, means, maxima over axes, which are an input in ONNX and an argument in jax."""
+"""What goes along axes: sums, means, maxima, softmax, and the losses of class labels."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from functools import partial
 from typing import Any
 
 from d5test.backends.base import Plan, Table, planned
-from d5test.backends.jax.arguments import Array, integers
-from d5test.backends.jax.framework import jnp, lax, nn
+from d5test.backends.jax.framework import Array, integers, jnp, lax, nn
 
 rows = Table()
 
@@ -48,3 +47,31 @@ def cumsum(op: Any, x: Array, axis: Array) -> Plan:
         return jnp.pad(lax.cumsum(x, over, reverse=bool(op.reverse)), shifted)[index]
 
     return call
+
+
+def along_axis(function: Plan, op: Any, x: Array) -> Any:
+    return function(x, op.axis)
+
+
+rows.native("Softmax")(partial(along_axis, nn.softmax))
+# its derivative sums the upstream gradients as they are stored (`lax.reduce_sum` of float16)
+rows.native("LogSoftmax", arithmetic="S")(partial(along_axis, nn.log_softmax))
+
+
+@rows.composed("NegativeLogLikelihoodLoss")
+def nll(op: Any, log_prob: Array, target: Array, weight: Array | None = None) -> Array:
+    none = jnp.zeros(target.shape, bool)
+    ignored = none if op.ignore_index is None else target == op.ignore_index
+    label = jnp.where(ignored, 0, target)
+    w = jnp.ones(label.shape, log_prob.dtype) if weight is None else weight[label]
+    w = jnp.where(ignored, 0, w)
+    loss = -w * jnp.take_along_axis(log_prob, label[:, None], 1).squeeze(1)
+    if op.reduction == "none":
+        return loss
+    return loss.sum() if op.reduction == "sum" else loss.sum() / w.sum()
+
+
+@rows.composed("SoftmaxCrossEntropyLoss")
+def softmax_cross_entropy(op: Any, scores: Array, *target: Array) -> Any:
+    log_prob = nn.log_softmax(scores, 1)
+    return nll(op, log_prob, *target), log_prob

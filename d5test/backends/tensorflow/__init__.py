@@ -10,14 +10,246 @@ operator asks for such a value, all its integer inputs become constants, and new
 Eigen sums float16 in float16 (a column of 16384 ones has the sum 2048), hence the class S of every
 row that sums, if only the gradient of what was broadcast.
 
-`eager` and `graphs` are the backends, `table` their rows: the other modules, one a family.
-`framework` imports TensorFlow for all of them.
+The other modules have the rows, one a family. `framework` imports the framework for all of them.
 """
 
 from __future__ import annotations
 
-from d5test.backends.tensorflow.eager import TensorFlow
-from d5test.backends.tensorflow.graphs import TensorFlowCompiled, TensorFlowXla
-from d5test.backends.tensorflow.table import rows
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, ClassVar
 
-__all__ = ["TensorFlow", "TensorFlowCompiled", "TensorFlowXla", "rows"]
+import numpy as np
+from numpy.typing import NDArray
+
+from d5test.backends.base import (
+    Backend,
+    Function,
+    Pulled,
+    Table,
+    Template,
+    Tensors,
+    bits,
+    from_bits,
+)
+from d5test.backends.tensorflow.framework import ValueNeeded, tf
+from d5test.backends.tensorflow.optimizers import KerasUpdater, TensorFlowReference
+
+rows = Table.of(__name__)
+TEMPLATE = Template(
+    imports="import tensorflow",
+    tensor='tensorflow.constant({values}, "{dtype}")',
+    array='tensorflow.cast({y}, "float64").numpy()',
+    dtype="{y}.dtype.name",
+    gradient="with tensorflow.GradientTape() as tape:\n    tape.watch([{inputs}])\n"
+    "    y = {call}\nresults = tape.gradient(y, [{inputs}], dy)",
+)
+LACKING = (
+    "Could not find device for node",
+    "list of allowed values",
+    "not supported on CPU",
+    "not yet support",
+    "Detected unsupported operations",
+)
+"""What TensorFlow says when it has no kernel for a dtype, a device or an attribute."""
+
+
+def pulled(function: Function, inputs: Tensors, grads: Tensors, wanted: Sequence[int]) -> Pulled:
+    sources = [inputs[i] for i in wanted]
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch(sources)
+        result = function(*inputs)
+        outputs = tuple(result) if isinstance(result, (tuple, list)) else (result,)
+    pairs = zip(outputs, grads, strict=False)
+    flowing = [(y, tf.cast(dy, y.dtype)) for y, dy in pairs if dy is not None]
+    if not flowing:
+        return outputs, [None] * len(sources)
+    ys, dys = zip(*flowing, strict=True)
+    gradients = tape.gradient(ys, sources, output_gradients=list(dys))
+    return outputs, [None if dx is None else tf.convert_to_tensor(dx) for dx in gradients]
+
+
+def has_onednn() -> bool:
+    """Whether oneDNN's kernels are used, which TensorFlow decides by the CPU. It tells nobody but
+    its own tests.
+    """
+    try:
+        from tensorflow.python.util import _pywrap_util_port as port
+
+        return bool(port.IsMklEnabled())
+    except (ImportError, AttributeError):
+        return False
+
+
+class TensorFlow(Backend):
+    """TensorFlow as it runs one function after another. One device a process; TF32 is off."""
+
+    framework = "tensorflow"
+    rows = rows
+    ulps: ClassVar[Mapping[str, float]] = {"tanh": 8, "erf": 8, "divide": 3}
+    """Measured on 3e6 points from -9 to 9 against longdouble: tanh 5.4 (float64: 7.8), erf 7.4;
+    tf.math.reciprocal on 1e6 between 2^-30 and 2^30: 2.7, where its vector code is used."""
+    template = TEMPLATE
+    updaters: ClassVar[Mapping[str, Any]] = {
+        "native": KerasUpdater,
+        "reference": TensorFlowReference,
+    }
+
+    def __init__(self, device: str = "cpu") -> None:
+        super().__init__(device)
+        gpus = tf.config.list_physical_devices("GPU")
+        used = [] if device == "cpu" else [gpus[int(device.partition(":")[2] or 0)]]
+        tf.config.set_visible_devices(used, "GPU")
+        tf.config.experimental.enable_tensor_float_32_execution(False)
+        tf.get_logger().setLevel("ERROR")
+        self._gpus = used
+
+    def allow_tf32(self) -> None:
+        tf.config.experimental.enable_tensor_float_32_execution(True)
+
+    @classmethod
+    def devices(cls) -> tuple[str, ...]:
+        gpus = tf.config.list_physical_devices("GPU")
+        return ("cpu", *(f"gpu:{i}" for i in range(len(gpus))))
+
+    def threads(self) -> int:
+        """Threads within one operator on the CPU."""
+        return int(os.environ.get("TF_NUM_INTRAOP_THREADS", "0")) or os.cpu_count() or 1
+
+    def describe_device(self) -> str:
+        if not self._gpus:
+            return f"{self.device} ({'oneDNN' if has_onednn() else 'Eigen'})"
+        details = tf.config.experimental.get_device_details(self._gpus[0])
+        return str(details.get("device_name", self.device))
+
+    def refusal(self, error: Exception) -> str:
+        """The line that names the kernel which is lacking."""
+        if not isinstance(error, (tf.errors.OpError, TypeError)):
+            return ""
+        lines = str(error).splitlines() or [""]
+        naming = [line for line in lines if any(phrase in line for phrase in LACKING)]
+        unimplemented = isinstance(error, tf.errors.UnimplementedError)
+        return (naming or (lines if unimplemented else [""]))[0][:300]
+
+    def put(self, array: NDArray[Any], dtype: str, layout: str = "contiguous") -> Any:
+        return tf.constant(from_bits(array, dtype))
+
+    def get(self, tensor: Any) -> tuple[NDArray[Any], str]:
+        return bits(np.asarray(tensor.numpy()))
+
+    def wait(self, tensors: Sequence[Any]) -> None:
+        tf.test.experimental.sync_devices()
+
+    def peak_memory(self) -> int | None:
+        if not self._gpus:
+            return None
+        peak = int(tf.config.experimental.get_memory_info("GPU:0")["peak"])
+        tf.config.experimental.reset_memory_stats("GPU:0")
+        return peak
+
+    def vjp(
+        self, function: Function, inputs: Tensors, grads: Tensors, wanted: Sequence[int]
+    ) -> Pulled:
+        return pulled(function, inputs, grads, wanted)
+
+
+class Traced:
+    """A function as graphs: one for each pattern of arguments, and in it one for their shapes.
+
+    Arguments that are the same tensor are one argument of the graph: its gradient is whole.
+    """
+
+    def __init__(self, owner: TensorFlowCompiled, function: Function) -> None:
+        self.owner, self.function = owner, function
+        self.graphs: dict[tuple[Any, ...], Any] = {}
+        self.fixed = False
+        """Whether integer arguments are constants of the graph."""
+
+    def __call__(self, *inputs: Any) -> Any:
+        if not tf.executing_eagerly():  # within another graph
+            return self.function(*inputs)
+        try:
+            return self._run(inputs)
+        except ValueNeeded:
+            self.fixed = True
+            return self._run(inputs)
+
+    def _run(self, inputs: Sequence[Any]) -> Any:
+        given: list[Any] = []
+        places: dict[int, int] = {}
+        pattern: list[Any] = []
+        for x in inputs:
+            if x is None:
+                pattern.append(None)
+            elif self.fixed and x.dtype.is_integer:
+                pattern.append((x.dtype.name, tuple(x.shape), x.numpy().tobytes()))
+            else:
+                place = places.setdefault(id(x), len(given))
+                pattern.append(place)
+                if place == len(given):
+                    given.append(x)
+        key = tuple(pattern)
+        if key not in self.graphs:
+            self.graphs[key] = self._graph(key)
+        return self.graphs[key](*given)
+
+    def _graph(self, pattern: tuple[Any, ...]) -> Any:
+        def traced(*given: Any) -> Any:
+            outputs = self.function(*(argument(place, given) for place in pattern))
+            self.owner.traces += 1
+            return outputs
+
+        return tf.function(traced, autograph=False, jit_compile=self.owner.xla)
+
+
+def argument(place: Any, given: Sequence[Any]) -> Any:
+    if place is None or isinstance(place, int):
+        return None if place is None else given[place]
+    dtype, shape, data = place
+    return tf.constant(np.frombuffer(data, dtype).reshape(shape))
+
+
+class TensorFlowCompiled(TensorFlow):
+    """Graphs by tf.function; the gradient is part of the graph."""
+
+    mode = "compiled"
+    template = replace(
+        TEMPLATE, compiled="tensorflow.function({function}, autograph=False, jit_compile=False)"
+    )
+    xla = False
+
+    def __init__(self, device: str = "cpu") -> None:
+        super().__init__(device)
+        self._pulls = lru_cache(maxsize=16)(self._trace_pull)
+        self.traces = 0
+
+    def compile(self, function: Function) -> Function:
+        return Traced(self, function)
+
+    def vjp(
+        self, function: Function, inputs: Tensors, grads: Tensors, wanted: Sequence[int]
+    ) -> Pulled:
+        inner = function.function if isinstance(function, Traced) else function
+        outputs, gradients = self._pulls(inner, len(inputs), tuple(wanted))(*inputs, *grads)
+        return tuple(outputs), list(gradients)
+
+    def _trace_pull(self, function: Function, n: int, wanted: tuple[int, ...]) -> Traced:
+        return Traced(self, lambda *both: pulled(function, both[:n], both[n:], wanted))
+
+    def compilations(self) -> int | None:
+        return self.traces
+
+    def reset(self) -> None:
+        self._pulls.cache_clear()
+
+
+class TensorFlowXla(TensorFlowCompiled):
+    """Graphs compiled by XLA; what XLA cannot compile raises, nothing falls back."""
+
+    mode = "xla"
+    template = replace(
+        TEMPLATE, compiled="tensorflow.function({function}, autograph=False, jit_compile=True)"
+    )
+    xla = True

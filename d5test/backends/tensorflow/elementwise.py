@@ -23,13 +23,7 @@ rows.elementwise(
 )
 rows.elementwise({"Relu": tf.nn.relu, "Abs": tf.abs, "Neg": tf.negative}, arithmetic="F")
 rows.elementwise(
-    {
-        "Add": tf.add,
-        "Sub": tf.subtract,
-        "Mul": tf.multiply,
-        "Where": tf.where,
-    },
-    arithmetic="S",
+    {"Add": tf.add, "Sub": tf.subtract, "Mul": tf.multiply, "Where": tf.where}, arithmetic="S"
 )
 
 
@@ -46,8 +40,8 @@ def gelu(op: Any, x: Any) -> Any:
 @rows.native("Div", arithmetic="S")
 @planned
 def div(op: Any, a: Any, b: Any) -> Plan:
-    function: Plan = tf.truncatediv if a.dtype.is_integer else tf.divide
-    return function
+    plan: Plan = tf.truncatediv if a.dtype.is_integer else tf.divide
+    return plan
 
 
 @rows.native("Pow", arithmetic="S")
@@ -93,3 +87,49 @@ def hard_swish(op: Any, x: Any) -> Any:
 @rows.composed("Mish")
 def mish(op: Any, x: Any) -> Any:
     return x * tf.tanh(tf.math.softplus(x))
+
+
+SELU = (1.6732631921768188, 1.0507010221481323)
+"""TensorFlow's alpha and gamma, as float32 has them."""
+
+
+@rows.native("Elu")
+@planned
+def elu(op: Any, x: Any) -> Plan:
+    """Composed (scaled where it is negative) with another alpha than 1."""
+    return scaled(op.alpha)
+
+
+def scaled(alpha: float) -> Plan:
+    """The function elu with this alpha."""
+    function: Plan = tf.nn.elu
+    return function if alpha == 1 else lambda x: tf.where(x < 0, alpha * tf.nn.elu(x), x)
+
+
+@rows.native("Selu")
+@planned
+def selu(op: Any, x: Any) -> Plan:
+    """Composed (of elu) with other constants than TensorFlow's, of which float32 has ONNX's."""
+    own = (op.alpha, op.gamma) == SELU and x.dtype != tf.float64
+    one, gamma = scaled(op.alpha), op.gamma
+    return tf.nn.selu if own else lambda x: gamma * one(x)
+
+
+@rows.composed("Celu")
+def celu(op: Any, x: Any) -> Any:
+    return tf.where(x < 0, op.alpha * tf.nn.elu(x / op.alpha), x)
+
+
+@rows.composed("HardSigmoid", arithmetic="S")
+def hard_sigmoid(op: Any, x: Any) -> Any:
+    return tf.clip_by_value(op.alpha * x + op.beta, 0.0, 1.0)
+
+
+@rows.composed("ThresholdedRelu", arithmetic="F")
+def thresholded_relu(op: Any, x: Any) -> Any:
+    return tf.where(x > op.alpha, x, tf.zeros_like(x))
+
+
+@rows.composed("PRelu", arithmetic="S")
+def prelu(op: Any, x: Any, slope: Any) -> Any:
+    return tf.where(x < 0, slope * x, x)

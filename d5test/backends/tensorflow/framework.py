@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+from typing import Any
+
+import numpy as np
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 if "OMP_NUM_THREADS" in os.environ:
@@ -10,4 +13,31 @@ if "OMP_NUM_THREADS" in os.environ:
 
 import tensorflow as tf
 
-__all__ = ["tf"]
+__all__ = ["ValueNeeded", "channels_last", "channels_second", "channelwise", "integers", "tf"]
+
+
+class ValueNeeded(Exception):
+    """The graph cannot be made before this integer is known."""
+
+
+def integers(tensor: Any) -> list[int]:
+    """The numbers in an integer tensor, flat, also while a graph is made."""
+    value = tf.get_static_value(tensor)
+    if value is None:
+        raise ValueNeeded
+    return list(np.ravel(value).tolist())
+
+
+def channels_last(rank: int) -> tuple[int, ...]:
+    """The transposition from (n, c, ...) to (n, ..., c)."""
+    return (0, *range(2, rank), 1)
+
+
+def channels_second(rank: int) -> tuple[int, ...]:
+    """The transposition from (n, ..., c) to (n, c, ...)."""
+    return (0, rank - 1, *range(1, rank - 1))
+
+
+def channelwise(parameter: Any, x: Any) -> Any:
+    """A parameter (c,) as it multiplies x (n, c, ...)."""
+    return tf.reshape(parameter, (-1, *(1,) * (x.ndim - 2)))

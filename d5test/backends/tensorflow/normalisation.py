@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from d5test.backends.base import Plan, Table, Unsupported, planned
-from d5test.backends.tensorflow.arguments import channels_last, channels_second, channelwise
-from d5test.backends.tensorflow.framework import tf
+from d5test.backends.tensorflow.framework import channels_last, channels_second, channelwise, tf
 
 rows = Table()
 

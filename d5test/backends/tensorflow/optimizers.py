@@ -8,8 +8,7 @@ under the root, or beside the root of the uncorrected moment.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, ClassVar
 
@@ -17,52 +16,25 @@ import keras
 
 from d5test.backends.base import Table
 from d5test.backends.tensorflow.framework import tf
-from d5test.backends.updater import ReferenceUpdater, Slots, Updater, one_step
+from d5test.backends.updater import Kind, ReferenceUpdater, Slots, Updater, arguments, one_step
 
 
-@dataclass(frozen=True)
-class Kind:
-    """A class of `keras.optimizers`: made of our hyperparameters, with its names of our slots."""
-
-    make: Callable[[Any], Any]
-    slots: tuple[str, ...] = ()
+def made(name: str, op: Any, **sources: Any) -> Any:
+    usual = arguments(op, learning_rate="lr", weight_decay="weight_decay")
+    return getattr(keras.optimizers, name)(**usual, **arguments(op, **sources))
 
 
-def usual(op: Any) -> dict[str, Any]:
-    """The arguments that all classes share."""
-    return {"learning_rate": op.lr, "weight_decay": op.weight_decay}
-
-
-def sgd(op: Any) -> Any:
-    return keras.optimizers.SGD(**usual(op))
-
-
-def momentum(op: Any, nesterov: bool = False) -> Any:
-    return keras.optimizers.SGD(momentum=op.momentum, nesterov=nesterov, **usual(op))
-
-
-def adagrad(op: Any) -> Any:
-    return keras.optimizers.Adagrad(
-        initial_accumulator_value=op.accumulator, epsilon=op.epsilon, **usual(op)
-    )
-
-
-def rmsprop(op: Any) -> Any:
-    return keras.optimizers.RMSprop(rho=op.rho, epsilon=op.epsilon, **usual(op))
-
-
-def adam(kind: Any, op: Any) -> Any:
-    return kind(beta_1=op.beta1, beta_2=op.beta2, epsilon=op.epsilon, **usual(op))
-
-
+momentum = partial(made, "SGD", momentum="momentum")
+adagrad = partial(made, "Adagrad", initial_accumulator_value="accumulator", epsilon="epsilon")
+ADAM_NAMES = {"beta_1": "beta1", "beta_2": "beta2", "epsilon": "epsilon"}
 KINDS: Mapping[str, Kind] = {
-    "GradientDescent": Kind(sgd),
+    "GradientDescent": Kind(partial(made, "SGD")),
     "Momentum": Kind(momentum, ("momentums",)),
     "Nesterov": Kind(partial(momentum, nesterov=True), ("momentums",)),
     "AdaGrad": Kind(adagrad, ("_accumulators",)),
-    "RMSProp": Kind(rmsprop, ("_velocities",)),
-    "Adam": Kind(partial(adam, keras.optimizers.Adam), ("_momentums", "_velocities")),
-    "AdamW": Kind(partial(adam, keras.optimizers.AdamW), ("_momentums", "_velocities")),
+    "RMSProp": Kind(partial(made, "RMSprop", rho="rho", epsilon="epsilon"), ("_velocities",)),
+    "Adam": Kind(partial(made, "Adam", **ADAM_NAMES), ("_momentums", "_velocities")),
+    "AdamW": Kind(partial(made, "AdamW", **ADAM_NAMES), ("_momentums", "_velocities")),
 }
 DECOUPLED = {"decoupled": True}
 HEAVY_BALL = DECOUPLED | {"lr_in_velocity": True, "dampening": 0.0}
@@ -101,12 +73,10 @@ class KerasUpdater(Updater):
         self._optimizer.apply([gradients[name] for name in self._variables], list(variables))
 
     def state(self) -> tuple[int, Slots]:
-        slots = (getattr(self._optimizer, name) for name in self._kind.slots)
-        none = ((),) * len(self._variables)
-        by_parameter = zip(*slots, strict=True) if self._kind.slots else none
+        slots = [getattr(self._optimizer, name) for name in self._kind.slots]
         return int(self._optimizer.iterations), {
-            name: tuple(tf.convert_to_tensor(x.value) for x in variables)
-            for name, variables in zip(self._variables, by_parameter, strict=True)
+            name: tuple(tf.convert_to_tensor(slot[i].value) for slot in slots)
+            for i, name in enumerate(self._variables)
         }
 
     def restore(self, t: int, slots: Slots) -> None:

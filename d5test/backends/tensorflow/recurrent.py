@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from d5test.backends.base import Table, Unsupported
+from d5test.backends.base import Table, Unsupported, padded
 from d5test.backends.tensorflow.framework import tf
 
 rows = Table()
@@ -31,20 +32,16 @@ def activations(op: Any, names: tuple[str, ...], directions: int) -> list[Callab
 
 
 def recurrence(
-    op: Any,
-    names: tuple[str, ...],
-    cell: Any,
-    x: Any,
-    w: Any,
-    r: Any,
-    b: Any,
-    lens: Any,
-    *states: Any,
+    names: tuple[str, ...], cell: Callable[..., Any], count: int, op: Any, *inputs: Any
 ) -> tuple[Any, ...]:
-    """Y, then the last of each state. `cell(op, activations, xw, r, rb, *state)` is one step."""
+    """Y, then the last of each of `count` states. A step is a call
+    `cell(op, activations, xw, r, rb, peepholes, *states)`.
+    """
+    x, w, r, b, lens, *rest = padded(inputs, 8)
+    states, peepholes = rest[:count], rest[count]
     if op.layout:
         x = tf.transpose(x, (1, 0, 2))
-        states = tuple(s if s is None else tf.transpose(s, (1, 0, 2)) for s in states)
+        states = [s if s is None else tf.transpose(s, (1, 0, 2)) for s in states]
     (time, n), (directions, _, hidden) = x.shape[:2], r.shape
     functions = activations(op, names, directions)
     ys, lasts = [], []
@@ -54,11 +51,12 @@ def recurrence(
             wb, rb = tf.split(b[d], 2)
             xw += wb
         state = tuple(tf.zeros((n, hidden), x.dtype) if s is None else s[d] for s in states)
-        mine = functions[d * len(names) : (d + 1) * len(names)]
+        step = partial(cell, op, functions[d * len(names) : (d + 1) * len(names)])
+        peephole = None if peepholes is None else peepholes[d]
         y: list[Any] = [None] * time
         backwards = op.direction == "reverse" or d == 1
         for t in reversed(range(time)) if backwards else range(time):
-            new = cell(op, mine, d, xw[t], r[d], rb, *state)
+            new = step(xw[t], r[d], rb, peephole, *state)
             y[t] = new[0]
             if lens is not None:
                 live = (t < lens)[:, None]
@@ -69,9 +67,8 @@ def recurrence(
         lasts.append(state)
     last = [tf.stack(s) for s in zip(*lasts, strict=True)]
     if op.layout:
-        return tf.transpose(tf.stack(ys), (2, 1, 0, 3)), *(
-            tf.transpose(s, (1, 0, 2)) for s in last
-        )
+        last = [tf.transpose(s, (1, 0, 2)) for s in last]
+        return tf.transpose(tf.stack(ys), (2, 1, 0, 3)), *last
     return tf.stack(ys, 1), *last
 
 
@@ -80,43 +77,23 @@ def times(h: Any, r: Any, b: Any) -> Any:
     return y if b is None else y + b
 
 
-def rnn_cell(op: Any, f: Any, d: int, xw: Any, r: Any, rb: Any, h: Any) -> tuple[Any, ...]:
+def rnn_cell(op: Any, f: Any, xw: Any, r: Any, rb: Any, p: Any, h: Any) -> tuple[Any, ...]:
     return (f[0](xw + times(h, r, rb)),)
 
 
-@rows.composed("RNN", arithmetic="S")
-def rnn(op: Any, x: Any, w: Any, r: Any, b: Any = None, lens: Any = None, h: Any = None) -> Any:
-    return recurrence(op, ("Tanh",), rnn_cell, x, w, r, b, lens, h)
+def lstm_cell(op: Any, f: Any, xw: Any, r: Any, rb: Any, p: Any, h: Any, c: Any) -> Any:
+    i, o, forget, new = tf.split(xw + times(h, r, rb), 4, -1)
+    pi, po, pf = (None, None, None) if p is None else tf.split(p, 3)
+    i = f[0](i if p is None else i + pi * c)
+    if getattr(op, "input_forget", 0):
+        forget = 1 - i
+    else:
+        forget = f[0](forget if p is None else forget + pf * c)
+    c = forget * c + i * f[1](new)
+    return f[0](o if p is None else o + po * c) * f[2](c), c
 
 
-@rows.composed("LSTM", arithmetic="S")
-def lstm(
-    op: Any,
-    x: Any,
-    w: Any,
-    r: Any,
-    b: Any = None,
-    lens: Any = None,
-    h: Any = None,
-    c: Any = None,
-    p: Any = None,
-) -> Any:
-    def cell(op: Any, f: Any, d: int, xw: Any, r: Any, rb: Any, h: Any, c: Any) -> tuple[Any, ...]:
-        i, o, forget, new = tf.split(xw + times(h, r, rb), 4, -1)
-        pi, po, pf = (0, 0, 0) if p is None else tf.split(p[d], 3)
-        i = f[0](i if p is None else i + pi * c)
-        forget = (
-            1 - i
-            if getattr(op, "input_forget", 0)
-            else f[0](forget if p is None else forget + pf * c)
-        )
-        c = forget * c + i * f[1](new)
-        return f[0](o if p is None else o + po * c) * f[2](c), c
-
-    return recurrence(op, ("Sigmoid", "Tanh", "Tanh"), cell, x, w, r, b, lens, h, c)
-
-
-def gru_cell(op: Any, f: Any, d: int, xw: Any, r: Any, rb: Any, h: Any) -> tuple[Any, ...]:
+def gru_cell(op: Any, f: Any, xw: Any, r: Any, rb: Any, p: Any, h: Any) -> tuple[Any, ...]:
     xz, xr, xh = tf.split(xw, 3, -1)
     rz, rr, rh = tf.split(r, 3)
     bz, br, bh = (None, None, None) if rb is None else tf.split(rb, 3)
@@ -125,6 +102,8 @@ def gru_cell(op: Any, f: Any, d: int, xw: Any, r: Any, rb: Any, h: Any) -> tuple
     return ((1 - z) * f[1](xh + inner) + z * h,)
 
 
-@rows.composed("GRU", arithmetic="S")
-def gru(op: Any, x: Any, w: Any, r: Any, b: Any = None, lens: Any = None, h: Any = None) -> Any:
-    return recurrence(op, ("Sigmoid", "Tanh"), gru_cell, x, w, r, b, lens, h)
+rows.composed("RNN", arithmetic="S")(partial(recurrence, ("Tanh",), rnn_cell, 1))
+rows.composed("LSTM", arithmetic="S")(
+    partial(recurrence, ("Sigmoid", "Tanh", "Tanh"), lstm_cell, 2)
+)
+rows.composed("GRU", arithmetic="S")(partial(recurrence, ("Sigmoid", "Tanh"), gru_cell, 1))

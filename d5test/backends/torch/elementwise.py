@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from d5test.backends.base import Plan, Table, planned
+from d5test.backends.base import Plan, Table, Unsupported, planned
 from d5test.backends.torch.arguments import constant
 
 rows = Table()
@@ -35,9 +35,13 @@ rows.elementwise(
 )
 
 
-@rows.native("LeakyRelu")
-def leaky_relu(op: Any, x: Tensor) -> Tensor:
-    return F.leaky_relu(x, op.alpha)
+def with_alpha(function: Plan, op: Any, x: Tensor) -> Any:
+    return function(x, op.alpha)
+
+
+rows.native("LeakyRelu")(partial(with_alpha, F.leaky_relu))
+rows.native("Elu")(partial(with_alpha, F.elu))
+rows.native("Celu")(partial(with_alpha, F.celu))
 
 
 # Its erf has an absolute error of 11 u (oneDNN's, contiguous inputs; measured: 10.9 over 10^5
@@ -89,3 +93,42 @@ def clip(op: Any, x: Tensor, low: Tensor | None = None, high: Tensor | None = No
         function: Plan = torch.clone
         return function
     return lambda x, low=None, high=None: torch.clamp(x, constant(low), constant(high))
+
+
+SELU = (1.6732631921768188, 1.0507010221481323)
+"""torch's alpha and gamma, as float32 has them."""
+HARD = (0.1666666716337204, 0.5)
+"""The line of torch's hardsigmoid, as float32 has it."""
+
+
+@rows.native("ThresholdedRelu")
+def thresholded_relu(op: Any, x: Tensor) -> Tensor:
+    return F.threshold(x, op.alpha, 0.0)
+
+
+@rows.native("Selu")
+@planned
+def selu(op: Any, x: Tensor) -> Plan:
+    """Composed (of elu) with other constants than torch's, of which float32 has ONNX's."""
+    alpha, gamma = op.alpha, op.gamma
+    own = (alpha, gamma) == SELU and x.dtype != torch.float64
+    return F.selu if own else lambda x: gamma * F.elu(x, alpha)
+
+
+@rows.native("HardSigmoid")
+@planned
+def hard_sigmoid(op: Any, x: Tensor) -> Plan:
+    """Composed (of a line and clamp) for another line than torch's."""
+    alpha, beta = op.alpha, op.beta
+    own = (alpha, beta) == HARD and x.dtype != torch.float64
+    return F.hardsigmoid if own else lambda x: torch.clamp(alpha * x + beta, 0, 1)
+
+
+@rows.native("PRelu")
+@planned
+def prelu(op: Any, x: Tensor, slope: Tensor) -> Plan:
+    aligned = (1,) * (x.ndim - slope.ndim) + tuple(slope.shape)
+    channels = (1, *x.shape[1:2], *(1 for _ in x.shape[2:]))
+    if slope.numel() != 1 and aligned != channels:
+        raise Unsupported("F.prelu has one slope, or one a channel")
+    return lambda x, slope: F.prelu(x, slope.reshape(-1))

@@ -1,16 +1,52 @@
-"""What moves values: shapes, orders, pieces, selections, copies."""
+"""What moves values: shapes, orders, pieces, selections, copies, padding."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from d5test.backends.base import Plan, Table, planned
-from d5test.backends.torch.arguments import integers
+from d5test.backends.base import Plan, Table, padded, planned
+from d5test.backends.torch.arguments import integers, outwards
 
 rows = Table()
+
+
+@rows.native("Flatten")
+@planned
+def flatten(op: Any, x: Tensor) -> Plan:
+    axis = op.axis + x.ndim if op.axis < 0 else op.axis
+    sides = math.prod(x.shape[:axis]), math.prod(x.shape[axis:])
+    return lambda x: torch.reshape(x, sides)
+
+
+@rows.native("Squeeze", values=(1,))
+@planned
+def squeeze(op: Any, x: Tensor, axes: Tensor | None = None) -> Plan:
+    """`torch.squeeze` leaves an axis that is not of size 1, where ONNX refuses it."""
+    if axes is None:
+        return lambda x, axes=None: torch.squeeze(x)
+    dims = integers(axes)
+    if any(x.shape[dim] != 1 for dim in dims):
+        raise ValueError(f"axes {dims} of {tuple(x.shape)} are not all of size 1")
+    return lambda x, axes: torch.squeeze(x, dims)
+
+
+@rows.native("Unsqueeze", values=(1,))
+@planned
+def unsqueeze(op: Any, x: Tensor, axes: Tensor) -> Plan:
+    """One function for one axis; `torch.reshape` for more."""
+    dims = integers(axes)
+    rank = x.ndim + len(dims)
+    if len(dims) == 1:
+        return lambda x, axes: torch.unsqueeze(x, dims[0])
+    new, rest = {dim % rank for dim in dims}, iter(x.shape)
+    sides = tuple(1 if axis in new else next(rest) for axis in range(rank))
+    return lambda x, axes: torch.reshape(x, sides)
 
 
 @rows.native("Reshape", values=(1,))
@@ -48,24 +84,16 @@ def split(op: Any, x: Tensor, sizes: Tensor | None = None) -> Plan:
 
 @rows.native("Slice", values=(1, 2, 3, 4))
 @planned
-def slices(
-    op: Any,
-    x: Tensor,
-    starts: Tensor,
-    ends: Tensor,
-    axes: Tensor | None = None,
-    steps: Tensor | None = None,
-) -> Plan:
+def slices(op: Any, x: Tensor, starts: Tensor, ends: Tensor, *optional: Tensor | None) -> Plan:
     """Composed (flipped) if a step is negative, which torch's slices do not know."""
+    axes, steps = padded(optional, 2)
     first, last = integers(starts), integers(ends)
     dims = tuple(range(len(first))) if axes is None else integers(axes)
     strides = (1,) * len(first) if steps is None else integers(steps)
     whole, flipped = [slice(None)] * x.ndim, []
-    for start, end, axis, step in zip(first, last, dims, strides, strict=True):
-        side, back = x.shape[axis], int(step < 0)
-        start, end = (i + side if i < 0 else i for i in (start, end))
-        taken = range(min(max(start, 0), side - back), min(max(end, -back), side - back), step)
-        if back:
+    for axis, *bounds in zip(dims, first, last, strides, strict=True):
+        taken = range(x.shape[axis])[slice(*bounds)]
+        if taken.step < 0:
             taken = taken[::-1]
             flipped.append(axis)
         whole[axis] = slice(taken.start, taken.stop, taken.step) if taken else slice(0, 0)
@@ -89,11 +117,8 @@ def gather(op: Any, x: Tensor, indices: Tensor) -> Plan:
 @planned
 def expand(op: Any, x: Tensor, shape: Tensor) -> Plan:
     """To the shape that both broadcast to: a side of 1 leaves the input's own."""
-    sides = list(integers(shape))
-    for i in range(1, 1 + min(len(sides), x.ndim)):
-        sides[-i] = x.shape[-i] if sides[-i] == 1 else sides[-i]
-    whole = (*x.shape[: max(0, x.ndim - len(sides))], *sides)
-    return lambda x, shape: torch.broadcast_to(x, whole)
+    sides = torch.broadcast_shapes(x.shape, integers(shape))
+    return lambda x, shape: torch.broadcast_to(x, sides)
 
 
 @rows.native("Tile", values=(1,))
@@ -101,3 +126,57 @@ def expand(op: Any, x: Tensor, shape: Tensor) -> Plan:
 def tile(op: Any, x: Tensor, repeats: Tensor) -> Plan:
     times = integers(repeats)
     return lambda x, repeats: torch.tile(x, times)
+
+
+MODES = {"reflect": "reflect", "edge": "replicate", "wrap": "circular"}
+FOLDS: dict[str, Callable[[int, int], int]] = {
+    "reflect": lambda i, n: min(i % max(1, 2 * n - 2), -i % max(1, 2 * n - 2)),
+    "edge": lambda i, n: min(max(i, 0), n - 1),
+    "wrap": lambda i, n: i % n,
+}
+"""Which element of n stands at place i of a padded axis."""
+
+
+# the gradient of edge and wrap adds up repeated indices in 16 bits
+@rows.native("Pad", arithmetic="S", values=(1, 3))
+@planned
+def pad(
+    op: Any, x: Tensor, pads: Tensor, value: Tensor | None = None, axes: Tensor | None = None
+) -> Plan:
+    """Composed if there is a value (`F.pad` takes no tensor), and of indices where `F.pad` has
+    no such mode: for leading axes, negative pads, more than one reflection or turn."""
+    sides, dims = integers(pads), range(x.ndim) if axes is None else integers(axes)
+    begin, end = [0] * x.ndim, [0] * x.ndim
+    for i, axis in enumerate(dims):
+        begin[axis], end[axis] = sides[i], sides[i + len(dims)]
+    if op.mode == "constant":
+        return by_constant(outwards(begin, end), value)
+    least = min([*begin[2:], *end[2:], 0])
+    most = max(max(b, e) - i for b, e, i in zip(begin, end, x.shape, strict=True))
+    if not any(begin[:2] + end[:2]) and 3 <= x.ndim <= 5 and least >= 0 > most and x.numel():
+        spatial, mode = outwards(begin[2:], end[2:]), MODES[op.mode]
+        return lambda x, *_: F.pad(x, spatial, mode=mode)
+    fold, taken = FOLDS[op.mode], {}
+    for axis, (n, b, e) in enumerate(zip(x.shape, begin, end, strict=True)):
+        if b or e:
+            places = [fold(i, n) for i in range(-b, n + e)]
+            taken[axis] = torch.tensor(places, device=x.device)
+    return lambda x, *_: selected(x, taken)
+
+
+def by_constant(sides: list[int], value: Tensor | None) -> Plan:
+    if value is None:
+        return lambda x, *_: F.pad(x, sides)
+
+    def call(x: Tensor, pads: Tensor, value: Tensor, axes: Tensor | None = None) -> Tensor:
+        inside = F.pad(torch.ones_like(x, dtype=torch.bool), sides)
+        return torch.where(inside, F.pad(x, sides), value)
+
+    return call
+
+
+def selected(x: Tensor, taken: dict[int, Tensor]) -> Tensor:
+    """The elements at these places, axis by axis."""
+    for axis, places in taken.items():
+        x = torch.index_select(x, axis, places)
+    return x

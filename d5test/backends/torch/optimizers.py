@@ -14,51 +14,39 @@ import torch
 from torch import Tensor, optim
 
 from d5test.backends.base import Table
-from d5test.backends.updater import ReferenceUpdater, Slots, Updater, one_step
+from d5test.backends.updater import ReferenceUpdater, Slots, Updater, arguments, one_step
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A class of `torch.optim`: made of our hyperparameters, with its names of our slots.
+    """A class of `torch.optim`, as a `Kind` of `d5test.backends.updater`; most count steps."""
 
-    Where it `counts`, the state holds the number of steps, too.
-    """
-
-    make: Callable[[Any, Any], optim.Optimizer]
+    make: Callable[..., optim.Optimizer]
     slots: tuple[str, ...] = ()
     counts: bool = True
 
 
-def sgd(op: Any, tensors: Any, **more: Any) -> optim.Optimizer:
-    return optim.SGD(tensors, op.lr, weight_decay=op.weight_decay, **more)
+def made(cls: Any, op: Any, tensors: Any, **sources: Any) -> optim.Optimizer:
+    optimizer: optim.Optimizer = cls(
+        tensors, **arguments(op, lr="lr", weight_decay="weight_decay", **sources)
+    )
+    return optimizer
 
 
-def momentum(op: Any, tensors: Any, nesterov: bool = False) -> optim.Optimizer:
-    return sgd(op, tensors, momentum=op.momentum, dampening=op.dampening, nesterov=nesterov)
-
-
-def adagrad(op: Any, tensors: Any) -> optim.Optimizer:
-    return optim.Adagrad(tensors, op.lr, op.lr_decay, op.weight_decay, op.accumulator, op.epsilon)
-
-
-def rmsprop(op: Any, tensors: Any) -> optim.Optimizer:
-    return optim.RMSprop(tensors, op.lr, op.rho, op.epsilon, op.weight_decay)
-
-
-def adam(kind: Any, op: Any, tensors: Any) -> optim.Optimizer:
-    betas = op.beta1, op.beta2
-    made: optim.Optimizer = kind(tensors, op.lr, betas, op.epsilon, op.weight_decay)
-    return made
-
-
+momentum = partial(made, optim.SGD, momentum="momentum", dampening="dampening")
+adagrad = partial(
+    made, optim.Adagrad,
+    lr_decay="lr_decay", initial_accumulator_value="accumulator", eps="epsilon",
+)  # fmt: skip
+ADAM_NAMES = {"betas": "beta1 beta2", "eps": "epsilon"}
 KINDS: Mapping[str, Kind] = {
-    "GradientDescent": Kind(sgd, counts=False),
+    "GradientDescent": Kind(partial(made, optim.SGD), counts=False),
     "Momentum": Kind(momentum, ("momentum_buffer",), counts=False),
     "Nesterov": Kind(partial(momentum, nesterov=True), ("momentum_buffer",), counts=False),
     "AdaGrad": Kind(adagrad, ("sum",)),
-    "RMSProp": Kind(rmsprop, ("square_avg",)),
-    "Adam": Kind(partial(adam, optim.Adam), ("exp_avg", "exp_avg_sq")),
-    "AdamW": Kind(partial(adam, optim.AdamW), ("exp_avg", "exp_avg_sq")),
+    "RMSProp": Kind(partial(made, optim.RMSprop, alpha="rho", eps="epsilon"), ("square_avg",)),
+    "Adam": Kind(partial(made, optim.Adam, **ADAM_NAMES), ("exp_avg", "exp_avg_sq")),
+    "AdamW": Kind(partial(made, optim.AdamW, **ADAM_NAMES), ("exp_avg", "exp_avg_sq")),
 }
 COUPLED = {"decoupled": False}
 HEAVY_BALL = COUPLED | {"lr_in_velocity": False}

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import _VF, Tensor
 
-from d5test.backends.base import Plan, Table, Unsupported, planned
+from d5test.backends.base import Plan, Table, Unsupported, padded, planned
 from d5test.backends.torch.arguments import Ints
 
 rows = Table()
@@ -42,10 +42,6 @@ def gru(op: Any, *tensors: Tensor | None) -> Plan:
     return recurrence(op, run, (1, 0, 2), ("Sigmoid", "Tanh"), padded(tensors, 6))
 
 
-def padded(tensors: tuple[Tensor | None, ...], n: int) -> tuple[Tensor | None, ...]:
-    return tensors + (None,) * (n - len(tensors))
-
-
 def recurrence(
     op: Any, run: Any, order: Ints, activations: Sequence[str], tensors: Sequence[Any]
 ) -> Plan:
@@ -62,16 +58,16 @@ def recurrence(
     if any(s is not None and s.numel() != directions * n * hidden for s in states):
         raise RuntimeError("an initial state does not fit the batch and the hidden size")
     options = (b is not None, 1, 0.0, True, directions == 2, False)
-    begins = starting((directions, n, hidden), len(states), first)
+    shape, count = (directions, n, hidden), len(states)
 
     def call(x: Any, w: Any, r: Any, b: Any = None, *rest: Any) -> tuple[Tensor, ...]:
         x = x.transpose(0, 1) if first else x
-        begin = begins(x, rest[1:])
+        starts = begin(x, rest[1:], shape, count, first)
         weights = []
         for d in range(directions):
             biases = () if b is None else b[d].chunk(2)
             weights += [ordered(gates, order) for gates in (w[d], r[d], *biases)]
-        y, *last = run(x.flip(0) if backwards else x, begin, weights, *options)
+        y, *last = run(x.flip(0) if backwards else x, starts, weights, *options)
         y = y.flip(0) if backwards else y
         y = y.unflatten(2, (directions, hidden))
         if first:
@@ -92,19 +88,15 @@ def refuse(op: Any, needed: tuple[str, ...], lengths: Tensor | None) -> None:
         raise Unsupported(f"this recurrence of torch's has no activations but {needed}")
 
 
-def starting(shape: Ints, count: int, first: int) -> Callable[..., Any]:
-    """A function of x and the initial states: those that `run` takes, zeros for absent ones."""
-
-    def begin(x: Tensor, given: Sequence[Tensor | None]) -> Any:
-        states: list[Any] = [*given, *[None] * count][:count]
-        for i, s in enumerate(states):
-            if s is None:
-                states[i] = x.new_zeros(shape)
-            elif first:
-                states[i] = s.transpose(0, 1).contiguous()
-        return tuple(states) if count > 1 else states[0]
-
-    return begin
+def begin(x: Tensor, states: Sequence[Tensor | None], shape: Ints, count: int, first: int) -> Any:
+    """The initial states as `run` takes them, zeros for absent ones."""
+    begins = []
+    for state in padded(states, count):
+        if state is None:
+            begins.append(x.new_zeros(shape))
+        else:
+            begins.append(state.transpose(0, 1).contiguous() if first else state)
+    return tuple(begins) if count > 1 else begins[0]
 
 
 def ordered(gates: Tensor, order: Ints) -> Tensor:
@@ -114,12 +106,12 @@ def ordered(gates: Tensor, order: Ints) -> Tensor:
 
 
 def reset_first(
-    x: Tensor, begin: Tensor, weights: list[Tensor], biased: bool, *_: Any
+    x: Tensor, starts: Tensor, weights: list[Tensor], biased: bool, *_: Any
 ) -> tuple[Tensor, Tensor]:
     """A GRU with gates r, z, n and n = tanh(Wn x + Rn (r h)), with `torch._VF.gru`'s arguments."""
-    each, outputs, last = len(weights) // len(begin), [], []
-    for d, h in enumerate(begin):
-        w, r, *biases = weights[d * each : (d + 1) * each]
+    n_weights, outputs, last = len(weights) // len(starts), [], []
+    for d, h in enumerate(starts):
+        w, r, *biases = weights[d * n_weights : (d + 1) * n_weights]
         wb, rb = biases if biased else (w.new_zeros(len(w)), w.new_zeros(len(w)))
         gates, hs = F.linear(x, w, wb + rb), []
         n = h.shape[-1]

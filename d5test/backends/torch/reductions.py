@@ -1,4 +1,4 @@
-"""Sums, means, maxima over axes, which are an input in ONNX and an argument in torch."""
+"""What goes along axes: sums, means, maxima, softmax, and the losses of class labels."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from functools import partial
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from d5test.backends.base import Plan, Table, planned
-from d5test.backends.torch.arguments import integers
+from d5test.backends.torch.arguments import constant, integers
 
 rows = Table()
 
@@ -46,3 +47,25 @@ def cumsum(op: Any, x: Tensor, axis: Tensor) -> Plan:
         return torch.flip(y, (dim,)) if op.reverse else y
 
     return call
+
+
+def along_axis(function: Plan, op: Any, x: Tensor) -> Any:
+    return function(x, op.axis)
+
+
+rows.native("Softmax")(partial(along_axis, torch.softmax))
+rows.native("LogSoftmax")(partial(along_axis, torch.log_softmax))
+
+
+def loss(function: Plan, op: Any, x: Tensor, labels: Tensor, weight: Tensor | None = None) -> Plan:
+    """Weights have no gradient; no label is -100, torch's ignored one."""
+    ignored = -100 if op.ignore_index is None else op.ignore_index
+    given = partial(function, ignore_index=ignored, reduction=op.reduction)
+    if weight is None and labels.dtype == torch.int64:
+        return given
+    return lambda x, labels, weight=None: given(x, labels.long(), constant(weight))
+
+
+# F.cross_entropy keeps its log-probabilities to itself: left out
+rows.native("SoftmaxCrossEntropyLoss", outputs=1)(planned(partial(loss, F.cross_entropy)))
+rows.native("NegativeLogLikelihoodLoss")(planned(partial(loss, F.nll_loss)))

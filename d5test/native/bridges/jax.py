@@ -16,13 +16,21 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from d5test.backends.base import Plan, Row, Table, Unsupported
+from d5test.backends.base import Plan, Table, Unsupported
 from d5test.backends.jax import Jax, JaxCompiled
 from d5test.backends.jax.framework import jax, jnp
-from d5test.native import compiler, interface
-from d5test.native.axes import shapes
-from d5test.native.bridges import asked, available, first_floating, row, sources, taken
-from d5test.native.bridges.bound import address, differentiable
+from d5test.native import compiler
+from d5test.native.bridges import (
+    address,
+    asked,
+    bits_of,
+    differentiable,
+    first_floating,
+    rows,
+    shapes,
+    sources,
+    taken,
+)
 from d5test.native.library import Declared, Port
 
 SOURCE = Path(__file__).with_name("source") / "jax.cpp"
@@ -53,9 +61,7 @@ class Called:
     """A native operator with its attributes set, as a function of arrays of one dtype."""
 
     def __init__(self, one: Declared, attributes: Mapping[str, Any], dtype: Any, guarded: bool):
-        bits = interface.dtype_bits(dtype)
-        if bits is None:
-            raise Unsupported(f"{one.name} is compiled for float32 and float64, not {dtype}")
+        bits = bits_of(one, dtype)
         self.one, self.attributes, self.dtype, self.bits = one, dict(attributes), dtype, bits
         self.address = partial(address, one, tuple(sorted(attributes.items())), bits, guarded)
         function: Any = self._forward
@@ -72,16 +78,13 @@ class Called:
                 if x.dtype != self.dtype:
                     raise Unsupported(f"{self.one.name} has inputs of one dtype")
         else:
-            inputs = self._fitted(inputs)
+            every = zip_longest(self.one.inputs, inputs)
+            inputs = tuple(None if x is None else self._fit(port, x) for port, x in every)
         outputs = self.function(*inputs)
         return outputs if len(outputs) > 1 else outputs[0]
 
-    def _fitted(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
-        """One for each input that is registered, integers in int64."""
-        every = zip_longest(self.one.inputs, inputs)
-        return tuple(None if x is None else self._fit(port, x) for port, x in every)
-
     def _fit(self, port: Port, x: Any) -> Any:
+        """An input as it is registered, integers in int64."""
         if x.dtype != (WHOLE if port.whole else self.dtype):
             taken(port, x.dtype.name, self.dtype.name)
         return x.astype(WHOLE) if port.whole and x.dtype != WHOLE else x
@@ -142,24 +145,15 @@ def plan(one: Declared, guarded: bool, op: Any, *inputs: Any) -> Plan:
     return called(one, tuple(sorted(attributes.items())), np.dtype(first.dtype), guarded)
 
 
-def rows() -> dict[str, Row]:
-    """The rows of all native operators."""
-    registered()
-    return {
-        one.name: row(one, partial(plan, one, False), partial(plan, one, True))
-        for one in available()
-    }
+registered()
 
 
 class NativeJax(Jax):
     """JAX with native operators."""
 
-    rows = Table({**Jax.rows, **rows()})
+    rows = Table({**Jax.rows, **rows(plan, cuda=True)})
     sources: ClassVar[Mapping[str, str]] = sources()
 
 
-class NativeJaxCompiled(JaxCompiled):
+class NativeJaxCompiled(NativeJax, JaxCompiled):
     """`jax.jit` with native operators."""
-
-    rows = NativeJax.rows
-    sources: ClassVar[Mapping[str, str]] = NativeJax.sources

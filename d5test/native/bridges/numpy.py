@@ -9,12 +9,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from d5test.backends.base import Plan, Row, Unsupported, name_of
-from d5test.backends.numpy import Numpy
-from d5test.backends.numpy.tape import Traced, is_floating
+from d5test.backends.base import Plan, Row, name_of
+from d5test.backends.numpy import Numpy, Traced, is_floating
 from d5test.case import Operator
-from d5test.native import interface
-from d5test.native.bridges import asked, available, first_floating, row, sources, taken
+from d5test.native.bridges import asked, bits_of, first_floating, rows, sources, taken
 from d5test.native.library import Declared, Made, Port
 
 Array = NDArray[Any]
@@ -24,11 +22,9 @@ class Called(Operator):
     """A native operator as NumPy's tape wants it: arrays in, arrays out, and its own gradient."""
 
     made: Made
-    dtype: np.dtype[Any]
 
-    def __init__(self, made: Made, dtype: np.dtype[Any]) -> None:
+    def __init__(self, made: Made) -> None:
         object.__setattr__(self, "made", made)
-        object.__setattr__(self, "dtype", dtype)
 
     def forward(self, *inputs: Any) -> Any:
         """What the operator computes."""
@@ -48,22 +44,21 @@ class Called(Operator):
         ]
 
     def _fit(self, x: Array, port: Port) -> Array:
-        taken(port, name_of(x.dtype), name_of(self.dtype))
+        taken(port, name_of(x.dtype), name_of(self.made.dtype))
         if port.whole:
             x = x.astype(np.int64, copy=False)
-        copied = self.made.declared.contiguous or not interface.in_elements(x)
-        return np.ascontiguousarray(x).reshape(x.shape) if copied else x
+        # as DLPack has them: every stride is a whole number of elements
+        in_elements = x.flags.aligned and not any(s % x.itemsize for s in x.strides)
+        fits = in_elements and not self.made.declared.contiguous
+        return x if fits else np.ascontiguousarray(x).reshape(x.shape)
 
 
-def plan(one: Declared, op: Any, *inputs: Any, guarded: bool) -> Plan:
+def plan(one: Declared, guarded: bool, op: Any, *inputs: Any) -> Plan:
     """The function of the arrays: of traced ones, traced."""
     arrays = [x.array if isinstance(x, Traced) else x for x in inputs]
     attributes = asked(one, op, arrays)
-    dtype = first_floating(one, arrays, is_floating).dtype
-    bits = interface.dtype_bits(dtype)
-    if bits is None:
-        raise Unsupported(f"{one.name} is compiled for float32 and float64, not {dtype.name}")
-    return partial(_call, Called(one.make(attributes, bits, guarded=guarded), dtype))
+    bits = bits_of(one, first_floating(one, arrays, is_floating).dtype)
+    return partial(_call, Called(one.make(attributes, bits, guarded=guarded)))
 
 
 def _call(called: Called, *inputs: Any) -> Any:
@@ -71,17 +66,8 @@ def _call(called: Called, *inputs: Any) -> Any:
     return called(*inputs) if tape is None else tape.record(called, inputs)
 
 
-def rows() -> dict[str, Row]:
-    """The rows of all native operators."""
-    return {
-        one.name: row(one, partial(plan, one, guarded=False), partial(plan, one, guarded=True))
-        for one in available()
-        if not one.on_cuda
-    }
-
-
 class NativeNumpy(Numpy):
     """NumPy with native operators."""
 
     sources: ClassVar[Mapping[str, str]] = sources()
-    rows: ClassVar[Mapping[str, Row]] = {**Numpy.rows, **rows()}
+    rows: ClassVar[Mapping[str, Row]] = {**Numpy.rows, **rows(plan)}

@@ -8,20 +8,29 @@ its wheel. TensorFlow's tensors are row-major. XLA has no such kernels. An input
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache, partial
+from functools import cache
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
-from d5test.backends.base import Plan, Row, Table, Unsupported
+from d5test.backends.base import Plan, Table, Unsupported
 from d5test.backends.tensorflow import TensorFlow, TensorFlowCompiled
 from d5test.backends.tensorflow.framework import tf
-from d5test.native import compiler, interface
-from d5test.native.axes import shapes
-from d5test.native.bridges import asked, available, first_floating, row, sources, taken
-from d5test.native.bridges.bound import BOUND, address, differentiable
+from d5test.native import compiler
+from d5test.native.bridges import (
+    BOUND,
+    address,
+    asked,
+    bits_of,
+    differentiable,
+    first_floating,
+    rows,
+    shapes,
+    sources,
+    taken,
+)
 from d5test.native.library import Declared, Port
 
 SOURCE = Path(__file__).with_name("source") / "tensorflow.cpp"
@@ -84,9 +93,7 @@ def plan(one: Declared, guarded: bool, op: Any, *inputs: Any) -> Plan:
     """The kernel with its operator bound."""
     attributes = asked(one, op, inputs)
     dtype = first_floating(one, inputs, lambda x: x.dtype.is_floating).dtype
-    bits = interface.dtype_bits(np.dtype(dtype.as_numpy_dtype))
-    if bits is None:
-        raise Unsupported(f"{one.name} is compiled for float32 and float64, not {dtype.name}")
+    bits = bits_of(one, np.dtype(dtype.as_numpy_dtype))
     if not one.plain:
         return mixed(one, attributes, dtype, guarded, inputs)
     if any(x.dtype != dtype for x in inputs):
@@ -150,25 +157,15 @@ def present(
     return one.outputs[: len(shapes(one, every, attributes, bits))]
 
 
-def rows() -> dict[str, Row]:
-    """The rows of all native operators."""
-    kernels()
-    return {
-        one.name: row(one, partial(plan, one, False), partial(plan, one, True))
-        for one in available()
-        if not one.on_cuda
-    }
+kernels()
 
 
 class NativeTensorFlow(TensorFlow):
     """TensorFlow with native operators."""
 
-    rows = Table({**TensorFlow.rows, **rows()})
+    rows = Table({**TensorFlow.rows, **rows(plan)})
     sources: ClassVar[Mapping[str, str]] = sources()
 
 
-class NativeTensorFlowCompiled(TensorFlowCompiled):
+class NativeTensorFlowCompiled(NativeTensorFlow, TensorFlowCompiled):
     """`tf.function` with native operators."""
-
-    rows = NativeTensorFlow.rows
-    sources: ClassVar[Mapping[str, str]] = NativeTensorFlow.sources

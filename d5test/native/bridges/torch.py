@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
+from itertools import zip_longest
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar
@@ -19,8 +20,7 @@ from torch.utils import cpp_extension
 from d5test.backends.base import Plan, Row, Table
 from d5test.backends.torch import Torch, TorchCompiled
 from d5test.native import compiler, interface
-from d5test.native.axes import shapes
-from d5test.native.bridges import asked, available, first_floating, row, sources
+from d5test.native.bridges import asked, available, first_floating, row, shapes, sources
 from d5test.native.library import Choice, Declared
 
 SOURCE = Path(__file__).with_name("source") / "torch.cpp"
@@ -76,8 +76,8 @@ def operator(one: Declared, *, guarded: bool) -> Callable[..., Any]:
     register.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int32)
     register.restype = None
     register(ctypes.addressof(one.table), space.encode(), guarded)
-    found: Callable[..., Any] = getattr(getattr(torch.ops, space), one.name).default
-    return found
+    overload: Callable[..., Any] = getattr(getattr(torch.ops, space), one.name).default
+    return overload
 
 
 _KEPT: list[Any] = []
@@ -85,13 +85,8 @@ _KEPT: list[Any] = []
 
 
 def _argument(choice: Choice) -> str:
-    default = choice.default
-    if choice.kind == interface.TEXT:
-        shown = f'"{default}"'
-    elif isinstance(default, tuple):
-        shown = f"[{', '.join(map(str, default))}]"
-    else:
-        shown = str(default)
+    default = list(choice.default) if isinstance(choice.default, tuple) else choice.default
+    shown = f'"{default}"' if choice.kind == interface.TEXT else str(default)
     return f"{TYPES[choice.kind]} {choice.name}={shown}"
 
 
@@ -114,13 +109,12 @@ def _listed(one: Declared) -> bool:
 
 
 def _fake(one: Declared, *inputs: Any, **attributes: Any) -> Any:
-    given = (*inputs, *[None] * (len(one.inputs) - len(inputs)))
-    first = first_floating(one, given, torch.is_floating_point)
-    sizes = [None if x is None else tuple(x.shape) for x in given]
-    found = shapes(one, sizes, attributes, 8 * first.element_size())
+    first = first_floating(one, inputs, torch.is_floating_point)
+    sizes = [None if x is None else tuple(x.shape) for _, x in zip_longest(one.inputs, inputs)]
+    sizes_of_outputs = shapes(one, sizes, attributes, 8 * first.element_size())
     outputs = [
         first.new_empty(shape, dtype=torch.int64 if port.whole else first.dtype)
-        for port, shape in zip(one.outputs, found, strict=False)
+        for port, shape in zip(one.outputs, sizes_of_outputs, strict=False)
     ]
     return outputs if _listed(one) else tuple(outputs) if len(outputs) > 1 else outputs[0]
 
@@ -163,8 +157,5 @@ class NativeTorch(Torch):
     sources: ClassVar[Mapping[str, str]] = sources()
 
 
-class NativeTorchCompiled(TorchCompiled):
+class NativeTorchCompiled(NativeTorch, TorchCompiled):
     """`torch.compile` with native operators."""
-
-    rows = NativeTorch.rows
-    sources: ClassVar[Mapping[str, str]] = NativeTorch.sources

@@ -24,7 +24,7 @@ private:
 };
 
 /// An operator, and a bit for each of its tensors: the inputs that are there, those of them that have a
-/// gradient, and the outputs that are there. Python keeps it for ever (`bridges/bound.py`).
+/// gradient, and the outputs that are there. Python keeps it for ever (`bridges/__init__.py`).
 struct Bound {
     const D5Operator* table;
     void* made;

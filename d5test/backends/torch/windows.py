@@ -1,4 +1,4 @@
-"""Maxima and means of windows over 1, 2 or 3 spatial axes."""
+"""Convolutions, their transposes, and poolings: what slides over spatial axes."""
 
 from __future__ import annotations
 
@@ -10,10 +10,51 @@ from torch import Tensor
 
 from d5test.backends.base import Plan, Table, planned
 from d5test.backends.torch.arguments import by_rank, leading, outwards, short
-from d5test.backends.torch.convolution import CONV
 from d5test.backends.windows import Windows
 
 rows = Table()
+CONV = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
+CONV_TRANSPOSE = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose3d}
+
+
+# float16 without the processor's own support is summed in float16
+@rows.native("Conv", arithmetic="S")
+@planned
+def conv(op: Any, x: Tensor, w: Tensor, b: Tensor | None = None) -> Plan:
+    """Composed (padded first) if the pads differ between the two sides."""
+    convolve, at = by_rank(CONV, x), Windows.of(op, tuple(x.shape[2:]), tuple(w.shape[2:]))
+    pads = short(at.begin) if at.begin == at.end else 0
+    steps = leading((short(at.strides), pads, short(at.dilations), op.group), (1, 0, 1, 1))
+    if at.begin == at.end:
+        return lambda x, w, b=None: convolve(x, w, b, *steps)
+    sides = outwards(at.begin, at.end)
+    return lambda x, w, b=None: convolve(F.pad(x, sides), w, b, *steps)
+
+
+# as Conv
+@rows.native("ConvTranspose", arithmetic="S")
+@planned
+def conv_transpose(op: Any, x: Tensor, w: Tensor, b: Tensor | None = None) -> Plan:
+    """Composed (cut or extended, then biased) if pads differ or the output padding is large."""
+    at = Windows.of(op, tuple(x.shape[2:]), tuple(w.shape[2:]))
+    convolve, group = by_rank(CONV_TRANSPOSE, x), op.group
+    strides, dilations = short(at.strides), short(at.dilations)
+    more = tuple(op.output_padding or (0,) * len(at.begin))
+    begin, end = zip(*at.cut(op), strict=True)
+    axes = zip(more, at.strides, at.dilations, strict=True)
+    if begin == end and min(begin) >= 0 and all(m < max(s, d) for m, s, d in axes):
+        steps = strides, short(begin), short(more), group, dilations
+        leading_steps = leading(steps, (1, 0, 0, 1, 1))
+        return lambda x, w, b=None: convolve(x, w, b, *leading_steps)
+    sides = outwards([-p for p in begin], [m - p for m, p in zip(more, end, strict=True)])
+    channels = (-1, *(1,) * len(begin))
+
+    def call(x: Tensor, w: Tensor, b: Tensor | None = None) -> Tensor:
+        y = F.pad(convolve(x, w, None, strides, 0, 0, group, dilations), sides)
+        return y if b is None else y + b.reshape(channels)
+
+    return call
+
 
 MAX_POOL = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}
 AVERAGE_POOL = {1: F.avg_pool1d, 2: F.avg_pool2d, 3: F.avg_pool3d}
@@ -55,11 +96,8 @@ def average_pool(op: Any, x: Tensor) -> Plan:
 
     def sums(x: Tensor) -> Tensor:
         planes, ones = x.flatten(0, 1).unsqueeze(1), x.new_ones((1, 1, *at.kernel))
-        return (
-            convolve(planes, ones, None, strides, 0, dilations)
-            .squeeze(1)
-            .unflatten(0, x.shape[:2])
-        )
+        y = convolve(planes, ones, None, strides, 0, dilations)
+        return y.squeeze(1).unflatten(0, x.shape[:2])
 
     def call(x: Tensor) -> Tensor:
         counted = F.pad(x.new_ones((1, 1, *at.size)), inside, value=include)
