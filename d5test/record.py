@@ -20,7 +20,7 @@ import psutil
 from d5test.metric import TIME, Sample
 from d5test.numerics.arithmetic import DOUBLE_ROUNDOFF, format_of
 from d5test.numerics.judgement import Judgement
-from d5test.problems.problem import Problem
+from d5test.problems import Problem
 
 SCHEMA = 1
 KEY = "d5test"

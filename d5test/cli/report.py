@@ -37,9 +37,8 @@ def execute(options: argparse.Namespace) -> int:
     from d5test.files import replace
 
     try:
-        from d5test.report import Report, page
+        from d5test.report import Report, markdown, page
         from d5test.report.content import ROUNDS
-        from d5test.report.markdown import markdown
     except ImportError as error:
         return _refused(f"{error.name} is missing: pip install 'd5test[report]'")
     given = [options.side] if options.new is None else [options.side, options.new]

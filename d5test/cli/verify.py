@@ -25,7 +25,7 @@ def execute(options: argparse.Namespace) -> int:
 
     try:
         from d5test.report import verify
-        from d5test.report.verification import content_of
+        from d5test.report.page import content_of
     except ImportError as error:
         return _refused(f"{error.name} is missing: pip install 'd5test[report]'")
     path = Path(options.page)

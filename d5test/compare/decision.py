@@ -82,12 +82,11 @@ def worst_first(decisions: Iterable[Decision]) -> list[Decision]:
 def exact(values: Values) -> Decision:
     """A metric that repeats to the digit; if it does not, its own range is what it must leave."""
     sign = 1 if values.metric.better == "lower" else -1
-    before, after = values.before, values.after
-    old, new = ([sign * v for v in side] for side in (before, after))
+    old, new = ([sign * v for v in side] for side in (values.before, values.after))
     tolerance, spread = values.metric.tolerance, max(old) - min(old)
     repeats = spread <= tolerance
     margin = tolerance if repeats else spread
-    change = _relative(median(before), median(after))
+    change = _relative(median(values.before), median(values.after))
     if (max(new) if repeats else min(new)) > max(old) + margin:
         return Decision(values, "worse", EXACT, change)
     if max(new) < min(old) - margin:
@@ -102,14 +101,13 @@ def noisy(rows: Sequence[Values], effect: float) -> list[Decision]:
     if not rows:
         return []
     higher = rows[0].metric.better == "higher"
-    old, new = (
-        logarithms([getattr(row, side) for row in rows], higher=higher) for side in ("old", "new")
-    )
+    old = logarithms([row.old for row in rows], higher=higher)
+    new = logarithms([row.new for row in rows], higher=higher)
     try:
-        found = shifts(old, new, effect)
+        every = shifts(old, new, effect)
     except FloatingPointError as error:
         raise Unreadable(f"{told(rows[0].metric.name)} of the benchmarks: {error}") from None
-    return [_noisy(row, shift, effect) for row, shift in zip(rows, found, strict=True)]
+    return [_noisy(row, shift, effect) for row, shift in zip(rows, every, strict=True)]
 
 
 def _noisy(values: Values, shift: Shift, effect: float) -> Decision:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import inf
 from typing import Any
 
-from d5test.compare.entry import field
-from d5test.compare.numbers import finite
+from d5test.compare.numbers import finite, lookup
 from d5test.record import KEY
 
 MACHINE = {
@@ -32,39 +31,49 @@ NUMBER = re.compile(r"(?:[0-9.]+ to )?([0-9]{1,9}(?:\.[0-9]{1,9})?)%?")
 
 def facts_of(content: Mapping[str, Any]) -> dict[str, str]:
     """The facts of a file, as text by name. What is missing or no fact is left out."""
-    found: dict[str, Any] = {}
-    for path, name in MACHINE.items():
-        found[name] = field(content.get("machine_info"), path)
-    for path, name in COMMIT.items():
-        found[name] = field(content.get("commit_info"), path)
-    records = list(_records(content))
+    facts = {name: lookup(content, f"machine_info.{path}") for path, name in MACHINE.items()}
+    facts |= {name: lookup(content, f"commit_info.{path}") for path, name in COMMIT.items()}
+    extras = [lookup(benchmark, f"extra_info.{KEY}") for benchmark in content["benchmarks"]]
+    records = [record for record in extras if isinstance(record, dict)]
     for record in records:
-        found |= _backend(record.get("backend"))
+        facts |= _backend(record.get("backend"))
     for name in HERE:
-        found[name.replace("_", " ")] = field(records, f"0.environment.{name}")
-    found["load"] = _span([field(r, "environment.load.0") for r in records])
-    found["preempted rounds"] = _preempted(records)
-    paces = [field(record, "paced.paces") for record in records]
-    found["pace (us)"] = _span([1e6 * x for side in paces for x in numbers(side)])
-    works = [field(record, "paced.work") for record in records]
-    found["pace of"] = " | ".join(dict.fromkeys(str(work) for work in works if work))
-    return {name: _text(value) for name, value in found.items() if value not in (None, "", {}, [])}
+        facts[name.replace("_", " ")] = lookup(records, f"0.environment.{name}")
+    loads = _numbers([lookup(record, "environment.load.0") for record in records])
+    facts["load"] = span(loads, ".1f")
+    facts["preempted rounds"] = _preempted(records)
+    paces = [pace for record in records for pace in _numbers(lookup(record, "paced.paces"))]
+    facts["pace (us)"] = span(_numbers([1e6 * pace for pace in paces]), ".1f")
+    works = [lookup(record, "paced.work") for record in records]
+    facts["pace of"] = " | ".join(dict.fromkeys(str(work) for work in works if work))
+    return {name: _text(fact) for name, fact in facts.items() if fact not in (None, "", {}, [])}
 
 
 def differing(
     old: Sequence[Mapping[str, str]], new: Sequence[Mapping[str, str]]
 ) -> dict[str, tuple[str, str]]:
     """Facts in which the two sides differ: what each side says, of all of its runs."""
-    names = dict.fromkeys(name for facts in (*old, *new) for name in facts)
-    sides = {name: (_said(old, name), _said(new, name)) for name in names}
+    before, after = of_runs(old), of_runs(new)
+    sides = {name: (before.get(name, "-"), after.get(name, "-")) for name in {**before, **after}}
     return {name: (a, b) for name, (a, b) in sides.items() if a != b}
 
 
-def _said(side: Sequence[Mapping[str, str]], name: str) -> str:
-    said = {facts.get(name, "-") for facts in side}
-    if len(said) <= MANY or not all(map(NUMBER.fullmatch, said)):
-        return " | ".join(sorted(said, key=_by_number))
-    ends = {end for fact in said for end in fact.split(" to ")}
+def of_runs(runs: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """What several runs say of each fact that any of them has."""
+    names = dict.fromkeys(name for facts in runs for name in facts)
+    return {name: _joined({facts.get(name, "-") for facts in runs}) for name in names}
+
+
+def span(values: Sequence[float], spec: str = "") -> str:
+    """The smallest to the largest; one number where they look alike, empty where none is."""
+    ends = (min(values), max(values)) if values else ()
+    return " to ".join(dict.fromkeys(f"{end:{spec}}" for end in ends))
+
+
+def _joined(facts: set[str]) -> str:
+    if len(facts) <= MANY or not all(map(NUMBER.fullmatch, facts)):
+        return " | ".join(sorted(facts, key=_by_number))
+    ends = {end for fact in facts for end in fact.split(" to ")}
     return " to ".join(end(ends, key=_by_number) for end in (min, max))
 
 
@@ -74,22 +83,15 @@ def _by_number(fact: str) -> tuple[float, str]:
     return (float(number[1]) if number else inf, fact)
 
 
-def _records(content: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    for benchmark in content["benchmarks"]:
-        record = field(benchmark, f"extra_info.{KEY}")
-        if isinstance(record, dict):
-            yield record
-
-
 def _backend(backend: Any) -> dict[str, Any]:
     if not isinstance(backend, dict):
         return {}
     name = str(backend.get("name")).partition("@")[0]
-    found = {f"{name}: {fact.replace('_', ' ')}": backend.get(fact) for fact in BACKEND}
+    facts = {f"{name}: {fact.replace('_', ' ')}": backend.get(fact) for fact in BACKEND}
     packages = backend.get("packages")
     if isinstance(packages, dict):
-        found |= {f"{name}: package {package}": version for package, version in packages.items()}
-    return found
+        facts |= {f"{name}: package {package}": version for package, version in packages.items()}
+    return facts
 
 
 def _preempted(records: Sequence[Mapping[str, Any]]) -> str:
@@ -100,16 +102,10 @@ def _preempted(records: Sequence[Mapping[str, Any]]) -> str:
     return f"{sum(k for k, _ in known) / total:.0%}" if total else ""
 
 
-def _span(values: Sequence[Any]) -> str:
-    found = numbers(values)
-    ends = dict.fromkeys(f"{end(found):.1f}" for end in (min, max)) if found else ()
-    return " to ".join(ends)
-
-
-def numbers(values: Any) -> list[float]:
+def _numbers(values: Any) -> list[float]:
     """Those of a list that are numbers, if it is a list."""
-    found = values if isinstance(values, list) else []
-    return [value for value in found if isinstance(value, int | float) and finite(value)]
+    values = values if isinstance(values, list) else []
+    return [value for value in values if isinstance(value, int | float) and finite(value)]
 
 
 def _text(value: Any) -> str:

@@ -42,54 +42,42 @@ class Shift:
 
 @dataclass(frozen=True)
 class Floor:
-    """What runs of one version differ by: variances, and the drift from one run to the next.
+    """What runs of one version differ by, of each benchmark: (b,).
 
-    run, run_freedom    of the effect that all benchmarks of a run share; a number
-    rest, rest_freedom  of each benchmark, (b,); never below that of all benchmarks together
-    drift               between the sides, had each benchmark gone on as it went in a side, (b,)
+    variance  of one run: of the effect that all benchmarks of a run share, and of the rest, which
+              is never below that of all benchmarks together
+    freedom   degrees of freedom of the variance, by Welch (1947) and Satterthwaite (1946)
+    drift     between the sides, had each benchmark gone on as it went in a side
     """
 
-    run: float
-    run_freedom: int
-    rest: Table
-    rest_freedom: int
+    variance: Table
+    freedom: Table
     drift: Table
-
-    @property
-    def variance(self) -> Table:
-        """Of one run of each benchmark."""
-        variance: Table = self.run + self.rest
-        return variance
-
-    @property
-    def freedom(self) -> Table:
-        """Degrees of freedom of the variance, by Welch (1947) and Satterthwaite (1946)."""
-        parts = self.run**2 / max(self.run_freedom, 1) + self.rest**2 / max(self.rest_freedom, 1)
-        whole = np.full(len(self.rest), float(self.run_freedom))
-        freedom: Table = np.divide(self.variance**2, parts, out=whole, where=parts > 0)
-        return freedom
 
 
 def shifts(old: Table, new: Table, effect: float) -> list[Shift]:
     """The shift of each benchmark. `old` (b, m) and `new` (b, n): logarithms, larger is worse.
 
-    NaN where a run has no value. A change below half of `effect` (0.05 is 5%) is never called one:
-    a limit of half a slowdown is what finds that slowdown nearly always.
+    NaN where a run has no value; each row has one. A change below half of `effect` (0.05 is 5%) is
+    never called one: a limit of half a slowdown is what finds that slowdown nearly always.
 
     Each benchmark is asked whether it is worse and whether it is better. All of these questions
     are one family of Holm's procedure: identical code is called worse *or* better in `SUITE` of
     suites. Raises FloatingPointError where a limit that runs tell is no finite number.
     """
-    size = _median(new) - _median(old)
+    size = np.nanmedian(new, axis=1) - np.nanmedian(old, axis=1)
     floor = control(old, new)
     # One run alone may be the disturbed one, whatever is known of the other version's runs.
-    known = np.minimum(_freedom(old), _freedom(new)) > 0
+    known = np.minimum(_count(old), _count(new)) > 1
     # A difference of two single runs: runs that were made one after another share their drift, so
     # that more of them make the floor better known and not lower.
     scale = np.sqrt(2 * floor.variance)
     tests = int(np.count_nonzero(known & np.isfinite(size)))
+    # Without any noise a shift of any size is infinitely many times the noise.
+    ends = np.where(size != 0, inf, 0.0)
+    distance = np.divide(np.abs(size), scale, out=ends, where=scale > 0)
     # Of the two questions the likelier one: the other's p is above a half, and never rejected.
-    p = np.where(known, stdtr(floor.freedom, -np.abs(_over(size, scale))), nan)
+    p = np.where(known, stdtr(floor.freedom, -distance), nan)
     level = holm(p, 2 * tests)
     least = np.maximum(floor.drift, log1p(effect) / 2)
     limit = np.maximum(-stdtrit(floor.freedom, level) * scale, least)
@@ -106,20 +94,24 @@ def shifts(old: Table, new: Table, effect: float) -> list[Shift]:
 def control(old: Table, new: Table) -> Floor:
     """The floor, from what is left of each side's runs when its mean is taken away."""
     sides = [_residuals(side) for side in (old, new)]
-    rest = np.hstack(sides)
-    own_freedom = _freedom(old) + _freedom(new)
-    run_freedom = sum(max(int(_present(side).any(0).sum()) - 1, 0) for side in sides)
-    common = _mean(rest, 0)
+    residuals = np.hstack(sides)
+    common = _mean(residuals, 0)
+    run_freedom = sum(max(int((~np.isnan(side)).any(0).sum()) - 1, 0) for side in sides)
     run = float(np.nansum(common**2)) / max(run_freedom, 1)
-    squares = np.nansum((rest - common) ** 2, axis=1)
+    own_freedom = _count(old) + _count(new) - 2
+    squares = np.nansum((residuals - common) ** 2, axis=1)
     total = int(own_freedom.sum())
     rest_freedom = total - run_freedom
-    variance = np.zeros(len(squares))
+    rest = np.zeros(len(squares))
     if rest_freedom > 0:
         own = squares / np.maximum(own_freedom, 1) * (total / rest_freedom)
-        variance = np.maximum(own, squares.sum() / rest_freedom)
+        rest = np.maximum(own, squares.sum() / rest_freedom)
+    variance = run + rest
+    parts = run**2 / max(run_freedom, 1) + rest**2 / max(rest_freedom, 1)
+    whole = np.full(len(rest), float(run_freedom))
+    freedom = np.divide(variance**2, parts, out=whole, where=parts > 0)
     pace = np.maximum(_pace(old), _pace(new))
-    return Floor(run, run_freedom, variance, rest_freedom, pace * (_count(old) + _count(new)) / 2)
+    return Floor(variance, freedom, pace * (_count(old) + _count(new)) / 2)
 
 
 def holm(p: Table, tests: int) -> Table:
@@ -140,57 +132,28 @@ def holm(p: Table, tests: int) -> Table:
     return np.asarray(np.minimum(levels, BENCHMARK))
 
 
-def _over(size: Table, scale: Table) -> Table:
-    """Quotients; without any noise a shift of any size is infinitely many times the noise."""
-    ends = np.where(size > 0, inf, np.where(size < 0, -inf, 0.0))
-    quotients: Table = np.divide(size, scale, out=ends, where=scale > 0)
-    return quotients
-
-
 def _residuals(side: Table) -> Table:
     """What runs differ by from the mean of their side; NaN where there is one alone."""
-    residuals: Table = np.where(_freedom(side)[:, None] > 0, side - _mean(side, 1)[:, None], nan)
-    return residuals
+    return np.where(_count(side)[:, None] > 1, side - _mean(side, 1)[:, None], nan)
 
 
 def _pace(side: Table) -> Table:
     """The largest difference in a side, a run."""
-    filled = np.where(_present(side), side, _median(side)[:, None])
-    pace: Table = np.ptp(filled, axis=1) / np.maximum(_freedom(side), 1)
-    return pace
+    span = np.nanmax(side, axis=1) - np.nanmin(side, axis=1)
+    return np.asarray(span / np.maximum(_count(side) - 1, 1))
 
 
-def _present(side: Table) -> NDArray[np.bool_]:
-    return ~np.isnan(side)
-
-
-def _count(side: Table) -> Table:
-    counts: Table = np.maximum(_present(side).sum(axis=1), 1).astype(np.float64)
-    return counts
-
-
-def _freedom(side: Table) -> Table:
-    return _count(side) - 1
+def _count(table: Table, axis: int = 1) -> Table:
+    return np.asarray(np.maximum(np.count_nonzero(~np.isnan(table), axis=axis), 1), np.float64)
 
 
 def _error(side: Table) -> Table:
     """The variance of a median over that of a run: pi / 2 times the mean's at most, if normal."""
-    error: Table = np.where(_count(side) > 2, pi / 2, 1.0) / _count(side)
-    return error
+    return np.asarray(np.where(_count(side) > 2, pi / 2, 1.0) / _count(side))
 
 
 def _mean(table: Table, axis: int) -> Table:
-    counts = np.maximum(np.count_nonzero(_present(table), axis=axis), 1)
-    mean: Table = np.nansum(table, axis=axis) / counts
-    return mean
-
-
-def _median(side: Table) -> Table:
-    """Of each row; every row has a value."""
-    ordered, last = np.sort(side, axis=1), _freedom(side).astype(int)  # NaN comes last
-    middle = np.stack([last // 2, (last + 1) // 2], axis=1)
-    median: Table = np.take_along_axis(ordered, middle, axis=1).mean(axis=1)
-    return median
+    return np.asarray(np.nansum(table, axis=axis) / _count(table, axis))
 
 
 def logarithms(rows: Sequence[Sequence[Sequence[float]]], *, higher: bool) -> Table:

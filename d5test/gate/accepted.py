@@ -22,7 +22,7 @@ from typing import Any, Self
 
 from d5test.compare.decision import ACCEPTED, Decision
 from d5test.compare.numbers import told
-from d5test.compare.words import short
+from d5test.compare.output import short
 
 
 class Unacceptable(ValueError):

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from d5test.compare import Comparison, Run, compare
+from d5test.compare.comparison import Vanished
 from d5test.compare.decision import worst_first
-from d5test.compare.matching import Vanished
 from d5test.compare.numbers import number
 from d5test.gate.accepted import Accepted, accept
 from d5test.gate.decider import Decider
@@ -19,7 +19,7 @@ from d5test.gate.verdicts import Found, Verdicts
 
 
 class Gated:
-    """A rule of `d5test.report.rule`: by what sessions and pairs said.
+    """A rule of `d5test.report.content`: by what sessions and pairs said.
 
     found     the evidence
     accepted  slowdowns that are accepted, as of the day `today`

@@ -166,7 +166,7 @@ class Gating:
 def _line(decision: Any) -> str:
     from statistics import median
 
-    from d5test.compare.words import change, quantity, what
+    from d5test.compare.output import change, quantity, what
 
     values = decision.values
     sides = [values.before, values.after]
@@ -252,7 +252,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 def _left(corpus: Any, findings: Any) -> Iterator[str]:
     """What was not compared, and why."""
-    from d5test.compare.words import plain
+    from d5test.compare.output import plain
 
     reasons = corpus.reasons
     if reasons:

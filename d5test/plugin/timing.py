@@ -43,7 +43,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("direction", DIRECTIONS, ids=DIRECTIONS)
     if "problem" not in metafunc.fixturenames or "stopwatch" not in metafunc.fixturenames:
         return
-    from d5test.problems import deepbench, smallest
+    from d5test.problems.deepbench import deepbench, smallest
 
     config = metafunc.config
     every = config.getoption("--problems") == "all"

@@ -1,6 +1,29 @@
-"""Named cases, fixed: for timing, and for accuracy across runs."""
+"""Named cases, fixed, so that their time and accuracy compare across runs."""
 
-from d5test.problems.deepbench import deepbench, smallest
-from d5test.problems.problem import Problem
+from __future__ import annotations
 
-__all__ = ["Problem", "deepbench", "smallest"]
+from dataclasses import dataclass
+from math import prod
+
+from d5test.case import Case, dtype_of
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A named case. `source` says where its sizes come from."""
+
+    name: str
+    case: Case
+    source: str
+
+    @property
+    def multiplications(self) -> int:
+        """Scalar multiplications of the forward pass; 0 if the operator does not count them."""
+        return self.case.op.multiplications(*self.case.shapes) or 0
+
+    @property
+    def input_bytes(self) -> int:
+        """Bytes of all inputs."""
+        return sum(
+            prod(t.shape) * dtype_of(t.dtype).itemsize for t in self.case.inputs if t is not None
+        )

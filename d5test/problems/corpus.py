@@ -21,12 +21,10 @@ import numpy as np
 from d5test.case import Array, Case, Tensor
 from d5test.files import parsed
 from d5test.numerics.bounds import double
-from d5test.problems.problem import Problem
+from d5test.problems import Problem
 from d5test.reference.operators import OPERATORS
 
 FILE = Path(__file__).with_name("data") / "corpus.json"
-DIGITS = 16
-"""Hexadecimal digits of a hash: 64 bits."""
 
 
 class Damaged(ValueError):
@@ -59,7 +57,7 @@ class Corpus:
             yield {
                 "name": problem.name,
                 "operator": case.op.name,
-                "attributes": _listed(case.op.attributes),
+                "attributes": dict(case.op.attributes),
                 "inputs": [None if t is None else _described(t) for t in case.inputs],
                 "seed": case.seed,
                 "data": self.data[problem.name],
@@ -84,9 +82,9 @@ def read(path: Path) -> Corpus:
         content = parsed(path.read_bytes())
         version, seed, rows = content["version"], content["seed"], content["cases"]
         problems = tuple(_problem(row, f"corpus {version}") for row in rows)
-        found = Corpus(version, seed, problems, {row["name"]: row["data"] for row in rows})
-        if found.hash != content["hash"]:
-            raise Damaged(f"was changed: its hash is {found.hash}, not {content['hash']}")
+        corpus = Corpus(version, seed, problems, {row["name"]: row["data"] for row in rows})
+        if corpus.hash != content["hash"]:
+            raise Damaged(f"was changed: its hash is {corpus.hash}, not {content['hash']}")
     except KeyError as error:
         raise Damaged(f"has no {error}, or this d5test does not know it") from None
     except Damaged:
@@ -95,7 +93,7 @@ def read(path: Path) -> Corpus:
         raise Damaged(f"is no corpus: {' '.join(str(error).split())}") from None
     except RecursionError:
         raise Damaged("is no corpus: it is nested too deep") from None
-    return found
+    return corpus
 
 
 def digest(case: Case) -> str:
@@ -123,35 +121,29 @@ def _bytes(array: Array | None) -> bytes:
 
 
 def _hash(parts: Iterable[bytes]) -> str:
-    found = hashlib.sha256()
-    for part in parts:
-        found.update(part)
-    return found.hexdigest()[:DIGITS]
+    return hashlib.sha256(b"".join(parts)).hexdigest()[:16]  # 64 bits
 
 
 def _described(tensor: Tensor) -> dict[str, Any]:
     """A recipe; `data` in place of `values` where the numbers stand there."""
-    found: dict[str, Any] = {"dtype": tensor.dtype, "shape": list(tensor.shape)}
+    recipe: dict[str, Any] = {"dtype": tensor.dtype, "shape": tensor.shape}
     if tensor.data is not None:
-        found["data"] = list(tensor.data)
+        recipe["data"] = tensor.data
     else:
-        found["values"] = list(tensor.values)
+        recipe["values"] = tensor.values
     if tensor.same_as is not None:
-        found["same_as"] = tensor.same_as
-    return found
+        recipe["same_as"] = tensor.same_as
+    return recipe
 
 
 def _problem(row: Mapping[str, Any], source: str) -> Problem:
-    attributes = {name: _frozen(value) for name, value in row["attributes"].items()}
-    inputs = tuple(None if t is None else _tensor(t) for t in row["inputs"])
-    return Problem(
-        row["name"], Case(OPERATORS[row["operator"]](**attributes), inputs, row["seed"]), source
-    )
+    operator = OPERATORS[row["operator"]](**_frozen(row["attributes"]))
+    tensors = (None if recipe is None else _tensor(_frozen(recipe)) for recipe in row["inputs"])
+    return Problem(row["name"], Case(operator, tuple(tensors), row["seed"]), source)
 
 
-def _tensor(given: Mapping[str, Any]) -> Tensor:
-    more = {name: value for name, value in given.items() if name not in ("dtype", "shape")}
-    return Tensor(tuple(given["shape"]), given["dtype"], **_frozen(more))
+def _tensor(recipe: dict[str, Any]) -> Tensor:
+    return Tensor(tuple(recipe.pop("shape")), recipe.pop("dtype"), **recipe)
 
 
 def _frozen(value: Any) -> Any:
@@ -159,10 +151,3 @@ def _frozen(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _frozen(entry) for name, entry in value.items()}
     return tuple(map(_frozen, value)) if isinstance(value, list) else value
-
-
-def _listed(value: Any) -> Any:
-    """Tuples as lists."""
-    if isinstance(value, dict):
-        return {name: _listed(entry) for name, entry in value.items()}
-    return [_listed(entry) for entry in value] if isinstance(value, tuple) else value

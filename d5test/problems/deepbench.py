@@ -8,48 +8,44 @@ operators do, and its backward gives the gradients of the input too.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
+from itertools import groupby, islice
 from typing import Any
 
 from d5test.case import Case, Operator, Tensor
-from d5test.problems.problem import Problem
+from d5test.problems import Problem
 from d5test.reference.operators.convolution import Conv
 from d5test.reference.operators.linear import Gemm
 from d5test.reference.operators.recurrent import GRU, LSTM, RNN
 
-SETS = ("training", "inference_server", "inference_device")
+KINDS = ("Conv", "Gemm", "RNN", "LSTM", "GRU")
 
 
 @cache
 def deepbench() -> tuple[Problem, ...]:
     """Every problem once, by kind and from small to large."""
     data = json.loads(files("d5test.problems").joinpath("data/deepbench.json").read_text())
-    found: dict[str, Problem] = {}
+    problems: dict[str, Problem] = {}
     for kind, make in (("conv", _conv), ("gemm", _gemm), ("rnn", _recurrent)):
-        for problem in _rows(data, kind, make):
-            found.setdefault(problem.name, problem)
-    kinds = {name: i for i, name in enumerate(("Conv", "Gemm", "RNN", "LSTM", "GRU"))}
+        for name in ("training", "inference_server", "inference_device"):
+            source = f"DeepBench {name}, {data['source']} at {data['commit']}"
+            table = data[name].get(kind, [])
+            for row in table["rows"] if isinstance(table, dict) else table:
+                problem = make(row, source)
+                problems.setdefault(problem.name, problem)
     return tuple(
-        sorted(found.values(), key=lambda p: (kinds[p.case.op.name], p.multiplications, p.name))
+        sorted(
+            problems.values(),
+            key=lambda p: (KINDS.index(p.case.op.name), p.multiplications, p.name),
+        )
     )
 
 
 def smallest(count: int = 2) -> tuple[Problem, ...]:
     """The smallest problems of each operator."""
-    by_operator: dict[str, list[Problem]] = {}
-    for problem in deepbench():
-        by_operator.setdefault(problem.case.op.name, []).append(problem)
-    return tuple(p for problems in by_operator.values() for p in problems[:count])
-
-
-def _rows(data: dict[str, Any], kind: str, make: Any) -> Iterator[Problem]:
-    for name in SETS:
-        table = data[name].get(kind, [])
-        rows = table["rows"] if isinstance(table, dict) else table
-        for row in rows:
-            yield make(row, f"DeepBench {name}, {data['source']} at {data['commit']}")
+    by_operator = groupby(deepbench(), key=lambda p: p.case.op.name)
+    return tuple(p for _, problems in by_operator for p in islice(problems, count))
 
 
 def _conv(row: list[int], source: str) -> Problem:

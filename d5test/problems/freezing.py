@@ -11,8 +11,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from math import log2, prod
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
@@ -20,6 +20,7 @@ import numpy as np
 from d5test.case import Arrays, Case, Operator, Tensor
 from d5test.numerics.arithmetic import classes
 from d5test.numerics.bounds import (
+    Bounds,
     double,
     forward_bounds,
     gradient_bounds,
@@ -27,8 +28,8 @@ from d5test.numerics.bounds import (
 )
 from d5test.numerics.controls import telling
 from d5test.numerics.judgement import ratios
+from d5test.problems import Problem
 from d5test.problems.corpus import Corpus, digest
-from d5test.problems.problem import Problem
 from d5test.reference.operators import OPERATORS
 from d5test.strategies import Draw, case_with, drawable
 from d5test.strategies.draw import Shape
@@ -38,9 +39,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-COUNTS: Mapping[str, int] = MappingProxyType(
-    {"float64": 2, "float32": 4, "float16": 3, "bfloat16": 3}
-)
+COUNTS: Mapping[str, int] = {"float64": 2, "float32": 4, "float16": 3, "bfloat16": 3}
 """Cases of each operator, by dtype: half of them small, half of them with sums of some length."""
 REACHES = (1, 4)
 """Factors of the largest sizes of the strategies: theirs, and where roundings add up."""
@@ -54,18 +53,15 @@ FEW = ("onehot", "ties", "constant")
 """Regimes of few values, on which much arithmetic is exact."""
 REVEALED = 0.1
 """The share of the outputs from which on a case is said to reveal arithmetic in storage."""
-STORAGE: Mapping[str, str] = MappingProxyType({"float16": "float32", "bfloat16": "tf32"})
+STORAGE: Mapping[str, str] = {"float16": "float32", "bfloat16": "tf32"}
 """The dtype whose next lower precision is that of the 16-bit one; others have theirs."""
-
-PORTABLE: Mapping[str, tuple[float, float]] = MappingProxyType(
-    {
-        "normal": (-2, 2),
-        "heavy": (-8, 8),
-        "nonzero": (0.25, 4),
-        "positive": (0.25, 4),
-        "offset": (999, 1001),
-    }
-)
+PORTABLE: Mapping[str, tuple[float, float]] = {
+    "normal": (-2, 2),
+    "heavy": (-8, 8),
+    "nonzero": (0.25, 4),
+    "positive": (0.25, 4),
+    "offset": (999, 1001),
+}
 """Float64 has every bit of these regimes, whose functions differ between machines in the last one:
 there the values are uniform in an interval instead, which needs one product and one sum."""
 
@@ -109,7 +105,8 @@ class Candidate:
 
     telling  whether its bars reject what is obviously wrong
     whole    whether they judge every element, and none may be infinite
-    reveals  the share of the outputs that show it if everything is computed in storage
+    reveals  the share of the outputs that show it if everything is computed in storage: those
+             outside the bars of the tightest class
     terms    products, or elements, from which an output is made
     """
 
@@ -119,17 +116,22 @@ class Candidate:
     reveals: float
     terms: float
 
-    @property
-    def rounds(self) -> bool:
-        """Whether no input is of few values, so that results have to be rounded."""
-        return all(t is None or t.values[0] not in FEW for t in self.case.inputs)
+    def merits(self, k: int) -> tuple[float, ...]:
+        """How good it is as the k-th of a cell.
 
-    @property
-    def wishes(self) -> int:
-        """Attributes that have not their defaults, and inputs."""
-        op, inputs = self.case.op, self.case.inputs
-        changed = [f.name for f in fields(op) if getattr(op, f.name) != f.default]
-        return len(changed) + sum(tensor is not None for tensor in inputs)
+        The first two round, which results of inputs of few values need not, and ask for little, so
+        that every framework can do them: few attributes that have not their defaults, few inputs.
+        The second has sums as long as they get, to a factor of two. The others only show what
+        those before them do not.
+        """
+        if k > 1:
+            return ()
+        op = self.case.op
+        inputs = [tensor for tensor in self.case.inputs if tensor is not None]
+        rounded = all(tensor.values[0] not in FEW for tensor in inputs)
+        length = round(log2(max(self.terms, 1))) if k == 1 else 0
+        changed = sum(getattr(op, f.name) != f.default for f in fields(op))
+        return rounded, self.reveals > REVEALED, length, -changed - len(inputs)
 
     @property
     def shows(self) -> frozenset[object]:
@@ -146,7 +148,7 @@ def extended(corpus: Corpus, seed: int = 0) -> Corpus:
     """The corpus with cases for each cell that has none, and then of the next version."""
     cells = {(p.case.op.name, p.case.dtype) for p in corpus.problems}
     known = {cls.__name__ for cls in drawable()}
-    found = [
+    added = [
         Problem(f"{name}-{dtype}-{k}", case, f"corpus {corpus.version + 1}")
         for name in OPERATORS
         if name in known
@@ -154,11 +156,11 @@ def extended(corpus: Corpus, seed: int = 0) -> Corpus:
         if (name, dtype) not in cells
         for k, case in enumerate(chosen(OPERATORS[name], dtype, seed))
     ]
-    if not found:
+    if not added:
         return corpus
     order = {name: i for i, name in enumerate(OPERATORS)}
-    problems = sorted([*corpus.problems, *found], key=lambda p: order[p.case.op.name])
-    data = {**corpus.data, **{p.name: digest(p.case) for p in found}}
+    problems = sorted([*corpus.problems, *added], key=lambda p: order[p.case.op.name])
+    data = {**corpus.data, **{p.name: digest(p.case) for p in added}}
     first = corpus.seed if corpus.version else seed
     return Corpus(corpus.version + 1, first, tuple(problems), data)
 
@@ -172,31 +174,11 @@ def chosen(operator: type[Operator], dtype: str, seed: int) -> list[Case]:
         pool = pools[k % len(pools)] or max(pools, key=len)
         if not pool:
             raise LookupError(f"no case of {operator.__name__} in {dtype} tells anything")
-        rank = RANKS[k] if k < len(RANKS) else novel
-        best = max(pool, key=lambda c: (c.telling, c.whole, *rank(c), len(c.shows - seen)))
+        best = max(pool, key=lambda c: (c.telling, c.whole, *c.merits(k), len(c.shows - seen)))
         pool.remove(best)
         kept.append(best)
         seen |= best.shows
     return [candidate.case for candidate in kept]
-
-
-def plain(candidate: Candidate) -> tuple[float, ...]:
-    """The first of a cell rounds, and asks for little, so that every framework can do it."""
-    return candidate.rounds, candidate.reveals > REVEALED, -candidate.wishes
-
-
-def long(candidate: Candidate) -> tuple[float, ...]:
-    """The second has sums as long as they get, to a factor of two, and asks for little."""
-    length = round(log2(max(candidate.terms, 1)))
-    return candidate.rounds, candidate.reveals > REVEALED, length, -candidate.wishes
-
-
-def novel(candidate: Candidate) -> tuple[float, ...]:
-    """The others show what those before them do not."""
-    return ()
-
-
-RANKS = (plain, long)
 
 
 def candidates(operator: type[Operator], dtype: str, reach: int, seed: int) -> list[Candidate]:
@@ -204,12 +186,9 @@ def candidates(operator: type[Operator], dtype: str, reach: int, seed: int) -> l
     name = f"{operator.__name__} {dtype} {reach} {seed}"
     key = int.from_bytes(hashlib.sha256(name.encode()).digest()[:16], "little")
     words = np.random.Philox(key=key)
-    found: dict[Case, Candidate] = {}
-    for _ in range(DRAWN):
-        case = portable(case_with(operator, Seeded(words, dtype, reach)))
-        if case not in found and (candidate := examined(case)) is not None:
-            found[case] = candidate
-    return list(found.values())
+    drawn = (case_with(operator, Seeded(words, dtype, reach)) for _ in range(DRAWN))
+    cases = dict.fromkeys(map(portable, drawn))
+    return [candidate for case in cases if (candidate := examined(case)) is not None]
 
 
 def portable(case: Case) -> Case:
@@ -222,10 +201,12 @@ def _portable(tensor: Tensor) -> Tensor:
     if tensor.dtype != "float64" or tensor.data is not None:
         return tensor
     if regime == "scaled":
-        size = 2.0 ** parameters[0]
-        return replace(tensor, values=("uniform", -size, size))
-    bounds = PORTABLE.get(regime)
-    return tensor if bounds is None else replace(tensor, values=("uniform", *bounds))
+        bounds = (-(2.0 ** parameters[0]), 2.0 ** parameters[0])
+    elif regime in PORTABLE:
+        bounds = PORTABLE[regime]
+    else:
+        return tensor
+    return replace(tensor, values=("uniform", *bounds))
 
 
 def examined(case: Case) -> Candidate | None:
@@ -237,40 +218,28 @@ def examined(case: Case) -> Candidate | None:
         outputs = case.op(*double(arrays))
     if _size([np.shape(y) for y in outputs]) > LARGEST:
         return None
-    asked = [told(case, arrays, None)]
-    if case.op.differentiable:
-        asked.append(told(case, arrays, case.upstream(outputs)))
-    if any(void for _, void, _ in asked):
-        return None
-    every = all(tells for tells, _, _ in asked), all(whole for _, _, whole in asked)
-    terms = case.op.multiplications(*case.shapes) or _size(case.shapes)
-    size = max(_size([np.shape(y) for y in outputs]), 1)
-    return Candidate(case, *every, revealed(case, arrays), terms / size)
-
-
-def revealed(case: Case, arrays: Arrays) -> float:
-    """See `Candidate.reveals`: the share of outputs outside the bars of the tightest class."""
-    bounds = forward_bounds(case.op, arrays, classes(case.dtype)[0])
-    coarse = lower_precision(case.op, arrays, None, STORAGE.get(case.dtype, case.dtype))
-    pairs = zip(bounds, coarse, strict=True)
-    found = [ratios(b, y) > 1 for b, y in pairs if b is not None and y is not None]
-    return sum(map(np.count_nonzero, found)) / max(sum(r.size for r in found), 1)
-
-
-def told(case: Case, arrays: Arrays, grads: Arrays | None) -> tuple[bool, bool, bool]:
-    """Whether the bars tell, whether they are void, and whether they judge every element.
-
-    With `grads` they are the gradients'.
-    """
     op, arithmetic = case.op, classes(case.dtype)[0]
-    bounds = (
-        forward_bounds(op, arrays, arithmetic)
-        if grads is None
-        else gradient_bounds(op, arrays, grads, arithmetic)
+    forward = forward_bounds(op, arrays, arithmetic)
+    judged: list[tuple[Bounds, Arrays | None]] = [(forward, None)]
+    if op.differentiable:
+        grads = case.upstream(outputs)
+        judged.append((gradient_bounds(op, arrays, grads, arithmetic), grads))
+    lowered = partial(lower_precision, op, arrays, dtype=case.dtype)
+    controls = [telling(bounds, arrays, partial(lowered, grads)) for bounds, grads in judged]
+    if any(void for _, void in controls):
+        return None
+    present = [bound for bounds, _ in judged for bound in bounds if bound is not None]
+    coarse = lower_precision(op, arrays, None, STORAGE.get(case.dtype, case.dtype))
+    pairs = zip(forward, coarse, strict=True)
+    outside = [ratios(b, y) > 1 for b, y in pairs if b is not None and y is not None]
+    terms = op.multiplications(*case.shapes) or _size(case.shapes)
+    return Candidate(
+        case,
+        telling=all(tells for tells, _ in controls),
+        whole=all(b.all_judged and not b.reaches_infinity for b in present),
+        reveals=sum(map(np.count_nonzero, outside)) / max(sum(r.size for r in outside), 1),
+        terms=terms / max(_size([np.shape(y) for y in outputs]), 1),
     )
-    tells, void = telling(bounds, arrays, lambda: lower_precision(op, arrays, grads, case.dtype))
-    present = [bound for bound in bounds if bound is not None]
-    return tells, void, all(b.all_judged and not b.reaches_infinity for b in present)
 
 
 def _size(shapes: Iterable[Shape | None]) -> int:

@@ -1,50 +1,60 @@
 """All that the accuracy of an elementary function is judged on: fixed cases, slice by slice.
 
-Functions of two inputs have theirs in `pairs`. A slice is 2048 inputs. Of a 16-bit dtype 32 slices
-are all its numbers. Of a wider one they hold an input for each value of the leading 16 bits, so
-some for each sign and exponent, twice: with random bits below and with zeros (powers of two, zero
-and infinity are among these); further slices are the neighbours of each input at which the result
-becomes another kind of number: zeros, poles, overflow, underflow. Slices keep a known failure in
-one range from hiding others elsewhere.
+A slice is 2048 inputs. Of a 16-bit dtype 32 slices are all its numbers. Of a wider one they hold
+an input for each value of the leading 16 bits, so some for each sign and exponent, twice: with
+random bits below and with zeros (powers of two, zero and infinity are among these); further slices
+are the neighbours of each input at which the result becomes another kind of number: zeros, poles,
+overflow, underflow. Slices keep a known failure in one range from hiding others elsewhere.
+
+Of functions of two inputs a slice is 2048 pairs. 32 of them are a grid, in which each leading byte
+of the one input meets each of the other, with random bits below; further slices are strata in
+which results are neither too large nor too small, or nearly so. One slice has all pairs of the
+numbers for which standards have rules, over and over.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
 
 from d5test.case import Array, Case, Operator, Tensor, dtype_of
 from d5test.ordinals import numbers, ordinals
-from d5test.problems.pairs import pair_cases
 from d5test.reference.operators import activations as bent
 from d5test.reference.operators import elementwise as ops
+from d5test.reference.operators.arithmetic import Pow
 from d5test.reference.stable import stable
-from d5test.values import finfo
+from d5test.values import finfo, special_numbers
 
 SLICE = 2048
 PATTERNS = 2**16
-
-VARIANTS: Mapping[type[Operator], tuple[Operator, ...]] = MappingProxyType(
-    {
-        ops.Gelu: (ops.Gelu(), ops.Gelu(approximate="tanh")),
-        bent.HardSigmoid: (bent.HardSigmoid(), bent.HardSigmoid(alpha=bent.SIXTH)),
-    }
+OCTETS = 256
+Regime = tuple[str | int | float, ...]
+Stratum = tuple[Regime, Regime]
+ARITHMETIC: tuple[Stratum, ...] = (
+    (("normal",), ("normal",)),
+    (("huge",), ("nonzero",)),
+    (("tiny",), ("heavy",)),
 )
+"""Strata of all functions of two inputs but powers."""
+
+VARIANTS: Mapping[type[Operator], tuple[Operator, ...]] = {
+    ops.Gelu: (ops.Gelu(), ops.Gelu(approximate="tanh")),
+    bent.HardSigmoid: (bent.HardSigmoid(), bent.HardSigmoid(alpha=bent.SIXTH)),
+}
 """Operators whose attributes choose another function; the others are judged with the defaults."""
 
 
 def function_cases(operator: type[Operator], dtype: str) -> tuple[Case, ...]:
     """The cases of an elementwise operator of one or two inputs in `dtype`."""
     if not issubclass(operator, ops.Unary):
-        return tuple(pair_cases(operator(), dtype))
+        return tuple(_pairs(operator(), dtype))
     variants = VARIANTS.get(operator, (operator(),))
-    return tuple(case for op in variants for case in _cases(op, dtype))
+    return tuple(case for op in variants for case in _single(op, dtype))
 
 
-def _cases(op: Operator, dtype: str) -> Iterator[Case]:
+def _single(op: Operator, dtype: str) -> Iterator[Case]:
     wide = dtype_of(dtype).itemsize > 2
     for below in (("random",), ("zeros",)) if wide else ((),):
         for first in range(0, PATTERNS, SLICE):
@@ -68,9 +78,9 @@ def thresholds(op: Operator, dtype: str) -> tuple[float, ...]:
         with np.errstate(all="ignore"):
             return kinds(stable(op, x).astype(number))
 
-    found = kind(places)
-    changes = np.flatnonzero(found[1:] != found[:-1])
-    below, above, before = places[changes], places[changes + 1], found[changes]
+    every = kind(places)
+    changes = np.flatnonzero(every[1:] != every[:-1])
+    below, above, before = places[changes], places[changes + 1], every[changes]
     while np.any(above - below > 1):
         middle = below + (above - below) // 2
         same = kind(middle) == before
@@ -84,3 +94,30 @@ def kinds(values: Array) -> NDArray[np.int64]:
     starts = [format_.smallest_subnormal, format_.smallest_normal, np.inf]
     grown = np.searchsorted(np.array(starts, values.dtype), np.abs(values), side="right")
     return np.where(np.isnan(values), 4, np.where(np.signbit(values), -grown, grown))
+
+
+def _pairs(op: Operator, dtype: str) -> Iterator[Case]:
+    for first in range(0, OCTETS**2, SLICE):
+        yield _pair(op, dtype, (("octets", first, OCTETS), ("octets",)), first)
+    for stratum in powers(dtype) if isinstance(op, Pow) else ARITHMETIC:
+        yield _pair(op, dtype, stratum)
+    count = special_numbers(dtype_of(dtype)).size
+    yield _pair(op, dtype, (("special", count), ("special",)))
+
+
+def _pair(op: Operator, dtype: str, stratum: Stratum, seed: int = 0) -> Case:
+    return Case(op, tuple(Tensor((SLICE,), dtype, values) for values in stratum), seed)
+
+
+def powers(dtype: str) -> tuple[Stratum, ...]:
+    """Strata of x and y in which |x|^y reaches both ends of the range, and not much further."""
+    info = finfo(dtype_of(dtype))
+    exponents = int(info.maxexp)
+    # of SLICE numbers around 1 the furthest is SLICE / 2 roundings above
+    steep = exponents / float(info.eps) / (SLICE / 2)
+    return (
+        (("positive",), ("uniform", -exponents / 2, exponents / 2)),
+        (("near", 1.0), ("uniform", -steep, steep)),
+        (("nonzero",), ("within", exponents // 2)),
+        (("octets", 0, SLICE // OCTETS), ("ties",)),
+    )

@@ -7,7 +7,6 @@ it carries and says where it is not what they give.
 from __future__ import annotations
 
 from d5test.report.content import Paired, Report
-from d5test.report.page import page
-from d5test.report.verification import verify
+from d5test.report.page import markdown, page, verify
 
-__all__ = ["Paired", "Report", "page", "verify"]
+__all__ = ["Paired", "Report", "markdown", "page", "verify"]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from d5test.cli import main
-from d5test.compare.words import short
+from d5test.compare.output import short
 from tests.compare.files import RIGHT, benchmark, name, sides, write
 
 Compared = Callable[..., Any]

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from d5test.compare import Unreadable, read_sides, reading
+from d5test.compare import Run, Unreadable, read_sides, reading
+from d5test.compare.entry import Detail
 from tests.compare.files import sides
 
 
@@ -17,6 +18,10 @@ def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every file is large, and two cores are there."""
     monkeypatch.setattr(reading, "LARGE", 1)
     monkeypatch.setattr(reading, "usable_cores", lambda: 2)
+
+
+def details(run: Run) -> list[tuple[Detail, list[float]]]:
+    return [(entry.detail, entry.detail.rounds.tolist()) for entry in run.entries.values()]
 
 
 @pytest.mark.parametrize("rounds", [0, 4])
@@ -30,9 +35,7 @@ def test_the_same_runs(rounds: int, tmp_path: Path, request: pytest.FixtureReque
         [str(tmp_path / f"{side}{k}.json") for k in range(3)] for side in ("old", "new")
     ]
     for one, other in zip(chain(*together), chain(*alone), strict=True):
-        assert [d.rounds.tolist() for d in one.details.values()] == [
-            d.rounds.tolist() for d in other.details.values()
-        ]
+        assert details(one) == details(other)
 
 
 @pytest.mark.usefixtures("large")

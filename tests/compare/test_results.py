@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from d5test.compare import Unreadable, read_sides
-from d5test.compare.results import INDEX, files_of
+from d5test.compare.reading import INDEX, files_of
 from tests.compare.files import benchmark, name, write
 
 OLD, NEW = "1" * 40, "2" * 40
@@ -46,7 +46,7 @@ def test_the_index_is_kept_and_follows_the_files(
     files_of(OLD, results)
     assert set(json.loads((results / INDEX).read_text())) > {"Linux/a.json", "strange.json"}
     read: list[Path] = []
-    monkeypatch.setattr("d5test.compare.results._commit", lambda path: read.append(path) or NEW)
+    monkeypatch.setattr("d5test.compare.reading._commit", lambda path: read.append(path) or NEW)
     assert len(files_of(OLD, results)) == 2
     assert not read
     (results / "Linux" / "a.json").write_text("changed")

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from d5test.compare.condensed import condensed
+from d5test.compare.condensed import condensed, packed, rounds_of, thinned, unpacked
+from d5test.compare.entry import Detail
 from d5test.compare.reading import read
-from d5test.compare.rounds import packed, rounds_of, thinned, unpacked
 from tests.compare.files import ROUNDS, benchmark, write
 
 
@@ -57,9 +57,10 @@ def test_packed_and_unpacked() -> None:
 def test_details_are_read_if_they_are_asked_for(tmp_path: Path) -> None:
     path = str(write(tmp_path / "run.json", [benchmark("one", 2e-3)]))
     (plain,), (run,) = read(path), read(path, rounds=4)
-    assert plain.details == {}
     assert plain.entries == run.entries
-    detail = run.details["one"]
+    assert plain.entries["one"].detail == Detail()
+    assert not plain.entries["one"].detail.rounds.size
+    detail = run.entries["one"].detail
     assert detail.count == ROUNDS
     assert detail.rounds.tolist() == pytest.approx([2e-3 * (1 + 0.1 * k) for k in (0, 2, 4, 6)])
     assert detail.about["d5test.dtype"] == "float32"

@@ -33,7 +33,7 @@ from d5test.networks.network import Network
 from d5test.problems import corpus
 from d5test.reference.operators import OPERATORS
 from d5test.report import Report, page, verify
-from d5test.report.verification import DATA
+from d5test.report.page import DATA
 from d5test.reproducer import mark
 from d5test.training import files
 from d5test.training.checkpoint import Checkpoint, ResumeFault

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from d5test.compare.comparison import Comparison
-from d5test.compare.words import sentence
+from d5test.compare.output import sentence
 from d5test.gate import Gate
 from d5test.gate.accepted import Unacceptable, accept, read, unused
 from d5test.gate.outcome import outcome

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from d5test.compare.words import sentence
+from d5test.compare.output import sentence
 from d5test.gate import Gate, Outcome
 from d5test.gate.decider import PAIRS, SESSIONS, Decider
 from d5test.gate.outcome import outcome

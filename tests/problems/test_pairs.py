@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from d5test.case import dtype_of
-from d5test.problems.functions import function_cases
-from d5test.problems.pairs import OCTETS, powers
+from d5test.problems.functions import OCTETS, function_cases, powers
 from d5test.reference.operators import OPERATORS
 from d5test.values import finfo, special_numbers
 

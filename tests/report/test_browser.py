@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from d5test.compare.output import quantity
 from d5test.compare.reading import read
-from d5test.compare.words import quantity
 from d5test.metric import TIME
 from d5test.report import Report, page
 from d5test.report.page import content

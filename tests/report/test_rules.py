@@ -11,10 +11,10 @@ import pytest
 from d5test.compare.reading import read
 from d5test.distributed.scaling import Scaling
 from d5test.record import KEY
-from d5test.report import Report, masses, practice
-from d5test.report.fitness import fitness
-from d5test.report.rule import Stored
-from d5test.report.rules import STATUS, Evidence, Finding, Rules
+from d5test.report import Report
+from d5test.report.content import Stored
+from d5test.report.rules import MASSES, PRACTICE, STATUS, Evidence, Finding, Rules
+from d5test.report.sections import fitness
 from tests.compare.files import BACKEND, benchmark, name, plain, sides, write
 
 
@@ -55,35 +55,35 @@ def finding(tmp_path: Path) -> Callable[..., Finding]:
 GOOD = [benchmark(name(b), 1e-3 * (b + 1)) for b in range(3)]
 FEW = benchmark("few", 1e-3, seconds=[1e-3] * 5)
 TOLD: list[tuple[Rules, int, list[Any], str, str]] = [
-    (masses.RULES, 1, GOOD, "none", "more than one rank"),
-    (masses.RULES, 1, [step(1), step(2), call(3)], "untold", "4 times on more than one rank"),
-    (masses.RULES, 2, GOOD, "untold", "no training"),
-    (masses.RULES, 5, GOOD, "none", "nothing of the kind"),
-    (masses.RULES, 5, [step(1), call(2)], "kept", "2 times are of whole steps"),
-    (masses.RULES, 5, [call(2), call(3)], "breached", "4 of 4 distributed times"),
-    (masses.RULES, 6, GOOD, "breached", "6 of 6 times leave out"),
-    (masses.RULES, 6, [plain("a", 1)], "none", "nothing"),
-    (masses.RULES, 7, GOOD, "kept", "0 of 6 rates"),
-    (masses.RULES, 8, GOOD, "kept", "0 of 6"),
-    (masses.RULES, 8, [*GOOD, plain("a", 1)], "breached", "2 of 8 times have no judgement"),
-    (masses.RULES, 9, GOOD, "kept", "0 of 6"),
-    (masses.RULES, 9, [*GOOD, benchmark("a", 1, source="")], "breached", "2 of 8 problems"),
-    (masses.RULES, 11, [step(1), step(2), step(1, "strong")], "kept", "0 of 4 series"),
-    (masses.RULES, 11, [step(1), step(2, samples=99)], "breached", "2 of 2 series"),
-    (masses.RULES, 12, GOOD, "kept", "0 of 3 benchmarks"),
-    (practice.RULES, 1, GOOD, "kept", "0 of 15 changes"),
-    (practice.RULES, 1, [step(1), step(2), step(3, base=False)], "breached", "2 of 4 speedups"),
-    (practice.RULES, 2, GOOD, "kept", "0 benchmarks are left out"),
-    (practice.RULES, 3, GOOD, "kept", "0 means"),
-    (practice.RULES, 5, GOOD, "kept", "0 of 6 medians"),
-    (practice.RULES, 5, [*GOOD, FEW], "breached", "2 of 8 medians"),
-    (practice.RULES, 6, GOOD, "kept", "0 limits"),
-    (practice.RULES, 7, GOOD, "breached", "6 of 6 comparisons"),
-    (practice.RULES, 8, GOOD, "kept", "0 of 6 times"),
-    (practice.RULES, 10, [step(2), call(2)], "kept", "0 of 4 times"),
-    (practice.RULES, 10, [call(2), call(3, imbalance=None)], "breached", "2 of 4 times"),
-    (practice.RULES, 11, GOOD, "breached", "6 of 6 rates"),
-    (practice.RULES, 12, [step(1), step(2), step(2, "strong")], "kept", "4 lines"),
+    (MASSES, 1, GOOD, "none", "more than one rank"),
+    (MASSES, 1, [step(1), step(2), call(3)], "untold", "4 times on more than one rank"),
+    (MASSES, 2, GOOD, "untold", "no training"),
+    (MASSES, 5, GOOD, "none", "nothing of the kind"),
+    (MASSES, 5, [step(1), call(2)], "kept", "2 times are of whole steps"),
+    (MASSES, 5, [call(2), call(3)], "breached", "4 of 4 distributed times"),
+    (MASSES, 6, GOOD, "breached", "6 of 6 times leave out"),
+    (MASSES, 6, [plain("a", 1)], "none", "nothing"),
+    (MASSES, 7, GOOD, "kept", "0 of 6 rates"),
+    (MASSES, 8, GOOD, "kept", "0 of 6"),
+    (MASSES, 8, [*GOOD, plain("a", 1)], "breached", "2 of 8 times have no judgement"),
+    (MASSES, 9, GOOD, "kept", "0 of 6"),
+    (MASSES, 9, [*GOOD, benchmark("a", 1, source="")], "breached", "2 of 8 problems"),
+    (MASSES, 11, [step(1), step(2), step(1, "strong")], "kept", "0 of 4 series"),
+    (MASSES, 11, [step(1), step(2, samples=99)], "breached", "2 of 2 series"),
+    (MASSES, 12, GOOD, "kept", "0 of 3 benchmarks"),
+    (PRACTICE, 1, GOOD, "kept", "0 of 15 changes"),
+    (PRACTICE, 1, [step(1), step(2), step(3, base=False)], "breached", "2 of 4 speedups"),
+    (PRACTICE, 2, GOOD, "kept", "0 benchmarks are left out"),
+    (PRACTICE, 3, GOOD, "kept", "0 means"),
+    (PRACTICE, 5, GOOD, "kept", "0 of 6 medians"),
+    (PRACTICE, 5, [*GOOD, FEW], "breached", "2 of 8 medians"),
+    (PRACTICE, 6, GOOD, "kept", "0 limits"),
+    (PRACTICE, 7, GOOD, "breached", "6 of 6 comparisons"),
+    (PRACTICE, 8, GOOD, "kept", "0 of 6 times"),
+    (PRACTICE, 10, [step(2), call(2)], "kept", "0 of 4 times"),
+    (PRACTICE, 10, [call(2), call(3, imbalance=None)], "breached", "2 of 4 times"),
+    (PRACTICE, 11, GOOD, "breached", "6 of 6 rates"),
+    (PRACTICE, 12, [step(1), step(2), step(2, "strong")], "kept", "4 lines"),
 ]  # fmt: skip
 
 
@@ -98,42 +98,42 @@ def test_a_rule(
 def test_operations_counted_in_another_way(finding: Any) -> None:
     odd = benchmark("odd", 1e-3)
     odd["extra_info"]["d5test"]["flop_per_second"] *= 2
-    assert finding(masses.RULES, 7, [*GOOD, odd], GOOD).told.startswith("1 of 7 rates")
+    assert finding(MASSES, 7, [*GOOD, odd], GOOD).told.startswith("1 of 7 rates")
 
 
 def test_other_hardware(finding: Any) -> None:
-    found = finding(masses.RULES, 4, GOOD, GOOD, cpu={"count": 64})
+    found = finding(MASSES, 4, GOOD, GOOD, cpu={"count": 64})
     assert found == Finding("breached", "1 of 2 facts of the hardware differ (cores)")
-    assert finding(masses.RULES, 4, GOOD).status == "kept"
-    assert finding(masses.RULES, 4, GOOD, None).status == "none"
-    assert finding(masses.RULES, 4, [plain("a", 1)]).status == "untold"
+    assert finding(MASSES, 4, GOOD).status == "kept"
+    assert finding(MASSES, 4, GOOD, None).status == "none"
+    assert finding(MASSES, 4, [plain("a", 1)]).status == "untold"
 
 
 def test_what_the_rival_is_not_compared_in(finding: Any) -> None:
-    found = finding(masses.RULES, 12, GOOD[:1], GOOD)
+    found = finding(MASSES, 12, GOOD[:1], GOOD)
     assert found == Finding("breached", "2 of 3 benchmarks of the old version are not compared")
-    silent = finding(practice.RULES, 2, GOOD[:1], GOOD)
+    silent = finding(PRACTICE, 2, GOOD[:1], GOOD)
     assert silent == Finding("breached", "2 of 2 benchmarks are left out without a reason")
 
 
 def test_rounds_that_are_not_in_the_file(finding: Any) -> None:
     bare = plain("bare", 1e-3)
     del bare["stats"]["data"]
-    assert finding(practice.RULES, 8, [*GOOD, bare]).told.startswith("2 of 8 times have no rounds")
+    assert finding(PRACTICE, 8, [*GOOD, bare]).told.startswith("2 of 8 times have no rounds")
 
 
 def test_a_case_of_the_corpus_is_no_time(finding: Any, tmp_path: Path) -> None:
     frozen = {"version": 1, "hash": "c0ffee", "data": "da7a"}
     case = plain("case", 5.0, d5test={**benchmark("", 1)["extra_info"][KEY], "corpus": frozen})
-    assert finding(practice.RULES, 5, [*GOOD, case]).told == finding(practice.RULES, 5, GOOD).told
-    assert finding(masses.RULES, 8, [*GOOD, case]).told == finding(masses.RULES, 8, GOOD).told
+    assert finding(PRACTICE, 5, [*GOOD, case]).told == finding(PRACTICE, 5, GOOD).told
+    assert finding(MASSES, 8, [*GOOD, case]).told == finding(MASSES, 8, GOOD).told
     run = read(str(write(tmp_path / "both.json", [*GOOD, case])), 256)
     (told,) = [v for k, v in fitness(Report([], run)).facts if k == "rounds a benchmark"]
     assert told == "7"
 
 
 def test_facts_of_the_set_up(finding: Any) -> None:
-    found = finding(practice.RULES, 9, GOOD)
+    found = finding(PRACTICE, 9, GOOD)
     assert found.status == "breached"
     assert "processor" in found.told
     assert "load" not in found.told
@@ -143,7 +143,7 @@ def test_facts_of_the_set_up(finding: Any) -> None:
 def test_limits_take_a_distribution(tmp_path: Path) -> None:
     old, new = (read(side, 256) for side in sides(tmp_path))
     evidence = Evidence(Report(old, new))
-    found = {rule.number: f for rule, f in practice.RULES.findings(evidence)}
+    found = {rule.number: f for rule, f in PRACTICE.findings(evidence)}
     assert found[6].status == "breached"
     assert found[6].told.startswith("10 limits take Student's t")
     assert found[7] == Finding("kept", "0 of 10 comparisons of noisy metrics know no noise floor")
@@ -158,7 +158,7 @@ def test_a_rule_that_sums_up_ratios_says_so(tmp_path: Path) -> None:
     told = {
         rule: next(
             found
-            for row, found in practice.RULES.findings(Evidence(Report(old, new, rule=rule())))
+            for row, found in PRACTICE.findings(Evidence(Report(old, new, rule=rule())))
             if row.number == 4
         )
         for rule in (Stored, Quotients)
@@ -175,13 +175,13 @@ class Signs(Stored):
 
 def test_a_rule_may_assume_no_distribution(tmp_path: Path) -> None:
     old, new = (read(side, 256) for side in sides(tmp_path))
-    found = practice.RULES.findings(Evidence(Report(old, new, rule=Signs())))
+    found = PRACTICE.findings(Evidence(Report(old, new, rule=Signs())))
     assert (6, Finding("kept", "10 limits assume no distribution")) in [
         (rule.number, finding) for rule, finding in found
     ]
 
 
-@pytest.mark.parametrize("rules", [masses.RULES, practice.RULES])
+@pytest.mark.parametrize("rules", [MASSES, PRACTICE])
 def test_each_list_has_twelve_rules_breaches_first(rules: Rules, tmp_path: Path) -> None:
     assert [rule.number for rule in rules.rules] == list(range(1, 13))
     (run,) = read(str(write(tmp_path / "run.json", GOOD)), 256)

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from d5test.compare.detail import Detail
+from d5test.compare.condensed import rounds_of
 from d5test.compare.entry import Entry
 from d5test.compare.reading import Run, read
-from d5test.compare.rounds import rounds_of
 from d5test.metric import TIME, Sample
 from d5test.report import Report, page, verify
 from d5test.report.content import ROUNDS
@@ -32,15 +31,17 @@ def test_ten_thousand_benchmarks(tmp_path: Path) -> None:
 
 def many(run: Run, draw: np.random.Generator) -> Run:
     """A run of very many benchmarks, each with its own name, times and rounds."""
-    (entry,), (detail,) = run.entries.values(), run.details.values()
+    (entry,) = run.entries.values()
     entries: dict[str, Entry] = {}
-    details: dict[str, Detail] = {}
     for k in range(BENCHMARKS):
         name = f"operators/test_time.py::test_time[gemm-m{k}-n1-k1216-nn-forward-torch]"
         seconds = 1e-3 * (1 + draw.random(ROUNDS))
         time = Sample(TIME, (float(seconds.min()),))
         entries[name] = replace(
-            entry, name=name, identity=f"{k:016x}", samples={**entry.samples, "time": time}
+            entry,
+            name=name,
+            identity=f"{k:016x}",
+            samples={**entry.samples, "time": time},
+            detail=replace(entry.detail, count=1000, rounds=rounds_of(seconds)),
         )
-        details[name] = replace(detail, count=1000, rounds=rounds_of(seconds))
-    return replace(run, entries=entries, details=details)
+    return replace(run, entries=entries)

@@ -14,11 +14,11 @@ import pytest
 
 from d5test.cli import main
 from d5test.compare import Unreadable
+from d5test.compare.output import short
 from d5test.compare.reading import read
-from d5test.compare.words import short
-from d5test.report import Report, embedded, page
-from d5test.report.embedded import data_of, report_of, unpack
-from d5test.report.verification import DATA
+from d5test.report import Report, content, page
+from d5test.report.content import data_of, report_of, unpack
+from d5test.report.page import DATA
 from tests.compare.files import RIGHT, benchmark, name, sides, write
 
 Make = Callable[..., Any]
@@ -87,9 +87,10 @@ def test_the_data_are_those_of_the_files(tmp_path: Path) -> None:
             before.facts,
             before.when,
         )
-        for full, detail in before.details.items():
-            assert after.details[full].about == detail.about
-            assert np.array_equal(after.details[full].rounds, detail.rounds)
+        for full, entry in before.entries.items():
+            detail = after.entries[full].detail
+            assert detail.about == entry.detail.about
+            assert np.array_equal(detail.rounds, entry.detail.rounds)
     assert np.allclose(again.paired[name(0)], report.paired[name(0)], rtol=2**-24, atol=0)
     assert page(again) == page(report)
 
@@ -191,7 +192,7 @@ def test_what_a_rule_lacks_is_one_line() -> None:
     empty = {"found": {"b": {"time": {}}}, "accepted": [], "today": "2026-01-01"}
     data = {"metrics": [], "old": [], "new": [], "paired": {}, "effect": 0.05}
     with pytest.raises(Unreadable, match="damaged"):
-        embedded.report_of({**data, "rule": ["gated", empty]})
+        content.report_of({**data, "rule": ["gated", empty]})
 
 
 def test_many_files_are_named_by_the_first_and_the_last(tmp_path: Path, made: Make) -> None:
@@ -200,7 +201,7 @@ def test_many_files_are_named_by_the_first_and_the_last(tmp_path: Path, made: Ma
 
 
 def test_data_that_swell_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedded, "LARGEST", 1 << 20)
+    monkeypatch.setattr(content, "LARGEST", 1 << 20)
     swelling = base64.b64encode(gzip.compress(b" " * (1 << 21))).decode()
     with pytest.raises(Unreadable, match="larger than 1 MiB"):
         unpack(swelling)
