@@ -1,22 +1,15 @@
 """Level 3: ranks that run schedules, and what is judged of them: collectives and optimizers.
 
-    traffic        what a rank has sent; what can go wrong on the way
-    virtual        all ranks in one process; the order of delivery is drawn
-    mpi, gloo      one rank a process, under mpirun; `agreement`: one verdict for all
-    communicator   what all of these owe
-    allreduce      the operator: the sum of all contributions, at every rank
-    optimizers     schedules of training: consistent ones, and those that average parameters
-    servers        parameter servers by messages, stale-synchronous and asynchronous
-    onesided       a parameter server by one-sided access
-    replica        a network on a rank, as one array of parameters
-    fleet          replicas on all ranks, trained by an optimizer on their shares of the data
-    learning       a recipe, its first steps and all of it; `sequential`: the losses expected
-    timed_step     a step on some of the ranks, to be timed; `scaling`: what is recorded of it
+    communicator   what a communicator owes; virtual ranks, whose order of delivery is drawn
+    mpi, gloo      one rank a process, under mpirun
+    optimizers     schedules of training: consistent, averaging, and with parameter servers
+    fleet          networks on all ranks, trained by an optimizer on their shares of the data
+    learning       a recipe, its first steps and all of it; the losses that are expected
+    scaling        a step on some of the ranks, timed, and what is recorded of it
     stepwise       optimizers with `step(inputs)` and blocking collectives, for processes
-    descent        the operator: several ranks fit a linear model
-    checks, probes what must hold of an allreduce, and of an optimizer; `inquiry`, `cases`: on what
+    checks, probes what must hold of an allreduce, and of an optimizer that fits a linear model
     provider       which MPI this is
-    guarded        a communicator on which nobody waits for a rank that has left; `pickled`
+    guarded        a communicator on which nobody waits for a rank that has left
     watchdog, sentry
                    who tells where a rank stood that does not come back
 

@@ -2,30 +2,240 @@
 
 A communicator is asked with the contributions of all ranks and answers with what all ranks have
 afterwards. Under mpirun each process picks its own contribution and hears of the others' results.
+
+Virtual ranks are in one process and one thread: a schedule is a generator after all.
+Requirements: nothing is buffered, so that a schedule that needs buffers is stuck here as it may be
+elsewhere; of the messages that could be delivered next, `choose` takes one, so that every order of
+delivery can occur; messages from one rank to another with the same tag keep their order, as MPI
+promises. Room that waits for a message is poisoned: who reads it too early, or sends it, shows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from d5test.case import FLOATS
-from d5test.distributed.allreduce import Allreduce
-from d5test.distributed.descent import DISTRIBUTED, Distributed
-from d5test.distributed.traffic import Traffic
-from d5test.distributed.virtual import run, shuffled
+from d5test.case import FLOATS, Operator
+from d5test.distributed.optimizers import DISTRIBUTED, Distributed
 from d5test.numerics.judgement import Judgement
-from d5test.reference.collectives import ALLREDUCE, Algorithm, Schedule
+from d5test.outcome.fault import Fault, kind_of_fault
+from d5test.reference.collectives import (
+    ALLREDUCE,
+    ANY,
+    Accumulate,
+    Algorithm,
+    Get,
+    Recv,
+    Schedule,
+    Send,
+    Step,
+)
 
 Array = NDArray[Any]
+Choose = Callable[[int], int]
+"""Given a count, an index below it."""
 Program = Callable[[int, int, Any], Schedule]
 """The schedule of a rank, by rank, size and the array that it works on."""
 DTYPES = (*FLOATS, "int64")
 """In which collectives are judged."""
+LIBRARY = "library"
+"""The algorithm that a library chooses for itself: the sum may be formed in any order."""
+
+
+@dataclass
+class Traffic:
+    """Messages and bytes that one rank has sent, or moved to and from another rank's array."""
+
+    messages: int = 0
+    bytes: int = 0
+
+    def count(self, data: Any) -> None:
+        """One more message, or one more access to another rank's array."""
+        self.messages += 1
+        self.bytes += volume(data)
+
+
+class Stuck(Exception):
+    """No rank can go on. `whereabouts` says of each what it waits for."""
+
+    def __init__(self, whereabouts: list[str]) -> None:
+        super().__init__("; ".join(f"rank {r}: {words}" for r, words in enumerate(whereabouts)))
+        self.whereabouts = whereabouts
+
+
+class WrongSize(Exception):
+    """A message and the room for it differ in size."""
+
+    def __init__(self, source: int, to: int, sent: int | str, room: int, number: int) -> None:
+        super().__init__(
+            f"rank {source} sends {sent} bytes, rank {to} has room for {room} in its step {number}"
+        )
+
+
+def volume(data: Any) -> int:
+    """Bytes of an array of any kind."""
+    return int(data.size) * int(data.dtype.itemsize)
+
+
+def advance(schedule: Schedule, heard: int | None) -> tuple[Step, ...] | None:
+    """What a schedule waits for next, told which rank it heard of last; None at its end."""
+    try:
+        # the first time, a generator takes nothing but None
+        steps = schedule.send(heard)  # type: ignore[arg-type]
+    except StopIteration:
+        return None
+    return steps if isinstance(steps, tuple) else (steps,)
+
+
+def in_words(step: Step) -> str:
+    """What a rank waits for in this step."""
+    if isinstance(step, Get | Accumulate):
+        return f"to access the array of rank {step.target}"
+    if isinstance(step, Recv):
+        source = "any rank" if step.source == ANY else f"rank {step.source}"
+        return f"to receive {volume(step.into)} bytes from {source}"
+    return f"to send {volume(step.data)} bytes to rank {step.to}"
+
+
+def shuffled(order: int) -> Choose:
+    """Any index, as a seed has it."""
+    return random.Random(order).randrange
+
+
+def run(
+    schedules: Sequence[Schedule], choose: Choose, exposed: Sequence[Any] = ()
+) -> list[Traffic]:
+    """Run one schedule a rank to the end; what each rank has sent.
+
+    `exposed` are the ranks' arrays for `Get` and `Accumulate`. Raises `Stuck` if no message can be
+    delivered any more, `WrongSize` if one does not fit.
+    """
+    ranks = [_Rank(schedule) for schedule in schedules]
+    for rank in ranks:
+        rank.go_on()
+    while events := [*_deliverable(ranks), *_accesses(ranks, exposed)]:
+        events[choose(len(events))]()
+    if any(rank.waiting for rank in ranks):
+        raise Stuck([rank.whereabouts for rank in ranks])
+    return [rank.traffic for rank in ranks]
+
+
+def run_copies(
+    program: Program, arrays: Sequence[Any], order: int, *, exposed: bool = False
+) -> tuple[tuple[Any, ...], tuple[Traffic, ...]]:
+    """Run each rank's schedule on a copy of its array, in an order of delivery.
+
+    The copies, and what each rank has sent. Where they are `exposed`, ranks reach into them.
+    """
+    copies = tuple(np.empty_like(x) for x in arrays)
+    for copy, x in zip(copies, arrays, strict=True):
+        copy[...] = x
+    schedules = [program(rank, len(copies), x) for rank, x in enumerate(copies)]
+    return copies, tuple(run(schedules, shuffled(order), copies if exposed else ()))
+
+
+@dataclass
+class _Rank:
+    """Where a rank is: in step `number` of its schedule, waiting for these."""
+
+    schedule: Schedule
+    waiting: list[Step] = field(default_factory=list)
+    number: int = 0
+    heard: int | None = None
+    traffic: Traffic = field(default_factory=Traffic)
+
+    def go_on(self) -> None:
+        """To the next steps that wait for something, if there are any."""
+        while not self.waiting and (steps := advance(self.schedule, self.heard)) is not None:
+            self.number += 1
+            self.waiting = list(steps)
+            for room in (step.into for step in steps if isinstance(step, Recv)):
+                room[...] = np.iinfo(room.dtype).max if room.dtype.kind in "iu" else np.nan
+
+    @property
+    def whereabouts(self) -> str:
+        """In words."""
+        if not self.waiting:
+            return f"done after {self.number} steps"
+        return f"in step {self.number} waits " + " and ".join(map(in_words, self.waiting))
+
+
+def _deliverable(ranks: Sequence[_Rank]) -> Iterator[Callable[[], None]]:
+    """The sends for which somebody waits: of each pair of ranks and tag the first one."""
+    for source, sender in enumerate(ranks):
+        met = set()
+        for send in sender.waiting:
+            if not isinstance(send, Send) or (send.to, send.tag) in met:
+                continue
+            met.add((send.to, send.tag))
+            for recv in ranks[send.to].waiting:
+                if not isinstance(recv, Recv) or recv.tag != send.tag:
+                    continue
+                if recv.source in (source, ANY):
+                    yield partial(_deliver, ranks, source, send, recv)
+                    break
+
+
+def _deliver(ranks: Sequence[_Rank], source: int, send: Send, recv: Recv) -> None:
+    sender, receiver = ranks[source], ranks[send.to]
+    sent, room = volume(send.data), volume(recv.into)
+    if sent != room:
+        raise WrongSize(source, send.to, sent, room, receiver.number)
+    recv.into[...] = send.data
+    sender.traffic.count(send.data)
+    sender.waiting.remove(send)
+    receiver.waiting.remove(recv)
+    receiver.heard = source
+    sender.go_on()
+    receiver.go_on()
+
+
+def _accesses(ranks: Sequence[_Rank], exposed: Sequence[Any]) -> Iterator[Callable[[], None]]:
+    """The one-sided steps, for which nobody has to wait."""
+    for rank in ranks:
+        for step in rank.waiting:
+            if isinstance(step, Get | Accumulate):
+                yield partial(_access, rank, step, exposed[step.target])
+
+
+def _access(rank: _Rank, step: Get | Accumulate, array: Any) -> None:
+    data = step.into if isinstance(step, Get) else step.data
+    there = array[step.start : step.start + len(data)]
+    if isinstance(step, Get):
+        data[...] = there
+    else:
+        there += data
+    rank.traffic.count(data)
+    rank.waiting.remove(step)
+    rank.go_on()
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Allreduce(Operator):
+    """The sum of n contributions, at every rank. Each is flat, and they are alike.
+
+    Input and output `k` are rank `k`'s: so a case of it is a `Case` like any other, and a bar that
+    runs through the schedule knows the order of its summation.
+
+    algorithm  a name in `ALLREDUCE`, or `LIBRARY`
+    order      which order of delivery virtual ranks have; other communicators have their own
+    """
+
+    domain = "d5test"
+    algorithm: str
+    order: int = 0
+
+    def forward(self, *contributions: Any) -> Any:
+        """One output a rank. Works on copies."""
+        if self.algorithm == LIBRARY:
+            return (np.stack(contributions).sum(axis=0),) * len(contributions)
+        return run_copies(ALLREDUCE[self.algorithm].schedule, contributions, self.order)[0]
 
 
 @dataclass(frozen=True)
@@ -80,7 +290,7 @@ class Runner(Communicator, Protocol):
     ) -> Reduced:
         """Have each rank run a schedule on a copy of its array, `exposed` to the others or not."""
 
-    def everywhere(self, found: Mapping[int, Any]) -> list[Any]:
+    def everywhere(self, values: Mapping[int, Any]) -> list[Any]:
         """What the ranks in this process have found, and the others: rank by rank."""
 
 
@@ -109,14 +319,44 @@ class Virtual:
         self, program: Program, arrays: Sequence[Array], order: int, *, exposed: bool = False
     ) -> Reduced:
         """In the order of delivery that is asked for."""
-        results, size = tuple(x.copy() for x in arrays), len(arrays)
-        schedules = [program(rank, size, x) for rank, x in enumerate(results)]
-        return Reduced(results, tuple(run(schedules, shuffled(order), results if exposed else ())))
+        return Reduced(*run_copies(program, arrays, order, exposed=exposed))
 
-    def everywhere(self, found: Mapping[int, Any]) -> list[Any]:
+    def everywhere(self, values: Mapping[int, Any]) -> list[Any]:
         """All ranks are here."""
-        return [found[rank] for rank in sorted(found)]
+        return [values[rank] for rank in sorted(values)]
 
     def agree(self, judge: Callable[[], Judgement]) -> Judgement:
         """There is one process only."""
         return judge()
+
+
+@dataclass(frozen=True)
+class Processes:
+    """Ranks that are processes under mpirun, those of the MPI communicator `comm`."""
+
+    comm: Any
+    drawn: bool = field(default=False, kw_only=True)
+
+    @property
+    def sizes(self) -> Sequence[int]:
+        """As many as mpirun started."""
+        return (self.comm.size,)
+
+    def agree(self, judge: Callable[[], Judgement]) -> Judgement:
+        """What `judge` returns at rank 0, or the fault it raises.
+
+        The others rest meanwhile: where ranks share cores, eight that judge the same are four
+        times as slow as one.
+        """
+        verdict: Judgement | tuple[Any, ...] | None = None
+        if self.comm.rank == 0:
+            try:
+                verdict = judge()
+            except Fault as fault:  # its class is made at run time, and does not travel
+                verdict = (fault.kind, fault.check, fault.case, fault.headline, fault.details,
+                           fault.judgement, fault.evidence)  # fmt: skip
+        verdict = self.comm.bcast(verdict)
+        if isinstance(verdict, Judgement):
+            return verdict
+        kind, *words = verdict
+        raise kind_of_fault(kind)(*words)

@@ -4,34 +4,95 @@
     fitted = fleet.train(shares(len(dataset.train), 64, 4, epochs=5, seed=1))
     fleet.accuracy(fitted.parameters, dataset)
 
-`comm` is any that runs schedules, `client` the backend of the replicas in this process.
+`comm` is any that runs schedules, `client` the backend of the replicas in this process. A replica
+is a rank's network as a distributed optimizer sees it, one array of parameters:
+
+    replica = Replica(Executor(client, network), "loss")
+    w = replica.parameters()
+    schedule = Decentralised(Adam()).train(rank, size, w, replica.gradient(minibatch), steps)
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from math import prod
 from typing import Any, TypeVar
 
 import numpy as np
 
 from d5test.case import Array
-from d5test.distributed.communicator import Runner
-from d5test.distributed.optimizers import DistributedOptimizer
-from d5test.distributed.replica import Replica
-from d5test.distributed.traffic import Traffic
+from d5test.distributed.communicator import Runner, Traffic
+from d5test.distributed.optimizers import DistributedOptimizer, Gradient
 from d5test.networks.executor import Executor
 from d5test.networks.network import Network
 from d5test.reference.collectives import Schedule
 from d5test.training.datasets import Dataset, Split
 from d5test.training.samplers import DistributedSampler, Indices, examine
-from d5test.training.session import Session
+from d5test.training.session import Session, learned
 from d5test.training.trainer import accuracy
 
 Shares = Sequence[Sequence[Indices]]
 """The samples of each worker, step by step."""
 Found = TypeVar("Found")
+
+
+class Replica:
+    """A network that is trained on one rank.
+
+    executor  of `d5test.networks.executor`; its parameters are overwritten
+    loss      the name of the output that is minimised: a mean over the samples
+    """
+
+    def __init__(self, executor: Any, loss: str) -> None:
+        self.executor = executor
+        self.loss = loss
+        self.names = learned(executor.network.graph)
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget what was measured so far."""
+        self.losses: list[float] = []
+        """Of each minibatch, before its step."""
+        self.seconds = 0.0
+        """That its gradients have taken: the rank's own work, no waiting for others."""
+
+    def parameters(self) -> Array:
+        """All parameters that are learned, flat, in the network's order. They have one dtype."""
+        return np.concatenate([np.ravel(w) for w in self.executor.fetch(self.names).values()])
+
+    def put(self, w: Array) -> None:
+        """Have the network use these parameters."""
+        self.executor.feed(**self.pieces(w))
+
+    def pieces(self, w: Array) -> dict[str, Array]:
+        """The parameters by name."""
+        shapes = [self.executor.network.graph.parameters[name].shape for name in self.names]
+        ends = np.cumsum([prod(shape) for shape in shapes])
+        pieces = zip(self.names, np.split(w, ends[:-1]), shapes, strict=True)
+        return {name: piece.reshape(shape) for name, piece, shape in pieces}
+
+    def gradient(self, minibatch: Callable[[int], Mapping[str, Array]]) -> Gradient:
+        """Of the loss on this rank's minibatch of a step: its inputs, labels among them."""
+
+        def gradient(step: int, w: Any) -> Any:
+            start = time.perf_counter()
+            self.put(w)
+            outputs, gradients = self.executor.inference_and_backprop(
+                minibatch(step), self.loss, self.names
+            )
+            self.losses.append(float(outputs[self.loss]))
+            g = np.concatenate([np.ravel(gradients[name]) for name in self.names])
+            self.seconds += time.perf_counter() - start
+            return g
+
+        return gradient
+
+    def evaluate(self, minibatch: Mapping[str, Array]) -> float:
+        """The loss, nothing learned."""
+        return float(self.executor.inference(minibatch)[self.loss])
 
 
 @dataclass(frozen=True)
@@ -89,8 +150,8 @@ class Fleet:
         exposed = self.optimizer.exposed
         reduced = self.comm.run(program, arrays, order, exposed=exposed)
         spent = time.perf_counter() - start
-        told = {rank: (r.losses, r.seconds, spent) for rank, r in self.replicas.items()}
-        losses, compute, seconds = zip(*self.comm.everywhere(told), strict=True)
+        measured = {rank: (r.losses, r.seconds, spent) for rank, r in self.replicas.items()}
+        losses, compute, seconds = zip(*self.comm.everywhere(measured), strict=True)
         replicas = tuple(w[: len(self.start)] for w in reduced.results)
         return Fitted(
             np.asarray(self.optimizer.trained(replicas), self.start.dtype),
@@ -103,8 +164,14 @@ class Fleet:
 
     def loss(self, w: Array, shares: Shares) -> float:
         """The mean loss of parameters over the workers' minibatches, each a worker's own."""
-        found = {rank: self._losses(rank, w, shares) for rank in self.replicas}
-        return float(np.mean([loss for own in self.comm.everywhere(found) for loss in own]))
+        losses: dict[int, list[float]] = {rank: [] for rank in self.replicas}
+        for rank in losses.keys() & {*self.workers}:
+            replica = self.replicas[rank]
+            replica.put(w)
+            losses[rank] = [
+                replica.evaluate(self._batch(shares, rank, step)) for step in range(len(shares[0]))
+            ]
+        return float(np.mean([loss for own in self.comm.everywhere(losses) for loss in own]))
 
     def accuracy(self, w: Array, dataset: Dataset) -> float:
         """The share of the test split that parameters classify right, as rank 0 finds it."""
@@ -113,11 +180,9 @@ class Fleet:
             network = replica.executor.network.copy()
             for name, piece in replica.pieces(w).items():
                 network.feed(name, piece)
-            session = Session(replica.executor.client, network, self.optimizer.base, "reference")
-            try:
+            client, base = replica.executor.client, self.optimizer.base
+            with closing(Session(client, network, base, "reference")) as session:
                 return accuracy(session, dataset)
-            finally:
-                session.close()
 
         return at_root(self.comm, self.size, lambda: tested(self.replicas[0]))
 
@@ -128,13 +193,6 @@ class Fleet:
 
     def _batch(self, shares: Shares, rank: int, step: int) -> dict[str, Array]:
         return self.split.batch(shares[self.workers.index(rank)][step])
-
-    def _losses(self, rank: int, w: Array, shares: Shares) -> list[float]:
-        if rank not in self.workers:
-            return []
-        replica, steps = self.replicas[rank], range(len(shares[0]))
-        replica.put(w)
-        return [replica.evaluate(self._batch(shares, rank, step)) for step in steps]
 
 
 def shares(samples: int, batch: int, workers: int, epochs: int, seed: int) -> Shares:
@@ -157,14 +215,14 @@ def shares(samples: int, batch: int, workers: int, epochs: int, seed: int) -> Sh
 
 def here(comm: Runner, size: int) -> list[int]:
     """The ranks in this process."""
-    found: list[int] = []
+    ranks: list[int] = []
 
     def program(rank: int, size: int, x: Array) -> Schedule:
-        found.append(rank)
+        ranks.append(rank)
         yield from ()
 
     comm.run(program, [np.zeros(1)] * size, 0)
-    return found
+    return ranks
 
 
 def spread(comm: Runner, size: int, work: Callable[[int], Found]) -> list[Found]:
@@ -174,5 +232,5 @@ def spread(comm: Runner, size: int, work: Callable[[int], Found]) -> list[Found]
 
 def at_root(comm: Runner, size: int, work: Callable[[], Found]) -> Found:
     """What `work` is at rank 0, told to all."""
-    found: Any = spread(comm, size, lambda rank: work() if rank == 0 else None)[0]
-    return found  # type: ignore[no-any-return]
+    (found, *_) = spread(comm, size, lambda rank: work() if rank == 0 else None)
+    return found  # type: ignore[return-value]

@@ -17,10 +17,15 @@ import torch
 import torch.distributed as dist
 
 from d5test.case import dtype_of
-from d5test.distributed.agreement import agree
-from d5test.distributed.allreduce import LIBRARY, Allreduce
-from d5test.distributed.communicator import DTYPES, Array, Facts, Reduced
-from d5test.numerics.judgement import Judgement
+from d5test.distributed.communicator import (
+    DTYPES,
+    LIBRARY,
+    Allreduce,
+    Array,
+    Facts,
+    Processes,
+    Reduced,
+)
 
 RENDEZVOUS = timedelta(seconds=60)
 """How long a rank is waited for that has yet to join: it may share its core with many."""
@@ -33,11 +38,9 @@ wait, so that nobody sees which of them sleeps for ever: those that waited leave
 @contextmanager
 def joined(comm: Any) -> Iterator[None]:
     """A process group with the ranks of the MPI communicator `comm`, as long as it is needed."""
-    store = (
-        dist.TCPStore("127.0.0.1", 0, comm.size, True, RENDEZVOUS, False)
-        if not comm.rank
-        else None
-    )
+    store = None
+    if not comm.rank:
+        store = dist.TCPStore("127.0.0.1", 0, comm.size, True, RENDEZVOUS, False)
     port = comm.bcast(store.port if store else None)
     store = store or dist.TCPStore("127.0.0.1", port, comm.size, False, RENDEZVOUS)
     dist.init_process_group(
@@ -50,16 +53,8 @@ def joined(comm: Any) -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class Gloo:
+class Gloo(Processes):
     """The default process group."""
-
-    comm: Any
-    drawn: bool = False
-
-    @property
-    def sizes(self) -> Sequence[int]:
-        """As many as mpirun started."""
-        return (self.comm.size,)
 
     def about(self, size: int) -> Facts:
         """PyTorch."""
@@ -72,19 +67,12 @@ class Gloo:
     def allreduce(self, op: Allreduce, contributions: Sequence[Array]) -> Reduced:
         """In place, as it does it."""
         mine = contributions[self.comm.rank].copy()
-        tensor = torch.from_numpy(mine.view(_carrier(mine))).view(getattr(torch, mine.dtype.name))
+        # torch knows bfloat16, but not NumPy's
+        carrier = np.int16 if mine.dtype == dtype_of("bfloat16") else mine.dtype
+        tensor = torch.from_numpy(mine.view(carrier)).view(getattr(torch, mine.dtype.name))
         dist.all_reduce(tensor)
         return Reduced(tuple(self.comm.allgather(mine)))
 
     def reducer(self, algorithm: str) -> Callable[[Array], None]:
         """The bare allreduce of an array in place, for times."""
         return lambda x: dist.all_reduce(torch.from_numpy(x))
-
-    def agree(self, judge: Callable[[], Judgement]) -> Judgement:
-        """Rank 0 judges."""
-        return agree(self.comm, judge)
-
-
-def _carrier(array: Array) -> Any:
-    """A dtype that torch takes from NumPy: it knows bfloat16, but not NumPy's."""
-    return np.int16 if array.dtype == dtype_of("bfloat16") else array.dtype

@@ -11,16 +11,20 @@ a call (2 ranks, 8 bytes) to 0.35 ms (8 ranks on 2 cores): `raw` is for times.
 
 from __future__ import annotations
 
+import operator
 import os
+import pickle
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
+from functools import reduce
+from itertools import accumulate
 from typing import Any, Literal, Self
 
+import numpy as np
 from mpi4py import MPI
 
-from d5test.distributed.pickled import Pickled
-
 ANY_SOURCE, ANY_TAG = MPI.ANY_SOURCE, MPI.ANY_TAG
+Operation = Callable[[Any, Any], Any]
 SPINS = 200
 """Polls without a pause, where each rank has a core: a short message takes fewer."""
 SHORTEST, LONGEST = 2e-5, 1e-3
@@ -113,8 +117,12 @@ class GuardedRequest(MPI.Request):
         return obj
 
 
-class Guarded(Pickled, MPI.Intracomm):
-    """An intracommunicator for one test. `MPI.Intracomm` of the same handle is `raw`."""
+class Guarded(MPI.Intracomm):
+    """An intracommunicator for one test. `MPI.Intracomm` of the same handle is `raw`.
+
+    Calls for any Python object are made of its buffer calls: slower than mpi4py's, since each
+    object goes to every rank.
+    """
 
     notices: Notices
 
@@ -151,25 +159,68 @@ class Guarded(Pickled, MPI.Intracomm):
         self.notices.complete(received, "Sendrecv", status)
         self.notices.complete(sent, "Sendrecv")
 
-    def Probe(  # noqa: N802
-        self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Any = None
-    ) -> Literal[True]:
-        """Wait for a message, and leave it where it is."""
-        __tracebackhide__ = True
-        self.notices.until(lambda: self.Iprobe(source, tag, status), "Probe")
-        return True
+    def barrier(self) -> None:
+        """Wait for all."""
+        self.Barrier()
 
-    def Mprobe(  # noqa: N802
-        self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Any = None
+    def send(self, obj: Any, dest: int, tag: int = 0) -> None:
+        """Send an object to a rank."""
+        self.isend(obj, dest, tag).wait()
+
+    def ssend(self, obj: Any, dest: int, tag: int = 0) -> None:
+        """Send an object, and wait until it is received."""
+        self.issend(obj, dest, tag).wait()
+
+    def recv(
+        self, buf: Any = None, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Any = None
     ) -> Any:
-        """Wait for a message, and take it."""
-        __tracebackhide__ = True
-        return self.notices.until(lambda: self.Improbe(source, tag, status), "Mprobe")
+        """Receive an object."""
+        return self.mprobe(source, tag, status=status).recv()
 
-    def mprobe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Any = None) -> Any:
-        """Wait for an object, and take it."""
-        __tracebackhide__ = True
-        return self.notices.until(lambda: self.improbe(source, tag, status), "mprobe")
+    def allgather(self, sendobj: Any) -> list[Any]:
+        """The objects of all ranks, at every rank."""
+        mine = np.frombuffer(pickle.dumps(sendobj), np.uint8)
+        counts = np.empty(self.size, np.int64)
+        self.Allgather(np.array([mine.size]), counts)
+        every = np.empty(counts.sum(), np.uint8)
+        self.Allgatherv(mine, [every, counts])
+        ends = np.cumsum(counts)
+        return [pickle.loads(part.tobytes()) for part in np.split(every, ends[:-1])]
+
+    def bcast(self, obj: Any, root: int = 0) -> Any:
+        """The root's object."""
+        return self.allgather(obj if self.rank == root else None)[root]
+
+    def gather(self, sendobj: Any, root: int = 0) -> list[Any] | None:
+        """The objects of all ranks, at the root."""
+        every = self.allgather(sendobj)
+        return every if self.rank == root else None
+
+    def scatter(self, sendobj: Sequence[Any] | None, root: int = 0) -> Any:
+        """One of the root's objects."""
+        return self.allgather(sendobj if self.rank == root else None)[root][self.rank]
+
+    def alltoall(self, sendobj: Sequence[Any]) -> list[Any]:
+        """The object that each rank has for this one."""
+        return [objects[self.rank] for objects in self.allgather(sendobj)]
+
+    def allreduce(self, sendobj: Any, op: Operation = operator.add) -> Any:
+        """The objects of all ranks, reduced from left to right."""
+        return reduce(op, self.allgather(sendobj))
+
+    def reduce(self, sendobj: Any, op: Operation = operator.add, root: int = 0) -> Any:
+        """The same, at the root."""
+        every = self.allreduce(sendobj, op)
+        return every if self.rank == root else None
+
+    def scan(self, sendobj: Any, op: Operation = operator.add) -> Any:
+        """The objects of the ranks up to this one, reduced."""
+        return list(accumulate(self.allgather(sendobj), op))[self.rank]
+
+    def exscan(self, sendobj: Any, op: Operation = operator.add) -> Any:
+        """The objects of the ranks before this one, reduced; `None` at the first."""
+        before = list(accumulate(self.allgather(sendobj), op))
+        return before[self.rank - 1] if self.rank else None
 
 
 def _nonblocking(name: str) -> str:
@@ -179,13 +230,24 @@ def _nonblocking(name: str) -> str:
 def _polled(name: str) -> Callable[..., None]:
     start = getattr(MPI.Intracomm, _nonblocking(name))
 
-    def call(self: Guarded, *given: Any, **named: Any) -> None:
+    def call(self: Guarded, *args: Any, **kwargs: Any) -> None:
         __tracebackhide__ = True
-        statuses = [s for s in (*given, *named.values()) if isinstance(s, MPI.Status)]
-        arguments = [argument for argument in given if not isinstance(argument, MPI.Status)]
-        named.pop("status", None)
-        request = start(self, *arguments, **named)
+        statuses = [s for s in (*args, *kwargs.values()) if isinstance(s, MPI.Status)]
+        arguments = [argument for argument in args if not isinstance(argument, MPI.Status)]
+        kwargs.pop("status", None)
+        request = start(self, *arguments, **kwargs)
         self.notices.complete(request, name, statuses[0] if statuses else None)
+
+    call.__name__, call.__doc__ = name, getattr(MPI.Intracomm, name).__doc__
+    return call
+
+
+def _probed(name: str, poll: str) -> Callable[..., Any]:
+    def call(
+        self: Guarded, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Any = None
+    ) -> Any:
+        __tracebackhide__ = True
+        return self.notices.until(lambda: getattr(self, poll)(source, tag, status), name)
 
     call.__name__, call.__doc__ = name, getattr(MPI.Intracomm, name).__doc__
     return call
@@ -194,13 +256,14 @@ def _polled(name: str) -> Callable[..., None]:
 def _started(name: str) -> Callable[..., GuardedRequest]:
     start = getattr(MPI.Intracomm, name)
 
-    def call(self: Guarded, *given: Any, **named: Any) -> GuardedRequest:
-        return GuardedRequest(start(self, *given, **named), self.notices)
+    def call(self: Guarded, *args: Any, **kwargs: Any) -> GuardedRequest:
+        return GuardedRequest(start(self, *args, **kwargs), self.notices)
 
     call.__name__, call.__doc__ = name, start.__doc__
     return call
 
 
+PROBES = {"Probe": "Iprobe", "Mprobe": "Improbe", "mprobe": "improbe"}
 OWN = ("Agree", "Dup_with_info", "Flush_buffer", "Sendrecv_replace", "Shrink")
 """Left as they are: their nonblocking variants return more than a request, or a wrong status."""
 POLLED = tuple(
@@ -208,9 +271,11 @@ POLLED = tuple(
     for name in dir(MPI.Intracomm)
     if name[0].isupper()
     and hasattr(MPI.Intracomm, _nonblocking(name))
-    and name not in OWN
+    and name not in (*OWN, *PROBES)
     and name not in vars(Guarded)
 )
+for _name, _poll in PROBES.items():
+    setattr(Guarded, _name, _probed(_name, _poll))
 for _name in POLLED:
     setattr(Guarded, _name, _polled(_name))
 for _name in (*map(_nonblocking, POLLED), "isend", "issend", "irecv"):

@@ -7,27 +7,27 @@ gradient makes a whole step, the learning rate is divided by the number of worke
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from typing import Any, TypeVar
 
 import numpy as np
 
-from d5test.case import Array
 from d5test.distributed.communicator import Runner
-from d5test.distributed.descent import CONSISTENT
-from d5test.distributed.fleet import Fleet, Shares, at_root, shares
-from d5test.distributed.optimizers import DistributedOptimizer
-from d5test.distributed.sequential import Sequential
+from d5test.distributed.fleet import Fleet, Shares, at_root, shares, spread
+from d5test.distributed.optimizers import CONSISTENT, DistributedOptimizer
 from d5test.numerics.bounds import Bounds
-from d5test.numerics.ensemble import norm_ratio
+from d5test.numerics.ensemble import MEMBERS, noise
 from d5test.numerics.judgement import Judgement, judge
 from d5test.reference.optimizers import Optimizer
-from d5test.training.datasets import Dataset
-from d5test.training.files import BadFile
+from d5test.training.curve import ARITHMETIC, Combine, ReferenceRun, spread_of
+from d5test.training.datasets import BadFile, Dataset
 from d5test.training.history import History
-from d5test.training.recipe import BadRecipe, Recipe, Run, broken, measured
+from d5test.training.recipe import BadRecipe, Recipe, Run, finished
+from d5test.training.trajectory import ratio
 
 STEPS, JUDGED, JOINED, OWN = 6, 3, 32, 4
 """First steps, losses among them that are compared, and samples of a joined minibatch: what is
@@ -35,6 +35,39 @@ affordable for nine references of a convolutional network. Momentum shows in the
 fewer than `OWN` samples a worker, batch normalisation makes stale gradients too noisy to descend
 in so few steps."""
 Made = TypeVar("Made")
+SUSPECTS: Mapping[str, Combine] = {
+    "a sum instead of an average": lambda g: sum(g[1:], g[0]),
+    "an average over one rank too few": lambda g: sum(g[1:], g[0]) / max(len(g) - 1, 1),
+    "an average over one rank too many": lambda g: sum(g[1:], g[0]) / (len(g) + 1),
+    "rank 0's gradient alone": lambda g: g[0],
+    "the last rank's gradient left out": lambda g: sum(g[1:-1], g[0]) / len(g),
+    "no step at all": lambda g: 0 * g[0],
+}
+"""What wrong losses may come from, by name."""
+
+
+class Sequential(ReferenceRun):
+    """What the first losses of a consistent optimizer should be."""
+
+    def bounds(self, comm: Runner, size: int) -> Bounds:
+        """How far honest arithmetic may stray from the losses; the ranks share the members.
+
+        All ranks have the same bounds, bit for bit.
+        """
+
+        def members(rank: int) -> list[list[float]]:
+            return [self.losses(noise(ARITHMETIC, m)) for m in range(rank, MEMBERS, size)]
+
+        right = at_root(comm, size, self.losses)
+        return spread_of(right, chain.from_iterable(spread(comm, size, members)))
+
+    def suspect(self, losses: Sequence[float], bounds: Bounds) -> str:
+        """The mistake that makes these losses, as far as the bars of the right ones tell."""
+        for name, combine in SUSPECTS.items():
+            likely = zip(self.losses(combine=combine), losses, bounds, strict=True)
+            if all(abs(want - got) <= bound.bar for want, got, bound in likely if bound):
+                return name
+        return ""
 
 
 @dataclass(frozen=True)
@@ -90,20 +123,19 @@ class Begun:
     reason: str = ""
 
 
-def told(comm: Runner, size: int, make: Callable[[], Made]) -> Made:
+def known_to_all(comm: Runner, size: int, make: Callable[[], Made]) -> Made:
     """What rank 0 makes of files or packages, told to all; what it raises, all raise."""
 
-    def tried() -> Any:
+    def tried() -> Made | Exception:
         try:
             return make()
         except (BadRecipe, BadFile, ImportError) as error:
             return error
 
-    made: Any = at_root(comm, size, tried)
-    if isinstance(made, Exception):
-        raise made
-    found: Made = made
-    return found
+    result = at_root(comm, size, tried)
+    if isinstance(result, Exception):
+        raise result
+    return result
 
 
 def begin(
@@ -116,47 +148,32 @@ def begin(
     `before` and `after` are the mean loss over all minibatches of these steps, of the parameters
     at the start and of those at the end.
     """
-    fleet = task.fleet(comm, client, name, task.seed)
-    try:
+    with closing(task.fleet(comm, client, name, task.seed)) as fleet:
         seen = task.first(len(fleet.workers))
         fitted = fleet.train(seen)
         before, after = fleet.loss(fleet.start, seen), fleet.loss(fitted.parameters, seen)
-    finally:
-        fleet.close()
-    losses = fitted.losses.mean(axis=1)
-    found = Begun(Judgement(telling=True), tuple(map(float, losses)), before, after)
+    losses = [float(loss) for loss in fitted.losses.mean(axis=1)]
+    begun = Begun(Judgement(telling=True), tuple(losses), before, after)
     if name in CONSISTENT:
-        judgement = _apart(losses[:JUDGED], bounds)
-        found = replace(found, judgement=judgement)
-        if not judgement.right:
-            begun = found.losses[:JUDGED]
-            likely = at_root(comm, task.size, lambda: sequential.suspect(begun, bounds))
-            return replace(found, reason=_unlike(judgement, bounds, losses, likely))
-    (first, *_) = bounds
-    if first is not None and not before - after > first.bar:
-        return replace(found, reason=f"the loss does not fall: {before:.6g}, then {after:.6g}")
-    return found
-
-
-def _apart(losses: Array, bounds: Bounds) -> Judgement:
-    results = [np.asarray(loss) for loss in losses]
-    by_norm = max(
-        norm_ratio((bound,), (loss,)) for bound, loss in zip(bounds, results, strict=True)
-    )
-    judgement = judge(bounds, results)
-    return replace(judgement, ratio=max(judgement.ratio, by_norm), telling=True)
-
-
-def _unlike(judgement: Judgement, bounds: Bounds, losses: Array, likely: str) -> str:
-    want = ", ".join(f"{float(bound.value):.7g}" for bound in bounds if bound is not None)
-    got = ", ".join(f"{loss:.7g}" for loss in losses[: len(bounds)])
-    lines = [
-        "the losses are not those of the base optimizer on all ranks' minibatches",
-        f"  distance    {judgement.ratio:.4g} times what is allowed",
-        f"  got         {got}",
-        f"  want        {want}",
-    ]
-    return "\n".join([*lines, *([f"  looks like  {likely}"] if likely else [])])
+        first = losses[:JUDGED]
+        arrays = [np.asarray(loss) for loss in first]
+        distance = ratio(bounds, arrays)
+        begun = replace(
+            begun, judgement=replace(judge(bounds, arrays), ratio=distance, telling=True)
+        )
+        if not begun.judgement.right:
+            likely = at_root(comm, task.size, lambda: sequential.suspect(first, bounds))
+            lines = [
+                "the losses are not those of the base optimizer on all ranks' minibatches",
+                f"  distance    {distance:.4g} times what is allowed",
+                f"  got         {', '.join(f'{loss:.7g}' for loss in first)}",
+                f"  want        {', '.join(f'{float(b.value):.7g}' for b in bounds if b)}",
+                *([f"  looks like  {likely}"] if likely else []),
+            ]
+            return replace(begun, reason="\n".join(lines))
+    if bounds[0] is not None and not before - after > bounds[0].bar:
+        return replace(begun, reason=f"the loss does not fall: {before:.6g}, then {after:.6g}")
+    return begun
 
 
 def train(comm: Runner, client: Any, task: Task, name: str, seed: int) -> Run:
@@ -166,16 +183,13 @@ def train(comm: Runner, client: Any, task: Task, name: str, seed: int) -> Run:
     communicates and waits for others, is `transfer`.
     """
     fixed, mutable, samples = task.recipe.fixed, task.recipe.mutable, len(task.dataset.train)
-    fleet = task.fleet(comm, client, name, seed)
-    try:
+    with closing(task.fleet(comm, client, name, seed)) as fleet:
         workers = len(fleet.workers)
         seen = shares(samples, mutable["batch_size"], workers, fixed["epochs"], seed)
         fitted = fleet.train(seen, order=seed)
         start = time.perf_counter()
         accuracy = fleet.accuracy(fitted.parameters, task.dataset)
         tested = time.perf_counter() - start
-    finally:
-        fleet.close()
     compute = float(fitted.compute.max())
     history = History(losses=[float(loss) for loss in fitted.losses.mean(axis=1)])
     history.trained = sum(len(indices) for own in seen for indices in own)
@@ -184,5 +198,4 @@ def train(comm: Runner, client: Any, task: Task, name: str, seed: int) -> Run:
     history.spend("evaluation", at_root(comm, task.size, lambda: tested))
     history.test_accuracy.append(accuracy)
     history.tested_at.append(history.elapsed)
-    values = measured(task.recipe, history)
-    return Run(seed, history, values, tuple(broken(task.recipe, values)))
+    return finished(task.recipe, seed, history)

@@ -15,12 +15,21 @@ from typing import Any, ClassVar
 import numpy as np
 from mpi4py import MPI
 
-from d5test.distributed.agreement import agree
-from d5test.distributed.allreduce import LIBRARY, Allreduce
-from d5test.distributed.communicator import DTYPES, Array, Facts, Program, Reduced
-from d5test.distributed.descent import DISTRIBUTED, Distributed
-from d5test.distributed.traffic import Traffic, WrongSize, together, volume
-from d5test.numerics.judgement import Judgement
+from d5test.distributed.communicator import (
+    DTYPES,
+    LIBRARY,
+    Allreduce,
+    Array,
+    Facts,
+    Processes,
+    Program,
+    Reduced,
+    Traffic,
+    WrongSize,
+    advance,
+    volume,
+)
+from d5test.distributed.optimizers import DISTRIBUTED, Distributed
 from d5test.reference.collectives import (
     ALLREDUCE,
     ANY,
@@ -32,9 +41,6 @@ from d5test.reference.collectives import (
     Send,
 )
 
-SUMMED = tuple(dtype for dtype in DTYPES if dtype != "bfloat16")
-"""For which MPI has a datatype."""
-
 
 def run(schedule: Schedule, comm: Any, window: Any = None) -> Traffic:
     """Run this rank's schedule to the end; what it has sent. Raises `WrongSize`.
@@ -42,17 +48,15 @@ def run(schedule: Schedule, comm: Any, window: Any = None) -> Traffic:
     `window` has the ranks' arrays, for `Get` and `Accumulate`; all are locked, by all.
     """
     traffic, status, heard, number = Traffic(), MPI.Status(), None, 0
-    while True:
-        try:
-            # the first time, a generator takes nothing but None
-            steps = together(schedule.send(heard))  # type: ignore[arg-type]
-        except StopIteration:
-            return traffic
+    while (steps := advance(schedule, heard)) is not None:
         number += 1
         # receivers first: a message that finds its room need not be put aside
         rooms = [step for step in steps if isinstance(step, Recv)]
         sends = [step for step in steps if isinstance(step, Send)]
-        waiting = [comm.Irecv(_bytes(r.into), _source(r.source), r.tag) for r in rooms]
+        waiting = [
+            comm.Irecv(_bytes(r.into), MPI.ANY_SOURCE if r.source == ANY else r.source, r.tag)
+            for r in rooms
+        ]
         leaving = [comm.Isend(_bytes(s.data), s.to, s.tag) for s in sends]
         for recv, request in zip(rooms, waiting, strict=True):
             _wait(request, status, recv, comm.rank, number)
@@ -63,6 +67,7 @@ def run(schedule: Schedule, comm: Any, window: Any = None) -> Traffic:
         for step in steps:
             if isinstance(step, Get | Accumulate):
                 traffic.count(_access(step, window))
+    return traffic
 
 
 def _access(step: Get | Accumulate, window: Any) -> Array:
@@ -109,25 +114,14 @@ def _bytes(array: Array) -> list[Any]:
     return [array.view(np.uint8), MPI.BYTE]
 
 
-def _source(source: int) -> int:
-    return MPI.ANY_SOURCE if source == ANY else source
-
-
 @dataclass(frozen=True)
-class Mpi:
+class Mpi(Processes):
     """The ranks of an MPI communicator, running these algorithms or the library's own."""
 
-    comm: Any
     algorithms: Mapping[str, Algorithm] = field(default_factory=lambda: ALLREDUCE)
     optimizers: Mapping[str, Distributed] = field(default_factory=lambda: DISTRIBUTED)
-    drawn: bool = False
     polls: ClassVar[bool] = True
     """A rank that waits for others uses its core: one that does not is to blame."""
-
-    @property
-    def sizes(self) -> Sequence[int]:
-        """As many as mpirun started."""
-        return (self.comm.size,)
 
     def about(self, size: int) -> Facts:
         """The MPI library."""
@@ -135,8 +129,8 @@ class Mpi:
         return Facts("MPI", f"{name} {'.'.join(map(str, version))}", f"{size} ranks", "processes")
 
     def dtypes(self, subject: str) -> tuple[str, ...]:
-        """Schedules sum whatever NumPy sums."""
-        return SUMMED if subject == LIBRARY else DTYPES
+        """Schedules sum whatever NumPy sums; MPI has no datatype for bfloat16."""
+        return tuple(d for d in DTYPES if subject != LIBRARY or d != "bfloat16")
 
     def allreduce(self, op: Allreduce, contributions: Sequence[Array]) -> Reduced:
         """By a schedule, or by the library. The order of delivery is as it comes."""
@@ -169,13 +163,9 @@ class Mpi:
     def part(self, ranks: int) -> Any:
         """The first `ranks` ranks, for times: no guard, nothing judged. None at the others."""
         comm = getattr(self.comm, "raw", self.comm)
-        found = comm.Split(0 if comm.rank < ranks else MPI.UNDEFINED, comm.rank)
-        return None if found == MPI.COMM_NULL else found
+        part = comm.Split(0 if comm.rank < ranks else MPI.UNDEFINED, comm.rank)
+        return None if part == MPI.COMM_NULL else part
 
-    def everywhere(self, found: Mapping[int, Any]) -> list[Any]:
+    def everywhere(self, values: Mapping[int, Any]) -> list[Any]:
         """Each process has found something for its own rank."""
-        return list(self.comm.allgather(found[self.comm.rank]))
-
-    def agree(self, judge: Callable[[], Judgement]) -> Judgement:
-        """Rank 0 judges."""
-        return agree(self.comm, judge)
+        return list(self.comm.allgather(values[self.comm.rank]))

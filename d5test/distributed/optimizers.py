@@ -11,13 +11,25 @@ Averaged is always over all contributions, so that with minibatches of one size 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from math import inf
 from typing import Any, ClassVar
 
 import numpy as np
 
-from d5test.reference.collectives import ALLREDUCE, Recv, Schedule, Send, broadcast, reduce
+from d5test.reference.collectives import (
+    ALLREDUCE,
+    ANY,
+    Accumulate,
+    Get,
+    Recv,
+    Schedule,
+    Send,
+    broadcast,
+    reduce,
+)
 from d5test.reference.optimizers import Optimizer
 
 Gradient = Callable[[int, Any], Any]
@@ -48,6 +60,10 @@ class DistributedOptimizer:
     base: Optimizer
     exposed: ClassVar[bool] = False
     """Whether ranks reach into each other's arrays."""
+    averages: ClassVar[bool] = False
+    """Whether training leads to the mean of the replicas, and not to that of rank 0."""
+    whole_steps: ClassVar[bool] = False
+    """Whether each worker's gradient makes a whole step."""
 
     def train(self, rank: int, size: int, w: Any, gradient: Gradient, steps: int) -> Schedule:
         """The schedule of one rank: `steps` steps, which overwrite `w`."""
@@ -66,7 +82,7 @@ class DistributedOptimizer:
 
         Divide the learning rate by it to compare with a step on the joined minibatch.
         """
-        return 1
+        return len(self.workers(size)) if self.whole_steps else 1
 
     def room(self, size: int) -> int:
         """Elements that `w` has beyond the parameters."""
@@ -74,7 +90,7 @@ class DistributedOptimizer:
 
     def trained(self, replicas: Sequence[Any]) -> Any:
         """The parameters that training has led to, of all ranks' arrays afterwards."""
-        return replicas[0]
+        return np.mean(replicas, axis=0) if self.averages else replicas[0]
 
 
 @dataclass(frozen=True)
@@ -129,6 +145,7 @@ class ModelAveraging(DistributedOptimizer):
     The slots of the base optimizer are not averaged.
     """
 
+    averages = True  # as if the last step were followed by one more average
     every: int = 2
     algorithm: str = "ring"
 
@@ -145,10 +162,6 @@ class ModelAveraging(DistributedOptimizer):
         """Items that all ranks send."""
         return ALLREDUCE[self.algorithm].items(size, n) * (steps // self.every)
 
-    def trained(self, replicas: Sequence[Any]) -> Any:
-        """The mean, as if the last step were followed by one more average."""
-        return np.mean(replicas, axis=0)
-
 
 @dataclass(frozen=True)
 class NeighbourAveraging(DistributedOptimizer):
@@ -164,6 +177,8 @@ class NeighbourAveraging(DistributedOptimizer):
     there are.
     """
 
+    averages = True  # algorithm 1, line 7
+
     def train(self, rank: int, size: int, w: Any, gradient: Gradient, steps: int) -> Schedule:
         """Replicas differ; their mean moves by the mean of their steps."""
         local, mixed = Local(self.base), np.empty_like(w)
@@ -176,10 +191,6 @@ class NeighbourAveraging(DistributedOptimizer):
     def items(self, size: int, n: int, steps: int) -> int:
         """Items that all ranks send: `n` to each neighbour."""
         return sum(len(neighbours(rank, size)) for rank in range(size)) * n * steps
-
-    def trained(self, replicas: Sequence[Any]) -> Any:
-        """The mean, as in algorithm 1, line 7."""
-        return np.mean(replicas, axis=0)
 
 
 def neighbours(rank: int, size: int) -> tuple[int, ...]:
@@ -197,3 +208,126 @@ def reduce_from_neighbours(rank: int, size: int, x: Any) -> Schedule:
     )
     for part in parts:
         np.add(x, part, out=x)
+
+
+@dataclass(frozen=True)
+class StaleSynchronous(DistributedOptimizer):
+    """A server that does not wait for everybody: rank 0; the others are workers.
+
+    A worker reads the parameters, takes its gradient there, sends it, and waits for parameters
+    again; its clock is the number of gradients it has sent. The server applies each gradient as it
+    comes. What a worker reads lacks the gradients that others have yet to send: it is stale.
+
+    A worker may read while its clock is at most `bound` ahead of the slowest worker's.
+    So it has seen all gradients up to `bound` clocks before its own. Ho et al., NIPS 2013 (SSP),
+    section 2. 0 is bulk-synchronous, infinite is asynchronous (Dean et al., NIPS 2012, Downpour).
+    Each gradient moves the parameters by a whole step: with `k` workers, divide the learning rate
+    by `k` to compare with a step on the joined minibatch. Needs two ranks.
+    """
+
+    whole_steps = True
+    bound: float = inf
+
+    def train(self, rank: int, size: int, w: Any, gradient: Gradient, steps: int) -> Schedule:
+        """`steps` gradients of each worker, all of which only the server has seen in the end."""
+        if rank == 0:
+            yield from self._serve(size, w, steps)
+            return
+        for step in range(steps):
+            yield Recv(0, w)
+            yield Send(0, gradient(step, w))
+
+    def _serve(self, size: int, w: Any, steps: int) -> Schedule:
+        local, g, clocks = Local(self.base), np.empty_like(w), dict.fromkeys(range(1, size), 0)
+        waiting = set(clocks) if steps else set()
+        while any(clock < steps for clock in clocks.values()):
+            slowest = min(clocks.values())
+            for worker in [w for w in sorted(waiting) if clocks[w] - slowest <= self.bound]:
+                waiting.remove(worker)
+                yield Send(worker, w)
+            worker = yield Recv(ANY, g)
+            local.step(w, g)
+            clocks[worker] += 1
+            if clocks[worker] < steps:
+                waiting.add(worker)
+
+    def workers(self, size: int) -> range:
+        """All but the server."""
+        return range(1, size)
+
+    def items(self, size: int, n: int, steps: int) -> int:
+        """Items that all ranks send: for each gradient, the parameters before it."""
+        return 2 * (size - 1) * n * steps
+
+
+@dataclass(frozen=True)
+class OneSided(DistributedOptimizer):
+    """A server that takes no part: workers read and move its parameters by one-sided access.
+
+    Rank 0's array holds the parameters, and behind them a clock for each rank: the number of
+    gradients by which it has moved them. All ranks are workers, rank 0 too. The state of the base
+    optimizer is each worker's own.
+
+    A worker adds its step to the server's parameters, wherever these have gone meanwhile.
+    As `StaleSynchronous` in its bound: a worker that is further ahead reads the clocks until the
+    slowest has come near. Steps are added element by element (Recht et al., NIPS 2011, Hogwild).
+    """
+
+    exposed = True
+    whole_steps = True
+    bound: float = inf
+
+    def room(self, size: int) -> int:
+        """The clocks."""
+        return size
+
+    def items(self, size: int, n: int, steps: int) -> int:
+        """Without a bound: clocks, parameters, a step and a tick of the clock for each gradient.
+
+        With one, the clocks are read as often as it takes.
+        """
+        return (size + n + n + 1) * size * steps
+
+    def train(self, rank: int, size: int, w: Any, gradient: Gradient, steps: int) -> Schedule:
+        """`w` of rank 0 has all steps in the end; the others' stay as they are."""
+        n = len(w) - self.room(size)
+        local, here, clocks = Local(self.base), np.zeros_like(w[:n]), np.zeros_like(w[n:])
+        for step in range(steps):
+            while True:
+                yield Get(0, clocks, start=n)
+                if step - clocks.min() <= self.bound:
+                    break
+            yield Get(0, here)
+            moved = here.copy()
+            local.step(moved, gradient(step, here))
+            yield Accumulate(0, moved - here)
+            # after the step, so that who sees the clock finds the step
+            yield Accumulate(0, np.ones_like(clocks[:1]), start=n + rank)
+
+
+Distributed = Callable[[Optimizer], DistributedOptimizer]
+"""A distributed optimizer, over any base optimizer."""
+CONSISTENT: Mapping[str, Distributed] = {
+    "centralised": Centralised,
+    "decentralised": Decentralised,
+    "decentralised-halving_doubling": partial(Decentralised, algorithm="halving_doubling"),
+}
+"""Those that take the steps of the base optimizer on the joined minibatch, with equal replicas."""
+AVERAGING: Mapping[str, Distributed] = {
+    "neighbour_averaging": NeighbourAveraging,
+    "model_averaging": ModelAveraging,
+}
+"""Those whose replicas differ, and are averaged."""
+SERVERS: Mapping[str, Distributed] = {
+    "stale_synchronous-0": partial(StaleSynchronous, bound=0),
+    "stale_synchronous-2": partial(StaleSynchronous, bound=2),
+    "asynchronous": StaleSynchronous,
+}
+"""Those with a server and stale reads."""
+ONE_SIDED: Mapping[str, Distributed] = {
+    "one_sided": OneSided,
+    "one_sided-2": partial(OneSided, bound=2),
+}
+"""Those with parameters that workers reach by themselves, and stale reads."""
+DISTRIBUTED: Mapping[str, Distributed] = {**CONSISTENT, **AVERAGING, **SERVERS, **ONE_SIDED}
+"""By name."""

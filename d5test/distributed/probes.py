@@ -1,39 +1,45 @@
 """What must hold of a distributed optimizer, on every communicator that runs schedules.
 
-As `d5test.distributed.checks`, for cases whose operator is `Descent`. A probe trains on gradients
-that are told, not computed: whole numbers, from which one can read who has seen whose.
+As `d5test.distributed.checks`, for cases whose operator is `Descent`. Some probes train on
+gradients that are told, not computed: whole numbers, from which one can read who has seen whose.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from math import lcm
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from d5test.case import Case, dtype_of
-from d5test.distributed.cases import descent
-from d5test.distributed.communicator import Array, Reduced, Runner
-from d5test.distributed.descent import (
+from d5test.case import Case, Operator, Tensor, dtype_of
+from d5test.distributed.checks import ANYTHING, RIGHT, Pick, Property, RanksInquiry
+from d5test.distributed.communicator import Array, Reduced, Runner, run_copies
+from d5test.distributed.optimizers import (
     AVERAGING,
     CONSISTENT,
     DISTRIBUTED,
     ONE_SIDED,
     SERVERS,
-    Descent,
+    DistributedOptimizer,
+    Gradient,
+    Local,
+    neighbours,
 )
-from d5test.distributed.inquiry import RIGHT, Inquiry, Property
-from d5test.distributed.optimizers import DistributedOptimizer, Gradient, neighbours
 from d5test.numerics.arithmetic import classes, format_of
 from d5test.numerics.bounds import double, forward_bounds, lower_precision
-from d5test.numerics.controls import telling
 from d5test.numerics.judgement import Judgement, judge
-from d5test.outcome.fault import judgement_in_words
-from d5test.reference.optimizers import GradientDescent
+from d5test.reference.collectives import Schedule
+from d5test.reference.optimizers import OPTIMIZERS, GradientDescent, Optimizer
+from d5test.reference.steps import STEPS
 
+EXACT: Mapping[str, float] = {
+    "lr": 0.125, "momentum": 0.875, "rho": 0.875, "beta1": 0.875, "beta2": 0.9375,
+    "epsilon": 2.0**-10, "accumulator": 0.125,
+}  # fmt: skip
+"""Hyperparameters that are exact in every dtype."""
 LAG = "gradients by which a read lagged behind its reader"
 WHOLE_STEP = GradientDescent(lr=1.0)
 Formula = Callable[[Array, Array], Array]
@@ -48,58 +54,159 @@ def _mixed(w: Array) -> Array:
 
 def _silent(g: Array, rank: int) -> Array:
     """Gradients, that of a rank being zero."""
-    told = g.copy()
-    told[rank] = 0
-    return told
+    others = g.copy()
+    others[rank] = 0
+    return others
 
 
-def _everywhere(w: Array, row: Array) -> Array:
-    return np.broadcast_to(row, w.shape)
+def _at_server(w: Array, move: Array) -> Array:
+    """Rank 0 has moved; the workers have what they read last, the parameters at the start."""
+    return np.concatenate([[w[0] - move], w[1:]])
 
 
-def _served(w: Array, g: Array) -> Array:
-    """At the server; the workers have what they read last, the parameters at the start."""
-    return np.concatenate([[w[0] - g[1:].sum(axis=0)], w[1:]])
-
-
-def _reached(w: Array, g: Array) -> Array:
-    """As at a server, where rank 0 is a worker too."""
-    return np.concatenate([[w[0] - g.sum(axis=0)], w[1:]])
-
-
-STEPS: Mapping[str, Formula] = MappingProxyType(
-    {
-        **dict.fromkeys(CONSISTENT, lambda w, g: _everywhere(w, w[0] - g.mean(axis=0))),
-        "neighbour_averaging": lambda w, g: _mixed(w) - g,
-        "model_averaging": lambda w, g: _everywhere(w, (w - 2 * g).mean(axis=0)),
-        **dict.fromkeys(SERVERS, _served),
-        **dict.fromkeys(ONE_SIDED, _reached),
-    }
-)
+FORMULAS: Mapping[str, Formula] = {
+    **dict.fromkeys(CONSISTENT, lambda w, g: np.broadcast_to(w[0] - g.mean(axis=0), w.shape)),
+    "neighbour_averaging": lambda w, g: _mixed(w) - g,
+    "model_averaging": lambda w, g: np.broadcast_to((w - 2 * g).mean(axis=0), w.shape),
+    **dict.fromkeys(SERVERS, lambda w, g: _at_server(w, g[1:].sum(axis=0))),
+    **dict.fromkeys(ONE_SIDED, lambda w, g: _at_server(w, g.sum(axis=0))),
+}
 """What one step does, or as many as `ModelAveraging` makes between two averages: two."""
+SUSPECTS: Mapping[str, Callable[[Formula, Array, Array], Array]] = {
+    "an average over one rank too few": lambda _, w, g: w - g.sum(0) / max(len(g) - 1, 1),
+    "an average over one rank too many": lambda _, w, g: w - g.sum(0) / (len(g) + 1),
+    "a sum instead of an average": lambda _, w, g: w - g.sum(0),
+    "each rank's own gradient": lambda _, w, g: w - g,
+    "an average of neighbours' gradients, not of parameters": lambda right, w, g: w - _mixed(g),
+    "ranks swapped: gradients in reverse": lambda right, w, g: right(w, g[::-1]),
+    "ranks swapped: each has its neighbour's gradient": lambda right, w, g: right(
+        w, np.roll(g, 1, axis=0)
+    ),
+    "the last rank's gradient left out": lambda right, w, g: right(w, _silent(g, -1)),
+    "the gradient of rank 0 left out": lambda right, w, g: right(w, _silent(g, 0)),
+    "no step at all": lambda _, w, g: w,
+}
+"""What a wrong result may be, by name: as a formula, given the right one."""
 
-Suspect = Callable[[Formula, Array, Array], Array]
-"""As a formula, given the right one."""
 
-SUSPECTS: Mapping[str, Suspect] = MappingProxyType(
-    {
-        "an average over one rank too few": lambda _, w, g: w - g.sum(0) / max(len(g) - 1, 1),
-        "an average over one rank too many": lambda _, w, g: w - g.sum(0) / (len(g) + 1),
-        "a sum instead of an average": lambda _, w, g: w - g.sum(0),
-        "each rank's own gradient": lambda _, w, g: w - g,
-        "an average of neighbours' gradients, not of parameters": lambda right, w, g: (
-            w - _mixed(g)
-        ),
-        "ranks swapped: gradients in reverse": lambda right, w, g: right(w, g[::-1]),
-        "ranks swapped: each has its neighbour's gradient": lambda right, w, g: right(
-            w, np.roll(g, 1, axis=0)
-        ),
-        "the last rank's gradient left out": lambda right, w, g: right(w, _silent(g, -1)),
-        "the gradient of rank 0 left out": lambda right, w, g: right(w, _silent(g, 0)),
-        "no step at all": lambda _, w, g: w,
-    }
-)
-"""What a wrong result may be, by name."""
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Descent(Operator):
+    """Several ranks fit a linear model: `steps` steps of a distributed optimizer.
+
+    Inputs: w, then X and y of each rank; outputs: w of each rank. Bars that run through it know
+    the arithmetic of a distributed optimizer, so that its result can be told from that of a wrong
+    one; what is right does not come from there, but from one process that has all minibatches.
+
+    w has shape (n,), X (steps, b, n), y (steps, b): of each step a minibatch of b samples. The
+    loss is half the mean square of X w - y over the samples of a minibatch.
+
+    optimizer  a name in `DISTRIBUTED`
+    base       a name in `d5test.reference.optimizers.OPTIMIZERS`
+    order      which order of delivery virtual ranks have
+    """
+
+    domain = "d5test"
+    optimizer: str
+    base: str
+    steps: int = 3
+    order: int = 0
+
+    def forward(self, w: Any, *minibatches: Any) -> Any:
+        """The parameters of each rank."""
+        optimizer = DISTRIBUTED[self.optimizer](self.base_optimizer(w))
+
+        def program(rank: int, size: int, w: Any) -> Schedule:
+            gradient = self.gradient(rank, minibatches)
+            return optimizer.train(rank, size, w, gradient, self.steps)
+
+        return run_copies(program, [w] * (len(minibatches) // 2), self.order)[0]
+
+    def base_optimizer(self, w: Any) -> Optimizer:
+        """The base optimizer, its numbers as arrays like `w`."""
+        step = STEPS[self.base]()
+        exact = {name: value for name, value in EXACT.items() if name in step.attributes}
+        return step.with_(**exact).optimizer(like=w)
+
+    def gradient(self, rank: int, minibatches: tuple[Any, ...]) -> Gradient:
+        """Of the loss of a rank's own minibatches."""
+        return partial(_gradient, *minibatches[2 * rank : 2 * rank + 2])
+
+    def sequential(self, w: Any, *minibatches: Any) -> list[Any]:
+        """The parameters of each rank, by one process that has all minibatches."""
+        size = len(minibatches) // 2
+        if self.optimizer in CONSISTENT:
+            samples = np.concatenate(minibatches[::2], axis=1)
+            joined = partial(_gradient, samples, np.concatenate(minibatches[1::2], axis=1))
+            w, local = w.copy(), Local(self.base_optimizer(w))
+            for step in range(self.steps):
+                local.step(w, joined(step, w))
+            return [w] * size
+        gradients = [self.gradient(rank, minibatches) for rank in range(size)]
+        replicas = [(w.copy(), Local(self.base_optimizer(w))) for _ in range(size)]
+        for step in range(self.steps):
+            before = [w.copy() for w, _ in replicas]
+            for rank, (w, local) in enumerate(replicas):
+                beside = {(rank - 1) % size, rank, (rank + 1) % size}
+                mixes = self.optimizer == "neighbour_averaging"
+                at = np.mean([before[k] for k in beside], axis=0) if mixes else None
+                local.step(w, gradients[rank](step, before[rank]), at=at)
+            if self.optimizer == "model_averaging" and step % 2:
+                mean = np.mean([w for w, _ in replicas], axis=0)
+                for w, _ in replicas:
+                    w[...] = mean
+        return [w for w, _ in replicas]
+
+
+def _gradient(samples: Any, targets: Any, step: int, w: Any) -> Any:
+    x, y = samples[step], targets[step]
+    return np.transpose(x) @ (x @ w - y) / len(y)
+
+
+def descent(optimizer: str, dtype: str, sizes: Sequence[int], pick: Pick) -> Case:
+    """A few steps over any base optimizer. More parameters than samples, and fewer."""
+    size, n, samples, steps = pick(sizes), pick(range(1, 12)), pick(range(1, 6)), pick(range(1, 5))
+    op = Descent(optimizer=optimizer, base=pick(tuple(OPTIMIZERS)), steps=steps,
+                 order=pick(ANYTHING))  # fmt: skip
+    minibatches = Tensor((steps, samples, n), dtype), Tensor((steps, samples), dtype)
+    return Case(op, (Tensor((n,), dtype), *minibatches * size), seed=pick(ANYTHING))
+
+
+class Probe(RanksInquiry):
+    """One case of `Descent` put to one communicator, for a `base` of its own if one is named."""
+
+    def __init__(self, check: str, comm: Runner, case: Case, base: str = "") -> None:
+        assert isinstance(case.op, Descent)
+        self.op, self.runner = case.op.with_(base=base or case.op.base), comm
+        super().__init__(check, comm, replace(case, op=self.op), len(case.inputs) // 2)
+
+    def descend(self) -> Reduced:
+        """What the communicator's own optimizer makes of the case."""
+        w, *minibatches = self.arrays
+        optimizer = self.runner.optimizers[self.op.optimizer](self.op.base_optimizer(w))
+
+        def gradient_of(rank: int) -> Gradient:
+            return self.op.gradient(rank, tuple(minibatches))
+
+        return self.train(optimizer, [w] * self.size, gradient_of, self.op.steps)
+
+    def train(
+        self,
+        optimizer: DistributedOptimizer,
+        starts: Iterable[Array],
+        gradient_of: Callable[[int], Gradient],
+        steps: int,
+    ) -> Reduced:
+        """What the ranks have after so many steps, without the optimizer's room."""
+
+        def program(rank: int, size: int, w: Any) -> Schedule:
+            return optimizer.train(rank, size, w, gradient_of(rank), steps)
+
+        room, exposed = optimizer.room(self.size), optimizer.exposed
+        arrays = [np.concatenate([start, np.zeros(room, start.dtype)]) for start in starts]
+        reduced = self.attempt(
+            lambda: self.runner.run(program, arrays, self.op.order, exposed=exposed), arrays
+        )
+        return replace(reduced, results=tuple(x[: len(x) - room] for x in reduced.results))
 
 
 def one_step(comm: Runner, case: Case) -> Judgement:
@@ -108,20 +215,21 @@ def one_step(comm: Runner, case: Case) -> Judgement:
     Averaging begins with different parameters at each rank, the others with the same ones. All
     numbers are multiples of what they are divided by.
     """
-    op, inquiry = _begin("one_step", comm, _plain(case))
-    averages = op.optimizer in AVERAGING
+    inquiry = Probe("one_step", comm, case, WHOLE_STEP.name)
+    name = inquiry.op.optimizer
+    averages = name in AVERAGING
     unit = lcm(6, inquiry.size) * (1 + np.arange(inquiry.n) % 5)
     factors = np.arange(1, inquiry.size + 1)[:, None]
     gradients = (unit * factors).astype(inquiry.dtype)
     starts = (unit * factors[::-1] ** 2 if averages else unit + 0 * factors).astype(inquiry.dtype)
-    optimizer = comm.optimizers[op.optimizer](WHOLE_STEP)
+    optimizer = comm.optimizers[name](WHOLE_STEP)
     steps = getattr(optimizer, "every", 1)
-    results = _train(
-        inquiry, optimizer, starts, lambda rank: lambda step, w: gradients[rank].copy(), steps
-    ).results
-    told = starts.astype(np.float64), gradients.astype(np.float64)
-    right = STEPS[op.optimizer]
-    want, got = right(*told), np.array(results, np.float64)
+    reduced = inquiry.train(
+        optimizer, starts, lambda rank: lambda step, w: gradients[rank].copy(), steps
+    )
+    w, g = starts.astype(np.float64), gradients.astype(np.float64)
+    right = FORMULAS[name]
+    want, got = right(w, g), np.array(reduced.results, np.float64)
     if np.array_equal(got, want):
         return RIGHT
     rank, element = (int(i) for i in np.argwhere(got != want)[0])
@@ -132,15 +240,11 @@ def one_step(comm: Runner, case: Case) -> Judgement:
         f"with the gradients {', '.join(f'{g:g}' for g in gradients[:, element])}",
     }
     # a suspect divides where the right formula does not have to: a sum, a quotient, a difference
-    reach = np.abs(told[0]) + np.abs(told[1]).sum(axis=0)
-    roundings = 3 * format_of(inquiry.dtype).u * reach
-    named = [
-        name
-        for name, wrong in SUSPECTS.items()
-        if np.all(np.abs(got - wrong(right, *told)) <= roundings)
-    ]
-    if named:
-        details["looks like"] = named[0]
+    roundings = 3 * format_of(inquiry.dtype).u * (np.abs(w) + np.abs(g).sum(axis=0))
+    for suspect, wrong in SUSPECTS.items():
+        if np.all(np.abs(got - wrong(right, w, g)) <= roundings):
+            details["looks like"] = suspect
+            break
     raise inquiry.fault("step", "a step is wrong", None, **details)
 
 
@@ -150,43 +254,36 @@ def sequential(comm: Runner, case: Case) -> Judgement:
     For a consistent optimizer that is the base optimizer on the joined minibatch; where replicas
     are averaged, it holds all of them.
     """
-    op, inquiry = _begin("sequential", comm, case)
-    results = _descend(inquiry, op).results
-    return comm.agree(lambda: _as_one_process(inquiry, op, results))
+    inquiry = Probe("sequential", comm, case)
+    op, arrays, results = inquiry.op, inquiry.arrays, inquiry.descend().results
 
-
-def _as_one_process(inquiry: Inquiry, op: Descent, results: tuple[Array, ...]) -> Judgement:
-    (arithmetic,) = classes(inquiry.dtype)
-    right = op.sequential(*double(inquiry.arrays))
-    bounds = tuple(
-        replace(bound, value=value) if bound is not None else None
-        for value, bound in zip(right, forward_bounds(op, inquiry.arrays, arithmetic), strict=True)
-    )
-    judgement = judge(bounds, results)
-    if not judgement.right:
-        words = judgement_in_words(judgement, inquiry.case.dtype)
-        words["worst"] = words["worst"].replace("result ", "rank ")
+    def judged() -> Judgement:
+        (arithmetic,) = classes(inquiry.dtype)
+        ours = zip(
+            op.sequential(*double(arrays)), forward_bounds(op, arrays, arithmetic), strict=True
+        )
+        bounds = tuple(replace(bound, value=value) if bound else None for value, bound in ours)
         where = "on the joined minibatch" if op.optimizer in CONSISTENT else "in one process"
-        what = f"a rank is not where {op.base} is {where}"
-        raise inquiry.fault("value", what, judgement, **words)
-    tells, void = telling(
-        bounds, inquiry.arrays, lambda: lower_precision(op, inquiry.arrays, None, inquiry.dtype)
-    )
-    return replace(judgement, telling=tells, void=void or judgement.share == 0)
+        return inquiry.within(
+            judge(bounds, results), bounds, f"a rank is not where {op.base} is {where}",
+            lambda: lower_precision(op, arrays, None, inquiry.dtype),
+        )  # fmt: skip
+
+    return comm.agree(judged)
 
 
 def replicas(comm: Runner, case: Case) -> Judgement:
     """All ranks have the same bits after each number of steps."""
-    op, inquiry = _begin("replicas", comm, case)
-    return inquiry.equal(_descend(inquiry, op).results)
+    inquiry = Probe("replicas", comm, case)
+    return inquiry.equal(inquiry.descend().results)
 
 
 def traffic(comm: Runner, case: Case) -> Judgement:
     """The bytes sent are what the optimizer's formula says."""
-    op, inquiry = _begin("traffic", comm, case)
-    sent = _descend(inquiry, op).traffic or ()
-    optimizer = DISTRIBUTED[op.optimizer](WHOLE_STEP)
-    items = optimizer.items(inquiry.size, inquiry.n, op.steps)
+    inquiry = Probe("traffic", comm, case)
+    sent = inquiry.descend().traffic or ()
+    optimizer = DISTRIBUTED[inquiry.op.optimizer](WHOLE_STEP)
+    items = optimizer.items(inquiry.size, inquiry.n, inquiry.op.steps)
     bytes_ = (sum(t.bytes for t in sent), items * dtype_of(inquiry.dtype).itemsize)
     return inquiry.costs({"bytes": bytes_}, f"{type(optimizer).__name__}.items")
 
@@ -198,8 +295,8 @@ def staleness(comm: Runner, case: Case) -> Judgement:
     worker reads are the clocks of all workers as it sees them. The judgement's ratio is the worst
     lag over the bound, `got` the lag.
     """
-    op, inquiry = _begin("staleness", comm, _plain(case))
-    steps, size = 4 * op.steps, inquiry.size
+    inquiry = Probe("staleness", comm, case, WHOLE_STEP.name)
+    name, steps, size = inquiry.op.optimizer, 4 * inquiry.op.steps, inquiry.size
     reads: dict[int, list[Array]] = {rank: [] for rank in range(size)}
 
     def clockwork(rank: int) -> Gradient:
@@ -209,25 +306,25 @@ def staleness(comm: Runner, case: Case) -> Judgement:
 
         return gradient
 
-    optimizer = comm.optimizers[op.optimizer](WHOLE_STEP)
+    optimizer = comm.optimizers[name](WHOLE_STEP)
     starts = np.zeros((size, size), inquiry.dtype)
-    final = -_train(inquiry, optimizer, starts, clockwork, steps).results[0]
-    ours: Any = DISTRIBUTED[op.optimizer](WHOLE_STEP)
+    final = -inquiry.train(optimizer, starts, clockwork, steps).results[0]
+    ours: Any = DISTRIBUTED[name](WHOLE_STEP)
     workers, worst = ours.workers(size), 0.0
     for worker, seen in enumerate(comm.everywhere(reads)):
         for clock, read in enumerate(seen):
             clocks = read[workers]
             lag = float(clock - clocks.min())
             worst = max(worst, lag)
-            told = {
+            details = {
                 "who": f"rank {worker}, after {clock} gradients of its own",
                 "read": f"clocks {', '.join(f'{c:g}' for c in clocks)} of the workers",
                 "lag": f"{lag:g}, at most {ours.bound:g}",
             }
             if lag > ours.bound:
-                raise inquiry.fault("stale", "a read is staler than its bound", None, **told)
+                raise inquiry.fault("stale", "a read is staler than its bound", None, **details)
             if read[worker] != clock:
-                raise inquiry.fault("lost", "a worker does not read what it sent", None, **told)
+                raise inquiry.fault("lost", "a worker does not read what it sent", None, **details)
     if np.any(final[workers] != steps):
         counts = ", ".join(f"{count:g}" for count in final[workers])
         raise inquiry.fault("lost", "gradients are lost", None, got=counts, want=f"{steps} each")
@@ -236,64 +333,15 @@ def staleness(comm: Runner, case: Case) -> Judgement:
     )
 
 
-def _begin(check: str, comm: Runner, case: Case) -> tuple[Descent, Inquiry]:
-    op = case.op
-    assert isinstance(op, Descent)
-    return op, Inquiry(check, comm, case, len(case.inputs) // 2)
-
-
-def _plain(case: Case) -> Case:
-    """The case with the base optimizer of a probe, whichever was drawn."""
-    return replace(case, op=case.op.with_(base=WHOLE_STEP.name))
-
-
-def _descend(inquiry: Inquiry, op: Descent) -> Reduced:
-    """What the communicator's own optimizer makes of the case."""
-    w, *minibatches = inquiry.arrays
-    comm: Any = inquiry.comm
-    optimizer = comm.optimizers[op.optimizer](op.base_optimizer(w))
-    starts = [w] * inquiry.size
-    return _train(
-        inquiry, optimizer, starts, lambda r: op.gradient(r, tuple(minibatches)), op.steps
-    )
-
-
-def _train(
-    inquiry: Inquiry,
-    optimizer: DistributedOptimizer,
-    starts: Any,
-    gradient_of: Callable[[int], Gradient],
-    steps: int,
-) -> Reduced:
-    def program(rank: int, size: int, w: Any) -> Any:
-        return optimizer.train(rank, size, w, gradient_of(rank), steps)
-
-    comm: Any = inquiry.comm
-    order, exposed = inquiry.case.op.attributes["order"], optimizer.exposed
-    room = optimizer.room(inquiry.size)
-    arrays = [np.concatenate([start, np.zeros(room, start.dtype)]) for start in starts]
-    reduced = inquiry.attempt(lambda: comm.run(program, arrays, order, exposed=exposed), arrays)
-    return replace(reduced, results=tuple(x[: len(x) - room] for x in reduced.results))
-
-
-def _row(
-    name: str, run: Any, subjects: Iterable[str], kind: str = "structural", **more: Any
-) -> Property:
-    dtypes = ("float64", "float32")
-    return Property(name, run, dtypes, kind, subjects=tuple(subjects), one=descent, **more)
-
-
-DESCENT: Mapping[str, Property] = MappingProxyType(
-    {
-        check.name: check
-        for check in (
-            _row("one_step", one_step, DISTRIBUTED),
-            _row("sequential", sequential, (*CONSISTENT, *AVERAGING), "value"),
-            _row("replicas", replicas, CONSISTENT),
-            _row("staleness", staleness, (*SERVERS, *ONE_SIDED), least=2, measures=LAG),
-            # with a bound, one-sided access waits by reading
-            _row("traffic", traffic, [name for name in DISTRIBUTED if name != "one_sided-2"]),
-        )
-    }
+# with a bound, one-sided access waits by reading
+_COUNTED = tuple(name for name in DISTRIBUTED if name != "one_sided-2")
+_row = partial(Property, dtypes=("float64", "float32"), one=descent)
+_ROWS = (
+    _row("one_step", one_step, subjects=(*DISTRIBUTED,)),
+    _row("sequential", sequential, kind="value", subjects=(*CONSISTENT, *AVERAGING)),
+    _row("replicas", replicas, subjects=(*CONSISTENT,)),
+    _row("staleness", staleness, subjects=(*SERVERS, *ONE_SIDED), least=2, measures=LAG),
+    _row("traffic", traffic, subjects=_COUNTED),
 )
+DESCENT: Mapping[str, Property] = {row.name: row for row in _ROWS}
 """By name, in the order in which they run."""

@@ -12,7 +12,6 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
 LAUNCHERS = (
@@ -23,39 +22,32 @@ LAUNCHERS = (
     (("PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"), ("MPICH", "Intel MPI")),
 )
 """Variables of mpirun: rank, size and ranks on this machine, and the libraries it belongs to."""
-
-SCHEDULERS: Mapping[str, tuple[tuple[str, str], ...]] = MappingProxyType(
-    {
-        "srun": (
-            ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
-            ("PMIX_RANK", "SLURM_STEP_NUM_TASKS"),
-            ("PMIX_RANK", "SLURM_NTASKS"),
-            ("SLURM_PROCID", "SLURM_NTASKS"),
-        ),
-        "flux": (("FLUX_TASK_RANK", "FLUX_JOB_SIZE"),),
-        "jsrun": (("JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"),),
-        "a launcher with PMIx": (("PMIX_RANK", ""),),
-    }
-)
+SCHEDULERS: Mapping[str, tuple[tuple[str, str], ...]] = {
+    "srun": (
+        ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
+        ("PMIX_RANK", "SLURM_STEP_NUM_TASKS"),
+        ("PMIX_RANK", "SLURM_NTASKS"),
+        ("SLURM_PROCID", "SLURM_NTASKS"),
+    ),
+    "flux": (("FLUX_TASK_RANK", "FLUX_JOB_SIZE"),),
+    "jsrun": (("JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"),),
+    "a launcher with PMIx": (("PMIX_RANK", ""),),
+}
 """Variables of rank and size of what starts ranks of any library. A rank above 0, or a size above
 1 beside the rank of a step, is a parallel run; the shell of an allocation has rank 0, and a size
 of which it is the whole."""
 SHELL = ("SLURM_PROCID", "SLURM_NTASKS")
 """What such a shell has, too: with rank 0 it says nothing."""
-
-YIELDING: Mapping[str, Mapping[str, str]] = MappingProxyType(
-    {
-        "MPICH": {"MPIR_CVAR_ENABLE_HEAVY_YIELD": "1", "MPIR_CVAR_POLLS_BEFORE_YIELD": "10"},
-        "Open MPI": {
-            "OMPI_MCA_mpi_yield_when_idle": "1",
-            "OMPI_MCA_threads_pthreads_yield_strategy": "nanosleep",
-        },
-        "Intel MPI": {"I_MPI_THREAD_YIELD": "3"},
-    }
-)
+YIELDING: Mapping[str, Mapping[str, str]] = {
+    "MPICH": {"MPIR_CVAR_ENABLE_HEAVY_YIELD": "1", "MPIR_CVAR_POLLS_BEFORE_YIELD": "10"},
+    "Open MPI": {
+        "OMPI_MCA_mpi_yield_when_idle": "1",
+        "OMPI_MCA_threads_pthreads_yield_strategy": "nanosleep",
+    },
+    "Intel MPI": {"I_MPI_THREAD_YIELD": "3"},
+}
 """Settings, by library, for more ranks than cores: a rank that waits lets others run. They cost
 0.1 ms of latency and save 10 ms (8 ranks on 2 cores)."""
-
 ALONE = (
     "use mpirun, or srun --mpi=pmi2 or --mpi=pmix; to run each process alone, unset the "
     "variables of the launcher (SLURM_PROCID, PMIX_RANK, ...)"
@@ -130,14 +122,11 @@ def launched(environ: Mapping[str, str] = os.environ) -> Launch | None:
             number = int(environ[rank])
             ranks = int(environ[size]) if size else number + 1
             if number or (ranks > 1 and (rank, size) != SHELL):
-                return Launch(number, ranks, _here(environ, ranks), _cores(), (), launcher)
+                # 4(x2),1 is 4, 4 and 1 on a machine each
+                first = re.match(r"\d+", environ.get("SLURM_STEP_TASKS_PER_NODE", ""))
+                here = int(first[0]) if first else ranks
+                return Launch(number, ranks, here, _cores(), (), launcher)
     return None
-
-
-def _here(environ: Mapping[str, str], ranks: int) -> int:
-    """Ranks on this machine; `SLURM_STEP_TASKS_PER_NODE` is 4(x2),1 for 4, 4 and 1."""
-    told = re.match(r"\d+", environ.get("SLURM_STEP_TASKS_PER_NODE", ""))
-    return int(told[0]) if told else ranks
 
 
 def connect(launch: Launch) -> World:
@@ -161,7 +150,11 @@ def connect(launch: Launch) -> World:
     name = library.rpartition(" ")[0]
     if name in YIELDING and launch.libraries and name not in launch.libraries:
         raise Unusable(_unpaired(started, launch, library))  # MPICH would abort in Init_thread
-    if name == "MPICH" and "PMIX_RANK" in os.environ and not _has_pmix(MPI):
+    if (
+        name == "MPICH"
+        and "PMIX_RANK" in os.environ
+        and "pmix" not in MPI.Get_library_version().lower()
+    ):
         raise Unusable(f"{started} with PMIx, and {library} is built without it: {ALONE}")  # too
     if not MPI.Is_initialized():
         MPI.Init_thread(MPI.THREAD_MULTIPLE)
@@ -173,14 +166,9 @@ def connect(launch: Launch) -> World:
 
 def library_of(mpi: Any) -> str:
     """Name and version of the library: `MPICH 5.0.2`."""
-    said = mpi.Get_library_version()
-    match = re.search(r"(MPICH|Open MPI|Intel\(R\) MPI)\D*([\d.]+\d)", said)
-    return f"{match[1].replace('(R)', '')} {match[2]}" if match else said.splitlines()[0].strip()
-
-
-def _has_pmix(mpi: Any) -> bool:
-    """Whether MPICH was configured with it, as its version says."""
-    return "pmix" in mpi.Get_library_version().lower()
+    text = mpi.Get_library_version()
+    match = re.search(r"(MPICH|Open MPI|Intel\(R\) MPI)\D*([\d.]+\d)", text)
+    return f"{match[1].replace('(R)', '')} {match[2]}" if match else text.splitlines()[0].strip()
 
 
 def _unpaired(started: str, launch: Launch, library: str) -> str:

@@ -67,17 +67,21 @@ def watch(stream: int) -> dict[str, Any]:
     broken.register(stream, 0)  # a word wakes nobody: ranks that share cores have many
     while True:
         broken.poll(PAUSE * 1000)
-        text = _said(stream)
-        *lines, rest = (rest + (text or b"")).split(b"\n")
-        for said in map(json.loads, lines):
-            if said.get("stage", float("inf")) < known.get("stage", 0):
+        try:
+            text = os.read(stream, 1 << 20)
+            ended = not text  # nobody can say any more
+        except BlockingIOError:
+            text, ended = b"", False
+        *lines, rest = (rest + text).split(b"\n")
+        for word in map(json.loads, lines):
+            if word.get("stage", float("inf")) < known.get("stage", 0):
                 continue
-            known |= said
-            if "limit" in said:
-                limit = said["limit"]
+            known |= word
+            if "limit" in word:
+                limit = word["limit"]
                 deadline = float("inf") if limit is None else time.monotonic() + limit
-                idleness = Idleness(said.get("idle"))
-        if text is None:
+                idleness = Idleness(word.get("idle"))
+        if ended:
             return known
         if "killed" in known:
             continue
@@ -89,14 +93,6 @@ def watch(stream: int) -> dict[str, Any]:
             known["killed"] = f"not over after {known['limit']:g} s"
         if "killed" in known:
             os.kill(known["pid"], signal.SIGKILL)
-
-
-def _said(stream: int) -> bytes | None:
-    """What was said since the last time; `None` if nobody can say any more."""
-    try:
-        return os.read(stream, 1 << 20) or None
-    except BlockingIOError:
-        return b""
 
 
 class Seen(NamedTuple):

@@ -10,6 +10,7 @@ Whoever does not want to write a schedule writes `step(inputs)`, with blocking c
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -49,17 +50,15 @@ class Communication:
         return y.reshape(np.shape(x))
 
 
+@dataclass
 class StepwiseOptimizer:
     """What trains the network of `executor`, one minibatch at a time."""
 
-    def __init__(
-        self, base: Optimizer, executor: Any, loss: str, communication: Communication
-    ) -> None:
-        self.base = base
-        self.executor = executor
-        self.loss = loss
-        self.communication = communication
-        self._local: dict[str, Local] = {}
+    base: Optimizer
+    executor: Any
+    loss: str
+    communication: Communication
+    _local: dict[str, Local] = field(default_factory=dict, init=False)
 
     def step(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """Train on this rank's minibatch; the network's outputs before the step."""

@@ -104,12 +104,12 @@ class Watchdog:
     def _told(self, name: str) -> Callable[..., Any]:
         own = self._own[name]
 
-        def call(*given: Any, **named: Any) -> Any:
-            target = {"pid": self._pid, **dict(zip(LEAVING[name], given, strict=False)), **named}
+        def call(*args: Any, **kwargs: Any) -> Any:
+            target = {"pid": self._pid, **dict(zip(LEAVING[name], args, strict=False)), **kwargs}
             if os.getpid() == self._pid == target["pid"] and target.get("signal") != 0:
                 at = position(sys._getframe(1), self._file)  # noqa: SLF001 - there is no other way
                 self._tell(leaving=f"os.{name}", at=at)
-            return own(*given, **named)
+            return own(*args, **kwargs)
 
         return call
 

@@ -1,14 +1,14 @@
 """Level 1: networks. An ONNX graph of level-0 operators, edited, run on a backend, and judged.
 
-graph, check       nodes and tensors as values; what makes a graph whole
-model              ONNX models in and out, in one operator set; files read safely
-network            `Network`: a graph that is edited one sound step at a time
-plan               a graph for inputs of given shapes, as it travels to a backend
-executor           `Executor`: a network on a backend, with events
-reference          forward and backward on NumPy arrays of any kind
-whole, nodes       the two judgements: by an ensemble, and node by node with bars
-built, zoo         networks made by code, seeded
-external           models from the onnx package, with their expected outputs
+graph         nodes and tensors as values
+model         ONNX models in and out, in one operator set; files read safely
+network       `Network`: a graph that is edited one sound step at a time
+specialise    a graph for inputs of given shapes
+executor      `Executor`: a network on a backend, with events
+whole, nodes  the two judgements: by an ensemble of references, and node by node with bars
+timed         a network timed on a backend
+zoo           networks made by code, seeded
+external      models from the onnx package, with their expected outputs
 """
 
 from __future__ import annotations

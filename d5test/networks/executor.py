@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, NamedTuple
 
@@ -20,11 +21,10 @@ import numpy as np
 
 from d5test.backends.base import Unsupported
 from d5test.case import Array
-from d5test.client.messages import Crashed, Hung, Round, Timed, plain
+from d5test.client.messages import Crashed, Hung, plain
 from d5test.networks.graph import Graph
 from d5test.networks.model import to_model
 from d5test.networks.network import Network
-from d5test.networks.profile import Profile
 from d5test.networks.specialise import runnable, specialised
 
 ANSWER_SECONDS = 900.0
@@ -45,13 +45,13 @@ class Event(NamedTuple):
     seconds: float | None = None
 
 
-class Passed(NamedTuple):
+class NodeResult(NamedTuple):
     """A node, what it gave, and what came back: upstream, and gradients at `wanted`."""
 
     name: str
-    outputs: tuple[Array, ...]
-    upstream: tuple[Array | None, ...] | None
-    gradients: tuple[Array | None, ...] | None
+    outputs: Sequence[Array]
+    upstream: Sequence[Array | None] | None
+    gradients: Sequence[Array | None] | None
 
 
 class Loaded(NamedTuple):
@@ -59,6 +59,29 @@ class Loaded(NamedTuple):
 
     number: int
     graph: Graph
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Seconds of each node alone, and of the whole inference, one value a pass.
+
+    A node alone is waited for, the whole only at its end: where a device works on while the next
+    node is prepared, the overhead can be negative.
+    """
+
+    nodes: Mapping[str, tuple[float, ...]]
+    whole: tuple[float, ...]
+
+    @property
+    def overhead(self) -> float:
+        """FrameworkOverhead: 1 - (sum of the nodes) / (whole), the median of the passes."""
+        sums = np.sum(list(self.nodes.values()), axis=0)
+        return float(np.median(1 - sums / np.array(self.whole)))
+
+    @property
+    def medians(self) -> dict[str, float]:
+        """The median seconds of each node."""
+        return {name: float(np.median(seconds)) for name, seconds in self.nodes.items()}
 
 
 class Executor:
@@ -83,7 +106,9 @@ class Executor:
         with self._events("inference"):
             outputs = self._ask("infer", loaded, _ordered(loaded, inputs))
         if self.listeners:
-            self._tell_operators(inputs)
+            with suppress(Unsupported):
+                for name, (seconds,) in self.profile(inputs).nodes.items():
+                    self._tell(Event("operator", name, seconds))
         return dict(zip(loaded.graph.outputs, outputs, strict=True))
 
     def inference_and_backprop(
@@ -96,43 +121,33 @@ class Executor:
         loaded = self._ready(inputs)
         names = tuple(loaded.graph.parameters) if wanted is None else tuple(wanted)
         with self._events("backprop"):
-            outputs, found = self._ask(
+            outputs, gradients = self._ask(
                 "backprop", loaded, _ordered(loaded, inputs), _upstream(loaded, loss), names
             )
-        return (
-            dict(zip(loaded.graph.outputs, outputs, strict=True)),
-            dict(zip(names, found, strict=True)),
-        )
+        named = dict(zip(loaded.graph.outputs, outputs, strict=True))
+        return named, dict(zip(names, gradients, strict=True))
 
     def nodes(
         self,
         inputs: Arrays,
         loss: Loss | None = None,
         wanted: Mapping[str, Sequence[int]] | None = None,
-    ) -> list[Passed]:
+    ) -> list[NodeResult]:
         """What each node gave, in order, and with a loss what came back through it.
 
         Gradients are the framework's, of one node at a time: those of its inputs at `wanted`, by
         the node's name, from upstream gradients that came back through the nodes behind it.
         """
         loaded = self._ready(inputs)
-        upstream = None if loss is None else _upstream(loaded, loss)
-        answer = self._ask("nodes", loaded, _ordered(loaded, inputs), upstream, dict(wanted or {}))
-        return [
-            Passed(
-                name,
-                tuple(ys),
-                None if dys is None else tuple(dys),
-                None if dxs is None else tuple(dxs),
-            )
-            for name, ys, dys, dxs in answer
-        ]
+        request = _ordered(loaded, inputs), _upstream(loaded, loss), dict(wanted or {})
+        answer = self._ask("nodes", loaded, *request)
+        return [NodeResult(*node) for node in answer]
 
     def profile(self, inputs: Arrays, passes: int = 1) -> Profile:
         """Seconds of an inference, and of each node alone, in each of several passes."""
         loaded = self._ready(inputs)
-        found = self._ask("seconds", loaded, _ordered(loaded, inputs), passes)
-        whole, alone = zip(*found, strict=True)
+        seconds = self._ask("seconds", loaded, _ordered(loaded, inputs), passes)
+        whole, alone = zip(*seconds, strict=True)
         names = [node.name for node in loaded.graph.nodes]
         return Profile(dict(zip(names, zip(*alone, strict=True), strict=True)), tuple(whole))
 
@@ -144,21 +159,9 @@ class Executor:
         With a loss: inference and backprop.
         """
         loaded = self._ready(feeds[0])
-        given = [_ordered(loaded, inputs) for inputs in feeds]
-        upstream = None if loss is None else _upstream(loaded, loss)
-        request = loaded.number, given, upstream, False, loops
-        found: int = self.client.ask("start_network_timing", *request)
-        return found
-
-    def time_round(self) -> Round:
-        """Seconds a call of one round."""
-        measured: Round = self.client.time_round()
-        return measured
-
-    def stop_timing(self) -> Timed:
-        """What the last timed calls returned, and the peak memory since the start."""
-        timed: Timed = self.client.stop_timing()
-        return timed
+        arrays = [_ordered(loaded, inputs) for inputs in feeds]
+        request = loaded.number, arrays, _upstream(loaded, loss), False, loops
+        return int(self.client.ask("start_network_timing", *request))
 
     def graph(self, inputs: Arrays) -> Graph:
         """The graph that runs on inputs of these shapes."""
@@ -171,8 +174,7 @@ class Executor:
             return self.network.fetch(names)
         loaded = next(iter(self._loaded.values()))
         there = [name for name in names if name in loaded.graph.parameters]
-        found: dict[str, Array] = self._ask("fetch", loaded, there)
-        return {**self.network.fetch(names), **found}
+        return {**self.network.fetch(names), **self._ask("fetch", loaded, there)}
 
     def feed(self, **values: Array) -> None:
         """New values of parameters, of their shapes and dtypes. Raises KeyError or ValueError."""
@@ -187,19 +189,17 @@ class Executor:
     def unload(self) -> None:
         """Give the memory back where the network runs."""
         while self._loaded:
-            _, loaded = self._loaded.popitem()
-            self._ask("unload", loaded)
+            self._ask("unload", self._loaded.popitem()[1])
 
     def _ready(self, inputs: Arrays) -> Loaded:
         """The network made ready for inputs of these shapes."""
         for name, value in self.network.inputs.items():
-            if name in inputs and inputs[name].dtype.name != value.dtype:
-                raise ValueError(
-                    f"input {name!r} is {value.dtype}, given {inputs[name].dtype.name}"
-                )
-        key = tuple(sorted((name, x.shape) for name, x in inputs.items()))
+            dtype = inputs[name].dtype.name if name in inputs else value.dtype
+            if dtype != value.dtype:
+                raise ValueError(f"input {name!r} is {value.dtype}, given {dtype}")
+        shapes = {name: x.shape for name, x in inputs.items()}
+        key = tuple(sorted(shapes.items()))
         if key not in self._loaded:
-            shapes = {name: x.shape for name, x in inputs.items()}
             graph = specialised(self.network.graph, shapes)
             described = describe(graph, self.network.graph, self.client.about.reads_models)
             self._loaded[key] = Loaded(self.client.ask("network", "load", described), graph)
@@ -214,21 +214,14 @@ class Executor:
 
     @contextmanager
     def _events(self, what: str) -> Iterator[None]:
-        for listener in self.listeners:
-            listener(Event(what, self.network.name))
+        self._tell(Event(what, self.network.name))
         start = time.perf_counter()
         yield
-        for listener in self.listeners:
-            listener(Event(what, self.network.name, time.perf_counter() - start))
+        self._tell(Event(what, self.network.name, time.perf_counter() - start))
 
-    def _tell_operators(self, inputs: Arrays) -> None:
-        try:
-            profile = self.profile(inputs)
-        except Unsupported:
-            return
-        for name, (spent,) in profile.nodes.items():
-            for listener in self.listeners:
-                listener(Event("operator", name, spent))
+    def _tell(self, event: Event) -> None:
+        for listener in self.listeners:
+            listener(event)
 
 
 def describe(graph: Graph, original: Graph, as_model: bool) -> dict[str, Any]:
@@ -238,11 +231,11 @@ def describe(graph: Graph, original: Graph, as_model: bool) -> dict[str, Any]:
     """
     ends = {"inputs": tuple(graph.inputs), "outputs": graph.outputs}
     if as_model:
-        made = {node.name: tuple(takewhile(bool, node.outputs)) for node in graph.nodes}
-        every = tuple(tensor for tensors in made.values() for tensor in tensors)
+        outputs = [(node.name, tuple(takewhile(bool, node.outputs))) for node in graph.nodes]
+        every = tuple(tensor for _, tensors in outputs for tensor in tensors)
         return {
             **ends,
-            "nodes": list(made.items()),
+            "nodes": outputs,
             "model": to_model(original).SerializeToString(),
             "values_model": to_model(graph.with_(outputs=every)).SerializeToString(),
         }
@@ -263,10 +256,10 @@ def _ordered(loaded: Loaded, inputs: Arrays) -> list[Array]:
     return [np.asarray(inputs[name]) for name in loaded.graph.inputs]
 
 
-def _upstream(loaded: Loaded, loss: Loss) -> str | list[Array | None]:
-    """The name of the loss, or an upstream gradient for each output."""
+def _upstream(loaded: Loaded, loss: Loss | None) -> str | list[Array | None] | None:
+    """The name of the loss, or an upstream gradient for each output; nothing without a loss."""
     outputs = loaded.graph.outputs
-    for name in (loss,) if isinstance(loss, str) else loss:
+    for name in (loss,) if isinstance(loss, str) else loss or ():
         if name not in outputs:
             raise ValueError(f"no output is called {name!r}, only {', '.join(outputs)}")
-    return loss if isinstance(loss, str) else [loss.get(name) for name in outputs]
+    return [loss.get(name) for name in outputs] if isinstance(loss, Mapping) else loss

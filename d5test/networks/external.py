@@ -59,11 +59,10 @@ def data_sets(path: Path) -> list[Path]:
 def external_models() -> Mapping[str, ExternalModel]:
     """The models of the onnx package, by name."""
     data = Path(onnx.__file__).parent / "backend" / "test" / "data"
-    light = sorted((data / "light").glob("light_*.onnx"))
-    small = [path for kind in KINDS for path in sorted((data / kind).glob("test_*/model.onnx"))]
-    named = {path.stem: path for path in light}
-    for path in small:
-        named[f"{path.parents[1].name}/{path.parent.name.removeprefix('test_')}"] = path
+    named = {path.stem: path for path in sorted((data / "light").glob("light_*.onnx"))}
+    for kind in KINDS:
+        for path in sorted((data / kind).glob("test_*/model.onnx")):
+            named[f"{kind}/{path.parent.name.removeprefix('test_')}"] = path
     return {name: ExternalModel(name, path) for name, path in named.items()}
 
 

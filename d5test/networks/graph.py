@@ -6,12 +6,12 @@ changes; an edit is a new graph.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Self
 
-from d5test.case import Array, Operator
+from d5test.case import Array, Operator, is_float
 
 OPSET = 25
 """The version of ONNX's operator set that every graph is in: the newest that a reference means."""
@@ -102,16 +102,12 @@ class Graph:
         yield from self.parameters
         yield from self.constants
 
-    def readers(self, tensor: str) -> tuple[Node, ...]:
-        """The nodes that read a tensor."""
-        return tuple(node for node in self.nodes if tensor in node.inputs)
-
     def node(self, name: str) -> Node:
-        """The node with this name. Raises KeyError."""
+        """The node with this name. Raises `BrokenGraph`."""
         for node in self.nodes:
             if node.name == name:
                 return node
-        raise KeyError(f"{self.name} has no node {name!r}")
+        raise BrokenGraph(f"{self.name} has no such node", name)
 
     def with_(self, **fields: Any) -> Self:
         """The same graph with other fields."""
@@ -120,6 +116,19 @@ class Graph:
     def with_node(self, node: Node) -> Self:
         """The same graph with the node of that name replaced."""
         return self.with_(nodes=tuple(node if n.name == node.name else n for n in self.nodes))
+
+    def with_arrays(self, arrays: Mapping[str, Array]) -> Self:
+        """The same graph with more parameters, which are floating-point, and constants."""
+        parameters, constants = dict(self.parameters), dict(self.constants)
+        for name, x in arrays.items():
+            (parameters if is_float(x.dtype.name) else constants)[name] = x
+        return self.with_(parameters=parameters, constants=constants)
+
+    def without_arrays(self, names: Container[str]) -> Self:
+        """The same graph without these parameters and constants."""
+        parameters = {name: x for name, x in self.parameters.items() if name not in names}
+        constants = {name: x for name, x in self.constants.items() if name not in names}
+        return self.with_(parameters=parameters, constants=constants)
 
     @property
     def unmodelled(self) -> dict[str, str]:

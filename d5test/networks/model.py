@@ -19,8 +19,7 @@ from onnx.checker import ValidationError
 from onnx.shape_inference import InferenceError
 from onnx.version_converter import ConvertError
 
-from d5test.case import Array, dtype_of, is_float
-from d5test.files import replace
+from d5test.case import Array, Operator, dtype_of, is_float
 from d5test.networks.graph import OPSET, BrokenGraph, Graph, Node, Unmodelled, Value
 from d5test.reference.node import DOMAINS, NotModelled, from_node, to_node
 
@@ -28,12 +27,8 @@ GRAPHS = (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
 UNCONVERTED = {"PRelu"}
 """Operators that onnx's converter hands on as they are, although an older version means another
 thing."""
-
-
 MORE = 512 << 20
 """Bytes of data that tensors may share: as many more than their files have."""
-
-
 BROKEN = (
     ValidationError, InferenceError, ConvertError, DecodeError, EncodeError, LookupError,
     TypeError, AttributeError, ArithmeticError, RuntimeError, MemoryError, RecursionError,
@@ -53,31 +48,20 @@ def read(path: str | os.PathLike[str]) -> onnx.ModelProto:
     except DecodeError as error:
         raise ValueError(f"{file} is no ONNX model: {error}") from None
     folder = file.resolve().parent
-    wanted, there = 0, {}
+    wanted, stored = 0, {}
     for tensor in _external(model):
         target, count = _inside(folder, tensor, file)
         wanted += count
-        there[target] = _on_disk(target)
-    if wanted > sum(there.values()) + MORE:
-        raise UnsafeModel(
-            f"{file}: its tensors want {wanted} bytes of files that hold {sum(there.values())}"
-        )
+        status = target.stat()
+        stored[target] = min(status.st_size, status.st_blocks * 512)  # a sparse file takes less
+    held = sum(stored.values())
+    if wanted > held + MORE:
+        raise UnsafeModel(f"{file}: its tensors want {wanted} bytes of files that hold {held}")
     try:
         onnx.load_external_data_for_model(model, str(folder))
     except ValueError as error:
         raise UnsafeModel(f"{file}: {error}") from None
     return model
-
-
-def _on_disk(path: Path) -> int:
-    """Bytes that a file takes on the disk: a sparse one may be of any length."""
-    found = path.stat()
-    return min(found.st_size, found.st_blocks * 512)
-
-
-def write(graph: Graph, path: str | os.PathLike[str]) -> None:
-    """Save a graph as one file, readable by any ONNX runtime of its operator set."""
-    replace(path, to_model(graph).SerializeToString())
 
 
 def from_model(model: onnx.ModelProto) -> Graph:
@@ -101,16 +85,13 @@ def from_model(model: onnx.ModelProto) -> Graph:
         else:
             opset = version if node.op_type in UNCONVERTED else OPSET
             nodes.append(_node(node, _name(node, names), opset))
-    parameters = {name: x for name, x in arrays.items() if is_float(x.dtype.name)}
     return Graph(
         name=proto.name or "network",
         nodes=tuple(nodes),
         inputs={v.name: _value(v) for v in proto.input if v.name not in arrays},
         outputs=tuple(v.name for v in proto.output),
-        parameters=parameters,
-        constants={name: x for name, x in arrays.items() if name not in parameters},
         opsets={DOMAINS.get(o.domain, o.domain): o.version for o in model.opset_import},
-    )
+    ).with_arrays(arrays)
 
 
 def to_model(graph: Graph, *, values: bool = True) -> onnx.ModelProto:
@@ -120,8 +101,12 @@ def to_model(graph: Graph, *, values: bool = True) -> onnx.ModelProto:
     and there are no outputs, whose types only a sound graph tells.
     """
     inputs = [_info(name, value) for name, value in graph.inputs.items()]
+    outputs = []
     arrays = {**graph.parameters, **graph.constants}
-    if not values:
+    if values:  # runtimes want an output's dtype and shape said
+        tensors = inferred(graph)
+        outputs = [tensors.get(name, onnx.ValueInfoProto(name=name)) for name in graph.outputs]
+    else:
         bare = {name: x for name, x in arrays.items() if is_float(x.dtype.name)}
         inputs += [_info(name, Value(x.dtype.name, x.shape)) for name, x in bare.items()]
         arrays = {name: x for name, x in arrays.items() if name not in bare}
@@ -129,7 +114,7 @@ def to_model(graph: Graph, *, values: bool = True) -> onnx.ModelProto:
         [to_proto(node) for node in graph.nodes],
         graph.name,
         inputs,
-        [onnx.ValueInfoProto(name=name) for name in graph.outputs if values],
+        outputs,
         [numpy_helper.from_array(np.asarray(x, order="C"), name) for name, x in arrays.items()],
     )
     opsets = dict(graph.opsets)
@@ -137,39 +122,18 @@ def to_model(graph: Graph, *, values: bool = True) -> onnx.ModelProto:
         if not isinstance(node.op, Unmodelled) and node.op.domain:
             opsets.setdefault(node.op.domain, 1)
     imports = [helper.make_opsetid(domain, version) for domain, version in opsets.items()]
-    known = [o for o in imports if not o.domain]
-    model = helper.make_model(
+    return helper.make_model(
         proto,
         opset_imports=imports,
-        ir_version=helper.find_min_ir_version_for(known),
+        ir_version=helper.find_min_ir_version_for([o for o in imports if not o.domain]),
         producer_name="d5test",
     )
-    return _with_output_types(model) if values else model
 
 
-def _with_output_types(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Runtimes want an output's dtype and shape said: as far as ONNX infers them."""
-    inferred = onnx.shape_inference.infer_shapes(_without_values(model), data_prop=True)
-    for output, found in zip(model.graph.output, inferred.graph.output, strict=True):
-        output.CopyFrom(found)
-    return model
-
-
-def _without_values(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The same graph with floating-point initializers as inputs: shapes never depend on them."""
-    bare = onnx.ModelProto(ir_version=model.ir_version, opset_import=model.opset_import)
-    graph = model.graph
-    bare.graph.name = graph.name
-    bare.graph.node.extend(graph.node)
-    bare.graph.input.extend(graph.input)
-    bare.graph.output.extend(graph.output)
-    for tensor in graph.initializer:
-        if tensor.data_type in (onnx.TensorProto.INT64, onnx.TensorProto.INT32):
-            bare.graph.initializer.append(tensor)
-        else:
-            info = helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
-            bare.graph.input.append(info)
-    return bare
+def inferred(graph: Graph) -> dict[str, onnx.ValueInfoProto]:
+    """The dtypes and shapes of a graph's tensors by name, as far as ONNX infers them."""
+    model = onnx.shape_inference.infer_shapes(to_model(graph, values=False), data_prop=True)
+    return {info.name: info for info in (*model.graph.value_info, *model.graph.input)}
 
 
 def _converted(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -196,26 +160,26 @@ def _version(model: onnx.ModelProto) -> int:
 
 def _name(node: onnx.NodeProto, names: set[str]) -> str:
     """A node's name; a name that is missing is made of its first output's."""
-    name = node.name
-    if not name:
-        name = f"{node.op_type}_{node.output[0]}"
-        while name in names:
-            name += "_"
-        names.add(name)
+    if node.name:
+        return str(node.name)
+    name = f"{node.op_type}_{node.output[0]}"
+    while name in names:
+        name += "_"
+    names.add(name)
     return name
 
 
 def _node(node: onnx.NodeProto, name: str, opset: int) -> Node:
-    inputs, outputs = tuple(node.input), tuple(node.output)
     subgraphs = [a.name for a in node.attribute if a.type in GRAPHS]
+    op: Operator | Unmodelled
     try:
         if subgraphs:
             raise NotModelled(f"attribute {subgraphs[0]} is a graph")
-        return Node(name, from_node(node, opset), inputs, outputs)
+        op = from_node(node, opset)
     except NotModelled as why:
         reason = f"{node.op_type}: {why}"
         op = Unmodelled(node.op_type, node.SerializeToString(), reason, node.domain)
-        return Node(name, op, inputs, outputs)
+    return Node(name, op, tuple(node.input), tuple(node.output))
 
 
 def to_proto(node: Node) -> onnx.NodeProto:
@@ -248,16 +212,11 @@ def _value(info: onnx.ValueInfoProto) -> Value:
     if info.type.WhichOneof("value") != "tensor_type":
         raise BrokenGraph(f"the input {info.name!r} is no tensor")
     tensor = info.type.tensor_type
-    dtype = helper.tensor_dtype_to_np_dtype(tensor.elem_type).name
-    return Value(
-        dtype,
-        tuple(
-            side.dim_value
-            if side.HasField("dim_value")
-            else side.dim_param or f"{info.name}_{axis}"
-            for axis, side in enumerate(tensor.shape.dim)
-        ),
+    shape = (
+        side.dim_value if side.HasField("dim_value") else side.dim_param or f"{info.name}_{axis}"
+        for axis, side in enumerate(tensor.shape.dim)
     )
+    return Value(helper.tensor_dtype_to_np_dtype(tensor.elem_type).name, tuple(shape))
 
 
 def _info(name: str, value: Value) -> onnx.ValueInfoProto:
@@ -284,10 +243,10 @@ def _in_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.TensorProto]:
 def _inside(folder: Path, tensor: onnx.TensorProto, file: Path) -> tuple[Path, int]:
     """Where a tensor's data lie, and their bytes. Raises `UnsafeModel` outside of this folder."""
     try:
-        given = external_data_helper.ExternalDataInfo(tensor)
+        data = external_data_helper.ExternalDataInfo(tensor)
     except ValueError as error:
         raise UnsafeModel(f"{file}: {error}") from None
-    where = Path(given.location)
+    where = Path(data.location)
     try:
         target = (folder / where).resolve()
         regular = target.is_file()
@@ -297,8 +256,8 @@ def _inside(folder: Path, tensor: onnx.TensorProto, file: Path) -> tuple[Path, i
         raise UnsafeModel(f"{file}: the data of {tensor.name!r} lie outside its folder: {where}")
     if not regular:
         raise UnsafeModel(f"{file}: the data of {tensor.name!r} are in no regular file: {where}")
-    offset, size = given.offset or 0, target.stat().st_size
-    length = given.length or max(size - offset, 0)
+    offset, size = data.offset or 0, target.stat().st_size
+    length = data.length or max(size - offset, 0)
     if offset < 0 or length < 0 or offset + length > size:
         raise UnsafeModel(f"{file}: the data of {tensor.name!r} end beyond the file {where}")
     return target, length

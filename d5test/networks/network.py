@@ -6,22 +6,31 @@
     network.add_output("h")
 
 Each edit is made on a copy and checked; one that would break the graph raises `BrokenGraph`, with
-the node's name, and changes nothing.
+the node's name, and changes nothing. First the structure is checked (names, origins, order), then
+ONNX's own checker and strict shape inference are asked, on a model without the parameters' values:
+large weights cost an edit nothing.
 """
 
 from __future__ import annotations
 
 import os
+import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
+from dataclasses import replace
 from typing import Self
 
 import numpy as np
 import onnx
 
-from d5test.case import Array, Operator, is_float
+from d5test import files
+from d5test.case import Array, Operator
 from d5test.networks import model
-from d5test.networks.check import checked
 from d5test.networks.graph import BrokenGraph, Graph, Node, Value
+
+NODE = re.compile(r"node name: (?P<inferred>[^)]+)\)|node\. Name: (?P<checked>.+) OpType:")
+"""How ONNX names a node in what it raises: its shape inference, and its checker."""
 
 
 class Network:
@@ -44,9 +53,9 @@ class Network:
     @classmethod
     def empty(cls, name: str, **inputs: Value) -> Self:
         """A network of inputs alone, to which nodes are added; it has no output yet."""
-        made = cls.__new__(cls)
-        made.graph = Graph(name, (), inputs, ())
-        return made
+        network = cls.__new__(cls)
+        network.graph = Graph(name, (), inputs, ())
+        return network
 
     @property
     def name(self) -> str:
@@ -99,84 +108,64 @@ class Network:
 
         Floating-point arrays are parameters, others constants.
         """
-        parameters = {n: x for n, x in arrays.items() if is_float(x.dtype.name)}
-        constants = {n: x for n, x in arrays.items() if n not in parameters}
         node = Node(name, op, tuple(inputs), tuple(outputs))
         for tensor in arrays:
             if tensor not in node.inputs:
                 raise BrokenGraph(f"does not read {tensor!r}, which is given with it", name)
             if tensor in {*self.graph.makers, *self.graph.sources}:
                 raise BrokenGraph(f"brings {tensor!r}, which is there already", name)
-        self._change(
-            self.graph.with_(
-                nodes=(*self.nodes, node),
-                parameters={**self.graph.parameters, **parameters},
-                constants={**self.graph.constants, **constants},
-            )
-        )
+        self.graph = checked(self.graph.with_(nodes=(*self.nodes, node)).with_arrays(arrays))
 
     def remove_node(self, name: str) -> None:
         """A node, and the parameters and constants that nothing else reads.
 
         Refused while another node, or the network's results, need what it makes.
         """
-        node = self._node(name)
+        node = self.graph.node(name)
         for tensor in node.makes:
-            needs = [n.name for n in self.graph.readers(tensor)]
+            needs = [n.name for n in self.nodes if tensor in n.inputs]
             needs += ["the network's outputs"] * (tensor in self.outputs)
             if needs:
                 raise BrokenGraph(f"makes {tensor!r}, which {', '.join(needs)} need", name)
         rest = tuple(n for n in self.nodes if n.name != name)
         read = {tensor for n in rest for tensor in n.reads}.union(self.outputs)
-        orphans = set(node.reads) - read
-
-        def kept(arrays: Mapping[str, Array]) -> dict[str, Array]:
-            return {n: x for n, x in arrays.items() if n not in orphans}
-
-        self._change(
-            self.graph.with_(
-                nodes=rest,
-                parameters=kept(self.graph.parameters),
-                constants=kept(self.graph.constants),
-            )
-        )
+        self.graph = checked(self.graph.with_(nodes=rest).without_arrays({*node.reads} - read))
 
     def add_edge(self, tensor: str, node: str, position: int) -> None:
         """Let a node read a tensor as its input `position`, instead of what it reads there."""
-        found = self._node(node)
+        reader = self.graph.node(node)
         if position < 0:
             raise BrokenGraph(f"has no input {position}", node)
-        inputs = [*found.inputs, *[""] * (position + 1 - len(found.inputs))]
+        inputs = [*reader.inputs, *[""] * (position + 1 - len(reader.inputs))]
         inputs[position] = tensor
-        self._change(self.graph.with_node(_reading(found, inputs)))
+        self.graph = checked(self.graph.with_node(replace(reader, inputs=tuple(inputs))))
 
     def remove_edge(self, tensor: str, node: str) -> None:
         """Let a node no longer read a tensor; refused where the operator cannot do without it."""
-        found = self._node(node)
-        if tensor not in found.reads:
-            raise BrokenGraph(f"does not read {tensor!r}, only {', '.join(found.reads)}", node)
-        inputs = ["" if given == tensor else given for given in found.inputs]
+        reader = self.graph.node(node)
+        if tensor not in reader.reads:
+            raise BrokenGraph(f"does not read {tensor!r}, only {', '.join(reader.reads)}", node)
+        inputs = ["" if name == tensor else name for name in reader.inputs]
         while inputs and not inputs[-1]:
             inputs.pop()
-        self._change(self.graph.with_node(_reading(found, inputs)))
+        self.graph = checked(self.graph.with_node(replace(reader, inputs=tuple(inputs))))
 
     def add_output(self, tensor: str) -> None:
         """Make a tensor one of the network's results."""
         if tensor in self.outputs:
             raise BrokenGraph(f"{tensor!r} is an output already")
-        self._change(self.graph.with_(outputs=(*self.outputs, tensor)))
+        self.graph = checked(self.graph.with_(outputs=(*self.outputs, tensor)))
 
     def remove_output(self, tensor: str) -> None:
         """Let a tensor no longer be one of the network's results; the last one stays."""
         if tensor not in self.outputs:
             raise BrokenGraph(f"{tensor!r} is no output, only {', '.join(self.outputs)}")
-        self._change(self.graph.with_(outputs=tuple(o for o in self.outputs if o != tensor)))
+        others = tuple(output for output in self.outputs if output != tensor)
+        self.graph = checked(self.graph.with_(outputs=others))
 
     def copy(self) -> Network:
         """The same network, to be edited by itself."""
-        made = Network.__new__(Network)
-        made.graph = self.graph
-        return made
+        return copy(self)
 
     def to_model(self) -> onnx.ModelProto:
         """The network as an ONNX model."""
@@ -184,16 +173,7 @@ class Network:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write one ONNX file, parameters inside."""
-        model.write(self.graph, path)
-
-    def _change(self, graph: Graph) -> None:
-        self.graph = checked(graph)
-
-    def _node(self, name: str) -> Node:
-        try:
-            return self.graph.node(name)
-        except KeyError:
-            raise BrokenGraph(f"{self.name} has no such node", name) from None
+        files.replace(path, self.to_model().SerializeToString())
 
     def _parameter(self, name: str) -> Array:
         if name not in self.graph.parameters:
@@ -201,5 +181,86 @@ class Network:
         return self.graph.parameters[name]
 
 
-def _reading(node: Node, inputs: Iterable[str]) -> Node:
-    return Node(node.name, node.op, tuple(inputs), node.outputs)
+def checked(graph: Graph) -> Graph:
+    """The same graph with its nodes in an order in which they can run. Raises `BrokenGraph`.
+
+    A graph that is being built may have no output yet.
+    """
+    _named_once(graph)
+    ordered = graph.with_(nodes=_in_order(graph))
+    for output in graph.outputs:
+        if output not in {*graph.makers, *graph.sources}:
+            raise BrokenGraph(f"the network's output {output!r} is made by no node")
+    for node in ordered.nodes:
+        _complete(node)
+    _accepted(ordered)
+    return ordered
+
+
+def _named_once(graph: Graph) -> None:
+    for name, count in Counter(node.name for node in graph.nodes).items():
+        if not name:
+            raise BrokenGraph("a node has no name")
+        if count > 1:
+            raise BrokenGraph(f"{count} nodes have this name", name)
+    origins = Counter(graph.sources)
+    for node in graph.nodes:
+        for tensor in node.makes:
+            if origins[tensor]:
+                raise BrokenGraph(f"makes {tensor!r}, which is there already", node.name)
+            origins[tensor] += 1
+    for tensor, count in origins.items():
+        if count > 1:
+            raise BrokenGraph(f"{count} tensors are called {tensor!r}")
+
+
+def _in_order(graph: Graph) -> tuple[Node, ...]:
+    """The nodes, each behind those whose outputs it reads; otherwise as they stand."""
+    there, ordered, waiting = set(graph.sources), [], list(graph.nodes)
+    for node in waiting:
+        for tensor in node.reads:
+            if tensor not in graph.makers and tensor not in there:
+                raise BrokenGraph(f"reads {tensor!r}, which nothing makes", node.name)
+    while waiting:
+        later = []
+        for node in waiting:
+            if there.issuperset(node.reads):
+                ordered.append(node)
+                there.update(node.makes)
+            else:
+                later.append(node)
+        if len(later) == len(waiting):
+            circle = ", ".join(node.name for node in _circle(later))
+            raise BrokenGraph(f"waits for its own output, through {circle}", later[0].name)
+        waiting = later
+    return tuple(ordered)
+
+
+def _circle(nodes: list[Node]) -> list[Node]:
+    """Nodes that wait for each other, without those that only wait for them."""
+    read = {tensor for node in nodes for tensor in node.reads}
+    waited_for = [node for node in nodes if read.intersection(node.makes)]
+    return nodes if len(waited_for) == len(nodes) else _circle(waited_for)
+
+
+def _complete(node: Node) -> None:
+    """Raise `BrokenGraph` if a node lacks an input that its operator cannot do without."""
+    if node.op.domain or not onnx.defs.has(node.kind):
+        return
+    single = onnx.defs.OpSchema.FormalParameterOption.Single
+    for i, formal in enumerate(onnx.defs.get_schema(node.kind).inputs):
+        if formal.option == single and not "".join(node.inputs[i : i + 1]):
+            raise BrokenGraph(f"{node.kind} needs its input {i}, {formal.name}", node.name)
+
+
+def _accepted(graph: Graph) -> None:
+    """Ask ONNX. Raises `BrokenGraph`."""
+    bare = model.to_model(graph, values=False)
+    try:
+        onnx.checker.check_model(bare)
+        onnx.shape_inference.infer_shapes(bare, check_type=True, strict_mode=True, data_prop=True)
+    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
+        nodes = " ".join(str(error).split()).split(" (op_type:")
+        reason = " (op_type:".join(nodes[:2])  # the first node; what follows, follows from it
+        named = NODE.search(reason)
+        raise BrokenGraph(reason, named[named.lastgroup or 0] if named else "") from None

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from d5test.backends.base import Unsupported
-from d5test.case import Array, Arrays, Case, Operator, Tensor
+from d5test.case import Array, Arrays, Case, Operator, Tensor, is_float
 from d5test.checks.check import Inquiry
-from d5test.networks.executor import Executor, Loss, Passed
+from d5test.networks.executor import Executor, Loss, NodeResult
 from d5test.networks.graph import Graph, Node
 from d5test.numerics.judgement import Judgement
 from d5test.outcome.fault import Fault
@@ -91,42 +91,39 @@ def judged_nodes(
 def _judged(
     client: Any,
     node: Node,
-    passed: Passed,
+    passed: NodeResult,
     values: Mapping[str, Array],
     wanted: tuple[int, ...],
 ) -> Iterator[Judgement]:
     """The judgements of a node's outputs, and of its gradients if there are any."""
     arrays = tuple(values[name] if name else None for name in node.inputs)
-    inquiry = Inquiry("nodes", client, _case(node, arrays))
-    count = len(passed.outputs)
+    tensors = tuple(
+        None if x is None else Tensor(x.shape, x.dtype.name, same_as=_same_as(node.inputs, i))
+        for i, x in enumerate(arrays)
+    )
+    assert isinstance(node.op, Operator)
+    inquiry = Inquiry("nodes", client, NodeCase(node.op, tensors, given=arrays))
+    outputs = tuple(passed.outputs)
     feed = inquiry.feed()
     judgement, _ = inquiry.held(
-        lambda arithmetic: inquiry.forward_bounds(arithmetic)[:count],
-        passed.outputs, (feed,), kind="value", what="a node of a network is wrong",
+        lambda arithmetic: inquiry.forward_bounds(arithmetic)[: len(outputs)],
+        outputs, (feed,), kind="value", what="a node of a network is wrong",
     )  # fmt: skip
     yield judgement
     if passed.gradients is None or passed.upstream is None:
         return
-    grads = passed.upstream
+    grads = tuple(passed.upstream)
     feed = inquiry.feed(grads=grads)
-    found = dict(zip(wanted, passed.gradients, strict=True))
+    gradients = dict(zip(wanted, passed.gradients, strict=True))
     results = tuple(
-        np.zeros_like(arrays[i]) if found.get(i) is None else found[i] for i in inquiry.wanted
+        np.zeros_like(arrays[i]) if gradients.get(i) is None else gradients[i]
+        for i in inquiry.wanted
     )
     judgement, _ = inquiry.held(
         lambda arithmetic: inquiry.gradient_bounds(arithmetic, grads),
         results, (feed,), kind="gradient", what="the gradient of a node of a network is wrong",
     )  # fmt: skip
     yield judgement
-
-
-def _case(node: Node, arrays: Arrays) -> NodeCase:
-    tensors = tuple(
-        None if x is None else Tensor(x.shape, x.dtype.name, same_as=_same_as(node.inputs, i))
-        for i, x in enumerate(arrays)
-    )
-    assert isinstance(node.op, Operator)
-    return NodeCase(node.op, tensors, given=arrays)
 
 
 def _same_as(names: tuple[str, ...], position: int) -> int | None:
@@ -137,20 +134,13 @@ def _same_as(names: tuple[str, ...], position: int) -> int | None:
 
 def _pulled(about: Any, node: Node, graph: Graph) -> tuple[int, ...]:
     """The positions of a node's inputs through which a gradient is pulled."""
-    row = about.rows.get(node.kind)
-    if row is None or row.gradient or not isinstance(node.op, Operator):
+    row, op = about.rows.get(node.kind), node.op
+    if row is None or row.gradient or not isinstance(op, Operator) or not op.differentiable:
         return ()
-    if not node.op.differentiable:
-        return ()
+    integers = {name for name, value in graph.inputs.items() if not is_float(value.dtype)}
     return tuple(
         i
         for i, name in enumerate(node.inputs)
         if name and i not in row.stopped and _same_as(node.inputs, i) is None
-        and name not in graph.constants and _is_float(name, graph)
+        and name not in graph.constants and name not in integers
     )  # fmt: skip
-
-
-def _is_float(name: str, graph: Graph) -> bool:
-    """Whether a tensor is a floating-point one, as far as its origin tells."""
-    value = graph.inputs.get(name)
-    return value is None or value.dtype.startswith(("float", "bfloat"))

@@ -11,7 +11,6 @@ numbers. ONNX's shape inference finds the sizes, its reference evaluates the int
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import onnx
@@ -20,12 +19,10 @@ from onnx.reference import ReferenceEvaluator
 from d5test.backends.base import Unsupported
 from d5test.case import Array, Operator
 from d5test.networks.graph import Graph, Node, Unmodelled, Value
-from d5test.networks.model import to_model, to_proto
+from d5test.networks.model import inferred, to_proto
 
 Shape = tuple[int, ...]
 
-OF_SHAPES = frozenset({"Shape", "Size"})
-"""Operators that read the shape of their input, not its values."""
 EXACT = frozenset(
     {"Cast", "Concat", "ConstantOfShape", "Expand", "EyeLike", "Flatten", "Gather", "Identity",
      "Range", "Reshape", "Shape", "Size", "Slice", "Split", "Squeeze", "Tile", "Transpose",
@@ -38,14 +35,19 @@ INTEGERS = (onnx.TensorProto.INT64, onnx.TensorProto.INT32, onnx.TensorProto.BOO
 def specialised(graph: Graph, shapes: Mapping[str, Shape]) -> Graph:
     """The graph with inputs of these shapes. Raises ValueError if they do not fit it."""
     graph = graph.with_(inputs=_fixed(graph.inputs, shapes))
-    graph = _without_identities(graph, _inferred(graph)[1])
+    graph = _without_identities(graph, shapes_and_types(graph)[1])
     while True:
-        found, types = _inferred(graph)
-        constants = _folded(graph, found, types)
+        constants = _folded(graph, *shapes_and_types(graph))
         if not constants:
-            return _needed(graph)
+            break
         nodes = tuple(n for n in graph.nodes if not constants.keys() & set(n.makes))
         graph = graph.with_(nodes=nodes, constants={**graph.constants, **constants})
+    needed, kept = set(graph.outputs), []
+    for node in reversed(graph.nodes):
+        if needed.intersection(node.makes):
+            kept.append(node)
+            needed.update(node.reads)
+    return graph.with_(nodes=tuple(reversed(kept))).without_arrays({*graph.sources} - needed)
 
 
 def runnable(graph: Graph) -> list[tuple[Node, Operator]]:
@@ -78,24 +80,25 @@ def _without_identities(graph: Graph, types: Mapping[str, int]) -> Graph:
     """Without nodes that hand their input on; their readers read that."""
     read = {tensor for node in graph.nodes for tensor in node.reads}.union(graph.outputs)
     names: dict[str, str] = {}
+    kept = []
     for node in graph.nodes:
-        if _hands_on(node, graph, read, types):
-            x, y = node.inputs[0], node.outputs[0]
-            x = names.get(x, x)
-            if y not in graph.outputs:
-                names[y] = x
-            elif x in graph.makers and x not in graph.outputs:
-                names = {**{old: y if new == x else new for old, new in names.items()}, x: y, y: y}
+        x, y = "".join(node.inputs[:1]), "".join(node.outputs[:1])
+        x = names.get(x, x)
+        if not _hands_on(node, graph, read, types):
+            kept.append(node)
+        elif y not in graph.outputs:
+            names[y] = x
+        elif x in graph.makers and x not in graph.outputs:
+            names = {**{old: y if new == x else new for old, new in names.items()}, x: y, y: y}
+        else:
+            kept.append(node)
 
     def renamed(tensors: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(names.get(tensor, tensor) for tensor in tensors)
 
-    nodes = tuple(
-        Node(node.name, node.op, renamed(node.inputs), renamed(node.outputs))
-        for node in graph.nodes
-        if not (names.keys() & {node.outputs[0]} and _hands_on(node, graph, read, types))
+    return graph.with_(
+        nodes=tuple(Node(n.name, n.op, renamed(n.inputs), renamed(n.outputs)) for n in kept)
     )
-    return graph.with_(nodes=nodes)
 
 
 def _hands_on(node: Node, graph: Graph, read: set[str], types: Mapping[str, int]) -> bool:
@@ -109,23 +112,16 @@ def _hands_on(node: Node, graph: Graph, read: set[str], types: Mapping[str, int]
     return node.kind == "Identity" or (node.kind == "Dropout" and off)
 
 
-def known_shapes(graph: Graph) -> dict[str, Shape]:
-    """The shapes of the tensors of a graph whose inputs' are fixed, as far as ONNX infers them."""
-    return _inferred(graph)[0]
-
-
-def _inferred(graph: Graph) -> tuple[dict[str, Shape], dict[str, int]]:
+def shapes_and_types(graph: Graph) -> tuple[dict[str, Shape], dict[str, int]]:
     """The shapes of tensors, as far as all sides are known, and the types of their elements."""
-    model = onnx.shape_inference.infer_shapes(to_model(graph, values=False), data_prop=True)
-    shapes: dict[str, Shape] = {}
-    types: dict[str, int] = {}
-    for info in (*model.graph.value_info, *model.graph.input):
-        tensor = info.type.tensor_type
-        types[info.name] = tensor.elem_type
-        if tensor.HasField("shape") and all(d.HasField("dim_value") for d in tensor.shape.dim):
-            shapes[info.name] = tuple(d.dim_value for d in tensor.shape.dim)
+    tensors = {name: info.type.tensor_type for name, info in inferred(graph).items()}
+    shapes = {
+        name: tuple(d.dim_value for d in tensor.shape.dim)
+        for name, tensor in tensors.items()
+        if tensor.HasField("shape") and all(d.HasField("dim_value") for d in tensor.shape.dim)
+    }
     shapes |= {name: x.shape for name, x in graph.constants.items()}
-    return shapes, types
+    return shapes, {name: tensor.elem_type for name, tensor in tensors.items()}
 
 
 def _folded(
@@ -134,39 +130,12 @@ def _folded(
     """The tensors that are known, and what they are; those of a node all or none."""
     known: dict[str, Array] = dict(graph.constants)
     for node in graph.nodes:
-        given = [_given(node, tensor, known, shapes) for tensor in node.reads]
+        inputs = {name: known[name] for name in node.reads if name in known}
+        if node.kind in ("Shape", "Size"):  # they read the shape of their input, not its values
+            zero = np.float32(0)
+            inputs |= {x: np.broadcast_to(zero, shapes[x]) for x in node.reads if x in shapes}
         whole = all(types.get(tensor) in INTEGERS for tensor in node.makes)
-        if node.reads and (node.kind in EXACT or whole) and not any(x is None for x in given):
-            known |= _evaluated(node, dict(zip(node.reads, given, strict=True)))
+        if node.reads and (node.kind in EXACT or whole) and len(inputs) == len({*node.reads}):
+            outputs = ReferenceEvaluator(to_proto(node)).run(None, inputs)
+            known |= {name: np.asarray(y) for name, y in zip(node.makes, outputs, strict=False)}
     return {name: x for name, x in known.items() if name not in graph.constants}
-
-
-def _given(
-    node: Node, tensor: str, known: Mapping[str, Array], shapes: Mapping[str, Shape]
-) -> Array | None:
-    if node.kind in OF_SHAPES and tensor in shapes:
-        return np.broadcast_to(np.float32(0), shapes[tensor])
-    return known.get(tensor)
-
-
-def _evaluated(node: Node, given: Mapping[str, Any]) -> dict[str, Array]:
-    outputs = ReferenceEvaluator(to_proto(node)).run(None, dict(given))
-    return {name: np.asarray(y) for name, y in zip(node.makes, outputs, strict=False)}
-
-
-def _needed(graph: Graph) -> Graph:
-    """Without the nodes and arrays on which no output depends."""
-    needed, nodes = set(graph.outputs), []
-    for node in reversed(graph.nodes):
-        if needed.intersection(node.makes):
-            nodes.append(node)
-            needed.update(node.reads)
-
-    def kept(arrays: Mapping[str, Array]) -> dict[str, Array]:
-        return {name: x for name, x in arrays.items() if name in needed}
-
-    return graph.with_(
-        nodes=tuple(reversed(nodes)),
-        parameters=kept(graph.parameters),
-        constants=kept(graph.constants),
-    )

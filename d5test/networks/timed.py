@@ -8,9 +8,8 @@ from typing import Any
 from d5test.backends.base import Unsupported
 from d5test.client.client import BackendClient
 from d5test.client.messages import Round
-from d5test.networks.cost import multiplications
 from d5test.networks.executor import ANSWER_SECONDS, Executor
-from d5test.networks.expectations import Expectations, expectation
+from d5test.networks.whole import Expectations, expectation, multiplications
 from d5test.networks.zoo import Built
 from d5test.record import Record, describe_backend, describe_judgement, environment
 from d5test.timed import describe_rounds
@@ -42,16 +41,16 @@ class TimedNetwork:
     def round(self) -> Round:
         """See `d5test.timed.Timed`."""
         with self._client.answering_within(ANSWER_SECONDS):
-            return self._executor.time_round()
+            return self._client.time_round()
 
     def record(self, rounds: Sequence[Round], loops: int) -> dict[str, Any]:
         """See `d5test.timed.Timed`; with samples a second and the seconds of each node."""
-        found, inputs = self._executor.stop_timing(), self._expected.inputs
+        last, inputs = self._client.stop_timing(), self._expected.inputs
         graph = self._executor.graph(inputs)
-        results: dict[str, Any] = dict(zip(graph.outputs, found.outputs[0], strict=True))
-        if found.gradients is not None:
+        results: dict[str, Any] = dict(zip(graph.outputs, last.outputs[0], strict=True))
+        if last.gradients is not None:
             names = (f"gradient of {name}" for name in graph.parameters)
-            results |= dict(zip(names, found.gradients[0], strict=True))
+            results |= dict(zip(names, last.gradients[0], strict=True))
         record = Record(
             **describe_rounds(rounds),
             problem=self._built.name,
@@ -65,9 +64,9 @@ class TimedNetwork:
             direction=self._direction,
             backend=describe_backend(self._client.about),
             loops=loops,
-            output_bytes=sum(y.nbytes for y in found.outputs[0]),
+            output_bytes=sum(y.nbytes for y in last.outputs[0]),
             judgement=describe_judgement(self._expected.judged(results)),
-            memory={"resident": found.resident_memory, "device": found.device_memory},
+            memory={"resident": last.resident_memory, "device": last.device_memory},
             cold=False,
             environment=environment(),
         ).to_json()
@@ -80,8 +79,8 @@ class TimedNetwork:
 
     @property
     def _expected(self) -> Any:
-        made = self._executor.network
-        return expectation(self._expectations, self._built, made, self._loss)
+        network = self._executor.network
+        return expectation(self._expectations, self._built, network, self._loss)
 
     def _nodes(self) -> dict[str, Any]:
         """Where the time of an inference goes; nothing where no node can be timed alone."""
@@ -89,7 +88,7 @@ class TimedNetwork:
             return {}
         try:
             with self._client.answering_within(ANSWER_SECONDS):
-                found = self._executor.profile(self._expected.inputs, PASSES)
+                profile = self._executor.profile(self._expected.inputs, PASSES)
         except Unsupported:
             return {}
-        return {"node_seconds": found.medians, "framework_overhead": found.overhead}
+        return {"node_seconds": profile.medians, "framework_overhead": profile.overhead}

@@ -1,8 +1,8 @@
 """A network judged as a whole: outputs and gradients against the spread of noisy references.
 
-`expected` runs the reference once as it is and eight times with noise. At a kink (a Relu at zero,
-two equal maxima) an error of one rounding changes a gradient by more than any spread: inputs that
-come near one are passed over, and others drawn.
+`expected` runs the reference once as it is and eight times with noise; `expectation` does so once
+for all backends. At a kink (a Relu at zero, two equal maxima) an error of one rounding changes a
+gradient by more than any spread: inputs that come near one are passed over, and others drawn.
 """
 
 from __future__ import annotations
@@ -13,23 +13,77 @@ from typing import Any
 
 import numpy as np
 
-from d5test.case import Array, Operator
-from d5test.networks.graph import Graph
-from d5test.networks.reference import Pass, in_double, upstream_of
-from d5test.numerics.arithmetic import NEXT_LOWER, Arithmetic
-from d5test.numerics.bounds import Bounds
+from d5test.backends.base import Unsupported
+from d5test.case import Array, Operator, is_float
+from d5test.networks.graph import Graph, Node
+from d5test.networks.network import Network
+from d5test.networks.specialise import runnable, shapes_and_types, specialised
+from d5test.networks.zoo.built import Built
+from d5test.numerics.arithmetic import NEXT_LOWER, Arithmetic, classes
+from d5test.numerics.bounds import Bound
 from d5test.numerics.controls import telling
 from d5test.numerics.ensemble import MEMBERS, Spread, noise, norm_ratio
 from d5test.numerics.judgement import Judgement, judge
 from d5test.numerics.perturbed import Rounded, round_to
-from d5test.numerics.tracked import Tracked
 
 Arrays = Mapping[str, Array]
+Lift = Callable[[Array], Any]
+AFFORDABLE = 3 * 10**9
+"""Multiplications of a model whose reference runs in seconds, nine times, in NumPy."""
 DRAWS = 40
 """How often inputs are drawn until none comes near a kink."""
 REACH = 4.0
 """Deviations that an error may take an element towards a kink; a normal one does once in 30,000
 times, and of a thousand elements hardly one is that near."""
+
+
+class Pass:
+    """One pass over a graph by its references. `values` has every tensor that was met, by name.
+
+    It runs on NumPy arrays of any kind: plain float64, or arrays that carry noise or round; `lift`
+    turns the network's own arrays into them.
+    """
+
+    def __init__(self, graph: Graph, inputs: Mapping[str, Array], lift: Lift) -> None:
+        self._nodes = runnable(graph)
+        self._lift = lift
+        arrays = {**graph.constants, **graph.parameters, **inputs}
+        self.values: dict[str, Any] = {name: self._lifted(x) for name, x in arrays.items()}
+        self._outputs: dict[str, tuple[Any, ...]] = {}
+
+    def forward(self) -> None:
+        """Run the nodes."""
+        for node, op in self._nodes:
+            with np.errstate(all="ignore"):
+                outputs = op(*self._inputs(node))
+            self._outputs[node.name] = outputs
+            named = zip(node.outputs, outputs, strict=False)
+            self.values |= {name: y for name, y in named if name}
+
+    def backward(self, loss: str) -> dict[str, Any]:
+        """The gradients of all tensors that a loss depends on; of all their readers the sum."""
+        grads = {loss: self._lifted(np.ones(np.shape(self.values[loss])))}
+        for node, op in reversed(self._nodes):
+            dys = tuple(grads.get(name) if name else None for name in node.outputs)
+            if not op.differentiable or all(dy is None for dy in dys):
+                continue
+            with np.errstate(all="ignore"):
+                dxs = op.vjp(dys, self._inputs(node), self._outputs[node.name])
+            for name, dx in zip(node.inputs, dxs, strict=False):
+                if name and dx is not None:
+                    grads[name] = grads[name] + dx if name in grads else dx
+        return grads
+
+    def _inputs(self, node: Node) -> tuple[Any, ...]:
+        return tuple(self.values[name] if name else None for name in node.inputs)
+
+    def _lifted(self, x: Array) -> Any:
+        return self._lift(double(x)) if x.dtype.kind in "fV" else x
+
+
+def double(x: Array) -> Array:
+    """Floating-point numbers in float64: the array itself if it is, or holds other things."""
+    return x.astype(np.float64, copy=False) if x.dtype.kind in "fV" else x
 
 
 class KinkInDoubt(Exception):
@@ -47,7 +101,7 @@ class Expectation:
     inputs: Arrays
     loss: str | None
     names: tuple[str, ...]
-    bounds: Bounds
+    bounds: tuple[Bound, ...]
     telling: bool
     void: bool
 
@@ -57,68 +111,128 @@ class Expectation:
         A gradient that the framework does not have is zero. `output` of the judgement counts in
         `names`.
         """
-        found = [_given(results[name], bound) for name, bound in zip(self.names, self.bounds)]  # noqa: B905
-        judgement = judge(self.bounds, found)
-        ratio = max(judgement.ratio, norm_ratio(self.bounds, found))
+        arrays = [
+            np.zeros(bound.value.shape) if results[name] is None else results[name]
+            for name, bound in zip(self.names, self.bounds, strict=True)
+        ]
+        judgement = judge(self.bounds, arrays)
+        ratio = max(judgement.ratio, norm_ratio(self.bounds, arrays))
         return replace(judgement, ratio=ratio, telling=self.telling, void=self.void)
+
+    def misshapen(self, results: Mapping[str, Any]) -> str:
+        """Which result is missing or has another shape or kind of dtype; empty if none."""
+        for name, bound in zip(self.names, self.bounds, strict=True):
+            if name not in results:
+                return f"{name} is missing"
+            got = results[name]
+            if got is None:
+                continue
+            if got.shape != bound.value.shape:
+                return f"{name} has the shape {got.shape}, not {bound.value.shape}"
+            dtype = bound.storage.name if bound.storage is not None else got.dtype.name
+            if got.dtype.name != dtype or (bound.storage is None and got.dtype.kind not in "iub"):
+                return f"{name} is {got.dtype.name}, not {dtype}"
+        return ""
+
+    def in_words(self, judgement: Judgement) -> dict[str, str]:
+        """Worst element, value, expectation and bar of a judgement."""
+        where = f"[{', '.join(map(str, judgement.position))}]"
+        shapes = ", ".join(f"{n} {x.dtype.name} {x.shape}" for n, x in self.inputs.items())
+        return {
+            "inputs": shapes,
+            "worst": f"element {where} of {self.names[judgement.output]}",
+            "got": repr(judgement.got),
+            "want": f"{judgement.want!r}, give or take {judgement.bar:.3g}",
+            "error": f"{judgement.ratio:.4g} times what the ensemble allows, by element or norm",
+            "judged": f"{judgement.share:.0%} of the elements",
+        }
+
+
+Expectations = dict[tuple[str, str | None], Expectation]
+"""By network and loss."""
+
+
+def expectation(
+    known: Expectations, built: Built, network: Network, loss: str | None
+) -> Expectation:
+    """What the reference expects of a network."""
+    key = built.name, loss
+    if key not in known:
+        graph = specialised(network.graph, built.shapes)
+        known[key] = expected(graph, built.inputs, loss, arithmetic(network))
+    return known[key]
+
+
+def arithmetic(network: Network) -> Arithmetic:
+    """The arithmetic of a network's first floating-point dtype, flushing to zero or not."""
+    dtypes = (value.dtype for value in network.inputs.values() if is_float(value.dtype))
+    return classes(next(dtypes, "float32"), flushes=True)[0]
+
+
+def multiplications(graph: Graph) -> int:
+    """Of a graph for given shapes; operators that do not count them count as none."""
+    shapes, _ = shapes_and_types(graph)
+    total = 0
+    for node in graph.nodes:
+        inputs = [shapes.get(name) for name in node.inputs]
+        if isinstance(node.op, Operator) and None not in inputs:
+            total += node.op.multiplications(*inputs) or 0
+    return total
+
+
+def require_affordable(network: Network, inputs: Arrays, name: str) -> None:
+    """Raise `Unsupported` if the reference of a network on these inputs would take minutes."""
+    graph = specialised(network.graph, {key: x.shape for key, x in inputs.items()})
+    count = multiplications(graph)
+    if count > AFFORDABLE:
+        raise Unsupported(
+            f"{count / 1e9:.1f}e9 multiplications, nine times in NumPy: --network={name} runs it"
+        )
 
 
 def expected(
-    graph: Graph,
-    draw: Callable[[int], Arrays],
-    loss: str | None,
-    arithmetic: Arithmetic,
-    wanted: Sequence[str] | None = None,
+    graph: Graph, draw: Callable[[int], Arrays], loss: str | None, arithmetic: Arithmetic
 ) -> Expectation:
     """What is expected on the first inputs that `draw(seed)` gives away from all kinks.
 
-    With a loss: its gradients by the parameters, or by those wanted. Raises `KinkInDoubt` if
-    there are none in `DRAWS` draws.
+    With a loss: its gradients by the parameters. Raises `KinkInDoubt` if there are none in
+    `DRAWS` draws.
     """
     for seed in range(DRAWS):
-        inputs = draw(seed)
         try:
-            return _expected(graph, inputs, loss, arithmetic, wanted)
+            return _expected(graph, draw(seed), loss, arithmetic)
         except KinkInDoubt as doubt:
             last = doubt
     raise last
 
 
 def _expected(
-    graph: Graph,
-    inputs: Arrays,
-    loss: str | None,
-    arithmetic: Arithmetic,
-    wanted: Sequence[str] | None,
+    graph: Graph, inputs: Arrays, loss: str | None, arithmetic: Arithmetic
 ) -> Expectation:
-    parameters = () if loss is None else tuple(wanted or graph.parameters)
-    wide = in_double(graph)
+    parameters = () if loss is None else tuple(graph.parameters)
+    wide = graph.with_arrays({n: double(x) for n, x in graph.parameters.items()})
     plain = Pass(wide, inputs, lambda x: x)
-    spreads: dict[str, Spread] = {}
-    for node in plain.forward():
-        kept = {*node.makes} & {*graph.outputs}
-        kept |= {*node.inputs[:1]} if loss is not None and node.kind in GAPS else set()
-        spreads |= {name: Spread(plain.values[name]) for name in kept}
+    plain.forward()
+    kinks = [node.inputs[0] for node in graph.nodes if loss is not None and node.kind in GAPS]
+    spreads = {name: Spread(plain.values[name]) for name in (*graph.outputs, *kinks)}
     members: list[Pass] = []
     for seed in range(MEMBERS):
         member = Pass(wide, inputs, noise(arithmetic, seed))
-        for _ in member.forward():
-            continue
+        member.forward()
         for name, spread in spreads.items():
             spread.add(member.values[name])
         if loss is not None:
             members.append(member)
     if loss is not None:
         _away_from_kinks(graph, spreads, plain.values)
-        upstream = upstream_of(loss, plain.values)
-        grads = plain.backward(upstream)
-        found = {name: Spread(grads.get(name, np.zeros(graph.parameters[name].shape)))
-                 for name in parameters}  # fmt: skip
+        grads = plain.backward(loss)
+        slopes = {name: Spread(grads.get(name, np.zeros(graph.parameters[name].shape)))
+                  for name in parameters}  # fmt: skip
         while members:
-            grads = members.pop().backward(upstream)
-            for name, spread in found.items():
+            grads = members.pop().backward(loss)
+            for name, spread in slopes.items():
                 spread.add(grads.get(name, 0.0))
-        spreads |= {f"gradient of {name}": spread for name, spread in found.items()}
+        spreads |= {f"gradient of {name}": spread for name, spread in slopes.items()}
     names = (*graph.outputs, *(f"gradient of {name}" for name in parameters))
     bounds = tuple(spreads[name].bound(arithmetic) for name in names)
     tells, void = telling(
@@ -133,13 +247,11 @@ def _lowered(
     """The same results, computed in the next lower precision."""
     bits = NEXT_LOWER[arithmetic.storage.name]
     lower = Pass(graph, inputs, lambda x: Rounded(round_to(x, bits), precision=bits))
-    for _ in lower.forward():
-        continue
+    lower.forward()
     results = dict(lower.values)
     if loss is not None:
-        found = lower.backward(upstream_of(loss, lower.values))
-        results |= {f"gradient of {name}": dx for name, dx in found.items()}
-    return tuple(_plain(results.get(name)) for name in names)
+        results |= {f"gradient of {name}": dx for name, dx in lower.backward(loss).items()}
+    return tuple(getattr(x, "value", x) for x in map(results.get, names))
 
 
 def _away_from_kinks(
@@ -150,8 +262,7 @@ def _away_from_kinks(
         if node.kind not in GAPS or not isinstance(node.op, Operator):
             continue
         reach = REACH * spreads[node.inputs[0]].deviation
-        given = [values[name] for name in node.reads]
-        gap, reach = GAPS[node.kind](node.op, reach, *given)
+        gap, reach = GAPS[node.kind](node.op, reach, *[values[name] for name in node.reads])
         if np.any(gap < reach):
             raise KinkInDoubt(f"node {node.name!r}: {np.sum(gap < reach)} elements are in doubt")
 
@@ -189,11 +300,3 @@ GAPS: Mapping[str, Callable[..., tuple[Array, Array]]] = {
     "ThresholdedRelu": _to_bend(lambda op: (op.alpha,)),
 }
 """Operators whose derivative jumps: the distance of each element from that, and the reach."""
-
-
-def _given(result: Array | None, bound: Any) -> Any:
-    return np.zeros(bound.value.shape) if result is None else result
-
-
-def _plain(x: Any) -> Any:
-    return x.value if isinstance(x, Tracked) else x

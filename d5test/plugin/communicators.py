@@ -138,7 +138,7 @@ def _exists(item: pytest.Item) -> bool:
 
 def _parts(config: pytest.Config, check: str) -> list[tuple[str, str]]:
     """Subjects x dtypes; `--dtype` names floating-point ones."""
-    from d5test.distributed.descent import DISTRIBUTED
+    from d5test.distributed.optimizers import DISTRIBUTED
 
     row, selection = property_of(check), config.stash[SELECTION]
     dtypes = [d for d in row.dtypes if not selection.dtype_names or d in selection.dtypes]
@@ -149,7 +149,7 @@ def _parts(config: pytest.Config, check: str) -> list[tuple[str, str]]:
 
 def _optimizers(config: pytest.Config) -> list[str]:
     """The distributed optimizers that --optimizer names, or all of them."""
-    from d5test.distributed.descent import DISTRIBUTED
+    from d5test.distributed.optimizers import DISTRIBUTED
 
     asked = listed(config.getoption("--optimizer"))
     return [name for name in DISTRIBUTED if not asked or name in asked]
@@ -157,7 +157,7 @@ def _optimizers(config: pytest.Config) -> list[str]:
 
 def _learners(config: pytest.Config, timed: bool) -> list[str]:
     """Those that train networks, which are in float32; timed are those whose steps are alike."""
-    from d5test.distributed.descent import CONSISTENT
+    from d5test.distributed.optimizers import CONSISTENT
 
     if "float32" not in config.stash[SELECTION].dtypes:
         return []

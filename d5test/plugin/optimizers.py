@@ -53,7 +53,7 @@ def pytest_configure(config: pytest.Config) -> None:
     asked = listed(config.getoption("--optimizer"))
     distributed: Mapping[str, Any] = {}
     if any(name not in OPTIMIZERS and ":" not in name for name in asked):
-        from d5test.distributed.descent import DISTRIBUTED
+        from d5test.distributed.optimizers import DISTRIBUTED
 
         distributed = DISTRIBUTED
     accept = subclass_of("optimizer", Optimizer)

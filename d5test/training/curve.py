@@ -8,38 +8,91 @@ wider the spread; for some twenty steps it tells a learning rate of 0.1001 from 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from d5test.backends.base import Unsupported
-from d5test.case import Array
 from d5test.networks.graph import Graph
 from d5test.networks.network import Network
-from d5test.networks.reference import Pass, upstream_of
 from d5test.networks.specialise import specialised
+from d5test.networks.whole import Lift, Pass
+from d5test.networks.zoo.small import mlp
 from d5test.numerics.arithmetic import classes
 from d5test.numerics.bounds import Bounds
-from d5test.numerics.ensemble import MEMBERS, Spread, noise, norm_ratio
-from d5test.numerics.judgement import judge
+from d5test.numerics.ensemble import MEMBERS, Spread, noise
 from d5test.reference.optimizers import Momentum, Optimizer
 from d5test.reference.steps import as_step
 from d5test.training.datasets import Dataset, digits
 from d5test.training.recipe import Recipe
 from d5test.training.samplers import ShuffleSampler
-from d5test.training.session import Session
-from d5test.training.statistics import learned
-from d5test.training.trajectory import Distance, Plain
+from d5test.training.session import Batch, Session, learned
+from d5test.training.trajectory import Distance, Plain, ratio
 
-Batch = Mapping[str, Array]
+Combine = Callable[[Sequence[Any]], Any]
+"""What is made of the ranks' gradients of one parameter."""
+(ARITHMETIC,) = classes("float32")
 BATCH, STEPS = 16, 20
 """What is affordable for nine references of a convolutional network."""
 PAUSE = 8
 """Steps after which a run is interrupted: the state is in full swing, and the rest shows it."""
 USUAL = Momentum(lr=0.1)
 """What the perceptron is trained with."""
+
+
+def mean(gradients: Sequence[Any]) -> Any:
+    """Over the ranks; that of one is the gradient itself, which no division rounds."""
+    total = sum(gradients[1:], gradients[0])
+    return total / len(gradients) if len(gradients) > 1 else total
+
+
+@dataclass(frozen=True)
+class ReferenceRun:
+    """The base optimizer on the mean of all ranks' gradients, by the references.
+
+    That is the step on the joined minibatch, but for batch normalisation, whose statistics are
+    each rank's own.
+
+    steps  of each step the minibatches of all ranks, which have one shape
+    """
+
+    network: Network
+    optimizer: Optimizer
+    steps: Sequence[Sequence[Batch]]
+
+    @cached_property
+    def graph(self) -> Graph:
+        """For minibatches of their shape."""
+        shapes = {name: x.shape for name, x in self.steps[0][0].items()}
+        return specialised(self.network.graph, shapes)
+
+    def losses(self, lift: Lift = lambda x: x, combine: Combine = mean) -> list[float]:
+        """The mean loss of the ranks' minibatches before each step.
+
+        Arrays are what `lift` makes of the network's own; hyperparameters are those of the dtype,
+        as every framework has them where they meet a tensor.
+        """
+        names = learned(self.graph)
+        parameters = self.graph.parameters
+        start = {name: lift(parameters[name].astype(np.float64)) for name in names}
+        numbers = {name: x for name, x in vars(self.optimizer).items() if isinstance(x, float)}
+        singles = {name: float(np.float32(x)) for name, x in numbers.items()}
+        rule = as_step(self.optimizer.with_(**singles)).optimizer(like=start[names[0]])
+        at_work, means = Plain(rule, start), []
+        for batches in self.steps:
+            values, grads = [], []
+            for batch in batches:
+                rank = Pass(self.graph, batch, lift)
+                rank.values |= at_work.parameters
+                rank.forward()
+                values.append(rank.values["loss"])
+                grads.append(rank.backward("loss"))
+            means.append(float(np.mean([getattr(loss, "value", loss) for loss in values])))
+            at_work.step({name: combine([g[name] for g in grads]) for name in names})
+        return means
 
 
 @dataclass(frozen=True)
@@ -72,15 +125,8 @@ class Curve:
                 passed += session.train(self.batches[pause:])
         finally:
             session.close()
-        return self.judged([p.loss for p in passed])
-
-    def judged(self, losses: Sequence[float]) -> Distance:
-        """How far these losses are, in units of what is allowed."""
-        ratios = []
-        for bound, loss in zip(self.bounds, losses, strict=True):
-            one = (bound,), (np.asarray(loss),)
-            ratios.append(max(judge(*one).ratio, norm_ratio(*one)))
-        return Distance(tuple(ratios))
+        losses = zip(self.bounds, [np.asarray(p.loss) for p in passed], strict=True)
+        return Distance(tuple(ratio((bound,), (loss,)) for bound, loss in losses))
 
 
 @dataclass(frozen=True)
@@ -104,53 +150,24 @@ def in_words(found: Distance) -> dict[str, str]:
     }
 
 
-def expected(
-    network: Network, optimizer: Optimizer, batches: Sequence[Batch], dtype: str = "float32"
-) -> Curve:
-    """The losses of the references, and how far honest arithmetic of `dtype` may stray."""
-    (arithmetic,) = classes(dtype)
-    shapes = {name: x.shape for name, x in batches[0].items()}
-    graph = specialised(network.graph, shapes)
-    rule = rounded(optimizer, dtype)
-    spreads = [Spread(loss) for loss in losses(graph, rule, batches, lambda x: x)]
-    for seed in range(MEMBERS):
-        member = losses(graph, rule, batches, noise(arithmetic, seed))
-        for spread, loss in zip(spreads, member, strict=True):
-            spread.add(loss)
-    bounds = tuple(spread.bound(arithmetic) for spread in spreads)
+def expected(network: Network, optimizer: Optimizer, batches: Sequence[Batch]) -> Curve:
+    """The losses of the references, and how far honest arithmetic may stray from them."""
+    run = ReferenceRun(network, optimizer, [[batch] for batch in batches])
+    bounds = spread_of(run.losses(), (run.losses(noise(ARITHMETIC, i)) for i in range(MEMBERS)))
     return Curve(network, optimizer, tuple(batches), bounds)
 
 
-def rounded(optimizer: Optimizer, dtype: str) -> Optimizer:
-    """With hyperparameters of `dtype`, as every framework has them where they meet a tensor."""
-    numbers = {name: x for name, x in vars(optimizer).items() if isinstance(x, float)}
-    return optimizer.with_(**{name: float(np.dtype(dtype).type(x)) for name, x in numbers.items()})
-
-
-def losses(
-    graph: Graph, optimizer: Optimizer, batches: Sequence[Batch], lift: Callable[[Array], Any]
-) -> list[Any]:
-    """The loss before each step, on arrays that `lift` makes of the network's own."""
-    names = learned(graph)
-    start = {name: lift(graph.parameters[name].astype(np.float64)) for name in names}
-    rule = as_step(optimizer).optimizer(like=start[names[0]])
-    at_work, found = Plain(rule, start), []
-    for batch in batches:
-        passed = Pass(graph, batch, lift)
-        passed.values |= at_work.parameters
-        for _ in passed.forward():
-            continue
-        loss = passed.values["loss"]
-        found.append(getattr(loss, "value", loss))
-        grads = passed.backward(upstream_of("loss", passed.values))
-        at_work.step({name: grads[name] for name in names})
-    return found
+def spread_of(right: Sequence[float], members: Iterable[Sequence[float]]) -> Bounds:
+    """How far the losses of an ensemble stray from the right ones."""
+    spreads = [Spread(loss) for loss in right]
+    for member in members:
+        for spread, loss in zip(spreads, member, strict=True):
+            spread.add(loss)
+    return tuple(spread.bound(ARITHMETIC) for spread in spreads)
 
 
 def perceptron() -> Curve:
     """A perceptron on the digits. Raises `d5test.training.datasets.NoPackage`."""
-    from d5test.networks.zoo.mlp import mlp
-
     return expected(mlp((64, 32, 10)), USUAL, first_batches(digits(), 64))
 
 

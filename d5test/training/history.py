@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from d5test.metric import Metric, Sample
+from d5test.metric import Metric
 
-LOSS = Metric("training loss", "1")
 TRAINING_ACCURACY = Metric("training accuracy", "1", better="higher")
 TEST_ACCURACY = Metric("test accuracy", "1", better="higher")
 THROUGHPUT = Metric("training throughput", "sample/s", better="higher")
@@ -63,12 +61,3 @@ class History:
         parts = ("data", "transfer", "compute")
         seconds = sum(self.spent.get(part, 0.0) for part in parts)
         return self.trained / seconds if seconds else float("nan")
-
-    def samples(self) -> Sequence[Sample]:
-        """The measured values, by metric."""
-        return (
-            Sample(LOSS, tuple(self.losses)),
-            Sample(TRAINING_ACCURACY, tuple(self.training_accuracy)),
-            Sample(TEST_ACCURACY, tuple(self.test_accuracy)),
-            Sample(THROUGHPUT, (self.throughput,)),
-        )

@@ -107,21 +107,16 @@ def examine(
     orders = []
     for epoch in range(epochs):
         seen = [asked(sampler, epoch) for sampler in held]
-        wrong = astray(seen, samples)
-        if wrong:
+        if wrong := astray(seen, samples):
             raise SamplingFault(f"{name}: epoch {epoch}: {wrong}")
         orders.append(_flat(seen))
-    for epoch, order in enumerate(orders):
-        if not np.array_equal(_flat([asked(sampler, epoch) for sampler in held]), order):
-            raise SamplingFault(f"{name}: asked again, epoch {epoch} is in another order")
+    attempts = [(held, epoch, "asked again", "") for epoch in range(epochs)]
     if callable(samplers):
-        anew = samplers()
-        for epoch, order in reversed(list(enumerate(orders))):
-            if not np.array_equal(_flat([asked(sampler, epoch) for sampler in anew]), order):
-                raise SamplingFault(
-                    f"{name}: made anew, epoch {epoch} is in another order: a run that is "
-                    "resumed would be shuffled differently"
-                )
+        anew, so = samplers(), ": a run that is resumed would be shuffled differently"
+        attempts += [(anew, epoch, "made anew", so) for epoch in reversed(range(epochs))]
+    for others, epoch, how, so in attempts:
+        if not np.array_equal(_flat([asked(other, epoch) for other in others]), orders[epoch]):
+            raise SamplingFault(f"{name}: {how}, epoch {epoch} is in another order{so}")
     same = [epoch for epoch in range(1, epochs) if np.array_equal(orders[epoch], orders[0])]
     if shuffles and samples >= TELLING and same:
         raise SamplingFault(f"{name}: epoch {same[0]} is in the order of epoch 0")
@@ -133,19 +128,19 @@ def asked(sampler: Any, epoch: int) -> list[Indices]:
     if not callable(getattr(sampler, "epoch", None)):
         raise SamplingFault(f"{name}: it has no epoch(number), the batches of an epoch")
     try:
-        given = sampler.epoch(epoch)
+        answer = sampler.epoch(epoch)
     except Exception as error:
         raise SamplingFault(f"{name}: epoch {epoch}: {type(error).__name__}: {error}") from error
-    if not isinstance(given, Sequence | np.ndarray) or not len(given):
-        raise SamplingFault(f"{name}: epoch {epoch}: {given!r} is no list of batches")
-    found = [np.asarray(batch) for batch in given]
-    for i, batch in enumerate(found):
+    if not isinstance(answer, Sequence | np.ndarray) or not len(answer):
+        raise SamplingFault(f"{name}: epoch {epoch}: {answer!r} is no list of batches")
+    batches = [np.asarray(batch) for batch in answer]
+    for i, batch in enumerate(batches):
         if batch.ndim != 1 or not len(batch) or batch.dtype.kind not in "iu":
             raise SamplingFault(
                 f"{name}: epoch {epoch}: batch {i} is no list of indices: it has the shape "
                 f"{batch.shape} and holds {batch.dtype}"
             )
-    return found
+    return batches
 
 
 def astray(seen: Sequence[Sequence[Indices]], samples: int) -> str:
@@ -156,14 +151,14 @@ def astray(seen: Sequence[Sequence[Indices]], samples: int) -> str:
         return f"there is no sample {outside[0]}, only {samples}"
     counts = np.bincount(order, minlength=samples)
     missing, repeated = np.flatnonzero(counts == 0), np.flatnonzero(counts > 1)
-    told = []
+    words = []
     if len(missing):
         dropped = "" if len(repeated) else _dropped(seen, samples, len(missing))
-        told.append(f"{dropped}{len(missing)} of {samples} samples are never seen")
+        words.append(f"{dropped}{len(missing)} of {samples} samples are never seen")
     if len(repeated):
         where = _places(seen, repeated[0])
-        told.append(f"sample {repeated[0]} is seen {counts[repeated[0]]} times, {where}")
-    return "; ".join(told)
+        words.append(f"sample {repeated[0]} is seen {counts[repeated[0]]} times, {where}")
+    return "; ".join(words)
 
 
 def _dropped(seen: Sequence[Sequence[Indices]], samples: int, missing: int) -> str:

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from d5test.case import Array, Operator, Tensor
-from d5test.numerics.arithmetic import Arithmetic, classes
+from d5test.numerics.arithmetic import classes
 from d5test.numerics.bounds import Bounds
 from d5test.numerics.ensemble import ensemble_bounds, norm_ratio
 from d5test.numerics.judgement import judge
@@ -31,8 +30,7 @@ from d5test.reference.optimizers import (
 )
 from d5test.reference.steps import Step, as_step
 from d5test.training.course import follow
-from d5test.training.suspects import of_another_length, suspects
-from d5test.training.variants import variant
+from d5test.training.step import looks_like, variant
 
 STEPS_TAKEN = 100
 SHOWN = (1, 2, 5, 10, 20, 50, 100)
@@ -44,20 +42,18 @@ SHAPES = {"w": (5, 7), "b": (3,)}
 Named = dict[str, Any]
 """Arrays by parameter."""
 DECAY, SMALL = 2.0**-7, 2.0**-10
-USUAL: Mapping[str, Optimizer] = MappingProxyType(
-    {
-        rule.name: rule
-        for rule in (
-            GradientDescent(lr=0.125, weight_decay=DECAY),
-            Momentum(lr=0.0625, momentum=0.875, weight_decay=DECAY),
-            Nesterov(lr=0.0625, momentum=0.875, weight_decay=DECAY),
-            AdaGrad(lr=0.125, epsilon=SMALL, weight_decay=DECAY),
-            RMSProp(lr=0.03125, rho=0.9375, epsilon=SMALL, weight_decay=DECAY),
-            Adam(lr=0.03125, beta1=0.875, beta2=0.984375, epsilon=SMALL, weight_decay=DECAY),
-            AdamW(lr=0.03125, beta1=0.875, beta2=0.984375, epsilon=SMALL, weight_decay=DECAY),
-        )
-    }
-)
+USUAL: Mapping[str, Optimizer] = {
+    rule.name: rule
+    for rule in (
+        GradientDescent(lr=0.125, weight_decay=DECAY),
+        Momentum(lr=0.0625, momentum=0.875, weight_decay=DECAY),
+        Nesterov(lr=0.0625, momentum=0.875, weight_decay=DECAY),
+        AdaGrad(lr=0.125, epsilon=SMALL, weight_decay=DECAY),
+        RMSProp(lr=0.03125, rho=0.9375, epsilon=SMALL, weight_decay=DECAY),
+        Adam(lr=0.03125, beta1=0.875, beta2=0.984375, epsilon=SMALL, weight_decay=DECAY),
+        AdamW(lr=0.03125, beta1=0.875, beta2=0.984375, epsilon=SMALL, weight_decay=DECAY),
+    )
+}
 """Hyperparameters of the usual size; binary fractions, so that no framework rounds them."""
 
 
@@ -96,13 +92,8 @@ class Course(Operator):
 
     def inputs(self, dtype: str, seed: int) -> tuple[Array, ...]:
         """Curvatures over three decades: some parameters arrive, some are under way."""
-        regimes: tuple[tuple[Any, ...], ...] = (("normal",),) * 3
+        regimes: list[tuple[Any, ...]] = [("normal",)] * 3 + [("scaled", -3)] * self.steps
         tensors = [Tensor(shape, dtype, regime) for regime in regimes for shape in SHAPES.values()]
-        tensors += [
-            Tensor(shape, dtype, ("scaled", -3))
-            for _ in range(self.steps)
-            for shape in SHAPES.values()
-        ]
         arrays = [tensor.array(seed, i) for i, tensor in enumerate(tensors)]
         arrays[2:4] = [np.exp2(np.clip(-5 + 2.5 * x, -10, 0)).astype(dtype) for x in arrays[2:4]]
         return tuple(arrays)
@@ -160,68 +151,53 @@ def arranged(
     return groups[0], groups[1], groups[2], groups[3:]
 
 
-def travel(client: Any, kind: str, course: Course, arrays: Sequence[Array]) -> list[Array]:
-    """The trajectory of a backend's optimizer (`native`), or of our rule on its tensors."""
-    attributes = {key: value for key, value in course.step.attributes.items() if key != "t"}
-    target = "d5test.training.course:run"
-    walked = client.invoke(target, kind, course.step.name, attributes, *arranged(arrays))
-    return [parameters[name] for parameters in walked for name in SHAPES]
-
-
 def distance(client: Any, kind: str, rule: Optimizer, dtype: str, seed: int = 0) -> Distance:
-    """How far the trajectory of an optimizer is from the references."""
-    given = variant(client, rule.name) if kind == "native" else {}
-    course = Course(step=as_step(rule.with_(**given)))
+    """How far the trajectory of an optimizer is from the references.
+
+    It is a backend's own (`native`), or our rule on its tensors.
+    """
+    course = Course(step=as_step(variant(client, rule, kind)))
     arrays = course.inputs(dtype, seed)
     flushes = bool(client.about.flushes.get(dtype, False))
     (arithmetic,) = classes(dtype, flushes=flushes)
-    results = travel(client, kind, course, arrays)
+    attributes = {key: value for key, value in course.step.attributes.items() if key != "t"}
+    target = "d5test.training.course:run"
+    walked = client.invoke(target, kind, rule.name, attributes, *arranged(arrays))
+    results = [parameters[name] for parameters in walked for name in SHAPES]
     bounds = ensemble_bounds(course, arrays, None, arithmetic)
-    ratios = apart(bounds, results, tuple(SHAPES))
+    by_parameter = apart(bounds, results)
+    ratios = tuple(map(max, zip(*by_parameter.values(), strict=True)))
     if max(ratios) <= 1:
         return Distance(ratios)
-    wrong = tuple(name for name in SHAPES if max(apart(bounds, results, (name,))) > 1)
-    return Distance(ratios, explained(course, arrays, bounds, results, wrong, arithmetic), wrong)
-
-
-def apart(
-    bounds: Bounds, results: Sequence[Array], parameters: Sequence[str]
-) -> tuple[float, ...]:
-    """The distance of these parameters after each step."""
-    each, places = len(SHAPES), [list(SHAPES).index(name) for name in parameters]
-    return tuple(
-        max(_ratio((bounds[i + k],), (results[i + k],)) for k in places)
-        for i in range(0, len(results), each)
-    )
-
-
-def explained(
-    course: Course,
-    arrays: Sequence[Array],
-    bounds: Bounds,
-    results: Sequence[Array],
-    wrong: Sequence[str],
-    arithmetic: Arithmetic,
-) -> str:
-    """The mistakes with which the wrong parameters would begin so; empty if there is none."""
-    each = len(SHAPES)
-    begun, met = arrays[: (3 + BEGINNING) * each], results[: BEGINNING * each]
+    wrong = tuple(name for name, distances in by_parameter.items() if max(distances) > 1)
+    begun, met = arrays[: (3 + BEGINNING) * len(SHAPES)], results[: BEGINNING * len(SHAPES)]
 
     def explains(other: Step) -> bool:
-        made = course.with_(step=other, steps=BEGINNING)
-        return max(apart(ensemble_bounds(made, begun, None, arithmetic), met, wrong)) <= 1
+        mistaken = course.with_(step=other, steps=BEGINNING)
+        others = apart(ensemble_bounds(mistaken, begun, None, arithmetic), met)
+        return all(max(others[name]) <= 1 for name in wrong)
 
-    named = [name for name, other in suspects(course.step) if explains(other)]
     first = list(SHAPES).index(wrong[0])
     bound = bounds[first]
-    if not named and bound is not None:
-        wide = (x.astype(np.float64) for x in (arrays[first], bound.value, results[first]))
-        longer = of_another_length(course.step, *wide)
-        named = [longer[0]] if longer and explains(longer[1]) else []
-    return ", or ".join(named)
+    assert bound is not None
+    named = looks_like(course.step, explains, arrays[first], bound.value, results[first])
+    return Distance(ratios, named, wrong)
 
 
-def _ratio(bounds: Bounds, results: Sequence[Array]) -> float:
+def apart(bounds: Bounds, results: Sequence[Array]) -> dict[str, tuple[float, ...]]:
+    """The distance of each parameter after each step."""
+    each = len(SHAPES)
+    return {
+        name: tuple(
+            ratio((bound,), (w,))
+            for bound, w in zip(bounds[i::each], results[i::each], strict=True)
+        )
+        for i, name in enumerate(SHAPES)
+    }
+
+
+def ratio(bounds: Bounds, results: Sequence[Array]) -> float:
+    """The distance of the worst element, or by norm, in units of what is allowed."""
     return max(judge(bounds, results).ratio, norm_ratio(bounds, results))
 
 

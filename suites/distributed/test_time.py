@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from d5test.distributed.allreduce import LIBRARY
+from d5test.distributed.communicator import LIBRARY
 from d5test.reference.collectives import ALLREDUCE
 
 

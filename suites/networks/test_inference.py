@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from d5test.fixtures.network import Trials
-from d5test.networks.expectations import Expectations, expectation
+from d5test.networks.whole import Expectations, expectation
 from d5test.networks.zoo.built import Built
 
 

@@ -7,10 +7,8 @@ from functools import partial
 from typing import Any
 
 from d5test.fixtures.network import Trials
-from d5test.networks.cost import require_affordable
-from d5test.networks.expectations import arithmetic
 from d5test.networks.external import ExternalModel
-from d5test.networks.whole import expected
+from d5test.networks.whole import arithmetic, expected, require_affordable
 
 
 def as_given(inputs: Mapping[str, Any], seed: int) -> Mapping[str, Any]:

@@ -10,7 +10,7 @@ import pytest
 from d5test.client.client import BackendClient, Unsupported
 from d5test.networks import Network
 from d5test.networks.executor import Executor
-from d5test.networks.zoo.mlp import mlp
+from d5test.networks.zoo.small import mlp
 
 U = np.finfo(np.float32).eps / 2
 """Unit roundoff of float32."""

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from d5test.client.client import BackendClient, Feed
-from d5test.networks.zoo.mlp import mlp
+from d5test.networks.zoo.small import mlp
 from d5test.reference.optimizers import GradientDescent, Momentum
 from d5test.reference.steps import as_step
 from d5test.training.session import Session
-from d5test.training.variants import variant
+from d5test.training.step import variant
 
 
 def require(backend: BackendClient, rule: str) -> None:
@@ -27,7 +27,7 @@ def test_the_heavy_ball(backend: BackendClient) -> None:
     All numbers are small binary fractions, so float32 rounds nothing and every bit counts.
     """
     require(backend, "Momentum")
-    rule = Momentum(lr=0.25, momentum=0.5).with_(**variant(backend, "Momentum"))
+    rule = variant(backend, Momentum(lr=0.25, momentum=0.5))
     w, v = np.array([1, -2, 4], np.float32), np.zeros(3, np.float32)
     want, velocity = np.array([1.0, -2.0, 4.0]), np.zeros(3)
     for t in range(1, 7):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from d5test.distributed.communicator import Virtual
-from d5test.distributed.descent import DISTRIBUTED
+from d5test.distributed.optimizers import DISTRIBUTED
 from tests.distributed.wrong import last_step_skipped, planted, send_first
 from tests.distributed.wrong_optimizers import OneRankTooFew
 

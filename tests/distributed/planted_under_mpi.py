@@ -12,8 +12,7 @@ from itertools import islice
 
 from mpi4py import MPI
 
-from d5test.distributed.cases import table
-from d5test.distributed.checks import COLLECTIVE
+from d5test.distributed.checks import COLLECTIVE, table
 from d5test.distributed.mpi import Mpi
 from d5test.outcome.fault import Fault
 from tests.distributed import wrong

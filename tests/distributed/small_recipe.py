@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from d5test.networks.zoo.mlp import mlp
+from d5test.networks.zoo.small import mlp
 from d5test.reference.optimizers import Momentum
 from d5test.training.history import TEST_ACCURACY
 from d5test.training.samplers import ShuffleSampler

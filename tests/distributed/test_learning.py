@@ -10,10 +10,9 @@ import pytest
 
 from d5test.client.inprocess import InProcessClient
 from d5test.distributed.communicator import Virtual
-from d5test.distributed.descent import CONSISTENT, DISTRIBUTED
 from d5test.distributed.fleet import shares
-from d5test.distributed.learning import Begun, Task, begin, train
-from d5test.distributed.sequential import Sequential
+from d5test.distributed.learning import Begun, Sequential, Task, begin, train
+from d5test.distributed.optimizers import CONSISTENT, DISTRIBUTED
 from d5test.networks.zoo import mlp
 from d5test.numerics.bounds import Bounds
 from d5test.reference.optimizers import Momentum

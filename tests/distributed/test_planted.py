@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from d5test.distributed.cases import table
-from d5test.distributed.checks import COLLECTIVE
+from d5test.distributed.checks import COLLECTIVE, table
 from d5test.distributed.communicator import Virtual
 from d5test.outcome.fault import Fault
 from d5test.reference.collectives import ALLREDUCE

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from d5test.distributed.cases import table
+from d5test.distributed.checks import table
 from d5test.distributed.communicator import Virtual
-from d5test.distributed.descent import DISTRIBUTED
+from d5test.distributed.optimizers import DISTRIBUTED
 from d5test.distributed.probes import DESCENT
 from d5test.outcome.fault import Fault
 from tests.distributed import wrong_optimizers as wrong

@@ -11,8 +11,8 @@ import pytest
 from d5test.case import Array
 from d5test.client.inprocess import InProcessClient
 from d5test.distributed.communicator import Virtual
-from d5test.distributed.descent import CONSISTENT, DISTRIBUTED, SERVERS
-from d5test.distributed.replica import Replica
+from d5test.distributed.fleet import Replica
+from d5test.distributed.optimizers import CONSISTENT, DISTRIBUTED, SERVERS
 from d5test.networks.executor import Executor
 from d5test.networks.zoo import mlp
 from d5test.reference.collectives import Schedule

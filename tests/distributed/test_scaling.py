@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from d5test.distributed.descent import CONSISTENT
+from d5test.distributed.optimizers import CONSISTENT
 from d5test.distributed.scaling import JOINED, KEY, MODES, OWN, Scaling, minibatch, sizes
 from d5test.networks.zoo.resnet import cifar
 from d5test.reference.collectives import ALLREDUCE
 from d5test.reference.optimizers import Momentum
-from d5test.training.statistics import learned
+from d5test.training.session import learned
 from tests.distributed.test_mpi import MPIRUN, ROOT, under_mpirun
 
 RANKS = 3

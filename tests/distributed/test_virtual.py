@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from d5test.distributed.traffic import Stuck
-from d5test.distributed.virtual import run, shuffled
+from d5test.distributed.communicator import Stuck, run, shuffled
 from d5test.reference.collectives import ALLREDUCE, ANY, Recv, Schedule, Send
 
 FIRST, LAST = (lambda count: 0), (lambda count: count - 1)

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from d5test.distributed.onesided import OneSided
 from d5test.distributed.optimizers import (
     Centralised,
     Decentralised,
@@ -16,10 +15,11 @@ from d5test.distributed.optimizers import (
     Local,
     ModelAveraging,
     NeighbourAveraging,
+    OneSided,
+    StaleSynchronous,
     neighbours,
     reduce_from_neighbours,
 )
-from d5test.distributed.servers import StaleSynchronous
 from d5test.reference.collectives import ALLREDUCE, ANY, Accumulate, Recv, Schedule, Send
 
 

@@ -20,9 +20,9 @@ from d5test.arguments import listed
 FOLDER = Path(".fuzz")
 READING = [
     "d5test.client.registry", "d5test.compare", "d5test.files", "d5test.gate.accepted",
-    "d5test.networks.check", "d5test.networks.model", "d5test.networks.nodes",
+    "d5test.networks.model", "d5test.networks.network", "d5test.networks.nodes",
     "d5test.problems.corpus", "d5test.report", "d5test.reproducer.mark",
-    "d5test.training.checkpoint", "d5test.training.files", "d5test.worker.wire",
+    "d5test.training.trainer", "d5test.training.datasets", "d5test.worker.wire",
 ]  # fmt: skip
 """Where it counts what was reached: to count everywhere takes minutes to begin."""
 MOST = 2048

@@ -35,10 +35,10 @@ from d5test.reference.operators import OPERATORS
 from d5test.report import Report, page, verify
 from d5test.report.page import DATA
 from d5test.reproducer import mark
-from d5test.training import files
-from d5test.training.checkpoint import Checkpoint, ResumeFault
+from d5test.training import datasets
 from d5test.training.history import History
 from d5test.training.session import Snapshot
+from d5test.training.trainer import Checkpoint, ResumeFault
 from d5test.worker import wire
 from tests.compare.files import benchmark, name, plain, write
 from tests.compare.files import sides as two_sides
@@ -325,7 +325,7 @@ def in_folder(place: str) -> Callable[[bytes, Path], object]:
     def run(content: bytes, folder: Path) -> object:
         (folder / place).write_bytes(content)
         (folder / "x.bin").write_bytes(b"x")
-        return files.read(folder / "x.bin")
+        return datasets.read(folder / "x.bin")
 
     return run
 
@@ -341,16 +341,16 @@ READERS: dict[str, Reader] = {
         (accepted.Unacceptable,),
     ),
     "idx": Reader(
-        idx_files, into_file(files.idx, ".gz"), any_of(by_gzip(by_bytes), by_bytes),
-        (files.BadFile,),
+        idx_files, into_file(datasets.idx, ".gz"), any_of(by_gzip(by_bytes), by_bytes),
+        (datasets.BadFile,),
     ),
     "cifar": Reader(
-        batches, into_file(lambda path: files.cifar(path.parent, [path.name]), ".bin"), by_bytes,
-        (files.BadFile,),
+        batches, into_file(lambda path: datasets.cifar(path.parent, [path.name]), ".bin"),
+        by_bytes, (datasets.BadFile,),
     ),
     "sums": Reader(
         lambda folder: [f"{sha256(b'x').hexdigest()}  x.bin\n".encode()],
-        in_folder(files.SUMS), by_bytes, (files.BadFile,),
+        in_folder(datasets.SUMS), by_bytes, (datasets.BadFile,),
     ),
     "checkpoint": Reader(
         checkpoints, into_file(Checkpoint.load, ".npz"),

@@ -14,7 +14,7 @@ from d5test.networks.executor import Executor
 from d5test.networks.graph import Node
 from d5test.networks.specialise import specialised
 from d5test.networks.whole import Expectation, expected
-from d5test.networks.zoo.draft import Draft
+from d5test.networks.zoo.built import Draft
 from d5test.numerics.arithmetic import classes
 from d5test.reference.operators import OPERATORS
 

@@ -10,8 +10,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from d5test.training.datasets import cifar10, digits, mnist, synthetic
-from d5test.training.files import LARGEST, SUMS, BadFile, cifar, idx
+from d5test.training.datasets import (
+    LARGEST,
+    SUMS,
+    BadFile,
+    cifar,
+    cifar10,
+    digits,
+    idx,
+    mnist,
+    synthetic,
+)
 
 
 def written(path: Path, array: np.ndarray, code: int = 0x08) -> Path:

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 SUITE = ROOT / "suites" / "training"
 NEEDED = "the digits come with scikit-learn: pip install 'd5test[training]'"
 RECIPE = """
-from d5test.networks.zoo.mlp import mlp
+from d5test.networks.zoo.small import mlp
 from d5test.reference.optimizers import Adam
 from d5test.training.history import TEST_ACCURACY
 from d5test.training.recipe import run_recipe

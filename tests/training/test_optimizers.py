@@ -14,8 +14,7 @@ from d5test.case import Case
 from d5test.outcome.fault import Fault
 from d5test.reference.optimizers import OPTIMIZERS, Adam, AdamW, Momentum, Nesterov, RMSProp
 from d5test.reference.steps import STEPS, as_step
-from d5test.training.step import STEP, drawn
-from d5test.training.suspects import SUSPECTS, suspects
+from d5test.training.step import STEP, SUSPECTS, drawn, suspects
 from d5test.training.trajectory import USUAL, distance
 from tests.training.wrong import (
     Confused,

@@ -13,7 +13,7 @@ from tests.training.test_mistakes import python
 SUITE = Path(__file__).parents[2] / "suites" / "training"
 DOCS = Path(__file__).parents[2] / "docs" / "training.md"
 RECIPE = """
-from d5test.networks.zoo.mlp import mlp
+from d5test.networks.zoo.small import mlp
 from d5test.training.history import TEST_ACCURACY
 from d5test.training.recipe import run_recipe
 from d5test.training.samplers import ShuffleSampler

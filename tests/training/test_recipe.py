@@ -13,8 +13,8 @@ import pytest
 from d5test.client.inprocess import InProcessClient
 from d5test.metric import Metric
 from d5test.names import located
-from d5test.networks.zoo.mlp import mlp
 from d5test.networks.zoo.resnet import cifar
+from d5test.networks.zoo.small import mlp
 from d5test.reference.optimizers import Adam
 from d5test.training.history import TEST_ACCURACY, TRAINING_TIME
 from d5test.training.recipe import REGISTER, BadRecipe, Recipe, broken, load, record, train
@@ -206,7 +206,7 @@ def test_the_recipes_here_are_registered() -> None:
 
 
 SCRIPT = """
-from d5test.networks.zoo.mlp import mlp
+from d5test.networks.zoo.small import mlp
 from d5test.reference.optimizers import Adam
 from d5test.training.history import TEST_ACCURACY
 from d5test.training.recipe import run_recipe

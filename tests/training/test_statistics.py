@@ -13,16 +13,23 @@ from d5test.client.inprocess import InProcessClient
 from d5test.networks.graph import Value
 from d5test.networks.network import Network
 from d5test.networks.specialise import specialised
-from d5test.networks.zoo.draft import Draft
-from d5test.networks.zoo.mlp import mlp
+from d5test.networks.zoo.built import Draft
+from d5test.networks.zoo.small import mlp
 from d5test.reference.operators.elementwise import Relu
 from d5test.reference.operators.normalisation import BatchNormalization
 from d5test.reference.operators.views import Flatten
 from d5test.reference.optimizers import Momentum
 from d5test.training.datasets import Dataset, synthetic
 from d5test.training.samplers import ShuffleSampler
-from d5test.training.session import Batch, Session
-from d5test.training.statistics import evaluating, learned, measuring, normalising, together
+from d5test.training.session import (
+    Batch,
+    Session,
+    evaluating,
+    learned,
+    measuring,
+    normalising,
+    together,
+)
 from d5test.training.trainer import Trainer
 
 DATA: Dataset = synthetic(train=600, test=40)
@@ -45,8 +52,7 @@ def _normalised(draft: Draft, name: str, x: str, c: int) -> str:
     start = {"scale": 1.0, "shift": 0.0, "mean": 0.0, "variance": 1.0}
     held = [draft.array(f"{name}_{part}", np.full(c, value)) for part, value in start.items()]
     op = BatchNormalization(training_mode=1)
-    made: str = draft.add(name, op, x, *held, outputs=3)[0]
-    return made
+    return draft.add_several(name, op, x, *held, outputs=3)[0]
 
 
 @pytest.fixture(params=["numpy", "torch"])
@@ -74,7 +80,7 @@ def test_a_variance_is_never_negative() -> None:
 
 def test_what_is_measured_is_not_learned() -> None:
     graph = normalised().graph
-    assert [node.name for node, _ in normalising(graph)] == ["first", "second"]
+    assert [node.name for node in normalising(graph)] == ["first", "second"]
     assert set(graph.parameters) - set(learned(graph)) == {
         "first_mean", "first_variance", "second_mean", "second_variance",
     }  # fmt: skip
@@ -83,7 +89,7 @@ def test_what_is_measured_is_not_learned() -> None:
 def test_a_network_without_it_stays_what_it_is() -> None:
     graph = specialised(mlp((64, 5, 10)).graph, {"x": (3, 1, 8, 8), "labels": (3,)})
     assert evaluating(graph) == graph
-    assert measuring(graph) == (graph, [])
+    assert measuring(graph) == graph
 
 
 def test_the_statistics_are_those_of_the_samples(session: Session) -> None:

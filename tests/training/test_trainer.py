@@ -18,14 +18,12 @@ import pytest
 from rich.console import Console
 
 from d5test.client.inprocess import InProcessClient
-from d5test.networks.zoo.mlp import mlp
+from d5test.networks.zoo.small import mlp
 from d5test.reference.optimizers import Adam, Momentum, Optimizer
-from d5test.training.checkpoint import Checkpoint, ResumeFault
 from d5test.training.datasets import Dataset, synthetic
-from d5test.training.progress import ProgressBar
 from d5test.training.samplers import Indices, SequentialSampler, ShuffleSampler
 from d5test.training.session import Session
-from d5test.training.trainer import Event, Trainer
+from d5test.training.trainer import Checkpoint, ProgressBar, ResumeFault, Trainer, TrainingEvent
 
 DATA: Dataset = synthetic(train=150, test=40)
 SAMPLER = ShuffleSampler(150, 32, seed=5)
@@ -51,7 +49,7 @@ def bits(made: Trainer) -> dict[str, bytes]:
 
 
 def test_a_run_learns_and_measures(client: Any) -> None:
-    events: list[Event] = []
+    events: list[TrainingEvent] = []
     history = trainer(client, listeners=[events.append]).run(epochs=6)
     assert history.final_accuracy > 0.9
     assert history.losses[-1] < history.losses[0] / 2

@@ -6,13 +6,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 
 from d5test.networks.zoo.built import Built
 from d5test.networks.zoo.gpt2 import gpt2
-from d5test.networks.zoo.lenet import lenet5
-from d5test.networks.zoo.mlp import mlp
 from d5test.networks.zoo.resnet import resnet18, resnet44
+from d5test.networks.zoo.small import lenet5, mlp
 
 __all__ = ["NETWORKS", "Built", "gpt2", "lenet5", "mlp", "resnet18", "resnet44"]
 
@@ -24,5 +22,5 @@ _ROWS = (
     Built("gpt2", gpt2, {"tokens": (3, 11), "labels": (3, 11)}, {"tokens": 101, "labels": 101}),
 )
 
-NETWORKS: Mapping[str, Built] = MappingProxyType({row.name: row for row in _ROWS})
+NETWORKS: Mapping[str, Built] = {row.name: row for row in _ROWS}
 """Name -> how it is made and fed."""

@@ -1,30 +1,91 @@
-"""A network made by code: how it is made, and what it is fed."""
+"""Networks made by code: how one is written, and how it is fed."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
-from d5test.case import Array, Tensor, is_float
+import numpy as np
+
+from d5test.case import Array, Operator, Tensor, is_float
 from d5test.networks.external import array, data_sets
-from d5test.networks.graph import Value
+from d5test.networks.graph import Graph, Node, Value
 from d5test.networks.network import Network
+from d5test.reference.operators.linear import Gemm
+from d5test.reference.operators.losses import SoftmaxCrossEntropyLoss
+
+
+class Draft:
+    """A network that is being written: nodes in a row, parameters of one seed as they come.
+
+    They are in float32. It is checked once, when it is finished.
+    """
+
+    def __init__(self, name: str, seed: int = 0, **inputs: Value) -> None:
+        self._graph = Graph(name, (), inputs, ())
+        self._seed = seed
+        self._nodes: list[Node] = []
+        self._arrays: dict[str, Array] = {}
+
+    def add(self, name: str, op: Operator, *inputs: str) -> str:
+        """The tensor that a new node makes; it has the node's name."""
+        self._nodes.append(Node(name, op, inputs, (name,)))
+        return name
+
+    def add_several(self, name: str, op: Operator, *inputs: str, outputs: int) -> tuple[str, ...]:
+        """The tensors that a new node makes; they have the node's name and a number."""
+        tensors = tuple(f"{name}_{i}" for i in range(outputs))
+        self._nodes.append(Node(name, op, inputs, tensors))
+        return tensors
+
+    def normal(
+        self, name: str, shape: tuple[int, ...], deviation: float, around: float = 0
+    ) -> str:
+        """A parameter of normal values with this standard deviation."""
+        values = Tensor(shape, "float64", ("normal",)).array(self._seed, len(self._arrays))
+        return self.array(name, around + deviation * values)
+
+    def scale_and_shift(self, name: str, n: int) -> tuple[str, str]:
+        """The parameters of a normalisation: scales near 1 and shifts near 0."""
+        scale = self.normal(f"{name}_scale", (n,), 0.1, around=1)
+        return scale, self.normal(f"{name}_shift", (n,), 0.1)
+
+    def array(self, name: str, values: Any) -> str:
+        """A parameter in float32; whole numbers and booleans are constants."""
+        array = np.asarray(values)
+        self._arrays[name] = array.astype(np.float32) if array.dtype.kind == "f" else array
+        return name
+
+    def linear(self, name: str, x: str, fan_in: int, fan_out: int, gain: float = 1) -> str:
+        """x w + b for x (n, fan_in); He et al., arXiv 1502.01852, have gain 2 before a Relu."""
+        w = self.normal(f"{name}_w", (fan_in, fan_out), math.sqrt(gain / fan_in))
+        return self.add(name, Gemm(), x, w, self.normal(f"{name}_b", (fan_out,), 0.1))
+
+    def loss(self, scores: str, labels: str) -> str:
+        """The mean cross entropy, as the tensor `loss`."""
+        return self.add("loss", SoftmaxCrossEntropyLoss(), scores, labels)
+
+    def finished(self, *outputs: str) -> Network:
+        """The network with these outputs."""
+        graph = self._graph.with_(nodes=tuple(self._nodes), outputs=outputs)
+        return Network(graph.with_arrays(self._arrays))
 
 
 @dataclass(frozen=True)
 class Built:
     """A network by name.
 
-    make    makes it, with parameters of its own seed
-    shapes  of the inputs with which it is judged
-    limits  of the integer inputs: they are below that
-    loss    the output that is differentiated, if there is one
+    network  makes it, with parameters of its own seed
+    shapes   of the inputs with which it is judged
+    limits   of the integer inputs: they are below that
+    loss     the output that is differentiated, if there is one
     """
 
     name: str
-    make: Callable[[], Network]
+    network: Callable[[], Network]
     shapes: Mapping[str, tuple[int, ...]]
     limits: Mapping[str, int]
     loss: str | None = "loss"
@@ -49,10 +110,6 @@ class Built:
         limits = {name: 2 for name, value in inputs.items() if not is_float(value.dtype)}
         return cls(name, make, shapes, limits, "loss" if "loss" in network.outputs else None)
 
-    def network(self) -> Network:
-        """The network, made anew."""
-        return self.make()
-
     def inputs(self, seed: int = 0) -> dict[str, Array]:
         """Random inputs: normal, or whole numbers below their limit."""
         return {
@@ -69,11 +126,11 @@ def shapes_beside(path: Path, inputs: Mapping[str, Value]) -> dict[str, tuple[in
     """The shapes of the first data set beside a model; none if they are not of these inputs."""
     for folder in data_sets(path)[:1]:
         files = {name: folder / f"input_{i}.pb" for i, name in enumerate(inputs)}
-        found = {name: array(file).shape for name, file in files.items() if file.is_file()}
-        if found.keys() == inputs.keys() and all(
-            fits(value.shape, found[name]) for name, value in inputs.items()
+        shapes = {name: array(file).shape for name, file in files.items() if file.is_file()}
+        if shapes.keys() == inputs.keys() and all(
+            fits(value.shape, shapes[name]) for name, value in inputs.items()
         ):
-            return found
+            return shapes
     return {}
 
 

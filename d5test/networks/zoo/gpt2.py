@@ -9,7 +9,7 @@ import numpy as np
 
 from d5test.networks.graph import Value
 from d5test.networks.network import Network
-from d5test.networks.zoo.draft import Draft
+from d5test.networks.zoo.built import Draft
 from d5test.reference.operators.arithmetic import Add, Mul
 from d5test.reference.operators.elementwise import Gelu
 from d5test.reference.operators.linear import MatMul
@@ -30,9 +30,8 @@ def gpt2(
 
     The scores' matrix is the embedding's, so that its gradient comes from both ends.
     """
-    draft = Draft(
-        "gpt2", seed, tokens=Value("int64", ("n", length)), labels=Value("int64", ("n", length))
-    )
+    tokens = Value("int64", ("n", length))
+    draft = Draft("gpt2", seed, tokens=tokens, labels=tokens)
     add, matmul = Add(), MatMul()
     words = draft.normal("words", (vocabulary, width), 0.2)
     h = draft.add("embedded", Gather(), words, "tokens")
@@ -65,15 +64,10 @@ class _Part:
         draft, matmul = self.draft, MatMul()
         h = self.projected(f"{name}_qkv", self.normalised(name, x), 3 * self.width)
         split = Split(axis=2, num_outputs=3)
-        q, k, v = (
-            self.turned(f"{name}_{part}", tensor, perm)
-            for part, tensor, perm in zip(
-                "qkv",
-                draft.add(f"{name}_split", split, h, outputs=3),
-                ((0, 2, 1, 3), (0, 2, 3, 1), (0, 2, 1, 3)),
-                strict=True,
-            )
-        )
+        q, k, v = draft.add_several(f"{name}_split", split, h, outputs=3)
+        q = self.turned(f"{name}_q", q, (0, 2, 1, 3))
+        k = self.turned(f"{name}_k", k, (0, 2, 3, 1))
+        v = self.turned(f"{name}_v", v, (0, 2, 1, 3))
         h = draft.add(f"{name}_products", matmul, q, k)
         h = draft.add(f"{name}_scaled", Mul(), h, self.scale)
         h = draft.add(f"{name}_masked", Where(), self.seen, h, self.never)
@@ -86,8 +80,7 @@ class _Part:
     def turned(self, name: str, x: str, perm: tuple[int, ...]) -> str:
         """(n, length, width) with an axis of heads, in the order `perm`."""
         h = self.draft.add(f"{name}_heads", Reshape(), x, self.split)
-        made: str = self.draft.add(name, Transpose(perm=perm), h)
-        return made
+        return self.draft.add(name, Transpose(perm=perm), h)
 
     def mlp(self, name: str, x: str) -> str:
         """To four times the width and back."""
@@ -97,16 +90,12 @@ class _Part:
 
     def normalised(self, name: str, x: str) -> str:
         """Layer normalisation, with scales near 1 and shifts near 0."""
-        scale = self.draft.normal(f"{name}_norm_scale", (self.width,), 0.1, around=1)
-        shift = self.draft.normal(f"{name}_norm_shift", (self.width,), 0.1)
-        made: str = self.draft.add(f"{name}_norm", LayerNormalization(), x, scale, shift)
-        return made
+        scale, shift = self.draft.scale_and_shift(f"{name}_norm", self.width)
+        return self.draft.add(f"{name}_norm", LayerNormalization(), x, scale, shift)
 
     def projected(self, name: str, x: str, to: int, of: int | None = None) -> str:
         """x w + b along the last axis."""
         of = of or self.width
         w = self.draft.normal(f"{name}_w", (of, to), 1 / math.sqrt(of))
         h = self.draft.add(f"{name}_product", MatMul(), x, w)
-        b = self.draft.normal(f"{name}_b", (to,), 0.1)
-        made: str = self.draft.add(name, Add(), h, b)
-        return made
+        return self.draft.add(name, Add(), h, self.draft.normal(f"{name}_b", (to,), 0.1))

@@ -11,7 +11,7 @@ import numpy as np
 
 from d5test.networks.graph import Value
 from d5test.networks.network import Network
-from d5test.networks.zoo.draft import Draft
+from d5test.networks.zoo.built import Draft
 from d5test.reference.operators.arithmetic import Add
 from d5test.reference.operators.convolution import Conv
 from d5test.reference.operators.elementwise import Relu
@@ -29,13 +29,7 @@ def resnet18(classes: int = 10, seed: int = 0) -> Network:
     h = draft.add("stem_relu", Relu(), h)
     pool = MaxPool(kernel_shape=(3, 3), pads=(1, 1, 1, 1), strides=(2, 2))
     h = draft.add("stem_pool", pool, h)
-    c_in = 64
-    for stage, c in enumerate((64, 128, 256, 512), 1):
-        for block in range(2):
-            stride = 2 if stage > 1 and block == 0 else 1
-            h = _block(draft, f"stage{stage}_{block}", h, c_in, c, stride, projected=True)
-            c_in = c
-    return _finished(draft, h, c_in, classes)
+    return _finished(draft, h, (64, 128, 256, 512), 2, classes, projected=True)
 
 
 def resnet44(classes: int = 10, seed: int = 0) -> Network:
@@ -51,13 +45,7 @@ def cifar(depth: int, classes: int = 10, seed: int = 0, channels: int = 3) -> Ne
     draft = _draft(f"resnet{depth}", seed, channels)
     h = _normalised(draft, "stem", _convolved(draft, "stem", "x", channels, 16, 3, 1), 16)
     h = draft.add("stem_relu", Relu(), h)
-    c_in = 16
-    for stage, c in enumerate((16, 32, 64), 1):
-        for block in range(n):
-            stride = 2 if stage > 1 and block == 0 else 1
-            h = _block(draft, f"stage{stage}_{block}", h, c_in, c, stride, projected=False)
-            c_in = c
-    return _finished(draft, h, c_in, classes)
+    return _finished(draft, h, (16, 32, 64), n, classes, projected=False)
 
 
 def _draft(name: str, seed: int, channels: int = 3) -> Draft:
@@ -79,8 +67,7 @@ def _block(
         around = _normalised(draft, f"{name}_c", around, c)
     elif c != c_in:
         around = _widened(draft, f"{name}_c", x, c - c_in)
-    made: str = draft.add(f"{name}_relu", relu, draft.add(f"{name}_sum", Add(), h, around))
-    return made
+    return draft.add(f"{name}_relu", relu, draft.add(f"{name}_sum", Add(), h, around))
 
 
 def _convolved(
@@ -89,19 +76,16 @@ def _convolved(
     deviation = math.sqrt(2 / (c_in * kernel * kernel))
     w = draft.normal(f"{name}_conv_w", (c, c_in, kernel, kernel), deviation)
     conv = Conv(kernel_shape=(kernel, kernel), pads=(kernel // 2,) * 4, strides=(stride, stride))
-    made: str = draft.add(f"{name}_conv", conv, x, w)
-    return made
+    return draft.add(f"{name}_conv", conv, x, w)
 
 
 def _normalised(draft: Draft, name: str, x: str, c: int) -> str:
     """Batch normalisation with scales near 1 and shifts near 0."""
-    scale = draft.normal(f"{name}_norm_scale", (c,), 0.1, around=1)
-    shift = draft.normal(f"{name}_norm_shift", (c,), 0.1)
+    scale, shift = draft.scale_and_shift(f"{name}_norm", c)
     mean = draft.array(f"{name}_norm_mean", np.zeros(c))
     var = draft.array(f"{name}_norm_var", np.ones(c))
     op = BatchNormalization(training_mode=1)
-    made: str = draft.add(f"{name}_norm", op, x, scale, shift, mean, var, outputs=3)[0]
-    return made
+    return draft.add_several(f"{name}_norm", op, x, scale, shift, mean, var, outputs=3)[0]
 
 
 def _widened(draft: Draft, name: str, x: str, more: int) -> str:
@@ -113,12 +97,20 @@ def _widened(draft: Draft, name: str, x: str, more: int) -> str:
     h = draft.add(f"{name}_slice", Slice(), x, starts, ends, axes, steps)
     half = more // 2
     pads = draft.array(f"{name}_pads", np.array([0, half, 0, 0, 0, more - half, 0, 0]))
-    made: str = draft.add(f"{name}_pad", Pad(), h, pads)
-    return made
+    return draft.add(f"{name}_pad", Pad(), h, pads)
 
 
-def _finished(draft: Draft, h: str, c: int, classes: int) -> Network:
+def _finished(
+    draft: Draft, h: str, stages: tuple[int, ...], blocks: int, classes: int, *, projected: bool
+) -> Network:
+    """The network that ends in stages of blocks, by channels, and a linear layer."""
+    c_in = stages[0]
+    for stage, c in enumerate(stages, 1):
+        for block in range(blocks):
+            stride = 2 if stage > 1 and block == 0 else 1
+            h = _block(draft, f"stage{stage}_{block}", h, c_in, c, stride, projected=projected)
+            c_in = c
     h = draft.add("pool", GlobalAveragePool(), h)
     h = draft.add("flat", Flatten(), h)
-    scores = draft.linear("scores", h, c, classes)
+    scores = draft.linear("scores", h, c_in, classes)
     return draft.finished(scores, draft.loss(scores, "labels"))
