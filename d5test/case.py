@@ -7,7 +7,7 @@ streams NumPy does not promise to keep.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from types import MappingProxyType
@@ -189,15 +189,18 @@ class Case:
 
     def arrays(self) -> Arrays:
         """The inputs, each in its own dtype; inputs that are the same tensor are one array."""
-        made: list[Array | None] = []
+        return self.shared(
+            None if t is None or t.same_as is not None else t.array(self.seed, i)
+            for i, t in enumerate(self.inputs)
+        )
+
+    def shared(self, arrays: Iterable[Array | None]) -> Arrays:
+        """The arrays; where an input is an earlier one again, that one."""
+        inputs = list(arrays)
         for i, tensor in enumerate(self.inputs):
-            if tensor is None:
-                made.append(None)
-            elif tensor.same_as is not None:
-                made.append(made[tensor.same_as])
-            else:
-                made.append(tensor.array(self.seed, i))
-        return tuple(made)
+            if tensor is not None and tensor.same_as is not None:
+                inputs[i] = inputs[tensor.same_as]
+        return tuple(inputs)
 
     def upstream(self, outputs: tuple[Any, ...]) -> Arrays:
         """Random upstream gradients for `outputs`, in the dtype under test.

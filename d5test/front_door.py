@@ -25,8 +25,7 @@ from d5test.client.inprocess import InProcessClient, in_this_process
 from d5test.exploration.explore import COMPILED, Exploration, seed_of
 from d5test.numerics.arithmetic import Arithmetic, classes
 from d5test.numerics.bounds import Bounds, forward_bounds, gradient_bounds, lower_precision
-from d5test.numerics.controls import telling
-from d5test.numerics.judgement import Judgement, tightest
+from d5test.numerics.judgement import Judgement, telling, tightest
 from d5test.outcome.assessment import Assessment
 from d5test.outcome.tally import Tally
 from d5test.reference.operators import OPERATORS

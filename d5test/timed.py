@@ -19,8 +19,8 @@ import numpy as np
 
 from d5test.backends.base import Unsupported
 from d5test.case import Case
-from d5test.checks.reasons import without_reference
-from d5test.checks.verification import verify
+from d5test.checks.check import without_reference
+from d5test.checks.value import verify
 from d5test.client.client import BackendClient
 from d5test.client.messages import (
     BackendFailed,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import d5test
-from d5test.reference.operators.softmax import Softmax
+from d5test.reference.operators.reductions import Softmax
 
 
 def test_options_are_the_projects_own(backend: str, request: pytest.FixtureRequest) -> None:

@@ -7,63 +7,53 @@ their table, in the order in which they run.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
+from functools import partial
 
 from d5test.case import FLOATS
 from d5test.checks.accuracy import accuracy
-from d5test.checks.arguments import declared_dtypes, has_row, invalid_arguments
-from d5test.checks.check import Check, Inquiry
-from d5test.checks.compiled import compiled
+from d5test.checks.arguments import (
+    batch,
+    declared_dtypes,
+    degenerate,
+    has_layouts,
+    has_row,
+    invalid_arguments,
+    layout,
+)
+from d5test.checks.check import Check, Inquiry, drawn, listed, with_gradient
 from d5test.checks.numerical import has_gradient, numerical_gradient
-from d5test.checks.reasons import listed, with_gradient
 from d5test.checks.repetition import determinism, no_caching, untouched
-from d5test.checks.shape import batch, degenerate, degenerate_cases, has_layouts, layout
 from d5test.checks.special import has_rules, special
-from d5test.checks.value import forward, gradient, low_precision
+from d5test.checks.value import compiled, forward, gradient, low_precision
 from d5test.outcome.fault import Evidence, Fault
 from d5test.problems.functions import function_cases
-from d5test.reference.operators.arithmetic import Binary, Pow
-from d5test.reference.operators.elementwise import Unary
+from d5test.reference.operators.elementwise import Binary, Pow, Unary
 
-_ROWS = (
-    Check("forward", forward, ("float64", "float32"), "value"),
-    Check("gradient", gradient, ("float64", "float32"), "value", reason=with_gradient),
-    Check("numerical_gradient", numerical_gradient, ("float64",), "value", reason=has_gradient),
-    Check("low_precision", low_precision, ("float16", "bfloat16"), "value"),
-    Check("accuracy", accuracy, FLOATS, family=(Unary, Binary, Pow), every=function_cases),
-    Check("determinism", determinism, reason=listed),
-    Check("untouched", untouched, reason=listed),
-    Check("no_caching", no_caching),
-    Check("layout", layout, reason=has_layouts),
-    Check("degenerate", degenerate, cases=degenerate_cases),
-    Check("special", special, reason=has_rules),
-    Check("batch", batch),
-    Check("invalid_arguments", invalid_arguments),
-    Check("declared_dtypes", declared_dtypes, FLOATS, reason=has_row, draws=1),
-    Check("compiled", compiled, modes=("compiled", "xla"), draws=3),
-)
-
-CHECKS: Mapping[str, Check] = MappingProxyType({check.name: check for check in _ROWS})
+CHECKS: Mapping[str, Check] = {
+    check.name: check
+    for check in (
+        Check("forward", forward, ("float64", "float32"), "value"),
+        Check("gradient", gradient, ("float64", "float32"), "value", reason=with_gradient),
+        Check(
+            "numerical_gradient", numerical_gradient, ("float64",), "value", reason=has_gradient
+        ),
+        Check("low_precision", low_precision, ("float16", "bfloat16"), "value"),
+        Check("accuracy", accuracy, FLOATS, family=(Unary, Binary, Pow), every=function_cases),
+        Check("determinism", determinism, reason=listed),
+        Check("untouched", untouched, reason=listed),
+        Check("no_caching", no_caching),
+        Check("layout", layout, reason=has_layouts),
+        Check("degenerate", degenerate, cases=partial(drawn, degenerate=True)),
+        Check("special", special, reason=has_rules),
+        Check("batch", batch),
+        Check("invalid_arguments", invalid_arguments),
+        Check("declared_dtypes", declared_dtypes, FLOATS, reason=has_row, draws=1),
+        Check("compiled", compiled, modes=("compiled", "xla"), draws=3),
+    )
+}
 
 __all__ = [
-    "CHECKS",
-    "Check",
-    "Evidence",
-    "Fault",
-    "Inquiry",
-    "accuracy",
-    "batch",
-    "compiled",
-    "declared_dtypes",
-    "degenerate",
-    "determinism",
-    "forward",
-    "gradient",
-    "invalid_arguments",
-    "layout",
-    "low_precision",
-    "no_caching",
-    "numerical_gradient",
-    "special",
-    "untouched",
-]
+    "CHECKS", "Check", "Evidence", "Fault", "Inquiry", "accuracy", "batch", "compiled",
+    "declared_dtypes", "degenerate", "determinism", "forward", "gradient", "invalid_arguments",
+    "layout", "low_precision", "no_caching", "numerical_gradient", "special", "untouched",
+]  # fmt: skip

@@ -3,7 +3,11 @@
 Every result lies within its bar. Besides, where ONNX's formula and the stable form agree that the
 value is NaN or infinite, so is the result; and where an argument of 0, 1 or infinity makes it
 exactly zero, that zero has its sign. A backend that flushes to zero may read a subnormal argument
-as zero. The errors in ULPs of the exact values are measured whatever the judgement.
+as zero.
+
+The errors in ULPs of the exact values are measured whatever the judgement. One ULP is the spacing
+of the format's numbers at the exact value (Muller et al., Handbook of Floating-Point Arithmetic,
+2018, section 2.3.2), at least the smallest subnormal number.
 
 Where the function has a stable form of its own, its bar is a second one, which grades: `stable`
 within both, `naive` within that of ONNX's formula only.
@@ -11,24 +15,24 @@ within both, `naive` within that of ONNX's formula only.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from itertools import product
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from d5test.accuracy import Grade
-from d5test.case import Array, Case, Operator
+from d5test.accuracy import Accuracy, Grade
+from d5test.case import Array, Case, Operator, dtype_of
 from d5test.checks.check import Inquiry
 from d5test.checks.special import NAN_IS_OPEN
-from d5test.numerics import ulps
-from d5test.numerics.arithmetic import Arithmetic
+from d5test.numerics.arithmetic import DOUBLE_ROUNDOFF, Arithmetic, Format
 from d5test.numerics.bounds import Bound, Bounds, double, forward_bounds, library_bound
 from d5test.numerics.elementary import LIBRARY, ROUNDED
 from d5test.numerics.judgement import Judgement, ratios
-from d5test.outcome.fault import Evidence, Fault
+from d5test.outcome.fault import Fault
 from d5test.reference.stable import CORRECTLY_ROUNDED, FORMS, condition, stable
 
 ZERO_IS_OPEN = {
@@ -45,7 +49,18 @@ quotients and sums) and 9.2.1 (tanh), or C23, F.10.3 (exp, log) and F.10.5 (erf)
 EXACT_AT = (0.0, 1.0, np.inf)
 """Magnitudes of arguments at which a zero is exact, not an underflow."""
 
+DOUBLE = 53
+"""Precision at which the reference is no finer than what it measures."""
+
 Where = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Measured(Judgement):
+    """A judgement, right or wrong, with the errors in ULPs, and the grade if there is one."""
+
+    accuracy: Accuracy = field(default_factory=Accuracy)
+    grade: Grade | None = None
 
 
 @dataclass(frozen=True)
@@ -70,10 +85,10 @@ class Values:
 
     def read_as_zero(self, arithmetic: Arithmetic) -> Where:
         """Where the result is that of zero, and may be: an argument is flushed."""
-        found = np.zeros(self.got.shape, bool)
+        zero = np.zeros(self.got.shape, bool)
         if not arithmetic.flushes:
-            return found
-        small = [ulps.subnormal(x, arithmetic.storage) for x in self.xs]
+            return zero
+        small = [subnormal(x, arithmetic.storage) for x in self.xs]
         for flushed in product((False, True), repeat=len(self.xs)):
             where = [s & f for s, f in zip(small, flushed, strict=True)]
             if np.any(where):
@@ -81,8 +96,8 @@ class Values:
                     np.where(w, np.copysign(0.0, x), x)
                     for w, x in zip(where, self.xs, strict=True)
                 )
-                found |= np.any(where, axis=0) & _same(self.got, stable(self.op, *read))
-        return found
+                zero |= np.any(where, axis=0) & _same(self.got, stable(self.op, *read))
+        return zero
 
     def nan(self, arithmetic: Arithmetic) -> Where:
         """Where a NaN is demanded."""
@@ -95,7 +110,7 @@ class Values:
 
         Of a finite argument the reference's own overflow proves nothing for float64.
         """
-        sure = arithmetic.storage.precision < ulps.DOUBLE
+        sure = arithmetic.storage.precision < DOUBLE
         for x in self.xs:
             sure |= np.isinf(x) | (x == 0)
         return np.asarray(self.agreed & np.isinf(self.exact) & sure)
@@ -132,9 +147,12 @@ def accuracy(client: Any, case: Case) -> Judgement:
     arithmetic = inquiry.classes()[0]
     tight = inquiry.forward_bounds(arithmetic)
     inquiry.shaped(tight, result.outputs, (feed,))
-    values = _values(inquiry, result.outputs[0])
-    exact, off = values.exact, own_error(case.op, values.xs)
-    found = ulps.accuracy(values.xs, values.got, exact, off, arithmetic)
+    with np.errstate(all="ignore"):
+        xs = tuple(np.broadcast_arrays(*double(inquiry.arrays)))
+        got = result.outputs[0].astype(np.float64)
+    exact = stable(case.op, *xs)
+    values = Values(case.op, xs, got, np.asarray(inquiry.outputs[0]), exact)
+    measured = errors_in_ulps(xs, got, exact, own_error(case.op, xs), arithmetic)
 
     def bounds(a: Arithmetic) -> Bounds:
         (bound,) = tight if a == arithmetic else inquiry.forward_bounds(a)
@@ -144,30 +162,38 @@ def accuracy(client: Any, case: Case) -> Judgement:
         judgement, _ = inquiry.held(
             bounds, result.outputs, (feed,), kind="value", what="the result is wrong"
         )
-        demanded = bounds(arithmetic)
-        swallowed = values.nan(arithmetic) & ~np.isnan(values.got)
+        demanded = values.demanded(tight[0], arithmetic)
+        swallowed = values.nan(arithmetic) & ~np.isnan(got)
         if swallowed.any():
-            evidence = Evidence((feed,), "special", (demanded,), inquiry.wanted)
-            _fault(inquiry, values, swallowed, "special", "a NaN is swallowed", evidence)
-        turned = values.zero & (values.got == 0)
-        turned &= np.signbit(values.got) != np.signbit(exact)
+            accuse = partial(inquiry.fault, "special", "a NaN is swallowed", (feed,), "special")
+            raise accuse(_first(values, swallowed), ((demanded,),))
+        turned = values.zero & (got == 0) & (np.signbit(got) != np.signbit(exact))
         if turned.any():
-            evidence = Evidence((feed,), "signed", (_zeros(values, demanded),), inquiry.wanted)
-            _fault(inquiry, values, turned, "sign of zero", "a zero has the wrong sign", evidence)
+            zeros = replace(demanded, bar=np.where(values.zero, 0.0, np.inf))
+            what = "a zero has the wrong sign"
+            accuse = partial(inquiry.fault, "sign of zero", what, (feed,), "signed")
+            raise accuse(_first(values, turned), ((zeros,),))
     except Fault as fault:
         if fault.judgement is not None:
             at = values.at(fault.judgement.position)
             grade = Grade(wrong=True) if type(case.op) in FORMS else None
-            fault.judgement = ulps.Measured(**vars(fault.judgement), accuracy=found, grade=grade)
+            fault.judgement = Measured(**vars(fault.judgement), accuracy=measured, grade=grade)
             fault.details["input"] = ", ".join(map(repr, at))
             fault.details["largest"] = (
-                f"{found.largest:.4g} ULPs, at {', '.join(map(repr, found.at))}"
+                f"{measured.largest:.4g} ULPs, at {', '.join(map(repr, measured.at))}"
             )
         raise
-    share = float(np.mean([np.isfinite(b.bar).mean() for b in demanded if b is not None]))
+    share = float(np.isfinite(demanded.bar).mean())
     judged = {"share": share, "void": share == 0}
     grade = _grade(inquiry, values)
-    return ulps.Measured(**{**vars(judgement), **judged}, accuracy=found, grade=grade)
+    return Measured(**{**vars(judgement), **judged}, accuracy=measured, grade=grade)
+
+
+def _first(values: Values, wrong: Where) -> Judgement:
+    """The judgement of the first element that is wrong."""
+    at = tuple(int(i) for i in np.argwhere(wrong)[0])
+    got, want = float(values.got[at]), float(values.exact[at])
+    return Judgement(ratio=np.inf, position=at, got=got, want=want)
 
 
 def _grade(inquiry: Inquiry, values: Values) -> Grade | None:
@@ -194,27 +220,53 @@ def own_error(op: Operator, xs: tuple[Array, ...]) -> Array:
         return granted * condition(op, *xs)
 
 
-def _values(inquiry: Inquiry, got: Array) -> Values:
-    op = inquiry.case.op
+def spacing(values: Array, fmt: Format) -> NDArray[np.float64]:
+    """One ULP of `fmt` at each of `values`, which are finite."""
+    _, exponents = np.frexp(np.abs(values))
+    ulp: NDArray[np.float64] = np.ldexp(1.0, exponents - fmt.precision)
+    return np.where(values == 0, fmt.smallest_subnormal, np.maximum(ulp, fmt.smallest_subnormal))
+
+
+def errors_in_ulps(
+    xs: Sequence[Array], got: Array, exact: Array, off: Array, arithmetic: Arithmetic
+) -> Accuracy:
+    """The errors of results `got` on inputs `xs`, where `exact` are the values in float64.
+
+    What those may be `off` themselves, in ULPs of float64, is taken from each error: nothing to
+    speak of below float64, and there what is left is certain. Counted are the inputs that have a
+    value; where the backend flushes, those that are normal numbers and whose values are, by more
+    than a rounding. An infinity counts as the largest number: it is the judgement that demands or
+    forbids it.
+    """
+    fmt = arithmetic.storage
+    certain = fmt.precision < DOUBLE or bool(np.all(off <= ROUNDED))
     with np.errstate(all="ignore"):
-        xs = tuple(np.broadcast_arrays(*double(inquiry.arrays)))
-        given = got.astype(np.float64)
-    return Values(op, xs, given, np.asarray(inquiry.outputs[0]), stable(op, *xs))
+        result = got.astype(np.float64)
+        nearest = exact.astype(dtype_of(fmt.name)).astype(np.float64)
+        counted = ~np.isnan(exact)
+        if arithmetic.flushes:
+            for values in (*xs, exact):
+                counted &= ~subnormal(values, fmt)
+            counted &= np.abs(nearest) != fmt.smallest_normal
+        y = np.clip(exact, -fmt.largest, fmt.largest)
+        doubt = off * 2 * DOUBLE_ROUNDOFF * np.abs(y)
+        error = np.abs(np.clip(result, -fmt.largest, fmt.largest) - y) - doubt
+    result, exact, nearest, y, error = (a[counted] for a in (result, exact, nearest, y, error))
+    if not error.size:
+        return Accuracy(rounded=0 if certain else None)
+    with np.errstate(over="ignore"):
+        ulps = np.where(np.isnan(result), np.inf, np.maximum(error, 0.0) / spacing(y, fmt))
+        total = float(ulps[np.isfinite(ulps)].sum())
+    i = int(ulps.argmax())
+    return Accuracy(
+        int(ulps.size),
+        float(ulps[i]), tuple(float(x[counted][i]) for x in xs), float(result[i]), float(exact[i]),
+        total,
+        int(np.count_nonzero(result == nearest)) if certain else None,
+    )  # fmt: skip
 
 
-def _zeros(values: Values, demanded: Bounds) -> Bounds:
-    """A bar of 0 where the sign of a zero is demanded, none elsewhere."""
-    (bound,) = demanded
-    assert bound is not None
-    bar = np.where(values.zero, 0.0, np.inf)
-    return (replace(bound, bar=bar),)
-
-
-def _fault(
-    inquiry: Inquiry, values: Values, wrong: Where, kind: str, what: str, evidence: Evidence
-) -> NoReturn:
-    """Raise the fault of the first element that is wrong."""
-    at = tuple(int(i) for i in np.argwhere(wrong)[0])
-    got, want = float(values.got[at]), float(values.exact[at])
-    judgement = Judgement(ratio=np.inf, position=at, got=got, want=want)
-    raise inquiry.subject.fault(kind, what, evidence, judgement)
+def subnormal(values: Array, fmt: Format) -> NDArray[np.bool_]:
+    """Which values are below the smallest normal number, but zero."""
+    sizes = np.abs(values)
+    return np.asarray((sizes > 0) & (sizes < fmt.smallest_normal))

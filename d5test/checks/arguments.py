@@ -1,22 +1,158 @@
-"""What a backend must refuse, and what it declares: invalid shapes and supported dtypes."""
+"""How arguments come: memory layouts, degenerate shapes, larger batches; what must be refused."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
 
 from d5test.backends.base import Unsupported
-from d5test.case import Case, Operator, Tensor
-from d5test.checks.check import Inquiry
-from d5test.checks.reasons import Why, without_reference
+from d5test.case import Arrays, Case, Operator
+from d5test.checks.check import Inquiry, Why, supported, without_reference
+from d5test.checks.own_forward import OwnForward
 from d5test.client.client import Raised
 from d5test.client.messages import BackendInfo
-from d5test.numerics.bounds import double
+from d5test.numerics.arithmetic import Arithmetic
+from d5test.numerics.bounds import Bound, Bounds, double
 from d5test.numerics.judgement import Judgement
-from d5test.outcome.fault import Evidence
+from d5test.outcome.fault import Fault
 from d5test.outcome.tally import Inapplicable
+
+BATCHES = (17, 33)
+"""Batch sizes that no ordinary case has: beyond a vector, and beyond two of them."""
+
+
+def layout(client: Any, case: Case) -> Judgement:
+    """The same values in another layout of memory give results within the same bars."""
+    inquiry = Inquiry("layout", client, case)
+    layouts = [name for name in inquiry.about.layouts if name != "contiguous"]
+    judgement, reasons = Judgement(), []
+    for name in layouts:
+        arrays = _broadcast(case, inquiry.arrays) if name == "broadcast" else inquiry.arrays
+        feed = inquiry.feed(arrays, layouts=tuple(
+            name if i in case.wanted else "contiguous" for i in range(len(case.inputs))
+        ))  # fmt: skip
+        try:
+            (result,) = inquiry.ask(feed)
+        except Unsupported as unsupported:
+            reasons.append(f"{name}: {unsupported}")
+            continue
+        other = OwnForward(inquiry).judged(
+            partial(inquiry.forward_bounds, arrays=arrays), result.outputs, (feed,),
+            inquiry.feed(arrays), kind="layout", what=f"{name} inputs are misread",
+        )  # fmt: skip
+        judgement = max(judgement, other, key=lambda j: j.ratio)
+    if len(reasons) == len(layouts):
+        raise Unsupported("; ".join(reasons))
+    return judgement
+
+
+def has_layouts(operator: type[Operator], about: BackendInfo, dtype: str) -> Why:
+    """As `supported`, and the backend has memory layouts."""
+    if tuple(about.layouts) == ("contiguous",):
+        return Unsupported(f"{about.name} has no memory layouts")
+    return supported(operator, about, dtype)
+
+
+def _broadcast(case: Case, arrays: Arrays) -> Arrays:
+    """Values that are constant along the first axis, as a stride of 0 makes them."""
+    changed = [
+        np.broadcast_to(a[:1], a.shape).copy()
+        if i in case.wanted and a is not None and a.ndim
+        else a
+        for i, a in enumerate(arrays)
+    ]
+    return case.shared(changed)
+
+
+def degenerate(client: Any, case: Case) -> Judgement:
+    """Empty, scalar and size-one tensors give results of the right shape and value.
+
+    A framework may refuse them with a clean exception, which counts as unsupported. What the
+    reference itself refuses (the maximum of nothing) is no case.
+    """
+    inquiry = Inquiry("degenerate", client, case)
+    feed = inquiry.feed()
+    try:
+        outputs = inquiry.outputs
+    except ValueError as refused:
+        raise Inapplicable(f"the reference refuses it: {refused}") from None
+    try:
+        (result,) = inquiry.ask(feed)
+    except Fault as fault:
+        if fault.kind not in ("exception", "row"):
+            raise
+        raise Unsupported(f"refused: {fault.details.get('raised', '')}") from None
+    if all(np.size(y) == 0 for y in outputs):
+        return inquiry.shapes_only(result.outputs, feed)
+    return inquiry.judged(inquiry.forward_bounds, result.outputs, (feed,))
+
+
+def batch(client: Any, case: Case) -> Judgement:
+    """A sample's result does not depend on how many others share the batch, nor on their place."""
+    inquiry = Inquiry("batch", client, case)
+    judgement = Judgement()
+    for count in BATCHES:
+        crowd = Crowd(inquiry, count)
+        (result,) = inquiry.ask(crowd.feed)
+        other = OwnForward(inquiry).judged(
+            crowd.bounds, result.outputs, (crowd.feed,), inquiry.feed(), crowd.arranged,
+            kind="batch", what=f"in a batch of {count}, samples differ from what they are alone",
+        )  # fmt: skip
+        judgement = max(judgement, other, key=lambda j: j.ratio)
+    return replace(judgement, void=False)
+
+
+class Crowd:
+    """The case with `count` samples: its own from last to first, again and again.
+
+    Raises `Inapplicable` where samples depend on each other.
+    """
+
+    def __init__(self, inquiry: Inquiry, count: int) -> None:
+        self.inquiry = inquiry
+        case, arrays = inquiry.case, inquiry.arrays
+        axes = case.op.batch(*case.shapes)
+        if axes is None:
+            raise Inapplicable("samples in this batch interact; the batch check does not apply")
+        self.axes = axes
+        size = next(
+            a.shape[axis]
+            for a, axis in zip(arrays, axes.inputs, strict=False)
+            if a is not None and axis is not None
+        )
+        self.order = np.arange(count)[::-1] % size
+        taken = [
+            a if a is None or axis is None else np.ascontiguousarray(np.take(a, self.order, axis))
+            for a, axis in zip_longest(arrays, axes.inputs)
+        ]
+        self.feed = inquiry.feed(case.shared(taken))
+
+    def bounds(self, arithmetic: Arithmetic) -> Bounds:
+        """The bars that the samples have alone, for each place in the crowd.
+
+        None for outputs of which the operator does not say where its samples are (MaxPool's
+        indices).
+        """
+        alone = self.inquiry.forward_bounds(arithmetic)
+        values = self.arranged([None if b is None else b.value for b in alone])
+        bars = self.arranged([None if b is None else b.bar for b in alone])
+        return tuple(
+            None if b is None or value is None else Bound(value, bar, b.storage)
+            for b, value, bar in zip(alone, values, bars, strict=True)
+        )
+
+    def arranged(self, outputs: Sequence[Any]) -> tuple[Any, ...]:
+        """The outputs of the samples alone, for each place in the crowd."""
+        known = len(self.axes.outputs)
+        return tuple(
+            None if y is None else y if axis is None else np.take(y, self.order, axis)
+            for y, axis in zip(outputs[:known], self.axes.outputs, strict=False)
+        ) + (None,) * (len(outputs) - known)
 
 
 def invalid_arguments(client: Any, case: Case) -> Judgement:
@@ -34,16 +170,12 @@ def invalid_arguments(client: Any, case: Case) -> Judgement:
         wrong_inquiry.ask(feed, claim="raises")
     except Unsupported:
         return Judgement(telling=True)
-    except AssertionError as fault:
-        if getattr(fault, "kind", "") != "exception":
+    except Fault as fault:
+        if fault.kind != "exception":
             raise
         return Judgement(telling=True)
-    raise inquiry.subject.fault(
-        "accepted",
-        "shapes that do not fit are accepted",
-        Evidence((feed,), "raises", wanted=wrong.wanted),
-        misfit=repr(wrong),
-    )
+    what = "shapes that do not fit are accepted"
+    raise inquiry.fault("accepted", what, (feed,), "raises", misfit=repr(wrong))
 
 
 def _misfit(case: Case) -> Case | None:
@@ -56,17 +188,11 @@ def _misfit(case: Case) -> Case | None:
             if side < 2:
                 continue
             shape = (*tensor.shape[:axis], side + 1, *tensor.shape[axis + 1 :])
-            wrong = replace(case, inputs=_with(case.inputs, i, replace(tensor, shape=shape)))
+            longer = replace(tensor, shape=shape)
+            wrong = replace(case, inputs=(*case.inputs[:i], longer, *case.inputs[i + 1 :]))
             if _refused(wrong):
                 return wrong
     return None
-
-
-def _with(inputs: tuple[Tensor | None, ...], i: int, tensor: Tensor) -> tuple[Tensor | None, ...]:
-    return tuple(
-        tensor if j == i or (t is not None and t.same_as == i and j == i) else t
-        for j, t in enumerate(inputs)
-    )
 
 
 def _refused(case: Case) -> bool:
@@ -90,18 +216,15 @@ def declared_dtypes(client: Any, case: Case) -> Judgement:
         if reason := inquiry.known.refusal(case, str(refusal)):
             raise Unsupported(f"known failure: {reason}") from None
         if declared and isinstance(refusal, Raised):
-            raise inquiry.subject.fault(
-                "declared", f"{case.dtype} is declared and does not work",
-                Evidence((feed,), "returns", wanted=case.wanted), raised=str(refusal),
-            ) from None  # fmt: skip
+            what = f"{case.dtype} is declared and does not work"
+            raised = str(refusal)
+            raise inquiry.fault("declared", what, (feed,), "returns", raised=raised) from None
         if declared:
             raise
         return Judgement(telling=True)
     if not declared:
-        raise inquiry.subject.fault(
-            "declared", f"{case.dtype} is not declared and works",
-            Evidence((feed,), "raises", wanted=case.wanted),
-        )  # fmt: skip
+        what = f"{case.dtype} is not declared and works"
+        raise inquiry.fault("declared", what, (feed,), "raises")
     inquiry.shapes_only(result.outputs, feed)
     return Judgement(telling=True)
 

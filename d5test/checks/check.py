@@ -1,9 +1,14 @@
-"""What a check is, and what all of them share: asking the backend, and judging what it says."""
+"""What a check is, and what all of them share: asking the backend, and judging what it says.
+
+Why a backend is not asked for an operator is an exception that is returned, or nothing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from textwrap import dedent
 from typing import TYPE_CHECKING, Any
 
@@ -11,10 +16,10 @@ import numpy as np
 
 from d5test.backends.base import Unsupported
 from d5test.case import Arrays, Case, Operator
-from d5test.checks.reasons import Reason, supported, without_reference
 from d5test.client.client import Crashed, Feed, Hung, Raised, Result
+from d5test.client.messages import BackendInfo
 from d5test.known.failure import Known
-from d5test.numerics.arithmetic import EXPLAINED, Arithmetic, classes
+from d5test.numerics.arithmetic import EXPLAINED, Arithmetic, attempts, classes
 from d5test.numerics.bounds import (
     Bound,
     Bounds,
@@ -23,23 +28,64 @@ from d5test.numerics.bounds import (
     gradient_bounds,
     lower_precision,
 )
-from d5test.numerics.character import explaining_precision
-from d5test.numerics.controls import telling
-from d5test.numerics.error_model import ErrorModel, attempts
-from d5test.numerics.judgement import Judgement, judge, tightest
+from d5test.numerics.judgement import (
+    Judgement,
+    explaining_precision,
+    judge,
+    pairs,
+    telling,
+    tightest,
+)
 from d5test.numerics.proof import prove_backward
 from d5test.outcome.fault import Evidence, Fault, Subject
+from d5test.outcome.tally import Inapplicable
 from d5test.reference.formulas import computed
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
+Why = Unsupported | Inapplicable | None
+Reason = Callable[[type[Operator], BackendInfo, str], Why]
+"""Of an operator, what is known of a backend, and a dtype."""
 
-def drawn(operator: Any, dtype: str) -> SearchStrategy[Case]:
-    """Ordinary cases of an operator."""
+
+def listed(operator: type[Operator], about: BackendInfo, dtype: str) -> Why:
+    """Why a backend cannot be asked for an operator in a dtype; nothing if it can."""
+    row = about.rows.get(operator.__name__)
+    if row is None:
+        return Unsupported(f"{about.name} has no row for {operator.__name__}")
+    if dtype not in row.dtypes:
+        return Unsupported(f"{operator.__name__} is not declared for {dtype} on {about.name}")
+    return None
+
+
+def without_reference(operator: type[Operator]) -> Why:
+    """What is said of an operator whose values nobody can judge; nothing if it has a reference."""
+    if operator.forward is not Operator.forward:
+        return None
+    return Inapplicable(f"{operator.__name__} has no reference: its values were not judged")
+
+
+def supported(operator: type[Operator], about: BackendInfo, dtype: str) -> Why:
+    """As `listed`, and there is a reference to judge values by."""
+    return listed(operator, about, dtype) or without_reference(operator)
+
+
+def with_gradient(operator: type[Operator], about: BackendInfo, dtype: str) -> Why:
+    """As `supported`, and both sides have a gradient."""
+    row = about.rows.get(operator.__name__)
+    if row is not None and row.gradient:
+        return Unsupported(row.gradient)
+    if operator.backward is Operator.backward:
+        return without_reference(operator) or Inapplicable(f"{operator.__name__} has no gradient")
+    return supported(operator, about, dtype)
+
+
+def drawn(operator: Any, dtype: str, *, degenerate: bool = False) -> SearchStrategy[Case]:
+    """Cases of an operator: ordinary ones, or with sizes of zero and one."""
     from d5test.strategies import cases  # Hypothesis is slow to import, and not yet needed
 
-    return cases(operator, dtype)
+    return cases(operator, dtype, degenerate=degenerate)
 
 
 @dataclass(frozen=True)
@@ -83,7 +129,8 @@ class Inquiry:
         self.case = case
         self.subject = Subject(check, case, client.about)
         self.arrays = case.arrays()
-        self._plain: tuple[Any, ...] | None = None
+        self.tf32 = getattr(client, "precision", None) == "tf32"  # whether it may multiply so
+        self.known: Known = getattr(client, "known", Known())  # nothing of no client of ours
 
     @property
     def row(self) -> Any:
@@ -95,19 +142,17 @@ class Inquiry:
         """The inputs whose gradients are asked for: not those that the framework stops at."""
         return tuple(i for i in self.case.wanted if i not in self.row.stopped)
 
-    @property
+    @cached_property
     def outputs(self) -> tuple[Any, ...]:
         """The reference's outputs in float64, those that the backend's row returns.
 
         Without a reference they are the backend's own: what they are asked for is their shapes.
         """
-        if self._plain is None and without_reference(type(self.case.op)):
+        if without_reference(type(self.case.op)):
             (result,) = self.ask(self.feed())
-            self._plain = result.outputs
-        if self._plain is None:
-            with np.errstate(all="ignore"):
-                self._plain = self.case.op(*double(self.arrays))
-        return self._plain[: self.row.outputs]
+            return result.outputs[: self.row.outputs]
+        with np.errstate(all="ignore"):
+            return self.case.op(*double(self.arrays))[: self.row.outputs]
 
     @property
     def has_gradient(self) -> bool:
@@ -115,7 +160,7 @@ class Inquiry:
         op = self.case.op
         return not self.row.gradient and (op.differentiable or bool(without_reference(type(op))))
 
-    @property
+    @cached_property
     def upstream(self) -> Arrays:
         """Random upstream gradients for those outputs."""
         return self.case.upstream(self.outputs)
@@ -124,11 +169,6 @@ class Inquiry:
         """The inputs for one call."""
         same_as = tuple(None if t is None else t.same_as for t in self.case.inputs)
         return Feed(self.arrays if arrays is None else arrays, grads, same_as=same_as, **more)
-
-    @property
-    def tf32(self) -> bool:
-        """Whether the backend may multiply in TF32."""
-        return getattr(self.client, "precision", None) == "tf32"
 
     def classes(self) -> tuple[Arithmetic, ...]:
         """The arithmetic classes of the case's dtype on this backend, tightest first."""
@@ -151,36 +191,23 @@ class Inquiry:
         """The loosest of them that the backend's row allows."""
         return [a for a in self.classes() if a.name <= self.row.arithmetic][-1]
 
-    @property
-    def known(self) -> Known:
-        """What is known to be wrong with the backend; nothing of what is no client of ours."""
-        found: Known = getattr(self.client, "known", Known())
-        return found
-
-    @property
-    def models(self) -> tuple[ErrorModel, ...]:
-        """What is known of the backend's errors in this case."""
-        return self.known.models(self.case)
-
     def attempts(self) -> tuple[Arithmetic, ...]:
         """The classes, each followed by what error models make of it."""
-        return tuple(attempts(self.classes(), self.models))
+        return tuple(attempts(self.classes(), self.known.models(self.case)))
 
     def by_any(self, judge: Callable[[Arithmetic], Judgement]) -> Judgement:
         """The judgement in the tightest class, or the first that an error model makes right.
 
         Raises the fault of the class itself where none does.
         """
-        plain, *others = attempts(self.classes()[:1], self.models)
+        plain, *others = attempts(self.classes()[:1], self.known.models(self.case))
         try:
             return judge(plain)
         except Fault as fault:
             first = fault
         for arithmetic in others:
-            try:
+            with suppress(Fault):
                 return replace(judge(arithmetic), model=arithmetic.model)
-            except Fault:
-                continue
         raise first
 
     def operator(self, arithmetic: Arithmetic) -> Operator:
@@ -190,42 +217,49 @@ class Inquiry:
     def ask(self, *feeds: Any, claim: str = "returns", reuse: bool = False) -> list[Result]:
         """The backend's results; a crash, a hang or an exception is a fault."""
         evidence = Evidence(tuple(feeds), claim, wanted=self.wanted, reuse=reuse)
+        fault = partial(self.subject.fault, evidence=evidence)
         try:
             results = self.client.run(self.case.op, list(feeds), wanted=self.wanted, reuse=reuse)
         except Crashed as crash:
-            raise self.subject.fault(
-                "crash", "the process died", evidence, how=str(crash)
-            ) from None
+            raise fault("crash", "the process died", how=str(crash)) from None
         except Hung as hang:
-            raise self.subject.fault("hang", "no answer", evidence, how=str(hang)) from None
+            raise fault("hang", "no answer", how=str(hang)) from None
         except Raised as raised:
             if raised.where == "row":
-                raise self.subject.fault(
-                    "row", "the backend's row is wrong", evidence, raised=str(raised)
-                ) from None
+                raise fault("row", "the backend's row is wrong", raised=str(raised)) from None
             if reason := self.known.refusal(self.case, str(raised)):
                 raise Unsupported(f"known failure: {reason}") from None
-            raise self.subject.fault(
-                "exception", "a valid case raised", evidence,
-                raised=f"{raised}\n{dedent(raised.traceback)}".rstrip(),
-            ) from None  # fmt: skip
+            words = f"{raised}\n{dedent(raised.traceback)}".rstrip()
+            raise fault("exception", "a valid case raised", raised=words) from None
         return list(results)
+
+    def fault(
+        self,
+        kind: str,
+        what: str,
+        feeds: tuple[Any, ...],
+        claim: str,
+        judgement: Judgement | None = None,
+        expected: tuple[Bounds, ...] = (),
+        **details: str,
+    ) -> Fault:
+        """The fault that calls with `feeds` break a claim (see `Evidence`)."""
+        evidence = Evidence(feeds, claim, expected, self.wanted)
+        return self.subject.fault(kind, what, evidence, judgement, **details)
 
     def forward_bounds(self, arithmetic: Arithmetic, arrays: Arrays | None = None) -> Bounds:
         """Bars of the outputs that the backend's row returns."""
         arrays = self.arrays if arrays is None else arrays
         return forward_bounds(self.operator(arithmetic), arrays, arithmetic)[: self.row.outputs]
 
-    def gradient_bounds(
-        self, arithmetic: Arithmetic, grads: Arrays, arrays: Arrays | None = None
-    ) -> Bounds:
+    def gradient_bounds(self, arithmetic: Arithmetic, grads: Arrays) -> Bounds:
         """Bars of the gradients at `wanted`; an input given twice has the sum of both."""
-        arrays = self.arrays if arrays is None else arrays
-        found = list(gradient_bounds(self.operator(arithmetic), arrays, grads, arithmetic))
+        op = self.operator(arithmetic)
+        bounds = list(gradient_bounds(op, self.arrays, grads, arithmetic))
         for i, tensor in enumerate(self.case.inputs):
             if tensor is not None and tensor.same_as is not None:
-                found[tensor.same_as] = _added(found[tensor.same_as], found[i])
-        return tuple(found[i] for i in self.wanted)
+                bounds[tensor.same_as] = _added(bounds[tensor.same_as], bounds[i])
+        return tuple(bounds[i] for i in self.wanted)
 
     def shaped(self, expected: Bounds, results: Sequence[Any], feeds: tuple[Any, ...]) -> None:
         """Shapes and dtypes come before values.
@@ -233,29 +267,20 @@ class Inquiry:
         A stashed output is in float32 (so ONNX has it) or, as frameworks do, in the dtype under
         test, whose bar it gets either way.
         """
-        evidence = Evidence(feeds, "within", (expected,), self.wanted)
+        fault = partial(self.fault, feeds=feeds, claim="within", expected=(expected,))
         if len(results) != len(expected):
-            raise self.subject.fault(
-                "shape", "the wrong number of results", evidence,
-                got=str(len(results)),
-                want=f"{len(expected)}, or outputs={len(results)} if these are the first of them",
-            )  # fmt: skip
-        for k, (bound, got) in enumerate(zip(expected, results, strict=True)):
-            if bound is None or got is None:
-                continue
+            count = f"{len(expected)}, or outputs={len(results)} if these are the first of them"
+            raise fault("shape", "the wrong number of results", got=str(len(results)), want=count)
+        for k, bound, got in pairs(expected, results):
             if got.shape != bound.value.shape:
-                raise self.subject.fault(
-                    "shape", f"result {k} has the wrong shape", evidence,
-                    got=str(got.shape), want=str(bound.value.shape),
-                )  # fmt: skip
-            want = self.case.dtype if bound.storage is not None else bound.value.dtype.kind
+                what, want = f"result {k} has the wrong shape", bound.value.shape
+                raise fault("shape", what, got=str(got.shape), want=str(want))
+            dtype = self.case.dtype if bound.storage is not None else bound.value.dtype.kind
             has = got.dtype.name if bound.storage is not None else got.dtype.kind
             stashed = k in self.case.op.stashed_outputs and has == "float32"
-            if has != want and not stashed:
-                raise self.subject.fault(
-                    "dtype", f"result {k} has the wrong dtype", evidence,
-                    got=got.dtype.name, want=str(want),
-                )  # fmt: skip
+            if has != dtype and not stashed:
+                what = f"result {k} has the wrong dtype"
+                raise fault("dtype", what, got=got.dtype.name, want=str(dtype))
 
     def shapes_only(self, results: Sequence[Any], feed: Any) -> Judgement:
         """The judgement of shapes and dtypes, or the fault that they are."""
@@ -266,6 +291,13 @@ class Inquiry:
 
         return self.by_any(judge)
 
+    def judged_gradient(self, result: Result, feed: Any) -> Judgement:
+        """The judgement of the gradients that `feed` asks for, or the fault that they are."""
+        return self.judged(
+            partial(self.gradient_bounds, grads=feed.grads), self.gradients(result), (feed,),
+            kind="gradient", what="the gradient is wrong", grads=feed.grads,
+        )  # fmt: skip
+
     def judged(
         self,
         bounds: Callable[[Arithmetic], Bounds],
@@ -275,40 +307,23 @@ class Inquiry:
         kind: str = "value",
         what: str = "the result is wrong",
         grads: Arrays | None = None,
-        reuse: bool = False,
-        last: bool = False,
+        **more: Any,
     ) -> Judgement:
-        """The judgement of `results`, or the fault that they are.
-
-        With `grads` the results are gradients. With `last`, they belong to the last of `feeds`.
-        """
-        judgement, expected = self.held(
-            bounds, results, feeds, kind=kind, what=what, reuse=reuse, last=last
-        )
+        """The judgement of `results`, or the fault that they are; with `grads`, of gradients."""
+        judgement, expected = self.held(bounds, results, feeds, kind=kind, what=what, **more)
         tells, void = telling(expected, self.arrays, lambda: self.lowered(grads, judgement))
         return replace(judgement, telling=tells, void=void or judgement.share == 0)
 
-    def held(
-        self,
-        bounds: Callable[[Arithmetic], Bounds],
-        results: Sequence[Any],
-        feeds: tuple[Any, ...],
-        *,
-        kind: str,
-        **more: Any,
-    ) -> tuple[Judgement, Bounds]:
-        """The judgement, not yet whether it tells anything, and the bars that held the results.
-
-        Before a gradient is called wrong, the reference's is proved: raises `WrongReference`.
-        """
+    @contextmanager
+    def _proving(self, feed: Any) -> Iterator[None]:
+        """Before a gradient is called wrong, the reference's is proved."""
         try:
-            return self._held(bounds, results, feeds, kind=kind, **more)
+            yield
         except Fault:
-            if kind == "gradient":
-                prove_backward(self.case, feeds[-1].inputs, feeds[-1].grads)
+            prove_backward(self.case, feed.inputs, feed.grads)
             raise
 
-    def _held(
+    def held(
         self,
         bounds: Callable[[Arithmetic], Bounds],
         results: Sequence[Any],
@@ -323,7 +338,9 @@ class Inquiry:
         """The judgement, not yet whether it tells anything, and the bars that held the results.
 
         A result that only a looser class than the allowed one holds is convicted by the bars of
-        the class that is allowed: of these are the judgement and the evidence.
+        the class that is allowed: of these are the judgement and the evidence. With `last`, the
+        results belong to the last of `feeds`. Raises `WrongReference` where the reference's own
+        gradient is wrong.
         """
 
         def shaped(arithmetic: Arithmetic) -> Bounds:
@@ -331,61 +348,60 @@ class Inquiry:
             self.shaped(expected, results, feeds)
             return expected
 
-        candidates = self._fitting(bounds, results)
-        judgement, expected = tightest(candidates, shaped, results)
-        held_by, allowed = judgement.arithmetic, self.allowed
-        details = {}
-        if judgement.right and held_by > allowed.name:
-            expected = bounds(allowed)
-            judgement = replace(judge(expected, results, allowed.name), arithmetic=held_by)
-            kind, what = "arithmetic", f"is outside class {allowed.name}, inside class {held_by}"
-            details["class"] = f"{allowed.name} is allowed: {EXPLAINED[allowed.name]}"
-        if judgement.right:
-            return judgement, expected
-        if kind != "arithmetic":
-            explained = explaining_precision(bounds, candidates[-1], results, self.arrays)
-            judgement = replace(judgement, explained=explained)
-        position = ((),) * (len(feeds) - 1) if last else ()
-        evidence = Evidence(feeds, claim, (*position, expected), self.wanted, reuse)
-        raise self.subject.fault(kind, what, evidence, judgement, **details)
+        with self._proving(feeds[-1]) if kind == "gradient" else nullcontext():
+            candidates = self._fitting(bounds, results)
+            judgement, expected = tightest(candidates, shaped, results)
+            held_by, allowed = judgement.arithmetic, self.allowed
+            details = {}
+            if judgement.right and held_by > allowed.name:
+                expected = bounds(allowed)
+                judgement = replace(judge(expected, results, allowed.name), arithmetic=held_by)
+                kind = "arithmetic"
+                what = f"is outside class {allowed.name}, inside class {held_by}"
+                details["class"] = f"{allowed.name} is allowed: {EXPLAINED[allowed.name]}"
+            if judgement.right:
+                return judgement, expected
+            if kind != "arithmetic":
+                explained = explaining_precision(bounds, candidates[-1], results, self.arrays)
+                judgement = replace(judgement, explained=explained)
+            position = ((),) * (len(feeds) - 1) if last else ()
+            evidence = Evidence(feeds, claim, (*position, expected), self.wanted, reuse)
+            raise self.subject.fault(kind, what, evidence, judgement, **details)
 
     def _fitting(
         self, bounds: Callable[[Arithmetic], Bounds], results: Sequence[Any]
     ) -> Sequence[Arithmetic]:
         """The attempts whose formula gives the shapes of the results; the classes if none does."""
-        found = self.attempts()
-        formulas = {a.formula: a for a in found}
+        every = self.attempts()
+        formulas = {a.formula: a for a in every}
         if len(formulas) == 1:
-            return found
+            return every
         fits = {formula for formula, a in formulas.items() if _fit(bounds(a), results)}
-        return [a for a in found if a.formula in fits] or self.classes()
+        return [a for a in every if a.formula in fits] or self.classes()
 
     def gradients(self, result: Result) -> tuple[Any, ...]:
         """The gradients at `wanted`. A framework that reports none says that it is zero."""
-        found = result.gradients or ()
+        every = result.gradients or ()
         return tuple(
-            np.zeros_like(self.arrays[i]) if found[i] is None else found[i] for i in self.wanted
+            np.zeros_like(self.arrays[i]) if every[i] is None else every[i] for i in self.wanted
         )
 
-    def lowered(
-        self, grads: Arrays | None = None, judgement: Judgement | None = None
-    ) -> tuple[Any, ...]:
+    def lowered(self, grads: Arrays | None, judgement: Judgement) -> tuple[Any, ...]:
         """The reference's results in the next lower precision than that which was judged."""
         dtype = self.case.dtype
-        if judgement is not None and judgement.model:
+        if judgement.model:
             held = (judgement.arithmetic, judgement.model)
             (a,) = (a for a in self.attempts() if (a.name, a.model) == held)
             dtype = min(a.storage, a.primitive, key=lambda fmt: fmt.precision).name
         multiplied = "tf32" if self.tf32 and dtype == "float32" else dtype
-        found = lower_precision(self.case.op, self.arrays, grads, multiplied)
-        return found if grads is None else tuple(found[i] for i in self.wanted)
+        results = lower_precision(self.case.op, self.arrays, grads, multiplied)
+        return results if grads is None else tuple(results[i] for i in self.wanted)
 
 
 def _fit(bounds: Bounds, results: Sequence[Any]) -> bool:
     """Whether the results have the shapes that are expected."""
     return len(bounds) == len(results) and all(
-        bound is None or got is None or got.shape == bound.value.shape
-        for bound, got in zip(bounds, results, strict=True)
+        got.shape == bound.value.shape for _, bound, got in pairs(bounds, results)
     )
 
 

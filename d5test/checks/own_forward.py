@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from math import inf, isfinite
 from typing import Any
 
@@ -21,7 +21,7 @@ from d5test.case import Arrays, Case
 from d5test.checks.check import Inquiry
 from d5test.numerics.arithmetic import Arithmetic
 from d5test.numerics.bounds import Bounds
-from d5test.numerics.judgement import judge
+from d5test.numerics.judgement import Judgement, judge, pairs
 from d5test.outcome.fault import Fault
 from d5test.outcome.tally import Inapplicable
 
@@ -55,12 +55,12 @@ class OwnForward:
     def faults(self) -> list[Fault]:
         """What is wrong with it."""
         try:
-            found = [self._wrong(feed, outputs) for feed, outputs in self.calls]
+            faults = [self._wrong(feed, outputs) for feed, outputs in self.calls]
         except Fault as fault:
             if fault.kind != "exception":
                 raise
             return [fault]
-        return [fault for fault in found if fault is not None and fault.kind != "arithmetic"]
+        return [fault for fault in faults if fault is not None and fault.kind != "arithmetic"]
 
     @cached_property
     def off(self) -> float:
@@ -75,17 +75,29 @@ class OwnForward:
         """The largest error: 0 where it is right, infinite if it is no inaccuracy."""
         if not self.faults or self.off == inf:
             return inf if self.faults else 0.0
-        loosest = self.inquiry.loosest
-        return max(
-            largest_error(self.inquiry.forward_bounds(loosest, feed.inputs), outputs)
-            for feed, outputs in self.calls
-        )
+        bounds = partial(self.inquiry.forward_bounds, self.inquiry.loosest)
+        return max(largest_error(bounds(feed.inputs), outputs) for feed, outputs in self.calls)
 
     def right(self, arrays: Arrays) -> bool:
         """Whether a plain call on `arrays` gives what the forward is otherwise good for."""
         (result,) = self.inquiry.ask(self.inquiry.feed(arrays))
         bounds = self.inquiry.forward_bounds(self.inquiry.loosest, arrays)
         return judge(_wider(bounds, self.off), result.outputs).right
+
+    def judged(
+        self,
+        bounds: Callable[[Arithmetic], Bounds],
+        got: Outputs,
+        feeds: tuple[Any, ...],
+        plain: Any,
+        arrange: Callable[[Outputs], Outputs] = tuple,
+        **more: Any,
+    ) -> Judgement:
+        """As `Inquiry.judged`, of the outputs of a varied call; raises the `cause` of a fault."""
+        try:
+            return self.inquiry.judged(bounds, got, feeds, **more)
+        except Fault as fault:
+            raise self.cause(fault, got, bounds, plain, arrange) from None
 
     def cause(
         self,
@@ -115,7 +127,10 @@ class OwnForward:
         # what no inaccuracy explains, and is right in a plain call, needs no measure of that
         certain = value is None and fault.judgement.explained == 0
         times = 1.0 if certain else self.off
-        expected = _about(bounds(inquiry.loosest), arrange(result.outputs))
+        expected = tuple(
+            None if bound is None or y is None else replace(bound, value=np.asarray(y))
+            for bound, y in zip(bounds(inquiry.loosest), arrange(result.outputs), strict=False)
+        )
         if times < inf and not judge(_wider(expected, 2 * times), got).right:
             return fault
         if self.faults:
@@ -127,8 +142,8 @@ class OwnForward:
         """The fault of a plain call, if it is one."""
         try:
             self.inquiry.held(
-                lambda arithmetic: self.inquiry.forward_bounds(arithmetic, feed.inputs),
-                outputs, (feed,), kind="value", what="the result is wrong",
+                partial(self.inquiry.forward_bounds, arrays=feed.inputs), outputs, (feed,),
+                kind="value", what="the result is wrong",
             )  # fmt: skip
         except Fault as fault:
             return fault
@@ -153,21 +168,12 @@ def _further(case: Case) -> Iterator[Arrays]:
 def largest_error(bounds: Bounds, results: Outputs) -> float:
     """The largest |got - want| of what is judged; infinite if one of them is no number."""
     worst = 0.0
-    for bound, got in zip(bounds, results, strict=False):
-        if bound is None or got is None or not bound.judged.any():
-            continue
-        with np.errstate(all="ignore"):
-            error = np.abs(np.asarray(got).astype(np.float64) - bound.exact)[bound.judged]
-        worst = max(worst, float(np.max(np.where(np.isfinite(error), error, inf))))
+    for _, bound, got in pairs(bounds, results):
+        if bound.judged.any():
+            with np.errstate(all="ignore"):
+                error = np.abs(np.asarray(got).astype(np.float64) - bound.exact)[bound.judged]
+            worst = max(worst, float(np.max(np.where(np.isfinite(error), error, inf))))
     return worst
-
-
-def _about(bounds: Bounds, values: Outputs) -> Bounds:
-    """The same bars about other values."""
-    return tuple(
-        None if bound is None or y is None else replace(bound, value=np.asarray(y))
-        for bound, y in zip(bounds, values, strict=False)
-    )
 
 
 def _wider(bounds: Bounds, times: float) -> Bounds:

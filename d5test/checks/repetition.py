@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import inf
 from typing import Any
 
@@ -15,7 +16,7 @@ from d5test.client.client import Result
 from d5test.numerics.arithmetic import Arithmetic
 from d5test.numerics.bounds import Bounds
 from d5test.numerics.judgement import Judgement, ratios
-from d5test.outcome.fault import Evidence, Fault
+from d5test.outcome.fault import Fault
 
 
 def determinism(client: Any, case: Case) -> Judgement:
@@ -27,11 +28,8 @@ def determinism(client: Any, case: Case) -> Judgement:
     for other in others:
         for name in ("outputs", "gradients"):
             if not _same(getattr(first, name) or (), getattr(other, name) or ()):
-                raise inquiry.subject.fault(
-                    "nondeterministic",
-                    f"the same call gives other {name}",
-                    Evidence(feeds, "repeats", wanted=case.wanted),
-                )
+                what = f"the same call gives other {name}"
+                raise inquiry.fault("nondeterministic", what, feeds, "repeats")
     return Judgement(telling=True)
 
 
@@ -49,8 +47,7 @@ def untouched(client: Any, case: Case) -> Judgement:
 
 def _require_untouched(inquiry: Inquiry, grads: Arrays | None) -> None:
     """Raise the fault of two calls that write where they may not."""
-    case = inquiry.case
-    feeds = (inquiry.feed(grads=grads), inquiry.feed(_other(case), grads))
+    feeds = (inquiry.feed(grads=grads), inquiry.feed(_other(inquiry.case), grads))
     results = inquiry.ask(*feeds, claim="untouched")
     for feed, result in zip(feeds, results, strict=True):
         for what, before, after in (
@@ -58,16 +55,13 @@ def _require_untouched(inquiry: Inquiry, grads: Arrays | None) -> None:
             ("upstream gradient", feed.grads or (), result.grads_after or ()),
         ):
             if not _same(before, after):
-                raise inquiry.subject.fault(
-                    "mutated", f"an {what} is overwritten",
-                    Evidence(feeds, "untouched", wanted=case.wanted),
+                raise inquiry.fault(
+                    "mutated", f"an {what} is overwritten", feeds, "untouched",
                     which=f"{what} {_change(before, after)}",
                 )  # fmt: skip
         if not _same(result.outputs, result.late):
-            raise inquiry.subject.fault(
-                "overwritten", "an output changes when the next call is made",
-                Evidence(feeds, "kept", wanted=case.wanted),
-            )  # fmt: skip
+            what = "an output changes when the next call is made"
+            raise inquiry.fault("overwritten", what, feeds, "kept")
 
 
 def no_caching(client: Any, case: Case) -> Judgement:
@@ -85,12 +79,9 @@ def no_caching(client: Any, case: Case) -> Judgement:
     results = inquiry.ask(*feeds, reuse=reuse)
     judgement, own, causes = Judgement(), OwnForward(inquiry), []
     for i, (arrays, result) in enumerate(zip(sets, results, strict=True)):
-
-        def bounds(arithmetic: Arithmetic, arrays: Arrays = arrays) -> Bounds:
-            return inquiry.forward_bounds(arithmetic, arrays)
-
+        bounds = partial(inquiry.forward_bounds, arrays=arrays)
         try:
-            found = inquiry.judged(
+            another = inquiry.judged(
                 bounds, result.outputs, feeds[: i + 1], kind="cached" if i else "value",
                 what="the outputs do not follow the inputs" if i else "the result is wrong",
                 reuse=reuse, last=True,
@@ -101,7 +92,7 @@ def no_caching(client: Any, case: Case) -> Judgement:
                 raise
             causes.append(cause)
         else:
-            judgement = max(judgement, found, key=lambda j: j.ratio)
+            judgement = max(judgement, another, key=lambda j: j.ratio)
     for cause in causes:
         raise cause
     return judgement
@@ -130,7 +121,7 @@ def _is_stale(
         all(np.array_equal(x[w], y[w]) for x, y, w in zip(before, last, wrong, strict=True))
         for before in earlier
     )
-    return repeats and own.right(_nudged(own.inquiry.case, arrays))
+    return repeats and own.right(_changed(own.inquiry.case, arrays, _next_number))
 
 
 def variations(case: Case, arrays: Arrays) -> tuple[Arrays, ...]:
@@ -138,10 +129,10 @@ def variations(case: Case, arrays: Arrays) -> tuple[Arrays, ...]:
 
     `arrays` are the case's, or a part of them; of a part none are new throughout.
     """
-    found = (_one_changed(case, arrays), _reversed(case, arrays))
+    changed = (_changed(case, arrays, _middle_halved), _changed(case, arrays, _reversed))
     other = _other(case)
-    shapes = [[None if x is None else x.shape for x in each] for each in (arrays, other)]
-    return (*found, other) if shapes[0] == shapes[1] else found
+    shapes = [[None if x is None else x.shape for x in inputs] for inputs in (arrays, other)]
+    return (*changed, other) if shapes[0] == shapes[1] else changed
 
 
 def _other(case: Case) -> Arrays:
@@ -153,38 +144,29 @@ def _other(case: Case) -> Arrays:
     return _changed(case, case.arrays(), draw)
 
 
-def _one_changed(case: Case, arrays: Arrays) -> Arrays:
-    """Each floating-point input with one element, in the middle, halved."""
-
-    def change(_: int, array: Any) -> Any:
-        array = array.copy()
-        if array.size:
-            array.flat[array.size // 2] = array.flat[array.size // 2] / 2
-        return array
-
-    return _changed(case, arrays, change)
+def _middle_halved(_: int, array: Any) -> Any:
+    array = array.copy()
+    if array.size:
+        array.flat[array.size // 2] = array.flat[array.size // 2] / 2
+    return array
 
 
-def _reversed(case: Case, arrays: Arrays) -> Arrays:
-    """Each floating-point input with its elements in reverse order."""
-    return _changed(case, arrays, lambda _, array: array.ravel()[::-1].reshape(array.shape).copy())
+def _reversed(_: int, array: Any) -> Any:
+    return array.ravel()[::-1].reshape(array.shape).copy()
 
 
-def _nudged(case: Case, arrays: Arrays) -> Arrays:
-    """Each element of each floating-point input moved to the next number."""
-    return _changed(case, arrays, lambda _, array: np.nextafter(array, np.inf, dtype=array.dtype))
+def _next_number(_: int, array: Any) -> Any:
+    return np.nextafter(array, np.inf, dtype=array.dtype)
 
 
-def _changed(case: Case, arrays: Arrays, change: Any) -> Arrays:
-    found = list(arrays)
+def _changed(case: Case, arrays: Arrays, change: Callable[[int, Any], Any]) -> Arrays:
+    """The floating-point inputs changed, each with its position."""
+    changed = list(arrays)
     for i in case.wanted:
         tensor = case.inputs[i]
         if tensor is not None and tensor.data is None:
-            found[i] = change(i, found[i])
-    for i, tensor in enumerate(case.inputs):
-        if tensor is not None and tensor.same_as is not None:
-            found[i] = found[tensor.same_as]
-    return tuple(found)
+            changed[i] = change(i, changed[i])
+    return case.shared(changed)
 
 
 def _same(before: Any, after: Any) -> bool:

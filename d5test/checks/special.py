@@ -8,19 +8,19 @@ What infinities become is left open, since infinity minus infinity depends on th
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from d5test.case import Array, Arrays, Case, Operator
-from d5test.checks.check import Inquiry
+from d5test.checks.check import Inquiry, Why, supported
 from d5test.checks.own_forward import OwnForward, forward_is_wrong
-from d5test.checks.reasons import Why, supported
 from d5test.client.messages import BackendInfo
 from d5test.numerics.arithmetic import Arithmetic
 from d5test.numerics.bounds import Bound, double
 from d5test.numerics.judgement import Judgement, judge
-from d5test.outcome.fault import Evidence, Fault
+from d5test.outcome.fault import Fault
 from d5test.outcome.tally import Inapplicable
 
 NAN_IS_OPEN = {
@@ -39,16 +39,11 @@ NAN_IS_OPEN = {
 """Operators for which ONNX does not say what becomes of a NaN: the framework's choice."""
 
 
-MAY_SPREAD = {
-    "Attention": "a masked score may be left out, or be NaN plus minus infinity",
-}
+MAY_SPREAD = {"Attention": "a masked score may be left out, or be NaN plus minus infinity"}
 """Operators in which a special value may reach what the reference keeps it from."""
 
 
-MEETS_ZEROS = {
-    "ConvTranspose": (1,),
-    "PRelu": (1,),
-}
+MEETS_ZEROS = {"ConvTranspose": (1,), "PRelu": (1,)}
 """Inputs that may meet zeros which the reference leaves out: the weights, where it is computed as
 a convolution of the inputs with zeros between and around them; the slope, where it multiplies what
 is not positive. NaN times zero is NaN."""
@@ -81,21 +76,17 @@ def _in(inquiry: Inquiry, arithmetic: Arithmetic, chosen: int) -> Judgement:
     worst = Judgement(telling=True)
     for value in (np.nan, np.inf, -np.inf):
         try:
-            found = _with_special(inquiry, arithmetic, chosen, value, before.outputs)
+            judgement = _with_special(inquiry, arithmetic, chosen, value, before.outputs)
         except Fault:
             if OwnForward(inquiry).off == np.inf:
                 raise forward_is_wrong(inquiry) from None
             raise
-        worst = max(worst, found, key=lambda j: j.ratio)
+        worst = max(worst, judgement, key=lambda j: j.ratio)
     return worst
 
 
 def _with_special(
-    inquiry: Inquiry,
-    arithmetic: Arithmetic,
-    chosen: int,
-    value: float,
-    before: tuple[Any, ...],
+    inquiry: Inquiry, arithmetic: Arithmetic, chosen: int, value: float, before: tuple[Any, ...]
 ) -> Judgement:
     """One element of the input `chosen` is `value`: judged by the outputs `before` that."""
     case = inquiry.case
@@ -106,30 +97,24 @@ def _with_special(
     feed = inquiry.feed(poisoned)
     (result,) = inquiry.ask(feed)
     expected = tuple(
-        _special_bound(bound, own, clean, other, want, demands, spreads)
-        for bound, own, clean, other, want in zip(
+        _special_bound(*outputs, demands=demands, spreads=spreads)
+        for outputs in zip(
             inquiry.forward_bounds(arithmetic),
             before,
-            _plain(inquiry, arithmetic, inquiry.arrays),
-            _plain(inquiry, arithmetic, moved),
-            _plain(inquiry, arithmetic, poisoned),
+            *(_plain(inquiry, arithmetic, arrays) for arrays in (inquiry.arrays, moved, poisoned)),
             strict=True,
         )
-    )  # fmt: skip
+    )
     inquiry.shaped(expected, result.outputs, (feed,))
-    evidence = Evidence((feed,), "special", (expected,), case.wanted)
+    fault = partial(inquiry.fault, "special", feeds=(feed,), claim="special", expected=(expected,))
     for k, (bound, got) in enumerate(zip(expected, result.outputs, strict=False)):
         lost = np.isnan(bound.value.astype(np.float64)) & ~np.isnan(got.astype(np.float64))
         if bound.storage is not None and np.any(lost & (bound.bar == 0)):
-            raise inquiry.subject.fault(
-                "special", f"{value} in an input is swallowed", evidence,
-                where=f"output {k}, {np.argwhere(lost & (bound.bar == 0))[0].tolist()}",
-            )  # fmt: skip
+            where = f"output {k}, {np.argwhere(lost & (bound.bar == 0))[0].tolist()}"
+            raise fault(f"{value} in an input is swallowed", where=where)
     judgement = judge(expected, result.outputs)
     if not judgement.right:
-        raise inquiry.subject.fault(
-            "special", f"{value} in one element spoils others", evidence, judgement
-        )
+        raise fault(f"{value} in one element spoils others", judgement=judgement)
     return judgement
 
 
@@ -150,10 +135,7 @@ def _with_one(case: Case, arrays: Arrays, i: int, value: float | None) -> Arrays
     at = case.seed % array.size
     array.flat[at] = array.flat[at] + 1 if value is None else value
     changed[i] = array
-    for j, tensor in enumerate(case.inputs):
-        if tensor is not None and tensor.same_as == i:
-            changed[j] = array
-    return tuple(changed)
+    return case.shared(changed)
 
 
 def _plain(inquiry: Inquiry, arithmetic: Arithmetic, arrays: Arrays) -> tuple[Any, ...]:
@@ -162,14 +144,9 @@ def _plain(inquiry: Inquiry, arithmetic: Arithmetic, arrays: Arrays) -> tuple[An
 
 
 def _special_bound(
-    bound: Bound | None,
-    own: Array,
-    clean: Array,
-    moved: Array,
-    want: Array,
-    demands: bool,
-    spreads: bool,
-) -> Bound:
+    bound: Bound, own: Array, clean: Array, moved: Array, want: Array,
+    *, demands: bool, spreads: bool,
+) -> Bound:  # fmt: skip
     """What is demanded of one output: a NaN (bar 0), what it was before, or nothing (infinity).
 
     What it was before is the backend's `own`, which may be off itself: twice the bar.

@@ -1,23 +1,39 @@
-"""Forward and gradient against the reference's bars, in full and in low precision."""
+"""Forward and gradient against the reference's bars: in full and low precision, compiled, timed.
+
+What was timed is judged by the same bars, as far as that is affordable: a recurrence of many steps
+by the ensemble; of a problem too large to repeat in NumPy, as many independent samples as are
+affordable, and the share says so.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from math import inf
 from typing import Any
 
 import numpy as np
 
 from d5test.case import Arrays, Case
+from d5test.checks.arguments import BATCHES, Crowd
 from d5test.checks.check import Inquiry
 from d5test.checks.own_forward import OwnForward, forward_is_wrong, largest_error
 from d5test.client.client import Feed
-from d5test.numerics.judgement import Judgement
+from d5test.numerics.arithmetic import Arithmetic
+from d5test.numerics.bounds import Bounds, forward_bounds, gradient_bounds
+from d5test.numerics.ensemble import MEMBERS, ensemble_bounds, norm_ratio
+from d5test.numerics.judgement import Judgement, judge, pairs, tightest
 from d5test.outcome.fault import Fault
 from d5test.outcome.tally import Inapplicable
+from d5test.reference.operators.recurrent import Recurrent
 
 DEGREE = 16
 """The largest of the polynomials by which functions are approximated."""
+STEPS = 16
+"""Recurrences of more steps are judged by the ensemble: a bar grows exponentially with them."""
+AFFORDABLE = 2 * 10**9
+"""Scalar multiplications of the reference: a second or so in NumPy, several with bars."""
 
 
 def forward(client: Any, case: Case) -> Judgement:
@@ -51,6 +67,34 @@ def low_precision(client: Any, case: Case) -> Judgement:
     )
 
 
+def compiled(client: Any, case: Case) -> Judgement:
+    """Compiled code gives results within the bars of the reference, and no eager fallback.
+
+    What was compiled before is forgotten first; the call must have compiled something. Then a
+    second call, with values of its own, must not get the first one's results; nor may a third one,
+    with more samples, run code that was compiled for fewer.
+    """
+    inquiry = Inquiry("compiled", client, case)
+    client.reset()
+    arrays = replace(case, seed=case.seed + 1).arrays()
+    feeds = (inquiry.feed(), inquiry.feed(arrays))
+    first, second = inquiry.ask(*feeds)
+    if not client.compilations():
+        raise inquiry.fault("not compiled", "nothing was compiled", feeds, "returns")
+    judgement = inquiry.judged(inquiry.forward_bounds, first.outputs, feeds[:1])
+    OwnForward(inquiry).judged(
+        partial(inquiry.forward_bounds, arrays=arrays), second.outputs, feeds, feeds[-1],
+        kind="cached", what="the second call is wrong", last=True,
+    )  # fmt: skip
+    _another_shape(inquiry)
+    if inquiry.row.gradient or not case.op.differentiable:
+        return judgement
+    feed = inquiry.feed(grads=inquiry.upstream)
+    (result,) = inquiry.ask(feed)
+    gradients = inquiry.judged_gradient(result, feed)
+    return max(judgement, gradients, key=lambda j: j.ratio)
+
+
 def _gradient(inquiry: Inquiry) -> Judgement:
     grads = inquiry.upstream
     feed = inquiry.feed(grads=grads)
@@ -58,14 +102,7 @@ def _gradient(inquiry: Inquiry) -> Judgement:
     own = OwnForward(inquiry)
     wrong = _wrong_with_gradient(own, feed, result.outputs)
     try:
-        return inquiry.judged(
-            lambda arithmetic: inquiry.gradient_bounds(arithmetic, grads),
-            inquiry.gradients(result),
-            (feed,),
-            kind="gradient",
-            what="the gradient is wrong",
-            grads=grads,
-        )
+        return inquiry.judged_gradient(result, feed)
     except Fault as fault:
         slight = fault.judgement is not None and fault.judgement.explained != 0
         if (wrong or slight) and _follows(inquiry.gradients(result), own, grads):
@@ -78,13 +115,9 @@ def _wrong_with_gradient(own: OwnForward, feed: Feed, outputs: tuple[Any, ...]) 
     inquiry = own.inquiry
     try:
         inquiry.held(
-            inquiry.forward_bounds,
-            outputs,
-            (feed,),
-            kind="value",
+            inquiry.forward_bounds, outputs, (feed,), kind="value", claim="computed",
             what="the outputs are wrong when a gradient is asked for",
-            claim="computed",
-        )
+        )  # fmt: skip
     except Fault as fault:
         cause = own.cause(fault, outputs, inquiry.forward_bounds, inquiry.feed())
         if not isinstance(cause, Inapplicable):
@@ -103,10 +136,85 @@ def _follows(gradients: tuple[Any, ...], own: OwnForward, grads: Arrays) -> bool
         return own.error == inf
     inquiry = own.inquiry
     bounds = inquiry.gradient_bounds(inquiry.loosest, grads)
-    if any(
-        b is not None and np.shape(g) != b.value.shape
-        for g, b in zip(gradients, bounds, strict=True)
-    ):
+    if any(np.shape(g) != b.value.shape for _, b, g in pairs(bounds, gradients)):
         return False
     pulled = sum(float(np.sum(np.abs(dy.astype(np.float64)))) for dy in grads if dy is not None)
     return largest_error(bounds, gradients) <= DEGREE**2 * own.error * pulled
+
+
+def _another_shape(inquiry: Inquiry) -> None:
+    """Code that was compiled for a shape, then called with more samples."""
+    try:
+        crowd = Crowd(inquiry, BATCHES[0])
+    except Inapplicable:
+        return
+    feeds = (inquiry.feed(), crowd.feed)
+    _, result = inquiry.ask(*feeds)
+    OwnForward(inquiry).judged(
+        crowd.bounds, result.outputs, feeds, crowd.feed, kind="cached",
+        what="a call of another shape is wrong", last=True,
+    )  # fmt: skip
+
+
+def verify(client: Any, case: Case, grads: Arrays | None, results: Sequence[Any]) -> Judgement:
+    """The judgement of `results`: outputs, or with `grads` one gradient for each input."""
+    inquiry = Inquiry("time", client, case)
+    classes = [replace(a, independent=True) for a in inquiry.attempts()]
+    first = case.shapes[0]
+    assert first is not None
+    many = isinstance(case.op, Recurrent) and first[case.op.layout] > STEPS
+    part = Part(case, inquiry.arrays, grads, results, runs=1 + MEMBERS if many else 1)
+    if many:
+        bounds = ensemble_bounds(case.op, part.arrays, part.grads, classes[0])
+        judgement = judge(bounds, part.results)
+        ratio = max(judgement.ratio, norm_ratio(bounds, part.results))
+        return replace(judgement, ratio=ratio, share=judgement.share * part.share)
+
+    def bounds_in(arithmetic: Arithmetic) -> Bounds:
+        if part.grads is None:
+            return forward_bounds(inquiry.operator(arithmetic), part.arrays, arithmetic)
+        return gradient_bounds(inquiry.operator(arithmetic), part.arrays, part.grads, arithmetic)
+
+    judgement, _ = tightest(classes, bounds_in, part.results)
+    return replace(judgement, share=judgement.share * part.share)
+
+
+class Part:
+    """As many samples of a problem as are affordable: all of them, if they are.
+
+    Gradients of what the samples share, the weights, need all samples: they are left out then.
+    """
+
+    def __init__(
+        self, case: Case, arrays: Arrays, grads: Arrays | None, results: Sequence[Any], runs: int
+    ) -> None:
+        self.arrays, self.grads, self.results, self.share = arrays, grads, tuple(results), 1.0
+        work = (case.op.multiplications(*case.shapes) or 0) * runs
+        work *= 1 if grads is None else 3
+        batch = case.op.batch(*case.shapes)
+        if work <= AFFORDABLE or batch is None:
+            return
+        pairs = zip(case.shapes, batch.inputs, strict=False)
+        size = next(s[a] for s, a in pairs if s and a is not None)
+        count = max(1, size * AFFORDABLE // work)
+        inputs = batch.inputs + (None,) * (len(arrays) - len(batch.inputs))
+        self.arrays = _first(arrays, inputs, count)
+        if grads is None:
+            self.results = _first(results, batch.outputs, count)
+            self.share = count / size
+        else:
+            self.grads = _first(grads, batch.outputs, count)
+            separate = tuple(
+                r if a is not None else None for r, a in zip(results, inputs, strict=True)
+            )
+            self.results = _first(separate, inputs, count)
+            elements = sum(np.size(r) for r in results if r is not None)
+            self.share = sum(np.size(r) for r in self.results if r is not None) / elements
+
+
+def _first(arrays: Sequence[Any], axes: Sequence[int | None], count: int) -> tuple[Any, ...]:
+    """The first samples of the arrays that have them."""
+    return tuple(
+        x if x is None or axis is None else np.take(x, range(count), axis)
+        for x, axis in zip(arrays, axes, strict=False)
+    )

@@ -36,8 +36,7 @@ from d5test.distributed.communicator import (
 )
 from d5test.numerics.arithmetic import classes, format_of
 from d5test.numerics.bounds import Bounds, forward_bounds, lower_precision
-from d5test.numerics.controls import rejects, telling
-from d5test.numerics.judgement import Judgement, tightest
+from d5test.numerics.judgement import Judgement, rejects, telling, tightest
 from d5test.outcome.fault import Evidence, Fault, Subject, judgement_in_words
 from d5test.reference.collectives import ALLREDUCE
 

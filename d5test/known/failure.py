@@ -14,7 +14,7 @@ from packaging.version import InvalidVersion, Version
 
 from d5test.case import Case
 from d5test.known.where import holds
-from d5test.numerics.error_model import ErrorModel
+from d5test.numerics.arithmetic import ErrorModel
 
 
 @dataclass(frozen=True)

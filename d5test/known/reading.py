@@ -20,9 +20,8 @@ from d5test.known.failure import KnownFailure, Pinned, in_dtype
 from d5test.known.literal import case_from
 from d5test.known.where import validate
 from d5test.names import hint
-from d5test.numerics.arithmetic import format_of
+from d5test.numerics.arithmetic import ErrorModel, format_of
 from d5test.numerics.elementary import TABLE
-from d5test.numerics.error_model import ErrorModel
 from d5test.reference.formulas import FORMULAS
 
 LARGEST = 4 * 2**20

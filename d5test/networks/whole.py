@@ -21,10 +21,9 @@ from d5test.networks.specialise import runnable, shapes_and_types, specialised
 from d5test.networks.zoo.built import Built
 from d5test.numerics.arithmetic import NEXT_LOWER, Arithmetic, classes
 from d5test.numerics.bounds import Bound
-from d5test.numerics.controls import telling
 from d5test.numerics.ensemble import MEMBERS, Spread, noise, norm_ratio
-from d5test.numerics.judgement import Judgement, judge
-from d5test.numerics.perturbed import Rounded, round_to
+from d5test.numerics.judgement import Judgement, judge, telling
+from d5test.numerics.perturbed import rounded
 
 Arrays = Mapping[str, Array]
 Lift = Callable[[Array], Any]
@@ -246,7 +245,7 @@ def _lowered(
 ) -> tuple[Array | None, ...]:
     """The same results, computed in the next lower precision."""
     bits = NEXT_LOWER[arithmetic.storage.name]
-    lower = Pass(graph, inputs, lambda x: Rounded(round_to(x, bits), precision=bits))
+    lower = Pass(graph, inputs, lambda x: rounded(x, bits))
     lower.forward()
     results = dict(lower.values)
     if loss is not None:

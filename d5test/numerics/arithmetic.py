@@ -1,16 +1,18 @@
-"""How a backend may compute: formats, unit roundoffs, and the three arithmetic classes.
+"""How a backend may compute: formats, unit roundoffs, the three arithmetic classes, error models.
 
 For 16-bit storage a framework may round the output alone (class F: float32 inside), every
 primitive with sums in float32 (P), or everything (S). For float32 and float64 the three are one.
+
+A framework may be known to err by more than its arithmetic explains. Such an error model does not
+hide a result: it widens the bars where it applies, and what is beyond those is a fault as ever.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from math import sqrt
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -53,18 +55,14 @@ def format_of(name: str) -> Format:
     )
 
 
-NEXT_LOWER: Mapping[str, int] = MappingProxyType(
-    {"float64": 24, "float32": 11, "tf32": 8, "float16": 8, "bfloat16": 4}
-)
+NEXT_LOWER = {"float64": 24, "float32": 11, "tf32": 8, "float16": 8, "bfloat16": 4}
 """Bits of the next lower precision, which a bar must be able to reject."""
 
-EXPLAINED: Mapping[str, str] = MappingProxyType(
-    {
-        "F": "only the output is rounded to storage",
-        "P": "every primitive is rounded to storage, sums run in float32",
-        "S": "everything, sums too, runs in storage",
-    }
-)
+EXPLAINED: Mapping[str, str] = {
+    "F": "only the output is rounded to storage",
+    "P": "every primitive is rounded to storage, sums run in float32",
+    "S": "everything, sums too, runs in storage",
+}
 
 
 @dataclass(frozen=True)
@@ -115,6 +113,9 @@ class Arithmetic:
     absolute: Mapping[str, float] = field(default_factory=dict)
     formula: str = ""
     model: str = ""
+    _summations: dict[tuple[int, int], Payment] = field(
+        init=False, repr=False, compare=False, default_factory=dict
+    )
 
     @cached_property
     def u(self) -> float:
@@ -208,10 +209,6 @@ class Arithmetic:
         """The same with `ties`."""
         return replace(self, ties=True)
 
-    @cached_property
-    def _summations(self) -> dict[tuple[int, int], Payment]:
-        return {}
-
     def _payment(self, error: float, eta: float) -> Payment:
         # far below float64's own largest number, where squares overflow; half is room for rounding
         ample = min(self.primitive.largest * error / (1 + error) / 2, 1e150) ** 2
@@ -226,13 +223,11 @@ def classes(
     *,
     flushes: bool = False,
     tf32: bool = False,
-    independent: bool = False,
     ulps: Mapping[str, float] | None = None,
     rounded_attributes: bool = False,
 ) -> tuple[Arithmetic, ...]:
     """The arithmetic classes of `dtype`, tightest first; one for float32 and float64."""
-    granted = tuple(sorted((ulps or {}).items()))
-    return _classes(dtype, flushes, tf32, independent, granted, rounded_attributes)
+    return _classes(dtype, flushes, tf32, tuple(sorted((ulps or {}).items())), rounded_attributes)
 
 
 @cache
@@ -240,7 +235,6 @@ def _classes(
     dtype: str,
     flushes: bool,
     tf32: bool,
-    independent: bool,
     ulps: tuple[tuple[str, float], ...],
     rounded_attributes: bool,
 ) -> tuple[Arithmetic, ...]:
@@ -252,8 +246,59 @@ def _classes(
     factors = format_of("tf32") if tf32 and dtype == "float32" else None
     return tuple(
         Arithmetic(
-            name, storage, primitive, sums, factors, flushes, independent,
+            name, storage, primitive, sums, factors, flushes,
             ulps=dict(ulps), rounded_attributes=rounded_attributes,
         )
         for name, primitive, sums in formats
     )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ErrorModel:
+    """What is computed otherwise.
+
+    name        what it is called in a summary
+    arithmetic  the format in which the whole operator is computed: `float32`, say; empty: its own
+    ulps        elementary functions (NumPy's or SciPy's ufuncs) and their errors in ULPs of the
+                result
+    absolute    elementary functions and what they err besides, in ULPs of 1
+    formula     another formula that is computed, of `d5test.reference.formulas`
+    """
+
+    name: str
+    arithmetic: str = ""
+    ulps: Mapping[str, float] = field(default_factory=dict)
+    absolute: Mapping[str, float] = field(default_factory=dict)
+    formula: str = ""
+
+    def of(self, arithmetic: Arithmetic) -> Arithmetic:
+        """`arithmetic` with these errors."""
+        coarser: dict[str, Any] = {}
+        if self.arithmetic:
+            computed = format_of(self.arithmetic)
+            if computed.precision < arithmetic.primitive.precision:
+                coarser = {"primitive": computed, "sums": computed}
+        return replace(
+            arithmetic,
+            **coarser,
+            ulps=_larger(arithmetic.ulps, self.ulps),
+            absolute=_larger(arithmetic.absolute, self.absolute),
+            formula=self.formula or arithmetic.formula,
+            model=" + ".join(filter(None, (arithmetic.model, self.name))),
+        )
+
+
+def attempts(classes: Sequence[Arithmetic], models: Sequence[ErrorModel]) -> Iterator[Arithmetic]:
+    """Each class plainly, with each of the models, and with all of them."""
+    for arithmetic in classes:
+        yield arithmetic
+        for model in models:
+            yield model.of(arithmetic)
+        if len(models) > 1:
+            for model in models:
+                arithmetic = model.of(arithmetic)
+            yield arithmetic
+
+
+def _larger(one: Mapping[str, float], other: Mapping[str, float]) -> dict[str, float]:
+    return {name: max(one.get(name, 0.0), other.get(name, 0.0)) for name in {*one, *other}}

@@ -14,7 +14,7 @@ import numpy as np
 from scipy import special
 
 from d5test.numerics.arithmetic import Payment
-from d5test.numerics.elementary import COMPARISONS, LOGIC, STEPS, TABLE
+from d5test.numerics.elementary import COMPARISONS, LOGIC, STEPS, TABLE, no_row
 from d5test.numerics.tracked import Values
 
 if TYPE_CHECKING:
@@ -26,10 +26,7 @@ Rule = Callable[["Bar", Any, list[Values], list[Values | None]], Any]
 def exact(self: Bar, ufunc: Any, xs: list[Values], bars: list[Values | None]) -> Bar:
     """Whole-number arithmetic on indices: exact, or unknown where an argument is in doubt."""
     if any(x.dtype.kind == "f" for x in xs):
-        raise TypeError(
-            f"a reference may not call numpy.{ufunc.__name__}: it has no row in "
-            "d5test/numerics/elementary.py; use functions that docs/extending.md lists"
-        )
+        raise no_row(ufunc)
     value = ufunc(*xs)
     doubt = sum((np.where(b > 0, np.inf, 0.0) for b in bars if b is not None), np.zeros(()))
     return self.like(value, np.broadcast_to(doubt, value.shape))

@@ -205,11 +205,6 @@ class Choice(Bar):
         super().__init__(value, bar, arithmetic=arithmetic)
         self.rivals = rivals
 
-    def where_in_doubt(self, axis: int) -> Values:
-        """The rivals of those choices that are in doubt, in the shape of the array chosen from."""
-        several = np.sum(self.rivals, axis=axis, keepdims=True) > 1
-        return self.rivals & several
-
 
 def _put_choice(target: Bar, index: Choice, source: Any, axis: int) -> None:
     """Any rival may get the value, or a part of it (a subgradient): between 0 and the value."""
@@ -218,7 +213,8 @@ def _put_choice(target: Bar, index: Choice, source: Any, axis: int) -> None:
     bar = target.full_companion()
     np.put_along_axis(bar, index.value, source.full_companion(), axis)
     reach = np.abs(source.value) + source.full_companion()
-    target.companion = np.where(index.where_in_doubt(axis), reach, bar)
+    several = np.sum(index.rivals, axis=axis, keepdims=True) > 1
+    target.companion = np.where(index.rivals & several, reach, bar)
 
 
 def _take_choice(kind: Bar, array: Any, index: Choice, axis: int) -> Bar:

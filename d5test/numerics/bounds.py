@@ -1,11 +1,18 @@
-"""What the reference expects: values with bars, as stored in the dtype under test."""
+"""What the reference expects: values with bars, as stored in the dtype under test.
+
+ONNX stores a real attribute as a float32, while a function at home elsewhere has the number of the
+paper: `LayerNormalization().epsilon` is the float32 next to 1e-5, `F.layer_norm`'s is 1e-5. Both
+are right, so the attribute is a number with an error: half a ULP of float32. It has none where it
+is a float32 and no shorter decimal means the same one: 1.0, 0.75, 0.0625.
+"""
 
 from __future__ import annotations
 
 import dis
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cache, cached_property, partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -13,10 +20,8 @@ from numpy.typing import NDArray
 
 from d5test.case import Operator
 from d5test.numerics.arithmetic import NEXT_LOWER, Arithmetic, Format
-from d5test.numerics.attributes import corners
 from d5test.numerics.bars import Bar
-from d5test.numerics.memory import keep_freed_memory
-from d5test.numerics.perturbed import Rounded, round_to
+from d5test.numerics.perturbed import round_to, rounded
 from d5test.numerics.tracked import Tracked
 
 Array = NDArray[Any]
@@ -95,12 +100,47 @@ def gradient_bounds(
             outputs = tuple(_as_stored(y, tied) for y in op(*inputs))
         else:
             outputs = op(*(x.value if isinstance(x, Bar) else x for x in inputs))
-        gradients = op.vjp(_exact(grads, tied), _retied(inputs, tied), outputs)
+        gradients = op.vjp(_exact(grads, tied), _exact(arrays, tied), outputs)
         bounds = tuple(None if g is None else _stored(g, arithmetic) for g in gradients)
         if not arithmetic.rounded_attributes:
             return bounds
         plain, upstream = double(arrays), double(grads)
         return _reaching(bounds, (corner.vjp(upstream, plain) for corner in corners(op)))
+
+
+@cache
+def keep_freed_memory() -> None:
+    """Keep freed memory for the next array; once a process.
+
+    glibc hands large arrays back to the system when they are freed, and gets every page of the
+    next one anew: at 60,000 elements that costs a bar, which needs several arrays at once, four
+    times its arithmetic. The size from which it does so follows the largest array freed so far, up
+    to 32 MiB: almost so large a one is allocated and freed here, untouched.
+    """
+    np.empty(32 * 2**20 - 2**16, np.uint8)
+
+
+def half_ulp(attribute: float) -> float:
+    """By how much a number that ONNX stores as the same float32 may differ from `attribute`."""
+    stored = np.float32(attribute)
+    exact = float(stored) == attribute == float(str(stored))
+    return 0.0 if exact else float(np.spacing(np.abs(stored))) / 2
+
+
+def corners(op: Operator) -> Iterator[Operator]:
+    """The operator with each open attribute at either end of its interval, in all combinations.
+
+    An output or a gradient that is monotone in each attribute, as all are over so short an
+    interval, is furthest from that of `op` at one of them. None where nothing is open.
+    """
+    values = {f.name: getattr(op, f.name) for f in fields(op)}
+    ends = {
+        name: (value - half_ulp(value), value + half_ulp(value))
+        for name, value in values.items()
+        if isinstance(value, float) and half_ulp(value)
+    }
+    for corner in product(*ends.values()) if ends else ():
+        yield op.with_(**dict(zip(ends, corner, strict=True)))
 
 
 def _reaching(bounds: Bounds, corners: Iterable[Sequence[Any]]) -> Bounds:
@@ -137,16 +177,22 @@ def lower_precision(
 
     `dtype` is the one under test, or `tf32` for float32 whose multiplications may run in that.
     """
-    precision = NEXT_LOWER[dtype]
+    return lifted_results(op, arrays, grads, partial(rounded, precision=NEXT_LOWER[dtype]))
 
-    def lowered(x: Array) -> Any:
-        return Rounded(round_to(x.astype(np.float64), precision), precision=precision)
+
+def lifted_results(
+    op: Operator, arrays: Sequence[Any], grads: Sequence[Any] | None, lift: Callable[[Array], Any]
+) -> tuple[Array | None, ...]:
+    """The outputs (or with `grads` the gradients) of what `lift` makes of arrays in float64."""
+
+    def lifted(x: Array) -> Any:
+        return lift(x.astype(np.float64))
 
     with np.errstate(all="ignore"):
-        inputs = _map_floats(arrays, lowered)
+        inputs = _map_floats(arrays, lifted)
         results = op(*inputs)
         if grads is not None:
-            results = op.vjp(_map_floats(grads, lowered), inputs, results)
+            results = op.vjp(_map_floats(grads, lifted), inputs, results)
     return tuple(
         None if r is None else r.value if isinstance(r, Tracked) else np.asarray(r)
         for r in results
@@ -158,35 +204,21 @@ def double(arrays: Sequence[Any]) -> tuple[Any, ...]:
     return _map_floats(arrays, lambda x: x.astype(np.float64))
 
 
+def _exact(arrays: Sequence[Any], arithmetic: Arithmetic) -> tuple[Any, ...]:
+    return _map_floats(
+        arrays, lambda x: Bar(x.astype(np.float64, copy=False), arithmetic=arithmetic)
+    )
+
+
 def _map_floats(arrays: Sequence[Any], function: Callable[[Array], Any]) -> tuple[Any, ...]:
     """Apply `function` to floating-point arrays, once for arrays given twice."""
-    made: dict[int, Any] = {}
-    result = []
+    results: dict[int, Any] = {}
     for array in arrays:
-        given = None if array is None else np.asarray(array)
-        # ml_dtypes' types are of kind V
-        if given is None or given.dtype.kind not in "fV":
-            result.append(array)
-            continue
-        if id(array) not in made:
-            made[id(array)] = function(given)
-        result.append(made[id(array)])
-    return tuple(result)
-
-
-def _exact(arrays: Sequence[Any], arithmetic: Arithmetic) -> tuple[Any, ...]:
-    def exact(x: Array) -> Bar:
-        return Bar(x.astype(np.float64, copy=False), arithmetic=arithmetic)
-
-    return _map_floats(arrays, exact)
-
-
-def _retied(arrays: Sequence[Any], arithmetic: Arithmetic) -> tuple[Any, ...]:
-    """The same arrays in another arithmetic."""
-    return tuple(
-        Bar(x.value, x.companion, arithmetic=arithmetic) if isinstance(x, Bar) else x
-        for x in arrays
-    )
+        if id(array) not in results:
+            # ml_dtypes' types are of kind V
+            is_float = array is not None and np.asarray(array).dtype.kind in "fV"
+            results[id(array)] = function(np.asarray(array)) if is_float else array
+    return tuple(results[id(array)] for array in arrays)
 
 
 class Stored(Bar):

@@ -10,14 +10,16 @@ known from eight runs only, so it is averaged with the whole result's: then a no
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from d5test.case import Operator
 from d5test.numerics.arithmetic import Arithmetic
-from d5test.numerics.bounds import Array, Bound, Bounds, double
-from d5test.numerics.perturbed import Noise
+from d5test.numerics.bounds import Array, Bound, Bounds, lifted_results
+from d5test.numerics.judgement import pairs
+from d5test.numerics.perturbed import Perturbed, deviates
 from d5test.numerics.tracked import Tracked
 
 MEMBERS, BY_ELEMENT, BY_NORM = 8, 16.0, 8.0
@@ -35,7 +37,8 @@ class Spread:
         """One more member's value."""
         if self.value.dtype.kind == "f":
             with np.errstate(all="ignore"):
-                deviation = _plain(member) - self.value
+                plain = member.value if isinstance(member, Tracked) else member
+                deviation = plain - self.value
                 self._squares = self._squares + deviation * deviation
         self._members += 1
 
@@ -54,14 +57,16 @@ class Spread:
         return Bound(self.value, BY_ELEMENT * self.deviation + ulp, arithmetic.storage)
 
 
-def noise(arithmetic: Arithmetic, seed: int) -> Callable[[Array], Noise]:
+def noise(arithmetic: Arithmetic, seed: int) -> Callable[[Array], Perturbed]:
     """What turns the float64 arrays of one member into noisy ones; the seed is its number."""
     u = arithmetic.primitive.u
 
-    def noisy(x: Array) -> Noise:
-        return Noise(x, u=u, member=seed)
+    def perturb(value: Array, size: Array) -> Array:
+        size = np.maximum(np.abs(value), size)
+        noisy: Array = value + u * deviates(value, size, seed) * size
+        return noisy
 
-    return noisy
+    return partial(Perturbed, perturb=perturb)
 
 
 def ensemble_bounds(
@@ -72,9 +77,10 @@ def ensemble_bounds(
     seed: int = 0,
 ) -> Bounds:
     """Bars from the spread of the outputs, or with `grads` of the gradients."""
-    spreads = [None if y is None else Spread(y) for y in _run(op, arrays, grads, lambda x: x)]
+    results = lifted_results(op, arrays, grads, lambda x: x)
+    spreads = [None if y is None else Spread(y) for y in results]
     for i in range(MEMBERS):
-        member = _run(op, arrays, grads, noise(arithmetic, seed + i))
+        member = lifted_results(op, arrays, grads, noise(arithmetic, seed + i))
         for spread, y in zip(spreads, member, strict=True):
             if spread is not None:
                 spread.add(y)
@@ -84,32 +90,10 @@ def ensemble_bounds(
 def norm_ratio(bounds: Bounds, results: Sequence[Array | None]) -> float:
     """The worst ratio of a result's error and its allowed error, by Euclidean norm."""
     worst = 0.0
-    for bound, got in zip(bounds, results, strict=False):
-        if bound is None or got is None or bound.storage is None or not bound.value.size:
+    for _, bound, got in pairs(bounds, results):
+        if bound.storage is None or not bound.value.size:
             continue
         allowed = float(np.linalg.norm(bound.bar)) * BY_NORM / BY_ELEMENT
         error = float(np.linalg.norm(np.asarray(got).astype(np.float64) - bound.value))
         worst = max(worst, 0.0 if error == 0 else error / allowed)
     return worst
-
-
-def _run(
-    op: Operator,
-    arrays: Sequence[Any],
-    grads: Sequence[Any] | None,
-    lift: Callable[[Array], Any],
-) -> tuple[Any, ...]:
-    def lifted(xs: Sequence[Any]) -> tuple[Any, ...]:
-        wide = double(xs)
-        return tuple(lift(x) if x is not None and x.dtype.kind == "f" else x for x in wide)
-
-    given = lifted(arrays)
-    upstream = None if grads is None else lifted(grads)
-    with np.errstate(all="ignore"):
-        outputs = op(*given)
-        results = outputs if upstream is None else op.vjp(upstream, given, outputs)
-    return tuple(None if r is None else _plain(r) for r in results)
-
-
-def _plain(x: Any) -> Any:
-    return x.value if isinstance(x, Tracked) else x

@@ -1,16 +1,31 @@
-"""Is a result right? The ratio of error and bar, element by element."""
+"""Is a result right, how bad is a wrong one, and would its bars have told?
+
+A result is judged by the ratio of error and bar, element by element.
+
+Every case answers, before it counts, whether its bars would have told what broken software
+returns, the controls: zeros, ones, the mean everywhere, an input, and the reference computed in
+the next lower precision. A case whose bars reject them all is telling; one whose bars reject none
+of the trivial ones is void, and tells nothing about the backend.
+
+A wrong result is an inaccuracy if it is what honest arithmetic of fewer bits would give: the bars
+of that arithmetic hold it, and still reject whatever needs no arithmetic at all. A different
+function is what no such arithmetic explains.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import inf
+from math import floor, inf, isfinite, log2
 
 import numpy as np
 from numpy.typing import NDArray
 
-from d5test.numerics.arithmetic import Arithmetic
+from d5test.numerics.arithmetic import NEXT_LOWER, Arithmetic
 from d5test.numerics.bounds import Array, Bound, Bounds
+
+COARSEST = 8
+"""Bits of bfloat16, the coarsest format in which frameworks compute what they store in another."""
 
 
 @dataclass(frozen=True)
@@ -24,10 +39,10 @@ class Judgement:
     got, want, bar
     arithmetic  the tightest class that holds the result ("" where there is one class only)
     model       the known error models without which it is beyond its bar ("" mostly)
-    telling     whether the bars reject every control: see `controls`
+    telling     whether the bars reject every control
     void        whether they reject none
     explained   of a wrong result: the bits of the arithmetic that explains it, 0 if none does;
-                `None` if that is unknown (`numerics.character`)
+                `None` if that is unknown
     """
 
     ratio: float = 0.0
@@ -55,13 +70,13 @@ def ratios(bound: Bound, got: Array) -> NDArray[np.float64]:
     allowed where value + bar does. A NaN never equals a number.
     """
     with np.errstate(all="ignore"):
-        given = np.asarray(got).astype(np.float64)
-        error = np.abs(given - bound.exact)
+        result = np.asarray(got).astype(np.float64)
+        error = np.abs(result - bound.exact)
         ratio = np.where(error == 0, 0.0, error / bound.bar)
-        ratio = np.where(np.isfinite(given), ratio, inf)
+        ratio = np.where(np.isfinite(result), ratio, inf)
         if bound.storage is not None and bound.reaches_infinity:
             largest, size = bound.storage.largest, np.abs(bound.exact)
-            same_infinity = np.isinf(given) & (np.sign(given) == np.sign(bound.exact))
+            same_infinity = np.isinf(result) & (np.sign(result) == np.sign(bound.exact))
             demanded = size - bound.bar > largest * (1 + bound.storage.u)
             allowed = size + bound.bar > largest
             ratio = np.where(same_infinity & allowed, 0.0, ratio)
@@ -71,10 +86,8 @@ def ratios(bound: Bound, got: Array) -> NDArray[np.float64]:
 
 def judge(bounds: Bounds, results: Sequence[Array | None], arithmetic: str = "") -> Judgement:
     """The worst element of all results; those without a bound or a result are passed over."""
-    worst, judged, total = Judgement(ratio=-1.0), 0, 0
-    for k, (bound, got) in enumerate(zip(bounds, results, strict=False)):
-        if bound is None or got is None:
-            continue
+    worst, judged, total = Judgement(ratio=-1.0, arithmetic=arithmetic), 0, 0
+    for k, bound, got in pairs(bounds, results):
         ratio = ratios(bound, got)
         total += ratio.size
         judged += int(np.count_nonzero(bound.judged))
@@ -86,10 +99,14 @@ def judge(bounds: Bounds, results: Sequence[Array | None], arithmetic: str = "")
             float(got[at]), float(bound.value[at]), float(bound.bar[at]), arithmetic,
         )  # fmt: skip
     share = judged / total if total else 1.0
-    return Judgement(
-        max(worst.ratio, 0.0), share, worst.output, worst.position,
-        worst.got, worst.want, worst.bar, arithmetic,
-    )  # fmt: skip
+    return replace(worst, ratio=max(worst.ratio, 0.0), share=share)
+
+
+def pairs(bounds: Bounds, results: Sequence[Array | None]) -> Iterator[tuple[int, Bound, Array]]:
+    """Number, bound and result where there are both."""
+    for k, (bound, got) in enumerate(zip(bounds, results, strict=False)):
+        if bound is not None and got is not None:
+            yield k, bound, got
 
 
 def tightest(
@@ -101,13 +118,107 @@ def tightest(
 
     Of those that are equally near it is the last one that computes ONNX's formula.
     """
-    found: list[tuple[float, bool, Judgement, Bounds]] = []
+    attempts: list[tuple[float, bool, Judgement, Bounds]] = []
     for arithmetic in classes:
         expected = bounds(arithmetic)
         judgement = judge(expected, results, arithmetic.name)
         judgement = replace(judgement, model=arithmetic.model)
         if judgement.right:
             return judgement, expected
-        found.insert(0, (judgement.ratio, bool(arithmetic.formula), judgement, expected))
-    *_, judgement, expected = min(found, key=lambda each: each[:2])
+        attempts.insert(0, (judgement.ratio, bool(arithmetic.formula), judgement, expected))
+    *_, judgement, expected = min(attempts, key=lambda attempt: attempt[:2])
     return judgement, expected
+
+
+def rejects(bounds: Bounds, results: Sequence[Array | None]) -> bool:
+    """Whether some element of `results` lies outside its bar."""
+    return any(
+        bool(np.any(ratios(bound, got) > 1))
+        for _, bound, got in pairs(bounds, results)
+        if got.shape == bound.value.shape
+    )
+
+
+def trivial(bounds: Bounds, arrays: Sequence[Array | None]) -> Iterator[tuple[Array | None, ...]]:
+    """Results that need no arithmetic: zeros, ones, the mean, and each input that fits."""
+    present = [b for b in bounds if b is not None]
+    yield tuple(None if b is None else np.zeros(b.value.shape) for b in bounds)
+    yield tuple(None if b is None else np.ones(b.value.shape) for b in bounds)
+    if present and all(b.value.size > 1 for b in present):
+        with np.errstate(all="ignore"):
+            means = [None if b is None else b.value.mean() for b in bounds]
+        yield tuple(
+            None if b is None else np.full(b.value.shape, mean)
+            for b, mean in zip(bounds, means, strict=True)
+        )
+    for array in arrays:
+        if array is not None and present and array.shape == present[0].value.shape:
+            yield tuple(array if b is present[0] else None for b in bounds)
+
+
+def telling(
+    bounds: Bounds,
+    arrays: Sequence[Array | None],
+    lowered: Callable[[], Sequence[Array | None]],
+) -> tuple[bool, bool]:
+    """(telling, void) of the bars `bounds` on the inputs `arrays`.
+
+    `lowered` computes the results in the next lower precision.
+    """
+    verdicts: set[bool] = set()
+    for wrong in trivial(bounds, arrays):
+        verdicts.add(rejects(bounds, wrong))
+        if len(verdicts) == 2:
+            return False, False
+    return False not in verdicts and rejects(bounds, lowered()), True not in verdicts
+
+
+def bits_right(got: float, want: float, precision: int) -> int:
+    """How many leading bits of a significand of `precision` bits are right.
+
+    None are of zero, infinity and NaN, where one is wanted and another one is there.
+    """
+    if got == want:
+        return precision
+    if want == 0 or not isfinite(want) or not isfinite(got):
+        return 0
+    error = abs(got / want - 1)
+    if error == 0:
+        return precision
+    return min(max(floor(-log2(error)), 0), precision) if error < 1 else 0
+
+
+def explaining_precision(
+    bounds: Callable[[Arithmetic], Bounds],
+    arithmetic: Arithmetic,
+    results: Sequence[Array | None],
+    arrays: Sequence[Array | None],
+) -> int | None:
+    """The most bits of an arithmetic whose bars hold `results`; those of `arithmetic` do not.
+
+    0 if there is no such arithmetic; `None` if none can tell, since its bars have no end where the
+    result is wrong, or those of `arithmetic` reject nothing.
+    """
+    exact = bounds(arithmetic)
+    nonsense = [wrong for wrong in trivial(exact, arrays) if rejects(exact, wrong)]
+    if not nonsense:
+        return None
+
+    def holding(precision: int) -> Bounds | None:
+        coarser = bounds(arithmetic.of_precision(precision))
+        return coarser if judge(coarser, results).right else None
+
+    storage = arithmetic.storage
+    low, high = min(COARSEST, NEXT_LOWER[storage.name]), storage.precision
+    best = holding(low)
+    if best is None:
+        return 0
+    while high - low > 1:
+        middle = (low + high) // 2
+        finer = holding(middle)
+        low, high, best = (low, middle, best) if finer is None else (middle, high, finer)
+    for k, bound, got in pairs(exact, results):
+        wider = best[k]
+        if wider is not None and np.any((ratios(bound, got) > 1) & ~wider.judged):
+            return None
+    return low if all(rejects(best, wrong) for wrong in nonsense) else 0

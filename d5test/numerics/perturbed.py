@@ -1,11 +1,11 @@
 """References in another precision than float64: with random rounding errors, or rounded for real.
 
-`Noise` multiplies each primitive's result by 1 + u xi, u larger for those that the table grants
-more: an ensemble of such runs spreads as honest arithmetic of unit roundoff u does, in
+`ensemble.noise` multiplies each primitive's result by 1 + u xi, u larger for those that the table
+grants more: an ensemble of such runs spreads as honest arithmetic of unit roundoff u does, in
 compositions where a bar would grow without bound. A rounding error is a function of what is
 rounded, and so is xi: equal results have equal errors, which add up where others cancel (weights
 that are all one number, images that are all one colour).
-`Rounded` rounds each primitive's result to a number of bits: the next lower precision, which a
+`rounded` rounds each primitive's result to a number of bits: the next lower precision, which a
 bar must reject. (NumPy's own float16 sums in float32 and would prove nothing.)
 """
 
@@ -21,21 +21,27 @@ from d5test.numerics.elementary import COMPARISONS, LOGIC, TABLE
 from d5test.numerics.functions import count
 from d5test.numerics.tracked import Tracked, Values
 
+Perturb = Callable[[Values, Values], Values]
+"""Of a value and the size to which a rounding error is relative: the value, off by that error."""
+
 
 class Perturbed(Tracked):
-    """An array whose every primitive goes through `perturb`."""
+    """An array whose every primitive's result goes through `perturb`."""
 
-    __slots__ = ()
+    __slots__ = ("perturb",)
 
-    def perturb(self, value: Values, spread: Values) -> Values:
-        """`value`, off by a rounding error; `spread` is the size to which it is relative."""
-        raise NotImplementedError
+    def __init__(
+        self, value: Values, companion: Values | None = None, *, perturb: Perturb
+    ) -> None:
+        super().__init__(value)
+        self.perturb = perturb
 
-    def _made(self, value: Any, spread: Any = None) -> Any:
+    def like(self, value: Values, companion: Values | None = None) -> Perturbed:
+        return Perturbed(value, perturb=self.perturb)
+
+    def _computed(self, value: Any, size: Values) -> Perturbed:
         value = np.asarray(value)
-        if value.dtype.kind != "f":
-            return self.like(value)
-        return self.like(self.perturb(value, np.abs(value) if spread is None else spread))
+        return self.like(self.perturb(value, size) if value.dtype.kind == "f" else value)
 
     def ufunc(self, ufunc: np.ufunc, arguments: Sequence[Any]) -> Any:
         value = ufunc(*(a.value if isinstance(a, Tracked) else a for a in arguments))
@@ -44,7 +50,7 @@ class Perturbed(Tracked):
         ulps = TABLE[ufunc].ulps if ufunc in TABLE else 0.0
         if not ulps:
             return self.like(np.asarray(value))
-        return self._made(value, 2 * ulps * np.abs(value))
+        return self._computed(value, 2 * ulps * np.abs(value))
 
     def contract(
         self, function: Callable[..., Any], operands: Sequence[Any], sizes: tuple[int, ...]
@@ -52,12 +58,12 @@ class Perturbed(Tracked):
         values = [self.lift(x).value for x in operands]
         squares = np.abs(function(*(v * v for v in values)))
         value = function(*values)
-        return self._made(value, walk(value, squares, prod(sizes)))
+        return self._computed(value, walk(value, squares, prod(sizes)))
 
     def reduce_sum(self, axis: Any, keepdims: bool) -> Any:
         squares = np.sum(self.value * self.value, axis=axis, keepdims=keepdims)
         value = np.sum(self.value, axis=axis, keepdims=keepdims)
-        return self._made(value, walk(value, squares, count(self.shape, axis)))
+        return self._computed(value, walk(value, squares, count(self.shape, axis)))
 
     def extremum(self, sign: int, axis: Any, keepdims: bool) -> Any:
         function = np.max if sign > 0 else np.min
@@ -79,26 +85,6 @@ def walk(total: Values, squares: Values, terms: int) -> Values:
     n = max(terms, 1)
     means = total * total
     return np.sqrt(np.maximum(squares, n * means / 3 + (n * squares - means) / 6))
-
-
-class Noise(Perturbed):
-    """A member of an ensemble: `u` the unit roundoff, `member` its number."""
-
-    __slots__ = ("member", "u")
-
-    def __init__(
-        self, value: Values, companion: Values | None = None, *, u: float, member: int
-    ) -> None:
-        super().__init__(value)
-        self.u = u
-        self.member = member
-
-    def like(self, value: Values, companion: Values | None = None) -> Noise:
-        return Noise(value, u=self.u, member=self.member)
-
-    def perturb(self, value: Values, spread: Values) -> Values:
-        size = np.maximum(np.abs(value), spread)
-        return value + self.u * deviates(value, size, self.member) * size
 
 
 SAME = 40
@@ -138,20 +124,11 @@ def leading(x: Values) -> Values:
     return bits
 
 
-class Rounded(Perturbed):
-    """Values of `precision` bits, with float64's range."""
-
-    __slots__ = ("precision",)
-
-    def __init__(self, value: Values, companion: Values | None = None, *, precision: int) -> None:
-        super().__init__(value)
-        self.precision = precision
-
-    def like(self, value: Values, companion: Values | None = None) -> Rounded:
-        return Rounded(value, precision=self.precision)
-
-    def perturb(self, value: Values, spread: Values) -> Values:
-        return round_to(value, self.precision)
+def rounded(value: Values, precision: int) -> Perturbed:
+    """`value` and all that is computed of it in `precision` bits, with float64's range."""
+    return Perturbed(
+        round_to(value, precision), perturb=lambda result, size: round_to(result, precision)
+    )
 
 
 def round_to(value: Values, precision: int) -> Values:

@@ -8,18 +8,19 @@ in the sums. What has no bar takes no part.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from d5test.case import Array, Arrays, Case, Tensor
+from d5test.case import Array, Arrays, Case, Operator, Tensor
 from d5test.numerics.arithmetic import classes
 from d5test.numerics.bounds import Bounds, double, gradient_bounds
-from d5test.numerics.duals import Dual
+from d5test.numerics.elementary import COMPARISONS, LOGIC, STEPS, TABLE, no_row
 from d5test.numerics.ensemble import BY_ELEMENT, MEMBERS, Spread
+from d5test.numerics.tracked import Tracked
 
 DIRECTIONS = 4
 """Random ones: in one, a wrong element is hidden as far as others make the tolerance wide."""
@@ -27,6 +28,82 @@ UNIT = 2.0**-52
 
 Direction = tuple[Array | None, ...]
 """How each input moves; `None`: not at all, or as it does where it stands first."""
+
+
+class Dual(Tracked):
+    """A value and its derivative in one direction (`companion`); `None` is a constant.
+
+    Its rules are the table of primitives and linearity; they share nothing with the references'
+    `backward`.
+    """
+
+    __slots__ = ()
+
+    def ufunc(self, ufunc: np.ufunc, arguments: Sequence[Any]) -> Any:
+        xs = [a.value if isinstance(a, Tracked) else np.asarray(a) for a in arguments]
+        tangents = [a.companion if isinstance(a, Tracked) else None for a in arguments]
+        value = ufunc(*xs)
+        if ufunc in COMPARISONS or ufunc in LOGIC:
+            return value
+        if ufunc in STEPS or ufunc is np.sign:
+            return self.like(value)
+        if ufunc in (np.maximum, np.minimum):
+            first = xs[0] >= xs[1] if ufunc is np.maximum else xs[0] <= xs[1]
+            parts: Sequence[Any] = (first, ~first)
+        else:
+            if ufunc not in TABLE:
+                raise no_row(ufunc)
+            parts = [
+                None if t is None else derivative(*xs, value)
+                for derivative, t in zip(TABLE[ufunc].derivatives, tangents, strict=True)
+            ]
+        moved = [p * t for p, t in zip(parts, tangents, strict=True) if t is not None]
+        tangent = sum(moved[1:], moved[0]) if moved else None
+        return self.like(value, None if tangent is None else np.broadcast_to(tangent, value.shape))
+
+    def contract(
+        self, function: Callable[..., Any], operands: Sequence[Any], sizes: tuple[int, ...]
+    ) -> Any:
+        xs = [self.lift(x) for x in operands]
+        values = [x.value for x in xs]
+        tangents = [
+            function(*values[:i], x.companion, *values[i + 1 :])
+            for i, x in enumerate(xs)
+            if x.companion is not None
+        ]
+        tangent = sum(tangents[1:], tangents[0]) if tangents else None
+        return self.like(np.asarray(function(*values)), tangent)
+
+    def reduce_sum(self, axis: Any, keepdims: bool) -> Any:
+        return self.move(lambda a: np.asarray(np.sum(a, axis=axis, keepdims=keepdims)))
+
+    def extremum(self, sign: int, axis: Any, keepdims: bool) -> Any:
+        function = np.max if sign > 0 else np.min
+        value = function(self.value, axis=axis, keepdims=True)
+        first = self.value == value
+        share = first / np.sum(first, axis=axis, keepdims=True)
+        tangent = np.sum(share * self.full_companion(), axis=axis, keepdims=keepdims)
+        return self.like(
+            np.asarray(function(self.value, axis=axis, keepdims=keepdims)), np.asarray(tangent)
+        )
+
+    def select(self, condition: Any, chosen: Any, other: Any) -> Any:
+        a, b = self.lift(chosen), self.lift(other)
+        return self.like(
+            np.where(condition, a.value, b.value),
+            np.where(condition, a.full_companion(), b.full_companion()),
+        )
+
+
+def moved_outputs(op: Operator, inputs: Sequence[Any], direction: Sequence[Any]) -> list[Array]:
+    """J t: how each output moves, by dual numbers, while the inputs move in one direction."""
+    duals: dict[int, Any] = {}
+    for x, t in zip(inputs, direction, strict=True):
+        if t is not None:
+            duals.setdefault(id(x), Dual(x, t))
+    with np.errstate(all="ignore"):
+        outputs = op(*(duals.get(id(x), x) for x in inputs))
+    return [y.full_companion() if isinstance(y, Dual) else np.zeros(np.shape(y)) for y in outputs]
 
 
 class WrongReference(Exception):
@@ -134,51 +211,43 @@ class Proof:
             bars += float(np.sum(np.abs(t[moves]) * bound.bar[moves]))
             terms += products.size
         rounding = self.arithmetic.sum_error(terms) * size
-        found = Difference(forward, backward, size, bars, rounding)
-        if found.excess <= 0:
-            return found
+        difference = Difference(forward, backward, size, bars, rounding)
+        if difference.excess <= 0:
+            return difference
         spread = Spread(forward)
         for member in range(MEMBERS):
             spread.add(self._rise(self._moved(member), direction)[0])
-        return replace(found, rounding=rounding + BY_ELEMENT * float(spread.deviation))
+        return replace(difference, rounding=rounding + BY_ELEMENT * float(spread.deviation))
 
     def _rise(self, inputs: Sequence[Any], direction: Direction) -> tuple[float, float]:
         """<dy, J t> and the sum of the magnitudes of its terms."""
-        duals: dict[int, Any] = {}
-        for x, t in zip(inputs, direction, strict=True):
-            if t is not None:
-                duals.setdefault(id(x), Dual(x, t))
+        moved = moved_outputs(self.op, inputs, direction)
         with np.errstate(all="ignore"):
-            outputs = self.op(*(duals.get(id(x), x) for x in inputs))
-            terms = [
-                np.asarray(dy * y.full_companion())
-                for dy, y in zip(self.grads, outputs, strict=False)
-                if dy is not None and isinstance(y, Dual)
-            ]
+            terms = [dy * t for dy, t in zip(self.grads, moved, strict=False) if dy is not None]
         return sum(float(np.sum(a)) for a in terms), sum(float(np.sum(np.abs(a))) for a in terms)
 
     def _moved(self, member: int) -> tuple[Any, ...]:
         """The inputs, each element by a unit roundoff up or down."""
-        found: dict[int, Any] = {}
+        moved: dict[int, Any] = {}
         for i, x in enumerate(self.inputs):
-            if x is not None and x.dtype.kind == "f" and id(x) not in found:
+            if x is not None and x.dtype.kind == "f" and id(x) not in moved:
                 signs = np.sign(Tensor(x.shape, "float64").array(member, 4000 + i))
-                found[id(x)] = x * (1 + UNIT * signs)
-        return tuple(found.get(id(x), x) for x in self.inputs)
+                moved[id(x)] = x * (1 + UNIT * signs)
+        return tuple(moved.get(id(x), x) for x in self.inputs)
 
     def accusation(self, direction: Direction) -> str:
         """The element that contradicts most, found by halving the direction."""
         while (halves := _halves(direction)) is not None:
             direction = max(halves, key=lambda half: self.difference(half).excess)
-        found = self.difference(direction)
+        last = self.difference(direction)
         i, t = next((i, t) for i, t in enumerate(direction) if t is not None and np.any(t))
         at = tuple(int(k) for k in np.argwhere(t)[0])
         step = float(t[at])
-        doubt = (found.bars + found.rounding) / abs(step)
+        doubt = (last.bars + last.rounding) / abs(step)
         return self._message(
             f"gradient of input {i} at {list(at)} is",
-            repr(found.backward / step),
-            f"{found.forward / step!r}, give or take {doubt:.3g}",
+            repr(last.backward / step),
+            f"{last.forward / step!r}, give or take {doubt:.3g}",
         )
 
     def _message(self, what: str, backward: object, forward: object) -> str:
@@ -195,19 +264,16 @@ class Proof:
 
 def _halves(direction: Direction) -> tuple[Direction, Direction] | None:
     """A direction in two, by the places where it is not zero; `None` of a single one."""
-    moving = [np.zeros(0, int) if t is None else np.flatnonzero(t) for t in direction]
-    count = sum(places.size for places in moving)
-    if count < 2:
+    places = [(i, k) for i, t in enumerate(direction) if t is not None for k in np.flatnonzero(t)]
+    if len(places) < 2:
         return None
-    first: list[Array | None] = []
-    second: list[Array | None] = []
-    left = count // 2
-    for t, places in zip(direction, moving, strict=True):
-        one, other = (None, None) if t is None else (t.copy(), t.copy())
-        if one is not None and other is not None:
-            one.flat[places[left:]] = 0.0
-            other.flat[places[:left]] = 0.0
-        first.append(one)
-        second.append(other)
-        left = max(left - places.size, 0)
-    return tuple(first), tuple(second)
+    middle = len(places) // 2
+    return _without(direction, places[middle:]), _without(direction, places[:middle])
+
+
+def _without(direction: Direction, places: Sequence[tuple[int, Any]]) -> Direction:
+    """A direction in which some elements, by input and flat index, do not move."""
+    rest: list[Any] = [None if t is None else t.copy() for t in direction]
+    for i, k in places:
+        np.put(rest[i], k, 0.0)
+    return tuple(rest)

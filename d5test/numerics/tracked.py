@@ -10,12 +10,16 @@ Functions that only move elements are applied to both alike. What computes is th
                                      sums, max and min, argmax, where
 
 `__array__` raises: a reference cannot lose the companion without anyone noticing.
+
+Python's operators hand their ufunc straight to the array's rule. NumPy's `NDArrayOperatorsMixin`
+means the same, by way of NumPy's dispatch: at the sizes that a suite draws, that way costs as much
+as the arithmetic.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Collection, Mapping, Sequence
+from operator import methodcaller
 from typing import Any, Self
 
 import numpy as np
@@ -23,7 +27,6 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from d5test.numerics.elementary import CLASSIFICATIONS
 from d5test.numerics.functions import REDUCTIONS, RULES, count, matmul, normal_axes
-from d5test.numerics.operators import Operators
 
 Values = Any
 """A plain array of values: float64, or integers and booleans where the reference computes them."""
@@ -35,26 +38,58 @@ MOVES = frozenset(
 )  # fmt: skip
 SPLITS = frozenset({np.split, np.array_split})
 JOINS = frozenset({np.concatenate, np.stack})
-INSTEAD: Mapping[str, str] = MappingProxyType(
-    {
-        "add.accumulate": "numpy.cumsum(x, axis)",
-        "cumulative_sum": "numpy.cumsum(x, axis)",
-        "cumprod": "a loop along the axis",
-        "norm": "numpy.sqrt((x * x).sum(axis))",
-        "std": "numpy.sqrt(x.var(axis))",
-        "average": "(w * x).sum(axis) / w.sum(axis)",
-        "inner": "numpy.matmul or numpy.einsum",
-        "outer": "x[:, None] * y",
-        "diff": "x[1:] - x[:-1]",
-        "hstack": "numpy.concatenate",
-        "vstack": "numpy.concatenate",
-        "atleast_1d": "x.reshape(-1)",
-    }
-)
+INSTEAD: Mapping[str, str] = {
+    "add.accumulate": "numpy.cumsum(x, axis)",
+    "cumulative_sum": "numpy.cumsum(x, axis)",
+    "cumprod": "a loop along the axis",
+    "norm": "numpy.sqrt((x * x).sum(axis))",
+    "std": "numpy.sqrt(x.var(axis))",
+    "average": "(w * x).sum(axis) / w.sum(axis)",
+    "inner": "numpy.matmul or numpy.einsum",
+    "outer": "x[:, None] * y",
+    "diff": "x[1:] - x[:-1]",
+    "hstack": "numpy.concatenate",
+    "vstack": "numpy.concatenate",
+    "atleast_1d": "x.reshape(-1)",
+}
 """What a reference writes in place of a function that has no rule here."""
 
+Method = Callable[..., Any]
 
-class Tracked(Operators):
+
+def _binary(ufunc: np.ufunc) -> tuple[Method, Method, Method]:
+    """x op y, y op x, and x op= y, which keeps the array and changes its elements."""
+
+    def operator(self: Any, other: Any) -> Any:
+        return self.ufunc(ufunc, (self, other))
+
+    def reflected(self: Any, other: Any) -> Any:
+        return self.ufunc(ufunc, (other, self))
+
+    def in_place(self: Any, other: Any) -> Any:
+        self[...] = self.ufunc(ufunc, (self, other))
+        return self
+
+    return operator, reflected, in_place
+
+
+def _unary(ufunc: np.ufunc) -> Method:
+    def operator(self: Any) -> Any:
+        return self.ufunc(ufunc, (self,))
+
+    return operator
+
+
+def _movement(name: str) -> Method:
+    """NumPy's method called `name`, which only moves elements, for value and companion."""
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return self.move(methodcaller(name, *args, **kwargs))
+
+    return method
+
+
+class Tracked:
     """A value with a companion (or none), on which reference code runs unchanged."""
 
     __slots__ = ("companion", "value")
@@ -116,7 +151,7 @@ class Tracked(Operators):
 
     @property
     def T(self) -> Self:  # noqa: N802 - NumPy's name
-        transposed: Self = self._moved("transpose")
+        transposed: Self = self.transpose()
         return transposed
 
     def __len__(self) -> int:
@@ -142,11 +177,7 @@ class Tracked(Operators):
         return np.zeros(np.shape(self.value)) if self.companion is None else self.companion
 
     def __getitem__(self, key: Any) -> Any:
-        companion = self.companion
-        return self.like(
-            np.asarray(self.value[key]),
-            None if companion is None else np.asarray(companion[key]),
-        )
+        return self.move(lambda elements: np.asarray(elements[key]))
 
     def __setitem__(self, key: Any, other: Any) -> None:
         other = self.lift(other)
@@ -156,34 +187,40 @@ class Tracked(Operators):
         if self.companion is not None:
             self.companion[key] = 0.0 if other.companion is None else other.companion
 
-    def reshape(self, *shape: Any) -> Any:
-        return self._moved("reshape", *shape)
+    reshape, transpose, swapaxes = map(_movement, ("reshape", "transpose", "swapaxes"))
+    squeeze, ravel, repeat, copy = map(_movement, ("squeeze", "ravel", "repeat", "copy"))
 
-    def transpose(self, *axes: Any) -> Any:
-        return self._moved("transpose", *axes)
+    # computation, as operators
 
-    def swapaxes(self, one: int, two: int) -> Any:
-        return self._moved("swapaxes", one, two)
+    __add__, __radd__, __iadd__ = _binary(np.add)
+    __sub__, __rsub__, __isub__ = _binary(np.subtract)
+    __mul__, __rmul__, __imul__ = _binary(np.multiply)
+    __truediv__, __rtruediv__, __itruediv__ = _binary(np.divide)
+    __floordiv__, __rfloordiv__, __ifloordiv__ = _binary(np.floor_divide)
+    __mod__, __rmod__, __imod__ = _binary(np.remainder)
+    __pow__, __rpow__, __ipow__ = _binary(np.power)
+    __and__, __rand__, __iand__ = _binary(np.bitwise_and)
+    __or__, __ror__, __ior__ = _binary(np.bitwise_or)
+    __xor__, __rxor__, __ixor__ = _binary(np.bitwise_xor)
 
-    def squeeze(self, axis: Any = None) -> Any:
-        return self._moved("squeeze", axis)
+    def __matmul__(self, other: Any) -> Any:
+        return matmul(self, self, other)
 
-    def ravel(self) -> Any:
-        return self._moved("ravel")
+    def __rmatmul__(self, other: Any) -> Any:
+        return matmul(self, other, self)
 
-    def copy(self) -> Any:
-        return self._moved("copy")
+    __lt__ = _binary(np.less)[0]
+    __le__ = _binary(np.less_equal)[0]
+    __gt__ = _binary(np.greater)[0]
+    __ge__ = _binary(np.greater_equal)[0]
+    __eq__ = _binary(np.equal)[0]
+    __ne__ = _binary(np.not_equal)[0]
+    __hash__ = None  # type: ignore[assignment]
 
-    def repeat(self, repeats: Any, axis: Any = None) -> Any:
-        return self._moved("repeat", repeats, axis)
-
-    def _moved(self, method: str, *args: Any) -> Any:
-        """`move` by a method of NumPy's array."""
-        companion = self.companion
-        return self.like(
-            getattr(self.value, method)(*args),
-            None if companion is None else getattr(companion, method)(*args),
-        )
+    __neg__ = _unary(np.negative)
+    __pos__ = _unary(np.positive)
+    __abs__ = _unary(np.absolute)
+    __invert__ = _unary(np.invert)
 
     # computation, as methods
 
@@ -236,7 +273,10 @@ class Tracked(Operators):
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         out = kwargs.pop("out", None)
         if method == "at":
-            return self.add_at(ufunc, *inputs)
+            target, index, addend = inputs
+            if ufunc is not np.add or not isinstance(target, Tracked):
+                raise TypeError(f"{type(self).__name__}: only numpy.add.at on a tracked array")
+            return self.scatter_add(target, index, self.lift(addend))
         if method == "reduce" and ufunc in REDUCTIONS:
             axis, keepdims = kwargs.get("axis", 0), kwargs.get("keepdims", False)
             return REDUCTIONS[ufunc](inputs[0], axis, keepdims)
@@ -264,9 +304,7 @@ class Tracked(Operators):
             raise self._no_rule(function.__name__)
         return rule(self, *args, **kwargs)
 
-    def _no_rule(
-        self, called: str, options: Mapping[str, Any] = MappingProxyType({})
-    ) -> TypeError:
+    def _no_rule(self, called: str, options: Collection[str] = ()) -> TypeError:
         """The error for a function of NumPy that is not known here, with what may be used."""
         named = f"numpy.{called}" + (f" with {', '.join(options)}" if options else "")
         instead = INSTEAD.get(called, "one of those that docs/extending.md lists")
@@ -275,13 +313,8 @@ class Tracked(Operators):
             f"use {instead}"
         )
 
-    def add_at(self, ufunc: np.ufunc, target: Any, index: Any, addend: Any) -> None:
-        """`np.add.at`, element after element as far as rounding is concerned."""
-        if ufunc is not np.add or not isinstance(target, Tracked):
-            raise TypeError(f"{type(self).__name__}: only numpy.add.at on a tracked array")
-        self.scatter_add(target, index, self.lift(addend))
-
     def scatter_add(self, target: Any, index: Any, addend: Any) -> None:
+        """`np.add.at`, element after element as far as rounding is concerned."""
         np.add.at(target.value, index, addend.value)
         if addend.companion is not None:
             if target.companion is None:

@@ -16,8 +16,7 @@ from d5test.case import Case
 from d5test.client.messages import BackendFailed, Calls, Crashed, Hung, Raised
 from d5test.numerics.arithmetic import format_of
 from d5test.numerics.bounds import Bounds
-from d5test.numerics.character import bits_right
-from d5test.numerics.judgement import Judgement
+from d5test.numerics.judgement import Judgement, bits_right
 
 SMALL = 8
 """Elements of an input that is printed."""

@@ -15,9 +15,9 @@ from typing import Any
 
 from d5test.case import Case, Operator, Tensor
 from d5test.problems import Problem
-from d5test.reference.operators.convolution import Conv
 from d5test.reference.operators.linear import Gemm
 from d5test.reference.operators.recurrent import GRU, LSTM, RNN
+from d5test.reference.operators.windows import Conv
 
 KINDS = ("Conv", "Gemm", "RNN", "LSTM", "GRU")
 

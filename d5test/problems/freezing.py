@@ -26,8 +26,7 @@ from d5test.numerics.bounds import (
     gradient_bounds,
     lower_precision,
 )
-from d5test.numerics.controls import telling
-from d5test.numerics.judgement import ratios
+from d5test.numerics.judgement import ratios, telling
 from d5test.problems import Problem
 from d5test.problems.corpus import Corpus, digest
 from d5test.reference.operators import OPERATORS

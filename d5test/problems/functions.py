@@ -21,9 +21,8 @@ from numpy.typing import NDArray
 
 from d5test.case import Array, Case, Operator, Tensor, dtype_of
 from d5test.ordinals import numbers, ordinals
-from d5test.reference.operators import activations as bent
 from d5test.reference.operators import elementwise as ops
-from d5test.reference.operators.arithmetic import Pow
+from d5test.reference.operators.elementwise import Pow
 from d5test.reference.stable import stable
 from d5test.values import finfo, special_numbers
 
@@ -41,7 +40,7 @@ ARITHMETIC: tuple[Stratum, ...] = (
 
 VARIANTS: Mapping[type[Operator], tuple[Operator, ...]] = {
     ops.Gelu: (ops.Gelu(), ops.Gelu(approximate="tanh")),
-    bent.HardSigmoid: (bent.HardSigmoid(), bent.HardSigmoid(alpha=bent.SIXTH)),
+    ops.HardSigmoid: (ops.HardSigmoid(), ops.HardSigmoid(alpha=ops.SIXTH)),
 }
 """Operators whose attributes choose another function; the others are judged with the defaults."""
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -180,22 +179,26 @@ def _halving_doubling(
         yield Send(partner, mine), Recv(partner, theirs)
 
 
+def _up_and_down(size: int, n: int) -> int:
+    return 2 * (size - 1) * n
+
+
 @dataclass(frozen=True)
 class Algorithm:
     """An allreduce and what it costs, by formulas.
 
     schedule  `(rank, size, x)`
     messages  `(size)`: messages of all ranks, empty ones among them
-    items     `(size, n)`: items that all ranks send for contributions of `n`
     busiest   `(size, n)`: items that the busiest rank sends, where the chunks are of equal size
     source    where the formulas stand
+    items     `(size, n)`: items that all ranks send for contributions of `n`
     """
 
     schedule: Callable[[int, int, Any], Schedule]
     messages: Callable[[int], int]
-    items: Callable[[int, int], int]
     busiest: Callable[[int, int], int]
     source: str
+    items: Callable[[int, int], int] = _up_and_down
 
 
 def _exponent(size: int) -> int:
@@ -208,48 +211,38 @@ def _spare(size: int) -> int:
     return size - (1 << _exponent(size))
 
 
-def _up_and_down(size: int, n: int) -> int:
-    return 2 * (size - 1) * n
-
-
-ALLREDUCE: Mapping[str, Algorithm] = MappingProxyType(
-    {
-        "star": Algorithm(
-            star,
-            messages=lambda p: 2 * (p - 1),
-            items=_up_and_down,
-            busiest=lambda p, n: (p - 1) * n,
-            source="each rank but one sends n and is sent n",
-        ),
-        "tree": Algorithm(
-            tree,
-            messages=lambda p: 2 * (p - 1),
-            items=_up_and_down,
-            busiest=lambda p, n: (p - 1).bit_length() * n,
-            source="Thakur, Rabenseifner and Gropp, IJHPCA 19 (2005), 3.1: log2 p rounds, upwards",
-        ),
-        "ring": Algorithm(
-            ring,
-            messages=lambda p: 2 * p * (p - 1),
-            items=_up_and_down,
-            busiest=lambda p, n: 2 * (p - 1) * n // p,
-            source="Patarasuk and Yuan, JPDC 69 (2009), theorem 1: 2 n (p - 1) / p for each rank",
-        ),
-        "recursive_doubling": Algorithm(
-            recursive_doubling,
-            messages=lambda p: 2 * _spare(p) + (p - _spare(p)) * _exponent(p),
-            items=lambda p, n: (2 * _spare(p) + (p - _spare(p)) * _exponent(p)) * n,
-            busiest=lambda p, n: (_exponent(p) + bool(_spare(p))) * n,
-            source="Thakur, Rabenseifner and Gropp, IJHPCA 19 (2005), 4.5: log2 p rounds of n",
-        ),
-        "halving_doubling": Algorithm(
-            halving_doubling,
-            messages=lambda p: 2 * _spare(p) + 2 * (p - _spare(p)) * _exponent(p),
-            items=_up_and_down,
-            busiest=lambda p, n: 2 * (n - n // (p - _spare(p))) + bool(_spare(p)) * n,
-            source="Rabenseifner, ICCS 2004, section 4: 2 n (1 - 1 / p) for each rank",
-        ),
-    }
-)
+ALLREDUCE: Mapping[str, Algorithm] = {
+    "star": Algorithm(
+        star,
+        messages=lambda p: 2 * (p - 1),
+        busiest=lambda p, n: (p - 1) * n,
+        source="each rank but one sends n and is sent n",
+    ),
+    "tree": Algorithm(
+        tree,
+        messages=lambda p: 2 * (p - 1),
+        busiest=lambda p, n: (p - 1).bit_length() * n,
+        source="Thakur, Rabenseifner and Gropp, IJHPCA 19 (2005), 3.1: log2 p rounds, upwards",
+    ),
+    "ring": Algorithm(
+        ring,
+        messages=lambda p: 2 * p * (p - 1),
+        busiest=lambda p, n: 2 * (p - 1) * n // p,
+        source="Patarasuk and Yuan, JPDC 69 (2009), theorem 1: 2 n (p - 1) / p for each rank",
+    ),
+    "recursive_doubling": Algorithm(
+        recursive_doubling,
+        messages=lambda p: 2 * _spare(p) + (p - _spare(p)) * _exponent(p),
+        items=lambda p, n: (2 * _spare(p) + (p - _spare(p)) * _exponent(p)) * n,
+        busiest=lambda p, n: (_exponent(p) + bool(_spare(p))) * n,
+        source="Thakur, Rabenseifner and Gropp, IJHPCA 19 (2005), 4.5: log2 p rounds of n",
+    ),
+    "halving_doubling": Algorithm(
+        halving_doubling,
+        messages=lambda p: 2 * _spare(p) + 2 * (p - _spare(p)) * _exponent(p),
+        busiest=lambda p, n: 2 * (n - n // (p - _spare(p))) + bool(_spare(p)) * n,
+        source="Rabenseifner, ICCS 2004, section 4: 2 n (1 - 1 / p) for each rank",
+    ),
+}
 """By name. In each of them all ranks end with the same bits: a sum is formed once, or is formed of
 the same two parts at both ranks, and addition commutes."""

@@ -12,15 +12,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
 from math import sqrt
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from scipy.special import erf
 
 from d5test.case import Operator
-from d5test.reference.operators import attention, elementwise, normalisation, pooling
-from d5test.reference.operators.windows import Windows
+from d5test.reference.operators import attention, elementwise, normalisation
+from d5test.reference.operators.windows import AveragePool, MaxPool, Windows
 
 
 class RunningSums(normalisation.LRN):
@@ -52,7 +51,7 @@ class BandMatrix(normalisation.LRN):
         return self.bias + self.alpha / self.size * np.moveaxis(squares, -1, 1)
 
 
-class SlopeByDifference(elementwise.Softplus):  # type: ignore[misc, valid-type]
+class SlopeByDifference(elementwise.Softplus):  # type: ignore[misc]
     """Softplus, y = max(x, 0) + ln(1 + e^-|x|), whose derivative is computed as exp(x - y).
 
     The rounding of y is an absolute error of the exponent.
@@ -64,14 +63,14 @@ class SlopeByDifference(elementwise.Softplus):  # type: ignore[misc, valid-type]
         return dy * np.exp(x - y)
 
 
-class HardSwishProductBeforeQuotient(elementwise.HardSwish):  # type: ignore[misc, valid-type]
+class HardSwishProductBeforeQuotient(elementwise.HardSwish):  # type: ignore[misc]
     """HardSwish as (x clip(x + 3, 0, 6)) / 6, which overflows where 6 x does."""
 
     def forward(self, x):
         return x * np.clip(x + 3, 0, 6) / 6
 
 
-class GeluProductBeforeQuotient(elementwise.Gelu):  # type: ignore[misc, valid-type]
+class GeluProductBeforeQuotient(elementwise.Gelu):
     """Gelu as (x (1 + erf(x / sqrt(2)))) / 2, which overflows where 2 x does; of infinity NaN."""
 
     def forward(self, x):
@@ -113,10 +112,10 @@ class Cropped(Windows):
         return self._inner.view(x[self._kept], fill)
 
     def scatter(self, windows):
-        found = np.zeros_like(windows, shape=(*windows.shape[:2], *self.size))
+        x = np.zeros_like(windows, shape=(*windows.shape[:2], *self.size))
         if 0 not in self.out:
-            found[self._kept] = self._inner.scatter(windows)
-        return found
+            x[self._kept] = self._inner.scatter(windows)
+        return x
 
     def counted(self, *, padding):
         return np.ones(self.out) if 0 in self.out else self._inner.counted(padding=padding)
@@ -143,42 +142,40 @@ def same_windows(op: Any, x_shape: tuple[int, ...]) -> Windows:
     )  # fmt: skip
 
 
-class MaxPoolOfUndilated(pooling.MaxPool):
+class Undilated:
+    """A pooling with `same_windows`."""
+
+    def windows(self, x_shape):
+        same = self.auto_pad.startswith("SAME")
+        return same_windows(self, x_shape) if same else super().windows(x_shape)
+
+
+class MaxPoolOfUndilated(Undilated, MaxPool):
     """MaxPool with `same_windows`. A window that covers no element has no maximum: NaN."""
 
     def forward(self, x):
         y, indices = super().forward(x)
         return np.where(y == -np.inf, np.nan, y), indices
 
-    def windows(self, x_shape):
-        same = self.auto_pad.startswith("SAME")
-        return same_windows(self, x_shape) if same else super().windows(x_shape)
 
-
-class AveragePoolOfUndilated(pooling.AveragePool):
+class AveragePoolOfUndilated(Undilated, AveragePool):
     """AveragePool with `same_windows`."""
 
-    def windows(self, x_shape):
-        same = self.auto_pad.startswith("SAME")
-        return same_windows(self, x_shape) if same else super().windows(x_shape)
 
-
-FORMULAS: Mapping[str, Mapping[type[Operator], type[Operator]]] = MappingProxyType(
-    {
-        "running sums": {normalisation.LRN: RunningSums},
-        "band matrix": {normalisation.LRN: BandMatrix},
-        "slope by difference": {elementwise.Softplus: SlopeByDifference},
-        "product before quotient": {
-            elementwise.Gelu: GeluProductBeforeQuotient,
-            elementwise.HardSwish: HardSwishProductBeforeQuotient,
-        },
-        "lowest scores": {attention.Attention: LowestScores},
-        "SAME of the undilated kernel": {
-            pooling.AveragePool: AveragePoolOfUndilated,
-            pooling.MaxPool: MaxPoolOfUndilated,
-        },
-    }
-)
+FORMULAS: Mapping[str, Mapping[type[Operator], type[Operator]]] = {
+    "running sums": {normalisation.LRN: RunningSums},
+    "band matrix": {normalisation.LRN: BandMatrix},
+    "slope by difference": {elementwise.Softplus: SlopeByDifference},
+    "product before quotient": {
+        elementwise.Gelu: GeluProductBeforeQuotient,
+        elementwise.HardSwish: HardSwishProductBeforeQuotient,
+    },
+    "lowest scores": {attention.Attention: LowestScores},
+    "SAME of the undilated kernel": {
+        AveragePool: AveragePoolOfUndilated,
+        MaxPool: MaxPoolOfUndilated,
+    },
+}
 """What `formula` may name, and the operators that it is of."""
 
 

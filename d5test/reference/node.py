@@ -102,13 +102,13 @@ def _require_meaning(cls: type[Operator], opset: int) -> None:
 
     if cls.domain or opset >= cls.since:
         return
-    given = defs.get_schema(cls.__name__, opset)
+    older = defs.get_schema(cls.__name__, opset)
     ours = defs.get_schema(cls.__name__, cls.since)
-    version = given.since_version
+    version = older.since_version
     why = OTHER_MEANING.get((cls.__name__, version), "")
-    if not why and not _attributes(given).items() <= _attributes(ours).items():
+    if not why and not _attributes(older).items() <= _attributes(ours).items():
         why = "its attributes differ"
-    names = [[i.name for i in schema.inputs] for schema in (given, ours)]
+    names = [[i.name for i in schema.inputs] for schema in (older, ours)]
     if not why and names[0] != names[1][: len(names[0])]:
         why = "its inputs differ"
     if why:

@@ -68,17 +68,12 @@ class Optimizer:
         return State(0, {name: self.fresh(xp, w) for name, w in parameters.items()})
 
     def update(
-        self,
-        xp: Any,
-        parameters: Mapping[str, Any],
-        gradients: Mapping[str, Any],
-        state: State,
+        self, xp: Any, parameters: Mapping[str, Any], gradients: Mapping[str, Any], state: State
     ) -> tuple[dict[str, Any], State]:
         """One step: the new parameters and the new state."""
         new, slots = {}, {}
         for name, w in parameters.items():
-            given = state.slots[name]
-            new[name], *kept = self.apply(xp, state.t + 1, w, gradients[name], *given)
+            new[name], *kept = self.apply(xp, state.t + 1, w, gradients[name], *state.slots[name])
             slots[name] = tuple(kept)
         return new, State(state.t + 1, slots)
 

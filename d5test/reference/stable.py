@@ -12,15 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from math import pi, sqrt
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from scipy.special import erfc, log_ndtr
 
 from d5test.case import Array, Operator
-from d5test.reference.operators import activations as bent
-from d5test.reference.operators import arithmetic
 from d5test.reference.operators import elementwise as ops
 
 Form = Callable[[Any, Any], Any]
@@ -50,7 +47,7 @@ def _elu(alpha: float, x: Any) -> Any:
     return np.where(x < 0, alpha * np.expm1(np.minimum(x, 0)), x)
 
 
-def _hard_sigmoid(op: bent.HardSigmoid, x: Any) -> Any:
+def _hard_sigmoid(op: ops.HardSigmoid, x: Any) -> Any:
     """alpha (x - x0) has no sum that cancels with an error in it: x0 comes in two parts."""
     alpha, beta = Fraction(op.alpha), Fraction(op.beta)
     x0 = float(-beta / alpha)
@@ -69,24 +66,22 @@ def _mish(op: Operator, x: Any) -> Any:
     return x * root * np.where(x > 0, above, below) * root
 
 
-FORMS: Mapping[type[Operator], Form] = MappingProxyType(
-    {
-        bent.Celu: lambda op, x: np.where(x < 0, op.alpha * _elu(1.0, x / op.alpha), x),
-        bent.Elu: lambda op, x: _elu(op.alpha, x),
-        bent.HardSigmoid: _hard_sigmoid,
-        bent.Selu: lambda op, x: op.gamma * _elu(op.alpha, x),
-        ops.Gelu: _gelu,
-        ops.HardSwish: lambda op, x: x * (np.clip(x + 3, 0, 6) / 6),
-        ops.Mish: _mish,
-        ops.Sigmoid: lambda op, x: _sigmoid(x),
-        ops.Softplus: lambda op, x: np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x))),
-    }
-)
+FORMS: Mapping[type[Operator], Form] = {
+    ops.Celu: lambda op, x: np.where(x < 0, op.alpha * _elu(1.0, x / op.alpha), x),
+    ops.Elu: lambda op, x: _elu(op.alpha, x),
+    ops.HardSigmoid: _hard_sigmoid,
+    ops.Selu: lambda op, x: op.gamma * _elu(op.alpha, x),
+    ops.Gelu: _gelu,
+    ops.HardSwish: lambda op, x: x * (np.clip(x + 3, 0, 6) / 6),
+    ops.Mish: _mish,
+    ops.Sigmoid: lambda op, x: _sigmoid(x),
+    ops.Softplus: lambda op, x: np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x))),
+}
 """Those whose `forward` is not such a form itself."""
 
 
 CORRECTLY_ROUNDED: frozenset[type[Operator]] = frozenset(
-    {arithmetic.Add, arithmetic.Div, arithmetic.Mul, arithmetic.Sub, ops.Reciprocal, ops.Sqrt}
+    {ops.Add, ops.Div, ops.Mul, ops.Sub, ops.Reciprocal, ops.Sqrt}
 )
 """One operation of IEEE 754-2019, 5.4.1: in float64 `stable` is the nearest number."""
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, make_dataclass
 from functools import cache
-from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -36,14 +35,14 @@ class Step(Operator):
 
         A zero switches a term off, and stays a plain zero.
         """
-        given: dict[str, Any] = {
+        hyperparameters: dict[str, Any] = {
             name: np.full_like(like, value, shape=())
             if isinstance(value, float) and value
             else value
             for name, value in self.attributes.items()
             if name != "t"
         }
-        return self.rule(**given)
+        return self.rule(**hyperparameters)
 
 
 def step_of(rule: type[Optimizer]) -> type[Step]:
@@ -53,7 +52,7 @@ def step_of(rule: type[Optimizer]) -> type[Step]:
 
 @cache
 def _step_of(rule: type[Optimizer]) -> type[Step]:
-    made: type[Step] = make_dataclass(
+    step: type[Step] = make_dataclass(
         rule.__name__,
         [(f.name, f.type, f.default) for f in fields(rule)],
         bases=(Step,),
@@ -62,12 +61,10 @@ def _step_of(rule: type[Optimizer]) -> type[Step]:
         kw_only=True,
         repr=False,
     )
-    return made
+    return step
 
 
-STEPS: Mapping[str, type[Step]] = MappingProxyType(
-    {name: step_of(rule) for name, rule in OPTIMIZERS.items()}
-)
+STEPS: Mapping[str, type[Step]] = {name: step_of(rule) for name, rule in OPTIMIZERS.items()}
 """A step of every rule, by the rule's name."""
 
 

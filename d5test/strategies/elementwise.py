@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from operator import methodcaller
 
 from d5test.case import Operator, Tensor
-from d5test.reference.operators import activations, arithmetic, elementwise
+from d5test.reference.operators import elementwise
 from d5test.strategies.draw import ORDINARY, Draw, Regime, Shape
 from d5test.strategies.registry import attributes, choices, inputs
 
@@ -18,11 +18,11 @@ WIDE: Regime = ("uniform", -5, 5)
 """As wide as what is linear between two bends."""
 
 REGIMES: Mapping[type[elementwise.Unary], tuple[Regime, ...]] = {
-    activations.Celu: SMALL,
-    activations.Elu: SMALL,
-    activations.HardSigmoid: (*ORDINARY, WIDE),
-    activations.Selu: SMALL,
-    activations.ThresholdedRelu: (*ORDINARY, WIDE),
+    elementwise.Celu: SMALL,
+    elementwise.Elu: SMALL,
+    elementwise.HardSigmoid: (*ORDINARY, WIDE),
+    elementwise.Selu: SMALL,
+    elementwise.ThresholdedRelu: (*ORDINARY, WIDE),
     elementwise.Abs: ORDINARY,
     elementwise.Erf: SMALL,
     elementwise.Exp: SMALL,
@@ -40,11 +40,11 @@ REGIMES: Mapping[type[elementwise.Unary], tuple[Regime, ...]] = {
     elementwise.Tanh: SMALL,
 }
 """Where each function is defined and its derivative finite, and where it is delicate."""
-OPERANDS: Mapping[type[arithmetic.Binary], tuple[tuple[Regime, ...], tuple[Regime, ...]]] = {
-    arithmetic.Add: (ORDINARY, ORDINARY),
-    arithmetic.Sub: (ORDINARY, ORDINARY),
-    arithmetic.Mul: (ORDINARY, ORDINARY),
-    arithmetic.Div: (ORDINARY, ("nonzero", "positive")),
+OPERANDS: Mapping[type[elementwise.Binary], tuple[tuple[Regime, ...], tuple[Regime, ...]]] = {
+    elementwise.Add: (ORDINARY, ORDINARY),
+    elementwise.Sub: (ORDINARY, ORDINARY),
+    elementwise.Mul: (ORDINARY, ORDINARY),
+    elementwise.Div: (ORDINARY, ("nonzero", "positive")),
 }
 """The regimes of both operands."""
 
@@ -55,31 +55,31 @@ def unary_inputs(d: Draw, op: elementwise.Unary) -> tuple[Tensor | None, ...]:
     return (d.tensor(d.shape(0), *REGIMES[type(op)]),)
 
 
-choices(activations.Celu, activations.Elu, alpha=methodcaller("real_or", 0.25, 2, 1.0))
-choices(activations.ThresholdedRelu, alpha=methodcaller("real_or", -1, 2, 1.0))
+choices(elementwise.Celu, elementwise.Elu, alpha=methodcaller("real_or", 0.25, 2, 1.0))
+choices(elementwise.ThresholdedRelu, alpha=methodcaller("real_or", -1, 2, 1.0))
 choices(
     elementwise.LeakyRelu, alpha=methodcaller("real_or", -0.5, 1.5, elementwise.LeakyRelu().alpha)
 )
 choices(elementwise.Gelu, approximate=("none", "tanh"))
 
 
-@attributes(activations.Selu)
-def selu_attributes(d: Draw) -> activations.Selu:
+@attributes(elementwise.Selu)
+def selu_attributes(d: Draw) -> elementwise.Selu:
     """The paper's constants, or others."""
-    other = activations.Selu(alpha=d.real(0.25, 2), gamma=d.real(0.25, 2))
-    return d.choose((activations.Selu(), other))
+    other = elementwise.Selu(alpha=d.real(0.25, 2), gamma=d.real(0.25, 2))
+    return d.choose((elementwise.Selu(), other))
 
 
-@attributes(activations.HardSigmoid)
-def hard_sigmoid_attributes(d: Draw) -> activations.HardSigmoid:
+@attributes(elementwise.HardSigmoid)
+def hard_sigmoid_attributes(d: Draw) -> elementwise.HardSigmoid:
     """ONNX's slope, that of MobileNetV3, or another line."""
-    cls = activations.HardSigmoid
+    cls = elementwise.HardSigmoid
     other = cls(alpha=d.real(0.125, 1), beta=d.real(0.25, 0.75))
-    return d.choose((cls(), cls(alpha=activations.SIXTH), other))
+    return d.choose((cls(), cls(alpha=elementwise.SIXTH), other))
 
 
-@inputs(activations.PRelu)
-def prelu_inputs(d: Draw, op: activations.PRelu) -> tuple[Tensor, Tensor]:
+@inputs(elementwise.PRelu)
+def prelu_inputs(d: Draw, op: elementwise.PRelu) -> tuple[Tensor, Tensor]:
     """One slope, one a channel, or any that broadcast."""
     x = d.shape(0, 4)
     channels = (x[1], *(1 for _ in x[2:])) if len(x) > 1 else (1,)
@@ -101,7 +101,7 @@ def twice(d: Draw) -> bool:
 
 
 @inputs(*OPERANDS)
-def binary_inputs(d: Draw, op: arithmetic.Binary) -> tuple[Tensor | None, ...]:
+def binary_inputs(d: Draw, op: elementwise.Binary) -> tuple[Tensor | None, ...]:
     """Both operands, or one of them twice."""
     left, right = OPERANDS[type(op)]
     if twice(d):
@@ -111,8 +111,8 @@ def binary_inputs(d: Draw, op: arithmetic.Binary) -> tuple[Tensor | None, ...]:
     return d.tensor(a_shape, *left), d.tensor(b_shape, *right)
 
 
-@inputs(arithmetic.Pow)
-def pow_inputs(d: Draw, op: arithmetic.Pow) -> tuple[Tensor | None, ...]:
+@inputs(elementwise.Pow)
+def pow_inputs(d: Draw, op: elementwise.Pow) -> tuple[Tensor | None, ...]:
     """A positive base with any exponent, a negative one with a whole exponent of int64."""
     if twice(d):
         x = d.tensor(d.shape(0), "positive")
@@ -123,7 +123,7 @@ def pow_inputs(d: Draw, op: arithmetic.Pow) -> tuple[Tensor | None, ...]:
     return d.tensor(base, "positive"), d.tensor(exponent, ("uniform", -2, 2), "ties")
 
 
-@inputs(arithmetic.Max, arithmetic.Min, arithmetic.Sum)
+@inputs(elementwise.Max, elementwise.Min, elementwise.Sum)
 def several_inputs(d: Draw, op: Operator) -> tuple[Tensor | None, ...]:
     """One to four inputs; of two, the second may be the first."""
     count = d.integer(1, 4)
@@ -135,8 +135,8 @@ def several_inputs(d: Draw, op: Operator) -> tuple[Tensor | None, ...]:
     return first, *(d.tensor(d.broadcastable(shape)) for _ in range(count - 1))
 
 
-@inputs(arithmetic.Clip)
-def clip_inputs(d: Draw, op: arithmetic.Clip) -> tuple[Tensor | None, ...]:
+@inputs(elementwise.Clip)
+def clip_inputs(d: Draw, op: elementwise.Clip) -> tuple[Tensor | None, ...]:
     """Both bounds, one and none; the smaller may be the larger."""
     x = d.tensor(d.shape(0))
     low, high = (

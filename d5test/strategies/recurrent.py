@@ -9,7 +9,7 @@ from typing import Any
 
 from d5test.case import Tensor
 from d5test.reference.operators import recurrent as ops
-from d5test.reference.operators.unrolling import Recurrent
+from d5test.reference.operators.recurrent import Recurrent
 from d5test.strategies.draw import ORDINARY, Draw, Regime
 from d5test.strategies.registry import attributes, inputs
 

@@ -10,7 +10,7 @@ from math import prod
 from operator import methodcaller
 
 from d5test.case import Tensor
-from d5test.reference.operators import losses, reductions, softmax
+from d5test.reference.operators import reductions
 from d5test.strategies.draw import MANY, ORDINARY, Draw, Shape
 from d5test.strategies.registry import choices, inputs
 
@@ -50,11 +50,11 @@ def cumsum_inputs(d: Draw, op: reductions.CumSum) -> tuple[Tensor, Tensor]:
     return d.tensor(shape), d.literal(d.axis(len(shape)))
 
 
-choices(softmax.Softmax, softmax.LogSoftmax, axis=methodcaller("any_axis", 3))
+choices(reductions.Softmax, reductions.LogSoftmax, axis=methodcaller("any_axis", 3))
 
 
-@inputs(softmax.Softmax, softmax.LogSoftmax)
-def softmax_inputs(d: Draw, op: softmax.AlongAxis) -> tuple[Tensor | None, ...]:
+@inputs(reductions.Softmax, reductions.LogSoftmax)
+def softmax_inputs(d: Draw, op: reductions.AlongAxis) -> tuple[Tensor | None, ...]:
     """Any tensor that has the axis; large values, too, which saturate, and overflow unshifted."""
     shape = list(d.sides(d.rank_with(op.axis), empty=True))
     shape[op.axis] = shape[op.axis] or 1
@@ -62,15 +62,15 @@ def softmax_inputs(d: Draw, op: softmax.AlongAxis) -> tuple[Tensor | None, ...]:
 
 
 choices(
-    losses.NegativeLogLikelihoodLoss,
-    losses.SoftmaxCrossEntropyLoss,
+    reductions.NegativeLogLikelihoodLoss,
+    reductions.SoftmaxCrossEntropyLoss,
     reduction=("mean", "sum", "none"),
     ignore_index=(None, 0, 1, -1, -100),
 )
 
 
-@inputs(losses.NegativeLogLikelihoodLoss, losses.SoftmaxCrossEntropyLoss)
-def loss_inputs(d: Draw, op: losses.Loss) -> tuple[Tensor | None, ...]:
+@inputs(reductions.NegativeLogLikelihoodLoss, reductions.SoftmaxCrossEntropyLoss)
+def loss_inputs(d: Draw, op: reductions.Loss) -> tuple[Tensor | None, ...]:
     """With weights, with None in their place, and with neither."""
     n, classes, *rest = d.sides(d.choose((2, 3, 4)), most=5)
     scores = d.tensor((n, classes, *rest), "normal", "uniform", "heavy", "ties", ("scaled", 10))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from d5test.case import Tensor
-from d5test.reference.operators import convolution, pooling
+from d5test.reference.operators import windows
 from d5test.strategies.draw import MANY, Draw, Shape
 from d5test.strategies.registry import attributes, inputs
 
@@ -43,12 +43,12 @@ def spatial(
     return tuple(sizes)
 
 
-@attributes(convolution.Conv)
-def conv_attributes(d: Draw) -> convolution.Conv:
+@attributes(windows.Conv)
+def conv_attributes(d: Draw) -> windows.Conv:
     """One to three axes, one to three groups, each attribute also left out."""
     rank = d.integer(1, 3)
     auto_pad = d.choose(AUTO_PADS)
-    return convolution.Conv(
+    return windows.Conv(
         auto_pad=auto_pad,
         dilations=d.maybe(vector(d, rank, 1, 2)),
         group=d.integer(1, 3),
@@ -58,8 +58,8 @@ def conv_attributes(d: Draw) -> convolution.Conv:
     )
 
 
-@inputs(convolution.Conv)
-def conv_inputs(d: Draw, op: convolution.Conv) -> tuple[Tensor | None, ...]:
+@inputs(windows.Conv)
+def conv_inputs(d: Draw, op: windows.Conv) -> tuple[Tensor | None, ...]:
     """Sizes of at least one window; with a bias, with None in its place, and with neither."""
     rank = rank_of(d, op.pads, op.kernel_shape, op.strides, op.dilations)
     kernel = op.kernel_shape or vector(d, rank, 1, most(rank))
@@ -69,8 +69,8 @@ def conv_inputs(d: Draw, op: convolution.Conv) -> tuple[Tensor | None, ...]:
     return with_bias(d, x, w, op.group * m)
 
 
-@attributes(convolution.ConvTranspose)
-def conv_transpose_attributes(d: Draw) -> convolution.ConvTranspose:
+@attributes(windows.ConvTranspose)
+def conv_transpose_attributes(d: Draw) -> windows.ConvTranspose:
     """The output's size from paddings, given itself, or a multiple of the input's."""
     rank = d.integer(1, 3)
     auto_pad = d.choose(AUTO_PADS)
@@ -79,7 +79,7 @@ def conv_transpose_attributes(d: Draw) -> convolution.ConvTranspose:
     least = max(strides) if auto_pad.startswith("SAME") else 1
     kernel = vector(d, rank, least, most(rank))
     explicit = auto_pad == "NOTSET" and d.flag()
-    return convolution.ConvTranspose(
+    return windows.ConvTranspose(
         auto_pad=auto_pad,
         dilations=dilations,
         group=d.integer(1, 3),
@@ -91,8 +91,8 @@ def conv_transpose_attributes(d: Draw) -> convolution.ConvTranspose:
     )
 
 
-@inputs(convolution.ConvTranspose)
-def conv_transpose_inputs(d: Draw, op: convolution.ConvTranspose) -> tuple[Tensor | None, ...]:
+@inputs(windows.ConvTranspose)
+def conv_transpose_inputs(d: Draw, op: windows.ConvTranspose) -> tuple[Tensor | None, ...]:
     """Sizes that leave an output after the padding is cut off, or reach the size that is given."""
     rank = rank_of(d, op.pads, op.kernel_shape, op.strides, op.dilations, op.output_shape)
     kernel = op.kernel_shape or vector(d, rank, 1, most(rank))
@@ -131,20 +131,20 @@ def most(rank: int) -> int:
     return 3 if rank < 3 else 2
 
 
-@attributes(pooling.MaxPool)
-def max_pool_attributes(d: Draw) -> pooling.MaxPool:
+@attributes(windows.MaxPool)
+def max_pool_attributes(d: Draw) -> windows.MaxPool:
     """Windows as `pool` draws them, indices in both orders."""
-    return pooling.MaxPool(**pool(d), storage_order=d.choose((0, 1)))
+    return windows.MaxPool(**pool(d), storage_order=d.choose((0, 1)))
 
 
-@attributes(pooling.AveragePool)
-def average_pool_attributes(d: Draw) -> pooling.AveragePool:
+@attributes(windows.AveragePool)
+def average_pool_attributes(d: Draw) -> windows.AveragePool:
     """Windows as `pool` draws them, with the padding counted and not."""
-    return pooling.AveragePool(**pool(d), count_include_pad=d.choose((0, 1)))
+    return windows.AveragePool(**pool(d), count_include_pad=d.choose((0, 1)))
 
 
-@inputs(pooling.GlobalAveragePool)
-def global_average_pool_inputs(d: Draw, op: pooling.GlobalAveragePool) -> tuple[Tensor]:
+@inputs(windows.GlobalAveragePool)
+def global_average_pool_inputs(d: Draw, op: windows.GlobalAveragePool) -> tuple[Tensor]:
     """One to three spatial axes."""
     n = d.side(most=4, empty=True)
     return (d.tensor((n, *d.sides(1 + d.integer(1, 3), most=5))),)
@@ -166,11 +166,11 @@ def pool(d: Draw) -> dict[str, Any]:
     }
 
 
-@inputs(pooling.MaxPool, pooling.AveragePool)
+@inputs(windows.MaxPool, windows.AveragePool)
 def pool_inputs(d: Draw, op: Any) -> tuple[Tensor]:
     """Sizes of at least one window. Values under a maximum differ, mostly: at a tie its gradient
     is the framework's choice.
     """
-    regimes = ("normal", "heavy", "uniform", "ties") if isinstance(op, pooling.MaxPool) else ()
+    regimes = ("normal", "heavy", "uniform", "ties") if isinstance(op, windows.MaxPool) else ()
     size = spatial(d, op.kernel_shape, op.dilations, op.pads, op.auto_pad)
     return (d.tensor((d.side(most=3, empty=True), d.side(most=4), *size), *regimes),)

@@ -30,7 +30,7 @@ from d5test.networks.executor import describe
 from d5test.networks.graph import Graph, Node
 from d5test.networks.network import Network
 from d5test.networks.specialise import shapes_and_types, specialised
-from d5test.reference.operators.arithmetic import Mul, Sub
+from d5test.reference.operators.elementwise import Mul, Sub
 from d5test.reference.operators.normalisation import BatchNormalization
 from d5test.reference.operators.reductions import ReduceMean
 from d5test.reference.optimizers import Optimizer

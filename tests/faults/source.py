@@ -1,6 +1,6 @@
 """The source of the references: which functions an operator runs, and a module with one change.
 
-A change may stand in a module that the operator's own imports (windows, unrolling, softmax): then
+A change may stand in a module that the operator's own imports (windows, broadcasting): then
 the operator's module is made anew on top of the changed one.
 """
 

@@ -9,11 +9,9 @@ import pytest
 from scipy.special import expit
 
 from d5test.case import Case, Tensor
-from d5test.numerics.arithmetic import classes
+from d5test.numerics.arithmetic import ErrorModel, attempts, classes
 from d5test.numerics.bounds import forward_bounds, gradient_bounds
-from d5test.numerics.controls import rejects
-from d5test.numerics.error_model import ErrorModel, attempts
-from d5test.numerics.judgement import judge
+from d5test.numerics.judgement import judge, rejects
 from d5test.reference.formulas import FORMULAS, computed
 from d5test.reference.operators import OPERATORS
 

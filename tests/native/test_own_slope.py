@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from d5test.case import Case, Operator, Tensor
-from d5test.checks.numerical import numerical_gradient
-from d5test.checks.own_slope import derivative, measured_noise
+from d5test.checks.numerical import derivative, measured_noise, numerical_gradient
 from d5test.client.messages import Result, RowInfo
 from d5test.outcome.fault import Fault
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from d5test.reference.operators.broadcasting import unbroadcast
-from d5test.reference.operators.convolution import (
-    along_channels,
+from d5test.reference.operators.broadcasting import along_channels, unbroadcast
+from d5test.reference.operators.reductions import Loss
+from d5test.reference.operators.windows import (
     as_columns,
     as_filters,
     from_columns,
@@ -115,7 +115,7 @@ def cross_entropy_by_logsumexp(op: Any, scores: Any, labels: Any, weights: Any =
 def loss_by_shares(op: Any, log_prob: Any, labels: Any, weights: Any = None) -> Any:
     """The weights divided by their sum first."""
     if op.reduction != "mean":
-        return op.loss(log_prob, labels, weights)
+        return Loss.forward(op, log_prob, labels, weights)
     share, classes = op.share(labels, weights)
     taken = np.take_along_axis(log_prob, np.expand_dims(classes, 1), 1).squeeze(1)
     return -(taken * (share / share.sum())).sum()

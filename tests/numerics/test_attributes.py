@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from d5test.case import Case, Operator
 from d5test.numerics.arithmetic import classes
-from d5test.numerics.attributes import corners, half_ulp
-from d5test.numerics.bounds import double, forward_bounds, gradient_bounds
+from d5test.numerics.bounds import corners, double, forward_bounds, gradient_bounds, half_ulp
 from d5test.numerics.judgement import judge
 from d5test.reference.operators import OPERATORS
 from d5test.strategies import cases

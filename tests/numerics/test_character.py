@@ -11,8 +11,8 @@ import pytest
 from d5test.case import Case, Tensor
 from d5test.numerics.arithmetic import Arithmetic, classes
 from d5test.numerics.bounds import Bounds, forward_bounds, gradient_bounds
-from d5test.numerics.character import COARSEST, bits_right, explaining_precision
-from d5test.numerics.perturbed import Rounded, round_to
+from d5test.numerics.judgement import COARSEST, bits_right, explaining_precision
+from d5test.numerics.perturbed import rounded
 from d5test.reference.operators import OPERATORS
 
 
@@ -53,8 +53,7 @@ def explained(case: Case, results: Any, grads: Any = None) -> int | None:
 def in_bits(case: Case, bits: int) -> tuple[Any, ...]:
     """The outputs as computed with significands of so many bits."""
     wide = (x.astype(np.float64) for x in case.arrays() if x is not None)
-    rounded = (Rounded(round_to(x, bits), precision=bits) for x in wide)
-    return tuple(y.value for y in case.op(*rounded))
+    return tuple(y.value for y in case.op(*(rounded(x, bits) for x in wide)))
 
 
 SOFTMAX = OPERATORS["Softmax"](axis=-1)

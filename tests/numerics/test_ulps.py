@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from d5test.accuracy import LARGEST, MEAN, ROUNDED, Accuracy
+from d5test.checks.accuracy import errors_in_ulps, spacing
 from d5test.numerics import elementary
 from d5test.numerics.arithmetic import classes, format_of
-from d5test.numerics.ulps import accuracy, spacing
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
@@ -28,7 +28,7 @@ def measured(
     x = np.arange(1, len(got) + 1, dtype=np.float64)
     arithmetic = classes(dtype, flushes=flushes)[0]
     off = np.full(x.shape, elementary.LIBRARY)
-    return accuracy((x,), np.array(got, dtype), np.array(exact), off, arithmetic)
+    return errors_in_ulps((x,), np.array(got, dtype), np.array(exact), off, arithmetic)
 
 
 def test_the_largest_the_mean_and_the_share() -> None:
@@ -87,7 +87,7 @@ def test_a_sum_is_over_the_inputs_of_both() -> None:
 def test_what_is_rounded_correctly_is_known_in_float64_too() -> None:
     ulp, xs = 2.0**-52, (np.array([1.0, 3.0, 5.0]), np.array([2.0, 4.0, 6.0]))
     got, exact = np.array([1 + ulp, 2, 3]), np.array([1.0, 2.0, 3.0])
-    found = accuracy(xs, got, exact, np.full(3, elementary.ROUNDED), classes("float64")[0])
+    found = errors_in_ulps(xs, got, exact, np.full(3, elementary.ROUNDED), classes("float64")[0])
     assert (found.largest, found.at, found.rounded) == (pytest.approx(0.5), (1.0, 2.0), 2)
     assert found.share_rounded == pytest.approx(2 / 3)
 
@@ -97,4 +97,4 @@ def test_either_input_may_be_flushed() -> None:
     got, off = np.zeros(3, np.float32), np.full(3, elementary.ROUNDED)
     for flushes, inputs in ((True, 1), (False, 3)):
         arithmetic = classes("float32", flushes=flushes)[0]
-        assert accuracy(xs, got, np.ones(3), off, arithmetic).inputs == inputs
+        assert errors_in_ulps(xs, got, np.ones(3), off, arithmetic).inputs == inputs

@@ -14,13 +14,11 @@ import numpy as np
 import pytest
 
 from d5test.case import Operator
-from d5test.checks.accuracy import own_error
+from d5test.checks.accuracy import own_error, spacing
 from d5test.numerics.arithmetic import format_of
-from d5test.numerics.ulps import spacing
 from d5test.problems.functions import VARIANTS, function_cases
 from d5test.reference.operators import OPERATORS
-from d5test.reference.operators.activations import HardSigmoid
-from d5test.reference.operators.elementwise import Gelu, Unary
+from d5test.reference.operators.elementwise import Gelu, HardSigmoid, Unary
 from d5test.reference.stable import stable
 
 DOUBLE = format_of("float64")

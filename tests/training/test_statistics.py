@@ -16,8 +16,8 @@ from d5test.networks.specialise import specialised
 from d5test.networks.zoo.built import Draft
 from d5test.networks.zoo.small import mlp
 from d5test.reference.operators.elementwise import Relu
+from d5test.reference.operators.movement import Flatten
 from d5test.reference.operators.normalisation import BatchNormalization
-from d5test.reference.operators.views import Flatten
 from d5test.reference.optimizers import Momentum
 from d5test.training.datasets import Dataset, synthetic
 from d5test.training.samplers import ShuffleSampler

@@ -15,7 +15,7 @@ from d5test.networks.external import array, data_sets
 from d5test.networks.graph import Graph, Node, Value
 from d5test.networks.network import Network
 from d5test.reference.operators.linear import Gemm
-from d5test.reference.operators.losses import SoftmaxCrossEntropyLoss
+from d5test.reference.operators.reductions import SoftmaxCrossEntropyLoss
 
 
 class Draft:

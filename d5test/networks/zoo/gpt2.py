@@ -10,12 +10,11 @@ import numpy as np
 from d5test.networks.graph import Value
 from d5test.networks.network import Network
 from d5test.networks.zoo.built import Draft
-from d5test.reference.operators.arithmetic import Add, Mul
-from d5test.reference.operators.elementwise import Gelu
+from d5test.reference.operators.elementwise import Add, Gelu, Mul
 from d5test.reference.operators.linear import MatMul
 from d5test.reference.operators.movement import Gather, Reshape, Split, Transpose, Where
 from d5test.reference.operators.normalisation import LayerNormalization
-from d5test.reference.operators.softmax import Softmax
+from d5test.reference.operators.reductions import Softmax
 
 
 def gpt2(

@@ -12,13 +12,10 @@ import numpy as np
 from d5test.networks.graph import Value
 from d5test.networks.network import Network
 from d5test.networks.zoo.built import Draft
-from d5test.reference.operators.arithmetic import Add
-from d5test.reference.operators.convolution import Conv
-from d5test.reference.operators.elementwise import Relu
-from d5test.reference.operators.movement import Pad, Slice
+from d5test.reference.operators.elementwise import Add, Relu
+from d5test.reference.operators.movement import Flatten, Pad, Slice
 from d5test.reference.operators.normalisation import BatchNormalization
-from d5test.reference.operators.pooling import GlobalAveragePool, MaxPool
-from d5test.reference.operators.views import Flatten
+from d5test.reference.operators.windows import Conv, GlobalAveragePool, MaxPool
 
 
 def resnet18(classes: int = 10, seed: int = 0) -> Network:

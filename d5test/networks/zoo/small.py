@@ -8,10 +8,9 @@ from itertools import pairwise
 from d5test.networks.graph import Value
 from d5test.networks.network import Network
 from d5test.networks.zoo.built import Draft
-from d5test.reference.operators.convolution import Conv
 from d5test.reference.operators.elementwise import Relu, Tanh
-from d5test.reference.operators.pooling import AveragePool
-from d5test.reference.operators.views import Flatten
+from d5test.reference.operators.movement import Flatten
+from d5test.reference.operators.windows import AveragePool, Conv
 
 
 def mlp(sizes: tuple[int, ...] = (192, 64, 48, 10), seed: int = 0) -> Network:

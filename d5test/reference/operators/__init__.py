@@ -3,51 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
+from importlib import import_module
 from typing import Any
 
 from d5test.case import Operator
-from d5test.reference.operators import (
-    activations,
-    arithmetic,
-    attention,
-    convolution,
-    elementwise,
-    linear,
-    losses,
-    movement,
-    normalisation,
-    pooling,
-    recurrent,
-    reductions,
-    softmax,
-    views,
-)
 
 __all__ = ["FAMILIES", "OPERATORS"]
 
-FAMILIES = (
-    elementwise,
-    activations,
-    arithmetic,
-    reductions,
-    softmax,
-    losses,
-    normalisation,
-    linear,
-    convolution,
-    pooling,
-    attention,
-    recurrent,
-    movement,
-    views,
-)
+FAMILIES = tuple(
+    import_module(f"{__name__}.{family}")
+    for family in (
+        "elementwise", "reductions", "normalisation", "linear", "windows", "attention",
+        "recurrent", "movement",
+    )
+)  # fmt: skip
 """The modules whose `__all__` are operators."""
 
-OPERATORS: Mapping[str, type[Operator]] = MappingProxyType(
-    {name: getattr(family, name) for family in FAMILIES for name in family.__all__}
-)
-"""Operator name -> its class."""
+OPERATORS: Mapping[str, type[Operator]] = {
+    name: getattr(family, name) for family in FAMILIES for name in family.__all__
+}
+"""Operator name -> its class, in the order of the corpus."""
 
 
 def __getattr__(name: str) -> Any:

@@ -45,14 +45,7 @@ class Attention(Operator):
     apart = MappingProxyType({6: (1, 2)})
 
     def forward(
-        self,
-        q,
-        k,
-        v,
-        attn_mask=None,
-        past_key=None,
-        past_value=None,
-        nonpad_kv_seqlen=None,
+        self, q, k, v, attn_mask=None, past_key=None, past_value=None, nonpad_kv_seqlen=None
     ):
         q, k, v, _ = self._heads(q, k, v, past_key, past_value)
         allowed = self._allowed(q, k, attn_mask, past_key, nonpad_kv_seqlen)
@@ -71,7 +64,7 @@ class Attention(Operator):
         _, capped, _, p = self._scores(q, k, mask, allowed)
         dstage = [dscores if mode == self.qk_matmul_output_mode else 0 for mode in range(4)]
         if self.q_num_heads is not None:
-            dy = dy.reshape(*dy.shape[:2], q.shape[1], v.shape[3]).transpose(0, 2, 1, 3)
+            dy = _split_heads(dy, self.q_num_heads)
         dy = _grouped(dy, k)
 
         dp = (dy @ v.swapaxes(2, 3)).reshape(p.shape) + dstage[3]
@@ -85,33 +78,22 @@ class Attention(Operator):
         dq = (dscaled @ (k * root)).reshape(q.shape) * root
         dk = dscaled.swapaxes(2, 3) @ _grouped(q * root, k) * root + dk_present
 
-        dpast_key, dpast_value = dk[:, :, :past], dv[:, :, :past]
+        dpast = (None, None) if past_key is None else (dk[:, :, :past], dv[:, :, :past])
         dk, dv = dk[:, :, past:], dv[:, :, past:]
         if self.q_num_heads is not None:
-            dq, dk, dv = (
-                d.transpose(0, 2, 1, 3).reshape(x.shape)
-                for d, x in zip((dq, dk, dv), inputs[:3], strict=True)
-            )
+            dq, dk, dv = map(_join_heads, (dq, dk, dv))
         dmask = None
         if mask is not None and not _is_boolean(mask):
             dmask = unbroadcast(dbiased[..., : mask.shape[-1]], mask.shape)
-        return (
-            dq,
-            dk,
-            dv,
-            dmask,
-            None if past_key is None else dpast_key,
-            None if past_value is None else dpast_value,
-            None,
-        )[: len(inputs)]
+        return (dq, dk, dv, dmask, *dpast, None)[: len(inputs)]
 
     def batch(self, *shapes):
         n = shapes[0][0]
         mask = shapes[3] if len(shapes) > 3 else None
         along = 0 if mask is not None and len(mask) == 4 and mask[0] == n else None
         axes = (0, 0, 0, along, 0, 0, 0)[: len(shapes)]
-        given = zip(axes, shapes, strict=True)
-        return Batch(tuple(None if s is None else a for a, s in given), (0, 0, 0, 0))
+        pairs = zip(axes, shapes, strict=True)
+        return Batch(tuple(None if s is None else a for a, s in pairs), (0, 0, 0, 0))
 
     def multiplications(self, *shapes):
         q, k, v, *rest = shapes

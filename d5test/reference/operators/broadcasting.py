@@ -1,8 +1,47 @@
-"""The adjoint of broadcasting, which the gradients of every broadcasting operator end with."""
+"""Where the samples of operands lie, how operands broadcast, and the adjoint of broadcasting."""
 
 from __future__ import annotations
 
 from typing import Any
+
+from d5test.case import Batch, Operator
+
+
+class Broadcasting(Operator):
+    """An operator whose inputs broadcast, and whose output has the shape that they then have."""
+
+    def batch(self, *shapes: tuple[int, ...] | None) -> Batch | None:
+        return batch_of(*shapes)
+
+
+class PerSample(Operator):
+    """An operator of samples along the first axis of its first input, which share the others."""
+
+    def batch(self, *shapes: tuple[int, ...] | None) -> Batch | None:
+        return Batch((0, *(None for _ in shapes[1:])), (0,))
+
+
+def batch_of(*shapes: tuple[int, ...] | None) -> Batch | None:
+    """The batch along the first axis of what `shapes` broadcast to; one output.
+
+    An input that does not run along that axis is shared by all samples.
+    """
+    present = [shape for shape in shapes if shape is not None]
+    rank = max(map(len, present))
+    if rank == 0:
+        return None
+    widest = {shape[0] for shape in present if len(shape) == rank}
+    leading = next(iter(widest - {1}), 1)
+    inputs = tuple(
+        0 if shape is not None and len(shape) == rank and shape[0] == leading else None
+        for shape in shapes
+    )
+    return Batch(inputs, (0,))
+
+
+def along_channels(parameter: Any, rank: int) -> Any:
+    """A parameter (c,) as it broadcasts to (n, c, *d) of `rank` axes."""
+    return parameter.reshape(-1, *(1,) * (rank - 2))
 
 
 def unbroadcast(dy: Any, shape: tuple[int, ...]) -> Any:

@@ -1,45 +1,41 @@
-"""Elementwise functions of one input: y = f(x). A table of formulas, and two with attributes.
+"""Elementwise functions, of one input and of several, which broadcast.
 
-A row is a name, the version of ONNX, f(x), its derivative f'(x) as a function of x and y, and the
-text of its documentation.
+Functions of one input without attributes, and Add, Sub, Mul and Div, are tables of formulas. A row
+is a name, the version of ONNX, f(x) or f(a, b), its derivatives, and the text of its
+documentation. The derivative f'(x) is a function of x and y; those by a and b come times dy.
+
+Where ONNX has a function body, the formulas are its. The derivative of an exponential is written
+by the output, sign and all, since frameworks keep that and not the input: in 16 bits it may be
+zero where the input is not.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from itertools import accumulate
 from math import pi, sqrt
 from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import erf, expit
 
-from d5test.case import Batch, Operator
-from d5test.reference.operators.samples import batch_of
+from d5test.case import Operator
+from d5test.reference.operators.broadcasting import Broadcasting, unbroadcast
 
 __all__ = [
-    "Abs",
-    "Erf",
-    "Exp",
-    "Gelu",
-    "HardSwish",
-    "LeakyRelu",
-    "Log",
-    "Mish",
-    "Neg",
-    "Reciprocal",
-    "Relu",
-    "Sigmoid",
-    "Softplus",
-    "Sqrt",
-    "Tanh",
-]
+    "Abs", "Erf", "Exp", "Gelu", "HardSwish", "LeakyRelu", "Log", "Mish", "Neg", "Reciprocal",
+    "Relu", "Sigmoid", "Softplus", "Sqrt", "Tanh",
+]  # fmt: skip
+__all__ += ["Celu", "Elu", "HardSigmoid", "PRelu", "Selu", "ThresholdedRelu"]
+__all__ += ["Add", "Clip", "Div", "Max", "Min", "Mul", "Pow", "Sub", "Sum"]
 
 Formula = Callable[..., Any]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Unary(Operator):
+class Unary(Broadcasting):
     """y = f(x), element by element; dx = dy f'(x). x, y: any shape."""
 
     function: ClassVar[Formula]
@@ -52,21 +48,44 @@ class Unary(Operator):
         (dy,), (x,), (y,) = grads, inputs, outputs
         return dy * type(self).derivative(x, y)
 
-    def batch(self, *shapes: tuple[int, ...] | None) -> Batch | None:
-        return batch_of(*shapes)
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Binary(Broadcasting):
+    """y = f(a, b), element by element, with NumPy's broadcasting.
+
+    The gradient of an input is summed over the axes along which it was broadcast.
+    """
+
+    function: ClassVar[Formula]
+    derivative: ClassVar[Formula]
+
+    def forward(self, a, b):
+        return type(self).function(a, b)
+
+    def backward(self, grads, inputs, outputs):
+        (dy,), (a, b), (y,) = grads, inputs, outputs
+        da, db = type(self).derivative(dy, a, b, y)
+        return unbroadcast(da, a.shape), unbroadcast(db, b.shape)
 
 
-def unary(name: str, since: int, function: Formula, derivative: Formula, doc: str) -> type[Unary]:
+def row(
+    base: type[Operator], operands: str, name: str, since: int,
+    function: Formula, derivative: Formula, doc: str,
+) -> Any:  # fmt: skip
     """The operator of one row."""
     members = {
-        "__doc__": f"{doc} ONNX {name}-{since}. x, y: any shape.",
+        "__doc__": f"{doc} ONNX {name}-{since}. {operands}",
         "__module__": __name__,
         "__qualname__": name,
         "since": since,
         "function": staticmethod(function),
         "derivative": staticmethod(derivative),
     }
-    return dataclass(frozen=True, kw_only=True, repr=False)(type(name, (Unary,), members))
+    return dataclass(frozen=True, kw_only=True, repr=False)(type(name, (base,), members))
+
+
+unary = partial(row, Unary, "x, y: any shape.")
+binary = partial(row, Binary, "a, b: shapes that broadcast.")
 
 
 def hard_swish_derivative(x, y):
@@ -146,3 +165,243 @@ class Gelu(Unary):
             return dy * (0.5 * (1 + t) + 0.5 * x * dt)
         density = np.exp(-0.5 * x * x) / sqrt(2 * pi)
         return dy * (0.5 * (1 + erf(x / sqrt(2))) + x * density)
+
+
+# What ONNX stores: a FLOAT is a float32.
+SELU_ALPHA = float(np.float32(1.6732632423543772))
+SELU_GAMMA = float(np.float32(1.0507009873554805))
+FIFTH, SIXTH = float(np.float32(0.2)), float(np.float32(1 / 6))
+
+
+def elu(x, alpha):
+    """alpha (e^x - 1) where x < 0, x elsewhere."""
+    return np.where(x < 0, alpha * (np.exp(x) - 1), x)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Elu(Unary):
+    """y = alpha (e^x - 1) where x < 0, x elsewhere. ONNX Elu-22. x, y: any shape.
+
+    Clevert, Unterthiner and Hochreiter, arXiv 1511.07289, equation 15.
+    """
+
+    alpha: float = 1.0
+    since = 22
+
+    def forward(self, x):
+        return elu(x, self.alpha)
+
+    def backward(self, grads, inputs, outputs):
+        (dy,), (y,) = grads, outputs
+        return dy * np.where(y < 0, y + self.alpha, 1.0)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Selu(Unary):
+    """y = gamma (alpha e^x - alpha) where x < 0, gamma x elsewhere. ONNX Selu-22.
+
+    x, y: any shape. Klambauer et al., arXiv 1706.02515, equation 2.
+    """
+
+    alpha: float = SELU_ALPHA
+    gamma: float = SELU_GAMMA
+    since = 22
+
+    def forward(self, x):
+        return np.where(x < 0, self.gamma * (self.alpha * np.exp(x) - self.alpha), self.gamma * x)
+
+    def backward(self, grads, inputs, outputs):
+        (dy,), (y,) = grads, outputs
+        return dy * np.where(y < 0, y + self.gamma * self.alpha, self.gamma)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Celu(Unary):
+    """y = alpha (e^(x / alpha) - 1) where x < 0, x elsewhere. ONNX Celu-12. x, y: any shape.
+
+    Barron, arXiv 1704.07483, equation 2.
+    """
+
+    alpha: float = 1.0
+    since = 12
+
+    def forward(self, x):
+        return self.alpha * elu(x / self.alpha, 1.0)
+
+    def backward(self, grads, inputs, outputs):
+        (dy,), (y,) = grads, outputs
+        return dy * np.where(y < 0, y / self.alpha + 1, 1.0)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class HardSigmoid(Unary):
+    """y = max(0, min(1, alpha x + beta)). ONNX HardSigmoid-22. x, y: any shape."""
+
+    alpha: float = FIFTH
+    beta: float = 0.5
+    since = 22
+
+    def forward(self, x):
+        return np.clip(self.alpha * x + self.beta, 0, 1)
+
+    def backward(self, grads, inputs, outputs):
+        (dy,), (x,) = grads, inputs
+        line = self.alpha * x + self.beta
+        return np.where((line > 0) & (line < 1), self.alpha * dy, 0)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ThresholdedRelu(Unary):
+    """y = x where x > alpha, 0 elsewhere. ONNX ThresholdedRelu-22. x, y: any shape.
+
+    Konda, Memisevic and Krueger, arXiv 1402.3337, equation 9.
+    """
+
+    alpha: float = 1.0
+    since = 22
+
+    def forward(self, x):
+        return np.where(x <= self.alpha, 0, x)
+
+    def backward(self, grads, inputs, outputs):
+        (dy,), (x,) = grads, inputs
+        return np.where(x <= self.alpha, 0, dy)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class PRelu(Broadcasting):
+    """y = x where x >= 0, slope x elsewhere. ONNX PRelu-16.
+
+    x, y: any shape; slope: a shape that broadcasts to x's.
+    He et al., arXiv 1502.01852, equation 1.
+    """
+
+    since = 16
+
+    def forward(self, x, slope):
+        return np.where(x < 0, slope * x, x)
+
+    def backward(self, grads, inputs, outputs):
+        (dy,), (x, slope) = grads, inputs
+        dx = np.where(x < 0, slope * dy, dy)
+        return dx, unbroadcast(np.where(x < 0, x * dy, 0), slope.shape)
+
+
+def quotient(a, b):
+    """a / b; of integers truncated towards zero."""
+    if a.dtype.kind not in "iu":
+        return a / b
+    return a // b + ((a % b != 0) & ((a < 0) != (b < 0)))
+
+
+# fmt: off
+Add = binary("Add", 14, lambda a, b: a + b, lambda dy, a, b, y: (dy, dy), "y = a + b.")
+Sub = binary("Sub", 14, lambda a, b: a - b, lambda dy, a, b, y: (dy, -dy), "y = a - b.")
+Mul = binary("Mul", 14, lambda a, b: a * b, lambda dy, a, b, y: (dy * b, dy * a), "y = a b.")
+Div = binary("Div", 14, quotient, lambda dy, a, b, y: (dy / b, -dy * y / b),
+             "y = a / b; of integers truncated towards zero.")
+# fmt: on
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Pow(Broadcasting):
+    """z = x^y, with broadcasting. ONNX Pow-15.
+
+    x floating-point; y floating-point, where x has to be positive, or of an integer type, which
+    has no gradient. dx = dz y x^(y - 1), dy = dz z ln x. Of an integer x the power is one, too.
+    """
+
+    since = 15
+
+    def forward(self, x, y):
+        return (x**y).astype(x.dtype) if x.dtype.kind in "iu" else x**y
+
+    def backward(self, grads, inputs, outputs):
+        (dz,), (x, y), (z,) = grads, inputs, outputs
+        dx = unbroadcast(dz * y * x ** (y - 1), x.shape)
+        if y.dtype.kind in "iu":
+            return dx, None
+        return dx, unbroadcast(dz * z * np.log(x), y.shape)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Extremum(Broadcasting):
+    """The element that is furthest to one side, of one or more inputs that broadcast.
+
+    The gradient goes to the input it was taken from, at a tie to the first of them.
+    """
+
+    further: ClassVar[Formula]
+    """The one of two that is further out."""
+    beaten: ClassVar[Formula]
+    """Whether the second of two is further out than the first."""
+
+    def forward(self, *xs):
+        *_, y = accumulate(xs, type(self).further)
+        return y if len(xs) > 1 else y.copy()
+
+    def backward(self, grads, inputs, outputs):
+        (dy,), (first, *rest) = grads, inputs
+        best = [*accumulate(inputs, type(self).further)]
+        dxs = []
+        for before, x in zip(best[-2::-1], rest[::-1], strict=True):
+            wins = type(self).beaten(before, x)
+            dxs.append(unbroadcast(dy * wins, x.shape))
+            dy = dy * ~wins
+        return unbroadcast(dy, first.shape), *reversed(dxs)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Max(Extremum):
+    """The largest of one or more inputs, element by element. ONNX Max-13."""
+
+    since = 13
+    further = staticmethod(np.maximum)
+    beaten = staticmethod(np.less)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Min(Extremum):
+    """The smallest of one or more inputs, element by element. ONNX Min-13."""
+
+    since = 13
+    further = staticmethod(np.minimum)
+    beaten = staticmethod(np.greater)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Sum(Broadcasting):
+    """The sum of one or more inputs that broadcast, element by element. ONNX Sum-13."""
+
+    since = 13
+
+    def forward(self, *xs):
+        *_, y = accumulate(xs)
+        return y if len(xs) > 1 else y.copy()
+
+    def backward(self, grads, inputs, outputs):
+        (dy,) = grads
+        return tuple(unbroadcast(dy, x.shape) for x in inputs)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Clip(Broadcasting):
+    """y = min(max, max(min, x)): `max` everywhere if `min` is larger. ONNX Clip-13.
+
+    x, y: any shape; min, max: scalars, of which either may be absent. They have no gradient.
+    """
+
+    since = 13
+
+    def forward(self, x, low=None, high=None):
+        y = x.copy() if low is None else np.maximum(x, low)
+        return y if high is None else np.minimum(y, high)
+
+    def backward(self, grads, inputs, outputs):
+        (dx,), (x, *bounds) = grads, inputs
+        low, high = (*bounds, None, None)[:2]
+        if low is not None:
+            dx = np.where(x < low, 0, dx)
+        if high is not None:
+            dx = np.where(x > high, 0, dx)
+        return dx, *(None for _ in bounds)

@@ -125,10 +125,10 @@ class Einsum(Operator):
         others = [j for j in range(len(inputs)) if j != i]
         sources = [out, *(terms[j] for j in others)]
         letters = "".join(dict.fromkeys(term))
-        found = "".join(letter for letter in letters if any(letter in s for s in sources))
-        dx = np.einsum(f"{','.join(sources)}->{found}", dy, *(inputs[j] for j in others))
+        kept = "".join(letter for letter in letters if any(letter in s for s in sources))
+        dx = np.einsum(f"{','.join(sources)}->{kept}", dy, *(inputs[j] for j in others))
         # A letter found nowhere else was summed away: every element gets the same.
-        dx = dx.reshape(tuple(dx.shape[found.index(k)] if k in found else 1 for k in letters))
+        dx = dx.reshape(tuple(dx.shape[kept.index(k)] if k in kept else 1 for k in letters))
         dx = np.broadcast_to(dx, tuple(size[letter] for letter in letters))
         dx = unbroadcast(dx, tuple(x.shape[term.index(letter)] for letter in letters))
         if letters == term:

@@ -15,22 +15,22 @@ from d5test.case import Operator
 from d5test.reference.operators.broadcasting import unbroadcast
 
 __all__ = [
-    "Concat",
-    "Dropout",
-    "Expand",
-    "Gather",
-    "Pad",
-    "Reshape",
-    "Slice",
-    "Split",
-    "Tile",
-    "Transpose",
-    "Where",
-]
+    "Concat", "Dropout", "Expand", "Gather", "Pad", "Reshape", "Slice", "Split", "Tile",
+    "Transpose", "Where",
+]  # fmt: skip
+__all__ += ["Flatten", "Squeeze", "Unsqueeze"]
+
+
+class View(Operator):
+    """The elements of x, in its order, in another shape."""
+
+    def backward(self, grads, inputs, outputs):
+        (dy,), (x, *rest) = grads, inputs
+        return dy.reshape(x.shape), *(None for _ in rest)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Reshape(Operator):
+class Reshape(View):
     """The same elements in another shape. ONNX Reshape-25.
 
     shape: (rank,) int64; a 0 copies the size from x unless `allowzero`, one -1 is what is left.
@@ -48,10 +48,6 @@ class Reshape(Operator):
             rest = -math.prod(sizes)
             sizes[sizes.index(-1)] = x.size // rest if rest else 0
         return x.reshape(tuple(sizes))
-
-    def backward(self, grads, inputs, outputs):
-        (dy,), (x, _) = grads, inputs
-        return dy.reshape(x.shape), None
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -288,11 +284,53 @@ class Dropout(Operator):
     domain = "d5test"
 
     def forward(self, x, ratio=None, mask=None):
-        return x if mask is None else self._kept(x, ratio, mask)
+        if mask is None:
+            return x
+        return mask * x * (1 / (1 - (0.5 if ratio is None else ratio)))
 
     def backward(self, grads, inputs, outputs):
         (dy,), (_, *rest) = grads, inputs
         return self.forward(dy, *rest), *(None for _ in rest)
 
-    def _kept(self, x, ratio, mask):
-        return mask * x * (1 / (1 - (0.5 if ratio is None else ratio)))
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Flatten(View):
+    """x as a matrix: the axes before `axis` are its rows, the others its columns. ONNX Flatten-25.
+
+    With `axis` 0 there is one row.
+    """
+
+    axis: int = 1
+    since = 25
+
+    def forward(self, x):
+        axis = self.axis + x.ndim if self.axis < 0 else self.axis
+        return x.reshape((math.prod(x.shape[:axis]), math.prod(x.shape[axis:])))
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Squeeze(View):
+    """x without axes of size 1: those in `axes`, integers, or all if absent. ONNX Squeeze-25."""
+
+    since = 25
+
+    def forward(self, x, axes=None):
+        if axes is None:
+            return x.reshape(tuple(n for n in x.shape if n != 1))
+        dropped = {int(axis) % x.ndim for axis in axes}
+        if any(x.shape[axis] != 1 for axis in dropped):
+            raise ValueError(f"axes {sorted(dropped)} of {x.shape} are not all of size 1")
+        return x.reshape(tuple(n for axis, n in enumerate(x.shape) if axis not in dropped))
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Unsqueeze(View):
+    """x with axes of size 1 where y's `axes`, integers, are. ONNX Unsqueeze-25."""
+
+    since = 25
+
+    def forward(self, x, axes):
+        rank = x.ndim + len(axes)
+        new = {int(axis) % rank for axis in axes}
+        rest = iter(x.shape)
+        return x.reshape(tuple(1 if axis in new else next(rest) for axis in range(rank)))

@@ -12,17 +12,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from d5test.case import Batch, Operator
-from d5test.reference.operators.broadcasting import unbroadcast
-from d5test.reference.operators.samples import batch_of
+from d5test.reference.operators.broadcasting import (
+    PerSample,
+    along_channels,
+    batch_of,
+    unbroadcast,
+)
 
 __all__ = [
-    "LRN",
-    "BatchNormalization",
-    "GroupNormalization",
-    "InstanceNormalization",
-    "LayerNormalization",
-    "RMSNormalization",
-]
+    "LRN", "BatchNormalization", "GroupNormalization", "InstanceNormalization",
+    "LayerNormalization", "RMSNormalization",
+]  # fmt: skip
 
 # What ONNX stores: a FLOAT is a float32.
 EPSILON = float(np.float32(1e-5))
@@ -45,13 +45,8 @@ def standardise_gradient(dxhat, xhat, rstd, axes):
     return rstd * (dxhat - along_one - xhat * along_xhat)
 
 
-def along_channels(parameter, ndim):
-    """A parameter (c,) as it broadcasts to (n, c, *d)."""
-    return parameter.reshape((-1,) + (1,) * (ndim - 2))
-
-
 @dataclass(frozen=True, kw_only=True, repr=False)
-class BatchNormalization(Operator):
+class BatchNormalization(PerSample):
     """Each channel normalised over batch and positions. ONNX BatchNormalization-15.
 
     y = (x - mean) / sqrt(var + epsilon) scale + b. x, y: (n, c, *d); all others: (c,).
@@ -102,11 +97,28 @@ class BatchNormalization(Operator):
         return (0, *range(2, ndim))
 
     def batch(self, *shapes: tuple[int, ...] | None) -> Batch | None:
-        return None if self.training_mode else Batch((0, None, None, None, None), (0,))
+        return None if self.training_mode else super().batch(*shapes)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class LayerNormalization(Operator):
+class FromAxis(Operator):
+    """Statistics of each sample over the axes from `axis` on."""
+
+    axis: int = -1
+    epsilon: float = EPSILON
+    stash_type: int = 1
+
+    def reduced(self, ndim):
+        """The axes from `axis` on."""
+        return tuple(range(self.axis % ndim, ndim))
+
+    def batch(self, *shapes: tuple[int, ...] | None) -> Batch | None:
+        x = shapes[0]
+        return None if x is None or self.axis % len(x) == 0 else batch_of(*shapes)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class LayerNormalization(FromAxis):
     """Each sample normalised over the axes from `axis` on. ONNX LayerNormalization-17.
 
     y = (x - mean) / sqrt(var + epsilon) scale + b. x, y: any shape; scale, b: shapes that
@@ -114,9 +126,6 @@ class LayerNormalization(Operator):
     Ba, Kiros and Hinton, arXiv 1607.06450, equation 3.
     """
 
-    axis: int = -1
-    epsilon: float = EPSILON
-    stash_type: int = 1
     since = 17
     stashed_outputs = (1, 2)
 
@@ -135,20 +144,13 @@ class LayerNormalization(Operator):
         db = (None if shift is None else unbroadcast(dy, shift.shape) for shift in b)
         return dx, unbroadcast(dy * xhat, scale.shape), *db
 
-    def reduced(self, ndim):
-        """The axes from `axis` on."""
-        return tuple(range(self.axis % ndim, ndim))
-
     def batch(self, *shapes: tuple[int, ...] | None) -> Batch | None:
-        x = shapes[0]
-        if x is None or self.axis % len(x) == 0:
-            return None
-        inputs = batch_of(*shapes)
+        inputs = super().batch(*shapes)
         return None if inputs is None else Batch(inputs.inputs, (0, 0, 0))
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class GroupNormalization(Operator):
+class GroupNormalization(PerSample):
     """Each sample normalised over groups of channels. ONNX GroupNormalization-21.
 
     y = (x - mean) / sqrt(var + epsilon) scale + bias. x, y: (n, c, *d); scale, bias: (c,);
@@ -188,12 +190,9 @@ class GroupNormalization(Operator):
         groups = self.num_groups
         return x.reshape(x.shape[0], groups, math.prod(x.shape[1:]) // groups)
 
-    def batch(self, *shapes: tuple[int, ...] | None) -> Batch | None:
-        return Batch((0, None, None), (0,))
-
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class InstanceNormalization(Operator):
+class InstanceNormalization(PerSample):
     """Each channel of each sample normalised by itself. ONNX InstanceNormalization-22.
 
     y = (x - mean) / sqrt(var + epsilon) scale + b. x, y: (n, c, *d); scale, b: (c,).
@@ -219,21 +218,15 @@ class InstanceNormalization(Operator):
         """The axes of the positions."""
         return tuple(range(2, ndim))
 
-    def batch(self, *shapes: tuple[int, ...] | None) -> Batch | None:
-        return Batch((0, None, None), (0,))
-
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class RMSNormalization(Operator):
+class RMSNormalization(FromAxis):
     """Each sample divided by its root mean square from `axis` on. ONNX RMSNormalization-23.
 
     y = x / sqrt(mean of x^2 + epsilon) scale. x, y: any shape; scale: a shape that broadcasts to
     x's. Zhang and Sennrich, arXiv 1910.07467, equation 4.
     """
 
-    axis: int = -1
-    epsilon: float = EPSILON
-    stash_type: int = 1
     since = 23
 
     def forward(self, x, scale):
@@ -250,17 +243,9 @@ class RMSNormalization(Operator):
     def root_mean_square(self, x):
         return np.sqrt((x * x).mean(self.reduced(x.ndim), keepdims=True) + self.epsilon)
 
-    def reduced(self, ndim):
-        """The axes from `axis` on."""
-        return tuple(range(self.axis % ndim, ndim))
-
-    def batch(self, *shapes: tuple[int, ...] | None) -> Batch | None:
-        x = shapes[0]
-        return None if x is None or self.axis % len(x) == 0 else batch_of(*shapes)
-
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class LRN(Operator):
+class LRN(PerSample):
     """Each element divided by the squares of its neighbours in other channels. ONNX LRN-13.
 
     y = x / (bias + alpha / size s)^beta with s the sum of x^2 over `size` channels, of which
@@ -292,6 +277,3 @@ class LRN(Operator):
         c, after = x.shape[1], self.size - 1 - before
         padded = np.pad(x, [(0, 0), (before, after), *((0, 0) for _ in x.shape[2:])])
         return sum(padded[:, i : i + c] for i in range(self.size))
-
-    def batch(self, *shapes: tuple[int, ...] | None) -> Batch | None:
-        return Batch((0,), (0,))

@@ -1,7 +1,10 @@
-"""Reductions over some or all axes, and partial sums along one.
+"""Reductions over axes, partial sums, normalised exponentials, and losses of a classifier.
 
-The axes are an input of int64, not an attribute; without them (absent, or empty) all axes are
-reduced, or none with `noop_with_empty_axes`.
+The axes of a reduction are an input of int64, not an attribute; without them (absent, or empty)
+all axes are reduced, or none with `noop_with_empty_axes`.
+
+The classes of a loss run along axis 1: scores (n, c, *d), labels (n, *d) in int64, weights (c,).
+An element whose label is `ignore_index` counts nowhere, and its label need not be a class.
 """
 
 from __future__ import annotations
@@ -11,9 +14,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from d5test.case import Operator
+from d5test.case import Batch, Operator
 
 __all__ = ["CumSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceSum"]
+__all__ += ["LogSoftmax", "Softmax"]
+__all__ += ["NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"]
 
 LARGEST = np.finfo(np.float64).max
 
@@ -162,3 +167,118 @@ class CumSum(Operator):
     def backward(self, grads, inputs, outputs):
         (dy,), (_, axis) = grads, inputs
         return self.with_(reverse=1 - self.reverse).forward(dy, axis), None
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class AlongAxis(Operator):
+    """A function of the vectors along `axis`. x, y: any shape but a scalar."""
+
+    axis: int = -1
+    since = 13
+
+    def batch(self, *shapes: tuple[int, ...] | None) -> Batch | None:
+        (shape,) = shapes
+        if shape is None or len(shape) < 2:
+            return None
+        free = 1 if self.axis % len(shape) == 0 else 0
+        return Batch((free,), (free,))
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Softmax(AlongAxis):
+    """y = e^(x - m) / sum of e^(x - m), m = max of x along `axis`. ONNX Softmax-13."""
+
+    def forward(self, x):
+        e = np.exp(x - x.max(self.axis, keepdims=True))
+        return e / e.sum(self.axis, keepdims=True)
+
+    def backward(self, grads, inputs, outputs):
+        (dy,), (y,) = grads, outputs
+        return y * (dy - (dy * y).sum(self.axis, keepdims=True))
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class LogSoftmax(AlongAxis):
+    """y = x - m - ln(sum of e^(x - m)), m = max of x along `axis`. ONNX LogSoftmax-13.
+
+    Written as x - (m + ln(sum)), which rounds the larger numbers: a logsumexp is often at hand.
+    """
+
+    def forward(self, x):
+        m = x.max(self.axis, keepdims=True)
+        return x - (m + np.log(np.exp(x - m).sum(self.axis, keepdims=True)))
+
+    def backward(self, grads, inputs, outputs):
+        (dy,), (y,) = grads, outputs
+        return dy - np.exp(y) * dy.sum(self.axis, keepdims=True)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Loss(Operator):
+    """loss = -weights[label] log_prob[label]: each (n, *d), their sum, or their weighted mean.
+
+    `reduction` is "none", "sum" or "mean", which divides by the sum of weights[label]; without
+    weights each is 1. There is no gradient for labels and weights.
+    """
+
+    ignore_index: int | None = None
+    reduction: str = "mean"
+
+    def share(self, labels, weights):
+        """The weight of each element, (n, *d), and its class, 0 where it is ignored."""
+        if self.ignore_index is None:
+            counts = np.ones(labels.shape, bool)
+        else:
+            counts = labels != self.ignore_index
+        classes = np.where(counts, labels, 0)
+        return (counts * 1.0 if weights is None else counts * weights[classes]), classes
+
+    def forward(self, log_prob, labels, weights=None):
+        share, classes = self.share(labels, weights)
+        taken = np.take_along_axis(log_prob, np.expand_dims(classes, 1), 1).squeeze(1)
+        loss = -share * taken
+        if self.reduction == "none":
+            return loss
+        return loss.sum() / share.sum() if self.reduction == "mean" else loss.sum()
+
+    def backward(self, grads, inputs, outputs):
+        (dloss,), (log_prob, labels, *weights) = grads, inputs
+        share, classes = self.share(labels, *weights or [None])
+        dtaken = -share * (dloss / share.sum() if self.reduction == "mean" else dloss)
+        dlog_prob = np.zeros_like(log_prob)
+        np.put_along_axis(dlog_prob, np.expand_dims(classes, 1), np.expand_dims(dtaken, 1), 1)
+        return dlog_prob, None, *(None for _ in weights)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class NegativeLogLikelihoodLoss(Loss):
+    """The negative logarithm of the label's probability. ONNX NegativeLogLikelihoodLoss-22.
+
+    log_prob: (n, c, *d); the loss: (n, *d) or ().
+    """
+
+    since = 22
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class SoftmaxCrossEntropyLoss(Loss):
+    """NegativeLogLikelihoodLoss of the scores' LogSoftmax. ONNX SoftmaxCrossEntropyLoss-13.
+
+    scores: (n, c, *d); the loss: (n, *d) or (); log_prob: (n, c, *d).
+    """
+
+    since = 13
+
+    def forward(self, scores, labels, weights=None):
+        log_prob = LogSoftmax(axis=1).forward(scores)
+        return super().forward(log_prob, labels, weights), log_prob
+
+    def backward(self, grads, inputs, outputs):
+        """What flows through the loss and what through log_prob, each by itself: a fused loss
+        rounds its own gradient before they are added.
+        """
+        (dloss, dlog_prob), (scores, *labels), (_, log_prob) = grads, inputs, outputs
+        through = LogSoftmax(axis=1).backward
+        dloss, *absent = super().backward((dloss,), (log_prob, *labels), outputs)
+        by_loss, by_log_prob = (through((d,), (scores,), (log_prob,)) for d in (dloss, dlog_prob))
+        return by_loss + by_log_prob, *absent

@@ -1,19 +1,27 @@
-"""Where the windows of a kernel lie on the spatial axes of a tensor.
+"""Convolutions over one, two or three spatial axes and their adjoints, and poolings.
 
-Convolutions and poolings slide a kernel, dilated, with a stride, over the padded spatial axes of
-`(n, c, *size)`. This module holds that geometry as ONNX defines it (Conv-22, ConvTranspose-22,
-MaxPool-22, AveragePool-22), and the two linear maps that go with it: `view` shows the elements
-that each window covers, `scatter` adds back what each window gives, and is `view`'s adjoint.
+Both slide a kernel, dilated, with a stride, over the padded spatial axes of `(n, c, *size)`.
+`Windows` holds that geometry as ONNX defines it (Conv-22, ConvTranspose-22, MaxPool-22,
+AveragePool-22), and the two linear maps that go with it: `view` shows the elements that each
+window covers, `scatter` adds back what each window gives, and is `view`'s adjoint.
+
+A convolution is one matrix product in each group: the elements under each window, laid out as a
+column, under the filters as rows. Its adjoint takes the same matrices the other way.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
+
+from d5test.reference.operators.broadcasting import PerSample, along_channels
+
+__all__ = ["Conv", "ConvTranspose"]
+__all__ += ["AveragePool", "GlobalAveragePool", "MaxPool"]
 
 Sizes = tuple[int, ...]
 
@@ -35,43 +43,30 @@ class Windows:
     out: Sizes
 
     @classmethod
-    def on_input(
-        cls,
-        size: Sizes,
-        kernel: Sizes,
-        strides: Sizes | None,
-        dilations: Sizes | None,
-        pads: Sizes | None,
-        auto_pad: str,
-        ceil_mode: bool = False,
-    ) -> Self:
-        """The windows of a convolution or a pooling over axes of `size`."""
+    def on_input(cls, op: Any, size: Sizes, kernel: Sizes) -> Self:
+        """The windows of `op`, a convolution or a pooling, over axes of `size`."""
         rank = len(size)
-        strides, dilations = strides or (1,) * rank, dilations or (1,) * rank
+        strides, dilations = op.strides or (1,) * rank, op.dilations or (1,) * rank
         extent = _extent(kernel, dilations)
-        if auto_pad.startswith("SAME"):
+        if op.auto_pad.startswith("SAME"):
             out = tuple(math.ceil(n / s) for n, s in zip(size, strides, strict=True))
             total = tuple(
                 max(0, (o - 1) * s + e - n)
                 for o, s, e, n in zip(out, strides, extent, size, strict=True)
             )
-            begin, end = split_padding(total, upper=auto_pad == "SAME_UPPER")
+            begin, end = split_padding(total, upper=op.auto_pad == "SAME_UPPER")
         else:
-            pads = pads if pads and auto_pad == "NOTSET" else (0,) * 2 * rank
+            pads = op.pads if op.pads and op.auto_pad == "NOTSET" else (0,) * 2 * rank
             begin, end = pads[:rank], pads[rank:]
+            ceil_mode = op.auto_pad == "NOTSET" and bool(getattr(op, "ceil_mode", 0))
             out = tuple(
-                _count(n, b, f, e, s, ceil_mode and auto_pad == "NOTSET")
+                _count(n, b, f, e, s, ceil_mode)
                 for n, b, f, e, s in zip(size, begin, end, extent, strides, strict=True)
             )
         return cls(
-            size=size,
-            kernel=kernel,
-            strides=strides,
-            dilations=dilations,
-            begin=begin,
-            end=end,
-            out=out,
-        )
+            size=size, kernel=kernel, strides=strides, dilations=dilations,
+            begin=begin, end=end, out=out,
+        )  # fmt: skip
 
     @property
     def _padding(self) -> list[tuple[int, int]]:
@@ -102,10 +97,12 @@ class Windows:
         x: Any = np.zeros_like(windows, shape=(*windows.shape[:2], *padded))
         for tap in itertools.product(*map(range, self.kernel)):
             covered = tuple(
-                slice(k * d, k * d + o * s, s)
-                for k, d, o, s in zip(tap, self.dilations, self.out, self.strides, strict=True)
+                slice(k * d, min(k * d + o * s, n), s)
+                for k, d, o, s, n in zip(
+                    tap, self.dilations, self.out, self.strides, padded, strict=True
+                )
             )
-            x[(..., *_cut(covered, padded))] += windows[(..., *tap)]
+            x[(..., *covered)] += windows[(..., *tap)]
         return x[(..., *(slice(b, b + n) for n, b in zip(self.size, self.begin, strict=True)))]
 
     def counted(self, *, padding: bool) -> Any:
@@ -114,15 +111,8 @@ class Windows:
         if padding:
             pads = zip(self.begin, self.end, strict=True)
             ones = np.pad(ones, [(0, 0), (0, 0), *pads], constant_values=1.0)
-            inside = Windows(
-                size=ones.shape[2:],
-                kernel=self.kernel,
-                strides=self.strides,
-                dilations=self.dilations,
-                begin=(0,) * len(self.size),
-                end=(0,) * len(self.size),
-                out=self.out,
-            )
+            none = (0,) * len(self.size)
+            inside = replace(self, size=ones.shape[2:], begin=none, end=none)
             return inside.counted(padding=False)
         covered = self.view(ones)[0, 0]
         return covered.sum(axis=tuple(range(len(self.size), 2 * len(self.size))))
@@ -148,8 +138,244 @@ def _count(size: int, begin: int, end: int, extent: int, stride: int, ceil_mode:
     return max(0, count - ((count - 1) * stride >= size + begin))
 
 
-def _cut(slices: tuple[slice, ...], sizes: list[int]) -> tuple[slice, ...]:
-    """The slices, none of them reaching beyond its axis."""
-    return tuple(
-        slice(s.start, min(s.stop, n), s.step) for s, n in zip(slices, sizes, strict=True)
-    )
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Conv(PerSample):
+    """Cross-correlation with a bank of filters. ONNX Conv-22.
+
+    y[n, m, o] = b[m] + sum over c, k of x[n, c, o stride + k dilation - pad] w[m, c, k]
+
+    x: (n, c, *size), w: (m, c / group, *kernel), b: (m,); y: (n, m, *out).
+    """
+
+    auto_pad: str = "NOTSET"
+    dilations: tuple[int, ...] | None = None
+    group: int = 1
+    kernel_shape: tuple[int, ...] | None = None
+    pads: tuple[int, ...] | None = None
+    strides: tuple[int, ...] | None = None
+    since = 22
+
+    def windows(self, x_shape: tuple[int, ...], w_shape: tuple[int, ...]) -> Windows:
+        """Where the filters lie on x."""
+        return Windows.on_input(self, x_shape[2:], w_shape[2:])
+
+    def forward(self, x, w, b=None):
+        windows = self.windows(x.shape, w.shape)
+        y = correlated(x, w, windows, self.group)
+        return y if b is None else y + along_channels(b, y.ndim)
+
+    def backward(self, grads, inputs, outputs):
+        (dy,), (x, w, *bias) = grads, inputs
+        windows = self.windows(x.shape, w.shape)
+        dx = spread(dy, w, windows, self.group)
+        dw = filter_gradient(x, dy, w, windows, self.group)
+        return dx, dw, *bias_gradient(dy, bias)
+
+    def multiplications(self, *shapes):
+        x, w = shapes[:2]
+        return x[0] * math.prod(self.windows(x, w).out) * math.prod(w)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ConvTranspose(PerSample):
+    """The adjoint of a convolution: every element of x spreads a filter. ONNX ConvTranspose-22.
+
+    y[n, m, i stride + k dilation - pad] += x[n, c, i] w[c, m, k], and b[m] is added
+
+    x: (n, c, *size), w: (c, m / group, *kernel), b: (m,); y: (n, m, *out).
+    """
+
+    auto_pad: str = "NOTSET"
+    dilations: tuple[int, ...] | None = None
+    group: int = 1
+    kernel_shape: tuple[int, ...] | None = None
+    output_padding: tuple[int, ...] | None = None
+    output_shape: tuple[int, ...] | None = None
+    pads: tuple[int, ...] | None = None
+    strides: tuple[int, ...] | None = None
+    since = 22
+
+    def windows(self, x_shape: tuple[int, ...], w_shape: tuple[int, ...]) -> Windows:
+        """Where the filters lie on y: one window for each element of x."""
+        size, kernel = x_shape[2:], w_shape[2:]
+        rank = len(size)
+        strides, dilations = self.strides or (1,) * rank, self.dilations or (1,) * rank
+        full = tuple(
+            s * (n - 1) + p + (k - 1) * d + 1
+            for s, n, p, k, d in zip(
+                strides, size, self.output_padding or (0,) * rank, kernel, dilations, strict=True
+            )
+        )
+        if self.output_shape or self.auto_pad.startswith("SAME"):
+            out = self.output_shape or tuple(n * s for n, s in zip(size, strides, strict=True))
+            total = tuple(max(0, f - o) for f, o in zip(full, out[-rank:], strict=True))
+            begin, end = split_padding(total, upper=self.auto_pad == "SAME_UPPER")
+            out = out[-rank:]
+        else:
+            pads = self.pads if self.pads and self.auto_pad == "NOTSET" else (0,) * 2 * rank
+            begin, end = pads[:rank], pads[rank:]
+            out = tuple(f - b - e for f, b, e in zip(full, begin, end, strict=True))
+        return Windows(
+            size=out, kernel=kernel, strides=strides, dilations=dilations,
+            begin=begin, end=end, out=size,
+        )  # fmt: skip
+
+    def forward(self, x, w, b=None):
+        windows = self.windows(x.shape, w.shape)
+        y = spread(x, w, windows, self.group)
+        return y if b is None else y + along_channels(b, y.ndim)
+
+    def backward(self, grads, inputs, outputs):
+        (dy,), (x, w, *bias) = grads, inputs
+        windows = self.windows(x.shape, w.shape)
+        dx = correlated(dy, w, windows, self.group)
+        dw = filter_gradient(dy, x, w, windows, self.group)
+        return dx, dw, *bias_gradient(dy, bias)
+
+    def multiplications(self, *shapes):
+        x, w = shapes[:2]
+        return x[0] * math.prod(x[2:]) * math.prod(w)
+
+
+def correlated(x, w, windows, group):
+    """Each window of x times each filter: (n, c, *size) to (n, m, *out)."""
+    columns = as_columns(windows.view(x), group, x.ndim - 2)
+    return from_columns(as_filters(w, group) @ columns, x.shape[0], windows.out)
+
+
+def spread(y, w, windows, group):
+    """The adjoint of `correlated` in x: (n, m, *out) to (n, c, *size)."""
+    columns = as_filters(w, group).swapaxes(1, 2) @ as_columns(y, group, y.ndim - 2)
+    return windows.scatter(from_columns(columns, y.shape[0], windows.out, w.shape[2:]))
+
+
+def filter_gradient(x, dy, w, windows, group):
+    """The gradient of w, under the gradient dy of `correlated`."""
+    columns = as_columns(windows.view(x), group, x.ndim - 2)
+    return (as_columns(dy, group, x.ndim - 2) @ columns.swapaxes(1, 2)).reshape(w.shape)
+
+
+def as_columns(x, group, rank):
+    """One column for each sample and position: (n, c, *out, *kernel) to (g, c/g kernel, n out).
+
+    `rank` is the number of axes in `out`; there may be no kernel axes.
+    """
+    n, c, *rest = x.shape
+    out, kernel = math.prod(rest[:rank]), math.prod(rest[rank:])
+    axes = (1, *range(2 + rank, x.ndim), 0, *range(2, 2 + rank))
+    return x.transpose(axes).reshape(group, c // group * kernel, n * out)
+
+
+def from_columns(columns, n, out, kernel=()):
+    """The inverse of `as_columns`: (g, c/g kernel, n out) to (n, c, *out, *kernel)."""
+    group, rows, _ = columns.shape
+    x = columns.reshape(group * rows // math.prod(kernel), *kernel, n, *out)
+    k = len(kernel)
+    return x.transpose(1 + k, 0, *range(2 + k, x.ndim), *range(1, 1 + k))
+
+
+def as_filters(w, group):
+    """The filters of each group as rows: (m, c, *kernel) to (g, m/g, c kernel)."""
+    return w.reshape(group, w.shape[0] // group, math.prod(w.shape[1:]))
+
+
+def bias_gradient(dy, bias):
+    """The gradient of the bias as a tuple: empty if no bias was given, None if it is absent."""
+    return tuple(None if b is None else dy.sum((0, *range(2, dy.ndim))) for b in bias)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class _Pool(PerSample):
+    """What poolings have in common: where their windows lie. x: (n, c, *size).
+
+    The samples are those of y alone: MaxPool's indices number the elements of the whole batch.
+    """
+
+    kernel_shape: tuple[int, ...]
+    auto_pad: str = "NOTSET"
+    ceil_mode: int = 0
+    dilations: tuple[int, ...] | None = None
+    pads: tuple[int, ...] | None = None
+    strides: tuple[int, ...] | None = None
+    since = 22
+
+    def windows(self, x_shape: tuple[int, ...]) -> Windows:
+        """Where the windows lie on x."""
+        return Windows.on_input(self, x_shape[2:], self.kernel_shape)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class MaxPool(_Pool):
+    """The largest element in each window. ONNX MaxPool-22.
+
+    Always both outputs: y, and the position of each maximum in the flattened x, padding not
+    counted; `storage_order` 1 numbers the spatial axes of a channel in column-major order.
+    Every window must cover an element.
+    """
+
+    storage_order: int = 0
+    stopped_outputs = (1,)
+
+    def forward(self, x):
+        windows = self.windows(x.shape)
+        elements = self._flat(windows.view(x, fill=-np.inf))
+        order = "F" if self.storage_order else "C"
+        channel = np.arange(np.prod(x.shape[2:], dtype=int)).reshape(x.shape[2:], order=order)
+        first = np.arange(x.shape[0] * x.shape[1]) * channel.size
+        positions = first.reshape(*x.shape[:2], *(1,) * channel.ndim) + channel
+        largest = np.argmax(elements, axis=-1, keepdims=True)
+        indices = np.take_along_axis(self._flat(windows.view(positions)), largest, -1)
+        return elements.max(-1), indices.squeeze(-1)
+
+    def backward(self, grads, inputs, outputs):
+        (dy, _), (x,) = grads, inputs
+        windows = self.windows(x.shape)
+        elements = windows.view(x, fill=-np.inf)
+        taps = self._flat(elements)
+        dtaps = np.zeros_like(taps)
+        largest = np.argmax(taps, axis=-1, keepdims=True)
+        np.put_along_axis(dtaps, largest, np.expand_dims(dy, -1), -1)
+        return windows.scatter(dtaps.reshape(elements.shape))
+
+    def _flat(self, elements):
+        """(n, c, *out, *kernel) to (n, c, *out, taps)."""
+        taps = np.prod(self.kernel_shape, dtype=int)
+        return elements.reshape(*elements.shape[: -len(self.kernel_shape)], taps)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class AveragePool(_Pool):
+    """The mean of each window. ONNX AveragePool-22.
+
+    With `count_include_pad` the padding counts as zeros, but never what lies beyond it.
+    """
+
+    count_include_pad: int = 0
+
+    def forward(self, x):
+        windows = self.windows(x.shape)
+        taps = tuple(range(-len(self.kernel_shape), 0))
+        counted = windows.counted(padding=bool(self.count_include_pad))
+        return (windows.view(x) / np.expand_dims(counted, taps)).sum(taps)
+
+    def backward(self, grads, inputs, outputs):
+        (dy,), (x,) = grads, inputs
+        windows = self.windows(x.shape)
+        dmean = dy / windows.counted(padding=bool(self.count_include_pad))
+        dtaps = dmean.reshape(*dy.shape, *(1,) * len(self.kernel_shape))
+        return windows.scatter(np.broadcast_to(dtaps, (*dy.shape, *self.kernel_shape)))
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class GlobalAveragePool(PerSample):
+    """The mean of each channel: (n, c, *size) to (n, c, 1, ...). ONNX GlobalAveragePool-22."""
+
+    since = 22
+
+    def forward(self, x):
+        return x.mean(tuple(range(2, x.ndim)), keepdims=True)
+
+    def backward(self, grads, inputs, outputs):
+        (dy,), (x,) = grads, inputs
+        size = np.prod(x.shape[2:], dtype=int)
+        return np.broadcast_to(dy / size, x.shape)
