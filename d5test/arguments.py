@@ -9,6 +9,11 @@ import argparse
 import re
 from collections.abc import Iterable
 
+
+class Mistake(Exception):
+    """A command line, or a file that it names, that cannot be used; why, in one line."""
+
+
 UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 

@@ -29,6 +29,13 @@ class TooLarge(ValueError):
     """More would be made of a file than memory is given for."""
 
 
+def folder_of_suites() -> Path:
+    """Where the suites are: in the package when it is installed, beside it in a clone."""
+    package = Path(__file__).resolve().parent
+    inside = package / "suites"
+    return inside if inside.is_dir() else package.parent / "suites"
+
+
 def replace(path: str | os.PathLike[str], content: str | bytes) -> None:
     """Let a file hold this; text as UTF-8, with escapes for what has no UTF-8. Raises OSError."""
     with replacing(path) as file:

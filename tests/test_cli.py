@@ -14,7 +14,8 @@ import pytest
 
 from d5test import __version__
 from d5test.cli import main
-from d5test.cli.run import folder, suites
+from d5test.cli.run import suites
+from d5test.files import folder_of_suites
 from d5test.problems.corpus import corpus
 from d5test.reproducer.mark import STATUSES, head
 from tests.compare.files import sides
@@ -66,7 +67,7 @@ def test_a_mistyped_suite_is_one_line(capsys: pytest.CaptureFixture[str]) -> Non
 
 def test_suites_are_those_with_tests() -> None:
     assert "operators" in suites()
-    assert (folder() / "pytest.ini").is_file()
+    assert (folder_of_suites() / "pytest.ini").is_file()
 
 
 def test_a_new_backend_works_in_a_foreign_project(foreign: Path) -> None:

@@ -7,11 +7,10 @@ or a file is wrong, in one line.
 from __future__ import annotations
 
 import argparse
-import sys
 from dataclasses import replace
 from pathlib import Path
 
-from d5test.arguments import share
+from d5test.arguments import Mistake, share
 
 UNSURE = ("pass", "fail")
 FORMATS = ("text", "markdown", "json")
@@ -35,7 +34,11 @@ def declare(parser: argparse.ArgumentParser) -> None:
 def declare_effect(parser: argparse.ArgumentParser) -> None:
     """How large a slowdown is looked for."""
     parser.add_argument(
-        "--effect", type=share, default=0.05, metavar="SHARE", help="slowdown to be found (5%%)"
+        "--effect",
+        type=share,
+        default=0.05,
+        metavar="SHARE",
+        help="slowdown to be comparison (5%%)",
     )
 
 
@@ -58,9 +61,8 @@ def execute(options: argparse.Namespace) -> int:
     try:
         old, new = read_sides((options.old, options.new), results=options.results)
         strict = options.unsure == "fail"
-        found = replace(compare(old, new, options.effect), strict=strict)
+        comparison = replace(compare(old, new, options.effect), strict=strict)
     except Unreadable as error:
-        print(f"d5test compare: {error}", file=sys.stderr)
-        return 2
-    FORMATS[options.format](found)
-    return int(found.verdict == "regressed" or (found.verdict == "unsure" and strict))
+        raise Mistake(str(error)) from None
+    FORMATS[options.format](comparison)
+    return int(comparison.verdict == "regressed" or (comparison.verdict == "unsure" and strict))

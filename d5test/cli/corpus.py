@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import argparse
 import difflib
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from d5test.arguments import Mistake, listed
 
 if TYPE_CHECKING:
     from d5test.problems.corpus import Corpus
@@ -37,24 +38,22 @@ def execute(options: argparse.Namespace) -> int:
     try:
         if options.action == "make":
             return made(options.file or FILE, options.seed)
-        found = corpus()
+        current = corpus()
         if options.action == "export":
-            return exported(found, options.folder, options.operator)
+            return exported(current, options.folder, options.operator)
     except Damaged as error:
-        return _refused(f"{getattr(options, 'file', None) or FILE}: {error}")
-    except OSError as error:
-        return _refused(f"{error.filename}: {error.strerror}")
-    show(found)
+        raise Mistake(f"{getattr(options, 'file', None) or FILE}: {error}") from None
+    show(current)
     return 0
 
 
-def show(found: Corpus) -> None:
+def show(corpus: Corpus) -> None:
     """What a corpus holds."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
 
-    cells = Counter((p.case.op.name, p.case.dtype) for p in found.problems)
+    cells = Counter((p.case.op.name, p.case.dtype) for p in corpus.problems)
     operators = dict.fromkeys(name for name, _ in cells)
     dtypes = dict.fromkeys(dtype for _, dtype in cells)
     table = Table("operator", *dtypes, box=box.SIMPLE)
@@ -63,27 +62,27 @@ def show(found: Corpus) -> None:
     console = Console()
     console.print(table)
     console.print(
-        f"corpus {found.version} ({found.hash}): {len(found.problems)} cases of "
+        f"corpus {corpus.version} ({corpus.hash}): {len(corpus.problems)} cases of "
         f"{len(operators)} operators",
         highlight=False,
     )
 
 
-def exported(found: Corpus, folder: Path, given: str) -> int:
+def exported(corpus: Corpus, folder: Path, operators: str) -> int:
     """Write cases as ONNX test data."""
     from d5test.problems.exporting import export
 
-    names = [name.strip() for name in given.split(",") if name.strip()]
-    known = Counter(problem.case.op.name for problem in found.problems)
+    names = listed([operators])
+    known = Counter(problem.case.op.name for problem in corpus.problems)
     for name in names:
         if name not in known:
             close = difflib.get_close_matches(name, known, n=1)
             hint = f"did you mean {close[0]}?" if close else "`d5test corpus` lists them"
-            return _refused(f"no operator {name!r} in it: {hint}")
+            raise Mistake(f"no operator {name!r} in it: {hint}")
     chosen = set(names) or known.keys()
-    left = export(found, folder, chosen)
+    left = export(corpus, folder, chosen)
     count = sum(known[name] for name in chosen) - len(left)
-    print(f"{count} cases of corpus {found.version} ({found.hash}) in {folder}")
+    print(f"{count} cases of corpus {corpus.version} ({corpus.hash}) in {folder}")
     for name, reason in left.items():
         print(f"left out: {name}: {reason}")
     return 0
@@ -106,8 +105,3 @@ def made(path: Path, seed: int) -> int:
     line = f'{after.version}: "{after.hash}",'
     print(f"to release it, add to RELEASED in tests/problems/test_corpus.py: {line}")
     return 0
-
-
-def _refused(why: str) -> int:
-    print(f"d5test corpus: {why}", file=sys.stderr)
-    return 2

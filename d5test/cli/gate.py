@@ -11,7 +11,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from d5test.arguments import duration
+from d5test.arguments import Mistake, duration
 from d5test.cli import run
 from d5test.cli.compare import UNSURE, declare_effect
 
@@ -54,17 +54,12 @@ def execute(options: argparse.Namespace) -> int:
     import pytest
 
     if not options.self_test and not (options.old and options.new):
-        return _refused("give both versions, --old and --new")
+        raise Mistake("give both versions, --old and --new")
     page = Path(options.report) if options.report else None
     if page is not None and (page.is_dir() or not page.parent.is_dir()):
-        return _refused(f"--report={page}: no file can be written there")
+        raise Mistake(f"--report={page}: no file can be written there")
     status = int(pytest.main(arguments(options)))
     return USAGE.get(status, status)
-
-
-def _refused(why: str) -> int:
-    print(f"d5test gate: {why}", file=sys.stderr)
-    return 2
 
 
 def arguments(options: argparse.Namespace) -> list[str]:
@@ -74,9 +69,9 @@ def arguments(options: argparse.Namespace) -> list[str]:
     old, new = options.old, options.new
     if options.self_test:
         old = new = old or sys.executable
-    given = list(options.arguments)
+    more = list(options.arguments)
     if old and names_backend(old):
-        given.append(f"--backend={old}")
+        more.append(f"--backend={old}")
     gate = [
         f"--gate-{name}={value}"
         for name, value in (
@@ -96,5 +91,5 @@ def arguments(options: argparse.Namespace) -> list[str]:
     names = (name,) if name else FILES[suite]
     if options.self_test:
         names = (TIMES,)
-    folder, *command = run.arguments(suite, [*gate, *given])
+    folder, *command = run.arguments(suite, [*gate, *more])
     return [*(str(Path(folder) / name) for name in names), *command]

@@ -6,7 +6,8 @@ Requirements: the rows are those of `suites/known`; no framework is imported.
 from __future__ import annotations
 
 import argparse
-import sys
+
+from d5test.arguments import Mistake
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -24,13 +25,10 @@ def execute(options: argparse.Namespace) -> int:
     try:
         files = shipped_files(CHECKS)
     except Unreadable as error:
-        print(f"d5test known: {error}", file=sys.stderr)
-        return 2
+        raise Mistake(str(error)) from None
     if options.backend and options.backend not in files:
         known = ", ".join(files)
-        print(f"d5test known: nothing is known of {options.backend!r}; known: {known}",
-              file=sys.stderr)  # fmt: skip
-        return 2
+        raise Mistake(f"nothing is known of {options.backend!r}; known: {known}")
     chosen = {n: f for n, f in files.items() if options.backend in (None, n)}
     if options.page:
         print(page(chosen), end="")

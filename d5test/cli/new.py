@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import argparse
 import keyword
-import sys
 from pathlib import Path
+
+from d5test.arguments import Mistake
 
 KINDS = {"backend": "d5test_{}.py", "operator": "{}.py"}
 """What can be begun, and the name of its file."""
@@ -25,8 +26,7 @@ def execute(options: argparse.Namespace) -> int:
     """Write the file into the working directory."""
     name = options.name
     if not name.isidentifier() or keyword.iskeyword(name):
-        print(f"d5test new: {name!r} is not a valid class name; try MyBackend", file=sys.stderr)
-        return 2
+        raise Mistake(f"{name!r} is not a valid class name; try MyBackend")
     path = Path(KINDS[options.kind].format(name.lower()))
     template = Path(__file__).with_name("templates") / f"{options.kind}.txt"
     text = template.read_text().replace("NAME", name).replace("FILE", path.name)
@@ -34,7 +34,6 @@ def execute(options: argparse.Namespace) -> int:
         with path.open("x") as file:
             file.write(text)
     except FileExistsError:
-        print(f"d5test new: {path} is there already, and is left as it is", file=sys.stderr)
-        return 2
+        raise Mistake(f"{path} is there already, and is left as it is") from None
     print(f"{path}: see its first lines for how to run it")
     return 0

@@ -7,8 +7,8 @@ in one line.
 from __future__ import annotations
 
 import argparse
-import sys
 
+from d5test.arguments import Mistake
 from d5test.cli.compare import declare_effect, declare_results
 
 FORMATS = ("html", "markdown")
@@ -40,26 +40,18 @@ def execute(options: argparse.Namespace) -> int:
         from d5test.report import Report, markdown, page
         from d5test.report.content import ROUNDS
     except ImportError as error:
-        return _refused(f"{error.name} is missing: pip install 'd5test[report]'")
-    given = [options.side] if options.new is None else [options.side, options.new]
+        raise Mistake(f"{error.name} is missing: pip install 'd5test[report]'") from None
+    sides = [options.side] if options.new is None else [options.side, options.new]
     try:
-        *old, new = read_sides(given, ROUNDS, options.results)
+        *old, new = read_sides(sides, ROUNDS, options.results)
         report = Report(old[0] if old else [], new, options.effect)
         text = markdown(report) if options.format == "markdown" else page(report)
     except Unreadable as error:
-        return _refused(str(error))
+        raise Mistake(str(error)) from None
     path = options.output or ("report.html" if options.format == "html" else None)
     if path is None:
         print(text)
         return 0
-    try:
-        replace(path, text)
-    except OSError as error:
-        return _refused(f"{path}: {error.strerror}")
+    replace(path, text)
     print(f"{report.headline}\n{path}")
     return 0
-
-
-def _refused(why: str) -> int:
-    print(f"d5test report: {why}", file=sys.stderr)
-    return 2

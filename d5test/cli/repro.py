@@ -13,6 +13,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from d5test.arguments import Mistake
+
 VERDICTS = {0: "gone", 1: "still there"}
 """What a reproducer says, by the status that it ends with: one without the other is no verdict."""
 STYLES = {"gone": "green", "still there": "red"}
@@ -51,9 +53,8 @@ def execute(options: argparse.Namespace) -> int:
     try:
         python = interpreter(options.python) if options.python else None
     except UnknownBackend as error:
-        print(f"d5test repro: {error}", file=sys.stderr)
-        return 2
-    for path in found(options.files):
+        raise Mistake(str(error)) from None
+    for path in files(options.files):
         try:
             answers.append(tried(path, python, options.timeout))
         except NoVerdict as reason:
@@ -66,13 +67,9 @@ def execute(options: argparse.Namespace) -> int:
     return 2 if reasons else 0
 
 
-def found(names: list[str]) -> list[Path]:
+def files(names: list[str]) -> list[Path]:
     """The files; of a folder, those in it, or the folder itself if there are none."""
-    paths = []
-    for name in names:
-        path = Path(name)
-        paths += sorted(path.glob("*.py")) or [path]
-    return paths
+    return [path for name in names for path in sorted(Path(name).glob("*.py")) or [Path(name)]]
 
 
 def tried(path: Path, python: str | None, timeout: float) -> Answer:
@@ -104,9 +101,9 @@ def tried(path: Path, python: str | None, timeout: float) -> Answer:
     if done.returncode < 0:
         return Answer(str(path), under, "still there", f"died by signal {-done.returncode}")
     said = (done.stdout.strip() or done.stderr.strip()).splitlines()
-    outcome = VERDICTS.get(done.returncode, "")
+    outcome = VERDICTS.get(done.returncode)
     for line in said:
-        if outcome and line.startswith(outcome):
+        if outcome is not None and line.startswith(outcome):
             return Answer(str(path), under, outcome, line)
     last = said[-1].removeprefix("cannot be tried: ") if said else "it says nothing"
     raise NoVerdict(f"{path} cannot be tried under {under}: {last} (status {done.returncode})")
@@ -124,7 +121,7 @@ def show(answers: list[Answer]) -> None:
         table = Table(box=box.SIMPLE)
         for heading in ("file", "outcome", "what it says"):
             table.add_column(heading, overflow="fold")
-        for answer in (each for each in answers if each.python == python):
+        for answer in (answer for answer in answers if answer.python == python):
             style = STYLES[answer.outcome]
             table.add_row(
                 escape(answer.file), f"[{style}]{answer.outcome}[/]", escape(answer.line)

@@ -11,6 +11,8 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from d5test.files import folder_of_suites
+
 APART = ("test_corpus.py", "test_time.py")
 """Files that are runs of their own: times, and the corpus."""
 
@@ -29,27 +31,20 @@ def execute(options: argparse.Namespace) -> int:
     return int(pytest.main(arguments(options.suite, options.arguments)))
 
 
-def folder() -> Path:
-    """Where the suites are: in the package when it is installed, beside it in a clone."""
-    package = Path(__file__).resolve().parents[1]
-    inside = package / "suites"
-    return inside if inside.is_dir() else package.parent / "suites"
-
-
 def suites() -> list[str]:
     """The suites that hold tests."""
-    return sorted({path.parent.name for path in folder().glob("*/test_*.py")})
+    return sorted({path.parent.name for path in folder_of_suites().glob("*/test_*.py")})
 
 
 def apart() -> list[str]:
     """What runs only where it is named: times, and the corpus."""
-    found = (path for name in APART for path in folder().glob(f"*/{name}"))
-    return sorted(f"{path.parent.name}/{path.name}" for path in found)
+    files = (path for name in APART for path in folder_of_suites().glob(f"*/{name}"))
+    return sorted(f"{path.parent.name}/{path.name}" for path in files)
 
 
-def arguments(suite: str, given: Sequence[str]) -> list[str]:
+def arguments(suite: str, more: Sequence[str]) -> list[str]:
     """Pytest's command line: neither configuration nor conftest.py of another project counts."""
-    root = folder()
+    root = folder_of_suites()
     return [
         str(root / suite),
         f"--rootdir={root}",
@@ -58,5 +53,5 @@ def arguments(suite: str, given: Sequence[str]) -> list[str]:
         str(root / "pytest.ini"),
         "-o",
         f"cache_dir={Path.cwd() / '.pytest_cache'}",
-        *given,
+        *more,
     ]

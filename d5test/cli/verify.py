@@ -7,8 +7,9 @@ read, in one line.
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
+
+from d5test.arguments import Mistake
 
 SHOWN = 20
 """Differences that are told one by one."""
@@ -27,26 +28,19 @@ def execute(options: argparse.Namespace) -> int:
         from d5test.report import verify
         from d5test.report.page import content_of
     except ImportError as error:
-        return _refused(f"{error.name} is missing: pip install 'd5test[report]'")
+        raise Mistake(f"{error.name} is missing: pip install 'd5test[report]'") from None
     path = Path(options.page)
     try:
-        found = verify(content_of(path))
+        verification = verify(content_of(path))
     except Unreadable as error:
-        return _refused(f"{path}: {error}")
-    except OSError as error:
-        return _refused(f"{path}: {error.strerror}")
-    for line in found.differences[:SHOWN]:
+        raise Mistake(f"{path}: {error}") from None
+    for line in verification.differences[:SHOWN]:
         print(f"not the same: {line}")
-    more = len(found.differences) - SHOWN
+    more = len(verification.differences) - SHOWN
     if more > 0:
         print(f"and {more} more")
-    if not found.differences:
-        print(f"the same: {found.count} verdicts computed again from the page's data")
-        if found.written_by:
-            print(f"not compared: the page's text, which d5test {found.written_by} wrote")
-    return int(bool(found.differences))
-
-
-def _refused(why: str) -> int:
-    print(f"d5test verify: {why}", file=sys.stderr)
-    return 2
+    if not verification.differences:
+        print(f"the same: {verification.count} verdicts computed again from the page's data")
+        if verification.written_by:
+            print(f"not compared: the page's text, which d5test {verification.written_by} wrote")
+    return int(bool(verification.differences))

@@ -1,9 +1,5 @@
-"""Hypothesis around one check on one cell (operator x dtype) of one backend. Without pytest.
+"""`explore`: Hypothesis around one check on one cell (operator x dtype) of one backend.
 
-    explore   `Exploration` draws cases and finds the smallest fault of each kind
-    tally     `Tally` counts what came of them
-    profile   Hypothesis' settings
-
-The suites' plugin and the front door explore alike. Nothing is imported here: collecting tests
-needs the tally, and Hypothesis takes as long to import as all else together.
+Without pytest: the suites' plugin and the front door explore alike. Nothing is imported here:
+collecting tests needs no Hypothesis, which takes as long to import as all else together.
 """

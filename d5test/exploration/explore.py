@@ -2,26 +2,31 @@
 
 Requirements: only a fault raises, in a class of its own for each kind, so that Hypothesis keeps
 the kinds apart and shrinks each; everything else is counted. The same command line draws the same
-cases on every machine with the same Hypothesis. Drawing goes on, up to `MOST` times the
-examples asked for, until enough telling cases were judged, and longer where the backend does few
-of them. Shrinking ends in time.
+cases on every machine with the same Hypothesis, whatever profile is loaded for other tests: no
+deadline (a framework's first call compiles), no database (a run depends on its command line
+alone), no explain phase (it runs a failing case about a hundred times more). Drawing goes on, up
+to `MOST` times the examples asked for, until enough telling cases were judged, and longer where
+the backend does few of them. Shrinking ends in time.
 """
 
 from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any, NoReturn
+from math import prod
+from typing import Any
+from unittest.mock import patch
 
-from hypothesis import given, seed, settings
+from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
 from hypothesis.errors import Flaky, Unsatisfiable
+from hypothesis.internal.conjecture.engine import ConjectureRunner
 from hypothesis.strategies import SearchStrategy
 
 from d5test.backends.base import Unsupported
 from d5test.case import Case, Operator
-from d5test.exploration.profile import PROFILE, independent_draws
 from d5test.outcome.assessment import Assessment
 from d5test.outcome.fault import Fault
 from d5test.outcome.tally import Inapplicable, Tally
@@ -38,6 +43,17 @@ COMPILED = 3
 SHRINKING = 20.0
 """Seconds from the first fault of a cell until the smallest so far are reported; none from a hang,
 of which each try costs seconds."""
+MUTATOR = "generate_mutations_from"
+PROFILE = settings(
+    database=None,
+    deadline=None,
+    phases=(Phase.generate, Phase.shrink),
+    suppress_health_check=tuple(HealthCheck),
+    report_multiple_bugs=True,
+    print_blob=False,
+    verbosity=Verbosity.quiet,
+)
+"""The settings under which cases are drawn."""
 
 
 class Found(Exception):
@@ -104,23 +120,23 @@ class Exploration:
         except LookupError as error:
             raise Undrawable(str(error)) from None
         try:
-            found = self._drawn(cases, number)
+            faults = self._drawn(cases, number)
             for further in range(1, AGAIN):
-                if found or not self.starved:
+                if faults or not self.starved:
                     break
-                found = self._drawn(cases, number + further)
+                faults = self._drawn(cases, number + further)
         except Enough:
             if self.broken is not None and not self.smallest:
                 raise self.broken from None
-            found = list(self.smallest.values())
+            faults = list(self.smallest.values())
         except Unsatisfiable as error:
             raise Undrawable(f"{self.operator.__name__}: {error}") from None
         except Flaky:
             if not self.smallest:
                 raise
             self.steady = False
-            found = list(self.smallest.values())
-        return sorted(found, key=lambda fault: fault.kind)
+            faults = list(self.smallest.values())
+        return sorted(faults, key=lambda fault: fault.kind)
 
     def first(self, cases: Iterable[Case]) -> list[Fault]:
         """The fault of the first case that has one, as it is; fills the tally.
@@ -182,6 +198,9 @@ class Exploration:
         except Flaky:
             raise
         except BaseExceptionGroup as group:
+            _, others = group.split(Found)
+            if others is not None:
+                raise others from None
             return list(_leaves(group))
         return []
 
@@ -206,8 +225,11 @@ class Exploration:
         if self.broken is not None:
             raise Enough
         if fault is not None:
-            self.remember(fault)
-            self.raise_by_kind(fault)
+            self._remember(fault)
+            # outside of every `except`: Hypothesis tells failures apart by their context too
+            if fault.kind not in self.kinds:
+                self.kinds[fault.kind] = type(f"Found_{fault.kind}", (Found,), {})
+            raise self.kinds[fault.kind](fault)
 
     @property
     def outcomes(self) -> Tally:
@@ -239,7 +261,7 @@ class Exploration:
         few = tally.telling > 0 and not self.sated and not tally.left_out
         return few and 2 * (tally.unsupported + tally.inapplicable) > tally.drawn
 
-    def remember(self, fault: Fault) -> None:
+    def _remember(self, fault: Fault) -> None:
         """Keep the smallest fault of each kind, for when Hypothesis does not get to the end."""
         if not self.smallest:
             shrinking = 0.0 if fault.kind == "hang" else SHRINKING
@@ -248,11 +270,17 @@ class Exploration:
         if before is None or _size(fault.case) <= _size(before.case):
             self.smallest[fault.kind] = fault
 
-    def raise_by_kind(self, fault: Fault) -> NoReturn:
-        """Outside of every `except`: Hypothesis tells failures apart by their context too."""
-        if fault.kind not in self.kinds:
-            self.kinds[fault.kind] = type(f"Found_{fault.kind}", (Found,), {})
-        raise self.kinds[fault.kind](fault)
+
+def independent_draws() -> AbstractContextManager[Any]:
+    """Without Hypothesis' mutator, for which it has no setting.
+
+    After each new example it runs up to five copies in which one part was copied over another:
+    sizes become equal that were drawn to differ, and of 300 cases of MaxPool only 64 had a seed
+    of their own. Where a Hypothesis has no such method there is nothing to leave out.
+    """
+    if hasattr(ConjectureRunner, MUTATOR):
+        return patch.object(ConjectureRunner, MUTATOR, lambda runner, data: None)
+    return nullcontext()
 
 
 def seed_of(*words: object) -> int:
@@ -289,21 +317,11 @@ def _badness(fault: Fault | None) -> float:
 
 
 def _size(case: Case) -> tuple[int, int]:
-    elements = 0
-    for shape in case.shapes:
-        size = 1
-        for side in shape or ():
-            size *= side
-        elements += size
-    return elements, len(repr(case))
+    return sum(prod(shape or ()) for shape in case.shapes), len(repr(case))
 
 
 def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[Fault]:
-    found, rest = group.split(Found)
-    if rest is not None:
-        raise rest
-    members: Sequence[BaseException] = found.exceptions if found is not None else ()
-    for member in members:
+    for member in group.exceptions:
         if isinstance(member, BaseExceptionGroup):
             yield from _leaves(member)
         elif isinstance(member, Found):

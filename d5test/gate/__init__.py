@@ -2,10 +2,8 @@
 
     versions    which interpreters or backends they are, and fresh workers of each
     session     rounds of both versions and of a second worker of the old one, in turns
-    measurement        a benchmark in one session, and how much longer it took on the new version
-    evidence    what sessions and pairs of fresh processes say of a metric of a benchmark
-    decider     who is a suspect, and whether pairs convict
-    verdicts    what is decided in the end
+    evidence    what a session says of a benchmark; what all, and fresh pairs, say of its metrics
+    decider     who is a suspect, whether pairs convict, and what is decided in the end
     corpus      the frozen cases on both versions, judged before anything is timed
     gate        sessions, restarts, fresh pairs: what is measured next, and when it is enough
     rule        what decides, as a page carries it

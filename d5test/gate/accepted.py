@@ -46,19 +46,19 @@ class Accepted:
         wanted = {f.name for f in fields(cls)}
         if not isinstance(row, dict) or set(row) != wanted:
             raise Unacceptable(f"a row has the fields {', '.join(sorted(wanted))}")
-        found = cls(**row)
+        accepted = cls(**row)
         for name in ("benchmark", "metric", "reason", "owner"):
             if not isinstance(row[name], str) or not row[name].strip():
                 raise Unacceptable(f"{name} of a row is empty or no text")
-        if isinstance(found.up_to, bool) or not isinstance(found.up_to, int | float):
-            raise Unacceptable(f"up_to of {told(found.benchmark)} is no number; 0.08 is 8%")
-        if not 0 < found.up_to < 1:
+        if isinstance(accepted.up_to, bool) or not isinstance(accepted.up_to, int | float):
+            raise Unacceptable(f"up_to of {told(accepted.benchmark)} is no number; 0.08 is 8%")
+        if not 0 < accepted.up_to < 1:
             raise Unacceptable(
-                f"up_to of {told(found.benchmark)} is {told(found.up_to)}; 0.08 is 8%"
+                f"up_to of {told(accepted.benchmark)} is {told(accepted.up_to)}; 0.08 is 8%"
             )
-        if type(found.expires) is not date:
-            raise Unacceptable(f"expires of {told(found.benchmark)} is no date, as 2027-03-31")
-        return found
+        if type(accepted.expires) is not date:
+            raise Unacceptable(f"expires of {told(accepted.benchmark)} is no date, as 2027-03-31")
+        return accepted
 
     def speaks_of(self, decision: Decision) -> bool:
         """Whether it is about this metric of this benchmark."""

@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from itertools import groupby
 from math import inf
+from operator import attrgetter
 
 import numpy as np
 
 from d5test.checks import Fault
 from d5test.client.client import BackendClient
 from d5test.client.messages import BackendInfo
+from d5test.gate.session import clients_of, put_down
 from d5test.gate.versions import NEW, OLD
-from d5test.timed import BROKEN, Entry
+from d5test.timed import Entry
 
 SIDES = (OLD, NEW)
 """Who is judged. There is no control: what is judged twice is the same to the digit."""
@@ -78,96 +80,67 @@ class Examination:
     @property
     def reasons(self) -> Counter[str]:
         """Why the others have none: the old version's reason, or else the new one's."""
-        found = (case.broken for case in self.cases.values() if case.broken)
-        return Counter(broken.get(OLD, broken.get(NEW, "")) for broken in found)
+        reasons = (case.broken for case in self.cases.values() if case.broken)
+        return Counter(broken.get(OLD, broken.get(NEW, "")) for broken in reasons)
 
 
-@dataclass
-class Examiner:
-    """Judges cases on both versions.
+def examine(
+    cases: Sequence[Frozen],
+    opens: Callable[[str, str], AbstractContextManager[BackendClient]],
+    seed: int = 0,
+    budget: float = inf,
+) -> Examination:
+    """Each case on both versions, in an order that is drawn.
 
-    open    a client of an arm, for a backend
+    opens   a client of an arm, for a backend
     budget  seconds that the whole gate may take
     """
-
-    open: Callable[[str, str], AbstractContextManager[BackendClient]]
-    seed: int = 0
-    budget: float = inf
-
-    def examine(self, cases: Sequence[Frozen]) -> Examination:
-        """Each on both versions, in an order that is drawn."""
-        examined: dict[str, Examined] = {}
-        notes: list[str] = []
-        until = time.monotonic() + SHARE * self.budget
-        draw = np.random.default_rng(self.seed)
-        drawn = [cases[k] for k in draw.permutation(len(cases))]
-        for backend, group in groupby(sorted(drawn, key=_backend), _backend):
-            with self._clients(backend, notes) as (clients, broken):
-                for case in group:
-                    if time.monotonic() <= until:
-                        examined[case.name] = _examined(case, clients, broken)
-        names = [case.name for case in cases]
-        return Examination(
-            {name: examined[name] for name in names if name in examined},
-            [name for name in names if name not in examined],
-            notes,
-        )
-
-    @contextmanager
-    def _clients(
-        self, backend: str, notes: list[str]
-    ) -> Iterator[tuple[Mapping[str, BackendClient], Mapping[str, str]]]:
-        """A client of each version, or why there is none."""
-        clients: dict[str, BackendClient] = {}
-        broken: dict[str, str] = {}
-        with ExitStack() as stack:
-            for arm in SIDES:
-                try:
-                    client = stack.enter_context(self.open(arm, backend))
-                    client.about  # noqa: B018 - the framework is imported now
-                    clients[arm] = client
-                except BROKEN as error:
-                    broken[arm] = _line(error)
-            threads = {client.about.threads for client in clients.values()}
-            if len(threads) > 1:
-                told = " and ".join(str(client.about.threads) for client in clients.values())
+    examined: dict[str, Examined] = {}
+    notes: list[str] = []
+    until = time.monotonic() + SHARE * budget
+    drawn = [cases[k] for k in np.random.default_rng(seed).permutation(len(cases))]
+    backend_of = attrgetter("backend")
+    for backend, group in groupby(sorted(drawn, key=backend_of), backend_of):
+        with clients_of(opens, SIDES, backend) as (clients, broken):
+            threads = [client.about.threads for client in clients.values()]
+            if len(set(threads)) > 1:
                 notes.append(
-                    f"the old and the new version of {backend} compute with {told} threads, on "
-                    "which some ratios depend: give --threads"
+                    f"the old and the new version of {backend} compute with "
+                    f"{' and '.join(map(str, threads))} threads, on which some ratios depend: "
+                    "give --threads"
                 )
-            yield clients, broken
-
-
-def _backend(case: Frozen) -> str:
-    return case.backend
+            for case in group:
+                if time.monotonic() <= until:
+                    examined[case.name] = _examined(case, clients, broken)
+    names = [case.name for case in cases]
+    return Examination(
+        {name: examined[name] for name in names if name in examined},
+        [name for name in names if name not in examined],
+        notes,
+    )
 
 
 def _examined(
     case: Frozen, clients: Mapping[str, BackendClient], broken: Mapping[str, str]
 ) -> Examined:
-    found = Examined(broken=dict(broken))
+    examined = Examined(broken=dict(broken))
     for arm, client in clients.items():
         begun = time.perf_counter()
-        fault: Fault | None
+        fault: Fault | None = None
         try:
-            entry, fault = case.judge(client)
-            backend = {**entry["backend"], "name": case.backend}
-            found.entries[arm] = {**entry, "backend": backend}
-        except Fault as broke:
-            fault, found.broken[arm] = broke, _headline(broke)
-        except BROKEN as error:
-            fault, found.broken[arm] = None, _line(error)
-        found.seconds[arm] = time.perf_counter() - begun
+            with put_down(examined.broken, arm):
+                entry, fault = case.judge(client)
+                backend = {**entry["backend"], "name": case.backend}
+                examined.entries[arm] = {**entry, "backend": backend}
+        except Fault as unjudged:
+            fault, examined.broken[arm] = unjudged, _headline(unjudged)
+        examined.seconds[arm] = time.perf_counter() - begun
         if fault is not None and arm == NEW:
-            found.fault, found.about = fault, client.about
-    return found
+            examined.fault, examined.about = fault, client.about
+    return examined
 
 
 def _headline(fault: Fault) -> str:
     """What is wrong, and what the framework said."""
     said = (fault.details[name] for name in ("raised", "how") if name in fault.details)
     return ": ".join([fault.headline, *(line.partition("\n")[0] for line in said)])
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())

@@ -11,21 +11,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf, log1p, sqrt
+from math import expm1, inf, log1p, sqrt
 from statistics import median
-from types import MappingProxyType
 
 import numpy as np
 from scipy.special import ndtri
 
-from d5test.compare.noise import BENCHMARK, POWER
-from d5test.gate.evidence import DEVIATION, Evidence
+from d5test.compare.decision import Decision, Values, noisy
+from d5test.compare.noise import BENCHMARK, POWER, holm
+from d5test.gate.evidence import DEVIATION, GATED, Evidence
+from d5test.metric import Metric
+
+Found = Mapping[str, Mapping[Metric, Evidence]]
+"""By benchmark and metric."""
 
 SESSIONS = 3
 """Sessions until a suspect is given over to pairs."""
 FAR, BEYOND = 5, 10
 """Times the effect, and the noise, from which on nothing is left to be confirmed."""
-LOOKS: Mapping[int, float] = MappingProxyType({12: 0.25, 20: 0.25, 40: 0.5})
+LOOKS = {12: 0.25, 20: 0.25, 40: 0.5}
 """After how many pairs of fresh processes they may convict, with what share of the probability.
 
 What is clear is so after twelve; what differs much from process to process takes more.
@@ -179,3 +183,78 @@ def floor(evidences: Iterable[Evidence]) -> float:
     """
     every = [abs(control) for evidence in evidences for control in evidence.controls]
     return DEVIATION * sqrt(0.75) * median(every) if every else inf
+
+
+def floors(found: Found) -> dict[Metric, float]:
+    """What shifts err by, of each metric."""
+    return {metric: floor([metrics[metric] for metrics in found.values()]) for metric in GATED}
+
+
+class Verdicts:
+    """What is decided in the end, of all benchmarks: their noise is each other's measure."""
+
+    def __init__(self, found: Found, decider: Decider) -> None:
+        self._found, self._decider, self._floors = found, decider, floors(found)
+        ps = {
+            (name, metric): chance(decider.pairs(evidence))
+            for name, metrics in found.items()
+            for metric, evidence in metrics.items()
+            if evidence.pairs and decider.charge(evidence)
+        }
+        levels = holm(np.array([*ps.values()], dtype=np.float64), len(ps))
+        self._levels = dict(zip(ps, map(float, levels), strict=True))
+
+    def __call__(self, rows: Sequence[Values], effect: float) -> list[Decision]:
+        """See `d5test.compare.comparison.Decider`."""
+        others = [row for row in rows if row.metric not in GATED]
+        return [self._decision(row) for row in rows if row.metric in GATED] + noisy(others, effect)
+
+    def of(self, metric: Metric) -> dict[str, str]:
+        """The verdicts on one metric alone, by benchmark."""
+        rows = [Values(name, name, metric, [], []) for name in self._found]
+        return {row.benchmark: self._decision(row).verdict for row in rows}
+
+    def _decision(self, row: Values) -> Decision:
+        evidence = self._found.get(row.benchmark, {}).get(row.metric)
+        if evidence is None or not evidence.shifts:
+            return Decision(row, "unsure", "it was not measured in all arms")
+        level = self._levels.get((row.benchmark, row.metric))
+        if level is None:
+            noise = noise_of(evidence, self._floors[row.metric])
+            verdict, why = self._screened(evidence, noise)
+            change, seen = evidence.shift, expm1(self._decider.detectable(noise))
+        else:
+            pairs = self._decider.pairs(evidence)
+            verdict, why = self._confronted(evidence, pairs, level)
+            change = self._decider.charge(evidence) * centre(pairs)
+            seen = expm1(self._decider.confirmable(pairs, level))
+        if not verdict and log1p(seen) <= log1p(self._decider.effect):
+            verdict, why = "same", f"{seen:.1%} would have been found"
+        elif not verdict:
+            verdict = "unsure"
+            why = f"nothing below {seen:.1%} would be found with a probability of {POWER:.0%}"
+        limit = expm1(self._decider.limit)
+        return Decision(row, verdict, why, expm1(change), limit=limit, detectable=seen)
+
+    def _screened(self, evidence: Evidence, noise: float) -> tuple[str, str]:
+        """What sessions tell, and why; nothing if they saw no difference."""
+        charge = self._decider.charge(evidence)
+        if self._decider.obvious(evidence, noise):
+            why = f"in all of {len(evidence.shifts)} sessions, far beyond the noise"
+            return "worse" if charge > 0 else "better", why
+        if charge:
+            return "unsure", "the budget was spent before pairs of fresh processes told"
+        return "", ""
+
+    def _confronted(
+        self, evidence: Evidence, pairs: Sequence[float], level: float
+    ) -> tuple[str, str]:
+        """What pairs tell, and why; nothing if they do not convict."""
+        agree = sum(d > 0 for d in pairs)
+        if self._decider.guilty(pairs, level):
+            why = f"in {agree} of {len(pairs)} pairs of fresh processes"
+            return "worse" if self._decider.charge(evidence) > 0 else "better", why
+        if len(pairs) < PAIRS and self._decider.settled(pairs, BENCHMARK) is not False:
+            why = f"in {agree} of {len(pairs)} pairs; the budget was spent before {PAIRS}"
+            return "unsure", why
+        return "", ""

@@ -1,13 +1,13 @@
 """What is measured next, and when it is enough: a session, restarts of suspects, fresh pairs.
 
 Requirements: unchanged code costs little more than one session; the budget is kept; whatever was
-measured is in the outcome, and what could not be is told.
+measured is in the outcome, and what could not be is paired.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
@@ -15,12 +15,11 @@ import numpy as np
 
 from d5test.client.client import BackendClient
 from d5test.compare.noise import SUITE
-from d5test.gate.decider import PAIRS, SESSIONS, Decider, floor, noise_of
-from d5test.gate.evidence import GATED, Evidence, add_pair, add_session
-from d5test.gate.measurement import Measurement
+from d5test.gate.decider import PAIRS, SESSIONS, Decider, floors, noise_of
+from d5test.gate.evidence import GATED, Evidence, Measurement, add_pair, add_session
 from d5test.gate.session import FULL, SHORT, Rounds, Session
 from d5test.gate.versions import ARMS, NEW, OLD
-from d5test.metric import Metric
+from d5test.metric import TIME, Metric
 from d5test.timed import Subject
 
 Charge = tuple[str, Metric]
@@ -35,7 +34,7 @@ class Findings:
     evidence      by benchmark and metric
     left          benchmarks that the budget left no time for
     tests         charges that were brought before pairs
-    spent     whether the budget ended before everything was settled
+    spent         whether the budget ended before everything was settled
     sessions      what all of it cost, in first sessions
     """
 
@@ -65,99 +64,76 @@ class Gate:
 
     def measure(self, subjects: Sequence[Subject]) -> Findings:
         """All stages."""
-        start = time.monotonic()
-        run = _Run(self, {s.name: s for s in subjects}, start + self.budget)
-        run.session("1", list(run.subjects))
-        measured = {name for _, measurements in run.found.measurements for name in measurements}
-        run.found.left = [name for name in run.subjects if name not in measured]
-        first = time.monotonic() - start
+        begun = time.monotonic()
+        self._until, self._draw = begun + self.budget, np.random.default_rng(self.seed)
+        self._subjects = {subject.name: subject for subject in subjects}
+        findings = self._findings = Findings()
+        self._hold_session("1", self._subjects)
+        measured = {name for _, measurements in findings.measurements for name in measurements}
+        findings.left = [name for name in self._subjects if name not in measured]
+        first = time.monotonic() - begun
         for k in range(2, SESSIONS + 1):
-            run.session(str(k), sorted(run.charged(), key=run.place))
-        run.confront()
-        run.found.sessions = (time.monotonic() - start) / first
-        return run.found
+            self._hold_session(str(k), {name for name, _ in self._charges()})
+        self._confront()
+        findings.sessions = (time.monotonic() - begun) / first
+        return findings
 
-
-class _Run:
-    """One measurement under way."""
-
-    def __init__(self, gate: Gate, subjects: dict[str, Subject], until: float) -> None:
-        self.gate, self.subjects, self.until = gate, subjects, until
-        self.found = Findings()
-        self.draw = np.random.default_rng(gate.seed)
-        self.place = list(subjects).index
-
-    def session(self, label: str, names: Sequence[str]) -> None:
+    def _hold_session(self, label: str, names: Collection[str]) -> None:
         """All arms on these benchmarks."""
-        if names and self._time_left():
-            measurements = self._measure(label, names, ARMS, FULL)
-            for name, measurement in measurements.items():
-                known = {metric: Evidence() for metric in GATED}
-                evidence = self.found.evidence.setdefault(name, known)
-                if (
-                    not add_session(evidence, measurement)
-                    and not evidence[next(iter(GATED))].shifts
-                ):
-                    del self.found.evidence[name]
-            charged = len(self.charged())
-            self.gate.tell(
-                f"session {label}: {len(measurements)} benchmarks, {charged} not settled"
-            )
+        if not names or not self._time_left():
+            return
+        measurements = self._measure(label, names, ARMS, FULL)
+        for name, measurement in measurements.items():
+            nothing = {metric: Evidence() for metric in GATED}
+            evidence = self._findings.evidence.setdefault(name, nothing)
+            if not add_session(evidence, measurement) and not evidence[TIME].shifts:
+                del self._findings.evidence[name]
+        charged = {name for name, _ in self._charges()}
+        self.tell(f"session {label}: {len(measurements)} benchmarks, {len(charged)} not settled")
 
-    def charged(self) -> set[str]:
-        """Benchmarks that are to be measured again."""
-        return {name for name, _ in self._charges()}
-
-    def confront(self) -> None:
+    def _confront(self) -> None:
         """Pairs of fresh processes, until all charges are settled or the budget is spent."""
-        open_charges = self._charges()
-        self.found.tests = len(open_charges)
+        charges, evidence = self._charges(), self._findings.evidence
+        tests = self._findings.tests = len(charges)
         for k in range(1, PAIRS + 1):
-            if not open_charges or not self._time_left():
+            if not charges or not self._time_left():
                 break
-            names = sorted({name for name, _ in open_charges}, key=self.place)
+            names = {name for name, _ in charges}
             measurements = self._measure(f"pair {k}", names, (OLD, NEW), SHORT)
-            lost = {
-                n
-                for n in names
-                if n not in measurements or not add_pair(self._of(n), measurements[n])
-            }
-            open_charges = [c for c in open_charges if c[0] not in lost and self._open(c)]
-            self.gate.tell(f"pair {k}: {len(open_charges)} of {self.found.tests} not settled")
+            paired = {n for n, m in measurements.items() if add_pair(evidence[n], m)}
+            charges = [
+                (name, metric)
+                for name, metric in charges
+                if name in paired and self._settled(evidence[name][metric]) is None
+            ]
+            self.tell(f"pair {k}: {len(charges)} of {tests} not settled")
 
     def _charges(self) -> list[Charge]:
-        decider, found = self.gate.decider, self.found.evidence
-        floors = {
-            metric: floor([metrics[metric] for metrics in found.values()]) for metric in GATED
-        }
+        """What is to be measured again."""
+        noise = floors(self._findings.evidence)
         return [
             (name, metric)
-            for name, metrics in found.items()
+            for name, metrics in self._findings.evidence.items()
             for metric, evidence in metrics.items()
-            if decider.charge(evidence)
-            and not decider.obvious(evidence, noise_of(evidence, floors[metric]))
+            if self.decider.charge(evidence)
+            and not self.decider.obvious(evidence, noise_of(evidence, noise[metric]))
         ]
 
-    def _of(self, name: str) -> dict[Metric, Evidence]:
-        return self.found.evidence[name]
-
-    def _open(self, charge: Charge) -> bool:
-        name, metric = charge
-        pairs = self.gate.decider.pairs(self._of(name)[metric])
-        return self.gate.decider.settled(pairs, SUITE / self.found.tests) is None
+    def _settled(self, evidence: Evidence) -> bool | None:
+        return self.decider.settled(self.decider.pairs(evidence), SUITE / self._findings.tests)
 
     def _time_left(self) -> bool:
-        self.found.spent = self.found.spent or time.monotonic() > self.until
-        return not self.found.spent
+        self._findings.spent |= time.monotonic() > self._until
+        return not self._findings.spent
 
     def _measure(
-        self, label: str, names: Iterable[str], arms: Sequence[str], rounds: Rounds
+        self, label: str, names: Collection[str], arms: Sequence[str], rounds: Rounds
     ) -> dict[str, Measurement]:
-        gate = self.gate
-        error = gate.decider.error
-        session = Session(arms, gate.open, self.draw, gate.loops, rounds, error, self.until)
-        wanted = [self.subjects[name] for name in names]
+        session = Session(
+            arms, self.open, self._draw, self.loops, rounds, self.decider.error, self._until
+        )
+        wanted = [subject for name, subject in self._subjects.items() if name in names]
         measurements = session.measure(wanted)
-        self.found.spent = self.found.spent or len(measurements) < len(wanted)
-        self.found.measurements.append((label, measurements))
+        self._findings.spent |= len(measurements) < len(wanted)
+        self._findings.measurements.append((label, measurements))
         return measurements

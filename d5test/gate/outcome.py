@@ -9,6 +9,7 @@ one run of it.
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -25,8 +26,8 @@ from d5test.compare import Comparison, Decision, Run, read
 from d5test.files import replace
 from d5test.gate.accepted import Accepted
 from d5test.gate.corpus import Examination, Examined
+from d5test.gate.evidence import Measurement
 from d5test.gate.gate import Findings
-from d5test.gate.measurement import Measurement
 from d5test.gate.rule import Gated
 from d5test.gate.versions import ARMS, NEW, OLD
 from d5test.record import KEY, SCHEMA
@@ -34,6 +35,8 @@ from d5test.timed import Entry
 
 FIRST = "1"
 """What the first session is called."""
+machine_info = cache(pytest_benchmark_generate_machine_info)
+"""Pytest-benchmark's facts of the machine: it takes a second to find them."""
 
 
 @dataclass(frozen=True)
@@ -58,30 +61,29 @@ class Outcome:
 
     @cached_property
     def _by_name(self) -> dict[str, list[Decision]]:
-        found: dict[str, list[Decision]] = {}
+        decisions: dict[str, list[Decision]] = defaultdict(list)
         for decision in self.comparison.decisions:
-            found.setdefault(decision.values.benchmark, []).append(decision)
-        return found
+            decisions[decision.values.benchmark].append(decision)
+        return decisions
 
     @property
     def paired(self) -> dict[str, tuple[list[float], list[float]]]:
         """Rounds of both versions that were measured in turn, by benchmark."""
-        found: dict[str, tuple[list[float], list[float]]] = {}
+        rounds: dict[str, tuple[list[float], list[float]]] = {}
         for _, measurements in self.findings.measurements:
             for name, measurement in measurements.items():
                 if OLD in measurement.entries and NEW in measurement.entries:
-                    old, new = found.setdefault(name, ([], []))
-                    for side, arm in ((old, OLD), (new, NEW)):
-                        side.extend(chain.from_iterable(measurement.blocks[arm]))
-        return found
+                    old, new = rounds.setdefault(name, ([], []))
+                    old.extend(chain.from_iterable(measurement.blocks[OLD]))
+                    new.extend(chain.from_iterable(measurement.blocks[NEW]))
+        return rounds
 
     def broken(self, name: str) -> str:
         """Why the old version has no such benchmark; empty if it has."""
-        measurements = (
-            session[name] for _, session in self.findings.measurements if name in session
-        )
-        cases = (self.corpus.cases[name],) if name in self.corpus.cases else ()
-        return next((b.broken[OLD] for b in (*cases, *measurements) if OLD in b.broken), "")
+        judged: Mapping[str, Examined | Measurement] = self.corpus.cases
+        where = [judged, *(measured for _, measured in self.findings.measurements)]
+        reasons = [held[name].broken.get(OLD, "") for held in where if name in held]
+        return next(filter(None, reasons), "")
 
     def vanished(self, name: str) -> str:
         """Why the new version has no such benchmark; empty if it has."""
@@ -133,7 +135,7 @@ def _content(
     untimed = {n: b.broken[arm] for n, b in both.items() if arm in b.broken}
     right = [e["judgement"]["right"] for e in (*timed.values(), *judged.values())]
     return {
-        "machine_info": _machine(),
+        "machine_info": machine_info(),
         "commit_info": {},
         "benchmarks": [
             *(_benchmark(n, e, e["seconds"], e["loops"]) for n, e in timed.items()),
@@ -152,13 +154,6 @@ def _content(
             "untimed": untimed,
         },
     }
-
-
-@cache
-def _machine() -> dict[str, Any]:
-    """Pytest-benchmark's facts of the machine: it takes a second to find them."""
-    found: dict[str, Any] = pytest_benchmark_generate_machine_info()
-    return found
 
 
 def _benchmark(name: str, entry: Entry, rounds: Sequence[float], loops: int) -> dict[str, Any]:

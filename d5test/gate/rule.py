@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,8 @@ from d5test.compare.comparison import Vanished
 from d5test.compare.decision import worst_first
 from d5test.compare.numbers import number
 from d5test.gate.accepted import Accepted, accept
-from d5test.gate.decider import Decider
+from d5test.gate.decider import Decider, Found, Verdicts
 from d5test.gate.evidence import GATED, Evidence
-from d5test.gate.verdicts import Found, Verdicts
 
 
 class Gated:
@@ -36,16 +35,16 @@ class Gated:
         "geometric mean"
     )
 
-    def __init__(self, given: Mapping[str, Any]) -> None:
+    def __init__(self, content: Mapping[str, Any]) -> None:
         self.found: Found = {
             str(name): {metric: _evidence(metrics[metric.name]) for metric in GATED}
-            for name, metrics in given["found"].items()
+            for name, metrics in content["found"].items()
         }
         self.accepted = [
             Accepted.of({**row, "expires": date.fromisoformat(row["expires"])})
-            for row in given["accepted"]
+            for row in content["accepted"]
         ]
-        self.today = date.fromisoformat(given["today"])
+        self.today = date.fromisoformat(content["today"])
 
     @classmethod
     def of(cls, found: Found, accepted: Sequence[Accepted]) -> Gated:
@@ -54,25 +53,26 @@ class Gated:
 
     def compared(self, old: Sequence[Run], new: Sequence[Run], effect: float) -> Comparison:
         """The comparison, worst first."""
-        found = compare(old, new, effect, Verdicts(self.found, Decider(effect)))
-        decisions = worst_first(accept(found.decisions, self.accepted, self.today))
-        failed = _failed(old, new, {gone.name for gone in found.matching.vanished})
-        matching = replace(found.matching, vanished=[*found.matching.vanished, *failed])
-        return replace(found, decisions=decisions, matching=matching)
+        comparison = compare(old, new, effect, Verdicts(self.found, Decider(effect)))
+        decisions = worst_first(accept(comparison.decisions, self.accepted, self.today))
+        vanished = comparison.matching.vanished
+        failed = _failed(old, new, {gone.name for gone in vanished})
+        matching = replace(comparison.matching, vanished=[*vanished, *failed])
+        return replace(comparison, decisions=decisions, matching=matching)
 
     def to_json(self) -> dict[str, Any]:
         """What it is made of again."""
         return _content(self.found, self.accepted, self.today)
 
 
-def _failed(old: Sequence[Run], new: Sequence[Run], told: set[str]) -> Iterator[Vanished]:
+def _failed(old: Sequence[Run], new: Sequence[Run], known: set[str]) -> Iterator[Vanished]:
     """Benchmarks that failed in some of the new version's processes, and never in the old's."""
     operators = {name: e.operator for run in old for name, e in run.entries.items()}
-    told |= {name for run in old for name in run.untimed}
+    known |= {name for run in old for name in run.untimed}
     for run in new:
         for name, why in run.untimed.items():
-            if name in operators and name not in told:
-                told.add(name)
+            if name in operators and name not in known:
+                known.add(name)
                 yield Vanished(name, operators[name], f"in {Path(run.path).stem}: {why}")
 
 
@@ -87,10 +87,6 @@ def _content(found: Found, accepted: Sequence[Accepted], today: date) -> dict[st
     }
 
 
-def _evidence(given: Mapping[str, Any]) -> Evidence:
-    return Evidence(
-        **{
-            name: [number(value, name) for value in given[name]]
-            for name in ("shifts", "controls", "errors", "pairs")
-        }
-    )
+def _evidence(values: Mapping[str, Any]) -> Evidence:
+    names = [field.name for field in fields(Evidence)]
+    return Evidence(**{name: [number(value, name) for value in values[name]] for name in names})

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import groupby
 from math import inf
@@ -17,8 +17,7 @@ from math import inf
 import numpy as np
 
 from d5test.client.client import BackendClient
-from d5test.client.messages import Round
-from d5test.gate.measurement import Measurement
+from d5test.gate.evidence import Measurement
 from d5test.gate.versions import NEW
 from d5test.timed import BRIEF, BROKEN, Subject, Timed, displacement, move
 
@@ -67,7 +66,6 @@ class Session:
     def measure(self, subjects: Sequence[Subject]) -> dict[str, Measurement]:
         """The measurements of the benchmarks that had their turn."""
         measurements: dict[str, Measurement] = {}
-        rounds: dict[str, dict[str, list[Round]]] = {}
         half = (time.monotonic() + self.until) / 2
         for process in range(LONGER * self.rounds.processes):
             planned = process < self.rounds.processes
@@ -77,13 +75,13 @@ class Session:
             for backend, group in groupby(wanted, lambda subject: subject.backend):
                 if time.monotonic() > self.until:
                     return measurements
-                with self._clients(backend) as (clients, broken):
+                with clients_of(self.open, self._order(self.arms), backend) as (clients, broken):
                     for subject in group:
                         if time.monotonic() > self.until:
                             return measurements
                         measurement = measurements.setdefault(subject.name, Measurement())
-                        told = rounds.setdefault(subject.name, {})
-                        self._process(subject, clients, broken, measurement, told)
+                        measurement.broken = {**broken, **measurement.broken}
+                        self._process(subject, clients, measurement)
         return measurements
 
     def _goes_on(self, measurement: Measurement | None, planned: bool) -> bool:
@@ -97,81 +95,49 @@ class Session:
     def _order(self, arms: Sequence[str]) -> list[str]:
         return [arms[k] for k in self.draw.permutation(len(arms))]
 
-    @contextmanager
-    def _clients(
-        self, backend: str
-    ) -> Iterator[tuple[Mapping[str, BackendClient], Mapping[str, str]]]:
-        """A fresh worker of each arm, or why there is none."""
-        clients: dict[str, BackendClient] = {}
-        broken: dict[str, str] = {}
-        with ExitStack() as stack:
-            for arm in self._order(self.arms):
-                with _told(broken, arm):
-                    clients[arm] = stack.enter_context(self.open(arm, backend))
-            for arm, client in list(clients.items()):
-                with _told(broken, arm):
-                    client.about  # noqa: B018 - its framework is imported, with the others'
-            yield {arm: one for arm, one in clients.items() if arm not in broken}, broken
-
     def _process(
-        self,
-        subject: Subject,
-        clients: Mapping[str, BackendClient],
-        broken: Mapping[str, str],
-        measurement: Measurement,
-        rounds: dict[str, list[Round]],
+        self, subject: Subject, clients: Mapping[str, BackendClient], measurement: Measurement
     ) -> None:
-        """The blocks of one process of each arm, added to the measurement and to the rounds."""
-        measurement.broken.update(
-            {arm: why for arm, why in broken.items() if arm not in measurement.broken}
-        )
+        """The blocks of one process of each arm, added to the measurement."""
+        broken = measurement.broken
         timed = {
-            arm: subject.make(client, arm)
-            for arm, client in clients.items()
-            if arm not in measurement.broken
+            arm: subject.make(client, arm) for arm, client in clients.items() if arm not in broken
         }
         measurement.processes.append(0)
         try:
-            self._calibrate(subject, timed, measurement)
+            self._calibrate(subject, timed, broken)
             begun = time.monotonic()
             for block in range(self.rounds.blocks):
                 spent = (time.monotonic() - begun) / max(len(timed), 1)
                 if block and (spent > self.rounds.seconds or time.monotonic() > self.until):
                     break
-                self._block(subject, timed, clients, measurement, rounds)
+                self._block(subject, timed, clients, measurement)
                 measurement.processes[-1] += 1
             for arm in timed:
-                with _told(measurement.broken, arm):
-                    if arm not in measurement.broken:
-                        self._record(subject, arm, timed[arm], measurement, rounds)
+                with put_down(broken, arm):
+                    if arm not in broken:
+                        self._record(subject, arm, timed[arm], measurement)
         finally:
             for arm, one in timed.items():
-                with _told(measurement.broken, arm):
+                with put_down(broken, arm):
                     one.close()
-            for arm in measurement.broken:
+            for arm in broken:
                 measurement.entries.pop(arm, None)
 
-    def _record(
-        self,
-        subject: Subject,
-        arm: str,
-        timed: Timed,
-        measurement: Measurement,
-        rounds: Mapping[str, list[Round]],
-    ) -> None:
+    def _record(self, subject: Subject, arm: str, timed: Timed, measurement: Measurement) -> None:
         """What was measured so far; once its outputs are wrong, it stays so."""
-        entry = timed.record(rounds[arm], self.loops[subject.name])
+        entry = timed.record(measurement.rounds[arm], self.loops[subject.name])
         if arm not in measurement.entries or measurement.entries[arm]["valid"]:
-            named = {**entry["backend"], "name": subject.backend}
-            measurement.entries[arm] = {**entry, "backend": named}
+            backend = {**entry["backend"], "name": subject.backend}
+            measurement.entries[arm] = {**entry, "backend": backend}
 
     def _calibrate(
-        self, subject: Subject, timed: Mapping[str, Timed], measurement: Measurement
+        self, subject: Subject, timed: Mapping[str, Timed], broken: dict[str, str]
     ) -> None:
         """Find out how many calls make a round, in the first arm that can say."""
         for arm in self._order(list(timed)):
             if subject.name not in self.loops:
-                with _told(measurement.broken, arm):
+                with put_down(broken, arm):
                     self.loops[subject.name] = max(1, timed[arm].start() // BRIEF)
 
     def _block(
@@ -180,24 +146,24 @@ class Session:
         timed: Mapping[str, Timed],
         clients: Mapping[str, BackendClient],
         measurement: Measurement,
-        rounds: dict[str, list[Round]],
     ) -> None:
         """All arms in turns, on tensors that lie elsewhere than those of the last block."""
         self._pin(clients)
-        distance = displacement(self.draw)
-        for arm in self._order([arm for arm in timed if arm not in measurement.broken]):
-            with _told(measurement.broken, arm):
+        distance, broken = displacement(self.draw), measurement.broken
+        for arm in self._order([arm for arm in timed if arm not in broken]):
+            with put_down(broken, arm):
                 move(clients[arm], distance)
                 timed[arm].start(self.loops[subject.name])
-        well = [arm for arm in timed if arm not in measurement.broken]
+        well = [arm for arm in timed if arm not in broken]
         for arm in well:
             measurement.blocks.setdefault(arm, []).append([])
         for _ in range(self.rounds.turns):
             for arm in self._order(well):
-                with _told(measurement.broken, arm):
-                    if arm not in measurement.broken:
-                        rounds.setdefault(arm, []).append(timed[arm].round())
-                        measurement.blocks[arm][-1].append(rounds[arm][-1].wall)
+                with put_down(broken, arm):
+                    if arm not in broken:
+                        measured = timed[arm].round()
+                        measurement.rounds.setdefault(arm, []).append(measured)
+                        measurement.blocks[arm][-1].append(measured.wall)
 
     def _pin(self, clients: Mapping[str, BackendClient]) -> None:
         """Let workers with one thread take their turns on one core, drawn for the block.
@@ -215,7 +181,26 @@ class Session:
 
 
 @contextmanager
-def _told(broken: dict[str, str], arm: str) -> Iterator[None]:
+def clients_of(
+    opens: Callable[[str, str], AbstractContextManager[BackendClient]],
+    arms: Iterable[str],
+    backend: str,
+) -> Iterator[tuple[dict[str, BackendClient], dict[str, str]]]:
+    """A client of each arm, or why there is none. All are started before the first is asked."""
+    clients: dict[str, BackendClient] = {}
+    broken: dict[str, str] = {}
+    with ExitStack() as stack:
+        for arm in arms:
+            with put_down(broken, arm):
+                clients[arm] = stack.enter_context(opens(arm, backend))
+        for arm, client in clients.items():
+            with put_down(broken, arm):
+                client.about  # noqa: B018 - its framework is imported, with the others'
+        yield {arm: client for arm, client in clients.items() if arm not in broken}, broken
+
+
+@contextmanager
+def put_down(broken: dict[str, str], arm: str) -> Iterator[None]:
     """Within: what breaks in an arm is put down, the first time that it does."""
     try:
         yield

@@ -18,35 +18,27 @@ from scipy.special import betaincinv
 
 from d5test.client.client import BackendClient
 from d5test.client.messages import Round
+from d5test.gate.decider import Verdicts
 from d5test.gate.gate import Findings, Gate
-from d5test.gate.verdicts import Verdicts
 from d5test.gate.versions import NEW
 from d5test.metric import TIME
 from d5test.timed import Subject, Timed
 
 
 class Slowed:
-    """Something timed that takes a share longer than it does."""
+    """Something timed (`Timed`) that takes a share longer than it does."""
 
     def __init__(self, timed: Timed, share: float) -> None:
         self._timed, self._stretch = timed, 1 + share
 
-    def start(self, loops: int | None = None) -> int:
-        """See `Timed`."""
-        return self._timed.start(loops)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._timed, name)
 
     def round(self) -> Round:
-        """See `Timed`: longer by the share."""
-        found = self._timed.round()
-        return Round(found.wall * self._stretch, found.cpu * self._stretch, found.switches)
-
-    def record(self, rounds: Sequence[Round], loops: int) -> dict[str, Any]:
-        """See `Timed`."""
-        return self._timed.record(rounds, loops)
-
-    def close(self) -> None:
-        """See `Timed`."""
-        self._timed.close()
+        """A round that is longer by the share."""
+        measured = self._timed.round()
+        stretch = self._stretch
+        return Round(measured.wall * stretch, measured.cpu * stretch, measured.switches)
 
 
 @dataclass
@@ -66,14 +58,6 @@ class Trial:
     unsure: list[int] = field(default_factory=lambda: [0, 0])
     sessions: list[float] = field(default_factory=list)
 
-    def add_identical(self, verdicts: Sequence[str], sessions: float) -> None:
-        """A suite of identical code."""
-        for verdict in verdicts:
-            _count(self.alarms, verdict == "worse")
-            _count(self.unsure, verdict == "unsure")
-        _count(self.red, "worse" in verdicts)
-        self.sessions.append(sessions)
-
     def lines(self) -> list[str]:
         """What it says, with 95% confidence intervals."""
         cost = f"{np.mean(self.sessions):.2f}" if self.sessions else "-"
@@ -92,25 +76,30 @@ def trial(gate: Callable[[int], Gate], subjects: Sequence[Subject], end: float) 
     gate  a new gate, by its seed
     end   when to stop, by `time.monotonic`: no two begin that would not end by then
     """
-    found = Trial()
+    rates = Trial()
     seed, longest = 0, 0.0
     while not seed or time.monotonic() + longest < end:
         begun = time.monotonic()
         one = gate(seed)
         findings = one.measure(subjects)
-        found.add_identical([*_verdicts(one, findings).values()], findings.sessions)
+        verdicts = _verdicts(one, findings)
+        for verdict in verdicts.values():
+            _count(rates.alarms, verdict == "worse")
+            _count(rates.unsure, verdict == "unsure")
+        _count(rates.red, "worse" in verdicts.values())
+        rates.sessions.append(findings.sessions)
         slow = {subject.name for subject in subjects[seed % 2 :: 2]}
         two = replace(gate(seed), loops=one.loops)
         share = two.decider.effect
         findings = two.measure([_slowed(s, share) if s.name in slow else s for s in subjects])
         for name, verdict in _verdicts(two, findings).items():
-            _count(found.found if name in slow else found.alarms, verdict == "worse")
+            _count(rates.found if name in slow else rates.alarms, verdict == "worse")
         seed, longest = seed + 1, max(longest, time.monotonic() - begun)
-    return found
+    return rates
 
 
 def _slowed(subject: Subject, share: float) -> Subject:
-    def make(client: BackendClient, arm: str) -> Timed:
+    def make(client: BackendClient, arm: str) -> Any:
         timed = subject.make(client, arm)
         return Slowed(timed, share) if arm == NEW else timed
 

@@ -16,6 +16,7 @@ from typing import Any
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from d5test.case import FLOATS, Operator
+from d5test.files import folder_of_suites
 from d5test.known.failure import KnownFailure, Pinned, in_dtype
 from d5test.known.literal import case_from
 from d5test.known.where import validate
@@ -59,10 +60,7 @@ def read(
 
 def shipped(framework: str) -> Path:
     """The file of known failures that comes with the suites for this framework."""
-    package = Path(__file__).resolve().parents[1]
-    inside = package / "suites"
-    suites = inside if inside.is_dir() else package.parent / "suites"
-    return suites / "known" / f"{framework}.toml"
+    return folder_of_suites() / "known" / f"{framework}.toml"
 
 
 def shipped_files(checks: Mapping[str, Any]) -> dict[str, tuple[str, list[KnownFailure]]]:

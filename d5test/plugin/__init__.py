@@ -1,63 +1,31 @@
 """The pytest plugin of d5test's suites. Loaded by `-p d5test.plugin`, never by an entry point.
 
-    options       what the command line accepts
-    selection     every name on the command line, resolved before anything is collected
-    workers       one process for each backend
-    parametrise   backends x (operator x dtype), and why a cell does not apply
-    communicators communicators x (algorithms, optimizers) x dtypes
-    optimizers    optimizers x dtypes
-    networks      networks, and models that others made
-    collecting    listing tests without importing Hypothesis
-    outcomes      what came of the drawn cases, as it travels in reports
-    known         known failures: pinned cases, and where drawing is kept away from
-    budget        ends in time
-    gating        two versions in one session: each test is a verdict
-    switches      pytest's own switches: they work, or are refused in one line
-    timing        problems to be timed, a run of its own
-    visiting      the same in several processes, spread over the run
-    corpus        frozen cases to be judged, a run of its own
-    ranks         pytest under MPI
-    progress      each fault when it is found, and what is under test
-    interrupt     Ctrl-C pressed twice is pressed once
-    summary       what was judged and what was not, from reports alone
-
-Its parts are pytest plugins themselves: this folder holds no logic.
+Its parts are pytest plugins themselves: this folder holds no logic. Besides, `outcomes` is what
+came of the drawn cases, as it travels in reports, and `native` compiles operators.
 """
 
 from __future__ import annotations
 
 pytest_plugins = (
-    "d5test.plugin.options",
-    "d5test.plugin.switches",
-    "d5test.plugin.selection",
-    "d5test.plugin.gating",
-    "d5test.plugin.workers",
-    "d5test.plugin.parametrise",
-    "d5test.plugin.optimizers",
-    "d5test.plugin.networks",
-    "d5test.plugin.communicators",
-    "d5test.plugin.collecting",
-    "d5test.plugin.budget",
-    "d5test.plugin.progress",
-    "d5test.plugin.interrupt",
-    "d5test.plugin.summary",
-    "d5test.plugin.record",
-    "d5test.fixtures.backend",
+    "d5test.plugin.options",  # what the command line accepts
+    "d5test.plugin.switches",  # pytest's own switches: they work, or are refused in one line
+    "d5test.plugin.selection",  # every name on the command line, resolved before collection
+    "d5test.plugin.gating",  # two versions in one session: each test is a verdict
+    "d5test.plugin.workers",  # one process for each backend
+    "d5test.plugin.parametrise",  # backends x (operator x dtype), and why a cell does not apply
+    "d5test.plugin.optimizers",  # optimizers x dtypes, and recipes
+    "d5test.plugin.networks",  # networks, and models that others made
+    "d5test.plugin.communicators",  # communicators x (algorithms, optimizers) x dtypes
+    "d5test.plugin.budget",  # ends in time
+    "d5test.plugin.progress",  # each fault when it is found, and what is under test
+    "d5test.plugin.interrupt",  # Ctrl-C pressed twice is pressed once
+    "d5test.plugin.summary",  # what was judged and what was not, from reports alone
+    "d5test.plugin.record",  # the faults of a run, written as known failures
     "d5test.fixtures.explore",
-    "d5test.fixtures.optimizer",
-    "d5test.fixtures.curve",
-    "d5test.fixtures.recipe",
+    "d5test.fixtures.training",
     "d5test.fixtures.network",
     "d5test.fixtures.comm",
-    "d5test.fixtures.pace",
-    "d5test.fixtures.learner",
-    "d5test.fixtures.scaling",
-    "d5test.fixtures.communicator",
-    "d5test.plugin.timing",
-    "d5test.plugin.visiting",
-    "d5test.plugin.corpus",
-    "d5test.fixtures.corpus",
-    "d5test.fixtures.known",
+    "d5test.plugin.benchmarks",  # what is timed, and the corpus: runs of their own
     "d5test.fixtures.stopwatch",
-    "d5test.plugin.ranks.begin",  # last: what is registered last is configured first
+    "d5test.plugin.ranks.begin",  # pytest under MPI. What is registered last is configured first
 )

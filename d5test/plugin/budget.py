@@ -8,31 +8,32 @@ what was measured before it is judged.
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 
 from d5test.outcome.tally import Tally
 from d5test.plugin.outcomes import attach
-from d5test.plugin.timing import VISITED
 
 END = pytest.StashKey[float]()
 """When the budget is spent, by `time.time`, which the processes of one machine share."""
+VISITED = pytest.StashKey[dict[str, Any]]()
+"""What --control measured before the first test, by the test's name: `d5test.visits.Visited`."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Start the clock, or read the one that was started."""
     budget = config.getoption("--budget")
     if budget is not None:
-        given = getattr(config, "workerinput", {}).get("d5test_end")
-        config.stash[END] = given if given is not None else time.time() + budget
+        workerinput = getattr(config, "workerinput", {})
+        config.stash[END] = workerinput.get("d5test_end", time.time() + budget)
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_configure_node(node: object) -> None:
+def pytest_configure_node(node: Any) -> None:
     """xdist: hand the end of the budget to a process."""
-    end = node.config.stash.get(END, None)  # type: ignore[attr-defined]
-    if end is not None:
-        node.workerinput["d5test_end"] = end  # type: ignore[attr-defined]
+    if END in node.config.stash:
+        node.workerinput["d5test_end"] = node.config.stash[END]
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -40,8 +41,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Leave a test out when the time is over."""
     if remaining(item.config) > 0 or item.nodeid in item.config.stash.get(VISITED, {}):
         return
-    callspec = getattr(item, "callspec", None)
-    params = callspec.params if callspec is not None else {}
+    params = getattr(getattr(item, "callspec", None), "params", {})
     cell = params.get("cell")
     mark = item.get_closest_marker("check")
     tally = Tally(

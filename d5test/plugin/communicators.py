@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,9 +17,8 @@ import pytest
 from d5test.arguments import listed
 from d5test.distributed.provider import launched
 from d5test.names import BadName, resolve
-from d5test.plugin.names import resolving
-from d5test.plugin.selection import SELECTION
-from d5test.plugin.timing import FILE
+from d5test.plugin.outcomes import carried
+from d5test.plugin.selection import SELECTION, resolving
 
 MEASURED = "d5test-measured"
 """The name of the entry in a report's `user_properties`."""
@@ -37,14 +35,14 @@ gloo sleep until others come."""
 class Kind:
     """What has to be installed for a communicator, what it runs, and how its tests are marked.
 
-    made  how a stranger's is made: from an MPI communicator of all ranks, or None without mpirun
+    make  makes a stranger's, from an MPI communicator of all ranks, or from None without mpirun
     """
 
     needs: tuple[str, ...]
     schedules: bool
     library: bool
     marks: tuple[pytest.MarkDecorator, ...] = ()
-    made: Callable[[Any], Any] | None = None
+    make: Callable[[Any], Any] | None = None
 
 
 KINDS = pytest.StashKey[dict[str, Kind]]()
@@ -70,14 +68,6 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[KINDS] = {name: _kind(name) for name in names}
 
 
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Times are measured only where their file is named, as on level 0."""
-    if collection_path.name != FILE or "distributed" not in collection_path.parts:
-        return None
-    named = any(Path(str(argument).partition("::")[0]).name == FILE for argument in config.args)
-    return None if named else True
-
-
 def _kind(name: str) -> Kind:
     """What `--comm` names: one of ours, an installed one, `module:Name` or `./file.py:Name`."""
     if name in COMMUNICATORS:
@@ -85,59 +75,37 @@ def _kind(name: str) -> Kind:
         if missing:
             raise BadName(f"--comm={name} needs {missing[0]}: pip install 'd5test[mpi]'")
         return COMMUNICATORS[name]
-    made = resolve("communicator", name, COMMUNICATORS)
-    if not isinstance(made, type):  # what it runs is read from the class, before it is made
+    make = resolve("communicator", name, COMMUNICATORS)
+    if not isinstance(make, type):  # what it runs is read from the class, before it is made
         raise BadName(f"communicator {name!r} is not a class")
-    marks = (AWAKE,) if getattr(made, "polls", False) else ()
-    return Kind((), schedules=hasattr(made, "run"), library=True, marks=marks, made=made)
+    marks = (AWAKE,) if getattr(make, "polls", False) else ()
+    return Kind((), schedules=hasattr(make, "run"), library=True, marks=marks, make=make)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Parametrise what asks for `comm`, and for `part` beside it."""
-    if "comm" not in metafunc.fixturenames:
+    """Parametrise what asks for `comm`, and for `part` or `learner` beside it."""
+    config, asked = metafunc.config, metafunc.fixturenames
+    if "comm" not in asked:
         return
-    kinds = metafunc.config.stash[KINDS]
+    kinds = config.stash[KINDS]
     comms = [pytest.param(name, marks=kind.marks, id=name) for name, kind in kinds.items()]
     metafunc.parametrize("comm", comms, indirect=True)
-    if "part" in metafunc.fixturenames:
+    if "part" in asked:
         mark = metafunc.definition.get_closest_marker("collective")
-        parts = _parts(metafunc.config, mark.args[0]) if mark else []
+        parts = _parts(config, mark.args[0]) if mark else []
         metafunc.parametrize("part", parts, ids=["-".join(part) for part in parts])
-    if "learner" in metafunc.fixturenames:
-        timed = "scale" in metafunc.fixturenames
-        learners = _learners(metafunc.config, timed)
-        metafunc.parametrize("learner", learners, indirect=True, ids=learners)
-        if timed:
-            _parametrise_scaling(metafunc)
+    if "learner" in asked:
+        metafunc.parametrize("learner", _learners(config, timed="scale" in asked))
+    if "scale" in asked:  # one rank first: it is the base case of the others
+        from d5test.distributed.scaling import MODES, sizes
 
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Take out what a communicator does not run."""
-    items[:] = [item for item in items if _exists(item)]
-
-
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Import on ranks what the first test would, before its deadline runs."""
-    judged = any(item.get_closest_marker("collective") for item in session.items)
-    if judged and launched() is not None and not session.config.option.collectonly:
-        import d5test.distributed.checks
-        import d5test.exploration.explore  # noqa: F401
-
-
-def _exists(item: pytest.Item) -> bool:
-    callspec = getattr(item, "callspec", None)
-    if callspec is None or not {"part", "learner"} & callspec.params.keys():
-        return True
-    kind = item.config.stash[KINDS][callspec.params["comm"]]
-    part = callspec.params.get("part", ("", ""))
-    if not isinstance(part, tuple):  # nothing is left of the subjects: pytest says so
-        return True
-    return kind.library if part[0] == LIBRARY else kind.schedules
+        launch = launched()
+        metafunc.parametrize("mode", MODES)
+        metafunc.parametrize("ranks", sizes(launch.size if launch else 1))
 
 
 def _parts(config: pytest.Config, check: str) -> list[tuple[str, str]]:
-    """Subjects x dtypes; `--dtype` names floating-point ones."""
+    """Subjects, algorithms or optimizers, x dtypes; `--dtype` names floating-point ones."""
     from d5test.distributed.optimizers import DISTRIBUTED
 
     row, selection = property_of(check), config.stash[SELECTION]
@@ -155,7 +123,7 @@ def _optimizers(config: pytest.Config) -> list[str]:
     return [name for name in DISTRIBUTED if not asked or name in asked]
 
 
-def _learners(config: pytest.Config, timed: bool) -> list[str]:
+def _learners(config: pytest.Config, *, timed: bool) -> list[str]:
     """Those that train networks, which are in float32; timed are those whose steps are alike."""
     from d5test.distributed.optimizers import CONSISTENT
 
@@ -164,13 +132,29 @@ def _learners(config: pytest.Config, timed: bool) -> list[str]:
     return [name for name in _optimizers(config) if not timed or name in CONSISTENT]
 
 
-def _parametrise_scaling(metafunc: pytest.Metafunc) -> None:
-    """Modes x numbers of ranks, one rank first: it is the base case of the others."""
-    from d5test.distributed.scaling import MODES, sizes
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Take out what a communicator does not run."""
+    items[:] = [item for item in items if _exists(item)]
 
-    launch = launched()
-    metafunc.parametrize("mode", MODES)
-    metafunc.parametrize("ranks", sizes(launch.size if launch else 1))
+
+def _exists(item: pytest.Item) -> bool:
+    params = getattr(getattr(item, "callspec", None), "params", {})
+    if not {"part", "learner"} & params.keys():
+        return True
+    kind = item.config.stash[KINDS][params["comm"]]
+    part = params.get("part", ("", ""))
+    if not isinstance(part, tuple):  # nothing is left of the subjects: pytest says so
+        return True
+    return kind.library if part[0] == LIBRARY else kind.schedules
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Import on ranks what the first test would, before its deadline runs."""
+    judged = any(item.get_closest_marker("collective") for item in session.items)
+    if judged and launched() is not None and not session.config.option.collectonly:
+        import d5test.distributed.checks
+        import d5test.exploration.explore  # noqa: F401
 
 
 def property_of(check: str) -> Any:
@@ -184,13 +168,6 @@ def property_of(check: str) -> Any:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say what was measured, largest first; from reports alone."""
-    found = {
-        str(value)
-        for reports in terminalreporter.stats.values()
-        for report in reports
-        if getattr(report, "when", "") == "call"
-        for name, value in report.user_properties
-        if name == MEASURED
-    }
-    for line in sorted(found, key=lambda text: -float(text.split()[0])):
+    lines = set(map(str, carried(terminalreporter, MEASURED)))
+    for line in sorted(lines, key=lambda text: -float(text.split()[0])):
         terminalreporter.write_line(line)

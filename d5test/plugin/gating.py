@@ -7,19 +7,19 @@ outcome, in JUnit too.
 
 from __future__ import annotations
 
+import dataclasses
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from d5test import files
-from d5test.plugin.corpus import cases
-from d5test.plugin.timing import subjects
+from d5test.files import replace
+from d5test.plugin.benchmarks import cases, subjects
 from d5test.plugin.workers import GATING, WORKERS, opened
 
 VERDICT = "d5test-gate"
@@ -34,7 +34,7 @@ class Gating:
     def __init__(self, config: pytest.Config) -> None:
         from d5test.client.messages import UnknownBackend
         from d5test.gate import Versions
-        from d5test.gate.accepted import Accepted, Unacceptable, read
+        from d5test.gate.accepted import Unacceptable, read
         from d5test.gate.decider import Decider
 
         option = config.getoption
@@ -44,11 +44,9 @@ class Gating:
         self.unwritten = ""
         try:
             self.versions = Versions(option("--gate-old"), option("--gate-new"))
+            self.accepted = [row for file in option("--gate-accept") for row in read(Path(file))]
         except UnknownBackend as error:
             raise pytest.UsageError(str(error).partition("\n")[0]) from None
-        try:
-            files = option("--gate-accept")
-            self.accepted: list[Accepted] = [row for f in files for row in read(Path(f))]
         except Unacceptable as error:
             raise pytest.UsageError(str(error)) from None
         if option("--gate-report") and not find_spec("jinja2"):
@@ -62,47 +60,49 @@ class Gating:
         Raises UsageError where what was measured cannot be kept or compared.
         """
         from d5test.compare import Unreadable
-
-        try:
-            self._measure(items)
-        except (OSError, Unreadable) as error:
-            raise pytest.UsageError(f"the gate: {error}") from None
-
-    def _measure(self, items: list[pytest.Item]) -> None:
         from d5test.gate.outcome import outcome
 
         option, here = self.config.getoption, self.config.invocation_params.dir
-        end = time.monotonic() + self.budget
-        self.corpus = self._examined(items)
-        gate = self._gate(option("--seed"), end - time.monotonic())
-        given = gate.measure(subjects(items)), self.decider.effect, here / option("--gate-results")
-        if not option("--gate-report"):
-            self.outcome = outcome(*given, self.accepted, corpus=self.corpus)
-            return
-        from d5test.report import Report, page
-        from d5test.report.content import ROUNDS
+        end, report, rounds = time.monotonic() + self.budget, option("--gate-report"), 0
+        if report:
+            from d5test.report.content import ROUNDS
 
-        made = outcome(*given, self.accepted, ROUNDS, self.corpus)
-        self.outcome = made
-        if made is not None:
-            report = Report(made.old, made.new, self.decider.effect, made.paired, made.rule)
-            try:
-                files.replace(here / option("--gate-report"), page(report))
-            except (OSError, ValueError) as error:  # the verdicts stand without a page
-                self.unwritten = f"the report was not written: {error}"
+            rounds = ROUNDS
+        try:
+            self.corpus = self._examined(items)
+            gate = self._gate(option("--seed"), end - time.monotonic())
+            findings, folder = gate.measure(subjects(items)), here / option("--gate-results")
+            self.outcome = outcome(
+                findings, self.decider.effect, folder, self.accepted, rounds, self.corpus
+            )
+        except (OSError, Unreadable) as error:
+            raise pytest.UsageError(f"the gate: {error}") from None
+        if report and self.outcome is not None:
+            self._write_page(here / report)
+
+    def _write_page(self, path: Path) -> None:
+        """Without it, the verdicts stand."""
+        from d5test.report import Report, page
+
+        outcome, effect = self.outcome, self.decider.effect
+        try:
+            report = Report(outcome.old, outcome.new, effect, outcome.paired, outcome.rule)
+            replace(path, page(report))
+        except (OSError, ValueError) as error:
+            self.unwritten = f"the report was not written: {error}"
 
     def test(self, items: list[pytest.Item]) -> None:
         """Measure the gate itself, and say what was seen."""
         from d5test.gate.trial import trial
 
         seed, end = self.config.getoption("--seed"), time.monotonic() + self.budget
-        found = trial(lambda k: self._gate(seed + k, float("inf")), subjects(items), end)
-        for line in found.lines():
+        rates = trial(lambda k: self._gate(seed + k, float("inf")), subjects(items), end)
+        for line in rates.lines():
             self._tell(line)
 
     def _examined(self, items: list[pytest.Item]) -> Any:
         """The corpus on both versions: the old one is judged in the worker that the run has."""
-        from d5test.gate.corpus import Examiner
+        from d5test.gate.corpus import examine
 
         def opens(arm: str, backend: str) -> Any:
             if arm == "old":
@@ -110,13 +110,13 @@ class Gating:
             return opened(self.config, self.versions.name(arm, backend))
 
         begun, seed = time.monotonic(), self.config.getoption("--seed")
-        found = Examiner(opens, seed, self.budget).examine(cases(items))
-        for note in found.notes:
+        examination = examine(cases(items), opens, seed, self.budget)
+        for note in examination.notes:
             self._tell(note)
-        if found.cases:
+        if examination.cases:
             took = f"{time.monotonic() - begun:.0f} s"
-            self._tell(f"corpus: {found.compared} cases judged in both versions, in {took}")
-        return found
+            self._tell(f"corpus: {examination.compared} cases judged in both versions, in {took}")
+        return examination
 
     def _gate(self, seed: int, budget: float) -> Any:
         from d5test.gate import Gate
@@ -126,36 +126,24 @@ class Gating:
 
         return Gate(opens, self.decider, seed=seed, budget=budget, tell=self._tell)
 
-    def fault(self, item: pytest.Item) -> tuple[Any, Any]:
-        """The new version's fault in a test's case of the corpus, or None, and whose it is."""
-        case = self.corpus.cases.get(item.nodeid)
-        return (case.fault, case.about) if case else (None, None)
-
     def judge(self, item: pytest.Item, more: Callable[[], str] = str) -> None:
         """The verdict on a test's benchmark, as its outcome; `more`: what to say of a failure."""
-        gone = self.outcome.vanished(item.nodeid) if self.outcome else ""
-        if gone:
+        outcome, name = self.outcome, item.nodeid
+        if outcome and (gone := outcome.vanished(name)):
             pytest.fail(f"the new version: {gone}\n{more()}".rstrip(), pytrace=False)
-        decisions = self.outcome.of(item.nodeid) if self.outcome else []
-        if not decisions:
-            broken = self.outcome.broken(item.nodeid) if self.outcome else ""
-            if broken:
-                pytest.skip(f"not compared: the old version: {broken}")
-            self._unsure(["not measured: the budget was spent"])
-            return
-        lines: dict[str, list[str]] = {"worse": [], "unsure": []}
+        decisions = outcome.of(name) if outcome else []
+        if outcome and not decisions and (broken := outcome.broken(name)):
+            pytest.skip(f"not compared: the old version: {broken}")
+        lines = defaultdict(list)
         for decision in decisions:
             line = _line(decision)
             item.user_properties.append((VERDICT, f"{decision.verdict}: {line}"))
-            lines.setdefault(decision.verdict, []).append(line)
+            lines[decision.verdict].append(line)
         if lines["worse"]:
             pytest.fail("\n".join([*lines["worse"], more()]).rstrip(), pytrace=False)
-        if lines["unsure"]:
-            self._unsure(lines["unsure"])
-
-    def _unsure(self, lines: list[str]) -> None:
-        if self.config.getoption("--gate-unsure") == "fail":
-            pytest.fail("\n".join(f"unsure: {line}" for line in lines), pytrace=False)
+        unsure = lines["unsure"] if decisions else ["not measured: the budget was spent"]
+        if unsure and self.config.getoption("--gate-unsure") == "fail":
+            pytest.fail("\n".join(f"unsure: {line}" for line in unsure), pytrace=False)
 
     def _tell(self, line: str) -> None:
         reporter = self.config.pluginmanager.get_plugin("terminalreporter")
@@ -170,8 +158,8 @@ def _line(decision: Any) -> str:
 
     values = decision.values
     sides = [values.before, values.after]
-    told = [quantity(median(side), values.metric) if side else "-" for side in sides]
-    words = f"{what(decision)}:", change(decision), f"({' -> '.join(told)}), {decision.reason}"
+    medians = [quantity(median(side), values.metric) if side else "-" for side in sides]
+    words = f"{what(decision)}:", change(decision), f"({' -> '.join(medians)}), {decision.reason}"
     return " ".join(filter(None, words))
 
 
@@ -217,37 +205,32 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """The table of the comparison, and what it cost."""
-    gating = terminalreporter.config.stash.get(GATING, None)
+    config, tell = terminalreporter.config, terminalreporter.write_line
+    gating, option = config.stash.get(GATING, None), config.option
     if gating is None:
         return
     if gating.outcome is None:
-        option = terminalreporter.config.option
         if not option.gate_self_test and not option.collectonly:
-            terminalreporter.write_line("d5test gate: nothing was compared")
+            tell("d5test gate: nothing was compared")
         return
     from d5test.compare.output import text
     from d5test.gate.accepted import unused
 
     terminalreporter.section("d5test gate", sep="=")
     terminalreporter.flush()
-    strict = terminalreporter.config.getoption("--gate-unsure") == "fail"
-    text(replace(gating.outcome.comparison, strict=strict))
+    strict = option.gate_unsure == "fail"
+    text(dataclasses.replace(gating.outcome.comparison, strict=strict))
     findings = gating.outcome.findings
     for name in unused(gating.accepted, findings.evidence):
-        terminalreporter.write_line(f"accepted, and not measured: {name}")
+        tell(f"accepted, and not measured: {name}")
     for line in _left(gating.corpus, findings):
-        terminalreporter.write_line(line)
-    spent = "; the budget was spent" if findings.spent else ""
-    report = terminalreporter.config.getoption("--gate-report")
-    if report:
-        terminalreporter.write_line(gating.unwritten or f"the report is {report}")
+        tell(line)
+    if option.gate_report:
+        tell(gating.unwritten or f"the report is {option.gate_report}")
     if findings.measurements:
-        terminalreporter.write_line(
-            f"measured in {findings.sessions:.1f} times the first session{spent}"
-        )
-    terminalreporter.write_line(
-        f"the runs are in {terminalreporter.config.getoption('--gate-results')}"
-    )
+        spent = "; the budget was spent" if findings.spent else ""
+        tell(f"measured in {findings.sessions:.1f} times the first session{spent}")
+    tell(f"the runs are in {option.gate_results}")
 
 
 def _left(corpus: Any, findings: Any) -> Iterator[str]:
@@ -258,8 +241,8 @@ def _left(corpus: Any, findings: Any) -> Iterator[str]:
     if reasons:
         most = [f"{plain(why)} ({count})" for why, count in reasons.most_common(FEW)]
         more = len(reasons) - len(most)
-        told = "; ".join([*most, *([f"and {more} reasons more"] if more else [])])
-        yield f"corpus: {reasons.total()} cases were not judged in both versions: {told}"
+        words = "; ".join([*most, *([f"and {more} reasons more"] if more else [])])
+        yield f"corpus: {reasons.total()} cases were not judged in both versions: {words}"
     for left, what in ((corpus.left, "cases of the corpus"), (findings.left, "benchmarks")):
         if left:
             yield f"UNSURE: {len(left)} {what} were not measured: the budget was spent"

@@ -21,23 +21,23 @@ class Interrupt:
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
-        self._at = 0.0
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_keyboard_interrupt(self) -> None:
         """Before anything is said of it."""
         if threading.current_thread() is not threading.main_thread():
             return
-        self._at = time.monotonic()
-        self._before = signal.signal(signal.SIGINT, self._again)
-        self._config.add_cleanup(self._restore)
+        first = time.monotonic()
 
-    def _restore(self) -> None:
-        signal.signal(signal.SIGINT, self._before)
+        def again(number: int, frame: FrameType | None) -> None:
+            if time.monotonic() - first > BOUNCE:
+                signal.default_int_handler(number, frame)
 
-    def _again(self, number: int, frame: FrameType | None) -> None:
-        if time.monotonic() - self._at > BOUNCE:
-            signal.default_int_handler(number, frame)
+        def restore() -> None:
+            signal.signal(signal.SIGINT, before)
+
+        before = signal.signal(signal.SIGINT, again)
+        self._config.add_cleanup(restore)
 
 
 def pytest_configure(config: pytest.Config) -> None:

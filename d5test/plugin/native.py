@@ -37,12 +37,12 @@ def loaded(files: Iterable[str], *, sanitize: bool) -> tuple[Any, ...]:
 
 def spec(name: str, natives: Sequence[Any]) -> Spec:
     """The backend that is meant, with rows for native operators where it has a bridge."""
-    found = resolve(name)
+    backend = resolve(name)
     if not natives:
-        return found
+        return backend
     from d5test.native.bridges import BRIDGED
 
-    return Spec(found.name, BRIDGED.get(found.target, found.target), found.python)
+    return Spec(backend.name, BRIDGED.get(backend.target, backend.target), backend.python)
 
 
 def environment(natives: Sequence[Any], *, sanitize: bool) -> dict[str, str]:
@@ -51,10 +51,10 @@ def environment(natives: Sequence[Any], *, sanitize: bool) -> dict[str, str]:
         return {}
     from d5test.native import bridges, compiler
 
-    found = bridges.environment(one.library for one in natives)
+    variables = bridges.environment(native.library for native in natives)
     if sanitize:
-        found |= {"LD_PRELOAD": compiler.preloaded(), **SANITIZERS}
-    return found
+        variables |= {"LD_PRELOAD": compiler.preloaded(), **SANITIZERS}
+    return variables
 
 
 def problems(natives: Sequence[Any]) -> list[Any]:

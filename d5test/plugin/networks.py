@@ -18,8 +18,8 @@ import pytest
 
 from d5test.arguments import listed
 from d5test.names import BadName
-from d5test.plugin.names import resolving, selected
 from d5test.plugin.parametrise import is_ours
+from d5test.plugin.selection import resolving, selected
 
 NETWORKS = pytest.StashKey[tuple[Mapping[str, Any], Mapping[str, Any]]]()
 """Those that are trained and judged with gradients; the models that only infer."""
@@ -82,9 +82,9 @@ def built(name: str, value: Any) -> Any:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Parametrise what asks for `network`, or for `model`."""
+    stash = metafunc.config.stash
     for position, name in enumerate(("network", "model")):
         if is_ours(metafunc, name):
-            stash = metafunc.config.stash
             if NETWORKS not in stash:
                 stash[NETWORKS] = resolved(())
             rows = stash[NETWORKS][position]

@@ -1,7 +1,8 @@
 """Optimizers x dtypes, and recipes: which tests of training there are.
 
-Requirements: `--optimizer` and `--recipe` are resolved before anything is collected; tests are
-chosen by their fields, never by patterns over their ids. Recipes are run where they are named.
+Requirements: `--optimizer` and `--recipe` are resolved before anything is collected, and a recipe
+that cannot be run is refused there; tests are chosen by their fields, never by patterns over their
+ids. Recipes are run where they are named; a run of level 2 or 3 is then that of the recipe.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ import pytest
 
 from d5test.arguments import listed
 from d5test.backends.updater import environment
+from d5test.distributed.provider import launched
+from d5test.files import folder_of_suites
 from d5test.names import BadName, unknown
-from d5test.plugin.names import resolving, selected, subclass_of
-from d5test.plugin.selection import SELECTION
+from d5test.plugin.outcomes import carried
+from d5test.plugin.selection import SELECTION, resolving, selected, subclass_of
 from d5test.reference.optimizers import OPTIMIZERS, Optimizer
 
 KINDS = ("native", "reference")
@@ -29,9 +32,8 @@ RULES = pytest.StashKey[Mapping[str, type[Optimizer]]]()
 BROUGHT = pytest.StashKey[Mapping[str, str]]()
 """What tells a worker of those that are a user's own."""
 RECIPES = pytest.StashKey[tuple[Path, ...]]()
-RECIPE_FILE = "test_recipe.py"
-SUITES = frozenset({"training", "distributed"})
-"""Those that have one."""
+VALUES = "d5test-recipe"
+"""The name of the entry in a report's `user_properties`: what a run by a recipe measured."""
 
 
 @dataclass(frozen=True)
@@ -40,11 +42,6 @@ class RuleCell:
 
     rule: type[Optimizer]
     dtype: str
-
-    @property
-    def id(self) -> str:
-        """How it stands in a test's id."""
-        return f"{self.rule.__name__}-{self.dtype}"
 
 
 @resolving()
@@ -57,67 +54,96 @@ def pytest_configure(config: pytest.Config) -> None:
 
         distributed = DISTRIBUTED
     accept = subclass_of("optimizer", Optimizer)
-    found = selected("optimizer", asked, {**OPTIMIZERS, **distributed}, accept)
-    config.stash[RULES] = {name: rule for name, rule in found.items() if name not in distributed}
+    rules = selected("optimizer", asked, {**OPTIMIZERS, **distributed}, accept)
+    config.stash[RULES] = {name: rule for name, rule in rules.items() if name not in distributed}
     config.stash[RECIPES] = tuple(located(name) for name in listed(config.getoption("--recipe")))
     config.stash[BROUGHT] = environment([*config.stash[RULES].values(), *_recipes_rules(config)])
 
 
 def _recipes_rules(config: pytest.Config) -> Iterator[type[Optimizer]]:
-    if config.stash[RECIPES]:
-        from d5test.training.recipe import BadRecipe, load
+    """The rules of the recipes that are named. UsageError for a recipe that cannot be run.
 
+    Under MPI the data is rank 0's, and read by the tests.
+    """
+    if not config.stash[RECIPES]:
+        return
+    from d5test.training.datasets import BadFile, NoPackage
+    from d5test.training.recipe import BadRecipe, load
+
+    alone = launched() is None and not hasattr(config, "workerinput")
+    for file in config.stash[RECIPES]:
         try:
-            for file in config.stash[RECIPES]:
-                yield type(load(file).optimizer())
+            recipe = load(file)
+            yield type(recipe.optimizer())
+            recipe.network(recipe.fixed["seeds"][0])
+            if alone:
+                recipe.dataset()
         except BadRecipe as error:
             raise pytest.UsageError(str(error)) from None
-
-
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave recipes out where none is named."""
-    ours = SUITES.intersection(collection_path.parts) and collection_path.name == RECIPE_FILE
-    return True if ours and not config.stash[RECIPES] else None
+        except (BadFile, NoPackage) as error:
+            raise pytest.UsageError(f"{file.stem}: {error}") from None
 
 
 def located(name: str) -> Path:
     """The file of a recipe: where the user stands, or among those that come with the suites."""
-    folder = suite("training") / "recipes"
+    folder = folder_of_suites() / "training" / "recipes"
     places = (Path(name), folder.parent / name, folder / f"{name}.py")
-    found = next((place for place in places if os.path.isfile(place)), None)
-    if found is None:
+    path = next((place for place in places if os.path.isfile(place)), None)
+    if path is None:
         known = [path.stem for path in sorted(folder.glob("*.py"))]
         if name in known or "/" not in name:
             raise unknown("recipe", name, known)
         raise BadName(f"--recipe: there is no file {name}")
-    return found.resolve()
+    return path.resolve()
 
 
-def suite(name: str) -> Path:
-    """The folder of a suite: in the package when it is installed, beside it in a clone."""
-    package = Path(__file__).resolve().parents[1]
-    inside = package / "suites"
-    return (inside if inside.is_dir() else package.parent / "suites") / name
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave recipes out where none is named."""
+    ours = {"training", "distributed"}.intersection(collection_path.parts)
+    recipes = ours and collection_path.name == "test_recipe.py"
+    return True if recipes and not config.stash[RECIPES] else None
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Parametrise what asks for `rule_cell`, and for `updater_kind` beside it."""
-    if "rule_cell" in metafunc.fixturenames:
-        dtypes = metafunc.config.stash[SELECTION].dtypes
-        cells = [
-            RuleCell(rule, dtype)
-            for rule in metafunc.config.stash[RULES].values()
-            for dtype in DTYPES
-            if dtype in dtypes
-        ]
-        metafunc.parametrize("rule_cell", cells, indirect=True, ids=[cell.id for cell in cells])
-    if "updater_kind" in metafunc.fixturenames:
-        metafunc.parametrize("updater_kind", KINDS, indirect=True, ids=KINDS)
-    if "curve" in metafunc.fixturenames:
-        named: list[Path | None] = [None, *metafunc.config.stash[RECIPES]]
-        ids = ["perceptron" if path is None else path.stem for path in named]
-        metafunc.parametrize("curve", named, indirect=True, ids=ids, scope="session")
-    if "recipe_file" in metafunc.fixturenames:
-        files = metafunc.config.stash[RECIPES]
-        ids = [path.stem for path in files]
-        metafunc.parametrize("recipe_file", files, indirect=True, ids=ids)
+    """Parametrise what asks for `rule_cell`, `updater_kind`, `curve` or `recipe_file`."""
+    stash, asked = metafunc.config.stash, metafunc.fixturenames
+    if "rule_cell" in asked:
+        dtypes = [dtype for dtype in DTYPES if dtype in stash[SELECTION].dtypes]
+        cells = [RuleCell(rule, dtype) for rule in stash[RULES].values() for dtype in dtypes]
+        ids = [f"{cell.rule.__name__}-{cell.dtype}" for cell in cells]
+        metafunc.parametrize("rule_cell", cells, ids=ids)
+    if "updater_kind" in asked:
+        metafunc.parametrize("updater_kind", KINDS)
+    recipes, ids = stash[RECIPES], [path.stem for path in stash[RECIPES]]
+    if "curve" in asked:
+        curves, names = [None, *recipes], ["perceptron", *ids]
+        metafunc.parametrize("curve", curves, indirect=True, ids=names, scope="session")
+    if "recipe_file" in asked:
+        metafunc.parametrize("recipe_file", recipes, ids=ids)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the rest of levels 2 and 3 where recipes are named, but for first losses.
+
+    On level 2 the steps of optimizers that are named beside are kept, too.
+    """
+    others = [item for item in items if config.stash[RECIPES] and _of_no_recipe(item, config)]
+    if others:
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if item not in set(others)]
+
+
+def _of_no_recipe(item: pytest.Item, config: pytest.Config) -> bool:
+    asked = getattr(getattr(item, "callspec", None), "params", {})
+    if "rule_cell" in asked:
+        return not config.getoption("--optimizer")
+    return "part" in asked or ("curve" in asked and asked["curve"] is None)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what recipes measured."""
+    lines = carried(terminalreporter, VALUES)
+    if lines:
+        terminalreporter.section("d5test: recipes", sep="=")
+        for line in lines:
+            terminalreporter.write_line(str(line))

@@ -7,7 +7,7 @@ and exit status 4. Names (of backends, operators, checks) are resolved by `selec
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from d5test.arguments import count, duration, positive, share
 
@@ -20,39 +20,31 @@ GATED = Path(".d5test") / "gate"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare every option of the suites."""
-    group = parser.getgroup("d5test", "d5test: what is validated, against what, how thoroughly")
-    add = group.addoption
+    add = parser.getgroup(
+        "d5test", "d5test: what is validated, against what, how thoroughly"
+    ).addoption
+    repeated: dict[str, Any] = {"action": "append", "default": []}
+    names: dict[str, Any] = {**repeated, "metavar": "NAME[,NAME]"}
+    files: dict[str, Any] = {**repeated, "metavar": "FILE"}
     add(
         "--backend",
-        action="append",
-        default=[],
-        metavar="NAME[,NAME]",
+        **names,
         help="framework under test: NAME, NAME@PYTHON, module:Name or ./file.py:Name",
     )
     add("--device", metavar="DEVICE", help="device of the backends: cpu, cuda:0, ...")
     add(
         "--operator",
-        action="append",
-        default=[],
-        metavar="NAME[,NAME]",
+        **names,
         help="only these operators: ONNX's name, module:Name or ./file.py:Name",
     )
-    add(
-        "--optimizer",
-        action="append",
-        default=[],
-        metavar="NAME[,NAME]",
-        help="only these optimizers: Adam, Momentum, centralised, ...",
-    )
+    add("--optimizer", **names, help="only these optimizers: Adam, Momentum, centralised, ...")
     add(
         "--recipe",
-        action="append",
-        default=[],
-        metavar="FILE",
+        **files,
         help="train by this recipe: a file, or a name of suites/training/recipes",
     )
-    add("--dtype", action="append", default=[], metavar="DTYPE[,DTYPE]", help="only these dtypes")
-    add("--check", action="append", default=[], metavar="NAME[,NAME]", help="only these checks")
+    add("--dtype", **repeated, metavar="DTYPE[,DTYPE]", help="only these dtypes")
+    add("--check", **names, help="only these checks")
     add(
         "--examples",
         type=positive,
@@ -70,9 +62,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add("--seed", type=int, default=0, metavar="N", help="draw other cases (default: 0)")
     add(
         "--network",
-        action="append",
-        default=[],
-        metavar="NAME[,NAME]",
+        **names,
         help="only these networks: ours, models of the onnx package, or ./model.onnx",
     )
     add(
@@ -94,9 +84,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add("--threads", type=positive, metavar="N", help="threads of each backend")
     add(
         "--native",
-        action="append",
-        default=[],
-        metavar="FILE",
+        **files,
         help="operators of a C++ file (see d5test native new): only these, unless --operator "
         "names others",
     )
@@ -105,13 +93,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="run them under AddressSanitizer and UndefinedBehaviorSanitizer",
     )
-    add(
-        "--known",
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="known failures (TOML), besides those that come with the suites",
-    )
+    add("--known", **files, help="known failures (TOML), besides those that come with the suites")
     add("--record-known", metavar="FILE", help="write the faults of this run as known failures")
     add(
         "--reproducers",
@@ -127,9 +109,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     add(
         "--comm",
-        action="append",
-        default=[],
-        metavar="NAME[,NAME]",
+        **names,
         help="communicators: virtual (the default), mpi (the default under mpirun), gloo, "
         "module:Name or ./file.py:Name",
     )
@@ -148,17 +128,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="TIME",
         help="under mpirun, how long a phase of a test may take (default: 12s)",
     )
-    _add_gate(parser)
 
-
-def _add_gate(parser: pytest.Parser) -> None:
     add = parser.getgroup("d5test gate", "d5test gate: two versions in one session").addoption
     add("--gate-old", metavar="VERSION", help="a Python, its environment, or a backend")
     add("--gate-new", metavar="VERSION", help="likewise")
     add("--gate-effect", type=share, default=0.05, metavar="SHARE", help="slowdown to be found")
     add("--gate-budget", type=duration, metavar="TIME", help="end within 90s, 10m or 1h")
     add("--gate-unsure", choices=("pass", "fail"), default="pass", help="what unsure is")
-    add("--gate-accept", action="append", default=[], metavar="FILE", help="accepted slowdowns")
+    add("--gate-accept", **files, help="accepted slowdowns")
     add(
         "--gate-results",
         default=str(GATED),

@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
-from typing import Any, Protocol
+from typing import Any
+
+import pytest
 
 from d5test.accuracy import Accuracy, Grade
 from d5test.outcome.tally import Tally
@@ -21,14 +23,8 @@ ARITHMETICS = ("F", "P", "S")
 """The classes of low-precision arithmetic, tightest first."""
 
 
-class Reported(Protocol):
-    """What has `user_properties`: a test's item or report."""
-
-    user_properties: list[tuple[str, object]]
-
-
-def attach(node: Reported, tallies: Iterable[Tally]) -> None:
-    """Write tallies where the reports of this test carry them."""
+def attach(node: Any, tallies: Iterable[Tally]) -> None:
+    """Write tallies where the reports of this test, an item or a report, carry them."""
     empty = Tally("", "", "", "")
     packed = [
         {k: v for k, v in asdict(tally).items() if v != getattr(empty, k)} for tally in tallies
@@ -39,19 +35,31 @@ def attach(node: Reported, tallies: Iterable[Tally]) -> None:
 def tallies_of(reports: Iterable[Any]) -> Iterator[Tally]:
     """The tallies that these reports carry, each once: a test has a report for each phase."""
     for report in reports:
-        if getattr(report, "when", None) == "call" or (
-            getattr(report, "when", None) == "setup" and not report.passed
-        ):
+        when = getattr(report, "when", None)
+        if when == "call" or (when == "setup" and not report.passed):
             for name, value in report.user_properties:
                 if name == PROPERTY:
                     yield from (_unpack(entry) for entry in json.loads(str(value)))
 
 
+def carried(terminalreporter: pytest.TerminalReporter, name: str, *ended: str) -> list[Any]:
+    """What the calls of tests carry under a name: of those that `ended` so, or of all."""
+    stats = terminalreporter.stats
+    return [
+        value
+        for outcome in ended or stats
+        for report in stats.get(outcome, [])
+        if getattr(report, "when", None) == "call"
+        for key, value in report.user_properties
+        if key == name
+    ]
+
+
 def _unpack(entry: Mapping[str, Any]) -> Tally:
-    found = {k: Accuracy(**_tupled(a)) for k, a in entry.get("accuracy", {}).items()}
+    accuracy = {k: Accuracy(**_tupled(a)) for k, a in entry.get("accuracy", {}).items()}
     grades = {k: Grade(**_tupled(g)) for k, g in entry.get("grades", {}).items()}
     names = {"backend": "", "check": "", "operator": "", "dtype": ""}
-    return Tally(**{**names, **entry, "accuracy": found, "grades": grades})
+    return Tally(**{**names, **entry, "accuracy": accuracy, "grades": grades})
 
 
 def _tupled(values: Mapping[str, Any]) -> dict[str, Any]:

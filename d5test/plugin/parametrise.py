@@ -8,6 +8,7 @@ fields, never by patterns over their ids.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,7 @@ from d5test.outcome.tally import Inapplicable
 from d5test.plugin.selection import SELECTION
 from d5test.plugin.workers import WORKERS
 
+Reason = Unsupported | Inapplicable
 WITHOUT_BACKEND = pytest.StashKey[bool]()
 """Whether something collected needs a backend, and none is given."""
 
@@ -43,13 +45,9 @@ class Table:
     """The cells of one check: those that some backend can do, and why each backend cannot."""
 
     applicable: tuple[Cell, ...]
-    reasons: dict[tuple[str, Cell], Unsupported | Inapplicable]
+    reasons: dict[tuple[str, Cell], Reason]
 
-    def why_not(self, backend: str, cell: Cell) -> Unsupported | Inapplicable | None:
-        """Why this backend cannot do this cell; nothing if it can."""
-        return self.reasons.get((backend, cell))
-
-    def inapplicable(self, backend: str) -> list[tuple[Cell, Unsupported | Inapplicable]]:
+    def inapplicable(self, backend: str) -> list[tuple[Cell, Reason]]:
         """The cells that make no test, and why this backend cannot do them."""
         tested = set(self.applicable)
         return [
@@ -63,15 +61,11 @@ TABLES = pytest.StashKey[dict[str, Table]]()
 def table(config: pytest.Config, check: Check) -> Table:
     """The cells of a check, worked out once."""
     tables = config.stash.setdefault(TABLES, {})
-    if check.name not in tables:
-        tables[check.name] = _table(config, check)
-    return tables[check.name]
-
-
-def _table(config: pytest.Config, check: Check) -> Table:
+    if check.name in tables:
+        return tables[check.name]
     selection, clients = config.stash[SELECTION], config.stash[WORKERS].clients
     if not selection.asks(check):
-        return Table((), {})
+        clients = {}
     meant = {b: c.about for b, c in clients.items() if c.about.mode in check.modes}
     family = [op for op in selection.operators.values() if issubclass(op, check.family)]
     asked = [(op, dtype) for op in family for dtype in check.dtypes if dtype in selection.dtypes]
@@ -83,7 +77,8 @@ def _table(config: pytest.Config, check: Check) -> Table:
         if (reason := check.reason(operator, about, dtype))
     }
     applicable = [c for c in cells if any((b, c) not in reasons for b in meant)]
-    return Table(tuple(applicable), reasons)
+    tables[check.name] = Table(tuple(applicable), reasons)
+    return tables[check.name]
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -104,13 +99,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     config = metafunc.config
     if not is_ours(metafunc, "backend"):
         return
-    names = list(config.stash[SELECTION].backends)
+    names = config.stash[SELECTION].backends
     if not names:
         config.stash[WITHOUT_BACKEND] = True
     metafunc.parametrize("backend", names, indirect=True, scope="session", ids=names)
     mark = metafunc.definition.get_closest_marker("check")
     if mark is not None and is_ours(metafunc, "cell"):
-        cells = _cells(config, mark.args[0])
+        known = table(config, mark.args[0])
+        rest = any(map(known.inapplicable, config.stash[WORKERS].clients))
+        cells = [*known.applicable, *([Cell()] if rest else [])]
         metafunc.parametrize("cell", cells, indirect=True, ids=[cell.id for cell in cells])
     if is_ours(metafunc, "known_row"):
         rows = dict(_known(config))
@@ -123,13 +120,6 @@ def is_ours(metafunc: pytest.Metafunc, name: str) -> bool:
     return bool(definitions) and definitions[-1].func.__module__.startswith("d5test.fixtures.")
 
 
-def _cells(config: pytest.Config, check: Check) -> list[Cell]:
-    cells = table(config, check)
-    backends = config.stash[WORKERS].clients
-    rest = any(cells.inapplicable(backend) for backend in backends)
-    return [*cells.applicable, *([Cell()] if rest else [])]
-
-
 def _known(config: pytest.Config) -> Iterator[tuple[str, Any]]:
     """The pinned cases of all backends that are asked for, each once, with its row and an id."""
     selection = config.stash[SELECTION]
@@ -138,10 +128,10 @@ def _known(config: pytest.Config) -> Iterator[tuple[str, Any]]:
         for client in config.stash[WORKERS].clients.values()
         for row, pinned in client.known.pinned
     }
-    seen: dict[str, int] = {}
+    seen: Counter[str] = Counter()
     for row, pinned in every.values():
         if selection.wants(pinned):
-            seen[pinned.id] = seen.get(pinned.id, 0) + 1
+            seen[pinned.id] += 1
             yield (f"{pinned.id}-{seen[pinned.id]}", (row, pinned))
 
 
@@ -155,26 +145,24 @@ def _asked(config: pytest.Config, item: pytest.Item) -> bool:
     """Whether a combination of parameters means anything."""
     from d5test.checks import CHECKS
 
-    callspec = getattr(item, "callspec", None)
-    if callspec is None or not {"cell", "known_row", "backend"} & callspec.params.keys():
+    params: dict[str, Any] = getattr(getattr(item, "callspec", None), "params", {})
+    if not {"cell", "known_row", "backend"} & params.keys():
         return True
-    backend = callspec.params.get("backend")
-    clients = config.stash[WORKERS].clients
-    if not isinstance(backend, str) or backend not in clients:
-        return item.get_closest_marker("check") is None and "known_row" not in callspec.params
-    mark = item.get_closest_marker("check")
-    if mark is not None and "cell" in callspec.params:
-        check, cell = mark.args[0], callspec.params["cell"]
+    backend, mark = params.get("backend", ""), item.get_closest_marker("check")
+    client = config.stash[WORKERS].clients.get(backend)
+    if client is None:
+        return mark is None and "known_row" not in params
+    if mark is not None and "cell" in params:
+        check, cell = mark.args[0], params["cell"]
         return (
             config.stash[SELECTION].asks(check)
             and isinstance(cell, Cell)
-            and clients[backend].about.mode in check.modes
+            and client.about.mode in check.modes
             and (cell.operator is not None or bool(table(config, check).inapplicable(backend)))
         )
-    if "known_row" in callspec.params:
-        known = callspec.params["known_row"]  # not a pair where there is no row at all
-        mode = clients[backend].about.mode
-        return known in clients[backend].known.pinned and mode in CHECKS[known[1].check].modes
+    if "known_row" in params:
+        known = params["known_row"]  # not a pair where there is no row at all
+        return known in client.known.pinned and client.about.mode in CHECKS[known[1].check].modes
     return True
 
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from rich.live import Live
     from rich.text import Text
 
-REFRESHED = 2
-"""Times a second that the status line is written."""
 TRUSTED = 10
 """Tests after which the time that is left is guessed from the time that they took."""
 
@@ -87,8 +85,8 @@ class Progress:
     @pytest.hookimpl(wrapper=True)
     def pytest_report_teststatus(self) -> Generator[None, Any, Any]:
         """No letter where the status line stands."""
-        found = yield
-        return found if self._live is None or not found else (found[0], "", "")
+        status = yield
+        return status if self._live is None or not status else (status[0], "", "")
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -177,7 +175,7 @@ def live(progress: Progress) -> Live:
     return Live(
         progress,
         console=Console(file=terminal, force_terminal=True),
-        refresh_per_second=REFRESHED,
+        refresh_per_second=2,
         transient=True,
         redirect_stdout=False,
         redirect_stderr=False,

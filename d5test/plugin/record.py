@@ -7,8 +7,8 @@ reason, how narrow `where` can be) is marked.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -20,8 +20,10 @@ from d5test.known.literal import case_from
 from d5test.known.writing import table
 from d5test.outcome.tally import Tally
 from d5test.plugin.selection import SELECTION
-from d5test.plugin.summary import faults_of, tallies_in
+from d5test.plugin.summary import tallies_in
 
+Recorded = tuple[Tally, Mapping[str, Any], Case]
+"""A fault of a run, and its smallest case."""
 DAYS = 90
 """How long a recorded failure stays known."""
 HEADER = """\
@@ -32,66 +34,46 @@ HEADER = """\
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Write the file."""
+    """Write the file: a row for each fault; its cases in other checks and dtypes belong to it."""
     config = terminalreporter.config
     file = config.getoption("--record-known")
     if not file:
         return
     operators = config.stash[SELECTION].every_operator
-    faults = [
-        Recorded(tally, fault, case_from(fault["case"], operators))
-        for tally, fault in faults_of(tallies_in(terminalreporter))
-    ]
-    found = rows(faults)
+    alike: dict[tuple[str, ...], list[Recorded]] = {}
+    for tally in tallies_in(terminalreporter):
+        for fault in tally.faults:
+            case = case_from(fault["case"], operators)
+            changed = repr(list(_changed(case.op)))
+            key = (tally.operator, tally.version, fault["kind"], changed)
+            alike.setdefault(key, []).append((tally, fault, case))
+    rows = [_row(recorded) for recorded in alike.values()]
     path = config.invocation_params.dir / file
     try:
-        replace(path, "\n".join([HEADER, *map(table, found)]))
+        replace(path, "\n".join([HEADER, *map(table, rows)]))
     except OSError as error:
         terminalreporter.write_line(
             f"known failures not written to {path}: {error.strerror}", red=True
         )
     else:
-        terminalreporter.write_line(f"{len(found)} known failures written to {path}")
+        terminalreporter.write_line(f"{len(rows)} known failures written to {path}")
 
 
-@dataclass(frozen=True)
-class Recorded:
-    """A fault of a run, and its smallest case."""
-
-    tally: Tally
-    fault: Mapping[str, Any]
-    case: Case
-
-    @property
-    def one(self) -> tuple[str, ...]:
-        """What the cases of one fault have in common."""
-        changed = repr(list(_changed(self.case.op)))
-        return (self.tally.operator, self.tally.version, self.fault["kind"], changed)
-
-
-def rows(faults: Iterable[Recorded]) -> list[dict[str, Any]]:
-    """A row for each fault; its cases in other checks and dtypes belong to it."""
-    found: dict[tuple[str, ...], list[Recorded]] = {}
-    for fault in faults:
-        found.setdefault(fault.one, []).append(fault)
-    return [_row(alike) for alike in found.values()]
-
-
-def _row(alike: Sequence[Recorded]) -> dict[str, Any]:
-    first = alike[0]
+def _row(recorded: Sequence[Recorded]) -> dict[str, Any]:
+    tally, fault, case = recorded[0]
     return {
-        "reason": first.fault["text"],
-        "operators": [first.tally.operator],
-        "dtypes": list(dict.fromkeys(f.tally.dtype for f in alike)),
-        "checks": list(dict.fromkeys(f.tally.check for f in alike)),
-        "versions": _versions(first.tally.version),
+        "reason": fault["text"],
+        "operators": [tally.operator],
+        "dtypes": list(dict.fromkeys(tally.dtype for tally, _, _ in recorded)),
+        "checks": list(dict.fromkeys(tally.check for tally, _, _ in recorded)),
+        "versions": _versions(tally.version),
         "owner": "unassigned",
         "link": "",
         "expires": dt.date.today() + dt.timedelta(days=DAYS),
-        "where": dict(_changed(first.case.op)),
+        "where": dict(_changed(case.op)),
         "cases": [
-            {"case": f.fault["case"], "checks": [f.tally.check], "dtypes": [f.tally.dtype]}
-            for f in alike
+            {"case": fault["case"], "checks": [tally.check], "dtypes": [tally.dtype]}
+            for tally, fault, _ in recorded
         ],
     }
 

@@ -1,15 +1,17 @@
 """Every name on the command line, resolved before anything is collected.
 
 Requirements: resolved in `pytest_configure`, for only there is a usage error one line and exit
-status 4; what is not named is not imported, so that other tests, or --help, cost nothing.
+status 4; what is not named is not imported, so that other tests, or --help, cost nothing. Runs
+that are measured, or gate, are runs of their own: only where their file is named.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -19,9 +21,8 @@ from d5test.case import FLOATS, Operator
 from d5test.checks.check import Check
 from d5test.known.failure import Known, KnownFailure, Pinned
 from d5test.known.reading import Unreadable, read, shipped
-from d5test.names import chosen
+from d5test.names import BadName, chosen, installed, located
 from d5test.plugin import native
-from d5test.plugin.names import operators, resolving
 
 SELECTION = pytest.StashKey["Selection"]()
 PLAIN = "test_plain.py"
@@ -32,19 +33,85 @@ CHOOSING = (
     "--benchmark-autosave", "--gate-old",
 )  # fmt: skip
 """Options that choose tests, or keep times that are measured with care."""
+APART = {"test_time.py": {"operators", "networks", "distributed"}, "test_corpus.py": {"operators"}}
+"""Files that are runs of their own, in which suites: a busy machine spoils times, and drawing
+explores where a corpus gates."""
 
 
-@dataclass(frozen=True)
+@contextmanager
+def resolving() -> Iterator[None]:
+    """Within, or in what is decorated, a name that stands for nothing is a UsageError."""
+    try:
+        yield
+    except BadName as error:
+        raise pytest.UsageError(str(error)) from None
+
+
+def selected(
+    what: str,
+    asked: Iterable[str],
+    known: Mapping[str, Any],
+    accept: Callable[[str, Any], Any],
+) -> dict[str, Any]:
+    """What is asked for of one kind: ours, installed, or by place; all of the first two if none.
+
+    `accept` makes of a name and what a user brings under it an entry, or raises `BadName`.
+    """
+    asked = tuple(asked)
+    brought = {name: accept(name, located(what, name)) for name in asked if ":" in name}
+    inside = [name for name in asked if name not in brought]
+    entries: dict[str, Any] = {}
+    if inside or not brought:
+        entry = {name: accept(name, value) for name, value in installed(what).items()}
+        entries = chosen(what, inside, {**known, **entry, **known})  # a name of ours stays ours
+    return entries | {named(value, name): value for name, value in brought.items()}
+
+
+def named(value: Any, name: str) -> str:
+    """The name of what was brought: its own, or the last part of where it is."""
+    title = getattr(value, "__name__", None) or getattr(value, "name", None)
+    return title if isinstance(title, str) else name.rpartition(":")[2]
+
+
+def operators(
+    asked: Iterable[str], compiled: Mapping[str, type[Operator]] = MappingProxyType({})
+) -> dict[str, type[Operator]]:
+    """The operators that are asked for: ours, installed and native ones by name, or by place."""
+    from d5test.reference.operators import FAMILIES, OPERATORS
+
+    known, asked = {**OPERATORS, **compiled}, tuple(asked)
+    for name in set(asked).difference(known):
+        for family in FAMILIES:
+            unlisted, home = getattr(family, name, None), family.__name__
+            if isinstance(unlisted, type) and unlisted.__module__ == home:
+                raise pytest.UsageError(f"operator {name!r} is missing from __all__ of {home}")
+    return selected("operator", asked, known, subclass_of("operator", Operator))
+
+
+def subclass_of(what: str, kind: type) -> Callable[[str, Any], Any]:
+    """An `accept` of `selected` that takes subclasses of a class."""
+
+    def accept(name: str, value: Any) -> Any:
+        if not (isinstance(value, type) and issubclass(value, kind)):
+            raise BadName(
+                f"{what} {name!r} is not a subclass of {kind.__module__}.{kind.__name__}"
+            )
+        return value
+
+    return accept
+
+
 class Selection:
     """What the command line names. What it does not name is all that there is."""
 
-    backends: tuple[str, ...]
-    operator_names: tuple[str, ...]
-    check_names: tuple[str, ...]
-    dtype_names: tuple[str, ...]
-    known_files: tuple[str, ...]
-    native_files: tuple[str, ...] = ()
-    sanitize: bool = False
+    def __init__(self, option: Callable[[str], Any]) -> None:
+        self.backends = listed(option("--backend"))
+        self.operator_names = listed(option("--operator"))
+        self.check_names = listed(option("--check"))
+        self.dtype_names = listed(option("--dtype"))
+        self.known_files: list[str] = option("--known")
+        self.native_files = listed(option("--native"))
+        self.sanitize: bool = option("--native-sanitize")
 
     @cached_property
     def natives(self) -> tuple[Any, ...]:
@@ -59,8 +126,8 @@ class Selection:
     @cached_property
     def operators(self) -> Mapping[str, type[Operator]]:
         """The operators under test, by name."""
-        own = self.native_operators
-        return operators(self.operator_names or tuple(own), own)
+        compiled = self.native_operators
+        return operators(self.operator_names or tuple(compiled), compiled)
 
     @cached_property
     def every_operator(self) -> Mapping[str, type[Operator]]:
@@ -102,12 +169,11 @@ class Selection:
 
         Rows that come with the suites do not hold for an operator that a native one replaces.
         """
-        ours = shipped(about.framework)
-        own = {name for one in self.natives for name in one.operators}
-        come = self.rows(ours) if ours.exists() else []
-        rows = (*(row for row in come if not own & {*row.operators}), *self.given_known)
-        given = (about.name, about.version, about.device_name)
-        return Known(tuple(row for row in rows if row.speaks_of(*given)))
+        file, replaced = shipped(about.framework), self.native_operators.keys()
+        ours = self.rows(file) if file.exists() else []
+        rows = (*(row for row in ours if not replaced & {*row.operators}), *self.given_known)
+        backend = (about.name, about.version, about.device_name)
+        return Known(tuple(row for row in rows if row.speaks_of(*backend)))
 
     def wants(self, pinned: Pinned) -> bool:
         """Whether the check and the cell of a pinned case are asked for."""
@@ -119,12 +185,15 @@ class Selection:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave the files for readers out where tests are chosen, unless they are named."""
-    if collection_path.name != PLAIN:
-        return None
-    named = any(Path(str(argument).partition("::")[0]).name == PLAIN for argument in config.args)
-    chosen = any(config.getoption(option, None) for option in CHOOSING)
-    return True if chosen and not named else None
+    """Leave runs of their own out, and the files for readers where tests are chosen.
+
+    What is named is collected.
+    """
+    file = collection_path.name
+    apart = APART.get(file, set()).intersection(collection_path.parts)
+    choosing = file == PLAIN and any(config.getoption(option, None) for option in CHOOSING)
+    named = any(Path(str(argument).partition("::")[0]).name == file for argument in config.args)
+    return True if (apart or choosing) and not named else None
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -136,16 +205,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "check(check): the d5test.checks.check.Check that this test runs, see d5test.suite",
     )
     option = config.getoption
-    selection = Selection(
-        backends=listed(option("--backend")),
-        operator_names=listed(option("--operator")),
-        check_names=listed(option("--check")),
-        dtype_names=listed(option("--dtype")),
-        known_files=tuple(option("--known")),
-        native_files=listed(option("--native")),
-        sanitize=option("--native-sanitize"),
-    )
-    config.stash[SELECTION] = selection
+    selection = config.stash[SELECTION] = Selection(option)
     if option("--control") and option("--in-process"):
         raise pytest.UsageError("--control times in fresh processes: leave out --in-process")
     if selection.sanitize and option("--in-process"):

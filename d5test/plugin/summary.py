@@ -13,6 +13,7 @@ import os
 import shutil
 from collections import Counter, defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, TypeVar
 
 import pytest
@@ -24,7 +25,7 @@ from d5test.outcome.causes import causes, shortened
 from d5test.outcome.tally import OUTCOMES, Tally
 from d5test.plugin.outcomes import ARITHMETICS, tallies_of
 
-Found = TypeVar("Found")
+Measured = TypeVar("Measured")
 WORST = 5
 CAUSES = 12
 """Causes that are shown."""
@@ -52,19 +53,14 @@ def pytest_terminal_summary(
 ) -> Generator[None, Any, Any]:
     """Say it after pytest's own list of failures, which may be long."""
     result = yield
-    summarise(terminalreporter)
-    return result
-
-
-def summarise(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print it."""
     tallies = tallies_in(terminalreporter)
     if not tallies:
-        return
+        return result
     terminalreporter.section("d5test", sep="=")
     colours = bool(terminalreporter.isatty) and not os.environ.get("NO_COLOR")
+    output = io.StringIO()
     console = Console(
-        file=io.StringIO(),
+        file=output,
         width=max(shutil.get_terminal_size((99, 24)).columns, 80),
         force_terminal=colours,
         no_color=not colours,
@@ -77,10 +73,9 @@ def summarise(terminalreporter: pytest.TerminalReporter) -> None:
     console.print(outcome_table(tallies, everything=terminalreporter.verbosity > 0))
     for line in lines(tallies):
         console.print(line, markup=False, soft_wrap=True)
-    output = console.file
-    assert isinstance(output, io.StringIO)
     for line in output.getvalue().splitlines():
         terminalreporter.write_line(line.rstrip())
+    return result
 
 
 @pytest.hookimpl(trylast=True)
@@ -104,13 +99,11 @@ def verdict(tallies: Sequence[Tally]) -> str:
     right, untested = (sum(getattr(t, name) for t in tallies) for name in ("right", "untested"))
     names = sorted({f"{t.backend} {t.version}" for t in tallies if t.version})
     where = f"on {shortened(names)}"
-    found = causes(tallies)
-    if found:
-        count = sum(len(cause.faults) for cause in found)
-        return (
-            f"FAILED: {plural(count, 'fault')} of {plural(len(found), 'cause')} {where}; "
-            f"{right} cases were right"
-        )
+    known_causes = causes(tallies)
+    if known_causes:
+        faults = plural(sum(len(cause.faults) for cause in known_causes), "fault")
+        of = plural(len(known_causes), "cause")
+        return f"FAILED: {faults} of {of} {where}; {right} cases were right"
     if untested:
         return f"UNTESTED: too little was judged in {plural(untested, 'test')} {where}"
     if not judged(tallies):
@@ -125,9 +118,8 @@ def verdict(tallies: Sequence[Tally]) -> str:
 def fault_lines(tallies: Sequence[Tally]) -> Iterator[str]:
     """The faults by cause: how many, what, where it shows, and the shortest reproducer."""
     for cause in causes(tallies)[:CAUSES]:
-        count = len(cause.faults)
         yield f"\n  {cause.headline}"
-        yield f"    {plural(count, 'fault')}: {cause.cells}"
+        yield f"    {plural(len(cause.faults), 'fault')}: {cause.cells}"
         if cause.reproducer:
             yield f"    shortest reproducer: {os.path.relpath(cause.reproducer)}"
     others = causes(tallies)[CAUSES:]
@@ -142,8 +134,7 @@ def plural(count: int, noun: str) -> str:
 
 def tallies_in(terminalreporter: pytest.TerminalReporter) -> list[Tally]:
     """The tallies of all tests of this run."""
-    reports = (report for found in terminalreporter.stats.values() for report in found)
-    return list(tallies_of(reports))
+    return list(tallies_of(chain.from_iterable(terminalreporter.stats.values())))
 
 
 def outcome_table(tallies: Sequence[Tally], *, everything: bool) -> Table:
@@ -162,14 +153,13 @@ def outcome_table(tallies: Sequence[Tally], *, everything: bool) -> Table:
         table.add_column(outcome, justify="right")
     for name, operators in groups.items():
         for backend in backends:
-            found = [t for t in tallies if t.operator in operators and t.backend == backend]
+            row = [t for t in tallies if t.operator in operators and t.backend == backend]
             words = [name, backend] if len(backends) > 1 else [name]
-            table.add_row(*words, *_counts(found), style="bold" if name.startswith("all") else "")
+            table.add_row(*words, *_counts(row), style="bold" if name.startswith("all") else "")
     return table
 
 
-def _counts(tallies: Iterable[Tally]) -> Iterator[str]:
-    tallies = list(tallies)
+def _counts(tallies: Sequence[Tally]) -> Iterator[str]:
     for outcome in OUTCOMES:
         count = sum(getattr(tally, outcome) for tally in tallies)
         style = COLOURS.get(outcome) if count else None
@@ -177,23 +167,25 @@ def _counts(tallies: Iterable[Tally]) -> Iterator[str]:
 
 
 def lines(tallies: Sequence[Tally]) -> Iterator[str]:
-    """Everything else that the summary says."""
-    yield from _worst(tallies)
-    yield from _arithmetics(tallies)
-    yield from _accuracies(tallies)
-    yield from _grades(tallies)
-    yield from _modelled(tallies)
-    yield from _masked(tallies)
-    yield from _unsupported(tallies)
-    yield from _left_out(tallies)
-    yield from _legend(tallies)
+    """Everything else that the summary says: each section with its title, unless it is empty."""
+    for title, section in SECTIONS.items():
+        body = list(section(tallies))
+        if body:
+            yield f"\n{title}"
+            yield from body
+    left = [t for t in tallies if t.left_out]
+    if left:
+        reasons = Counter(t.left_out for t in left)
+        yield "\nleft out: " + "; ".join(f"{count} tests, {why}" for why, count in reasons.items())
+        yield from _left_out(left)
+    used = [word for word in OUTCOMES if any(getattr(tally, word) for tally in tallies)]
+    if used != ["right"]:
+        yield ""
+        yield from (f"{word}: {LEGEND[word]}" for word in used)
 
 
 def _worst(tallies: Iterable[Tally]) -> Iterator[str]:
-    judged = sorted((t for t in tallies if t.worst > 0), key=lambda t: -t.worst)[:WORST]
-    if judged:
-        yield "\nlargest error / bar among the right ones"
-    for t in judged:
+    for t in sorted((t for t in tallies if t.worst > 0), key=lambda t: -t.worst)[:WORST]:
         yield f"  {t.worst:5.3f}  {t.check} {t.operator} {t.dtype} {t.backend}  {t.worst_case}"
 
 
@@ -201,13 +193,11 @@ def _arithmetics(tallies: Iterable[Tally]) -> Iterator[str]:
     loosest: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
     for t in tallies:
         for name in t.arithmetics:
-            found = loosest[t.backend, t.dtype]
-            found[t.operator] = max(found.get(t.operator, name), name, key=_looseness)
-    if loosest:
-        yield "\nclass of 16-bit arithmetic: F rounds outputs, P every primitive, S sums as well"
-    for (backend, dtype), found in sorted(loosest.items()):
-        for name in sorted(set(found.values()), key=_looseness):
-            names = sorted(operator for operator, has in found.items() if has == name)
+            classes = loosest[t.backend, t.dtype]
+            classes[t.operator] = max(classes.get(t.operator, name), name, key=_looseness)
+    for (backend, dtype), classes in sorted(loosest.items()):
+        for name in sorted(set(classes.values()), key=_looseness):
+            names = sorted(operator for operator, has in classes.items() if has == name)
             yield f"  {backend} {dtype} {name}: {len(names)}  {', '.join(names)}"
 
 
@@ -216,21 +206,18 @@ def _looseness(name: str) -> int:
 
 
 def _by_function(
-    tallies: Iterable[Tally], of: Callable[[Tally], Mapping[str, Found]]
-) -> dict[tuple[str, str], list[tuple[str, Found]]]:
+    tallies: Iterable[Tally], of: Callable[[Tally], Mapping[str, Measured]]
+) -> list[tuple[tuple[str, str], list[tuple[str, Measured]]]]:
     """What tallies have of functions, by backend and dtype; only where there is any."""
-    found: dict[tuple[str, str], list[tuple[str, Found]]] = defaultdict(list)
+    functions: dict[tuple[str, str], list[tuple[str, Measured]]] = defaultdict(list)
     for t in tallies:
         if of(t):
-            found[t.backend, t.dtype].extend(of(t).items())
-    return found
+            functions[t.backend, t.dtype].extend(of(t).items())
+    return sorted(functions.items())
 
 
 def _accuracies(tallies: Iterable[Tally]) -> Iterator[str]:
-    found = _by_function(tallies, lambda t: t.accuracy)
-    if found:
-        yield "\nerrors of functions above half a ULP, and where; the share rounded correctly"
-    for (backend, dtype), functions in sorted(found.items()):
+    for (backend, dtype), functions in _by_function(tallies, lambda t: t.accuracy):
         worse = [(name, a) for name, a in functions if a.largest > ROUNDED]
         worst = sorted(worse, key=lambda named: -named[1].largest)[:LEAST_ACCURATE]
         words = (f"{a.largest:.3g} {name} at {_place(a.at)}" for name, a in worst)
@@ -241,10 +228,7 @@ def _accuracies(tallies: Iterable[Tally]) -> Iterator[str]:
 
 
 def _grades(tallies: Iterable[Tally]) -> Iterator[str]:
-    found = _by_function(tallies, lambda t: t.grades)
-    if found:
-        yield "\nstable or naive formula? (naive: worst error / bar, at x)"
-    for (backend, dtype), functions in sorted(found.items()):
+    for (backend, dtype), functions in _by_function(tallies, lambda t: t.grades):
         naive = sorted((g.ratio, name, g.at) for name, g in functions if g.name == "naive")
         words = {
             "naive": [
@@ -263,37 +247,29 @@ def _place(at: tuple[float, ...]) -> str:
 
 
 def _modelled(tallies: Iterable[Tally]) -> Iterator[str]:
-    found: dict[tuple[str, str, str], list[int]] = defaultdict(lambda: [0, 0])
+    counts: dict[tuple[str, str, str], list[int]] = defaultdict(lambda: [0, 0])
     for t in tallies:
         for model, count in t.models.items():
-            entry = found[model, t.operator, t.backend]
-            entry[0] += count
-            entry[1] += t.right
-    if found:
-        yield "\nright by an error model of a known inaccuracy, wrong without it"
-    for (model, operator, backend), (count, right) in sorted(found.items()):
+            counts[model, t.operator, t.backend][0] += count
+            counts[model, t.operator, t.backend][1] += t.right
+    for (model, operator, backend), (count, right) in sorted(counts.items()):
         yield f"  {count:5} of {right} cases: {operator} {backend}: {model}"
 
 
 def _masked(tallies: Iterable[Tally]) -> Iterator[str]:
-    masked: dict[tuple[str, ...], list[int]] = defaultdict(lambda: [0, 0])
+    counts: dict[tuple[str, ...], list[int]] = defaultdict(lambda: [0, 0])
     for t in tallies:
         if t.known:
-            entry = masked[t.backend, t.check, t.operator, t.dtype]
-            entry[0] += t.known
-            entry[1] += t.drawn
-    if masked:
-        yield "\nmasked by known failures"
-    for (backend, check, operator, dtype), (known, drawn) in sorted(masked.items()):
+            counts[t.backend, t.check, t.operator, t.dtype][0] += t.known
+            counts[t.backend, t.check, t.operator, t.dtype][1] += t.drawn
+    for (backend, check, operator, dtype), (known, drawn) in sorted(counts.items()):
         yield f"  {known / drawn:4.0%} of {drawn} cases: {check} {operator} {dtype} {backend}"
 
 
-def _unsupported(tallies: Iterable[Tally]) -> Iterator[str]:
+def _unjudged(tallies: Iterable[Tally]) -> Iterator[str]:
     reasons: Counter[str] = Counter()
     for t in tallies:
         reasons.update(t.reasons)
-    if reasons:
-        yield "\nnot judged, by reason"
     for reason, count in reasons.most_common(REASONS):
         yield f"  {count:5}  {' '.join(reason.split())}"
     others = reasons.most_common()[REASONS:]
@@ -302,30 +278,22 @@ def _unsupported(tallies: Iterable[Tally]) -> Iterator[str]:
 
 
 def _left_out(tallies: Iterable[Tally]) -> Iterator[str]:
-    left = [t for t in tallies if t.left_out]
-    if not left:
-        return
-    reasons = Counter(t.left_out for t in left)
-    yield "\nleft out: " + "; ".join(f"{count} tests, {why}" for why, count in reasons.items())
     by_check: dict[str, list[str]] = defaultdict(list)
-    for t in left:
+    for t in tallies:
         by_check[t.check].append(f"{t.operator} {t.dtype}" if t.operator else "?")
     for check, cells in sorted(by_check.items()):
         some = ", ".join(cells[:6]) + (", ..." if len(cells) > 6 else "")
         yield f"  {check}: {len(cells)} ({some})"
 
 
-def _legend(tallies: Iterable[Tally]) -> Iterator[str]:
-    """What the words mean that the table has numbers for."""
-    tallies = list(tallies)
-    used = [word for word in OUTCOMES if any(getattr(tally, word) for tally in tallies)]
-    if used != ["right"]:
-        yield ""
-        yield from (f"{word}: {LEGEND[word]}" for word in used)
-
-
-def faults_of(tallies: Iterable[Tally]) -> Iterator[tuple[Tally, dict[str, Any]]]:
-    """Each fault with the tally that it belongs to."""
-    for tally in tallies:
-        for fault in tally.faults:
-            yield (tally, fault)
+SECTIONS = {
+    "largest error / bar among the right ones": _worst,
+    "class of 16-bit arithmetic: F rounds outputs, P every primitive, S sums as well": (
+        _arithmetics
+    ),
+    "errors of functions above half a ULP, and where; the share rounded correctly": _accuracies,
+    "stable or naive formula? (naive: worst error / bar, at x)": _grades,
+    "right by an error model of a known inaccuracy, wrong without it": _modelled,
+    "masked by known failures": _masked,
+    "not judged, by reason": _unjudged,
+}

@@ -20,9 +20,8 @@ import pytest
 from d5test.backends.updater import own_rules
 from d5test.names import hint
 from d5test.plugin import native
-from d5test.plugin.names import resolving
 from d5test.plugin.optimizers import BROUGHT
-from d5test.plugin.selection import SELECTION, Selection
+from d5test.plugin.selection import SELECTION, Selection, resolving
 
 WORKERS = pytest.StashKey["Workers"]()
 GATING = pytest.StashKey[Any]()
@@ -50,13 +49,16 @@ class Workers:
         for name, client in self.clients.items():
             self._ready(name, client)
         require_rows(self.clients, selection, own_rules(self.config.stash[BROUGHT]))
-        if self._gating is not None:
-            self._try(self._gating.versions.new)
+        if GATING in self.config.stash:
+            self._try(self.config.stash[GATING].versions.new)
 
     def client(self, name: str) -> Any:
-        """The client of a backend; it is started if the command line does not name it."""
+        """The client of a backend; it is started if the command line does not name it.
+
+        UsageError with one line if it cannot.
+        """
         if name not in self.clients:
-            self.clients[name] = self.fresh(name)
+            self.clients[name] = self._ready(name, self._started(name))
         return self.clients[name]
 
     def close(self) -> None:
@@ -64,18 +66,10 @@ class Workers:
         while self.clients:
             self.clients.popitem()[1].close()
 
-    def fresh(self, name: str) -> Any:
-        """A worker of a backend, started now. UsageError with one line if it cannot."""
-        return self._ready(name, self._started(name))
-
     def several(self, name: str, count: int) -> list[Any]:
         """So many of them, which share nothing. All are started before the first is asked."""
         clients = [self._started(name, fork=False) for _ in range(count)]
         return [self._ready(name, client) for client in clients]
-
-    @property
-    def _gating(self) -> Any:
-        return self.config.stash.get(GATING, None)
 
     def _try(self, version: str) -> None:
         """See that there is such a backend where the gate's new version is named as one.
@@ -96,8 +90,9 @@ class Workers:
 
     def _started(self, name: str, *, fork: bool = True) -> Any:
         with self._usable(name):
-            version = self._gating.versions.name("old", name) if self._gating else name
-            return opened(self.config, version, fork=fork)
+            if GATING in self.config.stash:
+                name = self.config.stash[GATING].versions.name("old", name)
+            return opened(self.config, name, fork=fork)
 
     def _ready(self, name: str, client: Any) -> Any:
         late = threading.Timer(LONG, self._tell, [f"d5test: {name} is still being imported"])
@@ -141,7 +136,7 @@ def require_rows(clients: Mapping[str, Any], selection: Selection, rules: Collec
     `rules` are the update rules of a user's own, whose steps are rows, too.
     """
     rows = {name: client.about.rows for name, client in clients.items()}
-    named = {row for table in rows.values() for row in table}
+    named = set().union(*rows.values())
     strange = named - selection.every_operator.keys() - set(rules)
     if strange:
         import onnx.defs
@@ -172,11 +167,11 @@ def opened(config: pytest.Config, name: str, *, fork: bool = True) -> Any:
     from d5test.worker.service import TF32
 
     option, selection = config.getoption, config.stash[SELECTION]
-    brought = config.stash[BROUGHT]
     spec, device = native.spec(name, selection.natives), option("--device") or "cpu"
+    brought = config.stash[BROUGHT]
     environment = native.environment(selection.natives, sanitize=selection.sanitize)
-    tf32 = {TF32: "1"} if option("--precision") == "tf32" else {}
-    environment = {**environment, **tf32, **brought}
+    environment |= {TF32: "1"} if option("--precision") == "tf32" else {}
+    environment.update(brought)
     client: Any
     if option("--in-process"):
         os.environ.update(environment)
@@ -208,13 +203,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """End what was started."""
-    workers = config.stash.get(WORKERS, None)
-    if workers is not None:
-        workers.close()
+    if WORKERS in config.stash:
+        config.stash[WORKERS].close()
 
 
 def distributes(config: pytest.Config) -> bool:
     """Whether this process runs no test itself, but hands them to others."""
-    if config.getoption("--np"):
-        return True
-    return not hasattr(config, "workerinput") and config.getoption("dist", "no") != "no"
+    xdist = not hasattr(config, "workerinput") and config.getoption("dist", "no") != "no"
+    return bool(config.getoption("--np")) or xdist

@@ -8,7 +8,7 @@ from itertools import permutations
 from operator import methodcaller
 
 from d5test.case import Tensor
-from d5test.reference.operators import movement, views
+from d5test.reference.operators import movement
 from d5test.strategies.draw import Draw, Shape
 from d5test.strategies.registry import attributes, choices, inputs
 
@@ -19,7 +19,7 @@ FAR = 2**31 - 1
 choices(movement.Reshape, allowzero=(0, 1))  # zeros that copy a size, and zeros that mean zero
 choices(movement.Concat, movement.Gather, axis=methodcaller("any_axis", 3))
 choices(movement.Pad, mode=("constant", "reflect", "edge", "wrap"))
-choices(views.Flatten, axis=(1, 0, 2, 3, -1, -2))  # from either end; also one behind the last
+choices(movement.Flatten, axis=(1, 0, 2, 3, -1, -2))  # from either end; also one behind the last
 
 
 @inputs(movement.Reshape)
@@ -176,15 +176,15 @@ def dropout_inputs(d: Draw, op: movement.Dropout) -> tuple[Tensor | None, ...]:
     return (d.tensor(shape),) if ratio is None else (d.tensor(shape), ratio)
 
 
-@inputs(views.Flatten)
-def flatten_inputs(d: Draw, op: views.Flatten) -> tuple[Tensor]:
+@inputs(movement.Flatten)
+def flatten_inputs(d: Draw, op: movement.Flatten) -> tuple[Tensor]:
     """As many axes as there must be, or more."""
     least = abs(op.axis)
     return (d.tensor(d.sides(d.rank(least, max(4, least)), empty=True)),)
 
 
-@inputs(views.Squeeze)
-def squeeze_inputs(d: Draw, op: views.Squeeze) -> tuple[Tensor, ...]:
+@inputs(movement.Squeeze)
+def squeeze_inputs(d: Draw, op: movement.Squeeze) -> tuple[Tensor, ...]:
     """Ones among other sizes; all of them dropped, or some by name."""
     shape, ones = with_ones(d)
     if not ones or d.flag():
@@ -192,8 +192,8 @@ def squeeze_inputs(d: Draw, op: views.Squeeze) -> tuple[Tensor, ...]:
     return d.tensor(shape), d.literal(from_either_end(d, ones, len(shape)))
 
 
-@inputs(views.Unsqueeze)
-def unsqueeze_inputs(d: Draw, op: views.Unsqueeze) -> tuple[Tensor, ...]:
+@inputs(movement.Unsqueeze)
+def unsqueeze_inputs(d: Draw, op: movement.Unsqueeze) -> tuple[Tensor, ...]:
     """Axes anywhere in y, in any order."""
     shape, ones = with_ones(d)
     sides = tuple(n for axis, n in enumerate(shape) if axis not in ones)

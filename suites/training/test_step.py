@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from d5test.fixtures.optimizer import Body
+from d5test.fixtures.training import Body
 from d5test.training.step import step
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from d5test.client.client import BackendClient
-from d5test.fixtures.optimizer import Runs
+from d5test.fixtures.training import Runs
 from d5test.plugin.optimizers import RuleCell
 from d5test.training.trajectory import distance, in_words, usual
 

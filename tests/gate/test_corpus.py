@@ -14,7 +14,7 @@ import pytest
 
 from d5test.backends.base import Unsupported
 from d5test.gate import Gate, Outcome
-from d5test.gate.corpus import Examination, Examiner
+from d5test.gate.corpus import Examination, examine
 from d5test.gate.gate import Findings
 from d5test.gate.outcome import outcome
 from d5test.report import Report, page, verify
@@ -30,7 +30,7 @@ def name(k: int) -> str:
 
 
 def examined(world: World, count: int = 5, **options: Any) -> Examination:
-    return Examiner(world.open, **options).examine(world.cases(count))  # type: ignore[arg-type]
+    return examine(world.cases(count), world.open, **options)  # type: ignore[arg-type]
 
 
 def decided(found: Examination, folder: Path) -> Outcome:
@@ -107,7 +107,7 @@ def test_what_the_old_version_cannot_do_is_not_compared(tmp_path: Path) -> None:
             raise Unsupported("mine has no row for it")
         return first.judge(client)
 
-    found = Examiner(world.open).examine([replace(first, judge=judge), *others])  # type: ignore[arg-type]
+    found = examine([replace(first, judge=judge), *others], world.open)  # type: ignore[arg-type]
     made = decided(found, tmp_path)
     assert found.compared == 2
     assert found.reasons == {"mine has no row for it": 1}
@@ -125,7 +125,7 @@ def test_what_cannot_be_opened_has_lost_all_cases(tmp_path: Path) -> None:
             raise Unsupported("libmine.so.3: cannot open\nshared object file")
         return world.open(arm, backend)
 
-    made = decided(Examiner(opens).examine(world.cases(4)), tmp_path)
+    made = decided(examine(world.cases(4), opens), tmp_path)
     assert {v.reason for v in made.comparison.matching.vanished} == {
         "libmine.so.3: cannot open shared object file"
     }

@@ -13,7 +13,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from d5test.cli.gate import arguments, declare
-from d5test.cli.run import folder
+from d5test.files import folder_of_suites
 from d5test.report import verify
 from tests.compare.coarse import CONV
 
@@ -155,5 +155,5 @@ def test_what_is_gated_of_a_suite(given: list[str], files: list[str]) -> None:
     declare(parser)
     found = arguments(parser.parse_args(["--old=old", "--new=new", *given]))
     assert [path for path in found if path.endswith(".py")] == [
-        str(folder() / file) for file in files
+        str(folder_of_suites() / file) for file in files
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from d5test.gate.measurement import Measurement
+from d5test.gate.evidence import Measurement
 from d5test.gate.versions import ARMS, CONTROL, NEW, OLD
 
 

@@ -8,12 +8,12 @@ import pytest
 
 from d5test.arguments import duration, listed
 from d5test.names import BadName, chosen
-from d5test.plugin import names
+from d5test.plugin import selection
 
 
 def test_names_suggest() -> None:
     with pytest.raises(BadName, match="'sofmax': did you mean Softmax"):
-        names.operators(["sofmax"])
+        selection.operators(["sofmax"])
     with pytest.raises(BadName, match=r"known: a, b$"):
         chosen("check", ["zzz"], {"a": 1, "b": 2})
     assert list(chosen("check", ["b", "a"], {"a": 1, "b": 2})) == ["a", "b"]
@@ -22,13 +22,13 @@ def test_names_suggest() -> None:
 def test_an_operator_of_a_stranger(tmp_path: Path) -> None:
     file = tmp_path / "cube.py"
     file.write_text("from d5test.case import Operator\nclass Cube(Operator): ...\nother = 1\n")
-    assert list(names.operators([f"{file}:Cube"])) == ["Cube"]
+    assert list(selection.operators([f"{file}:Cube"])) == ["Cube"]
     with pytest.raises(BadName, match="not a subclass"):
-        names.operators([f"{file}:other"])
+        selection.operators([f"{file}:other"])
     with pytest.raises(BadName, match="AttributeError"):
-        names.operators([f"{file}:Square"])
+        selection.operators([f"{file}:Square"])
     with pytest.raises(BadName, match="no_such_module"):
-        names.operators(["no_such_module:Square"])
+        selection.operators(["no_such_module:Square"])
 
 
 def test_options_are_read() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from d5test.plugin.ranks.mpirun import ALLOWED, found
+from d5test.plugin.ranks.supervisor import ALLOWED, mpirun
 
 SUITES = Path(__file__).with_name("suites")
 LIMIT = 100.0
@@ -39,7 +39,7 @@ def outcomes(junit: Path) -> dict[str, str]:
 @pytest.fixture
 def run(tmp_path: Path) -> Callable[..., Ran]:
     """Call it with a suite and the arguments of pytest; `ranks=0` calls pytest without mpirun."""
-    program = found()
+    program = mpirun()
     if program is None:
         pytest.skip("there is no mpirun: pip install mpi4py mpich pytest-mpi")
 

@@ -1,24 +1,58 @@
-"""This rank, and what it shares with the others for the run.
+"""This rank: how it joins the others, what it shares with them, and how they agree.
 
-Requirements: a test gets a communicator on which no message of another test is under way; the
-ranks agree on the end once, however pytest ends.
+Requirements: MPI is started before any other plugin is configured, since the settings of quiet
+ranks are read there; what cannot be started is one line. What each rank has to say at one stage of
+the run is told to all: that costs one byte a rank where nobody has anything to say, and never
+waits for ever for a rank that is at another stage, but says which; a rank that waits leaves its
+core to the others. A test gets a communicator on which no message of another test is under way;
+the ranks agree on the end once, however pytest ends.
 """
 
 from __future__ import annotations
 
+import json
+import os
+import tempfile
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from d5test.distributed import provider
 from d5test.distributed.watchdog import Watchdog
-from d5test.plugin.ranks.agreement import Agreement, Apart
-from d5test.plugin.ranks.journal import Journal
+from d5test.plugin.ranks.begin import SUPERVISED, Quiet, once
+from d5test.plugin.ranks.journal import Journal, Part
 
 RANKS = pytest.StashKey["Ranks"]()
-COLLECTING, ENDING = 300.0, 30.0
-"""Seconds for frameworks to be imported, and for MPI to end."""
+STARTING, COLLECTING, ENDING = 120.0, 300.0, 30.0
+"""Seconds for MPI to start, for frameworks to be imported, and for MPI to end."""
+STAGES = ("collection", "start", "setup", "call", "example", "teardown", "end")
+SHORTEST, LONGEST = 1e-5, 2e-3
+"""Seconds between polls: each twice the one before."""
+
+
+class Apart(Exception):
+    """The ranks are at different stages of the run, and cannot come together again.
+
+    stages  of each rank
+    """
+
+    def __init__(self, stages: tuple[str, ...]) -> None:
+        self.stages = stages
+        words = ", ".join(f"rank {rank}: {stage}" for rank, stage in enumerate(stages))
+        super().__init__(f"the ranks are at different stages of the run ({words})")
+
+
+def _wait(request: Any) -> None:
+    pause = SHORTEST
+    while not request.Test():
+        time.sleep(pause)
+        pause = min(2 * pause, LONGEST)
 
 
 @dataclass
@@ -27,20 +61,21 @@ class Ranks:
 
     world      all ranks
     watchdog   of this rank
-    agreement  where they tell each other what happened
+    comm       where every rank says the same number of things
     notices    where they tell each other that they leave a test
     """
 
     world: provider.World
     watchdog: Watchdog
-    agreement: Agreement
+    comm: Any
     notices: Any
     own: Any
     """A communicator for the plugin's own measures, with a guard."""
     journal: Journal | None = None
     """At rank 0 under a supervisor."""
+    used: bool = False
+    """Whether this test has asked for its communicator."""
     _communicator: Any = None
-    _used: bool = False
     _old: list[Any] = field(default_factory=list)
     _ended: bool = False
 
@@ -52,13 +87,29 @@ class Ranks:
     @property
     def communicator(self) -> Any:
         """A guarded communicator of all ranks for the test that runs."""
-        self._used = True
+        self.used = True
         return self._communicator
 
-    @property
-    def used(self) -> bool:
-        """Whether this test has asked for its communicator."""
-        return self._used
+    def exchange(
+        self, stage: str, remark: Mapping[str, Any] | None
+    ) -> list[dict[str, Any] | None] | None:
+        """The remarks of all ranks; `None` if there is none. Raises `Apart`, at all ranks."""
+        mine = np.array([2 * STAGES.index(stage) + (remark is not None)], np.uint8)
+        every = np.empty(self.comm.size, np.uint8)
+        _wait(self.comm.Iallgather(mine, every))
+        stages = tuple(STAGES[code // 2] for code in every)
+        if len(set(stages)) > 1:
+            raise Apart(stages)
+        return self._remarks(remark) if (every % 2).any() else None
+
+    def _remarks(self, remark: Mapping[str, Any] | None) -> list[dict[str, Any] | None]:
+        text = np.frombuffer(json.dumps(remark).encode(), np.uint8)
+        sizes = np.empty(self.comm.size, np.int64)
+        _wait(self.comm.Iallgather(np.array([text.size], np.int64), sizes))
+        every = np.empty(sizes.sum(), np.uint8)
+        _wait(self.comm.Iallgatherv(text, [every, sizes]))
+        parts = np.split(every, np.cumsum(sizes)[:-1])
+        return [json.loads(part.tobytes()) for part in parts]
 
     def renew(self, *, spoilt: bool) -> None:
         """The next communicator; all ranks call it together.
@@ -68,14 +119,14 @@ class Ranks:
         from d5test.distributed.guarded import Guarded
 
         old = self._communicator
-        self._communicator = Guarded(self.agreement.comm.Dup(), self.notices)
+        self._communicator = Guarded(self.comm.Dup(), self.notices)
         if spoilt:
             self._old += [old, self.own]
-            self.own = Guarded(self.agreement.comm.Dup(), self.notices)
+            self.own = Guarded(self.comm.Dup(), self.notices)
         elif old is not None:
             _drain(old.raw)
             old.Free()
-        self._used = False
+        self.used = False
 
     def end(self, status: int, why: str) -> tuple[int, str]:
         """Agree on the exit status, once: the largest of all ranks', and the reason of rank 0."""
@@ -85,17 +136,15 @@ class Ranks:
         mine = {"status": status, "why": why} if status else None
         at = "the end of its tests, waiting for the others"
         self.watchdog.enter("end of the run", COLLECTING, at, waiting=True)
-        while True:
-            try:
-                said = self.agreement.exchange("end", mine) or [None]
-            except Apart:  # the others come when they know that this one does not go on
-                continue
-            break
-        agreed = max((int(remark["status"]) for remark in said if remark), default=status)
+        remarks = None
+        while remarks is None:
+            with suppress(Apart):  # the others come when they know that this one does not go on
+                remarks = self.exchange("end", mine) or [None]
+        agreed = max((int(remark["status"]) for remark in remarks if remark), default=status)
         if self.journal is not None:
             self.journal.end(agreed)
         self.watchdog.end(ENDING)
-        return agreed, said[0]["why"] if said[0] else ""
+        return agreed, remarks[0]["why"] if remarks[0] else ""
 
 
 def _drain(comm: Any) -> None:
@@ -106,3 +155,47 @@ def _drain(comm: Any) -> None:
     while comm.Iprobe(status=status):
         room = bytearray(status.Get_count(MPI.BYTE))
         comm.Recv([room, MPI.BYTE], status.source, status.tag)
+
+
+def join(config: pytest.Config, launch: provider.Launch) -> None:
+    """Start MPI and register the plugins of a rank. UsageError with one line if there is none."""
+    with ExitStack() as uncaptured:
+        capture = config.pluginmanager.getplugin("capturemanager")
+        if capture is not None:
+            uncaptured.enter_context(capture.global_and_fixture_disabled())
+        watchdog = Watchdog(launch.rank)
+    watchdog.enter("start of MPI", STARTING, "the start of MPI")
+    try:
+        world = provider.connect(launch)
+    except provider.Unusable as error:
+        watchdog.end(ENDING)
+        raise pytest.UsageError(*once(launch, str(error))) from None
+    # these import MPI, whose settings `connect` has made
+    from d5test.distributed.guarded import Guarded, Notices
+    from d5test.plugin.ranks.lockstep import Lockstep, Slowest
+    from d5test.plugin.ranks.together import Together
+
+    everyone, mpi, supervisor = world.mpi.COMM_WORLD, world.mpi, os.environ.get(SUPERVISED)
+    notices = Notices(everyone.Dup(), crowded=launch.oversubscribed)
+    folder = supervisor or everyone.bcast(
+        tempfile.mkdtemp(prefix="d5test-ranks-") if everyone.rank == 0 else None
+    )
+    guarded = Guarded(everyone.Dup(), notices)
+    ranks = config.stash[RANKS] = Ranks(world, watchdog, everyone.Dup(), notices, guarded)
+    ranks.renew(spoilt=False)
+    alone = mpi.Query_thread() != mpi.THREAD_MULTIPLE  # then no other thread may call MPI
+    left = None if alone else notices.sender
+    watchdog.start(folder, supervised=supervisor is not None, left=left)
+    register = config.pluginmanager.register
+    together = Together(config, ranks)
+    register(together, "d5test-ranks")
+    register(Lockstep(together), "d5test-lockstep")
+    register(Quiet(config, ranks.rank, speaks=not (ranks.rank or supervisor)), "d5test-quiet")
+    if supervisor:
+        register(Part(Path(supervisor)), "d5test-part")
+        if not ranks.rank:
+            ranks.journal = Journal(config, Path(supervisor), world.facts())
+            register(ranks.journal, "d5test-journal")
+    if config.pluginmanager.hasplugin("benchmark"):
+        register(Slowest(ranks), "d5test-slowest")
+    watchdog.enter("collection", COLLECTING, "the collection of the tests")

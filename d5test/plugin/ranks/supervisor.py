@@ -3,27 +3,40 @@
 Requirements: a run that loses a rank loses one test: it fails with the rank, the line where it
 stood, and what mpirun said, and mpirun starts again with the tests after it; everything that
 pytest reports (the terminal, JUnit, the JSON of pytest-benchmark) is as it is without ranks. An
-mpirun that dies before any test is one line.
+mpirun that dies before any test is one line. It is that of this interpreter's environment, if it
+has one; as root and with more ranks than cores as well, which Open MPI refuses unless it is told
+otherwise.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import signal
+import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import IO, Any
 
 import pytest
 
 from d5test.distributed import sentry
-from d5test.plugin.ranks.journal import PLAN, SUPERVISED, Reader
-from d5test.plugin.ranks.mpirun import Mpirun, found
-from d5test.plugin.ranks.replay import Replay
+from d5test.plugin.ranks.begin import SUPERVISED
+from d5test.plugin.ranks.journal import PLAN, Reader, Replay
 
+ALLOWED = {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+}
+EXIT_SECONDS = 5.0
+"""Seconds for mpirun to end its ranks."""
+LOG = "log"
 POLL = 0.05
 SHOWN = 40
 """Lines of what mpirun said that are shown with a crash."""
@@ -35,12 +48,14 @@ class Supervisor:
     def __init__(self, config: pytest.Config, size: int) -> None:
         self.config, self.size = config, size
         self.facts: Mapping[str, Any] = {}
-        if found() is None:
+        program = mpirun()
+        if program is None:
             raise pytest.UsageError("--np needs mpirun: pip install mpi4py mpich")
+        self.program = program
 
     def pytest_report_header(self) -> str:
         """Who runs the tests."""
-        return f"MPI: {self.size} ranks, started by {found()}"
+        return f"MPI: {self.size} ranks, started by {self.program}"
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection(self, session: pytest.Session) -> bool:
@@ -61,18 +76,20 @@ class Supervisor:
 
     def _launched(self, folder: Path, replay: Replay) -> list[str]:
         """Run mpirun once, report, and return what is left to do."""
-        command = [sys.executable, "-m", "pytest", *self.config.invocation_params.args]
-        command.append(f"--rootdir={self.config.rootpath}")
-        where, reader = self.config.invocation_params.dir, Reader(folder)
+        invocation = self.config.invocation_params
+        command = [self.program, "-n", str(self.size), sys.executable, "-m", "pytest"]
+        command += [*invocation.args, f"--rootdir={self.config.rootpath}"]
+        reader = Reader(folder)
         session: Any = replay.session
+        shown = self.config.option.capture == "no"  # else mpirun writes to a file
         with (
-            _log(folder, show=self.config.option.capture == "no") as log,
-            Mpirun(self.size, command, {SUPERVISED: str(folder)}, where, log) as mpirun,
+            nullcontext() if shown else (folder / LOG).open("wb") as log,
+            _running(command, {SUPERVISED: str(folder)}, invocation.dir, log) as process,
         ):
             status = None
             while status is None:
                 time.sleep(POLL)
-                status = mpirun.status()
+                status = process.poll()
                 for entry in reader.new():
                     replay.hear(entry)
                 if session.shouldfail:
@@ -81,7 +98,7 @@ class Supervisor:
                     raise session.Interrupted(session.shouldstop)
         self.facts = replay.facts
         if replay.running is not None:
-            replay.blame(_story(folder), "\n".join(_said(folder)[-SHOWN:]))
+            replay.blame(_story(folder), "\n".join(_printed(folder)[-SHOWN:]))
             return replay.left
         self._judge_end(replay, folder, status)
         return []
@@ -92,9 +109,9 @@ class Supervisor:
         if replay.ids is None and replay.broken:
             raise session.Interrupted(f"{replay.broken} errors during collection")
         if replay.ids is None:
-            said = _said(folder)
-            told = [line for line in said if line.startswith("ERROR: ")] or said
-            why = told[-1].removeprefix("ERROR: ") if told else f"mpirun's status is {status}"
+            printed = _printed(folder)
+            errors = [line for line in printed if line.startswith("ERROR: ")] or printed
+            why = errors[-1].removeprefix("ERROR: ") if errors else f"mpirun's status is {status}"
             raise pytest.UsageError(why)
         if replay.left or replay.status is None or (status and not replay.status):
             why = "" if replay.status is not None else f": {_story(folder)}"
@@ -107,18 +124,39 @@ class Supervisor:
         machine_info["mpi"] = dict(self.facts)
 
 
+def mpirun() -> str | None:
+    """The mpirun to call."""
+    beside = Path(sys.executable).with_name("mpirun")
+    return str(beside) if beside.exists() else shutil.which("mpirun")
+
+
 @contextmanager
-def _log(folder: Path, *, show: bool) -> Iterator[IO[bytes] | None]:
-    """Where mpirun writes: a file, or with --capture=no the terminal."""
-    if show:
-        yield None
-        return
-    with (folder / "log").open("wb") as file:
-        yield file
+def _running(
+    command: Sequence[str], variables: Mapping[str, str], folder: Path, log: IO[bytes] | None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Within: the command runs. No process of it outlives this context."""
+    path = f"{Path(command[0]).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+    process = subprocess.Popen(
+        command,
+        env={**ALLOWED, **os.environ, **variables, "PATH": path},
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=subprocess.STDOUT if log is not None else None,
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            if process.poll() is None:
+                os.killpg(process.pid, number)
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(EXIT_SECONDS)
 
 
-def _said(folder: Path) -> list[str]:
-    log = folder / "log"
+def _printed(folder: Path) -> list[str]:
+    log = folder / LOG
     lines = log.read_text(errors="replace").splitlines() if log.exists() else []
     return [line for line in lines if line.strip()]
 

@@ -23,8 +23,7 @@ from _pytest.outcomes import TEST_OUTCOME
 
 from d5test.distributed.guarded import Left
 from d5test.plugin.budget import END, remaining
-from d5test.plugin.ranks.agreement import Apart
-from d5test.plugin.ranks.ranks import COLLECTING, Ranks
+from d5test.plugin.ranks.ranks import COLLECTING, Apart, Ranks
 from d5test.plugin.ranks.verdict import Remark, apply
 
 DEADLINE = 12.0
@@ -38,6 +37,17 @@ class Overdue(BaseException):
 
     Not caught by `except Exception`.
     """
+
+
+def _within_deadline(phase: str) -> Any:
+    """The hook around a phase of a test."""
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def hook(self: Together, item: pytest.Item) -> Generator[None, Any, Any]:
+        with self.within(item, phase):
+            return (yield)
+
+    return hook
 
 
 class Together:
@@ -68,18 +78,17 @@ class Together:
     def pytest_collection(self, session: pytest.Session) -> Generator[None, Any, Any]:
         """Agree on what is collected, and on what cannot be."""
         result = yield
-        own = dict(self._errors)
         ids = [item.nodeid for item in session.items]
         digest = hashlib.sha256("\n".join(ids).encode()).hexdigest()
-        said = self.exchange("collection", {"digest": digest, "errors": own}) or []
-        told = [remark or {} for remark in said]
-        for rank, remark in enumerate(told):
+        mine = {"digest": digest, "errors": dict(self._errors)}
+        remarks = self.exchange("collection", mine)
+        for rank, remark in enumerate(remarks):
             for nodeid, text in remark["errors"].items():
                 if nodeid not in self._errors:
                     longrepr: Any = f"rank {rank}:\n{text}"
                     report = pytest.CollectReport(nodeid, "failed", longrepr, [])
                     self.config.hook.pytest_collectreport(report=report)
-        if len({remark["digest"] for remark in told}) > 1 and not self._errors:
+        if len({remark["digest"] for remark in remarks}) > 1 and not self._errors:
             self._differ(ids)
         go_on = self.config.option.continue_on_collection_errors or not self._errors
         if self.ranks.journal is not None and go_on:
@@ -87,8 +96,7 @@ class Together:
         return result
 
     def _differ(self, ids: list[str]) -> NoReturn:
-        said = self.exchange("collection", {"ids": ids}) or []
-        first, *others = [(remark or {})["ids"] for remark in said]
+        first, *others = [remark["ids"] for remark in self.exchange("collection", {"ids": ids})]
         for rank, other in enumerate(others, 1):
             if other != first:
                 only = [f"rank 0 alone has {i}" for i in first if i not in set(other)]
@@ -109,26 +117,13 @@ class Together:
             else:  # and none of them finds it spent a moment later
                 self.config.stash[END] = max(self.config.stash[END], time.time() + 1)
 
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        """Within the deadline."""
-        with self._within(item, "setup"):
-            return (yield)
-
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        """Within the deadline."""
-        with self._within(item, "call"):
-            return (yield)
-
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        """Within the deadline."""
-        with self._within(item, "teardown"):
-            return (yield)
+    pytest_runtest_setup = _within_deadline("setup")
+    pytest_runtest_call = _within_deadline("call")
+    pytest_runtest_teardown = _within_deadline("teardown")
 
     @contextmanager
-    def _within(self, item: pytest.Item, phase: str) -> Iterator[None]:
+    def within(self, item: pytest.Item, phase: str) -> Iterator[None]:
+        """Within: the timer runs, and the watchdog knows what this rank does."""
         limit = self._deadline(item)
         path, line, _ = item.location
         at = f"{path}:{(line or 0) + 1}, the start of the {phase}"
@@ -150,9 +145,8 @@ class Together:
         mark = item.get_closest_marker("deadline")
         if mark is not None:
             return None if mark.args[0] is None else float(mark.args[0])
-        given: float | None = self.config.getoption("--deadline")
         alone = item.get_closest_marker("check") is not None
-        return given or (None if alone else DEADLINE)
+        return self.config.getoption("--deadline") or (None if alone else DEADLINE)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(
@@ -169,9 +163,9 @@ class Together:
         mine = Remark.of(report, call, freed=freed, left=left, used=used)
         limit = self._deadline(item)
         wait = None if limit is None else limit + 2 * GRACE
-        said = self.exchange(call.when, None if mine.plain else mine.told(), wait, mine.where)
-        if said is not None:
-            remarks = [Remark.read(remark) for remark in said]
+        told = self.exchange(call.when, None if mine.plain else mine.told(), wait, mine.where)
+        if told is not None:
+            remarks = [Remark.read(remark) for remark in told]
             self.ranks.notices.clear([r for r, remark in enumerate(remarks) if remark.left])
             spoilt = any(remark.left or remark.kind == "freed" for remark in remarks)
             if spoilt or any(remark.used for remark in remarks):
@@ -197,7 +191,7 @@ class Together:
     def tell(self, stage: str, remark: Any) -> Any:
         """Tell the others. A rank that has left the run ends it for all."""
         try:
-            return self.ranks.agreement.exchange(stage, remark)
+            return self.ranks.exchange(stage, remark)
         except Apart as apart:
             gone = [r for r, other in enumerate(apart.stages) if other == "end"]
             pytest.exit(f"rank {', '.join(map(str, gone))} has left the run: {apart}", 1)

@@ -13,16 +13,15 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import pytest
-from _pytest._code.code import (
-    ReprEntryNative,
-    ReprExceptionInfo,
-    ReprFileLocation,
-    ReprTraceback,
-)
+from _pytest._code.code import ReprEntryNative, ReprExceptionInfo, ReprFileLocation, ReprTraceback
 
 KINDS = ("failed", "xfailed", "unexpected", "xpassed", "passed", "skipped", "freed")
 """Outcomes of a rank, the deciding ones first. `unexpected`: a strict xfail that passed. `freed`:
 another rank left, and this one stopped waiting for it."""
+
+
+OUTCOME: dict[str, Any] = {"unexpected": "failed", "xfailed": "skipped", "xpassed": "passed"}
+"""What pytest calls them, where it has another word."""
 
 
 @dataclass(frozen=True)
@@ -58,16 +57,21 @@ class Remark:
         report: pytest.TestReport,
         call: pytest.CallInfo[None],
         *,
-        freed: bool = False,
-        left: bool = False,
-        used: bool = False,
+        freed: bool,
+        left: bool,
+        used: bool,
     ) -> Remark:
         """The remark of a rank with this report."""
         crash = getattr(report.longrepr, "reprcrash", None)
         wasxfail = getattr(report, "wasxfail", None)
         skip = report.longrepr if isinstance(report.longrepr, tuple) else None
+        kind: str = report.outcome
+        if report.failed and str(report.longrepr).startswith("[XPASS(strict)]"):
+            kind = "unexpected"
+        elif wasxfail is not None:
+            kind = "xfailed" if report.skipped else "xpassed"
         return cls(
-            kind="freed" if freed else _kind(report, wasxfail),
+            kind="freed" if freed else kind,
             text="" if skip else report.longreprtext,
             path=os.path.relpath(crash.path) if crash else "",
             line=crash.lineno if crash else 0,
@@ -75,15 +79,19 @@ class Remark:
             failure=_failure(call, freed=freed),
             skip=(str(skip[0]), skip[1], skip[2]) if skip else None,
             wasxfail=wasxfail,
-            sections=tuple((name, text) for name, text in report.sections),
+            sections=tuple(report.sections),
             left=left,
             used=used,
         )
 
     @classmethod
-    def read(cls, said: dict[str, Any] | None) -> Remark:
-        """What came from another rank; nothing was said of what simply passed."""
-        return cls(**said) if said else cls("passed")
+    def read(cls, told: dict[str, Any] | None) -> Remark:
+        """What came from another rank; nothing was told of what simply passed."""
+        return cls(**told) if told else cls("passed")
+
+    def told(self) -> dict[str, Any]:
+        """As it goes to the others."""
+        return asdict(self)
 
     @property
     def plain(self) -> bool:
@@ -93,29 +101,16 @@ class Remark:
     @property
     def where(self) -> str:
         """Where it failed, and how, in a line; empty if it did not."""
-        return (
-            f"{self.path}:{self.line}: {self.message.partition(chr(10))[0]}" if self.path else ""
-        )
-
-    def told(self) -> dict[str, Any]:
-        """As it goes to the others."""
-        return asdict(self)
-
-
-def _kind(report: pytest.TestReport, wasxfail: str | None) -> str:
-    if report.failed and str(report.longrepr).startswith("[XPASS(strict)]"):
-        return "unexpected"
-    if wasxfail is not None:
-        return "xfailed" if report.skipped else "xpassed"
-    return str(report.outcome)
+        first, _, _ = self.message.partition("\n")
+        return f"{self.path}:{self.line}: {first}" if self.path else ""
 
 
 def _failure(call: pytest.CallInfo[None], *, freed: bool) -> str:
     """The type of the exception, or its text where that is a sentence of ours."""
     if call.excinfo is None:
         return ""
-    own = freed or isinstance(call.excinfo.value, pytest.fail.Exception)
-    return str(call.excinfo.value) if own else call.excinfo.typename
+    ours = freed or isinstance(call.excinfo.value, pytest.fail.Exception)
+    return str(call.excinfo.value) if ours else call.excinfo.typename
 
 
 def apply(remarks: Sequence[Remark], report: pytest.TestReport, rank: int) -> None:
@@ -125,20 +120,12 @@ def apply(remarks: Sequence[Remark], report: pytest.TestReport, rank: int) -> No
         _fail(remarks, report, rank)
     elif remarks[rank].kind != kind:
         first = next(remark for remark in remarks if remark.kind == kind)
-        report.outcome = "failed" if kind == "unexpected" else OUTCOME[kind]
+        report.outcome = OUTCOME.get(kind, kind)
         report.longrepr = first.skip or first.text or None
         if first.wasxfail is not None:
             report.wasxfail = first.wasxfail
         elif hasattr(report, "wasxfail"):
             del report.wasxfail
-
-
-OUTCOME: dict[str, Any] = {
-    "xfailed": "skipped",
-    "xpassed": "passed",
-    "passed": "passed",
-    "skipped": "skipped",
-}
 
 
 def _fail(remarks: Sequence[Remark], report: pytest.TestReport, rank: int) -> None:
@@ -151,8 +138,8 @@ def _fail(remarks: Sequence[Remark], report: pytest.TestReport, rank: int) -> No
         for ranks in guilty
     ]
     for ranks in _groups(remarks, "freed") if failed else []:
-        told = remarks[ranks[0]]
-        entries.append(f"{told.path}:{told.line}: {_named(ranks)} {told.failure}\n")
+        remark = remarks[ranks[0]]
+        entries.append(f"{remark.path}:{remark.line}: {_named(ranks)} {remark.failure}\n")
     left = [r for r, remark in enumerate(remarks) if remark.kind == "skipped"]
     if left:
         entries.append(f"{_named(left)} skipped it: {(remarks[left[0]].skip or ('', 0, ''))[2]}\n")
