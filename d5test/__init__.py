@@ -21,18 +21,10 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "check": "d5test.front_door",
-    "judge": "d5test.front_door",
-    "Operator": "d5test.case",
-    "Case": "d5test.case",
-    "Tensor": "d5test.case",
-    "Backend": "d5test.backends.base",
-    "Row": "d5test.backends.base",
-    "Table": "d5test.backends.base",
-    "Unsupported": "d5test.backends.base",
-    "Draw": "d5test.strategies",
-    "attributes": "d5test.strategies",
-    "inputs": "d5test.strategies",
+    "d5test.backends.base": ("Backend", "Row", "Table", "Unsupported"),
+    "d5test.case": ("Case", "Operator", "Tensor"),
+    "d5test.front_door": ("check", "judge"),
+    "d5test.strategies": ("Draw", "attributes", "inputs"),
 }
 
 __all__ = [
@@ -52,11 +44,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'd5test' has no attribute {name!r}")
-    value = getattr(import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value
+    for home, names in _HOMES.items():
+        if name in names:
+            globals()[name] = getattr(import_module(home), name)
+            return globals()[name]
+    raise AttributeError(f"module 'd5test' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

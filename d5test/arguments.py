@@ -53,9 +53,9 @@ def share(text: str) -> float:
     """A part of 1: `5%` or `0.05`."""
     number = text.strip().removesuffix("%")
     try:
-        found = float(number) / (100 if number != text.strip() else 1)
+        part = float(number) / (100 if number != text.strip() else 1)
     except ValueError:
-        found = 0.0
-    if not 0 < found < 1:
+        part = 0.0
+    if not 0 < part < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no share: say 5% or 0.05")
-    return found
+    return part

@@ -123,12 +123,7 @@ class Operator:
         return replace(self, **attributes)
 
     def __repr__(self) -> str:
-        changed = (
-            f"{f.name}={getattr(self, f.name)!r}"
-            for f in fields(self)
-            if getattr(self, f.name) != f.default
-        )
-        return f"{self.name}({', '.join(changed)})"
+        return f"{self.name}({', '.join(_changed(self))})"
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         """What Hypothesis prints: it would look for class variables that only rows have."""
@@ -171,12 +166,7 @@ class Tensor:
         return np.asarray(values).astype(dtype).reshape(self.shape)
 
     def __repr__(self) -> str:
-        changed = (
-            f"{f.name}={getattr(self, f.name)!r}"
-            for f in fields(self)[1:]
-            if getattr(self, f.name) != f.default
-        )
-        return f"Tensor({', '.join([repr(self.shape), *changed])})"
+        return f"Tensor({', '.join([repr(self.shape), *_changed(self)[1:]])})"
 
 
 @dataclass(frozen=True)
@@ -242,6 +232,15 @@ class Case:
     def __repr__(self) -> str:
         seed = f", seed={self.seed}" if self.seed else ""
         return f"Case({self.op!r}, {self.inputs!r}{seed})"
+
+
+def _changed(thing: Operator | Tensor) -> list[str]:
+    """The fields that are not what they are by default, as a call is given them."""
+    return [
+        f"{f.name}={getattr(thing, f.name)!r}"
+        for f in fields(thing)
+        if getattr(thing, f.name) != f.default
+    ]
 
 
 def _as_tuple(result: Any) -> tuple[Any, ...]:

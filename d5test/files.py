@@ -78,12 +78,12 @@ def unzipped(content: bytes, most: int) -> bytes:
     """What gzip made these bytes of. Raises `TooLarge`, or another ValueError if it did not."""
     try:
         with gzip.GzipFile(fileobj=BytesIO(content)) as file:
-            found = file.read(most + 1)
+            unpacked = file.read(most + 1)
     except (EOFError, OSError, zlib.error) as error:
         raise ValueError(f"not gzip: {error}") from None
-    if len(found) > most:
+    if len(unpacked) > most:
         raise TooLarge(f"larger than {most >> 20} MiB when unpacked")
-    return found
+    return unpacked
 
 
 def parsed(text: bytes) -> Any:

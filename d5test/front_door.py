@@ -14,14 +14,14 @@ from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from d5test.backends.base import Backend, Row, Unsupported, bits
+from d5test.backends.base import Backend, Row, Unsupported
+from d5test.backends.numpy import Numpy
 from d5test.case import FLOATS, Arrays, Operator, is_float
 from d5test.checks import CHECKS
-from d5test.client.inprocess import InProcessClient, in_this_process
+from d5test.client.client import InProcessClient, in_this_process
 from d5test.exploration.explore import COMPILED, Exploration, seed_of
 from d5test.numerics.arithmetic import Arithmetic, classes
 from d5test.numerics.bounds import Bounds, forward_bounds, gradient_bounds, lower_precision
@@ -38,11 +38,8 @@ class Untested(AssertionError):
     """Too little was judged to say that the function is right."""
 
 
-class Functions(Backend):
+class Functions(Numpy):
     """A function of NumPy arrays, and perhaps one for its gradients, as a backend."""
-
-    framework = "numpy"
-    mutable = True
 
     def __init__(self, gradient: Function | None) -> None:
         super().__init__("cpu")
@@ -61,26 +58,6 @@ class Functions(Backend):
 
         return read
 
-    @property
-    def version(self) -> str:
-        """NumPy's: the function has none."""
-        return np.__version__
-
-    def put(self, array: NDArray[Any], dtype: str, layout: str = "contiguous") -> Any:
-        """The array itself; bfloat16 by ml_dtypes."""
-        return array.view(ml_dtypes.bfloat16) if dtype == "bfloat16" else array
-
-    def refill(self, tensor: Any, array: NDArray[Any], dtype: str) -> None:
-        """Overwrite an array."""
-        tensor[...] = self.put(array, dtype)
-
-    def get(self, tensor: Any) -> tuple[NDArray[Any], str]:
-        """A copy."""
-        return bits(np.array(tensor))
-
-    def wait(self, tensors: Sequence[Any]) -> None:
-        """The function has returned."""
-
     def vjp(
         self,
         function: Function,
@@ -93,13 +70,13 @@ class Functions(Backend):
         if self._gradient is None:
             raise Unsupported("no gradient= was given")
         with np.errstate(all="ignore"):
-            found = self._gradient(tuple(grads), self._given, outputs)
-        found = found if isinstance(found, tuple | list) else (found,)
+            gradients = self._gradient(tuple(grads), self._given, outputs)
+        gradients = gradients if isinstance(gradients, tuple | list) else (gradients,)
         totals = []
         for i in wanted:
             parts = [
                 _array(dx)
-                for x, dx in zip(self._given, found, strict=False)
+                for x, dx in zip(self._given, gradients, strict=False)
                 if x is inputs[i] and dx is not None
             ]
             totals.append(np.asarray(sum(parts[1:], parts[0])) if parts else None)
@@ -256,15 +233,15 @@ def _client(
     def call(op: Any, *inputs: Any) -> Any:
         return function(*inputs, **(op.attributes if drawn else {}))
 
-    made: Any
+    tested: Any
     rows: Mapping[str, Row]
     if backend is None:
-        made, rows = Functions(gradient), {}
-        call = made.row(call)
+        tested, rows = Functions(gradient), {}
+        call = tested.row(call)
         granted = Row(call, gradient="" if gradient is not None else "no gradient= was given")
     else:
-        made = in_this_process(backend)("cpu")
-        rows = made.rows
+        tested = in_this_process(backend)("cpu")
+        rows = tested.rows
         granted = rows.get(operator.__name__, Row(call))
     row = replace(
         granted,
@@ -275,8 +252,8 @@ def _client(
         rounded_attributes=not drawn,
         values=(),
     )
-    made.rows = {**rows, operator.__name__: row}
-    return OneFunction(f"{name} with {made.framework}", made)
+    tested.rows = {**rows, operator.__name__: row}
+    return OneFunction(f"{name} with {tested.framework}", tested)
 
 
 def _explore(

@@ -47,7 +47,6 @@ MESSAGES = Metric("messages sent", "1", gate="exact")
 TRAFFIC = Metric("bytes sent", "byte", gate="exact")
 CLASSES = ("F", "P", "S")
 """Of low-precision arithmetic, tightest first: the values 0, 1, 2 of that metric."""
-FLOPS = Metric("floating-point operations per second", "1/s", better="higher", gate="never")
 BANDWIDTH = Metric("bytes per second", "byte/s", better="higher", gate="never")
 
 
@@ -84,14 +83,6 @@ class Sample:
         """The median of the values."""
         return float(np.median(self.values))
 
-    def median_interval(self, confidence: float = 0.95) -> tuple[float, float] | None:
-        """A nonparametric confidence interval of the median, from order statistics.
-
-        Hoefler and Belli, Scientific Benchmarking of Parallel Computing Systems (SC'15), section
-        3.1.3: no distribution is assumed. `None` if there are too few values for the confidence.
-        """
-        return median_interval(self.values, confidence)
-
     def to_json(self) -> dict[str, Any]:
         """The metric with its rules, and the values: an entry of `extra_info["metrics"]`."""
         return {**asdict(self.metric), "values": list(self.values)}
@@ -100,7 +91,11 @@ class Sample:
 def median_interval(
     values: Sequence[float], confidence: float = 0.95
 ) -> tuple[float, float] | None:
-    """Order statistics between which the median lies with at least this confidence."""
+    """A nonparametric confidence interval of the median, from order statistics.
+
+    Hoefler and Belli, Scientific Benchmarking of Parallel Computing Systems (SC'15), section
+    3.1.3: no distribution is assumed. `None` if there are too few values for the confidence.
+    """
     ordered, n = sorted(values), len(values)
     # the k-th smallest exceeds the median with probability P(B(n, 1/2) < k)
     k = int(np.count_nonzero(2 * bdtr(np.arange(n), n, 0.5) <= 1 - confidence))

@@ -19,7 +19,8 @@ import importlib
 import importlib.util
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from importlib.machinery import PathFinder
 from importlib.metadata import entry_points
 from types import ModuleType
@@ -73,26 +74,25 @@ def resolve(what: str, name: str, known: Mapping[str, Any]) -> Any:
 
 def located(what: str, name: str) -> Any:
     """What `module:Name` or `./file.py:Name` stands for. Raises `BadName`."""
-    try:
-        return load(name)
-    except Exception as error:  # noqa: BLE001 - whatever a stranger's module raises
-        words = " ".join(f"{type(error).__name__}: {error}".split())
-        raise BadName(f"{what} {name!r} cannot be loaded: {words}") from None
+    return _loaded(f"{what} {name!r}", partial(load, name))
 
 
 def installed(what: str) -> dict[str, Any]:
     """What the entry points of the group `d5test.{what}s` stand for. Raises `BadName`."""
-    loaded = {}
-    for entry in entry_points(group=f"d5test.{what}s"):
-        try:
-            loaded[entry.name] = entry.load()
-        except Exception as error:  # noqa: BLE001 - whatever a stranger's module raises
-            words = " ".join(f"{type(error).__name__}: {error}".split())
-            raise BadName(
-                f"{what} {entry.name!r} of the entry point {entry.value!r} cannot be loaded: "
-                f"{words}"
-            ) from None
-    return loaded
+    return {
+        entry.name: _loaded(
+            f"{what} {entry.name!r} of the entry point {entry.value!r}", entry.load
+        )
+        for entry in entry_points(group=f"d5test.{what}s")
+    }
+
+
+def _loaded(what: str, load: Callable[[], Any]) -> Any:
+    try:
+        return load()
+    except Exception as error:  # noqa: BLE001 - whatever a stranger's module raises
+        words = " ".join(f"{type(error).__name__}: {error}".split())
+        raise BadName(f"{what} cannot be loaded: {words}") from None
 
 
 def load(target: str) -> Any:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from math import isfinite
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Any
 
 import psutil
 
-from d5test.metric import TIME, Sample
+from d5test.metric import TIME, Sample, median_interval
 from d5test.numerics.arithmetic import DOUBLE_ROUNDOFF, format_of
 from d5test.numerics.judgement import Judgement
 from d5test.problems import Problem
@@ -27,8 +28,6 @@ KEY = "d5test"
 METRICS = "metrics"
 """Where strangers put metrics of theirs in `extra_info`: a list of `Sample.to_json()`."""
 
-THREADS = "_NUM_THREADS"
-"""How environment variables end that say how many threads a library starts."""
 DRIVERS = ("/proc/driver/nvidia/version", "/sys/module/amdgpu/version")
 """Where Linux tells the version of a GPU's driver, in the first line."""
 OPERATIONS = {"forward": 2, "backward": 4}
@@ -77,11 +76,6 @@ class Record:
     paced: Mapping[str, Any] | None = None
     schema: int = SCHEMA
 
-    @property
-    def valid(self) -> bool:
-        """Whether the timed calls were right; otherwise the time means nothing."""
-        return bool(self.judgement["right"])
-
     def to_json(self) -> dict[str, Any]:
         """The entry, with the median, its 95% confidence interval, FLOP/s and bytes/s."""
         sample = Sample(TIME, tuple(self.seconds))
@@ -89,11 +83,11 @@ class Record:
         moved = self.input_bytes + self.output_bytes
         return {
             **asdict(self),
-            "valid": self.valid,
+            "valid": bool(self.judgement["right"]),
             "preempted_rounds": sum(switches > 0 for switches in self.preempted),
             "ratio_resolution": ratio_resolution(self.dtype),
             "median": sample.median,
-            "median_interval_95": sample.median_interval(),
+            "median_interval_95": median_interval(sample.values),
             "flop_per_second": operations / sample.median if operations else None,
             "bytes_per_second": moved / sample.median,
         }
@@ -125,12 +119,7 @@ def describe_backend(about: Any) -> Mapping[str, Any]:
 
 def describe_judgement(judgement: Judgement) -> dict[str, Any]:
     """Ratio, share judged and arithmetic class."""
-    return {
-        "right": judgement.right,
-        "ratio": judgement.ratio,
-        "share": judgement.share,
-        "arithmetic": judgement.arithmetic,
-    }
+    return {name: getattr(judgement, name) for name in ("right", "ratio", "share", "arithmetic")}
 
 
 def ratio_resolution(dtype: str) -> float:
@@ -156,13 +145,13 @@ def describe_corpus(
     corpus  version and hash of the corpus, and the hash of the case's data
     where   the `environment`
     """
-    found = describe_judgement(judgement)
     return {
         **describe(problem),
         "direction": direction,
         "backend": describe_backend(about),
         # JSON has no infinity: an error without end has no ratio, and is wrong
-        "judgement": found | ({} if isfinite(judgement.ratio) else {"ratio": None}),
+        "judgement": describe_judgement(judgement)
+        | ({} if isfinite(judgement.ratio) else {"ratio": None}),
         "ratio_resolution": ratio_resolution(problem.case.dtype),
         "corpus": dict(corpus),
         "environment": dict(where),
@@ -175,15 +164,14 @@ def describe_run(reports: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
 
     `reports`: pytest's, by outcome, as its terminal reporter keeps them.
     """
-    kinds = {kind: reports.get(kind, ()) for kind in ("passed", "failed", "error", "skipped")}
+    unpassed = ("failed", "error", "skipped")
     return {
         "schema": SCHEMA,
-        "outcomes": {kind: len(found) for kind, found in kinds.items()},
+        "outcomes": {kind: len(reports.get(kind, ())) for kind in ("passed", *unpassed)},
         "untimed": {
             report.nodeid: f"{kind}: {_reason(report)}"
-            for kind, found in kinds.items()
-            if kind != "passed"
-            for report in found
+            for kind in unpassed
+            for report in reports.get(kind, ())
         },
     }
 
@@ -209,7 +197,7 @@ def environment() -> dict[str, Any]:
         "load": os.getloadavg(),
         "python": platform.python_version(),
         "threads": {
-            name: value for name, value in sorted(os.environ.items()) if name.endswith(THREADS)
+            name: os.environ[name] for name in sorted(os.environ) if name.endswith("_NUM_THREADS")
         },
         "driver": driver(),
     }
@@ -224,10 +212,8 @@ def usable_cores() -> int | None:
 def driver() -> str | None:
     """The GPU's driver; None where the kernel has none."""
     for path in DRIVERS:
-        try:
+        with suppress(OSError, IndexError):
             return " ".join(Path(path).read_text().splitlines()[0].split())
-        except (OSError, IndexError):
-            continue
     return None
 
 

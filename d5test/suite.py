@@ -63,7 +63,8 @@ def given_cases(
                 raise
             except AssertionError as error:
                 subject = Subject(check.name, case, backend.about)
-                raise subject.fault("assertion", _words(error)) from error
+                words = str(error).strip().partition("\n")[0] or "the assertion does not hold"
+                raise subject.fault("assertion", words) from error
             return Judgement(telling=True) if judgement is None else judgement
 
         @pytest.mark.check(replace(check, run=run))
@@ -75,8 +76,3 @@ def given_cases(
         return test
 
     return decorate
-
-
-def _words(error: AssertionError) -> str:
-    first = str(error).strip().partition("\n")[0]
-    return first or "the assertion does not hold"

@@ -22,21 +22,13 @@ from d5test.case import Case
 from d5test.checks.check import without_reference
 from d5test.checks.value import verify
 from d5test.client.client import BackendClient
-from d5test.client.messages import (
-    BackendFailed,
-    BackendInfo,
-    Crashed,
-    Feed,
-    Hung,
-    Raised,
-    Round,
-)
+from d5test.client.messages import FAILURES, BackendInfo, Feed, Round
 from d5test.problems import Problem
 from d5test.record import Record, describe, describe_backend, describe_judgement, environment
 
 FEEDS = 3
 """Inputs that are called in turn, so that no call finds its own in a cache of results."""
-BROKEN = (Unsupported, Raised, Crashed, Hung, BackendFailed)
+BROKEN = (Unsupported, *FAILURES)
 """What is raised where something cannot be timed."""
 BRIEF = 15
 """How many short rounds are made of one of the usual length: they are rarely pre-empted."""
@@ -84,7 +76,7 @@ def displacement(draw: np.random.Generator) -> int:
 
 def move(client: BackendClient, distance: int) -> None:
     """Let what the client makes next lie so many bytes farther on."""
-    client.invoke("d5test.worker.heap:pad", distance)
+    client.invoke("d5test.worker.machine:pad", distance)
 
 
 class TimedProblem:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any
 
 import ml_dtypes
@@ -16,59 +15,55 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from d5test.ordinals import numbers, ordinals
-
+Words = np.random.Philox
 Shape = tuple[int, ...]
+DType = np.dtype[Any]
 Values = NDArray[Any]
 finfo: Any = ml_dtypes.finfo  # which is not typed
 
 
-def unit(words: np.random.Philox, shape: Shape) -> Values:
+def unit(words: Words, shape: Shape) -> Values:
     """Uniform in (0, 1), both ends excluded: 52 bits of each word and a half."""
     raw = np.asarray(words.random_raw(math.prod(shape)), np.uint64).reshape(shape)
     return np.asarray(((raw >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52)
 
 
-def signs(words: np.random.Philox, shape: Shape) -> Values:
+def signs(words: Words, shape: Shape) -> Values:
     """-1 or 1, each half of the time."""
     return np.where(unit(words, shape) < 0.5, -1.0, 1.0)
 
 
-def normal(words: np.random.Philox, shape: Shape, dtype: np.dtype[Any]) -> Values:
+def normal(words: Words, shape: Shape, dtype: DType) -> Values:
     """Standard normal, by the inverse of its distribution function."""
     return np.asarray(ndtri(unit(words, shape)))
 
 
-def uniform(
-    words: np.random.Philox, shape: Shape, dtype: np.dtype[Any], low: float = -1, high: float = 1
-) -> Values:
+def uniform(words: Words, shape: Shape, dtype: DType, low: float = -1, high: float = 1) -> Values:
     """Uniform between `low` and `high`."""
     return np.asarray(low + (high - low) * unit(words, shape))
 
 
-def positive(words: np.random.Philox, shape: Shape, dtype: np.dtype[Any]) -> Values:
+def positive(words: Words, shape: Shape, dtype: DType) -> Values:
     """Between 1/4 and 4, uniform in the logarithm."""
     return np.asarray(np.exp2(4 * unit(words, shape) - 2))
 
 
-def nonzero(words: np.random.Philox, shape: Shape, dtype: np.dtype[Any]) -> Values:
+def nonzero(words: Words, shape: Shape, dtype: DType) -> Values:
     """Of magnitude between 1/4 and 4, of either sign."""
     return positive(words, shape, dtype) * signs(words, shape)
 
 
-def heavy(words: np.random.Philox, shape: Shape, dtype: np.dtype[Any]) -> Values:
+def heavy(words: Words, shape: Shape, dtype: DType) -> Values:
     """Heavy-tailed: a few values carry most of the sum. Magnitudes from 2^-6 to 2^6."""
     return np.asarray(np.exp2(12 * unit(words, shape) - 6) * signs(words, shape))
 
 
-def offset(
-    words: np.random.Philox, shape: Shape, dtype: np.dtype[Any], centre: float = 1000
-) -> Values:
+def offset(words: Words, shape: Shape, dtype: DType, centre: float = 1000) -> Values:
     """Around a large mean, with a small variance: what cancels in a variance."""
     return centre + normal(words, shape, dtype)
 
 
-def onehot(words: np.random.Philox, shape: Shape, dtype: np.dtype[Any]) -> Values:
+def onehot(words: Words, shape: Shape, dtype: DType) -> Values:
     """Zeros, but for one element."""
     values = np.zeros(shape)
     if values.size:
@@ -77,98 +72,87 @@ def onehot(words: np.random.Philox, shape: Shape, dtype: np.dtype[Any]) -> Value
     return values
 
 
-def ties(words: np.random.Philox, shape: Shape, dtype: np.dtype[Any]) -> Values:
+def ties(words: Words, shape: Shape, dtype: DType) -> Values:
     """Whole numbers from -2 to 2: many are equal, many are zero."""
     return np.asarray(np.floor(5 * unit(words, shape)) - 2)
 
 
-def constant(
-    words: np.random.Philox, shape: Shape, dtype: np.dtype[Any], value: float = 1
-) -> Values:
+def constant(words: Words, shape: Shape, dtype: DType, value: float = 1) -> Values:
     """One value everywhere."""
     return np.full(shape, value)
 
 
-def scaled(words: np.random.Philox, shape: Shape, dtype: np.dtype[Any], exponent: int) -> Values:
+def scaled(words: Words, shape: Shape, dtype: DType, exponent: int) -> Values:
     """Normal values times 2^exponent."""
     return np.ldexp(normal(words, shape, dtype), exponent)
 
 
-def huge(words: np.random.Philox, shape: Shape, dtype: np.dtype[Any]) -> Values:
+def huge(words: Words, shape: Shape, dtype: DType) -> Values:
     """Near the largest magnitudes of the dtype: from a quarter to the largest number itself."""
     largest = float(finfo(dtype).max)
     return np.asarray(largest * np.exp2(-2 * unit(words, shape)) * signs(words, shape))
 
 
-def tiny(words: np.random.Philox, shape: Shape, dtype: np.dtype[Any]) -> Values:
+def tiny(words: Words, shape: Shape, dtype: DType) -> Values:
     """From the smallest normal number to 16 times that."""
     smallest = float(finfo(dtype).smallest_normal)
     return np.asarray(smallest * np.exp2(4 * unit(words, shape)) * signs(words, shape))
 
 
-def below(words: np.random.Philox, shape: Shape, dtype: np.dtype[Any], limit: int) -> Values:
+def below(words: Words, shape: Shape, dtype: DType, limit: int) -> Values:
     """Whole numbers from 0 to limit - 1: indices and labels."""
     return np.asarray(np.floor(limit * unit(words, shape)), np.int64)
 
 
-def within(words: np.random.Philox, shape: Shape, dtype: np.dtype[Any], limit: int) -> Values:
+def within(words: Words, shape: Shape, dtype: DType, limit: int) -> Values:
     """Whole numbers from -limit to limit - 1: indices that may count from the end."""
     return np.asarray(np.floor(2 * limit * unit(words, shape)), np.int64) - limit
 
 
-def mask(
-    words: np.random.Philox, shape: Shape, dtype: np.dtype[Any], share: float = 0.5
-) -> Values:
+def mask(words: Words, shape: Shape, dtype: DType, share: float = 0.5) -> Values:
     """Booleans, true with probability `share`."""
     return unit(words, shape) < share
 
 
 def every(
-    words: np.random.Philox,
-    shape: Shape,
-    dtype: np.dtype[Any],
-    first: int = 0,
-    below: str = "random",
+    words: Words, shape: Shape, dtype: DType, first: int = 0, below: str = "random"
 ) -> Values:
     """Each value of the leading 16 bits in turn, from the pattern `first` on.
 
     Of a 16-bit dtype these are its numbers themselves. Of a wider one the bits `below` are
     `random`, or `zeros`: powers of two, zero and infinity are among these.
     """
-    rest = np.uint64(8 * dtype.itemsize - 16)
     count = math.prod(shape)
-    leading = np.arange(first, first + count, dtype=np.uint64).reshape(shape)
-    lower = np.zeros(shape, np.uint64)
-    if below == "random":
-        lower = np.asarray(words.random_raw(count), np.uint64).reshape(shape)
-        lower &= (np.uint64(1) << rest) - np.uint64(1)
-    return ((leading << rest) | lower).astype(f"u{dtype.itemsize}").view(dtype)
+    leading = np.arange(first, first + count, dtype=np.uint64)
+    lower = words.random_raw(count) if below == "random" else np.zeros(count, np.uint64)
+    return _led(leading, 16, lower, dtype).reshape(shape)
 
 
-def octets(
-    words: np.random.Philox, shape: Shape, dtype: np.dtype[Any], first: int = 0, each: int = 1
-) -> Values:
+def octets(words: Words, shape: Shape, dtype: DType, first: int = 0, each: int = 1) -> Values:
     """Each value of the leading 8 bits `each` times in turn, from place `first` on.
 
     So both signs and the exponents, or groups of 2 (`bfloat16`, `float32`) or 16 of them
     (`float64`). The bits below are random.
     """
-    rest = np.uint64(8 * dtype.itemsize - 8)
     places = first + np.arange(math.prod(shape))
     leading = (places // each % 256).astype(np.uint64)
-    lower = np.asarray(words.random_raw(places.size), np.uint64)
-    lower &= (np.uint64(1) << rest) - np.uint64(1)
-    patterns = ((leading << rest) | lower).astype(f"u{dtype.itemsize}")
-    return patterns.view(dtype).reshape(shape)
+    return _led(leading, 8, words.random_raw(places.size), dtype).reshape(shape)
 
 
-def special(words: np.random.Philox, shape: Shape, dtype: np.dtype[Any], each: int = 1) -> Values:
+def _led(leading: Values, width: int, lower: Values, dtype: DType) -> Values:
+    """The numbers with these leading bits, so many of each, and these below."""
+    rest = np.uint64(8 * dtype.itemsize - width)
+    patterns = (leading << rest) | (lower & ((np.uint64(1) << rest) - np.uint64(1)))
+    return patterns.astype(f"u{dtype.itemsize}").view(dtype)
+
+
+def special(words: Words, shape: Shape, dtype: DType, each: int = 1) -> Values:
     """Each of `special_numbers` `each` times in turn."""
-    found = special_numbers(dtype)
-    return np.asarray(found[np.arange(math.prod(shape)) // each % found.size]).reshape(shape)
+    values = special_numbers(dtype)
+    return np.asarray(values[np.arange(math.prod(shape)) // each % values.size]).reshape(shape)
 
 
-def special_numbers(dtype: np.dtype[Any]) -> Values:
+def special_numbers(dtype: DType) -> Values:
     """Of both signs: zero, infinity, the ends of the range, one and its neighbours, whole numbers.
 
     The largest odd number is among these, and the even one beyond it; and NaN. Subnormal numbers
@@ -176,25 +160,13 @@ def special_numbers(dtype: np.dtype[Any]) -> Values:
     """
     info = finfo(dtype)
     eps = float(info.eps)
-    sizes = [
-        0.0,
-        float(info.smallest_normal),
-        float(info.max),
-        np.inf,
-        0.5,
-        1 - eps / 2,
-        1,
-        1 + eps,
-        1.5,
-        2,
-        3,
-        2 / eps - 1,
-        2 / eps,
-    ]
-    return np.array([*sizes, *(-x for x in sizes), np.nan])
+    range_ = [0.0, float(info.smallest_normal), float(info.max), np.inf]
+    units = [0.5, 1 - eps / 2, 1, 1 + eps, 1.5, 2, 3, 2 / eps - 1, 2 / eps]
+    sizes = np.array([*range_, *units])
+    return np.array([*sizes, *-sizes, np.nan])
 
 
-def near(words: np.random.Philox, shape: Shape, dtype: np.dtype[Any], centre: float) -> Values:
+def near(words: Words, shape: Shape, dtype: DType, centre: float) -> Values:
     """Consecutive numbers of the dtype, as many on one side of `centre` as on the other."""
     count = math.prod(shape)
     (middle,) = ordinals(np.array([centre], dtype))
@@ -202,29 +174,47 @@ def near(words: np.random.Philox, shape: Shape, dtype: np.dtype[Any], centre: fl
     return numbers(places, dtype).reshape(shape)
 
 
-REGIMES: Mapping[str, Callable[..., Values]] = MappingProxyType(
-    {
-        regime.__name__: regime
-        for regime in (
-            normal,
-            uniform,
-            positive,
-            nonzero,
-            heavy,
-            offset,
-            onehot,
-            ties,
-            constant,
-            scaled,
-            huge,
-            tiny,
-            below,
-            within,
-            mask,
-            every,
-            octets,
-            special,
-            near,
-        )
-    }
-)
+def ordinals(values: Values) -> NDArray[np.int64]:
+    """The place of each value among the numbers of its dtype: neighbours differ by one.
+
+    -inf ... -0, 0 ... inf: minus zero has the ordinal -1 and zero 0; NaNs lie beyond the
+    infinities.
+    """
+    bits = values.dtype.itemsize * 8
+    pattern = values.view(f"i{values.dtype.itemsize}").astype(np.int64)
+    magnitude = pattern & np.int64((1 << (bits - 1)) - 1)
+    return np.where(pattern < 0, -1 - magnitude, magnitude)
+
+
+def numbers(places: NDArray[np.int64], dtype: DType) -> Values:
+    """The value at each place, see `ordinals`."""
+    sign = np.uint64(1 << (8 * dtype.itemsize - 1))
+    magnitude = np.where(places < 0, -1 - places, places).astype(np.uint64)
+    pattern = np.where(places < 0, magnitude | sign, magnitude)
+    return pattern.astype(f"u{dtype.itemsize}").view(dtype)
+
+
+REGIMES: Mapping[str, Callable[..., Values]] = {
+    regime.__name__: regime
+    for regime in (
+        normal,
+        uniform,
+        positive,
+        nonzero,
+        heavy,
+        offset,
+        onehot,
+        ties,
+        constant,
+        scaled,
+        huge,
+        tiny,
+        below,
+        within,
+        mask,
+        every,
+        octets,
+        special,
+        near,
+    )
+}

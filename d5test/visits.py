@@ -7,7 +7,7 @@ not. Where its tensors lie makes a process faster or slower: a run has several. 
 run's rounds is the machine's, and what runs differ by is what files differ by that are made one
 after the other; processes side by side differ by less, since they share the weather. Much of that
 is the machine's pace, a clock or a neighbour: each visit tells it beside its rounds, see
-`d5test.worker.pace`.
+`d5test.worker.machine`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import groupby, product
 from math import log2
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from d5test.timed import BRIEF, BROKEN, Entry, Subject, Timed, displacement, mov
 
 HOST = "cpu"
 """The device whose pace is told by the interpreter's."""
-PACE = "d5test.worker.pace"
+MACHINE = "d5test.worker.machine"
 LEAST = 0.1
 """The quantile of visits that stands for their run: the least of all is one lucky quotient."""
 
@@ -53,20 +53,14 @@ class Plan:
     stay: float = 0.02
 
 
-class Visit(NamedTuple):
-    """Seconds of a call in the fastest round, and of the work that tells the machine's pace."""
-
-    call: float
-    pace: float
-
-
 @dataclass
 class Visited:
     """A benchmark in all runs.
 
     loops    calls a round, a power of two; found once, the same in all of them
     rounds   of each run, in order
-    visits   of each run, where the pace is told
+    visits   of each run, where the pace is told: seconds of a call in the fastest round, and of
+             the work that tells the machine's pace
     work     what tells it
     entries  what was recorded of each run that came to its end
     broken   what broke; the benchmark was left alone then
@@ -74,7 +68,7 @@ class Visited:
 
     loops: int = 0
     rounds: list[list[Round]] = field(default_factory=list)
-    visits: list[list[Visit]] = field(default_factory=list)
+    visits: list[list[tuple[float, float]]] = field(default_factory=list)
     work: str = ""
     entries: list[Entry] = field(default_factory=list)
     broken: Exception | None = None
@@ -89,19 +83,17 @@ class Visited:
             **{name: entry[name] for entry in wrong for name in ("judgement", "valid")},
             "control": [min(entry["seconds"]) for entry in others],
             "control_resident": [entry["memory"]["resident"] for entry in others],
-            "paced": self._paced(len(self.entries)),
+            "paced": self._paced() if self.work else None,
         }
 
-    def _paced(self, runs: int) -> dict[str, Any] | None:
+    def _paced(self) -> dict[str, Any]:
         """See `d5test.record.Record`."""
-        if not self.work:
-            return None
-        paces, times = [], []
-        for visits in self.visits[:runs]:
-            call, pace = np.array(visits).T
-            paces.append(float(np.quantile(pace, LEAST)))
-            times.append(float(np.quantile(call / pace, LEAST)))
-        return {"work": self.work, "paces": paces, "times": times}
+        runs = [np.array(visits).T for visits in self.visits[: len(self.entries)]]
+        return {
+            "work": self.work,
+            "paces": [float(np.quantile(pace, LEAST)) for _, pace in runs],
+            "times": [float(np.quantile(call / pace, LEAST)) for call, pace in runs],
+        }
 
 
 @dataclass
@@ -121,34 +113,32 @@ class Visits:
 
     def measure(self, subjects: Sequence[Subject]) -> dict[str, Visited]:
         """By name, but for those that no time was left for. Raises what `open` raises."""
-        found = {subject.name: Visited() for subject in subjects}
-        for backend, group in groupby(subjects, lambda subject: subject.backend):
-            own = list(group)
+        visited = {subject.name: Visited() for subject in subjects}
+        for backend, subjects_of_it in groupby(subjects, lambda subject: subject.backend):
+            group = [(subject, visited[subject.name]) for subject in subjects_of_it]
             for run in range(self.runs):
                 with ExitStack() as stack:
                     clients = self.open(backend, self.plan.processes)
                     for client in clients:
                         stack.enter_context(client)
                     left = self.until - time.monotonic()
-                    self._run(own, clients, found, left / (self.runs - run))
-        return {name: each for name, each in found.items() if each.entries or each.broken}
+                    self._run(group, clients, left / (self.runs - run))
+        return {name: one for name, one in visited.items() if one.entries or one.broken}
 
     def _run(
         self,
-        subjects: Sequence[Subject],
+        group: Sequence[tuple[Subject, Visited]],
         clients: Sequence[BackendClient],
-        found: dict[str, Visited],
         left: float,
     ) -> None:
-        places = list(product(subjects, clients))
-        for subject in subjects:
-            found[subject.name].rounds.append([])
-            found[subject.name].visits.append([])
+        places = list(product(group, clients))
+        for _, visited in group:
+            visited.rounds.append([])
+            visited.visits.append([])
         for last in self._passes(len(places), left):
             order = [places[k] for k in self.draw.permutation(len(places))]
-            closing = {subject.name: client for subject, client in order}
-            for subject, client in order:
-                visited = found[subject.name]
+            closing = {subject.name: client for (subject, _), client in order}
+            for (subject, visited), client in order:
                 if visited.broken is None:
                     judged = last and client is closing[subject.name]
                     self._visit(subject, client, visited, judged=judged)
@@ -194,12 +184,12 @@ class Visits:
         if client.about.device != HOST:
             visited.rounds[-1] += self._turns(timed)
             return
-        visited.work = visited.work or client.invoke(f"{PACE}:work")
-        before = client.invoke(f"{PACE}:pace")
+        visited.work = visited.work or client.invoke(f"{MACHINE}:work")
+        before = client.invoke(f"{MACHINE}:pace")
         rounds = list(self._turns(timed))
-        pace = min(before, client.invoke(f"{PACE}:pace"))
+        pace = min(before, client.invoke(f"{MACHINE}:pace"))
         visited.rounds[-1] += rounds
-        visited.visits[-1].append(Visit(min(each.wall for each in rounds), pace))
+        visited.visits[-1].append((min(r.wall for r in rounds), pace))
 
     def _turns(self, timed: Timed) -> Iterator[Round]:
         end = time.monotonic() + self.plan.stay

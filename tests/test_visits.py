@@ -82,11 +82,11 @@ class Process:
         return SimpleNamespace(device=self.machine.device)
 
     def invoke(self, target: str, *given: int) -> Any:
-        if target == "d5test.worker.pace:work":
+        if target == "d5test.worker.machine:work":
             return "a loop"
-        if target == "d5test.worker.pace:pace":
+        if target == "d5test.worker.machine:pace":
             return WORK * self.machine.factor
-        assert target == "d5test.worker.heap:pad"
+        assert target == "d5test.worker.machine:pad"
         assert given[0] > 0
         return None
 

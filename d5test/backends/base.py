@@ -239,9 +239,9 @@ class Backend(ABC):
         return ("cpu",)
 
     @property
+    @abstractmethod
     def version(self) -> str:
         """The framework's version."""
-        return str(import_module(self.framework).__version__)
 
     @abstractmethod
     def put(self, array: NDArray[Any], dtype: str, layout: str = "contiguous") -> Any:

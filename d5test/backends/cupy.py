@@ -167,6 +167,10 @@ class Cupy(Numpy):
         count = int(cupy.cuda.runtime.getDeviceCount()) if cupy.cuda.is_available() else 0
         return tuple(f"cuda:{i}" for i in range(count))
 
+    @property
+    def version(self) -> str:
+        return str(cupy.__version__)
+
     def put(self, array: NDArray[Any], dtype: str, layout: str = "contiguous") -> Any:
         if dtype == "bfloat16":
             raise Unsupported("the references on CuPy have no bfloat16")

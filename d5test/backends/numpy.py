@@ -190,6 +190,10 @@ class Numpy(Backend):
     updaters: ClassVar[Mapping[str, Any]] = dict.fromkeys(("native", "reference"), NumpyUpdater)
     tape: ClassVar[type[Tape]] = Tape
 
+    @property
+    def version(self) -> str:
+        return np.__version__
+
     def put(self, array: Array, dtype: str, layout: str = "contiguous") -> Array:
         x: Array = laid_out(np, np.array(from_bits(array, dtype), order="C"), layout)
         return x

@@ -14,8 +14,7 @@ from d5test.backends.base import Unsupported
 from d5test.case import Arrays, Case, Operator
 from d5test.checks.check import Inquiry, Why, supported, without_reference
 from d5test.checks.own_forward import OwnForward
-from d5test.client.client import Raised
-from d5test.client.messages import BackendInfo
+from d5test.client.messages import BackendInfo, Raised
 from d5test.numerics.arithmetic import Arithmetic
 from d5test.numerics.bounds import Bound, Bounds, double
 from d5test.numerics.judgement import Judgement

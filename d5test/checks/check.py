@@ -16,8 +16,7 @@ import numpy as np
 
 from d5test.backends.base import Unsupported
 from d5test.case import Arrays, Case, Operator
-from d5test.client.client import Crashed, Feed, Hung, Raised, Result
-from d5test.client.messages import BackendInfo
+from d5test.client.messages import BackendInfo, Crashed, Feed, Hung, Raised, Result
 from d5test.known.failure import Known
 from d5test.numerics.arithmetic import EXPLAINED, Arithmetic, attempts, classes
 from d5test.numerics.bounds import (

@@ -12,7 +12,7 @@ import numpy as np
 from d5test.case import Arrays, Case
 from d5test.checks.check import Inquiry
 from d5test.checks.own_forward import OwnForward
-from d5test.client.client import Result
+from d5test.client.messages import Result
 from d5test.numerics.arithmetic import Arithmetic
 from d5test.numerics.bounds import Bounds
 from d5test.numerics.judgement import Judgement, ratios

@@ -19,7 +19,7 @@ from d5test.case import Arrays, Case
 from d5test.checks.arguments import BATCHES, Crowd
 from d5test.checks.check import Inquiry
 from d5test.checks.own_forward import OwnForward, forward_is_wrong, largest_error
-from d5test.client.client import Feed
+from d5test.client.messages import Feed
 from d5test.numerics.arithmetic import Arithmetic
 from d5test.numerics.bounds import Bounds, forward_bounds, gradient_bounds
 from d5test.numerics.ensemble import MEMBERS, ensemble_bounds, norm_ratio

@@ -82,7 +82,8 @@ def asked(names: Iterable[str], limit: float) -> Iterator[tuple[str, dict[str, A
 
 def backend(name: str, limit: float = LIMIT) -> dict[str, Any]:
     """What a backend says of itself, or why it cannot."""
-    from d5test.client.client import Hung, UnknownBackend, WorkerClient
+    from d5test.client.client import WorkerClient
+    from d5test.client.messages import Hung, UnknownBackend
     from d5test.timed import BROKEN
 
     try:

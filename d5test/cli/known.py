@@ -19,8 +19,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
 def execute(options: argparse.Namespace) -> int:
     """Print a line for each fault, or the page."""
     from d5test.checks import CHECKS
-    from d5test.known.page import page, treatment
     from d5test.known.reading import Unreadable, shipped_files
+    from d5test.known.writing import page, treatment
 
     try:
         files = shipped_files(CHECKS)

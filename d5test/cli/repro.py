@@ -77,7 +77,7 @@ def tried(path: Path, python: str | None, timeout: float) -> Answer:
 
     Raises `NoVerdict`.
     """
-    from d5test.client.launch import Launch
+    from d5test.client.process import Launch
     from d5test.reproducer.mark import NoReproducer, interpreter_of
 
     if not path.is_file():

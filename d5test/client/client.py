@@ -1,6 +1,6 @@
 """The front of a backend: what d5test asks of it, wherever it runs.
 
-`WorkerClient` asks a worker process; `InProcessClient` of `inprocess` asks the same in this one.
+`WorkerClient` asks a worker process; `InProcessClient` asks the same in this one.
 """
 
 from __future__ import annotations
@@ -10,48 +10,28 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
 from typing import Any, Self
 
 from d5test.backends.base import Unsupported
 from d5test.case import Arrays, Operator
-from d5test.client.launch import Launch
 from d5test.client.messages import (
     BackendFailed,
     BackendInfo,
     Calls,
-    Crashed,
     Feed,
-    Hung,
     Raised,
     Result,
     Round,
-    RowInfo,
     Timed,
     UnknownBackend,
     plain,
     plain_feed,
+    typed,
 )
-from d5test.client.process import WorkerProcess
+from d5test.client.process import Launch, WorkerProcess
 from d5test.client.registry import Spec, resolve
 from d5test.known.failure import Known
-
-__all__ = [
-    "BackendClient",
-    "BackendFailed",
-    "BackendInfo",
-    "Crashed",
-    "Feed",
-    "Hung",
-    "Raised",
-    "Result",
-    "Round",
-    "RowInfo",
-    "Timed",
-    "UnknownBackend",
-    "Unsupported",
-    "WorkerClient",
-]
+from d5test.worker import wire, worker
 
 
 class BackendClient(ABC):
@@ -67,6 +47,7 @@ class BackendClient(ABC):
     """The lower precision that multiplications are allowed: `tf32`."""
     known: Known = Known()
     """What is known to be wrong with it."""
+    _about: BackendInfo | None = None
 
     @abstractmethod
     def _answer(self, request: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -79,10 +60,12 @@ class BackendClient(ABC):
             return answer[1]
         raise Unsupported(answer[1]) if answer[0] == "unsupported" else Raised(*answer[1:])
 
-    @cached_property
+    @property
     def about(self) -> BackendInfo:
-        """What the backend is."""
-        return BackendInfo.of(self.name, self.ask("describe"))
+        """What the backend is; asked once. One client does not wait for another's answer."""
+        if self._about is None:
+            self._about = BackendInfo.of(self.name, self.ask("describe"))
+        return self._about
 
     def run(
         self,
@@ -101,8 +84,8 @@ class BackendClient(ABC):
         """
         feeds = list(feeds)
         wanted = None if wanted is None else tuple(wanted)
-        given = [plain_feed(feed) for feed in feeds]
-        answers = self.ask("run", *plain(op), given, wanted, reuse, hold)
+        plain_feeds = [plain_feed(feed) for feed in feeds]
+        answers = self.ask("run", *plain(op), plain_feeds, wanted, reuse, hold)
         return [Result.of(*pair) for pair in zip(feeds, answers, strict=True)]
 
     def record(self, op: Operator, inputs: Arrays) -> Calls:
@@ -124,8 +107,8 @@ class BackendClient(ABC):
         With `cold` each round is one call that finds nothing in the caches.
         """
         wanted = None if wanted is None else tuple(wanted)
-        given = [plain_feed(feed) for feed in feeds]
-        loops = self.ask("start_timing", *plain(op), given, wanted, backward, cold, loops)
+        plain_feeds = [plain_feed(feed) for feed in feeds]
+        loops = self.ask("start_timing", *plain(op), plain_feeds, wanted, backward, cold, loops)
         assert loops is not None
         return loops
 
@@ -137,7 +120,7 @@ class BackendClient(ABC):
         """The results of the last timed call of each feed, and the peak memory since the start."""
         answers, device, resident = self.ask("stop_timing")
         outputs = tuple(tuple(outputs) for outputs, _ in answers)
-        gradients = tuple(tuple(found) for _, found in answers if found is not None)
+        gradients = tuple(tuple(slopes) for _, slopes in answers if slopes is not None)
         return Timed(outputs, gradients or None, device, resident)
 
     def compilations(self) -> int | None:
@@ -222,3 +205,36 @@ class WorkerClient(BackendClient):
     def _answer(self, request: tuple[Any, ...]) -> tuple[Any, ...]:
         answer: tuple[Any, ...] = self._process.ask(request)
         return answer
+
+
+class InProcessClient(BackendClient):
+    """The same questions and answers as `WorkerClient`'s, without a process between.
+
+    For debuggers: a crash of the framework is a crash of pytest.
+    """
+
+    def __init__(self, spec: Spec | str, device: str = "cpu") -> None:
+        from d5test.worker.service import Service
+
+        spec = resolve(spec) if isinstance(spec, str) else spec
+        self.name = spec.name
+        make = in_this_process(spec)
+        self._verbs = Service(lambda: make(device))
+
+    def _answer(self, request: tuple[Any, ...]) -> tuple[Any, ...]:
+        arrived = wire.loads(wire.dumps(request), lambda array: array)
+        answer: tuple[Any, ...] = wire.loads(self._verbs.reply(arrived), typed)
+        return answer
+
+
+def in_this_process(spec: Spec | str) -> Any:
+    """The class of a backend, imported here. Raises `UnknownBackend` and `BackendFailed`."""
+    spec = resolve(spec) if isinstance(spec, str) else spec
+    if spec.python is not None:
+        raise UnknownBackend(f"{spec.name} names another interpreter: not in this process")
+    try:
+        return worker.load(spec.target)
+    except Exception as error:
+        kind = type(error).__name__
+        why = f"{spec.name} cannot be imported: {kind}: {error}"
+        raise BackendFailed(why, kind=kind) from error

@@ -64,11 +64,6 @@ class Round(NamedTuple):
     cpu: float
     switches: int
 
-    @property
-    def preempted(self) -> bool:
-        """Whether the round did not have the core for itself."""
-        return self.switches > 0
-
 
 @dataclass(frozen=True)
 class Timed:
@@ -159,6 +154,7 @@ class UnknownBackend(ValueError):
     """No backend is meant by this name; the text says which there are."""
 
 
+@dataclass(eq=False, repr=False)
 class BackendFailed(Exception):
     """The backend cannot be used at all: it cannot be imported, or died while it was.
 
@@ -166,52 +162,51 @@ class BackendFailed(Exception):
     exception that its import ended with.
     """
 
-    def __init__(self, reason: str, detail: str = "", kind: str = "") -> None:
-        super().__init__(reason, detail, kind)
-        self.reason = reason
-        self.detail = detail
-        self.kind = kind
+    reason: str
+    detail: str = ""
+    kind: str = ""
 
     def __str__(self) -> str:
         return self.reason
 
 
+@dataclass(eq=False, repr=False)
 class Raised(Exception):
     """The framework raised. `where`: call, vjp, put, get, wait, ..., or row: returned nonsense."""
 
-    def __init__(self, kind: str, message: str, traceback: str = "", where: str = "call") -> None:
-        super().__init__(kind, message, traceback, where)
-        self.type = kind
-        self.message = message
-        self.traceback = traceback
-        self.where = where
+    type: str
+    message: str
+    traceback: str = ""
+    where: str = "call"
 
     def __str__(self) -> str:
         return f"{self.type} in {self.where}: {self.message}"
 
 
+@dataclass(eq=False, repr=False)
 class Crashed(Exception):
     """The worker ended in the middle of a request. `how` says how, `tail` what it printed last."""
 
-    def __init__(self, how: str, tail: str = "") -> None:
-        super().__init__(how, tail)
-        self.how = how
-        self.tail = tail
+    how: str
+    tail: str = ""
 
     def __str__(self) -> str:
         return f"the process ended: {self.how}\n{self.tail}".rstrip()
 
 
+@dataclass(eq=False, repr=False)
 class Hung(Exception):
     """No answer in time: the worker was ended. `stack` is where its threads were, in Python."""
 
-    def __init__(self, seconds: float, stack: str = "") -> None:
-        super().__init__(seconds, stack)
-        self.seconds = seconds
-        self.stack = stack
+    seconds: float
+    stack: str = ""
 
     def __str__(self) -> str:
         return f"no answer within {self.seconds:g} s\n{self.stack}".rstrip()
+
+
+FAILURES = (Crashed, Hung, Raised, BackendFailed)
+"""How a backend ends a request without an answer."""
 
 
 def typed(bits: Bits) -> Array:

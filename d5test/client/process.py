@@ -8,18 +8,20 @@ adopts it.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import socket
 import subprocess
+import sys
+import tempfile
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from d5test.client.deadline import await_answer
-from d5test.client.launch import Launch
-from d5test.client.log import Log
 from d5test.client.messages import BackendFailed, Crashed, Hung, typed
 from d5test.worker import wire, worker
 from d5test.worker.worker import COMMAND, REPLY, end_group
@@ -27,27 +29,109 @@ from d5test.worker.worker import COMMAND, REPLY, end_group
 UNREAPED = os.WEXITED | os.WNOHANG | os.WNOWAIT
 GRACE = 5.0
 """Seconds for the fork server, which runs no code of the framework, to answer."""
-
-
 SHORTEST = 3.0
 """Seconds that a request has at least once another one of this backend hung: where one case hangs,
 many do."""
 SLOWER = 10
 """Times as long as the slowest answer so far it has, if that is more."""
-
-
 ANSWERS = {"ok": 2, "unsupported": 2, "raised": 5}
 """Parts of an answer, by its first."""
 HELLOS = {"ready": 1, "failed": 4}
 """Likewise of what a worker says once the framework is imported."""
+THREADS = (
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "NPROC",
+    "TF_NUM_INTRAOP_THREADS",
+    "TF_NUM_INTEROP_THREADS",
+)
+"""Variables that frameworks read a number of threads from; NPROC is XLA's."""
+LINES = 40
+MOST = 16 << 20
+"""Bytes after which what was printed is forgotten: a framework may print with each call."""
+STACK_SECONDS = 0.5
+"""Seconds for a process to write where it stands."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What to start. `environment` adds variables, or removes those that are `None`."""
+
+    name: str
+    target: str
+    python: str
+    device: str = "cpu"
+    threads: int | None = None
+    fork: bool = True
+    environment: Mapping[str, str | None] | None = None
+
+    def variables(self) -> dict[str, str]:
+        """The worker's environment. Another interpreter is given none of our search paths."""
+        variables: dict[str, str | None] = {**os.environ}
+        if self.python != sys.executable:
+            variables |= dict.fromkeys(("PYTHONPATH", "PYTHONHOME", "__PYVENV_LAUNCHER__"))
+        if self.threads is not None:
+            variables |= dict.fromkeys(THREADS, str(self.threads))
+        if self.threads == 1:
+            flags = os.environ.get("XLA_FLAGS", ""), "--xla_cpu_multi_thread_eigen=false"
+            variables["XLA_FLAGS"] = " ".join(flags).strip()
+        variables |= self.environment or {}
+        return {name: value for name, value in variables.items() if value is not None}
+
+
+class Log:
+    """The standard output and error of one worker after the other: a file, read from its end.
+
+    It has no name, so that it cannot be left behind, however this process ends.
+    """
+
+    def __init__(self) -> None:
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115 (closed by close)
+        self.fd = self._file.fileno()
+        flags = fcntl.fcntl(self.fd, fcntl.F_GETFL)
+        fcntl.fcntl(self.fd, fcntl.F_SETFL, flags | os.O_APPEND)
+
+    def clear(self) -> None:
+        """Forget what was printed."""
+        os.ftruncate(self.fd, 0)
+
+    def size(self) -> int:
+        """Bytes that were printed."""
+        return os.fstat(self.fd).st_size
+
+    def tail(self, start: int = 0) -> str:
+        """The last lines from byte `start` on."""
+        end = self.size()
+        start = max(start, end - 400 * LINES)
+        text = os.pread(self.fd, end - start, start).decode(errors="replace")
+        return "\n".join(text.splitlines()[-LINES:])
+
+    def stack(self, process: int) -> str:
+        """Where the threads of `process` are, which faulthandler writes when told to."""
+        start = size = self.size()
+        try:
+            os.kill(process, signal.SIGUSR1)
+        except ProcessLookupError:
+            return ""
+        deadline = time.monotonic() + STACK_SECONDS
+        while time.monotonic() < deadline:
+            time.sleep(0.02)
+            before, size = size, self.size()
+            if start < size == before:
+                break
+        return self.tail(start)
+
+    def close(self) -> None:
+        """Give the file back to the system."""
+        self._file.close()
 
 
 def require(message: Any, kinds: Mapping[str, int]) -> None:
     """Raise `Garbled` unless a message is one of these: a framework may have written it."""
     kind = message[0] if isinstance(message, tuple) and message else None
-    if not isinstance(kind, str) or kinds.get(kind) != len(message):
-        raise wire.Garbled("it is no answer")
-    if kind not in ("ok", "ready") and not all(isinstance(text, str) for text in message):
+    known = isinstance(kind, str) and kinds.get(kind) == len(message)
+    if not known or (kind != "ok" and not all(isinstance(text, str) for text in message)):
         raise wire.Garbled("it is no answer")
 
 
@@ -75,10 +159,10 @@ class WorkerProcess:
         """Begin to import the framework; the first request waits until that is done."""
         self._log.clear()
         ours, theirs = socket.socketpair()
-        given, log = self.launch, str(self._log.fd)
-        command = [given.python, "-u", worker.__file__]
-        command += ["--target", given.target, "--device", given.device, "--log", log]
-        command += ["--socket", str(theirs.fileno()), *(["--fork"] if given.fork else [])]
+        launch, log = self.launch, str(self._log.fd)
+        command = [launch.python, "-u", worker.__file__]
+        command += ["--target", launch.target, "--device", launch.device, "--log", log]
+        command += ["--socket", str(theirs.fileno()), *(["--fork"] if launch.fork else [])]
         if threading.current_thread() is threading.main_thread():
             command += ["--parent", str(os.getpid())]  # a thread's end would look like ours
         try:
@@ -88,12 +172,12 @@ class WorkerProcess:
                 stdout=self._log.fd,
                 stderr=self._log.fd,
                 pass_fds=(theirs.fileno(), self._log.fd),
-                env=given.variables(),
+                env=launch.variables(),
                 start_new_session=True,
             )
         except OSError as error:
             ours.close()
-            self._failed = BackendFailed(f"{given.name}: cannot start {given.python}: {error}")
+            self._failed = BackendFailed(f"{launch.name}: cannot start {launch.python}: {error}")
             return
         finally:
             theirs.close()
@@ -124,7 +208,8 @@ class WorkerProcess:
         except BaseException:  # interrupted: an answer that comes late must meet no other request
             self.end_worker()
             raise
-        self._log.keep_small()
+        if self._log.size() > MOST:
+            self._log.clear()
         self._slowest = max(self._slowest, time.monotonic() - begun)
         return answer
 
@@ -148,100 +233,86 @@ class WorkerProcess:
         if self._failed is not None:
             raise self._failed
         try:
-            self._introduced()
-            return self._fork() if self.launch.fork else self._direct()
+            return self._open()
         except BackendFailed as failed:
             self._failed = failed
             raise
         except (wire.Closed, ConnectionError, TimeoutError):
             self._close_server()  # somebody killed the fork server while it was idle
             self.start()
-            self._introduced()
-            return self._fork() if self.launch.fork else self._direct()
+            return self._open()
 
-    def _introduced(self) -> None:
-        """Wait until the framework is imported. Raises BackendFailed."""
-        if self._control is None:
-            self.start()
-        if self._failed is not None or self._control is None or self._server is None:
-            raise self._failed or BackendFailed(f"{self.launch.name} did not start")
-        if self._imported:
-            return
-        name, python = self.launch.name, self.launch.python
-        try:
-            await_answer(self._control, self._server.pid, self._importing)
-            hello = wire.receive(self._control, typed, self._importing)
-            require(hello, HELLOS)
-        except wire.Closed:
-            how = described(ended(self._server, GRACE))
-            detail = self._log.tail()
-            last = detail.splitlines()[-1] if how == "exit status 1" and detail else how
-            self._close_server()
-            raise BackendFailed(
-                f"{name} died while {python} imported it: {last}", detail
-            ) from None
-        except (TimeoutError, wire.Garbled) as error:
-            stack = self._log.stack(self._server.pid)
-            self._close_server()
-            late = f"was not imported by {python} within {self._importing:g} s"
-            what = f"wrote into our connection: {error}" if str(error) else late
-            raise BackendFailed(f"{name} {what}", stack) from None
-        except BaseException:
-            self._close_server()
-            raise
-        if hello[0] == "failed":
-            _, kind, text, detail = hello
-            self._close_server()
-            why = f"{name} cannot be imported by {python}: {kind}: {text}"
-            raise BackendFailed(why, detail, kind)
-        self._imported = True
-
-    def _fork(self) -> socket.socket:
-        assert self._control is not None
+    def _open(self) -> socket.socket:
+        """A connection to a worker, which is forked where that is wished for."""
+        control, process = self._introduced()
+        if not self.launch.fork:
+            self._worker, self._connection = process, control
+            return control
         ours, theirs = socket.socketpair()
         with theirs:
             self._log.clear()
-            self._control.settimeout(GRACE)
-            socket.send_fds(self._control, [COMMAND.pack(b"F", 0)], [theirs.fileno()])
-        self._worker = self._reply()
+            control.settimeout(GRACE)
+            socket.send_fds(control, [COMMAND.pack(b"F", 0)], [theirs.fileno()])
+        self._worker = _replied(control)
         self._connection = ours
         return ours
 
-    def _direct(self) -> socket.socket:
-        assert self._control is not None
-        assert self._server is not None
-        self._worker, self._connection = self._server.pid, self._control
-        return self._control
-
-    def _reply(self) -> int:
-        assert self._control is not None
-        content = self._control.recv(REPLY.size)
-        if not content:
-            raise wire.Closed
-        return int(REPLY.unpack(content)[0])
+    def _introduced(self) -> tuple[socket.socket, int]:
+        """The connection to the server, and its process, once the framework is imported."""
+        if self._control is None:
+            self.start()
+        control, server = self._control, self._server
+        if self._failed is not None or control is None or server is None:
+            raise self._failed or BackendFailed(f"{self.launch.name} did not start")
+        if self._imported:
+            return control, server.pid
+        python, kind = self.launch.python, ""
+        try:
+            await_answer(control, server.pid, self._importing)
+            hello = wire.receive(control, typed, self._importing)
+            require(hello, HELLOS)
+        except wire.Closed:
+            how = described(ended(server, GRACE))
+            detail = self._log.tail()
+            last = detail.splitlines()[-1] if how == "exit status 1" and detail else how
+            why = f"died while {python} imported it: {last}"
+        except (TimeoutError, wire.Garbled) as error:
+            detail = self._log.stack(server.pid)
+            late = f"was not imported by {python} within {self._importing:g} s"
+            why = f"wrote into our connection: {error}" if str(error) else late
+        except BaseException:
+            self._close_server()
+            raise
+        else:
+            if hello[0] == "ready":
+                self._imported = True
+                return control, server.pid
+            _, kind, text, detail = hello
+            why = f"cannot be imported by {python}: {kind}: {text}"
+        self._close_server()
+        raise BackendFailed(f"{self.launch.name} {why}", detail, kind)
 
     def _ended(self) -> tuple[str, str]:
         """How the worker ended, and what it printed last. Its process is gone afterwards."""
         if self._connection is not None:
             self._connection.close()
         if self.launch.fork and self._control is not None:
-            status = self._reaped()
+            status = self._reaped(self._control)
         else:
             status = ended(self._server, GRACE)
             self._close_server()
         self._connection, self._worker = None, 0
         return described(status), self._log.tail()
 
-    def _reaped(self) -> int | None:
-        assert self._control is not None
+    def _reaped(self, control: socket.socket) -> int | None:
         try:
-            self._control.settimeout(GRACE)
-            self._control.sendall(COMMAND.pack(b"R", self._worker))
+            control.settimeout(GRACE)
+            control.sendall(COMMAND.pack(b"R", self._worker))
             try:
-                return os.waitstatus_to_exitcode(self._reply())
+                return os.waitstatus_to_exitcode(_replied(control))
             except TimeoutError:  # it lives, and has closed its connection
                 end_group(self._worker)
-                self._reply()
+                _replied(control)
                 return None
         except (wire.Closed, OSError):
             self._close_server()
@@ -253,9 +324,15 @@ class WorkerProcess:
                 connection.close()
         server, self._server = self._server, None
         self._connection, self._control, self._worker = None, None, 0
-        if server is None:
-            return
         ended(server, GRACE if self.launch.fork and self._imported else 0.0)
+
+
+def _replied(control: socket.socket) -> int:
+    """What the fork server says."""
+    content = control.recv(REPLY.size)
+    if not content:
+        raise wire.Closed
+    return int(REPLY.unpack(content)[0])
 
 
 def ended(process: subprocess.Popen[bytes] | None, seconds: float) -> int | None:

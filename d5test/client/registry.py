@@ -15,42 +15,37 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
-from types import MappingProxyType
 
 from d5test.client.messages import UnknownBackend
 from d5test.names import hint
 
 GROUP = "d5test.backends"
 
-BUILTIN: Mapping[str, str] = MappingProxyType(
-    {
-        "numpy": "d5test.backends.numpy:Numpy",
-        "native": "d5test.native.backend:Native",
-        "onednn": "d5test.native.onednn:OneDnn",
-        "torch": "d5test.backends.torch:Torch",
-        "torch-compiled": "d5test.backends.torch:TorchCompiled",
-        "tensorflow": "d5test.backends.tensorflow:TensorFlow",
-        "tensorflow-compiled": "d5test.backends.tensorflow:TensorFlowCompiled",
-        "tensorflow-xla": "d5test.backends.tensorflow:TensorFlowXla",
-        "jax": "d5test.backends.jax:Jax",
-        "jax-compiled": "d5test.backends.jax:JaxCompiled",
-        "onnxruntime": "d5test.backends.onnxruntime:OnnxRuntime",
-        "cupy": "d5test.backends.cupy:Cupy",
-    }
-)
+BUILTIN: Mapping[str, str] = {
+    "numpy": "d5test.backends.numpy:Numpy",
+    "native": "d5test.native.backend:Native",
+    "onednn": "d5test.native.onednn:OneDnn",
+    "torch": "d5test.backends.torch:Torch",
+    "torch-compiled": "d5test.backends.torch:TorchCompiled",
+    "tensorflow": "d5test.backends.tensorflow:TensorFlow",
+    "tensorflow-compiled": "d5test.backends.tensorflow:TensorFlowCompiled",
+    "tensorflow-xla": "d5test.backends.tensorflow:TensorFlowXla",
+    "jax": "d5test.backends.jax:Jax",
+    "jax-compiled": "d5test.backends.jax:JaxCompiled",
+    "onnxruntime": "d5test.backends.onnxruntime:OnnxRuntime",
+    "cupy": "d5test.backends.cupy:Cupy",
+}
 """Our own, for a clone that is not installed; the same as the entry points in pyproject.toml."""
 
-WHEELS: Mapping[str, str] = MappingProxyType({"cupy": "cupy-cuda13x"})
+WHEELS: Mapping[str, str] = {"cupy": "cupy-cuda13x"}
 """Packages whose distribution has another name."""
-
-
-COMPILED: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "d5test.native.backend:Native": (),
-        "d5test.native.onednn:OneDnn": ("dnnl.hpp", "libdnnl.so"),
-    }
-)
+COMPILED: Mapping[str, tuple[str, ...]] = {
+    "d5test.native.backend:Native": (),
+    "d5test.native.onednn:OneDnn": ("dnnl.hpp", "libdnnl.so"),
+}
 """Targets of ours that need a compiler and these files of a library, and no package."""
+LONGEST = 1000
+"""Characters of a name: no file system has a longer path in use."""
 
 
 @dataclass(frozen=True)
@@ -65,10 +60,6 @@ class Spec:
 def known() -> dict[str, str]:
     """The target of each name, strangers' entry points included."""
     return {**BUILTIN, **{entry.name: entry.value for entry in entry_points(group=GROUP)}}
-
-
-LONGEST = 1000
-"""Characters of a name: no file system has a longer path in use."""
 
 
 def resolve(text: str) -> Spec:
@@ -147,8 +138,8 @@ def _usable(target: str) -> bool:
 
 def _in_system(file: str) -> bool:
     """Whether a header or library is where a compiler looks."""
-    given = ("CPATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "LD_LIBRARY_PATH")
-    folders = [Path(f) for name in given for f in os.environ.get(name, "").split(os.pathsep) if f]
+    named = ("CPATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "LD_LIBRARY_PATH")
+    folders = [Path(f) for name in named for f in os.environ.get(name, "").split(os.pathsep) if f]
     system = [*Path("/usr").glob("local/*/"), *Path("/usr").glob("lib*/"),
               *Path("/usr/lib").glob("*-linux-gnu*/"), Path("/usr/include")]  # fmt: skip
     return any((folder / file).is_file() for folder in (*folders, *system))

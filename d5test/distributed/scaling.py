@@ -21,7 +21,7 @@ import numpy as np
 from d5test.distributed.communicator import Traffic
 from d5test.distributed.fleet import Replica
 from d5test.distributed.learning import Task
-from d5test.metric import TIME, Sample, measured
+from d5test.metric import TIME, Sample, measured, median_interval
 from d5test.networks.executor import Executor
 from d5test.training.samplers import Indices
 
@@ -69,7 +69,7 @@ class Scaling:
             "ranks": self.ranks,
             "samples": self.samples,
             "median": sample.median,
-            "median_interval_95": sample.median_interval(),
+            "median_interval_95": median_interval(sample.values),
             "samples_per_second": self.samples / sample.median,
         }
 

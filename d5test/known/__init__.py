@@ -1,11 +1,9 @@
 """Known failures of frameworks: what is known to be wrong, where, since when, and how wrong.
 
     failure   `KnownFailure`, a row; `Known`, those of one backend, as the judge asks them
-    reading   rows from a file
+    reading   rows from a file, a case from its repr
     where     the conditions on cases
-    literal   a case from its repr
-    writing   rows to a file
-    page      docs/found.md from the rows
+    writing   rows to a file, and to docs/found.md
 
 Without pytest and without frameworks.
 """

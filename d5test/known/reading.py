@@ -6,25 +6,28 @@ is one line with the file, the row, and what to write instead.
 
 from __future__ import annotations
 
+import ast
 import datetime as dt
 import math
 import tomllib
 from collections.abc import Iterable, Mapping
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
-from d5test.case import FLOATS, Operator
+from d5test.case import FLOATS, Case, Operator, Tensor
 from d5test.files import folder_of_suites
 from d5test.known.failure import KnownFailure, Pinned, in_dtype
-from d5test.known.literal import case_from
 from d5test.known.where import validate
 from d5test.names import hint
 from d5test.numerics.arithmetic import ErrorModel, format_of
 from d5test.numerics.elementary import TABLE
 from d5test.reference.formulas import FORMULAS
 
+Operators = Mapping[str, type[Operator]]
+Checks = Mapping[str, Any]
 LARGEST = 4 * 2**20
 """Bytes of a file that is read at all."""
 TEXTS = ("reason", "owner", "link", "versions", "raises", "extent", "reproducer", "prints")
@@ -33,29 +36,32 @@ REQUIRED = ("reason", "operators", "dtypes", "checks", "cases", "owner", "expire
 KEYS = (*TEXTS, *LISTS, "cases", "expires", "where", "model")
 PINNED = ("case", "checks", "dtypes")
 FUNCTIONS = tuple(ufunc.__name__ for ufunc in TABLE)
+CONSTANTS = {"inf": math.inf, "nan": math.nan}
+LONGEST_CASE = 100_000
+"""Characters of a repr that is read at all."""
+LARGEST_INPUT = 10**6
+"""Elements of an input."""
 
 
 class Unreadable(ValueError):
     """A file that cannot be read; the text is one line."""
 
 
-def read(
-    file: str | Path, operators: Mapping[str, type[Operator]], checks: Mapping[str, Any]
-) -> list[KnownFailure]:
+def read(file: str | Path, operators: Operators, checks: Checks) -> list[KnownFailure]:
     """The rows of a file. Raises `Unreadable`."""
     path = Path(file)
     content = _content(path)
     rows = content.get("known", [])
     if set(content) - {"known", "preamble"} or not isinstance(rows, list):
         raise Unreadable(f"known failures {path}: expected [[known]] tables and nothing else")
-    found = []
+    failures = []
     for number, row in enumerate(rows, 1):
         at = f"{path}, row {number}"
         try:
-            found.append(_row(row, operators, checks, at))
+            failures.append(_row(row, operators, checks, at))
         except ValueError as error:
             raise Unreadable(f"known failures {at}: {' '.join(str(error).split())}") from None
-    return found
+    return failures
 
 
 def shipped(framework: str) -> Path:
@@ -63,7 +69,7 @@ def shipped(framework: str) -> Path:
     return folder_of_suites() / "known" / f"{framework}.toml"
 
 
-def shipped_files(checks: Mapping[str, Any]) -> dict[str, tuple[str, list[KnownFailure]]]:
+def shipped_files(checks: Checks) -> dict[str, tuple[str, list[KnownFailure]]]:
     """By framework, what comes with the suites: what its reproducers begin with, and the rows."""
     from d5test.reference.operators import OPERATORS
 
@@ -77,22 +83,19 @@ def _content(path: Path) -> dict[str, Any]:
     try:
         with path.open("rb") as file:
             text = file.read(LARGEST + 1)
-        if len(text) > LARGEST:
-            raise Unreadable(f"known failures {path}: larger than {LARGEST >> 20} MiB")
-        return tomllib.loads(text.decode())
+        if len(text) <= LARGEST:
+            return tomllib.loads(text.decode())
+        reason = f"larger than {LARGEST >> 20} MiB"
     except OSError as error:
-        raise Unreadable(f"known failures {path}: {error.strerror}") from None
+        reason = str(error.strerror)
     except RecursionError:
-        raise Unreadable(f"known failures {path}: brackets are nested too deeply") from None
+        reason = "brackets are nested too deeply"
     except ValueError as error:  # invalid TOML, invalid UTF-8, a number with too many digits
-        if isinstance(error, Unreadable):
-            raise
-        raise Unreadable(f"known failures {path}: {' '.join(str(error).split())}") from None
+        reason = " ".join(str(error).split())
+    raise Unreadable(f"known failures {path}: {reason}")
 
 
-def _row(
-    row: Any, operators: Mapping[str, type[Operator]], checks: Mapping[str, Any], at: str
-) -> KnownFailure:
+def _row(row: Any, operators: Operators, checks: Checks, at: str) -> KnownFailure:
     if not isinstance(row, dict):
         raise ValueError(f"expected a table, [[known]], not {row!r:.60}")
     _only("key", row, KEYS)
@@ -126,51 +129,41 @@ def _row(
 
 
 def _pinned(
-    cases: Any,
-    row: Mapping[str, tuple[str, ...]],
-    operators: Mapping[str, type[Operator]],
-    checks: Mapping[str, Any],
+    cases: Any, row: Mapping[str, tuple[str, ...]], operators: Operators, checks: Checks
 ) -> Iterable[Pinned]:
     """The cases, each in the dtypes and for the checks that it names, or else the row."""
     if not isinstance(cases, list):
         raise ValueError('cases: expected a list, ["Case(...)"]')
-    found = []
+    pinned: list[Pinned] = []
     for entry in cases:
-        given = {"case": entry} if isinstance(entry, str) else entry
-        if not isinstance(given, dict):
+        table = {"case": entry} if isinstance(entry, str) else entry
+        if not isinstance(table, dict):
             raise ValueError(f'cases: expected "Case(...)", not {entry!r:.60}')
-        _only("key of a case", given, PINNED)
-        case = case_from(_text(given, "case"), operators)
+        _only("key of a case", table, PINNED)
+        case = case_from(_text(table, "case"), operators)
         if case.op.name not in row["operators"]:
             raise ValueError(f"the case is of {case.op.name}, which operators does not have")
         for name in ("checks", "dtypes"):
-            _only(f"one of the row's {name}", _texts(given, name), row[name])
-        asked = _texts(given, "checks") or row["checks"]
-        wanted = _texts(given, "dtypes") or row["dtypes"]
-        made = [
-            Pinned(check, in_dtype(case, dtype))
-            for check in asked
-            for dtype in wanted
-            if dtype in checks[check].dtypes
-        ]
-        if not made:
-            raise ValueError(f"{', '.join(asked)} does not ask for {', '.join(wanted)}")
-        found += made
+            _only(f"one of the row's {name}", _texts(table, name), row[name])
+        asked = _texts(table, "checks") or row["checks"]
+        dtypes = _texts(table, "dtypes") or row["dtypes"]
+        pairs = [pair for pair in product(asked, dtypes) if pair[1] in checks[pair[0]].dtypes]
+        if not pairs:
+            raise ValueError(f"{', '.join(asked)} does not ask for {', '.join(dtypes)}")
+        pinned += [Pinned(check, in_dtype(case, dtype)) for check, dtype in pairs]
     for check in row["checks"]:
-        if all(pinned.check != check for pinned in found):
+        if check not in {entry.check for entry in pinned}:
             raise ValueError(f"no case is pinned for {check}: add one, or leave {check} out")
-    return found
+    return pinned
 
 
-def _model(
-    row: Mapping[str, Any], names: Iterable[str], operators: Mapping[str, type[Operator]]
-) -> ErrorModel:
-    given = row["model"]
-    if not isinstance(given, dict) or not given:
+def _model(row: Mapping[str, Any], names: Iterable[str], operators: Operators) -> ErrorModel:
+    model = row["model"]
+    if not isinstance(model, dict) or not model:
         raise ValueError('model: expected a table, { arithmetic = "float32" }')
-    _only("key of model", given, ("arithmetic", "formula", "ulps", "absolute"))
+    _only("key of model", model, ("arithmetic", "formula", "ulps", "absolute"))
     for name in ("ulps", "absolute"):
-        amounts = given.get(name, {})
+        amounts = model.get(name, {})
         if not isinstance(amounts, dict):
             raise ValueError(f"model: {name} should be a table, {{ exp = 8 }}")
         _only("elementary function", amounts, FUNCTIONS)
@@ -178,7 +171,7 @@ def _model(
             number = isinstance(amount, int | float) and not isinstance(amount, bool)
             if not number or not 0 <= amount < math.inf:
                 raise ValueError(f"model: {name} of {function}: expected ULPs, not {amount!r:.60}")
-    arithmetic, formula = _text(given, "arithmetic"), _text(given, "formula")
+    arithmetic, formula = _text(model, "arithmetic"), _text(model, "formula")
     if arithmetic:
         _only("arithmetic", [arithmetic], FLOATS)
         format_of(arithmetic)
@@ -187,9 +180,8 @@ def _model(
         for name in names:
             if operators[name] not in FORMULAS[formula]:
                 raise ValueError(f"model: {formula!r} is no formula of {name}")
-    return ErrorModel(
-        row["reason"], arithmetic, given.get("ulps", {}), given.get("absolute", {}), formula
-    )
+    ulps, absolute = model.get("ulps", {}), model.get("absolute", {})
+    return ErrorModel(row["reason"], arithmetic, ulps, absolute, formula)
 
 
 def _only(what: str, names: Iterable[str], known: Iterable[str]) -> None:
@@ -215,8 +207,77 @@ def _texts(row: Mapping[str, Any], name: str) -> tuple[str, ...]:
 
 
 def _date(value: Any) -> dt.date:
-    if isinstance(value, dt.datetime):
-        return value.date()
-    if isinstance(value, dt.date):
-        return value
-    raise ValueError(f"expires: expected a date, 2027-01-31, not {value!r:.60}")
+    if not isinstance(value, dt.date):
+        raise ValueError(f"expires: expected a date, 2027-01-31, not {value!r:.60}")
+    return value.date() if isinstance(value, dt.datetime) else value
+
+
+def case_from(text: str, operators: Operators) -> Case:
+    """The case whose repr this is; ValueError with the reason if it is none.
+
+    Nothing is constructed but operators that are given, tensors and the case; nothing is called,
+    imported or looked up. What is returned can be run: its inputs have been made once.
+    """
+    if len(text) > LONGEST_CASE:
+        raise ValueError(f"case: longer than {LONGEST_CASE} characters")
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+        case = _built(tree, {**operators, "Tensor": Tensor, "Case": Case})
+    except SyntaxError as error:
+        raise ValueError(f"case: not the repr of a case: {error.msg}") from None
+    except (RecursionError, MemoryError):
+        raise ValueError("case: brackets are nested too deeply") from None
+    if not isinstance(case, Case):
+        raise ValueError("case: not the repr of a case: it should begin with Case(")
+    _require_inputs(case)
+    return case
+
+
+def _require_inputs(case: Case) -> None:
+    """Raise ValueError unless the case is an operator and inputs that can be made."""
+    if not isinstance(case.op, Operator):
+        raise ValueError(f"case: {case.op!r:.60} is no operator")
+    inputs: Any = case.inputs
+    if not isinstance(inputs, tuple) or not isinstance(case.seed, int):
+        raise ValueError("case: expected Case(Operator(...), (Tensor(...), ...), seed=0)")
+    for tensor in (tensor for tensor in inputs if tensor is not None):
+        shape = tensor.shape if isinstance(tensor, Tensor) else None
+        if not isinstance(shape, tuple) or not all(
+            isinstance(side, int) and 0 <= side <= LARGEST_INPUT for side in shape
+        ):
+            raise ValueError(f"case: expected Tensor((2, 3)), not {tensor!r:.60}")
+        if math.prod(shape) > LARGEST_INPUT:
+            raise ValueError(f"case: {tensor!r:.60} has more than {LARGEST_INPUT} elements")
+    try:
+        case.arrays()
+    except Exception as error:  # noqa: BLE001 - whatever it is, the inputs cannot be made
+        raise ValueError(f"case: its inputs cannot be made: {error!r:.200}") from None
+
+
+def _built(node: ast.expr, types: Mapping[str, Any]) -> Any:
+    if isinstance(node, ast.Constant):
+        return node.value
+    if isinstance(node, ast.Tuple):
+        return tuple(_built(entry, types) for entry in node.elts)
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        value = _built(node.operand, types)
+        if isinstance(value, int | float):
+            return -value
+    if isinstance(node, ast.Name) and node.id in CONSTANTS:
+        return CONSTANTS[node.id]
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        return _constructed(node, node.func.id, types)
+    raise ValueError(f"case: {ast.unparse(node)!r} is not allowed in the repr of a case")
+
+
+def _constructed(node: ast.Call, name: str, types: Mapping[str, Any]) -> Any:
+    if name not in types:
+        raise ValueError(f"case: {name!r} is no operator that is known here")
+    if any(keyword.arg is None for keyword in node.keywords):
+        raise ValueError("case: ** is not allowed in the repr of a case")
+    values = [_built(entry, types) for entry in node.args]
+    named = {str(k.arg): _built(k.value, types) for k in node.keywords}
+    try:
+        return types[name](*values, **named)
+    except TypeError as error:
+        raise ValueError(f"case: {error}") from None

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -35,7 +35,6 @@ FIELD = re.compile(
 )
 AXES = 8
 """Axes that `[*]` may be; no case has more."""
-BOUNDS = {"min", "max", "not", "below"}
 INPUTS: Mapping[str, Any] = {
     "shape": lambda tensor: tensor.shape,
     "rank": lambda tensor: len(tensor.shape),
@@ -44,11 +43,8 @@ INPUTS: Mapping[str, Any] = {
     "regime": lambda tensor: tensor.values[0] if tensor.data is None else "data",
     "layout": lambda tensor: tensor.layout,
 }
-MAGNITUDES: Mapping[str, Any] = {"smallest": np.min, "largest": np.max}
-OF_CASES: Mapping[str, Any] = {
-    "inputs": lambda case: len(case.inputs),
-}
-OF_INPUTS = (*INPUTS, *MAGNITUDES, "subnormal", "present")
+OF_INPUTS = (*INPUTS, "smallest", "largest", "subnormal", "present")
+COUNT = "inputs"
 
 
 class Absent:
@@ -57,67 +53,69 @@ class Absent:
 
 def validate(where: Mapping[str, Any], operator: type[Operator]) -> None:
     """Raise ValueError with the reason if a condition can never be evaluated."""
+    attributes = [f.name for f in fields(operator)]
     for name, condition in where.items():
         match = FIELD.fullmatch(name)
-        attributes = [f.name for f in fields(operator)]
-        if match is None or not (
-            name.partition("[")[0] in attributes
-            or (match["position"] is None and match["name"] in OF_CASES)
-            or (match["position"] is not None and match["name"] in OF_INPUTS)
-        ):
+        known = OF_INPUTS if match and match["position"] else (COUNT,)
+        if match is None or not (name.partition("[")[0] in attributes or match["name"] in known):
             raise ValueError(
                 f"where: {name!r} is no attribute of {operator.__name__} "
                 f"({', '.join(attributes) or 'it has none'}), nor one of "
-                f"{', '.join(f'{known}0' for known in OF_INPUTS)}, {', '.join(OF_CASES)}"
+                f"{', '.join(f'{field}0' for field in OF_INPUTS)}, {COUNT}"
             )
-        _check(name, condition)
+        _require_condition(name, condition)
         if isinstance(condition, dict) and "below" in condition:
             validate(dict.fromkeys(condition["below"], 0), operator)
 
 
-def _check(name: str, condition: Any) -> None:
-    """Raise ValueError unless this is a condition."""
+def _require_condition(name: str, condition: Any) -> None:
     if not isinstance(condition, dict):
         if not _plain(condition):
             raise ValueError(f"where: {name!r} takes values and lists, not {condition!r:.60}")
         return
-    if not condition or set(condition) - BOUNDS:
+    if not condition or set(condition) - set(BOUNDS):
         raise ValueError(
             f"where: {name!r} takes min, max, not and below, not {', '.join(condition) or '{}'}"
         )
     for bound, value in condition.items():
-        if bound == "below":
-            good = isinstance(value, list) and all(isinstance(field, str) for field in value)
-            wanted = 'a list of fields, ["shape0[0]"]'
-        elif bound == "not":
-            good, wanted = _plain(value), "a value or a list"
-        else:
-            good = isinstance(value, int | float) and not isinstance(value, bool)
-            wanted = "a number"
-        if not good:
+        good, wanted = BOUNDS[bound]
+        if not good(value):
             raise ValueError(f"where: {bound} of {name!r} should be {wanted}, not {value!r:.60}")
 
 
 def _plain(value: Any) -> bool:
     """Whether it is a text, a number, a boolean, or a list of such and of lists of them."""
     if isinstance(value, list):
-        return all(_plain(entry) for entry in value)
+        return all(map(_plain, value))
     return isinstance(value, str | int | float)
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(entry, str) for entry in value)
+
+
+BOUNDS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    "min": (_number, "a number"),
+    "max": (_number, "a number"),
+    "not": (_plain, "a value or a list"),
+    "below": (_texts, 'a list of fields, ["shape0[0]"]'),
+}
 
 
 def holds(where: Mapping[str, Any], case: Case) -> bool:
     """Whether every condition holds for this case."""
     if any("[*]" in name for name in where):
-        return any(holds(_on_axis(where, axis), case) for axis in range(1, AXES + 1))
+        axes = [f"[-{axis}]" for axis in range(1, AXES + 1)]  # counted from the last
+        tables = [{name.replace("[*]", at): where[name] for name in where} for at in axes]
+        return any(holds(table, case) for table in tables)
     return all(
         _meets(value_of(name, case), _resolved(condition, case))
         for name, condition in where.items()
     )
-
-
-def _on_axis(where: Mapping[str, Any], axis: int) -> Mapping[str, Any]:
-    """The conditions for one axis, counted from the last."""
-    return {name.replace("[*]", f"[-{axis}]"): value for name, value in where.items()}
 
 
 def _resolved(condition: Any, case: Case) -> Any:
@@ -138,8 +136,8 @@ def value_of(name: str, case: Case) -> Any:
     whole = name.partition("[")[0]
     if whole in {f.name for f in fields(case.op)}:
         value = getattr(case.op, whole)
-    elif whole in OF_CASES:
-        value = OF_CASES[whole](case)
+    elif whole == COUNT:
+        value = len(case.inputs)
     else:
         value = _of_input(match["name"], int(match["position"]), case)
     if match["index"] is None or value is Absent:
@@ -156,17 +154,16 @@ def _of_input(name: str, position: int, case: Case) -> Any:
         return tensor is not None
     if tensor is None:
         return Absent
-    if name == "subnormal":
-        smallest = _magnitude("smallest", position, case)
-        return smallest is not Absent and smallest < finfo(dtype_of(tensor.dtype)).smallest_normal
-    return _magnitude(name, position, case) if name in MAGNITUDES else INPUTS[name](tensor)
-
-
-def _magnitude(name: str, position: int, case: Case) -> Any:
+    if name in INPUTS:
+        return INPUTS[name](tensor)
     with np.errstate(invalid="ignore"):  # NaNs, of any bits
         values = np.abs(np.asarray(case.arrays()[position]).astype(np.float64))
-    others = values[(values > 0) & np.isfinite(values)]
-    return float(MAGNITUDES[name](others)) if others.size else Absent
+    magnitudes = values[(values > 0) & np.isfinite(values)]
+    if name == "subnormal":
+        return bool((magnitudes < finfo(dtype_of(tensor.dtype)).smallest_normal).any())
+    if not magnitudes.size:
+        return Absent
+    return float(magnitudes.min() if name == "smallest" else magnitudes.max())
 
 
 def _meets(value: Any, condition: Any) -> bool:
@@ -194,7 +191,7 @@ def _within(value: Any, bounds: Mapping[str, Any]) -> bool:
     return bool(bounds.get("min", value) <= value <= bounds.get("max", value))
 
 
-def _same(value: Any, given: Any) -> bool:
-    if isinstance(value, tuple) and isinstance(given, list):
-        return len(value) == len(given) and all(map(_same, value, given))
-    return bool(value == given)
+def _same(value: Any, expected: Any) -> bool:
+    if isinstance(value, tuple) and isinstance(expected, list):
+        return len(value) == len(expected) and all(map(_same, value, expected))
+    return bool(value == expected)

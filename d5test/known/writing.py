@@ -1,10 +1,29 @@
-"""Rows of known failures as a file: what `reading` reads."""
+"""Rows of known failures written: as a file that `reading` reads, and as docs/found.md.
+
+Requirements: what stands in the page stands in a row; the same rows make the same page.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+
+from d5test.known.failure import KnownFailure
+
+HEAD = """\
+# Faults that d5test found
+
+Each is a row of `suites/known`, whose cases run as tests and must still fail; each was checked
+against independent computations. A reproducer needs the framework alone: paste what stands first
+in its section, then the lines of the fault. Behind a `#` stands what is right; the block below
+has what was printed, or raised.
+
+This page is made from the rows: `d5test known --page > docs/found.md`.
+"""
+JUDGED = "judged by wider bars"
+REFUSED = "counted as unsupported"
+MASKED = "not judged"
 
 
 def table(row: Mapping[str, Any]) -> str:
@@ -15,7 +34,7 @@ def table(row: Mapping[str, Any]) -> str:
 
 def _value(value: Any) -> str:
     if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_value, _present(value)))}]"
+        return f"[{', '.join(_value(entry) for entry in value if entry is not None)}]"
     if isinstance(value, Mapping):
         return f"{{ {', '.join(f'{name} = {_value(v)}' for name, v in value.items())} }}"
     if isinstance(value, str):
@@ -26,5 +45,48 @@ def _value(value: Any) -> str:
     return repr(value) if isinstance(value, float) else str(value)
 
 
-def _present(values: Iterable[Any]) -> Iterable[Any]:
-    return (value for value in values if value is not None)
+def page(files: Mapping[str, tuple[str, Sequence[KnownFailure]]]) -> str:
+    """The page, from the preamble and the rows of each framework."""
+    return "\n".join([HEAD, *_overview(files), "", *_sections(files)])
+
+
+def _overview(files: Mapping[str, tuple[str, Sequence[KnownFailure]]]) -> Iterator[str]:
+    yield f"| framework | faults | {JUDGED} | {REFUSED} | {MASKED} |"
+    yield "|---|---|---|---|---|"
+    for name, (_, rows) in files.items():
+        ways = [treatment(row) for row in rows]
+        counts = (ways.count(way) for way in (JUDGED, REFUSED, MASKED))
+        yield f"| {name} | {len(rows)} | {' | '.join(map(str, counts))} |"
+
+
+def treatment(row: KnownFailure) -> str:
+    """What becomes of the cases of a known failure."""
+    if row.model is not None:
+        return JUDGED
+    return REFUSED if row.raises else MASKED
+
+
+def _sections(files: Mapping[str, tuple[str, Sequence[KnownFailure]]]) -> Iterator[str]:
+    for name, (preamble, rows) in files.items():
+        yield f"## {name}\n"
+        if preamble:
+            yield f"```python\n{preamble.strip()}\n```\n"
+        for row in rows:
+            yield from _fault(row)
+
+
+def _fault(row: KnownFailure) -> Iterator[str]:
+    yield f"### {', '.join(row.operators)}: {row.reason}\n"
+    where = [f"versions {row.versions}" if row.versions else "all versions"]
+    where += [f"on {' or '.join(row.backends)}"] if row.backends else []
+    where += [f"processors or builds with {' or '.join(row.devices)}"] if row.devices else []
+    yield f"* {', '.join(row.dtypes)}; {'; '.join(where)}"
+    yield f"* how bad: {row.extent}"
+    owner = f"[{row.owner}]({row.link})" if row.link else row.owner
+    yield f"* where: {owner}"
+    yield f"* here: {treatment(row)}, until {row.expires}"
+    yield from (f"* {witness}" for witness in row.witnesses)
+    yield ""
+    if row.reproducer:
+        yield f"```python\n{row.reproducer.strip()}\n```\n"
+        yield f"```text\n{row.prints.strip()}\n```\n"

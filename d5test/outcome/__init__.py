@@ -1,9 +1,9 @@
 """What comes of a judgement, on one path for all four levels, the front door and the gate.
 
     fault        `Fault`: what a backend did wrong, and the evidence
-    tally        `Tally`: how many cases, by outcome, of one check on one cell
+    tally        `Tally`: how many cases, by outcome, of one check on one cell; `causes`: the
+                 faults of a run, grouped by what probably caused them
     assessment   `Assessment`: one test, from its judgements to its conclusion
-    causes       the faults of a run, grouped by what probably caused them
 
 Without pytest: `d5test.fixtures.conclude` tells pytest, the front door tells anybody's test.
 """

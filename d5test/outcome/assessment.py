@@ -13,12 +13,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from d5test.backends.base import Unsupported
-from d5test.client.messages import BackendFailed, Crashed, Hung, Raised
+from d5test.client.messages import FAILURES, Crashed, Hung
 from d5test.outcome.fault import Fault, kind_of_fault
 from d5test.outcome.tally import Inapplicable, Tally
 
-FAILURES = (Crashed, Hung, Raised, BackendFailed)
-"""How a backend ends a request without an answer."""
 KINDS = {Crashed: "crash", Hung: "hang"}
 SHOWN = 3
 """Reasons that a line names."""
@@ -76,7 +74,7 @@ class Assessment:
             tally.known += 1
             return Conclusion("known", self.known)
         for fault in self.faults:
-            told = [] if fault.causes == () else [fault.message.rstrip()]
+            parts = [fault.message.rstrip()] if fault.causes else []
             for accused in fault.accused:
                 path, note = reproduce(accused)
                 tally.count_fault(accused, path)
@@ -84,8 +82,8 @@ class Assessment:
                 if not self.steady:
                     lines.append("  not steady: repeated, the case can be right")
                 lines += [f"  reproducer: {note}"] if note else []
-                told.append("\n".join(lines))
-            texts.append("\n\n".join(told))
+                parts.append("\n".join(lines))
+            texts.append("\n\n".join(parts))
         if texts:
             return Conclusion("failed", "\n\n".join(texts))
         if self.missing:
@@ -110,13 +108,10 @@ def failed(check: str, case: object, on: str, failure: Exception) -> Fault:
 
 def unjudged(tally: Tally) -> str:
     """Why nothing was judged."""
-    counts = {
-        "known": tally.known,
-        "void, the bars accept results that are obviously wrong": tally.void,
-    }
+    void = "void, the bars accept results that are obviously wrong"
     parts = [
         f"{count} {'case is' if count == 1 else 'cases are'} {what}"
-        for what, count in counts.items()
+        for what, count in (("known", tally.known), (void, tally.void))
         if count
     ]
     most = sorted(tally.reasons.items(), key=lambda reason: -reason[1])[:SHOWN]

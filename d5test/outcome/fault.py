@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from d5test.backends.base import Unsupported
 from d5test.case import Case
-from d5test.client.messages import BackendFailed, Calls, Crashed, Hung, Raised
+from d5test.client.messages import FAILURES, Calls
 from d5test.numerics.arithmetic import format_of
 from d5test.numerics.bounds import Bounds
 from d5test.numerics.judgement import Judgement, bits_right
@@ -21,6 +21,11 @@ from d5test.numerics.judgement import Judgement, bits_right
 SMALL = 8
 """Elements of an input that is printed."""
 Character = Literal["inaccuracy", "different function"]
+EXPLANATIONS: Mapping[Character | None, str] = {
+    None: "",
+    "inaccuracy": ": an inaccuracy, which rounding to {} bits explains",
+    "different function": ": a different function, which no rounding explains",
+}
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,7 @@ NO_CALLS = Evidence((), "returns")
 """Of a fault that no call of one operator shows."""
 
 
+@dataclass(eq=False, repr=False)
 class Fault(AssertionError):
     """A judgement that is wrong, or a crash, a hang, a wrong exception.
 
@@ -63,30 +69,19 @@ class Fault(AssertionError):
     case    what was asked; its repr rebuilds it where it is a `Case`
     causes  the faults of parts that explain this one: those of a network's nodes
 
-    How bad it is: `bits_right`, and `character`.
+    How bad it is: `character`.
     """
 
-    kind = "fault"
+    kind: ClassVar[str] = "fault"
 
-    def __init__(
-        self,
-        check: str,
-        case: Any,
-        headline: str,
-        details: Mapping[str, str],
-        judgement: Judgement | None = None,
-        evidence: Evidence = NO_CALLS,
-        causes: Sequence[Fault] = (),
-    ) -> None:
-        super().__init__(headline)
-        self.check = check
-        self.case = case
-        self.headline = headline
-        self.details = dict(details)
-        self.judgement = judgement
-        self.evidence = evidence
-        self.causes = tuple(causes)
-        self.calls = Calls()
+    check: str
+    case: Any
+    headline: str
+    details: dict[str, str]
+    judgement: Judgement | None = None
+    evidence: Evidence = NO_CALLS
+    causes: tuple[Fault, ...] = ()
+    calls: Calls = field(default=Calls(), init=False)
 
     def name_calls(self, client: Any) -> None:
         """Say in the headline which functions of the framework the case calls.
@@ -97,7 +92,7 @@ class Fault(AssertionError):
         op, place = self.case.op, place_of(client.about)
         what = self.headline.removeprefix(f"{op!r}: ").removesuffix(f" on {place}")
         if self.kind not in ("crash", "hang"):
-            with suppress(Unsupported, Raised, Crashed, Hung, BackendFailed):
+            with suppress(Unsupported, *FAILURES):
                 self.calls = client.record(op, self.evidence.feeds[-1].inputs)
         *others, last = self.calls.names or ("",)
         if self.calls.one:
@@ -129,13 +124,6 @@ class Fault(AssertionError):
         return f"{self.kind}: {op.name if op is not None else self.case}"
 
     @property
-    def bits_right(self) -> int | None:
-        """Of the worst element, the leading bits that are right; `None` if none is wrong."""
-        # what is no case of an operator computes in float32
-        dtype = self.case.dtype if isinstance(self.case, Case) else "float32"
-        return None if self.judgement is None else _bits_right(self.judgement, dtype)
-
-    @property
     def character(self) -> Character | None:
         """What a wrong value is; `None` where that cannot be told, and of other faults."""
         return None if self.judgement is None else _character(self.judgement)
@@ -143,7 +131,7 @@ class Fault(AssertionError):
     @property
     def message(self) -> str:
         """The headline, then one line for each detail."""
-        width = max((len(name) for name in self.details), default=0)
+        width = max(map(len, self.details), default=0)
         further = "\n" + " " * (width + 4)
         lines = [
             f"  {name:<{width}}  {text.replace(chr(10), further)}"
@@ -163,12 +151,11 @@ def kind_of_fault(kind: str) -> type[Fault]:
 
 @dataclass
 class Subject:
-    """The one whom a message speaks of: operator, backend, and what is described so far."""
+    """The one whom a message speaks of: operator and backend."""
 
     check: str
     case: Case
     about: Any
-    details: dict[str, str] = field(default_factory=dict)
 
     def fault(
         self,
@@ -179,15 +166,17 @@ class Subject:
         **details: str,
     ) -> Fault:
         """A fault of `kind`; `what` completes the sentence "Conv: ... on torch 2.13.0"."""
-        about, case = self.about, self.case
-        found = {"check": f"{self.check} in {case.dtype}", "inputs": inputs_in_words(case)}
-        found |= values_in_words(evidence)
-        if judgement is not None:
-            found |= judgement_in_words(judgement, case.dtype)
-        found |= details
-        found["case"] = repr(case)
-        headline = f"{case.op!r}: {what} on {place_of(about)}"
-        return kind_of_fault(kind)(self.check, case, headline, found, judgement, evidence)
+        case = self.case
+        words = {
+            "check": f"{self.check} in {case.dtype}",
+            "inputs": inputs_in_words(case),
+            **values_in_words(evidence),
+            **({} if judgement is None else judgement_in_words(judgement, case.dtype)),
+            **details,
+            "case": repr(case),
+        }
+        headline = f"{case.op!r}: {what} on {place_of(self.about)}"
+        return kind_of_fault(kind)(self.check, case, headline, words, judgement, evidence)
 
 
 def place_of(about: Any) -> str:
@@ -211,15 +200,13 @@ def inputs_in_words(case: Case) -> str:
 def values_in_words(evidence: Evidence) -> dict[str, str]:
     """Small inputs and upstream gradients of the last call: as few digits as tell each number."""
     words: dict[str, str] = {}
-    if not evidence.feeds:
-        return words
-    feed = evidence.feeds[-1]
-    for what, arrays in (("input", feed.inputs), ("upstream", feed.grads or ())):
-        for i, x in enumerate(arrays):
-            if x is not None and x.size <= SMALL:
-                lines = np.array2string(x, separator=", ", floatmode="unique")
-                line = " ".join(lines.split())
-                words[f"{what} {i}"] = line.replace(" ,", ",").replace(" ]", "]")
+    for feed in evidence.feeds[-1:]:
+        for what, arrays in (("input", feed.inputs), ("upstream", feed.grads or ())):
+            for i, x in enumerate(arrays):
+                if x is not None and x.size <= SMALL:
+                    lines = np.array2string(x, separator=", ", floatmode="unique")
+                    line = " ".join(lines.split())
+                    words[f"{what} {i}"] = line.replace(" ,", ",").replace(" ]", "]")
     return words
 
 
@@ -233,31 +220,18 @@ def judgement_in_words(judgement: Judgement, dtype: str) -> dict[str, str]:
         "want": f"{judgement.want!r}, give or take {judgement.bar:.3g}",
         "error": f"{judgement.ratio:.4g} times the bar",
     }
-    bits = _bits_right(judgement, dtype)
-    if bits is not None:
-        words["right"] = f"{bits} of {format_of(dtype).precision} bits{_explanation(judgement)}"
+    if not judgement.right and judgement.got != judgement.want:
+        precision = format_of(dtype).precision
+        bits = bits_right(judgement.got, judgement.want, precision)
+        explanation = EXPLANATIONS[_character(judgement)].format(judgement.explained)
+        words["right"] = f"{bits} of {precision} bits{explanation}"
     words["judged"] = f"{judgement.share:.0%} of the elements"
     if judgement.arithmetic:
         words["class"] = judgement.arithmetic
     return words
 
 
-def _bits_right(judgement: Judgement, dtype: str) -> int | None:
-    if judgement.right or judgement.got == judgement.want:
-        return None
-    return bits_right(judgement.got, judgement.want, format_of(dtype).precision)
-
-
 def _character(judgement: Judgement) -> Character | None:
     if judgement.right or judgement.explained is None:
         return None
     return "inaccuracy" if judgement.explained else "different function"
-
-
-def _explanation(judgement: Judgement) -> str:
-    character = _character(judgement)
-    if character is None:
-        return ""
-    if character == "inaccuracy":
-        return f": an inaccuracy, which rounding to {judgement.explained} bits explains"
-    return ": a different function, which no rounding explains"

@@ -1,8 +1,10 @@
-"""What came of the cases drawn for one cell: plain Python values, counted as they come."""
+"""What came of the cases drawn for each cell, counted as they come, and its probable causes."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from d5test.accuracy import Accuracy, Grade
@@ -113,3 +115,60 @@ class Tally:
                 "reproducer": reproducer,
             }
         )
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Faults that probably have one cause.
+
+    faults  each with the tally that it belongs to; the first has the shortest reproducer
+    """
+
+    backend: str
+    faults: tuple[tuple[Tally, dict[str, Any]], ...]
+
+    @property
+    def headline(self) -> str:
+        """That of the first fault."""
+        return str(self.faults[0][1]["text"])
+
+    @property
+    def reproducer(self) -> str:
+        """The path of the shortest reproducer; empty if there is none."""
+        return str(self.faults[0][1]["reproducer"])
+
+    @property
+    def cells(self) -> str:
+        """Where it shows: operators, checks and dtypes."""
+        parts = [
+            sorted({getattr(tally, name) for tally, _ in self.faults} - {""})
+            for name in ("operator", "check", "dtype")
+        ]
+        return "; ".join(shortened(part) for part in parts if part)
+
+
+def causes(tallies: Iterable[Tally]) -> list[Cause]:
+    """The causes of all faults, those that show most often first.
+
+    One missing kernel, one wrong row or one crash shows in many checks and dtypes. Faults that
+    raised the same words, or are of the same kind on the same operator, count as one cause.
+    """
+    groups: dict[tuple[str, str], list[tuple[Tally, dict[str, Any]]]] = {}
+    for tally in tallies:
+        for fault in tally.faults:
+            groups.setdefault((tally.backend, fault["cause"]), []).append((tally, fault))
+
+    def size(fault: tuple[Tally, dict[str, Any]]) -> float:
+        path = Path(fault[1]["reproducer"])
+        return path.stat().st_size if path.is_file() else float("inf")
+
+    grouped = [
+        Cause(backend, tuple(sorted(faults, key=size))) for (backend, _), faults in groups.items()
+    ]
+    return sorted(grouped, key=lambda cause: -len(cause.faults))
+
+
+def shortened(names: list[str], most: int = 6) -> str:
+    """A list in a line, cut where it is long."""
+    rest = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + rest

@@ -16,7 +16,7 @@ from packaging.version import InvalidVersion, Version
 
 from d5test.case import Case, Operator
 from d5test.files import replace
-from d5test.known.literal import case_from
+from d5test.known.reading import case_from
 from d5test.known.writing import table
 from d5test.outcome.tally import Tally
 from d5test.plugin.selection import SELECTION

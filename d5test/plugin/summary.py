@@ -21,8 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from d5test.accuracy import Accuracy
-from d5test.outcome.causes import causes, shortened
-from d5test.outcome.tally import OUTCOMES, Tally
+from d5test.outcome.tally import OUTCOMES, Tally, causes, shortened
 from d5test.plugin.outcomes import ARITHMETICS, tallies_of
 
 Measured = TypeVar("Measured")

@@ -115,17 +115,18 @@ class Workers:
     @contextmanager
     def _usable(self, name: str) -> Iterator[None]:
         """Within: what makes a backend unusable is a UsageError of one line."""
-        from d5test.client import client as front
+        from d5test.backends.base import Unsupported
+        from d5test.client.messages import FAILURES, BackendFailed, UnknownBackend
 
         try:
             yield
-        except front.UnknownBackend as error:
+        except UnknownBackend as error:
             first, *others = str(error).splitlines()
             more = "" if "did you mean" in first else "".join(f"; {line}" for line in others)
             raise pytest.UsageError(first + more) from None
-        except front.BackendFailed as error:
+        except BackendFailed as error:
             raise pytest.UsageError(" ".join(str(error).split())) from None
-        except (front.Crashed, front.Hung, front.Raised, front.Unsupported) as error:
+        except (*FAILURES, Unsupported) as error:
             where, why = self.config.getoption("--device") or "cpu", " ".join(str(error).split())
             raise pytest.UsageError(f"{name} on {where} cannot be used: {why}") from None
 
@@ -162,8 +163,7 @@ def opened(config: pytest.Config, name: str, *, fork: bool = True) -> Any:
 
     Without `fork` its process shares nothing with another's, not even the layout of memory.
     """
-    from d5test.client.client import WorkerClient
-    from d5test.client.inprocess import InProcessClient
+    from d5test.client.client import InProcessClient, WorkerClient
     from d5test.worker.service import TF32
 
     option, selection = config.getoption, config.stash[SELECTION]

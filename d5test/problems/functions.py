@@ -20,11 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from d5test.case import Array, Case, Operator, Tensor, dtype_of
-from d5test.ordinals import numbers, ordinals
 from d5test.reference.operators import elementwise as ops
 from d5test.reference.operators.elementwise import Pow
 from d5test.reference.stable import stable
-from d5test.values import finfo, special_numbers
+from d5test.values import finfo, numbers, ordinals, special_numbers
 
 SLICE = 2048
 PATTERNS = 2**16

@@ -2,8 +2,7 @@
 
 `write` writes one, `prove` runs it besides. A wrong result of one call is `short`, by the
 backend's template. Other files are put together by `compose`: from `data` (the operator, inputs,
-expectations as `literal` text) and `subject` (the backend's source, by `module`, `closure` and
-`text`); `preamble`, `calls`, `claims` and `session` are what is copied into them.
+expectations), the backend's source, by `closure`, and what is `copied`.
 """
 
 from __future__ import annotations

@@ -11,62 +11,54 @@ from __future__ import annotations
 
 import hashlib
 import re
+import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import chain, pairwise
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
+from d5test.backends.updater import environment
+from d5test.client import registry
 from d5test.files import replace
 from d5test.outcome.fault import Fault
-from d5test.reproducer import data, literal, short
-from d5test.reproducer.closure import Closure, standard
+from d5test.reference.steps import Step
+from d5test.reproducer import data, short
+from d5test.reproducer.closure import Closure, Inseparable
 from d5test.reproducer.mark import docstring, head
-from d5test.reproducer.module import Inseparable
-from d5test.reproducer.subject import Subject, imported, taken_apart
 
-OUTSET = "d5test.reproducer.preamble"
-COPIED = ("d5test.reproducer.calls", "d5test.reproducer.claims")
 DIED = ("crash", "hang")
 RUN = "answers(backend, CALLS, {run}, {place}{most})"
-CLAIMS: Mapping[str, str] = MappingProxyType(
-    {
-        "within": "within({run}, EXPECTED)",
-        "special": "within({run}, EXPECTED)",
-        "shaped": "shaped({run}, CALLS)",
-        "signed": "signed({run}, EXPECTED)",
-        "computed": "within({run}, EXPECTED, outputs=True)",
-        "repeats": "repeated(lambda: {run})",
-        "untouched": "untouched({run}, backend, CALLS)",
-        "kept": "kept({run}, backend)",
-        "slope": "sloping({run}, CALLS, BAR)",
-        "returns": "raised(lambda: {run})",
-        "raises": "accepted(lambda: {run})",
-        "compiles": "uncompiled(backend, lambda: {run})",
-    }
-)
-"""What is asked of the answers to all calls: functions of `claims`."""
+CLAIMS: Mapping[str, str] = {
+    "within": "within({run}, EXPECTED)",
+    "special": "within({run}, EXPECTED)",
+    "shaped": "shaped({run}, CALLS)",
+    "signed": "signed({run}, EXPECTED)",
+    "computed": "within({run}, EXPECTED, outputs=True)",
+    "repeats": "repeated(lambda: {run})",
+    "untouched": "untouched({run}, backend, CALLS)",
+    "kept": "kept({run}, backend)",
+    "slope": "sloping({run}, CALLS, BAR)",
+    "returns": "raised(lambda: {run})",
+    "raises": "accepted(lambda: {run})",
+    "compiles": "uncompiled(backend, lambda: {run})",
+}
+"""What is asked of the answers to all calls: functions of `copied`."""
+COPIED = "d5test.reproducer.copied"
+OWED = ("put", "get", "wait", "version")
+"""The methods of a backend that every reproducer calls."""
 
 
-def write(fault: Fault, about: Any, folder: Path) -> Path:
+def write(fault: Fault, about: Any, folder: Path, *, brief: bool = False) -> Path:
     """Write the reproducer of a fault into a folder, and return its path.
 
-    `about` is what the backend says of itself (`d5test.client.messages.BackendInfo`).
+    `about` is what the backend says of itself (`d5test.client.messages.BackendInfo`). Raises
+    `Inseparable` where it should be `brief`, and has no short form.
     """
+    text = short.source(fault, about) if brief else source(fault, about)
     path = Path(folder) / file_name(fault, about)
     path.parent.mkdir(parents=True, exist_ok=True)
-    replace(path, source(fault, about).encode(errors="backslashreplace"))
-    return path
-
-
-def write_short(fault: Fault, about: Any, folder: Path) -> Path | None:
-    """Write the short form of a reproducer, where there is one."""
-    try:
-        text = short.source(fault, about)
-    except Inseparable:
-        return None
-    path = Path(folder) / file_name(fault, about)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8", errors="backslashreplace")
+    replace(path, text)
     return path
 
 
@@ -81,41 +73,35 @@ def file_name(fault: Fault, about: Any) -> str:
 
 def source(fault: Fault, about: Any) -> str:
     """The text of the reproducer."""
-    closure = Closure(())
     try:
-        subject = taken_apart(fault, about, closure)
-        return _composed(fault, about, closure, subject)
+        closure = Closure()
+        return _composed(fault, about, closure, taken_apart(fault, about, closure))
     except Inseparable as reason:
-        closure = Closure(())
-        return _composed(fault, about, closure, imported(about, reason))
+        return _composed(fault, about, Closure(), imported(about, reason))
 
 
-def _composed(fault: Fault, about: Any, closure: Closure, subject: Subject) -> str:
-    main = _main(fault, about, subject)
+def _composed(fault: Fault, about: Any, closure: Closure, setup: Setup) -> str:
+    main = _main(fault, about, setup)
     hook = "sys.excepthook = unable"
     if fault.kind in DIED:
         hook += '\nif __name__ == "__main__":\n    watched()'
     calls = data.calls(fault)
-    closure.use(OUTSET, hook)
-    for module in COPIED:
-        closure.use(module, f"{calls}\n{main}")
-    operator = data.operator(fault, whole=subject.whole)
-    parts = closure.parts()
-    if "attributes" in closure.attributes:
-        operator = data.operator(fault, whole=True)
-    own = [*literal.infinite(f"{operator}\n{calls}"), "from types import SimpleNamespace"]
-    early = [text for part in parts if part.module == OUTSET for text in part.statements]
-    rest = [text for part in parts if part.module != OUTSET for text in part.statements]
-    every = (*own, *early, *rest, *subject.statements, "import sys")
+    closure.use(COPIED, f"{calls}\n{main}")
+    late = [*chain.from_iterable(closure.parts().values()), *setup.statements]
+    opening = Closure()
+    opening.use(COPIED, hook)
+    (early,) = opening.parts().values()
+    operator = data.operator(fault, whole=setup.whole or "attributes" in closure.attributes)
+    numbers = data.infinite(f"{operator}\n{calls}")
+    every = (*numbers, "from types import SimpleNamespace", *early, *late, "import sys")
     library = {text for text in every if _library(text)}
-    used = ("import numpy as np", *rest, *subject.statements)
     body = [
-        f"{head(about.executable)}\n{docstring(fault.message, about, subject.needs)}",
+        f"{head(about.executable)}\n{docstring(fault.message, about, setup.needs)}",
         "from __future__ import annotations",
         "\n".join(sorted(library, key=lambda t: (t.startswith("from"), t))),
         *(text for text in early if not _library(text)),
         hook,
-        *dict.fromkeys(text for text in used if not _library(text)),
+        *dict.fromkeys(t for t in ("import numpy as np", *late) if not _library(t)),
         operator,
         calls,
         main,
@@ -124,7 +110,7 @@ def _composed(fault: Fault, about: Any, closure: Closure, subject: Subject) -> s
     return _spaced(body)
 
 
-def _main(fault: Fault, about: Any, subject: Subject) -> str:
+def _main(fault: Fault, about: Any, setup: Setup) -> str:
     evidence = fault.evidence
     claim = evidence.claim
     if fault.kind in (*DIED, "exception"):
@@ -140,37 +126,154 @@ def _main(fault: Fault, about: Any, subject: Subject) -> str:
     )
     wrong = CLAIMS[claim].format(run=run)
     who = f'f"{about.framework} {{backend.version}}"'
-    lines = [*subject.preparation, f"wrong = {wrong}", f"conclude(wrong, {who})"]
+    lines = [*setup.preparation, f"wrong = {wrong}", f"conclude(wrong, {who})"]
     return "def main():\n" + "\n".join(f"    {line}" for line in lines)
 
 
 def _library(text: str) -> bool:
     """Whether it is an import of Python's own library."""
-    return text.startswith(("import ", "from ")) and standard(text)
+    match = re.match(r"(?:import|from) (\w+)", text)
+    return match is not None and match[1] in sys.stdlib_module_names
 
 
 def _spaced(blocks: list[str]) -> str:
     """Two empty lines around definitions, one elsewhere, none between imports."""
-    text, before = "", ""
-    for block in blocks:
-        if not block:
-            continue
-        if not before:
-            gap = ""
-        elif _is_import(block) and _is_import(before):
+    text = blocks[0]
+    for pair in pairwise(filter(None, blocks)):
+        if all(re.match(r"(import|from) (?!__future__)", block) for block in pair):
             gap = "\n"
-        elif _is_definition(block) or _is_definition(before):
+        elif any(re.match(r"def |class |@|if __name__", block) for block in pair):
             gap = "\n\n\n"
         else:
             gap = "\n\n"
-        text += gap + block
-        before = block
+        text += gap + pair[1]
     return text + "\n"
 
 
-def _is_import(block: str) -> bool:
-    return block.startswith(("import ", "from ")) and "__future__" not in block
+@dataclass(frozen=True)
+class Setup:
+    """What is called, and how it is made.
+
+    statements   what stands before the data
+    preparation  lines that define `backend` and `function`
+    needs        a sentence on what the file needs
+    whole        whether rows are given all attributes in a dictionary besides
+    """
+
+    statements: tuple[str, ...]
+    preparation: tuple[str, ...]
+    needs: str
+    whole: bool = False
 
 
-def _is_definition(block: str) -> bool:
-    return block.startswith(("def ", "class ", "@", "if __name__"))
+def taken_apart(fault: Fault, about: Any, closure: Closure) -> Setup:
+    """The row's own function and the backend's methods, from their source.
+
+    A source that is compiled and a user's own rule cannot be: their backends are imported. Raises
+    `Inseparable` where others cannot be taken out of it.
+    """
+    op, target = fault.case.op, registry.resolve(about.name).target
+    if op.name in about.sources:
+        path = str(Path(about.sources[op.name]).absolute())
+        return _imported(
+            ("from d5test.native.bridges import with_native",),
+            (f"backend = with_native({target!r}, {path!r})({about.device!r})",),
+            f"Needs d5test, a compiler and {path}.",
+        )
+    rules = environment([op.rule]) if isinstance(op, Step) else {}
+    if rules:
+        imports = (
+            "import os",
+            "from d5test.backends.updater import with_own_rules",
+            "from d5test.worker.worker import load",
+        )
+        lines = [f"os.environ[{name!r}] = {value!r}" for name, value in rules.items()]
+        lines.append(f"backend = with_own_rules(load({target!r})({about.device!r}))")
+        needs = f"Needs d5test, {about.framework} and {', '.join(rules.values())}."
+        return _imported(imports, tuple(lines), needs)
+    if about.implementation:
+        return _session(fault, about, closure)
+    return _row(fault, about, closure)
+
+
+def imported(about: Any, reason: Exception) -> Setup:
+    """The backend, imported as d5test itself imports it."""
+    target = registry.resolve(about.name).target
+    return _imported(
+        ("from d5test.worker.worker import load",),
+        (f"backend = load({target!r})({about.device!r})",),
+        f"Needs d5test besides {about.framework}, for the backend is imported: {reason}.",
+    )
+
+
+def _imported(imports: tuple[str, ...], lines: tuple[str, ...], needs: str) -> Setup:
+    """A backend that these lines make, and its row as it stands there."""
+    row = (
+        "row = backend.rows[OP.name]",
+        "function = backend.compile(lambda *inputs: row.call(OP, *inputs))",
+    )
+    return Setup(imports, (*lines, *row), needs, whole=True)
+
+
+def _row(fault: Fault, about: Any, closure: Closure) -> Setup:
+    where, _, name = registry.resolve(about.name).target.rpartition(":")
+    path = Path(where) if where.endswith(".py") else None
+    try:
+        module = closure.module(path.stem if path else where, path)
+    except (OSError, SyntaxError) as error:
+        raise Inseparable(f"{where} cannot be read: {error}") from None
+    if closure.resolved(module, name) is None:
+        raise Inseparable(f"{where} does not define {name} by a class statement")
+    row = about.rows[fault.case.op.name]
+    if not row.call:
+        raise Inseparable(f"the row of {fault.case.op.name} is not written down by a name")
+    evidence = fault.evidence
+    closure.attributes |= {
+        *OWED,
+        "compile",
+        *(("vjp",) if any(feed.grads is not None for feed in evidence.feeds) else ()),
+        *(("refill", "mutable") if evidence.reuse else ()),
+        *(("compilations", "reset") if fault.kind == "not compiled" else ()),
+    }
+    closure.use(module.name, name)
+    for file, home, function in row.functions:
+        known = path.stem if path is not None and Path(file) == path else home
+        closure.module(known, Path(file))
+        closure.use(known, function)
+    imports = ["from functools import partial"] if "partial(" in row.call else []
+    if f"{about.framework}." in row.call:
+        imports.append(f"import {about.framework}")
+    return Setup(
+        tuple(imports),
+        (
+            f"backend = {name}({about.device!r})",
+            f"function = backend.compile(lambda *inputs: {row.call})",
+        ),
+        f"Needs {about.framework} and NumPy alone.",
+    )
+
+
+def _session(fault: Fault, about: Any, closure: Closure) -> Setup:
+    """A model of the one operator, and the runtime alone."""
+    session, needs = "Session(MODEL)", "Needs onnxruntime and NumPy alone."
+    if about.framework != "onnxruntime":
+        session = f"Prepared(MODEL, {about.implementation!r}, {about.framework!r})"
+        needs = f"Needs {about.framework}, onnx and NumPy."
+    closure.attributes |= {*OWED, *(("refill", "mutable") if fault.evidence.reuse else ())}
+    closure.use(COPIED, session)
+    model = f"MODEL = {data.compressed(_model(fault))}"
+    return Setup((model,), (f"backend = {session}", "function = backend.__call__"), needs)
+
+
+def _model(fault: Fault) -> bytes:
+    """The serialized model of the operator on its first inputs, in its own operator set."""
+    import onnx.defs
+
+    from d5test.backends.onnx import build_model
+
+    op, inputs = fault.case.op, fault.evidence.feeds[0].inputs
+    known = onnx.defs.get_schema(op.name, op.since).attributes
+    attributes = {name: value for name, value in op.attributes.items() if name in known}
+    model, _ = build_model(op.name, attributes, inputs, op.since)
+    content: bytes = model.SerializeToString()
+    return content

@@ -1,26 +1,37 @@
-"""What a reproducer embeds: the operator, the inputs of each call, and what is expected."""
+"""What a reproducer embeds: the operator, the inputs of each call, and what is expected.
+
+As Python source: readable where it is small, else compressed bytes in base 64.
+"""
 
 from __future__ import annotations
 
+import base64
+import re
+import textwrap
+import zlib
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
+
+from d5test.backends.base import bits
+from d5test.case import Array
 from d5test.client.messages import plain
 from d5test.numerics.bounds import Bound
 from d5test.outcome.fault import Fault
-from d5test.reproducer import literal
 
-Wanted = list[tuple[Bound | None, bool]]
-"""What is expected of each result, and whether a stashed one may stay in float32."""
+READABLE = 64
+"""Elements up to which an array is written as numbers."""
 
 
 def operator(fault: Fault, *, whole: bool) -> str:
     """`OP`, as a row sees it; `whole`: with all attributes in a dictionary besides."""
     name, values = plain(fault.case.op)
-    given = literal.attributes(values)
+    attributes = _keywords(values)
     if not whole:
-        return f"OP = SimpleNamespace(name={name!r}{', ' if given else ''}{given})"
+        return f"OP = SimpleNamespace(name={name!r}{', ' if attributes else ''}{attributes})"
     return (
-        f"ATTRIBUTES = dict({given})\n"
+        f"ATTRIBUTES = dict({attributes})\n"
         f"OP = SimpleNamespace(name={name!r}, attributes=ATTRIBUTES, **ATTRIBUTES)"
     )
 
@@ -28,48 +39,123 @@ def operator(fault: Fault, *, whole: bool) -> str:
 def calls(fault: Fault) -> str:
     """`CALLS`, and as far as the claim needs them `EXPECTED` and `BAR`."""
     evidence = fault.evidence
-    feeds = evidence.feeds
+    feeds, times = evidence.feeds, ""
     if len(feeds) > 1 and all(feed is feeds[0] for feed in feeds):
-        lines = [f"CALLS = [\n{_call(feeds[0], evidence.wanted)}\n] * {len(feeds)}"]
-    else:
-        made = "\n".join(_call(feed, evidence.wanted) for feed in feeds)
-        lines = [f"CALLS = [\n{made}\n]"]
+        feeds, times = feeds[:1], f" * {len(feeds)}"
+    lines = [_nested("CALLS = [", (_call(feed, evidence.wanted) for feed in feeds)) + times]
     if evidence.claim in ("within", "special", "signed", "computed"):
-        wants = "\n".join(map(_wants, expected(fault)))
-        lines.append(f"EXPECTED = [\n{wants}\n]")
+        wants = [[_want(*bound) for bound in bounds] for bounds in expected(fault)]
+        lines.append(_nested("EXPECTED = [", (_nested("[", entries) for entries in wants)))
     if evidence.claim == "slope" and fault.judgement is not None:
         lines.append(f"BAR = {fault.judgement.bar!r}")
     return "\n".join(lines)
 
 
 def _call(feed: Any, wanted: tuple[int, ...]) -> str:
-    parts = [_listed("", [literal.tensor(x) for x in feed.inputs])]
+    parts = [_nested("[", map(tensor, feed.inputs))]
     if feed.grads is not None:
-        parts.append(_listed("grads=", [literal.tensor(dy) for dy in feed.grads]))
-        parts.append(f"wanted={list(wanted)}")
+        parts += [_nested("grads=[", map(tensor, feed.grads)), f"wanted={list(wanted)}"]
     if feed.layouts is not None and set(feed.layouts) != {"contiguous"}:
         parts.append(f"memory={list(feed.layouts)!r}")
-    if feed.same_as is not None and any(earlier is not None for earlier in feed.same_as):
+    if any(earlier is not None for earlier in feed.same_as or ()):
         parts.append(f"same_as={list(feed.same_as)!r}")
-    inside = "\n".join(f"        {part}," for part in parts)
-    return f"    Call(\n{inside}\n    ),"
+    return _nested("Call(", parts)
 
 
-def _listed(name: str, entries: list[str]) -> str:
-    inside = "\n".join(f"            {entry}," for entry in entries)
-    return f"{name}[\n{inside}\n        ]"
+def _nested(opening: str, entries: Iterable[str]) -> str:
+    """Entries behind a bracket, each on lines of its own, and the bracket that closes it."""
+    inside = "".join(textwrap.indent(f"{entry},\n", "    ") for entry in entries)
+    return opening + (f"\n{inside}" if inside else "") + {"[": "]", "(": ")"}[opening[-1]]
 
 
-def _wants(bounds: Wanted) -> str:
-    inside = "\n".join(f"        {literal.want(bound, stashed)}," for bound, stashed in bounds)
-    return f"    [\n{inside}\n    ]," if bounds else "    [],"
-
-
-def expected(fault: Fault) -> list[Wanted]:
-    """The bounds of the evidence."""
+def expected(fault: Fault) -> list[list[tuple[Bound | None, bool]]]:
+    """What is expected of each result, and whether a stashed one may stay in float32."""
     pulled = fault.evidence.feeds[-1].grads is not None
     stashed = () if pulled else fault.case.op.stashed_outputs
     return [
         [(bound, k in stashed) for k, bound in enumerate(bounds)]
         for bounds in fault.evidence.expected
     ]
+
+
+def _want(bound: Bound | None, stashed: bool) -> str:
+    """What is expected, in float64: `Want("float32", value, bar)`."""
+    if bound is None:
+        return "None"
+    bar = np.broadcast_to(np.asarray(bound.bar, np.float64), bound.value.shape)
+    return f'Want("{dtypes(bound, stashed)}", {_plain(bound.value)}, {_plain(bar)})'
+
+
+def dtypes(bound: Bound, stashed: bool) -> str:
+    """The dtypes that a result may have: `float16 or float32` if it is stashed."""
+    if bound.storage is not None:
+        return f"{bound.storage.name} or float32" if stashed else str(bound.storage.name)
+    kind = bound.value.dtype.name.rstrip("0123456789")
+    widths = {"int": (8, 16, 32, 64), "uint": (8, 16, 32, 64), "float": (16, 32, 64)}
+    return " or ".join(f"{kind}{width}" for width in widths.get(kind, ("",)))
+
+
+def tensor(array: Array | None) -> str:
+    """An input: `array("float32", [...])`, as `copied.array` reads it."""
+    if array is None:
+        return "None"
+    name = array.dtype.name
+    if array.size <= READABLE:
+        return f'array("{name}", {numbers(array)})'
+    return f'({_packed(bits(np.ascontiguousarray(array))[0])}, "{name}")'
+
+
+def _plain(array: Array) -> str:
+    if array.size > 1 and (array == array.flat[0]).all():
+        return f"np.full({array.shape}, {_number(array.flat[0])})"
+    if array.size > READABLE:
+        return _packed(np.ascontiguousarray(array))
+    return numbers(array)
+
+
+def numbers(array: Array) -> str:
+    """Nested lists of numbers that are read back to the same bits."""
+    if not array.size:
+        return f"np.zeros({array.shape})"
+    if array.ndim == 0:
+        return _number(array[()])
+    return f"[{', '.join(numbers(np.asarray(part)) for part in array)}]"
+
+
+def _number(value: Any) -> str:
+    """The shortest text that is read back to the same number, through float64."""
+    kind = np.asarray(value).dtype
+    if kind.kind in "iub":
+        return repr(value.item())
+    wide = float(value)
+    short = "nan" if np.isnan(wide) else str(value)
+    if kind.kind == "f" and np.isfinite(wide) and kind.type(float(short)) != value:
+        return repr(wide)
+    return repr(wide) if kind.name == "bfloat16" else short
+
+
+def _packed(array: Array) -> str:
+    """`unpacked(dtype, shape, text)`, as `copied.unpacked` reads it."""
+    return f'unpacked("{array.dtype.str}", {array.shape}, {compressed(array.tobytes())})'
+
+
+def compressed(content: bytes) -> str:
+    """Bytes as compressed text in base 64, over several lines."""
+    text = base64.b64encode(zlib.compress(content, 9)).decode()
+    lines = "\n".join(f'    "{line}"' for line in textwrap.wrap(text, 80))
+    return f"(\n{lines}\n)"
+
+
+def infinite(text: str) -> list[str]:
+    """The import that numbers in a text need."""
+    names = [name for name in ("inf", "nan") if re.search(rf"(?<![\w\"']){name}\b", text)]
+    return [f"from math import {', '.join(names)}"] if names else []
+
+
+def _keywords(values: Mapping[str, Any]) -> str:
+    return ", ".join(
+        f"{name}=np.array({numbers(value)}, {value.dtype.name!r})"
+        if isinstance(value, np.ndarray)
+        else f"{name}={value!r}"
+        for name, value in values.items()
+    )

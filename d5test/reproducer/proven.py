@@ -8,14 +8,17 @@ said to show nothing.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from d5test.backends.base import Unsupported
 from d5test.checks.repetition import variations
-from d5test.client.client import BackendFailed, Crashed, Hung, Raised, Unsupported
+from d5test.client.messages import FAILURES
 from d5test.outcome.fault import Fault
-from d5test.reproducer.compose import DIED, write, write_short
+from d5test.reproducer.closure import Inseparable
+from d5test.reproducer.compose import DIED, write
 
 COMPARED = ("within", "computed", "special", "signed")
 """The claims on values, which other calls before it leave as they are."""
@@ -36,9 +39,10 @@ def prove(fault: Fault, client: Any, folder: Path) -> tuple[Path, str]:
     die with the fault, nothing is run.
     """
     about = client.about
-    path = write_short(fault, about, folder)
-    if path is not None and _status(path, client) == THERE:
-        return path, ""
+    with suppress(Inseparable):
+        path = write(fault, about, folder, brief=True)
+        if _status(path, client) == THERE:
+            return path, ""
     path = write(fault, about, folder)
     status = THERE if fault.kind in DIED else _status(path, client)
     if status != GONE:
@@ -78,8 +82,8 @@ def _status(path: Path, client: Any) -> int | None:
     if not client.renew():
         return None
     try:
-        status, _ = client.invoke("d5test.worker.trial:run", str(path.resolve()))
-    except (Unsupported, Raised, Crashed, Hung, BackendFailed):
+        status, _ = client.invoke("d5test.worker.service:run_script", str(path.resolve()))
+    except (Unsupported, *FAILURES):
         return BROKEN
     finally:
         client.renew()

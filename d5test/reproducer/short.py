@@ -16,10 +16,10 @@ from d5test.backends.base import Template
 from d5test.case import Array
 from d5test.numerics.bounds import Bound
 from d5test.outcome.fault import Fault
-from d5test.reproducer import data, literal
-from d5test.reproducer.claims import LARGEST
+from d5test.reproducer import data
+from d5test.reproducer.closure import Inseparable
+from d5test.reproducer.copied import LARGEST
 from d5test.reproducer.mark import docstring, head
-from d5test.reproducer.module import Inseparable
 
 LARGE = 1000
 """Elements of a tensor that are no longer readable on one line."""
@@ -72,11 +72,11 @@ def source(fault: Fault, about: Any) -> str:
         tensors.append(f"dy = {tensor(only(feed.grads), template)}")
     text = "\n".join([*tensors, wants])
     details = (f"  {name:<4}  {fault.details[name]}" for name in SHORT if name in fault.details)
-    said = [fault.headline, "", *details]
+    lines = [fault.headline, "", *details]
     return TEXT.format(
         head=head(about.executable),
-        docstring=docstring("\n".join(said), about),
-        imports="\n".join([*literal.infinite(text), "import numpy as np", template.imports]),
+        docstring=docstring("\n".join(lines), about),
+        imports="\n".join([*data.infinite(text), "import numpy as np", template.imports]),
         tensors="\n".join(tensors),
         call=call(fault, template),
         wants=wants,
@@ -89,13 +89,13 @@ def source(fault: Fault, about: Any) -> str:
 def call(fault: Fault, template: Template) -> str:
     """Statements that set `results`: to outputs, or to gradients."""
     calls, grads = fault.calls, fault.evidence.feeds[0].grads
-    made = calls.source
+    text = calls.source
     if template.compiled:
         names = ", ".join(f"x{i}" for i in range(len(calls.tensors)))
-        made = f"{template.compiled.format(function=f'lambda {names}: {made}')}({names})"
+        text = f"{template.compiled.format(function=f'lambda {names}: {text}')}({names})"
     if grads is None:
         several = "list(y) if isinstance(y, (list, tuple)) else [y]"
-        return f"y = {made}\nresults = {several if calls.outputs == 'y' else calls.outputs}"
+        return f"y = {text}\nresults = {several if calls.outputs == 'y' else calls.outputs}"
     places = [place for _, place in calls.tensors]
     wanted = fault.evidence.wanted
     if not template.gradient or not set(wanted) <= set(places):
@@ -105,8 +105,7 @@ def call(fault: Fault, template: Template) -> str:
     if single is None:
         raise Inseparable("the call returns several outputs")
     return template.gradient.format(
-        call=made + (single[1] or ""),
-        inputs=", ".join(f"x{places.index(i)}" for i in wanted),
+        call=text + (single[1] or ""), inputs=", ".join(f"x{places.index(i)}" for i in wanted)
     )
 
 
@@ -123,7 +122,7 @@ def tensor(array: Array, template: Template) -> str:
     plain = np.where(np.isnan(array), np.nan, array).astype(array.dtype) if floating else array
     if array.size > LARGE or plain.tobytes() != array.tobytes():
         raise Inseparable("a tensor has too many elements, or a NaN with a payload")
-    return template.tensor.format(values=literal.numbers(array), dtype=array.dtype.name)
+    return template.tensor.format(values=data.numbers(array), dtype=array.dtype.name)
 
 
 def want(bound: Bound | None, stashed: bool) -> str:
@@ -134,10 +133,10 @@ def want(bound: Bound | None, stashed: bool) -> str:
     judged = np.isfinite(bar)
     with np.errstate(all="ignore"):
         size = np.abs(bound.value.astype(float)) + bar
-    dtypes = literal.dtypes(bound, stashed=stashed)
+    dtypes = data.dtypes(bound, stashed=stashed)
     if not np.all(size[judged] < LARGEST.get(dtypes.partition(" ")[0], np.inf)):
         raise Inseparable("an infinity or a NaN can be right")
     if bar.size > LARGE:
         raise Inseparable("a result has too many elements")
     value = np.where(judged, bound.value, 0)
-    return f'("{dtypes}", np.array({literal.numbers(value)}), np.array({literal.numbers(bar)}))'
+    return f'("{dtypes}", np.array({data.numbers(value)}), np.array({data.numbers(bar)}))'

@@ -32,8 +32,8 @@ from typing import Any
 
 from d5test.backends.base import Unsupported
 from d5test.backends.updater import environment as environment_of
-from d5test.client.client import UnknownBackend, WorkerClient
-from d5test.client.messages import BackendFailed, Crashed, Hung, Raised
+from d5test.client.client import WorkerClient
+from d5test.client.messages import BackendFailed, Crashed, Hung, Raised, UnknownBackend
 from d5test.files import parsed, replace
 from d5test.metric import Metric
 from d5test.names import BadName, from_file, resolve

@@ -1,4 +1,4 @@
-"""An operator's row made ready to be called: its view of the operator, its mode, its aliases.
+"""An operator's row made ready to be called: its view of the operator, its mode.
 
 NumPy and the framework only: this runs where the framework lives.
 """
@@ -12,9 +12,6 @@ from typing import Any
 
 from d5test.backends.base import Always, Backend, Row, planned
 from d5test.worker.wire import Bits
-
-Given = tuple[Bits | None, ...]
-FLOATING = ("float", "bfloat")
 
 
 class OperatorView:
@@ -39,8 +36,8 @@ class OperatorView:
         return self.name, pickle.dumps(self.attributes)
 
     def __repr__(self) -> str:
-        given = (f"{k}={v!r}" for k, v in self.attributes.items() if v is not None)
-        return f"{self.name}({', '.join(given)})"
+        attributes = (f"{k}={v!r}" for k, v in self.attributes.items() if v is not None)
+        return f"{self.name}({', '.join(attributes)})"
 
 
 class BadRow(Exception):
@@ -57,6 +54,7 @@ class Bound:
         def call(*inputs: Any) -> Any:
             return row.call(op, *inputs)
 
+        self.backend = backend
         self.op = op
         self.row = row
         self.code = call.__code__
@@ -80,16 +78,16 @@ class Bound:
         if self.compiled or not isinstance(call, planned) or isinstance(call.plan, Always):
             return None
         expected = [self._results(inputs, inputs, get) for _ in range(2)]
-        if not same_bits(*expected):
+        if not _same_bits(*expected):
             return None  # no call of it can be compared with another
         for i, other in enumerate(others):
             if other is None or i in self.row.values:
                 continue
             try:
-                found = self._results([*inputs[:i], other, *inputs[i + 1 :]], inputs, get)
+                results = self._results([*inputs[:i], other, *inputs[i + 1 :]], inputs, get)
             except Exception:  # noqa: BLE001 (such values make no plan: it has read them)
                 return i
-            if not same_bits(found, expected[0]):
+            if not _same_bits(results, expected[0]):
                 return i
         return None
 
@@ -115,30 +113,5 @@ class Bound:
         return self._folded[function, places]
 
 
-def same_bits(one: Sequence[Bits], other: Sequence[Bits]) -> bool:
-    """Whether arrays are the same, bit for bit, shapes and dtypes included."""
+def _same_bits(one: Sequence[Bits], other: Sequence[Bits]) -> bool:
     return len(one) == len(other) and all(a.same(b) for a, b in zip(one, other, strict=True))
-
-
-class Aliases:
-    """Which inputs are the same tensor: `same_as[i]` is the earlier position that input i is."""
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Aliases) and self.roots == other.roots
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __init__(self, same_as: Sequence[int | None] | None, count: int) -> None:
-        self.roots: list[int] = []
-        for i, earlier in enumerate(same_as or [None] * count):
-            self.roots.append(i if earlier is None else self.roots[earlier])
-        self.distinct = sorted(set(self.roots))
-        self.places = tuple(self.distinct.index(root) for root in self.roots)
-
-    def wanted(self, inputs: Given, wanted: Sequence[int] | None) -> list[int]:
-        """The distinct inputs whose gradients are wanted; `None`: all floating-point ones."""
-        if wanted is None:
-            wanted = [
-                i for i, x in enumerate(inputs) if x is not None and x.dtype.startswith(FLOATING)
-            ]
-        return sorted({self.roots[i] for i in wanted})

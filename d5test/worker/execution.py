@@ -9,17 +9,19 @@ from __future__ import annotations
 import os
 import traceback
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 
 from d5test.backends.base import Backend, Unsupported
-from d5test.worker.bound import Aliases, BadRow, Bound, Given, OperatorView
+from d5test.worker.bound import BadRow, Bound, OperatorView
 from d5test.worker.wire import Bits
 
 PACKAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
+Given = tuple[Bits | None, ...]
 FRAMES = 8
 """At most so many are told of a traceback."""
 CHECKED = 10
@@ -27,17 +29,46 @@ CHECKED = 10
 
 
 class Placed:
-    """One feed on the device: what was given, and the tensors made of it."""
+    """One feed on the device: what was given, and the tensors made of it.
+
+    Input i is the same tensor as the input at `roots[i]`, its first place; `places[i]` is where it
+    is among those that are `distinct`.
+    """
 
     def __init__(self, feed: Any) -> None:
-        self.inputs: Given = tuple(feed[0])
-        self.grads: Given | None = None if feed[1] is None else tuple(feed[1])
-        self.layouts = tuple(feed[2] or ("contiguous",) * len(self.inputs))
-        self.aliases = Aliases(feed[3], len(self.inputs))
+        inputs, grads, layouts, same_as = feed
+        self.inputs: Given = tuple(inputs)
+        self.grads: Given | None = None if grads is None else tuple(grads)
+        self.layouts = tuple(layouts or ("contiguous",) * len(self.inputs))
+        self.roots: list[int] = []
+        for i, earlier in enumerate(same_as or [None] * len(self.inputs)):
+            self.roots.append(i if earlier is None else self.roots[earlier])
+        self.distinct = sorted(set(self.roots))
+        self.places = tuple(self.distinct.index(root) for root in self.roots)
         self.tensors: list[Any] = []
         self.upstream: list[Any] = []
         self.outputs: tuple[Any, ...] = ()
         self.gradients: tuple[Any, ...] | None = None
+
+    def pull(
+        self, bound: Bound, function: Callable[..., Any], roots: Sequence[int]
+    ) -> Callable[[], Any]:
+        """The call by which the backend differentiates a function of these tensors at `roots`."""
+        return partial(
+            bound.backend.vjp,
+            bound.folded(function, self.places),
+            [self.tensors[i] for i in self.distinct],
+            self.upstream[: bound.row.outputs],
+            [self.distinct.index(root) for root in roots],
+        )
+
+    def wanted(self, wanted: Sequence[int] | None) -> list[int]:
+        """The distinct inputs whose gradients are wanted; `None`: all floating-point ones."""
+        if wanted is None:
+            floats = ("float", "bfloat")
+            pairs = enumerate(self.inputs)
+            wanted = [i for i, x in pairs if x is not None and x.dtype.startswith(floats)]
+        return sorted({self.roots[i] for i in wanted})
 
 
 class Execution:
@@ -106,18 +137,15 @@ class Execution:
 
     def place(self, now: Placed, before: Placed | None = None) -> None:
         """Put a feed on the device, into the tensors of the feed before it where they fit."""
-        roots = now.aliases.roots
+        roots, alike = now.roots, None
+        if before is not None and (before.layouts, before.roots) == (now.layouts, roots):
+            alike = before
         for i, x in enumerate(now.inputs):
             if roots[i] != i:
                 now.tensors.append(now.tensors[roots[i]])
-                continue
-            old = None
-            if before is not None and (before.layouts, before.aliases) == (
-                now.layouts,
-                now.aliases,
-            ):
-                old = (before.inputs[i], before.tensors[i])
-            now.tensors.append(self.put(x, now.layouts[i], old))
+            else:
+                old = None if alike is None else (alike.inputs[i], alike.tensors[i])
+                now.tensors.append(self.put(x, now.layouts[i], old))
         for i, dy in enumerate(now.grads or ()):
             old = None
             if before is not None and before.grads is not None and i < len(before.grads):
@@ -142,17 +170,11 @@ class Execution:
             self.where = "call"
             now.outputs = self.outputs(bound, bound.function(*now.tensors))
         else:
-            aliases = now.aliases
-            roots = aliases.wanted(now.inputs, wanted)
+            roots = now.wanted(wanted)
             self.where = "vjp"
-            result, found = self.backend.vjp(
-                bound.folded(bound.function, aliases.places),
-                [now.tensors[i] for i in aliases.distinct],
-                now.upstream[: bound.row.outputs],
-                [aliases.distinct.index(root) for root in roots],
-            )
+            result, gradients = now.pull(bound, bound.function, roots)()
             now.outputs = self.outputs(bound, result)
-            now.gradients = self.gradients(bound, found, roots, len(now.inputs))
+            now.gradients = self.gradients(bound, gradients, roots, len(now.inputs))
         self.where = "wait"
         self.backend.wait([t for t in (*now.outputs, *(now.gradients or ())) if t is not None])
 
@@ -190,10 +212,10 @@ class Execution:
             self.where = "put"
             self._tensor = type(self.backend.put(np.zeros(1, np.float32), "float32"))
         if not isinstance(value, self._tensor):
-            kind, made = type(value), self._tensor
+            kind, expected = type(value), self._tensor
             raise BadRow(
                 f"{who} a {kind.__module__}.{kind.__qualname__} {what}, "
-                f"not a {made.__module__}.{made.__qualname__}"
+                f"not a {expected.__module__}.{expected.__qualname__}"
             )
 
     def check_values(self, bound: Bound, now: Placed) -> None:
@@ -229,10 +251,10 @@ class Execution:
         """The values of a tensor, if there is one."""
         return None if tensor is None else self.get(tensor)
 
-    def again(self, tensors: Sequence[Any], given: Sequence[Any]) -> list[Any]:
+    def again(self, tensors: Sequence[Any], before: Sequence[Any]) -> list[Any]:
         """Tensors read again: `True` for one that is as it was."""
         answers: list[Any] = []
-        for tensor, was in zip(tensors, given, strict=False):
+        for tensor, was in zip(tensors, before, strict=False):
             now = self.maybe_get(tensor)
             answers.append(True if now is not None and now.same(was) else now)
         return answers
@@ -258,21 +280,14 @@ class Execution:
         if isinstance(error, Exception) and (reason := self.backend.refusal(error)):
             return "unsupported", reason
         where = "row" if isinstance(error, BadRow) else self.where
-        if self._latest is not None and _passed(error.__traceback__, self._latest[1].code):
+        codes = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
+        if self._latest is not None and self._latest[1].code in codes:
             where = "call"
         kind = type(error)
         name = kind.__qualname__
         if kind.__module__ != "builtins" and kind is not BadRow:
             name = f"{kind.__module__}.{name}"
         return "raised", name, str(error), _frames(error.__traceback__), where
-
-
-def _passed(trace: TracebackType | None, code: Any) -> bool:
-    while trace is not None:
-        if trace.tb_frame.f_code is code:
-            return True
-        trace = trace.tb_next
-    return False
 
 
 def _frames(trace: TracebackType | None) -> str:

@@ -14,12 +14,11 @@ from dataclasses import astuple
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from d5test.backends.base import FLOATS, Backend, Unsupported
 from d5test.worker.bound import Bound, OperatorView
 from d5test.worker.execution import Execution
-from d5test.worker.source import of_row, public_names
+from d5test.worker.recorder import of_row, public_names
 
 HALVES: Mapping[str, tuple[Any, int, int]] = {
     "float16": (np.uint16, 0x0400, 0x3800),
@@ -86,17 +85,16 @@ def flushes(execution: Execution) -> dict[str, bool]:
 
     A dtype that the row does not take is left out.
     """
-    backend, found = execution.backend, {}
+    backend, flushed = execution.backend, {}
     if "Mul" not in backend.rows:
         return {}
     bound = Bound(backend, backend.rows["Mul"], OperatorView("Mul", {}))
     for dtype in FLOATS:
         unsigned, smallest, half = HALVES[dtype]
         try:
-            x, y = (
-                backend.put(_typed(np.full(LANES, pattern, unsigned), dtype), dtype)
-                for pattern in (smallest, half)
-            )
+            patterns = (np.full(LANES, pattern, unsigned) for pattern in (smallest, half))
+            typed = (bits if dtype == "bfloat16" else bits.view(dtype) for bits in patterns)
+            x, y = (backend.put(array, dtype) for array in typed)
             (product,) = execution.outputs(bound, bound.function(x, y))
             backend.wait([product])
             array, name = backend.get(product)
@@ -107,27 +105,23 @@ def flushes(execution: Execution) -> dict[str, bool]:
             continue
         if name == dtype:
             magnitude = array.view(unsigned) << unsigned(1)
-            found[dtype] = not magnitude.any()
+            flushed[dtype] = not magnitude.any()
     execution.reset()
-    return found
-
-
-def _typed(pattern: NDArray[Any], dtype: str) -> NDArray[Any]:
-    return pattern if dtype == "bfloat16" else pattern.view(dtype)
+    return flushed
 
 
 def threads(execution: Execution) -> int:
     """How many threads the framework computes with: its own word, its libraries', or all cores."""
-    own = execution.backend.threads()
-    if own is not None:
-        return own
+    count = execution.backend.threads()
+    if count is not None:
+        return count
     return max((pool["num_threads"] for pool in _pools()), default=os.cpu_count() or 1)
 
 
 def libraries() -> tuple[str, ...]:
     """Name, version and threads of each; none where the interpreter has no threadpoolctl."""
-    told = (f"{p['internal_api']} {p['version']}, {p['num_threads']} threads" for p in _pools())
-    return tuple(sorted(set(told)))
+    words = {f"{p['internal_api']} {p['version']}, {p['num_threads']} threads" for p in _pools()}
+    return tuple(sorted(words))
 
 
 def _pools() -> list[dict[str, Any]]:
@@ -140,16 +134,11 @@ def _pools() -> list[dict[str, Any]]:
 
 def packages(framework: str) -> dict[str, str]:
     """Versions of the distributions that bring the framework and NumPy."""
-    found = {}
+    versions: dict[str, str] = {}
     for package in dict.fromkeys((framework, "numpy")):
-        for distribution in _distributions(package):
-            found[distribution] = importlib.metadata.version(distribution)
-    return found
-
-
-def _distributions(package: str) -> list[str]:
-    try:
-        importlib.metadata.version(package)
-        return [package]
-    except importlib.metadata.PackageNotFoundError:
-        return sorted(set(importlib.metadata.packages_distributions().get(package, ())))
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            names = importlib.metadata.packages_distributions().get(package, ())
+            versions |= {name: importlib.metadata.version(name) for name in sorted(set(names))}
+    return versions

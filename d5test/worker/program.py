@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from d5test.backends.base import Backend, Unsupported
 from d5test.worker.bound import BadRow, OperatorView
 from d5test.worker.wire import Bits
 
 Call = Callable[..., Any]
+Wanted = Mapping[str, Sequence[int]]
+"""By node: the positions of inputs."""
 ABSENT = 0
 """The slot of what is left out: it holds None."""
 
@@ -30,6 +31,10 @@ class Step(NamedTuple):
     takes: tuple[int, ...]
     gives: tuple[int, ...]
     spent: tuple[int, ...]
+
+
+Passed = tuple[Step, list[Any], tuple[Any, ...]]
+"""A step, with the tensors that it took and gave."""
 
 
 class Place(NamedTuple):
@@ -105,17 +110,17 @@ class Program:
             self.function(inputs), self.tensors(inputs), list(upstream), places
         )
 
-    def nodes(self, inputs: Sequence[Any]) -> Iterator[tuple[Step, list[Any], tuple[Any, ...]]]:
+    def nodes(self, inputs: Sequence[Any]) -> Iterator[Passed]:
         """Each step with the tensors that it took and gave, one after the other."""
         self.function(inputs)
         slots = self._filled(self.tensors(inputs))
         for step in self._steps:
             self.at = step.name
             taken = [slots[i] for i in step.takes]
-            given = _tuple(step.call(*taken))[: len(step.gives)]
-            for slot, tensor in zip(step.gives, given, strict=True):
+            outputs = _tuple(step.call(*taken))[: len(step.gives)]
+            for slot, tensor in zip(step.gives, outputs, strict=True):
                 slots[slot] = tensor
-            yield step, taken, given
+            yield step, taken, outputs
 
     def pull(self, step: Step, taken: Sequence[Any], upstream: Sequence[Any],
              wanted: Sequence[int]) -> list[Any]:  # fmt: skip
@@ -131,20 +136,17 @@ class Program:
         ]
 
         def called(*tensors: Any) -> tuple[Any, ...]:
-            given = (None if p is None else tensors[p] for p in places)
-            return _tuple(step.call(*given))[: len(step.gives)]
+            inputs = (None if p is None else tensors[p] for p in places)
+            return _tuple(step.call(*inputs))[: len(step.gives)]
 
-        _, found = self.backend.vjp(
+        _, gradients = self.backend.vjp(
             called, [taken[i] for i in distinct], list(upstream),
             [distinct.index(i) for i in wanted],
         )  # fmt: skip
-        return found
+        return gradients
 
     def pulled(
-        self,
-        passed: Sequence[tuple[Step, Sequence[Any], Sequence[Any]]],
-        upstream: Sequence[Any],
-        wanted: Mapping[str, Sequence[int]],
+        self, passed: Sequence[Passed], upstream: Sequence[Any], wanted: Wanted
     ) -> Iterator[tuple[str, list[Any], list[Any]]]:
         """Backwards through what `nodes` passed: a node's name, its upstream gradients, and those
         of its inputs at `wanted`. A node that nothing flows to is left out.
@@ -164,10 +166,10 @@ class Program:
             places = wanted.get(step.name, ())
             if not places or all(dy is None for dy in dys):
                 continue
-            found = self.pull(step, taken, dys, places)
-            for place, dx in zip(places, found, strict=True):
+            gradients = self.pull(step, taken, dys, places)
+            for place, dx in zip(places, gradients, strict=True):
                 collect(step.takes[place], dx)
-            yield step.name, dys, found
+            yield step.name, dys, gradients
 
     def feed(self, values: Mapping[str, Bits]) -> None:
         """New values of parameters."""
@@ -183,10 +185,10 @@ class Program:
         for step in self._steps:
             taken = [slots[i] for i in step.takes]
             start = time.perf_counter()
-            given = _tuple(step.call(*taken))
-            wait([y for y in given if y is not None])
+            outputs = _tuple(step.call(*taken))
+            wait([y for y in outputs if y is not None])
             spent.append(time.perf_counter() - start)
-            for slot, tensor in zip(step.gives, given, strict=False):
+            for slot, tensor in zip(step.gives, outputs, strict=False):
                 slots[slot] = tensor
             for slot in step.spent:
                 slots[slot] = None
@@ -221,13 +223,12 @@ class Program:
             row = self.backend.rows[place.op.name]
             taken = [slots[slot] for slot in place.takes]
             free = [v for v in row.values if v < len(taken) and place.takes[v] not in fixed]
-            call: Call = _Unplanned(row.call, place.op)
-            if all(place.takes[v] == ABSENT for v in free):
-                call = row.plan(place.op, taken)
-            given = _tuple(call(*taken))
-            if len(given) < len(place.gives):
-                raise BadRow(f"the row of {place.op.name} returned {len(given)} outputs")
-            for slot, tensor in zip(place.gives, given, strict=False):
+            planned = all(place.takes[v] == ABSENT for v in free)
+            call = row.plan(place.op, taken) if planned else partial(row.call, place.op)
+            outputs = _tuple(call(*taken))
+            if len(outputs) < len(place.gives):
+                raise BadRow(f"the row of {place.op.name} returned {len(outputs)} outputs")
+            for slot, tensor in zip(place.gives, outputs, strict=False):
                 slots[slot] = tensor
             spent = tuple(
                 s for s in {*place.takes, *place.gives}
@@ -250,12 +251,12 @@ class Program:
         def network(*tensors: Any) -> tuple[Any, ...]:
             slots = filled(tensors)
             for call, takes, gives, spent in steps:
-                given = call(*[slots[i] for i in takes])
-                if isinstance(given, (tuple, list)):
-                    for slot, tensor in zip(gives, given):  # noqa: B905 (a row may return more)
+                result = call(*[slots[i] for i in takes])
+                if isinstance(result, (tuple, list)):
+                    for slot, tensor in zip(gives, result):  # noqa: B905 (a row may return more)
                         slots[slot] = tensor
                 else:
-                    slots[gives[0]] = given
+                    slots[gives[0]] = result
                 for slot in spent:
                     slots[slot] = None
             return tuple([slots[i] for i in results])
@@ -263,22 +264,5 @@ class Program:
         return network
 
 
-class _Unplanned:
-    """The call of a row whose plan would depend on values that the network computes."""
-
-    def __init__(self, call: Call, op: OperatorView) -> None:
-        self.call, self.op = call, op
-
-    def __call__(self, *inputs: Any) -> Any:
-        return self.call(self.op, *inputs)
-
-
 def _tuple(result: Any) -> tuple[Any, ...]:
     return tuple(result) if isinstance(result, (tuple, list)) else (result,)
-
-
-def ones_like(values: Bits) -> Bits:
-    """An upstream gradient of ones."""
-    if values.dtype == "bfloat16":
-        return Bits(np.full_like(values.array, 0x3F80), values.dtype)
-    return Bits(np.ones_like(values.array), values.dtype)

@@ -7,19 +7,53 @@ they are fetched. NumPy and the framework only.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from d5test.backends.base import Unsupported
+import numpy as np
+
+from d5test.backends.base import Backend, Unsupported
 from d5test.worker.execution import Execution
-from d5test.worker.model import ModelProgram
-from d5test.worker.program import Program, ones_like
+from d5test.worker.program import Program, Wanted
 from d5test.worker.timing import Rounds
 from d5test.worker.wire import Bits
 
+Inputs = Sequence[Bits]
 Upstream = Sequence[Bits | None] | str
 """Upstream gradients of the outputs; or the name of the loss, whose own is 1."""
+
+
+class ModelProgram:
+    """A network that the framework reads itself: its serialised `model`, parameters inside.
+
+    `values_model` is the same with the outputs of all `nodes` as outputs, in their order; a node
+    is described by its name and those of its outputs.
+    """
+
+    def __init__(self, backend: Backend, described: Mapping[str, Any]) -> None:
+        self.backend = backend
+        self.at = ""
+        self._nodes: list[tuple[str, tuple[str, ...]]] = described["nodes"]
+        self._values_model: bytes = described["values_model"]
+        self._run = backend.prepare(described["model"])
+        self._run_values: Any = None
+
+    def place(self, inputs: Inputs) -> list[Any]:
+        """Tensors with these values, for the inputs in order."""
+        return [self.backend.put(x.array.copy(), x.dtype) for x in inputs]
+
+    def infer(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
+        """The outputs."""
+        return tuple(self._run(*inputs))
+
+    def values(self, inputs: Sequence[Any]) -> Iterator[tuple[str, list[Any]]]:
+        """The outputs of each node, by the node's name."""
+        if self._run_values is None:
+            self._run_values = self.backend.prepare(self._values_model)
+        every = iter(self._run_values(*inputs))
+        for name, outputs in self._nodes:
+            yield name, [next(every) for _ in outputs]
 
 
 class Programs:
@@ -30,29 +64,16 @@ class Programs:
         self._backend = execution.backend
         self._loaded: dict[int, Program | ModelProgram] = {}
         self._count = 0
-        self._verbs: Mapping[str, Callable[..., Any]] = {
-            "load": self.load,
-            "unload": self.unload,
-            "feed": self.feed,
-            "fetch": self.fetch,
-            "infer": self.infer,
-            "backprop": self.backprop,
-            "nodes": self.nodes,
-            "seconds": self.seconds,
-        }
 
     def answer(self, verb: str, *arguments: Any) -> Any:
-        """What a verb answers."""
+        """What a verb answers: a method."""
         self._execution.where = verb
-        return self._verbs[verb](*arguments)
+        return getattr(self, verb)(*arguments)
 
     def load(self, described: Mapping[str, Any]) -> int:
         """Make a network ready; its number."""
-        program = (
-            ModelProgram(self._backend, described)
-            if self._backend.reads_models
-            else Program(self._backend, described)
-        )
+        kind = ModelProgram if self._backend.reads_models else Program
+        program = kind(self._backend, described)
         self._count += 1
         self._loaded[self._count] = program
         return self._count
@@ -70,29 +91,23 @@ class Programs:
         parameters = self._composed(number).parameters
         return {name: self._get(parameters[name]) for name in names}
 
-    def infer(self, number: int, inputs: Sequence[Bits]) -> list[Bits]:
+    def infer(self, number: int, inputs: Inputs) -> list[Bits | None]:
         """The outputs."""
         program = self._named(number)
-        outputs = self._at(program, lambda: program.infer(program.place(inputs)))
-        return [self._get(y) for y in outputs]
+        return self._all(self._at(program, lambda: program.infer(program.place(inputs))))
 
     def backprop(
-        self, number: int, inputs: Sequence[Bits], upstream: Upstream, wanted: Sequence[str]
-    ) -> tuple[list[Bits], list[Bits | None]]:
+        self, number: int, inputs: Inputs, upstream: Upstream, wanted: Sequence[str]
+    ) -> tuple[list[Bits | None], list[Bits | None]]:
         """The outputs, and the gradients of the parameters and inputs that are wanted."""
         program = self._composed(number)
         placed = program.place(inputs)
         grads = self._upstream(program, placed, upstream)
-        outputs, found = self._at(program, lambda: program.backprop(placed, grads, wanted))
-        gradients = [None if dx is None else self._get(dx) for dx in found]
-        return [self._get(y) for y in outputs], gradients
+        outputs, gradients = self._at(program, lambda: program.backprop(placed, grads, wanted))
+        return self._all(outputs), self._all(gradients)
 
     def nodes(
-        self,
-        number: int,
-        inputs: Sequence[Bits],
-        upstream: Upstream | None,
-        wanted: Mapping[str, Sequence[int]],
+        self, number: int, inputs: Inputs, upstream: Upstream | None, wanted: Wanted
     ) -> list[Any]:
         """What each node made of what it was given: (name, outputs, upstream, gradients).
 
@@ -103,24 +118,21 @@ class Programs:
         program = self._named(number)
         if isinstance(program, ModelProgram):
             values = program.values(program.place(inputs))
-            return [(n, [self._get(y) for y in ys], None, None) for n, ys in values]
+            return [(name, self._all(outputs), None, None) for name, outputs in values]
         placed = program.place(inputs)
         passed = self._at(program, lambda: list(program.nodes(placed)))
-        answers: dict[str, list[Any]] = {
-            step.name: [step.name, [self._get(y) for y in given], None, None]
-            for step, _, given in passed
-        }
+        outputs = [self._all(tensors) for _, _, tensors in passed]
+        gradients: dict[str, tuple[Any, Any]] = {}
         if upstream is not None:
             grads = self._upstream(program, placed, upstream)
             pulled = self._at(program, lambda: list(program.pulled(passed, grads, wanted)))
-            for name, dys, found in pulled:
-                answers[name][2] = [None if dy is None else self._get(dy) for dy in dys]
-                answers[name][3] = [None if dx is None else self._get(dx) for dx in found]
-        return [tuple(answer) for answer in answers.values()]
+            gradients = {name: (self._all(dys), self._all(dxs)) for name, dys, dxs in pulled}
+        return [
+            (step.name, ys, *gradients.get(step.name, (None, None)))
+            for (step, _, _), ys in zip(passed, outputs, strict=True)
+        ]
 
-    def seconds(
-        self, number: int, inputs: Sequence[Bits], passes: int
-    ) -> list[tuple[float, list[float]]]:
+    def seconds(self, number: int, inputs: Inputs, passes: int) -> list[tuple[float, list[float]]]:
         """In each of several passes: the seconds of an inference, then of each node alone."""
         program = self._composed(number)
         placed = program.place(inputs)
@@ -137,24 +149,22 @@ class Programs:
     def timing(
         self,
         number: int,
-        feeds: Sequence[Sequence[Bits]],
+        feeds: Sequence[Inputs],
         upstream: Upstream | None,
         cold: bool,
         loops: int | None,
-    ) -> NetworkTiming:
+    ) -> Rounds:
         """Rounds over inferences, or with `upstream` over inference and backprop."""
         program = self._named(number)
-        placed = [program.place(inputs) for inputs in feeds]
         calls: list[Callable[[], Any]] = []
-        for inputs in placed:
+        for inputs in [program.place(inputs) for inputs in feeds]:
             if upstream is None:
                 calls.append(self._ready(program, inputs))
             else:
                 composed = self._composed(number)
                 grads = self._upstream(composed, inputs, upstream)
-                wanted = list(composed.parameters)
-                calls.append(partial(composed.backprop, inputs, grads, wanted))
-        return NetworkTiming(self._execution, calls, upstream is not None, cold, loops)
+                calls.append(partial(composed.backprop, inputs, grads, list(composed.parameters)))
+        return Rounds(self._execution, calls, upstream is not None, cold, loops)
 
     def _ready(self, program: Program | ModelProgram, inputs: Sequence[Any]) -> Any:
         if isinstance(program, ModelProgram):
@@ -175,11 +185,10 @@ class Programs:
         if not isinstance(upstream, str):
             return [None if dy is None else program.place([dy])[0] for dy in upstream]
         at = program.outputs.index(upstream)
-        loss = self._get(program.infer(placed)[at])
-        return [
-            program.place([ones_like(loss)])[0] if k == at else None
-            for k in range(len(program.outputs))
-        ]
+        array, dtype = self._get(program.infer(placed)[at])
+        one = 0x3F80 if dtype == "bfloat16" else 1
+        (ones,) = program.place([Bits(np.full_like(array, one), dtype)])
+        return [ones if name == upstream else None for name in program.outputs]
 
     def _named(self, number: int) -> Program | ModelProgram:
         if number not in self._loaded:
@@ -195,26 +204,6 @@ class Programs:
     def _get(self, tensor: Any) -> Bits:
         return Bits(*self._backend.get(tensor))
 
-
-class NetworkTiming(Rounds):
-    """Rounds over a network."""
-
-    def __init__(
-        self,
-        execution: Execution,
-        calls: Sequence[Any],
-        backward: bool,
-        cold: bool,
-        loops: int | None,
-    ) -> None:
-        self._backward = backward
-        super().__init__(execution, calls, cold=cold, loops=loops)
-
-    def answers(self) -> list[Any]:
-        """Outputs and gradients of the last call of each feed."""
-        answers = []
-        for last in self.last:
-            outputs, found = last if self._backward else (last, None)
-            gradients = None if found is None else [self._execution.maybe_get(g) for g in found]
-            answers.append(([self._execution.get(y) for y in outputs], gradients))
-        return answers
+    def _all(self, tensors: Sequence[Any]) -> list[Bits | None]:
+        """The values of tensors, None of None."""
+        return [None if tensor is None else self._get(tensor) for tensor in tensors]

@@ -4,13 +4,17 @@ Wherever the row's code reaches the framework, by a global name, a closure or a 
 stands in for the time of one run. It records the call by its public name and makes it. What is not
 reached by a name (methods and operators of tensors) is not recorded but cannot hide: a recorded
 call counts as the whole computation only if it takes no numbers but the inputs' and returns all
-numbers of the outputs. NumPy and the framework only.
+numbers of the outputs.
+
+Calls are written as source text, and so is how a row is called: the framework's own functions and
+constants by their public names. NumPy and the framework only.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple
@@ -18,10 +22,109 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from d5test.backends.base import Backend
+from d5test.backends.base import Always, Backend, planned
 from d5test.worker.bound import OperatorView
-from d5test.worker.source import Unwritable, Writer, public_names
 from d5test.worker.wire import Bits
+
+DEPTH = 3
+"""How deep in a package its public modules are searched for the names of its functions."""
+
+Function = tuple[str, str, str]
+"""Where a function of a row's stands: file, module and name."""
+
+
+class Unwritable(Exception):
+    """A value that has no source text."""
+
+
+class Writer:
+    """Writes values; `names` has those of the framework by identity, tensors are x0, x1, ..."""
+
+    def __init__(self, names: Mapping[int, str], tensors: Sequence[Any] = ()) -> None:
+        self.functions: list[Function] = []
+        """Those that what was written uses, besides the framework's."""
+        self._names, self._tensors = names, tensors
+
+    def value(self, value: Any) -> str:
+        """Raises `Unwritable`."""
+        for i, tensor in enumerate(self._tensors):
+            if value is tensor:
+                return f"x{i}"
+        if value is None or isinstance(value, (bool, int, str)):
+            return repr(value)
+        if isinstance(value, float):
+            return repr(value) if np.isfinite(value) else f'float("{value}")'
+        if type(value) is tuple:
+            return f"({', '.join(map(self.value, value))}{',' * (len(value) == 1)})"
+        if type(value) is list:
+            return f"[{', '.join(map(self.value, value))}]"
+        if type(value) is dict:
+            pairs = (f"{self.value(key)}: {self.value(x)}" for key, x in value.items())
+            return f"{{{', '.join(pairs)}}}"
+        if isinstance(value, slice):
+            return self.call("slice", (value.start, value.stop, value.step), {})
+        if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind in "biuf":
+            return f"np.array({self.value(value.tolist())}, {value.dtype.name!r})"
+        return self.function(value)
+
+    def function(self, value: Any) -> str:
+        """The framework's, a row's own, or a `partial` of one. Raises `Unwritable`."""
+        if id(value) in self._names:
+            return self._names[id(value)]
+        if isinstance(value, partial):
+            return self.call("partial", (value.func, *value.args), value.keywords)
+        plain = value if isinstance(value, FunctionType) else getattr(value, "__wrapped__", None)
+        if not isinstance(plain, FunctionType):
+            raise Unwritable(repr(value))
+        module = sys.modules.get(plain.__module__)
+        known = vars(module).get(plain.__name__) if module is not None else None
+        if value not in (known, getattr(known, "plan", None)):
+            raise Unwritable(f"{plain.__qualname__} is not what {plain.__module__} calls so")
+        self.functions.append((plain.__code__.co_filename, plain.__module__, plain.__name__))
+        return plain.__name__
+
+    def call(self, name: str, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> str:
+        """A call as its caller would write it."""
+        named = (f"{key}={self.value(x)}" for key, x in keywords.items())
+        return f"{name}({', '.join([*map(self.value, arguments), *named])})"
+
+
+def of_row(call: Callable[..., Any], names: Mapping[int, str]) -> tuple[str, tuple[Function, ...]]:
+    """How a row is called on `OP` and `inputs`, and the functions that it uses; empty: unknown."""
+    writer = Writer(names)
+    try:
+        if not isinstance(call, planned):
+            text = f"{writer.function(call)}(OP, *inputs)"
+        elif isinstance(call.plan, Always):
+            text = f"{writer.function(call.plan.function)}(*inputs)"
+        else:
+            text = f"{writer.function(call.plan)}(OP, *inputs)(*inputs)"
+    except Unwritable:
+        return "", ()
+    return text, tuple(writer.functions)
+
+
+def public_names(framework: str) -> dict[int, str]:
+    """What a package offers under public names, each by the shortest."""
+    names: dict[int, str] = {}
+    level = [(framework, sys.modules[framework])] if framework in sys.modules else []
+    modules = {id(module) for _, module in level}
+    for _ in range(DEPTH):
+        deeper = []
+        for path, module in level:
+            for name, value in list(vars(module).items()):
+                if name.startswith("_") or value is None or isinstance(value, (int, float, str)):
+                    continue
+                if not isinstance(value, ModuleType):
+                    names.setdefault(id(value), f"{path}.{name}")
+                    continue
+                # by the module's dictionary: asking a lazy one for its name would import it
+                package = str(vars(value).get("__name__")).partition(".")[0]
+                if id(value) not in modules and package == framework:
+                    modules.add(id(value))
+                    deeper.append((f"{path}.{name}", value))
+        level = deeper
+    return names
 
 
 class Numbers(NamedTuple):
@@ -31,17 +134,12 @@ class Numbers(NamedTuple):
     kind: str
     """`float`, `int`, `bool`, as the dtype's name begins; whole numbers differ in width only."""
 
-    @property
-    def zero(self) -> bool:
-        """Whether it is a state or a bias that is absent."""
-        return self.kind == "float" and not self.values.any()
-
     def within(self, *others: Numbers) -> bool:
         """Whether all numbers are among those of others, NaN among NaN."""
         alike = [other.values for other in others if other.kind == self.kind]
         known = np.concatenate([np.zeros(0), *alike])
-        found = np.isin(self.values, known) | (np.isnan(self.values) & np.isnan(known).any())
-        return bool(found.all())
+        among = np.isin(self.values, known) | (np.isnan(self.values) & np.isnan(known).any())
+        return bool(among.all())
 
     def among(self, others: Sequence[Numbers]) -> bool:
         """Whether one of them has the same numbers, each as often."""
@@ -73,11 +171,13 @@ class Proxy:
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         """What the function returns."""
-        call = self._recorder.begin(self._name, unwrapped(arguments), unwrapped(keywords))
+        recorder, taken = self._recorder, (unwrapped(arguments), unwrapped(keywords))
+        call = Call(self._name, *taken, recorder.numbers(taken))
+        recorder.calls.append(call)
         call.result = result = self._value(*call.arguments, **call.keywords)
-        if not self._recorder.computed(result):
-            self._recorder.calls.remove(call)
-            return self._recorder.public(result, self._name)  # jax.vmap(f), which will compute
+        if not recorder.computed(result):
+            recorder.calls.remove(call)
+            return recorder.public(result, self._name)  # jax.vmap(f), which will compute
         return result
 
 
@@ -108,17 +208,10 @@ class Recorder:
         known = isinstance(result, (np.ndarray, np.generic))
         return isinstance(result, self._tensor) or (traced and not known)
 
-    def begin(self, name: str, arguments: Any, keywords: Any) -> Call:
-        """Record a call that is about to be made."""
-        call = Call(name, arguments, keywords, self.numbers((arguments, keywords)))
-        self.calls.append(call)
-        return call
-
     def public(self, value: Any, name: str) -> Any:
         """A proxy of a function or a module of the framework; all else as it is."""
-        if isinstance(value, ModuleType) or is_function(value):
-            return Proxy(value, name, self)
-        return value
+        function = callable(value) and not isinstance(value, type)
+        return Proxy(value, name, self) if function or isinstance(value, ModuleType) else value
 
     def replaced(self, value: Any) -> Any:
         """The same value, with a proxy wherever it reaches the framework."""
@@ -132,12 +225,10 @@ class Recorder:
         elif isinstance(getattr(value, "__wrapped__", None), FunctionType):  # jitted by the row
             return self.replaced(value.__wrapped__)
         elif isinstance(value, partial):
-            keywords = {key: self.replaced(each) for key, each in value.keywords.items()}
-            return partial(self.replaced(value.func), *map(self.replaced, value.args), **keywords)
-        elif type(value) in (list, tuple):
-            return type(value)(map(self.replaced, value))
-        elif type(value) is dict:
-            return {key: self.replaced(each) for key, each in value.items()}
+            arguments, keywords = self.replaced(value.args), self.replaced(value.keywords)
+            return partial(self.replaced(value.func), *arguments, **keywords)
+        elif type(value) in (list, tuple, dict):
+            return nested(self.replaced, value)
         elif dataclasses.is_dataclass(value) and callable(value) and not isinstance(value, type):
             fields = [f.name for f in dataclasses.fields(value) if f.init]
             return dataclasses.replace(
@@ -169,22 +260,22 @@ class Recorder:
         if isinstance(value, self._tensor):
             yield value
         elif isinstance(value, (list, tuple, dict)):
-            for each in value.values() if isinstance(value, dict) else value:
-                yield from self.tensors(each)
+            for entry in value.values() if isinstance(value, dict) else value:
+                yield from self.tensors(entry)
 
     def numbers(self, value: Any) -> list[Numbers] | None:
         """The numbers of each of these tensors; `None` if they cannot be read."""
-        found = []
+        numbers = []
         try:
             for tensor in self.tensors(value):
                 array, dtype = self._backend.get(tensor)
                 kind = dtype.removeprefix("b" if dtype == "bfloat16" else "u").rstrip("0123456789")
                 if dtype == "bfloat16":
                     array = (array.astype(np.uint32) << 16).view(np.float32)
-                found.append(Numbers(np.sort(array.astype(float), axis=None), kind))
+                numbers.append(Numbers(np.sort(array.astype(float), axis=None), kind))
         except Exception:  # noqa: BLE001 (while a framework traces, what it raises is its own)
             return None
-        return found
+        return numbers
 
     def whole(self, inputs: Sequence[Any], outputs: Any) -> Call | None:
         """The one call that computes: it takes all numbers of the inputs that it reads, and the
@@ -196,14 +287,18 @@ class Recorder:
             for call, results in zip(self.calls, returned, strict=True)
             if len(self.calls) == 1 or not moves(call.numbers, results)
         ]
-        given, wanted = self.numbers(inputs), self.numbers(outputs)
-        if len(computing) != 1 or given is None or wanted is None:
+        read, wanted = self.numbers(inputs), self.numbers(outputs)
+        if len(computing) != 1 or read is None or wanted is None:
             return None
         ((call, results),) = computing
         if call.numbers is None or results is None:
             return None
         taken = call.numbers
-        plain = all(x.zero or any(x.within(y) and y.within(*taken) for y in given) for x in taken)
+        plain = all(
+            any(x.within(y) and y.within(*taken) for y in read)
+            or (x.kind == "float" and not x.values.any())  # a state or a bias that is absent
+            for x in taken
+        )
         return call if plain and all(y.among(results) for y in wanted) else None
 
 
@@ -226,43 +321,37 @@ def record(backend: Backend, name: str, attributes: dict[str, Any], inputs: Any)
     if call is None:
         names = tuple(dict.fromkeys(call.name for call in recorder.calls))
         return {"names": names, "one": False, "source": "", "tensors": (), "outputs": ""}
-    taken: list[Any] = []
-    for tensor in recorder.tensors((call.arguments, call.keywords)):
-        if not any(tensor is each for each in taken):
-            taken.append(tensor)
+    taken = list({id(t): t for t in recorder.tensors((call.arguments, call.keywords))}.values())
     try:
         source = Writer(recorder.names, taken).call(call.name, call.arguments, call.keywords)
     except Unwritable:
         source, taken = "", []
-    places = [next((i for i, x in enumerate(tensors) if x is t), None) for t in taken]
     return {
         "names": (call.name,),
         "one": True,
         "source": source,
-        "tensors": tuple((Bits(*backend.get(t)), i) for t, i in zip(taken, places, strict=True)),
+        "tensors": tuple((Bits(*backend.get(t)), place_of(t, tensors)) for t in taken),
         "outputs": selected(outputs, call.result),
     }
-
-
-def is_function(value: Any) -> bool:
-    """Whether it is called, and no class."""
-    return callable(value) and not isinstance(value, type)
 
 
 def unwrapped(value: Any) -> Any:
     """What proxies in nested lists, tuples and dictionaries stand for."""
     if isinstance(value, Proxy):
         return value._value  # noqa: SLF001 (a name of its own would hide one of the framework's)
-    if type(value) in (list, tuple):
-        return type(value)(map(unwrapped, value))
+    return nested(unwrapped, value)
+
+
+def nested(function: Callable[[Any], Any], value: Any) -> Any:
+    """A list, tuple or dictionary with this function of all that it holds; else the value."""
     if type(value) is dict:
-        return {key: unwrapped(each) for key, each in value.items()}
-    return value
+        return {key: function(entry) for key, entry in value.items()}
+    return type(value)(map(function, value)) if type(value) in (list, tuple) else value
 
 
 def used(code: CodeType) -> set[str]:
     """The names that a function's code may read from its module."""
-    inner = (each for each in code.co_consts if isinstance(each, CodeType))
+    inner = (constant for constant in code.co_consts if isinstance(constant, CodeType))
     return set(code.co_names).union(*map(used, inner))
 
 
@@ -280,5 +369,10 @@ def selected(outputs: Any, result: Any) -> str:
     if not isinstance(result, (list, tuple)):
         return ""
     wanted = outputs if isinstance(outputs, (list, tuple)) else [outputs]
-    places = [next((i for i, y in enumerate(result) if y is each), None) for each in wanted]
+    places = [place_of(y, result) for y in wanted]
     return "" if None in places else f"[{', '.join(f'y[{i}]' for i in places)}]"
+
+
+def place_of(tensor: Any, tensors: Sequence[Any]) -> int | None:
+    """Which of these objects it is, if it is one."""
+    return next((i for i, x in enumerate(tensors) if x is tensor), None)

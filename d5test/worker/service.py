@@ -6,14 +6,18 @@ where)`. The backend is made by the first request. NumPy and the framework only.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import io
 import os
+import runpy
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from d5test.backends.base import Backend, Unsupported
 from d5test.backends.updater import with_own_rules
-from d5test.worker import heap, wire
+from d5test.worker import machine, wire
 from d5test.worker.execution import Execution
 from d5test.worker.facts import describe
 from d5test.worker.programs import Programs
@@ -25,14 +29,25 @@ TF32 = "D5TEST_TF32"
 """The variable by which a worker is told to allow TF32."""
 
 
+def run_script(_: object, path: str) -> tuple[int, str]:
+    """The exit status of a reproducer that runs here, where its framework is imported already, and
+    what it printed. The worker is not fit for more.
+    """
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        try:
+            runpy.run_path(path, run_name="__main__")
+        except SystemExit as end:
+            return int(end.code or 0), printed.getvalue()
+    return 2, printed.getvalue()
+
+
 class Service:
     """One backend, and what is asked of it."""
 
     def __init__(self, make: Callable[[], Backend]) -> None:
         self._make = make
         self._execution: Execution | None = None
-        self._programs: Programs | None = None
-        self._trainings: Trainings | None = None
         self._timing: Rounds | None = None
         self._verbs: Mapping[str, Callable[..., Any]] = {
             "describe": lambda: describe(self.execution),
@@ -42,9 +57,9 @@ class Service:
             "record": lambda *request: record(self.execution.backend, *request),
             "network": lambda *request: self.programs.answer(*request),
             "training": lambda *request: self.trainings.answer(*request),
-            "start_timing": self.start_timing,
-            "start_network_timing": self.start_network_timing,
-            "time_round": self.time_round,
+            "start_timing": lambda *request: self.start(Timing, self.execution, *request),
+            "start_network_timing": lambda *request: self.start(self.programs.timing, *request),
+            "time_round": lambda: self.timing.round(),
             "stop_timing": self.stop_timing,
             "invoke": self.invoke,
         }
@@ -57,22 +72,18 @@ class Service:
             if TF32 in os.environ:
                 backend.allow_tf32()
             self._execution = Execution(backend)
-            heap.poison()
+            machine.poison()
         return self._execution
 
-    @property
+    @cached_property
     def programs(self) -> Programs:
         """The networks that are loaded."""
-        if self._programs is None:
-            self._programs = Programs(self.execution)
-        return self._programs
+        return Programs(self.execution)
 
-    @property
+    @cached_property
     def trainings(self) -> Trainings:
         """The networks in training."""
-        if self._trainings is None:
-            self._trainings = Trainings(self.execution.backend)
-        return self._trainings
+        return Trainings(self.execution.backend)
 
     def answer(self, request: Sequence[Any]) -> tuple[Any, ...]:
         """The answer to `(verb, *arguments)`; whatever is raised is an answer too."""
@@ -96,38 +107,16 @@ class Service:
         except Exception as error:  # noqa: BLE001 (pickle's, or that of what was to be pickled)
             return wire.dumps(("raised", type(error).__name__, str(error), "", "answer"))
 
-    def start_timing(
-        self,
-        name: str,
-        attributes: dict[str, Any],
-        feeds: Sequence[Any],
-        wanted: Sequence[int] | None,
-        backward: bool,
-        cold: bool,
-        loops: int | None,
-    ) -> int:
+    def start(self, make: Callable[..., Rounds], *request: Any) -> int:
         """Make everything ready and warm; how many calls make a round."""
-        self._timing = None
-        bound = self.execution.bind(name, attributes)
-        self._timing = Timing(
-            self.execution, bound, feeds, wanted, backward=backward, cold=cold, loops=loops
-        )
+        self._timing = None  # its tensors are given back
+        self._timing = make(*request)
         return self._timing.loops
-
-    def start_network_timing(self, *request: Any) -> int:
-        """As `start_timing`, of a network; see `Programs.timing`."""
-        self._timing = None
-        self._timing = self.programs.timing(*request)
-        return self._timing.loops
-
-    def time_round(self) -> tuple[float, float, int]:
-        """See `Rounds.round`."""
-        return self.timing.round()
 
     def stop_timing(self) -> Any:
         """See `Rounds.stop`; its tensors are given back."""
         timing, self._timing = self.timing, None
-        heap.poison()
+        machine.poison()
         return timing.stop()
 
     @property

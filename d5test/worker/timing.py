@@ -12,14 +12,12 @@ import resource
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from d5test.backends.base import Backend
-from d5test.worker import heap
-from d5test.worker.bound import BadRow, Bound
+from d5test.worker import machine
+from d5test.worker.bound import BadRow
 from d5test.worker.execution import Execution, Placed
 
 ROUND = 0.005
@@ -27,7 +25,6 @@ ROUND = 0.005
 CALIBRATIONS = 5
 """How many rounds of a length are timed while it is looked for; the fastest counts."""
 COLD_BYTES = 64 << 20
-CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 Call = Callable[[], Any]
 
 
@@ -39,16 +36,23 @@ class Rounds:
     """
 
     def __init__(
-        self, execution: Execution, calls: Sequence[Call], *, cold: bool, loops: int | None
+        self,
+        execution: Execution,
+        calls: Sequence[Call],
+        backward: bool,
+        cold: bool,
+        loops: int | None,
     ) -> None:
         self._execution = execution
+        self._backward = backward
         self._backend = execution.backend
         ordered = self._backend.ordered
-        self._calls = [call if ordered else self._waiting(call) for call in calls]
+        self._calls = [call if ordered else partial(self._waited, call) for call in calls]
         self.last: list[Any] = [None] * len(calls)
         self._next = 0
-        self._flush = Flush(self._backend) if cold else None
-        heap.keep()
+        size = max(COLD_BYTES, 2 * machine.largest_cache())
+        self._written = np.zeros(size // 4, np.float32) if cold else None
+        machine.keep()
         execution.where = "call"
         begun = 0.0
         for _ in range(2):
@@ -59,7 +63,7 @@ class Rounds:
         brief = time.perf_counter() - begun < ROUND * len(calls)
         self._warm = brief and not cold
         self.loops = loops or (1 if cold else self._calibrated())
-        reset_peak()
+        machine.reset_peak()
         self._backend.peak_memory()
 
     def round(self) -> tuple[float, float, int]:
@@ -75,8 +79,10 @@ class Rounds:
         self._next = (first + self.loops) % turns
         for k in last:
             self.last[k] = None
-        if self._flush is not None:
-            self._flush()
+        if self._written is not None:  # more than the caches hold: nothing is found there
+            self._written += 1
+            if self._backend.device != "cpu":
+                self._backend.wait([self._backend.put(self._written, "float32")])
         if self._warm:
             self._wait([self._calls[first - 1]()])
         collecting = gc.isenabled()
@@ -92,20 +98,23 @@ class Rounds:
 
     def stop(self) -> tuple[list[Any], int | None, int]:
         """Outputs and gradients of the last of each call, peak device and resident bytes."""
-        device, resident = self._backend.peak_memory(), peak_resident()
-        return self.answers(), device, resident
+        device, resident = self._backend.peak_memory(), machine.peak_resident()
+        answers: list[Any] = []
+        get = self._execution.maybe_get
+        for k, last in enumerate(self.last):
+            outputs, gradients = self._results(k, *(last if self._backward else (last, None)))
+            slopes = None if gradients is None else [get(dx) for dx in gradients]
+            answers.append(([get(y) for y in outputs], slopes))
+        return answers, device, resident
 
-    def answers(self) -> list[Any]:
-        """What the last of each call returned, as it travels."""
-        raise NotImplementedError
+    def _results(self, k: int, outputs: Any, gradients: Any) -> tuple[Any, Any]:
+        """What call `k` returned. Raises `BadRow` where nothing may return it."""
+        return outputs, gradients
 
-    def _waiting(self, call: Call) -> Call:
-        def waiting() -> Any:
-            result = call()
-            self._wait([result])
-            return result
-
-        return waiting
+    def _waited(self, call: Call) -> Any:
+        result = call()
+        self._wait([result])
+        return result
 
     def _wait(self, results: Sequence[Any]) -> None:
         flat: list[Any] = []
@@ -148,89 +157,35 @@ class Timing(Rounds):
     def __init__(
         self,
         execution: Execution,
-        bound: Bound,
+        name: str,
+        attributes: dict[str, Any],
         feeds: Sequence[Any],
         wanted: Sequence[int] | None,
-        *,
         backward: bool,
         cold: bool,
         loops: int | None,
     ) -> None:
-        self._bound = bound
+        self._bound = execution.bind(name, attributes)
         self._placed = [Placed(feed) for feed in feeds]
         for now in self._placed:
             execution.place(now)
         execution.where = "call"
-        self._roots = [now.aliases.wanted(now.inputs, wanted) for now in self._placed]
-        self._backward = backward
-        calls = [
-            self._call(execution.backend, *pair)
-            for pair in zip(self._placed, self._roots, strict=True)
-        ]
-        super().__init__(execution, calls, cold=cold, loops=loops)
+        self._roots = [now.wanted(wanted) for now in self._placed]
+        pairs = zip(self._placed, self._roots, strict=True)
+        calls = [self._call(now, roots, backward) for now, roots in pairs]
+        super().__init__(execution, calls, backward, cold, loops)
 
-    def answers(self) -> list[Any]:
-        """Outputs and gradients of the last call of each feed."""
-        answers = []
-        for now, roots, last in zip(self._placed, self._roots, self.last, strict=True):
-            results, found = last if self._backward else (last, None)
-            outputs = self._execution.outputs(self._bound, results)
-            gradients = None
-            if found is not None:
-                every = self._execution.gradients(self._bound, found, roots, len(now.inputs))
-                gradients = [self._execution.maybe_get(dx) for dx in every]
-            answers.append(([self._execution.get(y) for y in outputs], gradients))
-        return answers
+    def _results(self, k: int, outputs: Any, gradients: Any) -> tuple[Any, Any]:
+        outputs = self._execution.outputs(self._bound, outputs)
+        if gradients is not None:
+            count, roots = len(self._placed[k].inputs), self._roots[k]
+            gradients = self._execution.gradients(self._bound, gradients, roots, count)
+        return outputs, gradients
 
-    def _call(self, backend: Backend, now: Placed, roots: list[int]) -> Call:
+    def _call(self, now: Placed, roots: list[int], backward: bool) -> Call:
         ready = self._bound.ready(now.tensors)
-        if not self._backward:
+        if not backward:
             return partial(ready, *now.tensors)
         if now.grads is None:
             raise BadRow("to time the gradient a feed needs upstream gradients")
-        distinct = now.aliases.distinct
-        return partial(
-            backend.vjp,
-            self._bound.folded(ready, now.aliases.places),
-            [now.tensors[i] for i in distinct],
-            now.upstream[: self._bound.row.outputs],
-            [distinct.index(root) for root in roots],
-        )
-
-
-class Flush:
-    """Writes more than the caches hold, so that the next call finds nothing there."""
-
-    def __init__(self, backend: Backend) -> None:
-        self._backend = backend
-        self._buffer = np.zeros(max(COLD_BYTES, 2 * largest_cache()) // 4, np.float32)
-
-    def __call__(self) -> None:
-        """Write it all, and on the device as much."""
-        self._buffer += 1
-        if self._backend.device != "cpu":
-            self._backend.wait([self._backend.put(self._buffer, "float32")])
-
-
-def largest_cache() -> int:
-    """Bytes of the largest cache of the CPU, 0 where the system does not tell."""
-    units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-    sizes = [path.read_text().strip() for path in CACHES.glob("index*/size")]
-    return max((int(size[:-1]) * units.get(size[-1], 1) for size in sizes), default=0)
-
-
-def reset_peak() -> None:
-    """Count the resident memory's peak from now on, where the system lets us."""
-    try:
-        Path("/proc/self/clear_refs").write_text("5")
-    except OSError:
-        return
-
-
-def peak_resident() -> int:
-    """Bytes of resident memory used at most: since `reset_peak` on Linux."""
-    try:
-        lines = Path("/proc/self/status").read_text().splitlines()
-    except OSError:
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return next((int(s.split()[1]) * 1024 for s in lines if s.startswith("VmHWM:")), 0)
+        return now.pull(self._bound, ready, roots)

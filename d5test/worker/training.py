@@ -19,6 +19,7 @@ from d5test.worker.bound import OperatorView
 from d5test.worker.program import Program
 from d5test.worker.wire import Bits
 
+Run = Callable[[Program, Sequence[Any]], Sequence[Any]]
 Batch = Sequence[Bits]
 """The inputs of a network, in its order."""
 
@@ -41,9 +42,7 @@ class Training:
         self.learned: tuple[str, ...] = tuple(setting["learned"])
         like = self._get(self.parameters[self.learned[0]])
         self._one = self._put(Bits(np.ones((), like.array.dtype), like.dtype))
-        op = OperatorView(setting["rule"], setting["hyperparameters"])
-        learned = {name: self.parameters[name] for name in self.learned}
-        self.updater = self._updates(op, learned)
+        self.updater = self._begun()
         self.parameters |= self.updater.parameters
 
     def plan(self, described: Mapping[str, Any]) -> int:
@@ -77,8 +76,10 @@ class Training:
 
     def step(self, program: Program, placed: Sequence[Any]) -> Sequence[Any]:
         """The outputs, and a step of the optimizer along the gradients of the loss."""
-        outputs, found = program.backprop(placed, self._upstream(program), self.learned)
-        self.updater.step(dict(zip(self.learned, found, strict=True)))
+        loss = self.setting["loss"]
+        upstream = [self._one if name == loss else None for name in program.outputs]
+        outputs, gradients = program.backprop(placed, upstream, self.learned)
+        self.updater.step(dict(zip(self.learned, gradients, strict=True)))
         self.parameters |= self.updater.parameters
         return outputs
 
@@ -94,19 +95,19 @@ class Training:
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from a state."""
         self.parameters |= {name: self._put(x) for name, x in state["parameters"].items()}
-        op = OperatorView(self.setting["rule"], self.setting["hyperparameters"])
-        learned = {name: self.parameters[name] for name in self.learned}
-        self.updater = self._updates(op, learned)
+        self.updater = self._begun()
         slots = {name: tuple(map(self._put, kept)) for name, kept in state["slots"].items()}
         if state["t"]:
             self.updater.restore(state["t"], slots)
         self.parameters |= self.updater.parameters
 
+    def _begun(self) -> Any:
+        """The optimizer before its first step."""
+        op = OperatorView(self.setting["rule"], self.setting["hyperparameters"])
+        return self._updates(op, {name: self.parameters[name] for name in self.learned})
+
     def _timed(
-        self,
-        program: Program,
-        batches: Sequence[Batch],
-        run: Callable[[Program, Sequence[Any]], Sequence[Any]],
+        self, program: Program, batches: Sequence[Batch], run: Run
     ) -> Iterator[tuple[float, int, float]]:
         loss, scores = (program.outputs.index(self.setting[name]) for name in ("loss", "scores"))
         labels = program.inputs.index(self.setting["labels"])
@@ -118,10 +119,6 @@ class Training:
             value = float(self._get(outputs[loss]).array)
             self.backend.wait(list(self.parameters.values()))
             yield value, right, time.perf_counter() - start
-
-    def _upstream(self, program: Program) -> list[Any]:
-        """1 for the loss."""
-        return [self._one if name == self.setting["loss"] else None for name in program.outputs]
 
     def _get(self, tensor: Any) -> Bits:
         return Bits(*self.backend.get(tensor))
@@ -150,15 +147,4 @@ class Trainings:
         if verb == "end":
             del self._begun[number]
             return None
-        return VERBS[verb](self._begun[number], *rest)
-
-
-VERBS: Mapping[str, Callable[..., Any]] = {
-    "plan": Training.plan,
-    "train": Training.train,
-    "evaluate": Training.evaluate,
-    "measure": Training.measure,
-    "feed": Training.feed,
-    "state": Training.state,
-    "restore": Training.restore,
-}
+        return getattr(self._begun[number], verb)(*rest)

@@ -32,17 +32,9 @@ MOST = 1 << 20
 FIXED = {
     **dict.fromkeys(b"N\x88\x89", 0),  # None, True, False
     **dict.fromkeys(b")]}\x8f(\x85\x86\x87taesu\x90\x91", 0),  # containers
-    ord("K"): 1,
-    ord("M"): 2,
-    ord("J"): 4,
-    ord("G"): 8,  # numbers
-    0x94: 0,
-    ord("h"): 1,
-    ord("j"): 4,  # the memo
-    ord("Q"): 0,
-    0x80: 1,
-    0x95: 8,
-    ord("."): 0,  # an array; begin, frame, end
+    **dict(zip(b"KMJG", (1, 2, 4, 8), strict=True)),  # numbers
+    **dict(zip(b"\x94hj", (0, 1, 4), strict=True)),  # the memo
+    **dict(zip(b"Q\x80\x95.", (0, 1, 8, 0), strict=True)),  # an array; begin, frame, end
 }
 """Opcodes that `dumps` writes, with the bytes of their argument."""
 COUNTED = {0x8C: 1, ord("X"): 4, 0x8D: 8, ord("C"): 1, ord("B"): 4, 0x8E: 8, 0x8A: 1}
@@ -153,9 +145,9 @@ def receive(connection: socket.socket, arrive: Arrive, seconds: float | None = N
     Each side answers before the other asks again: whatever arrives belongs to one message.
     """
     deadline = None if seconds is None else time.monotonic() + seconds
-    content = bytearray()
+    content, part = bytearray(), memoryview(bytearray(CHUNK))
     while len(content) < HEAD.size:
-        content += _part(connection, CHUNK, deadline)
+        content += part[: _receive_into(connection, part, deadline)]
         if not MAGIC.startswith(content[: len(MAGIC)]):  # at once: what is no message may not end
             raise Garbled(f"it begins with {bytes(content[: len(MAGIC)])!r}")
     _, length = HEAD.unpack_from(content)
@@ -170,35 +162,19 @@ def receive(connection: socket.socket, arrive: Arrive, seconds: float | None = N
         content.extend(bytes(min(length - have, max(have, CHUNK))))
         with memoryview(content) as whole:
             while have < len(whole):
-                have += _part_into(connection, whole[have:], deadline)
+                have += _receive_into(connection, whole[have:], deadline)
     return loads(content, arrive)
 
 
-def _wait(connection: socket.socket, deadline: float | None) -> None:
+def _receive_into(connection: socket.socket, room: memoryview, deadline: float | None) -> int:
+    """How many bytes have arrived in `room`: at least one."""
     left = None if deadline is None else deadline - time.monotonic()
     if left is not None and left <= 0:
         raise TimeoutError
     connection.settimeout(left)
-
-
-def _part(connection: socket.socket, size: int, deadline: float | None) -> bytes:
-    _wait(connection, deadline)
-    try:
-        part = connection.recv(size)
-    except socket.timeout as error:  # noqa: UP041 (TimeoutError itself only from Python 3.10 on)
-        raise TimeoutError from error
-    except ConnectionError as error:
-        raise Closed from error
-    if not part:
-        raise Closed
-    return part
-
-
-def _part_into(connection: socket.socket, room: memoryview, deadline: float | None) -> int:
-    _wait(connection, deadline)
     try:
         count = connection.recv_into(room)
-    except socket.timeout as error:  # noqa: UP041
+    except socket.timeout as error:  # noqa: UP041 (TimeoutError itself only from Python 3.10 on)
         raise TimeoutError from error
     except ConnectionError as error:
         raise Closed from error

@@ -24,6 +24,7 @@ import sys
 import traceback
 import types
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from typing import Any
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -53,16 +54,10 @@ def load(target: str) -> Any:
     where, _, name = target.rpartition(":")
     module = module_of(where)
     if not hasattr(module, name):
-        raise NoSuchBackend(f"{where} has no {name}; {hint(name, _classes(module))}")
+        classes = [n for n, value in vars(module).items() if isinstance(value, type)]
+        meant = hint(name, [n for n in classes if not n.startswith("_")])
+        raise NoSuchBackend(f"{where} has no {name}; {meant}")
     return getattr(module, name)
-
-
-def _classes(module: types.ModuleType) -> list[str]:
-    """What may have been meant in a module."""
-    return [
-        name for name, value in vars(module).items()
-        if isinstance(value, type) and not name.startswith("_")
-    ]  # fmt: skip
 
 
 def die_with(parent: int) -> None:
@@ -84,14 +79,14 @@ def introduce(connection: socket.socket, target: str) -> Any:
     from d5test.worker import wire
 
     try:
-        made = load(target)
+        backend = load(target)
     except BaseException as error:  # noqa: BLE001 (whatever it is, it is told)
         kind = type(error).__name__
         lines = "".join(traceback.format_exception(type(error), error, error.__traceback__))
         wire.send(connection, ("failed", kind, str(error), lines))
         os._exit(0)
     wire.send(connection, ("ready",))
-    return made
+    return backend
 
 
 def serve(connection: socket.socket, make: Any, device: str) -> None:
@@ -112,10 +107,8 @@ def serve(connection: socket.socket, make: Any, device: str) -> None:
 def leave() -> None:
     """End at once: a framework's destructors are not what is judged."""
     for stream in (sys.stdout, sys.stderr):
-        try:
+        with suppress(OSError, ValueError):
             stream.flush()
-        except (OSError, ValueError):
-            continue
     os._exit(0)
 
 
@@ -183,32 +176,25 @@ def end_orphans(kept: Collection[int]) -> None:
 
 def kill(end: Callable[[int, int], None], process: int) -> None:
     """End a process or a group, if it is still there."""
-    try:
+    with suppress(ProcessLookupError, PermissionError):
         end(process, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        return
 
 
 def below(process: int) -> list[int]:
     """The children of a process, and theirs."""
-    found, left = [], [process]
-    while left:
-        mine = children(left.pop())
-        found += mine
-        left += mine
-    return found
+    started = children(process)
+    for child in started:  # which grows
+        started += children(child)
+    return started
 
 
 def children(process: int) -> list[int]:
     """Of all of its threads, where the system tells: Linux does, `proc_pid_task(5)`."""
-    found = []
+    pids = []
     for path in glob.glob(f"/proc/{process}/task/*/children"):
-        try:
-            with open(path) as file:
-                found += [int(child) for child in file.read().split()]
-        except OSError:  # it has ended
-            continue
-    return found
+        with suppress(OSError), open(path) as file:  # it may have ended
+            pids += [int(child) for child in file.read().split()]
+    return pids
 
 
 def main() -> None:
@@ -220,26 +206,24 @@ def main() -> None:
     parser.add_argument("--log", type=int, required=True)
     parser.add_argument("--fork", action="store_true")
     parser.add_argument("--parent", type=int, default=0)
-    given = parser.parse_args()
+    options = parser.parse_args()
+    # `import training` is not ours
     sys.path[:] = [p for p in sys.path if os.path.abspath(p or os.curdir) != HERE]
-    if given.parent:
-        die_with(given.parent)
-    os.set_inheritable(given.socket, False)
-    os.set_inheritable(given.log, False)
+    if options.parent:
+        die_with(options.parent)
+    os.set_inheritable(options.socket, False)
+    os.set_inheritable(options.log, False)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    faulthandler.enable(given.log)
-    faulthandler.register(signal.SIGUSR1, given.log)
+    faulthandler.enable(options.log)
+    faulthandler.register(signal.SIGUSR1, options.log)
     adopt()
-    connection = socket.socket(fileno=given.socket)
-    sys.path[:] = [
-        folder for folder in sys.path if folder != HERE
-    ]  # `import training` is not ours
+    connection = socket.socket(fileno=options.socket)
     stub_packages()
-    make = introduce(connection, given.target)
-    if given.fork:
-        serve_forks(connection, make, given.device)
+    make = introduce(connection, options.target)
+    if options.fork:
+        serve_forks(connection, make, options.device)
     else:
-        serve(connection, make, given.device)
+        serve(connection, make, options.device)
     leave()
 
 

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from d5test.client.client import BackendClient, Unsupported
+from d5test.backends.base import Unsupported
+from d5test.client.client import BackendClient
 from d5test.networks import Network
 from d5test.networks.executor import Executor
 from d5test.networks.zoo.small import mlp

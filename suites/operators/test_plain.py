@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 import d5test
-from d5test.client.client import BackendClient, Feed
+from d5test.client.client import BackendClient
+from d5test.client.messages import Feed
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from d5test.client.client import BackendClient, Feed
+from d5test.client.client import BackendClient
+from d5test.client.messages import Feed
 from d5test.networks.zoo.small import mlp
 from d5test.reference.optimizers import GradientDescent, Momentum
 from d5test.reference.steps import as_step

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from d5test.case import Operator
-from d5test.client.client import Feed, WorkerClient
+from d5test.client.client import WorkerClient
+from d5test.client.messages import Feed
 
 HERE = Path(__file__).parent
 Start = Callable[..., WorkerClient]

@@ -9,18 +9,18 @@ import weakref
 
 import pytest
 
-from d5test.worker import heap
+from d5test.worker import machine
 
 FRESH = """
 import numpy as np
-from d5test.worker import heap
+from d5test.worker import machine
 
 def fresh():
     return int(np.count_nonzero(np.empty(40_000, np.uint8) == 0x7F))
 
-heap.poison()
+machine.poison()
 poisoned = fresh()
-heap.keep()
+machine.keep()
 print(poisoned, fresh())
 """
 
@@ -37,10 +37,10 @@ def test_fresh_memory_is_poisoned_until_calls_are_timed() -> None:
 
 
 def test_pads_move_what_is_made_next_and_only_the_last_are_held() -> None:
-    heap.pad(None, 1 << 20)
-    first = weakref.ref(heap._pads[-1])
-    for _ in range(heap.PADS):
+    machine.pad(None, 1 << 20)
+    first = weakref.ref(machine._pads[-1])
+    for _ in range(machine.PADS):
         assert first() is not None
-        heap.pad(None, 1 << 20)
+        machine.pad(None, 1 << 20)
     assert first() is None
-    assert [pad.nbytes for pad in heap._pads] == [1 << 20] * heap.PADS
+    assert [pad.nbytes for pad in machine._pads] == [1 << 20] * machine.PADS

@@ -8,7 +8,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from d5test.client.client import Feed, WorkerClient
+from d5test.client.client import WorkerClient
+from d5test.client.messages import Feed
 from d5test.reference.operators import OPERATORS
 from d5test.reference.steps import STEPS
 

@@ -11,8 +11,7 @@ from d5test.backends.base import Unsupported
 from d5test.case import Case, Operator, Tensor
 from d5test.checks import CHECKS
 from d5test.client import registry
-from d5test.client.client import WorkerClient
-from d5test.client.inprocess import InProcessClient
+from d5test.client.client import InProcessClient, WorkerClient
 from d5test.native.onednn import OneDnn, version
 from d5test.reference.operators import OPERATORS
 

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from d5test.client.client import BackendFailed, Crashed, Feed, Hung, Raised, WorkerClient
+from d5test.client.client import WorkerClient
+from d5test.client.messages import BackendFailed, Crashed, Feed, Hung, Raised
 
 HERE = Path(__file__).parent
 X = np.arange(1, 4, dtype=np.float32)
@@ -146,7 +147,7 @@ def test_an_exception_does_not_restart(wrong: Any, do: Any) -> None:
     worker = wrong.about.pid
     with pytest.raises(Raised):
         do(wrong, "raise")
-    wrong.__dict__.pop("about")
+    wrong._about = None
     assert wrong.about.pid == worker
 
 

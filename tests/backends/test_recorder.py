@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from d5test.case import Case, Tensor
-from d5test.client.client import WorkerClient
-from d5test.client.inprocess import InProcessClient
+from d5test.client.client import InProcessClient, WorkerClient
 from d5test.client.messages import Calls
 from d5test.reference.operators import OPERATORS
 

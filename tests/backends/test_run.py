@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from d5test.client.client import BackendClient, Feed, Raised, Unsupported, WorkerClient
-from d5test.client.inprocess import InProcessClient
+from d5test.backends.base import Unsupported
+from d5test.client.client import BackendClient, InProcessClient, WorkerClient
+from d5test.client.messages import Feed, Raised
 
 TINY = f"{Path(__file__).with_name('tiny.py')}:"
 WRONG = f"{Path(__file__).with_name('wrong_calls.py')}:"

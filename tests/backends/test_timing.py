@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from d5test.client.client import Feed, Raised
-from d5test.client.inprocess import InProcessClient
-from d5test.worker.timing import largest_cache
+from d5test.client.client import InProcessClient
+from d5test.client.messages import Feed, Raised
+from d5test.worker.machine import largest_cache
 
 TINY = Path(__file__).with_name("tiny.py")
 FEEDS = [Feed((np.full(5, k, np.float32),)) for k in (3, 5, 7)]
@@ -80,13 +80,13 @@ def test_a_call_is_made_before_the_clock_starts(
 def test_each_cold_round_is_one_call_behind_a_flush_of_the_caches(ops: Any) -> None:
     client = InProcessClient(f"{TINY}:Tiny")
     assert client.start_timing(ops.Scale(), FEEDS, cold=True) == 1
-    flush = client._verbs.timing._flush
-    assert flush is not None
-    assert flush._buffer.nbytes >= 2 * largest_cache()
-    written = flush._buffer[0]
+    buffer = client._verbs.timing._written
+    assert buffer is not None
+    assert buffer.nbytes >= 2 * largest_cache()
+    before = buffer[0]
     for _ in range(3):
         client.time_round()
-    assert flush._buffer[0] == flush._buffer[-1] == written + 3
+    assert buffer[0] == buffer[-1] == before + 3
 
 
 def test_no_round_without_a_start(start: Any) -> None:

@@ -17,8 +17,8 @@ from unittest.mock import patch
 import numpy as np
 
 from d5test.case import Operator
-from d5test.client.client import Feed
-from d5test.client.inprocess import InProcessClient
+from d5test.client.client import InProcessClient
+from d5test.client.messages import Feed
 from d5test.reference.operators import OPERATORS
 from d5test.worker.timing import Rounds
 from tests.budget.measure import AGAIN, OURS, THEIRS, Clock, Line, difference, in_turn, ratio

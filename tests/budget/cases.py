@@ -15,7 +15,7 @@ import torch.nn.functional as F
 
 from d5test.case import Case, Tensor
 from d5test.checks import CHECKS
-from d5test.client.inprocess import InProcessClient
+from d5test.client.client import InProcessClient
 from d5test.numerics.arithmetic import classes
 from d5test.numerics.bounds import gradient_bounds
 from d5test.numerics.judgement import judge

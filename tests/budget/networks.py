@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from d5test.client.inprocess import InProcessClient
+from d5test.client.client import InProcessClient
 from d5test.networks.executor import Executor
 from d5test.networks.zoo import resnet18
 from tests.budget.measure import AGAIN, OURS, THEIRS, Clock, Line, in_turn, ratio

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from d5test.backends.torch import Torch
-from d5test.client.inprocess import InProcessClient
+from d5test.client.client import InProcessClient
 from d5test.networks.network import Network
 from d5test.networks.zoo import resnet18
 from d5test.networks.zoo.resnet import cifar

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from d5test.client.inprocess import InProcessClient
+from d5test.client.client import InProcessClient
 from d5test.distributed.communicator import Virtual
 from d5test.distributed.fleet import shares
 from d5test.distributed.learning import Begun, Sequential, Task, begin, train

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from d5test.case import Array
-from d5test.client.inprocess import InProcessClient
+from d5test.client.client import InProcessClient
 from d5test.distributed.communicator import Virtual
 from d5test.distributed.fleet import Replica
 from d5test.distributed.optimizers import CONSISTENT, DISTRIBUTED, SERVERS

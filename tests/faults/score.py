@@ -21,8 +21,8 @@ from d5test.backends.base import Row, Unsupported
 from d5test.backends.numpy import Numpy, Reference
 from d5test.case import Case, Operator
 from d5test.checks import CHECKS, Fault
-from d5test.client.client import Feed, Raised
-from d5test.client.inprocess import InProcessClient
+from d5test.client.client import InProcessClient
+from d5test.client.messages import Feed, Raised
 from d5test.outcome.tally import Inapplicable
 from d5test.reference.operators import OPERATORS
 from d5test.strategies import cases

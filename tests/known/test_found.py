@@ -15,8 +15,8 @@ from d5test.checks import CHECKS
 from d5test.client.client import WorkerClient
 from d5test.client.registry import installed
 from d5test.known.failure import KnownFailure
-from d5test.known.page import page
 from d5test.known.reading import shipped_files
+from d5test.known.writing import page
 
 FILES = shipped_files(CHECKS)
 FOUND = Path(__file__).parents[2] / "docs" / "found.md"

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from d5test.case import Case, Tensor
-from d5test.known.literal import case_from
+from d5test.known.reading import case_from
 from d5test.known.where import holds, validate
 from d5test.reference.operators import OPERATORS
 

@@ -12,7 +12,8 @@ from packaging.version import Version
 
 import d5test
 from d5test.backends.base import Unsupported
-from d5test.client.client import Feed, WorkerClient
+from d5test.client.client import WorkerClient
+from d5test.client.messages import Feed
 from d5test.client.registry import installed, missing
 from d5test.native import compiler, library
 from d5test.native.backend import Kernels

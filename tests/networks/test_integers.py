@@ -7,7 +7,7 @@ import pytest
 from onnx.backend.test.case.node import collect_testcases
 
 from d5test.backends.base import Unsupported
-from d5test.client.inprocess import InProcessClient
+from d5test.client.client import InProcessClient
 from d5test.networks.executor import Executor
 from d5test.networks.network import Network
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from d5test.client.inprocess import InProcessClient
+from d5test.client.client import InProcessClient
 from d5test.networks import Network, Value
 from d5test.networks.executor import Executor
 from d5test.networks.nodes import judged_nodes

@@ -24,7 +24,7 @@ from d5test.numerics.arithmetic import classes
 from d5test.numerics.bounds import Bounds, double, forward_bounds, gradient_bounds
 from d5test.numerics.judgement import judge, ratios
 from d5test.reference.operators import OPERATORS
-from d5test.reproducer import claims
+from d5test.reproducer import copied
 from d5test.strategies import cases
 from tests.faults.score import Local
 from tests.faults.wrong import LowPrecisionSums
@@ -280,8 +280,8 @@ def test_the_element_that_convicts_is_the_one_that_is_told() -> None:
         (bound,), (got,) = expected, result.outputs
         assert ratios(bound, got)[judgement.position] == judgement.ratio
         assert ratios(bound, got).max() == judgement.ratio
-        want = claims.Want("bfloat16", bound.value, bound.bar)
-        words = claims.difference(got.view(np.uint16), "bfloat16", want)
+        want = copied.Want("bfloat16", bound.value, bound.bar)
+        words = copied.difference(got.view(np.uint16), "bfloat16", want)
         assert f"most of all {list(judgement.position)}: {judgement.got!r}" in words
 
 

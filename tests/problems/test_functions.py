@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from d5test.case import dtype_of
-from d5test.ordinals import numbers, ordinals
 from d5test.problems.functions import PATTERNS, function_cases, kinds, thresholds
 from d5test.reference.operators import OPERATORS
+from d5test.values import numbers, ordinals
 
 Exp, Gelu, Log, Reciprocal, Tanh = (
     OPERATORS[name] for name in ("Exp", "Gelu", "Log", "Reciprocal", "Tanh")

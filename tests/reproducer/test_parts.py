@@ -8,23 +8,20 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from d5test.reproducer import literal
-from d5test.reproducer.claims import Want, difference, widened
-from d5test.reproducer.module import globals_of
-from d5test.reproducer.text import Source
+from d5test.reproducer import copied, data
+from d5test.reproducer.closure import Module, globals_of
+from d5test.reproducer.copied import Want, difference, widened
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16", "int64", "bool"])
 @pytest.mark.parametrize("shape", [(), (0, 3), (2, 3), (9, 11)])
 def test_data_are_read_back_to_the_same_bits(dtype: str, shape: tuple[int, ...]) -> None:
-    from d5test.reproducer import calls
-
     kind = np.dtype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
     given = (100 * np.random.default_rng(5).normal(size=shape)).astype(kind)
     if given.size > 2 and "float" in dtype:
         given.flat[:3] = [np.inf, np.nan, -0.0]
-    names = {**vars(calls), "inf": np.inf, "nan": np.nan}
-    values, name = eval(literal.tensor(given), names)
+    names = {**vars(copied), "inf": np.inf, "nan": np.nan}
+    values, name = eval(data.tensor(given), names)
     assert name == dtype
     assert values.shape == shape
     assert values.tobytes() == given.tobytes()
@@ -44,13 +41,14 @@ def test_difference_agrees_with_the_judgement() -> None:
 
 
 def test_source_becomes_older_python() -> None:
-    source = Source(
+    source = Module(
+        "part",
         "def f(a: int, *b: int, c: str | None = 'x', **d: int) -> list[int]:\n"
         "    # said\n"
         "    e: int = isinstance(a, int | float | str)\n"
-        "    return list(zip(b, d, strict=True))\n"
+        "    return list(zip(b, d, strict=True))\n",
     )
-    text = source.of(source.tree.body[0])
+    text = source.text(source.statements[0])
     ast.parse(text, feature_version=(3, 9))
     assert text == (
         "def f(a, *b, c='x', **d):\n"
@@ -61,13 +59,14 @@ def test_source_becomes_older_python() -> None:
 
 
 def test_what_stands_in_an_inner_function_is_rewritten_once() -> None:
-    source = Source(
+    source = Module(
+        "part",
         "def f(a: int) -> int:\n"
         "    def g(b: int) -> int:\n"
         "        c: list[int] = [b]\n"
-        "        return c"
+        "        return c",
     )
-    assert source.of(source.tree.body[0]) == (
+    assert source.text(source.statements[0]) == (
         "def f(a):\n    def g(b):\n        c = [b]\n        return c"
     )
 

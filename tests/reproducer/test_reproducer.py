@@ -20,9 +20,9 @@ from d5test.client.client import WorkerClient
 from d5test.fixtures.conclude import reproducer_of
 from d5test.reproducer import write
 from d5test.reproducer.closure import Closure
+from d5test.reproducer.compose import taken_apart
 from d5test.reproducer.mark import interpreter_of
-from d5test.reproducer.subject import taken_apart
-from d5test.worker.source import of_row, public_names
+from d5test.worker.recorder import of_row, public_names
 from d5test.worker.worker import load
 from tests.reproducer.strangers import case, fault_of, run
 
@@ -214,11 +214,11 @@ def test_every_row_of_ours_can_be_taken_apart(name: str) -> None:
     assert len(about.rows) > 40
     rows = [operator for operator in OPERATORS if operator in about.rows]
     for operator in rows:
-        closure = Closure(())
+        closure = Closure()
         named = SimpleNamespace(op=SimpleNamespace(name=operator))
         asked = SimpleNamespace(case=named, evidence=evidence, kind="")
         subject = taken_apart(asked, about, closure)  # type: ignore[arg-type]
-        text = "\n".join("\n".join(part.statements) for part in closure.parts())
+        text = "\n".join("\n".join(statements) for statements in closure.parts().values())
         ast.parse(text + "\n" + "\n".join(subject.preparation), feature_version=(3, 9))
         assert "d5test" not in "".join(line for line in text.splitlines() if "import" in line)
 

@@ -220,5 +220,5 @@ def test_frameworks_that_are_right_are_told_to_be(
         path = tmp_path / f"{op.name}.py"
         path.write_text(short.source(fault, framework.about))
         assert len(path.read_text().splitlines()) <= 40
-        status, said = framework.invoke("d5test.worker.trial:run", str(path))
+        status, said = framework.invoke("d5test.worker.service:run_script", str(path))
         assert (status, said[:6]) == (0, "gone ("), said

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from d5test.client.inprocess import InProcessClient
+from d5test.client.client import InProcessClient
 from d5test.training.curve import PAUSE, STEPS, Curve, perceptron
 from tests.training.wrong import Fresh, Local
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from d5test.client.inprocess import InProcessClient
+from d5test.client.client import InProcessClient
 from d5test.metric import Metric
 from d5test.names import located
 from d5test.networks.zoo.resnet import cifar

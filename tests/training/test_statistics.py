@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from d5test.client.inprocess import InProcessClient
+from d5test.client.client import InProcessClient
 from d5test.networks.graph import Value
 from d5test.networks.network import Network
 from d5test.networks.specialise import specialised

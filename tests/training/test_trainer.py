@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from d5test.client.inprocess import InProcessClient
+from d5test.client.client import InProcessClient
 from d5test.networks.zoo.small import mlp
 from d5test.reference.optimizers import Adam, Momentum, Optimizer
 from d5test.training.datasets import Dataset, synthetic

@@ -11,7 +11,7 @@ import numpy as np
 from d5test.backends.base import Row
 from d5test.backends.numpy import Numpy, NumpyUpdater
 from d5test.backends.updater import Updater, one_step
-from d5test.client.inprocess import InProcessClient
+from d5test.client.client import InProcessClient
 from d5test.reference.optimizers import Adam, Optimizer
 from d5test.worker.service import Service
 

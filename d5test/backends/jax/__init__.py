@@ -116,6 +116,10 @@ class Jax(Backend):
             devices += ["cpu"] if alone else [f"{platform}:{i}" for i in range(count)]
         return tuple(devices)
 
+    @property
+    def version(self) -> str:
+        return str(jax.__version__)
+
     def put(self, array: NDArray[Any], dtype: str, layout: str = "contiguous") -> Any:
         if layout not in self.layouts:
             raise Unsupported(f"jax arrays have no strides: no layout {layout!r}")

@@ -133,6 +133,10 @@ class TensorFlow(Backend):
         unimplemented = isinstance(error, tf.errors.UnimplementedError)
         return (naming or (lines if unimplemented else [""]))[0][:300]
 
+    @property
+    def version(self) -> str:
+        return str(tf.__version__)
+
     def put(self, array: NDArray[Any], dtype: str, layout: str = "contiguous") -> Any:
         return tf.constant(from_bits(array, dtype))
 

@@ -72,6 +72,10 @@ class Torch(Backend):
         """`"avg_pool3d_out_frame" not implemented for 'Half'`, for one."""
         return str(error) if isinstance(error, NotImplementedError) else ""
 
+    @property
+    def version(self) -> str:
+        return str(torch.__version__)
+
     def put(self, array: NDArray[Any], dtype: str, layout: str = "contiguous") -> Tensor:
         """What lies between the values of a strided or before an offset tensor is NaN (or 0)."""
         x = self._tensor(array, dtype)

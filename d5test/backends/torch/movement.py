@@ -91,9 +91,11 @@ def slices(op: Any, x: Tensor, starts: Tensor, ends: Tensor, *optional: Tensor |
     dims = tuple(range(len(first))) if axes is None else integers(axes)
     strides = (1,) * len(first) if steps is None else integers(steps)
     whole, flipped = [slice(None)] * x.ndim, []
-    for axis, *bounds in zip(dims, first, last, strides, strict=True):
-        taken = range(x.shape[axis])[slice(*bounds)]
-        if taken.step < 0:
+    for start, end, axis, step in zip(first, last, dims, strides, strict=True):
+        side, back = x.shape[axis], int(step < 0)
+        start, end = (i + side if i < 0 else i for i in (start, end))
+        taken = range(min(max(start, 0), side - back), min(max(end, -back), side - back), step)
+        if back:
             taken = taken[::-1]
             flipped.append(axis)
         whole[axis] = slice(taken.start, taken.stop, taken.step) if taken else slice(0, 0)

@@ -91,7 +91,7 @@ def refuse(op: Any, needed: tuple[str, ...], lengths: Tensor | None) -> None:
 def begin(x: Tensor, states: Sequence[Tensor | None], shape: Ints, count: int, first: int) -> Any:
     """The initial states as `run` takes them, zeros for absent ones."""
     begins = []
-    for state in padded(states, count):
+    for state in padded(states, count)[:count]:
         if state is None:
             begins.append(x.new_zeros(shape))
         else:

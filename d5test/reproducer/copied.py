@@ -1,0 +1,440 @@
+"""What is copied into reproducers, as far as they use it, and called by nobody else.
+
+What is done before a framework is imported, by Python's library alone; the calls and what they
+return, what is claimed of that, and the verdict. NumPy and Python 3.9 alone. Exit status 2 if the
+fault cannot be tried at all, a missing framework among the reasons; a crash or a hang is an
+answer. A backend is what `d5test.backends.base` says; an array travels as the array and its
+dtype's name, bfloat16 as its bits in uint16. A claim returns in words what is wrong: none if
+nothing is.
+"""
+
+from __future__ import annotations
+
+import base64
+import faulthandler
+import importlib
+import importlib.metadata
+import os
+import subprocess
+import sys
+import time
+import traceback
+import zlib
+from collections.abc import Callable
+from functools import cached_property
+from itertools import zip_longest
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from d5test.backends.base import Unsupported, bits
+from d5test.worker.machine import poison
+
+LARGEST = {
+    "float64": 1.7976931348623157e308,
+    "float32": 3.4028234663852886e38,
+    "float16": 65504.0,
+    "bfloat16": 3.3895313892515355e38,
+}
+ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
+SECONDS = 60
+"""After this long without an answer it hangs."""
+PATIENCE = 5
+"""Seconds that a call is repeated for before it is said to give the same each time."""
+
+
+def unable(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+    """Whatever is raised unexpectedly: the fault cannot be tried, which is exit status 2."""
+    if not isinstance(error, ImportError):
+        traceback.print_exception(kind, error, trace)
+    print(f"cannot be tried: {kind.__name__}: {error}", flush=True)
+    os._exit(2)
+
+
+def watched() -> None:
+    """Go on in a process of its own, whose end is the answer."""
+    if "--child" in sys.argv:
+        faulthandler.enable()
+        faulthandler.dump_traceback_later(SECONDS, exit=True)
+        return
+    status = subprocess.run([sys.executable, os.path.abspath(__file__), "--child"]).returncode
+    if status == 1:
+        print(f"still there, if nothing was said above: no answer within {SECONDS} seconds")
+    elif status not in (0, 2):
+        print(f"still there: the process died with status {status}")
+        status = 1
+    sys.exit(status)
+
+
+def array(dtype: str, values: Any) -> tuple[Any, str]:
+    """These values in a dtype, and its name; bfloat16 as its bits."""
+    if dtype == "bfloat16":
+        return (np.array(values, np.float32).view(np.uint32) >> 16).astype(np.uint16), dtype
+    return np.array(values, dtype), dtype
+
+
+def unpacked(dtype: str, shape: tuple[int, ...], text: str) -> Any:
+    """An array from its bytes, compressed, in base 64."""
+    content = zlib.decompress(base64.b64decode(text))
+    return np.frombuffer(content, dtype).reshape(shape).copy()
+
+
+class Call(NamedTuple):
+    """The inputs of one call, and upstream gradients with the positions that are differentiated.
+
+    An input that is the same tensor as an earlier one has that one's position in `same_as`.
+    """
+
+    inputs: Any
+    grads: Any = ()
+    wanted: Any = ()
+    memory: Any = ()
+    same_as: Any = ()
+
+
+class Answer(NamedTuple):
+    """What a call returned, as arrays and as tensors, and its inputs' tensors."""
+
+    tensors: Any
+    outputs: Any
+    kept: Any
+    gradients: Any
+    upstream: Any
+
+
+class BadResult(Exception):
+    """A call returned what no call may return."""
+
+
+def answers(
+    backend: Any, calls: Any, run: Callable[..., Any], place: Any, most: Any = None
+) -> list[Answer]:
+    """What all calls return: inputs placed by `place`, outputs and gradients by `run`.
+
+    Raises `BadResult` for what is no tensor, and for more than `most` outputs.
+    """
+    poison()
+    kind = type(backend.put(np.zeros(1, np.float32), "float32"))
+    results: list[Answer] = []
+    for call in calls:
+        tensors = place(backend, call, results[-1].tensors if results else None)
+        outputs, gradients, upstream = run(call, tensors)
+        if most is not None and len(outputs) > most:
+            raise BadResult(f"{len(outputs)} outputs, at most {most} are known")
+        if upstream and len(gradients) != len(call.wanted):
+            raise BadResult(f"{len(gradients)} gradients, want {len(call.wanted)}")
+        for y in (*outputs, *(dx for dx in gradients if dx is not None)):
+            if not isinstance(y, kind):
+                raise BadResult(f"a {type(y).__name__} is no {kind.__name__}")
+        backend.wait([t for t in (*outputs, *gradients) if t is not None])
+        read = [backend.get(y) for y in outputs]
+        slopes = [
+            (np.zeros_like(call.inputs[i][0]), call.inputs[i][1])
+            if dx is None
+            else backend.get(dx)
+            for i, dx in zip(call.wanted, gradients, strict=False)
+        ]
+        results.append(Answer(tensors, read, outputs, slopes, upstream))
+    return results
+
+
+def anew(backend: Any, call: Call, before: Any) -> list[Any]:
+    """The inputs of a call on the device, in tensors of their own."""
+    tensors: list[Any] = []
+    for pair, memory, same in zip_longest(call.inputs, call.memory, call.same_as):
+        if same is not None:
+            tensors.append(tensors[same])
+        elif pair is None:
+            tensors.append(None)
+        else:
+            tensors.append(backend.put(pair[0].copy(), pair[1], memory or "contiguous"))
+    return tensors
+
+
+def rewritten(backend: Any, call: Call, before: Any) -> list[Any]:
+    """The inputs of a call, written over those of the call before."""
+    if before is None or not backend.mutable:
+        return anew(backend, call, before)
+    for tensor, pair, same in zip_longest(before, call.inputs, call.same_as):
+        if pair is not None and same is None:
+            backend.refill(tensor, pair[0].copy(), pair[1])
+    return list(before)
+
+
+def forward(function: Callable[..., Any]) -> Callable[..., Any]:
+    """How a call is made that is not differentiated."""
+
+    def run(call: Call, tensors: Any) -> Any:
+        result = function(*tensors)
+        return (tuple(result) if isinstance(result, (tuple, list)) else (result,)), (), ()
+
+    return run
+
+
+def differentiated(backend: Any, function: Callable[..., Any]) -> Callable[..., Any]:
+    """How a call is made with its gradients. A tensor that is given twice is one variable."""
+
+    def run(call: Call, tensors: Any) -> Any:
+        if not call.grads:
+            return forward(function)(call, tensors)
+        upstream = [None if g is None else backend.put(g[0].copy(), g[1]) for g in call.grads]
+        pairs = enumerate(zip_longest(call.inputs, call.same_as))
+        places = [i if same is None else same for i, (_, same) in pairs]
+        distinct = sorted(set(places))
+        outputs, gradients = backend.vjp(
+            function
+            if len(distinct) == len(places)
+            else lambda *xs: function(*(xs[distinct.index(place)] for place in places)),
+            [tensors[i] for i in distinct],
+            upstream,
+            [distinct.index(i) for i in call.wanted],
+        )
+        return outputs, gradients, upstream
+
+    return run
+
+
+class Want:
+    """What is expected of a result: `value`, give or take `bar`."""
+
+    def __init__(self, dtype: str, value: Any, bar: Any) -> None:
+        self.dtype, self.value, self.bar = dtype, np.asarray(value), np.asarray(bar)
+
+
+def within(results: list[Answer], expected: Any, outputs: bool = False) -> str:
+    """What lies outside its bar: gradients if a call has them, else (or if told to) outputs."""
+    all_wrong = []
+    for k, (answer, wants) in enumerate(zip(results, expected, strict=False)):
+        judged = answer.outputs if outputs or not answer.gradients else answer.gradients
+        what = "output" if judged is answer.outputs else "gradient"
+        if wants and len(judged) != len(wants):
+            return f"call {k}: {len(judged)} {what}s, want {len(wants)}"
+        for j, (got, want) in enumerate(zip(judged, wants, strict=False)):
+            wrong = "" if want is None else difference(got[0], got[1], want)
+            if wrong:
+                all_wrong.append(f"call {k}, {what} {j}: {wrong}")
+    return "; ".join(all_wrong)
+
+
+def difference(got: Any, dtype: str, want: Want) -> str:
+    """What is wrong with one array; empty if it is right. An infinite bar judges nothing."""
+    if got.shape != want.value.shape:
+        return f"shape {got.shape}, want {want.value.shape}"
+    if dtype not in want.dtype.split(" or "):
+        return f"dtype {dtype}, want {want.dtype}"
+    value, bar, got = want.value.astype(float), want.bar, widened(got, dtype)
+    largest = LARGEST.get(dtype, np.inf)
+    with np.errstate(all="ignore"):
+        infinite = np.isinf(got) & (np.sign(got) == np.sign(value))
+        wrong = ~(np.abs(got - value) <= bar) & (got != value)
+        wrong &= ~(infinite & (np.abs(value) + bar > largest))
+        beyond = largest * (1 + ROUNDOFF.get(dtype, 0.0))
+        wrong |= (np.abs(value) - bar > beyond) & ~infinite
+        wrong &= ~np.isnan(value)
+        wrong |= np.isnan(value) & (bar == 0) & ~np.isnan(got)
+    wrong &= np.isfinite(bar)
+    if not wrong.any():
+        return ""
+    with np.errstate(all="ignore"):
+        excess = np.where(np.isfinite(got), np.abs(got - value) / bar, np.inf)
+    at = np.unravel_index(np.where(wrong, excess, -1.0).argmax(), wrong.shape)
+    return (
+        f"{int(wrong.sum())} of {wrong.size} elements are wrong, most of all {[*map(int, at)]}: "
+        f"{float(got[at])!r}, want {float(value[at])!r} give or take {float(bar[at]):.3g}"
+    )
+
+
+def shaped(results: list[Answer], calls: Any) -> str:
+    """Which gradient has another shape than its input."""
+    for k, (answer, call) in enumerate(zip(results, calls, strict=False)):
+        for i, (dx, _) in zip(call.wanted, answer.gradients, strict=False):
+            if dx.shape != call.inputs[i][0].shape:
+                return f"call {k}, gradient of input {i}: shape {dx.shape}"
+    return ""
+
+
+def signed(results: list[Answer], expected: Any) -> str:
+    """Which zero has the wrong sign, where a bar of 0 says that it is exact."""
+    for k, (answer, wants) in enumerate(zip(results, expected, strict=False)):
+        for j, ((values, dtype), want) in enumerate(zip(answer.outputs, wants, strict=False)):
+            got = widened(values, dtype)
+            wrong = (got == 0) & (want.value == 0) & (want.bar == 0)
+            wrong &= np.signbit(got) != np.signbit(want.value)
+            if wrong.any():
+                at = tuple(int(i) for i in np.argwhere(wrong)[0])
+                return (
+                    f"call {k}, output {j}: {float(got[at])!r} at {list(at)}, want the other zero"
+                )
+    return ""
+
+
+def widened(values: Any, dtype: str) -> Any:
+    """In float64; from bfloat16's bits, too."""
+    if dtype == "bfloat16":
+        values = (values.astype(np.uint32) << 16).view(np.float32)
+    return values.astype(np.float64)
+
+
+def unlike(one: Any, other: Any) -> bool:
+    """Whether two arrays differ in any bit."""
+    if one is None or other is None:
+        return one is not other
+    same = one[1] == other[1] and one[0].shape == other[0].shape
+    return not same or one[0].tobytes() != other[0].tobytes()
+
+
+def repeated(run: Callable[[], list[Answer]]) -> str:
+    """What the same call gives otherwise than the first time, asked until it does."""
+    until = time.monotonic() + PATIENCE
+    first, *others = run()
+    calls = 0
+    while True:
+        for answer in others:
+            calls += 1
+            for what in ("outputs", "gradients"):
+                one, other = getattr(first, what), getattr(answer, what)
+                alike = zip(one, other, strict=False)
+                if len(one) != len(other) or any(unlike(a, b) for a, b in alike):
+                    return f"call {calls}, with the same inputs, gives other {what}"
+        if time.monotonic() > until:
+            return ""
+        others = run()
+
+
+def untouched(results: list[Answer], backend: Any, calls: Any) -> str:
+    """Which input or upstream gradient is overwritten."""
+    for k, (answer, call) in enumerate(zip(results, calls, strict=False)):
+        for what, tensors, arrays in (
+            ("input", answer.tensors, call.inputs),
+            ("upstream gradient", answer.upstream, call.grads),
+        ):
+            for i, (tensor, before) in enumerate(zip(tensors, arrays, strict=False)):
+                if before is not None and unlike(backend.get(tensor), before):
+                    return f"call {k} overwrites its {what} {i}"
+    return ""
+
+
+def kept(results: list[Answer], backend: Any) -> str:
+    """Which output a later call changes."""
+    for k, answer in enumerate(results):
+        for j, (tensor, before) in enumerate(zip(answer.kept, answer.outputs, strict=False)):
+            if unlike(backend.get(tensor), before):
+                return f"output {j} of call {k} is changed by a later call"
+    return ""
+
+
+def sloping(results: list[Answer], calls: Any, bar: float) -> str:
+    """Whether the gradient of the first call disagrees with the rise between the other two."""
+    at, ahead, behind = results
+    slope = sum(
+        float(np.sum(g[0] * (calls[1].inputs[i][0] - calls[2].inputs[i][0])))
+        for i, g in zip(calls[0].wanted, at.gradients, strict=False)
+    )
+    rise = sum(
+        float(np.sum(dy[0] * a[0])) - float(np.sum(dy[0] * b[0]))
+        for dy, a, b in zip(calls[0].grads, ahead.outputs, behind.outputs, strict=False)
+        if dy is not None
+    )
+    if abs(slope - rise) <= bar:
+        return ""
+    return f"the gradient promises a rise of {slope!r}, the forward has {rise!r} +- {bar:.3g}"
+
+
+def raised(run: Callable[[], Any]) -> str:
+    """The exception that these calls raise; empty if they return."""
+    try:
+        run()
+    except Unsupported:
+        raise
+    except Exception as error:  # noqa: BLE001 (each framework has its own)
+        traceback.print_exc()
+        return f"raises {type(error).__name__}: {error}"
+    return ""
+
+
+def accepted(run: Callable[[], Any]) -> str:
+    """Whether these calls return, where they should raise."""
+    try:
+        run()
+    except Exception as error:  # noqa: BLE001 (each framework has its own)
+        print(f"refused: {type(error).__name__}: {error}")
+        return ""
+    return "accepted"
+
+
+def uncompiled(backend: Any, run: Callable[[], Any]) -> str:
+    """Whether these calls compile nothing."""
+    run()
+    return "" if backend.compilations() else "nothing was compiled"
+
+
+def conclude(wrong: str, who: str) -> None:
+    """Say it in one line, and in the exit status."""
+    print(f"still there: {wrong} ({who})" if wrong else f"gone ({who})", flush=True)
+    sys.exit(1 if wrong else 0)
+
+
+class Session:
+    """A model of one operator in ONNX Runtime. An absent input is no input of the model."""
+
+    mutable = True
+
+    def __init__(
+        self, model: str, module: str = "onnxruntime", package: str = "onnxruntime"
+    ) -> None:
+        self.model = zlib.decompress(base64.b64decode(model))
+        self.runtime, self.package = importlib.import_module(module), package
+
+    @property
+    def version(self) -> str:
+        """The runtime's."""
+        return importlib.metadata.version(self.package)
+
+    @cached_property
+    def run(self) -> Any:
+        """A function of the inputs, made by the first call: to refuse the model is its answer."""
+        providers = ["CPUExecutionProvider"]
+        session = self.runtime.InferenceSession(self.model, providers=providers)
+        names = [entry.name for entry in session.get_inputs()]
+        return lambda arrays: session.run(None, dict(zip(names, arrays, strict=False)))
+
+    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
+        """The outputs."""
+        return tuple(self.run([x for x in inputs if x is not None]))
+
+    def put(self, array: Any, dtype: str, layout: str = "contiguous") -> Any:
+        """A NumPy array."""
+        if dtype != "bfloat16":
+            return np.array(array)
+        import ml_dtypes
+
+        return np.array(array).view(ml_dtypes.bfloat16)
+
+    def refill(self, tensor: Any, array: Any, dtype: str) -> None:
+        """Overwrite an array."""
+        tensor[...] = self.put(array, dtype)
+
+    def get(self, tensor: Any) -> tuple[Any, str]:
+        """A copy, and its dtype."""
+        return bits(np.array(tensor))
+
+    def wait(self, tensors: Any) -> None:
+        """Nothing: it returns when it has computed."""
+
+
+class Prepared(Session):
+    """The same in an implementation of `onnx.backend`: a module, or `module:Class`.
+
+    `package` is what its version is that of.
+    """
+
+    def __init__(self, model: str, implementation: str, package: str) -> None:
+        module, _, name = implementation.partition(":")
+        super().__init__(model, module, package)
+        self.onnx = importlib.import_module("onnx")
+        self.prepare = (getattr(self.runtime, name) if name else self.runtime).prepare
+
+    @cached_property
+    def run(self) -> Any:
+        """A function of the inputs, made by the first call: to refuse the model is its answer."""
+        return self.prepare(self.onnx.load_from_string(self.model), "CPU").run
