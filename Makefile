@@ -33,7 +33,7 @@ $(VENV)/dev.stamp: $(VENV)/torch.stamp
 	touch $@
 
 validate: $(VENV)/torch.stamp
-	$(BIN)/pytest suites/operators --backend=torch
+	OMP_NUM_THREADS=1 $(BIN)/pytest suites/operators --backend=torch -n 2
 
 # one thread for each of the two processes: threads that wait for each other's cores take ten times as long
 test: $(VENV)/dev.stamp
