@@ -262,10 +262,11 @@ class Tracked:
         return result.move(np.expand_dims, axes) if keepdims else result
 
     def cumsum(self, axis: Any = None) -> Any:
+        """Each partial sum in an order of its own, as a parallel scan has it."""
         x = self.ravel() if axis is None else self.move(np.moveaxis, axis, 0)
         result = np.zeros_like(x)
         for i in range(len(x)):
-            result[i] = x[i] if i == 0 else result[i - 1] + x[i]
+            result[i] = x[: i + 1].sum(0)
         return result if axis is None else result.move(np.moveaxis, 0, axis)
 
     # NumPy's protocols

@@ -241,9 +241,27 @@ NORMALISED = (
     normalised("quotient", axis_by_axis),
 )
 MEANS = (mean("axes"), mean("sum"), mean("terms"))
+# a partial sum in an order of its own, as a parallel scan has it
+
+
+def partial_sums_from_the_last(op: Any, x: Any, axis: Any) -> Any:
+    x = np.moveaxis(x, int(axis), 0)
+    x = np.flip(x, 0) if op.reverse else x
+    sums = []
+    for i in range(len(x)):
+        terms = [x[j] for j in range(i if op.exclusive else i + 1)]
+        total = terms.pop() if terms else np.zeros_like(x[0])
+        for term in reversed(terms):
+            total = total + term
+        sums.append(total)
+    y = np.stack(sums)
+    return np.moveaxis(np.flip(y, 0) if op.reverse else y, 0, int(axis))
+
+
 FORWARDS: Mapping[str, tuple[Function, ...]] = {
     "Gemm": (gemm("product"), gemm("first"), gemm("second")),
     "Conv": (conv_by_taps,),
+    "CumSum": (partial_sums_from_the_last,),
     "Softmax": (softmax_by_reciprocal,),
     "LogSoftmax": (log_softmax_in_order,),
     "SoftmaxCrossEntropyLoss": (cross_entropy_by_logsumexp,),

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
+from d5test import front_door
 from d5test.case import Case, dtype_of
 from d5test.numerics.arithmetic import classes
 from d5test.numerics.bars import Bar
@@ -20,6 +21,7 @@ from d5test.numerics.bounds import (
 from d5test.numerics.judgement import judge
 from d5test.numerics.perturbed import round_to
 from d5test.reference.operators import OPERATORS
+from d5test.reference.operators.reductions import CumSum
 from d5test.strategies import cases
 
 (SINGLE,) = classes("float32")
@@ -217,3 +219,12 @@ def test_bars_leave_the_inputs_as_they_are() -> None:
     bounds = gradient_bounds(op, arrays, grads, double)
     assert judge(bounds, op.vjp(grads, arrays)).right
     assert all(np.array_equal(a, b) for a, b in zip(arrays, before, strict=True))
+
+
+def test_a_partial_sum_may_be_in_an_order_of_its_own() -> None:
+    """JAX's scan adds the last two first, and so rounds a number that a running sum never has."""
+    x = np.array([-0.9914776, 0.45967698, 0.5758653], np.float32)
+    y = np.array([x[0], x[0] + x[1], (x[2] + x[1]) + x[0]], np.float32)
+    assert y[2] != (x[0] + x[1]) + x[2]
+    assert front_door.judge(CumSum(), [x, np.array(0)], [y]).right
+    assert not front_door.judge(CumSum(), [x, np.array(0)], [y + np.float32(2e-6)]).right
