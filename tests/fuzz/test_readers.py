@@ -9,7 +9,7 @@ import pytest
 
 from tests.fuzz.readers import READERS, execute, mutations, seeds_of
 
-COUNTS = {"benchmarks": 60, "page": 60, "verdict": 150, "name": 60}
+COUNTS = {"benchmarks": 60, "idx": 100, "page": 60, "verdict": 150, "name": 60}
 """Executions of the slow ones; each of the others has a thousand."""
 
 
