@@ -22,7 +22,8 @@ from d5test.backends.numpy import Numpy
 from d5test.case import FLOATS, Arrays, Operator, is_float
 from d5test.checks import CHECKS
 from d5test.client.client import InProcessClient, in_this_process
-from d5test.exploration.explore import COMPILED, Exploration, seed_of
+from d5test.exploration.draws import seed_of
+from d5test.exploration.explore import COMPILED, Exploration
 from d5test.numerics.arithmetic import Arithmetic, classes
 from d5test.numerics.bounds import Bounds, forward_bounds, gradient_bounds, lower_precision
 from d5test.numerics.judgement import Judgement, telling, tightest

@@ -7,10 +7,19 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
+from d5test.exploration.draws import reproducible_draws
+
 settings.register_profile(
     "tests", database=None, deadline=None, derandomize=True, print_blob=False
 )
 settings.load_profile("tests")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def the_same_examples() -> Iterator[None]:
+    """Whatever tests ran before in this process, and loaded."""
+    with reproducible_draws():
+        yield
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -2,31 +2,26 @@
 
 Requirements: only a fault raises, in a class of its own for each kind, so that Hypothesis keeps
 the kinds apart and shrinks each; everything else is counted. The same command line draws the same
-cases on every machine with the same Hypothesis, whatever profile is loaded for other tests: no
-deadline (a framework's first call compiles), no database (a run depends on its command line
-alone), no explain phase (it runs a failing case about a hundred times more). Drawing goes on, up
+cases on every machine with the same Hypothesis (`d5test.exploration.draws`). Drawing goes on, up
 to `MOST` times the examples asked for, until enough telling cases were judged, and longer where
 the backend does few of them. Shrinking ends in time.
 """
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
-from unittest.mock import patch
 
-from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
+from hypothesis import given, seed, settings
 from hypothesis.errors import Flaky, Unsatisfiable
-from hypothesis.internal.conjecture.engine import ConjectureRunner
 from hypothesis.strategies import SearchStrategy
 
 from d5test.backends.base import Unsupported
 from d5test.case import Case, Operator
+from d5test.exploration.draws import PROFILE, reproducible_draws
 from d5test.outcome.assessment import Assessment
 from d5test.outcome.fault import Fault
 from d5test.outcome.tally import Inapplicable, Tally
@@ -43,17 +38,6 @@ COMPILED = 3
 SHRINKING = 20.0
 """Seconds from the first fault of a cell until the smallest so far are reported; none from a hang,
 of which each try costs seconds."""
-MUTATOR = "generate_mutations_from"
-PROFILE = settings(
-    database=None,
-    deadline=None,
-    phases=(Phase.generate, Phase.shrink),
-    suppress_health_check=tuple(HealthCheck),
-    report_multiple_bugs=True,
-    print_blob=False,
-    verbosity=Verbosity.quiet,
-)
-"""The settings under which cases are drawn."""
 
 
 class Found(Exception):
@@ -191,7 +175,7 @@ class Exploration:
         draw = given(case=cases)(draw)
         draw = settings(PROFILE, max_examples=MOST * self.examples)(draw)
         try:
-            with independent_draws():
+            with reproducible_draws():
                 seed(number)(draw)()
         except Found as single:
             return [single.fault]
@@ -269,24 +253,6 @@ class Exploration:
         before = self.smallest.get(fault.kind)
         if before is None or _size(fault.case) <= _size(before.case):
             self.smallest[fault.kind] = fault
-
-
-def independent_draws() -> AbstractContextManager[Any]:
-    """Without Hypothesis' mutator, for which it has no setting.
-
-    After each new example it runs up to five copies in which one part was copied over another:
-    sizes become equal that were drawn to differ, and of 300 cases of MaxPool only 64 had a seed
-    of their own. Where a Hypothesis has no such method there is nothing to leave out.
-    """
-    if hasattr(ConjectureRunner, MUTATOR):
-        return patch.object(ConjectureRunner, MUTATOR, lambda runner, data: None)
-    return nullcontext()
-
-
-def seed_of(*words: object) -> int:
-    """A seed for Hypothesis from what names a cell; the same in a clone and in an installation."""
-    digest = hashlib.sha256("|".join(map(str, words)).encode(errors="surrogateescape")).digest()
-    return int.from_bytes(digest[:8], "big")
 
 
 def shortage(tally: Tally, check: Any, examples: int) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 from hypothesis import given, seed, settings
 
 from d5test.case import Case, Operator, Tensor
-from d5test.exploration.explore import PROFILE
+from d5test.exploration.draws import PROFILE
 from d5test.numerics.arithmetic import classes
 from d5test.numerics.bars import Bar
 from d5test.numerics.bounds import gradient_bounds

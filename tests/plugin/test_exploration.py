@@ -10,11 +10,15 @@ from typing import Any
 
 import pytest
 from hypothesis import strategies as st
+from hypothesis.internal.cache import LRUCache
+from hypothesis.internal.conjecture import providers
+from sortedcontainers import SortedSet
 
 from d5test.backends.base import Unsupported
 from d5test.case import Case, Tensor
 from d5test.exploration import explore as exploration
-from d5test.exploration.explore import Exploration, Undrawable, seed_of, shortage
+from d5test.exploration.draws import seed_of
+from d5test.exploration.explore import Exploration, Undrawable, shortage
 from d5test.numerics.judgement import Judgement
 from d5test.outcome.fault import Evidence, Fault, kind_of_fault
 from d5test.outcome.tally import Inapplicable, Tally
@@ -195,6 +199,21 @@ def test_the_same_seed_draws_the_same_cases() -> None:
 
     assert drawn(seed_of("forward", "Relu", 0)) == drawn(seed_of("forward", "Relu", 0))
     assert drawn(seed_of("forward", "Relu", 0)) != drawn(seed_of("forward", "Relu", 1))
+
+
+def test_what_else_is_loaded_changes_no_draw(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hypothesis itself draws the constants of each module outside of site-packages."""
+
+    def drawn() -> list[Case]:
+        seen: list[Case] = []
+        explore(lambda _, case: seen.append(case) or GOOD, examples=200)
+        return seen
+
+    before = drawn()
+    others = providers.Constants(integers=SortedSet(range(70_001, 70_400)))
+    monkeypatch.setattr(providers, "_get_local_constants", lambda: others)
+    monkeypatch.setattr(providers, "CONSTANTS_CACHE", LRUCache(1024))
+    assert drawn() == before
 
 
 def test_shrinking_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
