@@ -251,8 +251,10 @@ def spread(y, w, windows, group):
 
 def filter_gradient(x, dy, w, windows, group):
     """The gradient of w, under the gradient dy of `correlated`."""
-    columns = as_columns(windows.view(x), group, x.ndim - 2)
-    return (as_columns(dy, group, x.ndim - 2) @ columns.swapaxes(1, 2)).reshape(w.shape)
+    both = (as_columns(a, group, x.ndim - 2) for a in (dy, windows.view(x)))
+    positions = len(x), math.prod(windows.out)
+    rows, columns = (a.reshape(*a.shape[:2], *positions) for a in both)
+    return np.einsum("gmnp,gcnp->gmc", rows, columns).reshape(w.shape)
 
 
 def as_columns(x, group, rank):
