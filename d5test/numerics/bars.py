@@ -11,6 +11,7 @@ the bar it would have, so that an infinity can be demanded of the backend.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -107,6 +108,26 @@ class Bar(Tracked):
         if terms <= 1:
             return self.like(np.asarray(value), bar)
         return self._summed(np.asarray(value), bar, payment)
+
+    def partial_sums(self) -> Any:
+        """Along the first axis: each in any order of its own, by additions that are primitives.
+
+        So parallel scans add, and sums of several tensors. The last addition of each sum pays for
+        the result; those before it for the sum of magnitudes, which no partial sum exceeds.
+        """
+        if len(self) < 2:
+            return self.copy()
+        adding = replace(self.arithmetic, sums=self.arithmetic.primitive)
+        before = np.arange(len(self) - 1)
+        errors = np.array([adding.sum_error(int(n)) for n in before])
+        column = (-1, *(1 for _ in self.shape[1:]))
+        sizes = np.absolute(self.value).cumsum(0)[1:]
+        bar = sizes * errors.reshape(column) + (before * adding.eta).reshape(column)
+        if self.companion is not None:
+            bar += self.full_companion().cumsum(0)[1:]
+        sums = self.rounded(self.value.cumsum(0)[1:], bar, self.arithmetic.granted[np.add])
+        sums.beyond = None
+        return np.concatenate([self[:1], sums])
 
     def _summed(self, value: Values, bar: Values, payment: Payment) -> Bar:
         """`value` with its bar, into which the sum has paid.

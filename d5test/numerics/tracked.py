@@ -262,12 +262,16 @@ class Tracked:
         return result.move(np.expand_dims, axes) if keepdims else result
 
     def cumsum(self, axis: Any = None) -> Any:
-        """Each partial sum in an order of its own, as a parallel scan has it."""
         x = self.ravel() if axis is None else self.move(np.moveaxis, axis, 0)
-        result = np.zeros_like(x)
-        for i in range(len(x)):
-            result[i] = x[: i + 1].sum(0)
+        result = x.partial_sums()
         return result if axis is None else result.move(np.moveaxis, 0, axis)
+
+    def partial_sums(self) -> Any:
+        """Along the first axis, by one addition after the other."""
+        result = np.zeros_like(self)
+        for i in range(len(self)):
+            result[i] = self[i] if i == 0 else result[i - 1] + self[i]
+        return result
 
     # NumPy's protocols
 

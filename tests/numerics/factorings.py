@@ -258,10 +258,47 @@ def partial_sums_from_the_last(op: Any, x: Any, axis: Any) -> Any:
     return np.moveaxis(np.flip(y, 0) if op.reverse else y, 0, int(axis))
 
 
+def sum_from_the_last(op: Any, *xs: Any) -> Any:
+    total = xs[-1]
+    for x in reversed(xs[:-1]):
+        total = x + total
+    return total if len(xs) > 1 else total.copy()
+
+
+def sum_by_pairs(op: Any, *xs: Any) -> Any:
+    if len(xs) < 3:
+        return sum_from_the_last(op, *xs)
+    half = len(xs) // 2
+    return sum_by_pairs(op, *xs[:half]) + sum_by_pairs(op, *xs[half:])
+
+
+# a bias as the first term of the sum, as an accumulator begins with it; both biases as one
+
+
+def gemm_from_c(op: Any, a: Any, b: Any, c: Any = None) -> Any:
+    a, b = a.T if op.transA else a, b.T if op.transB else b
+    terms = np.expand_dims(a.T, 2) * np.expand_dims(b, 1) * op.alpha
+    if c is None:
+        return terms.sum(0)
+    first = np.broadcast_to(op.beta * c, terms.shape[1:])
+    return np.concatenate((np.expand_dims(first, 0), terms)).sum(0)
+
+
+def biases_together(op: Any, x: Any, w: Any, r: Any, b: Any = None, *rest: Any) -> Any:
+    if b is not None and not getattr(op, "linear_before_reset", 0):
+        wb, rb = np.split(b, 2, 1)
+        b = np.concatenate((wb + rb, np.zeros_like(rb)), 1)
+    return type(op).forward(op, x, w, r, b, *rest)
+
+
 FORWARDS: Mapping[str, tuple[Function, ...]] = {
-    "Gemm": (gemm("product"), gemm("first"), gemm("second")),
+    "Gemm": (gemm("product"), gemm("first"), gemm("second"), gemm_from_c),
     "Conv": (conv_by_taps,),
     "CumSum": (partial_sums_from_the_last,),
+    "Sum": (sum_from_the_last, sum_by_pairs),
+    "RNN": (biases_together,),
+    "LSTM": (biases_together,),
+    "GRU": (biases_together,),
     "Softmax": (softmax_by_reciprocal,),
     "LogSoftmax": (log_softmax_in_order,),
     "SoftmaxCrossEntropyLoss": (cross_entropy_by_logsumexp,),
