@@ -97,7 +97,7 @@ class OneFunction(InProcessClient):
 
     def __init__(self, name: str, backend: Backend) -> None:
         self.name = name
-        self._verbs = Service(lambda: backend)
+        self._requests = Service(lambda: backend)
 
 
 def check(

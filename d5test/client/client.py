@@ -219,11 +219,11 @@ class InProcessClient(BackendClient):
         spec = resolve(spec) if isinstance(spec, str) else spec
         self.name = spec.name
         make = in_this_process(spec)
-        self._verbs = Service(lambda: make(device))
+        self._requests = Service(lambda: make(device))
 
     def _answer(self, request: tuple[Any, ...]) -> tuple[Any, ...]:
         arrived = wire.loads(wire.dumps(request), lambda array: array)
-        answer: tuple[Any, ...] = wire.loads(self._verbs.reply(arrived), typed)
+        answer: tuple[Any, ...] = wire.loads(self._requests.reply(arrived), typed)
         return answer
 
 

@@ -1,4 +1,4 @@
-"""Two runs compared: their records read, matched, and told better, same, worse or unsure."""
+"""Two runs compared: their records read, matched, and called better, same, worse or unsure."""
 
 from __future__ import annotations
 

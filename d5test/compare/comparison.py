@@ -15,7 +15,7 @@ from statistics import median
 from d5test.compare.decision import VERDICTS, Decision, Values, exact, noisy, worst_first
 from d5test.compare.entry import Entry
 from d5test.compare.environment import differing
-from d5test.compare.numbers import SPREAD, Unreadable, named, told
+from d5test.compare.numbers import SPREAD, Unreadable, named, quoted
 from d5test.compare.reading import Run, uncollected
 from d5test.metric import ARITHMETIC, RATIO, TIME, Metric
 
@@ -103,11 +103,11 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """`regressed`, or `unsure` if something could not be told, or `passed`."""
+        """`regressed`, or `unsure` if something could not be decided, or `passed`."""
         if self.counts["worse"] or self.matching.vanished:
             return "regressed"
-        untold = self.counts["unsure"] or self.matching.changed or not self.decisions
-        return "unsure" if untold else "passed"
+        undecided = self.counts["unsure"] or self.matching.changed or not self.decisions
+        return "unsure" if undecided else "passed"
 
 
 @uncollected()
@@ -237,8 +237,8 @@ def _check_spread(
     usual = median(value for value, _ in every)
     odd, path = least if usual / least[0] >= most[0] / usual else most
     raise Unreadable(
-        f"{path}: benchmark {named(benchmark)}: {told(metric.name)} is {odd:g}, and {usual:g} in "
-        f"the median of its version's runs, which never differ by a factor of {SPREAD}"
+        f"{path}: benchmark {named(benchmark)}: {quoted(metric.name)} is {odd:g}, and {usual:g} "
+        f"in the median of its version's runs, which never differ by a factor of {SPREAD}"
     )
 
 
@@ -255,7 +255,7 @@ def _known(before: Entries, after: Entries) -> dict[str, Metric]:
             # A stranger's tolerance is a rule: one that a file widens would hide what is worse.
             if not replace(metric, tolerance=0.0) == replace(other, tolerance=0.0) == RATIO:
                 raise Unreadable(
-                    f"benchmark {named(entry.name)}: runs disagree on what {told(name)} is"
+                    f"benchmark {named(entry.name)}: runs disagree on what {quoted(name)} is"
                 )
             known[name] = max(metric, other, key=lambda m: m.tolerance)
     return known

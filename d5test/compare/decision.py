@@ -1,7 +1,7 @@
 """What is said of one metric of one benchmark, and why.
 
-Requirements: no decision without its numbers; what cannot be told is unsure, with the reason and
-with what could have been seen.
+Requirements: no decision without its numbers; what cannot be decided is unsure, with the reason
+and with what could have been seen.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from math import exp, expm1, inf, isinf
 from statistics import median
 
 from d5test.compare.noise import Shift, logarithms, shifts
-from d5test.compare.numbers import Unreadable, told
+from d5test.compare.numbers import Unreadable, quoted
 from d5test.metric import RIGHT, Metric
 
 ACCEPTED = "accepted"
@@ -106,7 +106,7 @@ def noisy(rows: Sequence[Values], effect: float) -> list[Decision]:
     try:
         every = shifts(old, new, effect)
     except FloatingPointError as error:
-        raise Unreadable(f"{told(rows[0].metric.name)} of the benchmarks: {error}") from None
+        raise Unreadable(f"{quoted(rows[0].metric.name)} of the benchmarks: {error}") from None
     return [_noisy(row, shift, effect) for row, shift in zip(rows, every, strict=True)]
 
 

@@ -27,7 +27,7 @@ from d5test.compare.numbers import (
     named,
     number,
     positive,
-    told,
+    quoted,
     within,
 )
 from d5test.metric import (
@@ -156,10 +156,10 @@ class Entry:
 def entry_of(benchmark: Any) -> Entry:
     """An entry of the list `benchmarks`."""
     if not isinstance(benchmark, dict):
-        raise Unreadable(f"an entry of its benchmarks is {told(benchmark)}, not an object")
+        raise Unreadable(f"an entry of its benchmarks is {quoted(benchmark)}, not an object")
     name = benchmark.get("fullname") or benchmark.get("name")
     if not isinstance(name, str):
-        raise Unreadable(f"a benchmark's fullname is {told(name)}, not text")
+        raise Unreadable(f"a benchmark's fullname is {quoted(name)}, not text")
     try:
         return _entry(name, benchmark)
     except Unreadable as error:
@@ -171,7 +171,7 @@ def _entry(name: str, benchmark: Mapping[str, Any]) -> Entry:
     for key in (KEY, "scaling"):
         schema = lookup(extra, f"{key}.schema")
         if key in extra and schema != SCHEMA:
-            raise Unreadable(f"{key} has schema {told(schema)}; this d5test reads {SCHEMA}")
+            raise Unreadable(f"{key} has schema {quoted(schema)}; this d5test reads {SCHEMA}")
     for path in (f"{KEY}.judgement", f"{KEY}.memory", f"{KEY}.backend"):
         mapping(lookup(extra, path) or {}, path)
     measured = [*_time(benchmark, extra), *_fields(extra), *_strangers(extra)]
@@ -241,7 +241,7 @@ def _time(benchmark: Mapping[str, Any], extra: Mapping[str, Any]) -> Iterator[Sa
     if isinstance(data, dict) and "some" in data:  # some of the rounds were kept
         data = data.get("count")
     if data is not None and data != announced:
-        raise Unreadable(f"announces {announced:g} rounds and has {told(data)}")
+        raise Unreadable(f"announces {announced:g} rounds and has {quoted(data)}")
     total = stats.get("total")
     if data is None and total is not None and announced * least > 2 * number(total, "stats.total"):
         raise Unreadable(f"announces {announced:g} rounds, more than fit into its total time")
@@ -252,7 +252,7 @@ def _controls(extra: Mapping[str, Any], name: str, metric: Metric, what: str) ->
     """The values of further runs of the same version."""
     controls = lookup(extra, f"{KEY}.{name}") or []
     if not isinstance(controls, list):
-        raise Unreadable(f"{name} is {told(controls)}, not a list")
+        raise Unreadable(f"{name} is {quoted(controls)}, not a list")
     return (value_of(metric, value, what) for value in controls)
 
 
@@ -302,11 +302,11 @@ def _fields(extra: Mapping[str, Any]) -> Iterator[Sample]:
         controls: Iterator[float] = iter(())
         if metric is ARITHMETIC:
             if value not in CLASSES:
-                raise Unreadable(f"{path} is {told(value)}, not one of {', '.join(CLASSES)}")
+                raise Unreadable(f"{path} is {quoted(value)}, not one of {', '.join(CLASSES)}")
             value = CLASSES.index(value)
         elif metric is RIGHT:
             if not isinstance(value, bool):
-                raise Unreadable(f"{path} is {told(value)}, not true or false")
+                raise Unreadable(f"{path} is {quoted(value)}, not true or false")
             value = int(value)
         elif metric is RATIO:
             metric = replace(metric, tolerance=_resolution(extra))
@@ -333,17 +333,17 @@ def _strangers(extra: Mapping[str, Any]) -> Iterator[Sample]:
 def _stranger(row: Mapping[str, Any]) -> Sample:
     name, unit = row.get("name"), row.get("unit")
     if not isinstance(name, str) or not isinstance(unit, str):
-        raise Unreadable(f"a metric's name or unit is no text: {told(name)}, {told(unit)}")
-    what = f"tolerance of {told(name)}"
+        raise Unreadable(f"a metric's name or unit is no text: {quoted(name)}, {quoted(unit)}")
+    what = f"tolerance of {quoted(name)}"
     tolerance = within(number(row.get("tolerance", 0), what), what, 0, LARGEST)
     try:
         metric = Metric(name, unit, str(row.get("better")), str(row["gate"]), tolerance)
     except ValueError as error:
-        raise Unreadable(told(str(error))) from None
+        raise Unreadable(quoted(str(error))) from None
     values = row.get("values")
     if not isinstance(values, list) or not values:
-        raise Unreadable(f"metric {told(name)} has no values")
-    checked = tuple(value_of(metric, value, f"a value of {told(name)}") for value in values)
+        raise Unreadable(f"metric {quoted(name)} has no values")
+    checked = tuple(value_of(metric, value, f"a value of {quoted(name)}") for value in values)
     if metric.gate != "noise":
         return Sample(metric, checked)
     # Disturbances make a value worse, never better: the best one was the least disturbed.

@@ -22,7 +22,7 @@ class Unreadable(ValueError):
     """A file that cannot be compared, and why, in one line."""
 
 
-def told(value: Any, longest: int = SHORT) -> str:
+def quoted(value: Any, longest: int = SHORT) -> str:
     """A value of a stranger's in one short line, without what a terminal would obey."""
     known = isinstance(value, str | int | float | None)
     try:
@@ -36,7 +36,7 @@ def named(benchmark: str) -> str:
     """The name of a benchmark in a line, without the path of its file if it is long."""
     path, bracket, parameters = benchmark.partition("[")
     test = f"{path.rpartition('::')[2]}{bracket}{parameters}"
-    return told(benchmark if len(benchmark) < SHORT else test, LONG)
+    return quoted(benchmark if len(benchmark) < SHORT else test, LONG)
 
 
 def lookup(value: Any, path: str) -> Any:
@@ -54,16 +54,16 @@ def lookup(value: Any, path: str) -> Any:
 def mapping(value: Any, what: str) -> Mapping[str, Any]:
     """A JSON object, or an `Unreadable`."""
     if not isinstance(value, dict):
-        raise Unreadable(f"{what} is {told(value)}, not an object")
+        raise Unreadable(f"{what} is {quoted(value)}, not an object")
     return value
 
 
 def number(value: Any, what: str, largest: float = LARGEST) -> float:
     """A finite number of any size that something has, or an `Unreadable`."""
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise Unreadable(f"{what} is {told(value)}, not a number")
+        raise Unreadable(f"{what} is {quoted(value)}, not a number")
     if not finite(value):
-        raise Unreadable(f"{what} is {told(value)}, not a finite number")
+        raise Unreadable(f"{what} is {quoted(value)}, not a finite number")
     if abs(value) > largest:
         raise Unreadable(f"{what} is {value:g}; nothing is larger than {largest:g}")
     return float(value)

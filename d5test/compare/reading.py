@@ -26,7 +26,7 @@ from d5test import files
 from d5test.compare.condensed import BLOCK, condensed
 from d5test.compare.entry import Entry, detail_of, entry_of
 from d5test.compare.environment import facts_of
-from d5test.compare.numbers import Unreadable, lookup, mapping, told
+from d5test.compare.numbers import Unreadable, lookup, mapping, quoted
 from d5test.files import TooLarge, parsed
 from d5test.metric import RATIO, TIME
 from d5test.record import KEY, usable_cores
@@ -114,18 +114,18 @@ def _paths(side: str, results: Path) -> Iterator[Path]:
     for name in [side] if side and os.path.exists(side) else side.split(","):
         path = Path(name)
         if not name.strip():
-            raise Unreadable(f"{told(side)}: a name in it is empty")
+            raise Unreadable(f"{quoted(side)}: a name in it is empty")
         if not os.path.exists(name):
             paths = sorted(map(Path, glob.glob(name))) or files_of(name, results)
         elif path.is_dir():
             paths = sorted(file for file in path.glob("*.json") if file.name != INDEX)
             if not paths:
-                raise Unreadable(f"{told(name)}: there are no JSON files in this folder")
+                raise Unreadable(f"{quoted(name)}: there are no JSON files in this folder")
         else:
             paths = [path]
         if not paths:
             raise Unreadable(
-                f"{told(name)}: there is no such file, and no run of such a commit in {results}"
+                f"{quoted(name)}: there is no such file, and no run of such a commit in {results}"
             )
         yield from paths
 
@@ -160,7 +160,7 @@ def _content(path: Path, rounds: int) -> Any:
         why = "it ends too early" if cut else error.msg
         raise Unreadable(f"is no JSON: {why}") from None
     except ValueError as error:
-        raise Unreadable(f"is no benchmark file: {told(str(error))}") from None
+        raise Unreadable(f"is no benchmark file: {quoted(str(error))}") from None
 
 
 def _run_of(path: str, content: Any, *, details: bool) -> Run:
@@ -171,7 +171,7 @@ def _run_of(path: str, content: Any, *, details: bool) -> Run:
     for benchmark in benchmarks:
         entry = entry_of(benchmark)
         if entry.name in entries:
-            raise Unreadable(f"has benchmark {told(entry.name)} twice")
+            raise Unreadable(f"has benchmark {quoted(entry.name)} twice")
         entries[entry.name] = replace(entry, detail=detail_of(benchmark)) if details else entry
     reasons = lookup(content, UNTIMED)
     reasons = {} if reasons is None else mapping(reasons, UNTIMED)

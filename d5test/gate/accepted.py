@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from d5test.compare.decision import ACCEPTED, Decision
-from d5test.compare.numbers import told
+from d5test.compare.numbers import quoted
 from d5test.compare.output import short
 
 
@@ -51,13 +51,15 @@ class Accepted:
             if not isinstance(row[name], str) or not row[name].strip():
                 raise Unacceptable(f"{name} of a row is empty or no text")
         if isinstance(accepted.up_to, bool) or not isinstance(accepted.up_to, int | float):
-            raise Unacceptable(f"up_to of {told(accepted.benchmark)} is no number; 0.08 is 8%")
+            raise Unacceptable(f"up_to of {quoted(accepted.benchmark)} is no number; 0.08 is 8%")
         if not 0 < accepted.up_to < 1:
             raise Unacceptable(
-                f"up_to of {told(accepted.benchmark)} is {told(accepted.up_to)}; 0.08 is 8%"
+                f"up_to of {quoted(accepted.benchmark)} is {quoted(accepted.up_to)}; 0.08 is 8%"
             )
         if type(accepted.expires) is not date:
-            raise Unacceptable(f"expires of {told(accepted.benchmark)} is no date, as 2027-03-31")
+            raise Unacceptable(
+                f"expires of {quoted(accepted.benchmark)} is no date, as 2027-03-31"
+            )
         return accepted
 
     def speaks_of(self, decision: Decision) -> bool:
@@ -91,7 +93,7 @@ def unused(rows: Iterable[Accepted], benchmarks: Iterable[str]) -> list[str]:
 
 
 def accept(decisions: Sequence[Decision], rows: Sequence[Accepted], today: date) -> list[Decision]:
-    """The decisions, those that are worse and accepted told so."""
+    """The decisions, those that are worse and accepted say so."""
     return [_accepted(decision, rows, today) for decision in decisions]
 
 

@@ -65,7 +65,7 @@ class Examination:
 
     cases  by name, in the order in which they were given
     left   names of those that the budget left no time for
-    notes  what is to be told besides
+    notes  what a reader should know besides
     """
 
     cases: dict[str, Examined] = field(default_factory=dict)

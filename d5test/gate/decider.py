@@ -243,7 +243,7 @@ class Verdicts:
             why = f"in all of {len(evidence.shifts)} sessions, far beyond the noise"
             return "worse" if charge > 0 else "better", why
         if charge:
-            return "unsure", "the budget was spent before pairs of fresh processes told"
+            return "unsure", "the budget was spent before pairs of fresh processes could decide"
         return "", ""
 
     def _confronted(

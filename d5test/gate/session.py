@@ -60,7 +60,7 @@ class Session:
     error: float = inf
     until: float = inf
     """When to stop, by `time.monotonic`: benchmarks that have not begun then are left out. More
-    processes than were planned take half of the time that is left: others are to be told, too.
+    processes than were planned take half of the time that is left: others need a decision, too.
     """
 
     def measure(self, subjects: Sequence[Subject]) -> dict[str, Measurement]:

@@ -24,7 +24,7 @@ from d5test.compare import Comparison, Run, Unreadable, compare
 from d5test.compare.comparison import EFFECT
 from d5test.compare.condensed import packed, rounds_of, thinned, unpacked
 from d5test.compare.entry import Detail, Entry, fact_of, judged_right, paced_of, value_of
-from d5test.compare.numbers import count, number, positive, told, within
+from d5test.compare.numbers import count, number, positive, quoted, within
 from d5test.compare.output import sentence, short
 from d5test.files import TooLarge, parsed, unzipped
 from d5test.metric import RIGHT, TIME, Metric, Sample
@@ -281,7 +281,7 @@ def _run_of(run: Mapping[str, Any], metrics: Sequence[Metric]) -> Run:
 def _entry_of(entry: Mapping[str, Any], metrics: Sequence[Metric]) -> Entry:
     samples: dict[str, Sample] = {}
     for which, *values in entry["samples"]:
-        metric, name = metrics[which], told(metrics[which].name)
+        metric, name = metrics[which], quoted(metrics[which].name)
         if not values:
             raise Unreadable(f"{name} has no values")
         checked = tuple(value_of(metric, value, name) for value in values)

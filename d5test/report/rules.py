@@ -21,8 +21,8 @@ from d5test.record import KEY, OPERATIONS
 from d5test.report.content import Report, entries
 from d5test.report.sections import collectives, steps
 
-STATUS = ("breached", "untold", "kept", "none")
-"""What comes first in the page. `none`: nothing of the kind is reported; `untold`: the records
+STATUS = ("breached", "unknown", "kept", "none")
+"""What comes first in the page. `none`: nothing of the kind is reported; `unknown`: the records
 do not say."""
 HARDWARE = ("processor", "cores", "usable cores", "memory", "driver")
 """Facts of the machine; those of a backend's device end in `DEVICE`."""
@@ -42,7 +42,7 @@ class Finding:
     """What is said of a rule."""
 
     status: str
-    told: str
+    text: str
 
 
 class Evidence:
@@ -100,12 +100,12 @@ def counted(breaches: Iterable[bool], claim: str) -> Finding:
     return Finding("breached" if any(flags) else "kept", f"{sum(flags)} of {len(flags)} {claim}")
 
 
-def untold(why: str) -> Callable[[Evidence], Finding]:
+def unknown(why: str) -> Callable[[Evidence], Finding]:
     """A rule of which the records say nothing."""
-    return lambda evidence: Finding("untold", why)
+    return lambda evidence: Finding("unknown", why)
 
 
-UNTRAINED = untold("the records hold no training")
+UNTRAINED = unknown("the records hold no training")
 
 
 def _accuracy_at_scale(evidence: Evidence) -> Finding:
@@ -114,7 +114,7 @@ def _accuracy_at_scale(evidence: Evidence) -> Finding:
     if not several:
         return Finding("none", "nothing was timed on more than one rank")
     return Finding(
-        "untold",
+        "unknown",
         f"{several} times on more than one rank: the suite judges their results and writes "
         "no time of wrong ones, but the records do not say by how much they were right",
     )
@@ -127,7 +127,7 @@ def _hardware(evidence: Evidence) -> Finding:
     names = {name for facts in (*old, *new) for name in facts}
     asked = {name for name in names if name in HARDWARE or name.endswith(DEVICE)}
     if not asked:
-        return Finding("untold", "the files say nothing about the hardware")
+        return Finding("unknown", "the files say nothing about the hardware")
     changed = sorted(asked & set(differing(old, new)))
     which = f" ({', '.join(map(plain, changed))})" if changed else ""
     return counted((name in changed for name in asked), f"facts of the hardware differ{which}")
@@ -191,8 +191,10 @@ MASSES = Rules(
     "T. Hoefler, on performance of deep learning",
     (
         Rule(1, "Accuracy stands beside the performance at scale", _accuracy_at_scale),
-        Rule(2, "Test accuracy is told", UNTRAINED),
-        Rule(3, "All training runs for tuning are told", untold("the records hold no tuning")),
+        Rule(2, "Test accuracy is reported", UNTRAINED),
+        Rule(
+            3, "All training runs for tuning are reported", unknown("the records hold no tuning")
+        ),
         Rule(4, "Old hardware is not compared with new", _hardware),
         Rule(5, "Scaling is that of the whole, not of a kernel", _kernels),
         Rule(6, "Input and output are in the time", _transfers),

@@ -35,7 +35,7 @@ Place = tuple[str, str, str]
 class Fitness:
     """In one sentence; the noise floor and the detectable slowdown by `SHARES`; other facts."""
 
-    told: str
+    text: str
     floors: Sequence[tuple[str, str, str]] = ()
     facts: Sequence[tuple[str, str]] = ()
 

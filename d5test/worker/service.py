@@ -49,7 +49,7 @@ class Service:
         self._make = make
         self._execution: Execution | None = None
         self._timing: Rounds | None = None
-        self._verbs: Mapping[str, Callable[..., Any]] = {
+        self._requests: Mapping[str, Callable[..., Any]] = {
             "describe": lambda: describe(self.execution),
             "run": lambda *request: self.execution.run(*request),
             "compilations": lambda: self.execution.compilations(),
@@ -91,7 +91,7 @@ class Service:
         try:
             if self._execution is not None:
                 self._execution.where = verb
-            return "ok", self._verbs[verb](*arguments)
+            return "ok", self._requests[verb](*arguments)
         except BaseException as error:  # noqa: BLE001 (SystemExit too: it must not end us)
             if self._execution is None:
                 if isinstance(error, Unsupported):

@@ -95,11 +95,11 @@ def serve(connection: socket.socket, make: Any, device: str) -> None:
     from d5test.worker.service import Service
 
     os.register_at_fork(after_in_child=connection.close)  # our death closes it, not a child's
-    verbs = Service(lambda: make(device))
+    service = Service(lambda: make(device))
     while True:
         try:
             request = wire.receive(connection, lambda array: array)
-            wire.send_bytes(connection, verbs.reply(request))
+            wire.send_bytes(connection, service.reply(request))
         except (wire.Closed, OSError):
             return
 

@@ -67,7 +67,7 @@ def test_a_call_is_made_before_the_clock_starts(
         monkeypatch.setattr("d5test.worker.timing.ROUND", 0.0)
     client = InProcessClient(f"{TINY}:Tiny")
     client.start_timing(ops.Scale(), FEEDS, cold=cold, loops=None if cold else 2)
-    timing, calls = client._verbs.timing, []
+    timing, calls = client._requests.timing, []
 
     def counted(number: int, call: Any) -> Any:
         return lambda: (calls.append(number), call())[1]
@@ -80,7 +80,7 @@ def test_a_call_is_made_before_the_clock_starts(
 def test_each_cold_round_is_one_call_behind_a_flush_of_the_caches(ops: Any) -> None:
     client = InProcessClient(f"{TINY}:Tiny")
     assert client.start_timing(ops.Scale(), FEEDS, cold=True) == 1
-    buffer = client._verbs.timing._written
+    buffer = client._requests.timing._written
     assert buffer is not None
     assert buffer.nbytes >= 2 * largest_cache()
     before = buffer[0]

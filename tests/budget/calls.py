@@ -59,8 +59,8 @@ def line(client: InProcessClient, subject: Subject) -> Line:
     if subject.whole is not None:
         arrays += (np.array(subject.whole),)
     loops = client.start_timing(subject.op, [Feed(arrays)])
-    timing = client._verbs.timing
-    wait = client._verbs.execution.backend.wait
+    timing = client._requests.timing
+    wait = client._requests.execution.backend.wait
     tensors = timing._placed[0].tensors[: len(subject.shapes)]
     hand = in_place(timing, by_hand(subject.by_hand, tensors, loops, wait))
     arms = {OURS: lambda: timing.round()[1], THEIRS: hand, AGAIN: hand}

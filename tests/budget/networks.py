@@ -56,7 +56,7 @@ def lines() -> Iterator[Line]:
     if different := differing(gradients, module):
         raise AssertionError(f"both sides compute the same, and differ in {different}")
     executor.start_timing([inputs], "loss")
-    timing = client._verbs.timing
+    timing = client._requests.timing
     arms = {OURS: lambda: timing.round()[1], THEIRS: seconds(hand), AGAIN: seconds(hand)}
     times = in_turn(arms, rounds=101, seconds=90, least=20)
     executor.stop_timing()

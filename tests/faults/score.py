@@ -44,7 +44,7 @@ class Local(InProcessClient):
 
     def __init__(self, name: str, backend: Any) -> None:
         self.name = name
-        self._verbs = Service(lambda: backend)
+        self._requests = Service(lambda: backend)
 
     def _answer(self, request: tuple[Any, ...]) -> tuple[Any, ...]:
         with np.errstate(all="ignore"):

@@ -56,8 +56,8 @@ GOOD = [benchmark(name(b), 1e-3 * (b + 1)) for b in range(3)]
 FEW = benchmark("few", 1e-3, seconds=[1e-3] * 5)
 TOLD: list[tuple[Rules, int, list[Any], str, str]] = [
     (MASSES, 1, GOOD, "none", "more than one rank"),
-    (MASSES, 1, [step(1), step(2), call(3)], "untold", "4 times on more than one rank"),
-    (MASSES, 2, GOOD, "untold", "no training"),
+    (MASSES, 1, [step(1), step(2), call(3)], "unknown", "4 times on more than one rank"),
+    (MASSES, 2, GOOD, "unknown", "no training"),
     (MASSES, 5, GOOD, "none", "nothing of the kind"),
     (MASSES, 5, [step(1), call(2)], "kept", "2 times are of whole steps"),
     (MASSES, 5, [call(2), call(3)], "breached", "4 of 4 distributed times"),
@@ -92,13 +92,13 @@ def test_a_rule(
     rules: Rules, number: int, entries: Any, status: str, words: str, finding: Any
 ) -> None:
     found = finding(rules, number, entries)
-    assert (found.status, words in found.told) == (status, True), found.told
+    assert (found.status, words in found.text) == (status, True), found.text
 
 
 def test_operations_counted_in_another_way(finding: Any) -> None:
     odd = benchmark("odd", 1e-3)
     odd["extra_info"]["d5test"]["flop_per_second"] *= 2
-    assert finding(MASSES, 7, [*GOOD, odd], GOOD).told.startswith("1 of 7 rates")
+    assert finding(MASSES, 7, [*GOOD, odd], GOOD).text.startswith("1 of 7 rates")
 
 
 def test_other_hardware(finding: Any) -> None:
@@ -106,7 +106,7 @@ def test_other_hardware(finding: Any) -> None:
     assert found == Finding("breached", "1 of 2 facts of the hardware differ (cores)")
     assert finding(MASSES, 4, GOOD).status == "kept"
     assert finding(MASSES, 4, GOOD, None).status == "none"
-    assert finding(MASSES, 4, [plain("a", 1)]).status == "untold"
+    assert finding(MASSES, 4, [plain("a", 1)]).status == "unknown"
 
 
 def test_what_the_rival_is_not_compared_in(finding: Any) -> None:
@@ -119,14 +119,14 @@ def test_what_the_rival_is_not_compared_in(finding: Any) -> None:
 def test_rounds_that_are_not_in_the_file(finding: Any) -> None:
     bare = plain("bare", 1e-3)
     del bare["stats"]["data"]
-    assert finding(PRACTICE, 8, [*GOOD, bare]).told.startswith("2 of 8 times have no rounds")
+    assert finding(PRACTICE, 8, [*GOOD, bare]).text.startswith("2 of 8 times have no rounds")
 
 
 def test_a_case_of_the_corpus_is_no_time(finding: Any, tmp_path: Path) -> None:
     frozen = {"version": 1, "hash": "c0ffee", "data": "da7a"}
     case = plain("case", 5.0, d5test={**benchmark("", 1)["extra_info"][KEY], "corpus": frozen})
-    assert finding(PRACTICE, 5, [*GOOD, case]).told == finding(PRACTICE, 5, GOOD).told
-    assert finding(MASSES, 8, [*GOOD, case]).told == finding(MASSES, 8, GOOD).told
+    assert finding(PRACTICE, 5, [*GOOD, case]).text == finding(PRACTICE, 5, GOOD).text
+    assert finding(MASSES, 8, [*GOOD, case]).text == finding(MASSES, 8, GOOD).text
     run = read(str(write(tmp_path / "both.json", [*GOOD, case])), 256)
     (told,) = [v for k, v in fitness(Report([], run)).facts if k == "rounds a benchmark"]
     assert told == "7"
@@ -135,9 +135,9 @@ def test_a_case_of_the_corpus_is_no_time(finding: Any, tmp_path: Path) -> None:
 def test_facts_of_the_set_up(finding: Any) -> None:
     found = finding(PRACTICE, 9, GOOD)
     assert found.status == "breached"
-    assert "processor" in found.told
-    assert "load" not in found.told
-    assert str(BACKEND["name"]) not in found.told
+    assert "processor" in found.text
+    assert "load" not in found.text
+    assert str(BACKEND["name"]) not in found.text
 
 
 def test_limits_take_a_distribution(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_limits_take_a_distribution(tmp_path: Path) -> None:
     evidence = Evidence(Report(old, new))
     found = {rule.number: f for rule, f in PRACTICE.findings(evidence)}
     assert found[6].status == "breached"
-    assert found[6].told.startswith("10 limits take Student's t")
+    assert found[6].text.startswith("10 limits take Student's t")
     assert found[7] == Finding("kept", "0 of 10 comparisons of noisy metrics know no noise floor")
 
 

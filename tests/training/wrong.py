@@ -29,7 +29,7 @@ class Local(InProcessClient):
             else row
             for name, row in made.rows.items()
         }
-        self._verbs = Service(lambda: made)
+        self._requests = Service(lambda: made)
 
 
 def mistaken(change: Callable[[Any], Optimizer]) -> type[Updater]:

@@ -18,23 +18,23 @@ from d5test.backends.updater import Kind, ReferenceUpdater, Slots, Updater, argu
 from d5test.reference.optimizers import State
 
 
-def made(name: str, optax: Any, op: Any, **sources: Any) -> Any:
+def optimizer(name: str, optax: Any, op: Any, **sources: Any) -> Any:
     return getattr(optax, name)(**arguments(op, learning_rate="lr", **sources))
 
 
-momentum = partial(made, "sgd", momentum="momentum")
-adagrad = partial(made, "adagrad", initial_accumulator_value="accumulator", eps="epsilon")
-rmsprop = partial(made, "rmsprop", decay="rho", eps="epsilon", eps_in_sqrt="epsilon_inside")
+momentum = partial(optimizer, "sgd", momentum="momentum")
+adagrad = partial(optimizer, "adagrad", initial_accumulator_value="accumulator", eps="epsilon")
+rmsprop = partial(optimizer, "rmsprop", decay="rho", eps="epsilon", eps_in_sqrt="epsilon_inside")
 ADAM_NAMES = {"b1": "beta1", "b2": "beta2", "eps": "epsilon"}
 KINDS: Mapping[str, Kind] = {
-    "GradientDescent": Kind(partial(made, "sgd")),
+    "GradientDescent": Kind(partial(optimizer, "sgd")),
     "Momentum": Kind(momentum, ("trace",)),
     "Nesterov": Kind(partial(momentum, nesterov=True), ("trace",)),
     "AdaGrad": Kind(adagrad, ("sum_of_squares",)),
     "RMSProp": Kind(rmsprop, ("nu",)),
-    "Adam": Kind(partial(made, "adam", **ADAM_NAMES), ("mu", "nu"), counts=True),
+    "Adam": Kind(partial(optimizer, "adam", **ADAM_NAMES), ("mu", "nu"), counts=True),
     "AdamW": Kind(
-        partial(made, "adamw", **ADAM_NAMES, weight_decay="weight_decay"),
+        partial(optimizer, "adamw", **ADAM_NAMES, weight_decay="weight_decay"),
         ("mu", "nu"),
         counts=True,
     ),

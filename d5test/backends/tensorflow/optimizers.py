@@ -19,22 +19,22 @@ from d5test.backends.tensorflow.framework import tf
 from d5test.backends.updater import Kind, ReferenceUpdater, Slots, Updater, arguments, one_step
 
 
-def made(name: str, op: Any, **sources: Any) -> Any:
+def optimizer(name: str, op: Any, **sources: Any) -> Any:
     usual = arguments(op, learning_rate="lr", weight_decay="weight_decay")
     return getattr(keras.optimizers, name)(**usual, **arguments(op, **sources))
 
 
-momentum = partial(made, "SGD", momentum="momentum")
-adagrad = partial(made, "Adagrad", initial_accumulator_value="accumulator", epsilon="epsilon")
+momentum = partial(optimizer, "SGD", momentum="momentum")
+adagrad = partial(optimizer, "Adagrad", initial_accumulator_value="accumulator", epsilon="epsilon")
 ADAM_NAMES = {"beta_1": "beta1", "beta_2": "beta2", "epsilon": "epsilon"}
 KINDS: Mapping[str, Kind] = {
-    "GradientDescent": Kind(partial(made, "SGD")),
+    "GradientDescent": Kind(partial(optimizer, "SGD")),
     "Momentum": Kind(momentum, ("momentums",)),
     "Nesterov": Kind(partial(momentum, nesterov=True), ("momentums",)),
     "AdaGrad": Kind(adagrad, ("_accumulators",)),
-    "RMSProp": Kind(partial(made, "RMSprop", rho="rho", epsilon="epsilon"), ("_velocities",)),
-    "Adam": Kind(partial(made, "Adam", **ADAM_NAMES), ("_momentums", "_velocities")),
-    "AdamW": Kind(partial(made, "AdamW", **ADAM_NAMES), ("_momentums", "_velocities")),
+    "RMSProp": Kind(partial(optimizer, "RMSprop", rho="rho", epsilon="epsilon"), ("_velocities",)),
+    "Adam": Kind(partial(optimizer, "Adam", **ADAM_NAMES), ("_momentums", "_velocities")),
+    "AdamW": Kind(partial(optimizer, "AdamW", **ADAM_NAMES), ("_momentums", "_velocities")),
 }
 DECOUPLED = {"decoupled": True}
 HEAVY_BALL = DECOUPLED | {"lr_in_velocity": True, "dampening": 0.0}

@@ -163,9 +163,11 @@ class Together:
         mine = Remark.of(report, call, freed=freed, left=left, used=used)
         limit = self._deadline(item)
         wait = None if limit is None else limit + 2 * GRACE
-        told = self.exchange(call.when, None if mine.plain else mine.told(), wait, mine.where)
-        if told is not None:
-            remarks = [Remark.read(remark) for remark in told]
+        answers = self.exchange(
+            call.when, None if mine.plain else mine.message_to_others(), wait, mine.where
+        )
+        if answers is not None:
+            remarks = [Remark.read(remark) for remark in answers]
             self.ranks.notices.clear([r for r, remark in enumerate(remarks) if remark.left])
             spoilt = any(remark.left or remark.kind == "freed" for remark in remarks)
             if spoilt or any(remark.used for remark in remarks):

@@ -85,11 +85,11 @@ class Remark:
         )
 
     @classmethod
-    def read(cls, told: dict[str, Any] | None) -> Remark:
+    def read(cls, message: dict[str, Any] | None) -> Remark:
         """What came from another rank; nothing was told of what simply passed."""
-        return cls(**told) if told else cls("passed")
+        return cls(**message) if message else cls("passed")
 
-    def told(self) -> dict[str, Any]:
+    def message_to_others(self) -> dict[str, Any]:
         """As it goes to the others."""
         return asdict(self)
 
