@@ -25,7 +25,12 @@ def declare(parser: argparse.ArgumentParser) -> None:
             help="benchmark JSON of one run or of several: files, folders, 'patterns*', or "
             "commits whose runs are in --results; by commas",
         )
-    parser.add_argument("--unsure", choices=UNSURE, default="pass", help="what unsure is (pass)")
+    parser.add_argument(
+        "--unsure",
+        choices=UNSURE,
+        default="pass",
+        help="whether unsure passes or fails (default: pass)",
+    )
     parser.add_argument("--format", choices=FORMATS, default="text")
     declare_effect(parser)
     declare_results(parser)
@@ -38,7 +43,7 @@ def declare_effect(parser: argparse.ArgumentParser) -> None:
         type=share,
         default=0.05,
         metavar="SHARE",
-        help="slowdown to be comparison (5%%)",
+        help="the slowdown to detect (default: 5%%)",
     )
 
 

@@ -22,13 +22,19 @@ def declare(parser: argparse.ArgumentParser) -> None:
     """Its arguments."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
     export = actions.add_parser("export", help="write the cases as ONNX test data, with bars")
-    export.add_argument("folder", type=Path, metavar="FOLDER", help="a folder for each case in it")
+    export.add_argument(
+        "folder", type=Path, metavar="FOLDER", help="where to write a folder for each case"
+    )
     export.add_argument(
         "--operator", default="", metavar="NAME[,NAME]", help="only these operators"
     )
     make = actions.add_parser("make", help="add cases of operators that have none")
-    make.add_argument("file", type=Path, nargs="?", metavar="FILE", help="not the one of d5test")
-    make.add_argument("--seed", type=int, default=0, metavar="N", help="draw other cases (0)")
+    make.add_argument(
+        "file", type=Path, nargs="?", metavar="FILE", help="another file than d5test's own corpus"
+    )
+    make.add_argument(
+        "--seed", type=int, default=0, metavar="N", help="draw other cases (default: 0)"
+    )
 
 
 def execute(options: argparse.Namespace) -> int:

@@ -38,10 +38,14 @@ ADVICE = {
 
 def declare(parser: argparse.ArgumentParser) -> None:
     """Its arguments."""
-    parser.add_argument("--json", action="store_true", help="for programs")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--backend", metavar="NAME[,NAME]", help="only these backends")
     parser.add_argument(
-        "--limit", type=duration, default=LIMIT, metavar="TIME", help="for each backend (60s)"
+        "--limit",
+        type=duration,
+        default=LIMIT,
+        metavar="TIME",
+        help="how long to wait for each backend (default: 60s)",
     )
 
 

@@ -34,7 +34,12 @@ def declare(parser: argparse.ArgumentParser) -> None:
         "--budget", type=duration, metavar="TIME", help="end within 90s, 10m or 1h"
     )
     declare_effect(parser)
-    parser.add_argument("--unsure", choices=UNSURE, default="pass", help="what unsure is (pass)")
+    parser.add_argument(
+        "--unsure",
+        choices=UNSURE,
+        default="pass",
+        help="whether unsure passes or fails (default: pass)",
+    )
     parser.add_argument(
         "--accept", action="append", default=[], metavar="FILE", help="accepted slowdowns (TOML)"
     )
@@ -42,10 +47,12 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--self-test",
         action="store_true",
-        help="no verdict: false alarms and power of the gate, with --old alone, on this machine",
+        help="with --old alone: measure the gate itself, its false alarms and its power",
     )
     alone = [f"{suite}/{name}" for suite, names in FILES.items() for name in names]
-    parser.add_argument("suite", choices=[*FILES, *alone], help="which suite, or what of it alone")
+    parser.add_argument(
+        "suite", choices=[*FILES, *alone], help="the suite to run, or a part of one"
+    )
     parser.add_argument("arguments", nargs="*", metavar="...", help="arguments of pytest")
 
 

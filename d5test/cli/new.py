@@ -18,7 +18,7 @@ KINDS = {"backend": "d5test_{}.py", "operator": "{}.py"}
 
 def declare(parser: argparse.ArgumentParser) -> None:
     """Its arguments."""
-    parser.add_argument("kind", choices=KINDS, help="what to begin")
+    parser.add_argument("kind", choices=KINDS, help="what to write a template of")
     parser.add_argument("name", metavar="NAME", help="the name of its class: MyBackend")
 
 

@@ -22,9 +22,12 @@ def declare(parser: argparse.ArgumentParser) -> None:
         help="benchmark JSON of the version that is shown, or of the old one if there is another: "
         "files, folders, 'patterns*', by commas",
     )
-    parser.add_argument("new", metavar="NEW", nargs="?", help="of the new version, likewise")
+    parser.add_argument("new", metavar="NEW", nargs="?", help="the same of the new version")
     parser.add_argument(
-        "-o", "--output", metavar="PATH", help="written there (report.html; Markdown: printed)"
+        "-o",
+        "--output",
+        metavar="PATH",
+        help="the file to write (default: report.html; Markdown is printed)",
     )
     parser.add_argument("--format", choices=FORMATS, default="html")
     declare_effect(parser)

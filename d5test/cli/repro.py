@@ -40,7 +40,9 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--python", help="another interpreter (default: the one that showed the fault)"
     )
-    parser.add_argument("--timeout", type=float, default=300.0, help="seconds for each")
+    parser.add_argument(
+        "--timeout", type=float, default=300.0, help="seconds for each file (default: 300)"
+    )
 
 
 def execute(options: argparse.Namespace) -> int:

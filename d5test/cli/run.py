@@ -20,7 +20,9 @@ APART = ("test_corpus.py", "test_time.py")
 def declare(parser: argparse.ArgumentParser) -> None:
     """Its arguments. What follows the suite never comes here: it is pytest's."""
     choices = [*suites(), *apart()]
-    parser.add_argument("suite", choices=choices, help="which suite, or which run of its own")
+    parser.add_argument(
+        "suite", choices=choices, help="the suite to run, or a part that is run alone"
+    )
     parser.add_argument("arguments", nargs="*", metavar="...", help="arguments of pytest")
 
 

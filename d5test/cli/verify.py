@@ -17,7 +17,7 @@ SHOWN = 20
 
 def declare(parser: argparse.ArgumentParser) -> None:
     """Its arguments."""
-    parser.add_argument("page", metavar="PAGE", help="what `d5test report` wrote")
+    parser.add_argument("page", metavar="PAGE", help="a page that `d5test report` wrote")
 
 
 def execute(options: argparse.Namespace) -> int:

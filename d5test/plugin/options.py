@@ -43,8 +43,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         **files,
         help="train by this recipe: a file, or a name of suites/training/recipes",
     )
-    add("--dtype", **repeated, metavar="DTYPE[,DTYPE]", help="only these dtypes")
-    add("--check", **names, help="only these checks")
+    add(
+        "--dtype",
+        **repeated,
+        metavar="DTYPE[,DTYPE]",
+        help="only these dtypes: float32, bfloat16, ...",
+    )
+    add("--check", **names, help="only these checks: forward, gradient, ...")
     add(
         "--examples",
         type=positive,
@@ -130,12 +135,27 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
     add = parser.getgroup("d5test gate", "d5test gate: two versions in one session").addoption
-    add("--gate-old", metavar="VERSION", help="a Python, its environment, or a backend")
-    add("--gate-new", metavar="VERSION", help="likewise")
-    add("--gate-effect", type=share, default=0.05, metavar="SHARE", help="slowdown to be found")
+    add(
+        "--gate-old",
+        metavar="VERSION",
+        help="the old version: a Python, an environment, or a backend",
+    )
+    add("--gate-new", metavar="VERSION", help="the new version, given in the same way")
+    add(
+        "--gate-effect",
+        type=share,
+        default=0.05,
+        metavar="SHARE",
+        help="the slowdown to detect (default: 0.05)",
+    )
     add("--gate-budget", type=duration, metavar="TIME", help="end within 90s, 10m or 1h")
-    add("--gate-unsure", choices=("pass", "fail"), default="pass", help="what unsure is")
-    add("--gate-accept", **files, help="accepted slowdowns")
+    add(
+        "--gate-unsure",
+        choices=("pass", "fail"),
+        default="pass",
+        help="whether unsure passes or fails",
+    )
+    add("--gate-accept", **files, help="accepted slowdowns (TOML)")
     add(
         "--gate-results",
         default=str(GATED),
