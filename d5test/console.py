@@ -1,4 +1,4 @@
-"""Where tables are printed: rich's console, which leaves a reader that is gone to its caller."""
+"""Where tables are printed: rich's console. A closed pipe is left to the caller."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a name stands for that a user typed: one of ours, or one that the user brings.
+"""What a name on the command line stands for: one of ours, or one that the user brings.
 
 Whatever a user brings is named in the same three ways, on the command line and in recipes:
 

@@ -1,4 +1,4 @@
-"""What a run writes of one problem on one backend: the entry beside each time in the JSON.
+"""What a run writes about one problem on one backend: the entry beside each time in the JSON.
 
 It travels in pytest-benchmark's `extra_info` under the key `d5test`, so that every reader of those
 files still reads them. `SCHEMA` is raised when a field changes its meaning; all of it is written

@@ -27,7 +27,7 @@ from d5test.client.messages import Round
 from d5test.timed import BRIEF, BROKEN, Entry, Subject, Timed, displacement, move
 
 HOST = "cpu"
-"""The device whose pace is told by the interpreter's."""
+"""The device whose pace is that of the interpreter."""
 MACHINE = "d5test.worker.machine"
 LEAST = 0.1
 """The quantile of visits that stands for their run: the least of all is one lucky quotient."""
@@ -59,7 +59,7 @@ class Visited:
 
     loops    calls a round, a power of two; found once, the same in all of them
     rounds   of each run, in order
-    visits   of each run, where the pace is told: seconds of a call in the fastest round, and of
+    visits   of each run, where the pace is known: seconds of a call in the fastest round, and of
              the work that tells the machine's pace
     work     what tells it
     entries  what was recorded of each run that came to its end

@@ -12,7 +12,7 @@ from pathlib import Path
 from d5test.arguments import Mistake
 
 SHOWN = 20
-"""Differences that are told one by one."""
+"""Differences that are printed one by one."""
 
 
 def declare(parser: argparse.ArgumentParser) -> None:

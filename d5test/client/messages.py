@@ -1,4 +1,4 @@
-"""What is said to a backend and what it answers: feeds, results, rounds, facts, misfortunes."""
+"""What a backend is asked and what it answers: feeds, results, rounds, facts, failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of one metric of one benchmark, and why.
+"""The decision on one metric of one benchmark, and why.
 
 Requirements: no decision without its numbers; what cannot be decided is unsure, with the reason
 and with what could have been seen.

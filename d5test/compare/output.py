@@ -1,4 +1,4 @@
-"""What is said of a comparison: a table for a terminal, Markdown for a pull request, JSON.
+"""A comparison as text: a table for a terminal, Markdown for a pull request, JSON.
 
 Requirements: what a file says is shown as text, whatever it holds; nothing obeys it. All but JSON
 say the same: what is worse is always shown; of what is unsure or better the largest changes, with

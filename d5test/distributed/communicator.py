@@ -277,7 +277,7 @@ class Communicator(Protocol):
         """Have the ranks do it. The contributions, one a rank, are left as they are."""
 
     def agree(self, judge: Callable[[], Judgement]) -> Judgement:
-        """What one process finds, told to all: the judgement, or the fault that it raised."""
+        """What one process finds, sent to all: the judgement, or the fault that it raised."""
 
 
 class Runner(Communicator, Protocol):

@@ -226,11 +226,11 @@ def here(comm: Runner, size: int) -> list[int]:
 
 
 def spread(comm: Runner, size: int, work: Callable[[int], Found]) -> list[Found]:
-    """What `work(rank)` is, rank by rank, each done by its own process and told to all."""
+    """What `work(rank)` is, rank by rank, each done by its own process and sent to all."""
     return comm.everywhere({rank: work(rank) for rank in here(comm, size)})
 
 
 def at_root(comm: Runner, size: int, work: Callable[[], Found]) -> Found:
-    """What `work` is at rank 0, told to all."""
+    """What `work` is at rank 0, sent to all."""
     (found, *_) = spread(comm, size, lambda rank: work() if rank == 0 else None)
     return found  # type: ignore[return-value]

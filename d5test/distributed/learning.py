@@ -124,7 +124,7 @@ class Begun:
 
 
 def known_to_all(comm: Runner, size: int, make: Callable[[], Made]) -> Made:
-    """What rank 0 makes of files or packages, told to all; what it raises, all raise."""
+    """What rank 0 makes of files or packages, sent to all; what it raises, all raise."""
 
     def tried() -> Made | Exception:
         try:

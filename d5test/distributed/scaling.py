@@ -166,7 +166,7 @@ class TimedStep:
         self.replica.begin()
 
     def measured(self) -> list[Measured]:
-        """Of the ranks that took part, told to all."""
+        """Of the ranks that took part, sent to all."""
         replica, traffic = self.replica, self._traffic
         own = Measured(
             replica.seconds / max(len(replica.losses), 1),

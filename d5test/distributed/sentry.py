@@ -1,4 +1,4 @@
-"""A process beside each rank, which tells how the rank ended when it cannot tell it itself.
+"""A process beside each rank: it reports how the rank ended when the rank itself cannot.
 
 Requirements: a rank that is killed, that leaves Python without a word or that does not return from
 a call is named, with its test and the line where it was seen last; so are all the other ranks,

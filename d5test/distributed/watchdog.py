@@ -1,4 +1,4 @@
-"""Tells a sentry where this rank's main thread stands, and how long it may stay.
+"""Tells the sentry where this rank's main thread is, and how long it may stay there.
 
 Requirements: started before MPI is, for nothing forks below MPI; the sentry knows at any moment
 what the rank does, and within a quarter of a second where; a call that leaves Python at once is

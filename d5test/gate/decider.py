@@ -1,4 +1,4 @@
-"""Who is a suspect, when a suspicion is settled, and what is said in the end.
+"""Which benchmarks are suspects, when a suspicion is settled, and what is decided in the end.
 
 Three stages, each on measurements of its own. A session tells who is suspect; restarts in other
 orders of start, who stays so; pairs of fresh processes, who is guilty. The last decides what is

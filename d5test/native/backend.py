@@ -27,7 +27,7 @@ REGISTRATION = re.compile(r"^D5TEST_OPERATOR\((\w+)\)", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Kernels:
-    """The C++ files of a folder, what more the compiler is told, and what they are linked with.
+    """The C++ files of a folder, further flags of the compiler, and what they are linked with.
 
     >>> Kernels(Path("kernels"), flags=("-I/opt/dnnl/include",), libraries=("-ldnnl",)).rows()
     """

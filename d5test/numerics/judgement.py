@@ -1,4 +1,4 @@
-"""Is a result right, how bad is a wrong one, and would its bars have told?
+"""Is a result right, how bad is a wrong one, and could its bars have rejected one?
 
 A result is judged by the ratio of error and bar, element by element.
 

@@ -1,4 +1,4 @@
-"""A fault: what a backend did wrong, with everything needed to see it again."""
+"""A fault: what a backend did wrong, with all that is needed to see it again."""
 
 from __future__ import annotations
 

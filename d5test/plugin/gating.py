@@ -25,7 +25,7 @@ from d5test.plugin.workers import GATING, WORKERS, opened
 VERDICT = "d5test-gate"
 """The name of the entries in a report's `user_properties`."""
 FEW = 3
-"""Reasons that are told of those for which cases were not compared."""
+"""How many reasons are printed why cases were not compared."""
 
 
 class Gating:

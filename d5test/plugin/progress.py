@@ -1,4 +1,4 @@
-"""What goes on while a run goes on: each fault when it is found, and on a terminal a status line.
+"""Progress of a run: each fault as it is found, and a status line on a terminal.
 
     fault 1: Gelu(): the result is wrong on tensorflow 2.21.0 ...: .d5test/reproducers/Gelu-...py
     gradient Softmax-float32-torch    412 of 3,980 tests    1 fault    about 11 min left

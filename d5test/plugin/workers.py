@@ -27,7 +27,7 @@ WORKERS = pytest.StashKey["Workers"]()
 GATING = pytest.StashKey[Any]()
 """The gate (`d5test.plugin.gating.Gating`) of a run that is one."""
 LONG = 20.0
-"""Seconds after which whoever waits for an import is told what they wait for."""
+"""Seconds after which a line says which import is waited for."""
 QUERIES = ("help", "version", "markers", "showfixtures", "show_fixtures_per_test", "cacheshow")
 """Options under which pytest runs no test."""
 

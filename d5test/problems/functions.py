@@ -1,4 +1,4 @@
-"""All that the accuracy of an elementary function is judged on: fixed cases, slice by slice.
+"""The inputs on which elementary functions are measured: fixed cases, slice by slice.
 
 A slice is 2048 inputs. Of a 16-bit dtype 32 slices are all its numbers. Of a wider one they hold
 an input for each value of the leading 16 bits, so some for each sign and exponent, twice: with

@@ -1,4 +1,4 @@
-"""One step of a framework's own optimizer: within the reference's bars, or like which mistake.
+"""One step of an optimizer: within the reference's bars, or the mistake that it looks like.
 
 Parameter and slots are judged, from a state in full swing, so that a wrong moment is found before
 it has moved a parameter. The reference is the variant that the framework documents.

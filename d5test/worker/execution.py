@@ -23,7 +23,7 @@ from d5test.worker.wire import Bits
 PACKAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
 Given = tuple[Bits | None, ...]
 FRAMES = 8
-"""At most so many are told of a traceback."""
+"""The most frames of a traceback that are sent."""
 CHECKED = 10
 """Calls of an operator in which it is looked whether its plan reads undeclared values."""
 

@@ -80,7 +80,7 @@ def introduce(connection: socket.socket, target: str) -> Any:
 
     try:
         backend = load(target)
-    except BaseException as error:  # noqa: BLE001 (whatever it is, it is told)
+    except BaseException as error:  # noqa: BLE001 (whatever it is, it is reported)
         kind = type(error).__name__
         lines = "".join(traceback.format_exception(type(error), error, error.__traceback__))
         wire.send(connection, ("failed", kind, str(error), lines))

@@ -49,7 +49,7 @@ BRIDGED: Mapping[str, str] = MappingProxyType(
 
 
 def environment(libraries: Iterable[Path]) -> dict[str, str]:
-    """What a worker has to be told to have these."""
+    """The variables by which a worker has these."""
     return {LIBRARIES: os.pathsep.join(map(str, libraries))}
 
 

@@ -40,7 +40,7 @@ WHOLE = np.dtype(np.int64)
 
 
 def toolchain() -> list[str]:
-    """What the compiler is told for a library of this XLA's."""
+    """The compiler's flags for a library of this XLA's."""
     return [f"-isystem{jax.ffi.include_dir()}"]
 
 

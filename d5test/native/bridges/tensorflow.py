@@ -37,7 +37,7 @@ SOURCE = Path(__file__).with_name("source") / "tensorflow.cpp"
 
 
 def toolchain() -> tuple[list[str], list[str]]:
-    """What the compiler is told for a library of this TensorFlow's: flags, and libraries.
+    """The compiler's flags and libraries for a library of this TensorFlow's.
 
     Eigen's vector code, which nothing here computes with, is left out: that of TensorFlow 2.21 for
     AVX512-FP16 is refused by GCC 12.

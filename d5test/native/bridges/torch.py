@@ -38,7 +38,7 @@ TYPES: Mapping[int, str] = MappingProxyType(
 
 
 def toolchain() -> tuple[list[str], list[str]]:
-    """What the compiler is told for a library of this PyTorch's: flags, and libraries."""
+    """The compiler's flags and libraries for a library of this PyTorch's."""
     cuda = bool(torch.version.cuda and cpp_extension.CUDA_HOME)
     flags = [f"-isystem{path}" for path in cpp_extension.include_paths("cuda" if cuda else "cpu")]
     flags += [f"-L{path}" for path in cpp_extension.library_paths()]

@@ -1,4 +1,4 @@
-"""One report of a test out of what each rank has to say of it.
+"""One report of a test, made of the reports of all ranks.
 
 Requirements: a rank that failed by itself decides, one that failed because it waited for another
 does not; each distinct failure is shown once, with the ranks that it happened to; what pytest and
@@ -86,7 +86,7 @@ class Remark:
 
     @classmethod
     def read(cls, message: dict[str, Any] | None) -> Remark:
-        """What came from another rank; nothing was told of what simply passed."""
+        """What came from another rank; nothing is sent of what simply passed."""
         return cls(**message) if message else cls("passed")
 
     def message_to_others(self) -> dict[str, Any]:
