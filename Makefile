@@ -14,7 +14,7 @@ help:
 	@echo "make faults      which of the faults made on purpose are found"
 	@echo "make benchmarks  the performance budget, each bound as a measured ratio"
 	@echo "make fuzz        every reader of files for an hour (FUZZ_SECONDS=3600)"
-	@echo "make nightly     what takes hours: fuzz, faults, benchmarks"
+	@echo "make nightly     what takes hours: the long tests, fuzz, faults, benchmarks"
 	@echo "make lint        ruff and mypy --strict"
 	@echo "make wheel       build the wheel into dist/"
 
@@ -37,7 +37,7 @@ validate: $(VENV)/torch.stamp
 
 # one thread for each of the two processes: threads that wait for each other's cores take ten times as long
 test: $(VENV)/dev.stamp
-	OMP_NUM_THREADS=1 $(BIN)/pytest tests -n 2 --durations=20
+	OMP_NUM_THREADS=1 $(BIN)/pytest tests -m "not nightly" -n 2 --durations=20
 
 suites: $(VENV)/dev.stamp
 	OMP_NUM_THREADS=1 $(BIN)/pytest suites/operators --backend=numpy,native,torch,tensorflow,jax,onnxruntime \
@@ -59,7 +59,9 @@ FUZZ_SECONDS ?= 3600
 fuzz: $(VENV)/dev.stamp
 	$(BIN)/python -m tests.fuzz --seconds=$(FUZZ_SECONDS)
 
-nightly: fuzz faults benchmarks
+nightly: $(VENV)/dev.stamp
+	OMP_NUM_THREADS=1 $(BIN)/pytest tests -m nightly --durations=20
+	$(MAKE) fuzz faults benchmarks
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check

@@ -69,6 +69,7 @@ def run(pytester: pytest.Pytester, source: str, path: str) -> pytest.RunResult:
     )  # fmt: skip
 
 
+@pytest.mark.nightly
 def test_builds_are_compared(pytester: pytest.Pytester, compared: Compared) -> None:
     for path in ("old.json", "same.json"):
         result = run(pytester, HONEST, path)

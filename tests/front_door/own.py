@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,12 +47,15 @@ class Own:
 Table = Mapping[str, Own | tuple[Own, ...]]
 
 
-def rows(table: Table, dtypes: tuple[str, ...] = WIDE) -> Iterator[Any]:
+def rows(table: Table, dtypes: tuple[str, ...] = WIDE) -> list[Any]:
     """A parameter for each function and each of `dtypes` that it has."""
-    for name, owns in table.items():
-        for own in owns if isinstance(owns, tuple) else (owns,):
-            for dtype in (d for d in dtypes if d in own.dtypes):
-                yield pytest.param(own, dtype, id=f"{name}-{own.like!r}-{dtype}")
+    return [
+        pytest.param(own, dtype, id=f"{name}-{own.like!r}-{dtype}")
+        for name, owns in table.items()
+        for own in (owns if isinstance(owns, tuple) else (owns,))
+        for dtype in dtypes
+        if dtype in own.dtypes
+    ]
 
 
 def require_accepted(own: Own, dtype: str, backend: str) -> None:

@@ -255,7 +255,7 @@ def test_every_function_is_in_the_table_or_has_a_reason() -> None:
     assert not gone, "torch has no such function any more"
 
 
-@pytest.mark.parametrize(("own", "dtype"), [*rows(TABLE, FLOATS), *rows(TENSORS, FLOATS)])
+@pytest.mark.parametrize(("own", "dtype"), rows(TABLE, FLOATS) + rows(TENSORS, FLOATS))
 def test_an_own_function_is_accepted(own: Own, dtype: str) -> None:
     require_accepted(own, dtype, "torch")
 

@@ -131,6 +131,7 @@ def test_a_compile_error_is_the_compilers_message_and_status_4(tmp_path, suite):
     assert "Traceback" not in ran.text
 
 
+@pytest.mark.nightly
 def test_the_sanitizer_names_the_line(suite):
     ran = suite(FAULTS, "--operator=OverrunsItself,Right", "--check=forward",
                 "--native-sanitize", "--dtype=float64", "--examples=3")  # fmt: skip

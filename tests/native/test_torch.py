@@ -257,7 +257,9 @@ def test_the_suite_sees_it_compiled(suite):
     assert ran.passed == {"test_compiled[torch-compiled-Right-float32]"}, ran.text
 
 
-@pytest.mark.parametrize("backend", ["torch", "torch-compiled"])
+@pytest.mark.parametrize(
+    "backend", ["torch", pytest.param("torch-compiled", marks=pytest.mark.nightly)]
+)
 def test_the_suite_validates_integers_masks_and_what_is_optional(
     mixed_judged_by_the_suite, backend
 ):

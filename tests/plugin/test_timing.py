@@ -67,6 +67,7 @@ def test_a_record_says_what_was_timed_and_that_it_is_right(pytester: pytest.Pyte
         assert record["flop_per_second"] == pytest.approx(work / record["median"])
 
 
+@pytest.mark.nightly
 def test_each_control_is_a_run_in_processes_of_its_own(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(pid=PID)
     result = pytester.runpytest_subprocess(
