@@ -19,7 +19,9 @@ from typing import Any
 import pytest
 
 from d5test.files import replace
+from d5test.outcome.assessment import Conclusion
 from d5test.plugin.benchmarks import cases, subjects
+from d5test.plugin.outcomes import end
 from d5test.plugin.workers import GATING, WORKERS, opened
 
 VERDICT = "d5test-gate"
@@ -127,23 +129,27 @@ class Gating:
         return Gate(opens, self.decider, seed=seed, budget=budget, tell=self._tell)
 
     def judge(self, item: pytest.Item, more: Callable[[], str] = str) -> None:
-        """The verdict on a test's benchmark, as its outcome; `more`: what to say of a failure."""
+        """End a test with the verdict on its benchmark; `more`: what to say of a failure."""
+        end(self._conclusion(item, more))
+
+    def _conclusion(self, item: pytest.Item, more: Callable[[], str]) -> Conclusion:
         outcome, name = self.outcome, item.nodeid
         if outcome and (gone := outcome.vanished(name)):
-            pytest.fail(f"the new version: {gone}\n{more()}".rstrip(), pytrace=False)
+            return Conclusion("failed", f"the new version: {gone}\n{more()}".rstrip())
         decisions = outcome.of(name) if outcome else []
         if outcome and not decisions and (broken := outcome.broken(name)):
-            pytest.skip(f"not compared: the old version: {broken}")
+            return Conclusion("skipped", f"not compared: the old version: {broken}")
         lines = defaultdict(list)
         for decision in decisions:
             line = _line(decision)
             item.user_properties.append((VERDICT, f"{decision.verdict}: {line}"))
             lines[decision.verdict].append(line)
         if lines["worse"]:
-            pytest.fail("\n".join([*lines["worse"], more()]).rstrip(), pytrace=False)
+            return Conclusion("failed", "\n".join([*lines["worse"], more()]).rstrip())
         unsure = lines["unsure"] if decisions else ["not measured: the budget was spent"]
         if unsure and self.config.getoption("--gate-unsure") == "fail":
-            pytest.fail("\n".join(f"unsure: {line}" for line in unsure), pytrace=False)
+            return Conclusion("failed", "\n".join(f"unsure: {line}" for line in unsure))
+        return Conclusion("passed")
 
     def _tell(self, line: str) -> None:
         reporter = self.config.pluginmanager.get_plugin("terminalreporter")

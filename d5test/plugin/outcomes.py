@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from d5test.accuracy import Accuracy, Grade
+from d5test.outcome.assessment import Conclusion
 from d5test.outcome.tally import Tally
 
 PROPERTY = "d5test"
@@ -30,6 +31,16 @@ def attach(node: Any, tallies: Iterable[Tally]) -> None:
         {k: v for k, v in asdict(tally).items() if v != getattr(empty, k)} for tally in tallies
     ]
     node.user_properties.append((PROPERTY, json.dumps(packed)))
+
+
+def end(conclusion: Conclusion) -> None:
+    """End the running test as its conclusion says."""
+    if conclusion.status in ("failed", "untested"):
+        raise pytest.fail.Exception(conclusion.text, pytrace=False) from None
+    if conclusion.status == "known":
+        raise pytest.xfail.Exception(conclusion.text) from None
+    if conclusion.status == "skipped":
+        raise pytest.skip.Exception(conclusion.text) from None
 
 
 def tallies_of(reports: Iterable[Any]) -> Iterator[Tally]:
