@@ -109,20 +109,18 @@ class Bar(Tracked):
             return self.like(np.asarray(value), bar)
         return self._summed(np.asarray(value), bar, payment)
 
-    def partial_sums(self) -> Any:
-        """Along the first axis: each in any order of its own, by additions that are primitives.
+    def accumulated(self) -> Any:
+        """Each partial sum in any order of its own, by additions that are primitives.
 
-        So parallel scans add, and sums of several tensors. The last addition of each sum pays for
-        the result; those before it for the sum of magnitudes, which no partial sum exceeds.
+        The last addition of each pays for the result; those before it for the sum of magnitudes,
+        which no sum of fewer terms exceeds.
         """
         if len(self) < 2:
             return self.copy()
-        adding = replace(self.arithmetic, sums=self.arithmetic.primitive)
-        before = np.arange(len(self) - 1)
-        errors = np.array([adding.sum_error(int(n)) for n in before])
-        column = (-1, *(1 for _ in self.shape[1:]))
-        sizes = np.absolute(self.value).cumsum(0)[1:]
-        bar = sizes * errors.reshape(column) + (before * adding.eta).reshape(column)
+        additions = replace(self.arithmetic, sums=self.arithmetic.primitive)
+        before = np.arange(len(self) - 1).reshape(-1, *(1 for _ in self.shape[1:]))
+        errors = np.vectorize(additions.sum_error, otypes=[float])(before)
+        bar = np.absolute(self.value).cumsum(0)[1:] * errors + before * additions.eta
         if self.companion is not None:
             bar += self.full_companion().cumsum(0)[1:]
         sums = self.rounded(self.value.cumsum(0)[1:], bar, self.arithmetic.granted[np.add])

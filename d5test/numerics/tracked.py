@@ -39,7 +39,6 @@ MOVES = frozenset(
 SPLITS = frozenset({np.split, np.array_split})
 JOINS = frozenset({np.concatenate, np.stack})
 INSTEAD: Mapping[str, str] = {
-    "add.accumulate": "numpy.cumsum(x, axis)",
     "cumulative_sum": "numpy.cumsum(x, axis)",
     "cumprod": "a loop along the axis",
     "norm": "numpy.sqrt((x * x).sum(axis))",
@@ -262,12 +261,15 @@ class Tracked:
         return result.move(np.expand_dims, axes) if keepdims else result
 
     def cumsum(self, axis: Any = None) -> Any:
+        """Each partial sum in an order of its own, as a parallel scan has it."""
         x = self.ravel() if axis is None else self.move(np.moveaxis, axis, 0)
-        result = x.partial_sums()
+        result = np.zeros_like(x)
+        for i in range(len(x)):
+            result[i] = x[: i + 1].sum(0)
         return result if axis is None else result.move(np.moveaxis, 0, axis)
 
-    def partial_sums(self) -> Any:
-        """Along the first axis, by one addition after the other."""
+    def accumulated(self) -> Any:
+        """`np.add.accumulate` along the first axis: partial sums by additions."""
         result = np.zeros_like(self)
         for i in range(len(self)):
             result[i] = self[i] if i == 0 else result[i - 1] + self[i]
@@ -282,6 +284,8 @@ class Tracked:
             if ufunc is not np.add or not isinstance(target, Tracked):
                 raise TypeError(f"{type(self).__name__}: only numpy.add.at on a tracked array")
             return self.scatter_add(target, index, self.lift(addend))
+        if method == "accumulate" and ufunc is np.add and kwargs.get("axis", 0) == 0:
+            return inputs[0].accumulated()
         if method == "reduce" and ufunc in REDUCTIONS:
             axis, keepdims = kwargs.get("axis", 0), kwargs.get("keepdims", False)
             return REDUCTIONS[ufunc](inputs[0], axis, keepdims)

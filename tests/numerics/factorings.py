@@ -250,10 +250,7 @@ def partial_sums_from_the_last(op: Any, x: Any, axis: Any) -> Any:
     sums = []
     for i in range(len(x)):
         terms = [x[j] for j in range(i if op.exclusive else i + 1)]
-        total = terms.pop() if terms else np.zeros_like(x[0])
-        for term in reversed(terms):
-            total = total + term
-        sums.append(total)
+        sums.append(np.stack(terms[::-1]).sum(0) if terms else np.zeros_like(x[0]))
     y = np.stack(sums)
     return np.moveaxis(np.flip(y, 0) if op.reverse else y, 0, int(axis))
 

@@ -21,6 +21,7 @@ from d5test.numerics.bounds import (
 from d5test.numerics.judgement import judge
 from d5test.numerics.perturbed import round_to
 from d5test.reference.operators import OPERATORS
+from d5test.reference.operators.elementwise import Sum
 from d5test.reference.operators.reductions import CumSum
 from d5test.strategies import cases
 
@@ -228,3 +229,22 @@ def test_a_partial_sum_may_be_in_an_order_of_its_own() -> None:
     assert y[2] != (x[0] + x[1]) + x[2]
     assert front_door.judge(CumSum(), [x, np.array(0)], [y]).right
     assert not front_door.judge(CumSum(), [x, np.array(0)], [y + np.float32(2e-6)]).right
+
+
+def test_inputs_of_sum_may_be_added_in_any_order() -> None:
+    a, b, c = np.float32([[1.0], [1e-7], [-1.0]])
+    assert front_door.judge(Sum(), [a, b, c], [(a + c) + b]).right
+    assert front_door.judge(Sum(), [a, b, c], [(a + b) + c]).right
+    assert not front_door.judge(Sum(), [a, b, c], [a * 0 + np.float32(1e-6)]).right
+
+
+def test_a_sum_in_16_bits_is_of_the_class_of_its_primitives() -> None:
+    """Additions are all that Sum is, so they round in P; a running sum is one primitive of P's."""
+    xs = [np.full(1, 1 + k / 8, np.float16) for k in range(64)]
+    total = xs[0]
+    for x in xs[1:]:
+        total = (total + x).astype(np.float16)
+    assert front_door.judge(Sum(), xs, [total]).arithmetic == "P"
+    x = np.concatenate(xs)
+    sums = np.add.accumulate(x, dtype=np.float16)
+    assert front_door.judge(CumSum(), [x, np.array(0)], [sums]).arithmetic == "S"

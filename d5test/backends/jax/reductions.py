@@ -30,7 +30,8 @@ rows.native("ReduceMax", arithmetic="F", values=(1,))(planned(partial(reduction,
 rows.native("ReduceLogSumExp", values=(1,))(planned(partial(reduction, nn.logsumexp)))
 
 
-@rows.native("CumSum", values=(1,))
+# the scan adds partial sums as the dtype has them
+@rows.native("CumSum", arithmetic="S", values=(1,))
 @planned
 def cumsum(op: Any, x: Array, axis: Array) -> Plan:
     """Composed (shifted) if exclusive, which jax does not know."""

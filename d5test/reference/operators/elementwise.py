@@ -377,7 +377,7 @@ class Sum(Broadcasting):
 
     def forward(self, *xs):
         shape = np.broadcast_shapes(*(x.shape for x in xs))
-        return np.cumsum(np.stack([np.broadcast_to(x, shape) for x in xs]), 0)[-1]
+        return np.add.accumulate(np.stack([np.broadcast_to(x, shape) for x in xs]))[-1]
 
     def backward(self, grads, inputs, outputs):
         (dy,) = grads
