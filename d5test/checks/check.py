@@ -32,6 +32,7 @@ from d5test.numerics.judgement import (
     explaining_precision,
     judge,
     pairs,
+    rounded_to,
     telling,
     tightest,
 )
@@ -356,13 +357,16 @@ class Inquiry:
                 expected = bounds(allowed)
                 judgement = replace(judge(expected, results, allowed.name), arithmetic=held_by)
                 kind = "arithmetic"
-                what = f"is outside class {allowed.name}, inside class {held_by}"
+                what = f"the result is outside class {allowed.name}, inside class {held_by}"
                 details["class"] = f"{allowed.name} is allowed: {EXPLAINED[allowed.name]}"
             if judgement.right:
                 return judgement, expected
             if kind != "arithmetic":
                 explained = explaining_precision(bounds, candidates[-1], results, self.arrays)
                 judgement = replace(judgement, explained=explained)
+            if judgement.explained != 0 and (narrower := rounded_to(expected, results)):
+                judgement = replace(judgement, rounded_to=narrower)
+                what = f"{what.partition(', inside class')[0]}: rounded to {narrower}"
             position = ((),) * (len(feeds) - 1) if last else ()
             evidence = Evidence(feeds, claim, (*position, expected), self.wanted, reuse)
             raise self.subject.fault(kind, what, evidence, judgement, **details)

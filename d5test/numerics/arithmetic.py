@@ -58,6 +58,9 @@ def format_of(name: str) -> Format:
 NEXT_LOWER = {"float64": 24, "float32": 11, "tf32": 8, "float16": 8, "bfloat16": 4}
 """Bits of the next lower precision, which a bar must be able to reject."""
 
+NARROWER: Mapping[int, str] = {8: "bfloat16", 11: "float16 or TF32", 24: "float32"}
+"""By their bits, formats in which frameworks compute what they store in a wider one."""
+
 EXPLAINED: Mapping[str, str] = {
     "F": "only the output is rounded to storage",
     "P": "every primitive is rounded to storage, sums run in float32",

@@ -8,8 +8,8 @@ the next lower precision. A case whose bars reject them all is telling; one whos
 of the trivial ones is void, and tells nothing about the backend.
 
 A wrong result is an inaccuracy if it is what honest arithmetic of fewer bits would give: the bars
-of that arithmetic hold it, and still reject whatever needs no arithmetic at all. A different
-function is what no such arithmetic explains.
+of that arithmetic hold it, and still reject whatever needs no arithmetic at all; or if all
+results are numbers of fewer bits. A different function is what no such arithmetic explains.
 """
 
 from __future__ import annotations
@@ -21,11 +21,13 @@ from math import floor, inf, isfinite, log2
 import numpy as np
 from numpy.typing import NDArray
 
-from d5test.numerics.arithmetic import NEXT_LOWER, Arithmetic
+from d5test.numerics.arithmetic import NARROWER, NEXT_LOWER, Arithmetic
 from d5test.numerics.bounds import Array, Bound, Bounds
 
 COARSEST = 8
 """Bits of bfloat16, the coarsest format in which frameworks compute what they store in another."""
+CERTAIN = 20
+"""Results are of fewer bits by chance once in 2^20 times at most, else that is not said."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,8 @@ class Judgement:
     void        whether they reject none
     explained   of a wrong result: the bits of the arithmetic that explains it, 0 if none does;
                 `None` if that is unknown
+    rounded_to  of a wrong result: a narrower format whose numbers all results are, where that is
+                no chance; else empty
     """
 
     ratio: float = 0.0
@@ -57,6 +61,7 @@ class Judgement:
     telling: bool = False
     void: bool = False
     explained: int | None = None
+    rounded_to: str = ""
 
     @property
     def right(self) -> bool:
@@ -186,6 +191,32 @@ def bits_right(got: float, want: float, precision: int) -> int:
     if error == 0:
         return precision
     return min(max(floor(-log2(error)), 0), precision) if error < 1 else 0
+
+
+def significant_bits(x: Array) -> NDArray[np.int64]:
+    """The bits of each number's significand, up to the last that is not zero."""
+    significand = np.frexp(np.asarray(x).astype(np.float64))[0]
+    whole = np.abs(np.ldexp(significand, 53)).astype(np.int64)
+    trailing = np.log2((whole & -whole).clip(1)).astype(np.int64)
+    return np.where(whole == 0, 0, 53 - trailing)
+
+
+def rounded_to(bounds: Bounds, results: Sequence[Array | None]) -> str:
+    """A narrower format whose numbers all results are, if that is no chance; else empty.
+
+    What takes p bits takes at most n of them by chance once in 2^(p - n) times.
+    """
+    taken, wanted = [0], []
+    for _, bound, got in pairs(bounds, results):
+        finite = np.isfinite(np.asarray(got).astype(np.float64)) & np.isfinite(bound.value)
+        if bound.storage is not None:
+            normal = finite & (np.abs(bound.value) >= bound.storage.smallest_normal)
+            wanted += significant_bits(bound.value[normal].astype(got.dtype)).tolist()
+            taken += significant_bits(got[finite]).tolist()
+    for bits, name in NARROWER.items():
+        if max(taken) <= bits and sum(max(p - bits, 0) for p in wanted) >= CERTAIN:
+            return name
+    return ""
 
 
 def explaining_precision(

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
+from math import isfinite, isinf
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -20,10 +21,14 @@ from d5test.numerics.judgement import Judgement, bits_right
 
 SMALL = 8
 """Elements of an input that is printed."""
-Character = Literal["inaccuracy", "different function"]
+TINY = 16
+"""Zero in place of a normal number below so many times the smallest one is an underflow."""
+Character = Literal["inaccuracy", "overflow", "underflow", "different function"]
 EXPLANATIONS: Mapping[Character | None, str] = {
     None: "",
-    "inaccuracy": ": an inaccuracy, which rounding to {} bits explains",
+    "inaccuracy": ": an inaccuracy, which rounding to {0.explained} bits explains",
+    "overflow": ": an intermediate overflows",
+    "underflow": ": it underflows too early",
     "different function": ": a different function, which no rounding explains",
 }
 
@@ -114,19 +119,27 @@ class Fault(AssertionError):
     def cause(self) -> str:
         """The same for faults that probably have one cause, on one backend.
 
-        What was raised or printed, without its numbers; else the kind and the operator.
+        What was raised or printed, its first and last line without numbers; the format to which
+        results are rounded; else the kind, the operator, and the character.
         """
         for name in SAID:
             if name in self.details:
-                first = self.details[name].strip().partition("\n")[0]
-                return f"{self.kind}: {NUMBER.sub('N', first)}"
+                first, *_, last = [*self.details[name].strip().splitlines() * 2, ""][:-1] or [
+                    ""
+                ] * 2
+                return f"{name}: {NUMBER.sub('N', f'{first} {last}')}"
+        if self.judgement is not None and self.judgement.rounded_to:
+            return f"{self.case.dtype} rounded to {self.judgement.rounded_to}"
         op = getattr(self.case, "op", None)
-        return f"{self.kind}: {op.name if op is not None else self.case}"
+        return f"{self.kind}: {op.name if op is not None else self.case} {self.character or ''}"
 
     @property
     def character(self) -> Character | None:
         """What a wrong value is; `None` where that cannot be told, and of other faults."""
-        return None if self.judgement is None else _character(self.judgement)
+        judgement = self.judgement
+        return (
+            None if judgement is None else _character(judgement, getattr(self.case, "dtype", ""))
+        )
 
     @property
     def message(self) -> str:
@@ -223,7 +236,9 @@ def judgement_in_words(judgement: Judgement, dtype: str) -> dict[str, str]:
     if not judgement.right and judgement.got != judgement.want:
         precision = format_of(dtype).precision
         bits = bits_right(judgement.got, judgement.want, precision)
-        explanation = EXPLANATIONS[_character(judgement)].format(judgement.explained)
+        explanation = EXPLANATIONS[_character(judgement, dtype)].format(judgement)
+        if judgement.rounded_to:
+            explanation = f": every result is a number of {judgement.rounded_to}"
         words["right"] = f"{bits} of {precision} bits{explanation}"
     words["judged"] = f"{judgement.share:.0%} of the elements"
     if judgement.arithmetic:
@@ -231,7 +246,12 @@ def judgement_in_words(judgement: Judgement, dtype: str) -> dict[str, str]:
     return words
 
 
-def _character(judgement: Judgement) -> Character | None:
+def _character(judgement: Judgement, dtype: str) -> Character | None:
+    got, want = judgement.got, judgement.want
     if judgement.right or judgement.explained is None:
         return None
+    if isinf(got) and isfinite(want):
+        return "overflow"
+    if got == 0 and 0 < abs(want) < TINY * format_of(dtype).smallest_normal:
+        return "underflow"
     return "inaccuracy" if judgement.explained else "different function"

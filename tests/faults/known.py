@@ -54,7 +54,7 @@ IN_PROCESS = (
     Finding(values.Squeezed, "MatMul", "forward", "shape", "wrong shape"),
     Finding(values.OffsetInDouble, "Softmax", "forward", "value", WRONG, alone=True),
     Finding(values.LowPrecisionSums, "MatMul", "low_precision", "arithmetic",
-            "is outside class P, inside class S", alone=True),
+            "the result is outside class P, inside class S", alone=True),
     Finding(functions.OneOfAll, "Tanh", "accuracy", "value", WRONG, alone=True),
     Finding(functions.FlushedEarly, "Exp", "accuracy", "value", WRONG, alone=True),
     Finding(functions.BeyondItsDomain, "Log", "accuracy", "special", "a NaN is swallowed",
