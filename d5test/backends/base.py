@@ -191,6 +191,8 @@ class Backend(ABC):
     framework: ClassVar[str]
     """The name of the package, as `import` and `pip` know it."""
     mode: ClassVar[str] = "eager"
+    """`eager`, whatever a call does inside: all checks are made. `compiled` or `xla`: a second
+    class of the same rows, whose `compile` compiles; the check `compiled` is made of it alone."""
     rows: ClassVar[Mapping[str, Row]]
     layouts: ClassVar[tuple[str, ...]] = ("contiguous",)
     """Memory layouts that `put` can make, among them `contiguous`. See `d5test.strategies`."""

@@ -261,7 +261,14 @@ class Inquiry:
                 bounds[tensor.same_as] = _added(bounds[tensor.same_as], bounds[i])
         return tuple(bounds[i] for i in self.wanted)
 
-    def shaped(self, expected: Bounds, results: Sequence[Any], feeds: tuple[Any, ...]) -> None:
+    def shaped(
+        self,
+        expected: Bounds,
+        results: Sequence[Any],
+        feeds: tuple[Any, ...],
+        *,
+        gradients: bool = False,
+    ) -> None:
         """Shapes and dtypes come before values.
 
         A stashed output is in float32 (so ONNX has it) or, as frameworks do, in the dtype under
@@ -272,14 +279,15 @@ class Inquiry:
             count = f"{len(expected)}, or outputs={len(results)} if these are the first of them"
             raise fault("shape", "the wrong number of results", got=str(len(results)), want=count)
         for k, bound, got in pairs(expected, results):
+            name = f"the gradient of input {self.wanted[k]}" if gradients else f"result {k}"
             if got.shape != bound.value.shape:
-                what, want = f"result {k} has the wrong shape", bound.value.shape
+                what, want = f"{name} has the wrong shape", bound.value.shape
                 raise fault("shape", what, got=str(got.shape), want=str(want))
             dtype = self.case.dtype if bound.storage is not None else bound.value.dtype.kind
             has = got.dtype.name if bound.storage is not None else got.dtype.kind
             stashed = k in self.case.op.stashed_outputs and has == "float32"
             if has != dtype and not stashed:
-                what = f"result {k} has the wrong dtype"
+                what = f"{name} has the wrong dtype"
                 raise fault("dtype", what, got=got.dtype.name, want=str(dtype))
 
     def shapes_only(self, results: Sequence[Any], feed: Any) -> Judgement:
@@ -345,10 +353,11 @@ class Inquiry:
 
         def shaped(arithmetic: Arithmetic) -> Bounds:
             expected = bounds(arithmetic)
-            self.shaped(expected, results, feeds)
+            self.shaped(expected, results, feeds, gradients=gradients)
             return expected
 
-        with self._proving(feeds[-1]) if kind == "gradient" else nullcontext():
+        gradients = kind == "gradient"
+        with self._proving(feeds[-1]) if gradients else nullcontext():
             candidates = self._fitting(bounds, results)
             judgement, expected = tightest(candidates, shaped, results)
             held_by, allowed = judgement.arithmetic, self.allowed
@@ -357,7 +366,8 @@ class Inquiry:
                 expected = bounds(allowed)
                 judgement = replace(judge(expected, results, allowed.name), arithmetic=held_by)
                 kind = "arithmetic"
-                what = f"the result is outside class {allowed.name}, inside class {held_by}"
+                subject = "the gradient" if gradients else "the result"
+                what = f"{subject} is outside class {allowed.name}, inside class {held_by}"
                 details["class"] = f"{allowed.name} is allowed: {EXPLAINED[allowed.name]}"
             if judgement.right:
                 return judgement, expected

@@ -81,6 +81,7 @@ class RowInfo:
 
     call       source text that calls it, on `OP` and `inputs`; empty where it has none
     functions  what that uses: the file, the module and the name of each function
+    modules    the framework's modules that it uses
     """
 
     native: bool
@@ -94,6 +95,7 @@ class RowInfo:
     rounded_attributes: bool = False
     call: str = ""
     functions: tuple[tuple[str, str, str], ...] = ()
+    modules: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

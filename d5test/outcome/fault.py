@@ -106,7 +106,7 @@ class Fault(AssertionError):
             names = f"{', '.join(others)} and {last}"
             self.headline = f"{op!r} composed of {names} by its row: {what} with {place}"
         elif last:
-            self.headline = f"{op!r} composed around {last} by its row: {what} with {place}"
+            self.headline = f"{op!r} composed by its row of {last} and more: {what} with {place}"
         elif not client.about.rows[op.name].native:
             self.headline = f"{op!r} composed by its row: {what} with {place}"
 
@@ -122,16 +122,16 @@ class Fault(AssertionError):
         What was raised or printed, its first and last line without numbers; the format to which
         results are rounded; else the kind, the operator, and the character.
         """
+        op = getattr(self.case, "op", None)
+        operator = op.name if op is not None else str(self.case)
         for name in SAID:
             if name in self.details:
-                first, *_, last = [*self.details[name].strip().splitlines() * 2, ""][:-1] or [
-                    ""
-                ] * 2
-                return f"{name}: {NUMBER.sub('N', f'{first} {last}')}"
+                lines = self.details[name].strip().splitlines() or [""]
+                cause = f"{name}: {NUMBER.sub('N', f'{lines[0]} {lines[-1]}')}"
+                return cause if name == "raised" else f"{cause}: {operator}"
         if self.judgement is not None and self.judgement.rounded_to:
             return f"{self.case.dtype} rounded to {self.judgement.rounded_to}"
-        op = getattr(self.case, "op", None)
-        return f"{self.kind}: {op.name if op is not None else self.case} {self.character or ''}"
+        return f"{self.kind}: {operator} {self.character or ''}"
 
     @property
     def character(self) -> Character | None:
@@ -180,11 +180,13 @@ class Subject:
     ) -> Fault:
         """A fault of `kind`; `what` completes the sentence "Conv: ... on torch 2.13.0"."""
         case = self.case
+        slopes = evidence.claim == "within" and any(f.grads is not None for f in evidence.feeds)
         words = {
             "check": f"{self.check} in {case.dtype}",
             "inputs": inputs_in_words(case),
             **values_in_words(evidence),
             **({} if judgement is None else judgement_in_words(judgement, case.dtype)),
+            **({"worst": gradient_in_words(judgement, evidence)} if judgement and slopes else {}),
             **details,
             "case": repr(case),
         }
@@ -225,10 +227,8 @@ def values_in_words(evidence: Evidence) -> dict[str, str]:
 
 def judgement_in_words(judgement: Judgement, dtype: str) -> dict[str, str]:
     """Worst element, value, expectation, bar, and how bad that is."""
-    place = ", ".join(map(str, judgement.position))
-    element = f"element [{place}] of " if judgement.position else ""
     words = {
-        "worst": f"{element}result {judgement.output}",
+        "worst": f"{_element(judgement)}result {judgement.output}",
         "got": repr(judgement.got),
         "want": f"{judgement.want!r}, give or take {judgement.bar:.3g}",
         "error": f"{judgement.ratio:.4g} times the bar",
@@ -244,6 +244,16 @@ def judgement_in_words(judgement: Judgement, dtype: str) -> dict[str, str]:
     if judgement.arithmetic:
         words["class"] = judgement.arithmetic
     return words
+
+
+def gradient_in_words(judgement: Judgement, evidence: Evidence) -> str:
+    """Where the worst element of a gradient is."""
+    return f"{_element(judgement)}the gradient of input {evidence.wanted[judgement.output]}"
+
+
+def _element(judgement: Judgement) -> str:
+    place = ", ".join(map(str, judgement.position))
+    return f"element [{place}] of " if judgement.position else ""
 
 
 def _character(judgement: Judgement, dtype: str) -> Character | None:

@@ -98,11 +98,12 @@ def verdict(tallies: Sequence[Tally]) -> str:
     right, untested = (sum(getattr(t, name) for t in tallies) for name in ("right", "untested"))
     names = sorted({f"{t.backend} {t.version}" for t in tallies if t.version})
     where = f"on {shortened(names)}"
+    were = f"{plural(right, 'case')} {'was' if right == 1 else 'were'} right"
     known_causes = causes(tallies)
     if known_causes:
         faults = plural(sum(len(cause.faults) for cause in known_causes), "fault")
         of = plural(len(known_causes), "cause")
-        return f"FAILED: {faults} of {of} {where}; {right} cases were right"
+        return f"FAILED: {faults} of {of} {where}; {were}"
     if untested:
         return f"UNTESTED: too little was judged in {plural(untested, 'test')} {where}"
     if not judged(tallies):
@@ -111,7 +112,7 @@ def verdict(tallies: Sequence[Tally]) -> str:
     known = sum(t.known for t in tallies)
     rest = f"; {plural(known, 'case')} masked by known failures" if known else ""
     rest += f"; {plural(left, 'test')} left out" if left else ""
-    return f"PASSED: {right} cases were right, none was wrong {where}{rest}"
+    return f"PASSED: {were}, none was wrong {where}{rest}"
 
 
 def fault_lines(tallies: Sequence[Tally]) -> Iterator[str]:

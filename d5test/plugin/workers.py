@@ -136,6 +136,14 @@ def require_rows(clients: Mapping[str, Any], selection: Selection, rules: Collec
 
     `rules` are the update rules of a user's own, whose steps are rows, too.
     """
+    from d5test.checks import CHECKS
+
+    modes = sorted({mode for check in CHECKS.values() for mode in check.modes})
+    for name, client in clients.items():
+        if client.about.mode not in modes:
+            raise pytest.UsageError(
+                f"{name} has the mode {client.about.mode!r}; there are {', '.join(modes)}"
+            )
     rows = {name: client.about.rows for name, client in clients.items()}
     named = set().union(*rows.values())
     strange = named - selection.every_operator.keys() - set(rules)

@@ -241,8 +241,7 @@ def _row(fault: Fault, about: Any, closure: Closure) -> Setup:
         closure.module(known, Path(file))
         closure.use(known, function)
     imports = ["from functools import partial"] if "partial(" in row.call else []
-    if f"{about.framework}." in row.call:
-        imports.append(f"import {about.framework}")
+    imports += [f"import {module}" for module in row.modules]
     return Setup(
         tuple(imports),
         (

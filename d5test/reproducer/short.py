@@ -47,7 +47,8 @@ for k, (y, (dtypes, want, bar)) in enumerate(zip(results, WANT)):
     for i in np.argwhere(~(abs(got - want) <= bar) & np.isfinite(bar))[:1]:
         found = [float(each[tuple(i)]) for each in (got, want, bar)]
         wrong += "result {{}} at {{}}: {{}}, want {{}}, give or take {{}}; ".format(k, i, *found)
-print(f"still there: {{wrong}}" if wrong else "gone", f"({framework} {{{framework}.__version__}})")
+version = getattr(sys.modules["{framework}"], "__version__", "")
+print(f"still there: {{wrong}}" if wrong else "gone", f"({framework} {{version}})")
 sys.exit(1 if wrong else 0)
 """
 

@@ -39,6 +39,11 @@ def devices(backend: Backend) -> list[str]:
 def describe(execution: Execution) -> dict[str, Any]:
     """The fields of `d5test.client.messages.BackendInfo`, but for the name."""
     backend = execution.backend
+    if backend.mode != "eager" and type(backend).compile is Backend.compile:
+        raise Unsupported(
+            f"its mode is {backend.mode!r}, and it does not override compile(): leave the mode "
+            "'eager', in which all checks are made"
+        )
     execution.where = "describe"
     names = public_names(backend.framework)
     return {

@@ -43,6 +43,8 @@ class Writer:
     def __init__(self, names: Mapping[int, str], tensors: Sequence[Any] = ()) -> None:
         self.functions: list[Function] = []
         """Those that what was written uses, besides the framework's."""
+        self.modules: list[str] = []
+        """The framework's modules that it uses, by the names under which they are imported."""
         self._names, self._tensors = names, tensors
 
     def value(self, value: Any) -> str:
@@ -70,7 +72,11 @@ class Writer:
     def function(self, value: Any) -> str:
         """The framework's, a row's own, or a `partial` of one. Raises `Unwritable`."""
         if id(value) in self._names:
-            return self._names[id(value)]
+            name = self._names[id(value)]
+            parts = name.split(".")
+            places = (".".join(parts[:k]) for k in range(len(parts) - 1, 0, -1))
+            self.modules += [next((p for p in places if p in sys.modules), parts[0])]
+            return name
         if isinstance(value, partial):
             return self.call("partial", (value.func, *value.args), value.keywords)
         plain = value if isinstance(value, FunctionType) else getattr(value, "__wrapped__", None)
@@ -89,8 +95,13 @@ class Writer:
         return f"{name}({', '.join([*map(self.value, arguments), *named])})"
 
 
-def of_row(call: Callable[..., Any], names: Mapping[int, str]) -> tuple[str, tuple[Function, ...]]:
-    """How a row is called on `OP` and `inputs`, and the functions that it uses; empty: unknown."""
+def of_row(
+    call: Callable[..., Any], names: Mapping[int, str]
+) -> tuple[str, tuple[Function, ...], tuple[str, ...]]:
+    """How a row is called on `OP` and `inputs`, and the functions and modules that it uses.
+
+    Empty: unknown.
+    """
     writer = Writer(names)
     try:
         if not isinstance(call, planned):
@@ -100,8 +111,8 @@ def of_row(call: Callable[..., Any], names: Mapping[int, str]) -> tuple[str, tup
         else:
             text = f"{writer.function(call.plan)}(OP, *inputs)(*inputs)"
     except Unwritable:
-        return "", ()
-    return text, tuple(writer.functions)
+        return "", (), ()
+    return text, tuple(writer.functions), tuple(dict.fromkeys(writer.modules))
 
 
 def public_names(framework: str) -> dict[int, str]:

@@ -6,9 +6,11 @@ import ast
 import dataclasses
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from xml.dom import minidom
 
 import pytest
 
@@ -194,6 +196,13 @@ def test_a_source_that_cannot_be_taken_apart_is_imported(tmp_path: Path) -> None
     assert done.returncode == 0, done.stderr
 
 
+def test_the_module_of_a_function_is_imported_not_its_package_alone() -> None:
+    """`import mlx` makes no `mlx.nn`."""
+    names = {id(minidom.parse): "xml.dom.minidom.parse", id(partial): "xml.alias.partial"}
+    assert of_row(minidom.parse, names)[2] == ("xml.dom.minidom",)
+    assert of_row(partial, names)[2] == ("xml",)
+
+
 @pytest.mark.parametrize("name", ["torch", "torch-compiled", "tensorflow-xla", "jax-compiled"])
 def test_every_row_of_ours_can_be_taken_apart(name: str) -> None:
     from d5test.reference.operators import OPERATORS
@@ -203,9 +212,9 @@ def test_every_row_of_ours_can_be_taken_apart(name: str) -> None:
     backend = load(registry.target(name))
     names = public_names(backend.framework)
     table = {
-        key: SimpleNamespace(call=call, functions=functions)
+        key: SimpleNamespace(call=call, functions=functions, modules=modules)
         for key, row in backend.rows.items()
-        for call, functions in [of_row(row.call, names)]
+        for call, functions, modules in [of_row(row.call, names)]
     }
     about = SimpleNamespace(
         name=name, device="cpu", framework=backend.framework, sources={}, rows=table,

@@ -153,8 +153,14 @@ def test_it_names_the_first_wrong_element(toy: Toy, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("row", "named"),
     [
-        ("toy.threshold(x, op.alpha, 0.0) * np.float32(3)", "composed around toy.threshold"),
-        ("toy.threshold(toy.threshold(x, op.alpha, 0.0), op.alpha, 0.0)", "composed around"),
+        (
+            "toy.threshold(x, op.alpha, 0.0) * np.float32(3)",
+            "composed by its row of toy.threshold and more",
+        ),
+        (
+            "toy.threshold(toy.threshold(x, op.alpha, 0.0), op.alpha, 0.0)",
+            "composed by its row of",
+        ),
         ("np.where(x > op.alpha, x, np.float32(0)) * 3", ""),
     ],
 )
