@@ -10,8 +10,9 @@ plugin; a fault is an AssertionError, and so is a test in which too little was j
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from difflib import get_close_matches
+from inspect import Parameter, signature
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from d5test.numerics.judgement import Judgement, telling, tightest
 from d5test.outcome.assessment import Assessment
 from d5test.outcome.tally import Tally
 from d5test.reference.operators import OPERATORS
+from d5test.worker.bound import BadRow
 from d5test.worker.service import Service
 
 Function = Callable[..., Any]
@@ -54,6 +56,8 @@ class Functions(Numpy):
             self._given = inputs
             with np.errstate(all="ignore"):  # judged is what is returned, not what is flagged
                 result = call(op, *inputs)
+            if isinstance(result, Mapping):
+                result = tuple(result.values())
             results = result if isinstance(result, tuple | list) else (result,)
             return tuple(map(_array, results))
 
@@ -85,15 +89,22 @@ class Functions(Numpy):
 
 
 def _array(result: Any) -> NDArray[Any]:
-    """A result as NumPy reads it. Raises `TypeError` for what holds no numbers."""
-    array = np.asarray(result)
+    """A result as NumPy reads it. Raises `BadRow` for what holds no numbers."""
+    kind = f"{type(result).__module__}.{type(result).__qualname__}"
+    try:
+        array = np.asarray(result)
+    except Exception as error:
+        raise BadRow(f"NumPy cannot read the {kind} that was returned: {error}") from error
     if array.dtype.kind in "OSUmM":
-        raise TypeError(f"{result!r} was returned, where an array of numbers is wanted")
+        what = "None" if result is None else f"a {kind}"
+        raise BadRow(f"{what} was returned, where an array of numbers is wanted")
     return array
 
 
 class OneFunction(InProcessClient):
     """One function under test in this process, in the place of a row of a backend."""
+
+    unreadable = "what it returned cannot be read"
 
     def __init__(self, name: str, backend: Backend) -> None:
         self.name = name
@@ -192,7 +203,8 @@ def _require_sense(
     if not callable(function):
         raise TypeError(f"the first argument is the function to check, not {function!r}")
     if isinstance(like, str):
-        near = get_close_matches(like, OPERATORS, 1, 0) or ["Softmax"]
+        near = [name for name in OPERATORS if name.lower() == like.lower()]
+        near = near or get_close_matches(like, OPERATORS, 1, 0) or ["Softmax"]
         raise TypeError(
             f"like={like!r} is a name: give the operator itself, like={near[0]}(), from "
             f"`from d5test.reference.operators import {near[0]}`"
@@ -200,6 +212,8 @@ def _require_sense(
     operator = like if isinstance(like, type) else type(like)
     if not issubclass(operator, Operator):
         raise TypeError(f"like= takes an operator, such as Softmax(axis=-1), not {like!r}")
+    if isinstance(like, type):
+        _require_keywords(function, like)
     for dtype in dtypes:
         if dtype not in FLOATS:
             raise ValueError(f"no dtype {dtype!r} is judged; there are {', '.join(FLOATS)}")
@@ -216,6 +230,22 @@ def _require_sense(
         raise TypeError(f"gradient= is a function of (grads, inputs, outputs), not {gradient!r}")
     if operator.backward is Operator.backward:
         raise ValueError(f"{operator.__name__} has no gradient: leave gradient= out")
+
+
+def _require_keywords(function: Any, operator: type[Operator]) -> None:
+    """Raise unless the function takes the attributes, which are drawn for a class."""
+    __tracebackhide__ = True
+    try:
+        taken = signature(function).parameters.values()
+    except (TypeError, ValueError):  # written in C, and says nothing of itself
+        return
+    missing = {field.name for field in fields(operator)} - {p.name for p in taken}
+    if missing and not any(p.kind is Parameter.VAR_KEYWORD for p in taken):
+        raise TypeError(
+            f"like={operator.__name__} is a class, whose attributes are drawn: the function has "
+            f"to take {', '.join(sorted(missing))} as keyword arguments. To check it with fixed "
+            f"ones, give like={operator.__name__}()"
+        )
 
 
 def _client(

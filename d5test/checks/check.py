@@ -226,7 +226,7 @@ class Inquiry:
             raise fault("hang", "no answer", how=str(hang)) from None
         except Raised as raised:
             if raised.where == "row":
-                raise fault("row", "the backend's row is wrong", raised=str(raised)) from None
+                raise fault("row", self.client.unreadable, raised=raised.message) from None
             if reason := self.known.refusal(self.case, str(raised)):
                 raise Unsupported(f"known failure: {reason}") from None
             words = f"{raised}\n{dedent(raised.traceback)}".rstrip()

@@ -10,7 +10,7 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from d5test.backends.base import Unsupported
 from d5test.case import Arrays, Operator
@@ -47,6 +47,8 @@ class BackendClient(ABC):
     """The lower precision that multiplications are allowed: `tf32`."""
     known: Known = Known()
     """What is known to be wrong with it."""
+    unreadable: ClassVar[str] = "the backend's row is wrong"
+    """What is wrong where something is returned that is no tensor."""
     _about: BackendInfo | None = None
 
     @abstractmethod

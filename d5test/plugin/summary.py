@@ -280,7 +280,9 @@ def _unjudged(tallies: Iterable[Tally]) -> Iterator[str]:
 def _left_out(tallies: Iterable[Tally]) -> Iterator[str]:
     by_check: dict[str, list[str]] = defaultdict(list)
     for t in tallies:
-        by_check[t.check].append(f"{t.operator} {t.dtype}" if t.operator else "?")
+        by_check[t.check].append(
+            f"{t.operator} {t.dtype}" if t.operator else "cells that do not apply"
+        )
     for check, cells in sorted(by_check.items()):
         some = ", ".join(cells[:6]) + (", ..." if len(cells) > 6 else "")
         yield f"  {check}: {len(cells)} ({some})"

@@ -281,7 +281,7 @@ class Execution:
             return "unsupported", reason
         where = "row" if isinstance(error, BadRow) else self.where
         codes = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
-        if self._latest is not None and self._latest[1].code in codes:
+        if where != "row" and self._latest is not None and self._latest[1].code in codes:
             where = "call"
         kind = type(error)
         name = kind.__qualname__
