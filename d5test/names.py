@@ -13,6 +13,7 @@ folder is searched last. Standard library only: workers under other interpreters
 
 from __future__ import annotations
 
+import ast
 import difflib
 import hashlib
 import importlib
@@ -23,6 +24,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from importlib.machinery import PathFinder
 from importlib.metadata import entry_points
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -48,6 +50,8 @@ def hint(name: str, names: Iterable[str]) -> str:
 
 def unknown(what: str, name: str, names: Iterable[str]) -> BadName:
     """The error for a name that is none of `names`."""
+    if name.endswith(".py") and (why := nameless(what, name)):
+        return BadName(why)
     return BadName(f"unknown {what} {name!r}: {hint(name, names)}")
 
 
@@ -70,6 +74,17 @@ def resolve(what: str, name: str, known: Mapping[str, Any]) -> Any:
     if name not in brought:
         raise unknown(what, name, {**known, **brought})
     return brought[name]
+
+
+def nameless(what: str, path: str) -> str:
+    """What to write in place of a file's path without a name behind it."""
+    try:
+        body = ast.parse(Path(path).expanduser().read_bytes()).body
+    except (OSError, SyntaxError, ValueError):
+        return ""
+    named = [n.name for n in body if isinstance(n, ast.ClassDef | ast.FunctionDef)]
+    meant = " or ".join(f"{path}:{name}" for name in named if not name.startswith("_"))
+    return f"{what} {path!r} is a file: give {meant or 'a name in it, ' + path + ':Name'}"
 
 
 def located(what: str, name: str) -> Any:

@@ -368,7 +368,10 @@ class Inquiry:
                 kind = "arithmetic"
                 subject = "the gradient" if gradients else "the result"
                 what = f"{subject} is outside class {allowed.name}, inside class {held_by}"
-                details["class"] = f"{allowed.name} is allowed: {EXPLAINED[allowed.name]}"
+                details["class"] = (
+                    f"{allowed.name} is allowed: {EXPLAINED[allowed.name]}; "
+                    f'arithmetic="{held_by}" in the row allows {held_by}'
+                )
             if judgement.right:
                 return judgement, expected
             if kind != "arithmetic":

@@ -17,7 +17,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 from d5test.client.messages import UnknownBackend
-from d5test.names import hint
+from d5test.names import hint, nameless
 
 GROUP = "d5test.backends"
 
@@ -76,6 +76,8 @@ def target(what: str) -> str:
     if what in names:
         return names[what]
     module, colon, name = what.rpartition(":")
+    if not colon and what.endswith(".py") and (why := nameless("backend", what)):
+        raise UnknownBackend(why)
     if not colon or not module or not name:
         raise UnknownBackend(_unknown(what, names))
     if not module.endswith(".py"):

@@ -28,7 +28,7 @@ EXPLANATIONS: Mapping[Character | None, str] = {
     None: "",
     "inaccuracy": ": an inaccuracy, which rounding to {0.explained} bits explains",
     "overflow": ": an intermediate overflows",
-    "underflow": ": it underflows too early",
+    "underflow": ": it underflows too early; flushes=True in the row allows that",
     "different function": ": a different function, which no rounding explains",
 }
 

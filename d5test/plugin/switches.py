@@ -28,6 +28,8 @@ REFUSED = {
     "hypothesis_show_statistics": "cases are counted at the end of the run, with -v by operator",
 }
 """Options of Hypothesis that mean nothing where d5test draws, and what to do."""
+XDIST = ("-n", "--numprocesses", "--dist")
+"""Options of pytest-xdist, which is not always installed."""
 UNTIMED = (
     "nothing was timed, so no benchmark file is written: name test_time.py (times) or, on "
     "operators, test_corpus.py (accuracy)"
@@ -47,6 +49,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
                 known = [o for action in options._actions for o in action.option_strings]  # noqa: SLF001
                 meant = hint(name, [o for o in known if o.startswith("--")])
                 more = meant if meant.startswith("did") else "--help lists all"
+                more = "pip install pytest-xdist" if name in XDIST else more
                 message = f"unknown option {first!r}: {more}"
             raise pytest.UsageError(message)
 
