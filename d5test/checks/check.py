@@ -129,6 +129,7 @@ class Inquiry:
         self.case = case
         self.subject = Subject(check, case, client.about)
         self.arrays = case.arrays()
+        self._fits = False
         self.tf32 = getattr(client, "precision", None) == "tf32"  # whether it may multiply so
         self.known: Known = getattr(client, "known", Known())  # nothing of no client of ours
 
@@ -216,6 +217,8 @@ class Inquiry:
 
     def ask(self, *feeds: Any, claim: str = "returns", reuse: bool = False) -> list[Result]:
         """The backend's results; a crash, a hang or an exception is a fault."""
+        if self.about.mode == "eager" and (pulled := [f for f in feeds if f.grads is not None]):
+            self._require_fit(pulled[0])
         evidence = Evidence(tuple(feeds), claim, wanted=self.wanted, reuse=reuse)
         fault = partial(self.subject.fault, evidence=evidence)
         try:
@@ -232,6 +235,20 @@ class Inquiry:
             words = f"{raised}\n{dedent(raised.traceback)}".rstrip()
             raise fault("exception", "a valid case raised", raised=words) from None
         return list(results)
+
+    def _require_fit(self, feed: Feed) -> None:
+        """Raise `Inapplicable` where an upstream gradient has not the shape of its output.
+
+        The backend may not look at that, and read beyond its end.
+        """
+        if self._fits:
+            return
+        (result,) = self.ask(replace(feed, grads=None))
+        for y, dy in zip(result.outputs, feed.grads or (), strict=False):
+            if dy is not None and y.shape != dy.shape:
+                name = self.case.op.name
+                raise Inapplicable(f"{name} has another shape: only the forward check accuses it")
+        self._fits = True
 
     def fault(
         self,

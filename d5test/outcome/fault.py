@@ -233,6 +233,9 @@ def judgement_in_words(judgement: Judgement, dtype: str) -> dict[str, str]:
         "want": f"{judgement.want!r}, give or take {judgement.bar:.3g}",
         "error": f"{judgement.ratio:.4g} times the bar",
     }
+    if judgement.bar == 0:
+        words["want"] = f"{judgement.want!r}, exactly"
+        words["error"] = f"{abs(judgement.got - judgement.want):.4g}, where none is allowed"
     if not judgement.right and judgement.got != judgement.want:
         precision = format_of(dtype).precision
         bits = bits_right(judgement.got, judgement.want, precision)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain, pairwise
 from pathlib import Path
@@ -96,7 +96,7 @@ def _composed(fault: Fault, about: Any, closure: Closure, setup: Setup) -> str:
     every = (*numbers, "from types import SimpleNamespace", *early, *late, "import sys")
     library = {text for text in every if _library(text)}
     body = [
-        f"{head(about.executable)}\n{docstring(fault.message, about, setup.needs)}",
+        f"{head(about.executable)}\n{docstring(fault.message, about, _needs(setup, late, about))}",
         "from __future__ import annotations",
         "\n".join(sorted(library, key=lambda t: (t.startswith("from"), t))),
         *(text for text in early if not _library(text)),
@@ -108,6 +108,20 @@ def _composed(fault: Fault, about: Any, closure: Closure, setup: Setup) -> str:
         'if __name__ == "__main__":\n    main()',
     ]
     return _spaced(body)
+
+
+def _needs(setup: Setup, statements: Iterable[str], about: Any) -> str:
+    """What has to be installed, modules that lie beside the backend's file among it."""
+    imported = {m[1] for t in statements if (m := re.match(r"(?:import|from) (\w+)", t))}
+    others = sorted(imported - sys.stdlib_module_names - {"numpy", "d5test", about.framework})
+    if not others or "alone" not in setup.needs:
+        return setup.needs
+    folder = Path(registry.resolve(about.name).target.rpartition(":")[0]).parent
+    beside = any((folder / f"{name}.py").is_file() for name in others)
+    where = f", with {folder} in PYTHONPATH" if beside else ""
+    packages = dict.fromkeys([about.framework, *others])
+    packages.pop("numpy", None)
+    return f"Needs {', '.join(packages)} and NumPy{where}."
 
 
 def _main(fault: Fault, about: Any, setup: Setup) -> str:
