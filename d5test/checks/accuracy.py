@@ -165,8 +165,12 @@ def accuracy(client: Any, case: Case) -> Judgement:
         demanded = values.demanded(tight[0], arithmetic)
         swallowed = values.nan(arithmetic) & ~np.isnan(got)
         if swallowed.any():
-            accuse = partial(inquiry.fault, "special", "a NaN is swallowed", (feed,), "special")
-            raise accuse(_first(values, swallowed), ((demanded,),))
+            first = _first(values, swallowed)
+            given = any(map(np.isnan, values.at(first.position)))
+            what = (
+                "a NaN is swallowed" if given else f"the result is {first.got!r} where NaN is due"
+            )
+            raise inquiry.fault("special", what, (feed,), "special", first, ((demanded,),))
         turned = values.zero & (got == 0) & (np.signbit(got) != np.signbit(exact))
         if turned.any():
             zeros = replace(demanded, bar=np.where(values.zero, 0.0, np.inf))
@@ -179,9 +183,11 @@ def accuracy(client: Any, case: Case) -> Judgement:
             grade = Grade(wrong=True) if type(case.op) in FORMS else None
             fault.judgement = Measured(**vars(fault.judgement), accuracy=measured, grade=grade)
             fault.details["input"] = ", ".join(map(repr, at))
-            fault.details["largest"] = (
-                f"{measured.largest:.4g} ULPs, at {', '.join(map(repr, measured.at))}"
-            )
+            if measured.largest:
+                at = measured.at
+                fault.details["largest"] = (
+                    f"{measured.largest:.4g} ULPs, at {', '.join(map(repr, at))}"
+                )
         raise
     share = float(np.isfinite(demanded.bar).mean())
     judged = {"share": share, "void": share == 0}

@@ -215,7 +215,7 @@ def declared_dtypes(client: Any, case: Case) -> Judgement:
         if reason := inquiry.known.refusal(case, str(refusal)):
             raise Unsupported(f"known failure: {reason}") from None
         if declared and isinstance(refusal, Raised):
-            what = f"{case.dtype} is declared and does not work"
+            what = f"{case.dtype} is declared, and a valid case raised"
             raised = str(refusal)
             raise inquiry.fault("declared", what, (feed,), "returns", raised=raised) from None
         if declared:

@@ -233,7 +233,10 @@ class Inquiry:
             if reason := self.known.refusal(self.case, str(raised)):
                 raise Unsupported(f"known failure: {reason}") from None
             words = f"{raised}\n{dedent(raised.traceback)}".rstrip()
-            raise fault("exception", "a valid case raised", raised=words) from None
+            raise fault(
+                "exception", "a valid case raised", raised=words,
+                documented=f"if {self.about.framework} says so, the row should raise Unsupported",
+            ) from None  # fmt: skip
         return list(results)
 
     def _require_fit(self, feed: Feed) -> None:

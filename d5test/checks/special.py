@@ -9,6 +9,7 @@ What infinities become is left open, since infinity minus infinity depends on th
 from __future__ import annotations
 
 from functools import partial
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -114,7 +115,15 @@ def _with_special(
             raise fault(f"{value} in an input is swallowed", where=where)
     judgement = judge(expected, result.outputs)
     if not judgement.right:
-        raise fault(f"{value} in one element spoils others", judgement=judgement)
+        shape = case.shapes[chosen] or ()
+        place = np.unravel_index(case.seed % prod(shape), shape)
+        alone = judgement.position == tuple(map(int, place))
+        what = (
+            f"{value} in one element spoils others"
+            if not alone
+            else f"{value} gives a wrong result"
+        )
+        raise fault(what, judgement=judgement)
     return judgement
 
 

@@ -57,7 +57,8 @@ class Evidence:
 
 SAID = ("raised", "how")
 """Details that hold what a framework raised, or how its process ended."""
-NUMBER = re.compile(r"\d+")
+NUMBER = re.compile(r"[\[(]\d[\d, ]*[\])]|\d+")
+"""A number, or a shape."""
 
 NO_CALLS = Evidence((), "returns")
 """Of a fault that no call of one operator shows."""
@@ -235,7 +236,11 @@ def judgement_in_words(judgement: Judgement, dtype: str) -> dict[str, str]:
     }
     if judgement.bar == 0:
         words["want"] = f"{judgement.want!r}, exactly"
-        words["error"] = f"{abs(judgement.got - judgement.want):.4g}, where none is allowed"
+    if isinf(judgement.ratio):
+        error = abs(judgement.got - judgement.want)
+        words["error"] = f"{error:.4g}, where none is allowed"
+        if not isfinite(error) or not error:
+            del words["error"]
     if not judgement.right and judgement.got != judgement.want:
         precision = format_of(dtype).precision
         bits = bits_right(judgement.got, judgement.want, precision)

@@ -133,6 +133,11 @@ class Cause:
         return str(self.faults[0][1]["text"])
 
     @property
+    def raised(self) -> bool:
+        """Whether the framework refused a case, and returned nothing wrong."""
+        return str(self.faults[0][1]["cause"]).startswith("raised")
+
+    @property
     def reproducer(self) -> str:
         """The path of the shortest reproducer; empty if there is none."""
         return str(self.faults[0][1]["reproducer"])
@@ -148,7 +153,7 @@ class Cause:
 
 
 def causes(tallies: Iterable[Tally]) -> list[Cause]:
-    """The causes of all faults, those that show most often first.
+    """The causes of all faults, those that show most often first, exceptions last.
 
     One missing kernel, one wrong row or one crash shows in many checks and dtypes. Faults that
     raised the same words, or are of the same kind on the same operator, count as one cause.
@@ -165,7 +170,7 @@ def causes(tallies: Iterable[Tally]) -> list[Cause]:
     grouped = [
         Cause(backend, tuple(sorted(faults, key=size))) for (backend, _), faults in groups.items()
     ]
-    return sorted(grouped, key=lambda cause: -len(cause.faults))
+    return sorted(grouped, key=lambda cause: (cause.raised, -len(cause.faults)))
 
 
 def shortened(names: list[str], most: int = 6) -> str:

@@ -124,7 +124,8 @@ def fault_lines(tallies: Sequence[Tally]) -> Iterator[str]:
             yield f"    shortest reproducer: {os.path.relpath(cause.reproducer)}"
     others = causes(tallies)[CAUSES:]
     if others:
-        yield f"\n  and {plural(len(others), 'more cause')}: their tests say what they are"
+        yield f"\n  and {plural(len(others), 'more cause')}:"
+        yield from (f"    {cause.headline}" for cause in others)
 
 
 def plural(count: int, noun: str) -> str:

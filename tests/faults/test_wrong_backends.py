@@ -5,10 +5,13 @@ And for each check there is a fault that it alone finds: no check could be left 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 
+from d5test.backends.base import Row
+from d5test.backends.numpy import Numpy
 from d5test.checks import CHECKS
 from d5test.reference.operators import OPERATORS
 from tests.faults import wrong_gradients as gradients
@@ -42,3 +45,27 @@ def test_no_check_can_be_left_out() -> None:
 def test_their_honest_siblings_are_right(backend: Any) -> None:
     operator = gradients.Cube if backend is gradients.Cubes else OPERATORS["MatMul"]
     assert not findings(Local("honest", backend()), operator, count=COUNT)
+
+
+def _padded(y: Any) -> Any:
+    return np.pad(y, [(0, 0)] * (y.ndim - 1) + [(0, 1)])
+
+
+class OneColumnMore(Numpy):
+    """MaxPool with a column too many, whose gradient reads beyond the end of dy."""
+
+    def vjp(self, function: Any, inputs: Any, grads: Any, wanted: Any) -> Any:
+        outputs = function(*inputs)
+        if any(y.shape != dy.shape for y, dy in zip(outputs, grads, strict=False)):
+            return outputs, [np.random.default_rng().normal(size=inputs[i].shape) for i in wanted]
+        return super().vjp(function, inputs, grads, wanted)
+
+    rows: ClassVar[Any] = {
+        "MaxPool": Row(lambda op, x: _padded(Numpy.rows["MaxPool"].call(op, x)[0]), outputs=1)
+    }
+
+
+def test_a_wrong_shape_is_accused_of_nothing_else() -> None:
+    found = findings(Local("column", OneColumnMore()), OPERATORS["MaxPool"], count=COUNT)
+    assert found
+    assert {fault.kind for fault in found.values()} == {"shape"}

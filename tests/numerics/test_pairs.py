@@ -119,7 +119,7 @@ def finite(x: Any, y: Any) -> Any:
         ("Pow", unsigned, "value", "the result is wrong"),
         ("Pow", even_from_afar, "value", "the result is wrong"),
         ("Pow", powr, "value", "the result is wrong"),
-        ("Pow", beyond, "special", "a NaN is swallowed"),
+        ("Pow", beyond, "special", "where NaN is due"),
         ("Div", positive_zero, "sign of zero", "a zero has the wrong sign"),
         ("Div", finite, "value", "the result is wrong"),
         ("Mul", np.fmax, "value", "the result is wrong"),
