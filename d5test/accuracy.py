@@ -9,6 +9,13 @@ from d5test.metric import Metric, Sample
 LARGEST = Metric("largest error", "ULP", gate="exact")
 MEAN = Metric("mean error", "ULP", gate="exact")
 ROUNDED = Metric("correctly rounded", "1", better="higher", gate="exact")
+MEANINGFUL = 1e16
+"""Errors beyond it, in ULPs, say of no dtype how wrong a digit is."""
+
+
+def ulps(error: float) -> str:
+    """An error in ULPs, in few digits."""
+    return f"{error:.4g}" if error < MEANINGFUL else f"over {MEANINGFUL:.0e}"
 
 
 @dataclass(frozen=True)

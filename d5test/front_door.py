@@ -105,6 +105,7 @@ class OneFunction(InProcessClient):
     """One function under test in this process, in the place of a row of a backend."""
 
     unreadable = "what it returned cannot be read"
+    refusing = "raise d5test.Unsupported if so documented; backend= gives tensors of a framework"
 
     def __init__(self, name: str, backend: Backend) -> None:
         self.name = name

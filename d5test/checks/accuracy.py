@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from d5test.accuracy import Accuracy, Grade
+from d5test.accuracy import Accuracy, Grade, ulps
 from d5test.case import Array, Case, Operator, dtype_of
 from d5test.checks.check import Inquiry
 from d5test.checks.special import NAN_IS_OPEN
@@ -186,7 +186,7 @@ def accuracy(client: Any, case: Case) -> Judgement:
             if measured.largest:
                 at = measured.at
                 fault.details["largest"] = (
-                    f"{measured.largest:.4g} ULPs, at {', '.join(map(repr, at))}"
+                    f"{ulps(measured.largest)} ULPs, at {', '.join(map(repr, at))}"
                 )
         raise
     share = float(np.isfinite(demanded.bar).mean())

@@ -235,7 +235,7 @@ class Inquiry:
             words = f"{raised}\n{dedent(raised.traceback)}".rstrip()
             raise fault(
                 "exception", "a valid case raised", raised=words,
-                documented=f"if {self.about.framework} says so, the row should raise Unsupported",
+                refused=self.client.refusing,
             ) from None  # fmt: skip
         return list(results)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
-from math import sqrt
+from math import floor, log2, sqrt
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,12 @@ class Format:
     def u(self) -> float:
         """Unit roundoff: the largest relative error of rounding to nearest."""
         return float(2.0**-self.precision)
+
+    def bits_of(self, x: float) -> int:
+        """The bits of the significand of a number next to x: subnormal ones have fewer."""
+        if not self.smallest_subnormal <= abs(x) < self.smallest_normal:
+            return self.precision
+        return 1 + floor(log2(abs(x) / self.smallest_subnormal))
 
 
 @cache

@@ -26,8 +26,8 @@ from d5test.numerics.bounds import Array, Bound, Bounds
 
 COARSEST = 8
 """Bits of bfloat16, the coarsest format in which frameworks compute what they store in another."""
-CERTAIN = 20
-"""Results are of fewer bits by chance once in 2^20 times at most, else that is not said."""
+CERTAIN = 12
+"""Results are of fewer bits by chance once in 2^12 times at most, else that is not said."""
 
 
 @dataclass(frozen=True)

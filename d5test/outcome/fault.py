@@ -26,7 +26,7 @@ TINY = 16
 Character = Literal["inaccuracy", "overflow", "underflow", "different function"]
 EXPLANATIONS: Mapping[Character | None, str] = {
     None: "",
-    "inaccuracy": ": an inaccuracy, which rounding to {0.explained} bits explains",
+    "inaccuracy": ": an inaccuracy, no larger than rounding to {0.explained} bits makes",
     "overflow": ": an intermediate overflows",
     "underflow": ": it underflows too early; flushes=True in the row allows that",
     "different function": ": a different function, which no rounding explains",
@@ -242,7 +242,7 @@ def judgement_in_words(judgement: Judgement, dtype: str) -> dict[str, str]:
         if not isfinite(error) or not error:
             del words["error"]
     if not judgement.right and judgement.got != judgement.want:
-        precision = format_of(dtype).precision
+        precision = format_of(dtype).bits_of(judgement.want)
         bits = bits_right(judgement.got, judgement.want, precision)
         explanation = EXPLANATIONS[_character(judgement, dtype)].format(judgement)
         if judgement.rounded_to:

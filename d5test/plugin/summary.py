@@ -20,7 +20,7 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
-from d5test.accuracy import Accuracy
+from d5test.accuracy import Accuracy, ulps
 from d5test.outcome.tally import OUTCOMES, Tally, causes, shortened
 from d5test.plugin.outcomes import ARITHMETICS, tallies_of
 
@@ -221,7 +221,7 @@ def _accuracies(tallies: Iterable[Tally]) -> Iterator[str]:
     for (backend, dtype), functions in _by_function(tallies, lambda t: t.accuracy):
         worse = [(name, a) for name, a in functions if a.largest > ROUNDED]
         worst = sorted(worse, key=lambda named: -named[1].largest)[:LEAST_ACCURATE]
-        words = (f"{a.largest:.3g} {name} at {_place(a.at)}" for name, a in worst)
+        words = (f"{ulps(a.largest)} {name} at {_place(a.at)}" for name, a in worst)
         share = sum((a for _, a in functions), Accuracy()).share_rounded
         yield f"  {backend} {dtype}: {', '.join(words) or 'none'}" + (
             "" if share is None else f"; {share:.1%}"

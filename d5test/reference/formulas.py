@@ -18,7 +18,7 @@ import numpy as np
 from scipy.special import erf
 
 from d5test.case import Operator
-from d5test.reference.operators import attention, elementwise, normalisation
+from d5test.reference.operators import attention, elementwise, normalisation, reductions
 from d5test.reference.operators.windows import AveragePool, MaxPool, Windows
 
 
@@ -162,6 +162,23 @@ class AveragePoolOfUndilated(Undilated, AveragePool):
     """AveragePool with `same_windows`."""
 
 
+@dataclass(frozen=True, kw_only=True, repr=False)
+class SoftmaxByQuotient(reductions.Softmax):
+    """Its gradient is that of the quotient e / s, with the reciprocal of s s in it.
+
+    Where s s overflows, that is zero, and what flows through the sum is lost.
+    """
+
+    largest: float
+
+    def backward(self, grads, inputs, outputs):
+        (dy,), (x,) = grads, inputs
+        e = np.exp(x - x.max(self.axis, keepdims=True))
+        s = e.sum(self.axis, keepdims=True)
+        reciprocal = np.where(s > np.sqrt(self.largest), np.zeros_like(s), 1 / (s * s))
+        return e * (dy / s - (dy * reciprocal * e).sum(self.axis, keepdims=True))
+
+
 FORMULAS: Mapping[str, Mapping[type[Operator], type[Operator]]] = {
     "running sums": {normalisation.LRN: RunningSums},
     "band matrix": {normalisation.LRN: BandMatrix},
@@ -170,6 +187,7 @@ FORMULAS: Mapping[str, Mapping[type[Operator], type[Operator]]] = {
         elementwise.Gelu: GeluProductBeforeQuotient,
         elementwise.HardSwish: HardSwishProductBeforeQuotient,
     },
+    "quotient rule": {reductions.Softmax: SoftmaxByQuotient},
     "lowest scores": {attention.Attention: LowestScores},
     "SAME of the undilated kernel": {
         AveragePool: AveragePoolOfUndilated,

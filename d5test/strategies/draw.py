@@ -34,6 +34,8 @@ BEYOND: Mapping[str, frozenset[str]] = MappingProxyType(
 
 MANY = 192
 """Terms of a sum that shows in which format it runs."""
+LONG = 4096
+"""Terms of which a sum in 16 bits shows even behind exponentials, which err by 4 ULPs each."""
 
 
 class Draw:

@@ -11,7 +11,7 @@ from operator import methodcaller
 
 from d5test.case import Tensor
 from d5test.reference.operators import reductions
-from d5test.strategies.draw import MANY, ORDINARY, Draw, Shape
+from d5test.strategies.draw import LONG, MANY, ORDINARY, Draw, Shape
 from d5test.strategies.registry import choices, inputs
 
 REDUCTIONS: tuple[type[reductions.Reduction], ...] = (
@@ -47,7 +47,11 @@ choices(reductions.CumSum, exclusive=(0, 1), reverse=(0, 1))
 def cumsum_inputs(d: Draw, op: reductions.CumSum) -> tuple[Tensor, Tensor]:
     """An axis counted from either end, without elements too."""
     shape = d.sides(d.rank(1, 4), empty=True)
-    return d.tensor(shape), d.literal(d.axis(len(shape)))
+    axis = d.axis(len(shape))
+    if d.many():
+        shape = tuple(MANY if i == axis % len(shape) else side for i, side in enumerate(shape))
+        return d.tensor(shape, "positive"), d.literal(axis)
+    return d.tensor(shape), d.literal(axis)
 
 
 choices(reductions.Softmax, reductions.LogSoftmax, axis=methodcaller("any_axis", 3))
@@ -58,6 +62,10 @@ def softmax_inputs(d: Draw, op: reductions.AlongAxis) -> tuple[Tensor | None, ..
     """Any tensor that has the axis; large values, too, which saturate, and overflow unshifted."""
     shape = list(d.sides(d.rank_with(op.axis), empty=True))
     shape[op.axis] = shape[op.axis] or 1
+    if d.many():
+        shape = [2 for _ in shape]
+        shape[op.axis] = LONG
+        return (d.tensor(tuple(shape), ("uniform", 0, 0.01)),)
     return (d.tensor(tuple(shape), *ORDINARY, ("scaled", 3), ("scaled", 10)),)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.special import erf
 
+from d5test.case import dtype_of
 from d5test.numerics.arithmetic import format_of
 from tests.faults import wrong_gradients as gradients
 from tests.faults import wrong_memory as memory
@@ -52,6 +53,27 @@ class AtItsBar(Off):
     """A softmax now within its bar and now beyond."""
 
     units = 25.0
+
+
+class InBfloat16(Wrong):
+    """The fast mode of a processor: inputs and outputs are numbers of bfloat16."""
+
+    def forward(self, honest: Honest, *inputs: Any) -> Arrays:
+        outputs = super().forward(honest, *map(self.rounded, inputs))
+        return tuple(map(self.rounded, outputs))
+
+    def rounded(self, x: Any) -> Any:
+        if not floating(x):
+            return x
+        return np.asarray(x.astype(np.float32).astype(dtype_of("bfloat16")).astype(x.dtype))
+
+
+class ProductFirst(Wrong):
+    """HardSwish whose product overflows before it is divided by 6."""
+
+    def forward(self, honest: Honest, *inputs: Any) -> Arrays:
+        (x,) = inputs
+        return (np.asarray(x * np.clip(x + 3, 0, 6) / 6, x.dtype),)
 
 
 class ErfByPolynomial(Wrong):

@@ -34,8 +34,26 @@ def test_wrong_values_are_accused_of_being_wrong(
     assert set(found) <= BY_VALUE, "\n\n".join(fault.message for fault in found.values())
     assert {fault.kind for fault in found.values()} == {"value"}
     assert found["forward"].character == character
-    words = "an inaccuracy, which rounding to" if character == "inaccuracy" else "a different"
+    words = (
+        "an inaccuracy, no larger than rounding to" if character == "inaccuracy" else "a different"
+    )
     assert words in found["forward"].message
+
+
+@pytest.mark.parametrize("operator", ["Exp", "Conv"])
+def test_what_is_rounded_to_a_narrower_format_is_one_cause(operator: str) -> None:
+    checks = ("forward", "low_precision")
+    found = findings(Local("fast", inaccurate.InBfloat16()), OPERATORS[operator], checks, COUNT)
+    assert found["forward"].cause == "float64 rounded to bfloat16"
+    assert found["low_precision"].cause == "float16 rounded to bfloat16"
+    assert all(": rounded to bfloat16 on fast" in fault.headline for fault in found.values())
+
+
+def test_an_overflow_is_called_so() -> None:
+    client = Local("early", inaccurate.ProductFirst())
+    fault = findings(client, OPERATORS["HardSwish"], ("accuracy",), COUNT)["accuracy"]
+    assert fault.character == "overflow"
+    assert "an intermediate overflows" in fault.message
 
 
 @pytest.mark.parametrize(

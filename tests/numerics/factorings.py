@@ -241,18 +241,18 @@ NORMALISED = (
     normalised("quotient", axis_by_axis),
 )
 MEANS = (mean("axes"), mean("sum"), mean("terms"))
-# a partial sum in an order of its own, as a parallel scan has it
+# partial sums as a product with a triangle of ones, as matrix units compute a scan
 
 
-def partial_sums_from_the_last(op: Any, x: Any, axis: Any) -> Any:
+def partial_sums_by_product(op: Any, x: Any, axis: Any) -> Any:
     x = np.moveaxis(x, int(axis), 0)
-    x = np.flip(x, 0) if op.reverse else x
-    sums = []
-    for i in range(len(x)):
-        terms = [x[j] for j in range(i if op.exclusive else i + 1)]
-        sums.append(np.stack(terms[::-1]).sum(0) if terms else np.zeros_like(x[0]))
-    y = np.stack(sums)
-    return np.moveaxis(np.flip(y, 0) if op.reverse else y, 0, int(axis))
+    ones = np.tril(np.ones((len(x), len(x))), -op.exclusive)
+    columns = x.reshape(len(x), math.prod(x.shape[1:]))
+    y = (ones.T if op.reverse else ones) @ columns
+    return np.moveaxis(y.reshape(x.shape), 0, int(axis))
+
+
+# tensors added in another order
 
 
 def sum_from_the_last(op: Any, *xs: Any) -> Any:
@@ -291,7 +291,7 @@ def biases_together(op: Any, x: Any, w: Any, r: Any, b: Any = None, *rest: Any) 
 FORWARDS: Mapping[str, tuple[Function, ...]] = {
     "Gemm": (gemm("product"), gemm("first"), gemm("second"), gemm_from_c),
     "Conv": (conv_by_taps,),
-    "CumSum": (partial_sums_from_the_last,),
+    "CumSum": (partial_sums_by_product,),
     "Sum": (sum_from_the_last, sum_by_pairs),
     "RNN": (biases_together,),
     "LSTM": (biases_together,),
