@@ -44,7 +44,8 @@ ZERO_IS_OPEN = {
 """Operators for which nobody says which zero an exact zero is.
 
 For the others IEEE 754-2019 does, 5.4.1 (square root), 5.5.1 (abs, negate), 6.3 (products,
-quotients and sums) and 9.2.1 (tanh), or C23, F.10.3 (exp, log) and F.10.5 (erf)."""
+quotients and sums) and 9.2.1 (tanh), or C23, F.10.3 (exp, log) and F.10.5 (erf); Elu and LeakyRelu
+are x for x >= 0 in ONNX's text, and -0 >= 0."""
 
 EXACT_AT = (0.0, 1.0, np.inf)
 """Magnitudes of arguments at which a zero is exact, not an underflow."""

@@ -112,21 +112,15 @@ def tried(path: Path, python: str | None, timeout: float) -> Answer:
 
 
 def show(answers: list[Answer]) -> None:
-    """A table for each interpreter."""
-    from rich import box
+    """Each file on a line of its own, which can be copied, below its interpreter."""
     from rich.markup import escape
-    from rich.table import Table
 
     from d5test.console import Console
 
+    console = Console(soft_wrap=True, highlight=False)
     for python in dict.fromkeys(answer.python for answer in answers):
-        table = Table(box=box.SIMPLE)
-        for heading in ("file", "outcome", "what it says"):
-            table.add_column(heading, overflow="fold")
+        console.print(f"under {escape(python)}:")
         for answer in (answer for answer in answers if answer.python == python):
             style = STYLES[answer.outcome]
-            table.add_row(
-                escape(answer.file), f"[{style}]{answer.outcome}[/]", escape(answer.line)
-            )
-        print(f"under {python}:", flush=True)
-        Console().print(table)
+            console.print(f"  [{style}]{answer.outcome:<11}[/]  {escape(answer.file)}")
+            console.print(f"               {escape(answer.line)}")

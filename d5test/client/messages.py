@@ -204,7 +204,7 @@ class Hung(Exception):
     stack: str = ""
 
     def __str__(self) -> str:
-        return f"no answer within {self.seconds:g} s\n{self.stack}".rstrip()
+        return f"no answer within {self.seconds:.3g} s\n{self.stack}".rstrip()
 
 
 FAILURES = (Crashed, Hung, Raised, BackendFailed)
