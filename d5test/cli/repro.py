@@ -123,4 +123,5 @@ def show(answers: list[Answer]) -> None:
         for answer in (answer for answer in answers if answer.python == python):
             style = STYLES[answer.outcome]
             console.print(f"  [{style}]{answer.outcome:<11}[/]  {escape(answer.file)}")
-            console.print(f"               {escape(answer.line)}")
+            said = answer.line.removeprefix(f"{answer.outcome}: ")
+            console.print(f"               {escape(said)}")

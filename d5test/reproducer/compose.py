@@ -45,6 +45,8 @@ CLAIMS: Mapping[str, str] = {
 }
 """What is asked of the answers to all calls: functions of `copied`."""
 COPIED = "d5test.reproducer.copied"
+RESERVED = {"ATTRIBUTES", "CALLS", "EXPECTED", "OP", "backend", "function", "main"}
+"""Names that reproducers bind themselves."""
 OWED = ("put", "get", "wait", "version")
 """The methods of a backend that every reproducer calls."""
 
@@ -140,7 +142,7 @@ def _main(fault: Fault, about: Any, setup: Setup) -> str:
     )
     wrong = CLAIMS[claim].format(run=run)
     who = f'f"{about.framework} {{backend.version}}"'
-    lines = [*setup.preparation, f"wrong = {wrong}", f"conclude(wrong, {who})"]
+    lines = [*setup.preparation, f"conclude({wrong}, {who})"]
     return "def main():\n" + "\n".join(f"    {line}" for line in lines)
 
 
@@ -241,6 +243,8 @@ def _row(fault: Fault, about: Any, closure: Closure) -> Setup:
     row = about.rows[fault.case.op.name]
     if not row.call:
         raise Inseparable(f"the row of {fault.case.op.name} is not written down by a name")
+    if taken := RESERVED & {function for _, _, function in row.functions}:
+        raise Inseparable(f"the row uses a name of the reproducer's own, {min(taken)}")
     evidence = fault.evidence
     closure.attributes |= {
         *OWED,

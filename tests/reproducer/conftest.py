@@ -18,10 +18,15 @@ def stranger(tmp_path: Path) -> Iterator[Any]:
     clients: list[WorkerClient] = []
 
     def make(
-        wrong: str, slopes: str = "", row: str = 'gradient="none"', facts: str = ""
+        wrong: str,
+        slopes: str = "",
+        row: str = 'gradient="none"',
+        facts: str = "",
+        name: str = "add",
     ) -> WorkerClient:
         path = tmp_path / "stranger.py"
-        path.write_text(BACKEND.format(wrong=wrong, slopes=slopes, row=row, facts=facts))
+        text = BACKEND.format(wrong=wrong, slopes=slopes, row=row, facts=facts)
+        path.write_text(text.replace("def add(", f"def {name}("))
         clients.append(WorkerClient(f"{path}:Mine", timeout=20))
         return clients[-1]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import os
+import subprocess
 import sys
 from functools import partial
 from pathlib import Path
@@ -79,6 +80,16 @@ def test_a_call_is_repeated_until_it_differs(stranger: Any, tmp_path: Path) -> N
     gone = run(path)
     assert gone.returncode == 0, gone.stdout + gone.stderr
     assert len(gone.stdout.splitlines()) > 100
+
+
+@pytest.mark.parametrize("name", ["wrong", "function", "main"])
+def test_a_row_may_have_any_name(stranger: Any, tmp_path: Path, name: str) -> None:
+    """One that the file needs itself is imported with its backend."""
+    client = stranger(WRONG["value"][1], name=name)
+    path = write(fault_of(client, "forward"), client.about, tmp_path)
+    command = [sys.executable, str(path)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ran.returncode == 1, ran.stdout + ran.stderr
 
 
 def test_its_name_and_text_depend_on_the_fault_alone(stranger: Any, tmp_path: Path) -> None:
