@@ -25,7 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from d5test.accuracy import Accuracy, Grade, ulps
-from d5test.case import Array, Case, Operator, dtype_of
+from d5test.backends.base import Unsupported
+from d5test.case import Array, Case, Operator, Tensor, dtype_of
 from d5test.checks.check import Inquiry
 from d5test.checks.special import NAN_IS_OPEN
 from d5test.numerics.arithmetic import DOUBLE_ROUNDOFF, Arithmetic, Format
@@ -46,6 +47,11 @@ ZERO_IS_OPEN = {
 For the others IEEE 754-2019 does, 5.4.1 (square root), 5.5.1 (abs, negate), 6.3 (products,
 quotients and sums) and 9.2.1 (tanh), or C23, F.10.3 (exp, log) and F.10.5 (erf); Elu and LeakyRelu
 are x for x >= 0 in ONNX's text, and -0 >= 0."""
+
+FEW = (1, 8, 64)
+"""So many elements are tried alone where one of thousands is wrong."""
+OF_THE_WHOLE = ("input", "largest", "case")
+"""Details that are of all elements."""
 
 EXACT_AT = (0.0, 1.0, np.inf)
 """Magnitudes of arguments at which a zero is exact, not an underflow."""
@@ -142,6 +148,40 @@ def _same(one: Array, other: Array) -> Where:
 
 def accuracy(client: Any, case: Case) -> Judgement:
     """Every element is right, specials and signs of zero too; a fault has its accuracy as well."""
+    try:
+        return _judged(client, case)
+    except Fault as fault:
+        raise _on_few(client, case, fault) from None
+
+
+def _on_few(client: Any, case: Case, fault: Fault) -> Fault:
+    """The same fault with the wrong element alone, if it shows there: a call that can be pasted.
+
+    Vector code may differ from what is done with a few elements, so several are tried as well.
+    """
+    whole = fault.judgement
+    arrays = np.broadcast_arrays(*map(np.asarray, case.arrays()))
+    if not isinstance(whole, Measured) or arrays[0].size <= FEW[-1]:
+        return fault
+    at = [float(x[whole.position]) for x in arrays]
+    for count in FEW if np.isfinite(at).all() else ():
+        inputs = tuple(Tensor((count,), case.dtype, data=(x,) * count) for x in at)
+        try:
+            _judged(client, Case(case.op, inputs))
+        except Unsupported:
+            break
+        except Fault as few:
+            if few.kind == fault.kind and few.judgement is not None:
+                few.case = case
+                few.judgement = Measured(
+                    **{**vars(few.judgement), "accuracy": whole.accuracy, "grade": whole.grade}
+                )
+                few.details |= {k: v for k, v in fault.details.items() if k in OF_THE_WHOLE}
+                return few
+    return fault
+
+
+def _judged(client: Any, case: Case) -> Judgement:
     inquiry = Inquiry("accuracy", client, case)
     feed = inquiry.feed()
     (result,) = inquiry.ask(feed)
