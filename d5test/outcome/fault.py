@@ -184,7 +184,7 @@ class Subject:
         slopes = evidence.claim == "within" and any(f.grads is not None for f in evidence.feeds)
         words = {
             "check": f"{self.check} in {case.dtype}",
-            "inputs": inputs_in_words(case),
+            "inputs": inputs_in_words(case, evidence),
             **values_in_words(evidence),
             **({} if judgement is None else judgement_in_words(judgement, case.dtype)),
             **({"worst": gradient_in_words(judgement, evidence)} if judgement and slopes else {}),
@@ -200,16 +200,17 @@ def place_of(about: Any) -> str:
     return f"{about.name} {about.version} ({about.device}, {about.mode})"
 
 
-def inputs_in_words(case: Case) -> str:
-    """Dtypes and shapes: `float32 (2, 3), int64 (1,)`."""
+def inputs_in_words(case: Case, evidence: Evidence) -> str:
+    """Dtypes and shapes: `float32 (2, 3), int64 (1,)`; of the last call, which may be a batch."""
     words = []
-    for tensor in case.inputs:
+    given = evidence.feeds[-1].inputs if evidence.feeds else [None] * len(case.inputs)
+    for tensor, x in zip(case.inputs, given, strict=False):
         if tensor is None:
             words.append("-")
         elif tensor.same_as is not None:
             words.append(f"input {tensor.same_as} again")
         else:
-            words.append(f"{tensor.dtype} {tensor.shape}")
+            words.append(f"{tensor.dtype} {tensor.shape if x is None else x.shape}")
     return ", ".join(words)
 
 
