@@ -381,13 +381,16 @@ class Inquiry:
             candidates = self._fitting(bounds, results)
             judgement, expected = tightest(candidates, shaped, results)
             held_by, allowed = judgement.arithmetic, self.allowed
-            details = {}
+            details, more = {}, ""
             if judgement.right and held_by > allowed.name:
                 expected = bounds(allowed)
                 judgement = replace(judge(expected, results, allowed.name), arithmetic=held_by)
                 kind = "arithmetic"
                 subject = "the gradient" if gradients else "the result"
-                what = f"{subject} is outside class {allowed.name}, inside class {held_by}"
+                what, more = (
+                    f"{subject} is outside class {allowed.name}",
+                    f", inside class {held_by}",
+                )
                 details["class"] = (
                     f"{allowed.name} is allowed: {EXPLAINED[allowed.name]}; "
                     f'arithmetic="{held_by}" in the row allows {held_by}'
@@ -399,10 +402,10 @@ class Inquiry:
                 judgement = replace(judgement, explained=explained)
             if judgement.explained != 0 and (narrower := rounded_to(expected, results)):
                 judgement = replace(judgement, rounded_to=narrower)
-                what = f"{what.partition(', inside class')[0]}: rounded to {narrower}"
+                more = f": rounded to {narrower}"
             position = ((),) * (len(feeds) - 1) if last else ()
             evidence = Evidence(feeds, claim, (*position, expected), self.wanted, reuse)
-            raise self.subject.fault(kind, what, evidence, judgement, **details)
+            raise self.subject.fault(kind, what + more, evidence, judgement, **details)
 
     def _fitting(
         self, bounds: Callable[[Arithmetic], Bounds], results: Sequence[Any]

@@ -250,8 +250,6 @@ def judgement_in_words(judgement: Judgement, dtype: str) -> dict[str, str]:
             explanation = f": every result is a number of {judgement.rounded_to}"
         words["right"] = f"{bits} of {precision} bits{explanation}"
     words["judged"] = f"{judgement.share:.0%} of the elements"
-    if judgement.arithmetic:
-        words["class"] = judgement.arithmetic
     return words
 
 

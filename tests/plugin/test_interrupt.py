@@ -7,6 +7,8 @@ import pytest
 CONFTEST = """
 import os, signal, time, pytest
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
+
 @pytest.hookimpl
 def pytest_keyboard_interrupt():
     os.kill(os.getpid(), signal.SIGINT)
