@@ -88,6 +88,7 @@ def test_what_fails_in_a_later_process_has_not_passed(tmp_path: Path) -> None:
     assert found.comparison.verdict == "regressed"
 
 
+@pytest.mark.nightly
 def test_noise_is_unsure_with_what_could_have_been_seen(tmp_path: Path) -> None:
     found = gated(World(process=0.2), tmp_path, 8, decider=Decider())
     unsure = [d for d in found.comparison.decisions if d.verdict == "unsure"]

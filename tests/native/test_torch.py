@@ -249,6 +249,7 @@ def test_the_suite_validates_it_inside_pytorch(suite):
     assert "test_gradient[torch-Right-float64]" in ran.passed
 
 
+@pytest.mark.nightly
 def test_the_suite_sees_it_compiled(suite):
     ran = suite(
         f"--native={HERE / 'faults.cpp'}", "--operator=Right", "--check=compiled",

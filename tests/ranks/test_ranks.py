@@ -157,10 +157,11 @@ def test_a_rank_that_does_nothing_is_named_long_before_its_deadline(run: Run) ->
             "test_one_raises_and_others_wait_in_mpi (call): rank 1 left it, rank ",
         ),
         ("stopped", "stopped", "(teardown): stopped for 12 s, so rank 1 was killed"),
-        (
+        pytest.param(
             "between",
             "after",
             "still.py::test_after (start): stopped for 12 s, so rank 1 was killed",
+            marks=pytest.mark.nightly,
         ),
     ],
 )

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from d5test.compare.condensed import rounds_of
 from d5test.compare.entry import Entry
@@ -20,6 +21,7 @@ LARGEST = 20_000_000
 """Bytes of a page."""
 
 
+@pytest.mark.nightly
 def test_ten_thousand_benchmarks(tmp_path: Path) -> None:
     (run,) = read(str(write(tmp_path / "one.json", [benchmark("one", 1e-3)])), ROUNDS)
     draw = np.random.default_rng(2)
