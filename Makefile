@@ -14,7 +14,7 @@ help:
 	@echo "make faults      which of the faults made on purpose are found"
 	@echo "make benchmarks  the performance budget, each bound as a measured ratio"
 	@echo "make fuzz        every reader of files for an hour (FUZZ_SECONDS=3600)"
-	@echo "make nightly     what takes hours: the long tests, fuzz, faults, benchmarks"
+	@echo "make nightly     what takes hours: long tests, fuzz, faults, benchmarks"
 	@echo "make lint        ruff and mypy --strict"
 	@echo "make wheel       build the wheel into dist/"
 
@@ -41,7 +41,7 @@ test: $(VENV)/dev.stamp
 
 suites: $(VENV)/dev.stamp
 	OMP_NUM_THREADS=1 $(BIN)/pytest suites/operators --backend=numpy,native,torch,tensorflow,jax,onnxruntime \
-	  --examples=3 -n 2
+	  --examples=3 --ignore=suites/operators/test_accuracy.py -n 2
 	$(BIN)/pytest suites/operators/test_corpus.py --backend=torch
 	OMP_NUM_THREADS=1 $(BIN)/pytest suites/networks --backend=numpy,torch,tensorflow,jax,onnxruntime \
 	  --network=mlp,lenet5 -n 2
@@ -59,7 +59,10 @@ FUZZ_SECONDS ?= 3600
 fuzz: $(VENV)/dev.stamp
 	$(BIN)/python -m tests.fuzz --seconds=$(FUZZ_SECONDS)
 
+# the accuracy of functions is on fixed inputs, however few examples are drawn
 nightly: $(VENV)/dev.stamp
+	OMP_NUM_THREADS=1 $(BIN)/pytest suites/operators/test_accuracy.py -n 2 \
+	  --backend=numpy,native,torch,tensorflow,jax,onnxruntime
 	OMP_NUM_THREADS=1 $(BIN)/pytest tests -m nightly --durations=20
 	$(MAKE) fuzz faults benchmarks
 
