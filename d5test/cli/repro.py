@@ -123,5 +123,4 @@ def show(answers: list[Answer]) -> None:
         for answer in (answer for answer in answers if answer.python == python):
             style = STYLES[answer.outcome]
             console.print(f"  [{style}]{answer.outcome:<11}[/]  {escape(answer.file)}")
-            said = answer.line.removeprefix(f"{answer.outcome}: ")
-            console.print(f"               {escape(said)}")
+            console.print(f"               {escape(answer.line)}")
