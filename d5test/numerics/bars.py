@@ -113,18 +113,20 @@ class Bar(Tracked):
         """Each partial sum in any order of its own, by additions that are primitives.
 
         The last addition of each pays for the result; those before it for the sum of magnitudes,
-        which no sum of fewer terms exceeds.
+        which no sum of fewer terms exceeds: where it overflows, one of them may.
         """
         if len(self) < 2:
             return self.copy()
         additions = replace(self.arithmetic, sums=self.arithmetic.primitive)
         before = np.arange(len(self) - 1).reshape(-1, *(1 for _ in self.shape[1:]))
         errors = np.vectorize(additions.sum_error, otypes=[float])(before)
-        bar = np.absolute(self.value).cumsum(0)[1:] * errors + before * additions.eta
+        known = np.zeros(()) if self.companion is None else self.full_companion()
+        sizes = (np.absolute(self.value) + known).cumsum(0)[1:]
+        bar = sizes * errors + before * additions.eta
         if self.companion is not None:
-            bar += self.full_companion().cumsum(0)[1:]
+            bar += known.cumsum(0)[1:]
+        bar[(sizes > self.arithmetic.primitive.largest) & (before > 0)] = np.inf
         sums = self.rounded(self.value.cumsum(0)[1:], bar, self.arithmetic.granted[np.add])
-        sums.beyond = None
         return np.concatenate([self[:1], sums])
 
     def _summed(self, value: Values, bar: Values, payment: Payment) -> Bar:

@@ -238,6 +238,17 @@ def test_inputs_of_sum_may_be_added_in_any_order() -> None:
     assert not front_door.judge(Sum(), [a, b, c], [a * 0 + np.float32(1e-6)]).right
 
 
+def test_an_overflow_of_sum_is_demanded_where_it_is_certain() -> None:
+    """Of three tensors two may be added first, whose sum overflows; of two there is no choice."""
+    a, b, infinite, largest = np.float16([[6e4], [-6e4], [np.inf], [65504]])
+    assert front_door.judge(Sum(), [a, a], [infinite]).right
+    assert not front_door.judge(Sum(), [a, a], [largest]).right
+    assert front_door.judge(Sum(), [a, b, a], [a]).right
+    assert front_door.judge(Sum(), [a, a, b], [infinite]).right
+    a, b, infinite = np.float32([[3e38], [-3e38], [np.inf]])
+    assert front_door.judge(Sum(), [a, a, b], [infinite]).right
+
+
 def test_a_sum_in_16_bits_is_of_the_class_of_its_primitives() -> None:
     """Additions are all that Sum is, so they round in P; a running sum is one primitive of P's."""
     xs = [np.full(1, 1 + k / 8, np.float16) for k in range(64)]

@@ -376,6 +376,8 @@ class Sum(Broadcasting):
     since = 13
 
     def forward(self, *xs):
+        if len(xs) == 2:
+            return xs[0] + xs[1]  # of one addition alone it is certain whether it overflows
         shape = np.broadcast_shapes(*(x.shape for x in xs))
         return np.add.accumulate(np.stack([np.broadcast_to(x, shape) for x in xs]))[-1]
 
