@@ -10,7 +10,7 @@ LARGEST = Metric("largest error", "ULP", gate="exact")
 MEAN = Metric("mean error", "ULP", gate="exact")
 ROUNDED = Metric("correctly rounded", "1", better="higher", gate="exact")
 MEANINGFUL = 1e16
-"""Errors beyond it, in ULPs, say of no dtype how wrong a digit is."""
+"""An error beyond it, in ULPs, leaves no digit right in any dtype."""
 
 
 def ulps(error: float) -> str:

@@ -164,7 +164,9 @@ def _on_few(client: Any, case: Case, fault: Fault) -> Fault:
     if not isinstance(whole, Measured) or arrays[0].size <= FEW[-1]:
         return fault
     at = [float(x[whole.position]) for x in arrays]
-    for count in FEW if np.isfinite(at).all() else ():
+    if not np.isfinite(at).all():  # no case can be written with it
+        return fault
+    for count in FEW:
         inputs = tuple(Tensor((count,), case.dtype, data=(x,) * count) for x in at)
         try:
             _judged(client, Case(case.op, inputs))
@@ -207,10 +209,9 @@ def _judged(client: Any, case: Case) -> Judgement:
         swallowed = values.nan(arithmetic) & ~np.isnan(got)
         if swallowed.any():
             first = _first(values, swallowed)
-            given = any(map(np.isnan, values.at(first.position)))
-            what = (
-                "a NaN is swallowed" if given else f"the result is {first.got!r} where NaN is due"
-            )
+            what = f"the result is {first.got!r} where NaN is due"
+            if np.isnan(values.at(first.position)).any():
+                what = "a NaN is swallowed"
             raise inquiry.fault("special", what, (feed,), "special", first, ((demanded,),))
         turned = values.zero & (got == 0) & (np.signbit(got) != np.signbit(exact))
         if turned.any():

@@ -250,7 +250,9 @@ class Inquiry:
         for y, dy in zip(result.outputs, feed.grads or (), strict=False):
             if dy is not None and y.shape != dy.shape:
                 name = self.case.op.name
-                raise Inapplicable(f"{name} has another shape: only the forward check accuses it")
+                raise Inapplicable(
+                    f"{name} returns another shape: only the forward check accuses it"
+                )
         self._fits = True
 
     def fault(

@@ -117,12 +117,9 @@ def _with_special(
     if not judgement.right:
         shape = case.shapes[chosen] or ()
         place = np.unravel_index(case.seed % prod(shape), shape)
-        alone = judgement.position == tuple(map(int, place))
-        what = (
-            f"{value} in one element spoils others"
-            if not alone
-            else f"{value} gives a wrong result"
-        )
+        what = f"{value} in one element spoils others"
+        if judgement.position == tuple(map(int, place)):
+            what = f"the result is wrong at {value}"
         raise fault(what, judgement=judgement)
     return judgement
 

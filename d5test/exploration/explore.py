@@ -28,7 +28,7 @@ from d5test.outcome.tally import Inapplicable, Tally
 
 MOST = 3
 AGAIN = 4
-"""Times that is drawn where too little of it tells anything."""
+"""How many times cases are drawn where too few of them are telling."""
 AIM = 15
 """Telling cases that are drawn for, so that `NEEDED` are left when some are known failures."""
 NEEDED = 10
@@ -240,7 +240,7 @@ class Exploration:
 
     @property
     def starved(self) -> bool:
-        """Whether some cases would tell a wrong result, and too few: more are to be drawn.
+        """Whether more cases are to be drawn: some were telling, and too few.
 
         The backend may do few of those that are drawn, or compute in a class with wide bars.
         """

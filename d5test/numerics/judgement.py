@@ -8,8 +8,9 @@ the next lower precision. A case whose bars reject them all is telling; one whos
 of the trivial ones is void, and tells nothing about the backend.
 
 A wrong result is an inaccuracy if it is what honest arithmetic of fewer bits would give: the bars
-of that arithmetic hold it, and still reject whatever needs no arithmetic at all; or if all
-results are numbers of fewer bits. A different function is what no such arithmetic explains.
+of that arithmetic hold it, and still reject whatever needs no arithmetic at all. A different
+function is what no such arithmetic explains. Besides, all results may be numbers of a narrower
+format.
 """
 
 from __future__ import annotations

@@ -21,14 +21,15 @@ from d5test.numerics.judgement import Judgement, bits_right
 
 SMALL = 8
 """Elements of an input that is printed."""
-TINY = 16
-"""Zero in place of a normal number below so many times the smallest one is an underflow."""
-Character = Literal["inaccuracy", "overflow", "underflow", "different function"]
+TINY = 2
+"""What is below so many times the smallest normal number is tiny."""
+FLUSHED = "; flushes=True in the row allows that"
+Character = Literal["inaccuracy", "infinite", "zero", "different function"]
 EXPLANATIONS: Mapping[Character | None, str] = {
     None: "",
     "inaccuracy": ": an inaccuracy, no larger than rounding to {0.explained} bits makes",
-    "overflow": ": an intermediate overflows",
-    "underflow": ": it underflows too early; flushes=True in the row allows that",
+    "infinite": ": infinite, where a finite number is due",
+    "zero": ": zero, where a tiny number is due",
     "different function": ": a different function, which no rounding explains",
 }
 
@@ -203,8 +204,8 @@ def place_of(about: Any) -> str:
 def inputs_in_words(case: Case, evidence: Evidence) -> str:
     """Dtypes and shapes: `float32 (2, 3), int64 (1,)`; of the last call, which may be a batch."""
     words = []
-    given = evidence.feeds[-1].inputs if evidence.feeds else [None] * len(case.inputs)
-    for tensor, x in zip(case.inputs, given, strict=False):
+    arrays = evidence.feeds[-1].inputs if evidence.feeds else [None] * len(case.inputs)
+    for tensor, x in zip(case.inputs, arrays, strict=False):
         if tensor is None:
             words.append("-")
         elif tensor.same_as is not None:
@@ -245,7 +246,10 @@ def judgement_in_words(judgement: Judgement, dtype: str) -> dict[str, str]:
     if not judgement.right and judgement.got != judgement.want:
         precision = format_of(dtype).bits_of(judgement.want)
         bits = bits_right(judgement.got, judgement.want, precision)
-        explanation = EXPLANATIONS[_character(judgement, dtype)].format(judgement)
+        character = _character(judgement, dtype)
+        explanation = EXPLANATIONS[character].format(judgement)
+        if character == "zero" and precision < format_of(dtype).precision:
+            explanation += FLUSHED
         if judgement.rounded_to:
             explanation = f": every result is a number of {judgement.rounded_to}"
         words["right"] = f"{bits} of {precision} bits{explanation}"
@@ -268,7 +272,7 @@ def _character(judgement: Judgement, dtype: str) -> Character | None:
     if judgement.right or judgement.explained is None:
         return None
     if isinf(got) and isfinite(want):
-        return "overflow"
+        return "infinite"
     if got == 0 and 0 < abs(want) < TINY * format_of(dtype).smallest_normal:
-        return "underflow"
+        return "zero"
     return "inaccuracy" if judgement.explained else "different function"

@@ -116,14 +116,16 @@ def _needs(setup: Setup, statements: Iterable[str], about: Any) -> str:
     """What has to be installed, modules that lie beside the backend's file among it."""
     imported = {m[1] for t in statements if (m := re.match(r"(?:import|from) (\w+)", t))}
     others = sorted(imported - sys.stdlib_module_names - {"numpy", "d5test", about.framework})
-    if not others or "alone" not in setup.needs:
+    if setup.needs:
         return setup.needs
     folder = Path(registry.resolve(about.name).target.rpartition(":")[0]).parent
     beside = any((folder / f"{name}.py").is_file() for name in others)
     where = f", with {folder} in PYTHONPATH" if beside else ""
     packages = dict.fromkeys([about.framework, *others])
     packages.pop("numpy", None)
-    return f"Needs {', '.join(packages)} and NumPy{where}."
+    if not others:
+        where = " alone"
+    return f"Needs {' and '.join(filter(None, (', '.join(packages), 'NumPy')))}{where}."
 
 
 def _main(fault: Fault, about: Any, setup: Setup) -> str:
@@ -172,13 +174,13 @@ class Setup:
 
     statements   what stands before the data
     preparation  lines that define `backend` and `function`
-    needs        a sentence on what the file needs
+    needs        a sentence on what the file needs, where it is more than what it imports
     whole        whether rows are given all attributes in a dictionary besides
     """
 
     statements: tuple[str, ...]
     preparation: tuple[str, ...]
-    needs: str
+    needs: str = ""
     whole: bool = False
 
 
@@ -266,7 +268,6 @@ def _row(fault: Fault, about: Any, closure: Closure) -> Setup:
             f"backend = {name}({about.device!r})",
             f"function = backend.compile(lambda *inputs: {row.call})",
         ),
-        f"Needs {about.framework} and NumPy alone.",
     )
 
 

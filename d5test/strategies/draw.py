@@ -35,7 +35,7 @@ BEYOND: Mapping[str, frozenset[str]] = MappingProxyType(
 MANY = 192
 """Terms of a sum that shows in which format it runs."""
 LONG = 4096
-"""Terms of which a sum in 16 bits shows even behind exponentials, which err by 4 ULPs each."""
+"""As many show it even of exponentials, which err by 4 ULPs each."""
 
 
 class Draw:
@@ -67,7 +67,7 @@ class Draw:
         return option if self.flag() else None
 
     def many(self) -> bool:
-        """Whether a sum is to have `MANY` terms, all positive: in 16 bits one in four.
+        """Whether a sum is to have `MANY` terms, or `LONG`, all positive: in 16 bits one in four.
 
         A sum that runs in storage loses them. Of a few terms it is as good as one in float32
         whose products were rounded to storage.

@@ -75,7 +75,7 @@ class Writer:
             name = self._names[id(value)]
             parts = name.split(".")
             places = (".".join(parts[:k]) for k in range(len(parts) - 1, 0, -1))
-            self.modules += [next((p for p in places if p in sys.modules), parts[0])]
+            self.modules.append(next((p for p in places if p in sys.modules), parts[0]))
             return name
         if isinstance(value, partial):
             return self.call("partial", (value.func, *value.args), value.keywords)

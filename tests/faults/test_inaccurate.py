@@ -49,11 +49,11 @@ def test_what_is_rounded_to_a_narrower_format_is_one_cause(operator: str) -> Non
     assert all(": rounded to bfloat16 on fast" in fault.headline for fault in found.values())
 
 
-def test_an_overflow_is_called_so() -> None:
+def test_an_infinity_is_called_so() -> None:
     client = Local("early", inaccurate.ProductFirst())
     fault = findings(client, OPERATORS["HardSwish"], ("accuracy",), COUNT)["accuracy"]
-    assert fault.character == "overflow"
-    assert "an intermediate overflows" in fault.message
+    assert fault.character == "infinite"
+    assert "infinite, where a finite number is due" in fault.message
 
 
 @pytest.mark.parametrize(
