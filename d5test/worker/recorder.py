@@ -161,34 +161,66 @@ class Numbers(NamedTuple):
 class Call:
     """One call: the function's public name, what it took, and what it returned.
 
-    `numbers` are those of each tensor that it took; `None` if they cannot be read.
+    `write` gives the source text of the function. `numbers` are those of each tensor that it took;
+    `None` if they cannot be read.
     """
 
     name: str
+    write: Callable[[Writer], str]
     arguments: tuple[Any, ...]
     keywords: dict[str, Any]
     numbers: list[Numbers] | None
     result: Any = None
 
+    def source(self, writer: Writer) -> str:
+        """The call as its caller would write it. Raises `Unwritable`."""
+        return writer.call(self.write(writer), self.arguments, self.keywords)
+
 
 class Proxy:
-    """Stands for a module or a function of the framework."""
+    """Stands for a module, a class or a function of the framework, or for what a call returned.
 
-    def __init__(self, value: Any, name: str, recorder: Recorder) -> None:
-        self._value, self._name, self._recorder = value, name, recorder
+    `write` gives its source text: by default its public name.
+    """
+
+    def __init__(
+        self,
+        value: Any,
+        name: str,
+        recorder: Recorder,
+        write: Callable[[Writer], str] | None = None,
+    ) -> None:
+        self.__dict__.update(_value=value, _name=name, _recorder=recorder)
+        self.__dict__["_write"] = write or (lambda _: name)
 
     def __getattr__(self, name: str) -> Any:
-        return self._recorder.public(getattr(self._value, name), f"{self._name}.{name}")
+        return self._recorder.public(
+            getattr(self._value, name),
+            f"{self._name}.{name}",
+            lambda writer: f"{self._write(writer)}.{name}",
+        )
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._value, name, unwrapped(value))
+        self.__dict__["_write"] = partial(unwritable, f"{self._name} with {name} set")
+
+    def __instancecheck__(self, instance: Any) -> bool:
+        """Whether it is one of the class that this stands for."""
+        return isinstance(unwrapped(instance), self._value)
+
+    def __mro_entries__(self, bases: Any) -> tuple[Any, ...]:
+        """The class that is derived from."""
+        return (self._value,)
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         """What the function returns."""
         recorder, taken = self._recorder, (unwrapped(arguments), unwrapped(keywords))
-        call = Call(self._name, *taken, recorder.numbers(taken))
+        call = Call(self._name, self._write, *taken, recorder.numbers(taken))
         recorder.calls.append(call)
         call.result = result = self._value(*call.arguments, **call.keywords)
-        if not recorder.computed(result):
+        if not recorder.computed(result):  # jax.vmap(f) or torch.nn.Softmax(1), which will compute
             recorder.calls.remove(call)
-            return recorder.public(result, self._name)  # jax.vmap(f), which will compute
+            return recorder.public(result, self._name, call.source)
         return result
 
 
@@ -219,10 +251,18 @@ class Recorder:
         known = isinstance(result, (np.ndarray, np.generic))
         return isinstance(result, self._tensor) or (traced and not known)
 
-    def public(self, value: Any, name: str) -> Any:
-        """A proxy of a function or a module of the framework; all else as it is."""
-        function = callable(value) and not isinstance(value, type)
-        return Proxy(value, name, self) if function or isinstance(value, ModuleType) else value
+    def public(self, value: Any, name: str, write: Callable[[Writer], str] | None = None) -> Any:
+        """A proxy of what computes when it is called, a class of such objects, or a module.
+
+        All else is as it is.
+        """
+        if isinstance(value, type):
+            function = any("__call__" in vars(base) for base in value.__mro__)
+        else:
+            function = callable(value)
+        if isinstance(value, ModuleType) or (function and not hasattr(value, "__enter__")):
+            return Proxy(value, name, self, write)
+        return value
 
     def replaced(self, value: Any) -> Any:
         """The same value, with a proxy wherever it reaches the framework."""
@@ -240,6 +280,9 @@ class Recorder:
             return partial(self.replaced(value.func), *arguments, **keywords)
         elif type(value) in (list, tuple, dict):
             return nested(self.replaced, value)
+        elif id(type(value)) in self.names:  # an instance of a class of the framework
+            name = self.names[id(type(value))]
+            return self.public(value, name, partial(unwritable, f"a {name} of the row's"))
         elif dataclasses.is_dataclass(value) and callable(value) and not isinstance(value, type):
             fields = [f.name for f in dataclasses.fields(value) if f.init]
             return dataclasses.replace(
@@ -334,7 +377,7 @@ def record(backend: Backend, name: str, attributes: dict[str, Any], inputs: Any)
         return {"names": names, "one": False, "source": "", "tensors": (), "outputs": ""}
     taken = list({id(t): t for t in recorder.tensors((call.arguments, call.keywords))}.values())
     try:
-        source = Writer(recorder.names, taken).call(call.name, call.arguments, call.keywords)
+        source = call.source(Writer(recorder.names, taken))
     except Unwritable:
         source, taken = "", []
     return {
@@ -344,6 +387,11 @@ def record(backend: Backend, name: str, attributes: dict[str, Any], inputs: Any)
         "tensors": tuple((Bits(*backend.get(t)), place_of(t, tensors)) for t in taken),
         "outputs": selected(outputs, call.result),
     }
+
+
+def unwritable(what: str, _: Writer) -> str:
+    """Raises `Unwritable`."""
+    raise Unwritable(what)
 
 
 def unwrapped(value: Any) -> Any:

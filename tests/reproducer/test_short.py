@@ -27,6 +27,13 @@ def threshold(x, least, value):
     kept = np.where(x > least, x, np.float32(value)).astype(x.dtype)
     {wrong}
 
+class Threshold:
+    def __init__(self, least):
+        self.least = least
+
+    def __call__(self, x, value):
+        return threshold(x, self.least, value)
+
 def pull(x, least, dy):
     return np.where(x > least, dy, 0).astype(x.dtype) * {slope}
 """
@@ -36,6 +43,15 @@ import toy
 from d5test.backends.base import Backend, Table, Template
 
 rows = Table()
+one = toy.Threshold(1.0)
+
+def changed(least):
+    layer = toy.Threshold(0.0)
+    layer.least = least
+    return layer
+
+class Mine(toy.Threshold):
+    pass
 
 @rows.native("ThresholdedRelu")
 def thresholded(op, x):
@@ -176,6 +192,34 @@ def test_what_a_row_composes_is_taken_out_of_its_source(
     assert told == ""
     assert "def thresholded(op, x)" in path.read_text()
     assert toy.run(path).returncode == 1
+
+
+def test_a_layer_is_called_as_it_is_made(toy: Toy, tmp_path: Path) -> None:
+    toy.build("return kept * np.float32(1.5)", row="toy.Threshold(op.alpha)(x, value=0.0)")
+    with toy.client() as client:
+        fault = toy.fault(client)
+        path, _ = prove(fault, client, tmp_path / "out")
+    assert fault.headline.startswith("ThresholdedRelu() by toy.Threshold: ")
+    assert "y = toy.Threshold(1.0)(x0, value=0.0)" in path.read_text()
+    assert toy.run(path).returncode == 1
+
+
+@pytest.mark.parametrize("layer", ["one", "changed(1.0)"])
+def test_a_layer_that_is_not_made_by_one_call_is_named(layer: str, toy: Toy) -> None:
+    toy.build("return kept * np.float32(1.5)", row=f"{layer}(x, 0.0)")
+    with toy.client() as client:
+        fault = toy.fault(client)
+    assert fault.headline.startswith("ThresholdedRelu() by toy.Threshold: ")
+    assert fault.calls.source == ""
+
+
+def test_what_only_looks_at_a_class_is_left_alone(toy: Toy) -> None:
+    row = "Mine(1.0)(x, 0.0) if isinstance(one, toy.Threshold) else 1 / 0"
+    toy.build("return kept * np.float32(1.5)", row=row)
+    with toy.client() as client:
+        fault = toy.fault(client)
+    assert (fault.kind, fault.calls.source) == ("value", "")
+    assert " by " not in fault.headline
 
 
 def test_one_that_shows_nothing_is_not_promised(toy: Toy, tmp_path: Path) -> None:
