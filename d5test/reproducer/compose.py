@@ -27,7 +27,6 @@ from d5test.reproducer import data, short
 from d5test.reproducer.closure import Closure, Inseparable
 from d5test.reproducer.mark import docstring, head
 
-DIED = ("crash", "hang")
 RUN = "answers(backend, CALLS, {run}, {place}{most})"
 CLAIMS: Mapping[str, str] = {
     "within": "within({run}, EXPECTED)",
@@ -85,7 +84,7 @@ def source(fault: Fault, about: Any) -> str:
 def _composed(fault: Fault, about: Any, closure: Closure, setup: Setup) -> str:
     main = _main(fault, about, setup)
     hook = "sys.excepthook = unable"
-    if fault.kind in DIED:
+    if fault.kind in data.DIED:
         hook += '\nif __name__ == "__main__":\n    watched()'
     calls = data.calls(fault)
     closure.use(COPIED, f"{calls}\n{main}")
@@ -129,12 +128,7 @@ def _needs(setup: Setup, statements: Iterable[str], about: Any) -> str:
 
 
 def _main(fault: Fault, about: Any, setup: Setup) -> str:
-    evidence = fault.evidence
-    claim = evidence.claim
-    if fault.kind in (*DIED, "exception"):
-        claim = "raises" if claim == "raises" else "returns"
-    elif fault.kind == "not compiled":
-        claim = "compiles"
+    evidence, claim = fault.evidence, data.claim(fault)
     pulled = any(feed.grads is not None for feed in evidence.feeds)
     most = about.rows[fault.case.op.name].outputs
     run = RUN.format(

@@ -22,6 +22,15 @@ from d5test.outcome.fault import Fault
 
 READABLE = 64
 """Elements up to which an array is written as numbers."""
+DIED = ("crash", "hang")
+"""Kinds of faults after which there is no process that could go on."""
+
+
+def claim(fault: Fault) -> str:
+    """What the file is to try: a key of `compose.CLAIMS`."""
+    if fault.kind in (*DIED, "exception"):
+        return "raises" if fault.evidence.claim == "raises" else "returns"
+    return "compiles" if fault.kind == "not compiled" else fault.evidence.claim
 
 
 def operator(fault: Fault, *, whole: bool) -> str:

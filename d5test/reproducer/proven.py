@@ -18,7 +18,8 @@ from d5test.checks.repetition import variations
 from d5test.client.messages import FAILURES
 from d5test.outcome.fault import Fault
 from d5test.reproducer.closure import Inseparable
-from d5test.reproducer.compose import DIED, write
+from d5test.reproducer.compose import write
+from d5test.reproducer.data import DIED
 
 COMPARED = ("within", "computed", "special", "signed")
 """The claims on values, which other calls before it leave as they are."""

@@ -1,4 +1,6 @@
-"""A wrong value of one call, as a file that a maintainer can paste into an issue.
+"""What is wrong with one call, as a file that a maintainer can paste into an issue.
+
+It returns a wrong value, it raises, or it returns where it should raise.
 
 Requirements: at most 40 lines, with nothing of d5test or of a backend in them: the call as the
 framework's users write it, by the backend's `Template`, on the tensors that it was given. What
@@ -8,6 +10,7 @@ cannot be said so raises `Inseparable`.
 from __future__ import annotations
 
 import re
+import textwrap
 from typing import Any
 
 import numpy as np
@@ -36,6 +39,11 @@ sys.excepthook = lambda *error: print(unable.format(*error), flush=True) or os._
 {imports}
 
 {tensors}
+{tried}version = getattr(sys.modules["{framework}"], "__version__", "")
+print(f"still there: {{wrong}}" if wrong else "gone", f"({framework} {{version}})")
+sys.exit(1 if wrong else 0)
+"""
+VALUES = """\
 {call}
 WANT = [{wants}]  # dtype, value, and how far from it is right
 wrong = "" if len(results) == len(WANT) else f"{{len(results)}} results, want {{len(WANT)}}"
@@ -47,9 +55,23 @@ for k, (y, (dtypes, want, bar)) in enumerate(zip(results, WANT)):
     for i in np.argwhere(~(abs(got - want) <= bar) & np.isfinite(bar))[:1]:
         found = [float(each[tuple(i)]) for each in (got, want, bar)]
         wrong += "result {{}} at {{}}: {{}}, want {{}}, give or take {{}}; ".format(k, i, *found)
-version = getattr(sys.modules["{framework}"], "__version__", "")
-print(f"still there: {{wrong}}" if wrong else "gone", f"({framework} {{version}})")
-sys.exit(1 if wrong else 0)
+"""
+RAISES = """\
+wrong = ""
+try:
+{call}
+    read = [{array} for y in results]  # some frameworks compute only now
+except Exception as error:
+    wrong = f"raises {{type(error).__name__}}: {{error}}"
+"""
+ACCEPTS = """\
+wrong = "accepted"
+try:
+{call}
+    read = [{array} for y in results]  # some frameworks compute only now
+except Exception as error:
+    wrong = ""
+    print(f"refused: {{type(error).__name__}}: {{error}}")
 """
 
 
@@ -59,19 +81,18 @@ def source(fault: Fault, about: Any) -> str:
     template: Template | None = about.template
     if template is None or not (calls.source and calls.outputs) or about.device != "cpu":
         raise Inseparable("the call has no source text")
-    if evidence.claim != "within" or len(evidence.feeds) != 1:
-        raise Inseparable("the claim is of more than the values of one call")
+    if len(evidence.feeds) != 1:
+        raise Inseparable("the claim is of more than one call")
     (feed,) = evidence.feeds
     if set(feed.layouts or ("contiguous",)) != {"contiguous"} or any(
         earlier is not None for earlier in feed.same_as or ()
     ):
         raise Inseparable("tensors are strided, or given twice")
-    (expected,) = data.expected(fault)
-    wants = ", ".join(want(bound, stashed) for bound, stashed in expected)
     tensors = [f"x{i} = {tensor(x, template)}" for i, (x, _) in enumerate(calls.tensors)]
     if feed.grads is not None:
         tensors.append(f"dy = {tensor(only(feed.grads), template)}")
-    text = "\n".join([*tensors, wants])
+    statements = tried(fault, template)
+    text = "\n".join([*tensors, statements])
     details = (f"  {name:<4}  {fault.details[name]}" for name in SHORT if name in fault.details)
     lines = [fault.headline, "", *details]
     return TEXT.format(
@@ -79,12 +100,23 @@ def source(fault: Fault, about: Any) -> str:
         docstring=docstring("\n".join(lines), about),
         imports="\n".join([*data.infinite(text), "import numpy as np", template.imports]),
         tensors="\n".join(tensors),
-        call=call(fault, template),
-        wants=wants,
-        dtype=template.dtype.format(y="y"),
-        array=template.array.format(y="y"),
+        tried=statements,
         framework=about.framework,
     )
+
+
+def tried(fault: Fault, template: Template) -> str:
+    """Statements that make the call and set `wrong`, to words or to nothing."""
+    text, array = call(fault, template), template.array.format(y="y")
+    claim = data.claim(fault)
+    if claim in ("returns", "raises") and fault.kind not in data.DIED:
+        form = RAISES if claim == "returns" else ACCEPTS
+        return form.format(call=textwrap.indent(text, "    "), array=array)
+    if claim != "within":
+        raise Inseparable("the claim is of more than what one call returns")
+    (expected,) = data.expected(fault)
+    wants = ", ".join(want(bound, stashed) for bound, stashed in expected)
+    return VALUES.format(call=text, wants=wants, dtype=template.dtype.format(y="y"), array=array)
 
 
 def call(fault: Fault, template: Template) -> str:

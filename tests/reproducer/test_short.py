@@ -34,6 +34,9 @@ class Threshold:
     def __call__(self, x, value):
         return threshold(x, self.least, value)
 
+def add(x, y):
+    return x + {other}
+
 def pull(x, least, dy):
     return np.where(x > least, dy, 0).astype(x.dtype) * {slope}
 """
@@ -56,6 +59,10 @@ class Mine(toy.Threshold):
 @rows.native("ThresholdedRelu")
 def thresholded(op, x):
     return {row}
+
+@rows.native("Add")
+def add(op, x, y):
+    return toy.add(x, y)
 
 class Toy(Backend):
     framework = "toy"
@@ -91,9 +98,13 @@ class Toy:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def build(self, wrong: str = RIGHT, slope: float = 1, row: str = ROW) -> None:
+    def build(
+        self, wrong: str = RIGHT, slope: float = 1, row: str = ROW, other: str = "y"
+    ) -> None:
         """Write the framework and the backend anew."""
-        (self.folder / "toy.py").write_text(FRAMEWORK.format(wrong=wrong, slope=slope))
+        (self.folder / "toy.py").write_text(
+            FRAMEWORK.format(wrong=wrong, slope=slope, other=other)
+        )
         (self.folder / "backend.py").write_text(BACKEND.format(row=row))
 
     def client(self) -> WorkerClient:
@@ -105,10 +116,12 @@ class Toy:
         x = Tensor((2, 3), data=(0.5, -2.0, 1.5, 3.0, 0.1, 1.25))
         return Case(OPERATORS["ThresholdedRelu"](), (x,), 7)
 
-    def fault(self, client: WorkerClient, check: str = "forward") -> Fault:
+    def fault(
+        self, client: WorkerClient, check: str = "forward", case: Case | None = None
+    ) -> Fault:
         """The fault that a check finds, with its calls named."""
         with pytest.raises(Fault) as caught:
-            CHECKS[check].run(client, self.case())
+            CHECKS[check].run(client, case or self.case())
         caught.value.name_calls(client)
         return caught.value
 
@@ -130,6 +143,7 @@ WRONG = {
     "dtype": ("forward", "return kept.astype(np.float64)", 1),
     "nan": ("forward", "return np.full_like(kept, np.nan)", 1),
     "gradient": ("gradient", RIGHT, 2),
+    "exception": ("forward", "raise KeyError(7)", 1),
 }
 
 
@@ -156,6 +170,20 @@ def test_a_fault_of_one_call_is_short(kind: str, toy: Toy, tmp_path: Path) -> No
     unable = toy.run(path)
     assert unable.returncode == 2
     assert unable.stdout.startswith("cannot be tried: ModuleNotFoundError")
+
+
+def test_what_is_accepted_is_short(toy: Toy, tmp_path: Path) -> None:
+    toy.build(other="np.resize(y, x.shape)")
+    case = Case(OPERATORS["Add"](), (Tensor((2, 3)), Tensor((2, 3))), 7)
+    with toy.client() as client:
+        fault = toy.fault(client, "invalid_arguments", case)
+        path, _ = prove(fault, client, tmp_path / "out")
+    assert len(path.read_text().splitlines()) <= 40
+    there = toy.run(path)
+    assert (there.returncode, there.stdout) == (1, "still there: accepted (toy 7)\n")
+    toy.build()
+    gone = toy.run(path)
+    assert (gone.returncode, gone.stdout[:20]) == (0, "refused: ValueError:"), gone.stderr
 
 
 def test_it_names_the_first_wrong_element(toy: Toy, tmp_path: Path) -> None:
