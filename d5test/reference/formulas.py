@@ -19,6 +19,7 @@ from scipy.special import erf
 
 from d5test.case import Operator
 from d5test.reference.operators import attention, elementwise, normalisation, reductions
+from d5test.reference.operators.recurrent import GRU, LSTM
 from d5test.reference.operators.windows import AveragePool, MaxPool, Windows
 
 
@@ -86,6 +87,38 @@ class LowestScores(attention.Attention):
     def forward(self, *inputs):
         y, key, value, scores = super().forward(*inputs)
         return y, key, value, np.where(scores == -np.inf, -self.largest, scores)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class LargestForNaN:
+    """A recurrent layer whose activations take a NaN for the largest number."""
+
+    largest: float
+
+    def gate(self, z):
+        return super().gate(np.where(np.isnan(z), self.largest, z))
+
+    def candidate(self, z):
+        return super().candidate(np.where(np.isnan(z), self.largest, z))
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class GRULargestForNaN(LargestForNaN, GRU):
+    """GRU with such activations."""
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class LSTMLargestForNaN(LargestForNaN, LSTM):
+    """LSTM with such activations."""
+
+
+class SoftmaxNaNAlone(reductions.Softmax):
+    """Softmax that is NaN where its input is, and 0 in what else a NaN's row has."""
+
+    def forward(self, x):
+        spoiled = np.isnan(x).any(self.axis, keepdims=True) & ~np.isnan(x)
+        y = super().forward(x)
+        return np.where(spoiled, np.zeros_like(y), y)
 
 
 class Cropped(Windows):
@@ -189,6 +222,8 @@ FORMULAS: Mapping[str, Mapping[type[Operator], type[Operator]]] = {
     },
     "quotient rule": {reductions.Softmax: SoftmaxByQuotient},
     "lowest scores": {attention.Attention: LowestScores},
+    "largest for NaN": {GRU: GRULargestForNaN, LSTM: LSTMLargestForNaN},
+    "NaN alone": {reductions.Softmax: SoftmaxNaNAlone},
     "SAME of the undilated kernel": {
         AveragePool: AveragePoolOfUndilated,
         MaxPool: MaxPoolOfUndilated,

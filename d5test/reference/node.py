@@ -69,10 +69,10 @@ def to_node(
     """
     from onnx import defs, helper
 
-    inputs = [given or "" for given in input_names]
+    inputs = [name or "" for name in input_names]
     while inputs and not inputs[-1]:
         inputs.pop()
-    outputs = [given or "" for given in output_names]
+    outputs = [name or "" for name in output_names]
     node = helper.make_node(op.name, inputs, outputs, name=name or None, domain=op.domain)
     known: Any = {} if op.domain else defs.get_schema(op.name).attributes
     defaults = {f.name: f.default for f in fields(op)}

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.special import expit as sigmoid
+from scipy.special import expit
 
 from d5test.case import Batch, Operator
 
@@ -68,6 +68,14 @@ class Recurrent(Operator):
         """Gradients of a, of each gate's product with R, of the states, of the peepholes; and
         what each gate's R was multiplied with."""
         raise NotImplementedError
+
+    def gate(self, z):
+        """The activation of a gate."""
+        return expit(z)
+
+    def candidate(self, z):
+        """The activation of what a gate lets in."""
+        return np.tanh(z)
 
     def forward(self, x, w, r, b=None, sequence_lens=None, *rest):
         inputs = (x, w, r, b, sequence_lens, *rest)
@@ -207,9 +215,9 @@ class LSTM(Recurrent):
         h, c = states
         zi, zo, zf, zc = np.split(a + h @ run.r.T + run.rb, 4, -1)
         pi, po, pf = np.split(run.p, 3)
-        i, f, g = sigmoid(zi + pi * c), sigmoid(zf + pf * c), np.tanh(zc)
+        i, f, g = self.gate(zi + pi * c), self.gate(zf + pf * c), self.candidate(zc)
         c_next = f * c + i * g
-        o = sigmoid(zo + po * c_next)
+        o = self.gate(zo + po * c_next)
         return (o * np.tanh(c_next), c_next), (i, o, f, g, c_next)
 
     def cell_vjp(self, dnext, states, gates, run):
@@ -245,13 +253,13 @@ class GRU(Recurrent):
         (h,) = states
         (az, ar, ah), (bz, br, bh) = np.split(a, 3, -1), np.split(run.rb, 3)
         rz, rr, rh = np.split(run.r, 3)
-        z, r = sigmoid(az + h @ rz.T + bz), sigmoid(ar + h @ rr.T + br)
+        z, r = self.gate(az + h @ rz.T + bz), self.gate(ar + h @ rr.T + br)
         if self.linear_before_reset:
             u = h @ rh.T + bh
-            g = np.tanh(ah + r * u)
+            g = self.candidate(ah + r * u)
         else:
             u = r * h
-            g = np.tanh(ah + u @ rh.T + bh)
+            g = self.candidate(ah + u @ rh.T + bh)
         return ((1 - z) * g + z * h,), (z, r, g, u)
 
     def cell_vjp(self, dnext, states, gates, run):
