@@ -240,7 +240,9 @@ class OnnxBackend(Backend):
     @classmethod
     def devices(cls) -> tuple[str, ...]:
         """Those of ONNX's device types that the implementation says it supports."""
-        supports = getattr(cls._implementation(), "supports_device", lambda given: given == "CPU")
+        supports = getattr(
+            cls._implementation(), "supports_device", lambda device: device == "CPU"
+        )
         return tuple(device for device in ("cpu", "cuda") if supports(device.upper()))
 
     def options(self) -> Mapping[str, Any]:

@@ -44,13 +44,13 @@ def own_rules(environ: Mapping[str, str] = os.environ) -> dict[str, type[Optimiz
 
 def updater_of(backend: Backend, kind: str, rule: str) -> type[Updater]:
     """The updater of a kind, `native` or `reference`, for a rule. Raises `Unsupported`."""
-    found: Any = backend.updaters.get(kind)
+    updater: Any = backend.updaters.get(kind)
     own = own_rules().get(rule)
-    follows = isinstance(found, type) and issubclass(found, ReferenceUpdater)
-    if own is None or (found is not None and (follows or kind == "reference")):
-        if found is None:
+    follows = isinstance(updater, type) and issubclass(updater, ReferenceUpdater)
+    if own is None or (updater is not None and (follows or kind == "reference")):
+        if updater is None:
             raise Unsupported(f"{backend.framework} has no {kind} optimizers here")
-        return found  # type: ignore[no-any-return]
+        return updater  # type: ignore[no-any-return]
     if backend.framework not in own.implementations:
         has = ", ".join(own.implementations) or "none"
         raise Unsupported(f"{rule} is not implemented in {backend.framework}; it has: {has}")
@@ -109,8 +109,8 @@ class ReferenceUpdater(Updater):
 
     def __init__(self, op: Any, parameters: Mapping[str, Any]) -> None:
         super().__init__(op, parameters)
-        given = {key: value for key, value in op.attributes.items() if key != "t"}
-        self.rule = {**OPTIMIZERS, **own_rules()}[op.name](**given)
+        attributes = {key: value for key, value in op.attributes.items() if key != "t"}
+        self.rule = {**OPTIMIZERS, **own_rules()}[op.name](**attributes)
         self._parameters = dict(parameters)
         start = self.rule.start(self.xp, self._parameters)
         self.restore(start.t, start.slots)

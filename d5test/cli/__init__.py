@@ -46,13 +46,13 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """One line, and exit status 2."""
-        given, _, choices = message.partition("(choose from ")
+        problem, _, choices = message.partition("(choose from ")
         if choices:
-            wrong = given.rpartition("invalid choice: ")[2].strip().strip("'")
+            wrong = problem.rpartition("invalid choice: ")[2].strip().strip("'")
             names = [name.strip(" ')") for name in choices.split(",")]
             close = difflib.get_close_matches(wrong, names, n=1)
             hint = f"did you mean {close[0]}?" if close else f"choose from {', '.join(names)}"
-            message = f"{given.strip()}: {hint}"
+            message = f"{problem.strip()}: {hint}"
         self.exit(2, f"{self.prog}: {message}\n")
 
 
@@ -77,12 +77,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):  # a path may have characters that the locale lacks
         if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
             stream.reconfigure(errors="backslashreplace")
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    if given[:1] == ["run"] and len(given) > 1 and not given[1].startswith("-"):
-        options = parser().parse_args(given[:2])
-        options.arguments = given[2:]
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if words[:1] == ["run"] and len(words) > 1 and not words[1].startswith("-"):
+        options = parser().parse_args(words[:2])
+        options.arguments = words[2:]
     else:
-        options = parser().parse_args(given)
+        options = parser().parse_args(words)
     try:
         status: int = options.execute(options)
         sys.stdout.flush()

@@ -235,5 +235,5 @@ def _builtin(value: Any) -> Any:
     return value
 
 
-def _restored(answers: Any, given: Arrays) -> tuple[Any, ...]:
-    return tuple(was if now is True else now for now, was in zip(answers, given, strict=True))
+def _restored(answers: Any, arrays: Arrays) -> tuple[Any, ...]:
+    return tuple(was if now is True else now for now, was in zip(answers, arrays, strict=True))

@@ -232,5 +232,5 @@ def spread(comm: Runner, size: int, work: Callable[[int], Found]) -> list[Found]
 
 def at_root(comm: Runner, size: int, work: Callable[[], Found]) -> Found:
     """What `work` is at rank 0, sent to all."""
-    (found, *_) = spread(comm, size, lambda rank: work() if rank == 0 else None)
-    return found  # type: ignore[return-value]
+    (result, *_) = spread(comm, size, lambda rank: work() if rank == 0 else None)
+    return result  # type: ignore[return-value]

@@ -66,13 +66,13 @@ class Notices:
         while self._sent:
             self._sent.pop().Wait()
 
-    def until(self, found: Callable[[], Any], call: str) -> Any:
-        """What `found` returns once that is true, or raise `Left`."""
+    def until(self, probe: Callable[[], Any], call: str) -> Any:
+        """What `probe` returns once that is true, or raise `Left`."""
         __tracebackhide__ = True
         spins, pause = self._spins, SHORTEST
-        while not (result := found()):
+        while not (result := probe()):
             rank = self.sender()
-            if rank is not None and not (result := found()):
+            if rank is not None and not (result := probe()):
                 raise Left(f"waited in {call} when rank {rank} left")
             if result:
                 break

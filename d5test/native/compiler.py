@@ -96,17 +96,17 @@ def compiler(source: Path) -> list[str]:
     """The command that compiles a source, without its name."""
     if source.suffix == ".cu":
         host = ["-Xcompiler", ",".join(HOST)]
-        found = nvcc()
-        if found is None:
+        cuda = nvcc()
+        if cuda is None:
             raise CompileError(f"no nvcc: install CUDA, or pip install {' '.join(NVCC)}")
-        return [found, *COMMON, *host, "-arch=native", f"-I{INCLUDE}"]
+        return [cuda, *COMMON, *host, "-arch=native", f"-I{INCLUDE}"]
     return [_host(), *COMMON, *HOST, f"-I{INCLUDE}"]
 
 
 def nvcc() -> str | None:
     """CUDA's compiler, if there is one: on the path, in `$CUDA_HOME`, or as Python packages."""
-    if found := shutil.which("nvcc"):
-        return found
+    if path := shutil.which("nvcc"):
+        return path
     home, packages = os.environ.get("CUDA_HOME"), importlib.util.find_spec("nvidia")
     places = [Path(home)] if home else []
     for root in (packages and packages.submodule_search_locations) or ():

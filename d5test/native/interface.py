@@ -148,16 +148,16 @@ def value(attribute: Attribute) -> Any:
     return listed[0] if attribute.kind in (INTEGER, REAL) else listed
 
 
-def attribute(name: str, kind: int, given: Any) -> Attribute:
+def attribute(name: str, kind: int, value: Any) -> Attribute:
     """An attribute of a declared kind. Raises `TypeError` where the value is of another."""
-    numbers = given if kind in (INTEGERS, REALS) else (given,)
+    numbers = value if kind in (INTEGERS, REALS) else (value,)
     if kind == TEXT:
-        if not isinstance(given, str):
-            raise TypeError(f"attribute {name} is a text, not {given!r}")
-        return Attribute(name.encode(), kind, 0, None, None, given.encode())
+        if not isinstance(value, str):
+            raise TypeError(f"attribute {name} is a text, not {value!r}")
+        return Attribute(name.encode(), kind, 0, None, None, value.encode())
     if kind in (INTEGER, INTEGERS):
         if any(int(number) != number for number in numbers):
-            raise TypeError(f"attribute {name} is whole, not {given!r}")
+            raise TypeError(f"attribute {name} is whole, not {value!r}")
         whole = (c_int64 * len(numbers))(*map(int, numbers))
         return Attribute(name.encode(), kind, len(numbers), whole, None, None)
     real = (c_double * len(numbers))(*map(float, numbers))

@@ -108,10 +108,10 @@ class Declared:
             if name not in kinds:
                 raise Unsupported(f"{self.name} has no attribute {name}")
         values = [interface.attribute(n, kinds[n], value) for n, value in attributes.items()]
-        given = (interface.Attribute * max(len(values), 1))(*values)
+        array = (interface.Attribute * max(len(values), 1))(*values)
         pointer = ctypes.c_void_p()
         call(
-            self.table.create, ctypes.addressof(self.table), given, len(values), bits, guarded,
+            self.table.create, ctypes.addressof(self.table), array, len(values), bits, guarded,
             ctypes.byref(pointer),
         )  # fmt: skip
         return Made(self, pointer, np.dtype(interface.DTYPES[bits]))
@@ -143,13 +143,13 @@ class Made:
     def forward(self, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """The outputs that are present."""
         declared = self.declared
-        given = interface.tensors(_padded(inputs, declared.inputs))
+        tensors = interface.tensors(_padded(inputs, declared.inputs))
         outputs = [
             np.empty(shape, np.int64 if port.whole else self.dtype)
-            for port, shape in zip(declared.outputs, self._shapes(given), strict=False)
+            for port, shape in zip(declared.outputs, self._shapes(tensors), strict=False)
         ]
         written = interface.tensors(_padded(outputs, declared.outputs))
-        call(declared.table.forward, self.pointer, given, written, None)
+        call(declared.table.forward, self.pointer, tensors, written, None)
         return tuple(outputs)
 
     def backward(

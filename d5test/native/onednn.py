@@ -42,10 +42,10 @@ def version() -> str:
     except OSError:
         raise Unsupported(f"there is no libdnnl.so: {REMEDY}") from None
     library.dnnl_version.restype = ctypes.POINTER(Version)
-    found = library.dnnl_version().contents
-    if found.major != 2:
-        raise Unsupported(f"libdnnl.so is oneDNN {found.major}.{found.minor}: {REMEDY}")
-    return f"{found.major}.{found.minor}.{found.patch}"
+    version = library.dnnl_version().contents
+    if version.major != 2:
+        raise Unsupported(f"libdnnl.so is oneDNN {version.major}.{version.minor}: {REMEDY}")
+    return f"{version.major}.{version.minor}.{version.patch}"
 
 
 class OneDnn(Native):

@@ -25,11 +25,11 @@ from d5test.outcome.fault import Fault
 class NodeCase(Case):
     """The operator of a node on the very arrays that reached it."""
 
-    given: Arrays = field(kw_only=True)
+    reached: Arrays = field(kw_only=True)
 
     def arrays(self) -> Arrays:
         """The arrays, as they are."""
-        return self.given
+        return self.reached
 
     def __repr__(self) -> str:
         return f"{super().__repr__()}, with the values that reached the node"
@@ -102,7 +102,7 @@ def _judged(
         for i, x in enumerate(arrays)
     )
     assert isinstance(node.op, Operator)
-    inquiry = Inquiry("nodes", client, NodeCase(node.op, tensors, given=arrays))
+    inquiry = Inquiry("nodes", client, NodeCase(node.op, tensors, reached=arrays))
     outputs = tuple(passed.outputs)
     feed = inquiry.feed()
     judgement, _ = inquiry.held(

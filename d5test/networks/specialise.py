@@ -52,10 +52,10 @@ def specialised(graph: Graph, shapes: Mapping[str, Shape]) -> Graph:
 
 def runnable(graph: Graph) -> list[tuple[Node, Operator]]:
     """The nodes, each with its operator. Raises `Unsupported` if one has no reference."""
-    found = [(node, node.op) for node in graph.nodes if isinstance(node.op, Operator)]
-    if len(found) < len(graph.nodes):
+    operators = [(node, node.op) for node in graph.nodes if isinstance(node.op, Operator)]
+    if len(operators) < len(graph.nodes):
         raise Unsupported("no reference: " + "; ".join(sorted(graph.unmodelled.values())))
-    return found
+    return operators
 
 
 def _fixed(inputs: Mapping[str, Value], shapes: Mapping[str, Shape]) -> dict[str, Value]:

@@ -258,10 +258,10 @@ def pytest_benchmark_group_stats() -> Generator[None, list[Any], list[Any]]:
 
     groups = yield
     kept = [
-        (name, [b for b in found if "corpus" not in b["extra_info"].get(KEY, {})])
-        for name, found in groups
+        (name, [b for b in members if "corpus" not in b["extra_info"].get(KEY, {})])
+        for name, members in groups
     ]
-    return [(name, found) for name, found in kept if found]
+    return [(name, members) for name, members in kept if members]
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -142,11 +142,11 @@ class NoCurve:
         raise Unsupported(self.why)
 
 
-def in_words(found: Distance) -> dict[str, str]:
+def in_words(distance: Distance) -> dict[str, str]:
     """A distance that is too large."""
     return {
-        "leaves": f"from step {found.leaves} on",
-        "distance": ", ".join(f"{ratio:.3g}" for ratio in found.ratios) + ", by step",
+        "leaves": f"from step {distance.leaves} on",
+        "distance": ", ".join(f"{ratio:.3g}" for ratio in distance.ratios) + ", by step",
     }
 
 

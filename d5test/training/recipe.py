@@ -403,9 +403,9 @@ def _require_values(recipe: str, whole: Mapping[str, Any]) -> None:
         raise BadRecipe(f"{recipe}: there is no optimizer_kind {kind!r}; {_meant(kind, KINDS)}")
 
 
-def _meant(given: object, known: Iterable[str]) -> str:
+def _meant(name: object, known: Iterable[str]) -> str:
     """What was probably meant, and all that there is."""
     known = list(known)
-    close = difflib.get_close_matches(str(given), known, n=1)
+    close = difflib.get_close_matches(str(name), known, n=1)
     hint = f"did you mean {close[0]}? " if close else ""
     return f"{hint}known: {', '.join(known) or 'none'}"

@@ -201,12 +201,12 @@ def ratio(bounds: Bounds, results: Sequence[Array]) -> float:
     return max(judge(bounds, results).ratio, norm_ratio(bounds, results))
 
 
-def in_words(found: Distance) -> dict[str, str]:
+def in_words(distance: Distance) -> dict[str, str]:
     """A distance that is too large."""
     return {
-        "leaves": f"after step {found.leaves} of {len(found.ratios)}",
-        "worst": f"{max(found.ratios):.4g} times what is allowed, after step {found.worst}",
-        "distance": ", ".join(f"{found.ratios[i - 1]:.3g} after {i}" for i in SHOWN),
-        "parameters": ", ".join(f"{name} {SHAPES[name]}" for name in found.wrong),
-        "looks like": found.looks_like or "none of the usual mistakes",
+        "leaves": f"after step {distance.leaves} of {len(distance.ratios)}",
+        "worst": f"{max(distance.ratios):.4g} times what is allowed, after step {distance.worst}",
+        "distance": ", ".join(f"{distance.ratios[i - 1]:.3g} after {i}" for i in SHOWN),
+        "parameters": ", ".join(f"{name} {SHAPES[name]}" for name in distance.wrong),
+        "looks like": distance.looks_like or "none of the usual mistakes",
     }

@@ -21,7 +21,7 @@ from d5test.worker.bound import BadRow, Bound, OperatorView
 from d5test.worker.wire import Bits
 
 PACKAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
-Given = tuple[Bits | None, ...]
+Arrays = tuple[Bits | None, ...]
 FRAMES = 8
 """The most frames of a traceback that are sent."""
 CHECKED = 10
@@ -37,8 +37,8 @@ class Placed:
 
     def __init__(self, feed: Any) -> None:
         inputs, grads, layouts, same_as = feed
-        self.inputs: Given = tuple(inputs)
-        self.grads: Given | None = None if grads is None else tuple(grads)
+        self.inputs: Arrays = tuple(inputs)
+        self.grads: Arrays | None = None if grads is None else tuple(grads)
         self.layouts = tuple(layouts or ("contiguous",) * len(self.inputs))
         self.roots: list[int] = []
         for i, earlier in enumerate(same_as or [None] * len(self.inputs)):
@@ -192,15 +192,15 @@ class Execution:
         return outputs
 
     def gradients(
-        self, bound: Bound, found: Sequence[Any], roots: list[int], count: int
+        self, bound: Bound, computed: Sequence[Any], roots: list[int], count: int
     ) -> tuple[Any, ...]:
         """One gradient for each input, `None` where none is wanted or the framework has none."""
-        if len(found) != len(roots):
+        if len(computed) != len(roots):
             raise BadRow(
-                f"vjp returned {len(found)} gradients of {bound.op.name}, not {len(roots)}"
+                f"vjp returned {len(computed)} gradients of {bound.op.name}, not {len(roots)}"
             )
         gradients: list[Any] = [None] * count
-        for root, dx in zip(roots, found, strict=True):
+        for root, dx in zip(roots, computed, strict=True):
             if dx is not None:
                 self.check_tensor(dx, f"vjp of {bound.op.name} returned", f"for input {root}")
                 gradients[root] = dx

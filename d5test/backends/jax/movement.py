@@ -89,10 +89,10 @@ def gather(op: Any, x: Array, indices: Array) -> Array:
 @rows.native("Pad", arithmetic="S", values=(1, 3))
 @planned
 def pad(op: Any, x: Array, pads: Array, value: Any = None, axes: Any = None) -> Plan:
-    given, which = integers(pads), range(x.ndim) if axes is None else integers(axes)
+    amounts, which = integers(pads), range(x.ndim) if axes is None else integers(axes)
     widths = [(0, 0)] * x.ndim
     for i, axis in enumerate(which):
-        widths[axis] = (given[i], given[len(which) + i])
+        widths[axis] = (amounts[i], amounts[len(which) + i])
     negative = any(w < 0 for pair in widths for w in pair)
     if op.mode != "constant":
         if negative:

@@ -181,7 +181,7 @@ class Traced:
             return self._run(inputs)
 
     def _run(self, inputs: Sequence[Any]) -> Any:
-        given: list[Any] = []
+        tensors: list[Any] = []
         places: dict[int, int] = {}
         pattern: list[Any] = []
         for x in inputs:
@@ -190,27 +190,27 @@ class Traced:
             elif self.fixed and x.dtype.is_integer:
                 pattern.append((x.dtype.name, tuple(x.shape), x.numpy().tobytes()))
             else:
-                place = places.setdefault(id(x), len(given))
+                place = places.setdefault(id(x), len(tensors))
                 pattern.append(place)
-                if place == len(given):
-                    given.append(x)
+                if place == len(tensors):
+                    tensors.append(x)
         key = tuple(pattern)
         if key not in self.graphs:
             self.graphs[key] = self._graph(key)
-        return self.graphs[key](*given)
+        return self.graphs[key](*tensors)
 
     def _graph(self, pattern: tuple[Any, ...]) -> Any:
-        def traced(*given: Any) -> Any:
-            outputs = self.function(*(argument(place, given) for place in pattern))
+        def traced(*tensors: Any) -> Any:
+            outputs = self.function(*(argument(place, tensors) for place in pattern))
             self.owner.traces += 1
             return outputs
 
         return tf.function(traced, autograph=False, jit_compile=self.owner.xla)
 
 
-def argument(place: Any, given: Sequence[Any]) -> Any:
+def argument(place: Any, tensors: Sequence[Any]) -> Any:
     if place is None or isinstance(place, int):
-        return None if place is None else given[place]
+        return None if place is None else tensors[place]
     dtype, shape, data = place
     return tf.constant(np.frombuffer(data, dtype).reshape(shape))
 

@@ -105,14 +105,14 @@ def gather(op: Any, data: Any, indices: Any) -> Plan:
 def pad(op: Any, data: Any, pads: Any, value: Any = None, axes: Any = None) -> Plan:
     if op.mode not in ("constant", "reflect"):
         raise Unsupported(f"tf.pad has no mode {op.mode}")
-    given = integers(pads)
-    half = len(given) // 2
+    widths = integers(pads)
+    half = len(widths) // 2
     sides = [(0, 0)] * data.ndim
     chosen = range(data.ndim) if axes is None else integers(axes)
-    for axis, begin, end in zip(chosen, given[:half], given[half:], strict=True):
+    for axis, begin, end in zip(chosen, widths[:half], widths[half:], strict=True):
         sides[axis % data.ndim] = (begin, end)
     if op.mode == "reflect":
-        if min(given, default=0) < 0:
+        if min(widths, default=0) < 0:
             raise Unsupported("tf.pad takes nothing away")
         return lambda data, *_: tf.pad(data, sides, "REFLECT")
     kept = tuple(

@@ -13,11 +13,11 @@ rows = Table()
 
 def reduction(function: Plan, op: Any, data: Any, axes: Any = None) -> Plan:
     """`function` has `axis` and `keepdims`."""
-    given = [] if axes is None else integers(axes)
-    if not given and op.noop_with_empty_axes:
+    chosen = [] if axes is None else integers(axes)
+    if not chosen and op.noop_with_empty_axes:
         return lambda data, axes=None: tf.identity(data)
     keepdims = bool(op.keepdims)
-    return lambda data, axes=None: function(data, given or None, keepdims=keepdims)
+    return lambda data, axes=None: function(data, chosen or None, keepdims=keepdims)
 
 
 rows.native("ReduceSum", arithmetic="S", values=(1,))(planned(partial(reduction, tf.reduce_sum)))

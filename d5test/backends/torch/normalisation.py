@@ -42,10 +42,10 @@ def layer_normalization(op: Any, x: Tensor, scale: Tensor, b: Tensor | None = No
     Mean and deviation are left out: torch differentiates `native_layer_norm` through neither.
     """
     shape, epsilon = tuple(x.shape[op.axis :]), op.epsilon
-    given = [p for p in (scale, b) if p is not None]
-    if all(p.shape == shape for p in given):
+    present = [p for p in (scale, b) if p is not None]
+    if all(p.shape == shape for p in present):
         return lambda x, scale, b=None: F.layer_norm(x, shape, scale, b, epsilon)
-    if all(p.ndim <= len(shape) for p in given):
+    if all(p.ndim <= len(shape) for p in present):
         return lambda x, scale, b=None: F.layer_norm(
             x, shape, scale.expand(shape), b if b is None else b.expand(shape), epsilon
         )

@@ -17,10 +17,10 @@ rows = Table()
 
 def reduction(function: Plan, op: Any, x: Tensor, axes: Tensor | None = None) -> Plan:
     """`function` takes a tensor, axes, and whether they are kept."""
-    given = () if axes is None else integers(axes)
-    if not given and op.noop_with_empty_axes:
+    chosen = () if axes is None else integers(axes)
+    if not chosen and op.noop_with_empty_axes:
         return lambda x, axes=None: x.clone()
-    dims, keepdim = given or tuple(range(x.ndim)), bool(op.keepdims)
+    dims, keepdim = chosen or tuple(range(x.ndim)), bool(op.keepdims)
     return lambda x, axes=None: function(x, dims, keepdim)
 
 
@@ -60,10 +60,10 @@ rows.native("LogSoftmax")(partial(along_axis, torch.log_softmax))
 def loss(function: Plan, op: Any, x: Tensor, labels: Tensor, weight: Tensor | None = None) -> Plan:
     """Weights have no gradient; no label is -100, torch's ignored one."""
     ignored = -100 if op.ignore_index is None else op.ignore_index
-    given = partial(function, ignore_index=ignored, reduction=op.reduction)
+    loss = partial(function, ignore_index=ignored, reduction=op.reduction)
     if weight is None and labels.dtype == torch.int64:
-        return given
-    return lambda x, labels, weight=None: given(x, labels.long(), constant(weight))
+        return loss
+    return lambda x, labels, weight=None: loss(x, labels.long(), constant(weight))
 
 
 # F.cross_entropy keeps its log-probabilities to itself: left out

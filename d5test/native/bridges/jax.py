@@ -91,12 +91,12 @@ class Called:
 
     def _forward(self, *inputs: Any) -> tuple[Any, ...]:
         sizes = [None if x is None else x.shape for x in inputs]
-        found = shapes(self.one, sizes, self.attributes, self.bits)
+        inferred = shapes(self.one, sizes, self.attributes, self.bits)
         types = [
             jax.ShapeDtypeStruct(tuple(shape), WHOLE if port.whole else self.dtype)
-            for port, shape in zip(self.one.outputs, found, strict=False)
+            for port, shape in zip(self.one.outputs, inferred, strict=False)
         ]
-        bound = self.address(self._slopes(inputs), len(found))
+        bound = self.address(self._slopes(inputs), len(inferred))
         return self._asked("forward", types, inputs, bound)
 
     def _remembering(self, *inputs: Any) -> Any:
@@ -114,8 +114,8 @@ class Called:
             if has_slope
         ]
         bound = self.address(slopes, len(grads))
-        found = iter(self._asked("backward", types, (*upstream, *inputs, *outputs), bound))
-        return tuple(next(found) if has_slope else None for has_slope in slopes)
+        gradients = iter(self._asked("backward", types, (*upstream, *inputs, *outputs), bound))
+        return tuple(next(gradients) if has_slope else None for has_slope in slopes)
 
     def _slopes(self, inputs: Sequence[Any]) -> tuple[bool | None, ...]:
         if self.one.plain:

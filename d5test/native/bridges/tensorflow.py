@@ -77,9 +77,9 @@ def kernels() -> Any:
             tf.zeros_like(y) if dy is None else dy for port, dy, y in ports if not port.whole
         ]
         types = [x.dtype for x, has in zip(inputs, bound.has_slope, strict=True) if has]
-        given = [*upstream, *inputs, *bound.declared.read_backward(outputs)]
-        found = iter(module.d5test_backward_mixed(given, types, where))
-        return [next(found) if has else None for has in bound.has_slope]
+        tensors = [*upstream, *inputs, *bound.declared.read_backward(outputs)]
+        slopes = iter(module.d5test_backward_mixed(tensors, types, where))
+        return [next(slopes) if has else None for has in bound.has_slope]
 
     for name in ("D5testForward", "D5testForwardOne"):
         tf.RegisterGradient(name)(gradient)
@@ -131,12 +131,12 @@ def mixed(
     whole = [port.whole for port in one.inputs]
 
     def call(*inputs: Any) -> Any:
-        given = [
+        tensors = [
             tf.cast(x, tf.int64) if is_whole and x.dtype != tf.int64 else x
             for x, is_whole in zip(inputs, whole, strict=False)
             if x is not None
         ]
-        outputs = forward(given, types, where)
+        outputs = forward(tensors, types, where)
         return tuple(outputs) if len(outputs) > 1 else outputs[0]
 
     return call
