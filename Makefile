@@ -35,12 +35,14 @@ $(VENV)/dev.stamp: $(VENV)/torch.stamp
 validate: $(VENV)/torch.stamp
 	OMP_NUM_THREADS=1 $(BIN)/pytest suites/operators --backend=torch -n 2
 
-# one thread for each of the two processes: threads that wait for each other's cores take ten times as long
+# one thread for each of the two processes: threads that wait for each other's cores take ten times as long;
+# a file in one process: what it compiles or starts for all of its tests is there once
 test: $(VENV)/dev.stamp
-	OMP_NUM_THREADS=1 $(BIN)/pytest tests -m "not nightly" -n 2 --durations=20
+	OMP_NUM_THREADS=1 $(BIN)/pytest tests -m "not nightly" -n 2 --dist=loadfile --durations=20
 
+# PyTorch's operators are judged by `make validate`
 suites: $(VENV)/dev.stamp
-	OMP_NUM_THREADS=1 $(BIN)/pytest suites/operators --backend=numpy,native,torch,tensorflow,jax,onnxruntime \
+	OMP_NUM_THREADS=1 $(BIN)/pytest suites/operators --backend=numpy,native,tensorflow,jax,onnxruntime \
 	  --examples=3 --ignore=suites/operators/test_accuracy.py -n 2
 	$(BIN)/pytest suites/operators/test_corpus.py --backend=torch
 	OMP_NUM_THREADS=1 $(BIN)/pytest suites/networks --backend=numpy,torch,tensorflow,jax,onnxruntime \

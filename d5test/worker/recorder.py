@@ -256,10 +256,7 @@ class Recorder:
 
         All else is as it is.
         """
-        if isinstance(value, type):
-            function = any("__call__" in vars(base) for base in value.__mro__)
-        else:
-            function = callable(value)
+        function = is_layer(value) if isinstance(value, type) else callable(value)
         if isinstance(value, ModuleType) or (function and not hasattr(value, "__enter__")):
             return Proxy(value, name, self, write)
         return value
@@ -280,7 +277,7 @@ class Recorder:
             return partial(self.replaced(value.func), *arguments, **keywords)
         elif type(value) in (list, tuple, dict):
             return nested(self.replaced, value)
-        elif id(type(value)) in self.names:  # an instance of a class of the framework
+        elif id(type(value)) in self.names and is_layer(type(value)):
             name = self.names[id(type(value))]
             return self.public(value, name, partial(unwritable, f"a {name} of the row's"))
         elif dataclasses.is_dataclass(value) and callable(value) and not isinstance(value, type):
@@ -406,6 +403,12 @@ def nested(function: Callable[[Any], Any], value: Any) -> Any:
     if type(value) is dict:
         return {key: function(entry) for key, entry in value.items()}
     return type(value)(map(function, value)) if type(value) in (list, tuple) else value
+
+
+def is_layer(kind: type) -> bool:
+    """Whether a class is the framework's own, and its instances compute when they are called."""
+    own = kind.__module__.partition(".")[0] not in sys.stdlib_module_names
+    return own and any("__call__" in vars(base) for base in kind.__mro__)
 
 
 def used(code: CodeType) -> set[str]:
