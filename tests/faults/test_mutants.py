@@ -13,7 +13,7 @@ from tests.faults.mutants import KINDS, Mutant
 from tests.faults.report import score, unfound, verdict
 from tests.faults.score import Outcome, outcomes
 
-A_KIND = 2
+A_KIND = 1
 """Mutants of each kind that are taken of each operator."""
 
 
@@ -34,7 +34,7 @@ def sample() -> list[Outcome]:
 def test_the_faults_of_the_sample_are_found(sample: list[Outcome]) -> None:
     counts = Counter(map(verdict, sample))
     survivors = [str(one.mutant) for one in sample if verdict(one) == "survived"]
-    assert counts["found"] > 500
+    assert counts["found"] > 250
     assert score(counts) >= 0.99, survivors
 
 

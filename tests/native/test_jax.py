@@ -145,6 +145,8 @@ def test_the_suite_validates_integers_masks_and_what_is_optional(
     mixed_judged_by_the_suite(backend, "compiled" if backend.endswith("compiled") else "gradient")
 
 
-@pytest.mark.parametrize("backend", ["jax", "jax-compiled"])
+@pytest.mark.parametrize(
+    "backend", ["jax", pytest.param("jax-compiled", marks=pytest.mark.nightly)]
+)
 def test_the_suite_validates_it_inside_jax(judged_by_the_suite, backend):
     judged_by_the_suite(backend, "compiled" if backend.endswith("compiled") else "gradient")

@@ -155,6 +155,8 @@ def test_the_suite_validates_integers_masks_and_what_is_optional(
     mixed_judged_by_the_suite(backend, "compiled" if backend.endswith("compiled") else "gradient")
 
 
-@pytest.mark.parametrize("backend", ["tensorflow", "tensorflow-compiled"])
+@pytest.mark.parametrize(
+    "backend", ["tensorflow", pytest.param("tensorflow-compiled", marks=pytest.mark.nightly)]
+)
 def test_the_suite_validates_it_inside_tensorflow(judged_by_the_suite, backend):
     judged_by_the_suite(backend, "compiled" if backend.endswith("compiled") else "gradient")
