@@ -205,6 +205,8 @@ UNPREPARED = (
     "Unrecognized attribute",
     ") is invalid.",  # Type 'tensor(bfloat16)' of input parameter (X) of operator (Y) in node (Z)
 )
+KEPT = 512
+"""Models that stay prepared: ONNX Runtime takes nearly a megabyte for each."""
 NOT_IMPLEMENTED = ("NotImplemented", "BackendIsNotSupposedToImplementIt")
 
 
@@ -315,6 +317,8 @@ class OnnxBackend(Backend):
                 raise Unsupported(f"{name} in float64: {self.single(name)}")
             key = (name, repr(attributes), kinds)
             if key not in self._prepared:
+                if len(self._prepared) == KEPT:
+                    del self._prepared[next(iter(self._prepared))]
                 model, present = build_model(name, attributes, inputs, self.opset)
                 self._prepared[key] = partial(self._run, self._runtime_of(model), present)
             prepared = self._prepared[key]

@@ -172,6 +172,15 @@ def test_models_are_prepared_once_for_each_shape_and_attribute() -> None:
     assert len(backend._prepared) == 0
 
 
+def test_of_many_models_the_latest_stay_prepared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("d5test.backends.onnx.KEPT", 3)
+    backend = OnnxRuntime()
+    relu, view = backend.rows["Relu"].call, OperatorView("Relu", {})
+    for n in range(1, 6):
+        assert relu(view, np.ones(n, np.float32))[0].shape == (n,)
+    assert [kinds[0][1] for _, _, kinds in backend._prepared] == [(3,), (4,), (5,)]
+
+
 def test_there_are_no_gradients() -> None:
     assert all(row.gradient for row in BACKEND.rows.values())
     with pytest.raises(Unsupported, match="no gradients"):
