@@ -18,7 +18,7 @@ import numpy as np
 from scipy.special import erf
 
 from d5test.case import Operator
-from d5test.reference.operators import attention, elementwise, normalisation, reductions
+from d5test.reference.operators import attention, elementwise, linear, normalisation, reductions
 from d5test.reference.operators.recurrent import GRU, LSTM
 from d5test.reference.operators.windows import AveragePool, MaxPool, Windows
 
@@ -110,6 +110,35 @@ class GRULargestForNaN(LargestForNaN, GRU):
 @dataclass(frozen=True, kw_only=True, repr=False)
 class LSTMLargestForNaN(LargestForNaN, LSTM):
     """LSTM with such activations."""
+
+
+class GemmPlusC(linear.Gemm):
+    """Gemm that is c, not beta c, where the product has no terms."""
+
+    def forward(self, a, b, c=None):
+        beta = self.beta if a.size or b.size else 1.0
+        return linear.Gemm(**{**vars(self), "beta": beta}).forward(a, b, c)
+
+
+class FromTheFrontOnly(reductions.Reduction):
+    """A reduction that, of an empty tensor, ignores axes counted from the end."""
+
+    def reduced(self, x, axes):
+        if x.size or axes is None or not axes.size:
+            return super().reduced(x, axes)
+        return tuple(int(axis) for axis in axes if axis >= 0)
+
+
+class ReduceLogSumExpFromTheFrontOnly(FromTheFrontOnly, reductions.ReduceLogSumExp):
+    """ReduceLogSumExp over such axes."""
+
+
+class ReduceMaxFromTheFrontOnly(FromTheFrontOnly, reductions.ReduceMax):
+    """ReduceMax over such axes."""
+
+
+class ReduceSumFromTheFrontOnly(FromTheFrontOnly, reductions.ReduceSum):
+    """ReduceSum over such axes."""
 
 
 class SoftmaxNaNAlone(reductions.Softmax):
@@ -223,6 +252,12 @@ FORMULAS: Mapping[str, Mapping[type[Operator], type[Operator]]] = {
     "quotient rule": {reductions.Softmax: SoftmaxByQuotient},
     "lowest scores": {attention.Attention: LowestScores},
     "largest for NaN": {GRU: GRULargestForNaN, LSTM: LSTMLargestForNaN},
+    "beta is 1 of nothing": {linear.Gemm: GemmPlusC},
+    "axes from the front only": {
+        reductions.ReduceLogSumExp: ReduceLogSumExpFromTheFrontOnly,
+        reductions.ReduceMax: ReduceMaxFromTheFrontOnly,
+        reductions.ReduceSum: ReduceSumFromTheFrontOnly,
+    },
     "NaN alone": {reductions.Softmax: SoftmaxNaNAlone},
     "SAME of the undilated kernel": {
         AveragePool: AveragePoolOfUndilated,
