@@ -102,16 +102,6 @@ class LargestForNaN:
         return super().candidate(np.where(np.isnan(z), self.largest, z))
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
-class GRULargestForNaN(LargestForNaN, GRU):
-    """GRU with such activations."""
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class LSTMLargestForNaN(LargestForNaN, LSTM):
-    """LSTM with such activations."""
-
-
 class GemmPlusC(linear.Gemm):
     """Gemm that is c, not beta c, where the product has no terms."""
 
@@ -127,18 +117,6 @@ class FromTheFrontOnly(reductions.Reduction):
         if x.size or axes is None or not axes.size:
             return super().reduced(x, axes)
         return tuple(int(axis) for axis in axes if axis >= 0)
-
-
-class ReduceLogSumExpFromTheFrontOnly(FromTheFrontOnly, reductions.ReduceLogSumExp):
-    """ReduceLogSumExp over such axes."""
-
-
-class ReduceMaxFromTheFrontOnly(FromTheFrontOnly, reductions.ReduceMax):
-    """ReduceMax over such axes."""
-
-
-class ReduceSumFromTheFrontOnly(FromTheFrontOnly, reductions.ReduceSum):
-    """ReduceSum over such axes."""
 
 
 class SoftmaxNaNAlone(reductions.Softmax):
@@ -220,10 +198,6 @@ class MaxPoolOfUndilated(Undilated, MaxPool):
         return np.where(y == -np.inf, np.nan, y), indices
 
 
-class AveragePoolOfUndilated(Undilated, AveragePool):
-    """AveragePool with `same_windows`."""
-
-
 @dataclass(frozen=True, kw_only=True, repr=False)
 class SoftmaxByQuotient(reductions.Softmax):
     """Its gradient is that of the quotient e / s, with the reciprocal of s s in it.
@@ -241,6 +215,12 @@ class SoftmaxByQuotient(reductions.Softmax):
         return e * (dy / s - (dy * reciprocal * e).sum(self.axis, keepdims=True))
 
 
+def _mixed(mixin: type, *operators: type[Operator]) -> dict[type[Operator], type[Operator]]:
+    """These operators, each with the methods of the mixin."""
+    kind = dataclass(frozen=True, kw_only=True, repr=False)
+    return {op: kind(type(f"{op.__name__}{mixin.__name__}", (mixin, op), {})) for op in operators}
+
+
 FORMULAS: Mapping[str, Mapping[type[Operator], type[Operator]]] = {
     "running sums": {normalisation.LRN: RunningSums},
     "band matrix": {normalisation.LRN: BandMatrix},
@@ -251,16 +231,14 @@ FORMULAS: Mapping[str, Mapping[type[Operator], type[Operator]]] = {
     },
     "quotient rule": {reductions.Softmax: SoftmaxByQuotient},
     "lowest scores": {attention.Attention: LowestScores},
-    "largest for NaN": {GRU: GRULargestForNaN, LSTM: LSTMLargestForNaN},
+    "largest for NaN": _mixed(LargestForNaN, GRU, LSTM),
     "beta is 1 of nothing": {linear.Gemm: GemmPlusC},
-    "axes from the front only": {
-        reductions.ReduceLogSumExp: ReduceLogSumExpFromTheFrontOnly,
-        reductions.ReduceMax: ReduceMaxFromTheFrontOnly,
-        reductions.ReduceSum: ReduceSumFromTheFrontOnly,
-    },
+    "axes from the front only": _mixed(
+        FromTheFrontOnly, reductions.ReduceLogSumExp, reductions.ReduceMax, reductions.ReduceSum
+    ),
     "NaN alone": {reductions.Softmax: SoftmaxNaNAlone},
     "SAME of the undilated kernel": {
-        AveragePool: AveragePoolOfUndilated,
+        **_mixed(Undilated, AveragePool),
         MaxPool: MaxPoolOfUndilated,
     },
 }
