@@ -39,13 +39,13 @@ Body = Callable[[BackendClient, Case], Judgement | None]
 def given_cases(
     like: Callable[..., Judgement] | None = None,
     *,
-    operators: tuple[type[Operator], ...] = (Operator,),
+    operators: tuple[type[Operator], ...] = (),
     **row: Any,
 ) -> Callable[[Body], Callable[..., None]]:
     """A test that runs its body on drawn cases of each operator and dtype, on each backend.
 
-    like       a check of `d5test.checks`, whose dtypes, operators and reasons hold here too
-    operators  classes of operators of which it is asked, subclasses included
+    like       a check of `d5test.checks`, whose fields hold here where none are given
+    operators  classes of operators of which it is asked, subclasses included; none: all
     row        the other fields of `d5test.checks.check.Check`: dtypes, kind, cases, reason, ...
     """
 
@@ -54,7 +54,9 @@ def given_cases(
         known = next((check for check in CHECKS.values() if check.run is like), None)
         if like is not None and known is None:
             raise TypeError(f"{like!r} is no check of d5test.checks")
-        check = known or Check(name, body, family=operators, **row)  # type: ignore[arg-type]
+        if operators:
+            row["family"] = operators
+        check = replace(known, **row) if known else Check(name, body, **row)  # type: ignore[arg-type]
 
         def run(backend: BackendClient, case: Case) -> Judgement:
             try:

@@ -59,11 +59,36 @@ def test_a_check_finds_what_it_is_for(tmp_path: Path) -> None:
     assert "Relu(): a result is negative on" in ran.stdout
 
 
+def test_a_check_of_ours_may_be_narrowed(tmp_path: Path) -> None:
+    (tmp_path / "test_narrow.py").write_text(
+        "from d5test.checks import gradient\n"
+        "from d5test.reference.operators import Abs, Tanh\n"
+        "from d5test.suite import given_cases\n"
+        "@given_cases(gradient, operators=(Abs, Tanh), dtypes=('float64',))\n"
+        "def test_slope(backend, case):\n"
+        "    return gradient(backend, case)\n"
+    )
+    listed = run(
+        tmp_path, "-p", "d5test.plugin", "test_narrow.py", "--backend=numpy", "--collect-only"
+    )
+    assert re.findall(r"\[numpy-(\w+-\w+)\]", listed.stdout) == ["Abs-float64", "Tanh-float64"]
+
+
 def test_a_backend(tmp_path: Path) -> None:
     pytest.importorskip("jax")
     ran = run(
         tmp_path, OPERATORS, "--backend=./lazy.py:Lazy", "--operator=Conv,LeakyRelu",
         "--examples=3", "--check=forward,gradient,low_precision,determinism,declared_dtypes",
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "none was wrong" in ran.stdout
+
+
+def test_an_operator(tmp_path: Path) -> None:
+    pytest.importorskip("jax")
+    ran = run(
+        tmp_path, OPERATORS, "--backend=./cube_jax.py:Mine", "--operator=./cube.py:Cube",
+        "--examples=3", "--check=forward,gradient,low_precision",
     )  # fmt: skip
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "none was wrong" in ran.stdout

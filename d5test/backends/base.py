@@ -1,8 +1,8 @@
-"""What a backend owes.
+"""What a backend must do.
 
 A backend is one class in one module or package, which is the only place where its framework is
 imported. It runs in a worker process, perhaps under another interpreter: this module and the
-backend's own may import NumPy and the framework, and nothing else.
+backend's own may import NumPy, the framework and what that brings, and nothing else.
 
     rows        operator name -> Row: the framework's own callable
     put, get    NumPy in and out
