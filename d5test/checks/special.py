@@ -106,6 +106,8 @@ def _with_special(
             strict=True,
         )
     )
+    if arithmetic.formula and np.isnan(value):  # it says which number comes of the NaN
+        expected = tuple(map(_finite, expected, inquiry.forward_bounds(arithmetic, poisoned)))
     inquiry.shaped(expected, result.outputs, (feed,))
     fault = partial(inquiry.fault, "special", feeds=(feed,), claim="special", expected=(expected,))
     for k, (bound, got) in enumerate(zip(expected, result.outputs, strict=False)):
@@ -119,7 +121,7 @@ def _with_special(
         place = np.unravel_index(case.seed % prod(shape), shape)
         what = f"{value} in one element spoils others"
         if judgement.position == tuple(map(int, place)):
-            what = f"the result is wrong at {value}"
+            what = f"the result is wrong where the input is {value}"
         raise fault(what, judgement=judgement)
     return judgement
 
@@ -165,6 +167,15 @@ def _special_bound(
     kept = np.inf if spreads else 2 * bound.bar
     bar = np.where(unchanged, kept, np.where(demanded, 0.0, np.inf))
     return Bound(np.where(unchanged, own.astype(np.float64), want), bar, bound.storage)
+
+
+def _finite(expected: Bound, poisoned: Bound | None) -> Bound:
+    """What is demanded of one output, and the bars of what is finite and was open."""
+    assert poisoned is not None
+    with np.errstate(all="ignore"):
+        finite = np.isfinite(poisoned.value + poisoned.bar) & np.isinf(expected.bar)
+    bar = np.where(finite, poisoned.bar, expected.bar)
+    return Bound(np.where(finite, poisoned.value, expected.value), bar, expected.storage)
 
 
 def _is_open(op: Operator) -> bool:

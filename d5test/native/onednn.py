@@ -42,10 +42,10 @@ def version() -> str:
     except OSError:
         raise Unsupported(f"there is no libdnnl.so: {REMEDY}") from None
     library.dnnl_version.restype = ctypes.POINTER(Version)
-    version = library.dnnl_version().contents
-    if version.major != 2:
-        raise Unsupported(f"libdnnl.so is oneDNN {version.major}.{version.minor}: {REMEDY}")
-    return f"{version.major}.{version.minor}.{version.patch}"
+    installed = library.dnnl_version().contents
+    if installed.major != 2:
+        raise Unsupported(f"libdnnl.so is oneDNN {installed.major}.{installed.minor}: {REMEDY}")
+    return f"{installed.major}.{installed.minor}.{installed.patch}"
 
 
 class OneDnn(Native):

@@ -9,8 +9,8 @@ of the trivial ones is void, and tells nothing about the backend.
 
 A wrong result is an inaccuracy if it is what honest arithmetic of fewer bits would give: the bars
 of that arithmetic hold it, and still reject whatever needs no arithmetic at all. A different
-function is what no such arithmetic explains. Besides, all results may be numbers of a narrower
-format.
+function is what no such arithmetic explains. Where all results are numbers of a narrower format,
+that is said instead.
 """
 
 from __future__ import annotations

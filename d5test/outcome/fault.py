@@ -22,7 +22,7 @@ from d5test.numerics.judgement import Judgement, bits_right
 SMALL = 8
 """Elements of an input that is printed."""
 TINY = 2
-"""What is below so many times the smallest normal number is tiny."""
+"""A number below this multiple of the smallest normal number is tiny."""
 FLUSHED = "; flushes=True in the row allows that"
 Character = Literal["inaccuracy", "infinite", "zero", "different function"]
 EXPLANATIONS: Mapping[Character | None, str] = {

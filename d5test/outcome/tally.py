@@ -135,7 +135,7 @@ class Cause:
     @property
     def raised(self) -> bool:
         """Whether the framework refused a case, and returned nothing wrong."""
-        return self.faults[0][1]["kind"] in ("exception", "declared", "row")
+        return bool(self.faults[0][1]["kind"] == "exception")
 
     @property
     def reproducer(self) -> str:

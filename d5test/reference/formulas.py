@@ -120,7 +120,7 @@ class FromTheFrontOnly(reductions.Reduction):
 
 
 class SoftmaxNaNAlone(reductions.Softmax):
-    """Softmax that is NaN where its input is, and 0 in what else a NaN's row has."""
+    """Softmax that is NaN where its input is, and 0 elsewhere in a row that has a NaN."""
 
     def forward(self, x):
         spoiled = np.isnan(x).any(self.axis, keepdims=True) & ~np.isnan(x)

@@ -23,7 +23,7 @@ from d5test.outcome.fault import Fault
 READABLE = 64
 """Elements up to which an array is written as numbers."""
 DIED = ("crash", "hang")
-"""Kinds of faults after which there is no process that could go on."""
+"""Kinds of faults that end the process."""
 
 
 def claim(fault: Fault) -> str:

@@ -26,8 +26,8 @@ from d5test.reproducer.mark import docstring, head
 
 LARGE = 1000
 """Elements of a tensor that are no longer readable on one line."""
-SHORT = ("got", "want", "case")
-"""The details of a fault that its file repeats."""
+SHORT = ("got", "want", "raised", "misfit", "case")
+"""The details of a fault whose first lines its file repeats."""
 TEXT = """\
 {head}
 {docstring}
@@ -60,7 +60,7 @@ RAISES = """\
 wrong = ""
 try:
 {call}
-    read = [{array} for y in results]  # some frameworks compute only now
+    read = [{array} for y in results if y is not None]  # some frameworks compute only now
 except Exception as error:
     wrong = f"raises {{type(error).__name__}}: {{error}}"
 """
@@ -68,7 +68,7 @@ ACCEPTS = """\
 wrong = "accepted"
 try:
 {call}
-    read = [{array} for y in results]  # some frameworks compute only now
+    read = [{array} for y in results if y is not None]  # some frameworks compute only now
 except Exception as error:
     wrong = ""
     print(f"refused: {{type(error).__name__}}: {{error}}")
@@ -93,7 +93,11 @@ def source(fault: Fault, about: Any) -> str:
         tensors.append(f"dy = {tensor(only(feed.grads), template)}")
     statements = tried(fault, template)
     text = "\n".join([*tensors, statements])
-    details = (f"  {name:<4}  {fault.details[name]}" for name in SHORT if name in fault.details)
+    details = (
+        f"  {name:<6}  {fault.details[name].splitlines()[0]}"
+        for name in SHORT
+        if name in fault.details
+    )
     lines = [fault.headline, "", *details]
     return TEXT.format(
         head=head(about.executable),
@@ -109,7 +113,10 @@ def tried(fault: Fault, template: Template) -> str:
     """Statements that make the call and set `wrong`, to words or to nothing."""
     text, array = call(fault, template), template.array.format(y="y")
     claim = data.claim(fault)
-    if claim in ("returns", "raises") and fault.kind not in data.DIED:
+    if fault.kind in ("exception", "accepted"):
+        made = any(place is None for _, place in fault.calls.tensors)
+        if not fault.calls.tensors or (made and claim == "raises"):
+            raise Inseparable("the call takes other tensors than the row")
         form = RAISES if claim == "returns" else ACCEPTS
         return form.format(call=textwrap.indent(text, "    "), array=array)
     if claim != "within":

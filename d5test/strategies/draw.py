@@ -35,7 +35,7 @@ BEYOND: Mapping[str, frozenset[str]] = MappingProxyType(
 MANY = 192
 """Terms of a sum that shows in which format it runs."""
 LONG = 4096
-"""As many show it even of exponentials, which err by 4 ULPs each."""
+"""Terms of a sum of exponentials, each off by up to 4 ULPs, that still shows its format."""
 
 
 class Draw:

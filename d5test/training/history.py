@@ -50,8 +50,8 @@ class History:
         """Seconds until the test accuracy was first this high; None if it never was."""
         reached = (
             at
-            for at, reached in zip(self.tested_at, self.test_accuracy, strict=True)
-            if reached >= accuracy
+            for at, measured in zip(self.tested_at, self.test_accuracy, strict=True)
+            if measured >= accuracy
         )
         return next(reached, None)
 

@@ -1,10 +1,11 @@
 """Which functions of its framework a row calls: recorded while the row runs on one case.
 
 Wherever the row's code reaches the framework, by a global name, a closure or a table, a proxy
-stands in for the time of one run. It records the call by its public name and makes it. What is not
-reached by a name (methods and operators of tensors) is not recorded but cannot hide: a recorded
-call counts as the whole computation only if it takes no numbers but the inputs' and returns all
-numbers of the outputs.
+stands in for the time of one run. It records the call by its public name and makes it. Layers (an
+instance of torch.nn.GELU) are real ones, whose class records their calls. What is not reached by a
+name (methods and operators of tensors) is not recorded but cannot hide: a recorded call counts as
+the whole computation only if it takes no numbers but the inputs' and returns all numbers of the
+outputs.
 
 Calls are written as source text, and so is how a row is called: the framework's own functions and
 constants by their public names. NumPy and the framework only.
@@ -15,7 +16,8 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from contextlib import suppress
+from functools import partial, wraps
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
@@ -115,9 +117,8 @@ def of_row(
     return text, tuple(writer.functions), tuple(dict.fromkeys(writer.modules))
 
 
-def public_names(framework: str) -> dict[int, str]:
-    """What a package offers under public names, each by the shortest."""
-    names: dict[int, str] = {}
+def offered(framework: str) -> Iterator[tuple[str, Any]]:
+    """What a package offers under public names, the shorter ones first."""
     level = [(framework, sys.modules[framework])] if framework in sys.modules else []
     modules = {id(module) for _, module in level}
     for _ in range(DEPTH):
@@ -127,7 +128,7 @@ def public_names(framework: str) -> dict[int, str]:
                 if name.startswith("_") or value is None or isinstance(value, (int, float, str)):
                     continue
                 if not isinstance(value, ModuleType):
-                    names.setdefault(id(value), f"{path}.{name}")
+                    yield f"{path}.{name}", value
                     continue
                 # by the module's dictionary: asking a lazy one for its name would import it
                 package = str(vars(value).get("__name__")).partition(".")[0]
@@ -135,7 +136,29 @@ def public_names(framework: str) -> dict[int, str]:
                     modules.add(id(value))
                     deeper.append((f"{path}.{name}", value))
         level = deeper
+
+
+def public_names(framework: str) -> dict[int, str]:
+    """What a package offers under public names, each by the shortest."""
+    names: dict[int, str] = {}
+    for name, value in offered(framework):
+        names.setdefault(id(value), name)
     return names
+
+
+def callers(framework: str) -> set[type]:
+    """The classes by which instances of public classes are called: torch.nn.Module and others.
+
+    Not those of Python's library.
+    """
+    kinds = [value for _, value in offered(framework) if isinstance(value, type)]
+    bases = {next((b for b in kind.__mro__ if "__call__" in vars(b)), object) for kind in kinds}
+    return {
+        base
+        for base in bases
+        if base.__module__.partition(".")[0] not in sys.stdlib_module_names
+        and not issubclass(base, type)
+    }
 
 
 class Numbers(NamedTuple):
@@ -157,7 +180,7 @@ class Numbers(NamedTuple):
         return any(np.array_equal(self.values, x.values, equal_nan=True) for x in others)
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(eq=False)
 class Call:
     """One call: the function's public name, what it took, and what it returned.
 
@@ -178,7 +201,7 @@ class Call:
 
 
 class Proxy:
-    """Stands for a module, a class or a function of the framework, or for what a call returned.
+    """Stands for a module or a function of the framework, or for a function that a call returned.
 
     `write` gives its source text: by default its public name.
     """
@@ -190,8 +213,8 @@ class Proxy:
         recorder: Recorder,
         write: Callable[[Writer], str] | None = None,
     ) -> None:
-        self.__dict__.update(_value=value, _name=name, _recorder=recorder)
-        self.__dict__["_write"] = write or (lambda _: name)
+        self._value, self._name, self._recorder = value, name, recorder
+        self._write = write or (lambda _: name)
 
     def __getattr__(self, name: str) -> Any:
         return self._recorder.public(
@@ -200,28 +223,13 @@ class Proxy:
             lambda writer: f"{self._write(writer)}.{name}",
         )
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        setattr(self._value, name, unwrapped(value))
-        self.__dict__["_write"] = partial(unwritable, f"{self._name} with {name} set")
-
-    def __instancecheck__(self, instance: Any) -> bool:
-        """Whether it is one of the class that this stands for."""
-        return isinstance(unwrapped(instance), self._value)
-
-    def __mro_entries__(self, bases: Any) -> tuple[Any, ...]:
-        """The class that is derived from."""
-        return (self._value,)
-
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         """What the function returns."""
-        recorder, taken = self._recorder, (unwrapped(arguments), unwrapped(keywords))
-        call = Call(self._name, self._write, *taken, recorder.numbers(taken))
-        recorder.calls.append(call)
-        call.result = result = self._value(*call.arguments, **call.keywords)
-        if not recorder.computed(result):  # jax.vmap(f) or torch.nn.Softmax(1), which will compute
-            recorder.calls.remove(call)
-            return recorder.public(result, self._name, call.source)
-        return result
+        recorder = self._recorder
+        call = recorder.record(self._name, self._write, self._value, arguments, keywords)
+        if recorder.computed(call.result):
+            return call.result
+        return recorder.public(call.result, self._name, call.source)  # jax.vmap(f) will compute
 
 
 class Recorder:
@@ -233,15 +241,67 @@ class Recorder:
         self._backend = backend
         self._tensor = type(backend.put(np.zeros(1, np.float32), "float32"))
         self._restore: list[Callable[[], None]] = []
-        self._entered: set[int] = set()
+        self._entered: dict[int, FunctionType] = {}
+        self._within = False
+        self._raised: tuple[BaseException, Call] | None = None
 
     def run(self, call: Callable[..., Any], op: OperatorView, tensors: Sequence[Any]) -> Any:
         """What a row's `call` returns; its framework is as it was afterwards."""
+        for kind in callers(self._backend.framework):
+            self._watch(kind)
         try:
             return self.replaced(call)(op, *tensors)
         finally:
             for restore in reversed(self._restore):
                 restore()
+            for function in self._entered.values():  # a row may keep what a call returned
+                space = function.__globals__
+                space.update({k: unwrapped(v) for k, v in space.items() if isinstance(v, Proxy)})
+
+    def _watch(self, kind: type) -> None:
+        """Record calls of layers, whose weights no source text has.
+
+        Not those that a call of the framework makes.
+        """
+        original = vars(kind)["__call__"]
+
+        @wraps(original)
+        def watched(layer: Any, *arguments: Any, **keywords: Any) -> Any:
+            name = self.names.get(id(type(layer)))
+            function = partial(original, layer)
+            if name is None or self._within or id(layer) in self.names:  # jax.numpy.add
+                return function(*arguments, **keywords)
+            write = partial(unwritable, f"a {name}")
+            return self.record(name, write, function, arguments, keywords).result
+
+        with suppress(TypeError, AttributeError):  # classes that are written in C
+            setattr(kind, "__call__", watched)  # noqa: B010 (mypy forbids the assignment)
+            self._restore.append(partial(setattr, kind, "__call__", original))
+
+    def record(
+        self,
+        name: str,
+        write: Callable[[Writer], str],
+        function: Callable[..., Any],
+        arguments: Any,
+        keywords: Any,
+    ) -> Call:
+        """Make a call; it is kept if tensors come of it, or an exception."""
+        taken = unwrapped(arguments), unwrapped(keywords)
+        call = Call(name, write, *taken, self.numbers(taken))
+        self.calls.append(call)
+        within, self._within = self._within, True
+        try:
+            call.result = function(*call.arguments, **call.keywords)
+        except BaseException as error:
+            if self._raised is None or self._raised[0] is not error:
+                self._raised = error, call
+            raise
+        finally:
+            self._within = within
+        if not self.computed(call.result):
+            self.calls.remove(call)
+        return call
 
     def computed(self, result: Any) -> bool:
         """Whether a call returned tensors or what stands for them while a framework traces."""
@@ -252,11 +312,8 @@ class Recorder:
         return isinstance(result, self._tensor) or (traced and not known)
 
     def public(self, value: Any, name: str, write: Callable[[Writer], str] | None = None) -> Any:
-        """A proxy of what computes when it is called, a class of such objects, or a module.
-
-        All else is as it is.
-        """
-        function = is_layer(value) if isinstance(value, type) else callable(value)
+        """A proxy for a module or a function of the framework; all else is returned unchanged."""
+        function = callable(value) and not isinstance(value, type)
         if isinstance(value, ModuleType) or (function and not hasattr(value, "__enter__")):
             return Proxy(value, name, self, write)
         return value
@@ -277,9 +334,6 @@ class Recorder:
             return partial(self.replaced(value.func), *arguments, **keywords)
         elif type(value) in (list, tuple, dict):
             return nested(self.replaced, value)
-        elif id(type(value)) in self.names and is_layer(type(value)):
-            name = self.names[id(type(value))]
-            return self.public(value, name, partial(unwritable, f"a {name} of the row's"))
         elif dataclasses.is_dataclass(value) and callable(value) and not isinstance(value, type):
             fields = [f.name for f in dataclasses.fields(value) if f.init]
             return dataclasses.replace(
@@ -292,7 +346,7 @@ class Recorder:
         module = (function.__module__ or "").partition(".")[0]
         if id(function) in self._entered or module == self._backend.framework:
             return
-        self._entered.add(id(function))
+        self._entered[id(function)] = function
         space = function.__globals__
         for name in used(function.__code__):
             if name in space:
@@ -328,9 +382,11 @@ class Recorder:
             return None
         return numbers
 
-    def whole(self, inputs: Sequence[Any], outputs: Any) -> Call | None:
+    def whole(
+        self, inputs: Sequence[Any], outputs: Any, error: BaseException | None
+    ) -> Call | None:
         """The one call that computes: it takes all numbers of the inputs that it reads, and the
-        outputs are what it returns. The others only move numbers.
+        outputs are what it returns, or the error is what it raised. The others only move numbers.
         """
         returned = [self.numbers(call.result) for call in self.calls]
         computing = [
@@ -343,6 +399,8 @@ class Recorder:
             return None
         ((call, results),) = computing
         if call.numbers is None or results is None:
+            return None
+        if error is not None and self._raised != (error, call):
             return None
         taken = call.numbers
         plain = all(
@@ -362,13 +420,13 @@ def record(backend: Backend, name: str, attributes: dict[str, Any], inputs: Any)
     tensors   the tensors that it takes, each with the position of the input that it is, or None.
     outputs   the row's outputs as source text of `y`, what the call returns; empty: more happens.
     """
-    recorder = Recorder(backend)
+    recorder, outputs, raised = Recorder(backend), None, None
     tensors = [None if x is None else backend.put(x.array.copy(), x.dtype) for x in inputs]
     try:
         outputs = recorder.run(backend.rows[name].call, OperatorView(name, attributes), tensors)
-    except Exception:  # noqa: BLE001 (that it raises may be the fault which is looked into)
-        outputs = None
-    call = recorder.whole(tensors, outputs)
+    except Exception as error:  # noqa: BLE001 (it may be the fault which is looked into)
+        raised = error
+    call = recorder.whole(tensors, outputs, raised)
     if call is None:
         names = tuple(dict.fromkeys(call.name for call in recorder.calls))
         return {"names": names, "one": False, "source": "", "tensors": (), "outputs": ""}
@@ -403,12 +461,6 @@ def nested(function: Callable[[Any], Any], value: Any) -> Any:
     if type(value) is dict:
         return {key: function(entry) for key, entry in value.items()}
     return type(value)(map(function, value)) if type(value) in (list, tuple) else value
-
-
-def is_layer(kind: type) -> bool:
-    """Whether a class is the framework's own, and its instances compute when they are called."""
-    own = kind.__module__.partition(".")[0] not in sys.stdlib_module_names
-    return own and any("__call__" in vars(base) for base in kind.__mro__)
 
 
 def used(code: CodeType) -> set[str]:

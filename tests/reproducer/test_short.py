@@ -34,6 +34,13 @@ class Threshold:
     def __call__(self, x, value):
         return threshold(x, self.least, value)
 
+class Twice(Threshold):
+    def __call__(self, x, value):
+        return Threshold(self.least)(threshold(x, self.least, value), value)
+
+def maker():
+    return lambda *inputs: threshold(*inputs)
+
 def add(x, y):
     return x + {other}
 
@@ -53,8 +60,17 @@ def changed(least):
     layer.least = least
     return layer
 
-class Mine(toy.Threshold):
-    pass
+class Mine:
+    def __init__(self, least):
+        self.layer = toy.Threshold(least)
+
+    def __call__(self, x, value):
+        return self.layer(x, value)
+
+def keep():
+    global kept
+    kept = toy.maker()
+    return kept
 
 @rows.native("ThresholdedRelu")
 def thresholded(op, x):
@@ -62,7 +78,7 @@ def thresholded(op, x):
 
 @rows.native("Add")
 def add(op, x, y):
-    return toy.add(x, y)
+    return {add}
 
 class Toy(Backend):
     framework = "toy"
@@ -99,13 +115,17 @@ class Toy:
         self.folder = folder
 
     def build(
-        self, wrong: str = RIGHT, slope: float = 1, row: str = ROW, other: str = "y"
+        self,
+        wrong: str = RIGHT,
+        slope: float = 1,
+        row: str = ROW,
+        other: str = "y",
+        add: str = "toy.add(x, y)",
     ) -> None:
         """Write the framework and the backend anew."""
-        (self.folder / "toy.py").write_text(
-            FRAMEWORK.format(wrong=wrong, slope=slope, other=other)
-        )
-        (self.folder / "backend.py").write_text(BACKEND.format(row=row))
+        framework = FRAMEWORK.format(wrong=wrong, slope=slope, other=other)
+        (self.folder / "toy.py").write_text(framework)
+        (self.folder / "backend.py").write_text(BACKEND.format(row=row, add=add))
 
     def client(self) -> WorkerClient:
         """A worker of the backend."""
@@ -186,6 +206,14 @@ def test_what_is_accepted_is_short(toy: Toy, tmp_path: Path) -> None:
     assert (gone.returncode, gone.stdout[:20]) == (0, "refused: ValueError:"), gone.stderr
 
 
+def test_what_a_row_makes_fit_is_not_called_accepted(toy: Toy, tmp_path: Path) -> None:
+    toy.build(add="toy.add(x, np.resize(y, x.shape))")
+    case = Case(OPERATORS["Add"](), (Tensor((2, 3)), Tensor((2, 3))), 7)
+    with toy.client() as client:
+        path, _ = prove(toy.fault(client, "invalid_arguments", case), client, tmp_path / "out")
+    assert "def add(op, x, y)" in path.read_text()
+
+
 def test_it_names_the_first_wrong_element(toy: Toy, tmp_path: Path) -> None:
     toy.build("kept[1, 2] = 7; return kept")
     with toy.client() as client:
@@ -222,32 +250,44 @@ def test_what_a_row_composes_is_taken_out_of_its_source(
     assert toy.run(path).returncode == 1
 
 
-def test_a_layer_is_called_as_it_is_made(toy: Toy, tmp_path: Path) -> None:
-    toy.build("return kept * np.float32(1.5)", row="toy.Threshold(op.alpha)(x, value=0.0)")
+LAYERS = {
+    "made": "toy.Threshold(op.alpha)(x, value=0.0)",
+    "kept": "one(x, 0.0)",
+    "changed": "changed(op.alpha)(x, 0.0)",
+    "within a layer of its own": "Mine(op.alpha)(x, 0.0)",
+    "within a layer of theirs": "toy.Twice(op.alpha)(x, 0.0)",
+    "looked at": "one(x, 0.0) if issubclass(type(one), toy.Threshold) else x",
+}
+
+
+@pytest.mark.parametrize("row", LAYERS)
+def test_a_layer_is_named(row: str, toy: Toy, tmp_path: Path) -> None:
+    """Its weights are in no source text: the row is taken out of the backend."""
+    toy.build("return kept * np.float32(1.5)", row=LAYERS[row])
     with toy.client() as client:
         fault = toy.fault(client)
-        path, _ = prove(fault, client, tmp_path / "out")
-    assert fault.headline.startswith("ThresholdedRelu() by toy.Threshold: ")
-    assert "y = toy.Threshold(1.0)(x0, value=0.0)" in path.read_text()
+        path, told = prove(fault, client, tmp_path / "out")
+    name = "Twice" if row == "within a layer of theirs" else "Threshold"
+    assert fault.headline.startswith(f"ThresholdedRelu() by toy.{name}: ")
+    assert (fault.calls.source, told) == ("", "")
+    assert "def thresholded(op, x)" in path.read_text()
     assert toy.run(path).returncode == 1
 
 
-@pytest.mark.parametrize("layer", ["one", "changed(1.0)"])
-def test_a_layer_that_is_not_made_by_one_call_is_named(layer: str, toy: Toy) -> None:
-    toy.build("return kept * np.float32(1.5)", row=f"{layer}(x, 0.0)")
+def test_one_that_raises_by_itself_accuses_no_call_before_it(toy: Toy) -> None:
+    toy.build(row="[toy.threshold(x, op.alpha, 0.0), 1 / 0]")
     with toy.client() as client:
         fault = toy.fault(client)
-    assert fault.headline.startswith("ThresholdedRelu() by toy.Threshold: ")
-    assert fault.calls.source == ""
+    assert "ZeroDivisionError" in fault.details["raised"]
+    assert "composed by its row of toy.threshold and more" in fault.headline
 
 
-def test_what_only_looks_at_a_class_is_left_alone(toy: Toy) -> None:
-    row = "Mine(1.0)(x, 0.0) if isinstance(one, toy.Threshold) else 1 / 0"
-    toy.build("return kept * np.float32(1.5)", row=row)
+def test_what_a_row_keeps_is_no_proxy(toy: Toy) -> None:
+    toy.build("return kept * np.float32(1.5)", row="keep()(x, op.alpha, 0.0)")
     with toy.client() as client:
-        fault = toy.fault(client)
-    assert (fault.kind, fault.calls.source) == ("value", "")
-    assert " by " not in fault.headline
+        headlines = {toy.fault(client).headline for _ in range(2)}
+    (headline,) = headlines
+    assert headline.startswith("ThresholdedRelu() by toy.")
 
 
 def test_one_that_shows_nothing_is_not_promised(toy: Toy, tmp_path: Path) -> None:

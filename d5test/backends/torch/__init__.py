@@ -32,7 +32,7 @@ TEMPLATE = Template(
     array="{y}.detach().double().numpy()",
     dtype='str({y}.dtype).rpartition(".")[2]',
     gradient="for x in [{inputs}]:\n    x.requires_grad_()\ny = {call}\n"
-    "results = torch.autograd.grad(y, [{inputs}], dy)",
+    "results = torch.autograd.grad(y, [{inputs}], dy, allow_unused=True)",
 )
 
 

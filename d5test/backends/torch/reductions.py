@@ -60,10 +60,10 @@ rows.native("LogSoftmax")(partial(along_axis, torch.log_softmax))
 def loss(function: Plan, op: Any, x: Tensor, labels: Tensor, weight: Tensor | None = None) -> Plan:
     """Weights have no gradient; no label is -100, torch's ignored one."""
     ignored = -100 if op.ignore_index is None else op.ignore_index
-    loss = partial(function, ignore_index=ignored, reduction=op.reduction)
+    criterion = partial(function, ignore_index=ignored, reduction=op.reduction)
     if weight is None and labels.dtype == torch.int64:
-        return loss
-    return lambda x, labels, weight=None: loss(x, labels.long(), constant(weight))
+        return criterion
+    return lambda x, labels, weight=None: criterion(x, labels.long(), constant(weight))
 
 
 # F.cross_entropy keeps its log-probabilities to itself: left out

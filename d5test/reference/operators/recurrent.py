@@ -74,7 +74,7 @@ class Recurrent(Operator):
         return expit(z)
 
     def candidate(self, z):
-        """The activation of what a gate lets in."""
+        """The activation of the candidate state."""
         return np.tanh(z)
 
     def forward(self, x, w, r, b=None, sequence_lens=None, *rest):
