@@ -24,7 +24,7 @@ from io import BytesIO
 from math import prod
 from pathlib import Path
 from tokenize import TokenError
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 from zipfile import ZIP_STORED, BadZipFile, ZipFile
 
 import numpy as np
@@ -348,7 +348,7 @@ def _batches(split: Split, most: int | None = None) -> Iterator[list[Batch]]:
         yield [split.batch(indices) for indices in order[i : i + TOGETHER]]
 
 
-class ProgressBar:
+class ProgressBar(Progress):
     """A listener: the steps of each epoch, the loss, and the test accuracy so far.
 
     >>> with ProgressBar() as bar:
@@ -356,7 +356,7 @@ class ProgressBar:
     """
 
     def __init__(self, console: Console | None = None) -> None:
-        self._progress = Progress(
+        super().__init__(
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
@@ -364,25 +364,17 @@ class ProgressBar:
             TimeRemainingColumn(),
             console=console,
         )
-        self._task = self._progress.add_task("", total=None, loss=float("nan"), tested=0.0)
+        self._task = self.add_task("", total=None, loss=float("nan"), tested=0.0)
         self._epochs = 0
-
-    def __enter__(self) -> Self:
-        self._progress.start()
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        self._progress.stop()
 
     def __call__(self, event: TrainingEvent) -> None:
         """Move the bar."""
-        task, progress = self._task, self._progress
         if event.what == "run":
             self._epochs = int(event.value)
         elif event.what == "epoch":
             name = f"epoch {event.epoch + 1} of {self._epochs}"
-            progress.update(task, description=name, total=int(event.value), completed=0)
+            self.update(self._task, description=name, total=int(event.value), completed=0)
         elif event.what == "step":
-            progress.update(task, advance=1, loss=event.value)
+            self.update(self._task, advance=1, loss=event.value)
         elif event.what == "tested":
-            progress.update(task, tested=event.value)
+            self.update(self._task, tested=event.value)
