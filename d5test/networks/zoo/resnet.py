@@ -22,7 +22,7 @@ def resnet18(classes: int = 10, seed: int = 0) -> Network:
     """x (n, 3, h, w), h and w from 33 on, to scores (n, classes); table 1, a projection where
     the size changes."""
     draft = _draft("resnet18", seed)
-    h = _normalised(draft, "stem", _convolved(draft, "stem", "x", 3, 64, 7, 2), 64)
+    h = _convolved(draft, "stem", "x", 3, 64, 7, 2)
     h = draft.add("stem_relu", Relu(), h)
     pool = MaxPool(kernel_shape=(3, 3), pads=(1, 1, 1, 1), strides=(2, 2))
     h = draft.add("stem_pool", pool, h)
@@ -40,7 +40,7 @@ def cifar(depth: int, classes: int = 10, seed: int = 0, channels: int = 3) -> Ne
     if rest or n < 1:
         raise ValueError(f"a CIFAR ResNet has 6 n + 2 layers, not {depth}")
     draft = _draft(f"resnet{depth}", seed, channels)
-    h = _normalised(draft, "stem", _convolved(draft, "stem", "x", channels, 16, 3, 1), 16)
+    h = _convolved(draft, "stem", "x", channels, 16, 3, 1)
     h = draft.add("stem_relu", Relu(), h)
     return _finished(draft, h, (16, 32, 64), n, classes, projected=False)
 
@@ -56,12 +56,11 @@ def _block(
     """Two convolutions, and around them the input itself, or what has its new size."""
     relu = Relu()
     h = _convolved(draft, f"{name}_a", x, c_in, c, 3, stride)
-    h = draft.add(f"{name}_a_relu", relu, _normalised(draft, f"{name}_a", h, c))
-    h = _normalised(draft, f"{name}_b", _convolved(draft, f"{name}_b", h, c, c, 3, 1), c)
+    h = draft.add(f"{name}_a_relu", relu, h)
+    h = _convolved(draft, f"{name}_b", h, c, c, 3, 1)
     around = x
     if c != c_in and projected:
         around = _convolved(draft, f"{name}_c", x, c_in, c, 1, stride)
-        around = _normalised(draft, f"{name}_c", around, c)
     elif c != c_in:
         around = _widened(draft, f"{name}_c", x, c - c_in)
     return draft.add(f"{name}_relu", relu, draft.add(f"{name}_sum", Add(), h, around))
@@ -70,19 +69,16 @@ def _block(
 def _convolved(
     draft: Draft, name: str, x: str, c_in: int, c: int, kernel: int, stride: int
 ) -> str:
+    """A convolution, and batch normalisation with scales near 1 and shifts near 0."""
     deviation = math.sqrt(2 / (c_in * kernel * kernel))
     w = draft.normal(f"{name}_conv_w", (c, c_in, kernel, kernel), deviation)
     conv = Conv(kernel_shape=(kernel, kernel), pads=(kernel // 2,) * 4, strides=(stride, stride))
-    return draft.add(f"{name}_conv", conv, x, w)
-
-
-def _normalised(draft: Draft, name: str, x: str, c: int) -> str:
-    """Batch normalisation with scales near 1 and shifts near 0."""
+    h = draft.add(f"{name}_conv", conv, x, w)
     scale, shift = draft.scale_and_shift(f"{name}_norm", c)
     mean = draft.array(f"{name}_norm_mean", np.zeros(c))
     var = draft.array(f"{name}_norm_var", np.ones(c))
     op = BatchNormalization(training_mode=1)
-    return draft.add_several(f"{name}_norm", op, x, scale, shift, mean, var, outputs=3)[0]
+    return draft.add_several(f"{name}_norm", op, h, scale, shift, mean, var, outputs=3)[0]
 
 
 def _widened(draft: Draft, name: str, x: str, more: int) -> str:
