@@ -123,11 +123,8 @@ def changing(changes: Callable[[Any], Mapping[str, Any]], *needed: str) -> Calla
 def toggled(name: str, *needed: str) -> Callable[[Any], Any]:
     """A suspect that turns a variant on or off, where a rule has it and those `needed`."""
 
-    def suspect(step: Any) -> Any:
-        has = hasattr(step, name) and all(getattr(step, other, 0) != 0 for other in needed)
-        return step.with_(**{name: not getattr(step, name)}) if has else step
-
-    return suspect
+    flipped = changing(lambda step: {name: not getattr(step, name)}, *needed)
+    return lambda step: flipped(step) if hasattr(step, name) else step
 
 
 def without(name: str) -> Callable[[Any], Any]:
@@ -137,11 +134,7 @@ def without(name: str) -> Callable[[Any], Any]:
 
 def as_rule(name: str, other: str) -> Callable[[Any], Any]:
     """A suspect that applies another rule with the same hyperparameters."""
-
-    def suspect(step: Any) -> Any:
-        return STEPS[other](**step.attributes) if step.name == name else step
-
-    return suspect
+    return lambda step: STEPS[other](**step.attributes) if step.name == name else step
 
 
 def in_adam(mistake: str) -> Callable[[Any], Any]:
