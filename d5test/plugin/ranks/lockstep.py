@@ -45,14 +45,10 @@ class Lockstep:
         if handle is None:
             return (yield)
         function = getattr(test, "__func__", test)
-        inner, settings = handle.inner_test, getattr(function, SETTINGS)
-        handle.inner_test = self._in_step(inner)
-        setattr(function, SETTINGS, _same_everywhere(settings))
-        try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(handle, "inner_test", self._in_step(handle.inner_test))
+            patch.setattr(function, SETTINGS, _same_everywhere(getattr(function, SETTINGS)))
             return (yield)
-        finally:
-            handle.inner_test = inner
-            setattr(function, SETTINGS, settings)
 
     def _in_step(self, test: Callable[..., Any]) -> Callable[..., Any]:
         failed: list[BaseException] = []
@@ -161,11 +157,9 @@ class Slowest:
             return self._slowest(get_precision(fixture, timer))
 
         def _calibrate_timer(fixture: Any, runner: Any) -> Any:
-            warmup, fixture._warmup = fixture._warmup, False  # noqa: SLF001 - by each rank's clock
-            try:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(fixture, "_warmup", False)  # else by each rank's clock
                 return calibrate(fixture, runner)
-            finally:
-                fixture._warmup = warmup  # noqa: SLF001
 
         for method in (_make_runner, _get_precision, _calibrate_timer):
             self._patch.setattr(BenchmarkFixture, method.__name__, method)
