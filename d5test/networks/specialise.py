@@ -36,10 +36,7 @@ def specialised(graph: Graph, shapes: Mapping[str, Shape]) -> Graph:
     """The graph with inputs of these shapes. Raises ValueError if they do not fit it."""
     graph = graph.with_(inputs=_fixed(graph.inputs, shapes))
     graph = _without_identities(graph, shapes_and_types(graph)[1])
-    while True:
-        constants = _folded(graph, *shapes_and_types(graph))
-        if not constants:
-            break
+    while constants := _folded(graph, *shapes_and_types(graph)):
         nodes = tuple(n for n in graph.nodes if not constants.keys() & set(n.makes))
         graph = graph.with_(nodes=nodes, constants={**graph.constants, **constants})
     needed, kept = set(graph.outputs), []

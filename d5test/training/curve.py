@@ -9,6 +9,7 @@ wider the spread; for some twenty steps it tells a learning rate of 0.1001 from 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -115,16 +116,13 @@ class Curve:
         With a `pause` the run goes on after so many steps in another session, from what this one
         left: parameters, slots and the number of steps.
         """
-        session = Session(client, self.network, self.optimizer, kind)
-        try:
+        with closing(Session(client, self.network, self.optimizer, kind)) as session:
             passed = session.train(self.batches[:pause])
             if pause is not None:
                 left = session.snapshot()
                 session.close()
                 session.restore(left, like=self.batches[pause])
                 passed += session.train(self.batches[pause:])
-        finally:
-            session.close()
         losses = zip(self.bounds, [np.asarray(p.loss) for p in passed], strict=True)
         return Distance(tuple(ratio((bound,), (loss,)) for bound, loss in losses))
 
