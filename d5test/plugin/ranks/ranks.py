@@ -15,7 +15,7 @@ import os
 import tempfile
 import time
 from collections.abc import Mapping
-from contextlib import ExitStack, suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -159,10 +159,8 @@ def _drain(comm: Any) -> None:
 
 def join(config: pytest.Config, launch: provider.Launch) -> None:
     """Start MPI and register the plugins of a rank. UsageError with one line if there is none."""
-    with ExitStack() as uncaptured:
-        capture = config.pluginmanager.getplugin("capturemanager")
-        if capture is not None:
-            uncaptured.enter_context(capture.global_and_fixture_disabled())
+    capture = config.pluginmanager.get_plugin("capturemanager")
+    with capture.global_and_fixture_disabled() if capture else nullcontext():
         watchdog = Watchdog(launch.rank)
     watchdog.enter("start of MPI", STARTING, "the start of MPI")
     try:
