@@ -68,9 +68,8 @@ def judged_nodes(
     judged, worst, worst_node = 0, Judgement(), ""
     faults: dict[str, Fault] = {}
     reasons: dict[str, str] = {}
-    by_name = {node.name: node for node in graph.nodes}
     for passed in executor.nodes(inputs, loss, wanted):
-        node = by_name[passed.name]
+        node = graph.node(passed.name)
         values |= dict(zip(node.outputs, passed.outputs, strict=False))
         if not isinstance(node.op, Operator):
             reasons[node.name] = node.op.reason

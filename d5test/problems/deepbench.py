@@ -65,12 +65,12 @@ def _gemm(row: list[Any], source: str) -> Problem:
 
 def _recurrent(row: list[Any], source: str) -> Problem:
     hidden, batch, steps, cell = row
-    op: Operator = {
-        "vanilla": RNN(hidden_size=hidden, activations=("Relu",)),
-        "lstm": LSTM(hidden_size=hidden),
-        "gru": GRU(hidden_size=hidden, linear_before_reset=1),
-    }[cell]
-    gates = {"vanilla": 1, "lstm": 4, "gru": 3}[cell]
+    cells: dict[str, tuple[Operator, int]] = {
+        "vanilla": (RNN(hidden_size=hidden, activations=("Relu",)), 1),
+        "lstm": (LSTM(hidden_size=hidden), 4),
+        "gru": (GRU(hidden_size=hidden, linear_before_reset=1), 3),
+    }
+    op, gates = cells[cell]
     # weights of this size keep the recurrence stable over its many steps
     small = ("uniform", -1 / hidden**0.5, 1 / hidden**0.5)
     return _problem(

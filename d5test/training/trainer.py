@@ -313,11 +313,11 @@ class Trainer:
         with self._spending("checkpoint"):
             snapshot = self.session.snapshot()
             orders = [self.sampler.epoch(epoch) for epoch in range(self._epoch)]
-            begun = self.sampler.epoch(self._epoch)[: self._batch] if self._batch else None
-            seen = [*map(digest, orders), *([digest(begun)] if begun is not None else [])]
+            if self._batch:
+                orders.append(self.sampler.epoch(self._epoch)[: self._batch])
             Checkpoint(
                 self._epoch, self._batch, self._right, snapshot, self.history, self.made_of,
-                tuple(seen),
+                tuple(map(digest, orders)),
             ).save(self.checkpoint)  # fmt: skip
         self._tell("checkpoint")
 
