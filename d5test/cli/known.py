@@ -27,8 +27,7 @@ def execute(options: argparse.Namespace) -> int:
     except Unreadable as error:
         raise Mistake(str(error)) from None
     if options.backend and options.backend not in files:
-        known = ", ".join(files)
-        raise Mistake(f"nothing is known of {options.backend!r}; known: {known}")
+        raise Mistake(f"nothing is known of {options.backend!r}; known: {', '.join(files)}")
     chosen = {n: f for n, f in files.items() if options.backend in (None, n)}
     if options.page:
         print(page(chosen), end="")

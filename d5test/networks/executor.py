@@ -140,8 +140,7 @@ class Executor:
         """
         loaded = self._ready(inputs)
         request = _ordered(loaded, inputs), _upstream(loaded, loss), dict(wanted or {})
-        answer = self._ask("nodes", loaded, *request)
-        return [NodeResult(*node) for node in answer]
+        return [NodeResult(*node) for node in self._ask("nodes", loaded, *request)]
 
     def profile(self, inputs: Arrays, passes: int = 1) -> Profile:
         """Seconds of an inference, and of each node alone, in each of several passes."""

@@ -79,8 +79,7 @@ class TimedNetwork:
 
     @property
     def _expected(self) -> Any:
-        network = self._executor.network
-        return expectation(self._expectations, self._built, network, self._loss)
+        return expectation(self._expectations, self._built, self._executor.network, self._loss)
 
     def _nodes(self) -> dict[str, Any]:
         """Where the time of an inference goes; nothing where no node can be timed alone."""

@@ -136,9 +136,8 @@ class Expectation:
     def in_words(self, judgement: Judgement) -> dict[str, str]:
         """Worst element, value, expectation and bar of a judgement."""
         where = f"[{', '.join(map(str, judgement.position))}]"
-        shapes = ", ".join(f"{n} {x.dtype.name} {x.shape}" for n, x in self.inputs.items())
         return {
-            "inputs": shapes,
+            "inputs": ", ".join(f"{n} {x.dtype.name} {x.shape}" for n, x in self.inputs.items()),
             "worst": f"element {where} of {self.names[judgement.output]}",
             "got": repr(judgement.got),
             "want": f"{judgement.want!r}, give or take {judgement.bar:.3g}",

@@ -236,8 +236,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if cells:
         from d5test.problems.corpus import corpus
 
-        title = f"d5test: corpus {corpus().version} ({corpus().hash})"
-        terminalreporter.section(title, sep="=")
+        terminalreporter.section(f"d5test: corpus {corpus().version} ({corpus().hash})", sep="=")
     for (backend, dtype), entries in cells.items():
         terminalreporter.write_line(f"{backend} {dtype}: {_words(entries)}")
 

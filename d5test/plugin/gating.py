@@ -224,8 +224,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
     terminalreporter.section("d5test gate", sep="=")
     terminalreporter.flush()
-    strict = option.gate_unsure == "fail"
-    text(dataclasses.replace(gating.outcome.comparison, strict=strict))
+    text(dataclasses.replace(gating.outcome.comparison, strict=option.gate_unsure == "fail"))
     findings = gating.outcome.findings
     for name in unused(gating.accepted, findings.evidence):
         tell(f"accepted, and not measured: {name}")

@@ -58,6 +58,5 @@ class History:
     @property
     def throughput(self) -> float:
         """Samples trained on a second of data, transfer and compute."""
-        parts = ("data", "transfer", "compute")
-        seconds = sum(self.spent.get(part, 0.0) for part in parts)
+        seconds = sum(self.spent.get(part, 0.0) for part in ("data", "transfer", "compute"))
         return self.trained / seconds if seconds else float("nan")

@@ -323,7 +323,7 @@ def in_words(recipe: Recipe, run: Run) -> str:
 
 def _word(value: Any) -> Any:
     """A part as JSON: what is callable by its name."""
-    if isinstance(value, Callable):  # type: ignore[arg-type]
+    if callable(value):
         return f"{value.__module__}.{value.__qualname__}"
     if isinstance(value, Mapping):
         return {str(key): _word(v) for key, v in value.items()}

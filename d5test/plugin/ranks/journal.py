@@ -201,8 +201,7 @@ class Replay:
                 data[name] = tuple(data[name])
         for name in ("sections", "user_properties"):
             data[name] = [tuple(pair) for pair in data.get(name, ())]
-        config = self.session.config
-        return self._hook.pytest_report_from_serializable(config=config, data=data)
+        return self._hook.pytest_report_from_serializable(config=self.session.config, data=data)
 
     @property
     def _hook(self) -> Any:

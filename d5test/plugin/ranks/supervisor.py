@@ -105,9 +105,8 @@ class Supervisor:
 
     def _judge_end(self, replay: Replay, folder: Path, status: int) -> None:
         """Raise unless the launch did all that it had to, and ended by itself."""
-        session = replay.session
         if replay.ids is None and replay.broken:
-            raise session.Interrupted(f"{replay.broken} errors during collection")
+            raise replay.session.Interrupted(f"{replay.broken} errors during collection")
         if replay.ids is None:
             printed = _printed(folder)
             errors = [line for line in printed if line.startswith("ERROR: ")] or printed

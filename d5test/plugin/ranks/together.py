@@ -80,8 +80,7 @@ class Together:
         result = yield
         ids = [item.nodeid for item in session.items]
         digest = hashlib.sha256("\n".join(ids).encode()).hexdigest()
-        mine = {"digest": digest, "errors": dict(self._errors)}
-        remarks = self.exchange("collection", mine)
+        remarks = self.exchange("collection", {"digest": digest, "errors": dict(self._errors)})
         for rank, remark in enumerate(remarks):
             for nodeid, text in remark["errors"].items():
                 if nodeid not in self._errors:
