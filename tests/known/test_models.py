@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -9,11 +10,14 @@ import pytest
 from scipy.special import expit
 
 from d5test.case import Case, Tensor
+from d5test.checks import Fault, special
+from d5test.known.failure import Known
 from d5test.numerics.arithmetic import ErrorModel, attempts, classes
 from d5test.numerics.bounds import forward_bounds, gradient_bounds
 from d5test.numerics.judgement import judge, rejects
 from d5test.reference.formulas import FORMULAS, computed
 from d5test.reference.operators import OPERATORS
+from tests.faults.score import with_row
 
 (SINGLE,) = classes("float32")
 (DOUBLE,) = classes("float64")
@@ -137,6 +141,31 @@ def test_the_gradient_of_cropped_windows_is_their_adjoint() -> None:
     (dx,) = same.vjp((dy,), (x,), same(x))
     assert np.sum(dx * v) == pytest.approx(np.sum(dy * y), rel=1e-12)
     assert not dx[:, :, 0].any()  # no window sees the first row
+
+
+class Swallowing(Known):
+    """What is known of a softmax whose sum swallows a NaN."""
+
+    def models(self, case: Case) -> tuple[ErrorModel, ...]:
+        return (ErrorModel("swallowed", formula="NaN alone"),)
+
+
+@pytest.mark.parametrize(("beside", "right"), [(0.0, True), (2.0**-40, False), (5.0, False)])
+def test_a_formula_that_says_what_becomes_of_a_nan_is_held_to_it(
+    beside: float, right: bool
+) -> None:
+    class Other(OPERATORS["Softmax"]):
+        def forward(self, x):
+            spoiled = np.isnan(x).any(self.axis, keepdims=True) & ~np.isnan(x)
+            return np.where(spoiled, np.float32(beside), super().forward(x))
+
+    client = with_row(OPERATORS["Softmax"], Other)
+    case = drawn("Softmax", Tensor((2, 3)))
+    with pytest.raises(Fault, match="nan in an input is swallowed"):
+        special(client, case)
+    client.known = Swallowing()
+    with nullcontext() if right else pytest.raises(Fault, match="swallowed"):
+        assert special(client, case).right
 
 
 def test_formulas_are_operators_of_the_same_attributes() -> None:
