@@ -6,7 +6,7 @@ Why a backend is not asked for an operator is an exception that is returned, or 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from textwrap import dedent
@@ -344,15 +344,6 @@ class Inquiry:
         tells, void = telling(expected, self.arrays, lambda: self.lowered(grads, judgement))
         return replace(judgement, telling=tells, void=void or judgement.share == 0)
 
-    @contextmanager
-    def _proving(self, feed: Any) -> Iterator[None]:
-        """Before a gradient is called wrong, the reference's is proved."""
-        try:
-            yield
-        except Fault:
-            prove_backward(self.case, feed.inputs, feed.grads)
-            raise
-
     def held(
         self,
         bounds: Callable[[Arithmetic], Bounds],
@@ -379,7 +370,7 @@ class Inquiry:
             return expected
 
         gradients = kind == "gradient"
-        with self._proving(feeds[-1]) if gradients else nullcontext():
+        try:
             candidates = self._fitting(bounds, results)
             judgement, expected = tightest(candidates, shaped, results)
             held_by, allowed = judgement.arithmetic, self.allowed
@@ -389,10 +380,8 @@ class Inquiry:
                 judgement = replace(judge(expected, results, allowed.name), arithmetic=held_by)
                 kind = "arithmetic"
                 subject = "the gradient" if gradients else "the result"
-                what, more = (
-                    f"{subject} is outside class {allowed.name}",
-                    f", inside class {held_by}",
-                )
+                what = f"{subject} is outside class {allowed.name}"
+                more = f", inside class {held_by}"
                 details["class"] = (
                     f"{allowed.name} is allowed: {EXPLAINED[allowed.name]}; "
                     f'arithmetic="{held_by}" in the row allows {held_by}'
@@ -408,6 +397,10 @@ class Inquiry:
             position = ((),) * (len(feeds) - 1) if last else ()
             evidence = Evidence(feeds, claim, (*position, expected), self.wanted, reuse)
             raise self.subject.fault(kind, what + more, evidence, judgement, **details)
+        except Fault:
+            if gradients:  # before one is called wrong, the reference's is proved
+                prove_backward(self.case, feeds[-1].inputs, feeds[-1].grads)
+            raise
 
     def _fitting(
         self, bounds: Callable[[Arithmetic], Bounds], results: Sequence[Any]
