@@ -12,7 +12,7 @@ import numpy as np
 
 from d5test.backends.base import Unsupported
 from d5test.case import Arrays, Case, Operator
-from d5test.checks.check import Inquiry, Why, supported, without_reference
+from d5test.checks.check import Inquiry, Why, drawn_inputs, supported, without_reference
 from d5test.checks.own_forward import OwnForward
 from d5test.client.messages import BackendInfo, Raised
 from d5test.numerics.arithmetic import Arithmetic
@@ -179,10 +179,7 @@ def invalid_arguments(client: Any, case: Case) -> Judgement:
 
 def _misfit(case: Case) -> Case | None:
     """The first case with one axis of one input lengthened that the reference refuses."""
-    for i in case.wanted:
-        tensor = case.inputs[i]
-        if tensor is None or tensor.data is not None:
-            continue
+    for i, tensor in drawn_inputs(case):
         for axis, side in enumerate(tensor.shape):
             if side < 2:
                 continue

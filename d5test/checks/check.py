@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from d5test.backends.base import Unsupported
-from d5test.case import Arrays, Case, Operator
+from d5test.case import Arrays, Case, Operator, Tensor
 from d5test.client.messages import BackendInfo, Crashed, Feed, Hung, Raised, Result
 from d5test.known.failure import Known
 from d5test.numerics.arithmetic import EXPLAINED, Arithmetic, attempts, classes
@@ -430,6 +430,14 @@ class Inquiry:
         multiplied = "tf32" if self.tf32 and dtype == "float32" else dtype
         results = lower_precision(self.case.op, self.arrays, grads, multiplied)
         return results if grads is None else tuple(results[i] for i in self.wanted)
+
+
+def drawn_inputs(case: Case) -> Iterator[tuple[int, Tensor]]:
+    """The floating-point inputs of a case whose values are drawn, with their positions."""
+    for i in case.wanted:
+        tensor = case.inputs[i]
+        if tensor is not None and tensor.data is None:
+            yield i, tensor
 
 
 def _fit(bounds: Bounds, results: Sequence[Any]) -> bool:

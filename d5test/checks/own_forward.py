@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from d5test.case import Arrays, Case
-from d5test.checks.check import Inquiry
+from d5test.checks.check import Inquiry, drawn_inputs
 from d5test.numerics.arithmetic import Arithmetic
 from d5test.numerics.bounds import Bounds
 from d5test.numerics.judgement import Judgement, judge, pairs
@@ -155,9 +155,9 @@ def _further(case: Case) -> Iterator[Arrays]:
     if not case.random:
         return
     tensors, arrays = list(case.inputs), case.arrays()
-    for i in case.wanted:
-        tensor, x = tensors[i], arrays[i]
-        if tensor is not None and tensor.data is None and x is not None and x.size:
+    for i, tensor in drawn_inputs(case):
+        x = arrays[i]
+        if x is not None and x.size:
             low, high = float(x.min()), float(x.max())
             if isfinite(low) and isfinite(high):
                 tensors[i] = replace(tensor, values=("uniform", low, high))

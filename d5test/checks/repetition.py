@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from d5test.case import Arrays, Case
-from d5test.checks.check import Inquiry
+from d5test.checks.check import Inquiry, drawn_inputs
 from d5test.checks.own_forward import OwnForward
 from d5test.client.messages import Result
 from d5test.numerics.arithmetic import Arithmetic
@@ -162,10 +162,8 @@ def _next_number(_: int, array: Any) -> Any:
 def _changed(case: Case, arrays: Arrays, change: Callable[[int, Any], Any]) -> Arrays:
     """The floating-point inputs changed, each with its position."""
     changed = list(arrays)
-    for i in case.wanted:
-        tensor = case.inputs[i]
-        if tensor is not None and tensor.data is None:
-            changed[i] = change(i, changed[i])
+    for i, _ in drawn_inputs(case):
+        changed[i] = change(i, changed[i])
     return case.shared(changed)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from d5test.case import Array, Arrays, Case, Operator
-from d5test.checks.check import Inquiry, Why, supported
+from d5test.checks.check import Inquiry, Why, drawn_inputs, supported
 from d5test.checks.own_forward import OwnForward, forward_is_wrong
 from d5test.client.messages import BackendInfo
 from d5test.numerics.arithmetic import Arithmetic
@@ -60,7 +60,7 @@ def has_rules(operator: type[Operator], about: BackendInfo, dtype: str) -> Why:
 def special(client: Any, case: Case) -> Judgement:
     """A NaN reaches what depends on it, and nothing else; an infinity likewise."""
     inquiry = Inquiry("special", client, case)
-    chosen = _chosen(case, inquiry.arrays)
+    chosen = _chosen(case)
     if chosen is None:
         return Judgement(void=True)
     return inquiry.by_any(lambda arithmetic: _in(inquiry, arithmetic, chosen))
@@ -126,13 +126,9 @@ def _with_special(
     return judgement
 
 
-def _chosen(case: Case, arrays: Arrays) -> int | None:
+def _chosen(case: Case) -> int | None:
     """The input of which one element is replaced; `None` if there is none to replace."""
-    candidates = []
-    for i in case.wanted:
-        tensor, array = case.inputs[i], arrays[i]
-        if tensor is not None and array is not None and array.size and tensor.data is None:
-            candidates.append(i)
+    candidates = [i for i, tensor in drawn_inputs(case) if 0 not in tensor.shape]
     return candidates[case.seed % len(candidates)] if candidates else None
 
 
