@@ -173,11 +173,9 @@ def _on_few(client: Any, case: Case, fault: Fault) -> Fault:
         except Unsupported:
             break
         except Fault as few:
-            if few.kind == fault.kind and few.judgement is not None:
+            if few.kind == fault.kind and isinstance(few.judgement, Measured):
                 few.case = case
-                few.judgement = Measured(
-                    **{**vars(few.judgement), "accuracy": whole.accuracy, "grade": whole.grade}
-                )
+                few.judgement = replace(few.judgement, accuracy=whole.accuracy, grade=whole.grade)
                 few.details |= {k: v for k, v in fault.details.items() if k in OF_THE_WHOLE}
                 return few
     return fault
@@ -226,15 +224,12 @@ def _judged(client: Any, case: Case) -> Judgement:
             fault.judgement = Measured(**vars(fault.judgement), accuracy=measured, grade=grade)
             fault.details["input"] = ", ".join(map(repr, at))
             if measured.largest:
-                at = measured.at
-                fault.details["largest"] = (
-                    f"{ulps(measured.largest)} ULPs, at {', '.join(map(repr, at))}"
-                )
+                where = ", ".join(map(repr, measured.at))
+                fault.details["largest"] = f"{ulps(measured.largest)} ULPs, at {where}"
         raise
     share = float(np.isfinite(demanded.bar).mean())
-    judged = {"share": share, "void": share == 0}
-    grade = _grade(inquiry, values)
-    return Measured(**{**vars(judgement), **judged}, accuracy=measured, grade=grade)
+    judgement = replace(judgement, share=share, void=share == 0)
+    return Measured(**vars(judgement), accuracy=measured, grade=_grade(inquiry, values))
 
 
 def _first(values: Values, wrong: Where) -> Judgement:
