@@ -70,17 +70,13 @@ def noise(arithmetic: Arithmetic, seed: int) -> Callable[[Array], Perturbed]:
 
 
 def ensemble_bounds(
-    op: Operator,
-    arrays: Sequence[Any],
-    grads: Sequence[Any] | None,
-    arithmetic: Arithmetic,
-    seed: int = 0,
+    op: Operator, arrays: Sequence[Any], grads: Sequence[Any] | None, arithmetic: Arithmetic
 ) -> Bounds:
     """Bars from the spread of the outputs, or with `grads` of the gradients."""
     results = lifted_results(op, arrays, grads, lambda x: x)
     spreads = [None if y is None else Spread(y) for y in results]
     for i in range(MEMBERS):
-        member = lifted_results(op, arrays, grads, noise(arithmetic, seed + i))
+        member = lifted_results(op, arrays, grads, noise(arithmetic, i))
         for spread, y in zip(spreads, member, strict=True):
             if spread is not None:
                 spread.add(y)
