@@ -40,10 +40,6 @@ def _tensordot(self: Tracked, a: Any, b: Any, axes: Any = 2) -> Any:
     return self.contract(lambda x, y: np.tensordot(x, y, axes), (a, b), summed)
 
 
-def _dot(self: Tracked, a: Any, b: Any) -> Any:
-    return self.contract(np.dot, (a, b), np.shape(a)[-1:])
-
-
 def _einsum(self: Tracked, equation: str, *operands: Any) -> Any:
     left, _, right = equation.replace(" ", "").partition("->")
     sizes: dict[str, int] = {}
@@ -61,24 +57,12 @@ def _einsum(self: Tracked, equation: str, *operands: Any) -> Any:
     return self.contract(lambda *xs: np.einsum(equation, *xs), operands, summed)
 
 
-def _where(self: Tracked, condition: Any, chosen: Any, other: Any) -> Any:
-    return self.select(condition, chosen, other)
-
-
 def _pad(self: Tracked, x: Any, width: Any, mode: str = "constant", **options: Any) -> Any:
     value = np.pad(x.value, width, mode, **options)  # type: ignore[call-overload]
     if x.companion is None:
         return x.like(value)
     options.pop("constant_values", None)
     return x.like(value, np.pad(x.companion, width, mode, **options))  # type: ignore[call-overload]
-
-
-def _zeros_like(self: Tracked, x: Any, dtype: Any = None, shape: Any = None, **_: Any) -> Any:
-    return _full_like(self, x, 0.0, shape=shape)
-
-
-def _ones_like(self: Tracked, x: Any, dtype: Any = None, shape: Any = None, **_: Any) -> Any:
-    return _full_like(self, x, 1.0, shape=shape)
 
 
 def _full_like(
@@ -98,8 +82,7 @@ def _put_along_axis(self: Tracked, target: Any, index: Any, source: Any, axis: i
     source = target.lift(source)
     np.put_along_axis(target.value, index, source.value, axis)
     if source.companion is not None:
-        if target.companion is None:
-            target.companion = np.zeros(target.shape)
+        target.companion = target.full_companion()
         np.put_along_axis(target.companion, index, source.companion, axis)
 
 
@@ -123,13 +106,13 @@ RULES: dict[Any, Callable[..., Any]] = {
     np.size: lambda self, x: x.size,
     np.result_type: lambda self, *xs: np.float64,
     np.tensordot: _tensordot,
-    np.dot: _dot,
+    np.dot: lambda self, a, b: self.contract(np.dot, (a, b), np.shape(a)[-1:]),
     np.einsum: _einsum,
-    np.where: _where,
+    np.where: lambda self, condition, chosen, other: self.select(condition, chosen, other),
     np.pad: _pad,
-    np.zeros_like: _zeros_like,
-    np.empty_like: _zeros_like,
-    np.ones_like: _ones_like,
+    np.zeros_like: lambda self, x, *args, **options: _full_like(self, x, 0.0, *args, **options),
+    np.empty_like: lambda self, x, *args, **options: _full_like(self, x, 0.0, *args, **options),
+    np.ones_like: lambda self, x, *args, **options: _full_like(self, x, 1.0, *args, **options),
     np.full_like: _full_like,
     np.copyto: _copyto,
     np.put_along_axis: _put_along_axis,

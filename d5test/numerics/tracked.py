@@ -326,8 +326,7 @@ class Tracked:
         """`np.add.at`, element after element as far as rounding is concerned."""
         np.add.at(target.value, index, addend.value)
         if addend.companion is not None:
-            if target.companion is None:
-                target.companion = np.zeros(target.shape)
+            target.companion = target.full_companion()
             np.add.at(target.companion, index, addend.companion)
 
     def _split(self, function: Any, array: Any, sections: Any, axis: int = 0) -> list[Any]:
