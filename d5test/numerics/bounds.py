@@ -253,12 +253,11 @@ def _stored(y: Any, arithmetic: Arithmetic) -> Bound:
     value = y.value
     if value.dtype.kind != "f":
         return Bound(value, np.asarray(y.full_companion()), None)
-    if y.beyond is not None:
-        bar = _stored_bar(value, y.beyond, arithmetic)
-    elif y.companion is not None:
-        bar = _stored_bar(value, y.companion, arithmetic)
-    else:
+    known = y.companion if y.beyond is None else y.beyond
+    if known is None:
         bar = _storage_error(value, arithmetic)
+    else:
+        bar = _stored_bar(value, known, arithmetic)
     if bar.shape != value.shape:
         bar = np.broadcast_to(bar, value.shape)
     return Bound(value, bar, arithmetic.storage)
