@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 
 from d5test.case import Array
+from d5test.distributed.communicator import Program
 from d5test.distributed.mpi import run
 from d5test.distributed.optimizers import Local, neighbours, reduce_from_neighbours
-from d5test.reference.collectives import ALLREDUCE, Schedule
+from d5test.reference.collectives import ALLREDUCE
 from d5test.reference.optimizers import Optimizer
 
 
@@ -37,16 +38,15 @@ class Communication:
 
     def reduce_from_neighbors(self, x: Array) -> Array:
         """The sum over this rank and its neighbours in a ring."""
-        y = np.array(x).ravel()
-        return self._done(reduce_from_neighbours(self.rank, self.size, y), y, x)
+        return self._result(reduce_from_neighbours, x)
 
     def allreduce(self, x: Array, algorithm: str = "ring") -> Array:
         """The sum over all ranks, by an algorithm of `ALLREDUCE`."""
-        y = np.array(x).ravel()
-        return self._done(ALLREDUCE[algorithm].schedule(self.rank, self.size, y), y, x)
+        return self._result(ALLREDUCE[algorithm].schedule, x)
 
-    def _done(self, schedule: Schedule, y: Array, x: Array) -> Array:
-        run(schedule, self.comm)
+    def _result(self, program: Program, x: Array) -> Array:
+        y = np.array(x).ravel()
+        run(program(self.rank, self.size, y), self.comm)
         return y.reshape(np.shape(x))
 
 
