@@ -239,7 +239,7 @@ class StaleSynchronous(DistributedOptimizer):
 
     def _serve(self, size: int, w: Any, steps: int) -> Schedule:
         local, g, clocks = Local(self.base), np.empty_like(w), dict.fromkeys(range(1, size), 0)
-        waiting = set(clocks) if steps else set()
+        waiting = set(clocks)
         while any(clock < steps for clock in clocks.values()):
             slowest = min(clocks.values())
             for worker in [w for w in sorted(waiting) if clocks[w] - slowest <= self.bound]:

@@ -183,10 +183,7 @@ class Probe(RanksInquiry):
         """What the communicator's own optimizer makes of the case."""
         w, *minibatches = self.arrays
         optimizer = self.runner.optimizers[self.op.optimizer](self.op.base_optimizer(w))
-
-        def gradient_of(rank: int) -> Gradient:
-            return self.op.gradient(rank, tuple(minibatches))
-
+        gradient_of = partial(self.op.gradient, minibatches=tuple(minibatches))
         return self.train(optimizer, [w] * self.size, gradient_of, self.op.steps)
 
     def train(
@@ -299,16 +296,14 @@ def staleness(comm: Runner, case: Case) -> Judgement:
     name, steps, size = inquiry.op.optimizer, 4 * inquiry.op.steps, inquiry.size
     reads: dict[int, list[Array]] = {rank: [] for rank in range(size)}
 
-    def clockwork(rank: int) -> Gradient:
-        def gradient(step: int, w: Any) -> Any:
-            reads[rank].append(0 - w)
-            return np.eye(size, dtype=w.dtype)[rank]
-
-        return gradient
+    def clockwork(rank: int, step: int, w: Any) -> Any:
+        reads[rank].append(0 - w)
+        return np.eye(size, dtype=w.dtype)[rank]
 
     optimizer = comm.optimizers[name](WHOLE_STEP)
     starts = np.zeros((size, size), inquiry.dtype)
-    final = -inquiry.train(optimizer, starts, clockwork, steps).results[0]
+    trained = inquiry.train(optimizer, starts, lambda rank: partial(clockwork, rank), steps)
+    final = -trained.results[0]
     ours: Any = DISTRIBUTED[name](WHOLE_STEP)
     workers, worst = ours.workers(size), 0.0
     for worker, seen in enumerate(comm.everywhere(reads)):
