@@ -132,20 +132,16 @@ def attention_inputs(d: Draw, op: attention.Attention) -> tuple[Tensor | None, .
         return d.tensor(shape, *SCORES)
 
     q, k = tensor(heads, queries, width), tensor(kv, keys, width)
-    drawn: list[Tensor | None] = [q, k, tensor(kv, keys, value_width)]
+    v = tensor(kv, keys, value_width)
     mask = attention_mask(d, (n, heads, queries, total))
-    drawn.append(mask)
     if cache == "past":
-        drawn.append(d.tensor((n, kv, past, width), *SCORES))
-        drawn.append(d.tensor((n, kv, past, value_width), *SCORES))
-    elif cache == "padded":
+        pasts = (d.tensor((n, kv, past, size), *SCORES) for size in (width, value_width))
+        return q, k, v, mask, *pasts
+    if cache == "padded":
         # ONNX wants the mask to be as long as the longest of them, at least
         most = keys if mask is None else mask.shape[-1]
-        lengths = d.literal([d.integer(1, most) for _ in range(n)])
-        drawn += [None, None, lengths]
-    elif drawn[-1] is None and d.flag():
-        drawn.pop()
-    return tuple(drawn)
+        return q, k, v, mask, None, None, d.literal([d.integer(1, most) for _ in range(n)])
+    return (q, k, v) if mask is None and d.flag() else (q, k, v, mask)
 
 
 def attention_mask(d: Draw, scores: Shape) -> Tensor | None:
