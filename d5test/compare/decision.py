@@ -120,10 +120,9 @@ def _noisy(values: Values, shift: Shift, effect: float) -> Decision:
     limit, detectable = (
         _grown(x) if lower else 1 - exp(-x) for x in (shift.limit, shift.detectable)
     )
-    if shift.size > shift.limit:
-        verdict, reason = "worse", f"beyond the noise, which ends at {limit:.1%}"
-    elif shift.size < -shift.limit:
-        verdict, reason = "better", f"beyond the noise, which ends at {limit:.1%}"
+    if abs(shift.size) > shift.limit:
+        verdict = "worse" if shift.size > 0 else "better"
+        reason = f"beyond the noise, which ends at {limit:.1%}"
     elif _grown(shift.detectable) <= effect:
         verdict, reason = "same", f"{detectable:.1%} would have been found"
     else:
