@@ -89,18 +89,16 @@ def page(report: Report, data: str | None = None) -> str:
         f"default-src 'none'; script-src {' '.join(map(_hash, scripts))}; "
         f"style-src {_hash(style)}; img-src data:; base-uri 'none'; form-action 'none'"
     )
-    return (
-        template.render(
-            **_context(report),
-            version=__version__,
-            policy=policy,
-            style=Markup(style),
-            scripts=list(map(Markup, scripts)),
-            licences=_file("vendor/LICENSES.txt"),
-            data=Markup(data if data is not None else pack(content(report))),
-        )
-        + "\n"
+    text = template.render(
+        **_context(report),
+        version=__version__,
+        policy=policy,
+        style=Markup(style),
+        scripts=list(map(Markup, scripts)),
+        licences=_file("vendor/LICENSES.txt"),
+        data=Markup(data if data is not None else pack(content(report))),
     )
+    return f"{text}\n"
 
 
 def content(report: Report) -> dict[str, Any]:
