@@ -150,17 +150,18 @@ Shape = tuple[Any, ...]
 
 
 def shapes(
-    one: Declared, inputs: Sequence[Shape | None], attributes: Mapping[str, Any], bits: int
+    one: Declared, inputs: Sequence[Any], attributes: Mapping[str, Any], bits: int
 ) -> list[Shape]:
-    """The shapes of the outputs that are there, of inputs with these; `None` is an absent one."""
+    """The shapes of the outputs that are there, of these inputs; `None` is an absent one."""
+    given = [None if x is None else tuple(x.shape) for _, x in zip_longest(one.inputs, inputs)]
     if one.shaped_by_axes:
-        return by_axes(one, inputs)
+        return by_axes(one, given)
     nothing = np.empty(0, interface.DTYPES[bits])
     placed = [
         None
         if shape is None
         else np.lib.stride_tricks.as_strided(nothing, tuple(map(int, shape)), (0,) * len(shape))
-        for shape in inputs
+        for shape in given
     ]
     return list(one.make(attributes, bits, guarded=False).shapes(placed))
 

@@ -74,9 +74,8 @@ class Called:
     def __call__(self, *inputs: Any) -> Any:
         """The output, or a tuple of those that are there."""
         if self.one.plain:
-            for x in inputs:
-                if x.dtype != self.dtype:
-                    raise Unsupported(f"{self.one.name} has inputs of one dtype")
+            if any(x.dtype != self.dtype for x in inputs):
+                raise Unsupported(f"{self.one.name} has inputs of one dtype")
         else:
             every = zip_longest(self.one.inputs, inputs)
             inputs = tuple(None if x is None else self._fit(port, x) for port, x in every)
@@ -90,8 +89,7 @@ class Called:
         return x.astype(WHOLE) if port.whole and x.dtype != WHOLE else x
 
     def _forward(self, *inputs: Any) -> tuple[Any, ...]:
-        sizes = [None if x is None else x.shape for x in inputs]
-        inferred = shapes(self.one, sizes, self.attributes, self.bits)
+        inferred = shapes(self.one, inputs, self.attributes, self.bits)
         types = [
             jax.ShapeDtypeStruct(tuple(shape), WHOLE if port.whole else self.dtype)
             for port, shape in zip(self.one.outputs, inferred, strict=False)

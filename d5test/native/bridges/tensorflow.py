@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -153,8 +152,7 @@ def present(
             f"{one.name} has optional outputs: to make a graph, TensorFlow has to know "
             "the shapes of its inputs"
         )
-    every = [None if x is None else tuple(x.shape) for _, x in zip_longest(one.inputs, inputs)]
-    return one.outputs[: len(shapes(one, every, attributes, bits))]
+    return one.outputs[: len(shapes(one, inputs, attributes, bits))]
 
 
 kernels()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
-from itertools import zip_longest
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar
@@ -110,11 +109,10 @@ def _listed(one: Declared) -> bool:
 
 def _fake(one: Declared, *inputs: Any, **attributes: Any) -> Any:
     first = first_floating(one, inputs, torch.is_floating_point)
-    sizes = [None if x is None else tuple(x.shape) for _, x in zip_longest(one.inputs, inputs)]
-    sizes_of_outputs = shapes(one, sizes, attributes, 8 * first.element_size())
+    sizes = shapes(one, inputs, attributes, 8 * first.element_size())
     outputs = [
-        first.new_empty(shape, dtype=torch.int64 if port.whole else first.dtype)
-        for port, shape in zip(one.outputs, sizes_of_outputs, strict=False)
+        first.new_empty(size, dtype=torch.int64 if port.whole else first.dtype)
+        for port, size in zip(one.outputs, sizes, strict=False)
     ]
     return outputs if _listed(one) else tuple(outputs) if len(outputs) > 1 else outputs[0]
 
