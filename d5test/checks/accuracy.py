@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import product
 from typing import Any
 
@@ -215,8 +215,8 @@ def _judged(client: Any, case: Case) -> Judgement:
         if turned.any():
             zeros = replace(demanded, bar=np.where(values.zero, 0.0, np.inf))
             what = "a zero has the wrong sign"
-            accuse = partial(inquiry.fault, "sign of zero", what, (feed,), "signed")
-            raise accuse(_first(values, turned), ((zeros,),))
+            first = _first(values, turned)
+            raise inquiry.fault("sign of zero", what, (feed,), "signed", first, ((zeros,),))
     except Fault as fault:
         if fault.judgement is not None:
             at = values.at(fault.judgement.position)

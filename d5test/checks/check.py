@@ -204,12 +204,11 @@ class Inquiry:
         plain, *others = attempts(self.classes()[:1], self.known.models(self.case))
         try:
             return judge(plain)
-        except Fault as fault:
-            first = fault
-        for arithmetic in others:
-            with suppress(Fault):
-                return replace(judge(arithmetic), model=arithmetic.model)
-        raise first
+        except Fault:
+            for arithmetic in others:
+                with suppress(Fault):
+                    return replace(judge(arithmetic), model=arithmetic.model)
+            raise
 
     def operator(self, arithmetic: Arithmetic) -> Operator:
         """The operator with the formula that is computed."""
