@@ -158,10 +158,9 @@ def begin(
         first = losses[:JUDGED]
         arrays = [np.asarray(loss) for loss in first]
         distance = ratio(bounds, arrays)
-        begun = replace(
-            begun, judgement=replace(judge(bounds, arrays), ratio=distance, telling=True)
-        )
-        if not begun.judgement.right:
+        judgement = replace(judge(bounds, arrays), ratio=distance, telling=True)
+        begun = replace(begun, judgement=judgement)
+        if not judgement.right:
             likely = at_root(comm, task.size, lambda: sequential.suspect(first, bounds))
             lines = [
                 "the losses are not those of the base optimizer on all ranks' minibatches",

@@ -105,8 +105,7 @@ def _wait(request: Any, status: Any, recv: Recv, rank: int, number: int) -> None
         if error.Get_error_class() != MPI.ERR_TRUNCATE:
             raise
         raise WrongSize(recv.source, rank, f"more than {room}", room, number) from None
-    if status.Get_count(MPI.BYTE) != room:
-        sent = status.Get_count(MPI.BYTE)
+    if (sent := status.Get_count(MPI.BYTE)) != room:
         raise WrongSize(status.Get_source(), rank, sent, room, number)
 
 
