@@ -78,18 +78,16 @@ class BackendClient(ABC):
         *,
         wanted: Sequence[int] | None = None,
         reuse: bool = False,
-        hold: bool = False,
     ) -> list[Result]:
         """The operator's results on each feed, one after the other, in one request.
 
         wanted  positions of the inputs whose gradients are wanted; all floating-point ones.
         reuse   write each feed into the tensors of the one before, if the backend is mutable.
-        hold    give no feed's tensors back before the end: no address is used twice.
         """
         feeds = list(feeds)
         wanted = None if wanted is None else tuple(wanted)
         plain_feeds = [plain_feed(feed) for feed in feeds]
-        answers = self.ask("run", *plain(op), plain_feeds, wanted, reuse, hold)
+        answers = self.ask("run", *plain(op), plain_feeds, wanted, reuse)
         return [Result.of(*pair) for pair in zip(feeds, answers, strict=True)]
 
     def record(self, op: Operator, inputs: Arrays) -> Calls:

@@ -104,13 +104,11 @@ class Execution:
         feeds: Sequence[Any],
         wanted: Sequence[int] | None,
         reuse: bool,
-        hold: bool,
     ) -> list[Any]:
         """Results of the operator on each feed: (inputs, grads, layouts, same_as).
 
-        With `reuse` a feed is written into the tensors of the one before, where the framework can;
-        with `hold` no feed's tensors are given back before the end, so that no address is used
-        twice. An array that is as it was given is answered by `True`.
+        With `reuse` a feed is written into the tensors of the one before, where the framework can.
+        An array that is as it was given is answered by `True`.
         """
         bound = self.bind(name, attributes)
         placed: list[Placed] = []
@@ -129,7 +127,7 @@ class Execution:
             after = self.again(now.tensors, now.inputs)
             grads_after = None if now.grads is None else self.again(now.upstream, now.grads)
             answers.append([outputs, gradients, after, grads_after])
-            if not hold and not reuse:
+            if not reuse:
                 now.tensors, now.upstream, now.gradients = [], [], None
         for now, answer in zip(placed, answers, strict=True):
             answer.append(self.again(now.outputs, tuple(answer[0])))
