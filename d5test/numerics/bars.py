@@ -198,7 +198,9 @@ class Bar(Tracked):
         most = int(landings.max(initial=0))
         if most > 1 or (most == 1 and np.any(target.value[landings > 0])):
             error = self.arithmetic.sum_error(most)
-            target.companion = target.full_companion() + magnitude * error
+            target.companion = target.full_companion() + np.where(
+                landings > 0, magnitude * error, 0.0
+            )
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         if function is np.put_along_axis and isinstance(args[1], Choice):
