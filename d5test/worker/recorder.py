@@ -227,7 +227,8 @@ class Proxy:
         """What the function returns."""
         recorder = self._recorder
         call = recorder.record(self._name, self._write, self._value, arguments, keywords)
-        if recorder.computed(call.result):
+        layer = id(type(call.result)) in recorder.names
+        if layer or recorder.computed(call.result):
             return call.result
         return recorder.public(call.result, self._name, call.source)  # jax.vmap(f) will compute
 

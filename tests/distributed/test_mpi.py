@@ -24,7 +24,7 @@ def under_mpirun(ranks: int, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("ranks", [1, 3])
+@pytest.mark.parametrize("ranks", [1, pytest.param(3, marks=pytest.mark.nightly)])
 def test_the_suite_passes(ranks: int) -> None:
     ran = under_mpirun(
         ranks,

@@ -81,6 +81,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     return [{**timed["extra_info"][KEY], "data": timed["stats"]["data"]} for timed in entries]
 
 
+@pytest.mark.nightly
 def test_every_mode_and_number_of_ranks_is_there(written: list[dict[str, Any]]) -> None:
     found = {(e["optimizer"], e["mode"], e["ranks"]) for e in written}
     expected = {(o, m, p) for o in MESSAGES for m in MODES for p in (1, 2, RANKS)}
@@ -88,6 +89,7 @@ def test_every_mode_and_number_of_ranks_is_there(written: list[dict[str, Any]]) 
     assert len(written) == len(expected)
 
 
+@pytest.mark.nightly
 def test_bytes_and_messages_are_those_of_the_formulas(written: list[dict[str, Any]]) -> None:
     graph = cifar(depth=8, channels=1).graph
     n = sum(graph.parameters[name].size for name in learned(graph))
@@ -99,6 +101,7 @@ def test_bytes_and_messages_are_those_of_the_formulas(written: list[dict[str, An
         assert len(e["bytes"]) == len(e["messages"]) == len(e["compute"]) == e["ranks"]
 
 
+@pytest.mark.nightly
 def test_rates_follow_from_the_times_of_the_slowest_rank(written: list[dict[str, Any]]) -> None:
     for e in written:
         assert e["seconds"] == e["data"]
@@ -111,6 +114,7 @@ def test_rates_follow_from_the_times_of_the_slowest_rank(written: list[dict[str,
         assert 0 < max(e["compute"]) <= float(np.mean(e["data"]))
 
 
+@pytest.mark.nightly
 def test_the_base_case_stands_beside_each_speedup(written: list[dict[str, Any]]) -> None:
     alone = {(e["optimizer"], e["mode"]): e for e in written if e["ranks"] == 1}
     for e in written:

@@ -136,6 +136,7 @@ def test_labels_and_indices_are_integers_in_the_worker() -> None:
         assert np.array_equal(x.ravel()[pooled.outputs[1]], pooled.outputs[0])
 
 
+@pytest.mark.nightly
 def test_every_kernel_passes_the_suite(run_suite, tmp_path: Path) -> None:
     ran = run_suite(
         tmp_path, f"--operator={','.join(sorted(NAMES))}", "--check=forward,gradient,special",

@@ -76,6 +76,7 @@ def faulty(tmp_path_factory, run_suite):
     return run_suite(folder, FAULTS, f"--operator={names}", f"--check={checks}", *FEW)
 
 
+@pytest.mark.nightly
 def test_without_a_reference_only_the_gradient_is_judged_and_that_is_said(tmp_path, suite):
     shutil.copy(HERE / "faults.cpp", tmp_path)
     ran = suite(

@@ -38,6 +38,9 @@ class Twice(Threshold):
     def __call__(self, x, value):
         return Threshold(self.least)(threshold(x, self.least, value), value)
 
+def made(least):
+    return Threshold(least)
+
 def maker():
     return lambda *inputs: threshold(*inputs)
 
@@ -253,6 +256,7 @@ def test_what_a_row_composes_is_taken_out_of_its_source(
 LAYERS = {
     "made": "toy.Threshold(op.alpha)(x, value=0.0)",
     "kept": "one(x, 0.0)",
+    "made by a function": "toy.made(op.alpha)(x, 0.0)",
     "changed": "changed(op.alpha)(x, 0.0)",
     "within a layer of its own": "Mine(op.alpha)(x, 0.0)",
     "within a layer of theirs": "toy.Twice(op.alpha)(x, 0.0)",

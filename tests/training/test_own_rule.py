@@ -73,7 +73,14 @@ def test_a_wrong_implementation_says_what_it_looks_like(tmp_path: Path) -> None:
     assert again.returncode == 0, again.stdout + again.stderr
 
 
-@pytest.mark.parametrize("form", ["by name", "imported", "in the recipe"])
+@pytest.mark.parametrize(
+    "form",
+    [
+        "by name",
+        pytest.param("imported", marks=pytest.mark.nightly),
+        pytest.param("in the recipe", marks=pytest.mark.nightly),
+    ],
+)
 def test_a_recipe_has_an_optimizer_of_ones_own(tmp_path: Path, form: str) -> None:
     recipe = RECIPE
     (tmp_path / "lion.py").write_text(documented())
