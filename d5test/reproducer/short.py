@@ -56,23 +56,16 @@ for k, (y, (dtypes, want, bar)) in enumerate(zip(results, WANT)):
         found = [float(each[tuple(i)]) for each in (got, want, bar)]
         wrong += "result {{}} at {{}}: {{}}, want {{}}, give or take {{}}; ".format(k, i, *found)
 """
-RAISES = """\
-wrong = ""
+TRIED = """\
 try:
 {call}
     read = [{array} for y in results if y is not None]  # some frameworks compute only now
+    raised = ""
 except Exception as error:
-    wrong = f"raises {{type(error).__name__}}: {{error}}"
+    raised = f"raises {{type(error).__name__}}: {{error}}"
+wrong = {wrong}
 """
-ACCEPTS = """\
-wrong = "accepted"
-try:
-{call}
-    read = [{array} for y in results if y is not None]  # some frameworks compute only now
-except Exception as error:
-    wrong = ""
-    print(f"refused: {{type(error).__name__}}: {{error}}")
-"""
+ACCEPTED = '"" if raised else "accepted"'
 
 
 def source(fault: Fault, about: Any) -> str:
@@ -117,8 +110,8 @@ def tried(fault: Fault, template: Template) -> str:
         made = any(place is None for _, place in fault.calls.tensors)
         if not fault.calls.tensors or (made and claim == "raises"):
             raise Inseparable("the call takes other tensors than the row")
-        form = RAISES if claim == "returns" else ACCEPTS
-        return form.format(call=textwrap.indent(text, "    "), array=array)
+        wrong = "raised" if claim == "returns" else ACCEPTED
+        return TRIED.format(call=textwrap.indent(text, "    "), array=array, wrong=wrong)
     if claim != "within":
         raise Inseparable("the claim is of more than what one call returns")
     (expected,) = data.expected(fault)

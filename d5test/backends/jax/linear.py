@@ -68,14 +68,14 @@ def attention(op: Any, q: Array, k: Array, v: Array, *optional: Any) -> Any:
     bias = None
     if mask is not None:
         mask = mask.reshape(*(1,) * (4 - mask.ndim), *mask.shape)
-        width = mask.shape[3]
-        mask = jnp.pad(mask, [(0, 0)] * 3 + [(0, s - width if width > 1 else 0)])
+        columns = mask.shape[3]
+        mask = jnp.pad(mask, [(0, 0)] * 3 + [(0, s - columns if columns > 1 else 0)])
         if mask.dtype == bool:
             seen = mask if seen is None else seen & mask
         else:
             bias = mask
-            if 1 < width < s:
-                there = (jnp.arange(s) < width).reshape(1, 1, 1, s)
+            if 1 < columns < s:
+                there = (jnp.arange(s) < columns).reshape(1, 1, 1, s)
                 seen = there if seen is None else seen & there
     # K and V have to be alike: zeros at the end of a head change neither the scores nor the values
     head, width = q.shape[3], v.shape[3]
