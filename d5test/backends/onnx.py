@@ -206,7 +206,7 @@ UNPREPARED = (
     ") is invalid.",  # Type 'tensor(bfloat16)' of input parameter (X) of operator (Y) in node (Z)
 )
 KEPT = 512
-"""Models that stay prepared: ONNX Runtime takes nearly a megabyte for each."""
+"""Models that stay prepared: ONNX Runtime takes 1.1 MB for each."""
 NOT_IMPLEMENTED = ("NotImplemented", "BackendIsNotSupposedToImplementIt")
 
 

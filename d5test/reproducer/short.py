@@ -87,9 +87,9 @@ def source(fault: Fault, about: Any) -> str:
     statements = tried(fault, template)
     text = "\n".join([*tensors, statements])
     details = (
-        f"  {name:<6}  {fault.details[name].splitlines()[0]}"
+        "  {:<6}  {}".format(name, *fault.details[name].splitlines()[:1])
         for name in SHORT
-        if name in fault.details
+        if fault.details.get(name)
     )
     lines = [fault.headline, "", *details]
     return TEXT.format(

@@ -153,15 +153,15 @@ def shapes(
     one: Declared, inputs: Sequence[Any], attributes: Mapping[str, Any], bits: int
 ) -> list[Shape]:
     """The shapes of the outputs that are there, of these inputs; `None` is an absent one."""
-    given = [None if x is None else tuple(x.shape) for _, x in zip_longest(one.inputs, inputs)]
+    sizes = [None if x is None else tuple(x.shape) for _, x in zip_longest(one.inputs, inputs)]
     if one.shaped_by_axes:
-        return by_axes(one, given)
+        return by_axes(one, sizes)
     nothing = np.empty(0, interface.DTYPES[bits])
     placed = [
         None
         if shape is None
         else np.lib.stride_tricks.as_strided(nothing, tuple(map(int, shape)), (0,) * len(shape))
-        for shape in given
+        for shape in sizes
     ]
     return list(one.make(attributes, bits, guarded=False).shapes(placed))
 
