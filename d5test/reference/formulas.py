@@ -9,7 +9,7 @@ result that is neither is a fault of its own.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from math import sqrt
 from typing import Any
@@ -191,7 +191,14 @@ class Undilated:
 
 
 class MaxPoolOfUndilated(Undilated, MaxPool):
-    """MaxPool with `same_windows`. A window that covers no element has no maximum: NaN."""
+    """MaxPool with `same_windows`. A window that covers no element has no maximum: NaN.
+
+    A negative padding at the end makes the windows fewer, and is ignored where they read.
+    """
+
+    def windows(self, x_shape):
+        windows = super().windows(x_shape)
+        return replace(windows, end=tuple(max(0, e) for e in windows.end))
 
     def forward(self, x):
         y, indices = super().forward(x)
