@@ -121,6 +121,8 @@ def test_a_slope_that_is_the_exponential_of_a_difference() -> None:
         ("MaxPool", {"kernel_shape": (2,), "dilations": (2,)}, (5,), [2, 3, 4, 3]),
         ("AveragePool", {"kernel_shape": (2,), "strides": (2,)}, (5,), [0.5, 2.5, 4]),
         ("AveragePool", {"kernel_shape": (3,), "dilations": (2,)}, (2,), []),
+        ("MaxPool", {"kernel_shape": (2,), "dilations": (2,), "strides": (3,)}, (3,), [2]),
+        ("AveragePool", {"kernel_shape": (2,), "dilations": (2,), "strides": (3,)}, (3,), [0]),
     ],
 )
 def test_same_padding_of_the_undilated_kernel(
@@ -166,6 +168,30 @@ def test_a_formula_that_says_what_becomes_of_a_nan_is_held_to_it(
     client.known = Swallowing()
     with nullcontext() if right else pytest.raises(Fault, match="swallowed"):
         assert special(client, case).right
+
+
+class OtherPads(Known):
+    """What is known of pools with other SAME pads."""
+
+    def models(self, case: Case) -> tuple[ErrorModel, ...]:
+        return (ErrorModel("pads", formula="SAME of the undilated kernel"),)
+
+
+def test_a_formula_is_not_held_to_a_nan_that_onnx_leaves_open() -> None:
+    pool = OPERATORS["MaxPool"]
+    same = FORMULAS["SAME of the undilated kernel"][pool]
+
+    class Other(same):
+        def forward(self, x):
+            y, indices = super().forward(x)
+            return y, np.where(np.isnan(y), indices.max(), indices)
+
+    client = with_row(pool, Other)
+    pads = {"kernel_shape": (3,), "strides": (3,), "dilations": (2,), "auto_pad": "SAME_UPPER"}
+    client.known = OtherPads()
+    judgement = special(client, drawn("MaxPool", Tensor((2, 4, 3)), **pads))
+    assert judgement.right
+    assert judgement.model == "pads"
 
 
 def test_formulas_are_operators_of_the_same_attributes() -> None:
