@@ -137,8 +137,24 @@ def _known(config: pytest.Config) -> Iterator[tuple[str, Any]]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Take out the combinations of backends and cells that mean nothing."""
-    items[:] = [item for item in items if _asked(config, item)]
+    """Take out the combinations of backends and cells that mean nothing; order the others.
+
+    Where each new shape is compiled, the checks of a cell draw the same cases: they come last,
+    one cell after the other, so that what one check compiled is there for the next.
+    """
+    asked = [item for item in items if _asked(config, item)]
+    items[:] = sorted(asked, key=lambda item: _compiled_cell(config, item))
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None and any(_compiled_cell(config, item) for item in items):
+        reporter.showfspath = False  # the next test is in another file
+
+
+def _compiled_cell(config: pytest.Config, item: pytest.Item) -> str:
+    """The id of a test's cell on a backend that compiles each new shape; else empty."""
+    params: dict[str, Any] = getattr(getattr(item, "callspec", None), "params", {})
+    client = config.stash[WORKERS].clients.get(params.get("backend", ""))
+    cell, compiles = params.get("cell"), client is not None and client.about.compiles_shapes
+    return cell.id if isinstance(cell, Cell) and compiles else ""
 
 
 def _asked(config: pytest.Config, item: pytest.Item) -> bool:

@@ -33,6 +33,10 @@ class Tiny(Numpy):
     rows = right
 
 
+class Building(Tiny):
+    compiles_shapes = True
+
+
 def unstable(op, x):
     e = np.exp(x)
     return e / e.sum(op.axis, keepdims=True)

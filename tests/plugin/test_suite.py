@@ -33,6 +33,14 @@ def test_a_right_backend(suite: Suite, pytester: pytest.Pytester) -> None:
     assert not (pytester.path / ".d5test").exists()
 
 
+def test_checks_that_share_compiled_shapes_follow_one_another(suite: Suite) -> None:
+    ran = suite("Building", "--check=forward,gradient", "--dtype=float32", "-v")
+    tests = re.findall(r"::test_(\w+)\[\./tiny\.py:Building-(\w+)-float32\] PASSED", ran.text)
+    assert tests == [(c, op) for op in ("Relu", "Softmax") for c in ("forward", "gradient")]
+    ran = suite("Building", "--check=forward,gradient", "--operator=Relu,Softmax")
+    assert "test_forward.py" not in ran.text  # nor a line for each change of files
+
+
 def test_xdist_counts_the_same(suite: Suite) -> None:
     pytest.importorskip("xdist")
     options = ("--operator=Relu,Softmax", "--check=forward,special", "--examples=8")
