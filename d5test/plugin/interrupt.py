@@ -1,6 +1,8 @@
-"""Ctrl-C pressed twice is pressed once: the second must not fall into the summary of the first.
+"""A run that is interrupted or terminated ends with the summary of what was judged.
 
-Requirements: who waits and presses it again interrupts the summary too.
+Ctrl-C pressed twice is pressed once: the second must not fall into the summary of the first. It
+interrupts the summary too if it is pressed after a second. SIGTERM, which `timeout` and job
+schedulers send, is an interrupt, except on ranks, which their sentry ends.
 """
 
 from __future__ import annotations
@@ -8,9 +10,12 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from functools import partial
 from types import FrameType
 
 import pytest
+
+from d5test.distributed.provider import launched
 
 BOUNCE = 1.0
 """Seconds in which further interrupts are the same one."""
@@ -41,5 +46,9 @@ class Interrupt:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Be told of interrupts."""
+    """Be told of interrupts, and take a termination for one."""
     config.pluginmanager.register(Interrupt(config), "d5test-interrupt")
+    alone = threading.current_thread() is threading.main_thread() and not launched()
+    if alone and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        config.add_cleanup(partial(signal.signal, signal.SIGTERM, signal.SIG_DFL))

@@ -1,4 +1,4 @@
-"""Ctrl-C pressed twice ends a run as if it was pressed once."""
+"""A run that is interrupted ends with a summary: by Ctrl-C, pressed twice too, or by SIGTERM."""
 
 from __future__ import annotations
 
@@ -32,3 +32,14 @@ def test_a_second_interrupt_falls_into_no_summary(pytester: pytest.Pytester, our
     assert whole is ours
     if ours:
         result.stdout.fnmatch_lines(["*no tests ran in*"])
+
+
+def test_a_terminated_run_says_what_it_found(pytester: pytest.Pytester) -> None:
+    path = pytester.makepyfile(
+        "import os, signal\n"
+        "def test_before():\n    assert 1 == 2\n"
+        "def test_terminated():\n    os.kill(os.getpid(), signal.SIGTERM)\n"
+    )
+    result = pytester.runpytest_subprocess("-p", "d5test.plugin.interrupt", str(path))
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    result.stdout.fnmatch_lines(["*assert 1 == 2*", "*1 failed in*"])
