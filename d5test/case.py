@@ -54,6 +54,8 @@ class Operator:
     """Outputs through which no gradient flows (indices, masks, running statistics)."""
     stashed_outputs: ClassVar[tuple[int, ...]] = ()
     """Outputs in the dtype of `stash_type`: in float32, where the other dtypes are narrower."""
+    follows_shifts: ClassVar[bool] = False
+    """Whether f(x + t) = f(x) + t: its gradients add up to the upstream gradient, at ties too."""
     apart: ClassVar[Mapping[int, tuple[int, ...]]] = MappingProxyType({})
     """By the position of an optional input: outputs that ONNX forbids a node that is given it."""
 

@@ -24,6 +24,7 @@ from d5test.numerics.arithmetic import Arithmetic
 from d5test.numerics.bounds import Bounds, forward_bounds, gradient_bounds
 from d5test.numerics.ensemble import MEMBERS, ensemble_bounds, norm_ratio
 from d5test.numerics.judgement import Judgement, judge, pairs, tightest
+from d5test.numerics.proof import prove_backward
 from d5test.outcome.fault import Fault
 from d5test.outcome.tally import Inapplicable
 from d5test.reference.operators.recurrent import Recurrent
@@ -102,12 +103,47 @@ def _gradient(inquiry: Inquiry) -> Judgement:
     own = OwnForward(inquiry)
     wrong = _wrong_with_gradient(own, feed, result.outputs)
     try:
-        return inquiry.judged_gradient(result, feed)
+        judgement = inquiry.judged_gradient(result, feed)
     except Fault as fault:
         slight = fault.judgement is not None and fault.judgement.explained != 0
         if (wrong or slight) and _follows(inquiry.gradients(result), own, grads):
             raise forward_is_wrong(inquiry) from None
         raise
+    gradients = inquiry.gradients(result)
+    shares = inquiry.by_any(lambda arithmetic: _adds_up(inquiry, arithmetic, gradients, grads))
+    return replace(judgement, model=judgement.model or shares.model)
+
+
+def _adds_up(
+    inquiry: Inquiry, arithmetic: Arithmetic, gradients: Sequence[Any], grads: Arrays
+) -> Judgement:
+    """Right, or the fault that gradients do not add up to the upstream gradient, as they should.
+
+    At a tie a bar holds every share that one element may have, but they are shares of one whole.
+    The element that may have the largest is called wrong: the others lie within their bars.
+    """
+    shared = inquiry.operator(arithmetic).follows_shifts and inquiry.wanted == inquiry.case.wanted
+    if not shared or not all(map(np.size, gradients)):
+        return Judgement()
+    upstream = np.concatenate([dy.ravel().astype(float) for dy in grads if dy is not None])
+    flows_in, flows_out = upstream.sum(), sum(dx.astype(float).sum() for dx in gradients)
+    excess = float(flows_out - flows_in)
+    # each upstream number is rounded when it is shared, and in each sum that it is a term of
+    bar = inquiry.loosest.storage.u * (2 + upstream.size) * float(np.abs(upstream).sum())
+    if abs(excess) <= bar:
+        return Judgement()
+    bounds = inquiry.gradient_bounds(inquiry.loosest, grads)
+    k, bound, dx = max(pairs(bounds, gradients), key=lambda of: of[1].bar.max())
+    at = np.unravel_index(bound.bar.argmax(), bound.bar.shape)
+    value, bars = np.array(bound.exact), np.array(bound.bar)
+    value[at], bars[at] = float(dx[at]) - excess, bar
+    expected = (*bounds[:k], replace(bound, value=value, bar=bars), *bounds[k + 1 :])
+    prove_backward(inquiry.case, inquiry.arrays, grads)
+    raise inquiry.fault(
+        "gradient", "the gradients of equal elements do not add up to the upstream gradient",
+        (inquiry.feed(grads=grads),), "within", replace(judge(expected, gradients), explained=0),
+        (expected,), sums=f"{flows_out:.7g} of the gradients, {flows_in:.7g} of the upstream one",
+    )  # fmt: skip
 
 
 def _wrong_with_gradient(own: OwnForward, feed: Feed, outputs: tuple[Any, ...]) -> bool:

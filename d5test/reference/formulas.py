@@ -205,6 +205,18 @@ class MaxPoolOfUndilated(Undilated, MaxPool):
         return np.where(y == -np.inf, np.nan, y), indices
 
 
+class MaxPoolOfEach(MaxPool):
+    """MaxPool whose gradient goes whole to each of several equal maxima of a window."""
+
+    follows_shifts = False
+
+    def backward(self, grads, inputs, outputs):
+        (dy, _), (x,), (y, _) = grads, inputs, outputs
+        windows = self.windows(x.shape)
+        whole = (..., *(np.newaxis,) * len(self.kernel_shape))
+        return windows.scatter((windows.view(x, fill=-np.inf) == y[whole]) * dy[whole])
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
 class SoftmaxByQuotient(reductions.Softmax):
     """Its gradient is that of the quotient e / s, with the reciprocal of s s in it.
@@ -248,6 +260,7 @@ FORMULAS: Mapping[str, Mapping[type[Operator], type[Operator]]] = {
         **_mixed(Undilated, AveragePool),
         MaxPool: MaxPoolOfUndilated,
     },
+    "whole gradient for each maximum": {MaxPool: MaxPoolOfEach},
 }
 """What `formula` may name, and the operators that it is of."""
 

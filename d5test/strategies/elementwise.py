@@ -125,14 +125,15 @@ def pow_inputs(d: Draw, op: elementwise.Pow) -> tuple[Tensor | None, ...]:
 
 @inputs(elementwise.Max, elementwise.Min, elementwise.Sum)
 def several_inputs(d: Draw, op: Operator) -> tuple[Tensor | None, ...]:
-    """One to four inputs; of two, the second may be the first."""
+    """One to four inputs, which may have equal elements; of two, the second may be the first."""
     count = d.integer(1, 4)
     shape = d.shape(0)
     if count == 2 and twice(d):
         x = d.tensor(shape)
         return x, d.again(x, 0)
-    first = d.tensor(shape)
-    return first, *(d.tensor(d.broadcastable(shape)) for _ in range(count - 1))
+    regimes = ("ties",) if d.integer(0, 2) == 2 else ()
+    rest = (d.broadcastable(shape) for _ in range(count - 1))
+    return d.tensor(shape, *regimes), *(d.tensor(other, *regimes) for other in rest)
 
 
 @inputs(elementwise.Clip)

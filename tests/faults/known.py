@@ -88,6 +88,8 @@ IN_PROCESS = (
     Finding(gradients.SecondUseOnly, "Mul", "gradient", "gradient", GRADIENT),
     Finding(gradients.TwiceForTwoUses, "Mul", "gradient", "gradient", GRADIENT),
     Finding(gradients.Exchanged, "Mul", "gradient", "gradient", GRADIENT),
+    Finding(gradients.EveryTiedElement, "Max", "gradient", "gradient",
+            "the gradients of equal elements do not add up"),
     Finding(gradients.OneElement, "MatMul", "gradient", "gradient", GRADIENT),
     Finding(gradients.OneElementInSingle, "Conv", "gradient", "gradient", GRADIENT, alone=True),
     Finding(gradients.WrongInHalf, "Conv", "low_precision", "gradient", GRADIENT, alone=True),

@@ -10,6 +10,7 @@ import numpy as np
 from d5test.backends.base import Row
 from d5test.backends.numpy import Numpy, Reference
 from d5test.case import Operator, Tensor
+from d5test.reference.operators.broadcasting import unbroadcast
 from d5test.strategies import Draw, inputs
 from tests.faults.wrong import Arrays, Gradients, Wrong
 
@@ -79,6 +80,18 @@ class Exchanged(Wrong):
     def backward(self, gradients: Gradients, inputs: Arrays, grads: Arrays) -> Gradients:
         fits = len({dx.shape for dx in gradients}) == 1
         return gradients[::-1] if fits else gradients
+
+
+class EveryTiedElement(Wrong):
+    """Of equal elements, each gets the whole upstream gradient of their maximum."""
+
+    def vjp(self, function: Any, inputs: Any, grads: Any, wanted: Any) -> Any:
+        outputs, gradients = super().vjp(function, inputs, grads, wanted)
+        y, dy = outputs[0], grads[0]
+        for k, x in enumerate(inputs[i] for i in wanted):
+            if x.ndim <= y.ndim:
+                gradients[k] = unbroadcast((x == y) * dy, x.shape)
+        return outputs, gradients
 
 
 class OneElement(Wrong):

@@ -331,6 +331,7 @@ class Extremum(Broadcasting):
     The gradient goes to the input it was taken from, at a tie to the first of them.
     """
 
+    follows_shifts = True
     further: ClassVar[Formula]
     """The one of two that is further out."""
     beaten: ClassVar[Formula]

@@ -98,6 +98,7 @@ class ReduceMax(Reduction):
     """
 
     since = 20
+    follows_shifts = True
 
     def reduce(self, x, axes):
         return largest(x, axes)

@@ -317,6 +317,7 @@ class MaxPool(_Pool):
 
     storage_order: int = 0
     stopped_outputs = (1,)
+    follows_shifts = True
 
     def forward(self, x):
         windows = self.windows(x.shape)
