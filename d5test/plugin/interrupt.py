@@ -10,7 +10,6 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from functools import partial
 from types import FrameType
 
 import pytest
@@ -51,4 +50,8 @@ def pytest_configure(config: pytest.Config) -> None:
     alone = threading.current_thread() is threading.main_thread() and not launched()
     if alone and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
-        config.add_cleanup(partial(signal.signal, signal.SIGTERM, signal.SIG_DFL))
+        config.add_cleanup(_die_of_termination)
+
+
+def _die_of_termination() -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
