@@ -67,6 +67,10 @@ class Operator:
         """One gradient for each input, from one upstream gradient for each output."""
         raise NotImplementedError
 
+    def other_backward(self, grads: Any, inputs: Any) -> Any:
+        """The gradients by another formula in use, which the bars hold too; `None` if none is."""
+        return None
+
     def batch(self, *shapes: tuple[int, ...] | None) -> Batch | None:
         """Which axis of each input and output runs over independent samples, if any does.
 

@@ -90,7 +90,8 @@ def gradient_bounds(
     """Gradients of the inputs of `op` under the upstream gradients `grads`.
 
     At kinks and ties every subgradient between the one-sided ones is inside the bar. The
-    framework's backward sees its outputs as stored, hence with their bars.
+    framework's backward sees its outputs as stored, hence with their bars. Where another formula
+    of the gradient is in use, the bars hold both.
     """
     keep_freed_memory()
     inputs = _exact(arrays, arithmetic)
@@ -102,10 +103,22 @@ def gradient_bounds(
             outputs = op(*(x.value if isinstance(x, Bar) else x for x in inputs))
         gradients = op.vjp(_exact(grads, tied), _exact(arrays, tied), outputs)
         bounds = tuple(None if g is None else _stored(g, arithmetic) for g in gradients)
+        common = replace(tied, ulps={})  # what a row grants its own formula is not granted here
+        others = op.other_backward(_exact(grads, common), _exact(arrays, common))
+        if others is not None:
+            bounds = tuple(map(_either, bounds, (_stored(g, arithmetic) for g in others)))
         if not arithmetic.rounded_attributes:
             return bounds
         plain, upstream = double(arrays), double(grads)
         return _reaching(bounds, (corner.vjp(upstream, plain) for corner in corners(op)))
+
+
+def _either(bound: Bound | None, other: Bound) -> Bound | None:
+    """The value of a bound, its bar so wide that it holds what another formula may give."""
+    if bound is None:
+        return None
+    wider = np.maximum(bound.bar, np.absolute(other.value - bound.value) + other.bar)
+    return replace(bound, bar=np.where(np.isfinite(wider), wider, bound.bar))
 
 
 @cache

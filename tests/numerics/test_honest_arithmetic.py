@@ -226,6 +226,16 @@ def test_any_factoring_lies_within_the_bars(name: str, dtype: str) -> None:
     hold()
 
 
+@pytest.mark.parametrize(("off", "right"), [(2.0**-22, True), (2.0**-19, False)])
+def test_the_gradient_of_tanh_by_cosh_lies_within_the_bars(off: float, right: bool) -> None:
+    x = np.linspace(-0.9, 0.9, 101, dtype=np.float32)
+    dy = np.ones_like(x)
+    dx = (1 / np.square(np.cosh(x.astype(np.float64)) * (1 + off))).astype(np.float32)
+    (single,) = classes("float32")
+    bounds = gradient_bounds(OPERATORS["Tanh"](), (x,), (dy,), single)
+    assert judge(bounds, (dx,)).right is right
+
+
 def _as_tuple(function: Any, *inputs: Any) -> tuple[Any, ...]:
     results = function(*inputs)
     return results if isinstance(results, tuple) else (results,)

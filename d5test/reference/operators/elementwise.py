@@ -40,6 +40,7 @@ class Unary(Broadcasting):
 
     function: ClassVar[Formula]
     derivative: ClassVar[Formula]
+    other_derivative: ClassVar[Formula | None] = None
 
     def forward(self, x):
         return type(self).function(x)
@@ -47,6 +48,10 @@ class Unary(Broadcasting):
     def backward(self, grads, inputs, outputs):
         (dy,), (x,), (y,) = grads, inputs, outputs
         return dy * type(self).derivative(x, y)
+
+    def other_backward(self, grads, inputs):
+        (dy,), (x,), other = grads, inputs, type(self).other_derivative
+        return None if other is None else (dy * other(x),)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -70,9 +75,9 @@ class Binary(Broadcasting):
 
 def row(
     base: type[Operator], operands: str, name: str, since: int,
-    function: Formula, derivative: Formula, doc: str,
+    function: Formula, derivative: Formula, doc: str, **more: Formula,
 ) -> Any:  # fmt: skip
-    """The operator of one row."""
+    """The operator of one row; `more` are other formulas of its class."""
     members = {
         "__doc__": f"{doc} ONNX {name}-{since}. {operands}",
         "__module__": __name__,
@@ -80,6 +85,7 @@ def row(
         "since": since,
         "function": staticmethod(function),
         "derivative": staticmethod(derivative),
+        **{other: staticmethod(formula) for other, formula in more.items()},
     }
     return dataclass(frozen=True, kw_only=True, repr=False)(type(name, (base,), members))
 
@@ -120,7 +126,8 @@ Softplus = unary("Softplus", 22, lambda x: np.log(np.exp(x) + 1),
                  lambda x, y: 1 / (1 + np.exp(-x)),
                  "y = ln(e^x + 1), as ONNX's function body has it.")
 Sqrt = unary("Sqrt", 13, np.sqrt, lambda x, y: 0.5 / y, "y = sqrt(x).")
-Tanh = unary("Tanh", 13, np.tanh, lambda x, y: 1 - y * y, "The hyperbolic tangent, y = tanh(x).")
+Tanh = unary("Tanh", 13, np.tanh, lambda x, y: 1 - y * y, "The hyperbolic tangent, y = tanh(x).",
+             other_derivative=lambda x: 1 / np.square(np.cosh(x)))
 # fmt: on
 
 
