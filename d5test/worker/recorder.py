@@ -16,7 +16,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial, wraps
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple
@@ -185,7 +185,7 @@ class Call:
     """One call: the function's public name, what it took, and what it returned.
 
     `write` gives the source text of the function. `numbers` are those of each tensor that it took;
-    `None` if they cannot be read.
+    `None` if they cannot be read. `inner`: another call makes it.
     """
 
     name: str
@@ -193,7 +193,13 @@ class Call:
     arguments: tuple[Any, ...]
     keywords: dict[str, Any]
     numbers: list[Numbers] | None
+    inner: bool = False
     result: Any = None
+
+    @property
+    def taken(self) -> list[Any]:
+        """Its arguments."""
+        return [*self.arguments, *self.keywords.values()]
 
     def source(self, writer: Writer) -> str:
         """The call as its caller would write it. Raises `Unwritable`."""
@@ -244,6 +250,7 @@ class Recorder:
         self._restore: list[Callable[[], None]] = []
         self._entered: dict[int, FunctionType] = {}
         self._within = False
+        self._looking = False
         self._raised: tuple[BaseException, Call] | None = None
 
     def run(self, call: Callable[..., Any], op: OperatorView, tensors: Sequence[Any]) -> Any:
@@ -289,7 +296,9 @@ class Recorder:
     ) -> Call:
         """Make a call; it is kept if tensors come of it, or an exception."""
         taken = unwrapped(arguments), unwrapped(keywords)
-        call = Call(name, write, *taken, self.numbers(taken))
+        if self._looking:
+            return Call(name, write, *taken, None, result=function(*taken[0], **taken[1]))
+        call = Call(name, write, *taken, self.numbers(taken), self._within)
         self.calls.append(call)
         within, self._within = self._within, True
         try:
@@ -304,11 +313,21 @@ class Recorder:
             self.calls.remove(call)
         return call
 
+    @contextmanager
+    def looking(self) -> Iterator[None]:
+        """Within: calls are not the row's. Asking a symbol for its shape may call a layer."""
+        before, self._looking = self._looking, True
+        try:
+            yield
+        finally:
+            self._looking = before
+
     def computed(self, result: Any) -> bool:
         """Whether a call returned tensors or what stands for them while a framework traces."""
         if isinstance(result, (list, tuple)):
             return any(map(self.computed, result))
-        traced = hasattr(result, "shape") and hasattr(result, "dtype")
+        with self.looking():
+            traced = hasattr(result, "shape") and hasattr(result, "dtype")
         known = isinstance(result, (np.ndarray, np.generic))
         return isinstance(result, self._tensor) or (traced and not known)
 
@@ -374,7 +393,8 @@ class Recorder:
         numbers = []
         try:
             for tensor in self.tensors(value):
-                array, dtype = self._backend.get(tensor)
+                with self.looking():
+                    array, dtype = self._backend.get(tensor)
                 kind = dtype.removeprefix("b" if dtype == "bfloat16" else "u").rstrip("0123456789")
                 if dtype == "bfloat16":
                     array = (array.astype(np.uint32) << 16).view(np.float32)
@@ -390,6 +410,9 @@ class Recorder:
         outputs are what it returns, or the error is what it raised. The others only move numbers.
         """
         returned = [self.numbers(call.result) for call in self.calls]
+        for k, call in enumerate(self.calls):
+            if not (returned[k] or call.inner or call.result is None):
+                returned[k] = None  # symbols, whose numbers another call computes
         computing = [
             (call, results)
             for call, results in zip(self.calls, returned, strict=True)
@@ -415,7 +438,8 @@ class Recorder:
 def record(backend: Backend, name: str, attributes: dict[str, Any], inputs: Any) -> dict[str, Any]:
     """Which functions of the framework the row of an operator calls on these inputs.
 
-    names     their public names, in the order of the first calls.
+    names     their public names, in the order of the first calls; not of those that take no
+              tensors (they make some), unless all do so.
     one       whether one of them is the whole computation; then it is the only one in `names`.
     source    that call as source text, with x0, x1, ... for `tensors`; empty if it has none.
     tensors   the tensors that it takes, each with the position of the input that it is, or None.
@@ -429,7 +453,8 @@ def record(backend: Backend, name: str, attributes: dict[str, Any], inputs: Any)
         raised = error
     call = recorder.whole(tensors, outputs, raised)
     if call is None:
-        names = tuple(dict.fromkeys(call.name for call in recorder.calls))
+        calls = [c for c in recorder.calls if recorder.computed(c.taken)] or recorder.calls
+        names = tuple(dict.fromkeys(call.name for call in calls))
         return {"names": names, "one": False, "source": "", "tensors": (), "outputs": ""}
     taken = list({id(t): t for t in recorder.tensors((call.arguments, call.keywords))}.values())
     try:

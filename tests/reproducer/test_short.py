@@ -47,6 +47,34 @@ def maker():
 def add(x, y):
     return x + {other}
 
+class Symbol:
+    dtype = "float32"
+
+    def __init__(self, compute):
+        self.compute = compute
+
+    @property
+    def shape(self):
+        return Shape()(self)
+
+class Shape:
+    def __call__(self, symbol):
+        return Symbol(lambda x: x.shape)
+
+class Input:
+    def __call__(self):
+        return Symbol(lambda x: x)
+
+def later(symbol, least):
+    return Symbol(lambda x: threshold(symbol.compute(x), least, 0.0))
+
+class Compiled:
+    def __init__(self, symbol):
+        self.symbol = symbol
+
+    def __call__(self, x):
+        return self.symbol.compute(x)
+
 def pull(x, least, dy):
     return np.where(x > least, dy, 0).astype(x.dtype) * {slope}
 """
@@ -276,6 +304,16 @@ def test_a_layer_is_named(row: str, toy: Toy, tmp_path: Path) -> None:
     assert (fault.calls.source, told) == ("", "")
     assert "def thresholded(op, x)" in path.read_text()
     assert toy.run(path).returncode == 1
+
+
+def test_a_function_of_symbols_is_named(toy: Toy) -> None:
+    """Not what makes the symbol, nor what the recorder itself asks of it."""
+    row = "toy.Compiled(toy.later(toy.Input()(), op.alpha))(x)"
+    toy.build("return kept * np.float32(1.5)", row=row)
+    with toy.client() as client:
+        fault = toy.fault(client)
+    assert fault.calls.names == ("toy.later", "toy.Compiled")
+    assert "composed of toy.later and toy.Compiled by its row: " in fault.headline
 
 
 def test_one_that_raises_by_itself_accuses_no_call_before_it(toy: Toy) -> None:
