@@ -139,10 +139,17 @@ def offered(framework: str) -> Iterator[tuple[str, Any]]:
 
 
 def public_names(framework: str) -> dict[int, str]:
-    """What a package offers under public names, each by the shortest."""
+    """What a package offers under public names, each by the shortest.
+
+    Of the names in one module it is the function's own: `power`, not its alias `pow`.
+    """
     names: dict[int, str] = {}
     for name, value in offered(framework):
-        names.setdefault(id(value), name)
+        known = names.setdefault(id(value), name)
+        if known != name and callable(value):  # what is none may compute its attributes
+            module = known.rpartition(".")[0]
+            if name == f"{module}.{getattr(value, '__name__', '')}":
+                names[id(value)] = name
     return names
 
 

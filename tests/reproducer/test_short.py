@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from d5test.client.client import WorkerClient
 from d5test.outcome.fault import Evidence, Fault
 from d5test.reference.operators import OPERATORS
 from d5test.reproducer import prove, short
+from d5test.worker.recorder import public_names
 from tests.reproducer.strangers import run
 
 FRAMEWORK = """
@@ -37,6 +40,8 @@ class Threshold:
 class Twice(Threshold):
     def __call__(self, x, value):
         return Threshold(self.least)(threshold(x, self.least, value), value)
+
+cut = threshold
 
 def made(least):
     return Threshold(least)
@@ -304,6 +309,17 @@ def test_a_layer_is_named(row: str, toy: Toy, tmp_path: Path) -> None:
     assert (fault.calls.source, told) == ("", "")
     assert "def thresholded(op, x)" in path.read_text()
     assert toy.run(path).returncode == 1
+
+
+def test_a_function_is_named_as_it_names_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    def power() -> None: ...
+
+    toy, deeper = ModuleType("toy"), ModuleType("toy.deeper")
+    vars(toy).update(pow=power, power=power, raise_to=power, deeper=deeper, _power=power)
+    monkeypatch.setitem(sys.modules, "toy", toy)
+    assert public_names("toy")[id(power)] == "toy.power"
+    vars(deeper)["power"] = vars(toy).pop("power")
+    assert public_names("toy")[id(power)] == "toy.pow"  # the shortest
 
 
 def test_a_function_of_symbols_is_named(toy: Toy) -> None:
