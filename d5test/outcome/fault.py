@@ -58,8 +58,8 @@ class Evidence:
 
 SAID = ("raised", "how")
 """Details that hold what a framework raised, or how its process ended."""
-NUMBER = re.compile(r"[\[(]\d[\d, ]*[\])]|\d+")
-"""A number, or a shape."""
+NUMBER = re.compile(r"[\[(][\d, ]*[\])]|\d+")
+"""A number, or a shape: `()` too."""
 
 NO_CALLS = Evidence((), "returns")
 """Of a fault that no call of one operator shows."""
