@@ -18,7 +18,7 @@ from d5test.client.messages import BackendInfo, Raised
 from d5test.numerics.arithmetic import Arithmetic
 from d5test.numerics.bounds import Bound, Bounds, double
 from d5test.numerics.judgement import Judgement
-from d5test.outcome.fault import Fault
+from d5test.outcome.fault import Evidence, Fault
 from d5test.outcome.tally import Inapplicable
 
 BATCHES = (17, 33)
@@ -213,8 +213,8 @@ def declared_dtypes(client: Any, case: Case) -> Judgement:
             raise Unsupported(f"known failure: {reason}") from None
         if declared and isinstance(refusal, Raised):
             what = f"{case.dtype} is declared, and a valid case raised"
-            raised = str(refusal)
-            raise inquiry.fault("declared", what, (feed,), "returns", raised=raised) from None
+            evidence = Evidence((feed,), "returns", wanted=inquiry.wanted)
+            raise inquiry.raised(refusal, evidence, "declared", what) from None
         if declared:
             raise
         return Judgement(telling=True)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from pathlib import Path
 from textwrap import dedent
 from typing import TYPE_CHECKING, Any
 
@@ -227,16 +228,25 @@ class Inquiry:
         except Hung as hang:
             raise fault("hang", "no answer", how=str(hang)) from None
         except Raised as raised:
-            if raised.where == "row":
-                raise fault("row", self.client.unreadable, raised=raised.message) from None
-            if reason := self.known.refusal(self.case, str(raised)):
+            if raised.where != "row" and (reason := self.known.refusal(self.case, str(raised))):
                 raise Unsupported(f"known failure: {reason}") from None
-            words = f"{raised}\n{dedent(raised.traceback)}".rstrip()
-            raise fault(
-                "exception", "a valid case raised", raised=words,
-                refused=self.client.refusing,
-            ) from None  # fmt: skip
+            raise self.raised(raised, evidence) from None
         return list(results)
+
+    def raised(
+        self, raised: Raised, evidence: Evidence, kind: str = "exception",
+        what: str = "a valid case raised",
+    ) -> Fault:  # fmt: skip
+        """The fault that is an exception: of `kind` if it may be the framework's."""
+        fault = partial(self.subject.fault, evidence=evidence)
+        if raised.where == "row":
+            return fault("row", self.client.unreadable, raised=raised.message)
+        words = f"{raised}\n{dedent(raised.traceback)}".rstrip()
+        if raised.place:
+            step = "row" if raised.where == "call" else raised.where
+            what = f"the backend's {step} raised {raised.type} at {Path(raised.place).name}"
+            return fault("exception", what, raised=words, at=f"{raised.place}: {raised.type}")
+        return fault(kind, what, raised=words, refused=self.client.refusing)
 
     def _require_fit(self, feed: Feed) -> None:
         """Raise `Inapplicable` where an upstream gradient has not the shape of its output.

@@ -174,12 +174,16 @@ class BackendFailed(Exception):
 
 @dataclass(eq=False, repr=False)
 class Raised(Exception):
-    """The framework raised. `where`: call, vjp, put, get, wait, ..., or row: returned nonsense."""
+    """The framework raised. `where`: call, vjp, put, get, wait, ..., or row: returned nonsense.
+
+    `place` is the line, `FILE:LINE`, if it is the backend's own code that raised.
+    """
 
     type: str
     message: str
     traceback: str = ""
     where: str = "call"
+    place: str = ""
 
     def __str__(self) -> str:
         return f"{self.type} in {self.where}: {self.message}"

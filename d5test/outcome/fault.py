@@ -58,6 +58,8 @@ class Evidence:
 
 SAID = ("raised", "how")
 """Details that hold what a framework raised, or how its process ended."""
+AT = "at"
+"""The detail that holds which exception the backend's own code raised, and its line."""
 NUMBER = re.compile(r"[\[(][\d, ]*[\])]|\d+")
 """A number, or a shape: `()` too."""
 
@@ -94,8 +96,11 @@ class Fault(AssertionError):
         """Say in the headline which functions of the framework the case calls.
 
         The one that computes everything is accused; of several, which the row composes, none is.
-        A crash and a hang are not repeated for it.
+        A crash and a hang are not repeated for it. None is named where the backend's own code is
+        wrong.
         """
+        if self.kind == "row" or AT in self.details:
+            return
         op, place = self.case.op, place_of(client.about)
         what = self.headline.removeprefix(f"{op!r}: ").removesuffix(f" on {place}")
         if self.kind not in ("crash", "hang"):
@@ -121,9 +126,12 @@ class Fault(AssertionError):
     def cause(self) -> str:
         """The same for faults that probably have one cause, on one backend.
 
-        What was raised or printed, its first and last line without numbers; the format to which
-        results are rounded; else the kind, the operator, and the character.
+        The line of the backend's own code that raised; what was raised or printed, its first and
+        last line without numbers; the format to which results are rounded; else the kind, the
+        operator, and the character.
         """
+        if AT in self.details:
+            return self.details[AT]
         op = getattr(self.case, "op", None)
         operator = op.name if op is not None else str(self.case)
         for name in SAID:

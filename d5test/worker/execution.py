@@ -18,6 +18,7 @@ import numpy as np
 
 from d5test.backends.base import Backend, Unsupported
 from d5test.worker.bound import BadRow, Bound, OperatorView
+from d5test.worker.own_code import place_in_own_code
 from d5test.worker.wire import Bits
 
 PACKAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
@@ -186,7 +187,7 @@ class Execution:
                 f"and says that it returns {most}"
             )
         for k, y in enumerate(outputs):
-            self.check_tensor(y, f"the row of {bound.op.name} returned", f"as output {k}")
+            self.check_tensor(y, "the row returned", f"as output {k}")
         return outputs
 
     def gradients(
@@ -200,7 +201,7 @@ class Execution:
         gradients: list[Any] = [None] * count
         for root, dx in zip(roots, computed, strict=True):
             if dx is not None:
-                self.check_tensor(dx, f"vjp of {bound.op.name} returned", f"for input {root}")
+                self.check_tensor(dx, "vjp returned", f"for input {root}")
                 gradients[root] = dx
         return tuple(gradients)
 
@@ -269,7 +270,7 @@ class Execution:
         self._forgotten = self.backend.compilations() or 0
 
     def failure(self, error: BaseException) -> tuple[Any, ...]:
-        """An exception as an answer: unsupported, or raised by whom and where."""
+        """An exception as an answer: unsupported, or raised in which step and by whose code."""
         cause: BaseException | None = error
         while cause is not None:
             if isinstance(cause, Unsupported):
@@ -285,7 +286,8 @@ class Execution:
         name = kind.__qualname__
         if kind.__module__ != "builtins" and kind is not BadRow:
             name = f"{kind.__module__}.{name}"
-        return "raised", name, str(error), _frames(error.__traceback__), where
+        place = "" if where == "row" else place_in_own_code(error.__traceback__, self.backend)
+        return "raised", name, str(error), _frames(error.__traceback__), where, place
 
 
 def _frames(trace: TracebackType | None) -> str:

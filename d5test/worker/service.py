@@ -1,7 +1,7 @@
 """The requests that a worker understands, by name, and how each is answered.
 
 An answer is `("ok", value)`, `("unsupported", reason)` or `("raised", type, text, traceback,
-where)`. The backend is made by the first request. NumPy and the framework only.
+where, place)`. The backend is made by the first request. NumPy and the framework only.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Service:
             if self._execution is None:
                 if isinstance(error, Unsupported):
                     return "unsupported", str(error)
-                return "raised", type(error).__name__, str(error), "", "making the backend"
+                return "raised", type(error).__name__, str(error), "", "making the backend", ""
             return self._execution.failure(error)
 
     def reply(self, request: Sequence[Any]) -> bytes:
@@ -105,7 +105,7 @@ class Service:
         try:
             return wire.dumps(answer)
         except Exception as error:  # noqa: BLE001 (pickle's, or that of what was to be pickled)
-            return wire.dumps(("raised", type(error).__name__, str(error), "", "answer"))
+            return wire.dumps(("raised", type(error).__name__, str(error), "", "answer", ""))
 
     def start(self, make: Callable[..., Rounds], *request: Any) -> int:
         """Make everything ready and warm; how many calls make a round."""

@@ -118,8 +118,8 @@ def test_unsupported_carries_its_reason(wrong: BackendClient, do: Any, ops: Any)
 @pytest.mark.parametrize(
     ("deed", "text"),
     [
-        ("none", r"the row of Act returned a builtins.NoneType as output 0, not a numpy.ndarray"),
-        ("number", r"the row of Act returned a builtins.float as output 0, not a numpy.ndarray"),
+        ("none", r"the row returned a builtins.NoneType as output 0, not a numpy.ndarray"),
+        ("number", r"the row returned a builtins.float as output 0, not a numpy.ndarray"),
         ("nested", r"returned 2 outputs, and says that it returns 1"),
         ("two", r"the row of Act returned 2 outputs, and says that it returns 1"),
     ],

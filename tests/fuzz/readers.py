@@ -289,7 +289,8 @@ def tensors(folder: Path) -> list[bytes]:
 def messages(folder: Path) -> list[bytes]:
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
     every = (
-        ("ready",), ("failed", "ImportError", "no", ""), ("raised", "ValueError", "", "", "call"),
+        ("ready",), ("failed", "ImportError", "no", ""),
+        ("raised", "ValueError", "", "", "call", ""),
         ("ok", [((x, None), [x], True)]), ("ok", {"rows": {}, "threads": 2}),
     )  # fmt: skip
     return [wire.dumps(message) for message in every]

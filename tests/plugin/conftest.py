@@ -73,6 +73,20 @@ class Mistyped(Tiny):
     rows = {"ReLU": Numpy.rows["Relu"]}
 
 
+def scalar(op, x):
+    return float(x.sum())
+
+
+class Scalars(Tiny):
+    rows = {name: Row(scalar, gradient=none) for name in right}
+
+
+class Mistaken(Tiny):
+    def vjp(self, function, inputs, grads, wanted):
+        up = grads
+        return tuple(map(up, inputs)), []
+
+
 class Refusing(Tiny):
     rows = {**right, "Relu": Row(refusing, gradient=none)}
 """

@@ -1,12 +1,37 @@
-"""Faults of one cause are told once."""
+"""Faults of one cause are told once, and accuse whose code it is."""
 
 from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from d5test.case import Case, Tensor
 from d5test.outcome.fault import kind_of_fault
 from d5test.reference.operators import OPERATORS
+from d5test.worker.own_code import place_in_own_code
+from tests.plugin.conftest import TINY, Suite
+
+MISTAKE = next(k for k, line in enumerate(TINY.splitlines(), 1) if "map(up" in line)
+
+
+def test_a_mistake_in_the_backends_vjp_is_its_own(suite: Suite) -> None:
+    ran = suite("Mistaken", "--check=gradient,determinism", "--examples=3")
+    assert ran.rc == pytest.ExitCode.TESTS_FAILED
+    assert "6 faults of 1 cause" in ran.text
+    assert f"Relu(): the backend's vjp raised TypeError at tiny.py:{MISTAKE} on " in ran.text
+    assert "should raise Unsupported" not in ran.text
+
+
+def test_one_mistake_of_all_rows_is_one_cause(suite: Suite) -> None:
+    ran = suite("Scalars", "--check=forward,declared_dtypes", "--examples=3")
+    assert " of 1 cause on " in ran.text
+    assert "the row returned a builtins.float as output 0, not a numpy.ndarray" in ran.text
+    assert "a valid case raised" not in ran.text
 
 
 @pytest.mark.parametrize(
@@ -18,3 +43,25 @@ def test_shapes_make_no_cause_of_their_own(one: str, other: str) -> None:
     fault = kind_of_fault("exception")
     causes = {fault("gradient", case, "", {"raised": f"E: {x}\nf(x)"}).cause for x in (one, other)}
     assert len(causes) == 1
+
+
+TABLE = {"root": math.sqrt}
+EXPRESSIONS: dict[str, Callable[[Any], Any]] = {
+    "a function in C": lambda x: math.sqrt(x),
+    "one of a table": lambda x: TABLE["root"](x),
+    "a tensor's": lambda x: len(str(x)) + operator.neg(SimpleNamespace()),  # type: ignore[operator]
+}
+
+
+@pytest.mark.parametrize("name", EXPRESSIONS)
+@pytest.mark.parametrize("framework", ["math", "types", "toy"])
+def test_what_a_framework_may_have_raised_in_c_is_not_called_own(
+    name: str, framework: str
+) -> None:
+    backend = type("Mine", (), {"framework": framework, "__module__": __name__})()
+    try:
+        EXPRESSIONS[name](-1.0)
+    except (ValueError, TypeError) as error:
+        place = place_in_own_code(error.__traceback__, backend)
+    concerned = framework == ("types" if name == "a tensor's" else "math")
+    assert bool(place) == (not concerned)
