@@ -337,7 +337,7 @@ def test_one_that_raises_by_itself_accuses_no_call_before_it(toy: Toy) -> None:
     with toy.client() as client:
         fault = toy.fault(client)
     assert "ZeroDivisionError" in fault.details["raised"]
-    assert "composed by its row of toy.threshold and more" in fault.headline
+    assert "ThresholdedRelu(): the backend's row raised ZeroDivisionError at " in fault.headline
 
 
 def test_what_a_row_keeps_is_no_proxy(toy: Toy) -> None:
