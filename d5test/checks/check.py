@@ -332,10 +332,19 @@ class Inquiry:
 
     def judged_gradient(self, result: Result, feed: Any) -> Judgement:
         """The judgement of the gradients that `feed` asks for, or the fault that they are."""
-        return self.judged(
-            partial(self.gradient_bounds, grads=feed.grads), self.gradients(result), (feed,),
-            kind="gradient", what="the gradient is wrong", grads=feed.grads,
-        )  # fmt: skip
+        try:
+            return self.judged(
+                partial(self.gradient_bounds, grads=feed.grads), self.gradients(result), (feed,),
+                kind="gradient", what="the gradient is wrong", grads=feed.grads,
+            )  # fmt: skip
+        except Fault as fault:
+            every = result.gradients or ()
+            if absent := tuple(i for i in self.wanted if not every or every[i] is None):
+                fault.details["returned"] = (
+                    f"None for the gradient of input {', '.join(map(str, absent))}, which means "
+                    f"zero; stopped={absent} in the row says that the framework has none"
+                )
+            raise
 
     def judged(
         self,
