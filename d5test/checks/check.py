@@ -278,6 +278,19 @@ class Inquiry:
         evidence = Evidence(feeds, claim, expected, self.wanted)
         return self.subject.fault(kind, what, evidence, judgement, **details)
 
+    def evidence(
+        self,
+        feeds: tuple[Any, ...],
+        expected: Bounds,
+        *,
+        claim: str = "within",
+        reuse: bool = False,
+        last: bool = False,
+    ) -> Evidence:
+        """What is expected of the first of `feeds`, or with `last` of the last of them."""
+        position = ((),) * (len(feeds) - 1) if last else ()
+        return Evidence(feeds, claim, (*position, expected), self.wanted, reuse)
+
     def forward_bounds(self, arithmetic: Arithmetic, arrays: Arrays | None = None) -> Bounds:
         """Bars of the outputs that the backend's row returns."""
         arrays = self.arrays if arrays is None else arrays
@@ -299,13 +312,19 @@ class Inquiry:
         feeds: tuple[Any, ...],
         *,
         gradients: bool = False,
+        **claimed: Any,
     ) -> None:
-        """Shapes and dtypes come before values.
+        """Shapes and dtypes come before values; `claimed` as for `evidence`.
 
         A stashed output is in float32 (so ONNX has it) or, as frameworks do, in the dtype under
         test, whose bar it gets either way.
         """
-        fault = partial(self.fault, feeds=feeds, claim="within", expected=(expected,))
+        evidence = self.evidence(feeds, expected, **claimed)
+        when = " when a gradient is asked for" if evidence.claim == "computed" else ""
+
+        def fault(kind: str, what: str, got: str, want: str) -> Fault:
+            return self.subject.fault(kind, what + when, evidence, got=got, want=want)
+
         if len(results) != len(expected):
             count = f"{len(expected)}, or outputs={len(results)} if these are the first of them"
             raise fault("shape", "the wrong number of results", got=str(len(results)), want=count)
@@ -370,21 +389,18 @@ class Inquiry:
         *,
         kind: str,
         what: str,
-        claim: str = "within",
-        reuse: bool = False,
-        last: bool = False,
+        **claimed: Any,
     ) -> tuple[Judgement, Bounds]:
         """The judgement, not yet whether it tells anything, and the bars that held the results.
 
         A result that only a looser class than the allowed one holds is convicted by the bars of
-        the class that is allowed: of these are the judgement and the evidence. With `last`, the
-        results belong to the last of `feeds`. Raises `WrongReference` where the reference's own
-        gradient is wrong.
+        the class that is allowed: of these are the judgement and the evidence; `claimed` as for
+        `evidence`. Raises `WrongReference` where the reference's own gradient is wrong.
         """
 
         def shaped(arithmetic: Arithmetic) -> Bounds:
             expected = bounds(arithmetic)
-            self.shaped(expected, results, feeds, gradients=gradients)
+            self.shaped(expected, results, feeds, gradients=gradients, **claimed)
             return expected
 
         gradients = kind == "gradient"
@@ -412,8 +428,7 @@ class Inquiry:
             if judgement.explained != 0 and (narrower := rounded_to(expected, results)):
                 judgement = replace(judgement, rounded_to=narrower)
                 more = f": rounded to {narrower}"
-            position = ((),) * (len(feeds) - 1) if last else ()
-            evidence = Evidence(feeds, claim, (*position, expected), self.wanted, reuse)
+            evidence = self.evidence(feeds, expected, **claimed)
             raise self.subject.fault(kind, what + more, evidence, judgement, **details)
         except Fault:
             if gradients:  # before one is called wrong, the reference's is proved

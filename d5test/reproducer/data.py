@@ -79,11 +79,11 @@ def _nested(opening: str, entries: Iterable[str]) -> str:
 
 def expected(fault: Fault) -> list[list[tuple[Bound | None, bool]]]:
     """What is expected of each result, and whether a stashed one may stay in float32."""
-    pulled = fault.evidence.feeds[-1].grads is not None
-    stashed = () if pulled else fault.case.op.stashed_outputs
+    evidence = fault.evidence
+    gradients = evidence.feeds[-1].grads is not None and evidence.claim != "computed"
+    stashed = () if gradients else fault.case.op.stashed_outputs
     return [
-        [(bound, k in stashed) for k, bound in enumerate(bounds)]
-        for bounds in fault.evidence.expected
+        [(bound, k in stashed) for k, bound in enumerate(bounds)] for bounds in evidence.expected
     ]
 
 

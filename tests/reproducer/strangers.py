@@ -65,7 +65,7 @@ class Mine(Backend):
         outputs = function(*inputs)
         slopes = [grads[0].copy() for _ in wanted]
         {slopes}
-        return (outputs,), slopes
+        return outputs if isinstance(outputs, tuple) else (outputs,), slopes
 
     {facts}
 '''

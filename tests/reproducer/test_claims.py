@@ -30,6 +30,7 @@ class Wrong:
     facts: str = ""
     dtype: str = "float32"
     mended: tuple[str, str] = ("", "")
+    said: str = "still there"
 
     def fixed(self, text: str) -> str:
         """The reproducer as it would be of a backend that is right."""
@@ -65,6 +66,24 @@ CASES = {
     "another value": Wrong("value", "forward", "return good * np.float32(1.001)"),
     "a value with a gradient": Wrong(
         "value", "gradient", slopes="outputs = outputs + 1", row=PULLED
+    ),
+    "results with a gradient": Wrong(
+        "shape", "gradient", slopes="outputs = (outputs, outputs)", row=PULLED,
+        said="still there: call 0: 2 outputs, want 1 ",
+    ),
+    "a shape with a gradient": Wrong(
+        "shape", "gradient", slopes="outputs = outputs[None]", row=PULLED,
+        said="still there: call 0, output 0: shape (1, 2, 3), want (2, 3) ",
+    ),
+    "a dtype with a gradient": Wrong(
+        "dtype", "gradient", slopes="outputs = outputs.astype(np.float64)", row=PULLED,
+        said="still there: call 0, output 0: dtype float64, want float32 ",
+    ),
+    "a shape in a later call": Wrong(
+        "shape", "compiled",
+        "return good if STATE.setdefault('rows', len(x)) == len(x) else good[None]",
+        facts=COUNTING.replace('"compiled"] = 0', '"compiled"] = 1'),
+        said="still there: call 1, output 0: shape (1, 17, 3), want (17, 3) ",
     ),
     "two results": Wrong("shape", "forward", "return good, good"),
     "no result": Wrong("shape", "forward", "return ()"),
@@ -136,7 +155,7 @@ def test_the_claim_that_failed_is_tested(wrong: Wrong, stranger: Any, tmp_path: 
     path = write(caught.value, client.about, tmp_path / "out")
     there = run(path)
     assert there.returncode == 1, there.stdout + there.stderr
-    assert there.stdout.splitlines()[-1].startswith("still there")
+    assert there.stdout.splitlines()[-1].startswith(wrong.said)
     text = path.read_text()
     path.write_text(wrong.fixed(text))
     gone = run(path)

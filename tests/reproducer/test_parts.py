@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+from types import SimpleNamespace
 
 import ml_dtypes
 import numpy as np
 import pytest
 
+from d5test.outcome.fault import Evidence, Fault
 from d5test.reproducer import copied, data
 from d5test.reproducer.closure import Module, globals_of
 from d5test.reproducer.copied import Want, difference, widened
@@ -74,3 +76,12 @@ def test_what_stands_in_an_inner_function_is_rewritten_once() -> None:
 def test_globals_are_those_that_a_function_does_not_bind() -> None:
     text = "def f(a, b=c):\n    d = e\n    return [g(h, d) for h in a]"
     assert globals_of(text) == {"c", "e", "g"}
+
+
+@pytest.mark.parametrize("claim", ["within", "computed"])
+def test_outputs_computed_with_a_gradient_may_be_stashed_in_float32(claim: str) -> None:
+    feed = SimpleNamespace(grads=(np.ones(2),))
+    evidence = Evidence((feed,), claim, ((None, None),))
+    op = SimpleNamespace(stashed_outputs=(1,))
+    fault = Fault("gradient", SimpleNamespace(op=op), "", {}, evidence=evidence)
+    assert data.expected(fault) == [[(None, False), (None, claim == "computed")]]
