@@ -220,6 +220,21 @@ def test_a_reproducer_runs_under_the_interpreter_of_its_fault(
     assert "--python" in line
 
 
+def test_a_reproducer_finds_d5test_under_an_interpreter_without(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bare = tmp_path / "bare"
+    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+    bare.chmod(0o755)
+    body = f"from d5test.worker.worker import load\nload({str(tmp_path / 'mine.py')!r} + ':Mine')"
+    (tmp_path / "mine.py").write_text("from d5test.names import hint\nclass Mine: pass\n")
+    path = reproducer(tmp_path / "x.py", f"{body}\n{GONE}", str(bare))
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    alone = subprocess.run([bare, path], capture_output=True, text=True, check=False, env=env)
+    assert "No module named 'd5test'" in alone.stderr
+    assert main(["repro", str(path)]) == 0, capsys.readouterr().err
+
+
 def test_what_is_no_reproducer_is_not_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

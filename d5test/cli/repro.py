@@ -8,15 +8,12 @@ one that is asked for; what is no reproducer is not run. Exit status 1: a fault 
 from __future__ import annotations
 
 import argparse
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from d5test.arguments import Mistake
 
-VERDICTS = {0: "gone", 1: "still there"}
-"""What a reproducer says, by the status that it ends with: one without the other is no verdict."""
 STYLES = {"gone": "green", "still there": "red"}
 
 
@@ -28,10 +25,6 @@ class Answer:
     python: str
     outcome: str
     line: str
-
-
-class NoVerdict(Exception):
-    """A file that says nothing of its fault; the text is the file and the reason."""
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -49,6 +42,7 @@ def execute(options: argparse.Namespace) -> int:
     """Run the files and say what came of them."""
     from d5test.client.messages import UnknownBackend
     from d5test.client.registry import interpreter
+    from d5test.reproducer.trial import NoVerdict
 
     answers: list[Answer] = []
     reasons: list[NoVerdict] = []
@@ -75,40 +69,17 @@ def files(names: list[str]) -> list[Path]:
 
 
 def tried(path: Path, python: str | None, timeout: float) -> Answer:
-    """Run one reproducer. One that dies by a signal or gives no answer shows its fault.
-
-    Raises `NoVerdict`.
-    """
-    from d5test.client.process import Launch
+    """Run one reproducer. Raises `NoVerdict`."""
+    from d5test.reproducer import trial
     from d5test.reproducer.mark import NoReproducer, interpreter_of
 
     if not path.is_file():
-        raise NoVerdict(f"there is no {'reproducer in' if path.is_dir() else 'file'} {path}")
+        raise trial.NoVerdict(f"there is no {'reproducer in' if path.is_dir() else 'file'} {path}")
     try:
         under = python or interpreter_of(path) or sys.executable
     except NoReproducer as why:
-        raise NoVerdict(f"{path} is no reproducer: {why}") from None
-    try:
-        done = subprocess.run(
-            [under, str(path)], capture_output=True, text=True, errors="replace",
-            timeout=timeout, check=False, env=Launch("", "", under).variables(),
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        return Answer(str(path), under, "still there", f"no answer within {timeout:g} s")
-    except OSError as error:
-        raise NoVerdict(
-            f"{path} cannot be tried: its interpreter {under} cannot be started "
-            f"({error.strerror}); give another by --python"
-        ) from None
-    if done.returncode < 0:
-        return Answer(str(path), under, "still there", f"died by signal {-done.returncode}")
-    said = (done.stdout.strip() or done.stderr.strip()).splitlines()
-    outcome = VERDICTS.get(done.returncode)
-    for line in said:
-        if outcome is not None and line.startswith(outcome):
-            return Answer(str(path), under, outcome, line)
-    last = said[-1].removeprefix("cannot be tried: ") if said else "it says nothing"
-    raise NoVerdict(f"{path} cannot be tried under {under}: {last} (status {done.returncode})")
+        raise trial.NoVerdict(f"{path} is no reproducer: {why}") from None
+    return Answer(str(path), under, *trial.tried(path, under, timeout))
 
 
 def show(answers: list[Answer]) -> None:

@@ -26,6 +26,7 @@ from d5test.reference.steps import Step
 from d5test.reproducer import data, short
 from d5test.reproducer.closure import Closure, Inseparable
 from d5test.reproducer.mark import docstring, head
+from d5test.reproducer.trial import folder_of
 
 RUN = "answers(backend, CALLS, {run}, {place}{most})"
 CLAIMS: Mapping[str, str] = {
@@ -117,13 +118,12 @@ def _needs(setup: Setup, statements: Iterable[str], about: Any) -> str:
     others = sorted(imported - sys.stdlib_module_names - {"numpy", "d5test", about.framework})
     if setup.needs:
         return setup.needs
-    folder = Path(registry.resolve(about.name).target.rpartition(":")[0]).parent
-    beside = any((folder / f"{name}.py").is_file() for name in others)
-    where = f", with {folder} in PYTHONPATH" if beside else ""
     packages = dict.fromkeys([about.framework, *others])
     packages.pop("numpy", None)
-    if not others:
-        where = " alone"
+    folder = folder_of(packages, about)
+    where = "" if others else " alone"
+    if folder is not None:
+        where = f", with {folder} in PYTHONPATH"
     return f"Needs {' and '.join(filter(None, (', '.join(packages), 'NumPy')))}{where}."
 
 

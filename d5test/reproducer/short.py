@@ -23,6 +23,7 @@ from d5test.reproducer import data
 from d5test.reproducer.closure import Inseparable
 from d5test.reproducer.copied import LARGEST
 from d5test.reproducer.mark import docstring, head
+from d5test.reproducer.trial import folder_of
 
 LARGE = 1000
 """Elements of a tensor that are no longer readable on one line."""
@@ -92,9 +93,11 @@ def source(fault: Fault, about: Any) -> str:
         if fault.details.get(name)
     )
     lines = [fault.headline, "", *details]
+    folder = folder_of([about.framework], about)
+    needs = f"Needs {about.framework}, with {folder} in PYTHONPATH." if folder else ""
     return TEXT.format(
         head=head(about.executable),
-        docstring=docstring("\n".join(lines), about),
+        docstring=docstring("\n".join(lines), about, needs),
         imports="\n".join([*data.infinite(text), "import numpy as np", template.imports]),
         tensors="\n".join(tensors),
         tried=statements,

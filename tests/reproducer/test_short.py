@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -250,6 +251,27 @@ def test_what_a_row_makes_fit_is_not_called_accepted(toy: Toy, tmp_path: Path) -
     assert "def add(op, x, y)" in path.read_text()
 
 
+def submodule(toy: Toy) -> None:
+    """A wrong function in a module that the framework does not import itself."""
+    toy.build()
+    (toy.folder / "toy").mkdir()
+    (toy.folder / "toy.py").rename(toy.folder / "toy" / "__init__.py")
+    wrong = FRAMEWORK.format(wrong="return kept * np.float32(1.5)", slope=1, other="y")
+    (toy.folder / "toy" / "special.py").write_text(wrong)
+    text = BACKEND.format(row="special.threshold(x, op.alpha, 0.0)", add="toy.add(x, y)")
+    (toy.folder / "backend.py").write_text(f"from toy import special{text}")
+
+
+def test_one_that_lacks_an_import_is_not_promised(toy: Toy, tmp_path: Path) -> None:
+    submodule(toy)
+    with toy.client() as client:
+        fault = toy.fault(client)
+        path, told = prove(fault, client, tmp_path / "out")
+    assert "def thresholded(op, x)" in path.read_text()
+    assert told == ""
+    assert toy.run(path).returncode == 1
+
+
 def test_it_names_the_first_wrong_element(toy: Toy, tmp_path: Path) -> None:
     toy.build("kept[1, 2] = 7; return kept")
     with toy.client() as client:
@@ -381,20 +403,27 @@ def framework(request: pytest.FixtureRequest) -> Iterator[WorkerClient]:
         yield client
 
 
-@pytest.mark.parametrize("pulled", [False, True])
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_frameworks_that_are_right_are_told_to_be(
-    dtype: str, pulled: bool, framework: WorkerClient, tmp_path: Path
-) -> None:
-    asked = (
-        (OPERATORS["Softmax"](axis=0), (Tensor((3, 2), dtype),)),
-        (OPERATORS["Mul"](), (Tensor((2, 3), dtype), Tensor((2, 3), dtype))),
-        (OPERATORS["Transpose"](perm=(1, 0)), (Tensor((2, 3), dtype),)),
+def test_frameworks_that_are_right_are_told_to_be(framework: WorkerClient, tmp_path: Path) -> None:
+    files = []
+    for dtype, pulled in product(("float32", "bfloat16"), (False, True)):
+        asked = (
+            (OPERATORS["Softmax"](axis=0), (Tensor((3, 2), dtype),)),
+            (OPERATORS["Mul"](), (Tensor((2, 3), dtype), Tensor((2, 3), dtype))),
+            (OPERATORS["Transpose"](perm=(1, 0)), (Tensor((2, 3), dtype),)),
+        )
+        for op, inputs in asked:
+            fault = pretended(framework, op, inputs, pulled)
+            files.append(tmp_path / f"{op.name}-{dtype}-{pulled}.py")
+            files[-1].write_text(short.source(fault, framework.about))
+            assert len(files[-1].read_text().splitlines()) <= 40
+    together = tmp_path / "together.py"  # the framework is slow to import
+    together.write_text(
+        "import contextlib, runpy\n"
+        f"for file in {[str(file) for file in files]}:\n"
+        "    with contextlib.suppress(SystemExit):\n"
+        "        runpy.run_path(file, run_name='__main__')\n"
     )
-    for op, inputs in asked:
-        fault = pretended(framework, op, inputs, pulled)
-        path = tmp_path / f"{op.name}.py"
-        path.write_text(short.source(fault, framework.about))
-        assert len(path.read_text().splitlines()) <= 40
-        status, said = framework.invoke("d5test.worker.service:run_script", str(path))
-        assert (status, said[:6]) == (0, "gone ("), said
+    done = run(together)
+    said = done.stdout.splitlines()
+    assert len(said) == len(files), done.stdout + done.stderr
+    assert all(line.startswith("gone (") for line in said), said

@@ -1,0 +1,92 @@
+"""A run of a reproducer, as its user runs it.
+
+Requirements: a process of its own, in which nothing is imported yet, under the interpreter that
+showed the fault or any other. None of them needs to have d5test: a file that imports the backend
+finds this one, as a worker does, and nothing that is installed beside it.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from d5test.client import registry
+from d5test.client.process import Launch
+
+SECONDS = 300.0
+"""For one file, the import of its framework included."""
+GONE, THERE = "gone", "still there"
+VERDICTS = {0: GONE, 1: THERE}
+"""What a reproducer says, by the status that it ends with: one without the other is no verdict."""
+PACKAGE = Path(__file__).resolve().parents[1]
+
+
+class NoVerdict(Exception):
+    """A file that says nothing of its fault; the text is the file and the reason."""
+
+
+def tried(
+    path: Path, python: str, seconds: float = SECONDS, beside: Path | None = None
+) -> tuple[str, str]:
+    """The verdict of a reproducer under an interpreter, and the line that it says.
+
+    Modules that lie in the folder `beside` are found. One that dies by a signal or gives no answer
+    shows its fault. Raises `NoVerdict`.
+    """
+    try:
+        with surroundings(python, beside) as variables:
+            done = subprocess.run(
+                [python, str(path)], capture_output=True, text=True, errors="replace",
+                stdin=subprocess.DEVNULL, timeout=seconds, check=False, env=variables,
+            )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return THERE, f"no answer within {seconds:g} s"
+    except OSError as error:
+        raise NoVerdict(
+            f"{path} cannot be tried: its interpreter {python} cannot be started "
+            f"({error.strerror}); give another by --python"
+        ) from None
+    if done.returncode < 0:
+        return THERE, f"died by signal {-done.returncode}"
+    said = (done.stdout.strip() or done.stderr.strip()).splitlines()
+    verdict = VERDICTS.get(done.returncode)
+    for line in said:
+        if verdict is not None and line.startswith(verdict):
+            return verdict, line
+    last = said[-1].removeprefix("cannot be tried: ") if said else "it says nothing"
+    raise NoVerdict(f"{path} cannot be tried under {python}: {last} (status {done.returncode})")
+
+
+@contextmanager
+def surroundings(python: str, beside: Path | None) -> Iterator[dict[str, str]]:
+    """The environment of a run under an interpreter: the user's, with d5test and a folder."""
+    with TemporaryDirectory(prefix="d5test-") as folder:
+        package = Path(folder, "d5test")
+        package.mkdir()
+        package.joinpath("__init__.py").write_text(f"__path__ = [{str(PACKAGE)!r}]\n", "utf-8")
+        variables = Launch("", "", python).variables()
+        paths = (folder, str(beside or ""), variables.get("PYTHONPATH", ""))
+        yield {**variables, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+
+
+def folder_of(modules: Iterable[str], about: Any) -> Path | None:
+    """Where a worker finds some of these modules beside the backend's own file, if it does."""
+    place = registry.resolve(about.name).target.rpartition(":")[0]
+    if place.endswith(".py"):
+        folder, own = Path(place).parent, Path(place).stem
+    else:
+        folder, own = Path.cwd(), ""
+        first = place.partition(".")[0]
+        if first == "d5test" or not lies_in(folder, first):
+            return None
+    return folder if any(lies_in(folder, name) for name in modules if name != own) else None
+
+
+def lies_in(folder: Path, module: str) -> bool:
+    """Whether a folder has a module or package of this name."""
+    return (folder / f"{module}.py").is_file() or (folder / module / "__init__.py").is_file()
