@@ -150,6 +150,7 @@ class Calls:
     source: str = ""
     tensors: tuple[tuple[Array, int | None], ...] = ()
     outputs: str = ""
+    modules: tuple[str, ...] = ()
 
 
 class UnknownBackend(ValueError):

@@ -98,11 +98,18 @@ def source(fault: Fault, about: Any) -> str:
     return TEXT.format(
         head=head(about.executable),
         docstring=docstring("\n".join(lines), about, needs),
-        imports="\n".join([*data.infinite(text), "import numpy as np", template.imports]),
+        imports="\n".join([*data.infinite(text), *imports(fault, template)]),
         tensors="\n".join(tensors),
         tried=statements,
         framework=about.framework,
     )
+
+
+def imports(fault: Fault, template: Template) -> list[str]:
+    """The template's statements, and the modules in which the functions of the call are found."""
+    modules = (f"import {name}" for name in fault.calls.modules)
+    known = template.imports.splitlines()
+    return ["import numpy as np", *known, *(line for line in modules if line not in known)]
 
 
 def tried(fault: Fault, template: Template) -> str:

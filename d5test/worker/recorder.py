@@ -74,11 +74,7 @@ class Writer:
     def function(self, value: Any) -> str:
         """The framework's, a row's own, or a `partial` of one. Raises `Unwritable`."""
         if id(value) in self._names:
-            name = self._names[id(value)]
-            parts = name.split(".")
-            places = (".".join(parts[:k]) for k in range(len(parts) - 1, 0, -1))
-            self.modules.append(next((p for p in places if p in sys.modules), parts[0]))
-            return name
+            return self.named(self._names[id(value)])
         if isinstance(value, partial):
             return self.call("partial", (value.func, *value.args), value.keywords)
         plain = value if isinstance(value, FunctionType) else getattr(value, "__wrapped__", None)
@@ -90,6 +86,13 @@ class Writer:
             raise Unwritable(f"{plain.__qualname__} is not what {plain.__module__} calls so")
         self.functions.append((plain.__code__.co_filename, plain.__module__, plain.__name__))
         return plain.__name__
+
+    def named(self, name: str) -> str:
+        """The public name of something in the framework, whose module has to be imported."""
+        parts = name.split(".")
+        places = (".".join(parts[:k]) for k in range(len(parts) - 1, 0, -1))
+        self.modules.append(next((p for p in places if p in sys.modules), parts[0]))
+        return name
 
     def call(self, name: str, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> str:
         """A call as its caller would write it."""
@@ -227,13 +230,14 @@ class Proxy:
         write: Callable[[Writer], str] | None = None,
     ) -> None:
         self._value, self._name, self._recorder = value, name, recorder
-        self._write = write or (lambda _: name)
+        self._write = write or (lambda writer: writer.named(name))
 
     def __getattr__(self, name: str) -> Any:
+        inner = None if isinstance(self._value, ModuleType) else self._write
         return self._recorder.public(
             getattr(self._value, name),
             f"{self._name}.{name}",
-            lambda writer: f"{self._write(writer)}.{name}",
+            inner and (lambda writer: f"{inner(writer)}.{name}"),
         )
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
@@ -449,8 +453,11 @@ def record(backend: Backend, name: str, attributes: dict[str, Any], inputs: Any)
               tensors (they make some), unless all do so.
     one       whether one of them is the whole computation; then it is the only one in `names`.
     source    that call as source text, with x0, x1, ... for `tensors`; empty if it has none.
+    modules   the framework's modules in which it is found, to be imported.
     tensors   the tensors that it takes, each with the position of the input that it is, or None.
     outputs   the row's outputs as source text of `y`, what the call returns; empty: more happens.
+
+    Only `names` where no call is the whole computation.
     """
     recorder, outputs, raised = Recorder(backend), None, None
     tensors = [None if x is None else backend.put(x.array.copy(), x.dtype) for x in inputs]
@@ -462,16 +469,18 @@ def record(backend: Backend, name: str, attributes: dict[str, Any], inputs: Any)
     if call is None:
         calls = [c for c in recorder.calls if recorder.computed(c.taken)] or recorder.calls
         names = tuple(dict.fromkeys(call.name for call in calls))
-        return {"names": names, "one": False, "source": "", "tensors": (), "outputs": ""}
+        return {"names": names}
     taken = list({id(t): t for t in recorder.tensors((call.arguments, call.keywords))}.values())
+    writer = Writer(recorder.names, taken)
     try:
-        source = call.source(Writer(recorder.names, taken))
+        source = call.source(writer)
     except Unwritable:
         source, taken = "", []
     return {
         "names": (call.name,),
         "one": True,
         "source": source,
+        "modules": tuple(dict.fromkeys(writer.modules)),
         "tensors": tuple((Bits(*backend.get(t)), place_of(t, tensors)) for t in taken),
         "outputs": selected(outputs, call.result),
     }

@@ -54,6 +54,7 @@ def test_one_function_computes_everything(
     calls = recorded(torch, name, attributes, shapes)
     assert (calls.names, calls.one) == ((function,), True)
     assert calls.source.startswith(source or f"{function}(")
+    assert calls.modules[:1] == (function.rpartition(".")[0],)
 
 
 @pytest.mark.parametrize(("name", "attributes", "shapes", "functions"), COMPOSED)

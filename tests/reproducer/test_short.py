@@ -262,10 +262,23 @@ def submodule(toy: Toy) -> None:
     (toy.folder / "backend.py").write_text(f"from toy import special{text}")
 
 
+def test_the_module_of_the_function_is_imported(toy: Toy, tmp_path: Path) -> None:
+    submodule(toy)
+    with toy.client() as client:
+        path, told = prove(toy.fault(client), client, tmp_path / "out")
+    text = path.read_text()
+    assert "import toy\nimport toy.special\n" in text
+    assert "y = toy.special.threshold(x0, 1.0, 0.0)" in text
+    assert told == ""
+    there = toy.run(path)
+    assert (there.returncode, there.stdout[:11]) == (1, "still there"), there.stderr
+
+
 def test_one_that_lacks_an_import_is_not_promised(toy: Toy, tmp_path: Path) -> None:
     submodule(toy)
     with toy.client() as client:
         fault = toy.fault(client)
+        fault.calls = replace(fault.calls, modules=())
         path, told = prove(fault, client, tmp_path / "out")
     assert "def thresholded(op, x)" in path.read_text()
     assert told == ""
