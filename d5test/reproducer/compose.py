@@ -45,6 +45,15 @@ CLAIMS: Mapping[str, str] = {
 }
 """What is asked of the answers to all calls: functions of `copied`."""
 COPIED = "d5test.reproducer.copied"
+OF_D5TEST = """\
+try:
+{imports}
+except ModuleNotFoundError as error:
+    if error.name != "d5test":
+        raise
+    what = f"{{sys.executable}} has no d5test; `d5test repro {{__file__}}` brings it"
+    raise ImportError(what) from None"""
+"""Imports of d5test in a file that may be run without it."""
 RESERVED = {"ATTRIBUTES", "CALLS", "EXPECTED", "OP", "backend", "function", "main"}
 """Names that reproducers bind themselves."""
 OWED = ("put", "get", "wait", "version")
@@ -224,7 +233,11 @@ def _imported(imports: tuple[str, ...], lines: tuple[str, ...], needs: str) -> S
         "row = backend.rows[OP.name]",
         "function = backend.compile(lambda *inputs: row.call(OP, *inputs))",
     )
-    return Setup(imports, (*lines, *row), needs, whole=True)
+    ours = "\n".join(f"    {line}" for line in imports if line.startswith("from d5test."))
+    others = (line for line in imports if not line.startswith("from d5test."))
+    statements = (*others, OF_D5TEST.format(imports=ours))
+    needs += " `d5test repro THIS_FILE` brings d5test."
+    return Setup(statements, (*lines, *row), needs, whole=True)
 
 
 def _row(fault: Fault, about: Any, closure: Closure) -> Setup:

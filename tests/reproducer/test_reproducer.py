@@ -205,6 +205,14 @@ def test_a_source_that_cannot_be_taken_apart_is_imported(tmp_path: Path) -> None
     assert "Needs d5test" in path.read_text()
     done = run(path, PYTHONPATH=str(Path(__file__).parents[2]))
     assert done.returncode == 0, done.stderr
+    missing = "raise ModuleNotFoundError(\"No module named 'd5test'\", name='d5test')"
+    (tmp_path / "d5test.py").write_text(missing)
+    alone = run(path, PYTHONPATH=str(tmp_path))
+    assert (alone.returncode, alone.stderr) == (2, "")
+    assert alone.stdout == (
+        f"cannot be tried: ImportError: {sys.executable} has no d5test; "
+        f"`d5test repro {path}` brings it\n"
+    )
 
 
 def test_the_module_of_a_function_is_imported_not_its_package_alone() -> None:
