@@ -244,8 +244,9 @@ class Inquiry:
         words = f"{raised}\n{dedent(raised.traceback)}".rstrip()
         if raised.place:
             step = "row" if raised.where == "call" else raised.where
-            what = f"the backend's {step} raised {raised.type} at {Path(raised.place).name}"
-            return fault("exception", what, raised=words, at=f"{raised.place}: {raised.type}")
+            if kind == "exception":
+                what = f"the backend's {step} raised {raised.type} at {Path(raised.place).name}"
+            return fault(kind, what, raised=words, at=f"{raised.place}: {raised.type}")
         return fault(kind, what, raised=words, refused=self.client.refusing)
 
     def _require_fit(self, feed: Feed) -> None:
