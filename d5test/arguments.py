@@ -57,5 +57,5 @@ def share(text: str) -> float:
     except ValueError:
         part = 0.0
     if not 0 < part < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no share: say 5% or 0.05")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a share: say 5% or 0.05")
     return part

@@ -48,7 +48,7 @@ def replace(path: str | os.PathLike[str], content: str | bytes) -> None:
 def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """A new file, which takes the place of the one at `path` once all of it is on the disk.
 
-    A link stays a link; what is no regular file (`/dev/stdout`, a pipe) is written to. Raises
+    A link stays a link; what is not a regular file (`/dev/stdout`, a pipe) is written to. Raises
     OSError with the name of `path`.
     """
     target = Path(os.path.realpath(path))

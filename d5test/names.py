@@ -138,7 +138,7 @@ def from_file(path: str | os.PathLike[str], name: str) -> ModuleType:
     """The module `name` made of a file, which can import its neighbours."""
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise ImportError(f"{path} is no Python file")
+        raise ImportError(f"{path} is not a Python file")
     _search_last(os.path.dirname(os.path.abspath(path)))
     return _executed(name, spec)
 

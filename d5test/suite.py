@@ -53,7 +53,7 @@ def given_cases(
         name = body.__name__.removeprefix("test_")
         known = next((check for check in CHECKS.values() if check.run is like), None)
         if like is not None and known is None:
-            raise TypeError(f"{like!r} is no check of d5test.checks")
+            raise TypeError(f"{like!r} is not a check of d5test.checks")
         if operators:
             row["family"] = operators
         check = replace(known, **row) if known else Check(name, body, **row)  # type: ignore[arg-type]

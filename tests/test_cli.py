@@ -246,7 +246,7 @@ def test_what_is_no_reproducer_is_not_run(
         assert main(["repro", str(path)]) == 2
         said = capsys.readouterr()
         (line,) = said.err.splitlines()
-        assert f"{path} is no reproducer: it" in line
+        assert f"{path} is not a reproducer: it" in line
         assert why in line
         assert not said.out
     assert not ran.exists()

@@ -330,6 +330,6 @@ def from_bits(array: NDArray[Any], dtype: str) -> NDArray[Any]:
     """The array that travels as `bits`: bfloat16 in ml_dtypes' dtype."""
     if dtype != "bfloat16":
         return array
-    import ml_dtypes  # which torch has not beside it
+    import ml_dtypes  # not needed otherwise: torch comes without it
 
     return array.view(ml_dtypes.bfloat16)

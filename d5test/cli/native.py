@@ -29,7 +29,7 @@ def execute(options: argparse.Namespace) -> int:
     name = options.name
     # no word of C++ begins with a capital, and of Python's three do
     if not (name.isidentifier() and name.isascii() and name[0].isupper()) or iskeyword(name):
-        raise Mistake(f"{name!r} is no name of a class; give one as IPow")
+        raise Mistake(f"{name!r} is not the name of a class; give one as IPow")
     paths = [Path(f"{name.lower()}{suffix}") for suffix in SUFFIXES]
     for path in paths:
         if path.exists():

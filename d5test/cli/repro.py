@@ -78,7 +78,7 @@ def tried(path: Path, python: str | None, timeout: float) -> Answer:
     try:
         under = python or interpreter_of(path) or sys.executable
     except NoReproducer as why:
-        raise trial.NoVerdict(f"{path} is no reproducer: {why}") from None
+        raise trial.NoVerdict(f"{path} is not a reproducer: {why}") from None
     return Answer(str(path), under, *trial.tried(path, under, timeout))
 
 

@@ -132,7 +132,7 @@ def require(message: Any, kinds: Mapping[str, int]) -> None:
     kind = message[0] if isinstance(message, tuple) and message else None
     known = isinstance(kind, str) and kinds.get(kind) == len(message)
     if not known or (kind != "ok" and not all(isinstance(text, str) for text in message)):
-        raise wire.Garbled("it is no answer")
+        raise wire.Garbled("it is not an answer")
 
 
 class WorkerProcess:

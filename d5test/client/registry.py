@@ -82,7 +82,7 @@ def target(what: str) -> str:
         raise UnknownBackend(_unknown(what, names))
     if not module.endswith(".py"):
         if os.sep in module:
-            raise UnknownBackend(f"no backend {what!r}: {module} is no Python file")
+            raise UnknownBackend(f"no backend {what!r}: {module} is not a Python file")
         return what
     path = os.path.abspath(os.path.expanduser(module))  # unlike Path's, they raise nothing
     if not os.path.isfile(path):

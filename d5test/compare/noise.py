@@ -63,7 +63,7 @@ def shifts(old: Table, new: Table, effect: float) -> list[Shift]:
 
     Each benchmark is asked whether it is worse and whether it is better. All of these questions
     are one family of Holm's procedure: identical code is called worse *or* better in `SUITE` of
-    suites. Raises FloatingPointError where a limit that runs tell is no finite number.
+    suites. Raises FloatingPointError where a limit that runs tell is not a finite number.
     """
     size = np.nanmedian(new, axis=1) - np.nanmedian(old, axis=1)
     floor = control(old, new)
@@ -84,7 +84,7 @@ def shifts(old: Table, new: Table, effect: float) -> list[Shift]:
     spread = np.sqrt(floor.variance * (_error(old) + _error(new)))
     detectable = limit + stdtrit(floor.freedom, POWER) * spread
     if not np.isfinite(np.stack([size, limit, detectable])[:, known]).all():
-        raise FloatingPointError("a limit is no finite number")
+        raise FloatingPointError("a limit is not a finite number")
     return [
         Shift(float(s), float(a) if k else inf, float(d) if k else inf)
         for s, a, d, k in zip(size, limit, detectable, known, strict=True)

@@ -136,7 +136,7 @@ def _run(path: Path, rounds: int) -> Run:
     except (Unreadable, TooLarge) as error:
         raise Unreadable(f"{path}: {error}") from None
     except RecursionError:  # what was parsed is written and hashed, by deeper calls
-        raise Unreadable(f"{path}: is no benchmark file: it is nested too deep") from None
+        raise Unreadable(f"{path}: is not a benchmark file: it is nested too deep") from None
     except OSError as error:
         raise Unreadable(f"{path}: {error.strerror}") from None
 
@@ -144,7 +144,7 @@ def _run(path: Path, rounds: int) -> Run:
 def _content(path: Path, rounds: int) -> Any:
     if not path.is_file():
         gone = path.is_symlink() and not path.exists()
-        raise Unreadable("is a link to nothing" if gone else "is no regular file")
+        raise Unreadable("is a link to nothing" if gone else "is not a regular file")
     with path.open("rb") as file:
         text = condensed(iter(lambda: file.read(BLOCK), b""), rounds)
     if not text.strip():
@@ -152,21 +152,21 @@ def _content(path: Path, rounds: int) -> Any:
     try:
         return parsed(text)
     except UnicodeDecodeError:
-        raise Unreadable("is no JSON: it is not UTF-8") from None
+        raise Unreadable("is not JSON: it is not UTF-8") from None
     except TooLarge as error:
         raise Unreadable(f"is {error}") from None
     except json.JSONDecodeError as error:
         cut = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated")
         why = "it ends too early" if cut else error.msg
-        raise Unreadable(f"is no JSON: {why}") from None
+        raise Unreadable(f"is not JSON: {why}") from None
     except ValueError as error:
-        raise Unreadable(f"is no benchmark file: {quoted(str(error))}") from None
+        raise Unreadable(f"is not a benchmark file: {quoted(str(error))}") from None
 
 
 def _run_of(path: str, content: Any, *, details: bool) -> Run:
     benchmarks = content.get("benchmarks") if isinstance(content, dict) else None
     if not isinstance(benchmarks, list):
-        raise Unreadable("is no benchmark file: it has no list of benchmarks")
+        raise Unreadable("is not a benchmark file: it has no list of benchmarks")
     entries: dict[str, Entry] = {}
     for benchmark in benchmarks:
         entry = entry_of(benchmark)

@@ -51,14 +51,16 @@ class Accepted:
             if not isinstance(row[name], str) or not row[name].strip():
                 raise Unacceptable(f"{name} of a row is empty or no text")
         if isinstance(accepted.up_to, bool) or not isinstance(accepted.up_to, int | float):
-            raise Unacceptable(f"up_to of {quoted(accepted.benchmark)} is no number; 0.08 is 8%")
+            raise Unacceptable(
+                f"up_to of {quoted(accepted.benchmark)} is not a number; 0.08 is 8%"
+            )
         if not 0 < accepted.up_to < 1:
             raise Unacceptable(
                 f"up_to of {quoted(accepted.benchmark)} is {quoted(accepted.up_to)}; 0.08 is 8%"
             )
         if type(accepted.expires) is not date:
             raise Unacceptable(
-                f"expires of {quoted(accepted.benchmark)} is no date, as 2027-03-31"
+                f"expires of {quoted(accepted.benchmark)} is not a date, as 2027-03-31"
             )
         return accepted
 
@@ -81,9 +83,9 @@ def read(path: Path) -> list[Accepted]:
     except Unacceptable as error:
         raise Unacceptable(f"{path}: {error}") from None
     except RecursionError:
-        raise Unacceptable(f"{path}: is no list of rows: it is nested too deep") from None
+        raise Unacceptable(f"{path}: is not a list of rows: it is nested too deep") from None
     except ValueError as error:  # that of TOML, of UTF-8, or of a number of too many digits
-        raise Unacceptable(f"{path}: is no TOML: {' '.join(str(error).split())}") from None
+        raise Unacceptable(f"{path}: is not TOML: {' '.join(str(error).split())}") from None
 
 
 def unused(rows: Iterable[Accepted], benchmarks: Iterable[str]) -> list[str]:

@@ -179,7 +179,7 @@ def _model(row: Mapping[str, Any], names: Iterable[str], operators: Operators) -
         _only("formula", [formula], FORMULAS)
         for name in names:
             if operators[name] not in FORMULAS[formula]:
-                raise ValueError(f"model: {formula!r} is no formula of {name}")
+                raise ValueError(f"model: {formula!r} is not a formula of {name}")
     ulps, absolute = model.get("ulps", {}), model.get("absolute", {})
     return ErrorModel(row["reason"], arithmetic, ulps, absolute, formula)
 
@@ -236,7 +236,7 @@ def case_from(text: str, operators: Operators) -> Case:
 def _require_inputs(case: Case) -> None:
     """Raise ValueError unless the case is an operator and inputs that can be made."""
     if not isinstance(case.op, Operator):
-        raise ValueError(f"case: {case.op!r:.60} is no operator")
+        raise ValueError(f"case: {case.op!r:.60} is not an operator")
     inputs: Any = case.inputs
     if not isinstance(inputs, tuple) or not isinstance(case.seed, int):
         raise ValueError("case: expected Case(Operator(...), (Tensor(...), ...), seed=0)")
@@ -272,7 +272,7 @@ def _built(node: ast.expr, types: Mapping[str, Any]) -> Any:
 
 def _constructed(node: ast.Call, name: str, types: Mapping[str, Any]) -> Any:
     if name not in types:
-        raise ValueError(f"case: {name!r} is no operator that is known here")
+        raise ValueError(f"case: {name!r} is not an operator that is known here")
     if any(keyword.arg is None for keyword in node.keywords):
         raise ValueError("case: ** is not allowed in the repr of a case")
     values = [_built(entry, types) for entry in node.args]

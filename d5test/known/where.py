@@ -59,7 +59,7 @@ def validate(where: Mapping[str, Any], operator: type[Operator]) -> None:
         known = OF_INPUTS if match and match["position"] else (COUNT,)
         if match is None or not (name.partition("[")[0] in attributes or match["name"] in known):
             raise ValueError(
-                f"where: {name!r} is no attribute of {operator.__name__} "
+                f"where: {name!r} is not an attribute of {operator.__name__} "
                 f"({', '.join(attributes) or 'it has none'}), nor one of "
                 f"{', '.join(f'{field}0' for field in OF_INPUTS)}, {COUNT}"
             )

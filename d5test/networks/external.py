@@ -88,4 +88,4 @@ def array(path: Path) -> Array:
         return numpy_helper.to_array(tensor)
     except (OSError, ValueError, *BROKEN) as error:
         why = " ".join(str(error).split())
-        raise ValueError(f"{path} is no tensor of ONNX: {why}") from None
+        raise ValueError(f"{path} is not a tensor of ONNX: {why}") from None

@@ -46,7 +46,7 @@ def read(path: str | os.PathLike[str]) -> onnx.ModelProto:
     try:
         model = onnx.load(file, load_external_data=False)
     except DecodeError as error:
-        raise ValueError(f"{file} is no ONNX model: {error}") from None
+        raise ValueError(f"{file} is not an ONNX model: {error}") from None
     folder = file.resolve().parent
     wanted, stored = 0, {}
     for tensor in _external(model):
@@ -210,7 +210,7 @@ def _constant(node: onnx.NodeProto) -> Array:
 def _value(info: onnx.ValueInfoProto) -> Value:
     """Dtype and shape of an input; a side without a size has its name, or one of its own."""
     if info.type.WhichOneof("value") != "tensor_type":
-        raise BrokenGraph(f"the input {info.name!r} is no tensor")
+        raise BrokenGraph(f"the input {info.name!r} is not a tensor")
     tensor = info.type.tensor_type
     shape = (
         side.dim_value if side.HasField("dim_value") else side.dim_param or f"{info.name}_{axis}"

@@ -159,7 +159,7 @@ class Network:
     def remove_output(self, tensor: str) -> None:
         """Let a tensor no longer be one of the network's results; the last one stays."""
         if tensor not in self.outputs:
-            raise BrokenGraph(f"{tensor!r} is no output, only {', '.join(self.outputs)}")
+            raise BrokenGraph(f"{tensor!r} is not an output, only {', '.join(self.outputs)}")
         others = tuple(output for output in self.outputs if output != tensor)
         self.graph = checked(self.graph.with_(outputs=others))
 

@@ -108,7 +108,7 @@ def failed(check: str, case: object, on: str, failure: Exception) -> Fault:
 
 def unjudged(tally: Tally) -> str:
     """Why nothing was judged."""
-    void = "void, the bars accept results that are obviously wrong"
+    void = "void, the error bar accepts results that are obviously wrong"
     parts = [
         f"{count} {'case is' if count == 1 else 'cases are'} {what}"
         for what, count in (("known", tally.known), (void, tally.void))

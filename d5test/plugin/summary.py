@@ -34,9 +34,12 @@ LEGEND = {
     "right": "inside of its error bar",
     "fault": "outside of it, or a crash, a hang, a wrong exception",
     "known": "a fault that a row of the known failures lists",
-    "inapplicable": "the check asks nothing of this case",
+    "inapplicable": "the check does not apply to this case",
     "unsupported": "the backend does not do it",
-    "void": "its bars accept results that are obviously wrong",
+    "void": (
+        "the case cannot tell right from wrong: "
+        "its error bar accepts results that are obviously wrong"
+    ),
     "untested": "a cell in which too little was judged",
 }
 LEAST_ACCURATE = 4

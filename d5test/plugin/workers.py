@@ -157,7 +157,9 @@ def require_rows(clients: Mapping[str, Any], selection: Selection, rules: Collec
         backend = next(name for name, table in rows.items() if row in table)
         meant = hint(row, selection.every_operator)
         meant = meant if "did you mean" in meant else "an operator of your own needs --operator"
-        raise pytest.UsageError(f"{backend} has a row for {row!r}, which is no operator: {meant}")
+        raise pytest.UsageError(
+            f"{backend} has a row for {row!r}, which is not an operator: {meant}"
+        )
     for operator in selection.operators if selection.operator_names and rows else ():
         if operator not in named:
             raise pytest.UsageError(

@@ -90,9 +90,9 @@ def read(path: Path) -> Corpus:
     except Damaged:
         raise
     except (ValueError, TypeError, AttributeError, LookupError, ArithmeticError) as error:
-        raise Damaged(f"is no corpus: {' '.join(str(error).split())}") from None
+        raise Damaged(f"is not a corpus: {' '.join(str(error).split())}") from None
     except RecursionError:
-        raise Damaged("is no corpus: it is nested too deep") from None
+        raise Damaged("is not a corpus: it is nested too deep") from None
     return corpus
 
 

@@ -269,14 +269,14 @@ def markdown(report: Report) -> str:
 def content_of(path: Path) -> str:
     """The text of a page's file."""
     if not path.is_file():
-        raise Unreadable("there is no such file" if not path.exists() else "is no regular file")
+        raise Unreadable("there is no such file" if not path.exists() else "is not a regular file")
     if path.stat().st_size > LARGEST:
         raise Unreadable(f"is larger than {LARGEST >> 20} MiB")
     try:
         # bytes, so that no line's end is mended
         return path.read_bytes().decode("utf-8")
     except UnicodeDecodeError:
-        raise Unreadable("is no page of d5test: it is not UTF-8") from None
+        raise Unreadable("is not a page of d5test: it is not UTF-8") from None
 
 
 @dataclass(frozen=True)
@@ -295,7 +295,7 @@ def verify(text: str) -> Verified:
     """Verify a page."""
     blocks = DATA.findall(text)
     if len(blocks) != 1:
-        raise Unreadable("is no page of d5test: it does not carry one block of data")
+        raise Unreadable("is not a page of d5test: it does not carry one block of data")
     data = unpack(blocks[0])
     # Another version words its page in its own way; its verdicts are compared all the same.
     alike = data.get("d5test") == __version__

@@ -251,7 +251,8 @@ def _row(fault: Fault, about: Any, closure: Closure) -> Setup:
         raise Inseparable(f"{where} does not define {name} by a class statement")
     row = about.rows[fault.case.op.name]
     if not row.call:
-        raise Inseparable(f"the row of {fault.case.op.name} is not written down by a name")
+        what = f"the row of {fault.case.op.name} cannot be imported by name"
+        raise Inseparable(f"{what}, as a lambda or a closure cannot")
     if taken := RESERVED & {function for _, _, function in row.functions}:
         raise Inseparable(f"the row uses a name of the reproducer's own, {min(taken)}")
     evidence = fault.evidence

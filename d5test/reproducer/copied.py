@@ -125,7 +125,7 @@ def answers(
             raise BadResult(f"{len(gradients)} gradients, want {len(call.wanted)}")
         for y in (*outputs, *(dx for dx in gradients if dx is not None)):
             if not isinstance(y, kind):
-                raise BadResult(f"a {type(y).__name__} is no {kind.__name__}")
+                raise BadResult(f"{type(y).__name__} was returned, not {kind.__name__}")
         backend.wait([t for t in (*outputs, *gradients) if t is not None])
         read = [backend.get(y) for y in outputs]
         slopes = [
@@ -239,7 +239,7 @@ def difference(got: Any, dtype: str, want: Want) -> str:
         excess = np.where(np.isfinite(got), np.abs(got - value) / bar, np.inf)
     at = np.unravel_index(np.where(wrong, excess, -1.0).argmax(), wrong.shape)
     return (
-        f"{int(wrong.sum())} of {wrong.size} elements are wrong, most of all {[*map(int, at)]}: "
+        f"{int(wrong.sum())} of {wrong.size} elements are wrong, worst at {[*map(int, at)]}: "
         f"{float(got[at])!r}, want {float(value[at])!r} give or take {float(bar[at]):.3g}"
     )
 

@@ -141,7 +141,7 @@ def mnist(folder: str = "mnist") -> Dataset:
                 "(n, h, w) and (n,)"
             )
         if labels.min() < 0 or labels.max() > 9:
-            raise BadFile(f"{folder}: a {name} label is no digit from 0 to 9")
+            raise BadFile(f"{folder}: a {name} label is not a digit from 0 to 9")
         if len(images) != len(labels):
             raise BadFile(f"{folder}: {len(images)} {name} images, {len(labels)} labels")
         return images[:, None], labels.astype(np.int64)

@@ -150,7 +150,7 @@ class Recipe:
         rule = self._called("optimizer")(**self.mutable["optimizer_kwargs"])
         if not isinstance(rule, Optimizer):
             kind = f"{Optimizer.__module__}.{Optimizer.__name__}"
-            raise BadRecipe(f"{self.name}: optimizer: {rule!r} is no update rule, a {kind}")
+            raise BadRecipe(f"{self.name}: optimizer: {rule!r} is not an update rule, a {kind}")
         return rule
 
     def sampler(self, samples: int, seed: int) -> Any:

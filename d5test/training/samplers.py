@@ -132,12 +132,12 @@ def asked(sampler: Any, epoch: int) -> list[Indices]:
     except Exception as error:
         raise SamplingFault(f"{name}: epoch {epoch}: {type(error).__name__}: {error}") from error
     if not isinstance(answer, Sequence | np.ndarray) or not len(answer):
-        raise SamplingFault(f"{name}: epoch {epoch}: {answer!r} is no list of batches")
+        raise SamplingFault(f"{name}: epoch {epoch}: {answer!r} is not a list of batches")
     batches = [np.asarray(batch) for batch in answer]
     for i, batch in enumerate(batches):
         if batch.ndim != 1 or not len(batch) or batch.dtype.kind not in "iu":
             raise SamplingFault(
-                f"{name}: epoch {epoch}: batch {i} is no list of indices: it has the shape "
+                f"{name}: epoch {epoch}: batch {i} is not a list of indices: it has the shape "
                 f"{batch.shape} and holds {batch.dtype}"
             )
     return batches

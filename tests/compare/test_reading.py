@@ -42,6 +42,6 @@ def test_the_same_runs(rounds: int, tmp_path: Path, request: pytest.FixtureReque
 def test_the_same_complaint(tmp_path: Path) -> None:
     given = sides(tmp_path)
     (tmp_path / "new1.json").write_text("[]")
-    with pytest.raises(Unreadable, match=r"new1\.json: is no benchmark file"):
+    with pytest.raises(Unreadable, match=r"new1\.json: is not a benchmark file"):
         read_sides(given)
     assert gc.isenabled()

@@ -89,19 +89,19 @@ def test_rows_of_what_was_not_measured_are_told(tmp_path: Path) -> None:
         ("nothing = 1", "it is a list of rows"),
         ("[[accepted]]\n", "a row has the fields"),
         (ROW.replace("0.30", "30"), "0.08 is 8%"),
-        (ROW.replace("0.30", '"30%"'), "no number"),
-        (ROW.replace("2031-03-31", '"later"'), "no date"),
+        (ROW.replace("0.30", '"30%"'), "not a number"),
+        (ROW.replace("2031-03-31", '"later"'), "not a date"),
         (ROW.replace('"the new kernel is deterministic"', '" "'), "reason"),
         (ROW + "more = 1\n", "a row has the fields"),
-        ("[[accepted", "is no TOML"),
-        ("accepted = " + "9" * 5000, "is no TOML"),
+        ("[[accepted", "is not TOML"),
+        ("accepted = " + "9" * 5000, "is not TOML"),
         (ROW.replace("0.30", "9" * 4000), "0.08 is 8%"),
         (ROW.replace("0.30", "nan"), "up_to of 'b1' is nan; 0.08 is 8%"),
         (ROW.replace("0.30", "-inf"), "0.08 is 8%"),
         ("accepted = " + "[" * 100_000, "nested too deep"),
         ("accepted = [1]", "a row has the fields"),
         ("accepted = {x = 1}", "it is a list of rows"),
-        ("\0", "is no TOML"),
+        ("\0", "is not TOML"),
     ],
 )
 def test_what_cannot_be_read_is_one_line(tmp_path: Path, text: str, why: str) -> None:
@@ -116,7 +116,7 @@ def test_what_cannot_be_read_is_one_line(tmp_path: Path, text: str, why: str) ->
 def test_what_is_not_utf8_is_one_line(tmp_path: Path) -> None:
     path = tmp_path / "accepted.toml"
     path.write_bytes(b"\xff\xfe")
-    with pytest.raises(Unacceptable, match="is no TOML"):
+    with pytest.raises(Unacceptable, match="is not TOML"):
         read(path)
 
 

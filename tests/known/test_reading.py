@@ -114,7 +114,7 @@ def test_an_error_model_masks_nothing(tmp_path: Path) -> None:
         ('"forward"', '"forwards"', "unknown check 'forwards': did you mean forward"),
         ("2999-06-30", '"soon"', "expires: expected a date, 2027-01-31, not 'soon'"),
         (">=2.10,<2.15", ">=two", "versions"),
-        ("axis = 0, rank0", "axes = 0, rank0", "no attribute of Softmax"),
+        ("axis = 0, rank0", "axes = 0, rank0", "not an attribute of Softmax"),
         ("Case(Softmax", "Case(Relu", "Relu"),
         ('["float32"]', '["float16"]', "forward does not ask for float16"),
         ('["float32"]', '"float32"', "dtypes: expected a list of texts"),
@@ -126,7 +126,7 @@ def test_an_error_model_masks_nothing(tmp_path: Path) -> None:
         (ROW, "known = [1]", "row 1: expected a table"),
         (ROW, "known = 1", "expected .* tables"),
         ("axis = 0", "shape0 = { below = 5 }", "below of 'shape0' should be a list"),
-        ("Case(Softmax(axis=0)", "Case(5", "5 is no operator"),
+        ("Case(Softmax(axis=0)", "Case(5", "5 is not an operator"),
         ("axis = 0", f"axis = {'9' * 4301}", "digits"),
         ("axis = 0", f"axis = {'[' * 10000}", "nested too deeply|[Uu]nclosed|Invalid"),
         ("2999-06-30", "2999-06-30\nmodel = 5", "model: expected a table"),
@@ -134,7 +134,7 @@ def test_an_error_model_masks_nothing(tmp_path: Path) -> None:
         ("2999-06-30", "2999-06-30\nmodel.ulps.exp = nan", "expected ULPs, not nan"),
         ("2999-06-30", "2999-06-30\nmodel.ulps.exp = true", "expected ULPs, not True"),
         ("2999-06-30", "2999-06-30\nmodel.arithmetic = 'float23'", "unknown arithmetic"),
-        ("2999-06-30", "2999-06-30\nmodel.formula = 'running sums'", "no formula of Softmax"),
+        ("2999-06-30", "2999-06-30\nmodel.formula = 'running sums'", "not a formula of Softmax"),
     ],
 )
 def test_what_cannot_be_read_is_one_line(tmp_path: Path, old: str, new: str, word: str) -> None:

@@ -57,10 +57,10 @@ def test_conditions(where: dict[str, object], expected: bool) -> None:
 @pytest.mark.parametrize(
     ("where", "word"),
     [
-        ({"stride": 2}, "'stride' is no attribute of Conv"),
-        ({"shape": 2}, "'shape' is no attribute"),
-        ({"__class__": 2}, "no attribute"),
-        ({"strides; import os": 2}, "no attribute"),
+        ({"stride": 2}, "'stride' is not an attribute of Conv"),
+        ({"shape": 2}, "'shape' is not an attribute"),
+        ({"__class__": 2}, "not an attribute"),
+        ({"strides; import os": 2}, "not an attribute"),
         ({"strides": {"atleast": 2}}, "takes min, max, not and below"),
         ({"strides": {}}, "takes min, max, not and below"),
         ({"shape0": {"below": 5}}, r"below of 'shape0' should be a list of fields, .*, not 5"),
@@ -150,5 +150,5 @@ def test_a_number_can_be_required_to_be_below_the_sum_of_others() -> None:
     assert not holds({"shape1[0]": {"below": ["shape0[1]"]}}, CONV)  # 4 and 3
     assert not holds({"shape1[0]": {"below": ["shape1[0]"]}}, CONV)
     assert holds({"shape1[0]": {"below": ["shape0[1]", "strides[0]", "shape2[0]"]}}, CONV)
-    with pytest.raises(ValueError, match="'shap' is no attribute"):
+    with pytest.raises(ValueError, match="'shap' is not an attribute"):
         validate({"shape1[0]": {"below": ["shap"]}}, Conv)

@@ -224,7 +224,7 @@ def test_external_data_of_a_model_without_a_folder_are_refused(tmp_path: Path) -
 
 def test_what_is_no_model_is_said_to_be_none(tmp_path: Path) -> None:
     (tmp_path / "text.onnx").write_text("not a model")
-    with pytest.raises(ValueError, match="no ONNX model"):
+    with pytest.raises(ValueError, match="not an ONNX model"):
         Network(tmp_path / "text.onnx")
     with pytest.raises(OSError, match="missing"):
         Network(tmp_path / "missing.onnx")

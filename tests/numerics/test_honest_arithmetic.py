@@ -292,7 +292,7 @@ def test_the_element_that_convicts_is_the_one_that_is_told() -> None:
         assert ratios(bound, got).max() == judgement.ratio
         want = copied.Want("bfloat16", bound.value, bound.bar)
         words = copied.difference(got.view(np.uint16), "bfloat16", want)
-        assert f"most of all {list(judgement.position)}: {judgement.got!r}" in words
+        assert f"worst at {list(judgement.position)}: {judgement.got!r}" in words
 
 
 def test_a_row_may_grant_class_s() -> None:

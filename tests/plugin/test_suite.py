@@ -163,7 +163,7 @@ def test_a_budget_is_kept_and_what_it_left_out_is_said(suite: Suite) -> None:
         (("--backend=./none.py:Tiny",), "there is no file"),
         (("--backend=./tiny.py:None_",), "has no|None_"),
         (("--backend=./tiny.py:Tiny", "--operator=Gelu"), "no row for Gelu in ./tiny.py:Tiny"),
-        (("--backend=./tiny.py:Mistyped",), "a row for 'ReLU', which is no operator: did you"),
+        (("--backend=./tiny.py:Mistyped",), "a row for 'ReLU', which is not an operator: did you"),
         (("--backend=numpy", "--operator=Sofmax"), "unknown operator 'Sofmax': did you mean Soft"),
         (("--backend=numpy", "--device=cuad"), "numpy has no device 'cuad' here, only cpu"),
         (("--backend=numpy", "--dtype=float23"), "unknown dtype 'float23'"),

@@ -223,7 +223,7 @@ def test_the_command_exports(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     [
         (["export", "FOLDER", "--operator=Cnov"], "no operator 'Cnov' in it: did you mean Conv?"),
         (["export", "FILE"], "Not a directory"),
-        (["make", "FILE"], "is no corpus"),
+        (["make", "FILE"], "is not a corpus"),
         (["make", "FOLDER"], "Is a directory"),
     ],
 )

@@ -154,10 +154,10 @@ def broken(text: str, **fields: Any) -> str:
 
 
 UNREADABLE: dict[str, tuple[Callable[[str], str | bytes], str]] = {
-    "empty": (lambda text: "", "is no page of d5test"),
-    "foreign": (lambda text: "<html></html>", "is no page of d5test"),
+    "empty": (lambda text: "", "is not a page of d5test"),
+    "foreign": (lambda text: "<html></html>", "is not a page of d5test"),
     "not UTF-8": (lambda text: b"\xff\xfe", "is not UTF-8"),
-    "truncated": (lambda text: text[: text.index("H4sI") + 99], "is no page of d5test"),
+    "truncated": (lambda text: text[: text.index("H4sI") + 99], "is not a page of d5test"),
     "two blocks": (lambda text: text + DATA.search(text)[0], "one block of data"),
     "a torn block": (
         lambda text: DATA.sub(lambda m: m[0].replace(m[1], m[1][:400]), text),

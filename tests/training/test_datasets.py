@@ -73,7 +73,7 @@ def test_labels_are_digits_in_one_row(tmp_path: Path) -> None:
     for stem in ("train", "t10k"):
         written(tmp_path / f"{stem}-images-idx3-ubyte", images)
         written(tmp_path / f"{stem}-labels-idx1-ubyte", labels)
-    with pytest.raises(BadFile, match="a train label is no digit from 0 to 9"):
+    with pytest.raises(BadFile, match="a train label is not a digit from 0 to 9"):
         mnist(str(tmp_path))
     written(tmp_path / "train-labels-idx1-ubyte", labels[:, None])
     with pytest.raises(BadFile, match=r"labels \(3, 1\), expected \(n, h, w\) and \(n,\)"):

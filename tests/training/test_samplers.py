@@ -120,9 +120,9 @@ WRONG = {
     Unseeded: "Unseeded: asked again, epoch 0 is in another order",
     Padding: "Padding: epoch 0: sample .* is seen 2 times, in batches 0 and 6",
     Replaced: "Replaced: epoch 0: 1 of 437 samples are never seen; .* in batches 0 and 1",
-    Ending: "Ending: epoch 0: batch 7 is no list of indices",
-    Fractional: "Fractional: epoch 0: batch 0 is no list of indices: .* holds float64",
-    Streaming: "Streaming: epoch 0: .* is no list of batches",
+    Ending: "Ending: epoch 0: batch 7 is not a list of indices",
+    Fractional: "Fractional: epoch 0: batch 0 is not a list of indices: .* holds float64",
+    Streaming: "Streaming: epoch 0: .* is not a list of batches",
     Raising: "Raising: epoch 0: KeyError: 'no such epoch'",
     Endless: "Endless: it has no epoch",
 }
