@@ -47,7 +47,8 @@ suites: $(VENV)/dev.stamp
 	$(BIN)/pytest suites/operators/test_corpus.py --backend=torch
 	OMP_NUM_THREADS=1 $(BIN)/pytest suites/networks --backend=numpy,torch,tensorflow,jax,onnxruntime \
 	  --network=mlp,lenet5 -n 2
-	$(BIN)/pytest suites/training --backend=torch,tensorflow,jax --optimizer=Momentum,Adam --examples=5
+	OMP_NUM_THREADS=1 $(BIN)/pytest suites/training --backend=torch,tensorflow,jax --optimizer=Momentum,Adam \
+	  --examples=5 -n 2
 	$(BIN)/pytest suites/distributed --examples=3
 	$(BIN)/pytest suites/*/test_plain.py --backend=numpy,torch,tensorflow,jax,onnxruntime
 

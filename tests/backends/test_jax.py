@@ -189,7 +189,10 @@ def judged(case: Case, backend: Jax, *, flushes: bool = True) -> tuple[Row, Judg
     return row, outputs, gradients
 
 
-@pytest.mark.parametrize("mode,dtype", [("eager", "float64"), ("compiled", "float32")])
+@pytest.mark.parametrize(
+    "mode,dtype",
+    [pytest.param("eager", "float64", marks=pytest.mark.nightly), ("compiled", "float32")],
+)
 @pytest.mark.parametrize(
     "name,inputs,attributes", KNOWN, ids=[f"{row[0]}-{i}" for i, row in enumerate(KNOWN)]
 )

@@ -18,6 +18,7 @@ from tests.faults.score import Local
 COMPUTING = ("Conv", "Exp", "Gemm", "LayerNormalization", "MatMul", "ReduceSum", "Softmax")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", sorted(OPERATORS))
 def test_an_honest_backend_is_right(name: str) -> None:
     found = findings(Local("honest", Numpy()), OPERATORS[name], count=4)

@@ -31,6 +31,7 @@ def test_is_found_and_named(finding: Finding) -> None:
     assert repr(fault.case) in fault.message
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("finding", [f for f in IN_PROCESS if f.alone], ids=str)
 def test_is_found_by_one_check_alone(finding: Finding) -> None:
     found = findings(local(finding), finding.cls, count=COUNT)

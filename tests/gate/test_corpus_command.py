@@ -120,6 +120,7 @@ def test_what_computes_worse_is_worse_by_name(gate, tmp_path: Path) -> None:
     assert "Neg(): a valid" in line
 
 
+@pytest.mark.nightly
 def test_it_is_in_a_run_of_the_suite_unless_it_is_left_out(gate, tmp_path: Path) -> None:
     quick = ("operators", "--operator=Relu", "--dtype=float32", "-k")
     ran = gate("Old", *quick, "not corpus", "--collect-only", "-q")

@@ -138,7 +138,9 @@ for name, inputs in (("Embedding", (table, scale)), ("Weighted", (x, labels, kee
     ]
 
 
-@pytest.mark.parametrize("backend", ["jax", "jax-compiled"])
+@pytest.mark.parametrize(
+    "backend", ["jax", pytest.param("jax-compiled", marks=pytest.mark.nightly)]
+)
 def test_the_suite_validates_integers_masks_and_what_is_optional(
     mixed_judged_by_the_suite, backend
 ):

@@ -34,6 +34,7 @@ def torch_says(says):
     return lambda code: says(PRELUDE + code)
 
 
+@pytest.mark.nightly
 def test_it_is_an_operator_of_pytorchs(torch_says):
     said = torch_says("""
 x = normal(2, 3, 5, requires_grad=True)

@@ -56,6 +56,7 @@ def test_the_documented_rule_is_judged(tmp_path: Path) -> None:
     assert "Lion is not implemented in onnxruntime; it has: torch" in ran.stdout
 
 
+@pytest.mark.nightly
 def test_a_wrong_implementation_says_what_it_looks_like(tmp_path: Path) -> None:
     right = 'beta1, beta2 = group["betas"]'
     wrong = documented().replace(right, 'beta2, beta1 = group["betas"]')
