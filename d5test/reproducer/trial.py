@@ -18,8 +18,6 @@ from typing import Any
 from d5test.client import registry
 from d5test.client.process import Launch
 
-SECONDS = 300.0
-"""For one file, the import of its framework included."""
 GONE, THERE = "gone", "still there"
 VERDICTS = {0: GONE, 1: THERE}
 """What a reproducer says, by the status that it ends with: one without the other is no verdict."""
@@ -30,16 +28,13 @@ class NoVerdict(Exception):
     """A file that says nothing of its fault; the text is the file and the reason."""
 
 
-def tried(
-    path: Path, python: str, seconds: float = SECONDS, beside: Path | None = None
-) -> tuple[str, str]:
+def tried(path: Path, python: str, seconds: float) -> tuple[str, str]:
     """The verdict of a reproducer under an interpreter, and the line that it says.
 
-    Modules that lie in the folder `beside` are found. One that dies by a signal or gives no answer
-    shows its fault. Raises `NoVerdict`.
+    One that dies by a signal or gives no answer shows its fault. Raises `NoVerdict`.
     """
     try:
-        with surroundings(python, beside) as variables:
+        with surroundings(python) as variables:
             done = subprocess.run(
                 [python, str(path)], capture_output=True, text=True, errors="replace",
                 stdin=subprocess.DEVNULL, timeout=seconds, check=False, env=variables,
@@ -63,14 +58,14 @@ def tried(
 
 
 @contextmanager
-def surroundings(python: str, beside: Path | None) -> Iterator[dict[str, str]]:
-    """The environment of a run under an interpreter: the user's, with d5test and a folder."""
+def surroundings(python: str) -> Iterator[dict[str, str]]:
+    """The environment of a run under an interpreter: the user's, with d5test."""
     with TemporaryDirectory(prefix="d5test-") as folder:
         package = Path(folder, "d5test")
         package.mkdir()
         package.joinpath("__init__.py").write_text(f"__path__ = [{str(PACKAGE)!r}]\n", "utf-8")
         variables = Launch("", "", python).variables()
-        paths = (folder, str(beside or ""), variables.get("PYTHONPATH", ""))
+        paths = (folder, variables.get("PYTHONPATH", ""))
         yield {**variables, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
 

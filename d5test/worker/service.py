@@ -6,8 +6,11 @@ where, place)`. The backend is made by the first request. NumPy and the framewor
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import io
 import os
+import runpy
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -24,6 +27,19 @@ from d5test.worker.training import Trainings
 
 TF32 = "D5TEST_TF32"
 """The variable by which a worker is told to allow TF32."""
+
+
+def run_script(_: object, path: str) -> tuple[int, str]:
+    """The exit status of a reproducer that runs here, where its framework is imported already, and
+    what it printed. The worker is not fit for more.
+    """
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        try:
+            runpy.run_path(path, run_name="__main__")
+        except SystemExit as end:
+            return int(end.code or 0), printed.getvalue()
+    return 2, printed.getvalue()
 
 
 class Service:

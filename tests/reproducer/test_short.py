@@ -274,17 +274,6 @@ def test_the_module_of_the_function_is_imported(toy: Toy, tmp_path: Path) -> Non
     assert (there.returncode, there.stdout[:11]) == (1, "still there"), there.stderr
 
 
-def test_one_that_lacks_an_import_is_not_promised(toy: Toy, tmp_path: Path) -> None:
-    submodule(toy)
-    with toy.client() as client:
-        fault = toy.fault(client)
-        fault.calls = replace(fault.calls, modules=())
-        path, told = prove(fault, client, tmp_path / "out")
-    assert "def thresholded(op, x)" in path.read_text()
-    assert told == ""
-    assert toy.run(path).returncode == 1
-
-
 def test_it_names_the_first_wrong_element(toy: Toy, tmp_path: Path) -> None:
     toy.build("kept[1, 2] = 7; return kept")
     with toy.client() as client:
