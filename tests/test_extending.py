@@ -74,21 +74,16 @@ def test_a_check_of_ours_may_be_narrowed(tmp_path: Path) -> None:
     assert re.findall(r"\[numpy-(\w+-\w+)\]", listed.stdout) == ["Abs-float64", "Tanh-float64"]
 
 
-def test_a_backend(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("backend", "operators"),
+    [("./lazy.py:Lazy", "Conv,LeakyRelu"), ("./cube_jax.py:Mine", "./cube.py:Cube")],
+    ids=["a backend", "an operator"],
+)
+def test_what_is_judged(tmp_path: Path, backend: str, operators: str) -> None:
     pytest.importorskip("jax")
     ran = run(
-        tmp_path, OPERATORS, "--backend=./lazy.py:Lazy", "--operator=Conv,LeakyRelu",
+        tmp_path, OPERATORS, f"--backend={backend}", f"--operator={operators}",
         "--examples=3", "--check=forward,gradient,low_precision,determinism,declared_dtypes",
-    )  # fmt: skip
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert "none was wrong" in ran.stdout
-
-
-def test_an_operator(tmp_path: Path) -> None:
-    pytest.importorskip("jax")
-    ran = run(
-        tmp_path, OPERATORS, "--backend=./cube_jax.py:Mine", "--operator=./cube.py:Cube",
-        "--examples=3", "--check=forward,gradient,low_precision",
     )  # fmt: skip
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "none was wrong" in ran.stdout

@@ -22,7 +22,7 @@ class KnownFailure:
     """One fault of a framework.
 
     Without `model` and `raises` the cases for which `where` holds are not judged at all: they are
-    masked. With `model` they are judged by wider bars. With `raises` a case that raises these
+    masked. With `model` they are judged by it. With `raises` a case that raises these
     words counts as unsupported.
 
     reason      what is wrong, in one line

@@ -21,7 +21,7 @@ has what was printed, or raised.
 
 This page is made from the rows: `d5test known --page > docs/found.md`.
 """
-JUDGED = "judged by wider bars"
+JUDGED = "judged by its error model"
 REFUSED = "counted as unsupported"
 MASKED = "not judged"
 
