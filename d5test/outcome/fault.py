@@ -13,23 +13,25 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from d5test.backends.base import Unsupported
-from d5test.case import Case
+from d5test.case import Case, dtype_of
 from d5test.client.messages import FAILURES, Calls
 from d5test.numerics.arithmetic import format_of
 from d5test.numerics.bounds import Bounds
 from d5test.numerics.judgement import Judgement, bits_right
+from d5test.worker.machine import FRESH
 
 SMALL = 8
 """Elements of an input that is printed."""
 TINY = 2
 """A number below this multiple of the smallest normal number is tiny."""
 FLUSHED = "; flushes=True in the row allows that"
-Character = Literal["inaccuracy", "infinite", "zero", "different function"]
+Character = Literal["inaccuracy", "infinite", "zero", "unwritten", "different function"]
 EXPLANATIONS: Mapping[Character | None, str] = {
     None: "",
     "inaccuracy": ": an inaccuracy, no larger than rounding to {0.explained} bits makes",
     "infinite": ": infinite, where a finite number is due",
     "zero": ": zero, where a tiny number is due",
+    "unwritten": ": memory that nothing wrote, which d5test fills with the byte {1:#x}",
     "different function": ": a different function, which no rounding explains",
 }
 
@@ -255,7 +257,7 @@ def judgement_in_words(judgement: Judgement, dtype: str) -> dict[str, str]:
         precision = format_of(dtype).bits_of(judgement.want)
         bits = bits_right(judgement.got, judgement.want, precision)
         character = _character(judgement, dtype)
-        explanation = EXPLANATIONS[character].format(judgement)
+        explanation = EXPLANATIONS[character].format(judgement, FRESH)
         if character == "zero" and precision < format_of(dtype).precision:
             explanation += FLUSHED
         if judgement.rounded_to:
@@ -277,7 +279,11 @@ def _element(judgement: Judgement) -> str:
 
 def _character(judgement: Judgement, dtype: str) -> Character | None:
     got, want = judgement.got, judgement.want
-    if judgement.right or judgement.explained is None:
+    if judgement.right:
+        return None
+    if dtype and got == np.full(8, FRESH, np.uint8).view(dtype_of(dtype))[0]:
+        return "unwritten"
+    if judgement.explained is None:
         return None
     if isinf(got) and isfinite(want):
         return "infinite"

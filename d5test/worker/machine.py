@@ -26,8 +26,8 @@ from pathlib import Path
 import numpy as np
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_PERTURB = -1, -3, -6
-POISON = 0x80
-"""The byte of freed memory; that of fresh memory is its complement."""
+FREED, FRESH = 0x80, 0x7F
+"""The bytes of memory that was given back, and of what is given out: its complement."""
 PADS = 4
 """How many pads are held at once."""
 KEPT = 1 << 30
@@ -40,7 +40,7 @@ CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 
 def poison() -> None:
     """Fill memory when it is given out and when it is given back."""
-    _set(M_PERTURB, POISON)
+    _set(M_PERTURB, FREED)
 
 
 def keep() -> None:

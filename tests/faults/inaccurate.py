@@ -9,6 +9,7 @@ from scipy.special import erf
 
 from d5test.case import dtype_of
 from d5test.numerics.arithmetic import format_of
+from d5test.worker.machine import FRESH
 from tests.faults import wrong_gradients as gradients
 from tests.faults import wrong_memory as memory
 from tests.faults.wrong import (
@@ -132,6 +133,16 @@ class AnotherFunction(Wrong):
     def vjp(self, function: Any, inputs: Any, grads: Any, wanted: Any) -> Any:
         _, found = super().vjp(function, inputs, grads, wanted)
         return self.forward(function, *inputs), [-dx for dx in found]
+
+
+class LastUnwritten(Wrong):
+    """The last element is what the C heap gave out, as where it is poisoned."""
+
+    def forward(self, honest: Honest, *inputs: Any) -> Arrays:
+        results = tuple(y.copy() for y in honest(*inputs))
+        for y in results:
+            y.reshape(-1)[-1:] = np.full(y.itemsize, FRESH, np.uint8).view(y.dtype)
+        return results
 
 
 class OffAndCachedByIdentity(Off, memory.CachedByIdentity):

@@ -56,6 +56,13 @@ def test_an_infinity_is_called_so() -> None:
     assert "infinite, where a finite number is due" in fault.message
 
 
+def test_memory_that_nothing_wrote_is_called_so() -> None:
+    client = Local("hasty", inaccurate.LastUnwritten())
+    fault = findings(client, OPERATORS["Neg"], ("forward",), COUNT)["forward"]
+    assert fault.character == "unwritten"
+    assert "memory that nothing wrote, which d5test fills with the byte 0x7f" in fault.message
+
+
 @pytest.mark.parametrize(
     ("backend", "operator", "check", "kind"),
     [
