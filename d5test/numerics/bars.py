@@ -12,15 +12,35 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from d5test.numerics.arithmetic import Arithmetic, Payment
+from d5test.numerics.arithmetic import Arithmetic, Format, Payment
 from d5test.numerics.bar_rules import RULES, Rule, exact, in_range
 from d5test.numerics.functions import normal_axes
+from d5test.numerics.perturbed import round_to
 from d5test.numerics.tracked import Tracked, Values
+
+
+def stored(number: Any, fmt: Format) -> Values | None:
+    """By how much a number of the formula may change when it is stored; `None` if not at all.
+
+    Whole numbers and arrays do not: they count, or they are inputs.
+    """
+    if not isinstance(number, float) or fmt.precision == 53:
+        return None
+    return _stored(float(number), fmt)
+
+
+@cache
+def _stored(number: float, fmt: Format) -> Values | None:
+    error = abs(number - float(round_to(np.asarray(number), fmt.precision)))
+    if 0 < abs(number) < fmt.smallest_normal:
+        error = max(error, fmt.smallest_subnormal / 2)
+    return np.asarray(error) if error else None
 
 
 class Bar(Tracked):
@@ -48,7 +68,7 @@ class Bar(Tracked):
         for a in arguments:
             tracked = isinstance(a, Tracked)
             xs.append(a.value if tracked else np.asarray(a))
-            bars.append(a.companion if tracked else None)
+            bars.append(a.companion if tracked else stored(a, self.arithmetic.primitive))
         return rule(self, ufunc, xs, bars)
 
     def rounded(self, value: Values, bar: Values | None, payment: Payment) -> Bar:

@@ -48,10 +48,13 @@ def _elu(alpha: float, x: Any) -> Any:
 
 
 def _hard_sigmoid(op: ops.HardSigmoid, x: Any) -> Any:
-    """alpha (x - x0) has no sum that cancels with an error in it: x0 comes in two parts."""
+    """alpha (x - x0) has no sum that cancels with an error in it: x0 comes in parts.
+
+    As an array, x0 is exact to bars.
+    """
     alpha, beta = Fraction(op.alpha), Fraction(op.beta)
-    x0 = float(-beta / alpha)
-    rest = float(-beta / alpha - Fraction(x0))
+    x0 = np.asarray(float(-beta / alpha))
+    rest = float(-beta / alpha - Fraction(float(x0)))
     return np.clip(op.alpha * (x - x0 - rest), 0, 1)
 
 

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from d5test.backends.base import Row
 from d5test.backends.numpy import Numpy
-from d5test.case import Arrays, Case, Operator, Tensor
+from d5test.case import Arrays, Case, Operator, Tensor, dtype_of
 from d5test.checks import CHECKS, Fault
 from d5test.numerics.arithmetic import classes
 from d5test.numerics.bounds import Bounds, double, forward_bounds, gradient_bounds
@@ -189,6 +189,37 @@ def test_any_order_lies_within_the_bars(name: str, dtype: str) -> None:
             assert bars.ratio("", gradients, results) <= 1, (words, gradients, case)
 
     hold()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize(
+    ("name", "attributes"),
+    [
+        ("HardSigmoid", {}),
+        ("HardSigmoid", {"alpha": 0.3, "beta": 0.4}),
+        ("HardSwish", {}),
+        ("ThresholdedRelu", {"alpha": 0.3}),
+        ("LeakyRelu", {"alpha": 0.01}),
+        ("Elu", {"alpha": 1.3}),
+        ("Selu", {}),
+        ("Celu", {"alpha": 0.3}),
+        ("Gelu", {"approximate": "tanh"}),
+    ],
+)
+def test_numbers_of_the_formula_may_be_stored(
+    name: str, attributes: dict[str, Any], dtype: str
+) -> None:
+    """All numbers of 16 bits, so those next to a kink: 0.3 x + 0.4 may be 0 where it is not."""
+    every = np.arange(1 << 16, dtype=np.uint16).view(dtype_of(dtype))
+    x = every[np.isfinite(every.astype(np.float32))]
+    data = tuple(map(float, x))
+    case = Case(OPERATORS[name](**attributes), (Tensor(x.shape, dtype, data=data),))
+    grads = (np.ones(x.shape),)
+    bars = Bars(case, grads)
+    for looser in ("F", "P", "S"):
+        assert bars.ratio(looser, False, run(Machine(dtype, looser), case.op, [x])) <= 1
+        gradients = run(Machine(dtype, looser), case.op, [x], grads)
+        assert bars.ratio(looser, True, gradients) <= 1
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
