@@ -125,8 +125,11 @@ def pow_inputs(d: Draw, op: elementwise.Pow) -> tuple[Tensor | None, ...]:
 
 @inputs(elementwise.Max, elementwise.Min, elementwise.Sum)
 def several_inputs(d: Draw, op: Operator) -> tuple[Tensor | None, ...]:
-    """One to four inputs, which may have equal elements; of two, the second may be the first."""
-    count = d.integer(1, 4)
+    """One to four inputs, often four, which may have equal elements.
+
+    Of two, the second may be the first.
+    """
+    count = min(d.integer(1, 6), 4)
     shape = d.shape(0)
     if count == 2 and twice(d):
         x = d.tensor(shape)
