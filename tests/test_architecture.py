@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from d5test.worker.worker import OLDEST
+
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "d5test"
 DOCUMENT = ROOT / "docs" / "architecture.md"
@@ -132,6 +134,8 @@ def test_what_runs_beside_a_framework_needs_nothing_else_of_ours() -> None:
         for path in files()
         if part_of(path) in ("backends", "worker") and path not in references
     ]
+    for path in beside:
+        ast.parse(path.read_text(encoding="utf-8"), feature_version=OLDEST)
     strange = [
         f"{path.relative_to(ROOT)} imports {module}"
         for path in beside

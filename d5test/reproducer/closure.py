@@ -4,9 +4,8 @@ Requirements: read, never imported, since the framework lives elsewhere; stateme
 order. Modules of d5test are followed, frameworks are imported. What cannot be taken apart raises
 `Inseparable`.
 
-The text of a statement is such that an older Python reads it, too: annotations of functions go,
-and with them the names that they need; `zip(strict=)` and unions in `isinstance`, which Python 3.9
-lacks, are rewritten. Everything else, comments too, stays as its author wrote it.
+Annotations of functions go, and with them the names that they need. Everything else, comments too,
+stays as its author wrote it.
 """
 
 from __future__ import annotations
@@ -76,18 +75,10 @@ class Module:
         return text.decode()
 
     def _edits(self, node: ast.AST) -> Iterator[Edit]:
-        for part in ast.walk(node):
-            if isinstance(part, ast.FunctionDef):
-                yield from self._unannotated(part)
-            elif isinstance(part, ast.Call) and ast.unparse(part.func) == "zip":
-                for keyword in part.keywords:
-                    comma = self._content.rindex(b",", 0, self._start(keyword))
-                    yield comma, self._end(keyword), b""
-            elif isinstance(part, ast.Call) and ast.unparse(part.func) == "isinstance":
-                classes = part.args[-1]
-                if isinstance(classes, ast.BinOp):
-                    members = ast.unparse(classes).replace(" | ", ", ")
-                    yield self._start(classes), self._end(classes), f"({members})".encode()
+        """Those that take the annotations of functions away."""
+        for function in ast.walk(node):
+            if isinstance(function, ast.FunctionDef):
+                yield from self._unannotated(function)
 
     def _unannotated(self, function: ast.FunctionDef) -> Iterator[Edit]:
         for part in ast.walk(function):
@@ -102,10 +93,10 @@ class Module:
             before = len(self._content[:arrow].rstrip())
             yield before, self._end(function.returns), b""
 
-    def _start(self, node: ast.expr | ast.arg | ast.keyword) -> int:
+    def _start(self, node: ast.expr | ast.arg) -> int:
         return self._starts[node.lineno - 1] + node.col_offset
 
-    def _end(self, node: ast.expr | ast.stmt | ast.arg | ast.keyword) -> int:
+    def _end(self, node: ast.expr | ast.stmt | ast.arg) -> int:
         return self._starts[(node.end_lineno or 0) - 1] + (node.end_col_offset or 0)
 
 

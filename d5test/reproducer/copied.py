@@ -1,7 +1,7 @@
 """What is copied into reproducers, as far as they use it, and called by nobody else.
 
 What is done before a framework is imported, by Python's library alone; the calls and what they
-return, what is claimed of that, and the verdict. NumPy and Python 3.9 alone. Exit status 2 if the
+return, what is claimed of that, and the verdict. NumPy and Python 3.10 alone. Exit status 2 if the
 fault cannot be tried at all, a missing framework among the reasons; a crash or a hang is an
 answer. A backend is what `d5test.backends.base` says; an array travels as the array and its
 dtype's name, bfloat16 as its bits in uint16. A claim returns in words what is wrong: none if

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dis
 import sys
 from collections.abc import Iterator
-from types import BuiltinFunctionType, FrameType, FunctionType, ModuleType, TracebackType
+from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, ModuleType, TracebackType
 from typing import Any
 
 PLAIN = sys.stdlib_module_names | {"builtins", "numpy"}
@@ -20,6 +20,8 @@ def place_in_own_code(trace: TracebackType | None, backend: Any) -> str:
 
     d5test's backends are none of those meant: what their rows share stands in d5test too.
     """
+    if not hasattr(CodeType, "co_positions"):  # before Python 3.11
+        return ""
     own = _package(type(backend).__module__)
     place = ""
     while trace is not None:

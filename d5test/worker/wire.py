@@ -174,8 +174,6 @@ def _receive_into(connection: socket.socket, room: memoryview, deadline: float |
     connection.settimeout(left)
     try:
         count = connection.recv_into(room)
-    except socket.timeout as error:  # noqa: UP041 (TimeoutError itself only from Python 3.10 on)
-        raise TimeoutError from error
     except ConnectionError as error:
         raise Closed from error
     if not count:

@@ -27,6 +27,8 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import Any
 
+OLDEST = (3, 10)
+"""The first Python under which a worker runs."""
 HERE = os.path.dirname(os.path.abspath(__file__))
 COMMAND = struct.Struct("<cq")
 """To the fork server: F (fork; a socket comes along), or R and a process (how did it end?)."""
@@ -207,6 +209,9 @@ def main() -> None:
     parser.add_argument("--fork", action="store_true")
     parser.add_argument("--parent", type=int, default=0)
     options = parser.parse_args()
+    if sys.version_info < OLDEST:
+        needed, this = (".".join(map(str, version[:2])) for version in (OLDEST, sys.version_info))
+        sys.exit(f"a worker of d5test needs Python {needed} or later, this is {this}")
     # `import training` is not ours
     sys.path[:] = [p for p in sys.path if os.path.abspath(p or os.curdir) != HERE]
     if options.parent:

@@ -171,6 +171,24 @@ def test_a_death_while_importing_is_one_line(start: Any, fork: bool) -> None:
     assert "wrong_death.py" in caught.value.detail
 
 
+def test_an_interpreter_that_is_too_old(tmp_path: Path) -> None:
+    """This one, which says that it is another."""
+    old = tmp_path / "python"
+    old.write_text(
+        f"#!{sys.executable}\n"
+        "import runpy, sys\n"
+        "sys.version_info, sys.argv = (3, 9, 18), sys.argv[2:]  # without -u\n"
+        "runpy.run_path(sys.argv[0], run_name='__main__')\n"
+    )
+    old.chmod(0o755)
+    said = r"needs Python 3\.10 or later, this is 3\.9$"
+    with (
+        WorkerClient(f"{HERE / 'tiny.py'}:Tiny@{old}") as client,
+        pytest.raises(BackendFailed, match=said),
+    ):
+        client.about  # noqa: B018
+
+
 def test_an_import_that_does_not_end(start: Any) -> None:
     client = start("wrong_sleep", importing=1.0)
     with pytest.raises(BackendFailed, match=r"was not imported by .* within 1 s") as caught:

@@ -247,7 +247,7 @@ def test_every_row_of_ours_can_be_taken_apart(name: str) -> None:
         asked = SimpleNamespace(case=named, evidence=evidence, kind="")
         subject = taken_apart(asked, about, closure)  # type: ignore[arg-type]
         text = "\n".join("\n".join(statements) for statements in closure.parts().values())
-        ast.parse(text + "\n" + "\n".join(subject.preparation), feature_version=(3, 9))
+        ast.parse(text + "\n" + "\n".join(subject.preparation), feature_version=(3, 10))
         assert "d5test" not in "".join(line for line in text.splitlines() if "import" in line)
 
 
