@@ -44,10 +44,11 @@ MAY_SPREAD = {"Attention": "a masked score may be left out, or be NaN plus minus
 """Operators in which a special value may reach what the reference keeps it from."""
 
 
-MEETS_ZEROS = {"ConvTranspose": (1,), "PRelu": (1,)}
-"""Inputs that may meet zeros which the reference leaves out: the weights, where it is computed as
-a convolution of the inputs with zeros between and around them; the slope, where it multiplies what
-is not positive. NaN times zero is NaN."""
+MEETS_ZEROS = {"ConvTranspose": (1,), "PRelu": (1,), "RNN": (2,), "GRU": (2,), "LSTM": (2, 7)}
+"""Inputs that may meet zeros which the reference has not: the weights, where it is computed as a
+convolution of the inputs with zeros between and around them; the slope, where it multiplies what
+is not positive; what multiplies states, which may be too small for their format. NaN and infinity
+times zero are NaN."""
 
 
 def has_rules(operator: type[Operator], about: BackendInfo, dtype: str) -> Why:

@@ -15,9 +15,11 @@ import d5test.reference.operators as reference
 from d5test.backends.base import Row, Unsupported
 from d5test.backends.jax import Jax, JaxCompiled
 from d5test.case import Case, Operator, Tensor
+from d5test.checks import CHECKS
 from d5test.numerics.arithmetic import classes
 from d5test.numerics.bounds import double, forward_bounds, gradient_bounds
 from d5test.numerics.judgement import Judgement, tightest
+from tests.faults.score import Local
 
 EAGER, COMPILED = Jax(), JaxCompiled()
 BACKENDS = {"eager": EAGER, "compiled": COMPILED}
@@ -299,6 +301,14 @@ def test_a_query_that_sees_no_key_gets_zeros() -> None:
     nothing = EAGER.put(np.array([[True, False], [False, False]]), "bool")
     y, *_ = Jax.rows["Attention"].call(view("Attention"), q, q, q, nothing)
     np.testing.assert_array_equal(np.asarray(y)[0, 0], [[1, 1, 1], [0, 0, 0]])
+
+
+def test_an_infinite_weight_may_meet_a_state_that_vanishes() -> None:
+    """A gate of 5e-42 is 0 here, and infinity times 0 is NaN: of the reference's, it is 1."""
+    inputs = (Tensor((4, 3, 2), values=("heavy",)), Tensor((2, 16, 2)), Tensor((2, 16, 4)))
+    op = reference.LSTM(direction="bidirectional", hidden_size=4)
+    case = Case(op, (*inputs, None, None, Tensor((2, 3, 4)), None, None), seed=66)
+    assert CHECKS["special"].run(Local("jax", Jax()), case).right
 
 
 def test_importing_and_calling_it_prints_and_warns_nothing(capfd: Any) -> None:
