@@ -97,14 +97,14 @@ def _composed(fault: Fault, about: Any, closure: Closure, setup: Setup) -> str:
     if fault.kind in data.DIED:
         hook += '\nif __name__ == "__main__":\n    watched()'
     calls = data.calls(fault)
-    closure.use(COPIED, f"{calls}\n{main}")
+    closure.use(COPIED, f"Op\n{calls}\n{main}")
     late = [*chain.from_iterable(closure.parts().values()), *setup.statements]
     opening = Closure()
     opening.use(COPIED, hook)
     (early,) = opening.parts().values()
     operator = data.operator(fault, whole=setup.whole or "attributes" in closure.attributes)
     numbers = data.infinite(f"{operator}\n{calls}")
-    every = (*numbers, "from types import SimpleNamespace", *early, *late, "import sys")
+    every = (*numbers, *early, *late, "import sys")
     library = {text for text in every if _library(text)}
     body = [
         f"{head(about.executable)}\n{docstring(fault.message, about, _needs(setup, late, about))}",

@@ -23,6 +23,7 @@ import zlib
 from collections.abc import Callable
 from functools import cached_property
 from itertools import zip_longest
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -77,6 +78,13 @@ def unpacked(dtype: str, shape: tuple[int, ...], text: str) -> Any:
     """An array from its bytes, compressed, in base 64."""
     content = zlib.decompress(base64.b64decode(text))
     return np.frombuffer(content, dtype).reshape(shape).copy()
+
+
+class Op(SimpleNamespace):
+    """An operator as a row sees it; what is compiled may be kept by it."""
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return id(self)
 
 
 class Call(NamedTuple):

@@ -38,10 +38,10 @@ def operator(fault: Fault, *, whole: bool) -> str:
     name, values = plain(fault.case.op)
     attributes = _keywords(values)
     if not whole:
-        return f"OP = SimpleNamespace(name={name!r}{', ' if attributes else ''}{attributes})"
+        return f"OP = Op(name={name!r}{', ' if attributes else ''}{attributes})"
     return (
         f"ATTRIBUTES = dict({attributes})\n"
-        f"OP = SimpleNamespace(name={name!r}, attributes=ATTRIBUTES, **ATTRIBUTES)"
+        f"OP = Op(name={name!r}, attributes=ATTRIBUTES, **ATTRIBUTES)"
     )
 
 

@@ -251,6 +251,21 @@ def test_every_row_of_ours_can_be_taken_apart(name: str) -> None:
         assert "d5test" not in "".join(line for line in text.splitlines() if "import" in line)
 
 
+def test_a_row_may_keep_what_it_compiled_by_its_operator(tmp_path: Path) -> None:
+    """jax.jit does, of an operator that is a static argument."""
+    from d5test.reference.operators import OPERATORS
+
+    pytest.importorskip("jax")
+    inputs = (Tensor((2, 3, 2)), Tensor((1, 16, 2)), Tensor((1, 16, 4)))
+    with WorkerClient("jax") as client:
+        inquiry = Inquiry("forward", client, Case(OPERATORS["LSTM"](hidden_size=4), inputs))
+        expected = inquiry.forward_bounds(inquiry.loosest)
+        fault = inquiry.fault("value", "is wrong", (inquiry.feed(),), "within", None, (expected,))
+        path = write(fault, client.about, tmp_path)
+    done = run(path)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 @pytest.mark.parametrize("name", ["torch", "jax", "onnxruntime"])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_frameworks(name: str, dtype: str, tmp_path: Path) -> None:
