@@ -34,7 +34,7 @@ from tests.numerics.factorings import BACKWARDS, FORWARDS
 LONG = 4096
 """Terms of a sum that 16 bits cannot count."""
 few = settings(
-    max_examples=5,
+    max_examples=int(__import__("os").environ.get("MANY", "5")),
     database=None,
     deadline=None,
     phases=[Phase.generate],
@@ -255,6 +255,21 @@ def test_any_factoring_lies_within_the_bars(name: str, dtype: str) -> None:
                     assert ratio <= 1, (arithmetic.name, choices, gradients, case)
 
     hold()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_the_gradient_of_a_folded_normalisation_lies_within_the_bars(dtype: str) -> None:
+    """It takes the mean from the product with x: where x is near the mean, all but little."""
+    near = Tensor((2, 4), dtype, ("uniform",))
+    others = (Tensor((4,), dtype),) * 3
+    inputs = (near, *others, Tensor((4,), dtype, ("positive",)))
+    for number in range(200):
+        case = Case(OPERATORS["BatchNormalization"](), inputs, number)
+        grads = upstream(case)
+        bars = Bars(case, grads)
+        for name in bars.classes:
+            gradients = composed(Machine(dtype, name), case.op, case.arrays(), grads)
+            assert bars.ratio(name, True, gradients) <= 1, (name, number)
 
 
 @pytest.mark.parametrize(("off", "right"), [(2.0**-22, True), (2.0**-19, False)])

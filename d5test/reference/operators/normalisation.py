@@ -92,6 +92,19 @@ class BatchNormalization(PerSample):
             dvar = -0.5 * (dx * xhat * rstd).sum(axes)
         return dx, (dy * xhat).sum(axes), dy.sum(axes), dmean, dvar
 
+    def other_backward(self, grads, inputs):
+        """Of x alpha + beta, as it is differentiated automatically."""
+        if self.training_mode:
+            return None
+        dy, (x, scale, _, mean, var) = grads[0], inputs
+        axes = self.reduced(x.ndim)
+        rstd = 1 / np.sqrt(var + self.epsilon)
+        alpha, dbeta = scale * rstd, dy.sum(axes)
+        dalpha = (dy * x).sum(axes) - mean * dbeta
+        dx = dy * along_channels(alpha, x.ndim)
+        dvar = -0.5 * dalpha * scale * rstd * rstd * rstd
+        return dx, dalpha * rstd, dbeta, -alpha * dbeta, dvar
+
     def reduced(self, ndim):
         """All axes but the channels'."""
         return (0, *range(2, ndim))
