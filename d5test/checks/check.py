@@ -241,13 +241,15 @@ class Inquiry:
         fault = partial(self.subject.fault, evidence=evidence)
         if raised.where == "row":
             return fault("row", self.client.unreadable, raised=raised.message)
-        words = f"{raised}\n{dedent(raised.traceback)}".rstrip()
+        details: dict[str, Any] = {"raised": f"{raised}\n{dedent(raised.traceback)}".rstrip()}
         if raised.place:
             step = "row" if raised.where == "call" else raised.where
             if kind == "exception":
                 what = f"the backend's {step} raised {raised.type} at {Path(raised.place).name}"
-            return fault(kind, what, raised=words, at=f"{raised.place}: {raised.type}")
-        return fault(kind, what, raised=words, refused=self.client.refusing)
+            details["at"] = f"{raised.place}: {raised.type}"
+        if not raised.place or raised.where == "call":
+            details["refused"] = self.client.refusing
+        return fault(kind, what, **details)
 
     def _require_fit(self, feed: Feed) -> None:
         """Raise `Inapplicable` where an upstream gradient has not the shape of its output.
