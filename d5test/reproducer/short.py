@@ -40,7 +40,7 @@ sys.excepthook = lambda *error: print(unable.format(*error), flush=True) or os._
 {imports}
 
 {tensors}
-{tried}version = getattr(sys.modules["{framework}"], "__version__", "")
+{tried}version = getattr(sys.modules["{framework}"], "__version__", "of unknown version")
 print(f"still there: {{wrong}}" if wrong else "gone", f"({framework} {{version}})")
 sys.exit(1 if wrong else 0)
 """
