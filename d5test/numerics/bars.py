@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
-from math import prod
+from math import isfinite, prod
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,7 @@ def stored(number: Any, fmt: Format) -> Values | None:
 
     Whole numbers and arrays do not: they count, or they are inputs.
     """
-    if not isinstance(number, float) or fmt.precision == 53:
+    if not isinstance(number, float) or not isfinite(number) or fmt.precision == 53:
         return None
     return _stored(float(number), fmt)
 
@@ -40,7 +40,9 @@ def _stored(number: float, fmt: Format) -> Values | None:
     error = abs(number - float(round_to(np.asarray(number), fmt.precision)))
     if 0 < abs(number) < fmt.smallest_normal:
         error = max(error, fmt.smallest_subnormal / 2)
-    return np.asarray(error) if error else None
+    kept = np.asarray(error)
+    kept.setflags(write=False)
+    return kept if error else None
 
 
 class Bar(Tracked):
