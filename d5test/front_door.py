@@ -158,13 +158,19 @@ def check(
 
 
 def judge(
-    op: Operator, inputs: Sequence[Any], outputs: Sequence[Any], grads: Sequence[Any] | None = None
+    op: Operator,
+    inputs: Sequence[Any],
+    outputs: Sequence[Any],
+    grads: Sequence[Any] | None = None,
+    *,
+    flushes: bool = False,
 ) -> Judgement:
     """The judgement of one result of an operator: right if `.right`.
 
     `inputs` and `outputs` are what NumPy can read, in the dtype in which the result was computed;
     an optional input that is absent is `None`. With the upstream gradients `grads` the `outputs`
-    are the gradients, one for each input, `None` for one that is not judged.
+    are the gradients, one for each input, `None` for one that is not judged. `flushes`: results
+    below the smallest normal number may be zero.
     """
     arrays: Arrays = tuple(None if x is None else np.asarray(x) for x in inputs)
     results = tuple(None if y is None else np.asarray(y) for y in outputs)
@@ -180,7 +186,7 @@ def judge(
             return forward_bounds(op, arrays, arithmetic)
         return gradient_bounds(op, arrays, upstream, arithmetic)
 
-    arithmetics = classes(dtype, rounded_attributes=True)
+    arithmetics = classes(dtype, flushes=flushes, rounded_attributes=True)
     expected = bounds(arithmetics[0])
     for k, (bound, got) in enumerate(zip(expected, results, strict=False)):
         if bound is not None and got is not None and got.shape != bound.value.shape:

@@ -316,6 +316,12 @@ def test_judge_one_result() -> None:
         d5test.judge(Softmax(), [np.arange(3)], [np.arange(3)])
 
 
+def test_a_result_may_be_flushed_to_zero() -> None:
+    x, y = np.full(2, 2.0**-70, np.float32), np.zeros(2, np.float32)
+    assert not d5test.judge(OPERATORS["Mul"](), [x, x], [y]).right
+    assert d5test.judge(OPERATORS["Mul"](), [x, x], [y], flushes=True).right
+
+
 def test_judge_knows_attributes_to_32_bits() -> None:
     rng = np.random.default_rng(5)
     x, scale = rng.normal(size=(3, 5)), rng.normal(size=5)
