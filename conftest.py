@@ -3,6 +3,4 @@
 The suites load it by their own `suites/pytest.ini`, in a clone and in an installation.
 """
 
-from __future__ import annotations
-
 pytest_plugins = ["d5test.plugin", "pytester"]

@@ -7,8 +7,6 @@
 Importing d5test imports no framework, and nothing at all before it is used.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 

@@ -3,8 +3,6 @@
 Requirements: what cannot be read is one line that says what was expected.
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 from collections.abc import Iterable

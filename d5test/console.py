@@ -1,7 +1,5 @@
 """Where tables are printed: rich's console. A closed pipe is left to the caller."""
 
-from __future__ import annotations
-
 from rich import console
 
 

@@ -5,8 +5,6 @@ is still there, byte for byte, and what was begun is not. What a stranger's file
 at most 512 MiB more than the file.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

@@ -7,8 +7,6 @@ Requirements: the same cases, bars, messages and counts as the suites'; no worke
 plugin; a fault is an AssertionError, and so is a test in which too little was judged.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from difflib import get_close_matches

@@ -1,7 +1,5 @@
 """What is measured: a quantity with its unit, and the values that it had."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any

@@ -11,8 +11,6 @@ is and what was probably meant. A file or a module shadows nothing by lying besi
 folder is searched last. Standard library only: workers under other interpreters load by it, too.
 """
 
-from __future__ import annotations
-
 import ast
 import difflib
 import hashlib

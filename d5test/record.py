@@ -5,8 +5,6 @@ files still reads them. `SCHEMA` is raised when a field changes its meaning; all
 down in `compare/schema.json`. Metrics of strangers stand beside it, under the key `metrics`.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 from collections.abc import Mapping, Sequence

@@ -18,8 +18,6 @@ A check of your own is written in the same way, in a file of your own:
 `Judgement`, or nothing where it holds; it raises a `Fault`, or fails an assertion.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

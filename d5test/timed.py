@@ -9,8 +9,6 @@ what they displace in the caches, which makes a kernel faster or slower by more 
 for; see docs/gate.md.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol

@@ -4,8 +4,6 @@ Each regime turns raw Philox words into float64 values (or integers, or booleans
 caller rounds them to the dtype. A regime sees the dtype only for its range.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from typing import Any

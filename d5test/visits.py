@@ -10,8 +10,6 @@ is the machine's pace, a clock or a neighbour: each visit tells it beside its ro
 `d5test.worker.machine`.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack

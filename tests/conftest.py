@@ -1,7 +1,5 @@
 """The same examples on every machine, and runs within that are their own."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

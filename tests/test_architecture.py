@@ -3,8 +3,6 @@
 What `if TYPE_CHECKING` and functions import counts as well.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

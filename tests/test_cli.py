@@ -1,7 +1,5 @@
 """The command line: what it prints and the status that it ends with."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

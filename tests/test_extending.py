@@ -1,7 +1,5 @@
 """What docs/extending.md has you write is run and judged; what it lists is what there is."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

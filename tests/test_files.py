@@ -1,7 +1,5 @@
 """Files are replaced whole or left as they were; what is read takes bounded memory."""
 
-from __future__ import annotations
-
 import errno
 import gzip
 import json

@@ -1,7 +1,5 @@
 """`d5test.check` and `d5test.judge` in somebody else's test."""
 
-from __future__ import annotations
-
 import ast
 import subprocess
 import sys

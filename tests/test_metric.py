@@ -1,7 +1,5 @@
 """The confidence interval of a median, against its definition."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Names that users type: ours, and what they bring in three ways."""
 
-from __future__ import annotations
-
 import sys
 from importlib.metadata import EntryPoint
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a record says of where it was made."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -26,8 +26,6 @@ A node names all outputs of its schema. Where ONNX forbids some of them beside a
 given, a second node without that input has them, so that every output is still the runtime's.
 """
 
-from __future__ import annotations
-
 import importlib
 import importlib.metadata
 import unittest

@@ -5,8 +5,6 @@ node without a kernel of its own is computed in float32 between two casts. Threa
 OMP_NUM_THREADS, where that is set.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from typing import Any, ClassVar

@@ -4,8 +4,6 @@ Each takes a backend's client and a case, and returns a judgement or raises a fa
 their table, in the order in which they run.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 

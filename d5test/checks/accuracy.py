@@ -13,8 +13,6 @@ Where the function has a stable form of its own, its bar is a second one, which 
 within both, `naive` within that of ONNX's formula only.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property

@@ -1,7 +1,5 @@
 """How arguments come: memory layouts, degenerate shapes, larger batches; what must be refused."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial

@@ -16,8 +16,6 @@ Wild, Estimating Computational Noise, SIAM J. Sci. Comput. 33, 2011). A case at 
 several, each with a subgradient of its own, one direction says nothing.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from typing import Any

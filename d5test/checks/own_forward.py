@@ -7,8 +7,6 @@ the forward on data like these, where that is larger. Otherwise the forward is w
 check of the forward says once, for all of them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, partial

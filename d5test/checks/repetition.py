@@ -1,7 +1,5 @@
 """What a second call must not change: determinism, private inputs and outputs, no caching."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from math import inf

@@ -6,8 +6,6 @@ if the result depends on that element at all: a weight that meets padding only n
 What infinities become is left open, since infinity minus infinity depends on the formula.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from math import prod
 from typing import Any

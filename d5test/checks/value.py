@@ -5,8 +5,6 @@ by the ensemble; of a problem too large to repeat in NumPy, as many independent 
 affordable, and the share says so.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial

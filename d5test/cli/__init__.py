@@ -5,8 +5,6 @@ Requirements: a mistake is one line with what was probably meant, and exit statu
 not foresee ends with `INTERNAL`.
 """
 
-from __future__ import annotations
-
 import argparse
 import difflib
 import io

@@ -4,8 +4,6 @@ Requirements: exit status 0: passed; 1: regressed, or unsure where that fails; 2
 or a file is wrong, in one line.
 """
 
-from __future__ import annotations
-
 import argparse
 from dataclasses import replace
 from pathlib import Path

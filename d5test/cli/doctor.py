@@ -5,8 +5,6 @@ asked in a process of its own, several at a time, and one that fails, or that do
 time, is one line with the reason; what is missing comes with the command that installs it.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib.metadata
 import json

@@ -5,8 +5,6 @@ in one line. What follows `--` is a suite, or one of its files, and pytest's arg
 `d5test run`.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from pathlib import Path

@@ -3,8 +3,6 @@
 Requirements: the rows are those of `suites/known`; no framework is imported.
 """
 
-from __future__ import annotations
-
 import argparse
 
 from d5test.arguments import Mistake

@@ -3,8 +3,6 @@
 Requirements: what is written passes as it stands; nothing is overwritten.
 """
 
-from __future__ import annotations
-
 import argparse
 from keyword import iskeyword
 from pathlib import Path

@@ -4,8 +4,6 @@ Requirements: what is written works as it stands; nothing is overwritten; the fi
 not named like the framework, which it would hide from every script beside it.
 """
 
-from __future__ import annotations
-
 import argparse
 import keyword
 from pathlib import Path

@@ -4,8 +4,6 @@ Requirements: exit status 0: written, whatever the verdict; 2: the command line 
 in one line.
 """
 
-from __future__ import annotations
-
 import argparse
 
 from d5test.arguments import Mistake

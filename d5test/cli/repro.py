@@ -5,8 +5,6 @@ one that is asked for; what is no reproducer is not run. Exit status 1: a fault 
 2: none is, but a file gave no verdict; 0: all are gone.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from dataclasses import dataclass

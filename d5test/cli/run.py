@@ -5,8 +5,6 @@ surrounds the user; paths in pytest's arguments count from where the user stands
 status is passed through.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 from pathlib import Path

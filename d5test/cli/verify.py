@@ -4,8 +4,6 @@ Requirements: exit status 0: they are the same; 1: not, a line for each; 2: no p
 read, in one line.
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

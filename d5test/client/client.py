@@ -3,8 +3,6 @@
 `WorkerClient` asks a worker process; `InProcessClient` asks the same in this one.
 """
 
-from __future__ import annotations
-
 import sys
 import weakref
 from abc import ABC, abstractmethod

@@ -7,8 +7,6 @@ pages that had been taken from them. What sleeps, waits or loops for ever gets n
 quiet machine.
 """
 
-from __future__ import annotations
-
 import re
 import socket
 import time

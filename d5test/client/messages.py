@@ -1,7 +1,5 @@
 """What a backend is asked and what it answers: feeds, results, rounds, facts, failures."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType

@@ -6,8 +6,6 @@ it, unless it has left the worker's session and lost its parents where nothing f
 adopts it.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import signal

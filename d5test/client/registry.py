@@ -6,8 +6,6 @@ package.module:Name         a class, imported in the worker from the working dir
 torch@/path/bin/python      any of these, under another interpreter
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Two runs compared: their records read, matched, and called better, same, worse or unsure."""
 
-from __future__ import annotations
-
 from d5test.compare.comparison import Comparison, compare
 from d5test.compare.decision import Decision
 from d5test.compare.numbers import Unreadable

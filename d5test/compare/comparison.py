@@ -5,8 +5,6 @@ runs alone. A benchmark is what it computes; a name that now means something els
 and something that only has another name is.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

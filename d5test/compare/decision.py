@@ -4,8 +4,6 @@ Requirements: no decision without its numbers; what cannot be decided is unsure,
 and with what could have been seen.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import exp, expm1, inf, isinf

@@ -5,8 +5,6 @@ line; what is not used is not looked at. A number that nothing can have measured
 Files of projects without d5test have a time and a name.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Where runs were made: machine, software, threads, load; and where two sides differ in it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from math import inf

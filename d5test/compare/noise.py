@@ -7,8 +7,6 @@ code. Rounds of one run share its episode and its memory layout and tell nothing
 docs/compare.md); each run counts once, by its best round.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf, log1p, nan, pi

@@ -4,8 +4,6 @@ Requirements: a value that cannot be used is an `Unreadable` of one line, so tha
 computed from it; sums, squares and quotients of accepted numbers are finite.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

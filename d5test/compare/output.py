@@ -5,8 +5,6 @@ say the same: what is worse is always shown; of what is unsure or better the lar
 the number of those left out; what is the same is counted.
 """
 
-from __future__ import annotations
-
 import html
 import json
 import shutil

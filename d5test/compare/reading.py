@@ -7,8 +7,6 @@ changes are no runs of the commit. Commits are found by an index, so that no fil
 is a cache, which can be deleted, and where it cannot be written nothing is lost but time.
 """
 
-from __future__ import annotations
-
 import gc
 import glob
 import json

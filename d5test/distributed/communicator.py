@@ -10,8 +10,6 @@ delivery can occur; messages from one rank to another with the same tag keep the
 promises. Room that waits for a message is poisoned: who reads it too early, or sends it, shows.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

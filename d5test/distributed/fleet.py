@@ -12,8 +12,6 @@ is a rank's network as a distributed optimizer sees it, one array of parameters:
     schedule = Decentralised(Adam()).train(rank, size, w, replica.gradient(minibatch), steps)
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing

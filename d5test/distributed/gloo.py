@@ -4,8 +4,6 @@ MPI only introduces the processes to each other (rank 0 says at which port it li
 the results together to be judged.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass

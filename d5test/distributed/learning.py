@@ -4,8 +4,6 @@ The base optimizer, its hyperparameters and the joined minibatch are the recipe'
 gradient makes a whole step, the learning rate is divided by the number of workers.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing

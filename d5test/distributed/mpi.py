@@ -5,8 +5,6 @@ Messages travel as bytes, so that every dtype does; what a library has no dataty
 only the schedules can sum.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field

@@ -9,8 +9,6 @@ Averaged is always over all contributions, so that with minibatches of one size 
 `Decentralised` take the steps that the base optimizer takes on the joined minibatch.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial

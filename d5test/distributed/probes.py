@@ -4,8 +4,6 @@ As `d5test.distributed.checks`, for cases whose operator is `Descent`. Some prob
 gradients that are told, not computed: whole numbers, from which one can read who has seen whose.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial

@@ -6,8 +6,6 @@ with the library of another (N processes, each the only rank of its world, all o
 error in one line.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Mapping

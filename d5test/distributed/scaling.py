@@ -9,8 +9,6 @@ base case stands beside every speedup, with its absolute performance (rule 1); c
 before a ratio is made of them, and no ratios are averaged (rules 3 and 4).
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass

@@ -25,8 +25,6 @@ It reads one JSON object a line. Each is laid over those before it, unless it co
     done     that the run has ended: its end is none to tell of, once `limit` is kept
 """
 
-from __future__ import annotations
-
 import json
 import os
 import select

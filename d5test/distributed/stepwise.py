@@ -7,8 +7,6 @@ Whoever does not want to write a schedule writes `step(inputs)`, with blocking c
         outputs = optimizer.step(inputs)
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any

@@ -6,8 +6,6 @@ told before. So is a call of C that goes on long after another rank has left the
 reaches it. What is told costs microseconds; a sentry that is gone is no error.
 """
 
-from __future__ import annotations
-
 import json
 import linecache
 import os

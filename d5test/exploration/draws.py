@@ -1,7 +1,5 @@
 """Hypothesis made reproducible: what is drawn depends on the command line alone."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager

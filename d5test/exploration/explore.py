@@ -7,8 +7,6 @@ to `MOST` times the examples asked for, until enough telling cases were judged, 
 the backend does few of them. Shrinking ends in time.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace

@@ -14,8 +14,6 @@
 What was measured about deciders stands in docs/gate.md.
 """
 
-from __future__ import annotations
-
 from d5test.gate.gate import Gate
 from d5test.gate.outcome import Outcome
 from d5test.gate.versions import Versions

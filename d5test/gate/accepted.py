@@ -11,8 +11,6 @@
 Requirements: a row that cannot be read is one line; one that has expired accepts nothing.
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace

@@ -5,8 +5,6 @@ time; what gives no record says why; where time is short, what is left out is of
 than of another.
 """
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence

@@ -7,8 +7,6 @@ clock and memory layout are, since the order in it is drawn; and it knows nothin
 benchmark was chosen. What is many times the effect and the noise, twice, needs no pairs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import expm1, inf, log1p, sqrt

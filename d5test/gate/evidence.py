@@ -5,8 +5,6 @@ the other often is not. Both change their sign when the arms are exchanged, and 
 identical code is as often called faster as it is called slower.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise

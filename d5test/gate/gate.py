@@ -4,8 +4,6 @@ Requirements: unchanged code costs little more than one session; the budget is k
 measured is in the outcome, and what could not be is paired.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field

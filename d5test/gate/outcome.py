@@ -6,8 +6,6 @@ comparison of stored files. The corpus stands in the files of the first session:
 one run of it.
 """
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence

@@ -4,8 +4,6 @@ Requirements: the arms share the load, the clock and the order of everything, or
 anew; each arm makes the same calls in a round; who cannot run says why, and the others go on.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

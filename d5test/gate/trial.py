@@ -6,8 +6,6 @@ calls in a round would be real work, but make it 40 calls long, for 5% of them: 
 rounds are pre-empted where those of the gate are not.)
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """The two versions: interpreters with a framework each, or backends."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from d5test.client.registry import interpreter, resolve

@@ -4,8 +4,6 @@ Requirements: nothing in a file is code; whatever is wrong with one is found whe
 is one line with the file, the row, and what to write instead.
 """
 
-from __future__ import annotations
-
 import ast
 import datetime as dt
 import math

@@ -17,8 +17,6 @@ On a tuple, a range or a single number holds if it holds for some entry. All con
 must hold; the empty table holds for every case.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Mapping

@@ -3,8 +3,6 @@
 Requirements: what stands in the page stands in a row; the same rows make the same page.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

@@ -7,8 +7,6 @@
 have it in the rows of the backends. Importing this imports nothing.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 

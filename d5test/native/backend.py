@@ -6,8 +6,6 @@ registrations `D5TEST_OPERATOR(Name)` in the files. A file is compiled when one 
 first called, once in each process (see `d5test.native.compiler` for what is kept between them).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -5,8 +5,6 @@ What is compiled lies in `$XDG_CACHE_HOME/d5test/native`, under a hash of the pr
 cannot be compiled raises `CompileError`, whose text is the compiler's and nothing else.
 """
 
-from __future__ import annotations
-
 import hashlib
 import importlib.util
 import os

@@ -3,8 +3,6 @@
 NumPy and the standard library only: this runs in workers, perhaps under another interpreter.
 """
 
-from __future__ import annotations
-
 import ctypes
 import struct
 from collections.abc import Mapping, Sequence

@@ -5,8 +5,6 @@ need a compiler, `dnnl.hpp` and `libdnnl.so` (Debian: `apt install libdnnl-dev`)
 setting that oneDNN does not have is unsupported.
 """
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Mapping
 from dataclasses import replace

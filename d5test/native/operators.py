@@ -10,8 +10,6 @@ size wherever the name stands; `...` is any number of leading axes. Attributes a
 one of the others that are registered.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import inspect
 import sys

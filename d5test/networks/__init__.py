@@ -11,8 +11,6 @@ zoo           networks made by code, seeded
 external      models from the onnx package, with their expected outputs
 """
 
-from __future__ import annotations
-
 from d5test.networks.graph import BrokenGraph, Graph, Node, Value
 from d5test.networks.model import UnsafeModel
 from d5test.networks.network import Network

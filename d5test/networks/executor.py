@@ -8,8 +8,6 @@ The network runs whole where the backend is. Its parameters are the framework's 
 until they are fetched. It is made ready once for each set of input shapes.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress

@@ -4,8 +4,6 @@ The nine `light_*` models are published networks with constant weights; the othe
 graphs that ONNX and PyTorch's exporter were tested with.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path

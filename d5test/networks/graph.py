@@ -4,8 +4,6 @@ Every tensor has one origin: an input, a parameter, a constant, or one node's ou
 changes; an edit is a new graph.
 """
 
-from __future__ import annotations
-
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property

@@ -4,8 +4,6 @@ A graph is in one operator set (`OPSET`): a model in an older one is converted b
 converter, its functions are inlined, and its Constant nodes become constants.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path

@@ -4,8 +4,6 @@ An error before a node is no fault of that node, and bars do not grow from one t
 node that computes wrongly is named, and its operator alone is what a reproducer needs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any

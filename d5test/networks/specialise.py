@@ -8,8 +8,6 @@ numbers. ONNX's shape inference finds the sizes, its reference evaluates the int
 (floating-point arithmetic) is never done here: that is what is judged.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

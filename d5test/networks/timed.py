@@ -1,7 +1,5 @@
 """A network timed on a backend; see `d5test.timed.Timed`. Where the time goes is in the record."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -5,8 +5,6 @@ for all backends. At a kink (a Relu at zero, two equal maxima) an error of one r
 gradient by more than any spread: inputs that come near one are passed over, and others drawn.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any

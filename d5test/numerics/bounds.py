@@ -6,8 +6,6 @@ are right, so the attribute is a number with an error: half a ULP of float32. It
 is a float32 and no shorter decimal means the same one: 1.0, 0.75, 0.0625.
 """
 
-from __future__ import annotations
-
 import dis
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace

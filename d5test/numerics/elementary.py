@@ -10,8 +10,6 @@ Functions in Single, Double, Double Extended, and Quadruple Precision" (2024), r
 vectorised libraries' documented bound of 4 ULPs (Intel SVML, low accuracy; SLEEF u35 has 3.5).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import pi, sqrt

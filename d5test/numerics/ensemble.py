@@ -7,8 +7,6 @@ known from eight runs only, so it is averaged with the whole result's: then a no
 16 spreads of its element with a probability below 10^-25.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any

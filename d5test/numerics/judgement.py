@@ -13,8 +13,6 @@ function is what no such arithmetic explains. Where all results are numbers of a
 that is said instead.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import floor, inf, isfinite, log2

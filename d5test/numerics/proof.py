@@ -6,8 +6,6 @@ rounding in J t, whose spread is measured by moving each input by a unit roundof
 in the sums. What has no bar takes no part.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property

@@ -16,8 +16,6 @@ means the same, by way of NumPy's dispatch: at the sizes that a suite draws, tha
 as the arithmetic.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping, Sequence
 from operator import methodcaller
 from typing import Any, Self

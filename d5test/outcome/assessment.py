@@ -5,8 +5,6 @@ d5test's own errors; what is counted is counted once; a test fails for a fault, 
 was judged, and for nothing else; what was left out is said.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field

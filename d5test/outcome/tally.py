@@ -1,7 +1,5 @@
 """What came of the cases drawn for each cell, counted as they come, and its probable causes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -4,8 +4,6 @@ Its parts are pytest plugins themselves: this folder holds no logic. Besides, `o
 came of the drawn cases, as it travels in reports, and `native` compiles operators.
 """
 
-from __future__ import annotations
-
 pytest_plugins = (
     "d5test.plugin.options",  # what the command line accepts
     "d5test.plugin.switches",  # pytest's own switches: they work, or are refused in one line

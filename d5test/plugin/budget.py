@@ -5,8 +5,6 @@ begun when the time is over is skipped and counted, an exploration that has begu
 what was measured before it is judged.
 """
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

@@ -5,8 +5,6 @@ judged, and under mpirun those that it started. A test that needs mpirun has pyt
 whether or not that plugin is installed. Ids come from ordered lists, the same on each rank.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec

@@ -5,8 +5,6 @@ are those that would be timed, and those of the corpus, with the same names; a v
 outcome, in JUnit too.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import time
 from collections import defaultdict

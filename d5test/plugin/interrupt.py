@@ -5,8 +5,6 @@ interrupts the summary too if it is pressed after a second. SIGTERM, which `time
 schedulers send, is an interrupt, except on ranks, which their sentry ends.
 """
 
-from __future__ import annotations
-
 import signal
 import threading
 import time

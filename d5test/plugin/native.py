@@ -4,8 +4,6 @@ Requirements: a file that cannot be compiled is the compiler's message and exit 
 the option nothing of `d5test.native` is imported.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any
 

@@ -6,8 +6,6 @@ outputs lie beside it; what is not named is all of ours, all of onnx's, and thos
 tests are chosen by their fields, never by patterns over their ids.
 """
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from collections.abc import Mapping

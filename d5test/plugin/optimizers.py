@@ -5,8 +5,6 @@ that cannot be run is refused there; tests are chosen by their fields, never by 
 ids. Recipes are run where they are named; a run of level 2 or 3 is then that of the recipe.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Requirements: plain Python values only, so that it survives xdist and JUnit; eve
 summary says is in here, since the process that sums up is not the one that ran.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict

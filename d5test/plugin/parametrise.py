@@ -6,8 +6,6 @@ but is counted by one test, `inapplicable`, of each check and backend. Tests are
 fields, never by patterns over their ids.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Requirements: what is written can be read by `--known` at once; what only a pers
 reason, how narrow `where` can be) is marked.
 """
 
-from __future__ import annotations
-
 import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields

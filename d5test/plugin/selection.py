@@ -5,8 +5,6 @@ status 4; what is not named is not imported, so that other tests, or --help, cos
 that are measured, or gate, are runs of their own: only where their file is named.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property

@@ -6,8 +6,6 @@ stands in the table, the rest is counted; nothing that was skipped goes unsaid, 
 nothing was judged has an exit status of its own.
 """
 
-from __future__ import annotations
-
 import io
 import os
 import shutil

@@ -5,8 +5,6 @@ one line and exit status 4, before anything is judged; a wrong option is one lin
 that run beside are left alone. `--collect-only` costs little more than importing the framework.
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator
 from typing import Any, NoReturn
 

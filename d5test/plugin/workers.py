@@ -6,8 +6,6 @@ never for --help and the like, nor without --backend. The process that only dist
 (xdist's, or that of --np) starts them to see that they start, and stops them.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import threading

@@ -1,7 +1,5 @@
 """Named cases, fixed, so that their time and accuracy compare across runs."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import prod
 

@@ -6,8 +6,6 @@ the case's seed and the input's position; an upstream gradient's is the seed and
 output's position.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence

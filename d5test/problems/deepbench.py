@@ -5,8 +5,6 @@ differs from DeepBench: a recurrent layer here includes the projection of its in
 operators do, and its backward gives the gradients of the input too.
 """
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from importlib.resources import files

@@ -6,8 +6,6 @@ is kept if its bars reject what is obviously wrong; the first ones of a cell ask
 others show what no case before them shows.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace

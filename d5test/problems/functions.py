@@ -12,8 +12,6 @@ which results are neither too large nor too small, or nearly so. One slice has a
 numbers for which standards have rules, over and over.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 import numpy as np

@@ -10,8 +10,6 @@ Arrays are flat and contiguous; `x` holds a rank's contribution, and the result 
 Messages carry slices of it. Formulas count all ranks together; an item is an element of `x`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -6,8 +6,6 @@ algorithm. Some are other functions than ONNX's, which a framework is known to c
 result that is neither is a fault of its own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property

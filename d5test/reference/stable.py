@@ -7,8 +7,6 @@ Wherever the result is a normal number it is off by what a primitive is granted 
 `condition`, in ULPs of float64 (tests/reference/test_stable.py asks mpmath).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from math import pi, sqrt

@@ -5,8 +5,6 @@ slots of its state; outputs: the parameter and the slots after step `t`. The att
 rule's hyperparameters.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, make_dataclass
 from functools import cache

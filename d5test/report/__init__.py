@@ -4,8 +4,6 @@
 it carries and says where it is not what they give.
 """
 
-from __future__ import annotations
-
 from d5test.report.content import Paired, Report
 from d5test.report.page import markdown, page, verify
 

@@ -6,8 +6,6 @@ stranger's text stands in the page as it came, since gzip and base64 leave none;
 bounded, whatever the number of rounds.
 """
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json

@@ -7,8 +7,6 @@ is computed again from the data that it carries: nothing of it is run, and what 
 an `Unreadable` of one line. That the data are those that were measured only the files can tell.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import re

@@ -8,8 +8,6 @@ Requirements: every finding has its number, or says that the records cannot tell
 itself does, whatever it shows, is kept or broken here too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ Requirements: the base case and the absolute performance stand with every speedu
 it, and how uneven the ranks were; no ratio is averaged.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 

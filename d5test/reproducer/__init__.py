@@ -5,8 +5,6 @@ backend's template. Other files are put together by `compose`: from `data` (the 
 expectations), the backend's source, by `closure`, and what is `copied`.
 """
 
-from __future__ import annotations
-
 from d5test.reproducer.compose import write
 from d5test.reproducer.proven import prove
 

@@ -8,8 +8,6 @@ Annotations of functions go, and with them the names that they need. Everything 
 stays as its author wrote it.
 """
 
-from __future__ import annotations
-
 import ast
 import importlib.util
 import re

@@ -8,8 +8,6 @@ dtype's name, bfloat16 as its bits in uint16. A claim returns in words what is w
 nothing is.
 """
 
-from __future__ import annotations
-
 import base64
 import faulthandler
 import importlib

@@ -3,8 +3,6 @@
 As Python source: readable where it is small, else compressed bytes in base 64.
 """
 
-from __future__ import annotations
-
 import base64
 import re
 import textwrap

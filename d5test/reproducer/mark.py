@@ -4,8 +4,6 @@ Requirements: read without running the file, which may be anything. Files of ear
 no interpreter.
 """
 
-from __future__ import annotations
-
 import ast
 import platform
 from pathlib import Path

@@ -6,8 +6,6 @@ to call, so a second file makes other calls first. What shows nothing is written
 said to show nothing.
 """
 
-from __future__ import annotations
-
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path

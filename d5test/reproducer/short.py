@@ -7,8 +7,6 @@ framework's users write it, by the backend's `Template`, on the tensors that it 
 cannot be said so raises `Inseparable`.
 """
 
-from __future__ import annotations
-
 import re
 import textwrap
 from typing import Any

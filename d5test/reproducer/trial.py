@@ -5,8 +5,6 @@ showed the fault or any other. None of them needs to have d5test: a file that im
 finds this one, as a worker does, and nothing that is installed beside it.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Iterable, Iterator

@@ -4,8 +4,6 @@
 `inputs` register the strategy of an operator, ours or a stranger's; `Draw` is what they draw with.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 
 from d5test.strategies.draw import Draw

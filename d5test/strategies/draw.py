@@ -6,8 +6,6 @@ it, and scalars. Everything shrinks towards what is simplest: the smallest sizes
 an option left out, normal values.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType

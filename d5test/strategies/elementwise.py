@@ -2,8 +2,6 @@
 that broadcast, and one input twice.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from operator import methodcaller
 

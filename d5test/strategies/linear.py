@@ -4,8 +4,6 @@ Products have vectors, broadcast batches, transposed factors, einsum's equations
 grouped heads, masks of both kinds, windows, a past, padded keys.
 """
 
-from __future__ import annotations
-
 from d5test.case import Tensor
 from d5test.reference.operators import attention, linear
 from d5test.strategies.draw import MANY, Draw, Regime, Shape

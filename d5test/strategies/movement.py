@@ -1,8 +1,6 @@
 """Cases of the operators that move values: indices from either end, steps back, parts that are
 empty, borders of every mode."""
 
-from __future__ import annotations
-
 import math
 from itertools import permutations
 from operator import methodcaller

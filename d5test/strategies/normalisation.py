@@ -1,7 +1,5 @@
 """Cases of the normalisations: values with a large mean among them, and a small variance."""
 
-from __future__ import annotations
-
 from operator import methodcaller
 
 import numpy as np

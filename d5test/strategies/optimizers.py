@@ -4,8 +4,6 @@ Hyperparameters are short binary fractions, exact in every dtype, so that a fram
 them in double precision and one that keeps them in the parameters' precision compute the same.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

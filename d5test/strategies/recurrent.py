@@ -3,8 +3,6 @@
 ONNX lets hidden_size out; it is always drawn, since runtimes ask for it.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from d5test.case import Tensor

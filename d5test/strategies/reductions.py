@@ -4,8 +4,6 @@ Axes are counted from either end, absent, or none of them. The axis of a softmax
 nothing is the maximum of none. Of a loss's labels at least one counts.
 """
 
-from __future__ import annotations
-
 from math import prod
 from operator import methodcaller
 

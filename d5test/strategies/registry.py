@@ -16,8 +16,6 @@ valid operator of its class, not only those that are drawn: a pinned operator ge
 too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar

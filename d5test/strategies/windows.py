@@ -3,8 +3,6 @@ together, on the smallest sizes that show them; windows that hang over the borde
 that covers no element.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from d5test.case import Tensor

@@ -5,8 +5,6 @@ of which is drawn beforehand for each step: c (w - optimum) + noise. The model o
 arXiv 1907.04164, section 3, for what minibatches do to optimizers. Frameworks' operators only.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 

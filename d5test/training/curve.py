@@ -6,8 +6,6 @@ primitive, forward, backward and in the optimizer, has one rounding error. The l
 wider the spread; for some twenty steps it tells a learning rate of 0.1001 from 0.1.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass

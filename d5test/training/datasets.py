@@ -9,8 +9,6 @@ expected. A file's SHA-256 is compared with the folder's SHA256SUMS, if there is
 `sha256sum` writes it.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What a training run measured: by step, by epoch, and where the time went."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from d5test.metric import Metric

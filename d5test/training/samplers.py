@@ -5,8 +5,6 @@ before, so that a run that is resumed in the middle sees what it would have seen
 raw Philox words, whose stream NumPy promises to keep.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol

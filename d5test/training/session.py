@@ -16,8 +16,6 @@ each test and follow from parameters and samples alone: no framework's way to ke
 is in them, and they are the same for every optimizer and any number of ranks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby

@@ -5,8 +5,6 @@ one rounding error a primitive (`d5test.numerics.ensemble`), step by step: the d
 step is the larger of the worst element's and the norm's, in units of what is allowed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -3,8 +3,6 @@
 NumPy and the framework only: this runs where the framework lives.
 """
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Callable, Sequence
 from functools import cached_property

@@ -4,8 +4,6 @@ Every tensor that goes in is read again afterwards, every output once more after
 memory that results share with inputs or with each other is named. NumPy and the framework only.
 """
 
-from __future__ import annotations
-
 import os
 import traceback
 from collections import Counter

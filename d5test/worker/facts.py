@@ -3,8 +3,6 @@
 NumPy and the framework only.
 """
 
-from __future__ import annotations
-
 import importlib.metadata
 import os
 import platform

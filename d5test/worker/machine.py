@@ -12,8 +12,6 @@ from one minute to the next than what it costs in seconds. The work is the inter
 that no version of a framework changes it.
 """
 
-from __future__ import annotations
-
 import ctypes
 import hashlib
 import platform

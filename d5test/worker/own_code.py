@@ -4,8 +4,6 @@ A function in C leaves no frame. So the expression that raised is looked at as w
 anything that may be a framework's, nothing is said. NumPy and the framework only.
 """
 
-from __future__ import annotations
-
 import dis
 import sys
 from collections.abc import Iterator

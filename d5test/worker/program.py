@@ -5,8 +5,6 @@ then is a loop over the framework's own functions; in a compiled mode the loop i
 Parameters stay here. NumPy and the framework only.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial

@@ -4,8 +4,6 @@ A network is loaded once and asked by its number. Its parameters are tensors of 
 they are fetched. NumPy and the framework only.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial

@@ -4,8 +4,6 @@ An answer is `("ok", value)`, `("unsupported", reason)` or `("raised", type, tex
 where, place)`. The backend is made by the first request. NumPy and the framework only.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import io

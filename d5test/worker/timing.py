@@ -4,8 +4,6 @@ Rows are planned and arguments bound beforehand, so that a call is the framework
 partial. The last call of each feed is kept: what was timed can be verified.
 """
 
-from __future__ import annotations
-
 import gc
 import math
 import resource

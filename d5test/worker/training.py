@@ -5,8 +5,6 @@ fetched. A program is planned for inputs of one shape; all programs of a trainin
 parameters. NumPy and the framework only.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any

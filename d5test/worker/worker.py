@@ -8,8 +8,6 @@ the framework of its own interpreter, and of d5test only `worker`, `backends` an
 It ends when its socket is closed, that is when whoever started it ends.
 """
 
-from __future__ import annotations
-
 import argparse
 import ctypes
 import faulthandler

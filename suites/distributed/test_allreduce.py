@@ -1,7 +1,5 @@
 """Allreduce by every algorithm, and by the library itself: the sum, everywhere, at its price."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,7 +1,5 @@
 """Distributed optimizers over any base optimizer: what a step is, who has seen whose gradient."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -5,8 +5,6 @@
 `communicator` is mpi4py's, guarded: a rank that fails frees those that wait for it.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """How long an allreduce and a step of training take, by the slowest rank."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,7 +1,5 @@
 """The first steps of a recipe: the loss is that of the base optimizer, or at least falls."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,7 +1,5 @@
 """The outputs of each network lie within the spread of honest references."""
 
-from __future__ import annotations
-
 from d5test.fixtures.network import Trials
 from d5test.networks.whole import Expectations, expectation
 from d5test.networks.zoo.built import Built

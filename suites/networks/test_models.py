@@ -1,7 +1,5 @@
 """Models that others made have the outputs that came with them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """Each node, on what the backend gave it, lies within its reference's error bars."""
 
-from __future__ import annotations
-
 from d5test.client.client import BackendClient
 from d5test.fixtures.network import Trials
 from d5test.networks.nodes import judged_nodes

@@ -1,7 +1,5 @@
 """A network in plain form: built node by node, run on a backend, and compared with NumPy."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

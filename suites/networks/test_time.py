@@ -1,7 +1,5 @@
 """How long networks take, forward and backward, with their results verified."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 

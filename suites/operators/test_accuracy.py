@@ -1,7 +1,5 @@
 """Elementary functions are right on all numbers of 16 bits, strata of the others, and on pairs."""
 
-from __future__ import annotations
-
 from d5test.case import Case
 from d5test.checks import accuracy
 from d5test.client.client import BackendClient

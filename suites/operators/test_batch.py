@@ -1,7 +1,5 @@
 """A sample's result does not depend on the other samples of its batch."""
 
-from __future__ import annotations
-
 from d5test.case import Case
 from d5test.checks import batch
 from d5test.client.client import BackendClient

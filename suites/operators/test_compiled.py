@@ -1,7 +1,5 @@
 """Compiled equals eager, and was compiled."""
 
-from __future__ import annotations
-
 from d5test.case import Case
 from d5test.checks import compiled
 from d5test.client.client import BackendClient

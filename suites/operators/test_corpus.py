@@ -1,7 +1,5 @@
 """The frozen cases on which accuracy is compared between versions, each forward and backward."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 

@@ -1,7 +1,5 @@
 """The dtypes that a backend declares are those that work."""
 
-from __future__ import annotations
-
 from d5test.case import Case
 from d5test.checks import declared_dtypes
 from d5test.client.client import BackendClient

@@ -1,7 +1,5 @@
 """Empty, scalar and size-one shapes."""
 
-from __future__ import annotations
-
 from d5test.case import Case
 from d5test.checks import degenerate
 from d5test.client.client import BackendClient

@@ -1,7 +1,5 @@
 """The same call gives the same bits."""
 
-from __future__ import annotations
-
 from d5test.case import Case
 from d5test.checks import determinism
 from d5test.client.client import BackendClient

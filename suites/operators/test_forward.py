@@ -1,7 +1,5 @@
 """Every element of every output lies within the reference's error bar."""
 
-from __future__ import annotations
-
 from d5test.case import Case
 from d5test.checks import forward
 from d5test.client.client import BackendClient

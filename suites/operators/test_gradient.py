@@ -1,7 +1,5 @@
 """The framework's own gradients, under random upstream gradients, lie within their bars."""
 
-from __future__ import annotations
-
 from d5test.case import Case
 from d5test.checks import gradient
 from d5test.client.client import BackendClient

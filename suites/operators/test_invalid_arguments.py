@@ -1,7 +1,5 @@
 """What is invalid raises an exception, and does not end the process."""
 
-from __future__ import annotations
-
 from d5test.case import Case
 from d5test.checks import invalid_arguments
 from d5test.client.client import BackendClient

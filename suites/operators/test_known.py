@@ -1,7 +1,5 @@
 """Known failures still fail, as their rows say; a row whose fault is gone must go too."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 

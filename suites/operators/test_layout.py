@@ -1,7 +1,5 @@
 """Strided, transposed, broadcast, offset and reversed inputs give the same results."""
 
-from __future__ import annotations
-
 from d5test.case import Case
 from d5test.checks import layout
 from d5test.client.client import BackendClient

@@ -1,7 +1,5 @@
 """16-bit results lie within the bars of the tightest class of arithmetic that holds them."""
 
-from __future__ import annotations
-
 from d5test.case import Case
 from d5test.checks import low_precision
 from d5test.client.client import BackendClient

@@ -1,7 +1,5 @@
 """Other values, at the same address or another, give other results."""
 
-from __future__ import annotations
-
 from d5test.case import Case
 from d5test.checks import no_caching
 from d5test.client.client import BackendClient

@@ -1,7 +1,5 @@
 """The framework's gradient agrees with differences of the framework's own forward."""
 
-from __future__ import annotations
-
 from d5test.case import Case
 from d5test.checks import numerical_gradient
 from d5test.client.client import BackendClient

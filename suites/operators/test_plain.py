@@ -4,8 +4,6 @@ The other files of this folder draw shapes, dtypes and layouts of every operator
 those who read: a backend is asked with NumPy arrays and answers with them, whatever it is.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """NaN, infinities and signed zeros go where they should."""
 
-from __future__ import annotations
-
 from d5test.case import Case
 from d5test.checks import special
 from d5test.client.client import BackendClient

@@ -1,7 +1,5 @@
 """How long the problems take, forward and backward, with their outputs verified."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 

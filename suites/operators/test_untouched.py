@@ -1,7 +1,5 @@
 """Inputs and upstream gradients are left as they were."""
 
-from __future__ import annotations
-
 from d5test.case import Case
 from d5test.checks import untouched
 from d5test.client.client import BackendClient

@@ -1,7 +1,5 @@
 """From the same initial parameters the first losses are those of the references."""
 
-from __future__ import annotations
-
 from d5test.client.client import BackendClient
 from d5test.fixtures.training import Runs
 from d5test.training.curve import PAUSE, Curve, in_words

@@ -1,7 +1,5 @@
 """Training in plain form: an update rule beside the framework's own, and a network that learns."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

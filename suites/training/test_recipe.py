@@ -1,7 +1,5 @@
 """A recipe keeps its bounds from each of its seeds."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 

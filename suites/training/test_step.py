@@ -1,7 +1,5 @@
 """One step of the framework's own optimizer, parameter and state, lies within the bars."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from d5test.fixtures.training import Body

@@ -1,7 +1,5 @@
 """A hundred steps of an optimizer stay within the spread of noisy references."""
 
-from __future__ import annotations
-
 from d5test.client.client import BackendClient
 from d5test.fixtures.training import Runs
 from d5test.plugin.optimizers import RuleCell

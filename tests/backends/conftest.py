@@ -1,7 +1,5 @@
 """Backends that are small and right, or wrong on purpose, and the operators to ask them with."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A rule that torch runs block by block takes, bit for bit, the steps that it takes at once."""
 
-from __future__ import annotations
-
 import pytest
 
 from d5test.reference.optimizers import OPTIMIZERS

@@ -1,7 +1,5 @@
 """The references on CuPy's arrays, tried with a CuPy that is NumPy and refuses NumPy's arrays."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A worker that has no core, or no memory, is waited for; one that sleeps is not."""
 
-from __future__ import annotations
-
 import os
 import socket
 import subprocess

@@ -1,7 +1,5 @@
 """Memory that nobody wrote to is the same rubbish each time while results are judged."""
 
-from __future__ import annotations
-
 import platform
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The rows of the jax backend, each within the error bars of its reference, in each dtype."""
 
-from __future__ import annotations
-
 import warnings
 from functools import partial
 from typing import Any

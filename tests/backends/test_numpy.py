@@ -1,7 +1,5 @@
 """The reference as a backend."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import ml_dtypes

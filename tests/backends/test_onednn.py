@@ -1,7 +1,5 @@
 """oneDNN as a backend: what it computes, what it does not have, and where it is not installed."""
 
-from __future__ import annotations
-
 import ctypes
 
 import numpy as np

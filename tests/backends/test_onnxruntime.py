@@ -1,7 +1,5 @@
 """ONNX Runtime behind `onnx.backend`: what it computes, what it lacks, and what is a fault."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """A plan looks at shapes, dtypes and the values that its row names, and at nothing else."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from functools import cache

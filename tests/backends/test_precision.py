@@ -1,7 +1,5 @@
 """TF32 is allowed where the user allows it, and nowhere else."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

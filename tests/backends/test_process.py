@@ -1,7 +1,5 @@
 """Whatever the framework does, the next request works and nothing is left behind."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -1,7 +1,5 @@
 """Which functions of its framework a call uses, and which of them is the whole computation."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

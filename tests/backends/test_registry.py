@@ -1,7 +1,5 @@
 """Which backend a name means, and what is said when it means none."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tomllib

@@ -1,7 +1,5 @@
 """What a run of an operator reports, in a worker and in this process alike."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Models of one operator: ONNX has nothing to say against them, and every output is there."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import onnx

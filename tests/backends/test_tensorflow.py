@@ -1,7 +1,5 @@
 """TensorFlow's rows against the references' bars, eager, as graphs and under XLA."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 from typing import Any
 

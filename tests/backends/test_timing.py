@@ -1,7 +1,5 @@
 """A round is what it says, and what was timed can be verified."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Any

@@ -3,8 +3,6 @@
 Expected values come from `onnx.reference` or from NumPy; gradients answer to `gradcheck`.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The PyTorch backend beside its rows: layouts, gradients, compilations."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

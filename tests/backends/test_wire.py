@@ -1,7 +1,5 @@
 """Messages arrive as they left, and nothing else arrives."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import socket

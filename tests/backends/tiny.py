@@ -1,7 +1,5 @@
 """A backend over NumPy that is right, small, and needs nothing: what the wrong ones start from."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

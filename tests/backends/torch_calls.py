@@ -1,7 +1,5 @@
 """Calls of the PyTorch backend's rows by hand, and what ONNX's own reference says of them."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A backend whose one operator does whatever goes wrong in a framework."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import sys

@@ -4,8 +4,6 @@ A line that is not met is printed as such; the exit status is 0 all the same, si
 is no fault of the code.
 """
 
-from __future__ import annotations
-
 import os
 
 for pool in ("OMP", "OPENBLAS", "MKL"):  # one thread each, before anything is imported

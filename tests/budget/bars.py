@@ -4,8 +4,6 @@ At the sizes that the suite draws, over the cases of one exploration, and at a m
 cannot be had for less is measured too: a product of two inexact arrays, whose bar by hand.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 

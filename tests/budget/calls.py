@@ -6,8 +6,6 @@ frames above it, up to some 20, and then 1 us less. CPU seconds of both: the fra
 this process too.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ Ours on float64: the framework's forward and backward, the reference's bars, and
 mode compares one random projection.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """`pytest --collect-only` of the suite with torch, over importing torch: processes, whole."""
 
-from __future__ import annotations
-
 import os
 import resource
 import subprocess

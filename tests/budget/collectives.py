@@ -4,8 +4,6 @@ Started with mpirun, in processes of their own; all ranks begin together, and th
 wall time counts. Both work in place, which is the faster of MPI's two forms.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -4,8 +4,6 @@ What is left is drawing the case, Hypothesis' engine, counting the outcome. The 
 worker is a line of its own.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace

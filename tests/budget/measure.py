@@ -6,8 +6,6 @@ the process' CPU seconds, which others on the machine do not take away. No distr
 intervals are those of the median from order statistics.
 """
 
-from __future__ import annotations
-
 import gc
 import random
 import time

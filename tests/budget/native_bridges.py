@@ -8,8 +8,6 @@ with the gradient of a given dy. The C library is told to keep what is freed: wh
 blocks back to the system and takes them anew differs from run to run, by more than a bridge costs.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import sys

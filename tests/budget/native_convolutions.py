@@ -3,8 +3,6 @@ PyTorch's: DeepBench's smallest problems in float32, one thread each. A backend 
 installed is left out.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import partial
 from importlib import import_module

@@ -4,8 +4,6 @@ The worker's own program runs in this process, on the same values as the module 
 inference with backprop a call, gradients of all parameters.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from typing import Any

@@ -6,8 +6,6 @@ arms, and their noise is thirty times the difference that is looked for. The bou
 of which only the updates differ; whole steps are shown beside them.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """A reference convolution in float64, forward + backward, against torch in float64, one thread."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

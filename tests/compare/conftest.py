@@ -1,7 +1,5 @@
 """`compared`: the command on two sides, with what it printed."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Benchmark files as the suites write them, with times that are asked for."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path

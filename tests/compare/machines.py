@@ -4,8 +4,6 @@ Each machine is a function of a generator, suites s, benchmarks b and runs r, in
 they were made, and returns an array (s, b, r) whose unit is the typical noise of a run.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

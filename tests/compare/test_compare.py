@@ -1,7 +1,5 @@
 """What is said of two versions, from their files to the exit status."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Accuracy on the corpus: gated exactly, without times, from the suite to the verdict."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What is said first: what is wrong before what is slow, and of each metric something."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Files that are no benchmark files: one clear line, exit status 2, nothing obeyed."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

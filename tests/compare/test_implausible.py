@@ -4,8 +4,6 @@ A regression is planted in one benchmark; a value in another benchmark of one ne
 is changed. It must never turn the verdict.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Which benchmarks are compared: lost, vanished, new, renamed, changed ones are told apart."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

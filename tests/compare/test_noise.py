@@ -4,8 +4,6 @@ The rates are those that the issue demands; a simulated count is compared with t
 true rate at the limit would exceed once in a thousand.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.stats import binom

@@ -1,7 +1,5 @@
 """Times measured against a work are compared by it: the pace of the machine is not the code."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any

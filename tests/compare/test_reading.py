@@ -1,7 +1,5 @@
 """Large files, read in processes of their own: the same runs, and the same complaints."""
 
-from __future__ import annotations
-
 import gc
 from itertools import chain
 from pathlib import Path

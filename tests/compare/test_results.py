@@ -1,7 +1,5 @@
 """Sides that are commits: found in a folder of results, by what the files say."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path

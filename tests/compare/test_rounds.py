@@ -1,7 +1,5 @@
 """Some of the rounds, kept while a file is read: evenly spaced, in order, bounded."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

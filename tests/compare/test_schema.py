@@ -1,7 +1,5 @@
 """What the suites write is what the schema says, and what the schema says is checked."""
 
-from __future__ import annotations
-
 import copy
 import json
 from pathlib import Path

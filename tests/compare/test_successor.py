@@ -1,7 +1,5 @@
 """A backend of one's own in two files is one backend; where there is a choice, none is made."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any

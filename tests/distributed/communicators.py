@@ -1,7 +1,5 @@
 """Communicators for `--comm=tests.distributed.communicators:NAME`, among them wrong ones."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from d5test.distributed.communicator import Virtual

@@ -4,8 +4,6 @@ Prints the first fault that the check finds, and aborts: a rank whose message do
 only one that knows.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from itertools import islice

@@ -1,7 +1,5 @@
 """`-p tests.distributed.sleeping_in_gloo`: rank 1 sleeps for ever in gloo's third allreduce."""
 
-from __future__ import annotations
-
 import time
 from datetime import timedelta
 from itertools import count

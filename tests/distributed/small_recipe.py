@@ -1,7 +1,5 @@
 """A recipe of seconds: a perceptron on synthetic images."""
 
-from __future__ import annotations
-
 from d5test.networks.zoo.small import mlp
 from d5test.reference.optimizers import Momentum
 from d5test.training.history import TEST_ACCURACY

@@ -3,8 +3,6 @@
 Prints how many of the ranks have the same bits both ways, after a few steps on digits.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from mpi4py import MPI
 

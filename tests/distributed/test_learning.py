@@ -1,7 +1,5 @@
 """Distributed optimizers on a recipe's task: what is wrong on purpose is found, and named."""
 
-from __future__ import annotations
-
 from functools import cache, partial
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The suite under mpirun, from outside; and what is wrong on purpose, on processes."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

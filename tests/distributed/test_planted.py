@@ -1,7 +1,5 @@
 """What is wrong on purpose is found, by the check that is meant to, and named."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import islice
 from typing import Any

@@ -1,7 +1,5 @@
 """Wrong distributed optimizers are found, by the check that is meant to, and named."""
 
-from __future__ import annotations
-
 import re
 from functools import partial
 from itertools import islice

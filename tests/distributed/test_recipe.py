@@ -1,7 +1,5 @@
 """`suites/distributed --recipe`: what is trained, what is recorded, and which bound was broken."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """A network on each of several ranks learns digits, with every distributed optimizer."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import cache
 

@@ -1,7 +1,5 @@
 """Scaling: what stands in the JSON of a timed run, and whether its figures fit together."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The suite as a user runs it, on communicators of a stranger: what it finds, how it says so."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Virtual ranks: every order of delivery can occur, none that MPI forbids does."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Allreduces that are wrong on purpose, each in one way in which real ones were."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

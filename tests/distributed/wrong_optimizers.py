@@ -1,7 +1,5 @@
 """Distributed optimizers that are wrong on purpose, each in one way."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 from typing import Any

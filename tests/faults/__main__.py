@@ -3,8 +3,6 @@
 With names of operators: those alone, and nothing is written.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import sys

@@ -3,8 +3,6 @@
 A survivor that stands here is called equal; every other one is a fault that nothing found.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

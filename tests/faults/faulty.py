@@ -1,7 +1,5 @@
 """An operator that is wrong in what it returns or in how it understands its attributes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import MISSING, dataclass, fields
 from typing import Any

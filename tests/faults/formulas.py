@@ -7,8 +7,6 @@ axis     another axis or fewer, a transposition left out
 number   a constant 1% larger
 """
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Callable, Iterator
 from typing import Any

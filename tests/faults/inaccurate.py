@@ -1,7 +1,5 @@
 """Backends that are inaccurate and otherwise honest, and some that are inaccurate and wrong."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

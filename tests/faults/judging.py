@@ -1,7 +1,5 @@
 """All checks on one operator of one backend, as the suites run them: what they find."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 

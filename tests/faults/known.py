@@ -1,7 +1,5 @@
 """The backends that are wrong on purpose: which check finds each first, and in which words."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The mutants of an operator: each is its reference with one change, as the row of a backend."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -1,7 +1,5 @@
 """docs/faults.md: the scores, what survived, and which check finds which backend."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 

@@ -6,8 +6,6 @@ others the checks judge it, until one finds it. A mutant that raises on some cas
 rest; one that raises or does not end on all of them is no mutant.
 """
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

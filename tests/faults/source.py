@@ -4,8 +4,6 @@ A change may stand in a module that the operator's own imports (windows, broadca
 the operator's module is made anew on top of the changed one.
 """
 
-from __future__ import annotations
-
 import ast
 import copy
 import sys

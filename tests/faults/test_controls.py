@@ -1,7 +1,5 @@
 """The controls' own control: an honest backend is right, and a wide bar tells nothing."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

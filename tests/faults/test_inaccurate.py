@@ -1,7 +1,5 @@
 """One cause, one accusation: what is inaccurate is wrong in its values, and nothing else."""
 
-from __future__ import annotations
-
 import pytest
 
 from d5test.checks import CHECKS

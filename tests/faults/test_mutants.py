@@ -1,7 +1,5 @@
 """A sample of the mutants of every operator; `make faults` judges them all."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 And for each check there is a fault that it alone finds: no check could be left out.
 """
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 import numpy as np

@@ -4,8 +4,6 @@ Each is NumPy with one fault, which every operator has: `forward` and `backward`
 row computes. They run in this process and in a worker.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """Backends whose elementary functions are wrong where nobody draws."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

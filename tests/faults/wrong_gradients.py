@@ -1,7 +1,5 @@
 """Backends whose gradients are wrong on purpose; their forward is right."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 

@@ -1,7 +1,5 @@
 """Backends that write where they must not, or return what they returned before."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Backends that end the process, or never answer; and what compiles, or only says so."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import time

@@ -1,7 +1,5 @@
 """Functions of a framework that are an operator's own: a table, and what is tested of it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """jax.nn through the front door, function by function, with jax's own defaults."""
 
-from __future__ import annotations
-
 import importlib.util
 from functools import partial
 from typing import Any

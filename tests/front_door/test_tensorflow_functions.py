@@ -1,7 +1,5 @@
 """tf.nn through the front door, function by function, with TensorFlow's own defaults."""
 
-from __future__ import annotations
-
 import importlib.util
 from collections.abc import Callable
 from functools import partial

@@ -1,7 +1,5 @@
 """torch.nn.functional through the front door, function by function, with torch's own defaults."""
 
-from __future__ import annotations
-
 import importlib.util
 from collections.abc import Callable
 from functools import partial

@@ -6,8 +6,6 @@ is kept in `.fuzz/`: `python -m tests.fuzz --reader=NAME FILE` tries it again. E
 target fell.
 """
 
-from __future__ import annotations
-
 import argparse
 import subprocess
 import sys

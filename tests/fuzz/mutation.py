@@ -4,8 +4,6 @@ A mutator takes content and a generator and returns content that is a little dif
 still of its format: JSON stays JSON, a ZIP archive has its members, a model parses.
 """
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

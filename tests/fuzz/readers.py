@@ -3,8 +3,6 @@
 Whatever else it raises is a fault, and so is a verdict that a value changed which no clock gives.
 """
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json

@@ -1,7 +1,5 @@
 """A few executions of each target, always the same: `make nightly` has an hour of them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from random import Random
 

@@ -1,7 +1,5 @@
 """Slowdowns that are accepted: which, how far, how long."""
 
-from __future__ import annotations
-
 from datetime import date
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`d5test gate` as it is typed, on backends in a file; nothing here depends on a time."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The corpus in a gate, on numbers: what is worse by name, what is left out, what is written."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections import Counter

@@ -1,7 +1,5 @@
 """`d5test gate` on the corpus, as it is typed: worse by name, healthy, left out, out of time."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,7 +1,5 @@
 """The rules, on numbers."""
 
-from __future__ import annotations
-
 from itertools import product
 from math import log1p
 

@@ -1,7 +1,5 @@
 """All stages, on numbers: who is called worse, what it costs, and what is told."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

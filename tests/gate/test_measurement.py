@@ -1,7 +1,5 @@
 """What rounds say: nothing of identical code, whatever disturbs them; and what that errs by."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Workers with one thread take their turns on one core, for as long as it takes."""
 
-from __future__ import annotations
-
 import os
 from functools import partial
 from itertools import count

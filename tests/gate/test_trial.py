@@ -1,7 +1,5 @@
 """The gate's test of itself counts what it says that it counts."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

@@ -1,7 +1,5 @@
 """docs/found.md is what the rows say, and its reproducers print what it says they do."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Known inaccuracies widen the bars by what was measured, and no further."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Rows of known failures: what is read, what is refused, and when a row speaks."""
 
-from __future__ import annotations
-
 import datetime as dt
 from pathlib import Path
 

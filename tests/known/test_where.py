@@ -1,7 +1,5 @@
 """Conditions over cases, and cases from their reprs: data, never code."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

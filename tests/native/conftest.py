@@ -1,7 +1,5 @@
 """The sources beside the tests, compiled once, and runs of the operators' suite on them."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

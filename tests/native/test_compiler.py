@@ -1,7 +1,5 @@
 """From a source to a library: what is compiled anew, and what a mistake looks like."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """Native operators in JAX: eager, under jit, vmap and grad."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

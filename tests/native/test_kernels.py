@@ -1,7 +1,5 @@
 """d5test's own kernels: what is known without a compiler, and that they are right."""
 
-from __future__ import annotations
-
 import ctypes
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Compiled operators on NumPy arrays: what they declare, compute, and are caught at."""
 
-from __future__ import annotations
-
 import ctypes
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """`d5test.native.compile`: a file as one of d5test's operators."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

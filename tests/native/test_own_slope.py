@@ -1,7 +1,5 @@
 """The gradient of an operator without a reference: what its own forward says of it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from types import SimpleNamespace
 

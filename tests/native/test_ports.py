@@ -1,7 +1,5 @@
 """Inputs and outputs that are optional, integers, a mask or constant: called, guarded, drawn."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """`pytest suites/operators --native=FILE`: what is right passes, each fault is found and named."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

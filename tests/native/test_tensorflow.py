@@ -1,7 +1,5 @@
 """Native operators in TensorFlow: eager and in tf.function, with a registered gradient."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Native operators in PyTorch: proper operators, compiled without a break, zero copy."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """d5test's kernels without optimisation: compiled in half the time, and right all the same."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar

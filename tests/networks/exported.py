@@ -4,8 +4,6 @@ FOLDER gets a folder of each, with the model, and as a test data set the input a
 itself computes of it.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Where all weights are one number, rounding errors agree, and honest results are right."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A network on a backend: what goes in and out, where its parameters are, what is told of it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A module that `torch.onnx.export` wrote is a network like any other, and judged by level 1."""
 
-from __future__ import annotations
-
 import importlib.util
 import shutil
 import subprocess

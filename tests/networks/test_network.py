@@ -1,7 +1,5 @@
 """A network's edits: each is sound or refused, with the node's name, and changes nothing then."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A graph for given shapes: shape arithmetic is constant, what does nothing is gone."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Networks that are wrong on purpose are found, and the guilty node is named."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Backends whose networks are wrong on purpose, each in one place."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar

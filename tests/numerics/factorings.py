@@ -3,8 +3,6 @@
 Each takes the operator and its inputs (`FORWARDS`), or as a `backward` does (`BACKWARDS`).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from typing import Any

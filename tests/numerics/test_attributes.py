@@ -1,7 +1,5 @@
 """An attribute is known to the 32 bits in which ONNX stores it, and to no bit less."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 from typing import Any
 

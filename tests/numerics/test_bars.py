@@ -1,7 +1,5 @@
 """Bars hold honest arithmetic, reject lower precision, and say where they know nothing."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """How bad a wrong result is, and what it is."""
 
-from __future__ import annotations
-
 from math import inf, nan
 from typing import Any
 

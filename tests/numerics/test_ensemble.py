@@ -1,7 +1,5 @@
 """The ensemble holds honest float32 over many steps, and not a wrong epsilon or a lost gate."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Grades: honest stable arithmetic is stable, ONNX's formula is naive, and wrong is neither."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from math import inf
 from typing import Any

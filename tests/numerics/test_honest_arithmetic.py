@@ -5,8 +5,6 @@ and in other factorings, gradients by the references' own backward and by the de
 primitive. What they give lies within the bars of their class, in drawn cases and in long sums.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial

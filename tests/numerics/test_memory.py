@@ -1,7 +1,5 @@
 """Bars of large arrays do not wait for the system's memory, operation after operation."""
 
-from __future__ import annotations
-
 import platform
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Python's operators on tracked arrays are NumPy's, on both sides and in place."""
 
-from __future__ import annotations
-
 import operator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """How accurate functions of two inputs are, and what is wrong with those made wrong on purpose."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

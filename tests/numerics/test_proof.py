@@ -1,7 +1,5 @@
 """A reference whose `backward` contradicts its `forward` is accused itself, and no framework."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Errors in ULPs, by hand and against NumPy's spacing."""
 
-from __future__ import annotations
-
 from math import inf, nan
 
 import numpy as np

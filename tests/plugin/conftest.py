@@ -1,7 +1,5 @@
 """`suite`: a run of the operators' suite in another project's folder, on a backend in a file."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Accuracy in a run of the suite: measured on all inputs, known failures included, and printed."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Faults of one cause are told once, and accuse whose code it is."""
 
-from __future__ import annotations
-
 import math
 import operator
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A run of the corpus: where it is collected, what it says of faults, known ones included."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Hypothesis around a check: what is counted, what raises, when it stops."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from itertools import count

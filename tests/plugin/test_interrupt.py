@@ -1,7 +1,5 @@
 """A run that is interrupted ends with a summary: by Ctrl-C, pressed twice too, or by SIGTERM."""
 
-from __future__ import annotations
-
 import pytest
 
 CONFTEST = """

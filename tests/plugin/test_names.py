@@ -1,7 +1,5 @@
 """Names and options on the command line."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

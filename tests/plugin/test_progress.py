@@ -1,7 +1,5 @@
 """While a run goes on: faults as they are found, and a status line where there is a terminal."""
 
-from __future__ import annotations
-
 import errno
 import os
 import pty

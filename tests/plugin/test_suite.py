@@ -1,7 +1,5 @@
 """The suite, run on backends of a few lines: what it says, and with which exit status."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

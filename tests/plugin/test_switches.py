@@ -1,7 +1,5 @@
 """pytest's own switches, on the suites."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """A timing run end to end: what it records, and that a wrong result's time is no time."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The corpus: what it holds never changes, and what is exported is what it says."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from dataclasses import replace

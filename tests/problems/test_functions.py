@@ -1,7 +1,5 @@
 """The fixed cases of elementary functions: all numbers of 16 bits, strata, thresholds."""
 
-from __future__ import annotations
-
 from math import log
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The fixed cases of functions of two inputs: a grid of leading bytes, strata, special numbers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

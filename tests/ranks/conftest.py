@@ -1,7 +1,5 @@
 """Runs of pytest under mpirun, each in a process of its own with a hard limit."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Who does nothing, and who only seems to: a rank at work is never accused."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Which MPI it is, read from the environment, without MPI."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """pytest under mpirun, from outside: nothing hangs, all is said once, the right rank is named."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

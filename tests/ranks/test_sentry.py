@@ -1,7 +1,5 @@
 """A process beside a rank: what it tells when the rank cannot."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """One report out of those of all ranks."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -4,8 +4,6 @@
 is the only other difference. At ties and kinks the bars say how far subgradients may differ.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings

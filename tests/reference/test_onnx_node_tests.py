@@ -1,7 +1,5 @@
 """The references against ONNX's own node tests: an independent authority for every forward."""
 
-from __future__ import annotations
-
 import warnings
 from collections import Counter
 from functools import cache

@@ -1,7 +1,5 @@
 """The update rules against ONNX's training operators, and against each other where they meet."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterator
 from typing import Any

@@ -3,8 +3,6 @@
 So what is measured against them is good to 2^-16 ULPs of float32.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from math import inf, nan
 from typing import Any

@@ -1,7 +1,5 @@
 """`made`: the page of files, by the command; `chromium`: a real browser, or a skip."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path

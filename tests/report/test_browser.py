@@ -1,7 +1,5 @@
 """The page in a real browser: what is seen first, what can be done with it, what is not run."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Files that are no benchmark files, for the report: one line, exit status 2, no page."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

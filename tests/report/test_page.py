@@ -1,7 +1,5 @@
 """What stands in the page before any script has run."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import re

@@ -1,7 +1,5 @@
 """Each rule that the records can tell of: what breaks it, and what does not."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A page of very many benchmarks: small enough to be sent, whatever the number of rounds."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Every verdict computed again from the page: what was changed in it is found."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json

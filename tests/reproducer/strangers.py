@@ -1,7 +1,5 @@
 """A stranger's backend with one wrong operator, its faults, and reproducers run alone."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

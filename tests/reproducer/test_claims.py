@@ -1,7 +1,5 @@
 """A reproducer tests the claim that failed: still there while the backend breaks it, else gone."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What a reproducer is made of: data, the difference that it shows, the source that it takes."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import ml_dtypes

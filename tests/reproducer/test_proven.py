@@ -1,7 +1,5 @@
 """A reproducer is run before it is promised, and makes other calls first where that is needed."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

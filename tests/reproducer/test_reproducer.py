@@ -1,7 +1,5 @@
 """Reproducers show the fault while it is there, say when it is gone, and need NumPy alone."""
 
-from __future__ import annotations
-
 import ast
 import dataclasses
 import os

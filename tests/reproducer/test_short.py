@@ -1,7 +1,5 @@
 """The short form: one call as the framework's users write it, proved before it is promised."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from dataclasses import replace

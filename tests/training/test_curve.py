@@ -1,7 +1,5 @@
 """Losses from the same start: honest ones are near, a slightly wrong rate or epsilon is not."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Files are read as they are written down in their formats, and refused with one line."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import struct

@@ -1,7 +1,5 @@
 """What cannot be run is one line: a recipe with a mistake, data whose package is missing."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Wrong optimizers are found, by one step or by a hundred, and named; right ones are not."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """An update rule of a user's own, with its implementation in a framework, is judged."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

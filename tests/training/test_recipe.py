@@ -1,7 +1,5 @@
 """Recipes are run as they stand; what is fixed cannot be changed in silence."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

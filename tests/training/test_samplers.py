@@ -1,7 +1,5 @@
 """Samplers see every sample once an epoch; those that do not are found and named."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

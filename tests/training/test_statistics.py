@@ -1,7 +1,5 @@
 """Batch normalisation is tested with statistics of training data, whoever is tested together."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """An optimizer that a stranger's backend names is judged in the place of the framework's own."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A run learns, tells what happens, and goes on from a checkpoint as if it had never stopped."""
 
-from __future__ import annotations
-
 import errno
 import io
 import json

@@ -1,7 +1,5 @@
 """Optimizers that are wrong on purpose, each in the way of a mistake that people make."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any

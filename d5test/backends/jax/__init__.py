@@ -11,8 +11,6 @@ axis after the other with a rounding between, a row's gradient is of class S.
 The other modules have the rows, one a family. `framework` imports the framework for all of them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial

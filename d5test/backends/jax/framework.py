@@ -1,7 +1,5 @@
 """jax itself: with 64-bit types, quiet, and not taking a whole GPU for itself."""
 
-from __future__ import annotations
-
 import logging
 import os
 from typing import Any

@@ -1,7 +1,5 @@
 """Products of matrices; attention, and dropout."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from d5test.backends.base import Table, Unsupported, padded

@@ -1,7 +1,5 @@
 """Normalisations by mean and deviation, over the batch, over axes, over groups of channels."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from d5test.backends.base import Table

@@ -5,8 +5,6 @@ Optax is imported when it is asked for: jax works without it. Of its optimizers 
 weight decay; adagrad and rmsprop have epsilon under the root, rmsprop has it outside on request.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 from importlib import import_module

@@ -4,8 +4,6 @@ Compiled as a whole: `scan` is compiled anyhow, and for each call anew where its
 function.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

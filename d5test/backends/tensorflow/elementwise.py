@@ -1,7 +1,5 @@
 """Functions of each element, of one tensor or of several that broadcast."""
 
-from __future__ import annotations
-
 from functools import partial, reduce
 from typing import Any
 

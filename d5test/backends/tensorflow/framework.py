@@ -1,7 +1,5 @@
 """TensorFlow itself, quiet, with the number of threads that was asked for."""
 
-from __future__ import annotations
-
 import os
 from typing import Any
 

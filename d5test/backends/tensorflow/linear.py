@@ -1,7 +1,5 @@
 """Products of matrices; attention, and dropout."""
 
-from __future__ import annotations
-
 import math
 from functools import partial
 from typing import Any

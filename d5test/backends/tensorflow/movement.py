@@ -1,7 +1,5 @@
 """What moves values: shapes, orders, pieces, selections, copies, padding."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -6,8 +6,6 @@ in every optimizer, velocities hold the learning rate, and epsilon stands where 
 under the root, or beside the root of the uncorrected moment.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, ClassVar

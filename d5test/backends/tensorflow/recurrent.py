@@ -1,7 +1,5 @@
 """RNN, LSTM and GRU, step by step."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """Convolutions, their transposes, and poolings: what slides over spatial axes."""
 
-from __future__ import annotations
-
 import math
 from functools import cache, partial
 from typing import Any

@@ -8,8 +8,6 @@ are returned as torch returns them: sharing memory with the input.
 The other modules have the rows, one a family.
 """
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Tensors and attributes as the arguments that torch takes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

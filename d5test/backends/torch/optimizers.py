@@ -3,8 +3,6 @@
 Hyperparameters are kept in double precision. Weights decay through the gradient, but for AdamW.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial

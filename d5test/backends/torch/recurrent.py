@@ -1,7 +1,5 @@
 """RNN, LSTM and GRU by the functions of `torch._VF`, which `torch.nn`'s modules call."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

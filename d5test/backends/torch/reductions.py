@@ -1,7 +1,5 @@
 """What goes along axes: sums, means, maxima, softmax, and the losses of class labels."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

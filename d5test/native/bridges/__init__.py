@@ -8,8 +8,6 @@ A framework that hands on one number (XLA, TensorFlow) hands on the address of a
 `source/row_major.h` has in C++. It says, too, which tensors there are: a call has those alone.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -5,8 +5,6 @@ under `jax.vmap` one sample after the other. XLA's arrays are row-major. An inpu
 `None`; integers and booleans have tangents of float0, as everywhere in JAX.
 """
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial

@@ -1,7 +1,5 @@
 """Native operators on NumPy arrays, by ctypes: zero copy, differentiated by their own backward."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar

@@ -5,8 +5,6 @@ its wheel. TensorFlow's tensors are row-major. XLA has no such kernels. An input
 `None`; integers and booleans have no gradient.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path

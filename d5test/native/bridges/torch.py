@@ -4,8 +4,6 @@ Kernels and derivatives are C++ (`source/torch.cpp`), compiled once for each PyT
 fake kernels are here. What a check calls is the same operator in the namespace `d5test_guarded`.
 """
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial

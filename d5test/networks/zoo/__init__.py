@@ -3,8 +3,6 @@
 `NETWORKS` has them by name. Each takes its inputs and labels and ends in the output `loss`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from d5test.networks.zoo.built import Built

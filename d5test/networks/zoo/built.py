@@ -1,7 +1,5 @@
 """Networks made by code: how one is written, and how it is fed."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

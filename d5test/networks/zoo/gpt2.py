@@ -1,8 +1,6 @@
 """A decoder in the manner of GPT-2: Radford et al., Language Models are Unsupervised Multitask
 Learners (2019), section 2.3; attention written out, as exporters write it."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

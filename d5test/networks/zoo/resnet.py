@@ -3,8 +3,6 @@
 Batch normalisation is in training mode, so that its gradient runs through the statistics.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

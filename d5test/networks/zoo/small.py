@@ -1,7 +1,5 @@
 """The smallest networks: a perceptron with hidden layers, and LeNet-5."""
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise
 

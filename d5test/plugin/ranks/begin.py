@@ -7,8 +7,6 @@ no file. What they would write is what rank 0 writes, since outcomes are agreed;
 supervisor none speaks.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

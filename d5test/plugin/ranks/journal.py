@@ -7,8 +7,6 @@ replayed, every round of pytest-benchmark too; a test that was under way when th
 reported as failed.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field

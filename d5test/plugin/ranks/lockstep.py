@@ -10,8 +10,6 @@ of the slowest rank; they begin each round together; rank 0 alone writes. The JS
 ran, on how many ranks and cores, and with what settings.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import re

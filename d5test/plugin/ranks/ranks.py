@@ -8,8 +8,6 @@ core to the others. A test gets a communicator on which no message of another te
 the ranks agree on the end once, however pytest ends.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import tempfile

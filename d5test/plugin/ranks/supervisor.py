@@ -8,8 +8,6 @@ has one; as root and with more ranks than cores as well, which Open MPI refuses 
 otherwise.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

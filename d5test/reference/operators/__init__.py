@@ -1,7 +1,5 @@
 """The reference operators, a module a family. `OPERATORS` has them by name."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from importlib import import_module
 from typing import Any

@@ -1,7 +1,5 @@
 """Scaled dot-product attention with grouped heads, masks and a cache of keys and values."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from types import MappingProxyType

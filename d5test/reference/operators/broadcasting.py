@@ -1,7 +1,5 @@
 """Where the samples of operands lie, how operands broadcast, and the adjoint of broadcasting."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from d5test.case import Batch, Operator

@@ -9,8 +9,6 @@ by the output, sign and all, since frameworks keep that and not the input: in 16
 zero where the input is not.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial

@@ -1,7 +1,5 @@
 """Products of matrices and tensors."""
 
-from __future__ import annotations
-
 import math
 import string
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Their gradients move the upstream gradient back, and add where a value went to several places.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from itertools import accumulate

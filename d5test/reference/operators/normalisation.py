@@ -4,8 +4,6 @@ The references compute in float64 throughout; `stash_type` says in which dtype a
 computes its statistics and changes no formula.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -9,8 +9,6 @@ A sample shorter than the longest keeps its states beyond its end, where its out
 backwards, it starts at its own last element.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any, ClassVar

@@ -7,8 +7,6 @@ The classes of a loss run along axis 1: scores (n, c, *d), labels (n, *d) in int
 An element whose label is `ignore_index` counts nowhere, and its label need not be a class.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

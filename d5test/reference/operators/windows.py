@@ -9,8 +9,6 @@ A convolution is one matrix product in each group: the elements under each windo
 column, under the filters as rows. Its adjoint takes the same matrices the other way.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from dataclasses import dataclass, replace

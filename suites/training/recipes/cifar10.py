@@ -4,8 +4,6 @@ He et al., arXiv 1512.03385, section 4.2. The files of CIFAR-10's binary version
 `cifar-10-batches-bin` in the working directory. Runs for hours without a GPU.
 """
 
-from __future__ import annotations
-
 from d5test.networks.zoo.resnet import cifar
 from d5test.reference.optimizers import Momentum
 from d5test.training.history import TEST_ACCURACY

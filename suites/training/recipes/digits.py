@@ -3,8 +3,6 @@
 The digits of scikit-learn; from each of three seeds.
 """
 
-from __future__ import annotations
-
 from d5test.networks.zoo.resnet import cifar
 from d5test.reference.optimizers import Momentum
 from d5test.training.history import TEST_ACCURACY, TRAINING_TIME

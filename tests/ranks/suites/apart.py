@@ -1,7 +1,5 @@
 """What the ranks do not have in common."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """The guarded communicator gives what MPI's own gives; a round lasts as long as on the slowest."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

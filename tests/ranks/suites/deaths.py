@@ -1,7 +1,5 @@
 """A rank that ends without a word, in the way that the variable DEATH names."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

@@ -1,7 +1,5 @@
 """Every outcome that ranks can have, and what they must make of it together. For three ranks."""
 
-from __future__ import annotations
-
 import sys
 import time
 from typing import Any

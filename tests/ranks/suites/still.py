@@ -1,7 +1,5 @@
 """Ranks that do nothing, and ranks that only seem to. STILL names what ends the run."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
