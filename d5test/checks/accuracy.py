@@ -162,8 +162,6 @@ def _on_few(client: Any, case: Case, fault: Fault) -> Fault:
     if not isinstance(whole, Measured) or arrays[0].size <= FEW[-1]:
         return fault
     at = [float(x[whole.position]) for x in arrays]
-    if not np.isfinite(at).all():  # no case can be written with it
-        return fault
     for count in FEW:
         inputs = tuple(Tensor((count,), case.dtype, data=(x,) * count) for x in at)
         try:
@@ -248,7 +246,9 @@ def _grade(inquiry: Inquiry, values: Values) -> Grade | None:
         return None
     (bound,) = forward_bounds(lambda *xs: (form(op, *xs),), inquiry.arrays, allowed)
     assert bound is not None
-    bound = replace(bound, bar=np.maximum(bound.bar, library_bound(bound.value, allowed).bar))
+    bars = np.maximum(bound.bar, library_bound(bound.value, allowed).bar)
+    beyond = np.any([np.isinf(x) for x in values.xs], axis=0)  # a formula may have no limit there
+    bound = replace(bound, bar=np.where(beyond, np.inf, bars))
     ratio = ratios(values.demanded(bound, allowed), values.got)
     worst = tuple(map(int, np.unravel_index(ratio.argmax(), ratio.shape)))
     return Grade(float(ratio[worst]), values.at(worst))

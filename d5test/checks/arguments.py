@@ -210,7 +210,7 @@ def declared_dtypes(client: Any, case: Case) -> Judgement:
         if reason := inquiry.known.refusal(case, str(refusal)):
             raise Unsupported(f"known failure: {reason}") from None
         if declared and isinstance(refusal, Raised):
-            what = f"{case.dtype} is declared, and a valid case raised"
+            what = f"{case.dtype} is declared, and valid inputs raise an exception"
             evidence = Evidence((feed,), "returns", wanted=inquiry.wanted)
             raise inquiry.raised(refusal, evidence, "declared", what) from None
         if declared:

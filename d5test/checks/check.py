@@ -235,7 +235,7 @@ class Inquiry:
 
     def raised(
         self, raised: Raised, evidence: Evidence, kind: str = "exception",
-        what: str = "a valid case raised",
+        what: str = "valid inputs raise an exception",
     ) -> Fault:  # fmt: skip
         """The fault that is an exception: of `kind` if it may be the framework's."""
         fault = partial(self.subject.fault, evidence=evidence)
@@ -427,7 +427,9 @@ class Inquiry:
                 return judgement, expected
             if kind != "arithmetic":
                 explained = explaining_precision(bounds, candidates[-1], results, self.arrays)
-                judgement = replace(judgement, explained=explained)
+                flushing = replace(candidates[-1], flushes=True)
+                flushed = explained == 0 and judge(bounds(flushing), results).right
+                judgement = replace(judgement, explained=explained, flushed=flushed)
             if judgement.explained != 0 and (narrower := rounded_to(expected, results)):
                 judgement = replace(judgement, rounded_to=narrower)
                 more = f": rounded to {narrower}"

@@ -111,7 +111,8 @@ class OwnForward:
         plain    the feed of the plain call, before which all others are forgotten
         arrange  makes of its outputs what `got` should be
 
-        The fault itself, if the property is broken. `Inapplicable` where the forward is wrong on
+        The fault itself, if the property is broken; that of the plain call, if it is right at
+        first and wrong when it is repeated. `Inapplicable` where the forward is wrong on
         ordinary data. A fault of kind `value` where it is wrong on these alone.
         """
         inquiry = self.inquiry
@@ -130,11 +131,20 @@ class OwnForward:
             for bound, y in zip(bounds(inquiry.loosest), arrange(result.outputs), strict=False)
         )
         if times < inf and not judge(_wider(expected, 2 * times), got).right:
-            return fault
+            return fault if value else self._unsteady(plain) or fault
         if self.faults:
             return forward_is_wrong(inquiry)
         same = fault.evidence, fault.judgement
         return value or inquiry.subject.fault("value", "the result is wrong", *same)
+
+    def _unsteady(self, plain: Any) -> Fault | None:
+        """The fault that a plain call is wrong as soon as it is repeated."""
+        feeds = (plain,) * 3
+        for result in self.inquiry.ask(*feeds, claim="repeats"):
+            if self._wrong(plain, result.outputs):
+                what = "the same call gives other outputs"
+                return self.inquiry.fault("nondeterministic", what, feeds, "repeats")
+        return None
 
     def _wrong(self, feed: Any, outputs: Outputs) -> Fault | None:
         """The fault of a plain call, if it is one."""

@@ -185,7 +185,8 @@ class Raised(Exception):
     place: str = ""
 
     def __str__(self) -> str:
-        return f"{self.type} in {self.where}: {self.message}"
+        place = f" in {self.where}" if self.where else ""
+        return f"{self.type}{place}: {self.message}"
 
 
 @dataclass(eq=False, repr=False)

@@ -44,6 +44,7 @@ class Judgement:
     void        whether they reject none
     explained   of a wrong result: the bits of the arithmetic that explains it, 0 if none does;
                 `None` if that is unknown
+    flushed     of a wrong result: whether it is right where subnormal numbers are zero
     rounded_to  of a wrong result: a narrower format whose numbers all results are, where that is
                 no chance; else empty
     """
@@ -60,6 +61,7 @@ class Judgement:
     telling: bool = False
     void: bool = False
     explained: int | None = None
+    flushed: bool = False
     rounded_to: str = ""
 
     @property

@@ -25,12 +25,13 @@ SMALL = 8
 TINY = 2
 """A number below this multiple of the smallest normal number is tiny."""
 FLUSHED = "; flushes=True in the row allows that"
-Character = Literal["inaccuracy", "infinite", "zero", "unwritten", "different function"]
+Character = Literal["inaccuracy", "infinite", "zero", "flushed", "unwritten", "different function"]
 EXPLANATIONS: Mapping[Character | None, str] = {
     None: "",
-    "inaccuracy": ": an inaccuracy, no larger than rounding to {0.explained} bits makes",
+    "inaccuracy": ": an inaccuracy, as computing in {0.explained} bits may make",
     "infinite": ": infinite, where a finite number is due",
     "zero": ": zero, where a tiny number is due",
+    "flushed": ": right if subnormal numbers are read as zero",
     "unwritten": ": memory that nothing wrote, which d5test fills with the byte {1:#x}",
     "different function": ": a different function, which no rounding explains",
 }
@@ -128,9 +129,9 @@ class Fault(AssertionError):
     def cause(self) -> str:
         """The same for faults that probably have one cause, on one backend.
 
-        The line of the backend's own code that raised; what was raised or printed, its first and
-        last line without numbers; the format to which results are rounded; else the kind, the
-        operator, and the character.
+        The line of the backend's own code that raised; what was raised (its traceback apart) or
+        printed, its first and last line without numbers; the format to which results are rounded;
+        else the kind, the operator, and the character.
         """
         if AT in self.details:
             return self.details[AT]
@@ -138,7 +139,8 @@ class Fault(AssertionError):
         operator = op.name if op is not None else str(self.case)
         for name in SAID:
             if name in self.details:
-                lines = self.details[name].strip().splitlines() or [""]
+                said = self.details[name].strip().partition('\nFile "')[0]
+                lines = said.splitlines() or [""]
                 cause = f"{name}: {NUMBER.sub('N', f'{lines[0]} {lines[-1]}')}"
                 return cause if name == "raised" else f"{cause}: {operator}"
         if self.judgement is not None and self.judgement.rounded_to:
@@ -258,7 +260,9 @@ def judgement_in_words(judgement: Judgement, dtype: str) -> dict[str, str]:
         bits = bits_right(judgement.got, judgement.want, precision)
         character = _character(judgement, dtype)
         explanation = EXPLANATIONS[character].format(judgement, FRESH)
-        if character == "zero" and precision < format_of(dtype).precision:
+        if character == "flushed" or (
+            character == "zero" and precision < format_of(dtype).precision
+        ):
             explanation += FLUSHED
         if judgement.rounded_to:
             explanation = f": every result is a number of {judgement.rounded_to}"
@@ -289,4 +293,6 @@ def _character(judgement: Judgement, dtype: str) -> Character | None:
         return "infinite"
     if got == 0 and 0 < abs(want) < TINY * format_of(dtype).smallest_normal:
         return "zero"
+    if judgement.flushed:
+        return "flushed"
     return "inaccuracy" if judgement.explained else "different function"

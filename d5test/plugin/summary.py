@@ -12,6 +12,7 @@ import shutil
 from collections import Counter, defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from textwrap import shorten
 from typing import Any, TypeVar
 
 import pytest
@@ -43,7 +44,8 @@ LEGEND = {
 LEAST_ACCURATE = 4
 ROUNDED = 0.5
 """The error in ULPs of a result that is rounded correctly."""
-REASONS = 8
+REASONS, LONGEST = 8, 160
+"""Reasons why cases were not judged that are printed, and characters of each."""
 COLOURS = {"right": "green", "fault": "red", "known": "yellow", "untested": "red"}
 
 
@@ -273,7 +275,7 @@ def _unjudged(tallies: Iterable[Tally]) -> Iterator[str]:
     for t in tallies:
         reasons.update(t.reasons)
     for reason, count in reasons.most_common(REASONS):
-        yield f"  {count:5}  {' '.join(reason.split())}"
+        yield f"  {count:5}  {shorten(reason, LONGEST, placeholder=' ...')}"
     others = reasons.most_common()[REASONS:]
     if others:
         yield f"  {sum(count for _, count in others):5}  for {len(others)} other reasons"

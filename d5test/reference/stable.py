@@ -29,10 +29,15 @@ def _sigmoid(x: Any) -> Any:
     return np.where(x < 0, e, 1.0) / (1 + e)
 
 
+def _vanishing(x: Any, y: Any) -> Any:
+    """y, and 0 at minus infinity, its limit there: as a product, y is infinity times nothing."""
+    return np.where(x == -np.inf, 0.0, y)
+
+
 def _gelu(op: ops.Gelu, x: Any) -> Any:
     if op.approximate == "tanh":
-        return x * _sigmoid(_inner(x))
-    return x * (0.5 * erfc(-x / sqrt(2)))
+        return _vanishing(x, x * _sigmoid(_inner(x)))
+    return _vanishing(x, x * (0.5 * erfc(-x / sqrt(2))))
 
 
 def _inner(x: Any) -> Any:
@@ -64,7 +69,7 @@ def _mish(op: Operator, x: Any) -> Any:
     e, root = np.exp(-np.abs(x)), np.exp(np.minimum(x, 0) / 2)
     above = (1 + 2 * e) / (1 + 2 * e + 2 * e * e)
     below = (2 + e) / (2 + 2 * e + e * e)
-    return x * root * np.where(x > 0, above, below) * root
+    return _vanishing(x, x * root * np.where(x > 0, above, below) * root)
 
 
 FORMS: Mapping[type[Operator], Form] = {
@@ -73,7 +78,7 @@ FORMS: Mapping[type[Operator], Form] = {
     ops.HardSigmoid: _hard_sigmoid,
     ops.Selu: lambda op, x: op.gamma * _elu(op.alpha, x),
     ops.Gelu: _gelu,
-    ops.HardSwish: lambda op, x: x * (np.clip(x + 3, 0, 6) / 6),
+    ops.HardSwish: lambda op, x: _vanishing(x, x * (np.clip(x + 3, 0, 6) / 6)),
     ops.Mish: _mish,
     ops.Sigmoid: lambda op, x: _sigmoid(x),
     ops.Softplus: lambda op, x: np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x))),

@@ -43,9 +43,9 @@ def prove(fault: Fault, client: Any, folder: Path) -> tuple[Path, str]:
         if _status(path, client) == THERE:
             return path, ""
     path = write(fault, about, folder)
-    status = THERE if fault.kind in DIED else _status(path, client)
+    status, said = (THERE, "") if fault.kind in DIED else _tried(path, client)
     if status != GONE:
-        return path, UNTRIED if status == BROKEN else ""
+        return path, f"{UNTRIED}: {said}" if status == BROKEN else ""
     later = preceded(fault, mutable=bool(about.mutable))
     if later is None:
         return path, ALONE
@@ -78,12 +78,17 @@ def preceded(fault: Fault, *, mutable: bool) -> Fault | None:
 
 def _status(path: Path, client: Any) -> int | None:
     """The exit status in a fresh worker; `None` where a fresh one is not to be had."""
+    return _tried(path, client)[0]
+
+
+def _tried(path: Path, client: Any) -> tuple[int | None, str]:
+    """The same, and the last line that it printed, or how the worker failed."""
     if not client.renew():
-        return None
+        return None, ""
     try:
-        status, _ = client.invoke("d5test.worker.service:run_script", str(path.resolve()))
-    except (Unsupported, *FAILURES):
-        return BROKEN
+        status, said = client.invoke("d5test.worker.service:run_script", str(path.resolve()))
+    except (Unsupported, *FAILURES) as error:
+        return BROKEN, str(error).strip().partition("\n")[0]
     finally:
         client.renew()
-    return int(status)
+    return int(status), said.strip().rpartition("\n")[2]

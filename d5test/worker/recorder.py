@@ -419,6 +419,9 @@ class Recorder:
     ) -> Call | None:
         """The one call that computes: it takes all numbers of the inputs that it reads, and the
         outputs are what it returns, or the error is what it raised. The others only move numbers.
+
+        Outputs that cannot be read, since the framework computes only then, and raises, are those
+        of the only call there is.
         """
         returned = [self.numbers(call.result) for call in self.calls]
         for k, call in enumerate(self.calls):
@@ -430,9 +433,14 @@ class Recorder:
             if len(self.calls) == 1 or not moves(call.numbers, results)
         ]
         read, wanted = self.numbers(inputs), self.numbers(outputs)
-        if len(computing) != 1 or read is None or wanted is None:
+        if len(computing) != 1 or read is None:
             return None
         ((call, results),) = computing
+        if wanted is None and len(self.calls) == 1 and selected(outputs, call.result):
+            arguments = self.tensors((call.arguments, call.keywords))
+            return call if all(place_of(t, inputs) is not None for t in arguments) else None
+        if wanted is None:
+            return None
         if call.numbers is None or results is None:
             return None
         if error is not None and self._raised != (error, call):

@@ -133,6 +133,43 @@ class AnotherFunction(Wrong):
         return self.forward(function, *inputs), [-dx for dx in found]
 
 
+class SubnormalAsZero(Wrong):
+    """Subnormal numbers are read as zero by some calls, so that the probe does not see it."""
+
+    def forward(self, honest: Honest, *inputs: Any) -> Arrays:
+        return honest(*(self.flushed(x) if x.size > 64 else x for x in inputs))
+
+    def flushed(self, x: Any) -> Any:
+        return np.where(np.abs(x) < format_of(x.dtype.name).smallest_normal, x.dtype.type(0), x)
+
+
+class ZeroAtMinusInfinity(Wrong):
+    """The limit of a function that is x times what vanishes."""
+
+    def forward(self, honest: Honest, *inputs: Any) -> Arrays:
+        (y,) = honest(*inputs)
+        return (np.where(inputs[0] == -np.inf, y.dtype.type(0), y),)
+
+
+class RightOnce(Wrong):
+    """The first call of a process is right, and no other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+
+    def reset(self) -> None:
+        self.calls = 0
+
+    def forward(self, honest: Honest, *inputs: Any) -> Arrays:
+        self.calls += 1
+        return tuple(y if self.calls == 1 else y + y.dtype.type(1) for y in honest(*inputs))
+
+    def vjp(self, function: Any, inputs: Any, grads: Any, wanted: Any) -> Any:
+        outputs, gradients = super().vjp(function, inputs, grads, wanted)
+        return self.forward(lambda: outputs), gradients
+
+
 class LastUnwritten(Wrong):
     """The last element is what the C heap gave out, as where it is poisoned."""
 

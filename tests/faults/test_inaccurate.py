@@ -32,9 +32,7 @@ def test_wrong_values_are_accused_of_being_wrong(
     assert set(found) <= BY_VALUE, "\n\n".join(fault.message for fault in found.values())
     assert {fault.kind for fault in found.values()} == {"value"}
     assert found["forward"].character == character
-    words = (
-        "an inaccuracy, no larger than rounding to" if character == "inaccuracy" else "a different"
-    )
+    words = "an inaccuracy, as computing in" if character == "inaccuracy" else "a different"
     assert words in found["forward"].message
 
 
@@ -59,6 +57,27 @@ def test_memory_that_nothing_wrote_is_called_so() -> None:
     fault = findings(client, OPERATORS["Neg"], ("forward",), COUNT)["forward"]
     assert fault.character == "unwritten"
     assert "memory that nothing wrote, which d5test fills with the byte 0x7f" in fault.message
+
+
+@pytest.mark.parametrize("operator", ["Mul", "Div"])
+def test_subnormal_numbers_that_are_read_as_zero_are_called_so(operator: str) -> None:
+    client = Local("flushing", inaccurate.SubnormalAsZero())
+    fault = findings(client, OPERATORS[operator], ("accuracy",), COUNT)["accuracy"]
+    assert fault.character == "flushed"
+    assert "right if subnormal numbers are read as zero; flushes=True in" in fault.message
+
+
+@pytest.mark.parametrize("operator", ["Gelu", "HardSwish", "Mish"])
+def test_where_the_formula_is_nan_its_limit_is_right(operator: str) -> None:
+    client = Local("limits", inaccurate.ZeroAtMinusInfinity())
+    assert not findings(client, OPERATORS[operator], ("accuracy",), COUNT)
+
+
+@pytest.mark.parametrize("check", ["no_caching", "layout", "gradient"])
+def test_a_property_is_not_to_blame_for_a_call_that_is_wrong_when_repeated(check: str) -> None:
+    client = Local("once", inaccurate.RightOnce())
+    found = findings(client, OPERATORS["Neg"], (check,), COUNT)
+    assert found[check].kind == "nondeterministic", found[check].message
 
 
 @pytest.mark.parametrize(

@@ -86,4 +86,5 @@ def test_one_that_cannot_be_tried_is_said_to_be_untried(stranger: Any, tmp_path:
     text = text.replace("import os", "import no_such_module, os")
     text = text.replace("good = same(x)", "good = no_such_module.f(x)")
     (tmp_path / "stranger.py").write_text(text)
-    assert prove(fault, client, tmp_path / "out")[1] == UNTRIED
+    said = prove(fault, client, tmp_path / "out")[1]
+    assert said == f"{UNTRIED}: ModuleNotFoundError: No module named 'no_such_module'"

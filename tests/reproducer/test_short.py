@@ -29,6 +29,10 @@ def threshold(x, least, value):
     kept = np.where(x > least, x, np.float32(value)).astype(x.dtype)
     {wrong}
 
+class Late(np.ndarray):
+    def copy(self):
+        raise RuntimeError("it is computed only now")
+
 class Threshold:
     def __init__(self, least):
         self.least = least
@@ -131,7 +135,7 @@ class Toy(Backend):
         return np.array(array)
 
     def get(self, tensor):
-        return np.array(tensor), tensor.dtype.name
+        return tensor.copy(), tensor.dtype.name
 
     def wait(self, tensors):
         pass
@@ -352,6 +356,39 @@ def test_a_function_of_symbols_is_named(toy: Toy) -> None:
         fault = toy.fault(client)
     assert fault.calls.names == ("toy.later", "toy.Compiled")
     assert "composed of toy.later and toy.Compiled by its row: " in fault.headline
+
+
+def test_a_call_that_raises_when_its_result_is_read_is_named(toy: Toy) -> None:
+    toy.build("return kept.view(Late)")
+    with toy.client() as client:
+        fault = toy.fault(client)
+    said = "ThresholdedRelu() by toy.threshold: valid inputs raise an exception on "
+    assert fault.headline.startswith(said)
+    assert "it is computed only now" in fault.details["raised"]
+
+
+@pytest.mark.parametrize(
+    ("other", "at"), [("np.minimum(y, 1e9)", "inf"), ("np.nan_to_num(y)", "nan")]
+)
+def test_where_an_infinity_or_nan_is_due_it_is_short(
+    other: str, at: str, toy: Toy, tmp_path: Path
+) -> None:
+    toy.build(other=f"{other}.astype(y.dtype)")
+    x = Tensor((100,), data=(0.0,) * 100)
+    y = Tensor((100,), data=(*[float(at)] * 3, *range(97)))
+    case = Case(OPERATORS["Add"](), (x, y))
+    with toy.client() as client:
+        fault = toy.fault(client, "accuracy", case)
+        path, told = prove(fault, client, tmp_path / "out")
+    assert told == ""
+    assert len(path.read_text().splitlines()) <= 40
+    assert f'x1 = np.array([{at}], "float32")' in path.read_text()
+    there = toy.run(path)
+    assert there.returncode == 1, there.stdout + there.stderr
+    assert f", want {at}, give or take 0.0" in there.stdout
+    toy.build()
+    gone = toy.run(path)
+    assert (gone.returncode, gone.stdout) == (0, "gone (toy 7)\n"), gone.stderr
 
 
 def test_one_that_raises_by_itself_accuses_no_call_before_it(toy: Toy) -> None:
