@@ -29,6 +29,7 @@ from d5test.checks.check import Inquiry, Why, listed, without_reference
 from d5test.checks.own_forward import forward_is_wrong
 from d5test.client.messages import BackendInfo
 from d5test.numerics.arithmetic import Arithmetic
+from d5test.numerics.bounds import Bound
 from d5test.numerics.ensemble import BY_NORM
 from d5test.numerics.judgement import Judgement, judge
 from d5test.numerics.proof import moved_outputs
@@ -82,8 +83,8 @@ def _in(inquiry: Inquiry, arithmetic: Arithmetic) -> Judgement:
     bar = forward_bars + 2 * _truncation(inquiry, ahead, behind)
     terms = max(sum(s.size for s in steps), 1)
     bar += arithmetic.sum_error(terms) * inner(_sizes(gradients), _sizes(steps))
-    if known is not None:  # at a tie any subgradient will do, and the bars say how far they reach
-        bar += inner(_sizes(steps), _bars(b for b in known if b is not None))
+    if known is not None:
+        bar += inner(_sizes(steps), map(_reach, (b for b in known if b is not None), gradients))
     for outputs in (plus.outputs, minus.outputs):
         terms = max(sum(y.size for y in outputs), 1)
         bar += arithmetic.sum_error(terms) * inner(_sizes(grads), _sizes(outputs))
@@ -177,6 +178,11 @@ def inner(one: Iterable[Any], other: Iterable[Any]) -> float:
 
 def _sizes(arrays: Iterable[Any]) -> list[Any]:
     return [None if a is None else np.abs(a) for a in arrays]
+
+
+def _reach(bound: Bound, gradient: Any) -> Any:
+    """How far a gradient is from the furthest inside its bars; at a tie any of them will do."""
+    return bound.bar + np.minimum(np.abs(gradient - bound.value), bound.bar)
 
 
 def _bars(bounds: Iterable[Any]) -> list[Any]:

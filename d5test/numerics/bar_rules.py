@@ -42,6 +42,8 @@ def _sum_of_two(self: Bar, ufunc: Any, xs: list[Values], bars: list[Values | Non
 
 def _multiply(self: Bar, ufunc: Any, xs: list[Values], bars: list[Values | None]) -> Bar:
     (x, y), (bx, by) = xs, bars
+    if any(b is not None and a.dtype.kind == "b" for a, b in zip(xs, bars, strict=True)):
+        return _gated(self, xs, bars)
     value, payment = x * y, self.arithmetic.granted[ufunc]
     if bx is None or by is None:
         moved = [_size(a) * b for a, b in ((y, bx), (x, by)) if b is not None]
@@ -53,6 +55,14 @@ def _multiply(self: Bar, ufunc: Any, xs: list[Values], bars: list[Values | None]
     if in_range(paid, payment):
         return self.like(value, paid)
     return self.rounded(value, (size + by) * bx + other * by, payment)
+
+
+def _gated(self: Bar, xs: list[Values], bars: list[Values | None]) -> Bar:
+    """A product with a boolean in doubt: all from nothing to the other factor."""
+    gate = 0 if bars[0] is not None and xs[0].dtype.kind == "b" else 1
+    doubt, factor = bars[gate], self.like(xs[1 - gate], bars[1 - gate])
+    certain = _multiply(self, np.multiply, [xs[gate], factor.value], [None, factor.companion])
+    return certain.or_between(doubt, factor, self.like(np.zeros(())))
 
 
 def _square(self: Bar, ufunc: Any, xs: list[Values], bars: list[Values | None]) -> Bar:
@@ -131,7 +141,7 @@ def _sign(self: Bar, ufunc: Any, xs: list[Values], bars: list[Values | None]) ->
     uncertain = _uncertain(self, np.absolute(x), b)
     if not uncertain.any():
         return self.like(value)
-    return self.like(value, np.where(uncertain, 1 + np.absolute(value), 0.0))
+    return self.like(np.where(uncertain, 0.0, value), uncertain.astype(np.float64))
 
 
 def _larger(self: Bar, ufunc: Any, xs: list[Values], bars: list[Values | None]) -> Bar:

@@ -195,6 +195,7 @@ class Bar(Tracked):
         return Choice(index, np.where(several, np.inf, 0.0), rivals, self.arithmetic)
 
     def select(self, condition: Any, chosen: Any, other: Any) -> Any:
+        """The one or the other; where the condition is in doubt, all from the one to the other."""
         a, b = self.lift(chosen), self.lift(other)
         certain = condition.value if isinstance(condition, Tracked) else condition
         value: Values = np.where(certain, a.value, b.value)
@@ -203,11 +204,20 @@ class Bar(Tracked):
             return self.like(value)
         one, two = a.full_companion(), b.full_companion()
         bar: Values = np.where(certain, one, two)
-        if doubt is not None:
-            apart = np.abs(a.value - b.value)
-            bar = np.where(doubt > 0, apart + np.maximum(one, two), bar)
         whole = bar if bar.shape == value.shape else np.broadcast_to(bar, value.shape).copy()
-        return self.like(value, whole)
+        result = self.like(value, whole)
+        return result if doubt is None else result.or_between(doubt, a, b)
+
+    def or_between(self, doubt: Values, one: Bar, other: Bar) -> Bar:
+        """Where there is doubt, all numbers from `one` to `other`; elsewhere this array's."""
+        a, b = one.full_companion(), other.full_companion()
+        least = np.minimum(one.value - a, other.value - b)
+        most = np.maximum(one.value + a, other.value + b)
+        half = (most - least) / 2
+        known = np.isfinite(half)
+        value = np.where((doubt > 0) & known, (least + most) / 2, self.value)
+        bar = np.where(known, half, np.inf)
+        return self.like(value, np.where(doubt > 0, bar, self.full_companion()))
 
     def scatter_add(self, target: Any, index: Any, addend: Any) -> None:
         """Each landing adds one term; the count of terms is bounded by the addend's size."""
@@ -255,15 +265,16 @@ def _put_choice(target: Bar, index: Choice, source: Any, axis: int) -> None:
     np.put_along_axis(target.value, index.value, source.value, axis)
     bar = target.full_companion()
     np.put_along_axis(bar, index.value, source.full_companion(), axis)
-    reach = np.abs(source.value) + source.full_companion()
-    several = np.sum(index.rivals, axis=axis, keepdims=True) > 1
-    target.companion = np.where(index.rivals & several, reach, bar)
+    doubt = index.rivals & (np.sum(index.rivals, axis=axis, keepdims=True) > 1)
+    put = target.like(target.value, bar).or_between(doubt, source, target.like(np.zeros(())))
+    target.value, target.companion = put.value, put.companion
 
 
 def _take_choice(kind: Bar, array: Any, index: Choice, axis: int) -> Bar:
+    """Any rival's value."""
     array = kind.lift(array)
-    value = np.take_along_axis(array.value, index.value, axis)
     bar = array.full_companion()
-    apart = np.abs(array.value - value) + bar
-    rival = np.max(np.where(index.rivals, apart, 0.0), axis=axis, keepdims=True)
-    return kind.like(value, np.maximum(np.take_along_axis(bar, index.value, axis), rival))
+    least = np.where(index.rivals, array.value - bar, np.inf).min(axis=axis, keepdims=True)
+    most = np.where(index.rivals, array.value + bar, -np.inf).max(axis=axis, keepdims=True)
+    taken: Bar = array.move(np.take_along_axis, index.value, axis)
+    return taken.or_between(index.full_companion(), kind.like(least), kind.like(most))

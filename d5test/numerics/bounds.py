@@ -7,7 +7,7 @@ is a float32 and no shorter decimal means the same one: 1.0, 0.75, 0.0625.
 """
 
 import dis
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache, cached_property, partial
 from itertools import product
@@ -72,7 +72,7 @@ def forward_bounds(
         if not (arithmetic.rounded_attributes and isinstance(op, Operator)):
             return bounds
         inputs = double(arrays)
-        return _reaching(bounds, (corner(*inputs) for corner in corners(op)))
+        return _reaching(op, bounds, lambda corner: corner(*inputs))
 
 
 def library_bound(value: Array, arithmetic: Arithmetic) -> Bound:
@@ -108,7 +108,7 @@ def gradient_bounds(
         if not arithmetic.rounded_attributes:
             return bounds
         plain, upstream = double(arrays), double(grads)
-        return _reaching(bounds, (corner.vjp(upstream, plain) for corner in corners(op)))
+        return _reaching(op, bounds, lambda corner: corner.vjp(upstream, plain))
 
 
 def _either(bound: Bound | None, other: Bound) -> Bound | None:
@@ -154,14 +154,15 @@ def corners(op: Operator) -> Iterator[Operator]:
         yield op.with_(**dict(zip(ends, corner, strict=True)))
 
 
-def _reaching(bounds: Bounds, corners: Iterable[Sequence[Any]]) -> Bounds:
-    """The bars widened by the distance to the furthest of the results at the corners."""
+def _reaching(op: Operator, bounds: Bounds, run: Callable[[Operator], Sequence[Any]]) -> Bounds:
+    """The bars widened by the distance from `run(op)` to the furthest of those at the corners."""
     apart: list[Any] = [0.0] * len(bounds)
-    for results in corners:
-        for k, (bound, y) in enumerate(zip(bounds, results, strict=True)):
+    own: Sequence[Any] = ()
+    for corner in corners(op):
+        own = own or run(op)
+        for k, (bound, x, y) in enumerate(zip(bounds, own, run(corner), strict=True)):
             if bound is not None and bound.storage is not None:
-                moved = np.where(y == bound.value, 0.0, np.absolute(y - bound.value))
-                apart[k] = np.maximum(apart[k], moved)
+                apart[k] = np.maximum(apart[k], np.where(x == y, 0.0, np.absolute(y - x)))
     return tuple(
         None if bound is None else replace(bound, bar=bound.bar + moved)
         for bound, moved in zip(bounds, apart, strict=True)

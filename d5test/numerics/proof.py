@@ -206,7 +206,8 @@ class Proof:
             products = g[moves] * t[moves]
             backward += float(np.sum(products))
             size += float(np.sum(np.abs(products)))
-            bars += float(np.sum(np.abs(t[moves]) * bound.bar[moves]))
+            apart = bound.bar + np.abs(bound.value - g)  # at a tie the value is between both sides
+            bars += float(np.sum(np.abs(t[moves]) * apart[moves]))
             terms += products.size
         rounding = self.arithmetic.sum_error(terms) * size
         difference = Difference(forward, backward, size, bars, rounding)
