@@ -43,6 +43,8 @@ class Attention : public CustomOperator<T> {
                 "q, k and v have 4 axes, or 3 and the numbers of heads");
         const std::int64_t heads = folded ? q_heads : q[1], kv = folded ? kv_heads : k[1];
         require(kv > 0 && heads % kv == 0, "the heads of q are a multiple of those of k");
+        require(!folded || (q.back() % heads == 0 && k.back() % kv == 0 && v.back() % kv == 0),
+                "the last axes are a multiple of the heads");
         const Extents s{q[0], heads, kv, folded ? q[1] : q[2], folded ? k[1] : k[2],
                       past.empty() ? 0 : past[2], q.back() / (folded ? heads : 1),
                       v.back() / (folded ? kv : 1), folded};
