@@ -34,6 +34,7 @@ from d5test.backends.base import (
     bits,
     from_bits,
 )
+from d5test.backends.processor import onednn_extensions
 from d5test.backends.tensorflow.framework import ValueNeeded, tf
 from d5test.backends.tensorflow.optimizers import KerasUpdater, TensorFlowReference
 
@@ -120,7 +121,8 @@ class TensorFlow(Backend):
 
     def describe_device(self) -> str:
         if not self._gpus:
-            return f"{self.device} ({'oneDNN' if has_onednn() else 'Eigen'})"
+            library = ["oneDNN", *onednn_extensions()] if has_onednn() else ["Eigen"]
+            return f"{self.device} ({', '.join(library)})"
         details = tf.config.experimental.get_device_details(self._gpus[0])
         return str(details.get("device_name", self.device))
 

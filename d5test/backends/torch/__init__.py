@@ -9,10 +9,8 @@ The other modules have the rows, one a family.
 """
 
 import math
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,6 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from d5test.backends.base import Backend, Function, Pulled, Table, Template, Tensors, Unsupported
+from d5test.backends.processor import onednn_extensions
 from d5test.backends.torch.optimizers import TorchReference, TorchUpdater
 
 rows = Table.of(__name__)
@@ -63,7 +62,8 @@ class Torch(Backend):
 
     def describe_device(self) -> str:
         if torch.device(self.device).type == "cpu":
-            return f"cpu ({', '.join([torch.backends.cpu.get_cpu_capability(), *_extensions()])})"
+            vectors = torch.backends.cpu.get_cpu_capability()
+            return f"cpu ({', '.join([vectors, *onednn_extensions()])})"
         return str(torch.cuda.get_device_name(self.device))
 
     def refusal(self, error: Exception) -> str:
@@ -143,27 +143,6 @@ class Torch(Backend):
         most = int(torch.cuda.max_memory_allocated(self.device))
         torch.cuda.reset_peak_memory_stats(self.device)
         return most
-
-
-EXTENSIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {"AVX512_FP16": ("FP16", "AMX", "AVX10"), "AMX_BF16": ("AMX",)}
-)
-"""Instructions for which oneDNN has code of its own, and words of the limits that leave them."""
-
-
-def _extensions() -> list[str]:
-    """Those of this processor, but for what ONEDNN_MAX_CPU_ISA takes away.
-
-    Older versions of PyTorch do not say.
-    """
-    has: Mapping[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
-    limit = os.environ.get("ONEDNN_MAX_CPU_ISA", os.environ.get("DNNL_MAX_CPU_ISA", "ALL")).upper()
-    return [
-        name
-        for name, words in EXTENSIONS.items()
-        if has.get(name.lower())
-        and (limit in ("ALL", "DEFAULT") or any(word in limit for word in words))
-    ]
 
 
 class TorchCompiled(Torch):
