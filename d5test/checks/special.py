@@ -96,6 +96,7 @@ def _with_special(
     moved = _with_one(case, inquiry.arrays, chosen, None)
     feed = inquiry.feed(poisoned)
     (result,) = inquiry.ask(feed)
+    inquiry.shaped(inquiry.forward_bounds(arithmetic), result.outputs, (feed,))
     expected = tuple(
         _special_bound(*outputs, demands=demands, spreads=spreads)
         for outputs in zip(
@@ -107,8 +108,8 @@ def _with_special(
     )
     # a formula says which number comes of the NaN, unless each implementation may choose it
     if arithmetic.formula and np.isnan(value) and case.op.name not in NAN_IS_OPEN:
-        expected = tuple(map(_finite, expected, inquiry.forward_bounds(arithmetic, poisoned)))
-    inquiry.shaped(expected, result.outputs, (feed,))
+        after = inquiry.forward_bounds(arithmetic, poisoned)
+        expected = tuple(map(_finite, expected, after, result.outputs))
     fault = partial(inquiry.fault, "special", feeds=(feed,), claim="special", expected=(expected,))
     for k, (bound, got) in enumerate(zip(expected, result.outputs, strict=False)):
         lost = np.isnan(bound.value.astype(np.float64)) & ~np.isnan(got.astype(np.float64))
@@ -165,11 +166,15 @@ def _special_bound(
     return Bound(np.where(unchanged, own.astype(np.float64), want), bar, bound.storage)
 
 
-def _finite(expected: Bound, poisoned: Bound | None) -> Bound:
-    """What is demanded of one output, and the bars of what is finite and was open."""
+def _finite(expected: Bound, poisoned: Bound | None, got: Array) -> Bound:
+    """What is demanded of one output, and the bars of what is finite and was open.
+
+    A NaN is right there too: it is what the operator's own formula gives.
+    """
     assert poisoned is not None
     with np.errstate(all="ignore"):
         finite = np.isfinite(poisoned.value + poisoned.bar) & np.isinf(expected.bar)
+    finite &= ~np.isnan(got.astype(np.float64))
     bar = np.where(finite, poisoned.bar, expected.bar)
     return Bound(np.where(finite, poisoned.value, expected.value), bar, expected.storage)
 

@@ -126,8 +126,12 @@ def _adds_up(
     upstream = np.concatenate([dy.ravel().astype(float) for dy in grads if dy is not None])
     flows_in, flows_out = upstream.sum(), sum(dx.astype(float).sum() for dx in gradients)
     excess = float(flows_out - flows_in)
-    # each upstream number is rounded when it is shared, and in each sum that it is a term of
-    bar = inquiry.loosest.storage.u * (2 + upstream.size) * float(np.abs(upstream).sum())
+    # each upstream number is rounded when it is shared, and in each sum that it is a term of; the
+    # number of equal elements is a sum, too
+    shares = max(dx.size for dx in gradients) // max(upstream.size, 1)
+    loosest = inquiry.loosest
+    error = loosest.storage.u * (2 + upstream.size) + loosest.sum_error(shares)
+    bar = error * float(np.abs(upstream).sum())
     if abs(excess) <= bar:
         return Judgement()
     bounds = inquiry.gradient_bounds(inquiry.loosest, grads)

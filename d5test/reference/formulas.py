@@ -9,7 +9,7 @@ result that is neither is a fault of its own.
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from math import sqrt
+from math import prod, sqrt
 from typing import Any
 
 import numpy as np
@@ -117,6 +117,23 @@ class FromTheFrontOnly(reductions.Reduction):
         return tuple(int(axis) for axis in axes if axis >= 0)
 
 
+@dataclass(frozen=True, kw_only=True, repr=False)
+class SumByCount(reductions.ReduceMean):
+    """ReduceMean as a sum divided by its number of terms, both in the dtype: either overflows."""
+
+    largest: float
+
+    def reduce(self, x, axes):
+        return x.sum(axes, keepdims=True) / self._count(x, axes)
+
+    def gradient(self, dy, x, y, axes):
+        return dy / self._count(x, axes)
+
+    def _count(self, x, axes):
+        count = prod(x.shape[axis] for axis in axes)
+        return float(count) if count <= self.largest else np.inf
+
+
 class SoftmaxNaNAlone(reductions.Softmax):
     """Softmax that is NaN where its input is, and 0 elsewhere in a row that has a NaN."""
 
@@ -204,15 +221,17 @@ class MaxPoolOfUndilated(Undilated, MaxPool):
 
 
 class MaxPoolOfEach(MaxPool):
-    """MaxPool whose gradient goes whole to each of several equal maxima of a window."""
+    """MaxPool whose gradient goes whole to each element of a window near its maximum."""
 
     follows_shifts = False
+    near = 1e-5
 
     def backward(self, grads, inputs, outputs):
         (dy, _), (x,), (y, _) = grads, inputs, outputs
         windows = self.windows(x.shape)
         whole = (..., *(np.newaxis,) * len(self.kernel_shape))
-        return windows.scatter((windows.view(x, fill=-np.inf) == y[whole]) * dy[whole])
+        equal = np.abs(windows.view(x, fill=-np.inf) - y[whole]) < self.near
+        return windows.scatter(equal * dy[whole])
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -253,12 +272,13 @@ FORMULAS: Mapping[str, Mapping[type[Operator], type[Operator]]] = {
     "axes from the front only": _mixed(
         FromTheFrontOnly, reductions.ReduceLogSumExp, reductions.ReduceMax, reductions.ReduceSum
     ),
+    "sum by count": {reductions.ReduceMean: SumByCount},
     "NaN alone": {reductions.Softmax: SoftmaxNaNAlone},
     "SAME of the undilated kernel": {
         **_mixed(Undilated, AveragePool),
         MaxPool: MaxPoolOfUndilated,
     },
-    "whole gradient for each maximum": {MaxPool: MaxPoolOfEach},
+    "whole gradient for all near the maximum": {MaxPool: MaxPoolOfEach},
 }
 """What `formula` may name, and the operators that it is of."""
 

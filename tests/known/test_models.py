@@ -150,14 +150,16 @@ class Swallowing(Known):
         return (ErrorModel("swallowed", formula="NaN alone"),)
 
 
-@pytest.mark.parametrize(("beside", "right"), [(0.0, True), (2.0**-40, False), (5.0, False)])
+@pytest.mark.parametrize(
+    ("beside", "right"), [(0.0, True), ((np.nan, 0.0, 0.0), True), (2.0**-40, False), (5.0, False)]
+)
 def test_a_formula_that_says_what_becomes_of_a_nan_is_held_to_it(
-    beside: float, right: bool
+    beside: float | tuple[float, ...], right: bool
 ) -> None:
     class Other(OPERATORS["Softmax"]):
         def forward(self, x):
             spoiled = np.isnan(x).any(self.axis, keepdims=True) & ~np.isnan(x)
-            return np.where(spoiled, np.float32(beside), super().forward(x))
+            return np.where(spoiled, np.asarray(beside, np.float32), super().forward(x))
 
     client = with_row(OPERATORS["Softmax"], Other)
     case = drawn("Softmax", Tensor((2, 3)))

@@ -18,9 +18,9 @@ def reduction(function: Plan, op: Any, data: Any, axes: Any = None) -> Plan:
     return lambda data, axes=None: function(data, chosen or None, keepdims=keepdims)
 
 
-rows.native("ReduceSum", arithmetic="S", values=(1,))(planned(partial(reduction, tf.reduce_sum)))
+rows.native("ReduceSum", values=(1,))(planned(partial(reduction, tf.reduce_sum)))
 rows.native("ReduceMean", arithmetic="S", values=(1,))(planned(partial(reduction, tf.reduce_mean)))
-rows.native("ReduceMax", arithmetic="F", values=(1,))(planned(partial(reduction, tf.reduce_max)))
+rows.native("ReduceMax", arithmetic="S", values=(1,))(planned(partial(reduction, tf.reduce_max)))
 rows.native("ReduceLogSumExp", arithmetic="S", values=(1,))(
     planned(partial(reduction, tf.reduce_logsumexp))
 )
