@@ -54,6 +54,7 @@ suites: $(VENV)/dev.stamp
 
 faults: $(VENV)/dev.stamp
 	$(BIN)/python -m tests.faults
+	$(BIN)/python -m tests.faults.wrong_sizes
 
 benchmarks: $(VENV)/dev.stamp
 	$(BIN)/python -m tests.budget

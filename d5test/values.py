@@ -107,6 +107,11 @@ def within(words: Words, shape: Shape, dtype: DType, limit: int) -> Values:
     return np.asarray(np.floor(2 * limit * unit(words, shape)), np.int64) - limit
 
 
+def cycled(words: Words, shape: Shape, dtype: DType, *values: float) -> Values:
+    """These values over and over: the labels of many samples."""
+    return np.resize(np.asarray(values, dtype), shape)
+
+
 def mask(words: Words, shape: Shape, dtype: DType, share: float = 0.5) -> Values:
     """Booleans, true with probability `share`."""
     return unit(words, shape) < share
@@ -209,6 +214,7 @@ REGIMES: Mapping[str, Callable[..., Values]] = {
         tiny,
         below,
         within,
+        cycled,
         mask,
         every,
         octets,

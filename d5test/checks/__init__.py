@@ -33,7 +33,12 @@ CHECKS: Mapping[str, Check] = {
         Check("forward", forward, ("float64", "float32"), "value"),
         Check("gradient", gradient, ("float64", "float32"), "value", reason=with_gradient),
         Check(
-            "numerical_gradient", numerical_gradient, ("float64",), "value", reason=has_gradient
+            "numerical_gradient",
+            numerical_gradient,
+            ("float64",),
+            "value",
+            reason=has_gradient,
+            largest=0,
         ),
         Check("low_precision", low_precision, ("float16", "bfloat16"), "value"),
         Check("accuracy", accuracy, FLOATS, family=(Unary, Binary, Pow), every=function_cases),
@@ -43,8 +48,8 @@ CHECKS: Mapping[str, Check] = {
         Check("layout", layout, reason=has_layouts),
         Check("degenerate", degenerate, cases=partial(drawn, degenerate=True)),
         Check("special", special, reason=has_rules),
-        Check("batch", batch),
-        Check("invalid_arguments", invalid_arguments),
+        Check("batch", batch, largest=4096),  # it is asked for many samples
+        Check("invalid_arguments", invalid_arguments, largest=0),
         Check("declared_dtypes", declared_dtypes, FLOATS, reason=has_row, draws=1),
         Check("compiled", compiled, modes=("compiled", "xla"), draws=3),
     )

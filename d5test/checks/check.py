@@ -82,11 +82,13 @@ def with_gradient(operator: type[Operator], about: BackendInfo, dtype: str) -> W
     return supported(operator, about, dtype)
 
 
-def drawn(operator: Any, dtype: str, *, degenerate: bool = False) -> SearchStrategy[Case]:
-    """Cases of an operator: ordinary ones, or with sizes of zero and one."""
+def drawn(
+    operator: Any, dtype: str, *, degenerate: bool = False, sizes: Any = None
+) -> SearchStrategy[Case]:
+    """Cases of an operator: ordinary ones, with sizes of zero and one, or of a kind of sizes."""
     from d5test.strategies import cases  # Hypothesis is slow to import, and not yet needed
 
-    return cases(operator, dtype, degenerate=degenerate)
+    return cases(operator, dtype, degenerate=degenerate, sizes=sizes)
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,8 @@ class Check:
     reason  why a cell is not asked, or empty
     draws   at most so many cases (compilations are slow); `None`: as many as the user wants
     every   all of its cases, where they are fixed and none is drawn
+    largest elements of an input in a case that is not small; 0: all are small; `None`: no limit of
+            its own
     """
 
     name: str
@@ -114,6 +118,12 @@ class Check:
     draws: int | None = None
     family: type[Operator] | tuple[type[Operator], ...] = Operator
     every: Callable[[type[Operator], str], Sequence[Case]] | None = None
+    largest: int | None = None
+
+    @property
+    def sized(self) -> bool:
+        """Whether its cases may be of any kind of sizes."""
+        return self.cases is drawn and self.largest != 0
 
     @property
     def fixed(self) -> bool:

@@ -10,6 +10,7 @@ the backend does few of them. Shrinking ends in time.
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import count
 from math import prod
 from typing import Any
 
@@ -20,18 +21,22 @@ from hypothesis.strategies import SearchStrategy
 from d5test.backends.base import Unsupported
 from d5test.case import Case, Operator
 from d5test.exploration.draws import PROFILE, reproducible_draws
+from d5test.numerics.bounds import double
 from d5test.outcome.assessment import Assessment
 from d5test.outcome.fault import Fault
 from d5test.outcome.tally import Inapplicable, Tally
+from d5test.strategies.sizes import LARGEST, MIXED, SMALL_SHARE, Deal
 
 MOST = 3
+LITTLE = 7
+"""Sides up to which a case is small already."""
 AGAIN = 4
 """How many times cases are drawn where too few of them are telling."""
 AIM = 15
 """Telling cases that are drawn for, so that `NEEDED` are left when some are known failures."""
 NEEDED = 10
 """Telling cases without which a cell of a value check is untested."""
-COMPILED = 3
+COMPILED = 2
 """Sets of data for each drawn shape where a shape is compiled: 20 to 600 ms against 5 of a set."""
 SHRINKING = 20.0
 """Seconds from the first fault of a cell until the smallest so far are reported; none from a hang,
@@ -60,8 +65,8 @@ class Exploration:
 
     `covered` says whether a case is a known failure. `until` is the time (of `time.monotonic`)
     at which to stop, finished or not. What is drawn is judged on `data_sets` sets of data, each a
-    case. Afterwards `steady` says whether the faults were there again when their cases were
-    repeated.
+    case. `sizes` is `mixed`, or `small`. Afterwards `steady` says whether the faults were there
+    again when their cases were repeated.
     """
 
     client: Any
@@ -73,6 +78,7 @@ class Exploration:
     covered: Callable[[Case], bool]
     until: float = float("inf")
     data_sets: int = 1
+    sizes: str = MIXED
     smallest: dict[str, Fault] = field(default_factory=dict)
     kinds: dict[str, type[Found]] = field(default_factory=dict)
     shrink_until: float = float("inf")
@@ -102,9 +108,10 @@ class Exploration:
         except LookupError as error:
             raise Undrawable(str(error)) from None
         try:
-            faults = self._drawn(cases, number)
-            for further in range(1, AGAIN):
-                if faults or not self.starved:
+            sized = self.check.sized and self.sizes == MIXED
+            faults = self._of_kinds(number) if sized else []
+            for further in range(AGAIN):
+                if faults or (further and not self.starved):
                     break
                 faults = self._drawn(cases, number + further)
         except Enough:
@@ -163,10 +170,26 @@ class Exploration:
             self.tally.count_accuracy(judgement, case.op)
         return sorted(worst.values(), key=lambda fault: fault.kind)
 
-    def _drawn(self, cases: SearchStrategy[Case], number: int) -> list[Fault]:
-        """The faults as Hypothesis reports them: alone, or in a group."""
+    def _of_kinds(self, number: int) -> list[Fault]:
+        """The faults of small cases and of those of other kinds, reduced and then bisected."""
+        small = max(1, round(SMALL_SHARE * self.examples / self.data_sets))
+        deal = Deal(number, small, self.check.largest or LARGEST)
+        cases = self.check.cases(
+            self.operator, self.dtype, sizes=lambda key: deal.sizes(key, fresh=not self.smallest)
+        )
+        return [self._bisected(fault) for fault in self._drawn(cases, number, deal)]
+
+    def _drawn(
+        self, cases: SearchStrategy[Case], number: int, deal: Deal | None = None
+    ) -> list[Fault]:
+        """The faults as Hypothesis reports them: alone, or in a group.
+
+        A case that does not show the sizes that were dealt is passed over.
+        """
 
         def draw(case: Case) -> None:
+            if deal is not None and not self.smallest and not deal.shown(case.shapes):
+                return
             for further in range(self.data_sets if case.random else 1):
                 self.one(replace(case, seed=case.seed + further))
 
@@ -185,6 +208,45 @@ class Exploration:
                 raise others from None
             return list(_leaves(group))
         return []
+
+    def _bisected(self, fault: Fault) -> Fault:
+        """The fault with the smallest sides that have it in place of its large ones.
+
+        Those of one size together, so that what has to agree agrees, and then each by itself.
+        """
+        for size in sorted(set(_sides(fault.case)), reverse=True):
+            fault = self._with_smaller(fault, size)
+        for place in range(len(_sides(fault.case))):
+            fault = self._with_smaller(fault, _sides(fault.case)[place], place)
+        return fault
+
+    def _with_smaller(self, fault: Fault, size: int, place: int | None = None) -> Fault:
+        """The fault with the least in place of the sides of `size`, or of the one at a place."""
+        least = 1 if size > LITTLE else size
+        while size - least > 1 and time.monotonic() < self.shrink_until:
+            middle = (least + size) // 2
+            smaller = self._again(_resized(fault.case, size, middle, place), fault.kind)
+            if smaller is None:
+                least = middle
+            else:
+                fault, size = smaller, middle
+        return fault
+
+    def _again(self, case: Case | None, kind: str) -> Fault | None:
+        """The fault of this kind that a case has; `None` too where there is no such case."""
+        if case is None or self.covered(case):
+            return None
+        try:
+            case.op(*double(case.arrays()))
+        except Exception:  # noqa: BLE001 - shapes that do not fit raise whatever the operator does
+            return None
+        try:
+            self.check.run(self.client, case)
+        except Fault as fault:
+            return fault if fault.kind == kind else None
+        except (Inapplicable, Unsupported):
+            pass
+        return None
 
     def one(self, case: Case) -> None:
         """Judge one case: count it, or raise its fault."""
@@ -272,6 +334,30 @@ def shortage(tally: Tally, check: Any, examples: int) -> str:
         f"needed ({tally.right} right, {tally.known} known, {tally.inapplicable} inapplicable, "
         f"{tally.unsupported} unsupported, {tally.void} void)"
     )
+
+
+def _sides(case: Case) -> list[int]:
+    """The sides of all inputs, in order."""
+    return [side for shape in case.shapes for side in shape or ()]
+
+
+def _resized(case: Case, old: int, new: int, place: int | None) -> Case | None:
+    """The case with `new` in place of each side `old`, or of the one at a place among all sides.
+
+    `None` where values stand in a tensor whose size would change.
+    """
+    places, inputs = count(), []
+    for t in case.inputs:
+        if t is not None:
+            shape = tuple(
+                new if side == old and place in (None, i) else side
+                for side, i in zip(t.shape, places, strict=False)
+            )
+            if t.data is not None and len(t.data) != prod(shape):
+                return None
+            t = replace(t, shape=shape)
+        inputs.append(t)
+    return replace(case, inputs=tuple(inputs))
 
 
 def _badness(fault: Fault | None) -> float:

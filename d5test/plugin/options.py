@@ -62,7 +62,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=positive,
         metavar="N",
         help="cases of each shape that is drawn: the same but for their data "
-        "(default: 1, and 3 where the framework compiles each shape)",
+        "(default: 1, and 2 where the framework compiles each shape)",
+    )
+    add(
+        "--sizes",
+        choices=("mixed", "small"),
+        default="mixed",
+        help="small and different sizes alone, or with them those at which kernels change: "
+        "tied, at powers of two, as many channels as networks have (default: mixed)",
     )
     add("--seed", type=int, default=0, metavar="N", help="draw other cases (default: 0)")
     add(

@@ -87,9 +87,9 @@ class Seeded(Draw):
         choices = tuple(options)
         return choices[self.integer(0, len(choices) - 1)]
 
-    def sides(self, n: int, least: int = 1, most: int = 6, *, empty: bool = False) -> Shape:
+    def sides(self, n: int, least: int = 1, most: int = 6, **options: bool) -> Shape:
         """See `Draw`."""
-        return super().sides(n, least, most * self._reach, empty=empty)
+        return super().sides(n, least, most * self._reach, **options)
 
 
 def _refused(*_: object) -> Any:

@@ -1,9 +1,9 @@
 """What a strategy draws with: sizes, attributes and recipes of tensors, for one dtype.
 
 An ordinary draw is never degenerate: sizes are small, at least 2 and pairwise different, so that
-an exchanged axis shows. A degenerate draw has sizes of one, of zero where the strategy permits
-it, and scalars. Everything shrinks towards what is simplest: the smallest sizes, the first choice,
-an option left out, normal values.
+an exchanged axis shows, or of another kind (`d5test.strategies.sizes`). A degenerate draw has
+sizes of one, of zero where the strategy permits it, and scalars. Everything shrinks towards what
+is simplest: the smallest sizes, the first choice, an option left out, normal values.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,6 +15,17 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from d5test.case import Tensor
+from d5test.strategies.sizes import (
+    CHANNELS,
+    DEPTHWISE,
+    DIFFERENT,
+    GRAIN,
+    PAIR,
+    RANKS,
+    TIED,
+    WIDE,
+    Sizes,
+)
 from d5test.values import REGIMES
 
 T = TypeVar("T")
@@ -39,14 +50,20 @@ LONG = 4096
 class Draw:
     """Hypothesis' draw in the words of operators, for values of `dtype`.
 
-    `degenerate` asks for the shapes at the border: empty, scalar, of size one.
+    `degenerate` asks for the shapes at the border: empty, scalar, of size one; `sizes` for sides
+    at which kernels change.
     """
 
-    def __init__(self, draw: DrawFn, dtype: str, degenerate: bool = False) -> None:
+    def __init__(
+        self, draw: DrawFn, dtype: str, degenerate: bool = False, sizes: Sizes | None = None
+    ) -> None:
         self._draw = draw
         self._taken: set[int] = set()
+        self._drawn = 0
         self.dtype = dtype
         self.degenerate = degenerate
+        self.sizes = sizes or Sizes()
+        self.sizes.reached = False
 
     def integer(self, low: int, high: int) -> int:
         """A whole number from `low` to `high`, both included: a stride, a padding, a kernel."""
@@ -84,18 +101,33 @@ class Draw:
         """One of `usual`, or a number as `real` draws it."""
         return self.choose((*usual, self.real(low, high)))
 
-    def side(self, least: int = 1, most: int = 6, *, empty: bool = False) -> int:
+    def side(
+        self, least: int = 1, most: int = 6, *, empty: bool = False, few: bool = False
+    ) -> int:
         """The size of one dimension, unlike those drawn before while there is a choice.
 
-        At least 2, unless the draw is degenerate; 0 only with `empty` (or `least=0`).
+        At least 2, unless the draw is degenerate; 0 only with `empty` (or `least=0`). It is more
+        than `most` where the case is about large sides, but for a number of steps or parts, which
+        stays `few`.
         """
-        return self.sides(1, least, most, empty=empty)[0]
+        return self.sides(1, least, most, empty=empty, few=few)[0]
 
-    def sides(self, n: int, least: int = 1, most: int = 6, *, empty: bool = False) -> Shape:
+    def sides(
+        self,
+        n: int,
+        least: int = 1,
+        most: int = 6,
+        *,
+        empty: bool = False,
+        few: bool = False,
+        grain: bool = False,
+    ) -> Shape:
         """The sizes of `n` dimensions, pairwise different: `d.sides(3)` may be `(2, 5, 3)`.
 
         In a degenerate draw some are 1 where `least` allows it, and 0 with `empty` (or `least=0`).
+        With `grain` one of them may be as long as a loop that runs in parallel.
         """
+        most = min(most, max(least, 3)) if self.sizes.size > WIDE else most
         low = max(least, 2) if most >= 2 else least
         high = max(most, low + n - 1)
         free = [size for size in range(low, high + 1) if size not in self._taken]
@@ -106,15 +138,79 @@ class Draw:
         if self.degenerate:
             border = [size for size in (1, 0) if size >= least or (size == 0 and empty)]
             sides = [self.choose([*border, side, side]) for side in sides]
+        elif not few:
+            sides = [self._of_kind(side, least, most, grain) for side in sides]
         return tuple(sides)
+
+    def _of_kind(self, side: int, least: int, most: int, grain: bool) -> int:
+        """`side`, or the size that this case is about."""
+        sizes, index = self.sizes, self._drawn
+        self._drawn += 1
+        if grain:
+            sizes.offered.add(GRAIN)
+        if sizes.kind == GRAIN and index not in sizes.chosen:
+            return max(least, 2 if index == (0 in sizes.chosen) else 1)
+        size = sizes.of(index)
+        if size is None or (sizes.kind == GRAIN and not grain):
+            return side
+        sizes.reached = index > 0 if sizes.kind == TIED else index == sizes.chosen[-1]
+        return max(least, size)
+
+    def finish(self) -> None:
+        """Note how many sides there were."""
+        if self.sizes.kind == DIFFERENT:
+            self.sizes.sides = max(self.sizes.sides, self._drawn)
+            if self._drawn > 1:
+                self.sizes.offered.add(PAIR)
+
+    def samples(self, most: int = 6, *, empty: bool = False) -> int:
+        """A number of samples: as `side`, or 1 where the case is about that."""
+        before = self.sizes.reached
+        side = self.side(most=most, empty=empty)
+        kept = self.degenerate or self.sizes.reached != before
+        return 1 if self.sizes.single and not kept else side
+
+    def channels(self, n: int, most: int) -> Shape:
+        """`n` numbers of channels: as `sides`, or as many as networks have."""
+        sides = self.sides(n, most=most)
+        self.sizes.offered.add(CHANNELS)
+        if self.sizes.kind != CHANNELS or self.degenerate:
+            return sides
+        self.sizes.reached = True
+        return (self.sizes.size,) * n
+
+    def groups(self, most: int) -> int:
+        """A number of groups of channels; many where the case is about depthwise kernels."""
+        few = self.integer(1, most)
+        self.sizes.offered.add(DEPTHWISE)
+        if self.sizes.kind != DEPTHWISE or self.degenerate:
+            return few
+        self.sizes.reached = True
+        return self.sizes.size
+
+    def vector(self, n: int, low: int, high: int) -> Shape:
+        """An attribute along n axes; where sizes are tied, the same along each."""
+        drawn = tuple(self.integer(low, high) for _ in range(n))
+        return drawn[:1] * n if self.sizes.kind == TIED else drawn
 
     def rank(self, least: int, most: int) -> int:
         """A number of dimensions; 0, a scalar, only in a degenerate draw."""
-        return self.integer(least if self.degenerate else max(least, min(1, most)), most)
+        if not self.degenerate:  # as many as the kind of sizes asks for
+            sides = (
+                self.sizes.chosen[-1] + 1 if self.sizes.chosen else 1 + (self.sizes.kind == TIED)
+            )
+            least = max(least, min(max(sides - self._drawn, 1), most))
+        return self.integer(least, most)
 
     def shape(self, least: int = 1, most: int = 4, *, empty: bool = True) -> Shape:
         """A shape with `least` to `most` dimensions; see `rank` and `sides`."""
-        return self.sides(self.rank(least, most), empty=empty)
+        rank = self.rank(least, most)
+        self.sizes.offered.add(RANKS)
+        if self.sizes.kind == RANKS and not self.degenerate:
+            self.sizes.reached = True
+            rank = most + self.sizes.size
+            return self.sides(rank, most=rank - 1)
+        return self.sides(rank, empty=empty, grain=True)
 
     def axis(self, rank: int) -> int:
         """An axis of a tensor with `rank` dimensions, counted from either end; the last first."""

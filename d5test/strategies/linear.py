@@ -8,6 +8,7 @@ from d5test.case import Tensor
 from d5test.reference.operators import attention, linear
 from d5test.strategies.draw import MANY, Draw, Regime, Shape
 from d5test.strategies.registry import attributes, choices, inputs
+from d5test.strategies.sizes import DIFFERENT
 
 FACTORS = (1.0, 0.5, -1.25, 2.0)
 EQUATIONS = (
@@ -38,10 +39,11 @@ def matmul_inputs(d: Draw, op: linear.MatMul) -> tuple[Tensor, Tensor]:
         m, n = d.sides(2)
         return d.tensor((m, MANY), "positive"), d.tensor((MANY, n), "positive")
     m, k, n = d.sides(3, empty=True)
-    leading = d.sides(d.integer(0, 2), most=4)
+    leading = d.sides(d.integer(0, 2), most=4, few=True)
     a: Shape = (*broadcast(d, leading), m, k)
     b: Shape = (*broadcast(d, leading), k, n)
-    a, b = d.choose(((a, b), (a, b), (a, b), (a, b), (a, (k,)), ((k,), b), ((k,), (k,))))
+    matrices = [(a, b)] * (4 if d.sizes.kind == DIFFERENT else 9)
+    a, b = d.choose((*matrices, (a, (k,)), ((k,), b), ((k,), (k,))))
     return d.tensor(a), d.tensor(b)
 
 
@@ -118,7 +120,7 @@ def attention_inputs(d: Draw, op: attention.Attention) -> tuple[Tensor | None, .
     """q, k and v; a mask; and either a past or the number of keys that count."""
     kv = op.kv_num_heads or d.integer(1, 2)
     heads = op.q_num_heads or kv * d.integer(1, 3)
-    n = d.side(most=3, empty=True)
+    n = d.samples(most=3, empty=True)
     queries, keys, width, value_width = d.sides(4, most=5)
     cache = d.choose(("none", "none", "past", "padded"))
     past = d.side(most=3) if cache == "past" else 0

@@ -9,6 +9,7 @@ from d5test.case import Tensor
 from d5test.reference.operators import movement
 from d5test.strategies.draw import Draw, Shape
 from d5test.strategies.registry import attributes, choices, inputs
+from d5test.strategies.sizes import WIDE
 
 FAR = 2**31 - 1
 """An end that means: to the last element."""
@@ -159,9 +160,13 @@ def expand_inputs(d: Draw, op: movement.Expand) -> tuple[Tensor, Tensor]:
 
 @inputs(movement.Tile)
 def tile_inputs(d: Draw, op: movement.Tile) -> tuple[Tensor, Tensor]:
-    """Once to three times along each axis; not at all where it is degenerate."""
+    """Once to three times along each axis, or one axis; not at all where it is degenerate."""
     x = d.shape(1, 4)
-    return d.tensor(x), d.literal([d.integer(0 if d.degenerate else 1, 3) for _ in x])
+    repeats = [d.integer(0 if d.degenerate else 1, 3) for _ in x]
+    if d.sizes.size > WIDE:
+        only = d.integer(0, len(x) - 1)
+        repeats = [n if i == only else 1 for i, n in enumerate(repeats)]
+    return d.tensor(x), d.literal(repeats)
 
 
 @inputs(movement.Dropout)

@@ -42,8 +42,8 @@ choices(  # sizes are even, too, and wider than there are channels; an alpha tha
 @inputs(ops.BatchNormalization)
 def batch_normalization_inputs(d: Draw, op: ops.BatchNormalization) -> tuple[Tensor | None, ...]:
     """Without samples only where the statistics are given."""
-    n = d.side(most=5, empty=not op.training_mode)
-    c, *rest = d.sides(d.rank(1, 3), most=5)
+    n = d.samples(most=5, empty=not op.training_mode)
+    c, *rest = *d.channels(1, most=5), *d.sides(d.integer(0, 2), most=5, grain=True)
     channels = d.tensor((c,)), d.tensor((c,)), d.tensor((c,)), d.tensor((c,), "positive")
     return d.tensor((n, c, *rest), *SPREAD), *channels
 
@@ -68,8 +68,9 @@ def rms_normalization_inputs(d: Draw, op: ops.RMSNormalization) -> tuple[Tensor 
 @inputs(ops.GroupNormalization)
 def group_normalization_inputs(d: Draw, op: ops.GroupNormalization) -> tuple[Tensor | None, ...]:
     """As many channels as groups, or two or three times as many."""
-    c = op.num_groups * d.integer(1 if d.degenerate else 2, 3)
-    n = d.side(most=5, empty=True)
+    each = d.channels(1, most=3)[0]
+    c = op.num_groups * each
+    n = d.samples(most=5, empty=True)
     rest = [size + (size == c) for size in d.sides(d.integer(0, 2), most=5)]
     return d.tensor((n, c, *rest), *SPREAD), d.tensor((c,)), d.tensor((c,))
 
@@ -77,23 +78,24 @@ def group_normalization_inputs(d: Draw, op: ops.GroupNormalization) -> tuple[Ten
 @inputs(ops.InstanceNormalization)
 def instance_normalization_inputs(d: Draw, op: ops.InstanceNormalization) -> tuple[Tensor, ...]:
     """Signals, images and volumes."""
-    n = d.side(most=5, empty=True)
-    c, *rest = d.sides(d.choose((4, 3, 5)) - 1, most=5)
+    n = d.samples(most=5, empty=True)
+    c, *rest = *d.channels(1, most=5), *d.sides(d.choose((4, 3, 5)) - 2, most=5, grain=True)
     return d.tensor((n, c, *rest), *SPREAD), d.tensor((c,)), d.tensor((c,))
 
 
 @inputs(ops.LRN)
 def lrn_inputs(d: Draw, op: ops.LRN) -> tuple[Tensor | None, ...]:
     """Images, of one to three spatial axes."""
-    n, c, *rest = d.sides(d.choose((4, 3, 5)), most=5)
+    rank = d.choose((4, 3, 5))
+    n, c, *rest = d.samples(most=5), *d.channels(1, most=5), *d.sides(rank - 2, most=5)
     return (d.tensor((n, c, *rest), "normal", "uniform", ("scaled", 2)),)
 
 
 def x_shape(d: Draw, axis: int) -> Shape:
     """A shape that has this axis; there may be no samples, but there is something in each."""
     rank = d.rank_with(axis, RANK)
-    samples = d.sides(axis % rank, most=5, empty=True)
-    return *samples, *d.sides(rank - len(samples), most=5)
+    samples = d.sides(axis % rank, most=5, empty=True, grain=True)
+    return *samples, *d.sides(rank - len(samples), most=5, grain=True)
 
 
 def parameter_shape(d: Draw, x: Shape, axis: int) -> Shape:

@@ -45,7 +45,7 @@ def layer(d: Draw) -> dict[str, Any]:
     """The attributes that recurrent layers share."""
     return {
         "direction": d.choose(("forward", "reverse", "bidirectional")),
-        "hidden_size": d.integer(1 if d.degenerate else 2, 4),
+        "hidden_size": d.side(most=4),
         "layout": d.choose((0, 1)),
     }
 
@@ -54,8 +54,8 @@ def layer(d: Draw) -> dict[str, Any]:
 def sequence(d: Draw, op: Recurrent) -> tuple[Tensor | None, ...]:
     """The inputs of a layer; those left out at the end are None or not there at all."""
     wide = d.dtype in ("float64", "float32")
-    steps = d.side(most=STEPS if wide else 3)
-    n, width = d.side(most=4), d.side(most=5)
+    steps = d.side(most=STEPS if wide else 3, few=True)
+    n, width = d.samples(most=4), d.side(most=5)
     h = op.hidden_size or d.side(most=4)
     directions, rows = 2 if op.direction == "bidirectional" else 1, op.gates * h
 

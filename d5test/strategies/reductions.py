@@ -12,6 +12,8 @@ from d5test.reference.operators import reductions
 from d5test.strategies.draw import LONG, MANY, ORDINARY, Draw, Shape
 from d5test.strategies.registry import choices, inputs
 
+PERIOD = 60
+"""After the first label and so many others they begin again."""
 REDUCTIONS: tuple[type[reductions.Reduction], ...] = (
     reductions.ReduceSum,
     reductions.ReduceMean,
@@ -31,7 +33,8 @@ def reduction_inputs(d: Draw, op: reductions.Reduction) -> tuple[Tensor | None, 
     """ONNX leaves the mean over nothing open: not drawn. Exponentials overflow, unshifted."""
     shape = d.shape(0, empty=not isinstance(op, reductions.ReduceMean))
     if shape and d.many():
-        shape = (*shape[1:], MANY)
+        long = d.integer(0, len(shape) - 1)  # each axis has a kernel of its own
+        shape = (*shape[:long], MANY, *shape[long + 1 :])
         return d.tensor(shape, "positive"), axes(d, len(shape))
     large = (("scaled", 10),) if isinstance(op, reductions.ReduceLogSumExp) else ()
     return d.tensor(shape, *ORDINARY, *large), axes(d, len(shape))
@@ -43,9 +46,14 @@ choices(reductions.CumSum, exclusive=(0, 1), reverse=(0, 1))
 
 @inputs(reductions.CumSum)
 def cumsum_inputs(d: Draw, op: reductions.CumSum) -> tuple[Tensor, Tensor]:
-    """An axis counted from either end, without elements too."""
+    """An axis counted from either end, without elements too.
+
+    Its bars hold any order of each partial sum, one after another, so that it is never very long.
+    """
     shape = d.sides(d.rank(1, 4), empty=True)
     axis = d.axis(len(shape))
+    if shape[axis] > 2 * MANY:
+        shape = tuple(MANY + 1 if side == shape[axis] else side for side in shape)
     if d.many():
         shape = tuple(MANY if i == axis % len(shape) else side for i, side in enumerate(shape))
         return d.tensor(shape, "positive"), d.literal(axis)
@@ -58,7 +66,7 @@ choices(reductions.Softmax, reductions.LogSoftmax, axis=methodcaller("any_axis",
 @inputs(reductions.Softmax, reductions.LogSoftmax)
 def softmax_inputs(d: Draw, op: reductions.AlongAxis) -> tuple[Tensor | None, ...]:
     """Any tensor that has the axis; large values, too, which saturate, and overflow unshifted."""
-    shape = list(d.sides(d.rank_with(op.axis), empty=True))
+    shape = list(d.sides(d.rank_with(op.axis), empty=True, grain=True))
     shape[op.axis] = shape[op.axis] or 1
     if d.many():
         shape = [2 for _ in shape]
@@ -90,5 +98,8 @@ def labels(d: Draw, ignored: int | None, shape: Shape, classes: int) -> Tensor:
     if ignored is None:
         return d.index(shape, classes)
     counting = [label for label in range(classes) if label != ignored] or [0]
-    others = [d.choose([*counting, ignored]) for _ in range(prod(shape) - 1)]
-    return d.literal([d.choose(counting), *others], shape=shape)
+    others = [d.choose([*counting, ignored]) for _ in range(min(prod(shape) - 1, PERIOD))]
+    drawn = [d.choose(counting), *others]
+    if prod(shape) == len(drawn):
+        return d.literal(drawn, shape=shape)
+    return Tensor(shape, "int64", ("cycled", *drawn))

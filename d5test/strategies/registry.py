@@ -25,6 +25,7 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 
 from d5test.case import Case, Operator, Tensor
 from d5test.strategies.draw import Draw
+from d5test.strategies.sizes import Sizes
 
 T = TypeVar("T")
 Rule = TypeVar("Rule", bound=Callable[..., Any])
@@ -32,6 +33,9 @@ Op = TypeVar("Op", bound=Operator)
 Inputs = tuple[Tensor | None, ...]
 AttributeRule = Callable[[Draw], Op]
 InputRule = Callable[[Draw, Op], Inputs]
+
+MANY_NUMBERS = 2**24 - 1
+"""More numbers than cases; Hypothesis draws them evenly, as it does not beyond 24 bits."""
 
 _ATTRIBUTES: dict[type[Operator], Callable[[Draw], Any]] = {}
 _INPUTS: dict[type[Operator], Callable[[Draw, Any], Inputs]] = {}
@@ -77,14 +81,20 @@ def operators(
 
 
 def cases(
-    op: Operator | type[Operator], dtype: str, *, degenerate: bool = False
+    op: Operator | type[Operator],
+    dtype: str,
+    *,
+    degenerate: bool = False,
+    sizes: Callable[[int], Sizes] | None = None,
 ) -> SearchStrategy[Case]:
     """Cases of an operator, or of all operators of a class, with inputs in `dtype`.
 
-    `degenerate` draws the shapes at the border: empty, scalar, of size one.
+    `degenerate` draws the shapes at the border: empty, scalar, of size one. `sizes` says by a
+    number that is drawn which sides a case has (`d5test.strategies.sizes.Deal`); without, they are
+    small and different.
     """
     _require(op if isinstance(op, type) else type(op))
-    return _drawn(partial(case_with, op), dtype, degenerate)
+    return _drawn(partial(case_with, op), dtype, degenerate, sizes)
 
 
 def case_with(op: Operator | type[Operator], d: Draw) -> Case:
@@ -96,8 +106,17 @@ def case_with(op: Operator | type[Operator], d: Draw) -> Case:
 
 
 @st.composite
-def _drawn(draw: DrawFn, rule: Callable[[Draw], T], dtype: str, degenerate: bool) -> T:
-    return rule(Draw(draw, dtype, degenerate))
+def _drawn(
+    draw: DrawFn,
+    rule: Callable[[Draw], T],
+    dtype: str,
+    degenerate: bool = False,
+    sizes: Callable[[int], Sizes] | None = None,
+) -> T:
+    d = Draw(draw, dtype, degenerate, sizes and sizes(draw(st.integers(0, MANY_NUMBERS))))
+    drawn = rule(d)
+    d.finish()
+    return drawn
 
 
 def _draw_operator(cls: type[Op], d: Draw) -> Op:

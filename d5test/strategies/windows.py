@@ -9,14 +9,10 @@ from d5test.case import Tensor
 from d5test.reference.operators import windows
 from d5test.strategies.draw import MANY, Draw, Shape
 from d5test.strategies.registry import attributes, inputs
+from d5test.strategies.sizes import DEPTHWISE
 
 AUTO_PADS = ("NOTSET", "NOTSET", "NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
 """The paddings of ONNX, explicit ones first and most often."""
-
-
-def vector(d: Draw, n: int, low: int, high: int) -> Shape:
-    """An attribute along n axes."""
-    return tuple(d.integer(low, high) for _ in range(n))
 
 
 def rank_of(d: Draw, pads: Shape | None, *attributes: Shape | None) -> int:
@@ -48,11 +44,11 @@ def conv_attributes(d: Draw) -> windows.Conv:
     auto_pad = d.choose(AUTO_PADS)
     return windows.Conv(
         auto_pad=auto_pad,
-        dilations=d.maybe(vector(d, rank, 1, 2)),
-        group=d.integer(1, 3),
-        kernel_shape=vector(d, rank, 1, most(rank)),
-        pads=d.maybe(vector(d, 2 * rank, 0, 2)) if auto_pad == "NOTSET" else None,
-        strides=d.maybe(vector(d, rank, 1, most(rank))),
+        dilations=d.maybe(d.vector(rank, 1, 2)),
+        group=d.groups(3),
+        kernel_shape=d.vector(rank, 1, most(rank)),
+        pads=d.maybe(d.vector(2 * rank, 0, 2)) if auto_pad == "NOTSET" else None,
+        strides=d.maybe(d.vector(rank, 1, most(rank))),
     )
 
 
@@ -60,7 +56,7 @@ def conv_attributes(d: Draw) -> windows.Conv:
 def conv_inputs(d: Draw, op: windows.Conv) -> tuple[Tensor | None, ...]:
     """Sizes of at least one window; with a bias, with None in its place, and with neither."""
     rank = rank_of(d, op.pads, op.kernel_shape, op.strides, op.dilations)
-    kernel = op.kernel_shape or vector(d, rank, 1, most(rank))
+    kernel = op.kernel_shape or d.vector(rank, 1, most(rank))
     n, c, m = channels(d, rank, op.group)
     size = spatial(d, kernel, op.dilations, op.pads, op.auto_pad)
     x, w = (n, op.group * c, *size), (op.group * m, c, *kernel)
@@ -72,19 +68,19 @@ def conv_transpose_attributes(d: Draw) -> windows.ConvTranspose:
     """The output's size from paddings, given itself, or a multiple of the input's."""
     rank = d.integer(1, 3)
     auto_pad = d.choose(AUTO_PADS)
-    strides = vector(d, rank, 1, most(rank))
-    dilations = d.maybe(vector(d, rank, 1, 2))
+    strides = d.vector(rank, 1, most(rank))
+    dilations = d.maybe(d.vector(rank, 1, 2))
     least = max(strides) if auto_pad.startswith("SAME") else 1
-    kernel = vector(d, rank, least, most(rank))
+    kernel = d.vector(rank, least, most(rank))
     explicit = auto_pad == "NOTSET" and d.flag()
     return windows.ConvTranspose(
         auto_pad=auto_pad,
         dilations=dilations,
-        group=d.integer(1, 3),
+        group=d.groups(3),
         kernel_shape=kernel,
         output_padding=d.maybe(tuple(d.integer(0, s - 1) for s in strides)),
-        output_shape=vector(d, rank, 4, 7) if explicit else None,
-        pads=d.maybe(vector(d, 2 * rank, 0, 2)) if auto_pad == "NOTSET" and not explicit else None,
+        output_shape=d.vector(rank, 4, 7) if explicit else None,
+        pads=d.maybe(d.vector(2 * rank, 0, 2)) if auto_pad == "NOTSET" and not explicit else None,
         strides=strides,
     )
 
@@ -93,7 +89,7 @@ def conv_transpose_attributes(d: Draw) -> windows.ConvTranspose:
 def conv_transpose_inputs(d: Draw, op: windows.ConvTranspose) -> tuple[Tensor | None, ...]:
     """Sizes that leave an output after the padding is cut off, or reach the size that is given."""
     rank = rank_of(d, op.pads, op.kernel_shape, op.strides, op.dilations, op.output_shape)
-    kernel = op.kernel_shape or vector(d, rank, 1, most(rank))
+    kernel = op.kernel_shape or d.vector(rank, 1, most(rank))
     n, c, m = channels(d, rank, op.group)
     strides = op.strides or (1,) * rank
     dilations, extra = op.dilations or (1,) * rank, op.output_padding or (0,) * rank
@@ -111,8 +107,10 @@ def conv_transpose_inputs(d: Draw, op: windows.ConvTranspose) -> tuple[Tensor | 
 def channels(d: Draw, rank: int, group: int) -> Shape:
     """Samples, input and output channels of a group; few where much else is drawn."""
     few = rank == 3 or group > 1
-    n = d.side(most=2 if few else 3, empty=True)
-    c, m = d.sides(2, most=2 if few else 3)
+    n = d.samples(most=2 if few else 3, empty=True)
+    if d.sizes.kind == DEPTHWISE:
+        return n, 1, d.choose((1, 1, 1, 2))
+    c, m = d.channels(2, most=2 if few else 3)
     return n, MANY if d.many() else c, m
 
 
@@ -144,23 +142,23 @@ def average_pool_attributes(d: Draw) -> windows.AveragePool:
 @inputs(windows.GlobalAveragePool)
 def global_average_pool_inputs(d: Draw, op: windows.GlobalAveragePool) -> tuple[Tensor]:
     """One to three spatial axes."""
-    n = d.side(most=4, empty=True)
-    return (d.tensor((n, *d.sides(1 + d.integer(1, 3), most=5))),)
+    n = d.samples(most=4, empty=True)
+    return (d.tensor((n, *d.channels(1, most=5), *d.sides(d.integer(1, 3), most=5))),)
 
 
 def pool(d: Draw) -> dict[str, Any]:
     """The attributes that poolings share. ONNX wants every padding smaller than the kernel."""
     rank = d.integer(1, 3)
-    kernel = vector(d, rank, 1, 3)
+    kernel = d.vector(rank, 1, 3)
     auto_pad = d.choose(AUTO_PADS)
     explicit = auto_pad == "NOTSET"
     return {
         "kernel_shape": kernel,
         "auto_pad": auto_pad,
         "ceil_mode": d.choose((0, 1)) if explicit else 0,
-        "dilations": d.maybe(vector(d, rank, 1, 2)),
+        "dilations": d.maybe(d.vector(rank, 1, 2)),
         "pads": d.maybe(tuple(d.integer(0, k - 1) for k in 2 * kernel)) if explicit else None,
-        "strides": d.maybe(vector(d, rank, 1, 3)),
+        "strides": d.maybe(d.vector(rank, 1, 3)),
     }
 
 
@@ -171,4 +169,5 @@ def pool_inputs(d: Draw, op: Any) -> tuple[Tensor]:
     """
     regimes = ("normal", "heavy", "uniform", "ties") if isinstance(op, windows.MaxPool) else ()
     size = spatial(d, op.kernel_shape, op.dilations, op.pads, op.auto_pad)
-    return (d.tensor((d.side(most=3, empty=True), d.side(most=4), *size), *regimes),)
+    n, channels = d.samples(most=3, empty=True), d.channels(1, most=4)
+    return (d.tensor((n, *channels, *size), *regimes),)

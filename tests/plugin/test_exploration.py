@@ -48,6 +48,7 @@ def explore(
         kind=more.pop("kind", "value"),
         cases=more.pop("cases", cases),
         draws=None,
+        sized=False,
         every=None,
         fixed=False,
     )

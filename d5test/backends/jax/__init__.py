@@ -41,7 +41,7 @@ TEMPLATE = Template(
     dtype="{y}.dtype.name",
     gradient="y, pull = jax.vjp(lambda {inputs}: {call}, {inputs})\nresults = pull(dy)",
 )
-FORGET = 5000
+FORGET = 500
 """Tensors that are put until compiled shapes are forgotten. They pile up, at about 1 MB a case,
 and would end a long run for want of memory, which would look like a fault of jax."""
 

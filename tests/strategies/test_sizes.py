@@ -1,0 +1,148 @@
+"""The sizes of cases: dealt evenly, as their names say, and small where they are reduced."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+import pytest
+from hypothesis import given, seed, settings
+
+from d5test.case import Case, Tensor
+from d5test.checks import CHECKS
+from d5test.exploration.draws import PROFILE, reproducible_draws
+from d5test.exploration.explore import Exploration
+from d5test.outcome.tally import Tally
+from d5test.reference.operators import OPERATORS
+from d5test.strategies import cases
+from d5test.strategies import sizes as kinds
+from d5test.strategies.sizes import Deal, Sizes
+from tests.faults.score import Local
+from tests.faults.wrong_sizes import PLANTED, AtSizes, Planted, found
+
+Shapes = Sequence[tuple[int, ...] | None]
+EXAMPLES = 25
+
+
+def dealt(operator: str, number: int = 0, largest: int = kinds.LARGEST) -> list[tuple[str, Case]]:
+    """The cases of a cell with their kinds of sizes, in the order in which they are judged."""
+    deal, judged = Deal(number, 10, largest), []
+
+    def draw(case: Case) -> None:
+        if deal.shown(case.shapes) and len(judged) < EXAMPLES:
+            judged.append((deal.last.kind, case))
+
+    drawn = cases(OPERATORS[operator], "float32", sizes=lambda key: deal.sizes(key, fresh=True))
+    with reproducible_draws():
+        seed(number)(settings(PROFILE, max_examples=3 * EXAMPLES)(given(drawn)(draw)))()
+    return judged
+
+
+SHOWN: dict[tuple[str, str], Callable[[Shapes, int], bool]] = {
+    ("MatMul", kinds.TIED): lambda shapes, n: {*shapes[0][-2:], *shapes[1][-2:]} == {n},  # type: ignore[index]
+    ("Softmax", kinds.TIED): lambda shapes, n: set(shapes[0]) == {n},  # type: ignore[arg-type]
+    ("Exp", kinds.BOUNDARY): lambda shapes, n: n in (shapes[0] or ()),
+    ("Conv", kinds.CHANNELS): lambda shapes, n: shapes[1][1] == n,  # type: ignore[index]
+    ("Conv", kinds.DEPTHWISE): lambda shapes, n: shapes[1][1] == 1 and shapes[0][1] == n,  # type: ignore[index]
+    ("Relu", kinds.PAIR): lambda shapes, n: (shapes[0] or ()).count(n) == 2,
+    ("Add", kinds.GRAIN): lambda shapes, n: any(n in (shape or ()) for shape in shapes),
+    ("Tanh", kinds.RANKS): lambda shapes, n: len(shapes[0] or ()) == 4 + n,
+}
+
+
+@pytest.mark.parametrize(("operator", "kind"), SHOWN)
+def test_a_case_has_what_its_kind_is_named_after(operator: str, kind: str) -> None:
+    size = {kinds.RANKS: 2, kinds.TIED: 4, kinds.GRAIN: 32769}.get(kind, 16)
+    asked, seen = Sizes(kind, size, at=1, sides=2), 0
+
+    def draw(case: Case) -> None:
+        nonlocal seen
+        if asked.shown(case.shapes) and not any(t and t.data for t in case.inputs):
+            seen += 1
+            vector = min(len(shape or ()) for shape in case.shapes) < 2
+            assert SHOWN[operator, kind](case.shapes, size) or (vector and operator == "MatMul")
+
+    drawn = cases(OPERATORS[operator], "float32", sizes=lambda key: asked)
+    with reproducible_draws():
+        seed(1)(settings(PROFILE, max_examples=40)(given(drawn)(draw)))()
+    assert seen > 10
+
+
+@pytest.mark.parametrize("operator", ["MatMul", "Conv", "Add", "LSTM", "ReduceSum", "Attention"])
+def test_kinds_are_dealt_evenly(operator: str) -> None:
+    counts = Counter(kind for number in (0, 1) for kind, _ in dealt(operator, number))
+    assert counts.total() == 2 * EXAMPLES
+    assert 20 <= counts[kinds.DIFFERENT] <= 24
+    assert min(counts[kinds.TIED], counts[kinds.BOUNDARY]) >= 5
+    offered = {"Conv": {kinds.CHANNELS, kinds.DEPTHWISE}, "Add": {kinds.GRAIN, kinds.RANKS}}
+    assert offered.get(operator, set()) <= counts.keys()
+
+
+def test_the_same_seed_deals_the_same_cases_and_another_others() -> None:
+    first, again, other = (list(map(repr, dealt("Conv", number))) for number in (3, 3, 4))
+    assert first == again
+    assert first != other
+
+
+def test_boundaries_reach_each_axis_and_each_class() -> None:
+    drawn = [case for n in range(6) for kind, case in dealt("Gemm", n) if kind == kinds.BOUNDARY]
+    large = [
+        (axis, side)
+        for case in drawn
+        for axis, side in enumerate((case.shapes[0] or ()) + (case.shapes[1] or ()))
+        if side > 6
+    ]
+    assert {axis for axis, _ in large} == {0, 1, 2, 3}
+    for sizes in (kinds.MODERATE, kinds.WIDER, kinds.LONG):
+        assert {side for _, side in large} & set(sizes)
+
+
+def test_a_check_says_how_large_a_case_may_be() -> None:
+    for kind, case in dealt("Relu", largest=4096):
+        (shape,) = case.shapes
+        assert kind == kinds.DIFFERENT or prod(shape or ()) <= 4096
+
+
+def cell(fault: Planted, sizes: str = kinds.MIXED) -> Exploration:
+    """The forward check of a backend with this fault, in float32."""
+    client: Any = Local("wrong", AtSizes(fault))
+    tally = Tally("wrong", "forward", fault.operator, "float32")
+    return Exploration(
+        client, CHECKS["forward"], OPERATORS[fault.operator], "float32", tally, EXAMPLES,
+        lambda case: False, sizes=sizes,
+    )  # fmt: skip
+
+
+def test_the_side_that_is_reported_is_the_smallest_that_fails() -> None:
+    rule = Planted("from 45 terms on", "MatMul", lambda x, y: x[0].shape[-1] >= 45)
+    (fault,) = cell(rule).faults(7)
+    (*_, m, k), (*_, n) = fault.case.shapes  # type: ignore[misc]
+    assert k == 45
+    assert (m, n) == (2, 4)  # the simplest sides are 2, 3 and 4, and k had 3
+
+
+def test_sides_that_need_not_agree_are_reduced_apart() -> None:
+    judge = cell(Planted("16 rows", "Softmax", lambda x, y: len(x[0]) >= 16))
+    (fault,) = judge.first([Case(OPERATORS["Softmax"](), (Tensor((48, 48)),))])
+    assert judge._bisected(fault).case.shapes == ((16, 2),)
+
+
+def test_sides_that_must_agree_are_reduced_together() -> None:
+    judge = cell(Planted("20 terms", "MatMul", lambda x, y: x[0].shape[-1] >= 20))
+    (fault,) = judge.first([Case(OPERATORS["MatMul"](), (Tensor((48, 48)), Tensor((48, 48))))])
+    assert judge._bisected(fault).case.shapes == ((2, 20), (20, 2))
+
+
+def test_a_fault_of_small_cases_stays_small() -> None:
+    (fault,) = cell(Planted("always", "Add", lambda x, y: True)).faults(7)
+    assert max(side for shape in fault.case.shapes for side in shape or ()) <= 3
+
+
+def test_small_sizes_can_be_asked_for_alone() -> None:
+    rule = Planted("from 45 terms on", "MatMul", lambda x, y: 45 <= x[0].shape[-1] < 192)
+    assert not cell(rule, kinds.SMALL).faults(7)
+
+
+@pytest.mark.parametrize("fault", PLANTED, ids=lambda fault: f"{fault.operator}, {fault.name}")
+def test_kernels_that_are_wrong_at_some_sizes_are_found(fault: Planted) -> None:
+    assert found(fault, 1)
