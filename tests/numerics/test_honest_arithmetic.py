@@ -352,3 +352,20 @@ def _summed_in_storage(op: Any, a: Any, b: Any) -> Any:
     for k in range(a.shape[1]):
         total = (total + (a[:, k, None] * b[None, k]).astype(a.dtype)).astype(a.dtype)
     return total
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_gradients_that_are_added_before_the_softmax_lie_within_the_bars(dtype: str) -> None:
+    """The mean of many losses sends back little, which rounds what comes through log_prob."""
+    inputs = (Tensor((1535, 3), dtype), Tensor((1535,), "int64", ("below", 3)))
+    stored = Machine(dtype, "P").stored
+    for number in range(8):
+        case = Case(OPERATORS["SoftmaxCrossEntropyLoss"](), inputs, number)
+        dloss, dlog_prob = upstream(case)
+        _, labels = case.arrays()
+        y = stored(np.asarray(case.op(*case.arrays())[1]))
+        dy = dlog_prob.astype(float)
+        dy[np.arange(1535), labels] -= stored(dloss.astype(float) / 1535)
+        dy = stored(dy)
+        dx = dy - stored(stored(np.exp(y)) * stored(dy.sum(1, keepdims=True)))
+        assert Bars(case, (dloss, dlog_prob)).ratio("P", True, (stored(dx), None)) <= 1, number

@@ -274,10 +274,11 @@ class SoftmaxCrossEntropyLoss(Loss):
 
     def backward(self, grads, inputs, outputs):
         """What flows through the loss and what through log_prob, each by itself: a fused loss
-        rounds its own gradient before they are added.
+        rounds its own gradient before they are added. Others add them first, which rounds, too.
         """
         (dloss, dlog_prob), (scores, *labels), (_, log_prob) = grads, inputs, outputs
         through = LogSoftmax(axis=1).backward
         dloss, *absent = super().backward((dloss,), (log_prob, *labels), outputs)
-        by_loss, by_log_prob = (through((d,), (scores,), (log_prob,)) for d in (dloss, dlog_prob))
+        apart = (dloss, dlog_prob + (dloss - dloss))
+        by_loss, by_log_prob = (through((d,), (scores,), (log_prob,)) for d in apart)
         return by_loss + by_log_prob, *absent
