@@ -32,7 +32,7 @@ def attended(q: Any, k: Any, v: Any, *others: Any) -> Any:
 
 
 def summed(x: Any, axes: Any = None) -> Any:
-    return nn.logsumexp(x, None if axes is None else tuple(axes.tolist()), keepdims=True)
+    return nn.logsumexp(x, None if axes is None else tuple(axes.tolist()) or None, keepdims=True)
 
 
 SINGLE = Known(
