@@ -129,8 +129,8 @@ def _adds_up(
     # each upstream number is rounded when it is shared, and in each sum that it is a term of; the
     # number of equal elements is a sum, too
     shares = max(dx.size for dx in gradients) // max(upstream.size, 1)
-    loosest = inquiry.loosest
-    error = loosest.storage.u * (2 + upstream.size) + loosest.sum_error(shares)
+    counted = max(each.sum_error(shares) for each in (inquiry.allowed, arithmetic))
+    error = inquiry.allowed.storage.u * (2 + upstream.size) + counted
     bar = error * float(np.abs(upstream).sum())
     if abs(excess) <= bar:
         return Judgement()
