@@ -25,11 +25,11 @@ def right(op: Operator, inputs: tuple[Tensor, ...], *gradients: Any) -> bool:
     arrays = case.arrays()
     shape = np.shape(op(*(a.astype(float) for a in arrays))[0])
     bounds = gradient_bounds(op, arrays, [np.full(shape, DY, "float32")], classes("float32")[0])
-    given = [
+    results = [
         np.asarray(g, "float32").reshape(np.shape(a))
         for g, a in zip(gradients, arrays, strict=True)
     ]
-    return judge(bounds, given).right
+    return judge(bounds, results).right
 
 
 AT_KINKS = {

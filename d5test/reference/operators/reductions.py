@@ -279,6 +279,6 @@ class SoftmaxCrossEntropyLoss(Loss):
         (dloss, dlog_prob), (scores, *labels), (_, log_prob) = grads, inputs, outputs
         through = LogSoftmax(axis=1).backward
         dloss, *absent = super().backward((dloss,), (log_prob, *labels), outputs)
-        apart = (dloss, dlog_prob + (dloss - dloss))
+        apart = (dloss, dlog_prob + (dloss - dloss))  # the same numbers, rounded once more
         by_loss, by_log_prob = (through((d,), (scores,), (log_prob,)) for d in apart)
         return by_loss + by_log_prob, *absent
