@@ -16,6 +16,7 @@ from typing import Any
 
 import psutil
 
+from d5test import processor
 from d5test.metric import TIME, Sample, median_interval
 from d5test.numerics.arithmetic import DOUBLE_ROUNDOFF, format_of
 from d5test.numerics.judgement import Judgement
@@ -188,7 +189,7 @@ def environment() -> dict[str, Any]:
     """The machine as it is now."""
     return {
         "system": platform.platform(),
-        "cpu": _cpu(),
+        "cpu": processor.name(),
         "cores": os.cpu_count(),
         "usable_cores": usable_cores(),
         "memory": psutil.virtual_memory().total,
@@ -213,12 +214,3 @@ def driver() -> str | None:
         with suppress(OSError, IndexError):
             return " ".join(Path(path).read_text().splitlines()[0].split())
     return None
-
-
-def _cpu() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    names = (s.partition(":")[2].strip() for s in lines if s.startswith("model name"))
-    return next(names, platform.processor())

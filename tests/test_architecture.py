@@ -125,6 +125,7 @@ def test_what_runs_beside_a_framework_needs_nothing_else_of_ours() -> None:
         "d5test.backends.",
         "d5test.worker.",
         "d5test.names.",
+        "d5test.processor.",
         "d5test.reference.optimizers.",
     )
     beside = [

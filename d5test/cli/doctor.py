@@ -15,10 +15,9 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from pathlib import Path
 from typing import Any
 
-from d5test import __version__
+from d5test import __version__, processor
 from d5test.arguments import duration
 from d5test.native.compiler import NVCC, nvcc
 
@@ -134,7 +133,7 @@ def facts() -> Iterator[tuple[str, str]]:
     yield "d5test", __version__
     yield "python", f"{platform.python_version()} ({sys.executable})"
     yield "platform", platform.platform()
-    yield "processor", f"{processor()}, {cores} cores, {os.cpu_count()} threads"
+    yield "processor", f"{processor.name()}, {cores} cores, {os.cpu_count()} threads"
     yield "usable", f"{usable} threads"
     free = f"{memory.available / 2**30:.1f} GiB available"
     yield "memory", f"{memory.total / 2**30:.1f} GiB, {free}"
@@ -144,16 +143,6 @@ def facts() -> Iterator[tuple[str, str]]:
     yield "g++", program("g++")
     yield "nvcc", program("nvcc", nvcc())
     yield "MPI", mpi()
-
-
-def processor() -> str:
-    """Its name."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
 
 
 def blas() -> str:

@@ -8,13 +8,14 @@ cannot be compiled raises `CompileError`, whose text is the compiler's and nothi
 import hashlib
 import importlib.util
 import os
-import platform
 import re
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+
+from d5test import processor
 
 INCLUDE = Path(__file__).with_name("include")
 COMMON = ("-std=c++17", "-O3")
@@ -73,7 +74,8 @@ def _built(
     source: Path, command: Sequence[str], content: Sequence[str], libraries: Sequence[str] = ()
 ) -> Path:
     version = _run([command[0], "--version"])
-    words = "\0".join([version, _processor(), *command, *libraries, *content])
+    # -march=native depends on what the processor has
+    words = "\0".join([version, *processor.flags(), *command, *libraries, *content])
     path = cache() / f"{source.stem}-{hashlib.sha256(words.encode()).hexdigest()[:16]}.so"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -142,15 +144,6 @@ def _host() -> str:
     if path is None:
         raise CompileError(f"no compiler {name}: install it (Debian: apt install g++), or set CXX")
     return path
-
-
-def _processor() -> str:
-    """What -march=native depends on."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line for line in lines if line.startswith(("flags", "Features"))), "")
 
 
 def _run(command: Sequence[str]) -> str:

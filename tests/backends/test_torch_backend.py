@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from d5test.backends import processor
+from d5test import processor
 from d5test.backends.base import Unsupported
 from tests.backends.torch_calls import BACKEND, Torch, X, attributes, ints, normal, put
 

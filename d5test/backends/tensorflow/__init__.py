@@ -34,9 +34,9 @@ from d5test.backends.base import (
     bits,
     from_bits,
 )
-from d5test.backends.processor import onednn_extensions
 from d5test.backends.tensorflow.framework import ValueNeeded, tf
 from d5test.backends.tensorflow.optimizers import KerasUpdater, TensorFlowReference
+from d5test.processor import onednn_extensions
 
 rows = Table.of(__name__)
 TEMPLATE = Template(

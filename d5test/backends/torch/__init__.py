@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from d5test.backends.base import Backend, Function, Pulled, Table, Template, Tensors, Unsupported
-from d5test.backends.processor import onednn_extensions
 from d5test.backends.torch.optimizers import TorchReference, TorchUpdater
+from d5test.processor import onednn_extensions
 
 rows = Table.of(__name__)
 TEMPLATE = Template(

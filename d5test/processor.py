@@ -1,6 +1,7 @@
-"""What the processor has that a library chooses its kernels by."""
+"""The processor: its name, and what libraries and compilers choose their code by."""
 
 import os
+import platform
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -11,13 +12,23 @@ EXTENSIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 """Instructions for which oneDNN has code of its own, and words of the limits that leave them."""
 
 
+def name() -> str:
+    """The model's name, where the system knows it; else its architecture."""
+    return _listed("model name") or platform.processor() or platform.machine()
+
+
 def flags() -> list[str]:
-    """What Linux lists of an x86 processor, `amx_bf16`; nothing elsewhere."""
+    """What Linux lists of an x86 or ARM processor, `amx_bf16`; nothing elsewhere."""
+    return _listed("flags", "Features").split()
+
+
+def _listed(*fields: str) -> str:
+    """What Linux says of the first core under the first of `fields` that it lists."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
-        return []
-    return next((line for line in lines if line.startswith("flags")), "").split()
+        return ""
+    return next((s.partition(":")[2].strip() for s in lines if s.startswith(fields)), "")
 
 
 def onednn_extensions() -> list[str]:
