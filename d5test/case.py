@@ -177,11 +177,16 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Case:
-    """An operator and the recipes of its inputs. `None` is an optional input left out."""
+    """An operator and the recipes of its inputs. `None` is an optional input left out.
+
+    `form` names the call of the framework that is to compute it, one of the backend's `forms`;
+    empty: the call of the backend's row.
+    """
 
     op: Operator
     inputs: tuple[Tensor | None, ...]
     seed: int = 0
+    form: str = ""
 
     def arrays(self) -> Arrays:
         """The inputs, each in its own dtype; inputs that are the same tensor are one array."""
@@ -237,7 +242,8 @@ class Case:
 
     def __repr__(self) -> str:
         seed = f", seed={self.seed}" if self.seed else ""
-        return f"Case({self.op!r}, {self.inputs!r}{seed})"
+        form = f", form={self.form!r}" if self.form else ""
+        return f"Case({self.op!r}, {self.inputs!r}{seed}{form})"
 
 
 def _changed(thing: Operator | Tensor) -> list[str]:

@@ -75,6 +75,15 @@ class Row:
                 these to the 32 bits in which ONNX stores them.
     values      inputs (positions) whose values its plan reads, since they are arguments in the
                 framework: a shape, axes, pads. A plan holds as long as they do.
+    attributes  of a form: the values of attributes with which it is asked, where not with any.
+    contract    the formula (of `d5test.reference.formulas`) that the framework documents, where it
+                is another than ONNX's; say where it is documented.
+    propagates_nan
+                the framework documents that a NaN reaches every result that depends on it, where
+                ONNX leaves that open; say where.
+    where       of a form: conditions on its cases, as on those of a known failure (docs/known.md).
+    constants   of a form: inputs (positions) that it does not take, and the number that stands in
+                each of their elements. They have no gradient.
     """
 
     call: Callable[..., Any]
@@ -88,6 +97,11 @@ class Row:
     ulps: Mapping[str, float] = field(default_factory=dict)
     rounded_attributes: bool = False
     values: tuple[int, ...] = ()
+    contract: str = ""
+    propagates_nan: bool = False
+    attributes: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    where: Mapping[str, Any] = field(default_factory=dict)
+    constants: Mapping[int, float] = field(default_factory=dict)
 
     def plan(self, op: Any, inputs: Sequence[Any]) -> Plan:
         """The function of the tensors, for all inputs like these.
@@ -147,9 +161,9 @@ class Table(dict[str, Row]):
     """
 
     @classmethod
-    def of(cls, package: str) -> Table:
-        """The rows of all families of a framework's package."""
-        modules = (import_module(f"{package}.{family}") for family in FAMILIES)
+    def of(cls, package: str, families: Sequence[str] = FAMILIES) -> Table:
+        """The rows of these families of a framework's package."""
+        modules = (import_module(f"{package}.{family}") for family in families)
         return cls({name: row for module in modules for name, row in module.rows.items()})
 
     def native(self, *names: str, **row: Any) -> Callable[[Callable[..., Any]], Any]:
@@ -174,6 +188,47 @@ class Table(dict[str, Row]):
         return add
 
 
+class Forms(dict[str, dict[str, Row]]):
+    """Other ways in which a framework's users write an operator's call, by operator and name.
+
+    A name says what is called, as users know it: `torch.mm`, `Tensor.relu_`, `torch.exp(out=)`.
+
+    >>> forms = Forms()
+    >>> @forms.add("MatMul", "framework.mm")
+    ... def mm(op, a, b): ...
+    """
+
+    @classmethod
+    def of(cls, package: str, modules: Sequence[str]) -> Forms:
+        """The forms of these modules of a package."""
+        forms = cls()
+        for module in modules:
+            forms = forms.merged(import_module(f"{package}.{module}").forms)
+        return forms
+
+    def merged(self, others: Mapping[str, Mapping[str, Row]]) -> Forms:
+        """These forms, and others."""
+        names = dict.fromkeys((*self, *others))
+        return Forms({name: {**self.get(name, {}), **others.get(name, {})} for name in names})
+
+    def add(self, operator: str, name: str, **row: Any) -> Callable[[Plan], Plan]:
+        """Decorate a form's call, which is as a row's; `row` has the other fields of `Row`."""
+
+        def enter(call: Plan) -> Plan:
+            named = self.setdefault(operator, {})
+            if name in named:
+                raise ValueError(f"{operator} has the form {name} already")
+            named[name] = Row(call, **row)
+            return call
+
+        return enter
+
+    def same(self, operator: str, functions: Mapping[str, Plan], **row: Any) -> None:
+        """Forms that are functions of the tensors alone."""
+        for name, function in functions.items():
+            self.add(operator, name, **row)(planned(Always(function)))
+
+
 @dataclass(frozen=True)
 class Always:
     """The plan of a function of tensors alone: itself."""
@@ -194,6 +249,8 @@ class Backend(ABC):
     """`eager`, whatever a call does inside: all checks are made. `compiled` or `xla`: a second
     class of the same rows, whose `compile` compiles; the check `compiled` is made of it alone."""
     rows: ClassVar[Mapping[str, Row]]
+    forms: ClassVar[Mapping[str, Mapping[str, Row]]] = {}
+    """Other calls of the framework that compute what a row does; see `Forms`."""
     layouts: ClassVar[tuple[str, ...]] = ("contiguous",)
     """Memory layouts that `put` can make, among them `contiguous`. See `d5test.strategies`."""
     ulps: ClassVar[Mapping[str, float]] = {}
@@ -239,6 +296,14 @@ class Backend(ABC):
     def devices(cls) -> tuple[str, ...]:
         """The devices that can be used now."""
         return ("cpu",)
+
+    def row_for(self, operator: str, form: str = "") -> Row:
+        """The row of an operator, or one of its forms. Raises `Unsupported`."""
+        rows = self.forms.get(operator, {}) if form else self.rows
+        if (form or operator) not in rows:
+            by = f" by {form}" if form else ""
+            raise Unsupported(f"{self.framework} has no row for {operator}{by}")
+        return rows[form or operator]
 
     @property
     @abstractmethod

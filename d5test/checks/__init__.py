@@ -22,7 +22,7 @@ from d5test.checks.check import Check, Inquiry, drawn, listed, with_gradient
 from d5test.checks.numerical import has_gradient, numerical_gradient
 from d5test.checks.repetition import determinism, no_caching, untouched
 from d5test.checks.special import has_rules, special
-from d5test.checks.value import compiled, forward, gradient, low_precision
+from d5test.checks.value import compiled, forms, forward, gradient, low_precision
 from d5test.outcome.fault import Evidence, Fault
 from d5test.problems.functions import function_cases
 from d5test.reference.operators.elementwise import Binary, Pow, Unary
@@ -41,6 +41,14 @@ CHECKS: Mapping[str, Check] = {
             largest=0,
         ),
         Check("low_precision", low_precision, ("float16", "bfloat16"), "value"),
+        Check(
+            "forms",
+            forms,
+            kind="value",
+            forms=True,
+            parts=("forward", "gradient"),
+            share=0.4,  # its function is mostly the row's: what is new is the way to it
+        ),
         Check("accuracy", accuracy, FLOATS, family=(Unary, Binary, Pow), every=function_cases),
         Check("determinism", determinism, reason=listed),
         Check("untouched", untouched, reason=listed),
@@ -57,6 +65,7 @@ CHECKS: Mapping[str, Check] = {
 
 __all__ = [
     "CHECKS", "Check", "Evidence", "Fault", "Inquiry", "accuracy", "batch", "compiled",
-    "declared_dtypes", "degenerate", "determinism", "forward", "gradient", "invalid_arguments",
-    "layout", "low_precision", "no_caching", "numerical_gradient", "special", "untouched",
+    "declared_dtypes", "degenerate", "determinism", "forms", "forward", "gradient",
+    "invalid_arguments", "layout", "low_precision", "no_caching", "numerical_gradient", "special",
+    "untouched",
 ]  # fmt: skip

@@ -82,13 +82,11 @@ def with_gradient(operator: type[Operator], about: BackendInfo, dtype: str) -> W
     return supported(operator, about, dtype)
 
 
-def drawn(
-    operator: Any, dtype: str, *, degenerate: bool = False, sizes: Any = None
-) -> SearchStrategy[Case]:
-    """Cases of an operator: ordinary ones, with sizes of zero and one, or of a kind of sizes."""
+def drawn(operator: Any, dtype: str, **choices: Any) -> SearchStrategy[Case]:
+    """Cases of an operator; `choices` as for `d5test.strategies.cases`."""
     from d5test.strategies import cases  # Hypothesis is slow to import, and not yet needed
 
-    return cases(operator, dtype, degenerate=degenerate, sizes=sizes)
+    return cases(operator, dtype, **choices)
 
 
 @dataclass(frozen=True)
@@ -103,9 +101,12 @@ class Check:
     cases   the strategy of its cases
     reason  why a cell is not asked, or empty
     draws   at most so many cases (compilations are slow); `None`: as many as the user wants
+    share   of the examples that the user wants
     every   all of its cases, where they are fixed and none is drawn
     largest elements of an input in a case that is not small; 0: all are small; `None`: no limit of
             its own
+    forms   whether it is asked of the backends' forms, and not of their rows
+    parts   checks whose known failures are its own, too
     """
 
     name: str
@@ -119,11 +120,19 @@ class Check:
     family: type[Operator] | tuple[type[Operator], ...] = Operator
     every: Callable[[type[Operator], str], Sequence[Case]] | None = None
     largest: int | None = None
+    forms: bool = False
+    parts: tuple[str, ...] = ()
+    share: float = 1.0
 
     @property
     def sized(self) -> bool:
         """Whether its cases may be of any kind of sizes."""
         return self.cases is drawn and self.largest != 0
+
+    def examples(self, wanted: int) -> int:
+        """How many cases are drawn where the user wants so many."""
+        few = max(1, round(self.share * wanted))
+        return few if self.draws is None else min(few, self.draws)
 
     @property
     def fixed(self) -> bool:
@@ -147,7 +156,7 @@ class Inquiry:
     @property
     def row(self) -> Any:
         """The facts of the backend's row."""
-        return self.about.rows[self.case.op.name]
+        return self.about.row_of(self.case)
 
     @property
     def wanted(self) -> tuple[int, ...]:
@@ -222,8 +231,9 @@ class Inquiry:
             raise
 
     def operator(self, arithmetic: Arithmetic) -> Operator:
-        """The operator with the formula that is computed."""
-        return computed(self.case.op, arithmetic.formula, arithmetic.storage.largest)
+        """The operator with the formula that is computed, or documented."""
+        formula = arithmetic.formula or self.row.contract
+        return computed(self.case.op, formula, arithmetic.storage.largest)
 
     def ask(self, *feeds: Any, claim: str = "returns", reuse: bool = False) -> list[Result]:
         """The backend's results; a crash, a hang or an exception is a fault."""
@@ -232,7 +242,9 @@ class Inquiry:
         evidence = Evidence(tuple(feeds), claim, wanted=self.wanted, reuse=reuse)
         fault = partial(self.subject.fault, evidence=evidence)
         try:
-            results = self.client.run(self.case.op, list(feeds), wanted=self.wanted, reuse=reuse)
+            results = self.client.run(
+                self.case.op, list(feeds), wanted=self.wanted, reuse=reuse, form=self.case.form
+            )
         except Crashed as crash:
             raise fault("crash", "the process died", how=str(crash)) from None
         except Hung as hang:

@@ -35,7 +35,8 @@ NAN_IS_OPEN = {
     "ThresholdedRelu": "as LeakyRelu",
     "ReduceLogSumExp": "shifted by a maximum or not",
 }
-"""Operators for which ONNX does not say what becomes of a NaN: the framework's choice."""
+"""Operators for which ONNX does not say what becomes of a NaN: the framework's choice, which is
+demanded where the framework documents it (`propagates_nan` in its row)."""
 
 
 MAY_SPREAD = {"Attention": "a masked score may be left out, or be NaN plus minus infinity"}
@@ -90,7 +91,7 @@ def _with_special(
 ) -> Judgement:
     """One element of the input `chosen` is `value`: judged by the outputs `before` that."""
     case = inquiry.case
-    demands = bool(np.isnan(value)) and not _is_open(case.op)
+    demands = bool(np.isnan(value)) and (inquiry.row.propagates_nan or not _is_open(case.op))
     spreads = chosen in MEETS_ZEROS.get(case.op.name, ())
     poisoned = _with_one(case, inquiry.arrays, chosen, value)
     moved = _with_one(case, inquiry.arrays, chosen, None)

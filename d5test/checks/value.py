@@ -50,11 +50,20 @@ def gradient(client: Any, case: Case) -> Judgement:
 
 def low_precision(client: Any, case: Case) -> Judgement:
     """As `forward` and `gradient`, in the tightest arithmetic class that holds both."""
-    inquiry = Inquiry("low_precision", client, case)
+    return _both(Inquiry("low_precision", client, case))
+
+
+def forms(client: Any, case: Case) -> Judgement:
+    """As `forward` and `gradient`, of another call that computes what the operator's row does."""
+    return _both(Inquiry("forms", client, case))
+
+
+def _both(inquiry: Inquiry) -> Judgement:
+    """The judgement of outputs and gradients."""
     feed = inquiry.feed()
     (result,) = inquiry.ask(feed)
     outputs = inquiry.judged(inquiry.forward_bounds, result.outputs, (feed,))
-    if inquiry.row.gradient or not case.op.differentiable:
+    if inquiry.row.gradient or not inquiry.case.op.differentiable:
         return outputs
     gradients = _gradient(inquiry)
     worse = max(outputs, gradients, key=lambda j: (j.arithmetic, j.ratio))

@@ -76,21 +76,23 @@ class BackendClient(ABC):
         *,
         wanted: Sequence[int] | None = None,
         reuse: bool = False,
+        form: str = "",
     ) -> list[Result]:
         """The operator's results on each feed, one after the other, in one request.
 
         wanted  positions of the inputs whose gradients are wanted; all floating-point ones.
         reuse   write each feed into the tensors of the one before, if the backend is mutable.
+        form    which of the backend's forms computes it; empty: its row.
         """
         feeds = list(feeds)
         wanted = None if wanted is None else tuple(wanted)
         plain_feeds = [plain_feed(feed) for feed in feeds]
-        answers = self.ask("run", *plain(op), plain_feeds, wanted, reuse)
+        answers = self.ask("run", *plain(op), plain_feeds, wanted, reuse, form)
         return [Result.of(*pair) for pair in zip(feeds, answers, strict=True)]
 
-    def record(self, op: Operator, inputs: Arrays) -> Calls:
-        """Which functions of the framework the operator's row calls on these inputs."""
-        return Calls(**self.ask("record", *plain(op), inputs))
+    def record(self, op: Operator, inputs: Arrays, form: str = "") -> Calls:
+        """Which functions of the framework the row, or a form, calls on these inputs."""
+        return Calls(**self.ask("record", *plain(op), inputs, form))
 
     def start_timing(
         self,

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from d5test.backends.base import Template, name_of
-from d5test.case import Array, Arrays, Operator, dtype_of
+from d5test.case import Array, Arrays, Case, Operator, dtype_of
 from d5test.worker.wire import Bits
 
 
@@ -94,6 +94,11 @@ class RowInfo:
     call: str = ""
     functions: tuple[tuple[str, str, str], ...] = ()
     modules: tuple[str, ...] = ()
+    contract: str = ""
+    propagates_nan: bool = False
+    attributes: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    where: Mapping[str, Any] = field(default_factory=dict)
+    constants: Mapping[int, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -102,6 +107,7 @@ class BackendInfo:
 
     `libraries`: those with threads of their own (BLAS, OpenMP) that its process has loaded.
     `sources`: the files of operators that are no framework's but a user's own, by name.
+    `forms`: other calls that compute what a row does, by operator and name.
     """
 
     name: str
@@ -126,17 +132,27 @@ class BackendInfo:
     sources: Mapping[str, str] = field(default_factory=dict)
     template: Template | None = None
     implementation: str = ""
+    forms: Mapping[str, Mapping[str, RowInfo]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, name: str, answer: dict[str, Any]) -> Self:
         """The worker's answer to `describe`, under the name that the backend was asked for by."""
         rows = {key: RowInfo(*row) for key, row in answer["rows"].items()}
+        forms = {
+            operator: MappingProxyType({key: RowInfo(*row) for key, row in named.items()})
+            for operator, named in answer["forms"].items()
+        }
         template = answer["template"] and Template(*answer["template"])
-        facts = {**answer, "name": name, "rows": rows, "template": template}
+        facts = {**answer, "name": name, "rows": rows, "forms": forms, "template": template}
         frozen: dict[str, Any] = {
             k: MappingProxyType(v) if isinstance(v, dict) else v for k, v in facts.items()
         }
         return cls(**frozen)
+
+    def row_of(self, case: Case) -> RowInfo:
+        """The row that computes a case: a form's, if the case names one."""
+        name = case.op.name
+        return self.forms[name][case.form] if case.form else self.rows[name]
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,9 @@ the backend does few of them. Shrinking ends in time.
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import count
 from math import prod
 from typing import Any
@@ -19,8 +20,9 @@ from hypothesis.errors import Flaky, Unsatisfiable
 from hypothesis.strategies import SearchStrategy
 
 from d5test.backends.base import Unsupported
-from d5test.case import Case, Operator
+from d5test.case import Case, Operator, Tensor
 from d5test.exploration.draws import PROFILE, reproducible_draws
+from d5test.known.where import holds
 from d5test.numerics.bounds import double
 from d5test.outcome.assessment import Assessment
 from d5test.outcome.fault import Fault
@@ -104,7 +106,7 @@ class Exploration:
         if self.check.every is not None:
             return self.worst(self.check.every(self.operator, self.dtype))
         try:
-            cases = self.check.cases(self.operator, self.dtype)
+            cases = self._cases()
         except LookupError as error:
             raise Undrawable(str(error)) from None
         try:
@@ -170,13 +172,23 @@ class Exploration:
             self.tally.count_accuracy(judgement, case.op)
         return sorted(worst.values(), key=lambda fault: fault.kind)
 
+    def _cases(self, **sizes: Any) -> SearchStrategy[Case]:
+        """The strategy of the check's cases; of a form's, those that it can be asked."""
+        cases: SearchStrategy[Case]
+        if not self.tally.form:
+            cases = self.check.cases(self.operator, self.dtype, **sizes)
+            return cases
+        row = self.client.about.forms[self.tally.operator][self.tally.form]
+        cases = self.check.cases(self.operator, self.dtype, attributes=row.attributes, **sizes)
+        if row.where:
+            cases = cases.filter(partial(holds, row.where))
+        return cases.map(partial(in_form, name=self.tally.form, constants=row.constants))
+
     def _of_kinds(self, number: int) -> list[Fault]:
         """The faults of small cases and of those of other kinds, reduced and then bisected."""
         small = max(1, round(SMALL_SHARE * self.examples / self.data_sets))
         deal = Deal(number, small, self.check.largest or LARGEST)
-        cases = self.check.cases(
-            self.operator, self.dtype, sizes=lambda key: deal.sizes(key, fresh=not self.smallest)
-        )
+        cases = self._cases(sizes=lambda key: deal.sizes(key, fresh=not self.smallest))
         return [self._bisected(fault) for fault in self._drawn(cases, number, deal)]
 
     def _drawn(
@@ -358,6 +370,17 @@ def _resized(case: Case, old: int, new: int, place: int | None) -> Case | None:
             t = replace(t, shape=shape)
         inputs.append(t)
     return replace(case, inputs=tuple(inputs))
+
+
+def in_form(case: Case, name: str, constants: Mapping[int, float]) -> Case:
+    """The case as a form is asked it, with constant inputs in place of those it does not take."""
+    inputs = (
+        Tensor(t.shape, case.dtype, ("constant", constants[i]))
+        if t is not None and i in constants
+        else t
+        for i, t in enumerate(case.inputs)
+    )
+    return replace(case, inputs=tuple(inputs), form=name)
 
 
 def _badness(fault: Fault | None) -> float:

@@ -123,9 +123,9 @@ class Known:
         """Every case that must still fail, with its row."""
         return ((row, pinned) for row in self.rows for pinned in row.pinned)
 
-    def covers(self, case: Case, check: str) -> bool:
-        """Whether this case is not to be judged."""
-        return any(row.covers(case, check) for row in self.rows)
+    def covers(self, case: Case, *checks: str) -> bool:
+        """Whether this case is not to be judged by a check, or by one that asks all of these."""
+        return any(row.covers(case, check) for row in self.rows for check in checks)
 
     def models(self, case: Case) -> tuple[ErrorModel, ...]:
         """The error models that hold for this case."""

@@ -108,7 +108,7 @@ class Fault(AssertionError):
         what = self.headline.removeprefix(f"{op!r}: ").removesuffix(f" on {place}")
         if self.kind not in ("crash", "hang"):
             with suppress(Unsupported, *FAILURES):
-                self.calls = client.record(op, self.evidence.feeds[-1].inputs)
+                self.calls = client.record(op, self.evidence.feeds[-1].inputs, self.case.form)
         *others, last = self.calls.names or ("",)
         if self.calls.one:
             self.headline = f"{op!r} by {last}: {what} on {place}"
@@ -117,7 +117,7 @@ class Fault(AssertionError):
             self.headline = f"{op!r} composed of {names} by its row: {what} with {place}"
         elif last:
             self.headline = f"{op!r} composed by its row of {last} and more: {what} with {place}"
-        elif not client.about.rows[op.name].native:
+        elif not client.about.row_of(self.case).native:
             self.headline = f"{op!r} composed by its row: {what} with {place}"
 
     @property

@@ -25,6 +25,7 @@ class Tally:
     """The outcomes of one check on one cell (operator x dtype) of one backend.
 
     version             the framework's version
+    form                which of the backend's forms was asked; empty: its row
     right .. untested   how many cases, by outcome; `untested` is 1 when the cell was not tested
     telling             cases that were right, and whose bar rejects all that is obviously wrong
     share               mean share of the elements that were judged, over the cases that were right
@@ -43,6 +44,7 @@ class Tally:
     operator: str
     dtype: str
     version: str = ""
+    form: str = ""
     right: int = 0
     fault: int = 0
     known: int = 0

@@ -7,7 +7,7 @@ fields, never by patterns over their ids.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ import pytest
 from d5test.backends.base import Unsupported
 from d5test.case import Operator
 from d5test.checks.check import Check
+from d5test.client.messages import BackendInfo
 from d5test.outcome.tally import Inapplicable
 from d5test.plugin.selection import SELECTION
 from d5test.plugin.workers import WORKERS
@@ -27,15 +28,18 @@ WITHOUT_BACKEND = pytest.StashKey[bool]()
 
 @dataclass(frozen=True)
 class Cell:
-    """An operator and a dtype; with neither, all those that no backend can do."""
+    """An operator, a dtype and perhaps a form; with nothing, all that no backend can do."""
 
     operator: type[Operator] | None = None
     dtype: str = ""
+    form: str = ""
 
     @property
     def id(self) -> str:
         """How it stands in a test's id."""
-        return f"{self.operator.__name__}-{self.dtype}" if self.operator else "inapplicable"
+        if self.operator is None:
+            return "inapplicable"
+        return "-".join(filter(None, (self.operator.__name__, self.dtype, self.form)))
 
 
 @dataclass(frozen=True)
@@ -66,17 +70,39 @@ def table(config: pytest.Config, check: Check) -> Table:
         clients = {}
     meant = {b: c.about for b, c in clients.items() if c.about.mode in check.modes}
     family = [op for op in selection.operators.values() if issubclass(op, check.family)]
-    asked = [(op, dtype) for op in family for dtype in check.dtypes if dtype in selection.dtypes]
-    cells = [Cell(operator, dtype) for operator, dtype in asked]
+    cells = [
+        Cell(operator, dtype, form)
+        for operator in family
+        for form in (_forms(meant.values(), operator) if check.forms else ("",))
+        for dtype in check.dtypes
+        if dtype in selection.dtypes
+    ]
     reasons = {
-        (backend, Cell(operator, dtype)): reason
+        (backend, cell): reason
         for backend, about in meant.items()
-        for operator, dtype in asked
-        if (reason := check.reason(operator, about, dtype))
+        for cell in cells
+        if cell.operator and _has(about, cell)
+        if (reason := check.reason(cell.operator, about, cell.dtype))
     }
     applicable = [c for c in cells if any((b, c) not in reasons for b in meant)]
     tables[check.name] = Table(tuple(applicable), reasons)
     return tables[check.name]
+
+
+def _forms(backends: Iterable[BackendInfo], operator: type[Operator]) -> dict[str, None]:
+    """The forms of an operator that some backend has, in their order."""
+    return dict.fromkeys(name for about in backends for name in _named(about, operator))
+
+
+def _named(about: BackendInfo, operator: type[Operator]) -> Collection[str]:
+    return about.forms.get(operator.__name__, ())
+
+
+def _has(about: BackendInfo, cell: Cell) -> bool:
+    """Whether a cell is none of a form that another backend has."""
+    return not cell.form or (
+        cell.operator is not None and cell.form in _named(about, cell.operator)
+    )
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -172,6 +198,7 @@ def _asked(config: pytest.Config, item: pytest.Item) -> bool:
             config.stash[SELECTION].asks(check)
             and isinstance(cell, Cell)
             and client.about.mode in check.modes
+            and _has(client.about, cell)
             and (cell.operator is not None or bool(table(config, check).inapplicable(backend)))
         )
     if "known_row" in params:

@@ -11,11 +11,14 @@ import sys
 import threading
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from dataclasses import fields
 from typing import Any
 
 import pytest
 
 from d5test.backends.updater import own_rules
+from d5test.case import Operator
+from d5test.client.messages import RowInfo
 from d5test.names import hint
 from d5test.plugin import native
 from d5test.plugin.optimizers import BROUGHT
@@ -142,7 +145,7 @@ def require_rows(clients: Mapping[str, Any], selection: Selection, rules: Collec
             raise pytest.UsageError(
                 f"{name} has the mode {client.about.mode!r}; there are {', '.join(modes)}"
             )
-    rows = {name: client.about.rows for name, client in clients.items()}
+    rows = {name: {**c.about.forms, **c.about.rows} for name, c in clients.items()}
     named = set().union(*rows.values())
     strange = named - selection.every_operator.keys() - set(rules)
     if strange:
@@ -158,12 +161,31 @@ def require_rows(clients: Mapping[str, Any], selection: Selection, rules: Collec
         raise pytest.UsageError(
             f"{backend} has a row for {row!r}, which is not an operator: {meant}"
         )
+    for name, client in clients.items():
+        for operator in client.about.forms.keys() & selection.every_operator.keys():
+            forms = client.about.forms[operator]
+            require_forms(name, selection.every_operator[operator], forms)
     for operator in selection.operators if selection.operator_names and rows else ():
         if operator not in named:
             raise pytest.UsageError(
                 f"no row for {operator} in {', '.join(rows)}: there is nothing to judge; "
                 "docs/extending.md says how to add one"
             )
+
+
+def require_forms(backend: str, operator: type[Operator], forms: Mapping[str, RowInfo]) -> None:
+    """Refuse forms that no case of the operator can be asked."""
+    from d5test.known.where import validate
+
+    known = {field.name for field in fields(operator)}
+    for form, row in forms.items():
+        try:
+            validate(row.where, operator)
+            if strange := row.attributes.keys() - known:
+                raise ValueError(f"attributes: {hint(min(strange), known)}")
+        except ValueError as error:
+            where = f"the form {form!r} of {operator.__name__} in {backend}"
+            raise pytest.UsageError(f"{where}: {error}") from None
 
 
 def opened(config: pytest.Config, name: str, *, fork: bool = True) -> Any:

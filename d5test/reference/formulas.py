@@ -3,7 +3,7 @@
 Each is the operator with another forward, or backward. Run on bars it says how far such a
 computation may be from its own exact value, whatever the data: that is the error model of an
 algorithm. Some are other functions than ONNX's, which a framework is known to compute instead: a
-result that is neither is a fault of its own.
+result that is neither is a fault of its own. And some are what a framework documents: a contract.
 """
 
 from collections.abc import Mapping
@@ -98,6 +98,19 @@ class LargestForNaN:
 
     def candidate(self, z):
         return super().candidate(np.where(np.isnan(z), self.largest, z))
+
+
+class UnbiasedRunningVariance(normalisation.BatchNormalization):
+    """BatchNormalization whose running variance is of the sample: divided by its size less 1."""
+
+    def forward(self, x, scale, b, input_mean, input_var):
+        if not self.training_mode:
+            return super().forward(x, scale, b, input_mean, input_var)
+        y, mean, _ = super().forward(x, scale, b, input_mean, input_var)
+        axes = self.reduced(x.ndim)
+        count = prod(x.shape[axis] for axis in axes)
+        variance = x.var(axes) * (count / max(count - 1, 1))
+        return y, mean, self.momentum * input_var + (1 - self.momentum) * variance
 
 
 class GemmPlusC(linear.Gemm):
@@ -268,6 +281,7 @@ FORMULAS: Mapping[str, Mapping[type[Operator], type[Operator]]] = {
     "quotient rule": {reductions.Softmax: SoftmaxByQuotient},
     "lowest scores": {attention.Attention: LowestScores},
     "largest for NaN": _mixed(LargestForNaN, GRU, LSTM),
+    "unbiased running variance": {normalisation.BatchNormalization: UnbiasedRunningVariance},
     "beta is 1 of nothing": {linear.Gemm: GemmPlusC},
     "axes from the front only": _mixed(
         FromTheFrontOnly, reductions.ReduceLogSumExp, reductions.ReduceMax, reductions.ReduceSum

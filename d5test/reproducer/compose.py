@@ -88,7 +88,7 @@ def source(fault: Fault, about: Any) -> str:
         closure = Closure()
         return _composed(fault, about, closure, taken_apart(fault, about, closure))
     except Inseparable as reason:
-        return _composed(fault, about, Closure(), imported(about, reason))
+        return _composed(fault, about, Closure(), imported(fault, about, reason))
 
 
 def _composed(fault: Fault, about: Any, closure: Closure, setup: Setup) -> str:
@@ -139,7 +139,7 @@ def _needs(setup: Setup, statements: Iterable[str], about: Any) -> str:
 def _main(fault: Fault, about: Any, setup: Setup) -> str:
     evidence, claim = fault.evidence, data.claim(fault)
     pulled = any(feed.grads is not None for feed in evidence.feeds)
-    most = about.rows[fault.case.op.name].outputs
+    most = about.row_of(fault.case).outputs
     run = RUN.format(
         run="differentiated(backend, function)" if pulled else "forward(function)",
         place="rewritten" if evidence.reuse else "anew",
@@ -197,6 +197,7 @@ def taken_apart(fault: Fault, about: Any, closure: Closure) -> Setup:
     if op.name in about.sources:
         path = str(Path(about.sources[op.name]).absolute())
         return _imported(
+            fault,
             ("from d5test.native.bridges import with_native",),
             (f"backend = with_native({target!r}, {path!r})({about.device!r})",),
             f"Needs d5test, a compiler and {path}.",
@@ -211,26 +212,28 @@ def taken_apart(fault: Fault, about: Any, closure: Closure) -> Setup:
         lines = [f"os.environ[{name!r}] = {value!r}" for name, value in rules.items()]
         lines.append(f"backend = with_own_rules(load({target!r})({about.device!r}))")
         needs = f"Needs d5test, {about.framework} and {', '.join(rules.values())}."
-        return _imported(imports, tuple(lines), needs)
+        return _imported(fault, imports, tuple(lines), needs)
     if about.implementation:
         return _session(fault, about, closure)
     return _row(fault, about, closure)
 
 
-def imported(about: Any, reason: Exception) -> Setup:
+def imported(fault: Fault, about: Any, reason: Exception) -> Setup:
     """The backend, imported as d5test itself imports it."""
     target = registry.resolve(about.name).target
     return _imported(
+        fault,
         ("from d5test.worker.worker import load",),
         (f"backend = load({target!r})({about.device!r})",),
         f"Needs d5test besides {about.framework}, for the backend is imported: {reason}.",
     )
 
 
-def _imported(imports: tuple[str, ...], lines: tuple[str, ...], needs: str) -> Setup:
+def _imported(fault: Fault, imports: tuple[str, ...], lines: tuple[str, ...], needs: str) -> Setup:
     """A backend that these lines make, and its row as it stands there."""
+    form = f", {fault.case.form!r}" if fault.case.form else ""
     row = (
-        "row = backend.rows[OP.name]",
+        f"row = backend.row_for(OP.name{form})",
         "function = backend.compile(lambda *inputs: row.call(OP, *inputs))",
     )
     ours = "\n".join(f"    {line}" for line in imports if line.startswith("from d5test."))
@@ -249,9 +252,9 @@ def _row(fault: Fault, about: Any, closure: Closure) -> Setup:
         raise Inseparable(f"{where} cannot be read: {error}") from None
     if closure.resolved(module, name) is None:
         raise Inseparable(f"{where} does not define {name} by a class statement")
-    row = about.rows[fault.case.op.name]
+    row = about.row_of(fault.case)
     if not row.call:
-        what = f"the row of {fault.case.op.name} cannot be imported by name"
+        what = f"the row of {fault.case.form or fault.case.op.name} cannot be imported by name"
         raise Inseparable(f"{what}, as a lambda or a closure cannot")
     if taken := RESERVED & {function for _, _, function in row.functions}:
         raise Inseparable(f"the row uses a name of the reproducer's own, {min(taken)}")

@@ -16,8 +16,9 @@ valid operator of its class, not only those that are drawn: a pinned operator ge
 too.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from hypothesis import strategies as st
@@ -86,21 +87,28 @@ def cases(
     *,
     degenerate: bool = False,
     sizes: Callable[[int], Sizes] | None = None,
+    attributes: Mapping[str, Sequence[Any]] = MappingProxyType({}),
 ) -> SearchStrategy[Case]:
     """Cases of an operator, or of all operators of a class, with inputs in `dtype`.
 
     `degenerate` draws the shapes at the border: empty, scalar, of size one. `sizes` says by a
     number that is drawn which sides a case has (`d5test.strategies.sizes.Deal`); without, they are
-    small and different.
+    small and different. `attributes` has the values that some attributes may have, where not any.
     """
     _require(op if isinstance(op, type) else type(op))
-    return _drawn(partial(case_with, op), dtype, degenerate, sizes)
+    return _drawn(partial(case_with, op, attributes=attributes), dtype, degenerate, sizes)
 
 
-def case_with(op: Operator | type[Operator], d: Draw) -> Case:
+def case_with(
+    op: Operator | type[Operator],
+    d: Draw,
+    attributes: Mapping[str, Sequence[Any]] = MappingProxyType({}),
+) -> Case:
     """A case of an operator, or of all operators of a class, by the choices that `d` makes."""
     _require(op if isinstance(op, type) else type(op))
     drawn = _draw_operator(op, d) if isinstance(op, type) else op
+    if attributes:
+        drawn = drawn.with_(**{name: d.choose(values) for name, values in attributes.items()})
     tensors = _INPUTS[type(drawn)](d, drawn)
     return Case(drawn, tuple(tensors), d.integer(0, 2**32 - 1))
 

@@ -83,17 +83,15 @@ class Execution:
         self._checked: Counter[tuple[str, tuple[bool, ...]]] = Counter()
         """How often plans were seen to read no values but those that their rows declare."""
 
-    def bind(self, name: str, attributes: dict[str, Any]) -> Bound:
+    def bind(self, name: str, attributes: dict[str, Any], form: str = "") -> Bound:
         """The row of an operator. The same operator asked again is the same compiled function."""
-        rows = self.backend.rows
-        if name not in rows:
-            raise Unsupported(f"{self.backend.framework} has no row for {name}")
+        row = self.backend.row_for(name, form)
         op = OperatorView(name, attributes)
-        key = (name, repr(attributes))
+        key = (name, form, repr(attributes))
         if self._latest is None or self._latest[0] != key:
             self._latest = None
             self.where = "compile"
-            self._latest = key, Bound(self.backend, rows[name], op)
+            self._latest = key, Bound(self.backend, row, op)
         return self._latest[1]
 
     def run(
@@ -103,13 +101,14 @@ class Execution:
         feeds: Sequence[Any],
         wanted: Sequence[int] | None,
         reuse: bool,
+        form: str,
     ) -> list[Any]:
         """Results of the operator on each feed: (inputs, grads, layouts, same_as).
 
         With `reuse` a feed is written into the tensors of the one before, where the framework can.
         An array that is as it was given is answered by `True`.
         """
-        bound = self.bind(name, attributes)
+        bound = self.bind(name, attributes, form)
         placed: list[Placed] = []
         answers: list[Any] = []
         for feed in feeds:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from d5test.backends.base import FLOATS, Backend, Unsupported
+from d5test.backends.base import FLOATS, Backend, Row, Unsupported
 from d5test.worker.bound import Bound, OperatorView
 from d5test.worker.execution import Execution
 from d5test.worker.recorder import of_row, public_names
@@ -50,20 +50,10 @@ def describe(execution: Execution) -> dict[str, Any]:
         "device": backend.device,
         "device_name": backend.describe_device(),
         "mode": backend.mode,
-        "rows": {
-            name: (
-                bool(r.native),
-                r.outputs,
-                r.arithmetic,
-                tuple(r.dtypes),
-                r.gradient,
-                tuple(r.stopped),
-                bool(r.flushes),
-                {key: float(ulps) for key, ulps in r.ulps.items()},
-                bool(r.rounded_attributes),
-                *of_row(r.call, names),
-            )
-            for name, r in backend.rows.items()
+        "rows": {name: facts_of(row, names) for name, row in backend.rows.items()},
+        "forms": {
+            operator: {name: facts_of(row, names) for name, row in forms.items()}
+            for operator, forms in backend.forms.items()
         },
         "layouts": tuple(backend.layouts),
         "ulps": {name: float(ulps) for name, ulps in backend.ulps.items()},
@@ -81,6 +71,27 @@ def describe(execution: Execution) -> dict[str, Any]:
         "sources": dict(backend.sources),
         "template": backend.template and astuple(backend.template),
     }
+
+
+def facts_of(row: Row, names: Any) -> tuple[Any, ...]:
+    """The fields of `d5test.client.messages.RowInfo`."""
+    return (
+        bool(row.native),
+        row.outputs,
+        row.arithmetic,
+        tuple(row.dtypes),
+        row.gradient,
+        (*row.stopped, *row.constants),
+        bool(row.flushes),
+        {key: float(ulps) for key, ulps in row.ulps.items()},
+        bool(row.rounded_attributes),
+        *of_row(row.call, names),
+        row.contract,
+        bool(row.propagates_nan),
+        {name: tuple(values) for name, values in row.attributes.items()},
+        dict(row.where),
+        {int(i): float(value) for i, value in row.constants.items()},
+    )
 
 
 def flushes(execution: Execution) -> dict[str, bool]:

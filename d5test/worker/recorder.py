@@ -454,8 +454,10 @@ class Recorder:
         return call if plain and all(y.among(results) for y in wanted) else None
 
 
-def record(backend: Backend, name: str, attributes: dict[str, Any], inputs: Any) -> dict[str, Any]:
-    """Which functions of the framework the row of an operator calls on these inputs.
+def record(
+    backend: Backend, name: str, attributes: dict[str, Any], inputs: Any, form: str
+) -> dict[str, Any]:
+    """Which functions of the framework the row of an operator, or a form, calls on these inputs.
 
     names     their public names, in the order of the first calls; not of those that take no
               tensors (they make some), unless all do so.
@@ -470,7 +472,9 @@ def record(backend: Backend, name: str, attributes: dict[str, Any], inputs: Any)
     recorder, outputs, raised = Recorder(backend), None, None
     tensors = [None if x is None else backend.put(x.array.copy(), x.dtype) for x in inputs]
     try:
-        outputs = recorder.run(backend.rows[name].call, OperatorView(name, attributes), tensors)
+        outputs = recorder.run(
+            backend.row_for(name, form).call, OperatorView(name, attributes), tensors
+        )
     except Exception as error:  # noqa: BLE001 (it may be the fault which is looked into)
         raised = error
     call = recorder.whole(tensors, outputs, raised)

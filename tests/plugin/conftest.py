@@ -79,6 +79,18 @@ class Mistyped(Tiny):
     rows = {"ReLU": Numpy.rows["Relu"]}
 
 
+class WrongForm(Tiny):
+    forms = {"Softmax": {"tiny.softmax": Row(right["Softmax"].call, where={"rnk0": 2})}}
+
+
+class WrongAttribute(Tiny):
+    forms = {"Softmax": {"tiny.softmax": Row(right["Softmax"].call, attributes={"axes": (0,)})}}
+
+
+class FormOfNothing(Tiny):
+    forms = {"ReLU": {"tiny.relu": Row(right["Relu"].call)}}
+
+
 def scalar(op, x):
     return float(x.sum())
 

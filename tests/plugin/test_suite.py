@@ -162,6 +162,12 @@ def test_a_budget_is_kept_and_what_it_left_out_is_said(suite: Suite) -> None:
         (("--backend=./tiny.py:None_",), "has no|None_"),
         (("--backend=./tiny.py:Tiny", "--operator=Gelu"), "no row for Gelu in ./tiny.py:Tiny"),
         (("--backend=./tiny.py:Mistyped",), "a row for 'ReLU', which is not an operator: did you"),
+        (
+            ("--backend=./tiny.py:WrongForm",),
+            "the form 'tiny.softmax' of Softmax in .*: 'rnk0' is",
+        ),
+        (("--backend=./tiny.py:WrongAttribute",), "attributes: did you mean axis"),
+        (("--backend=./tiny.py:FormOfNothing",), "'ReLU', which is not an operator: did you"),
         (("--backend=numpy", "--operator=Sofmax"), "unknown operator 'Sofmax': did you mean Soft"),
         (("--backend=numpy", "--device=cuad"), "numpy has no device 'cuad' here, only cpu"),
         (("--backend=numpy", "--dtype=float23"), "unknown dtype 'float23'"),
@@ -266,7 +272,13 @@ def test_collecting_is_quick(suite: Suite) -> None:
     counts = dict(re.findall(r"(test_\w+)\.py: (\d+)", ran.text))
     assert int(counts["test_forward"]) > 100
     files = {path.stem for path in (SUITES / "operators").glob("test_*.py")}
-    assert files - set(counts) == {"test_compiled", "test_corpus", "test_known", "test_time"}
+    assert files - set(counts) == {
+        "test_compiled",
+        "test_corpus",
+        "test_forms",
+        "test_known",
+        "test_time",
+    }
 
 
 def test_a_run_in_which_nothing_was_judged_has_a_status_of_its_own(suite: Suite) -> None:

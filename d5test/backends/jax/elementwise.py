@@ -58,8 +58,9 @@ def several(of_two: Plan, op: Any, *xs: Array) -> Plan:
     return of_two if len(xs) == 2 else lambda *xs: reduce(of_two, xs)
 
 
-rows.native("Max", arithmetic="S")(planned(partial(several, jnp.maximum)))
-rows.native("Min", arithmetic="S")(planned(partial(several, jnp.minimum)))
+# NaN: https://docs.jax.dev/en/latest/_autosummary/jax.numpy.maximum.html
+rows.native("Max", arithmetic="S", propagates_nan=True)(planned(partial(several, jnp.maximum)))
+rows.native("Min", arithmetic="S", propagates_nan=True)(planned(partial(several, jnp.minimum)))
 rows.native("Sum", arithmetic="S")(planned(partial(several, jnp.add)))
 
 

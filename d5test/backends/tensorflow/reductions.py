@@ -20,7 +20,10 @@ def reduction(function: Plan, op: Any, data: Any, axes: Any = None) -> Plan:
 
 rows.native("ReduceSum", values=(1,))(planned(partial(reduction, tf.reduce_sum)))
 rows.native("ReduceMean", arithmetic="S", values=(1,))(planned(partial(reduction, tf.reduce_mean)))
-rows.native("ReduceMax", arithmetic="F", values=(1,))(planned(partial(reduction, tf.reduce_max)))
+# NaN: https://www.tensorflow.org/api_docs/python/tf/math/reduce_max
+rows.native("ReduceMax", arithmetic="F", values=(1,), propagates_nan=True)(
+    planned(partial(reduction, tf.reduce_max))
+)
 rows.native("ReduceLogSumExp", arithmetic="S", values=(1,))(
     planned(partial(reduction, tf.reduce_logsumexp))
 )

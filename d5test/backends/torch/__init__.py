@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from d5test.backends.base import Backend, Function, Pulled, Table, Template, Tensors, Unsupported
+from d5test.backends.torch.forms import forms
 from d5test.backends.torch.optimizers import TorchReference, TorchUpdater
 from d5test.processor import onednn_extensions
 
@@ -38,6 +39,7 @@ class Torch(Backend):
 
     framework = "torch"
     rows = rows
+    forms = forms
     layouts = ("contiguous", "transposed", "strided", "offset", "broadcast", "channels_last")
     template = TEMPLATE
     mutable = True

@@ -1,5 +1,6 @@
 """Functions of each element, of one tensor or of several that broadcast."""
 
+import math
 from functools import partial, reduce
 from typing import Any
 
@@ -78,8 +79,9 @@ def several(of_two: Plan, op: Any, *tensors: Tensor) -> Plan:
     return lambda *tensors: reduce(of_two, tensors)
 
 
-rows.native("Max")(planned(partial(several, torch.maximum)))
-rows.native("Min")(planned(partial(several, torch.minimum)))
+# NaN: https://docs.pytorch.org/docs/2.13/generated/torch.maximum.html
+rows.native("Max", propagates_nan=True)(planned(partial(several, torch.maximum)))
+rows.native("Min", propagates_nan=True)(planned(partial(several, torch.minimum)))
 rows.native("Sum")(planned(partial(several, torch.add)))
 
 
@@ -125,8 +127,14 @@ def hard_sigmoid(op: Any, x: Tensor) -> Plan:
 @rows.native("PRelu")
 @planned
 def prelu(op: Any, x: Tensor, slope: Tensor) -> Plan:
+    slopes(x, slope)
+    return lambda x, slope: F.prelu(x, slope.reshape(-1))
+
+
+def slopes(x: Tensor, slope: Tensor) -> int:
+    """How many slopes there are: one, or one a channel. Raises `Unsupported`."""
     aligned = (1,) * (x.ndim - slope.ndim) + tuple(slope.shape)
     channels = (1, *x.shape[1:2], *(1 for _ in x.shape[2:]))
     if slope.numel() != 1 and aligned != channels:
         raise Unsupported("F.prelu has one slope, or one a channel")
-    return lambda x, slope: F.prelu(x, slope.reshape(-1))
+    return math.prod(slope.shape)

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from d5test.backends.base import Plan, Table, padded, planned
-from d5test.backends.torch.arguments import integers, outwards
+from d5test.backends.torch.arguments import Ints, integers, outwards
 
 rows = Table()
 
@@ -50,17 +50,28 @@ def unsqueeze(op: Any, x: Tensor, axes: Tensor) -> Plan:
 @rows.native("Reshape", values=(1,))
 @planned
 def reshape(op: Any, x: Tensor, shape: Tensor) -> Plan:
-    sides = integers(shape)
-    if not op.allowzero:
-        sides = tuple(side or x.shape[i] for i, side in enumerate(sides))
+    sides = shape_of(op, x, shape)
     return lambda x, shape: torch.reshape(x, sides)
+
+
+def shape_of(op: Any, x: Tensor, shape: Tensor) -> Ints:
+    """The new shape: a zero in it keeps the input's side, unless it may be one."""
+    sides = integers(shape)
+    if op.allowzero:
+        return sides
+    return tuple(side or x.shape[i] for i, side in enumerate(sides))
 
 
 @rows.native("Transpose")
 @planned
 def transpose(op: Any, x: Tensor) -> Plan:
-    perm = op.perm or tuple(range(x.ndim))[::-1]
-    return lambda x: torch.permute(x, perm)
+    axes = order(op, x)
+    return lambda x: torch.permute(x, axes)
+
+
+def order(op: Any, x: Tensor) -> Ints:
+    """The order of the axes: by default the reverse."""
+    return tuple(op.perm or range(x.ndim)[::-1])
 
 
 @rows.native("Concat")
@@ -145,10 +156,7 @@ def pad(
 ) -> Plan:
     """Composed if there is a value (`F.pad` takes no tensor), and of indices where `F.pad` has
     no such mode: for leading axes, negative pads, more than one reflection or turn."""
-    sides, dims = integers(pads), range(x.ndim) if axes is None else integers(axes)
-    begin, end = [0] * x.ndim, [0] * x.ndim
-    for i, axis in enumerate(dims):
-        begin[axis], end[axis] = sides[i], sides[i + len(dims)]
+    begin, end = pads_of(x, pads, axes)
     if op.mode == "constant":
         return by_constant(outwards(begin, end), value)
     least = min([*begin[2:], *end[2:], 0])
@@ -162,6 +170,15 @@ def pad(
             places = [fold(i, n) for i in range(-b, n + e)]
             taken[axis] = torch.tensor(places, device=x.device)
     return lambda x, *_: selected(x, taken)
+
+
+def pads_of(x: Tensor, pads: Tensor, axes: Tensor | None) -> tuple[list[int], list[int]]:
+    """The pads before and behind each axis."""
+    sides, dims = integers(pads), range(x.ndim) if axes is None else integers(axes)
+    begin, end = [0] * x.ndim, [0] * x.ndim
+    for i, axis in enumerate(dims):
+        begin[axis], end[axis] = sides[i], sides[i + len(dims)]
+    return begin, end
 
 
 def by_constant(sides: list[int], value: Tensor | None) -> Plan:

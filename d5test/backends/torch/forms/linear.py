@@ -1,0 +1,133 @@
+"""Forms of products of matrices, and of attention."""
+
+from functools import partial
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from d5test.backends.base import Forms, Plan, Unsupported, planned
+from d5test.backends.torch.forms.calls import into, run, with_buffers
+from d5test.backends.torch.linear import rows
+
+forms = Forms()
+forms.same(
+    "MatMul",
+    {
+        "Tensor @ Tensor": lambda a, b: a @ b,
+        "Tensor.matmul": Tensor.matmul,
+        "torch.linalg.matmul": torch.linalg.matmul,
+    },
+)
+
+
+def of_one_batch(function: Plan, op: Any, a: Tensor, b: Tensor) -> Plan:
+    """`function` does not broadcast."""
+    if a.shape[:-2] != b.shape[:-2]:
+        raise Unsupported("it takes tensors of one batch")
+    return function
+
+
+def to_last(function: Plan, op: Any, a: Tensor, b: Tensor) -> Plan:
+    """`function` multiplies the last axis of any `a` with the last axis of a matrix."""
+    return lambda a, b: function(a, b.mT)
+
+
+for _title, _function, _left, _right in (
+    ("torch.mm", torch.mm, 2, 2),
+    ("torch.bmm", torch.bmm, 3, 3),
+    ("torch.mv", torch.mv, 2, 1),
+    ("torch.dot", torch.dot, 1, 1),
+    ("torch.linalg.multi_dot", lambda a, b: torch.linalg.multi_dot((a, b)), 2, 2),
+    ("torch.tensordot", lambda a, b: torch.tensordot(a, b, 1), 2, 2),
+    ("torch.einsum", lambda a, b: torch.einsum("ik,kj->ij", a, b), 2, 2),
+    ("torch.baddbmm", lambda a, b: torch.baddbmm(a.new_full((), torch.nan), a, b, beta=0), 3, 3),
+):
+    forms.add("MatMul", _title, where={"rank0": _left, "rank1": _right})(
+        planned(partial(of_one_batch, _function))
+    )
+for _title, _function in (
+    ("torch.nn.functional.linear", F.linear),
+    ("torch.inner", torch.inner),
+):
+    forms.add("MatMul", _title, where={"rank1": 2})(planned(partial(to_last, _function)))
+
+
+def product(op: Any, a: Tensor, b: Tensor, *, strided: bool) -> Tensor:
+    # the reference's shape, by a product that computes nothing
+    shape = torch.matmul(a.to("meta"), b.to("meta")).shape
+    return into(lambda out: torch.matmul(a, b, out=out), shape, a, strided)
+
+
+with_buffers(forms, "MatMul", "torch.matmul", product)
+
+LINEAR = {"transA": (0,), "transB": (1,), "alpha": (1.0,), "beta": (1.0,)}
+PLAIN = {"transA": (0,), "transB": (0,)}
+ADDED = {"present2": True}
+
+
+def biased(function: Plan, op: Any, x: Tensor, w: Tensor, b: Tensor | None = None) -> Plan:
+    """`function` takes a bias for each output."""
+    if b is not None and b.shape != w.shape[:1]:
+        raise Unsupported("a linear layer has one bias for each output")
+    return function
+
+
+def unbiased(function: Plan, op: Any, x: Tensor, w: Tensor, b: None = None) -> Plan:
+    """`function` takes no bias."""
+    return lambda x, w, b=None: function(x, w)
+
+
+def layer(x: Tensor, w: Tensor, b: Tensor | None = None) -> Tensor:
+    """The module, with its parameters replaced."""
+    module = nn.Linear(w.shape[1], w.shape[0], bias=b is not None, dtype=x.dtype, device="meta")
+    return run(module, x, weight=w, bias=b)
+
+
+for _title, _function in (("torch.nn.functional.linear", F.linear), ("torch.nn.Linear", layer)):
+    forms.add("Gemm", _title, attributes=LINEAR, where={"rank2": 1})(
+        planned(partial(biased, _function))
+    )
+    forms.add("Gemm", f"{_title}(bias=None)", attributes=LINEAR, where={"present2": False})(
+        planned(partial(unbiased, _function))
+    )
+
+
+def scaled(function: Plan, op: Any, a: Tensor, b: Tensor, c: Tensor) -> Plan:
+    """`function(c, a, b, beta=, alpha=)` adds c."""
+    return lambda a, b, c: function(c, a, b, beta=op.beta, alpha=op.alpha)
+
+
+def added_in_place(c: Tensor, a: Tensor, b: Tensor, **factors: float) -> Tensor:
+    if c.shape != (a.shape[0], b.shape[1]):
+        raise Unsupported("in place, c has the shape of the product")
+    return c.clone().addmm_(a, b, **factors)
+
+
+def batched(c: Tensor, a: Tensor, b: Tensor, **factors: float) -> Tensor:
+    return torch.baddbmm(c, a[None], b[None], **factors).squeeze(0)
+
+
+for _title, _function in (
+    ("Tensor.addmm", Tensor.addmm),
+    ("Tensor.addmm_", added_in_place),
+    ("torch.baddbmm", batched),
+):
+    forms.add("Gemm", _title, attributes=PLAIN, where=ADDED)(planned(partial(scaled, _function)))
+
+
+def summed(op: Any, a: Tensor, b: Tensor, c: Tensor, *, strided: bool) -> Tensor:
+    shape, factors = (a.shape[0], b.shape[1]), {"beta": op.beta, "alpha": op.alpha}
+    return into(lambda out: torch.addmm(c, a, b, **factors, out=out), shape, a, strided)
+
+
+with_buffers(forms, "Gemm", "torch.addmm", summed, attributes=PLAIN, where=ADDED)
+
+
+@forms.add("Attention", "scaled_dot_product_attention by SDPBackend.MATH", outputs=1)
+def attention(op: Any, *inputs: Tensor | None) -> Any:
+    """What torch's fused kernels are to agree with."""
+    with sdpa_kernel(SDPBackend.MATH):
+        return rows["Attention"].call(op, *inputs)

@@ -1,0 +1,141 @@
+"""Forms of convolutions and poolings: modules, words for pads, windows of one size."""
+
+from functools import partial
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from d5test.backends.base import Forms, Plan, Unsupported, planned
+from d5test.backends.torch.arguments import by_rank
+from d5test.backends.torch.forms.calls import run
+from d5test.backends.windows import Windows
+
+forms = Forms()
+CONV = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
+CONV_TRANSPOSE = {1: nn.ConvTranspose1d, 2: nn.ConvTranspose2d, 3: nn.ConvTranspose3d}
+MAX_POOL = {1: nn.MaxPool1d, 2: nn.MaxPool2d, 3: nn.MaxPool3d}
+AVERAGE_POOL = {1: nn.AvgPool1d, 2: nn.AvgPool2d, 3: nn.AvgPool3d}
+ADAPTIVE_POOL = {1: nn.AdaptiveAvgPool1d, 2: nn.AdaptiveAvgPool2d, 3: nn.AdaptiveAvgPool3d}
+CONV_BY_WORD = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
+LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
+
+
+def convolution(op: Any, x: Tensor, w: Tensor, b: Tensor | None, padding: Any) -> nn.Module:
+    """The module of a convolution, without its parameters."""
+    at, groups = Windows.of(op, tuple(x.shape[2:]), tuple(w.shape[2:])), op.group
+    module: nn.Module = by_rank(CONV, x)(
+        w.shape[1] * groups, w.shape[0], at.kernel, at.strides, padding, at.dilations, groups,
+        bias=b is not None, dtype=x.dtype, device="meta",
+    )  # fmt: skip
+    return module
+
+
+def same_pads(op: Any, x: Tensor, w: Tensor) -> tuple[int, ...]:
+    """The pads of each axis, where both sides have the same."""
+    at = Windows.of(op, tuple(x.shape[2:]), tuple(w.shape[2:]))
+    if at.begin != at.end:
+        raise Unsupported("torch's convolutions pad both sides alike")
+    return tuple(at.begin)
+
+
+@forms.add("Conv", "torch.nn.Conv1d, 2d, 3d", arithmetic="S")
+@planned
+def conv(op: Any, x: Tensor, w: Tensor, b: Tensor | None = None) -> Plan:
+    module = convolution(op, x, w, b, same_pads(op, x, w))
+    return lambda x, w, b=None: run(module, x, weight=w, bias=b)
+
+
+@forms.add("Conv", "torch.nn.Conv2d, 3d in channels_last", arithmetic="S")
+@planned
+def conv_last(op: Any, x: Tensor, w: Tensor, b: Tensor | None = None) -> Plan:
+    if x.ndim not in LAST:
+        raise Unsupported("channels_last has 4 or 5 axes")
+    module, layout = convolution(op, x, w, b, same_pads(op, x, w)), LAST[x.ndim]
+
+    def call(x: Tensor, w: Tensor, b: Tensor | None = None) -> Tensor:
+        x, w = (t.contiguous(memory_format=layout) for t in (x, w))
+        return run(module, x, weight=w, bias=b)
+
+    return call
+
+
+@forms.add(
+    "Conv", 'torch.nn.functional.conv1d, 2d, 3d(padding="valid")', arithmetic="S",
+    attributes={"auto_pad": ("VALID",), "pads": (None,)},
+)  # fmt: skip
+@planned
+def conv_valid(op: Any, x: Tensor, w: Tensor, b: Tensor | None = None) -> Plan:
+    at = Windows.of(op, tuple(x.shape[2:]), tuple(w.shape[2:]))
+    convolve = by_rank(CONV_BY_WORD, x)
+    return lambda x, w, b=None: convolve(x, w, b, at.strides, "valid", at.dilations, op.group)
+
+
+@forms.add(
+    "Conv", 'torch.nn.functional.conv1d, 2d, 3d(padding="same")', arithmetic="S",
+    attributes={"auto_pad": ("SAME_UPPER",), "pads": (None,), "strides": (None,)},
+)  # fmt: skip
+@planned
+def conv_same(op: Any, x: Tensor, w: Tensor, b: Tensor | None = None) -> Plan:
+    at = Windows.of(op, tuple(x.shape[2:]), tuple(w.shape[2:]))
+    convolve = by_rank(CONV_BY_WORD, x)
+    return lambda x, w, b=None: convolve(x, w, b, 1, "same", at.dilations, op.group)
+
+
+@forms.add("Conv", "torch.convolution", arithmetic="S")
+@planned
+def convolve(op: Any, x: Tensor, w: Tensor, b: Tensor | None = None) -> Plan:
+    at, pads = Windows.of(op, tuple(x.shape[2:]), tuple(w.shape[2:])), same_pads(op, x, w)
+    steps = at.strides, pads, at.dilations, False, (0,) * len(pads), op.group
+    return lambda x, w, b=None: torch.convolution(x, w, b, *steps)
+
+
+@forms.add("ConvTranspose", "torch.nn.ConvTranspose1d, 2d, 3d", arithmetic="S")
+@planned
+def transposed(op: Any, x: Tensor, w: Tensor, b: Tensor | None = None) -> Plan:
+    at, groups = Windows.of(op, tuple(x.shape[2:]), tuple(w.shape[2:])), op.group
+    begin, end = zip(*at.cut(op), strict=True)
+    more = tuple(op.output_padding or (0,) * len(begin))
+    axes = zip(more, at.strides, at.dilations, strict=True)
+    if begin != end or min(begin) < 0 or not all(m < max(s, d) for m, s, d in axes):
+        raise Unsupported("torch cuts both sides alike, and pads less than a step")
+    module = by_rank(CONV_TRANSPOSE, x)(
+        w.shape[0], w.shape[1] * groups, at.kernel, at.strides, begin, more, groups,
+        b is not None, at.dilations, dtype=x.dtype, device="meta",
+    )  # fmt: skip
+    return lambda x, w, b=None: run(module, x, weight=w, bias=b)
+
+
+def pool(modules: dict[int, Any], more: Any, op: Any, x: Tensor) -> Plan:
+    """The module of a pooling; `more` are its other arguments, of an operator and its windows."""
+    at = Windows.of(op, tuple(x.shape[2:]), tuple(op.kernel_shape))
+    if not at.plain:
+        raise Unsupported("torch's pools pad both sides alike, by at most half a kernel")
+    module: Plan = by_rank(modules, x)(at.kernel, at.strides, at.begin, **more(op, at))
+    return module
+
+
+def of_maximum(op: Any, at: Windows) -> dict[str, Any]:
+    return {"dilation": at.dilations, "ceil_mode": at.ceil}
+
+
+def of_average(op: Any, at: Windows) -> dict[str, Any]:
+    if max(at.dilations) > 1 or any(n < k for n, k in zip(at.size, at.kernel, strict=True)):
+        raise Unsupported("torch averages no dilated windows, nor larger ones than its input")
+    return {"count_include_pad": bool(op.count_include_pad), "ceil_mode": at.ceil}
+
+
+forms.add("MaxPool", "torch.nn.MaxPool1d, 2d, 3d", outputs=1)(
+    planned(partial(pool, MAX_POOL, of_maximum))
+)
+forms.add("AveragePool", "torch.nn.AvgPool1d, 2d, 3d")(
+    planned(partial(pool, AVERAGE_POOL, of_average))
+)
+forms.add("GlobalAveragePool", "torch.nn.AdaptiveAvgPool1d, 2d, 3d")(
+    planned(lambda op, x: by_rank(ADAPTIVE_POOL, x)(1))
+)
+forms.same(
+    "GlobalAveragePool",
+    {"torch.mean over the positions": lambda x: x.mean(tuple(range(2, x.ndim)), keepdim=True)},
+)

@@ -1,0 +1,68 @@
+"""Other calls of a framework: each is asked where its users would, and is accused by itself."""
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from d5test.backends.base import Forms, Row
+from d5test.backends.torch import Torch
+from d5test.case import Case, Tensor
+from d5test.exploration.explore import in_form
+from d5test.reference.operators import OPERATORS
+from d5test.reference.operators.linear import Gemm
+
+ROOT = Path(__file__).resolve().parents[2]
+BROKEN = Path(__file__).with_name("broken_torch.py")
+
+
+@pytest.mark.parametrize("operator", Torch.forms)
+def test_each_form_is_of_an_operator_with_its_attributes(operator: str) -> None:
+    known = {field.name for field in fields(OPERATORS[operator])}
+    for row in Torch.forms[operator].values():
+        assert isinstance(row, Row)
+        assert set(row.attributes) <= known
+        assert all(isinstance(values, tuple) for values in row.attributes.values())
+
+
+def test_a_form_is_entered_once() -> None:
+    forms = Forms()
+    forms.same("Exp", {"exp": abs})
+    with pytest.raises(ValueError, match="Exp has the form exp already"):
+        forms.same("Exp", {"exp": abs})
+
+
+def test_a_case_of_a_form_is_rebuilt_by_its_repr() -> None:
+    case = in_form(Case(Gemm(transB=1), (Tensor((2, 3)),) * 2), "F.linear", {1: 2.0})
+    assert eval(repr(case)) == case
+    assert case.inputs[1] == Tensor((2, 3), values=("constant", 2.0))
+    assert case.form == "F.linear"
+
+
+def test_what_only_other_calls_get_wrong_is_found_and_nothing_else(tmp_path: Path) -> None:
+    operators = "Pad,BatchNormalization,LayerNormalization,Gemm,Max,Exp,Relu,Pow,MatMul"
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", ROOT / "suites" / "operators", "--check=forms,special",
+         f"--backend={BROKEN}:Broken", f"--operator={operators}", "-p", "no:cacheprovider", "-q"],
+        cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    accused = set(re.findall(r"^FAILED .*\[\S*Broken-(.*)\]", run.stdout, re.MULTILINE))
+    assert accused == {
+        "Pad-float32-torch.nn.functional.pad(negative, value=7.0)",
+        "BatchNormalization-float32-torch.nn.functional.batch_norm(running_mean, running_var)",
+        "BatchNormalization-float32-torch.nn.BatchNorm1d, 2d, 3d",
+        "LayerNormalization-float32-torch.nn.functional.layer_norm without weight",
+        "LayerNormalization-float32-torch.nn.functional.layer_norm without weight and bias",
+        "Gemm-float32-torch.nn.functional.linear",
+        "Gemm-float32-torch.nn.Linear",
+        "MatMul-float32-torch.bmm",
+        "Max-float32",
+        "Exp-float32-torch.exp(out=strided)",
+        "Relu-float32-Tensor.relu_",
+        "Pow-float32-torch.pow(x, 3.0)",
+    }, run.stdout[-4000:]
