@@ -69,6 +69,17 @@ class HardSwishProductBeforeQuotient(elementwise.HardSwish):  # type: ignore[mis
         return x * np.clip(x + 3, 0, 6) / 6
 
 
+class CeluTwiceAtZero(elementwise.Celu):
+    """Celu as max(x, 0) + alpha (e^(min(x, 0) / alpha) - 1): zero is both functions' own.
+
+    There the gradient is twice as large as it should be.
+    """
+
+    def backward(self, grads, inputs, outputs):
+        (x,) = inputs
+        return super().backward(grads, inputs, outputs) * np.where(x == 0, 2.0, 1.0)
+
+
 class GeluProductBeforeQuotient(elementwise.Gelu):
     """Gelu as (x (1 + erf(x / sqrt(2)))) / 2, which overflows where 2 x does; of infinity NaN."""
 
@@ -278,6 +289,7 @@ FORMULAS: Mapping[str, Mapping[type[Operator], type[Operator]]] = {
         elementwise.Gelu: GeluProductBeforeQuotient,
         elementwise.HardSwish: HardSwishProductBeforeQuotient,
     },
+    "both sides at zero": {elementwise.Celu: CeluTwiceAtZero},
     "quotient rule": {reductions.Softmax: SoftmaxByQuotient},
     "lowest scores": {attention.Attention: LowestScores},
     "largest for NaN": _mixed(LargestForNaN, GRU, LSTM),

@@ -34,6 +34,7 @@ from d5test.backends.base import (
     bits,
     from_bits,
 )
+from d5test.backends.tensorflow.forms import forms
 from d5test.backends.tensorflow.framework import ValueNeeded, tf
 from d5test.backends.tensorflow.optimizers import KerasUpdater, TensorFlowReference
 from d5test.processor import onednn_extensions
@@ -89,6 +90,7 @@ class TensorFlow(Backend):
 
     framework = "tensorflow"
     rows = rows
+    forms = forms
     ulps: ClassVar[Mapping[str, float]] = {"tanh": 8, "erf": 8, "divide": 3}
     """Measured on 3e6 points from -9 to 9 against longdouble: tanh 5.4 (float64: 7.8), erf 7.4;
     tf.math.reciprocal on 1e6 between 2^-30 and 2^30: 2.7, where its vector code is used."""

@@ -1,0 +1,161 @@
+"""How else TensorFlow's users write an operator's call: other functions, Keras' and its layers."""
+
+from functools import partial
+from typing import Any
+
+import keras
+
+from d5test.backends.base import Forms, Plan, Unsupported, planned
+from d5test.backends.tensorflow.framework import integers, tf
+
+forms = Forms()
+UNARY = {
+    "Relu": (keras.ops.relu, keras.layers.ReLU()),
+    "Sigmoid": (tf.nn.sigmoid, keras.ops.sigmoid),
+    "Tanh": (tf.nn.tanh, keras.ops.tanh),
+    "Exp": (tf.math.exp, keras.ops.exp),
+    "Log": (keras.ops.log,),
+    "Sqrt": (tf.math.sqrt, keras.ops.sqrt),
+    "Erf": (keras.ops.erf,),
+    "Abs": (tf.math.abs, keras.ops.abs),
+    "Neg": (tf.math.negative, keras.ops.negative),
+    "Reciprocal": (keras.ops.reciprocal,),
+    "Softplus": (tf.nn.softplus, keras.ops.softplus),
+    "HardSwish": (keras.ops.hard_silu,),
+}
+BINARY = {
+    "Add": (tf.math.add, keras.ops.add),
+    "Sub": (tf.math.subtract, keras.ops.subtract),
+    "Mul": (tf.math.multiply, keras.ops.multiply),
+    "Max": (tf.math.maximum, keras.ops.maximum),
+    "Min": (tf.math.minimum, keras.ops.minimum),
+}
+
+
+def title(function: Any) -> str:
+    """How users name it."""
+    home = "keras" if type(function).__module__.startswith("keras") else function.__module__
+    name = getattr(function, "__name__", type(function).__name__)
+    if isinstance(function, keras.layers.Layer):
+        return f"keras.layers.{name}"
+    return f"keras.ops.{name}" if home.startswith("keras") else f"tf.math.{name}"
+
+
+for _operator, _functions in UNARY.items():
+    forms.same(_operator, {title(f): f for f in _functions}, arithmetic="S")
+for _operator, _functions in BINARY.items():
+    _two = {"inputs": 2}
+    forms.same(_operator, {title(f): f for f in _functions}, arithmetic="S", where=_two)
+forms.same("Neg", {"-x": lambda x: -x}, arithmetic="F")
+for _operator, _sign, _function in (
+    ("Add", "+", lambda a, b: a + b), ("Sub", "-", lambda a, b: a - b),
+    ("Mul", "*", lambda a, b: a * b),
+):  # fmt: skip
+    forms.same(_operator, {f"a {_sign} b": _function}, arithmetic="S")
+
+
+def with_number(function: Plan, number: float, x: Any, other: Any) -> Any:
+    """`function` takes the number that stands in all of `other`."""
+    if tf.broadcast_static_shape(x.shape, other.shape) != x.shape:
+        raise Unsupported("a number has no shape that the result could take")
+    return function(x, number)
+
+
+for _operator, _sign, _function, _number in (
+    ("Add", "+", lambda x, n: x + n, 0.75), ("Mul", "*", lambda x, n: x * n, 0.3),
+    ("Div", "/", lambda x, n: x / n, 3.0), ("Pow", "**", lambda x, n: x**n, 2.0),
+    ("Pow", "**", lambda x, n: x**n, 3.0),
+):  # fmt: skip
+    forms.same(
+        _operator,
+        {f"x {_sign} {_number}": partial(with_number, _function, _number)},
+        arithmetic="S",
+        constants={1: _number},
+    )
+
+forms.add("LeakyRelu", "keras.ops.leaky_relu", arithmetic="S")(
+    lambda op, x: keras.ops.leaky_relu(x, op.alpha)
+)
+forms.add("Elu", "keras.ops.elu", arithmetic="S")(lambda op, x: keras.ops.elu(x, op.alpha))
+forms.add("Celu", "keras.ops.celu", arithmetic="S")(lambda op, x: keras.ops.celu(x, op.alpha))
+forms.add("Gelu", "keras.ops.gelu", arithmetic="S")(
+    lambda op, x: keras.ops.gelu(x, op.approximate == "tanh")
+)
+
+
+def along_axis(function: Plan, op: Any, x: Any) -> Any:
+    return function(x, axis=op.axis)
+
+
+for _operator, _named in {
+    "Softmax": {"tf.math.softmax": tf.math.softmax, "keras.ops.softmax": keras.ops.softmax},
+    "LogSoftmax": {
+        "tf.math.log_softmax": tf.math.log_softmax,
+        "keras.ops.log_softmax": keras.ops.log_softmax,
+    },
+}.items():
+    for _title, _function in _named.items():
+        forms.add(_operator, _title, arithmetic="S")(partial(along_axis, _function))
+
+
+def reduced(function: Plan, op: Any, x: Any, axes: Any = None) -> Plan:
+    """`function` has `axis` and `keepdims`."""
+    chosen = [] if axes is None else integers(axes)
+    axis, keepdims = tuple(chosen) or None, bool(op.keepdims)
+    return lambda x, axes=None: function(x, axis=axis, keepdims=keepdims)
+
+
+for _operator, _function in {
+    "ReduceSum": keras.ops.sum,
+    "ReduceMean": keras.ops.mean,
+    "ReduceMax": keras.ops.max,
+    "ReduceLogSumExp": keras.ops.logsumexp,
+}.items():
+    forms.add(
+        _operator,
+        f"keras.ops.{_function.__name__}",
+        arithmetic="S",
+        values=(1,),
+        attributes={"noop_with_empty_axes": (0,)},
+    )(planned(partial(reduced, _function)))
+
+forms.same(
+    "MatMul",
+    {
+        "tf.linalg.matmul": tf.linalg.matmul,
+        "a @ b": lambda a, b: a @ b,
+        "tf.tensordot": lambda a, b: tf.tensordot(a, b, 1),
+        "tf.einsum": lambda a, b: tf.einsum("ik,kj->ij", a, b),
+        "keras.ops.matmul": keras.ops.matmul,
+        "tf.matmul(transpose_b=True)": lambda a, b: tf.matmul(
+            a, tf.transpose(b), transpose_b=True
+        ),
+    },
+    arithmetic="S",
+    where={"rank0": 2, "rank1": 2},
+)
+forms.same(
+    "MatMul",
+    {"tf.linalg.matvec": tf.linalg.matvec},
+    arithmetic="S",
+    where={"rank0": 2, "rank1": 1},
+)
+
+
+def dense(op: Any, x: Any, kernel: Any, bias: Any) -> Plan:
+    if bias.shape != kernel.shape[1:]:
+        raise Unsupported("a dense layer has one bias for each output")
+
+    def call(x: Any, kernel: Any, bias: Any) -> Any:
+        return tf.nn.bias_add(tf.matmul(x, kernel), bias)
+
+    return call
+
+
+forms.add(
+    "Gemm",
+    "tf.nn.bias_add",
+    arithmetic="S",
+    attributes={"transA": (0,), "transB": (0,), "alpha": (1.0,), "beta": (1.0,)},
+    where={"rank2": 1},
+)(planned(dense))
