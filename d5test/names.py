@@ -77,7 +77,8 @@ def resolve(what: str, name: str, known: Mapping[str, Any]) -> Any:
 def nameless(what: str, path: str) -> str:
     """What to write in place of a file's path without a name behind it."""
     try:
-        body = ast.parse(Path(path).expanduser().read_bytes()).body
+        # unlike Path's, os' raises nothing for a user that does not exist
+        body = ast.parse(Path(os.path.expanduser(path)).read_bytes()).body
     except (OSError, SyntaxError, ValueError):
         return ""
     named = [n.name for n in body if isinstance(n, ast.ClassDef | ast.FunctionDef)]

@@ -195,6 +195,9 @@ def to_proto(node: Node) -> onnx.NodeProto:
 
 def _constant(node: onnx.NodeProto) -> Array:
     (attribute,) = node.attribute
+    if attribute.ref_attr_name:
+        what = f"a constant is the attribute {attribute.ref_attr_name!r} of a function"
+        raise BrokenGraph(f"{what}, and stands in none", node.name)
     value: Any = helper.get_attribute_value(attribute)
     if attribute.name == "value":
         return numpy_helper.to_array(value)

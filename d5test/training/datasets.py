@@ -202,6 +202,10 @@ def checksums(folder: Path) -> dict[str, str]:
     return sums
 
 
+AXES = 64
+"""The most that an array of NumPy may have."""
+
+
 def idx(path: str | Path) -> Array:
     """The array of an IDX file, also a gzipped one. Raises `BadFile`.
 
@@ -217,6 +221,8 @@ def idx(path: str | Path) -> Array:
     if len(content) < 4 or content[:2] != b"\0\0" or content[2] not in IDX_DTYPES:
         raise BadFile(f"{path}: not IDX: it begins with {content[:4].hex(' ')}")
     dtype, rank = np.dtype(IDX_DTYPES[content[2]]), content[3]
+    if rank > AXES:
+        raise BadFile(f"{path}: {rank} axes, NumPy has {AXES} at most")
     begin = 4 + 4 * rank
     if len(content) < begin:
         raise BadFile(f"{path}: ends before the {rank} sides that it announces")
@@ -226,8 +232,8 @@ def idx(path: str | Path) -> Array:
         raise BadFile(f"{path}: {shape} needs {want} bytes, there are {len(content)}")
     try:
         values = np.frombuffer(content, dtype, offset=begin).reshape(shape)
-    except ValueError as error:  # more axes, or elements, than NumPy has
-        raise BadFile(f"{path}: {rank} axes: {error}") from None
+    except ValueError as error:  # more elements than NumPy has
+        raise BadFile(f"{path}: {shape}: {error}") from None
     return values.astype(dtype.newbyteorder("="), copy=False)
 
 

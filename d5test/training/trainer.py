@@ -16,6 +16,7 @@ import hashlib
 import json
 import os
 import struct
+import textwrap
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -72,6 +73,10 @@ class TrainingEvent(NamedTuple):
 Listener = Callable[[TrainingEvent], None]
 
 
+SAID = 300
+"""Characters that are repeated of what a library says of a file: it may quote all of it."""
+
+
 class ResumeFault(ValueError):
     """A run that cannot go on from this checkpoint as it began; the text says what differs."""
 
@@ -121,7 +126,7 @@ class Checkpoint:
         except OSError as error:
             raise ResumeFault(f"{path}: no checkpoint: {error.strerror or error}") from None
         except BROKEN as error:
-            why = " ".join(str(error).split()) or type(error).__name__
+            why = textwrap.shorten(str(error), SAID, placeholder=" ...") or type(error).__name__
             raise ResumeFault(f"{path}: no checkpoint: {why}") from None
 
     @classmethod

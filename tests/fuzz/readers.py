@@ -25,6 +25,7 @@ from d5test.client import registry
 from d5test.client.messages import UnknownBackend, typed
 from d5test.client.process import ANSWERS, HELLOS, require
 from d5test.compare import Unreadable, compare, read, read_sides
+from d5test.compare.reading import Run
 from d5test.gate import accepted
 from d5test.networks.external import array
 from d5test.networks.network import Network
@@ -156,11 +157,22 @@ def keeps_its_verdict(content: bytes, folder: Path) -> None:
     (folder / "new1.json").write_bytes(content)
     old, new = read_sides([str(folder / "old*.json"), str(folder / "new*.json")])
     found = compare(old, new)
+    if found.verdict == "unsure" and _disturbed(new):
+        return
     assert found.verdict == "regressed", found.verdict
     worse = {
         (d.values.benchmark, d.values.metric.name) for d in found.decisions if d.verdict == "worse"
     }
     assert (name(0), "time") in worse, worse
+
+
+def _disturbed(runs: Sequence[Run]) -> bool:
+    """Whether the second benchmark was, by clock and pace, another one in some run.
+
+    That is what a machine gives on which something else began: nothing can be told of it.
+    """
+    times = [run.entries[name(1)].samples["time"].values[0] for run in runs]
+    return max(times) > 2 * min(times)
 
 
 def pages(folder: Path) -> list[bytes]:

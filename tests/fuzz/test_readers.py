@@ -1,5 +1,6 @@
 """A few executions of each target, always the same: `make nightly` has an hour of them."""
 
+import base64
 from pathlib import Path
 from random import Random
 
@@ -15,6 +16,22 @@ COUNTS = {"benchmarks": 60, "idx": 100, "page": 60, "verdict": 150, "name": 60}
 def test_what_cannot_be_read_is_one_line(name: str, tmp_path: Path) -> None:
     for content in mutations(READERS[name], seed=20, count=COUNTS.get(name, 1000)):
         execute(READERS[name], content, tmp_path)
+
+
+FALLEN = {
+    "name": b"~no-such-user/x.py",
+    "idx": b"\0\0\x08\xff" + b"\xff" * 13_000,
+    "model": base64.b64decode(
+        "OloKKhIDdHdvIghDb25zdGFudCoZCgt2YWx1ZV9mbG9hdBUAAABAoAEBqgEBeAoFCgFoEgAKFAoBchIBeSIHU29m"
+        "dG1heCoDoAECUO/BgWgaAmZjIgZNYXRNdWw="
+    ),
+}
+"""What targets fell over once."""
+
+
+@pytest.mark.parametrize("name", FALLEN)
+def test_what_fell_once_is_one_line(name: str, tmp_path: Path) -> None:
+    execute(READERS[name], FALLEN[name], tmp_path)
 
 
 @pytest.mark.parametrize("name", READERS)
