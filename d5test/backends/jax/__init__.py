@@ -30,6 +30,7 @@ from d5test.backends.base import (
     bits,
     from_bits,
 )
+from d5test.backends.jax.forms import forms
 from d5test.backends.jax.framework import Array, jax, jnp
 from d5test.backends.jax.optimizers import JaxReference, OptaxCompiled
 
@@ -73,6 +74,7 @@ class Jax(Backend):
 
     framework = "jax"
     rows = rows
+    forms = forms
     compiles_shapes = True
     template = TEMPLATE
     updaters: ClassVar[Mapping[str, Any]] = {"native": OptaxCompiled, "reference": JaxReference}
