@@ -235,7 +235,7 @@ def test_every_row_of_ours_can_be_taken_apart(name: str) -> None:
     }
     about = SimpleNamespace(
         name=name, device="cpu", framework=backend.framework, sources={}, rows=table,
-        implementation="",
+        implementation="", row_of=lambda case: table[case.op.name],
     )  # fmt: skip
     assert len(about.rows) > 40
     rows = [operator for operator in OPERATORS if operator in about.rows]
