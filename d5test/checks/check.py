@@ -101,6 +101,8 @@ class Check:
     cases   the strategy of its cases
     reason  why a cell is not asked, or empty
     draws   at most so many cases (compilations are slow); `None`: as many as the user wants
+    resizable
+            its own `cases` take a kind of sizes, too
     share   of the examples that the user wants
     every   all of its cases, where they are fixed and none is drawn
     largest elements of an input in a case that is not small; 0: all are small; `None`: no limit of
@@ -122,12 +124,13 @@ class Check:
     largest: int | None = None
     forms: bool = False
     parts: tuple[str, ...] = ()
+    resizable: bool = False
     share: float = 1.0
 
     @property
     def sized(self) -> bool:
         """Whether its cases may be of any kind of sizes."""
-        return self.cases is drawn and self.largest != 0
+        return (self.cases is drawn or self.resizable) and self.largest != 0
 
     def examples(self, wanted: int) -> int:
         """How many cases are drawn where the user wants so many."""

@@ -1,7 +1,8 @@
 """Cases of one step of an optimizer: hyperparameters, gradients, and a state in full swing.
 
 Hyperparameters are short binary fractions, exact in every dtype, so that a framework that keeps
-them in double precision and one that keeps them in the parameters' precision compute the same.
+them in double precision and one that keeps them in the parameters' precision compute the same. In
+float64 both are one, and a learning rate may be 0.1, as it is in use.
 """
 
 import math
@@ -17,8 +18,8 @@ TIMES = (1, 2, 3, 10, 100, 1000)
 DECAYS = (0.875, 0.9375, 0.75, 0.9990234375)
 """Factors with which an average forgets."""
 EPSILONS = (2.0**-20, 2.0**-10, 2.0**-3)
+RATES = (0.125, 0.0009765625, 0.5)
 HYPERPARAMETERS: dict[str, tuple[Any, ...]] = {
-    "lr": (0.125, 0.0009765625, 0.5),
     "weight_decay": (0.0, 0.0625, 0.0078125),
     "decoupled": (False, True),
     "momentum": DECAYS,
@@ -51,8 +52,15 @@ def exact(value: float) -> float:
     return math.ldexp(round(math.ldexp(fraction, BITS)), exponent - BITS)
 
 
-def values_of(name: str, usual: Any) -> tuple[Any, ...]:
+def rate(d: Draw) -> float:
+    """A learning rate."""
+    return d.choose((*RATES, 0.1, 0.003) if d.dtype == "float64" else RATES)
+
+
+def values_of(name: str, usual: Any) -> Any:
     """What a hyperparameter may be; of one that is not ours, its default and what is near it."""
+    if name == "lr":
+        return rate
     if name in HYPERPARAMETERS:
         return HYPERPARAMETERS[name]
     if isinstance(usual, bool):

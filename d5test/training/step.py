@@ -60,16 +60,16 @@ def step(client: Any, case: Case) -> Judgement:
         raise
 
 
-def drawn(operator: Any, dtype: str) -> SearchStrategy[Case]:
-    """Steps of a rule."""
+def drawn(operator: Any, dtype: str, **choices: Any) -> SearchStrategy[Case]:
+    """Steps of a rule; `choices` as for `d5test.strategies.cases`."""
     from d5test.strategies import cases
     from d5test.strategies.optimizers import register
 
     register(operator)
-    return cases(operator, dtype)
+    return cases(operator, dtype, **choices)
 
 
-STEP = Check("step", step, ("float64", "float32"), "value", cases=drawn)
+STEP = Check("step", step, ("float64", "float32"), "value", cases=drawn, resizable=True)
 
 
 @dataclass(frozen=True, kw_only=True)
