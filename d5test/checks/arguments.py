@@ -67,7 +67,7 @@ def _broadcast(case: Case, arrays: Arrays) -> Arrays:
 
 
 def degenerate(client: Any, case: Case) -> Judgement:
-    """Empty, scalar and size-one tensors give results of the right shape and value.
+    """Empty, scalar and size-one tensors give outputs and gradients of the right shape and value.
 
     A framework may refuse them with a clean exception, which counts as unsupported. What the
     reference itself refuses (the maximum of nothing) is no case.
@@ -85,8 +85,19 @@ def degenerate(client: Any, case: Case) -> Judgement:
             raise
         raise Unsupported(f"refused: {fault.details.get('raised', '')}") from None
     if all(np.size(y) == 0 for y in outputs):
-        return inquiry.shapes_only(result.outputs, feed)
-    return inquiry.judged(inquiry.forward_bounds, result.outputs, (feed,))
+        judgement = inquiry.shapes_only(result.outputs, feed)
+    else:
+        judgement = inquiry.judged(inquiry.forward_bounds, result.outputs, (feed,))
+    if inquiry.row.gradient or not case.op.differentiable or not inquiry.wanted:
+        return judgement
+    feed = inquiry.feed(grads=inquiry.upstream)
+    try:
+        (result,) = inquiry.ask(feed)
+    except Fault as fault:
+        if fault.kind not in ("exception", "row"):
+            raise
+        return judgement  # refused
+    return max(judgement, inquiry.judged_gradient(result, feed), key=lambda j: j.ratio)
 
 
 def batch(client: Any, case: Case) -> Judgement:

@@ -84,6 +84,8 @@ IN_PROCESS = (
             "None for the gradient of input 0, 1, which means zero"),
     Finding(gradients.Transposed, "MatMul", "gradient", "gradient", GRADIENT),
     Finding(gradients.WrongShape, "Mul", "gradient", "shape", "wrong shape"),
+    Finding(gradients.OfNothing, "Tanh", "degenerate", "shape",
+            "the gradient of input 0 has the wrong shape", alone=True),
     Finding(gradients.UpstreamIgnored, "LayerNormalization", "gradient", "gradient", GRADIENT),
     Finding(gradients.SecondUseOnly, "Mul", "gradient", "gradient", GRADIENT),
     Finding(gradients.TwiceForTwoUses, "Mul", "gradient", "gradient", GRADIENT),

@@ -50,6 +50,13 @@ class WrongShape(Wrong):
                 for dx in gradients]  # fmt: skip
 
 
+class OfNothing(Wrong):
+    """Of an empty tensor it has one element."""
+
+    def backward(self, gradients: Gradients, inputs: Arrays, grads: Arrays) -> Gradients:
+        return [dx if dx.size else np.ones((1,) * dx.ndim, dx.dtype) for dx in gradients]
+
+
 class UpstreamIgnored(Wrong):
     """The gradient of the sum of the outputs: the upstream gradient is taken for ones."""
 
