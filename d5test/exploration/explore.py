@@ -21,6 +21,7 @@ from hypothesis.strategies import SearchStrategy
 
 from d5test.backends.base import Unsupported
 from d5test.case import Case, Operator, Tensor
+from d5test.client.messages import RowInfo
 from d5test.exploration.draws import PROFILE, reproducible_draws
 from d5test.known.where import holds
 from d5test.numerics.bounds import double
@@ -174,15 +175,10 @@ class Exploration:
 
     def _cases(self, **sizes: Any) -> SearchStrategy[Case]:
         """The strategy of the check's cases; of a form's, those that it can be asked."""
-        cases: SearchStrategy[Case]
-        if not self.tally.form:
-            cases = self.check.cases(self.operator, self.dtype, **sizes)
-            return cases
-        row = self.client.about.forms[self.tally.operator][self.tally.form]
-        cases = self.check.cases(self.operator, self.dtype, attributes=row.attributes, **sizes)
-        if row.where:
-            cases = cases.filter(partial(holds, row.where))
-        return cases.map(partial(in_form, name=self.tally.form, constants=row.constants))
+        form, name = None, self.tally.form
+        if name:
+            form = name, self.client.about.forms[self.operator.__name__][name]
+        return cases_of(self.check, self.operator, self.dtype, form, **sizes)
 
     def _of_kinds(self, number: int) -> list[Fault]:
         """The faults of small cases and of those of other kinds, reduced and then bisected."""
@@ -370,6 +366,25 @@ def _resized(case: Case, old: int, new: int, place: int | None) -> Case | None:
             t = replace(t, shape=shape)
         inputs.append(t)
     return replace(case, inputs=tuple(inputs))
+
+
+def cases_of(
+    check: Any,
+    operator: type[Operator],
+    dtype: str,
+    form: tuple[str, RowInfo] | None = None,
+    **sizes: Any,
+) -> SearchStrategy[Case]:
+    """The strategy of a check's cases; of those that a form, with this name, can be asked."""
+    cases: SearchStrategy[Case]
+    if form is None:
+        cases = check.cases(operator, dtype, **sizes)
+        return cases
+    name, row = form
+    cases = check.cases(operator, dtype, attributes=row.attributes, **sizes)
+    if row.where:
+        cases = cases.filter(partial(holds, row.where))
+    return cases.map(partial(in_form, name=name, constants=row.constants))
 
 
 def in_form(case: Case, name: str, constants: Mapping[int, float]) -> Case:

@@ -1,23 +1,27 @@
 """All checks on one operator of one backend, as the suites run them: what they find."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import product
 from typing import Any
 
 from d5test.backends.base import Unsupported
 from d5test.case import Operator
 from d5test.checks import CHECKS, Check, Fault
+from d5test.client.messages import RowInfo
+from d5test.exploration.explore import cases_of
 from d5test.numerics.judgement import Judgement
 from d5test.outcome.tally import Inapplicable
 from tests.faults.mutants import drawn
 
+Form = tuple[str, RowInfo] | None
 COUNT = 12
 """Cases of each check and dtype."""
 
 
 def asked(
     client: Any, operator: type[Operator], names: Iterable[str]
-) -> Iterator[tuple[Check, str]]:
-    """The checks that are meant for this backend, each with its dtypes.
+) -> Iterator[tuple[Check, str, Form]]:
+    """The checks that are meant for this backend, each with its dtypes and forms.
 
     A compiled backend is asked everything.
     """
@@ -27,19 +31,27 @@ def asked(
             continue
         if not issubclass(operator, check.family):
             continue
-        for dtype in check.dtypes:
+        forms: Iterable[Form] = (None,)
+        if check.forms:
+            forms = client.about.forms.get(operator.__name__, {}).items()
+        for dtype, form in product(check.dtypes, forms):
             if not check.reason(operator, client.about, dtype):
-                yield check, dtype
+                yield check, dtype, form
 
 
 def judgements(
-    client: Any, operator: type[Operator], check: Check, dtype: str, count: int
+    client: Any,
+    operator: type[Operator],
+    check: Check,
+    dtype: str,
+    count: int,
+    form: Form = None,
 ) -> Iterator[Judgement]:
     """Of each case that can be judged. Raises the first fault."""
     if check.every is not None:
         cases = check.every(operator, dtype)
     else:
-        cases = drawn(check.cases(operator, dtype), min(count, check.draws or count))
+        cases = drawn(cases_of(check, operator, dtype, form), min(count, check.draws or count))
     for case in cases:
         try:
             yield check.run(client, case)
@@ -52,11 +64,11 @@ def findings(
 ) -> Mapping[str, Fault]:
     """The first fault that each check finds."""
     found: dict[str, Fault] = {}
-    for check, dtype in asked(client, operator, names):
+    for check, dtype, form in asked(client, operator, names):
         if check.name in found:
             continue
         try:
-            for _ in judgements(client, operator, check, dtype, count):
+            for _ in judgements(client, operator, check, dtype, count, form):
                 pass
         except Fault as fault:
             found[check.name] = fault

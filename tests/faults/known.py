@@ -59,6 +59,7 @@ IN_PROCESS = (
             alone=True),
     Finding(functions.UnsignedZero, "Tanh", "accuracy", "sign of zero",
             "a zero has the wrong sign", alone=True),
+    Finding(values.AnotherCall, "MatMul", "forms", "value", WRONG, alone=True),
     Finding(values.Nondeterministic, "MatMul", "determinism", "nondeterministic",
             "the same call gives other outputs", alone=True),
     Finding(values.BatchDependent, "Conv", "batch", "batch", "in a batch of 17", alone=True),

@@ -106,5 +106,5 @@ def test_what_is_broken_besides_is_still_named(
 def test_every_property_is_tried() -> None:
     values = BY_VALUE | {"gradient", "numerical_gradient"}
     others = {"untouched", "invalid_arguments", "declared_dtypes", "compiled"}
-    named = {"no_caching", "layout", "batch", "special", "determinism"}
+    named = {"no_caching", "layout", "batch", "special", "determinism", "forms"}
     assert values | others | named == set(CHECKS)

@@ -115,6 +115,19 @@ class LowPrecisionSums(Wrong):
         return (total,)
 
 
+class AnotherCall(Wrong):
+    """The same operator by another call of the framework is 1% off."""
+
+    def __init__(self, device: str = "cpu") -> None:
+        super().__init__(device)
+        row = replace(self.rows["MatMul"], call=self._off)
+        self.forms = {"MatMul": {"numpy.dot": row}}  # type: ignore[misc]
+
+    def _off(self, op: Any, *inputs: Any) -> Any:
+        ys = Numpy.rows["MatMul"].call(op, *inputs)
+        return tuple(y if isinstance(y, Traced) else y * y.dtype.type(1.01) for y in ys)
+
+
 class Nondeterministic(Wrong):
     """The last bit depends on how often it was called."""
 
