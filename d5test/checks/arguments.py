@@ -96,7 +96,8 @@ def degenerate(client: Any, case: Case) -> Judgement:
     except Fault as fault:
         if fault.kind not in ("exception", "row"):
             raise
-        return judgement  # refused
+        raised = fault.details.get("raised", "")
+        raise Unsupported(f"its gradient is refused: {raised}") from None
     return max(judgement, inquiry.judged_gradient(result, feed), key=lambda j: j.ratio)
 
 
