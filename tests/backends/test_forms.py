@@ -9,12 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from d5test.backends.base import Forms, Row
+from d5test.backends.base import Always, Forms, Row, planned
 from d5test.backends.torch import Torch
 from d5test.case import Case, Tensor
+from d5test.client import registry
 from d5test.exploration.explore import in_form
 from d5test.reference.operators import OPERATORS
 from d5test.reference.operators.linear import Gemm
+from d5test.worker.worker import load
 
 ROOT = Path(__file__).resolve().parents[2]
 BROKEN = Path(__file__).with_name("broken_torch.py")
@@ -27,6 +29,20 @@ def test_each_form_is_of_an_operator_with_its_attributes(operator: str) -> None:
         assert isinstance(row, Row)
         assert set(row.attributes) <= known
         assert all(isinstance(values, tuple) for values in row.attributes.values())
+
+
+@pytest.mark.parametrize("backend", ["torch", "tensorflow", "jax"])
+def test_a_form_is_another_function_than_the_row_and_the_other_forms(backend: str) -> None:
+    """An alias would be judged twice."""
+    tables = load(registry.target(backend))
+    for operator, forms in tables.forms.items():
+        rows = [tables.rows[operator], *forms.values()]
+        functions = [
+            row.call.plan.function
+            for row in rows
+            if isinstance(row.call, planned) and isinstance(row.call.plan, Always)
+        ]
+        assert len({id(function) for function in functions}) == len(functions), operator
 
 
 def test_a_form_is_entered_once() -> None:

@@ -1,4 +1,4 @@
-"""How else TensorFlow's users write an operator's call: other functions, Keras' and its layers."""
+"""How else TensorFlow's users write an operator's call: by Keras, by Python's operators."""
 
 from functools import partial
 from typing import Any
@@ -9,43 +9,32 @@ from d5test.backends.base import Forms, Plan, Unsupported, planned
 from d5test.backends.tensorflow.framework import integers, tf
 
 forms = Forms()
-UNARY = {
-    "Relu": (keras.ops.relu, keras.layers.ReLU()),
-    "Sigmoid": (tf.nn.sigmoid, keras.ops.sigmoid),
-    "Tanh": (tf.nn.tanh, keras.ops.tanh),
-    "Exp": (tf.math.exp, keras.ops.exp),
-    "Log": (keras.ops.log,),
-    "Sqrt": (tf.math.sqrt, keras.ops.sqrt),
-    "Erf": (keras.ops.erf,),
-    "Abs": (tf.math.abs, keras.ops.abs),
-    "Neg": (tf.math.negative, keras.ops.negative),
-    "Reciprocal": (keras.ops.reciprocal,),
-    "Softplus": (tf.nn.softplus, keras.ops.softplus),
-    "HardSwish": (keras.ops.hard_silu,),
+KERAS = {
+    "Relu": keras.ops.relu,
+    "Sigmoid": keras.ops.sigmoid,
+    "Tanh": keras.ops.tanh,
+    "Exp": keras.ops.exp,
+    "Log": keras.ops.log,
+    "Sqrt": keras.ops.sqrt,
+    "Erf": keras.ops.erf,
+    "Abs": keras.ops.abs,
+    "Neg": keras.ops.negative,
+    "Reciprocal": keras.ops.reciprocal,
+    "Softplus": keras.ops.softplus,
+    "HardSwish": keras.ops.hard_silu,
+    "Add": keras.ops.add,
+    "Sub": keras.ops.subtract,
+    "Mul": keras.ops.multiply,
+    "MatMul": keras.ops.matmul,
 }
-BINARY = {
-    "Add": (tf.math.add, keras.ops.add),
-    "Sub": (tf.math.subtract, keras.ops.subtract),
-    "Mul": (tf.math.multiply, keras.ops.multiply),
-    "Max": (tf.math.maximum, keras.ops.maximum),
-    "Min": (tf.math.minimum, keras.ops.minimum),
-}
+"""Functions of the tensors alone."""
 
-
-def title(function: Any) -> str:
-    """How users name it."""
-    home = "keras" if type(function).__module__.startswith("keras") else function.__module__
-    name = getattr(function, "__name__", type(function).__name__)
-    if isinstance(function, keras.layers.Layer):
-        return f"keras.layers.{name}"
-    return f"keras.ops.{name}" if home.startswith("keras") else f"tf.math.{name}"
-
-
-for _operator, _functions in UNARY.items():
-    forms.same(_operator, {title(f): f for f in _functions}, arithmetic="S")
-for _operator, _functions in BINARY.items():
-    _two = {"inputs": 2}
-    forms.same(_operator, {title(f): f for f in _functions}, arithmetic="S", where=_two)
+for _operator, _function in KERAS.items():
+    forms.same(_operator, {f"keras.ops.{_function.__name__}": _function}, arithmetic="S")
+for _operator, _function in {"Max": keras.ops.maximum, "Min": keras.ops.minimum}.items():
+    _named = {f"keras.ops.{_function.__name__}": _function}
+    forms.same(_operator, _named, arithmetic="S", where={"inputs": 2})
+forms.same("Relu", {"keras.layers.ReLU": keras.layers.ReLU()}, arithmetic="S")
 forms.same("Neg", {"-x": lambda x: -x}, arithmetic="F")
 for _operator, _sign, _function in (
     ("Add", "+", lambda a, b: a + b), ("Sub", "-", lambda a, b: a - b),
@@ -87,15 +76,13 @@ def along_axis(function: Plan, op: Any, x: Any) -> Any:
     return function(x, axis=op.axis)
 
 
-for _operator, _named in {
-    "Softmax": {"tf.math.softmax": tf.math.softmax, "keras.ops.softmax": keras.ops.softmax},
-    "LogSoftmax": {
-        "tf.math.log_softmax": tf.math.log_softmax,
-        "keras.ops.log_softmax": keras.ops.log_softmax,
-    },
+for _operator, _function in {
+    "Softmax": keras.ops.softmax,
+    "LogSoftmax": keras.ops.log_softmax,
 }.items():
-    for _title, _function in _named.items():
-        forms.add(_operator, _title, arithmetic="S")(partial(along_axis, _function))
+    forms.add(_operator, f"keras.ops.{_function.__name__}", arithmetic="S")(
+        partial(along_axis, _function)
+    )
 
 
 def reduced(function: Plan, op: Any, x: Any, axes: Any = None) -> Plan:
@@ -122,11 +109,9 @@ for _operator, _function in {
 forms.same(
     "MatMul",
     {
-        "tf.linalg.matmul": tf.linalg.matmul,
         "a @ b": lambda a, b: a @ b,
         "tf.tensordot": lambda a, b: tf.tensordot(a, b, 1),
         "tf.einsum": lambda a, b: tf.einsum("ik,kj->ij", a, b),
-        "keras.ops.matmul": keras.ops.matmul,
         "tf.matmul(transpose_b=True)": lambda a, b: tf.matmul(
             a, tf.transpose(b), transpose_b=True
         ),
