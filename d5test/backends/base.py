@@ -75,7 +75,7 @@ class Row:
                 these to the 32 bits in which ONNX stores them.
     values      inputs (positions) whose values its plan reads, since they are arguments in the
                 framework: a shape, axes, pads. A plan holds as long as they do.
-    attributes  of a form: the values of attributes with which it is asked, where not with any.
+    attributes  of a form: the values of attributes with which it is asked; of others, any.
     contract    the formula (of `d5test.reference.formulas`) that the framework documents, where it
                 is another than ONNX's; say where it is documented.
     propagates_nan

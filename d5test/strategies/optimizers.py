@@ -6,6 +6,7 @@ float64 both are one, and a learning rate may be 0.1, as it is in use.
 """
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from d5test.case import Tensor
@@ -19,7 +20,15 @@ DECAYS = (0.875, 0.9375, 0.75, 0.9990234375)
 """Factors with which an average forgets."""
 EPSILONS = (2.0**-20, 2.0**-10, 2.0**-3)
 RATES = (0.125, 0.0009765625, 0.5)
-HYPERPARAMETERS: dict[str, tuple[Any, ...]] = {
+
+
+def rate(d: Draw) -> float:
+    """A learning rate."""
+    return d.choose((*RATES, 0.1, 0.003) if d.dtype == "float64" else RATES)
+
+
+HYPERPARAMETERS: dict[str, tuple[Any, ...] | Callable[[Draw], Any]] = {
+    "lr": rate,
     "weight_decay": (0.0, 0.0625, 0.0078125),
     "decoupled": (False, True),
     "momentum": DECAYS,
@@ -35,7 +44,7 @@ HYPERPARAMETERS: dict[str, tuple[Any, ...]] = {
     "beta2": DECAYS,
     "bias_correction": (True, False),
 }
-"""What each hyperparameter may be; the first is the simplest."""
+"""What each hyperparameter may be, the simplest first, or what draws it."""
 
 GRADIENTS: tuple[Regime, ...] = ("normal", "heavy", "onehot", ("scaled", -6))
 SQUARES: tuple[Regime, ...] = ("positive", ("uniform", 0.0, 0.015625))
@@ -52,15 +61,8 @@ def exact(value: float) -> float:
     return math.ldexp(round(math.ldexp(fraction, BITS)), exponent - BITS)
 
 
-def rate(d: Draw) -> float:
-    """A learning rate."""
-    return d.choose((*RATES, 0.1, 0.003) if d.dtype == "float64" else RATES)
-
-
 def values_of(name: str, usual: Any) -> Any:
     """What a hyperparameter may be; of one that is not ours, its default and what is near it."""
-    if name == "lr":
-        return rate
     if name in HYPERPARAMETERS:
         return HYPERPARAMETERS[name]
     if isinstance(usual, bool):

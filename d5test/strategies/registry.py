@@ -93,7 +93,7 @@ def cases(
 
     `degenerate` draws the shapes at the border: empty, scalar, of size one. `sizes` says by a
     number that is drawn which sides a case has (`d5test.strategies.sizes.Deal`); without, they are
-    small and different. `attributes` has the values that some attributes may have, where not any.
+    small and different. `attributes` has the only values that some attributes may have.
     """
     _require(op if isinstance(op, type) else type(op))
     return _drawn(partial(case_with, op, attributes=attributes), dtype, degenerate, sizes)

@@ -73,8 +73,8 @@ class TrainingEvent(NamedTuple):
 Listener = Callable[[TrainingEvent], None]
 
 
-SAID = 300
-"""Characters that are repeated of what a library says of a file: it may quote all of it."""
+QUOTED = 300
+"""Characters at most of a library's error, which may quote the whole file."""
 
 
 class ResumeFault(ValueError):
@@ -126,7 +126,7 @@ class Checkpoint:
         except OSError as error:
             raise ResumeFault(f"{path}: no checkpoint: {error.strerror or error}") from None
         except BROKEN as error:
-            why = textwrap.shorten(str(error), SAID, placeholder=" ...") or type(error).__name__
+            why = textwrap.shorten(str(error), QUOTED, placeholder=" ...") or type(error).__name__
             raise ResumeFault(f"{path}: no checkpoint: {why}") from None
 
     @classmethod

@@ -56,7 +56,7 @@ for _title, _function in (
 
 
 def product(op: Any, a: Tensor, b: Tensor, *, strided: bool) -> Tensor:
-    # the reference's shape, by a product that computes nothing
+    # the shape alone: on this device nothing is computed
     shape = torch.matmul(a.to("meta"), b.to("meta")).shape
     return into(lambda out: torch.matmul(a, b, out=out), shape, a, strided)
 
@@ -68,9 +68,9 @@ PLAIN = {"transA": (0,), "transB": (0,)}
 ADDED = {"present2": True}
 
 
-def biased(function: Plan, op: Any, x: Tensor, w: Tensor, b: Tensor | None = None) -> Plan:
+def biased(function: Plan, op: Any, x: Tensor, w: Tensor, b: Tensor) -> Plan:
     """`function` takes a bias for each output."""
-    if b is not None and b.shape != w.shape[:1]:
+    if b.shape != w.shape[:1]:
         raise Unsupported("a linear layer has one bias for each output")
     return function
 
