@@ -11,6 +11,7 @@ import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -55,8 +56,9 @@ class Spec:
     python: str | None = None
 
 
-def known() -> dict[str, str]:
-    """The target of each name, strangers' entry points included."""
+@cache
+def known() -> Mapping[str, str]:
+    """The target of each name, strangers' entry points included: read once from all packages."""
     return {**BUILTIN, **{entry.name: entry.value for entry in entry_points(group=GROUP)}}
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 
 from d5test import __version__
@@ -80,14 +80,11 @@ def page(report: Report, data: str | None = None) -> str:
     """The page of a report. `data`: those that it carries, if they are packed already."""
     style = _file("page.css")
     scripts = ["".join(map(_file, names)) for names in SCRIPTS]
-    template = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    ).from_string(_file("page.html"))
     policy = (
         f"default-src 'none'; script-src {' '.join(map(_hash, scripts))}; "
         f"style-src {_hash(style)}; img-src data:; base-uri 'none'; form-action 'none'"
     )
-    text = template.render(
+    text = _template().render(
         **_context(report),
         version=__version__,
         policy=policy,
@@ -97,6 +94,15 @@ def page(report: Report, data: str | None = None) -> str:
         data=Markup(data if data is not None else pack(content(report))),
     )
     return f"{text}\n"
+
+
+@cache
+def _template() -> Template:
+    """The page's template; to compile it takes longer than to fill it."""
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    return environment.from_string(_file("page.html"))
 
 
 def content(report: Report) -> dict[str, Any]:
