@@ -234,7 +234,8 @@ def by_toml(content: bytes, draw: Random) -> bytes:
 
 
 def _toml(value: Any) -> str:
-    return value.isoformat() if isinstance(value, date | time) else json.dumps(value)
+    """A value as TOML writes it; a date within a list becomes its text."""
+    return value.isoformat() if isinstance(value, date | time) else json.dumps(value, default=str)
 
 
 def into_file(reads: Callable[[Path], object], suffix: str) -> Callable[[bytes, Path], object]:
