@@ -32,13 +32,15 @@ def count(text: str) -> int:
 def duration(text: str) -> float:
     """Seconds.
 
-    >>> duration("2m")
-    120.0
+    >>> duration("2m"), duration("1h30m")
+    (120.0, 5400.0)
     """
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", text.strip())
-    if match is None or not float(match[1]):
-        raise argparse.ArgumentTypeError(f"expected a time as 90s, 2m or 1h, got {text!r}")
-    return float(match[1]) * UNITS[match[2]]
+    number = r"\d+(?:\.\d+)?"
+    parts = re.findall(rf"({number})\s*([smh]?)", text)
+    seconds = sum(float(number) * UNITS[unit] for number, unit in parts)
+    if not re.fullmatch(rf"\s*(?:{number}\s*[smh]\s*)*(?:{number})?\s*", text) or not seconds:
+        raise argparse.ArgumentTypeError(f"expected a time such as 90s, 2m or 1h30m, got {text!r}")
+    return seconds
 
 
 def listed(values: Iterable[str]) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from d5test.backends.base import Backend, Row, Unsupported
 from d5test.backends.numpy import Numpy
 from d5test.case import FLOATS, Arrays, Operator, is_float
 from d5test.checks import CHECKS
+from d5test.checks.special import has_rules
 from d5test.client.client import InProcessClient, in_this_process
 from d5test.exploration.draws import seed_of
 from d5test.exploration.explore import COMPILED, Exploration
@@ -134,10 +135,12 @@ def check(
     outputs   how many of the operator's outputs the function returns, from the first; None: as
               many as the backend's row does, else all
 
-    In 16 bits any honest arithmetic is accepted: class S. Inputs must be left as they are.
+    Asked are the checks `forward` and `gradient` (in 16 bits `low_precision`, where any honest
+    arithmetic is accepted, class S), `untouched` (inputs are left as they are), and `special` (a
+    NaN or an infinity in one element). Degenerate shapes and other layouts are the suites'.
 
     Raises the smallest `Fault` found, and `Untested` where too little could be judged;
-    `ValueError` and `TypeError` where an argument is none that can be meant.
+    `ValueError` and `TypeError` if an argument makes no sense.
     """
     __tracebackhide__ = True
     dtypes = tuple(dtypes) if isinstance(dtypes, tuple | list) else (dtypes,)
@@ -148,8 +151,8 @@ def check(
     pulled = (gradient is not None or backend is not None) and differentiable
     for dtype in dtypes:
         wide = dtype in ("float64", "float32")
-        names = ["forward" if wide else "low_precision"]
-        names += ["untouched"] * (dtype == dtypes[0])
+        names = ["forward" if wide else "low_precision", "untouched"]
+        names += ["special"] * (has_rules(operator, client.about, dtype) is None)
         names += ["gradient"] * (wide and pulled)
         for name in names:
             _explore(client, name, like, dtype, examples, seed)
@@ -203,7 +206,7 @@ def _require_sense(
     backend: str | None,
     outputs: Any,
 ) -> None:
-    """Raise what says which argument cannot be meant, and what to write instead."""
+    """Raise what says which argument makes no sense, and what to write instead."""
     __tracebackhide__ = True
     if not callable(function):
         raise TypeError(f"the first argument is the function to check, not {function!r}")

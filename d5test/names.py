@@ -81,8 +81,10 @@ def nameless(what: str, path: str) -> str:
         body = ast.parse(Path(os.path.expanduser(path)).read_bytes()).body
     except (OSError, SyntaxError, ValueError):
         return ""
-    named = [n.name for n in body if isinstance(n, ast.ClassDef | ast.FunctionDef)]
-    meant = " or ".join(f"{path}:{name}" for name in named if not name.startswith("_"))
+    named = [n for n in body if isinstance(n, ast.ClassDef | ast.FunctionDef)]
+    derived = [n for n in named if isinstance(n, ast.ClassDef) and n.bases]  # as ours have to be
+    names = [n.name for n in derived or named if not n.name.startswith("_")]
+    meant = " or ".join(f"{path}:{name}" for name in names)
     return f"{what} {path!r} is a file: give {meant or 'a name in it, ' + path + ':Name'}"
 
 

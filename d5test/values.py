@@ -143,10 +143,16 @@ def octets(words: Words, shape: Shape, dtype: DType, first: int = 0, each: int =
 
 
 def _led(leading: Values, width: int, lower: Values, dtype: DType) -> Values:
-    """The numbers with these leading bits, so many of each, and these below."""
+    """The numbers with these leading bits, so many of each, and these below.
+
+    Every NaN is a quiet one. A signalling NaN may become NaN where a quiet one does not, as in
+    NaN^0 (IEEE 754-2019, 9.2.1), and no framework says which it gives.
+    """
     rest = np.uint64(8 * dtype.itemsize - width)
     patterns = (leading << rest) | (lower & ((np.uint64(1) << rest) - np.uint64(1)))
-    return patterns.astype(f"u{dtype.itemsize}").view(dtype)
+    values = patterns.astype(f"u{dtype.itemsize}").view(dtype)
+    values[np.isnan(values)] = np.nan
+    return values
 
 
 def special(words: Words, shape: Shape, dtype: DType, each: int = 1) -> Values:

@@ -212,7 +212,7 @@ def _refused(case: Case) -> bool:
 
 
 def declared_dtypes(client: Any, case: Case) -> Judgement:
-    """A declared dtype runs; one that is not declared raises."""
+    """A declared dtype runs; one that is not declared raises, and is then unsupported."""
     inquiry = Inquiry("declared_dtypes", client, case)
     declared = case.dtype in inquiry.row.dtypes
     feed = inquiry.feed()
@@ -227,9 +227,10 @@ def declared_dtypes(client: Any, case: Case) -> Judgement:
             raise inquiry.raised(refusal, evidence, "declared", what) from None
         if declared:
             raise
-        return Judgement(telling=True)
+        name, backend = case.op.name, inquiry.about.name
+        raise Unsupported(f"{name} is not declared for {case.dtype} on {backend}") from None
     if not declared:
-        what = f"{case.dtype} is not declared and works"
+        what = f"{case.dtype} works, although the row does not declare it"
         raise inquiry.fault("declared", what, (feed,), "raises")
     inquiry.shapes_only(result.outputs, feed)
     return Judgement(telling=True)

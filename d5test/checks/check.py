@@ -32,6 +32,7 @@ from d5test.numerics.judgement import (
     Judgement,
     explaining_precision,
     judge,
+    may_cancel,
     pairs,
     rounded_to,
     telling,
@@ -454,7 +455,11 @@ class Inquiry:
                 explained = explaining_precision(bounds, candidates[-1], results, self.arrays)
                 flushing = replace(candidates[-1], flushes=True)
                 flushed = explained == 0 and judge(bounds(flushing), results).right
-                judgement = replace(judgement, explained=explained, flushed=flushed)
+                data = (*feeds[-1].inputs, *(feeds[-1].grads or ()))
+                cancelled = explained == 0 and may_cancel(judgement, 2 * allowed.storage.u, data)
+                judgement = replace(
+                    judgement, explained=explained, cancelled=cancelled, flushed=flushed
+                )
             if judgement.explained != 0 and (narrower := rounded_to(expected, results)):
                 judgement = replace(judgement, rounded_to=narrower)
                 more = f": rounded to {narrower}"

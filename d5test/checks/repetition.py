@@ -47,14 +47,14 @@ def _require_untouched(inquiry: Inquiry, grads: Arrays | None) -> None:
     """Raise the fault of two calls that write where they may not."""
     feeds = (inquiry.feed(grads=grads), inquiry.feed(_other(inquiry.case), grads))
     results = inquiry.ask(*feeds, claim="untouched")
-    for feed, result in zip(feeds, results, strict=True):
+    for count, (feed, result) in enumerate(zip(feeds, results, strict=True), 1):
         for what, before, after in (
             ("input", feed.inputs, result.inputs_after),
             ("upstream gradient", feed.grads or (), result.grads_after or ()),
         ):
             if not _same(before, after):
                 raise inquiry.fault(
-                    "mutated", f"an {what} is overwritten", feeds, "untouched",
+                    "mutated", f"an {what} is overwritten", feeds[:count], "untouched",
                     which=f"{what} {_change(before, after)}",
                 )  # fmt: skip
         if not _same(result.outputs, result.late):

@@ -37,7 +37,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
-    """Run the files and say what came of them."""
+    """Run the files, and say what came of each as soon as it is known."""
     from d5test.client.messages import UnknownBackend
     from d5test.client.registry import interpreter
     from d5test.reproducer.trial import NoVerdict
@@ -48,14 +48,16 @@ def execute(options: argparse.Namespace) -> int:
         python = interpreter(options.python) if options.python else None
     except UnknownBackend as error:
         raise Mistake(str(error)) from None
+    under = ""
     for path in files(options.files):
         try:
             answers.append(tried(path, python, options.timeout))
         except NoVerdict as reason:
             reasons.append(reason)
-    show(answers)
-    for why in reasons:
-        print(f"d5test repro: {why}", file=sys.stderr)
+            print(f"d5test repro: {reason}", file=sys.stderr)
+        else:
+            show(answers[-1], under)
+            under = answers[-1].python
     if any(answer.outcome == "still there" for answer in answers):
         return 1
     return 2 if reasons else 0
@@ -80,16 +82,19 @@ def tried(path: Path, python: str | None, timeout: float) -> Answer:
     return Answer(str(path), under, *trial.tried(path, under, timeout))
 
 
-def show(answers: list[Answer]) -> None:
-    """Each file on a line of its own, which can be copied, below its interpreter."""
+def show(answer: Answer, under: str) -> None:
+    """A file on a line of its own, which can be copied; its interpreter where it is another one.
+
+    `under` is the interpreter of the file before.
+    """
     from rich.markup import escape
 
     from d5test.console import Console
 
     console = Console(soft_wrap=True, highlight=False)
-    for python in dict.fromkeys(answer.python for answer in answers):
-        console.print(f"under {escape(python)}:")
-        for answer in (answer for answer in answers if answer.python == python):
-            style = STYLES[answer.outcome]
-            console.print(f"  [{style}]{answer.outcome:<11}[/]  {escape(answer.file)}")
-            console.print(f"               {escape(answer.line)}")
+    if answer.python != under:
+        console.print(f"under {escape(answer.python)}:")
+    style = STYLES[answer.outcome]
+    console.print(f"  [{style}]{answer.outcome:<11}[/]  {escape(answer.file)}")
+    console.print(f"               {escape(answer.line)}")
+    sys.stdout.flush()

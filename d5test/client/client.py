@@ -47,7 +47,7 @@ class BackendClient(ABC):
     """What is known to be wrong with it."""
     unreadable: ClassVar[str] = "the backend's row is wrong"
     """What is wrong where something is returned that is no tensor."""
-    refusing: ClassVar[str] = "if this is documented, the row should raise Unsupported"
+    refusing: ClassVar[str] = "if the framework documents this limit, raise Unsupported in the row"
     """What to do where an exception is right."""
     _about: BackendInfo | None = None
 

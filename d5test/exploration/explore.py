@@ -122,13 +122,21 @@ class Exploration:
                 raise self.broken from None
             faults = list(self.smallest.values())
         except Unsatisfiable as error:
-            raise Undrawable(f"{self.operator.__name__}: {error}") from None
+            raise Undrawable(self._undrawable(error)) from None
         except Flaky:
             if not self.smallest:
                 raise
             self.steady = False
             faults = list(self.smallest.values())
         return sorted(faults, key=lambda fault: fault.kind)
+
+    def _undrawable(self, error: Unsatisfiable) -> str:
+        """Why Hypothesis found no case, in the words of whoever wrote the conditions."""
+        name, form = self.operator.__name__, self.tally.form
+        where = self.client.about.forms[name][form].where if form else None
+        if where:
+            return f"no drawn case of {name} meets where={dict(where)} of the form {form}"
+        return f"{name}: {error}"
 
     def first(self, cases: Iterable[Case]) -> list[Fault]:
         """The fault of the first case that has one, as it is; fills the tally.

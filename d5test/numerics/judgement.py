@@ -25,6 +25,10 @@ from d5test.numerics.bounds import Array, Bound, Bounds
 
 COARSEST = 8
 """Bits of bfloat16, the coarsest format in which frameworks compute what they store in another."""
+NEAR_ONE = 4.0
+"""ULPs of 1 that a difference of two numbers near 1 may be off by."""
+MODEST = 0.25
+"""The largest magnitude of an array whose results are compared with 1, at least."""
 CERTAIN = 12
 """Results are of fewer bits by chance once in 2^12 times at most, else that is not said."""
 
@@ -44,6 +48,7 @@ class Judgement:
     void        whether they reject none
     explained   of a wrong result: the bits of the arithmetic that explains it, 0 if none does;
                 `None` if that is unknown
+    cancelled   of a wrong result that none explains: whether a difference of numbers near 1 may
     flushed     of a wrong result: whether it is right where subnormal numbers are zero
     rounded_to  of a wrong result: a narrower format whose numbers all results are, where that is
                 no chance; else empty
@@ -61,6 +66,7 @@ class Judgement:
     telling: bool = False
     void: bool = False
     explained: int | None = None
+    cancelled: bool = False
     flushed: bool = False
     rounded_to: str = ""
 
@@ -177,6 +183,19 @@ def telling(
         if len(verdicts) == 2:
             return False, False
     return False not in verdicts and rejects(bounds, lowered()), True not in verdicts
+
+
+def may_cancel(judgement: Judgement, ulp: float, arrays: Sequence[Array | None]) -> bool:
+    """Whether a difference of numbers near 1 may make an error, of a result of `arrays`.
+
+    `ulp` is that of 1. Sigmoid(-18) as (1 + tanh(-9)) / 2 is of this kind: the formula is right,
+    and no digit is. Where all is small, nothing says that 1 is met on the way.
+    """
+    if not abs(judgement.got - judgement.want) <= NEAR_ONE * ulp or abs(judgement.want) >= 1:
+        return False
+    floats = [x for x in arrays if x is not None and x.size and np.asarray(x).dtype.kind in "fV"]
+    with np.errstate(all="ignore"):
+        return all(np.max(np.abs(x.astype(np.float64))) >= MODEST for x in floats)
 
 
 def bits_right(got: float, want: float, precision: int) -> int:

@@ -25,10 +25,14 @@ SMALL = 8
 TINY = 2
 """A number below this multiple of the smallest normal number is tiny."""
 FLUSHED = "; flushes=True in the row allows that"
-Character = Literal["inaccuracy", "infinite", "zero", "flushed", "unwritten", "different function"]
+Character = Literal[
+    "inaccuracy", "cancellation", "infinite", "zero", "flushed", "unwritten", "different function"
+]
 EXPLANATIONS: Mapping[Character | None, str] = {
     None: "",
     "inaccuracy": ": an inaccuracy, as computing in {0.explained} bits may make",
+    "cancellation": ": an inaccuracy, as a difference of numbers near 1 may make: "
+    "{2:.2g} ULPs of 1",
     "infinite": ": infinite, where a finite number is due",
     "zero": ": zero, where a tiny number is due",
     "flushed": ": right if subnormal numbers are read as zero",
@@ -104,21 +108,21 @@ class Fault(AssertionError):
         """
         if self.kind == "row" or AT in self.details:
             return
-        op, place = self.case.op, place_of(client.about)
-        what = self.headline.removeprefix(f"{op!r}: ").removesuffix(f" on {place}")
+        op, place = named(self.case), place_of(client.about)
+        what = self.headline.removeprefix(f"{op}: ").removesuffix(f" on {place}")
         if self.kind not in ("crash", "hang"):
             with suppress(Unsupported, *FAILURES):
                 self.calls = client.record(op, self.evidence.feeds[-1].inputs, self.case.form)
         *others, last = self.calls.names or ("",)
         if self.calls.one:
-            self.headline = f"{op!r} by {last}: {what} on {place}"
+            self.headline = f"{op} by {last}: {what} on {place}"
         elif others:
             names = f"{', '.join(others)} and {last}"
-            self.headline = f"{op!r} composed of {names} by its row: {what} with {place}"
+            self.headline = f"{op} composed of {names} by its row: {what} with {place}"
         elif last:
-            self.headline = f"{op!r} composed by its row of {last} and more: {what} with {place}"
+            self.headline = f"{op} composed by its row of {last} and more: {what} with {place}"
         elif not client.about.row_of(self.case).native:
-            self.headline = f"{op!r} composed by its row: {what} with {place}"
+            self.headline = f"{op} composed by its row: {what} with {place}"
 
     @property
     def accused(self) -> tuple[Fault, ...]:
@@ -145,7 +149,8 @@ class Fault(AssertionError):
                 return cause if name == "raised" else f"{cause}: {operator}"
         if self.judgement is not None and self.judgement.rounded_to:
             return f"{self.case.dtype} rounded to {self.judgement.rounded_to}"
-        return f"{self.kind}: {operator} {self.character or ''}"
+        character = "inaccuracy" if self.character == "cancellation" else self.character
+        return f"{self.kind}: {operator} {character or ''}"
 
     @property
     def character(self) -> Character | None:
@@ -204,8 +209,13 @@ class Subject:
             **details,
             "case": repr(case),
         }
-        headline = f"{case.op!r}: {what} on {place_of(self.about)}"
+        headline = f"{named(case)}: {what} on {place_of(self.about)}"
         return kind_of_fault(kind)(self.check, case, headline, words, judgement, evidence)
+
+
+def named(case: Case) -> str:
+    """The operator, and the form by which it is called: `Reciprocal() as x ** -1`."""
+    return f"{case.op!r} as {case.form}" if case.form else repr(case.op)
 
 
 def place_of(about: Any) -> str:
@@ -236,7 +246,8 @@ def values_in_words(evidence: Evidence) -> dict[str, str]:
                 if x is not None and x.size <= SMALL:
                     lines = np.array2string(x, separator=", ", floatmode="unique")
                     line = " ".join(lines.split())
-                    words[f"{what} {i}"] = line.replace(" ,", ",").replace(" ]", "]")
+                    line = line.replace("[ ", "[").replace(" ,", ",").replace(" ]", "]")
+                    words[f"{what} {i}"] = line
     return words
 
 
@@ -259,7 +270,8 @@ def judgement_in_words(judgement: Judgement, dtype: str) -> dict[str, str]:
         precision = format_of(dtype).bits_of(judgement.want)
         bits = bits_right(judgement.got, judgement.want, precision)
         character = _character(judgement, dtype)
-        explanation = EXPLANATIONS[character].format(judgement, FRESH)
+        of_one = abs(judgement.got - judgement.want) / (2 * format_of(dtype).u)
+        explanation = EXPLANATIONS[character].format(judgement, FRESH, of_one)
         if character == "flushed" or (
             character == "zero" and precision < format_of(dtype).precision
         ):
@@ -295,4 +307,6 @@ def _character(judgement: Judgement, dtype: str) -> Character | None:
         return "zero"
     if judgement.flushed:
         return "flushed"
+    if judgement.cancelled:
+        return "cancellation"
     return "inaccuracy" if judgement.explained else "different function"

@@ -106,7 +106,8 @@ def verdict(tallies: Sequence[Tally]) -> str:
     if known_causes:
         faults = plural(sum(len(cause.faults) for cause in known_causes), "fault")
         of = plural(len(known_causes), "cause")
-        return f"FAILED: {faults} of {of} {where}; {were}"
+        also = f"; too little was judged in {plural(untested, 'test')}" if untested else ""
+        return f"FAILED: {faults} of {of} {where}; {were}{also}"
     if untested:
         return f"UNTESTED: too little was judged in {plural(untested, 'test')} {where}"
     if not judged(tallies):

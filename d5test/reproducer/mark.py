@@ -48,6 +48,6 @@ def interpreter_of(path: Path) -> str | None:
     except (RecursionError, MemoryError):
         raise NoReproducer("it is nested too deep") from None
     if STATUSES not in described:
-        raise NoReproducer("it does not have d5test's mark")
+        raise NoReproducer("d5test did not write it")
     first = text.partition("\n")[0]
     return first.removeprefix(INTERPRETER) if first.startswith(INTERPRETER) else None

@@ -75,7 +75,7 @@ IN_PROCESS = (
     Finding(values.Broadcasting, "Add", "invalid_arguments", "accepted",
             "shapes that do not fit are accepted", alone=True),
     Finding(values.Undeclared, "MatMul", "declared_dtypes", "declared",
-            "float64 is not declared and works", alone=True),
+            "float64 works, although the row does not declare it", alone=True),
     Finding(values.DeclaredInVain, "MatMul", "low_precision", "exception",
             "the backend's row raised TypeError"),
     Finding(gradients.Scaled, "MatMul", "gradient", "gradient", GRADIENT),

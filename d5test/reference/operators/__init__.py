@@ -6,8 +6,6 @@ from typing import Any
 
 from d5test.case import Operator
 
-__all__ = ["FAMILIES", "OPERATORS"]
-
 FAMILIES = tuple(
     import_module(f"{__name__}.{family}")
     for family in (
@@ -21,6 +19,8 @@ OPERATORS: Mapping[str, type[Operator]] = {
     name: getattr(family, name) for family in FAMILIES for name in family.__all__
 }
 """Operator name -> its class, in the order of the corpus."""
+
+__all__ = ["FAMILIES", "OPERATORS", *OPERATORS]
 
 
 def __getattr__(name: str) -> Any:
