@@ -270,6 +270,10 @@ class Backend(ABC):
     sources: ClassVar[Mapping[str, str]] = {}
     """The files of rows that are no framework's but a user's own, by operator."""
 
+    libraries: ClassVar[tuple[str, ...]] = ()
+    """Parts of the paths of the native libraries that compute, `/jaxlib/`; none: those in the
+    framework's package."""
+
     reads_models: ClassVar[bool] = False
     """Whether a network is an ONNX model that the framework reads itself: `prepare` works. Without
     it, a network is composed of rows."""

@@ -77,6 +77,7 @@ class Jax(Backend):
     forms = forms
     compiles_shapes = True
     template = TEMPLATE
+    libraries = ("/jaxlib/",)
     updaters: ClassVar[Mapping[str, Any]] = {"native": OptaxCompiled, "reference": JaxReference}
     ulps: ClassVar[Mapping[str, float]] = {
         "erf": 7,
