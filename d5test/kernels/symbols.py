@@ -15,7 +15,7 @@ COLD = re.compile(r"\.cold(\.\d+)?$")
 OPERATOR = re.compile(r"\boperator(\(\)|\[\]|[-+*/%&|^~!=<>,]{1,3}(?=[(<])| [\w:]+[*&]?(?=\())")
 HIDDEN = "\0"
 """What stands for an operator while brackets are counted: its own are none."""
-QUALIFIER = re.compile(r"\b(?:[A-Za-z_]\w*::)+(?=\w)")
+QUALIFIER = re.compile(r"\b[A-Za-z_]\w*::$")
 LONGEST = 100
 """Characters of a name that is shown."""
 
@@ -50,19 +50,27 @@ def short(name: str) -> str:
         return HIDDEN
 
     name = OPERATOR.sub(hidden, name.replace("(anonymous namespace)::", ""))
-    depth, start, end = 0, 0, len(name)
+    words, passed, depth, kept = "", 0, 0, 0
     for i, c in enumerate(name):
+        depth -= c in ">)]}"
         if depth == 0 and c == " ":
-            start = i + 1
-        if depth == 0 and c == "(" and i > start:
-            end = i
-            break
-        depth += (c in "<([{") - (c in ">)]}")
-    words = name[start:end]
-    for operator in operators[name[:start].count(HIDDEN) :]:
+            passed += words.count(HIDDEN)
+            words = ""
+        elif depth == 0 and c == "(" and words and not words.endswith("::"):
+            kept = len(words)
+            words += c
+        elif depth == 0 and c == ")" and kept:  # parameters: of the whole, or of what is inside of
+            words, kept = words[:kept], 0
+            if not name.startswith("::", i + 1):
+                break
+        else:
+            words += c
+        if depth and c == ":":
+            words = QUALIFIER.sub("", words)
+        depth += c in "<([{"
+    for operator in operators[passed:]:
         words = words.replace(HIDDEN, operator, 1)
-    head, bracket, arguments = words.partition("<")
-    return head + bracket + QUALIFIER.sub("", arguments)
+    return words
 
 
 def demangled(name: str) -> str:

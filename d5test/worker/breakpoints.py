@@ -2,13 +2,15 @@
 
 The library that sets them is compiled by who asks, from `d5test/native/breakpoints.cpp`; its
 breakpoints stand at every function of the framework's libraries that are loaded when they are
-first armed. NumPy and the standard library only.
+first armed. Only what the framework is asked to compute counts, not how tensors are made and read.
+NumPy and the standard library only.
 """
 
 import ctypes
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -80,6 +82,7 @@ class Breakpoints:
             ranges += [code for code, _, _ in pieces]
         if not ranges:
             raise Unsupported(f"no native library of {backend.framework} is loaded")
+        self._entered: list[NDArray[np.uint64]] = []
         self._install(np.concatenate(addresses), ranges)
 
     @staticmethod
@@ -99,6 +102,7 @@ class Breakpoints:
         self._rank[order] = np.arange(len(order), dtype=np.uint64)
         for code in ranges:
             self._require(self._setter.writable(*map(ctypes.c_uint64, (code.start, code.end))))
+        self._room = np.empty(len(order), np.uint64)
         ascending = np.ascontiguousarray(addresses[order])
         self._require(self._setter.install(*_argument(ascending)))
 
@@ -107,23 +111,35 @@ class Breakpoints:
         if status:
             raise Unsupported(f"no breakpoints: the system refuses them: {os.strerror(status)}")
 
-    @property
-    def count(self) -> int:
-        """How many functions there are."""
-        return len(self._place)
-
     def arm(self, places: Sequence[int] | None = None) -> dict[str, int]:
         """Set the breakpoints at these places again, or all; the functions of each library."""
         chosen = self._rank if places is None else self._rank[np.array(places, np.int64)]
-        self._setter.arm(*_argument(np.ascontiguousarray(chosen)))
+        self._set(chosen)
         return {lib.path: len(own) for lib, own in zip(self._libraries, self._offsets)}  # noqa: B905
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Within: what is entered counts. What was entered before is watched again."""
+        self._set(self._taken())
+        try:
+            yield
+        finally:
+            self._entered.append(self._taken())
 
     def entered(self) -> list[int]:
         """The places of the functions that were entered since they were armed, each told once."""
-        room = np.empty(self.count, np.uint64)
-        count = self._setter.take(_argument(room)[0])
-        places: list[int] = self._place[room[:count]].tolist()
+        entered = np.concatenate([*self._entered, np.zeros(0, np.uint64)])
+        self._entered.clear()
+        places: list[int] = self._place[entered].tolist()
         return places
+
+    def _taken(self) -> NDArray[np.uint64]:
+        """The setter's functions that were entered since it was asked last."""
+        count = self._setter.take(_argument(self._room)[0])
+        return self._room[:count].copy()
+
+    def _set(self, functions: NDArray[np.uint64]) -> None:
+        self._setter.arm(*_argument(np.ascontiguousarray(functions)))
 
     def names(self, places: Sequence[int]) -> list[tuple[str, int, str]]:
         """Library, address in its file and linker's name of functions."""

@@ -80,11 +80,9 @@ class Library:
         """The linker's name of each, the first of several; empty where it has none."""
         names = [""] * len(entries)
         for symbols, strings in self._tables:
-            order = np.argsort(symbols["value"], kind="stable")
-            values = symbols["value"][order]
-            for k, at in enumerate(np.searchsorted(values, entries)):
-                if not names[k] and at < len(values) and values[at] == entries[k]:
-                    names[k] = self._text(strings.offset + int(symbols["name"][order[at]]))
+            for k, at in enumerate(np.searchsorted(symbols["value"], entries)):
+                if not names[k] and at < len(symbols) and symbols["value"][at] == entries[k]:
+                    names[k] = self._text(strings.offset + int(symbols["name"][at]))
         return names
 
     def address(self, offset: int) -> int:
@@ -96,14 +94,16 @@ class Library:
 
     @cached_property
     def _tables(self) -> list[tuple[NDArray[Any], Section]]:
-        """The functions of each table of symbols, and where their names are."""
+        """The functions of each table of symbols by their addresses, and where the names are."""
         tables = []
         for section in self.sections:
             if section.kind in SYMBOLS:
                 count = section.size // SYMBOL.itemsize
                 every = np.frombuffer(self._bytes, SYMBOL, count, section.offset)
                 here = (every["info"] & 0xF == FUNCTION) & (every["section"] != 0)
-                tables.append((every[here], self.sections[section.link]))
+                functions = every[here]
+                functions = functions[np.argsort(functions["value"], kind="stable")]
+                tables.append((functions, self.sections[section.link]))
         return tables
 
     def _unwound(self) -> NDArray[np.uint64]:

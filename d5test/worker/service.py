@@ -133,6 +133,7 @@ class Service:
             if verb != "arm":
                 return None
             self._breakpoints = Breakpoints(self.execution.backend, library)
+            self.execution.around = self._breakpoints.watching
         return self._breakpoints.answer(verb, *arguments)
 
     def invoke(self, target: str, arguments: Sequence[Any]) -> Any:
