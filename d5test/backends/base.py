@@ -336,6 +336,14 @@ class Backend(ABC):
         for one through which nothing flows. A gradient is `None` if the framework has none.
         """
 
+    def kernel_names(self, function: Function, inputs: Tensors) -> tuple[str, ...]:
+        """What runs in `function(*inputs)`, in the framework's own names, each once, in order.
+
+        For a record, to be read beside a time: by means that cost little more than a call. Empty
+        where there are none.
+        """
+        return ()
+
     def prepare(self, model: bytes) -> Callable[..., Sequence[Any]]:
         """The function of the inputs of a serialised ONNX model (only if `reads_models`)."""
         raise NotImplementedError

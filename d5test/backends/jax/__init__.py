@@ -32,6 +32,7 @@ from d5test.backends.base import (
 )
 from d5test.backends.jax.forms import forms
 from d5test.backends.jax.framework import Array, jax, jnp
+from d5test.backends.jax.kernels import of_compiled, of_eager
 from d5test.backends.jax.optimizers import JaxReference, OptaxCompiled
 
 rows = Table.of(__name__)
@@ -141,6 +142,9 @@ class Jax(Backend):
     ) -> Pulled:
         return pulled(function, tuple(wanted), inputs, grads)
 
+    def kernel_names(self, function: Function, inputs: Tensors) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(of_eager(function, inputs)))
+
     def peak_memory(self) -> int | None:
         counts = self._device.memory_stats()
         return None if counts is None else counts.get("peak_bytes_in_use")
@@ -205,6 +209,9 @@ class JaxCompiled(Jax):
 
     def compile(self, function: Function) -> Function:
         return Compiled(function, self._count)
+
+    def kernel_names(self, function: Function, inputs: Tensors) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(of_compiled(function, inputs)))
 
     def compilations(self) -> int | None:
         return self._compiled

@@ -11,6 +11,7 @@ The other modules have the rows, one a family.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,6 +21,7 @@ from torch import Tensor
 
 from d5test.backends.base import Backend, Function, Pulled, Table, Template, Tensors, Unsupported
 from d5test.backends.torch.forms import forms
+from d5test.backends.torch.kernels import Dispatched, of_libraries, on_device
 from d5test.backends.torch.optimizers import TorchReference, TorchUpdater
 from d5test.processor import onednn_extensions
 
@@ -139,6 +141,16 @@ class Torch(Backend):
         xs = [leaves[id(inputs[i])] for i in wanted]
         return values, list(torch.autograd.grad(ys, xs, dys, allow_unused=True))
 
+    def kernel_names(self, function: Function, inputs: Tensors) -> tuple[str, ...]:
+        with Dispatched() as dispatched:
+            function(*inputs)
+        return tuple(dict.fromkeys([*dispatched.names, *self._kernels(function, inputs)]))
+
+    def _kernels(self, function: Function, inputs: Tensors) -> list[str]:
+        """Those that are not torch's own."""
+        call = partial(function, *inputs)
+        return of_libraries(call) if self.device == "cpu" else on_device(call)
+
     def peak_memory(self) -> int | None:
         if self.device == "cpu":
             return None
@@ -191,6 +203,10 @@ class TorchCompiled(Torch):
                 raise
 
         return call
+
+    def kernel_names(self, function: Function, inputs: Tensors) -> tuple[str, ...]:
+        """What is compiled has no names; under a mode of dispatch nothing would be compiled."""
+        return tuple(dict.fromkeys(self._kernels(function, inputs)))
 
     def compilations(self) -> int:
         return int(self._dynamo.utils.counters["stats"]["unique_graphs"])
