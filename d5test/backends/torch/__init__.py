@@ -9,6 +9,7 @@ The other modules have the rows, one a family.
 """
 
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -34,6 +35,9 @@ TEMPLATE = Template(
     gradient="for x in [{inputs}]:\n    x.requires_grad_()\ny = {call}\n"
     "results = torch.autograd.grad(y, [{inputs}], dy, allow_unused=True)",
 )
+
+NONDETERMINISTIC = "does not have a deterministic implementation"
+"""What torch says of an operator that it refuses under `torch.use_deterministic_algorithms`."""
 
 
 class Torch(Backend):
@@ -214,3 +218,24 @@ class TorchCompiled(Torch):
     def reset(self) -> None:
         self._dynamo.reset()
         self._dynamo.utils.counters.clear()
+
+
+class TorchDeterministic(Torch):
+    """PyTorch under `torch.use_deterministic_algorithms(True)`: other kernels, on a GPU above all.
+
+    What has no deterministic algorithm raises, which is its documented refusal.
+    """
+
+    template = replace(
+        TEMPLATE, imports=f"{TEMPLATE.imports}\n\ntorch.use_deterministic_algorithms(True)"
+    )
+
+    def __init__(self, device: str = "cpu") -> None:
+        # cuBLAS reads it when it is first called, and is deterministic with it alone
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        super().__init__(device)
+        torch.use_deterministic_algorithms(True)
+
+    def refusal(self, error: Exception) -> str:
+        refused = isinstance(error, RuntimeError) and NONDETERMINISTIC in str(error)
+        return str(error).partition(". ")[0] if refused else super().refusal(error)
