@@ -67,13 +67,13 @@ def execute(options: argparse.Namespace) -> int:
     from d5test.kernels import output
     from d5test.kernels.coverage import Wish, covered
     from d5test.kernels.probe import NoMeans
-    from d5test.kernels.real import real_problems
+    from d5test.kernels.problems import real_cases
     from d5test.names import BadName, chosen
     from d5test.reference.operators import OPERATORS
     from d5test.timed import BROKEN
 
     def problems(operator: type[Operator]) -> list[Case]:
-        return spread(list(real_problems(operator)), options.problems)
+        return spread(list(real_cases(operator)), options.problems)
 
     if not options.backend:
         raise Mistake("no --backend is given")

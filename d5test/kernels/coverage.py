@@ -36,10 +36,13 @@ LAST = "channels_last"
 class Cell:
     """An operator in a dtype.
 
-    telling   drawn cases that are telling, of all that were judged
+    judged    drawn cases that were judged
+    telling   those of them that are telling
     problems  real ones that ran
     broken    requests that crashed, hung or raised
     why       why it was not looked at; empty if it was
+    drawn     what telling cases enter
+    real      what real problems enter, each with the call that was the first to do so
     """
 
     operator: str
@@ -50,17 +53,17 @@ class Cell:
     broken: int = 0
     why: str = ""
     drawn: set[Function] = field(default_factory=set)
-    real: set[Function] = field(default_factory=set)
+    real: dict[Function, str] = field(default_factory=dict)
 
     @property
     def only_real(self) -> list[Function]:
         """What no drawn case enters, in the order of the libraries."""
-        return sorted(self.real - self.drawn)
+        return sorted(self.real.keys() - self.drawn)
 
     @property
     def only_drawn(self) -> list[Function]:
         """What no real problem enters."""
-        return sorted(self.drawn - self.real)
+        return sorted(self.drawn - self.real.keys())
 
 
 @dataclass(frozen=True)
@@ -89,16 +92,18 @@ class Recorder:
                 judgement = check.run(client, case)
                 telling = judgement.telling
             finally:
-                self._note(self._cell.drawn, kept=telling)
-                self._cell.telling += telling
+                functions = self._entered(kept=telling)
+                if telling:
+                    self._cell.telling += 1
+                    self._cell.drawn.update(functions)
             return judgement
 
         return replace(check, run=run)
 
-    def run(self, feeds: Iterable[tuple[Operator, Feed]]) -> None:
+    def run(self, calls: Iterable[tuple[Operator, Feed]]) -> None:
         """Note what calls enter, whatever comes of them."""
         ran = False
-        for op, feed in feeds:
+        for op, feed in calls:
             try:
                 self._probe.client.run(op, [feed])
                 ran = True
@@ -106,19 +111,28 @@ class Recorder:
                 continue
             except FAILURES:
                 self._cell.broken += 1
-            self._note(self._cell.real, kept=True)
+            for function in self._entered(kept=True):
+                self._cell.real.setdefault(function, described(op, feed))
         self._cell.problems += ran
 
-    def _note(self, functions: set[Function], *, kept: bool) -> None:
-        """What was entered since the last time: kept, or watched again."""
+    def _entered(self, *, kept: bool) -> list[Function]:
+        """What was entered since the last time, or nothing, and it is watched again."""
         try:
             places = self._probe.entered()
-            if not kept:
-                self._probe.forget(places)
-            elif places:
-                functions.update(filter(counts, self._probe.named(places)))
+            if kept:
+                return list(filter(counts, self._probe.named(places))) if places else []
+            self._probe.forget(places)
         except FAILURES:
             self._cell.broken += 1
+        return []
+
+
+def described(op: Operator, feed: Feed) -> str:
+    """A call in words: what decides which kernel runs."""
+    shapes = ", ".join("-" if x is None else "x".join(map(str, x.shape)) for x in feed.inputs)
+    words = [f"{op!r} of {shapes}"]
+    words += [name for name in dict.fromkeys(feed.layouts or ()) if name != "contiguous"]
+    return ", ".join([*words, *(["gradient"] if feed.grads is not None else [])])
 
 
 def covered(client: BackendClient, wish: Wish, cells: Sequence[tuple[type[Operator], str]],

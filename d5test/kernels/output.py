@@ -9,10 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from d5test.client.messages import BackendInfo
-from d5test.compare.output import grid
+from d5test.compare.output import grid, safe
 from d5test.files import replace
 from d5test.kernels.coverage import Cell, Wish
-from d5test.kernels.probe import Function
 from d5test.kernels.symbols import readable
 
 SUFFIXES = (".json", ".md")
@@ -20,8 +19,8 @@ VERSION = 1
 """Of the JSON; raised when a field changes its meaning."""
 COLUMNS = ("operator", "dtype", "telling", "problems", "drawn", "real", "only real", "only drawn")
 WIDTHS = (22, 9, 8, 9, 7, 7, 10, 11)
-MOST = 20
-"""Names that are shown of a cell."""
+MOST = 8
+"""Calls that are shown of a cell, and functions of each."""
 
 
 def heading(about: BackendInfo, wish: Wish) -> str:
@@ -50,9 +49,34 @@ def names(cells: Iterable[Cell]) -> str:
     lines = []
     for cell in cells:
         if cell.only_real:
-            lines.append(f"\n{cell.operator} in {cell.dtype}, entered by real problems only:")
-            lines += [f"  {name}" for name in _few(cell.only_real)]
+            lines += ["", f"{title(cell)}, first by"]
+            calls = by_call(cell)
+            for call, functions in calls[:MOST]:
+                lines.append(f"  {call}")
+                lines += [f"    {name}" for name in functions[:MOST]]
+                lines += [f"    and {len(functions) - MOST} more"] * (len(functions) > MOST)
+            lines += [f"  and {len(calls) - MOST} calls more"] * (len(calls) > MOST)
     return "\n".join(lines)
+
+
+def title(cell: Cell) -> str:
+    """What is listed of a cell."""
+    return f"{cell.operator} in {cell.dtype}: {len(cell.only_real)} entered by real problems only"
+
+
+def by_call(cell: Cell) -> list[tuple[str, list[str]]]:
+    """The calls that enter what no drawn case does, and what they enter first, by its name.
+
+    The call that enters most comes first. A name that several functions have stands once.
+    """
+    calls: dict[str, dict[str, int]] = {}
+    for function in cell.only_real:
+        counts, name = calls.setdefault(cell.real[function], {}), readable(function)
+        counts[name] = counts.get(name, 0) + 1
+    return [
+        (call, [name if n == 1 else f"{name} ({n} times)" for name, n in sorted(counts.items())])
+        for call, counts in sorted(calls.items(), key=lambda pair: -sum(pair[1].values()))
+    ]
 
 
 def markdown(about: BackendInfo, wish: Wish, cells: Sequence[Cell]) -> str:
@@ -61,8 +85,9 @@ def markdown(about: BackendInfo, wish: Wish, cells: Sequence[Cell]) -> str:
     parts.append(grid(COLUMNS, [_fields(cell) for cell in cells]))
     for cell in cells:
         if cell.only_real:
-            listed = "\n".join(f"    {name}" for name in _counted(cell.only_real))
-            parts.append(f"## {cell.operator} in {cell.dtype}: real problems only\n\n{listed}\n")
+            parts.append(f"## {title(cell)}\n")
+        for call, functions in by_call(cell):
+            parts.append(f"{safe(call)}\n\n" + "".join(f"    {name}\n" for name in functions))
     return "\n".join(parts)
 
 
@@ -90,12 +115,17 @@ def write(path: str, about: BackendInfo, wish: Wish, cells: Sequence[Cell]) -> N
 
 
 def _plain(cell: Cell) -> Mapping[str, Any]:
-    kinds = {"both": cell.drawn & cell.real, "real": cell.only_real, "drawn": cell.only_drawn}
+    kinds = {
+        "both": cell.drawn & cell.real.keys(),
+        "real": cell.only_real,
+        "drawn": cell.only_drawn,
+    }
     return {
         **{name: getattr(cell, name) for name in
            ("operator", "dtype", "judged", "telling", "problems", "broken", "why")},
         "functions": {kind: sorted(set(map(readable, some))) for kind, some in kinds.items()},
         "counts": {kind: len(some) for kind, some in kinds.items()},
+        "first": dict(by_call(cell)),
     }  # fmt: skip
 
 
@@ -115,18 +145,3 @@ def _aligned(fields: Sequence[str]) -> str:
         f"{text:<{width}}" if k < 2 else f"{text:>{width}}"
         for k, (text, width) in enumerate(pairs)
     )
-
-
-def _few(functions: Sequence[Function]) -> list[str]:
-    every = _counted(functions)
-    more = len(every) - MOST
-    return [*every[:MOST], *([f"and {more} more"] if more > 0 else [])]
-
-
-def _counted(functions: Sequence[Function]) -> list[str]:
-    """Readable names, each once, with the number of functions that have it if they are several."""
-    counts: dict[str, int] = {}
-    for function in functions:
-        name = readable(function)
-        counts[name] = counts.get(name, 0) + 1
-    return [name if n == 1 else f"{name} ({n} times)" for name, n in sorted(counts.items())]

@@ -11,7 +11,7 @@ from d5test.client.client import WorkerClient
 from d5test.kernels import output
 from d5test.kernels.coverage import Cell, Wish, covered
 from d5test.kernels.probe import Function
-from d5test.kernels.real import AFFORDABLE, real_problems
+from d5test.kernels.problems import AFFORDABLE, real_cases
 from d5test.kernels.symbols import counts, readable, short
 from d5test.reference.operators import Abs, Conv, Relu
 
@@ -64,18 +64,21 @@ def test_the_outputs_say_what_was_entered(start: Start, tmp_path: Path) -> None:
     client = start()
     cell = told(client, Relu, "small")
     wish = Wish(10, 0, "small", problems)
-    assert output.names([cell]).split("\n")[1:] == [
-        "Relu in float32, entered by real problems only:", "  many",
+    assert output.names([cell]).splitlines() == [
+        "", "Relu in float32: 1 entered by real problems only, first by",
+        "  Relu() of 100x100", "    many",
     ]  # fmt: skip
     for name in ("a.json", "a.md"):
         output.write(str(tmp_path / name), client.about, wish, [cell])
     (written,) = json.loads((tmp_path / "a.json").read_text())["cells"]
     assert written["functions"]["real"] == ["many"]
     assert written["counts"] == {
-        "both": len(cell.drawn & cell.real), "real": 1, "drawn": len(cell.only_drawn),
+        "both": len(cell.drawn & cell.real.keys()), "real": 1, "drawn": len(cell.only_drawn),
     }  # fmt: skip
+    assert written["first"] == {"Relu() of 100x100": ["many"]}
     page = (tmp_path / "a.md").read_text()
-    assert "## Relu in float32: real problems only\n\n    many\n" in page
+    title = "## Relu in float32: 1 entered by real problems only"
+    assert f"{title}\n\nRelu() of 100x100\n\n    many\n" in page
     assert f"| Relu | float32 | {cell.telling} | 2 |" in page
 
 
@@ -112,8 +115,8 @@ def test_what_the_standard_library_brings_is_no_function_of_the_framework() -> N
 
 
 def test_real_problems_are_affordable() -> None:
-    cases = list(real_problems(Conv))
+    cases = list(real_cases(Conv))
     assert len(cases) > 100
     assert {case.shapes[0][0] for case in cases} >= {1, 8}  # type: ignore[index]
     assert all(0 < case.op.multiplications(*case.shapes) <= AFFORDABLE for case in cases)  # type: ignore[operator]
-    assert list(real_problems(Relu)) == []
+    assert list(real_cases(Relu)) == []
