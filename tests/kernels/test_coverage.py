@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from d5test.case import Case, Operator, Tensor
+from d5test.cli import main
+from d5test.cli.kernels import spread
 from d5test.client.client import WorkerClient
 from d5test.kernels import output
 from d5test.kernels.coverage import Cell, Wish, covered
@@ -120,3 +122,29 @@ def test_real_problems_are_affordable() -> None:
     assert {case.shapes[0][0] for case in cases} >= {1, 8}  # type: ignore[index]
     assert all(0 < case.op.multiplications(*case.shapes) <= AFFORDABLE for case in cases)  # type: ignore[operator]
     assert list(real_cases(Relu)) == []
+
+
+def test_so_many_are_spread_evenly() -> None:
+    cases = list(real_cases(Conv))
+    assert spread(cases, len(cases)) == cases
+    assert spread(cases[:10], 3) == [cases[0], cases[3], cases[6]]
+
+
+def test_the_command_prints_a_line_a_cell_and_writes_a_page(
+    libraries: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.setenv("D5TEST_ENTERED", str(libraries["named"]))
+    monkeypatch.setattr("d5test.kernels.problems.real_cases", problems)
+    backend = Path(__file__).with_name("compiled.py")
+    page = tmp_path / "page.md"
+    status = main([
+        "coverage", "--kernels", f"--backend={backend}:Compiled", "--operator=Relu",
+        "--dtype=float32", "--examples=5", "--sizes=small", "--problems=1", "-o", str(page),
+    ])  # fmt: skip
+    assert status == 0
+    (line,) = (t for t in capsys.readouterr().out.splitlines() if t.startswith("Relu  "))
+    operator, dtype, telling, ran, *_, only_real, _ = line.split()
+    assert (operator, dtype, ran, only_real) == ("Relu", "float32", "1", "1")
+    assert int(telling) >= 5
+    assert page.read_text().startswith("# Native functions entered")
