@@ -87,9 +87,12 @@ def execute(options: argparse.Namespace) -> int:
     if not options.operator:
         operators = {n: cls for n, cls in operators.items() if problems(cls)}
     cells = [(cls, dtype) for cls in operators.values() for dtype in dtypes]
+    environment = {"OMP_WAIT_POLICY": "passive"}  # threads that spin take the traps' time
     wish = Wish(options.examples, options.seed, options.sizes, problems)
     try:
-        with WorkerClient(options.backend, threads=options.threads) as client:
+        with WorkerClient(
+            options.backend, threads=options.threads, environment=environment
+        ) as client:
             about = client.about
             print(output.heading(about, wish))
             told = covered(client, wish, cells, lambda cell: print(output.line(cell), flush=True))
