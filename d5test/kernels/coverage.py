@@ -108,6 +108,7 @@ class Recorder:
                 self._probe.client.run(op, [feed])
                 ran = True
             except Unsupported:
+                self._entered(kept=False)
                 continue
             except FAILURES:
                 self._cell.broken += 1

@@ -14,6 +14,7 @@ from d5test.client.messages import Crashed, Feed, Raised
 from d5test.kernels.probe import NoMeans, Probe, setter
 from d5test.kernels.symbols import readable
 from d5test.reference.operators import Relu
+from d5test.worker.functions import Library, NotReadable
 from tests.kernels.conftest import Act
 
 X = np.arange(-3, 4, dtype=np.float32)
@@ -116,6 +117,31 @@ def test_an_exception_ends_no_watch(start: Start) -> None:
 def test_nothing_to_watch_is_said(start: Start) -> None:
     with pytest.raises(Unsupported, match="no native library of numpy is loaded"):
         Probe(start("Elsewhere")).arm()
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [(b"", "is empty"), (b"x" * 200, "is not of an x86-64"), (None, "is damaged")],
+)
+def test_a_file_that_is_no_library_is_one_line(
+    content: bytes | None, why: str, libraries: dict[str, Path], tmp_path: Path
+) -> None:
+    path = tmp_path / "odd.so"
+    path.write_bytes(libraries["named"].read_bytes()[:500] if content is None else content)
+    with pytest.raises(NotReadable, match=why):
+        Library(str(path))
+
+
+def test_entries_and_names_are_those_of_the_file(libraries: dict[str, Path]) -> None:
+    library = Library(str(libraries["named"]))
+    entries = library.entries()
+    assert np.all(np.diff(entries.astype(np.int64)) > 0)
+    names = library.names(entries)
+    assert {"relu", "never", "together", "foreign"} <= set(names)
+    stripped = Library(str(libraries["stripped"]))
+    named = [a for a, name in zip(entries, names, strict=True) if name.startswith("_Z4step")]
+    assert len(named) == 101
+    assert set(named) <= set(stripped.entries())
 
 
 def test_another_processor_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
