@@ -5,20 +5,27 @@ one line.
 """
 
 import argparse
+from pathlib import Path
 
-from d5test.arguments import Mistake
+from d5test.arguments import Mistake, positive
 from d5test.cli import kernels
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
-    """Its arguments."""
+    """Its arguments: those that all kinds of coverage have, and each kind's own."""
     parser.add_argument(
         "--kernels",
         action="store_true",
         help="functions of the framework's native libraries: entered by drawn cases, by real "
         "problems, by both",
     )
-    kernels.declare(parser)
+    parser.add_argument("--backend", default="", metavar="NAME", help="of this backend")
+    parser.add_argument("--operator", default="", metavar="NAME[,NAME]", help="of these operators")
+    parser.add_argument("--examples", type=positive, metavar="N", help="cases of each check (25)")
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="write it to FILE too: .json, or .md"
+    )
+    kernels.declare(parser.add_argument_group("--kernels"))
 
 
 def execute(options: argparse.Namespace) -> int:

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from d5test.case import Case, Operator
 
 DTYPES = "float32,bfloat16"
+EXAMPLES = 25
+"""Cases of each check, as many as the suites draw."""
 
 
 def spread(cases: list[Case], most: int) -> list[Case]:
@@ -19,44 +21,30 @@ def spread(cases: list[Case], most: int) -> list[Case]:
     return cases if len(cases) <= most else [cases[i * len(cases) // most] for i in range(most)]
 
 
-def declare(parser: argparse.ArgumentParser) -> None:
-    """Its arguments."""
-    parser.add_argument("--backend", metavar="NAME", help="whose libraries")
-    parser.add_argument(
-        "--operator",
-        action="append",
-        default=[],
-        metavar="NAME[,NAME]",
-        help="only these operators (default: those of which real problems are known)",
-    )
-    parser.add_argument(
+def declare(group: argparse._ArgumentGroup) -> None:
+    """Its own arguments."""
+    group.add_argument(
         "--dtype",
         action="append",
         default=[],
         metavar="NAME[,NAME]",
         help=f"in these dtypes (default: {DTYPES})",
     )
-    parser.add_argument(
-        "--examples", type=positive, default=25, metavar="N", help="cases of each check (25)"
-    )
-    parser.add_argument(
+    group.add_argument(
         "--seed", type=count, default=0, metavar="N", help="draw other cases (default: 0)"
     )
-    parser.add_argument(
+    group.add_argument(
         "--sizes", choices=("mixed", "small"), default="mixed", help="as of the suites"
     )
-    parser.add_argument(
+    group.add_argument(
         "--problems",
         type=positive,
         default=120,
         metavar="N",
         help="real problems of each operator at most (default: 120)",
     )
-    parser.add_argument(
+    group.add_argument(
         "--threads", type=positive, metavar="N", help="threads of the backend (its own choice)"
-    )
-    parser.add_argument(
-        "-o", "--output", metavar="FILE", help="write it to FILE too: .json, or .md"
     )
 
 
@@ -77,10 +65,10 @@ def execute(options: argparse.Namespace) -> int:
 
     if not options.backend:
         raise Mistake("no --backend is given")
-    if options.output and not options.output.endswith(output.SUFFIXES):
+    if options.output and options.output.suffix not in output.SUFFIXES:
         raise Mistake(f"--output={options.output}: its name ends with none of .json, .md")
     try:
-        operators = chosen("operator", listed(options.operator), OPERATORS)
+        operators = chosen("operator", listed([options.operator]), OPERATORS)
         dtypes = chosen("dtype", listed(options.dtype or [DTYPES]), dict.fromkeys(FLOATS))
     except BadName as error:
         raise Mistake(str(error)) from None
@@ -88,7 +76,7 @@ def execute(options: argparse.Namespace) -> int:
         operators = {n: cls for n, cls in operators.items() if problems(cls)}
     cells = [(cls, dtype) for cls in operators.values() for dtype in dtypes]
     environment = {"OMP_WAIT_POLICY": "passive"}  # threads that spin take the traps' time
-    wish = Wish(options.examples, options.seed, options.sizes, problems)
+    wish = Wish(options.examples or EXAMPLES, options.seed, options.sizes, problems)
     try:
         with WorkerClient(
             options.backend, threads=options.threads, environment=environment

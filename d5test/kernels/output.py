@@ -6,6 +6,7 @@ that only real problems enter; JSON has all that was entered.
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from d5test.client.messages import BackendInfo
@@ -106,9 +107,9 @@ def content(about: BackendInfo, wish: Wish, cells: Sequence[Cell]) -> dict[str, 
     }
 
 
-def write(path: str, about: BackendInfo, wish: Wish, cells: Sequence[Cell]) -> None:
+def write(path: Path, about: BackendInfo, wish: Wish, cells: Sequence[Cell]) -> None:
     """The file of that name, as its suffix says. Raises OSError."""
-    if path.endswith(".json"):
+    if path.suffix == ".json":
         replace(path, json.dumps(content(about, wish, cells), indent=1))
     else:
         replace(path, markdown(about, wish, cells))

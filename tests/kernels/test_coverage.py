@@ -71,7 +71,7 @@ def test_the_outputs_say_what_was_entered(start: Start, tmp_path: Path) -> None:
         "  Relu() of 100x100", "    many",
     ]  # fmt: skip
     for name in ("a.json", "a.md"):
-        output.write(str(tmp_path / name), client.about, wish, [cell])
+        output.write(tmp_path / name, client.about, wish, [cell])
     (written,) = json.loads((tmp_path / "a.json").read_text())["cells"]
     assert written["functions"]["real"] == ["many"]
     assert written["counts"] == {
