@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/pip install --quiet --constraint constraints.txt
 
-.PHONY: help validate test suites faults benchmarks fuzz nightly lint wheel clean
+.PHONY: help validate test suites faults benchmarks fuzz kernels nightly lint wheel clean
 
 help:
 	@echo "make validate    judge PyTorch's operators (installs the pinned PyTorch into $(VENV))"
@@ -13,6 +13,7 @@ help:
 	@echo "make suites      a short run of each suite"
 	@echo "make faults      which of the faults made on purpose are found"
 	@echo "make benchmarks  the performance budget, each bound as a measured ratio"
+	@echo "make kernels     which native functions the suites enter, and real problems alone"
 	@echo "make fuzz        every reader of files for an hour (FUZZ_SECONDS=3600)"
 	@echo "make nightly     what takes hours: long tests, fuzz, faults, benchmarks"
 	@echo "make lint        ruff and mypy --strict"
@@ -68,7 +69,11 @@ nightly: $(VENV)/dev.stamp
 	OMP_NUM_THREADS=1 $(BIN)/pytest suites/operators/test_accuracy.py -n 2 \
 	  --backend=numpy,native,torch,tensorflow,jax,onnxruntime
 	OMP_NUM_THREADS=1 $(BIN)/pytest tests -m nightly --durations=20
-	$(MAKE) fuzz faults benchmarks
+	$(MAKE) fuzz faults benchmarks kernels
+
+kernels: $(VENV)/dev.stamp
+	mkdir -p .d5test
+	$(BIN)/d5test coverage --kernels --backend=torch --threads=2 -o .d5test/kernels.md
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check

@@ -43,6 +43,7 @@ class Record:
     preempted   involuntary context switches, likewise
     judgement   of the timed calls' own outputs; a time whose outputs are wrong is not `valid`
     memory      peak bytes, `resident` and `device` (None where the device does not count)
+    kernels     what ran in a call, in the framework's own names; empty where it tells none
     control     the least wall time a call of each further run of the same version in the same
                 session, in fresh processes: what runs of one version differ by
     control_resident   their peak resident bytes
@@ -70,6 +71,7 @@ class Record:
     memory: Mapping[str, int | None]
     cold: bool
     environment: Mapping[str, Any] = field(default_factory=dict)
+    kernels: Sequence[str] = ()
     control: Sequence[float] = ()
     control_resident: Sequence[int] = ()
     paced: Mapping[str, Any] | None = None

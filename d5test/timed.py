@@ -122,6 +122,7 @@ class TimedProblem:
             judgement=describe_judgement(judgement),
             memory={"resident": timed.resident_memory, "device": timed.device_memory},
             cold=self._cold,
+            kernels=timed.kernels,
             environment=environment(),
         ).to_json()
 

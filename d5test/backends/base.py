@@ -270,6 +270,10 @@ class Backend(ABC):
     sources: ClassVar[Mapping[str, str]] = {}
     """The files of rows that are no framework's but a user's own, by operator."""
 
+    libraries: ClassVar[tuple[str, ...]] = ()
+    """Parts of the paths of the native libraries that compute, `/jaxlib/`; none: those in the
+    framework's package."""
+
     reads_models: ClassVar[bool] = False
     """Whether a network is an ONNX model that the framework reads itself: `prepare` works. Without
     it, a network is composed of rows."""
@@ -331,6 +335,14 @@ class Backend(ABC):
         `grads` are the upstream gradients, one for each output that the function returns; `None`
         for one through which nothing flows. A gradient is `None` if the framework has none.
         """
+
+    def kernel_names(self, function: Function, inputs: Tensors) -> tuple[str, ...]:
+        """What runs in `function(*inputs)`, in the framework's own names, each once, in order.
+
+        For a record, to be read beside a time: by means that cost little more than a call. Empty
+        where there are none.
+        """
+        return ()
 
     def prepare(self, model: bytes) -> Callable[..., Sequence[Any]]:
         """The function of the inputs of a serialised ONNX model (only if `reads_models`)."""

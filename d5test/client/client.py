@@ -119,11 +119,13 @@ class BackendClient(ABC):
         return Round(*self.ask("time_round"))
 
     def stop_timing(self) -> Timed:
-        """The results of the last timed call of each feed, and the peak memory since the start."""
-        answers, device, resident = self.ask("stop_timing")
+        """The results of the last timed call of each feed, the peak memory since the start, and
+        the kernels of a further call.
+        """
+        answers, device, resident, kernels = self.ask("stop_timing")
         outputs = tuple(tuple(outputs) for outputs, _ in answers)
         gradients = tuple(tuple(slopes) for _, slopes in answers if slopes is not None)
-        return Timed(outputs, gradients or None, device, resident)
+        return Timed(outputs, gradients or None, device, resident, tuple(kernels))
 
     def compilations(self) -> int | None:
         """Compilations since the last reset; `None`: this mode compiles nothing."""

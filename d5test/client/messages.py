@@ -65,12 +65,13 @@ class Round(NamedTuple):
 
 @dataclass(frozen=True)
 class Timed:
-    """What the timed calls returned, the last call of each feed; peak memory in bytes."""
+    """What the timed calls returned, the last call of each feed; peak memory in bytes; kernels."""
 
     outputs: tuple[tuple[Array, ...], ...]
     gradients: tuple[Arrays, ...] | None
     device_memory: int | None
     resident_memory: int
+    kernels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

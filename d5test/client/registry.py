@@ -26,6 +26,7 @@ BUILTIN: Mapping[str, str] = {
     "onednn": "d5test.native.onednn:OneDnn",
     "torch": "d5test.backends.torch:Torch",
     "torch-compiled": "d5test.backends.torch:TorchCompiled",
+    "torch-deterministic": "d5test.backends.torch:TorchDeterministic",
     "tensorflow": "d5test.backends.tensorflow:TensorFlow",
     "tensorflow-compiled": "d5test.backends.tensorflow:TensorFlowCompiled",
     "tensorflow-xla": "d5test.backends.tensorflow:TensorFlowXla",

@@ -60,9 +60,22 @@ class Matching:
 
 
 @dataclass(frozen=True)
+class Exchange:
+    """Kernels of a benchmark, by its new name: that only old runs had, that only new ones have.
+
+    Nothing is decided upon it: it is told beside a time.
+    """
+
+    name: str
+    gone: Sequence[str]
+    come: Sequence[str]
+
+
+@dataclass(frozen=True)
 class Comparison:
     """Decisions worst first; the facts of the environment that differ.
 
+    kernels what other kernels the new version runs
     effect  the slowdown that was to be found
     strict  what is unsure fails
     """
@@ -72,6 +85,7 @@ class Comparison:
     matching: Matching
     decisions: Sequence[Decision]
     environment: Mapping[str, tuple[str, str]]
+    kernels: Sequence[Exchange] = ()
     effect: float = EFFECT
     strict: bool = False
 
@@ -131,7 +145,10 @@ def compare(
     for rows in undecided.values():
         decisions += decide(rows, effect)
     facts = [[run.facts for run in side] for side in (old, new)]
-    return Comparison(old, new, matching, worst_first(decisions), differing(*facts), effect)
+    return Comparison(
+        old, new, matching, worst_first(decisions), differing(*facts),
+        list(_exchanges(old, new, matching)), effect,
+    )  # fmt: skip
 
 
 def match(old: Sequence[Run], new: Sequence[Run]) -> Matching:
@@ -152,6 +169,22 @@ def match(old: Sequence[Run], new: Sequence[Run]) -> Matching:
         new=[name for name in after if name not in before and name not in arrived],
         vanished=list(_vanished(unmoved, old, new, after)),
     )
+
+
+def _exchanges(old: Sequence[Run], new: Sequence[Run], matching: Matching) -> Iterator[Exchange]:
+    """What other kernels run, where both versions tell which do."""
+    for before, after in matching.pairs:
+        olds, news = _kernels(old, before), _kernels(new, after)
+        gone = [kernel for kernel in olds if kernel not in news]
+        come = [kernel for kernel in news if kernel not in olds]
+        if olds and news and (gone or come):
+            yield Exchange(after, gone, come)
+
+
+def _kernels(side: Sequence[Run], name: str) -> list[str]:
+    """Those that any run of a benchmark tells, each once."""
+    entries = filter(None, (run.entries.get(name) for run in side))
+    return list(dict.fromkeys(kernel for entry in entries for kernel in entry.kernels))
 
 
 def _identities(side: Sequence[Run]) -> dict[str, str]:

@@ -68,6 +68,8 @@ COUNTS: Mapping[Metric, tuple[int, int]] = {
 """What metrics that are counted can be, both ends included."""
 FASTEST, SLOWEST = 1e-9, 1e7
 """Seconds of one call: a nanosecond, the tick of clocks, to four months."""
+KERNELS = 64
+"""Names of kernels that are read of a benchmark."""
 CASE = ("operator", "attributes", "shapes", "dtype", "direction", "cold", "corpus.data")
 IDENTITY = (
     *(f"{KEY}.{name}" for name in CASE),
@@ -134,6 +136,7 @@ class Entry:
     right     whether the timed outputs were right: otherwise its times mean nothing
     samples   by the name of the metric; of noisy ones one value a run: the best of its rounds
     paced     its time against a work that is always the same, if that was looked at
+    kernels   what ran in a call, in the framework's own names; empty if it did not tell
     detail    for a report; empty where the file was read to be compared alone
     """
 
@@ -143,6 +146,7 @@ class Entry:
     right: bool
     samples: Mapping[str, Sample]
     paced: Paced | None = None
+    kernels: tuple[str, ...] = ()
     detail: Detail = field(default=Detail(), compare=False)
 
     @property
@@ -180,7 +184,20 @@ def _entry(name: str, benchmark: Mapping[str, Any]) -> Entry:
     right = judged_right(samples)
     paced = paced_of(lookup(extra, f"{KEY}.paced"), samples.get(TIME.name))
     _check_rounds(extra)
-    return Entry(name, identity(extra), operator, right, samples, paced)
+    kernels = kernels_of(lookup(extra, f"{KEY}.kernels"))
+    return Entry(name, identity(extra), operator, right, samples, paced, kernels)
+
+
+def kernels_of(recorded: Any) -> tuple[str, ...]:
+    """The names of kernels: the first of them, cut where they are long."""
+    if recorded is None:
+        return ()
+    if not isinstance(recorded, list):
+        raise Unreadable(f"{KEY}.kernels is {quoted(recorded)}, not a list")
+    for name in recorded:
+        if not isinstance(name, str):
+            raise Unreadable(f"a name of {KEY}.kernels is {quoted(name)}, not text")
+    return tuple(dict.fromkeys(name[:LONG] for name in recorded[:KERNELS]))
 
 
 def judged_right(samples: Mapping[str, Sample]) -> bool:

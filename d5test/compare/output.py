@@ -192,6 +192,7 @@ def lists(comparison: Comparison) -> dict[str, list[str]]:
     left.subtract(d.verdict for d in shown(comparison))
     matching = comparison.matching
     every = {
+        "kernels changed": _few(list(_exchanges(comparison))),
         "not shown": [f"{left[name]} {name}" for name in ("unsure", "better") if left[name]],
         "reasons": _notes(comparison),
         "operators lost": [plain(operator) for operator in comparison.lost],
@@ -201,6 +202,20 @@ def lists(comparison: Comparison) -> dict[str, list[str]]:
         "changed, not compared": _few([short(name) for name in matching.changed]),
     }
     return {heading: names for heading, names in every.items() if names}
+
+
+def _exchanges(comparison: Comparison) -> Iterator[str]:
+    """Which benchmarks run other kernels, beside the change of their times, worst first."""
+    exchanges = {exchange.name: exchange for exchange in comparison.kernels}
+    changes = {d.values.benchmark: change(d) for d in comparison.times}
+    for name in dict.fromkeys([*changes, *exchanges]):
+        if name in exchanges:
+            sides = exchanges[name].gone, exchanges[name].come
+            gone, come = (
+                ", ".join(_few(list(map(plain, side)), SEVERAL)) or "nothing" for side in sides
+            )
+            time = f" (time {changes[name]})" if changes.get(name) else ""
+            yield f"{short(name)}{time}: {gone} -> {come}"
 
 
 def _notes(comparison: Comparison) -> list[str]:
@@ -289,6 +304,7 @@ def for_programs(comparison: Comparison) -> None:
         "operators_lost": comparison.lost,
         **asdict(comparison.matching),
         "environment": dict(comparison.environment),
+        "kernels": [asdict(exchange) for exchange in comparison.kernels],
         "decisions": [_plain(asdict(decision)) for decision in comparison.decisions],
     }
     print(json.dumps(content, indent=1, allow_nan=False))

@@ -21,7 +21,15 @@ from d5test import __version__
 from d5test.compare import Comparison, Run, Unreadable, compare
 from d5test.compare.comparison import EFFECT
 from d5test.compare.condensed import packed, rounds_of, thinned, unpacked
-from d5test.compare.entry import Detail, Entry, fact_of, judged_right, paced_of, value_of
+from d5test.compare.entry import (
+    Detail,
+    Entry,
+    fact_of,
+    judged_right,
+    kernels_of,
+    paced_of,
+    value_of,
+)
 from d5test.compare.numbers import count, number, positive, quoted, within
 from d5test.compare.output import sentence, short
 from d5test.files import TooLarge, parsed, unzipped
@@ -259,6 +267,7 @@ def _entry(entry: Entry, metrics: dict[Metric, int], most: int) -> dict[str, Any
             for sample in entry.samples.values()
         ],
         "paced": asdict(entry.paced) if entry.paced else None,
+        "kernels": entry.kernels,
         "about": dict(entry.detail.about),
         "count": entry.detail.count,
         "rounds": packed(thinned(entry.detail.rounds, most)),
@@ -296,5 +305,6 @@ def _entry_of(entry: Mapping[str, Any], metrics: Sequence[Metric]) -> Entry:
         right,
         samples,
         paced_of(entry.get("paced"), samples.get(TIME.name)),
+        kernels_of(entry.get("kernels")),
         Detail(about, *rounds),
     )

@@ -8,6 +8,7 @@ import os
 import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from types import TracebackType
 from typing import Any
@@ -80,6 +81,8 @@ class Execution:
         self._latest: tuple[Any, Bound] | None = None
         self._tensor: type | None = None
         self._forgotten = 0
+        self.around: Callable[[], AbstractContextManager[None]] = nullcontext
+        """What the framework's own work is done within: neither `put` nor `get`."""
         self._checked: Counter[tuple[str, tuple[bool, ...]]] = Counter()
         """How often plans were seen to read no values but those that their rows declare."""
 
@@ -162,6 +165,10 @@ class Execution:
 
     def compute(self, bound: Bound, now: Placed, wanted: Sequence[int] | None) -> None:
         """Forward, and backward if there are upstream gradients; return when it is done."""
+        with self.around():
+            self._compute(bound, now, wanted)
+
+    def _compute(self, bound: Bound, now: Placed, wanted: Sequence[int] | None) -> None:
         if now.grads is None:
             self.where = "call"
             now.outputs = self.outputs(bound, bound.function(*now.tensors))

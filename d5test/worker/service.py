@@ -16,6 +16,7 @@ from typing import Any
 from d5test.backends.base import Backend, Unsupported
 from d5test.backends.updater import with_own_rules
 from d5test.worker import machine, wire
+from d5test.worker.breakpoints import Breakpoints
 from d5test.worker.execution import Execution
 from d5test.worker.facts import describe
 from d5test.worker.programs import Programs
@@ -47,6 +48,7 @@ class Service:
         self._make = make
         self._execution: Execution | None = None
         self._timing: Rounds | None = None
+        self._breakpoints: Breakpoints | None = None
         self._requests: Mapping[str, Callable[..., Any]] = {
             "describe": lambda: describe(self.execution),
             "run": lambda *request: self.execution.run(*request),
@@ -59,6 +61,7 @@ class Service:
             "start_network_timing": lambda *request: self.start(self.programs.timing, *request),
             "time_round": lambda: self.timing.round(),
             "stop_timing": self.stop_timing,
+            "breakpoints": self.answer_breakpoints,
             "invoke": self.invoke,
         }
 
@@ -123,6 +126,15 @@ class Service:
         if self._timing is None:
             raise RuntimeError("no timing was started")
         return self._timing
+
+    def answer_breakpoints(self, library: str, verb: str, *arguments: Any) -> Any:
+        """What a verb of `Breakpoints` answers; `None` where they were not armed before."""
+        if self._breakpoints is None:
+            if verb != "arm":
+                return None
+            self._breakpoints = Breakpoints(self.execution.backend, library)
+            self.execution.around = self._breakpoints.watching
+        return self._breakpoints.answer(verb, *arguments)
 
     def invoke(self, target: str, arguments: Sequence[Any]) -> Any:
         """Call `module:function` with the backend and builtins: a network, a training loop."""

@@ -22,6 +22,8 @@ ROUND = 0.005
 """Seconds that a round lasts at least: 10^4 times what the clock and a pre-emption check cost."""
 CALIBRATIONS = 5
 """How many rounds of a length are timed while it is looked for; the fastest counts."""
+MOST, LONGEST = 64, 160
+"""Names of kernels that are told of a call, and characters of each."""
 COLD_BYTES = 64 << 20
 Call = Callable[[], Any]
 
@@ -94,8 +96,11 @@ class Rounds:
             self.last[k] = result
         return wall / self.loops, cpu / self.loops, switches
 
-    def stop(self) -> tuple[list[Any], int | None, int]:
-        """Outputs and gradients of the last of each call, peak device and resident bytes."""
+    def stop(self) -> tuple[list[Any], int | None, int, tuple[str, ...]]:
+        """Outputs and gradients of the last of each call, peak device and resident bytes, kernels.
+
+        The kernels are those of a further call, which no clock and no peak sees.
+        """
         device, resident = self._backend.peak_memory(), machine.peak_resident()
         answers: list[Any] = []
         get = self._execution.maybe_get
@@ -103,7 +108,11 @@ class Rounds:
             outputs, gradients = self._results(k, *(last if self._backward else (last, None)))
             slopes = None if gradients is None else [get(dx) for dx in gradients]
             answers.append(([get(y) for y in outputs], slopes))
-        return answers, device, resident
+        return answers, device, resident, self._kernels()
+
+    def _kernels(self) -> tuple[str, ...]:
+        """The names of what runs in a call; none where nobody knows."""
+        return ()
 
     def _results(self, k: int, outputs: Any, gradients: Any) -> tuple[Any, Any]:
         """What call `k` returned. Raises `BadRow` where nothing may return it."""
@@ -169,9 +178,28 @@ class Timing(Rounds):
             execution.place(now)
         execution.where = "call"
         self._roots = [now.wanted(wanted) for now in self._placed]
+        self._differentiated = backward
         pairs = zip(self._placed, self._roots, strict=True)
         calls = [self._call(now, roots, backward) for now, roots in pairs]
         super().__init__(execution, calls, backward, cold, loops)
+
+    def _kernels(self) -> tuple[str, ...]:
+        now, roots = self._placed[0], self._roots[0]
+        backend, inputs = self._backend, [now.tensors[i] for i in now.distinct]
+        function = self._bound.folded(self._bound.ready(now.tensors), now.places)
+        if self._differentiated:
+            wanted = [now.distinct.index(root) for root in roots]
+            upstream, forward = now.upstream[: self._bound.row.outputs], function
+
+            def function(*tensors: Any) -> Any:
+                return backend.vjp(forward, tensors, upstream, wanted)
+
+        try:
+            names = [str(name)[:LONGEST] for name in backend.kernel_names(function, inputs)]
+        except Exception as error:  # noqa: BLE001 (nothing is decided upon names)
+            print(f"no kernels of {self._bound.op.name}: {type(error).__name__}: {error}")
+            return ()
+        return tuple(names[:MOST])
 
     def _results(self, k: int, outputs: Any, gradients: Any) -> tuple[Any, Any]:
         outputs = self._execution.outputs(self._bound, outputs)

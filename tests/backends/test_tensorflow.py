@@ -331,3 +331,10 @@ def test_arrays_come_back_as_their_own(dtype: str) -> None:
     np.testing.assert_array_equal(got, np.arange(5))
     got[...] = 9
     np.testing.assert_array_equal(MODES["eager"].get(tensor)[0], np.arange(5))
+
+
+@pytest.mark.parametrize(("backend", "name"), [(TensorFlow, "MatMul"), (TensorFlowXla, "dot")])
+def test_what_runs_is_told_by_name(backend: Any, name: str) -> None:
+    one = backend()
+    a, b = (one.put(np.ones(shape, np.float32), "float32") for shape in ((3, 5), (5, 7)))
+    assert one.kernel_names(tf.matmul, [a, b]) == (name,)

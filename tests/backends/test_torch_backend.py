@@ -118,3 +118,23 @@ def test_the_device_s_name_has_the_instructions_that_onednn_may_use(
     capability = torch.backends.cpu.get_cpu_capability()
     words = ", ".join(filter(None, (capability, name)))
     assert BACKEND.describe_device() == f"cpu ({words})"
+
+
+def test_a_deterministic_mode_says_so_and_refuses_what_is_not() -> None:
+    from d5test.backends.torch import TorchDeterministic
+
+    before = torch.are_deterministic_algorithms_enabled()
+    try:
+        backend = TorchDeterministic()
+        assert torch.are_deterministic_algorithms_enabled()
+        x = backend.put(np.zeros(4, np.float32), "float32")
+        with pytest.raises(RuntimeError) as refused:
+            x.put_(torch.tensor([0, 0]), torch.tensor([1.0, 2.0]))
+        assert backend.refusal(refused.value) == (
+            "put_ does not have a deterministic implementation, but you set "
+            "'torch.use_deterministic_algorithms(True)'"
+        )
+        assert backend.refusal(RuntimeError("shapes do not fit")) == ""
+        assert "use_deterministic_algorithms(True)" in backend.template.imports
+    finally:
+        torch.use_deterministic_algorithms(before)

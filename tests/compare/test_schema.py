@@ -91,6 +91,7 @@ BROKEN: list[tuple[tuple[Any, ...], Any]] = [
     (("extra_info", "d5test", "judgement", "share"), 1.5),
     (("extra_info", "d5test", "judgement", "arithmetic"), "Q"),
     (("extra_info", "d5test", "preempted"), [-1]),
+    (("extra_info", "d5test", "kernels"), [1]),
     (("extra_info", "metrics"), [{"name": "nameless"}]),
 ]
 

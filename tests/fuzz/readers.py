@@ -90,7 +90,9 @@ def benchmarks(folder: Path) -> list[bytes]:
     del old, new
     rows = {"name": "rows", "unit": "1", "better": "higher", "gate": "noise", "values": [3, 4]}
     paced = {"work": "w", "paces": [5e-5, 5e-5], "times": [20.0, 20.1]}
-    more = benchmark(name(2), 1e-3, control=[1e-3], control_resident=[10**8], paced=paced)
+    more = benchmark(
+        name(2), 1e-3, control=[1e-3], control_resident=[10**8], paced=paced, kernels=["mm", "sum"]
+    )
     more["extra_info"] |= {"metrics": [rows], "communication": {"messages": 3, "bytes": 5}}
     write(folder / "more.json", [more, plain("sort", 1e-3)], {"gone": "skipped: why"})
     return [path.read_bytes() for path in sorted(folder.glob("*.json"))]
@@ -100,7 +102,7 @@ def read_benchmarks(content: bytes, folder: Path) -> None:
     good, path = folder / "good" / "run.json", folder / "fuzzed.json"
     if not good.exists():
         good.parent.mkdir()
-        write(good, [benchmark(name(b), 1.1e-3) for b in range(3)])
+        write(good, [benchmark(name(b), 1.1e-3, kernels=["mm"]) for b in range(3)])
     path.write_bytes(content)
     old, new = read_sides([str(good), str(path)], 8)
     page(Report([], new))

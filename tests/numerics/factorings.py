@@ -65,6 +65,17 @@ def conv_by_taps(op: Any, x: Any, w: Any, b: Any = None) -> Any:
     return y if b is None else y + along_channels(b, y.ndim)
 
 
+def conv_from_bias(op: Any, x: Any, w: Any, b: Any = None) -> Any:
+    """Accumulators that begin with the bias."""
+    windows = op.windows(x.shape, w.shape)
+    columns, filters = as_columns(windows.view(x), op.group, x.ndim - 2), as_filters(w, op.group)
+    terms = np.moveaxis(np.expand_dims(filters, 3) * np.expand_dims(columns, 1), 2, 0)
+    if b is not None:
+        first = np.broadcast_to(b.reshape(1, op.group, -1, 1), (1, *terms.shape[1:]))
+        terms = np.concatenate((first, terms))
+    return from_columns(terms.sum(0), x.shape[0], windows.out)
+
+
 def conv_by_samples(op: Any, grads: Any, inputs: Any, outputs: Any) -> Any:
     """The filters' gradient of each sample, and their sum."""
     (dy,), (x, w, *bias) = grads, inputs
@@ -288,7 +299,7 @@ def biases_together(op: Any, x: Any, w: Any, r: Any, b: Any = None, *rest: Any) 
 
 FORWARDS: Mapping[str, tuple[Function, ...]] = {
     "Gemm": (gemm("product"), gemm("first"), gemm("second"), gemm_from_c),
-    "Conv": (conv_by_taps,),
+    "Conv": (conv_by_taps, conv_from_bias),
     "CumSum": (partial_sums_by_product,),
     "Sum": (sum_from_the_last, sum_by_pairs),
     "RNN": (biases_together,),

@@ -369,3 +369,20 @@ def test_gradients_that_are_added_before_the_softmax_lie_within_the_bars(dtype: 
         dy = stored(dy)
         dx = dy - stored(stored(np.exp(y)) * stored(dy.sum(1, keepdims=True)))
         assert Bars(case, (dloss, dlog_prob)).ratio("P", True, (stored(dx), None)) <= 1, number
+
+
+def test_a_convolution_may_begin_with_its_bias() -> None:
+    """As oneDNN's does: a bias that is larger than the result is rounded with each partial sum."""
+    heavy = ("heavy",)
+    inputs = (Tensor((1, 8, 1)), Tensor((4000, 8, 1), values=heavy), Tensor((4000,), values=heavy))
+    x, w, b = Case(OPERATORS["Conv"](), inputs).arrays()
+    y = b.copy()  # type: ignore[union-attr]
+    for k in range(8):
+        y += w[:, k, 0] * x[0, k, 0]  # type: ignore[index]
+    (arithmetic,) = classes("float32")
+    ours = forward_bounds(OPERATORS["Conv"](), (x, w, b), arithmetic)
+    assert judge(ours, (y.reshape(1, -1, 1),)).ratio <= 1
+    (alone,) = forward_bounds(OPERATORS["Conv"](), (x, w), arithmetic)
+    exact = ours[0].value.ravel()
+    added_last = np.asarray(alone.bar).ravel() + arithmetic.storage.u * np.abs(exact)
+    assert np.max(np.abs(y - exact) / added_last) > 1

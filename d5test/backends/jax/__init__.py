@@ -32,6 +32,7 @@ from d5test.backends.base import (
 )
 from d5test.backends.jax.forms import forms
 from d5test.backends.jax.framework import Array, jax, jnp
+from d5test.backends.jax.kernels import of_compiled, of_eager
 from d5test.backends.jax.optimizers import JaxReference, OptaxCompiled
 
 rows = Table.of(__name__)
@@ -77,6 +78,7 @@ class Jax(Backend):
     forms = forms
     compiles_shapes = True
     template = TEMPLATE
+    libraries = ("/jaxlib/",)
     updaters: ClassVar[Mapping[str, Any]] = {"native": OptaxCompiled, "reference": JaxReference}
     ulps: ClassVar[Mapping[str, float]] = {
         "erf": 7,
@@ -139,6 +141,9 @@ class Jax(Backend):
         self, function: Function, inputs: Tensors, grads: Tensors, wanted: Sequence[int]
     ) -> Pulled:
         return pulled(function, tuple(wanted), inputs, grads)
+
+    def kernel_names(self, function: Function, inputs: Tensors) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(of_eager(function, inputs)))
 
     def peak_memory(self) -> int | None:
         counts = self._device.memory_stats()
@@ -204,6 +209,9 @@ class JaxCompiled(Jax):
 
     def compile(self, function: Function) -> Function:
         return Compiled(function, self._count)
+
+    def kernel_names(self, function: Function, inputs: Tensors) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(of_compiled(function, inputs)))
 
     def compilations(self) -> int | None:
         return self._compiled

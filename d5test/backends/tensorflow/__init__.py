@@ -36,6 +36,7 @@ from d5test.backends.base import (
 )
 from d5test.backends.tensorflow.forms import forms
 from d5test.backends.tensorflow.framework import ValueNeeded, tf
+from d5test.backends.tensorflow.kernels import of_graph
 from d5test.backends.tensorflow.optimizers import KerasUpdater, TensorFlowReference
 from d5test.processor import onednn_extensions
 
@@ -149,6 +150,9 @@ class TensorFlow(Backend):
 
     def wait(self, tensors: Sequence[Any]) -> None:
         tf.test.experimental.sync_devices()
+
+    def kernel_names(self, function: Function, inputs: Tensors) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(of_graph(function, inputs, xla=self.mode == "xla")))
 
     def peak_memory(self) -> int | None:
         if not self._gpus:

@@ -9,8 +9,10 @@ The other modules have the rows, one a family.
 """
 
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,6 +22,7 @@ from torch import Tensor
 
 from d5test.backends.base import Backend, Function, Pulled, Table, Template, Tensors, Unsupported
 from d5test.backends.torch.forms import forms
+from d5test.backends.torch.kernels import Dispatched, of_libraries, on_device
 from d5test.backends.torch.optimizers import TorchReference, TorchUpdater
 from d5test.processor import onednn_extensions
 
@@ -32,6 +35,9 @@ TEMPLATE = Template(
     gradient="for x in [{inputs}]:\n    x.requires_grad_()\ny = {call}\n"
     "results = torch.autograd.grad(y, [{inputs}], dy, allow_unused=True)",
 )
+
+NONDETERMINISTIC = "does not have a deterministic implementation"
+"""What torch says of an operator that it refuses under `torch.use_deterministic_algorithms`."""
 
 
 class Torch(Backend):
@@ -139,6 +145,16 @@ class Torch(Backend):
         xs = [leaves[id(inputs[i])] for i in wanted]
         return values, list(torch.autograd.grad(ys, xs, dys, allow_unused=True))
 
+    def kernel_names(self, function: Function, inputs: Tensors) -> tuple[str, ...]:
+        with Dispatched() as dispatched:
+            function(*inputs)
+        return tuple(dict.fromkeys([*dispatched.names, *self._kernels(function, inputs)]))
+
+    def _kernels(self, function: Function, inputs: Tensors) -> list[str]:
+        """Those that are not torch's own."""
+        call = partial(function, *inputs)
+        return of_libraries(call) if self.device == "cpu" else on_device(call)
+
     def peak_memory(self) -> int | None:
         if self.device == "cpu":
             return None
@@ -192,9 +208,34 @@ class TorchCompiled(Torch):
 
         return call
 
+    def kernel_names(self, function: Function, inputs: Tensors) -> tuple[str, ...]:
+        """What is compiled has no names; under a mode of dispatch nothing would be compiled."""
+        return tuple(dict.fromkeys(self._kernels(function, inputs)))
+
     def compilations(self) -> int:
         return int(self._dynamo.utils.counters["stats"]["unique_graphs"])
 
     def reset(self) -> None:
         self._dynamo.reset()
         self._dynamo.utils.counters.clear()
+
+
+class TorchDeterministic(Torch):
+    """PyTorch under `torch.use_deterministic_algorithms(True)`: other kernels, on a GPU above all.
+
+    What has no deterministic algorithm raises, which is its documented refusal.
+    """
+
+    template = replace(
+        TEMPLATE, imports=f"{TEMPLATE.imports}\n\ntorch.use_deterministic_algorithms(True)"
+    )
+
+    def __init__(self, device: str = "cpu") -> None:
+        # cuBLAS reads it when it is first called, and is deterministic with it alone
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        super().__init__(device)
+        torch.use_deterministic_algorithms(True)
+
+    def refusal(self, error: Exception) -> str:
+        refused = isinstance(error, RuntimeError) and NONDETERMINISTIC in str(error)
+        return str(error).partition(". ")[0] if refused else super().refusal(error)
