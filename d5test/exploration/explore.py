@@ -27,6 +27,7 @@ from d5test.known.where import holds
 from d5test.numerics.bounds import double
 from d5test.outcome.assessment import Assessment
 from d5test.outcome.fault import Fault
+from d5test.outcome.roundings import Roundings
 from d5test.outcome.tally import Inapplicable, Tally
 from d5test.strategies.sizes import LARGEST, MIXED, SMALL_SHARE, Deal
 
@@ -87,6 +88,7 @@ class Exploration:
     shrink_until: float = float("inf")
     steady: bool = True
     broken: Exception | None = None
+    roundings: Roundings = field(default_factory=Roundings)
 
     def assess(self, number: int, assessment: Assessment) -> None:
         """The faults of what is drawn with this seed, or why too little was judged."""
@@ -101,7 +103,8 @@ class Exploration:
     def faults(self, number: int) -> list[Fault]:
         """The smallest fault of each kind in what is drawn with this seed; fills the tally.
 
-        Of cases that are fixed and not drawn, the worst of each kind. Raises `Undrawable` where
+        Of cases that are fixed and not drawn, the worst of each kind. Where no case has one, the
+        fault that all of them show together, if there is one. Raises `Undrawable` where
         there is nothing to draw, and whatever d5test itself gets wrong.
         """
         if self.check.every is not None:
@@ -128,6 +131,9 @@ class Exploration:
                 raise
             self.steady = False
             faults = list(self.smallest.values())
+        if not faults and self.check.whole is not None:
+            together = self.check.whole(self.check.name, self.client, self.roundings)
+            faults = [] if together is None else [together]
         return sorted(faults, key=lambda fault: fault.kind)
 
     def first(self, cases: Iterable[Case]) -> list[Fault]:
@@ -274,6 +280,8 @@ class Exploration:
             self.broken = error
         else:
             self.outcomes.count_right(judgement, case)
+            if not self.smallest:
+                self.roundings.add(judgement, case)
         if self.broken is not None:
             raise Enough
         if fault is not None:

@@ -47,8 +47,8 @@ class Evidence:
     claim     `within` the bars; `computed` within them are the outputs, though the feed has
               upstream gradients; gradients are `shaped` as their inputs; zeros are `signed` as
               expected where the bar is 0; the calls `repeat` each other bit for bit; inputs are
-              left `untouched`; outputs are `kept` when the next call is made; the call
-              `returns`; the call `raises`
+              left `untouched`; outputs are `kept` when the next call is made; outputs are
+              `rounded` to nearest; the call `returns`; the call `raises`
     reuse     each feed's values are written over the last one's, at the same address
     """
 
@@ -77,7 +77,8 @@ class Fault(AssertionError):
     kind    the word by which faults are told apart: `value`, `gradient`, `shape`, `dtype`,
             `crash`, `hang`, `exception`, `mutated`, `overwritten`, `cached`, `nondeterministic`,
             `layout`, `batch`, `special`, `sign of zero`, `accepted`, `arithmetic`, `declared`,
-            `not compiled`; of more than an operator also `network`, `trajectory`, `curve`, ...
+            `not compiled`, `biased`; of more than an operator also `network`, `trajectory`,
+            `curve`, ...
     case    what was asked; its repr rebuilds it where it is a `Case`
     causes  the faults of parts that explain this one: those of a network's nodes
 

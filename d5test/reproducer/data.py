@@ -50,7 +50,7 @@ def calls(fault: Fault) -> str:
     if len(feeds) > 1 and all(feed is feeds[0] for feed in feeds):
         feeds, times = feeds[:1], f" * {len(feeds)}"
     lines = [_nested("CALLS = [", (_call(feed, evidence.wanted) for feed in feeds)) + times]
-    if evidence.claim in ("within", "special", "signed", "computed"):
+    if evidence.claim in ("within", "special", "signed", "computed", "rounded"):
         wants = [[_want(*bound) for bound in bounds] for bounds in expected(fault)]
         lines.append(_nested("EXPECTED = [", (_nested("[", entries) for entries in wants)))
     if evidence.claim == "slope" and fault.judgement is not None:

@@ -51,6 +51,7 @@ def explore(
         sized=False,
         every=None,
         fixed=False,
+        whole=None,
     )
     tally = Tally("tiny", "forward", "Relu", "float32")
     given: dict[str, Any] = {"examples": 25, "covered": lambda _: False, **more}
