@@ -31,8 +31,22 @@ from d5test.reference.operators.elementwise import Binary, Pow, Unary
 CHECKS: Mapping[str, Check] = {
     check.name: check
     for check in (
-        Check("forward", forward, ("float64", "float32"), "value", whole=rounded_to_nearest),
-        Check("gradient", gradient, ("float64", "float32"), "value", reason=with_gradient),
+        Check(
+            "forward",
+            forward,
+            ("float64", "float32"),
+            "value",
+            pairwise=True,
+            whole=rounded_to_nearest,
+        ),
+        Check(
+            "gradient",
+            gradient,
+            ("float64", "float32"),
+            "value",
+            reason=with_gradient,
+            pairwise=True,
+        ),
         Check(
             "numerical_gradient",
             numerical_gradient,

@@ -111,6 +111,8 @@ class Check:
             its own
     forms   whether it is asked of the backends' forms, and not of their rows
     parts   checks whose known failures are its own, too
+    pairwise
+            whether its cases are to meet each pair of attribute values
     whole   what is asked of all cases of a cell together, once each of them is right; returns a
             fault, or nothing
     """
@@ -130,6 +132,7 @@ class Check:
     parts: tuple[str, ...] = ()
     resizable: bool = False
     share: float = 1.0
+    pairwise: bool = False
     whole: Callable[[str, Any, Roundings], Fault | None] | None = None
 
     @property

@@ -29,6 +29,7 @@ from d5test.outcome.assessment import Assessment
 from d5test.outcome.fault import Fault
 from d5test.outcome.roundings import Roundings
 from d5test.outcome.tally import Inapplicable, Tally
+from d5test.strategies.pairs import Pairs
 from d5test.strategies.sizes import LARGEST, MIXED, SMALL_SHARE, Deal
 
 MOST = 3
@@ -198,17 +199,21 @@ class Exploration:
     ) -> list[Fault]:
         """The faults as Hypothesis reports them: alone, or in a group.
 
-        A case that does not show the sizes that were dealt is passed over.
+        A case that does not show the sizes that were dealt is passed over; where attributes
+        are dealt `pairwise` also one that brings no new pair, while there may be a better one.
         """
+        pairs = Pairs() if deal is not None and self.check.pairwise else None
 
         def draw(case: Case) -> None:
+            if pairs is not None and not self.smallest and pairs.passes(case):
+                return
             if deal is not None and not self.smallest and not deal.shown(case.shapes):
                 return
             for further in range(self.data_sets if case.random else 1):
                 self.one(replace(case, seed=case.seed + further))
 
         draw = given(case=cases)(draw)
-        draw = settings(PROFILE, max_examples=MOST * self.examples)(draw)
+        draw = settings(PROFILE, max_examples=MOST * self.examples * (1 + (pairs is not None)))(draw)
         try:
             with reproducible_draws():
                 seed(number)(draw)()

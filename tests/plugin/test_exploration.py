@@ -52,6 +52,7 @@ def explore(
         every=None,
         fixed=False,
         whole=None,
+        pairwise=False,
     )
     tally = Tally("tiny", "forward", "Relu", "float32")
     given: dict[str, Any] = {"examples": 25, "covered": lambda _: False, **more}
