@@ -21,6 +21,7 @@ from hypothesis.strategies import SearchStrategy
 
 from d5test.backends.base import Unsupported
 from d5test.case import Case, Operator, Tensor
+from d5test.client.client import BackendClient
 from d5test.client.messages import RowInfo
 from d5test.exploration.draws import PROFILE, reproducible_draws
 from d5test.known.where import holds
@@ -213,7 +214,9 @@ class Exploration:
                 self.one(replace(case, seed=case.seed + further))
 
         draw = given(case=cases)(draw)
-        draw = settings(PROFILE, max_examples=MOST * self.examples * (1 + (pairs is not None)))(draw)
+        draw = settings(PROFILE, max_examples=MOST * self.examples * (1 + (pairs is not None)))(
+            draw
+        )
         try:
             with reproducible_draws():
                 seed(number)(draw)()
@@ -273,6 +276,8 @@ class Exploration:
         if self.covered(case):
             self.outcomes.known += 1
             return
+        if not self.smallest and isinstance(self.client, BackendClient):
+            self.tally.renewed += self.client.contain()
         fault = None
         try:
             judgement = self.check.run(self.client, case)
@@ -332,6 +337,8 @@ class Exploration:
         if not self.smallest:
             shrinking = 0.0 if fault.kind == "hang" else SHRINKING
             self.shrink_until = time.monotonic() + shrinking
+        if isinstance(self.client, BackendClient):
+            fault.before = self.client.history.before(fault.case.op, fault.case.form)
         before = self.smallest.get(fault.kind)
         if before is None or _size(fault.case) <= _size(before.case):
             self.smallest[fault.kind] = fault

@@ -14,6 +14,7 @@ import numpy as np
 
 from d5test.backends.base import Unsupported
 from d5test.case import Case, dtype_of
+from d5test.client.history import Before
 from d5test.client.messages import FAILURES, Calls
 from d5test.numerics.arithmetic import format_of
 from d5test.numerics.bounds import Bounds
@@ -81,6 +82,8 @@ class Fault(AssertionError):
             `curve`, ...
     case    what was asked; its repr rebuilds it where it is a `Case`
     causes  the faults of parts that explain this one: those of a network's nodes
+    calls   the functions of the framework that it calls, once they are named
+    before  the calls that the worker had answered, where that is known
 
     How bad it is: `character`.
     """
@@ -95,6 +98,7 @@ class Fault(AssertionError):
     evidence: Evidence = NO_CALLS
     causes: tuple[Fault, ...] = ()
     calls: Calls = field(default=Calls(), init=False)
+    before: Before = field(default=Before(), init=False)
 
     def name_calls(self, client: Any) -> None:
         """Say in the headline which functions of the framework the case calls.

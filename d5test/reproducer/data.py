@@ -51,8 +51,13 @@ def calls(fault: Fault) -> str:
         feeds, times = feeds[:1], f" * {len(feeds)}"
     lines = [_nested("CALLS = [", (_call(feed, evidence.wanted) for feed in feeds)) + times]
     if evidence.claim in ("within", "special", "signed", "computed", "rounded"):
-        wants = [[_want(*bound) for bound in bounds] for bounds in expected(fault)]
-        lines.append(_nested("EXPECTED = [", (_nested("[", entries) for entries in wants)))
+        every = expected(fault)
+        if times and all(bounds is evidence.expected[0] for bounds in evidence.expected):
+            every = every[:1]
+        else:
+            times = ""
+        wants = [[_want(*bound) for bound in bounds] for bounds in every]
+        lines.append(_nested("EXPECTED = [", (_nested("[", entries) for entries in wants)) + times)
     if evidence.claim == "slope" and fault.judgement is not None:
         lines.append(f"BAR = {fault.judgement.bar!r}")
     return "\n".join(lines)
