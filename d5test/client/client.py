@@ -37,7 +37,7 @@ from d5test.worker import wire, worker
 
 MOST_MEMORY = 2 << 30
 """Bytes that a worker may grow by: what is compiled and cached is never given back, and several
-workers share a machine. The largest tensors of a case take a hundredth of it."""
+workers share a machine. The tensors of a case take a few MiB."""
 
 
 class BackendClient(ABC):

@@ -214,9 +214,8 @@ class Exploration:
                 self.one(replace(case, seed=case.seed + further))
 
         draw = given(case=cases)(draw)
-        draw = settings(PROFILE, max_examples=MOST * self.examples * (1 + (pairs is not None)))(
-            draw
-        )
+        most = MOST * self.examples * (1 if pairs is None else 2)
+        draw = settings(PROFILE, max_examples=most)(draw)
         try:
             with reproducible_draws():
                 seed(number)(draw)()

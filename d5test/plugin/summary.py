@@ -186,7 +186,7 @@ def lines(tallies: Sequence[Tally]) -> Iterator[str]:
     for backend in sorted({t.backend for t in tallies if t.renewed}):
         count = sum(t.renewed for t in tallies if t.backend == backend)
         most = f"{MOST_MEMORY / 2**30:g} GiB"
-        yield f"\nmemory: {backend}'s worker had grown by {most} and was renewed, {count} times"
+        yield f"\nmemory: {backend}'s worker had grown by {most} and was renewed, {plural(count, 'time')}"
     used = [word for word in OUTCOMES if any(getattr(tally, word) for tally in tallies)]
     if used != ["right"]:
         yield ""

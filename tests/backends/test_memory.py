@@ -62,7 +62,7 @@ def test_a_worker_that_leaks_is_renewed_and_nothing_is_lost(check: str, leaking:
     said = [line for line in lines([tally]) if "renewed" in line]
     if leaked:
         assert tally.renewed >= 1
-        assert f"was renewed, {tally.renewed} times" in said[0]
+        assert f"was renewed, {tally.renewed} time" in said[0]
     else:
         assert (tally.renewed, said) == (0, [])
 
