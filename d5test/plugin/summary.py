@@ -184,9 +184,9 @@ def lines(tallies: Sequence[Tally]) -> Iterator[str]:
         yield "\nleft out: " + "; ".join(f"{count} tests, {why}" for why, count in reasons.items())
         yield from _left_out(left)
     for backend in sorted({t.backend for t in tallies if t.renewed}):
-        count = sum(t.renewed for t in tallies if t.backend == backend)
+        times = plural(sum(t.renewed for t in tallies if t.backend == backend), "time")
         most = f"{MOST_MEMORY / 2**30:g} GiB"
-        yield f"\nmemory: {backend}'s worker had grown by {most} and was renewed, {plural(count, 'time')}"
+        yield f"\nmemory: {backend}'s worker had grown by {most} and was renewed, {times}"
     used = [word for word in OUTCOMES if any(getattr(tally, word) for tally in tallies)]
     if used != ["right"]:
         yield ""
