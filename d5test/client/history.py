@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from d5test.case import Operator
+from d5test.case import Case, Operator
 from d5test.client.messages import Feed
 
 KEPT = 4 << 20
@@ -25,6 +25,12 @@ class Before:
     calls: int = 0
     feeds: tuple[Feed, ...] = ()
     raised: str = ""
+
+
+def before(client: object, case: Case) -> Before:
+    """What a fault of a case may depend on; nothing where the client keeps no history."""
+    history = getattr(client, "history", None)
+    return Before() if history is None else history.before(case.op, case.form)
 
 
 class History:

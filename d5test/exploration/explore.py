@@ -21,6 +21,7 @@ from hypothesis.strategies import SearchStrategy
 
 from d5test.backends.base import Unsupported
 from d5test.case import Case, Operator, Tensor
+from d5test.client import history
 from d5test.client.client import BackendClient
 from d5test.client.messages import RowInfo
 from d5test.exploration.draws import PROFILE, reproducible_draws
@@ -43,7 +44,10 @@ AIM = 15
 NEEDED = 10
 """Telling cases without which a cell of a value check is untested."""
 COMPILED = 2
-"""Sets of data for each drawn shape where a shape is compiled: 20 to 600 ms against 5 of a set."""
+"""Sets of data for each drawn shape where a shape is compiled: 20 to 600 ms against 5 of a set.
+
+With one, the forward cells of Relu, Softmax and Conv on jax take 1.4 to 1.6 times the CPU time.
+"""
 SHRINKING = 20.0
 """Seconds from the first fault of a cell until the smallest so far are reported; none from a hang,
 of which each try costs seconds."""
@@ -336,8 +340,8 @@ class Exploration:
         if not self.smallest:
             shrinking = 0.0 if fault.kind == "hang" else SHRINKING
             self.shrink_until = time.monotonic() + shrinking
-        if isinstance(self.client, BackendClient):
-            fault.before = self.client.history.before(fault.case.op, fault.case.form)
+        if not fault.before.calls:
+            fault.before = history.before(self.client, fault.case)
         before = self.smallest.get(fault.kind)
         if before is None or _size(fault.case) <= _size(before.case):
             self.smallest[fault.kind] = fault
