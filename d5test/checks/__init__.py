@@ -18,6 +18,7 @@ from d5test.checks.arguments import (
     invalid_arguments,
     layout,
 )
+from d5test.checks.bias import rounded_to_nearest
 from d5test.checks.check import Check, Inquiry, drawn, listed, with_gradient
 from d5test.checks.numerical import has_gradient, numerical_gradient
 from d5test.checks.repetition import determinism, no_caching, untouched
@@ -30,8 +31,22 @@ from d5test.reference.operators.elementwise import Binary, Pow, Unary
 CHECKS: Mapping[str, Check] = {
     check.name: check
     for check in (
-        Check("forward", forward, ("float64", "float32"), "value"),
-        Check("gradient", gradient, ("float64", "float32"), "value", reason=with_gradient),
+        Check(
+            "forward",
+            forward,
+            ("float64", "float32"),
+            "value",
+            pairwise=True,
+            whole=rounded_to_nearest,
+        ),
+        Check(
+            "gradient",
+            gradient,
+            ("float64", "float32"),
+            "value",
+            reason=with_gradient,
+            pairwise=True,
+        ),
         Check(
             "numerical_gradient",
             numerical_gradient,
@@ -40,7 +55,13 @@ CHECKS: Mapping[str, Check] = {
             reason=has_gradient,
             largest=0,
         ),
-        Check("low_precision", low_precision, ("float16", "bfloat16"), "value"),
+        Check(
+            "low_precision",
+            low_precision,
+            ("float16", "bfloat16"),
+            "value",
+            whole=rounded_to_nearest,
+        ),
         Check(
             "forms",
             forms,

@@ -39,7 +39,9 @@ from d5test.numerics.judgement import (
     tightest,
 )
 from d5test.numerics.proof import prove_backward
+from d5test.numerics.rounding import Rounding, rounding_of
 from d5test.outcome.fault import Evidence, Fault, Subject
+from d5test.outcome.roundings import Roundings
 from d5test.outcome.tally import Inapplicable
 from d5test.reference.formulas import computed
 
@@ -110,6 +112,10 @@ class Check:
             its own
     forms   whether it is asked of the backends' forms, and not of their rows
     parts   checks whose known failures are its own, too
+    pairwise
+            whether its cases are to meet each pair of attribute values
+    whole   what is asked of all cases of a cell together, once each of them is right; returns a
+            fault, or nothing
     """
 
     name: str
@@ -127,6 +133,8 @@ class Check:
     parts: tuple[str, ...] = ()
     resizable: bool = False
     share: float = 1.0
+    pairwise: bool = False
+    whole: Callable[[str, Any, Roundings], Fault | None] | None = None
 
     @property
     def sized(self) -> bool:
@@ -408,7 +416,11 @@ class Inquiry:
         """The judgement of `results`, or the fault that they are; with `grads`, of gradients."""
         judgement, expected = self.held(bounds, results, feeds, kind=kind, what=what, **more)
         tells, void = telling(expected, self.arrays, lambda: self.lowered(grads, judgement))
-        return replace(judgement, telling=tells, void=void or judgement.share == 0)
+        # an error model is no rounding, and gradients have several
+        looked_at = kind == "value" and not judgement.model
+        rounding = rounding_of(expected, results) if looked_at else Rounding()
+        void = void or judgement.share == 0
+        return replace(judgement, telling=tells, void=void, rounding=rounding)
 
     def held(
         self,

@@ -17,6 +17,7 @@ import numpy as np
 
 from d5test.case import Arrays, Case
 from d5test.checks.check import Inquiry, drawn_inputs
+from d5test.client.history import before
 from d5test.numerics.arithmetic import Arithmetic
 from d5test.numerics.bounds import Bounds
 from d5test.numerics.judgement import Judgement, judge, pairs
@@ -112,14 +113,19 @@ class OwnForward:
         arrange  makes of its outputs what `got` should be
 
         The fault itself, if the property is broken; that of the plain call, if it is right at
-        first and wrong when it is repeated. `Inapplicable` where the forward is wrong on
-        ordinary data. A fault of kind `value` where it is wrong on these alone.
+        first and wrong when it is repeated, or wrong after what was called before this case.
+        `Inapplicable` where the forward is wrong on ordinary data. A fault of kind `value` where
+        it is wrong on these alone.
         """
         inquiry = self.inquiry
+        # of several calls, what an earlier one leaves is what they are asked for
+        late = self._late(plain) if len(fault.evidence.feeds) == 1 else None
         if not inquiry.client.renew():
             inquiry.client.reset()
         (result,) = inquiry.ask(plain)
         value = self._wrong(plain, result.outputs)
+        if value is None and late is not None:
+            return self._unsteady(plain) or late
         misshapen = value is not None and value.judgement is None
         if misshapen or fault.judgement is None:
             return forward_is_wrong(inquiry) if misshapen else fault
@@ -136,6 +142,18 @@ class OwnForward:
             return forward_is_wrong(inquiry)
         same = fault.evidence, fault.judgement
         return value or inquiry.subject.fault("value", "the result is wrong", *same)
+
+    def _late(self, plain: Any) -> Fault | None:
+        """The fault that a plain call is wrong in a worker that has answered other calls."""
+        inquiry = self.inquiry
+        (result,) = inquiry.ask(plain)
+        wrong = self._wrong(plain, result.outputs)
+        if wrong is None:
+            return None
+        what = "the result is wrong after earlier calls"
+        fault = inquiry.subject.fault("value", what, wrong.evidence, wrong.judgement)
+        fault.before = before(inquiry.client, inquiry.case)
+        return fault
 
     def _unsteady(self, plain: Any) -> Fault | None:
         """The fault that a plain call is wrong as soon as it is repeated."""

@@ -8,15 +8,19 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 from d5test.backends.base import Unsupported
 from d5test.case import Arrays, Operator
+from d5test.client.history import History
 from d5test.client.messages import (
     BackendFailed,
     BackendInfo,
     Calls,
+    Crashed,
     Feed,
+    Hung,
     Raised,
     Result,
     Round,
@@ -30,6 +34,10 @@ from d5test.client.process import Launch, WorkerProcess
 from d5test.client.registry import Spec, resolve
 from d5test.known.failure import Known
 from d5test.worker import wire, worker
+
+MOST_MEMORY = 2 << 30
+"""Bytes that a worker may grow by: what is compiled and cached is never given back, and several
+workers share a machine. The tensors of a case take a few MiB."""
 
 
 class BackendClient(ABC):
@@ -50,6 +58,11 @@ class BackendClient(ABC):
     refusing: ClassVar[str] = "if the framework documents this limit, raise Unsupported in the row"
     """What to do where an exception is right."""
     _about: BackendInfo | None = None
+
+    @cached_property
+    def history(self) -> History:
+        """The calls since the backend was fresh."""
+        return History()
 
     @abstractmethod
     def _answer(self, request: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -87,7 +100,15 @@ class BackendClient(ABC):
         feeds = list(feeds)
         wanted = None if wanted is None else tuple(wanted)
         plain_feeds = [plain_feed(feed) for feed in feeds]
-        answers = self.ask("run", *plain(op), plain_feeds, wanted, reuse, form)
+        self.history.add(op, form, feeds)
+        try:
+            answers = self.ask("run", *plain(op), plain_feeds, wanted, reuse, form)
+        except Raised as raised:
+            self.history.raised(raised)
+            raise
+        except (Crashed, Hung):
+            self.history.clear()
+            raise
         return [Result.of(*pair) for pair in zip(feeds, answers, strict=True)]
 
     def record(self, op: Operator, inputs: Arrays, form: str = "") -> Calls:
@@ -155,6 +176,10 @@ class BackendClient(ABC):
         """
         return False
 
+    def contain(self) -> bool:
+        """Renew a worker that has grown too large, between two cases; whether it was renewed."""
+        return False
+
     def close(self) -> None:  # noqa: B027 (nothing was started in this process)
         """End what was started for this backend."""
 
@@ -188,6 +213,7 @@ class WorkerClient(BackendClient):
     ) -> None:
         spec = resolve(spec) if isinstance(spec, str) else spec
         self.name = spec.name
+        self.most_memory = MOST_MEMORY
         python = spec.python or sys.executable
         launch = Launch(spec.name, spec.target, python, device, threads, fork, environment)
         self._process = WorkerProcess(launch, timeout, importing)
@@ -204,7 +230,11 @@ class WorkerClient(BackendClient):
     def renew(self) -> bool:
         if self._process.launch.fork:
             self._process.end_worker()
+            self.history.clear()
         return self._process.launch.fork
+
+    def contain(self) -> bool:
+        return self._process.grown() > self.most_memory and self.renew()
 
     def _answer(self, request: tuple[Any, ...]) -> tuple[Any, ...]:
         answer: tuple[Any, ...] = self._process.ask(request)

@@ -8,6 +8,7 @@ adopts it.
 
 import fcntl
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -17,6 +18,7 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from d5test.client.deadline import await_answer
@@ -211,6 +213,14 @@ class WorkerProcess:
         self._slowest = max(self._slowest, time.monotonic() - begun)
         return answer
 
+    def grown(self) -> int:
+        """Bytes by which the worker's resident memory exceeds its fork server's, which has
+        imported the framework and nothing more; 0 where that cannot be told.
+        """
+        if not (self.launch.fork and self._worker and self._server):
+            return 0
+        return resident(self._worker) - resident(self._server.pid)
+
     def end_worker(self) -> None:
         """End the worker, not the fork server."""
         if self._worker:
@@ -346,6 +356,15 @@ def ended(process: subprocess.Popen[bytes] | None, seconds: float) -> int | None
     end_group(process.pid)
     status = process.wait()
     return status if alone else None
+
+
+def resident(process: int) -> int:
+    """The resident memory of a process in bytes; 0 where the system does not say."""
+    try:
+        pages = Path(f"/proc/{process}/statm").read_text(encoding="ascii").split()[1]
+    except OSError:
+        return 0
+    return int(pages) * resource.getpagesize()
 
 
 def described(status: int | None) -> str:

@@ -14,7 +14,7 @@ that is said instead.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import floor, inf, isfinite, log2
 
 import numpy as np
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from d5test.numerics.arithmetic import NARROWER, NEXT_LOWER, Arithmetic
 from d5test.numerics.bounds import Array, Bound, Bounds
+from d5test.numerics.rounding import Rounding
 
 COARSEST = 8
 """Bits of bfloat16, the coarsest format in which frameworks compute what they store in another."""
@@ -52,6 +53,7 @@ class Judgement:
     flushed     of a wrong result: whether it is right where subnormal numbers are zero
     rounded_to  of a wrong result: a narrower format whose numbers all results are, where that is
                 no chance; else empty
+    rounding    how the outputs are rounded, as far as that is looked at
     """
 
     ratio: float = 0.0
@@ -69,6 +71,7 @@ class Judgement:
     cancelled: bool = False
     flushed: bool = False
     rounded_to: str = ""
+    rounding: Rounding = field(default_factory=Rounding)
 
     @property
     def right(self) -> bool:

@@ -14,6 +14,7 @@ import numpy as np
 
 from d5test.backends.base import Unsupported
 from d5test.case import Case, dtype_of
+from d5test.client.history import Before
 from d5test.client.messages import FAILURES, Calls
 from d5test.numerics.arithmetic import format_of
 from d5test.numerics.bounds import Bounds
@@ -51,8 +52,8 @@ class Evidence:
     claim     `within` the bars; `computed` within them are the outputs, though the feed has
               upstream gradients; gradients are `shaped` as their inputs; zeros are `signed` as
               expected where the bar is 0; the calls `repeat` each other bit for bit; inputs are
-              left `untouched`; outputs are `kept` when the next call is made; the call
-              `returns`; the call `raises`
+              left `untouched`; outputs are `kept` when the next call is made; outputs are
+              `rounded` to nearest; the call `returns`; the call `raises`
     reuse     each feed's values are written over the last one's, at the same address
     """
 
@@ -81,9 +82,12 @@ class Fault(AssertionError):
     kind    the word by which faults are told apart: `value`, `gradient`, `shape`, `dtype`,
             `crash`, `hang`, `exception`, `mutated`, `overwritten`, `cached`, `nondeterministic`,
             `layout`, `batch`, `special`, `sign of zero`, `accepted`, `arithmetic`, `declared`,
-            `not compiled`; of more than an operator also `network`, `trajectory`, `curve`, ...
+            `not compiled`, `biased`; of more than an operator also `network`, `trajectory`,
+            `curve`, ...
     case    what was asked; its repr rebuilds it where it is a `Case`
     causes  the faults of parts that explain this one: those of a network's nodes
+    calls   the functions of the framework that it calls, once they are named
+    before  the calls that the worker had answered, where that is known
 
     How bad it is: `character`.
     """
@@ -98,6 +102,7 @@ class Fault(AssertionError):
     evidence: Evidence = NO_CALLS
     causes: tuple[Fault, ...] = ()
     calls: Calls = field(default=Calls(), init=False)
+    before: Before = field(default=Before(), init=False)
 
     def name_calls(self, client: Any) -> None:
         """Say in the headline which functions of the framework the case calls.

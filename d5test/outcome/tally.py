@@ -36,6 +36,7 @@ class Tally:
     faults              the smallest fault of each kind
     accuracy            errors in ULPs of each function (an operator with its attributes)
     grades              of each function that has a stable form
+    renewed             how often a fresh worker took over from one that had grown too large
     left_out            why the cell was not explored (to the end)
     """
 
@@ -62,6 +63,7 @@ class Tally:
     faults: list[dict[str, str]] = field(default_factory=list)
     accuracy: dict[str, Accuracy] = field(default_factory=dict)
     grades: dict[str, Grade] = field(default_factory=dict)
+    renewed: int = 0
     left_out: str = ""
 
     @property

@@ -55,14 +55,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=positive,
         default=25,
         metavar="N",
-        help="cases drawn for each operator, dtype and check (default: 25)",
+        help="cases drawn for each operator, dtype and check (default: 25); see --data-sets",
     )
     add(
         "--data-sets",
         type=positive,
         metavar="N",
         help="cases of each shape that is drawn: the same but for their data "
-        "(default: 1, and 2 where the framework compiles each shape)",
+        "(default: 1, and 2 where the framework compiles each shape, so that 25 cases have 13 "
+        "shapes)",
     )
     add(
         "--sizes",

@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from d5test.accuracy import Accuracy, ulps
+from d5test.client.client import MOST_MEMORY
 from d5test.outcome.tally import OUTCOMES, Tally, causes, shortened
 from d5test.plugin.outcomes import ARITHMETICS, tallies_of
 
@@ -183,6 +184,10 @@ def lines(tallies: Sequence[Tally]) -> Iterator[str]:
         reasons = Counter(t.left_out for t in left)
         yield "\nleft out: " + "; ".join(f"{count} tests, {why}" for why, count in reasons.items())
         yield from _left_out(left)
+    for backend in sorted({t.backend for t in tallies if t.renewed}):
+        times = plural(sum(t.renewed for t in tallies if t.backend == backend), "time")
+        most = f"{MOST_MEMORY / 2**30:g} GiB"
+        yield f"\nmemory: {backend}'s worker had grown by {most} and was renewed, {times}"
     used = [word for word in OUTCOMES if any(getattr(tally, word) for tally in tallies)]
     if used != ["right"]:
         yield ""

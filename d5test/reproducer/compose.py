@@ -34,6 +34,7 @@ CLAIMS: Mapping[str, str] = {
     "special": "within({run}, EXPECTED)",
     "shaped": "shaped({run}, CALLS)",
     "signed": "signed({run}, EXPECTED)",
+    "rounded": "rounded({run}, EXPECTED)",
     "computed": "within({run}, EXPECTED, outputs=True)",
     "repeats": "repeated(lambda: {run})",
     "untouched": "untouched({run}, backend, CALLS)",

@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from d5test.backends.base import Unsupported, bits
+from d5test.numerics.rounding import SHARE, between, ways
 from d5test.worker.machine import poison
 
 LARGEST = {
@@ -35,6 +36,7 @@ LARGEST = {
     "float16": 65504.0,
     "bfloat16": 3.3895313892515355e38,
 }
+SMALLEST = {"float32": 2.0**-126, "float16": 2.0**-14, "bfloat16": 2.0**-126}
 ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 SECONDS = 60
 """After this long without an answer it hangs."""
@@ -270,6 +272,25 @@ def signed(results: list[Answer], expected: Any) -> str:
                 at = tuple(int(i) for i in np.argwhere(wrong)[0])
                 return (
                     f"call {k}, output {j}: {float(got[at])!r} at {list(at)}, want the other zero"
+                )
+    return ""
+
+
+def rounded(results: list[Answer], expected: Any) -> str:
+    """In which direction everything is rounded, if it is not to nearest."""
+    (answer,), (wants,) = results, expected
+    for j, ((values, dtype), want) in enumerate(zip(answer.outputs, wants, strict=False)):
+        if want is None or dtype not in SMALLEST:
+            continue
+        value, bar = want.value.ravel(), want.bar.ravel()
+        limits = -int(np.log2(ROUNDOFF[dtype])), SMALLEST[dtype], LARGEST[dtype]
+        exact, above, step = between(value, bar, widened(values, dtype).ravel(), *limits)
+        for name, _, against, went in ways(exact, above, step):
+            sorts = [went[sort] for sort in (against, ~against) if sort.any()]
+            if against.any() and all(sort.mean() >= SHARE for sort in sorts):
+                return (
+                    f"output {j}: {int(sorts[0].sum())} of {sorts[0].size} elements went {name} "
+                    "that rounding to nearest takes the other way"
                 )
     return ""
 

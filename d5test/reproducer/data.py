@@ -50,9 +50,14 @@ def calls(fault: Fault) -> str:
     if len(feeds) > 1 and all(feed is feeds[0] for feed in feeds):
         feeds, times = feeds[:1], f" * {len(feeds)}"
     lines = [_nested("CALLS = [", (_call(feed, evidence.wanted) for feed in feeds)) + times]
-    if evidence.claim in ("within", "special", "signed", "computed"):
-        wants = [[_want(*bound) for bound in bounds] for bounds in expected(fault)]
-        lines.append(_nested("EXPECTED = [", (_nested("[", entries) for entries in wants)))
+    if evidence.claim in ("within", "special", "signed", "computed", "rounded"):
+        every = expected(fault)
+        if times and all(bounds is evidence.expected[0] for bounds in evidence.expected):
+            every = every[:1]
+        else:
+            times = ""
+        wants = [[_want(*bound) for bound in bounds] for bounds in every]
+        lines.append(_nested("EXPECTED = [", (_nested("[", entries) for entries in wants)) + times)
     if evidence.claim == "slope" and fault.judgement is not None:
         lines.append(f"BAR = {fault.judgement.bar!r}")
     return "\n".join(lines)

@@ -2,10 +2,13 @@
 
 Requirements: it runs in a fresh process, as it will where it is sent, but of one that has imported
 the framework. A fault that is not there again may take something that the backend keeps from call
-to call, so a second file makes other calls first. What shows nothing is written all the same, and
-said to show nothing.
+to call, so further files make other calls first: with other data, the same call many times, those
+that the worker had answered; of these the fewest that are needed. What shows nothing is written
+all the same, and said to show nothing.
 """
 
+import time
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +16,7 @@ from typing import Any
 
 from d5test.backends.base import Unsupported
 from d5test.checks.repetition import variations
-from d5test.client.messages import FAILURES
+from d5test.client.messages import FAILURES, Feed
 from d5test.outcome.fault import Fault
 from d5test.reproducer.closure import Inseparable
 from d5test.reproducer.compose import write
@@ -21,10 +24,21 @@ from d5test.reproducer.data import DIED
 
 COMPARED = ("within", "computed", "special", "signed")
 """The claims on values, which other calls before it leave as they are."""
+FEW, MANY = 16, 1000
+"""Times that a call is repeated, as many as the worker had been asked for."""
+SEARCHING = 15.0
+"""Seconds after which no fewer calls are looked for."""
 GONE, THERE = 0, 1
 """Exit statuses of reproducers."""
 AFTER = "only after calls with other data of the same shapes, which the file makes first"
-NEVER = "it says gone: in a fresh process the case is right, also after calls with other data"
+AGAIN = "only in one of {} calls with the same data, which the file makes"
+EARLIER = "only after earlier calls of the operator, of which the file makes the last {} first"
+NEVER = (
+    "it says gone: in a fresh process the case is right, also after calls with other data, the "
+    "same call over and over, and the earlier calls of the operator; the fault depends on more "
+    "than that, and is not reproducible alone"
+)
+RAISED = "; a call before it had raised {}"
 ALONE = "it says gone: in a fresh process the case is right"
 UNTRIED = "it could not be tried in a fresh worker"
 BROKEN = 2
@@ -46,34 +60,76 @@ def prove(fault: Fault, client: Any, folder: Path) -> tuple[Path, str]:
     status, said = (THERE, "") if fault.kind in DIED else _tried(path, client)
     if status != GONE:
         return path, f"{UNTRIED}: {said}" if status == BROKEN else ""
-    later = preceded(fault, mutable=bool(about.mutable))
-    if later is None:
+    until = time.monotonic() + SEARCHING
+    for make, calls in histories(fault, mutable=bool(about.mutable)):
+        shown = _fewest(make, calls, about, folder, client, until)
+        if shown is not None:
+            return shown
+    path = write(fault, about, folder)
+    if fault.evidence.claim not in COMPARED or len(fault.evidence.feeds) > 1:
         return path, ALONE
-    path = write(later, about, folder)
-    if _status(path, client) == THERE:
-        return path, AFTER
-    return write(fault, about, folder), NEVER
+    raised = fault.before.raised
+    return path, NEVER + (RAISED.format(raised) if raised else "")
 
 
-def preceded(fault: Fault, *, mutable: bool) -> Fault | None:
-    """The same fault after calls with other data; `None` where its claim is about all calls.
+def histories(fault: Fault, *, mutable: bool) -> Iterator[tuple[Callable[[int], Fault], int]]:
+    """What may have left the state that a fault of one call needs, the simplest first.
 
-    On a `mutable` backend all data are written to the same address, if there is one to write to.
+    Each as the fault after so many calls, and how many there are; nothing where its claim is of
+    several calls. On a `mutable` backend other data of the case are written to the same address,
+    if there is one to write to.
     """
     evidence = fault.evidence
     if len(evidence.feeds) > 1 or evidence.claim not in COMPARED:
-        return None
+        return
     (feed,) = evidence.feeds
     varied = variations(fault.case, feed.inputs)
-    before = tuple(replace(feed, inputs=arrays, layouts=None) for arrays in varied)
+    others = tuple(replace(feed, inputs=arrays, layouts=None) for arrays in varied)
+    reuse = mutable and set(feed.layouts or ()) <= {"contiguous"}
+    again = min(max(fault.before.calls, FEW), MANY)
+    yield lambda _: _after(fault, others, AFTER, reuse=reuse), 1
+    yield lambda count: _after(fault, (feed,) * count, AGAIN.format(count + 1)), again
+    earlier = tuple(replace(f, grads=None) for f in fault.before.feeds if f is not feed)
+    if earlier:
+        yield (
+            lambda count: _after(fault, earlier[-count:], EARLIER.format(count)),
+            len(earlier),
+        )
+
+
+def _after(fault: Fault, before: tuple[Feed, ...], seen: str, *, reuse: bool = False) -> Fault:
+    """The same fault after other calls; of the same call over and over, in any of them."""
+    evidence = fault.evidence
+    same = before[0] is evidence.feeds[0]
     later = replace(
         evidence,
-        feeds=(*before, feed),
-        expected=(*((),) * len(before), *evidence.expected),
-        reuse=mutable and set(feed.layouts or ()) <= {"contiguous"},
+        feeds=(*before, *evidence.feeds),
+        expected=(*(evidence.expected if same else ((),)) * len(before), *evidence.expected),
+        reuse=reuse,
     )
-    details = {**fault.details, "seen": AFTER}
+    details = {**fault.details, "seen": seen}
     return type(fault)(fault.check, fault.case, fault.headline, details, fault.judgement, later)
+
+
+def _fewest(
+    make: Callable[[int], Fault], calls: int, about: Any, folder: Path, client: Any, until: float
+) -> tuple[Path, str] | None:
+    """The reproducer with the fewest calls before the fault that shows it, by bisection.
+
+    `None` where even all of them do not. In time: with as few as were found by then.
+    """
+
+    def shows(count: int) -> bool:
+        return _status(write(make(count), about, folder), client) == THERE
+
+    if not shows(calls):
+        return None
+    least, most = 0, calls
+    while most - least > 1 and time.monotonic() < until:
+        middle = (least + most) // 2
+        least, most = (least, middle) if shows(middle) else (middle, most)
+    shown = make(most)
+    return write(shown, about, folder), shown.details["seen"]
 
 
 def _status(path: Path, client: Any) -> int | None:

@@ -51,6 +51,8 @@ def explore(
         sized=False,
         every=None,
         fixed=False,
+        whole=None,
+        pairwise=False,
     )
     tally = Tally("tiny", "forward", "Relu", "float32")
     given: dict[str, Any] = {"examples": 25, "covered": lambda _: False, **more}

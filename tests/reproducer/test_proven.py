@@ -6,10 +6,25 @@ from typing import Any
 
 import pytest
 
+from d5test.case import Case, Tensor
 from d5test.checks import CHECKS, Fault
+from d5test.client.history import Before
+from d5test.exploration.draws import seed_of
+from d5test.exploration.explore import Exploration
 from d5test.fixtures.conclude import reproducer_of
+from d5test.outcome.tally import Tally
+from d5test.reference.operators import OPERATORS
 from d5test.reproducer import prove
-from d5test.reproducer.proven import AFTER, ALONE, NEVER, UNTRIED, preceded
+from d5test.reproducer.proven import (
+    AFTER,
+    AGAIN,
+    ALONE,
+    EARLIER,
+    NEVER,
+    RAISED,
+    UNTRIED,
+    histories,
+)
 from tests.reproducer.strangers import case, fault_of, run
 
 ALWAYS = "return good + 1"
@@ -33,7 +48,7 @@ def later_fault(client: Any, check: str, calls: int) -> Fault:
         (BY_SHAPE, 2, AFTER, 1),
         (BY_ADDRESS, 2, AFTER, 1),
         (IN_FRAMEWORK, 2, AFTER, 1),
-        (NINTH, 9, NEVER, 0),
+        (NINTH, 9, AGAIN.format(9), 1),
     ],
 )
 def test_what_is_said_is_what_it_shows(
@@ -43,7 +58,8 @@ def test_what_is_said_is_what_it_shows(
     fault = later_fault(client, "forward", calls)
     path, told = prove(fault, client, tmp_path / "out")
     assert told == said
-    assert bool(re.search(f"seen +{AFTER}", path.read_text())) == (said == AFTER)
+    assert bool(re.search(r"seen  +only", path.read_text())) == bool(said)
+    assert said in path.read_text()
     done = run(path)
     assert done.returncode == status, done.stdout + done.stderr
     assert list((tmp_path / "out").iterdir()) == [path]
@@ -54,7 +70,7 @@ def test_what_is_said_is_what_it_shows(
 def test_a_claim_on_all_calls_is_not_preceded(stranger: Any, tmp_path: Path) -> None:
     client = stranger("return good + np.float32(STATE['calls'] == 2)")
     fault = fault_of(client, "determinism")
-    assert preceded(fault, mutable=True) is None
+    assert not list(histories(fault, mutable=True))
     path, told = prove(fault, client, tmp_path)
     assert (told, run(path).returncode) == ("", 1)
     text = (tmp_path / "stranger.py").read_text()
@@ -88,3 +104,67 @@ def test_one_that_cannot_be_tried_is_said_to_be_untried(stranger: Any, tmp_path:
     (tmp_path / "stranger.py").write_text(text)
     said = prove(fault, client, tmp_path / "out")[1]
     assert said == f"{UNTRIED}: ModuleNotFoundError: No module named 'no_such_module'"
+
+
+def explored(client: Any, examples: int) -> Fault:
+    """The first fault of the forward of Add, as a run draws its cases."""
+    cell = Exploration(
+        client, CHECKS["forward"], OPERATORS["Add"], "float32",
+        Tally("stranger", "forward", "Add", "float32"), examples, lambda case: False,
+    )  # fmt: skip
+    fault, *_ = cell.faults(seed_of("forward"))
+    return fault
+
+
+@pytest.mark.nightly
+def test_a_counter_is_shown_by_as_few_calls_as_it_takes(stranger: Any, tmp_path: Path) -> None:
+    client = stranger("return np.asarray(good + np.float32(STATE['calls'] % 200 == 0))")
+    fault = explored(client, 200)
+    assert fault.before.calls >= 200
+    path, told = prove(fault, client, tmp_path)
+    assert told == AGAIN.format(200)
+    assert run(path).returncode == 1
+    assert "] * 200" in path.read_text()
+
+
+WIDER = """
+    STATE["most"] = max(STATE.get("most", 0), x.size)
+    return good + (x.size == 6 and STATE["most"] > 6)"""
+
+
+def test_earlier_calls_are_made_as_far_as_they_are_needed(stranger: Any, tmp_path: Path) -> None:
+    client = stranger(WIDER)
+    for seed in range(3):
+        CHECKS["forward"].run(client, Case(OPERATORS["Add"](), (Tensor((7, 3)),) * 2, seed))
+        CHECKS["forward"].run(client, Case(OPERATORS["Add"](), (Tensor((1, 3)),) * 2, seed))
+    fault = fault_of(client, "forward")
+    fault.before = client.history.before(fault.case.op, fault.case.form)
+    path, told = prove(fault, client, tmp_path)
+    assert told == EARLIER.format(2)
+    assert run(path).returncode == 1
+
+
+def test_what_an_exception_left_is_said_to_be_more_than_calls_show(
+    stranger: Any, tmp_path: Path
+) -> None:
+    text = """
+    if x.shape != y.shape:
+        STATE["broken"] = 1
+        raise ValueError("no such shapes")
+    return good + STATE.get("broken", 0)"""
+    client = stranger(text)
+    with pytest.raises(Fault):
+        CHECKS["forward"].run(client, Case(OPERATORS["Add"](), (Tensor((2, 3)), Tensor((3,)))))
+    fault = fault_of(client, "forward")
+    fault.before = client.history.before(fault.case.op, fault.case.form)
+    path, told = prove(fault, client, tmp_path)
+    assert told == NEVER + RAISED.format("ValueError in call: no such shapes")
+    assert run(path).returncode == 0
+
+
+def test_a_fresh_worker_has_no_history(stranger: Any) -> None:
+    client = stranger("return good")
+    CHECKS["forward"].run(client, case(1))
+    assert client.history.before(OPERATORS["Add"](), "").calls == 1
+    client.renew()
+    assert client.history.before(OPERATORS["Add"](), "") == Before()

@@ -1,0 +1,75 @@
+"""State that earlier calls left is told from a property that is broken."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from d5test.case import Case, Tensor
+from d5test.checks import CHECKS, Fault
+from d5test.client.client import WorkerClient
+from d5test.client.messages import Feed, Raised
+from d5test.reference.operators import OPERATORS
+
+BACKEND = """
+import numpy as np
+
+from d5test.backends.base import Row
+from d5test.backends.numpy import Numpy
+
+STATE = {}
+
+
+def matmul(op, a, b):
+    try:
+        y = a @ b
+    except ValueError:
+        STATE["broken"] = True
+        raise
+    return y * y.dtype.type(2) if STATE.get("broken") else y
+
+
+def transposed(op, a, b):
+    y = a @ b
+    return y if a.flags.c_contiguous else y * y.dtype.type(2)
+
+
+class Mine(Numpy):
+    rows = {"MatMul": Row(matmul, gradient="none")}
+
+
+class Misread(Numpy):
+    rows = {"MatMul": Row(transposed, gradient="none")}
+"""
+MATMUL = OPERATORS["MatMul"]()
+CASE = Case(MATMUL, (Tensor((2, 3)), Tensor((3, 4))), seed=5)
+
+
+@pytest.fixture
+def client(request: Any, tmp_path: Path) -> Iterator[WorkerClient]:
+    path = tmp_path / "mine.py"
+    path.write_text(BACKEND)
+    with WorkerClient(f"{path}:{request.param}", timeout=20) as client:
+        yield client
+
+
+@pytest.mark.parametrize("client", ["Mine"], indirect=True)
+def test_what_an_exception_left_is_no_fault_of_layouts(client: WorkerClient) -> None:
+    CHECKS["layout"].run(client, CASE)
+    with pytest.raises(Raised):
+        client.run(MATMUL, [Feed((np.ones((2, 3)), np.ones((2, 3))))])
+    with pytest.raises(Fault) as caught:
+        CHECKS["layout"].run(client, CASE)
+    assert caught.value.kind == "value"
+    assert "the result is wrong after earlier calls" in caught.value.headline
+    assert "mismatch" in caught.value.before.raised
+    CHECKS["layout"].run(client, CASE)  # its worker is a fresh one
+
+
+@pytest.mark.parametrize("client", ["Misread"], indirect=True)
+def test_a_property_is_accused_as_before(client: WorkerClient) -> None:
+    with pytest.raises(Fault) as caught:
+        CHECKS["layout"].run(client, CASE)
+    assert caught.value.kind == "layout"

@@ -1,0 +1,100 @@
+"""The pairs of attribute values that the cases of a cell meet, operator by operator."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given, seed, settings
+
+from d5test.case import Case, Tensor
+from d5test.exploration.draws import PROFILE, reproducible_draws
+from d5test.reference.operators import OPERATORS
+from d5test.strategies import cases, drawable
+from d5test.strategies.pairs import ALL_MET, FOR_MORE, IN_VAIN, Pairs, pairs_of, values_of
+
+EXAMPLES = 25
+SMALL = ("Softmax", "ReduceSum", "Gemm", "Pad", "CumSum", "Gelu")
+LARGE = {"Conv": 0.7, "MaxPool": 0.6, "Attention": 0.7, "LSTM": 0.9}
+"""Operators with more pairs than 25 cases can meet, and the share that they do."""
+
+
+def drawn(name: str, count: int, number: int, pairs: Pairs | None = None) -> list[Case]:
+    """So many cases of an operator, those passed over left out."""
+    judged: list[Case] = []
+
+    def draw(case: Case) -> None:
+        if len(judged) < count and not (pairs and pairs.passes(case)):
+            judged.append(case)
+
+    draw = given(case=cases(OPERATORS[name], "float32"))(draw)
+    draw = settings(PROFILE, max_examples=count if pairs is None else 8 * count)(draw)
+    with reproducible_draws():
+        seed(number)(draw)()
+    return judged
+
+
+def possible(name: str) -> set[Any]:
+    """The pairs that more than one of many cases has."""
+    counts = Counter(pair for case in drawn(name, 400, 1) for pair in set(pairs_of(case)))
+    return {pair for pair, count in counts.items() if count > 1}
+
+
+def met(name: str, pairs: Pairs | None) -> set[Any]:
+    return {pair for case in drawn(name, EXAMPLES, 2, pairs) for pair in pairs_of(case)}
+
+
+@pytest.mark.parametrize("name", ["Softmax", "Gemm"])
+def test_25_cases_meet_every_pair_where_that_is_possible(name: str) -> None:
+    every = possible(name)
+    assert met(name, Pairs()) >= every
+
+
+def test_by_chance_they_do_not() -> None:
+    assert not met("Gemm", None) >= possible("Gemm")
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", SMALL)
+def test_every_pair_is_met(name: str) -> None:
+    assert met(name, Pairs()) >= possible(name)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", LARGE)
+def test_of_many_pairs_most_are_met(name: str) -> None:
+    every = possible(name)
+    assert len(met(name, Pairs()) & every) > LARGE[name] * len(every)
+
+
+@pytest.mark.nightly
+def test_the_pairs_of_all_operators() -> None:
+    shares = {}
+    for cls in drawable():
+        name = cls.__name__
+        if cls.__module__.startswith("d5test.") and (every := possible(name)):
+            shares[name] = len(met(name, Pairs()) & every) / len(every)
+    whole = [name for name, share in shares.items() if share == 1]
+    assert min(shares.values()) > 0.6, shares
+    assert len(whole) > 0.6 * len(shares), shares
+
+
+def test_what_counts_as_a_value() -> None:
+    conv = OPERATORS["Conv"](strides=(2, 3), pads=(0, 0, 0, 1), group=7)
+    values = dict(values_of(Case(conv, (Tensor((2, 3)), Tensor((2, 3)), None))))
+    assert values["strides"] == ("all", 2)  # or more
+    assert values["pads"] is True  # they differ
+    assert values["group"] == 5  # and all that is larger
+    assert (values["input 1"], values["input 2"]) == (True, False)
+    gemm = dict(values_of(Case(OPERATORS["Gemm"](alpha=-0.5), ())))
+    assert (gemm["alpha"], gemm["beta"]) == (-1, "default")
+
+
+def test_passing_over_ends() -> None:
+    pairs = Pairs()
+    case = Case(OPERATORS["Softmax"](), (Tensor((2, 3)),))
+    passed = [pairs.passes(case) for _ in range(3 * ALL_MET)]
+    assert passed[: 2 + IN_VAIN] == [False, *[True] * IN_VAIN, False]
+    assert not any(passed[ALL_MET + 1 :])
+    other = Case(OPERATORS["Softmax"](axis=0), (Tensor((2, 3)),))
+    assert [pairs.passes(other) for _ in range(1)] == [FOR_MORE > 0]
+    assert not pairs.passes(other)  # as good as the best that was passed over
