@@ -31,7 +31,14 @@ CHECKS: Mapping[str, Check] = {
     check.name: check
     for check in (
         Check("forward", forward, ("float64", "float32"), "value"),
-        Check("gradient", gradient, ("float64", "float32"), "value", reason=with_gradient),
+        Check(
+            "gradient",
+            gradient,
+            ("float64", "float32"),
+            "value",
+            reason=with_gradient,
+            upstream=True,
+        ),
         Check(
             "numerical_gradient",
             numerical_gradient,
@@ -40,7 +47,7 @@ CHECKS: Mapping[str, Check] = {
             reason=has_gradient,
             largest=0,
         ),
-        Check("low_precision", low_precision, ("float16", "bfloat16"), "value"),
+        Check("low_precision", low_precision, ("float16", "bfloat16"), "value", upstream=True),
         Check(
             "forms",
             forms,
@@ -48,6 +55,7 @@ CHECKS: Mapping[str, Check] = {
             forms=True,
             parts=("forward", "gradient"),
             share=0.4,  # its function is mostly the row's: what is new is the way to it
+            upstream=True,
         ),
         Check("accuracy", accuracy, FLOATS, family=(Unary, Binary, Pow), every=function_cases),
         Check("determinism", determinism, reason=listed),

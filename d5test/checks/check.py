@@ -104,6 +104,9 @@ class Check:
     resizable
             its own `cases` take a kind of sizes, too
     share   of the examples that the user wants
+    later   of these, the share in each dtype but the first
+    upstream
+            whether its cases have upstream gradients of all regimes, not only normal ones
     every   all of its cases, where they are fixed and none is drawn
     largest elements of an input in a case that is not small; 0: all are small; `None`: no limit of
             its own
@@ -126,15 +129,18 @@ class Check:
     parts: tuple[str, ...] = ()
     resizable: bool = False
     share: float = 1.0
+    later: float = 1.0
+    upstream: bool = False
 
     @property
     def sized(self) -> bool:
         """Whether its cases may be of any kind of sizes."""
         return (self.cases is drawn or self.resizable) and self.largest != 0
 
-    def examples(self, wanted: int) -> int:
-        """How many cases are drawn where the user wants so many."""
-        few = max(1, round(self.share * wanted))
+    def examples(self, wanted: int, dtype: str) -> int:
+        """How many cases are drawn in a dtype where the user wants so many."""
+        share = self.share * (1.0 if dtype == self.dtypes[0] else self.later)
+        few = max(1, round(share * wanted))
         return few if self.draws is None else min(few, self.draws)
 
     @property
@@ -186,7 +192,7 @@ class Inquiry:
 
     @cached_property
     def upstream(self) -> Arrays:
-        """Random upstream gradients for those outputs."""
+        """Upstream gradients for those outputs."""
         return self.case.upstream(self.outputs)
 
     def feed(self, arrays: Arrays | None = None, grads: Arrays | None = None, **more: Any) -> Any:

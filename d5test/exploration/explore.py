@@ -29,6 +29,7 @@ from d5test.outcome.assessment import Assessment
 from d5test.outcome.fault import Fault
 from d5test.outcome.tally import Inapplicable, Tally
 from d5test.strategies.sizes import LARGEST, MIXED, SMALL_SHARE, Deal
+from d5test.strategies.upstream import Upstreams
 
 MOST = 3
 LITTLE = 7
@@ -195,9 +196,13 @@ class Exploration:
         A case that does not show the sizes that were dealt is passed over.
         """
 
+        upstreams = Upstreams(number, self.dtype)
+
         def draw(case: Case) -> None:
             if deal is not None and not self.smallest and not deal.shown(case.shapes):
                 return
+            if self.check.upstream:
+                case = upstreams.given(case, fresh=not self.smallest)
             for further in range(self.data_sets if case.random else 1):
                 self.one(replace(case, seed=case.seed + further))
 
