@@ -330,10 +330,12 @@ class Inquiry:
         arrays = self.arrays if arrays is None else arrays
         return forward_bounds(self.operator(arithmetic), arrays, arithmetic)[: self.row.outputs]
 
-    def gradient_bounds(self, arithmetic: Arithmetic, grads: Arrays) -> Bounds:
+    def gradient_bounds(
+        self, arithmetic: Arithmetic, grads: Arrays, arrays: Arrays | None = None
+    ) -> Bounds:
         """Bars of the gradients at `wanted`; an input given twice has the sum of both."""
-        op = self.operator(arithmetic)
-        bounds = list(gradient_bounds(op, self.arrays, grads, arithmetic))
+        op, arrays = self.operator(arithmetic), self.arrays if arrays is None else arrays
+        bounds = list(gradient_bounds(op, arrays, grads, arithmetic))
         for i, tensor in enumerate(self.case.inputs):
             if tensor is not None and tensor.same_as is not None:
                 bounds[tensor.same_as] = _added(bounds[tensor.same_as], bounds[i])
@@ -519,6 +521,7 @@ def _fit(bounds: Bounds, results: Sequence[Any]) -> bool:
 def _added(one: Bound | None, other: Bound | None) -> Bound | None:
     if one is None or other is None:
         return one or other
-    value = one.value + other.value
+    with np.errstate(invalid="ignore"):
+        value = one.value + other.value
     ulp = 2 * one.storage.u * np.abs(value) if one.storage else 0.0
     return Bound(value, one.bar + other.bar + ulp, one.storage)

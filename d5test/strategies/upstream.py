@@ -1,7 +1,7 @@
 """Which upstream gradients a case has: normal ones, or those that show what normal ones hide.
 
-A gradient is linear in them: times 2^20 it is times 2^20, of zeros it is zero, of one element it is
-a row of the Jacobian. What an implementation adds to it, or rounds in absolute terms, shows there.
+A gradient is linear in them: times 2^20 it is times 2^20, of zeros it is zero, of one element it
+is a row of the Jacobian. What is added to it, or rounded in absolute terms, shows there.
 """
 
 import random
