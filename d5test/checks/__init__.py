@@ -24,6 +24,7 @@ from d5test.checks.repetition import determinism, no_caching, untouched
 from d5test.checks.special import has_rules, special
 from d5test.checks.upstream import (
     has_gradient_layouts,
+    has_gradient_rules,
     layout_gradient,
     special_gradient,
 )
@@ -85,7 +86,7 @@ CHECKS: Mapping[str, Check] = {
         Check(
             "special_gradient",
             special_gradient,
-            reason=with_gradient,
+            reason=has_gradient_rules,
             parts=("gradient",),
             share=0.4,
         ),

@@ -3,7 +3,6 @@
 A gradient that is wrong without that, too, is for the check `gradient` to accuse.
 """
 
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -20,9 +19,12 @@ from d5test.numerics.judgement import Judgement, judge, pairs
 from d5test.outcome.fault import Fault
 from d5test.outcome.tally import Inapplicable
 
-MASKED = {"ReduceMax": "dy times a mask of the largest elements, over their number"}
-"""Operators of which a gradient in use multiplies by zero where the reference does not: in torch
-and in jax a NaN reaches the whole row that the largest element was taken from."""
+BY_MASK = {
+    "Clip": "its gradient may be dy times a mask of what was not clipped: NaN times zero is NaN",
+    "ReduceMax": "its gradient may be dy times a mask of the largest, and NaN times zero is NaN",
+}
+"""Operators of which a gradient in use multiplies by zero where the reference does not: both in
+jax, the second in torch."""
 
 
 def layout_gradient(client: Any, case: Case) -> Judgement:
@@ -57,6 +59,13 @@ def layout_gradient(client: Any, case: Case) -> Judgement:
 def has_gradient_layouts(operator: type[Operator], about: BackendInfo, dtype: str) -> Why:
     """As `with_gradient`, and the backend has memory layouts."""
     return has_layouts(operator, about, dtype) or with_gradient(operator, about, dtype)
+
+
+def has_gradient_rules(operator: type[Operator], about: BackendInfo, dtype: str) -> Why:
+    """As `with_gradient`, and all gradients in use keep a NaN from what does not depend on it."""
+    if operator.__name__ in BY_MASK:
+        return Inapplicable(BY_MASK[operator.__name__])
+    return with_gradient(operator, about, dtype)
 
 
 def _values(inquiry: Inquiry, name: str) -> Feed:
@@ -113,8 +122,8 @@ def _require_right(inquiry: Inquiry, plain: Feed) -> None:
 def special_gradient(client: Any, case: Case) -> Judgement:
     """A NaN in an upstream gradient reaches what depends on it, and nothing else; so an infinity.
 
-    It may reach what the reference's own formula takes it to, by a product with zero, or that of
-    an operator in `MASKED`. What becomes of an infinity there is left open.
+    It may reach what the reference's own formula takes it to, by a product with zero. What becomes
+    of an infinity there is left open.
     """
     inquiry = Inquiry("special_gradient", client, case)
     places = [k for k, dy in enumerate(inquiry.upstream) if dy is not None and dy.size]
@@ -136,13 +145,6 @@ def _with_special(inquiry: Inquiry, arithmetic: Arithmetic, chosen: int) -> Judg
     )
     expects = partial(_expected, demands=bool(np.isnan(value)))
     expected = tuple(map(expects, poisoned, moved, clean))
-    if inquiry.case.op.name in MASKED:  # as if any element could have been chosen
-        tied = tuple(
-            np.zeros_like(x) if i in inquiry.case.wanted else x
-            for i, x in enumerate(inquiry.arrays)
-        )
-        anywhere = inquiry.gradient_bounds(arithmetic, sets[0], tied)
-        expected = tuple(map(_kept_from_all, expected, anywhere))
     try:
         inquiry.shaped(expected, gradients, (feed,), gradients=True, claim="special")
         return _spread(inquiry, feed, expected, gradients, value)
@@ -176,14 +178,6 @@ def _expected(
     known = np.isfinite(poisoned.value) & np.isfinite(poisoned.bar)
     bar = np.where(known, poisoned.bar, np.where(depends & np.isnan(poisoned.value), 0.0, np.inf))
     return Bound(poisoned.value, bar, poisoned.storage)
-
-
-def _kept_from_all(bound: Bound | None, anywhere: Bound | None) -> Bound | None:
-    """Nothing is demanded of a number that a NaN could have reached."""
-    if bound is None or anywhere is None:
-        return bound
-    reached = ~np.isnan(bound.value) & ~anywhere.judged
-    return replace(bound, bar=np.where(reached, np.inf, bound.bar))
 
 
 def _spread(
