@@ -167,7 +167,9 @@ def pool_inputs(d: Draw, op: Any) -> tuple[Tensor]:
     """Sizes of at least one window. Values under a maximum differ, mostly: at a tie its gradient
     is the framework's choice.
     """
-    regimes = ("normal", "heavy", "uniform", "ties") if isinstance(op, windows.MaxPool) else ()
     size = spatial(d, op.kernel_shape, op.dilations, op.pads, op.auto_pad)
     n, channels = d.samples(most=3, empty=True), d.channels(1, most=4)
-    return (d.tensor((n, *channels, *size), *regimes),)
+    shape, regimes = (n, *channels, *size), ()
+    if isinstance(op, windows.MaxPool):
+        regimes = ("normal", "heavy", "uniform", "ties", ("equal", *range(2, len(shape))))
+    return (d.tensor(shape, *regimes),)
