@@ -48,7 +48,7 @@ def batch_normalization_inputs(d: Draw, op: ops.BatchNormalization) -> tuple[Ten
         n = max(n, 2)
     channels = d.tensor((c,)), d.tensor((c,)), d.tensor((c,)), d.tensor((c,), "positive")
     shape = (n, c, *rest)
-    return d.tensor(shape, *SPREAD, level(0, *range(2, len(shape)))), *channels
+    return d.tensor(shape, *SPREAD, *level(0, *range(2, len(shape)))), *channels
 
 
 @inputs(ops.LayerNormalization)
@@ -57,7 +57,7 @@ def layer_normalization_inputs(d: Draw, op: ops.LayerNormalization) -> tuple[Ten
     x = x_shape(d, op.axis)
     scale = d.tensor(parameter_shape(d, x, op.axis))
     bias = d.maybe(d.tensor(parameter_shape(d, x, op.axis)))
-    drawn = d.tensor(x, *SPREAD, level(*range(op.axis % len(x), len(x)))), scale, bias
+    drawn = d.tensor(x, *SPREAD, *level(*range(op.axis % len(x), len(x)))), scale, bias
     return drawn if bias is not None or d.flag() else drawn[:2]
 
 
@@ -77,7 +77,7 @@ def group_normalization_inputs(d: Draw, op: ops.GroupNormalization) -> tuple[Ten
     n = d.samples(most=5, empty=True)
     rest = [size + (size == c) for size in d.sides(d.integer(0, 2), most=5)]
     level_groups = level(*range(1, 2 + len(rest)))
-    return d.tensor((n, c, *rest), *SPREAD, level_groups), d.tensor((c,)), d.tensor((c,))
+    return d.tensor((n, c, *rest), *SPREAD, *level_groups), d.tensor((c,)), d.tensor((c,))
 
 
 @inputs(ops.InstanceNormalization)
@@ -86,7 +86,7 @@ def instance_normalization_inputs(d: Draw, op: ops.InstanceNormalization) -> tup
     n = d.samples(most=5, empty=True)
     c, *rest = *d.channels(1, most=5), *d.sides(d.choose((4, 3, 5)) - 2, most=5, grain=True)
     level_channels = level(*range(2, 2 + len(rest)))
-    return d.tensor((n, c, *rest), *SPREAD, level_channels), d.tensor((c,)), d.tensor((c,))
+    return d.tensor((n, c, *rest), *SPREAD, *level_channels), d.tensor((c,)), d.tensor((c,))
 
 
 @inputs(ops.LRN)
@@ -97,9 +97,9 @@ def lrn_inputs(d: Draw, op: ops.LRN) -> tuple[Tensor | None, ...]:
     return (d.tensor((n, c, *rest), "normal", "uniform", ("scaled", 2)),)
 
 
-def level(*axes: int) -> Regime:
-    """Values without a variance over these axes: epsilon alone is divided by."""
-    return "equal", *axes
+def level(*axes: int) -> tuple[Regime, Regime]:
+    """Values without a variance over these axes, where epsilon alone is divided by; in two parts."""
+    return ("equal", *axes), ("equal", *axes)
 
 
 def x_shape(d: Draw, axis: int) -> Shape:
