@@ -85,6 +85,7 @@ def _values(inquiry: Inquiry, name: str) -> Feed:
 
 def _held(inquiry: Inquiry, feed: Feed, result: Result) -> Judgement:
     """The judgement of the gradients of a call, or the fault that they are wrong."""
+    assert feed.grads is not None
     judgement, _ = inquiry.held(
         partial(inquiry.gradient_bounds, grads=feed.grads, arrays=feed.inputs),
         inquiry.gradients(result), (feed,), kind="gradient", what="the gradient is wrong",

@@ -98,7 +98,7 @@ def lrn_inputs(d: Draw, op: ops.LRN) -> tuple[Tensor | None, ...]:
 
 
 def level(*axes: int) -> tuple[Regime, Regime]:
-    """Values without a variance over these axes, where epsilon alone is divided by; in two parts."""
+    """Values without a variance over these axes: epsilon alone is divided by. Twice as often."""
     return ("equal", *axes), ("equal", *axes)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from d5test.case import Tensor
 from d5test.reference.operators import windows
-from d5test.strategies.draw import MANY, Draw, Shape
+from d5test.strategies.draw import MANY, Draw, Regime, Shape
 from d5test.strategies.registry import attributes, inputs
 from d5test.strategies.sizes import DEPTHWISE
 
@@ -169,7 +169,8 @@ def pool_inputs(d: Draw, op: Any) -> tuple[Tensor]:
     """
     size = spatial(d, op.kernel_shape, op.dilations, op.pads, op.auto_pad)
     n, channels = d.samples(most=3, empty=True), d.channels(1, most=4)
-    shape, regimes = (n, *channels, *size), ()
+    shape: Shape = (n, *channels, *size)
+    regimes: tuple[Regime, ...] = ()
     if isinstance(op, windows.MaxPool):
         regimes = ("normal", "heavy", "uniform", "ties", ("equal", *range(2, len(shape))))
     return (d.tensor(shape, *regimes),)
