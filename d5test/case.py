@@ -24,6 +24,8 @@ Arrays = tuple[Array | None, ...]
 
 FLOATS = ("float64", "float32", "float16", "bfloat16")
 """The dtypes that are judged, widest first."""
+NORMAL = ("normal",)
+"""The regime of values and of upstream gradients of which nothing is said."""
 
 
 @cache
@@ -156,7 +158,7 @@ class Tensor:
 
     shape: tuple[int, ...]
     dtype: str = "float32"
-    values: tuple[Any, ...] = ("normal",)
+    values: tuple[Any, ...] = NORMAL
     layout: str = "contiguous"
     data: tuple[Any, ...] | None = None
     same_as: int | None = None
@@ -180,13 +182,15 @@ class Case:
     """An operator and the recipes of its inputs. `None` is an optional input left out.
 
     `form` names the call of the framework that is to compute it, one of the backend's `forms`;
-    empty: the call of the backend's row.
+    empty: the call of the backend's row. `dy` names the regime of the upstream gradients, as
+    `values` of a `Tensor` does.
     """
 
     op: Operator
     inputs: tuple[Tensor | None, ...]
     seed: int = 0
     form: str = ""
+    dy: tuple[Any, ...] = NORMAL
 
     def arrays(self) -> Arrays:
         """The inputs, each in its own dtype; inputs that are the same tensor are one array."""
@@ -204,14 +208,14 @@ class Case:
         return tuple(inputs)
 
     def upstream(self, outputs: tuple[Any, ...]) -> Arrays:
-        """Random upstream gradients for `outputs`, in the dtype under test.
+        """Upstream gradients for `outputs`, in the dtype under test and the regime `dy`.
 
         `None` for an output through which no gradient flows.
         """
         return tuple(
             None
             if i in self.op.stopped_outputs
-            else Tensor(np.shape(y), self.dtype).array(self.seed, 1000 + i)
+            else Tensor(np.shape(y), self.dtype, self.dy).array(self.seed, 1000 + i)
             for i, y in enumerate(outputs)
         )
 
@@ -243,7 +247,8 @@ class Case:
     def __repr__(self) -> str:
         seed = f", seed={self.seed}" if self.seed else ""
         form = f", form={self.form!r}" if self.form else ""
-        return f"Case({self.op!r}, {self.inputs!r}{seed}{form})"
+        dy = f", dy={self.dy!r}" if self.dy != NORMAL else ""
+        return f"Case({self.op!r}, {self.inputs!r}{seed}{form}{dy})"
 
 
 def _changed(thing: Operator | Tensor) -> list[str]:

@@ -80,6 +80,20 @@ def constant(words: Words, shape: Shape, dtype: DType, value: float = 1) -> Valu
     return np.full(shape, value)
 
 
+def often(words: Words, shape: Shape, dtype: DType, *values: float) -> Values:
+    """Normal, but about half of the elements are one of these values."""
+    place = np.floor(2 * len(values) * unit(words, shape)).astype(int)
+    chosen = np.asarray(values)[np.minimum(place, len(values) - 1)]
+    return np.where(place < len(values), chosen, normal(words, shape, dtype))
+
+
+def equal(words: Words, shape: Shape, dtype: DType, *axes: int) -> Values:
+    """Normal, and equal along these axes: rows without a variance, equal keys, equal scores."""
+    along = {axis % len(shape) for axis in axes}
+    sides = tuple(1 if axis in along else side for axis, side in enumerate(shape))
+    return np.broadcast_to(normal(words, sides, dtype), shape)
+
+
 def scaled(words: Words, shape: Shape, dtype: DType, exponent: int) -> Values:
     """Normal values times 2^exponent."""
     return np.ldexp(normal(words, shape, dtype), exponent)
@@ -215,6 +229,8 @@ REGIMES: Mapping[str, Callable[..., Values]] = {
         onehot,
         ties,
         constant,
+        often,
+        equal,
         scaled,
         huge,
         tiny,

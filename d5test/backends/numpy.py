@@ -171,6 +171,10 @@ def laid_out(xp: Any, x: Any, layout: str) -> Any:
         if x.ndim == 0 or len({one.tobytes() for one in x}) != 1:
             raise Unsupported("a broadcast array has equal slices along its first axis")
         return xp.lib.stride_tricks.as_strided(x[:1].copy(), x.shape, (0, *x.strides[1:]))
+    if layout == "expanded":
+        if len({one.tobytes() for one in x.ravel()}) != 1:
+            raise Unsupported("an expanded array is one number, over and over")
+        return xp.lib.stride_tricks.as_strided(x.ravel()[:1].copy(), x.shape, (0,) * x.ndim)
     return x
 
 
@@ -185,7 +189,9 @@ class Numpy(Backend):
 
     framework = "numpy"
     rows: ClassVar[Mapping[str, Row]] = reference_rows({**OPERATORS, **STEPS})
-    layouts = ("contiguous", "transposed", "strided", "reversed", "offset", "broadcast")
+    layouts = (
+        "contiguous", "transposed", "strided", "reversed", "offset", "broadcast", "expanded",
+    )  # fmt: skip
     mutable = True
     updaters: ClassVar[Mapping[str, Any]] = dict.fromkeys(("native", "reference"), NumpyUpdater)
     tape: ClassVar[type[Tape]] = Tape

@@ -23,6 +23,12 @@ from d5test.checks.check import Check, Inquiry, drawn, listed, with_gradient
 from d5test.checks.numerical import has_gradient, numerical_gradient
 from d5test.checks.repetition import determinism, no_caching, untouched
 from d5test.checks.special import has_rules, special
+from d5test.checks.upstream import (
+    has_gradient_layouts,
+    has_gradient_rules,
+    layout_gradient,
+    special_gradient,
+)
 from d5test.checks.value import compiled, forms, forward, gradient, low_precision
 from d5test.outcome.fault import Evidence, Fault
 from d5test.problems.functions import function_cases
@@ -46,6 +52,7 @@ CHECKS: Mapping[str, Check] = {
             "value",
             reason=with_gradient,
             pairwise=True,
+            upstream=True,
         ),
         Check(
             "numerical_gradient",
@@ -60,6 +67,7 @@ CHECKS: Mapping[str, Check] = {
             low_precision,
             ("float16", "bfloat16"),
             "value",
+            upstream=True,
             whole=rounded_to_nearest,
         ),
         Check(
@@ -69,14 +77,35 @@ CHECKS: Mapping[str, Check] = {
             forms=True,
             parts=("forward", "gradient"),
             share=0.4,  # its function is mostly the row's: what is new is the way to it
+            upstream=True,
         ),
         Check("accuracy", accuracy, FLOATS, family=(Unary, Binary, Pow), every=function_cases),
         Check("determinism", determinism, reason=listed),
         Check("untouched", untouched, reason=listed),
         Check("no_caching", no_caching),
         Check("layout", layout, reason=has_layouts),
-        Check("degenerate", degenerate, cases=partial(drawn, degenerate=True)),
+        Check(
+            "layout_gradient",
+            layout_gradient,
+            reason=has_gradient_layouts,
+            parts=("gradient",),
+            share=0.2,  # each case in all layouts
+        ),
+        Check(
+            "degenerate",
+            degenerate,
+            ("float32", "float64", "float16", "bfloat16"),
+            cases=partial(drawn, degenerate=True),
+            later=0.3,
+        ),
         Check("special", special, reason=has_rules),
+        Check(
+            "special_gradient",
+            special_gradient,
+            reason=has_gradient_rules,
+            parts=("gradient",),
+            share=0.4,
+        ),
         Check("batch", batch, largest=4096),  # it is asked for many samples
         Check("invalid_arguments", invalid_arguments, largest=0),
         Check("declared_dtypes", declared_dtypes, FLOATS, reason=has_row, draws=1),
@@ -87,6 +116,6 @@ CHECKS: Mapping[str, Check] = {
 __all__ = [
     "CHECKS", "Check", "Evidence", "Fault", "Inquiry", "accuracy", "batch", "compiled",
     "declared_dtypes", "degenerate", "determinism", "forms", "forward", "gradient",
-    "invalid_arguments", "layout", "low_precision", "no_caching", "numerical_gradient", "special",
-    "untouched",
+    "invalid_arguments", "layout", "layout_gradient", "low_precision", "no_caching",
+    "numerical_gradient", "special", "special_gradient", "untouched",
 ]  # fmt: skip

@@ -107,6 +107,9 @@ class Check:
     resizable
             its own `cases` take a kind of sizes, too
     share   of the examples that the user wants
+    later   of these, the share in each dtype but the first
+    upstream
+            whether its cases have upstream gradients of all regimes, not only normal ones
     every   all of its cases, where they are fixed and none is drawn
     largest elements of an input in a case that is not small; 0: all are small; `None`: no limit of
             its own
@@ -135,15 +138,18 @@ class Check:
     share: float = 1.0
     pairwise: bool = False
     whole: Callable[[str, Any, Roundings], Fault | None] | None = None
+    later: float = 1.0
+    upstream: bool = False
 
     @property
     def sized(self) -> bool:
         """Whether its cases may be of any kind of sizes."""
         return (self.cases is drawn or self.resizable) and self.largest != 0
 
-    def examples(self, wanted: int) -> int:
-        """How many cases are drawn where the user wants so many."""
-        few = max(1, round(self.share * wanted))
+    def examples(self, wanted: int, dtype: str) -> int:
+        """How many cases are drawn in a dtype where the user wants so many."""
+        share = self.share * (1.0 if dtype == self.dtypes[0] else self.later)
+        few = max(1, round(share * wanted))
         return few if self.draws is None else min(few, self.draws)
 
     @property
@@ -195,7 +201,7 @@ class Inquiry:
 
     @cached_property
     def upstream(self) -> Arrays:
-        """Random upstream gradients for those outputs."""
+        """Upstream gradients for those outputs."""
         return self.case.upstream(self.outputs)
 
     def feed(self, arrays: Arrays | None = None, grads: Arrays | None = None, **more: Any) -> Any:
@@ -333,10 +339,12 @@ class Inquiry:
         arrays = self.arrays if arrays is None else arrays
         return forward_bounds(self.operator(arithmetic), arrays, arithmetic)[: self.row.outputs]
 
-    def gradient_bounds(self, arithmetic: Arithmetic, grads: Arrays) -> Bounds:
+    def gradient_bounds(
+        self, arithmetic: Arithmetic, grads: Arrays, arrays: Arrays | None = None
+    ) -> Bounds:
         """Bars of the gradients at `wanted`; an input given twice has the sum of both."""
-        op = self.operator(arithmetic)
-        bounds = list(gradient_bounds(op, self.arrays, grads, arithmetic))
+        op, arrays = self.operator(arithmetic), self.arrays if arrays is None else arrays
+        bounds = list(gradient_bounds(op, arrays, grads, arithmetic))
         for i, tensor in enumerate(self.case.inputs):
             if tensor is not None and tensor.same_as is not None:
                 bounds[tensor.same_as] = _added(bounds[tensor.same_as], bounds[i])
@@ -530,6 +538,7 @@ def _fit(bounds: Bounds, results: Sequence[Any]) -> bool:
 def _added(one: Bound | None, other: Bound | None) -> Bound | None:
     if one is None or other is None:
         return one or other
-    value = one.value + other.value
+    with np.errstate(invalid="ignore"):
+        value = one.value + other.value
     ulp = 2 * one.storage.u * np.abs(value) if one.storage else 0.0
     return Bound(value, one.bar + other.bar + ulp, one.storage)

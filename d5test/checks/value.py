@@ -44,7 +44,7 @@ def forward(client: Any, case: Case) -> Judgement:
 
 
 def gradient(client: Any, case: Case) -> Judgement:
-    """Every element of every gradient, under random upstream gradients, lies within its bar."""
+    """Every element of every gradient, under the case's upstream ones, lies within its bar."""
     return _gradient(Inquiry("gradient", client, case))
 
 
@@ -141,7 +141,8 @@ def _adds_up(
     shares = max(dx.size for dx in gradients) // max(upstream.size, 1)
     counted = max(each.sum_error(shares) for each in (inquiry.allowed, arithmetic))
     error = inquiry.allowed.storage.u * (2 + upstream.size) + counted
-    bar = error * float(np.abs(upstream).sum())
+    rounded = upstream.size + sum(dx.size for dx in gradients)
+    bar = error * float(np.abs(upstream).sum()) + rounded * inquiry.allowed.eta
     if abs(excess) <= bar:
         return Judgement()
     bounds = inquiry.gradient_bounds(inquiry.loosest, grads)

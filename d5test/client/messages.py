@@ -17,13 +17,15 @@ class Feed:
     """Inputs of one run of an operator, upstream gradients if its gradient is asked for too.
 
     `layouts` has a layout for each input, `same_as` an earlier position for an input that is the
-    same tensor; absent: all contiguous, all different.
+    same tensor; absent: all contiguous, all different. `grad_layout` is that of the upstream
+    gradients.
     """
 
     inputs: Arrays
     grads: Arrays | None = None
     layouts: tuple[str, ...] | None = None
     same_as: tuple[int | None, ...] | None = None
+    grad_layout: str = "contiguous"
 
 
 @dataclass(frozen=True)
@@ -245,7 +247,7 @@ def plain(op: Operator) -> tuple[str, dict[str, Any]]:
 
 def plain_feed(feed: Feed) -> tuple[Any, ...]:
     """A feed as it travels."""
-    return feed.inputs, feed.grads, feed.layouts, feed.same_as
+    return feed.inputs, feed.grads, feed.layouts, feed.same_as, feed.grad_layout
 
 
 def _builtin(value: Any) -> Any:

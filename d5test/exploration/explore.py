@@ -33,6 +33,7 @@ from d5test.outcome.roundings import Roundings
 from d5test.outcome.tally import Inapplicable, Tally
 from d5test.strategies.pairs import Pairs
 from d5test.strategies.sizes import LARGEST, MIXED, SMALL_SHARE, Deal
+from d5test.strategies.upstream import Upstreams
 
 MOST = 3
 LITTLE = 7
@@ -217,11 +218,15 @@ class Exploration:
         """
         pairs = Pairs() if deal is not None and self.check.pairwise else None
 
+        upstreams = Upstreams(number, self.dtype)
+
         def draw(case: Case) -> None:
             if pairs is not None and not self.smallest and pairs.passes(case):
                 return
             if deal is not None and not self.smallest and not deal.shown(case.shapes):
                 return
+            if self.check.upstream:
+                case = upstreams.given(case, fresh=not self.smallest)
             for further in range(self.data_sets if case.random else 1):
                 self.one(replace(case, seed=case.seed + further))
 

@@ -248,6 +248,7 @@ def _require_inputs(case: Case) -> None:
             raise ValueError(f"case: {tensor!r:.60} has more than {LARGEST_INPUT} elements")
     try:
         case.arrays()
+        Tensor((1,), "float32", case.dy).array(case.seed, 0)
     except Exception as error:  # noqa: BLE001 - whatever it is, the inputs cannot be made
         raise ValueError(f"case: its inputs cannot be made: {error!r:.200}") from None
 

@@ -3,7 +3,8 @@
 A field is an attribute of the operator (`axis`), or a property of an input by its position:
 `shape0`, `rank0`, `size0`, `dtype0`, `regime0`, `layout0`, `present0`, `smallest0` and `largest0`
 (the extremes of its magnitudes, zeros left out), `subnormal0` (whether one of them is); or
-`inputs`, their number; or `form`, the name of the form that is asked, empty for the row.
+`inputs`, their number; `form`, the name of the form that is asked, empty for the row; or `dy`, the
+regime of the upstream gradients.
 `"strides[0]"` and `"shape1[-1]"` are one entry of a tuple. `[*]` is the same axis in all fields of
 a table that have it, counted from the last; the conditions hold if they do for some axis.
 A condition is
@@ -42,7 +43,7 @@ INPUTS: Mapping[str, Any] = {
     "layout": lambda tensor: tensor.layout,
 }
 OF_INPUTS = (*INPUTS, "smallest", "largest", "subnormal", "present")
-COUNT, FORM = "inputs", "form"
+COUNT, FORM, UPSTREAM = "inputs", "form", "dy"
 
 
 class Absent:
@@ -54,12 +55,13 @@ def validate(where: Mapping[str, Any], operator: type[Operator]) -> None:
     attributes = [f.name for f in fields(operator)]
     for name, condition in where.items():
         match = FIELD.fullmatch(name)
-        known = OF_INPUTS if match and match["position"] else (COUNT, FORM)
+        known = OF_INPUTS if match and match["position"] else (COUNT, FORM, UPSTREAM)
         if match is None or not (name.partition("[")[0] in attributes or match["name"] in known):
             raise ValueError(
                 f"where: {name!r} is not an attribute of {operator.__name__} "
                 f"({', '.join(attributes) or 'it has none'}), nor one of "
-                f"{', '.join(f'{field}0' for field in OF_INPUTS)}, {COUNT}, {FORM}"
+                f"{', '.join(f'{field}0' for field in OF_INPUTS)}, {COUNT}, {FORM}, "
+                f"{UPSTREAM}"
             )
         _require_condition(name, condition)
         if isinstance(condition, dict) and "below" in condition:
@@ -138,6 +140,8 @@ def value_of(name: str, case: Case) -> Any:
         value = len(case.inputs)
     elif whole == FORM:
         value = case.form
+    elif whole == UPSTREAM:
+        value = case.dy[0]
     else:
         value = _of_input(match["name"], int(match["position"]), case)
     if match["index"] is None or value is Absent:

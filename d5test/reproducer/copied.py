@@ -98,6 +98,7 @@ class Call(NamedTuple):
     wanted: Any = ()
     memory: Any = ()
     same_as: Any = ()
+    grad_memory: str = "contiguous"
 
 
 class Answer(NamedTuple):
@@ -185,7 +186,10 @@ def differentiated(backend: Any, function: Callable[..., Any]) -> Callable[..., 
     def run(call: Call, tensors: Any) -> Any:
         if not call.grads:
             return forward(function)(call, tensors)
-        upstream = [None if g is None else backend.put(g[0].copy(), g[1]) for g in call.grads]
+        upstream = [
+            None if g is None else backend.put(g[0].copy(), g[1], call.grad_memory)
+            for g in call.grads
+        ]
         pairs = enumerate(zip_longest(call.inputs, call.same_as))
         places = [i if same is None else same for i, (_, same) in pairs]
         distinct = sorted(set(places))

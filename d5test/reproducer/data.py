@@ -69,6 +69,8 @@ def _call(feed: Any, wanted: tuple[int, ...]) -> str:
         parts += [_nested("grads=[", map(tensor, feed.grads)), f"wanted={list(wanted)}"]
     if feed.layouts is not None and set(feed.layouts) != {"contiguous"}:
         parts.append(f"memory={list(feed.layouts)!r}")
+    if feed.grad_layout != "contiguous":
+        parts.append(f"grad_memory={feed.grad_layout!r}")
     if any(earlier is not None for earlier in feed.same_as or ()):
         parts.append(f"same_as={list(feed.same_as)!r}")
     return _nested("Call(", parts)

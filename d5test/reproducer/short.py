@@ -77,7 +77,7 @@ def source(fault: Fault, about: Any) -> str:
     if len(evidence.feeds) != 1:
         raise Inseparable("the claim is of more than one call")
     (feed,) = evidence.feeds
-    if set(feed.layouts or ("contiguous",)) != {"contiguous"} or any(
+    if {*(feed.layouts or ()), feed.grad_layout} != {"contiguous"} or any(
         earlier is not None for earlier in feed.same_as or ()
     ):
         raise Inseparable("tensors are strided, or given twice")

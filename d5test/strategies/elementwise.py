@@ -15,23 +15,26 @@ NEAR_ONE: Regime = ("uniform", 0.75, 1.25)
 WIDE: Regime = ("uniform", -5, 5)
 """As wide as what is linear between two bends."""
 
+ZEROS: Regime = ("often", 0.0, -0.0)
+"""Both zeros, at which many functions have a kink."""
+
 REGIMES: Mapping[type[elementwise.Unary], tuple[Regime, ...]] = {
-    elementwise.Celu: SMALL,
-    elementwise.Elu: SMALL,
-    elementwise.HardSigmoid: (*ORDINARY, WIDE),
-    elementwise.Selu: SMALL,
-    elementwise.ThresholdedRelu: (*ORDINARY, WIDE),
-    elementwise.Abs: ORDINARY,
+    elementwise.Celu: (*SMALL, ZEROS),
+    elementwise.Elu: (*SMALL, ZEROS),
+    elementwise.HardSigmoid: (*ORDINARY, WIDE, ("often", -2.5, 2.5, -3.0, 3.0)),
+    elementwise.Selu: (*SMALL, ZEROS),
+    elementwise.ThresholdedRelu: (*ORDINARY, WIDE, ("often", 1.0, 0.0, -0.0)),
+    elementwise.Abs: (*ORDINARY, ZEROS),
     elementwise.Erf: SMALL,
     elementwise.Exp: SMALL,
     elementwise.Gelu: SMALL,
-    elementwise.HardSwish: (*ORDINARY, WIDE),
-    elementwise.LeakyRelu: ORDINARY,
+    elementwise.HardSwish: (*ORDINARY, WIDE, ("often", -3.0, 3.0, 0.0)),
+    elementwise.LeakyRelu: (*ORDINARY, ZEROS),
     elementwise.Log: ("positive", NEAR_ONE),
     elementwise.Mish: SMALL,
     elementwise.Neg: ORDINARY,
     elementwise.Reciprocal: ("nonzero", "positive"),
-    elementwise.Relu: ORDINARY,
+    elementwise.Relu: (*ORDINARY, ZEROS),
     elementwise.Sigmoid: SMALL,
     elementwise.Softplus: SMALL,
     elementwise.Sqrt: ("positive", NEAR_ONE),
@@ -82,7 +85,7 @@ def prelu_inputs(d: Draw, op: elementwise.PRelu) -> tuple[Tensor, Tensor]:
     x = d.shape(0, 4)
     channels = (x[1], *(1 for _ in x[2:])) if len(x) > 1 else (1,)
     slope = d.choose((channels, (1,), d.broadcastable(x)))
-    return d.tensor(x), d.tensor(slope if len(slope) <= len(x) else ())
+    return d.tensor(x, *ORDINARY, ZEROS), d.tensor(slope if len(slope) <= len(x) else ())
 
 
 def shapes(d: Draw) -> tuple[Shape, Shape]:
@@ -111,11 +114,17 @@ def binary_inputs(d: Draw, op: elementwise.Binary) -> tuple[Tensor | None, ...]:
 
 @inputs(elementwise.Pow)
 def pow_inputs(d: Draw, op: elementwise.Pow) -> tuple[Tensor | None, ...]:
-    """A positive base with any exponent, a negative one with a whole exponent of int64."""
+    """A positive base with any exponent, a negative one with a whole exponent of int64; zero with
+    whole exponents that are not negative, of which the derivative is finite.
+    """
     if twice(d):
         x = d.tensor(d.shape(0), "positive")
         return x, d.again(x, 0)
     base, exponent = shapes(d)
+    if d.integer(0, 3) == 3:
+        whole = d.choose(("int64", d.dtype))
+        zeros = ("often", 0.0) if whole == "int64" else ("below", 3)
+        return d.tensor(base, zeros), d.tensor(exponent, ("below", 4), dtype=whole)
     if d.flag():
         return d.tensor(base, "nonzero"), d.tensor(exponent, "ties", dtype="int64")
     return d.tensor(base, "positive"), d.tensor(exponent, ("uniform", -2, 2), "ties")
@@ -139,9 +148,11 @@ def several_inputs(d: Draw, op: Operator) -> tuple[Tensor | None, ...]:
 
 @inputs(elementwise.Clip)
 def clip_inputs(d: Draw, op: elementwise.Clip) -> tuple[Tensor | None, ...]:
-    """Both bounds, one and none; the smaller may be the larger."""
+    """Both bounds, one and none; the smaller may be the larger, or the same."""
     x = d.tensor(d.shape(0))
     low, high = (
         d.maybe(d.literal(d.real(*around), dtype=d.dtype)) for around in ((-2, 0.5), (-0.5, 2))
     )
+    if low is not None and d.integer(0, 5) == 5:
+        high = low
     return (x, low, high) if high is not None else (x, low) if low is not None else (x,)

@@ -126,12 +126,14 @@ def attention_inputs(d: Draw, op: attention.Attention) -> tuple[Tensor | None, .
     past = d.side(most=3) if cache == "past" else 0
     total = past + keys
 
-    def tensor(heads: int, length: int, width: int) -> Tensor:
-        folded = op.q_num_heads is not None
-        shape = (n, length, heads * width) if folded else (n, heads, length, width)
-        return d.tensor(shape, *SCORES)
+    folded = op.q_num_heads is not None
 
-    q, k = tensor(heads, queries, width), tensor(kv, keys, width)
+    def tensor(heads: int, length: int, width: int, *more: Regime) -> Tensor:
+        shape = (n, length, heads * width) if folded else (n, heads, length, width)
+        return d.tensor(shape, *SCORES, *more)
+
+    alike: Regime = ("equal", 1 if folded else 2)  # keys among which nothing is preferred
+    q, k = tensor(heads, queries, width), tensor(kv, keys, width, alike)
     v = tensor(kv, keys, value_width)
     mask = attention_mask(d, (n, heads, queries, total))
     if cache == "past":

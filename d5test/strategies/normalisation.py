@@ -10,7 +10,7 @@ from d5test.strategies.draw import Draw, Regime, Shape
 from d5test.strategies.registry import choices, inputs
 
 SPREAD: tuple[Regime, ...] = ("normal", "uniform", "heavy", ("scaled", -6), "offset")
-"""Regimes whose values differ: a variance of zero leaves epsilon alone to divide by."""
+"""Regimes whose values differ."""
 EPSILONS = (ops.EPSILON, float(np.float32(1e-3)), 0.0625)
 """ONNX's, and two that show."""
 RANK = 4
@@ -47,7 +47,8 @@ def batch_normalization_inputs(d: Draw, op: ops.BatchNormalization) -> tuple[Ten
     if op.training_mode and not rest and not d.degenerate:
         n = max(n, 2)
     channels = d.tensor((c,)), d.tensor((c,)), d.tensor((c,)), d.tensor((c,), "positive")
-    return d.tensor((n, c, *rest), *SPREAD), *channels
+    shape = (n, c, *rest)
+    return d.tensor(shape, *SPREAD, *level(0, *range(2, len(shape)))), *channels
 
 
 @inputs(ops.LayerNormalization)
@@ -56,7 +57,7 @@ def layer_normalization_inputs(d: Draw, op: ops.LayerNormalization) -> tuple[Ten
     x = x_shape(d, op.axis)
     scale = d.tensor(parameter_shape(d, x, op.axis))
     bias = d.maybe(d.tensor(parameter_shape(d, x, op.axis)))
-    drawn = d.tensor(x, *SPREAD), scale, bias
+    drawn = d.tensor(x, *SPREAD, *level(*range(op.axis % len(x), len(x)))), scale, bias
     return drawn if bias is not None or d.flag() else drawn[:2]
 
 
@@ -64,7 +65,8 @@ def layer_normalization_inputs(d: Draw, op: ops.LayerNormalization) -> tuple[Ten
 def rms_normalization_inputs(d: Draw, op: ops.RMSNormalization) -> tuple[Tensor | None, ...]:
     """A scale over the normalised axes, or one that broadcasts to them."""
     x = x_shape(d, op.axis)
-    return d.tensor(x, *SPREAD), d.tensor(parameter_shape(d, x, op.axis))
+    regimes = *SPREAD, ("constant", 0.0)
+    return d.tensor(x, *regimes), d.tensor(parameter_shape(d, x, op.axis))
 
 
 @inputs(ops.GroupNormalization)
@@ -74,7 +76,8 @@ def group_normalization_inputs(d: Draw, op: ops.GroupNormalization) -> tuple[Ten
     c = op.num_groups * each
     n = d.samples(most=5, empty=True)
     rest = [size + (size == c) for size in d.sides(d.integer(0, 2), most=5)]
-    return d.tensor((n, c, *rest), *SPREAD), d.tensor((c,)), d.tensor((c,))
+    level_groups = level(*range(1, 2 + len(rest)))
+    return d.tensor((n, c, *rest), *SPREAD, *level_groups), d.tensor((c,)), d.tensor((c,))
 
 
 @inputs(ops.InstanceNormalization)
@@ -82,7 +85,8 @@ def instance_normalization_inputs(d: Draw, op: ops.InstanceNormalization) -> tup
     """Signals, images and volumes."""
     n = d.samples(most=5, empty=True)
     c, *rest = *d.channels(1, most=5), *d.sides(d.choose((4, 3, 5)) - 2, most=5, grain=True)
-    return d.tensor((n, c, *rest), *SPREAD), d.tensor((c,)), d.tensor((c,))
+    level_channels = level(*range(2, 2 + len(rest)))
+    return d.tensor((n, c, *rest), *SPREAD, *level_channels), d.tensor((c,)), d.tensor((c,))
 
 
 @inputs(ops.LRN)
@@ -91,6 +95,11 @@ def lrn_inputs(d: Draw, op: ops.LRN) -> tuple[Tensor | None, ...]:
     rank = d.choose((4, 3, 5))
     n, c, *rest = d.samples(most=5), *d.channels(1, most=5), *d.sides(rank - 2, most=5)
     return (d.tensor((n, c, *rest), "normal", "uniform", ("scaled", 2)),)
+
+
+def level(*axes: int) -> tuple[Regime, Regime]:
+    """Values without a variance over these axes: epsilon alone is divided by. Twice as often."""
+    return ("equal", *axes), ("equal", *axes)
 
 
 def x_shape(d: Draw, axis: int) -> Shape:

@@ -22,6 +22,10 @@ REDUCTIONS: tuple[type[reductions.Reduction], ...] = (
 )
 
 
+TYING = (reductions.ReduceMax, reductions.ReduceLogSumExp)
+"""Those that shift by the largest element, or choose it: equal ones are delicate."""
+
+
 def axes(d: Draw, rank: int) -> Tensor | None:
     """All axes (absent, or an empty list), or some."""
     some = [axis - rank * d.flag() for axis in range(rank) if d.flag()]
@@ -37,7 +41,8 @@ def reduction_inputs(d: Draw, op: reductions.Reduction) -> tuple[Tensor | None, 
         shape = (*shape[:long], MANY, *shape[long + 1 :])
         return d.tensor(shape, "positive"), axes(d, len(shape))
     large = (("scaled", 10),) if isinstance(op, reductions.ReduceLogSumExp) else ()
-    return d.tensor(shape, *ORDINARY, *large), axes(d, len(shape))
+    tied = (("equal", *range(len(shape))),) if isinstance(op, TYING) and shape else ()
+    return d.tensor(shape, *ORDINARY, *large, *tied), axes(d, len(shape))
 
 
 choices(*REDUCTIONS, keepdims=(1, 0), noop_with_empty_axes=(0, 0, 1))
@@ -72,7 +77,8 @@ def softmax_inputs(d: Draw, op: reductions.AlongAxis) -> tuple[Tensor | None, ..
         shape = [2 for _ in shape]
         shape[op.axis] = LONG
         return (d.tensor(tuple(shape), ("uniform", 0, 0.01)),)
-    return (d.tensor(tuple(shape), *ORDINARY, ("scaled", 3), ("scaled", 10)),)
+    regimes = *ORDINARY, ("scaled", 3), ("scaled", 10), ("equal", op.axis)
+    return (d.tensor(tuple(shape), *regimes),)
 
 
 choices(
@@ -87,7 +93,8 @@ choices(
 def loss_inputs(d: Draw, op: reductions.Loss) -> tuple[Tensor | None, ...]:
     """With weights, with None in their place, and with neither."""
     n, classes, *rest = d.sides(d.choose((2, 3, 4)), most=5)
-    scores = d.tensor((n, classes, *rest), "normal", "uniform", "heavy", "ties", ("scaled", 10))
+    regimes = "normal", "uniform", "heavy", "ties", ("scaled", 10), ("equal", 1)
+    scores = d.tensor((n, classes, *rest), *regimes)
     weights = d.maybe(d.tensor((classes,), "positive"))
     drawn = scores, labels(d, op.ignore_index, (n, *rest), classes), weights
     return drawn if weights is not None or d.flag() else drawn[:2]

@@ -7,7 +7,7 @@ from typing import Any
 
 from d5test.case import Tensor
 from d5test.reference.operators import windows
-from d5test.strategies.draw import MANY, Draw, Shape
+from d5test.strategies.draw import MANY, Draw, Regime, Shape
 from d5test.strategies.registry import attributes, inputs
 from d5test.strategies.sizes import DEPTHWISE
 
@@ -167,7 +167,10 @@ def pool_inputs(d: Draw, op: Any) -> tuple[Tensor]:
     """Sizes of at least one window. Values under a maximum differ, mostly: at a tie its gradient
     is the framework's choice.
     """
-    regimes = ("normal", "heavy", "uniform", "ties") if isinstance(op, windows.MaxPool) else ()
     size = spatial(d, op.kernel_shape, op.dilations, op.pads, op.auto_pad)
     n, channels = d.samples(most=3, empty=True), d.channels(1, most=4)
-    return (d.tensor((n, *channels, *size), *regimes),)
+    shape: Shape = (n, *channels, *size)
+    regimes: tuple[Regime, ...] = ()
+    if isinstance(op, windows.MaxPool):
+        regimes = ("normal", "heavy", "uniform", "ties", ("equal", *range(2, len(shape))))
+    return (d.tensor(shape, *regimes),)

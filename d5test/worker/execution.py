@@ -36,7 +36,7 @@ class Placed:
     """
 
     def __init__(self, feed: Any) -> None:
-        inputs, grads, layouts, same_as = feed
+        inputs, grads, layouts, same_as, self.grad_layout = feed
         self.inputs: Arrays = tuple(inputs)
         self.grads: Arrays | None = None if grads is None else tuple(grads)
         self.layouts = tuple(layouts or ("contiguous",) * len(self.inputs))
@@ -106,7 +106,7 @@ class Execution:
         reuse: bool,
         form: str,
     ) -> list[Any]:
-        """Results of the operator on each feed: (inputs, grads, layouts, same_as).
+        """Results of the operator on each feed: (inputs, grads, layouts, same_as, grad_layout).
 
         With `reuse` a feed is written into the tensors of the one before, where the framework can.
         An array that is as it was given is answered by `True`.
@@ -137,7 +137,8 @@ class Execution:
     def place(self, now: Placed, before: Placed | None = None) -> None:
         """Put a feed on the device, into the tensors of the feed before it where they fit."""
         roots, alike = now.roots, None
-        if before is not None and (before.layouts, before.roots) == (now.layouts, roots):
+        laid_out = now.layouts, now.grad_layout, roots
+        if before is not None and (before.layouts, before.grad_layout, before.roots) == laid_out:
             alike = before
         for i, x in enumerate(now.inputs):
             if roots[i] != i:
@@ -147,9 +148,9 @@ class Execution:
                 now.tensors.append(self.put(x, now.layouts[i], old))
         for i, dy in enumerate(now.grads or ()):
             old = None
-            if before is not None and before.grads is not None and i < len(before.grads):
-                old = (before.grads[i], before.upstream[i])
-            now.upstream.append(self.put(dy, "contiguous", old))
+            if alike is not None and alike.grads is not None and i < len(alike.grads):
+                old = (alike.grads[i], alike.upstream[i])
+            now.upstream.append(self.put(dy, now.grad_layout, old))
 
     def put(self, x: Bits | None, layout: str, old: tuple[Bits | None, Any] | None) -> Any:
         """A tensor with these values. The array handed on is a copy: frameworks may adopt it."""

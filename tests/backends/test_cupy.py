@@ -173,7 +173,8 @@ def test_half_precision_computes_in_single_and_rounds_the_output(cupy: Any) -> N
 def test_layouts_keep_the_values(cupy: Any) -> None:
     backend, x = cupy.Cupy(), np.arange(15.0).reshape(3, 5)
     for layout in backend.layouts:
-        values = np.broadcast_to(x[0], x.shape) if layout == "broadcast" else x
+        same = {"broadcast": x[0], "expanded": x[0, 0]}.get(layout, x)
+        values = np.broadcast_to(same, x.shape)
         tensor = backend.put(values, "float64", layout)
         np.testing.assert_array_equal(backend.get(tensor)[0], values)
     assert backend.put(x, "float64", "transposed").strides == (8, 24)

@@ -17,6 +17,8 @@ TorchCompiled = pytest.importorskip("d5test.backends.torch").TorchCompiled
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "uint16", "int64", "bool"])
 def test_layouts_hold_the_same_values(layout: str, dtype: str) -> None:
     array = np.repeat(normal(1, 3, 5, 7), 2, 0).astype(dtype)
+    if layout == "expanded":
+        array = np.broadcast_to(array.flat[0], array.shape)
     name = "bfloat16" if dtype == "uint16" else dtype
     x = BACKEND.put(array, name, layout)
     got, called = BACKEND.get(x)
@@ -37,10 +39,13 @@ def test_layouts_are_what_they_say() -> None:
         "offset": (105, 35, 7, 1),
         "broadcast": (0, 35, 7, 1),
         "channels_last": (105, 1, 21, 3),
+        "expanded": (0, 0, 0, 0),
     }
     assert BACKEND.put(array, "float32", "offset").storage_offset() == 1
     with pytest.raises(Unsupported, match="equal slices"):
         put(X, "broadcast")
+    with pytest.raises(Unsupported, match="one number"):
+        put(X, "expanded")
     with pytest.raises(Unsupported, match="channels_last"):
         put(normal(3), "channels_last")
 

@@ -11,6 +11,7 @@ from d5test.client.messages import RowInfo
 from d5test.exploration.explore import cases_of
 from d5test.numerics.judgement import Judgement
 from d5test.outcome.tally import Inapplicable
+from d5test.strategies.upstream import Upstreams
 from tests.faults.mutants import drawn
 
 Form = tuple[str, RowInfo] | None
@@ -52,9 +53,10 @@ def judgements(
         cases = check.every(operator, dtype)
     else:
         cases = drawn(cases_of(check, operator, dtype, form), min(count, check.draws or count))
+    upstreams = Upstreams(0, dtype)
     for case in cases:
         try:
-            yield check.run(client, case)
+            yield check.run(client, upstreams.given(case, fresh=check.upstream))
         except (Inapplicable, Unsupported):
             continue
 

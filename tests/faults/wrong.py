@@ -164,10 +164,10 @@ class LayoutBlind(Wrong):
     """Reads what lies in memory, in the order in which it lies there."""
 
     def forward(self, honest: Honest, *inputs: Any) -> Arrays:
-        return honest(*(_as_it_lies(x) for x in inputs))
+        return honest(*(as_it_lies(x) for x in inputs))
 
 
-def _as_it_lies(x: Array | None) -> Array | None:
+def as_it_lies(x: Array | None) -> Array | None:
     if x is None or x.flags.c_contiguous:
         return x
     memory = x

@@ -10,7 +10,7 @@ from d5test.backends.numpy import Numpy, Reference
 from d5test.case import Operator, Tensor
 from d5test.reference.operators.broadcasting import unbroadcast
 from d5test.strategies import Draw, inputs
-from tests.faults.wrong import Arrays, Gradients, Wrong
+from tests.faults.wrong import Arrays, Gradients, Wrong, as_it_lies
 
 
 class Scaled(Wrong):
@@ -122,6 +122,71 @@ class WrongInHalf(Wrong):
 
     def backward(self, gradients: Gradients, inputs: Arrays, grads: Arrays) -> Gradients:
         return [dx / 2 if dx.dtype == np.float16 else dx for dx in gradients]
+
+
+class EpsilonAdded(Wrong):
+    """In float32 alone, and far below a rounding of ordinary gradients."""
+
+    def backward(self, gradients: Gradients, inputs: Arrays, grads: Arrays) -> Gradients:
+        return [dx + dx.dtype.type(1e-12) if dx.dtype == np.float32 else dx for dx in gradients]
+
+
+class NanAtZero(Wrong):
+    """x^y / x, which is 0 / 0."""
+
+    def backward(self, gradients: Gradients, inputs: Arrays, grads: Arrays) -> Gradients:
+        return [np.where(inputs[0] == 0, np.nan, dx).astype(dx.dtype)
+                if dx.shape == inputs[0].shape else dx for dx in gradients]  # fmt: skip
+
+
+class NanWithoutVariance(Wrong):
+    """Epsilon was forgotten in the gradient, and it shows where nothing else is divided by."""
+
+    def backward(self, gradients: Gradients, inputs: Arrays, grads: Arrays) -> Gradients:
+        level = np.ptp(inputs[0], axis=-1, keepdims=True) == 0
+        return [np.where(level, np.nan, gradients[0]).astype(gradients[0].dtype), *gradients[1:]]
+
+
+class AnotherUpstream(Wrong):
+    """Takes the upstream gradient for another one."""
+
+    def taken(self, dy: Any) -> Any:
+        raise NotImplementedError
+
+    def vjp(self, function: Any, inputs: Any, grads: Any, wanted: Any) -> Any:
+        others = [None if dy is None else self.taken(dy) for dy in grads]
+        return super().vjp(function, inputs, others, wanted)
+
+
+class UpstreamLayoutBlind(AnotherUpstream):
+    """Reads what lies in the memory of the upstream gradient, in the order in which it lies."""
+
+    def taken(self, dy: Any) -> Any:
+        return as_it_lies(dy)
+
+
+class ExpandedReadOnce(AnotherUpstream):
+    """Of an upstream gradient with a stride of 0 only what is stored is added."""
+
+    def taken(self, dy: Any) -> Any:
+        if dy.size < 2 or dy.strides[0] != 0:
+            return dy
+        once = np.zeros_like(dy, order="C")
+        once[0] = dy[0]
+        return once
+
+
+class UpstreamNanSwallowed(AnotherUpstream):
+    def taken(self, dy: Any) -> Any:
+        return np.where(np.isnan(dy), 0, dy).astype(dy.dtype)
+
+
+class UpstreamNanSpread(Wrong):
+    """Gradients are multiplied by a mask of the whole upstream gradient, and NaN by 0 is NaN."""
+
+    def backward(self, gradients: Gradients, inputs: Arrays, grads: Arrays) -> Gradients:
+        poison = sum(0 * dy.astype(np.float64).sum() for dy in grads if dy is not None)
+        return [(dx + poison).astype(dx.dtype) for dx in gradients]
 
 
 class Cube(Operator):

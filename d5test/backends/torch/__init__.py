@@ -46,7 +46,9 @@ class Torch(Backend):
     framework = "torch"
     rows = rows
     forms = forms
-    layouts = ("contiguous", "transposed", "strided", "offset", "broadcast", "channels_last")
+    layouts = (
+        "contiguous", "transposed", "strided", "offset", "broadcast", "channels_last", "expanded",
+    )  # fmt: skip
     template = TEMPLATE
     mutable = True
     updaters: ClassVar[Mapping[str, Any]] = {"native": TorchUpdater, "reference": TorchReference}
@@ -95,6 +97,9 @@ class Torch(Backend):
         if layout == "broadcast":
             self._one_slice(array)
             return x[:1].clone().expand_as(x)
+        if layout == "expanded":
+            self._one_number(array)
+            return x.flatten()[0].clone().expand_as(x)
         if layout == "channels_last":
             if x.ndim not in (4, 5):
                 raise Unsupported(f"channels_last has 4 or 5 axes, not {x.ndim}")
@@ -111,9 +116,18 @@ class Torch(Backend):
         if array.ndim == 0 or len({one.tobytes() for one in array}) != 1:
             raise Unsupported("a broadcast tensor has equal slices along its first axis")
 
+    @staticmethod
+    def _one_number(array: NDArray[Any]) -> None:
+        if len({one.tobytes() for one in array.ravel()}) != 1:
+            raise Unsupported("an expanded tensor is one number, over and over")
+
     def refill(self, tensor: Tensor, array: NDArray[Any], dtype: str) -> None:
         x = self._tensor(array, dtype)
-        if tensor.ndim and tensor.stride(0) == 0 and len(tensor) > 1:
+        if tensor.numel() > 1 and not any(tensor.stride()):
+            self._one_number(array)
+            first = (0,) * tensor.ndim
+            tensor, x = tensor[first], x[first]
+        elif tensor.ndim and tensor.stride(0) == 0 and len(tensor) > 1:
             self._one_slice(array)
             tensor, x = tensor[0], x[0]
         tensor.copy_(x)

@@ -313,7 +313,8 @@ class Pow(Broadcasting):
     """z = x^y, with broadcasting. ONNX Pow-15.
 
     x floating-point; y floating-point, where x has to be positive, or of an integer type, which
-    has no gradient. dx = dz y x^(y - 1), dy = dz z ln x. Of an integer x the power is one, too.
+    has no gradient. dx = dz y x^(y - 1), which is 0 for a y of 0, dy = dz z ln x. Of an integer x
+    the power is one, too.
     """
 
     since = 15
@@ -323,7 +324,7 @@ class Pow(Broadcasting):
 
     def backward(self, grads, inputs, outputs):
         (dz,), (x, y), (z,) = grads, inputs, outputs
-        dx = unbroadcast(dz * y * x ** (y - 1), x.shape)
+        dx = unbroadcast(np.where(y == 0, 0, dz * y * x ** (y - 1)), x.shape)
         if y.dtype.kind in "iu":
             return dx, None
         return dx, unbroadcast(dz * z * np.log(x), y.shape)

@@ -1,0 +1,48 @@
+"""Which upstream gradients a case has: normal ones, or those that show what normal ones hide.
+
+A gradient is linear in them: times 2^20 it is times 2^20, of zeros it is zero, of one element it
+is a row of the Jacobian. What is added to it, or rounded in absolute terms, shows there.
+"""
+
+import random
+from dataclasses import replace
+from itertools import cycle
+
+from d5test.case import NORMAL, Case
+
+EVERY = 3
+"""One case in so many has other upstream gradients than normal ones."""
+EXPONENT, IN_HALF = 20, 5
+"""Of the powers of two by which they are scaled; float16 ends at 2^16 and 2^-24."""
+
+
+def kinds(dtype: str) -> tuple[tuple[object, ...], ...]:
+    """The other regimes of upstream gradients in a dtype."""
+    exponent = IN_HALF if dtype == "float16" else EXPONENT
+    heavy = () if dtype == "float16" else (("heavy",),)  # its sums overflow
+    scaled = (("scaled", exponent), ("scaled", -exponent))
+    return (*scaled, ("onehot",), ("constant", 0.0), *heavy)
+
+
+class Upstreams:
+    """The upstream gradients of the cases of one cell, in turns that the seed `number` shuffles.
+
+    A case is known by its seed: drawn again, it has the same ones.
+    """
+
+    def __init__(self, number: int, dtype: str) -> None:
+        source = random.Random(number)
+        every = kinds(dtype)
+        self._turn = cycle(source.sample(every, len(every)))
+        self._dealt: dict[int, tuple[object, ...]] = {}
+
+    def given(self, case: Case, fresh: bool) -> Case:
+        """The case with its upstream gradients.
+
+        Normal ones, the simplest, get those that are met for the first time while a fault is
+        reduced, when nothing is dealt `fresh`.
+        """
+        if case.seed not in self._dealt:
+            other = fresh and len(self._dealt) % EVERY == EVERY - 1
+            self._dealt[case.seed] = next(self._turn) if other else NORMAL
+        return replace(case, dy=self._dealt[case.seed])
