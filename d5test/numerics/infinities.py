@@ -1,9 +1,9 @@
 """Where arithmetic at an infinity is certain: exactly an infinity or zero, whoever computes it.
 
-An operand that is exactly infinite is no overflow: no rounding, order of terms or underflow changes
-what comes of it, so nothing is paid there. e^-inf is 0, inf + x is inf, log 0 is -inf, 1 / inf is
-0. What is certain holds for all values that the other operands may have: inf y is, unless y may
-be zero or of either sign. Infinity minus infinity is not a number, of which nothing is said.
+An operand that is exactly infinite is no overflow: no rounding, order of terms or underflow
+changes what comes of it, so nothing is paid there. e^-inf is 0, inf + x is inf, log 0 is -inf,
+1 / inf is 0. What is certain holds for all values that the other operands may have: inf y is,
+unless y may be zero or of either sign. Infinity minus infinity is NaN, of which nothing is said.
 """
 
 from __future__ import annotations
@@ -99,7 +99,9 @@ def certain_products(context: Bar, function: Callable[..., Any], xs: Sequence[Ba
     rest = function(one[1], other[1])
     some = function(one[0], np.ones(xs[1].shape)) + function(np.ones(xs[0].shape), other[0]) > 0
     lost = function(one[0], zeros[1]) + function(zeros[0], other[0]) > 0
-    return np.asarray((some & ~lost | (rest == 0)) & (rest <= context.arithmetic.primitive.largest))
+    return np.asarray(
+        (some & ~lost | (rest == 0)) & (rest <= context.arithmetic.primitive.largest)
+    )
 
 
 def _reach(x: Values, bar: Values | None, arithmetic: Arithmetic) -> Values:

@@ -244,6 +244,17 @@ class MaxPoolOfUndilated(Undilated, MaxPool):
         return np.where(y == -np.inf, np.nan, y), indices
 
 
+@dataclass(frozen=True, kw_only=True, repr=False)
+class LowestMaxima(MaxPool):
+    """MaxPool that starts from the lowest number, which is larger than minus infinity."""
+
+    largest: float
+
+    def forward(self, x):
+        y, indices = super().forward(x)
+        return np.maximum(y, -self.largest), indices
+
+
 class MaxPoolOfEach(MaxPool):
     """MaxPool whose gradient goes whole to each element of a window near its maximum."""
 
@@ -304,6 +315,7 @@ FORMULAS: Mapping[str, Mapping[type[Operator], type[Operator]]] = {
         **_mixed(Undilated, AveragePool),
         MaxPool: MaxPoolOfUndilated,
     },
+    "lowest for minus infinity": {MaxPool: LowestMaxima},
     "whole gradient for all near the maximum": {MaxPool: MaxPoolOfEach},
 }
 """What `formula` may name, and the operators that it is of."""

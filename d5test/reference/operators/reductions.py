@@ -18,6 +18,7 @@ __all__ = ["CumSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceSum"]
 __all__ += ["LogSoftmax", "Softmax"]
 __all__ += ["NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"]
 
+
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Reduction(Operator):
     """y = the reduction of x over `axes`. x: any shape; axes: (k,) in int64, or absent.
