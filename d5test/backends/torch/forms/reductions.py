@@ -54,11 +54,13 @@ for _operator, _name in (("ReduceSum", "sum"), ("ReduceMean", "mean"), ("ReduceM
         planned(partial(whole, getattr(torch, _name)))
     )
 forms.add(
-    "ReduceMax", "torch.max(x, dim)", values=(1,), where=ONE, contract="first of equal",
+    "ReduceMax",
+    "torch.max(x, dim)",
+    values=(1,),
+    where=ONE,
+    contract="first of equal",
     source="https://docs.pytorch.org/docs/2.13/generated/torch.max.html",
-)(
-    planned(partial(along_one, lambda x, dim, keepdim: torch.max(x, dim, keepdim).values))
-)
+)(planned(partial(along_one, lambda x, dim, keepdim: torch.max(x, dim, keepdim).values)))
 forms.add("ReduceLogSumExp", "torch.special.logsumexp", values=(1,))(
     planned(partial(reduction, torch.special.logsumexp))
 )
