@@ -82,8 +82,8 @@ class Row:
                 the framework documents that a NaN reaches every result that depends on it, where
                 ONNX leaves that open.
     out_of_range
-                what the framework documents of an index out of range: `raises`, or the result is
-                `nan` or `zero`; empty: any of these, and `clamped`.
+                what the framework documents of an index out of range: `raises`, or its entry is
+                `nan`, `zero`, `clamped` or `wrapped`; empty: any of these.
     source      the page that documents these three.
     where       of a form: conditions on its cases, as on those of a known failure (docs/known.md).
     constants   of a form: inputs (positions) that it does not take, and the number that stands in
