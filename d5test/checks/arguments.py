@@ -197,7 +197,8 @@ def _out_of_range(inquiry: Inquiry) -> Judgement:
     It raises or the entry is NaN, zero or another one of the tensor, whatever is documented. On a
     GPU it may end the process by design.
     """
-    case, (x, indices) = inquiry.case, inquiry.arrays
+    case: Any = inquiry.case
+    x, indices = (np.asarray(array) for array in inquiry.arrays)
     if inquiry.about.device != "cpu":
         raise Inapplicable("on a GPU an index out of range may end the process")
     if not np.size(x) or not np.size(indices):
@@ -223,7 +224,7 @@ def _out_of_range(inquiry: Inquiry) -> Judgement:
     beyond = beyond.reshape(*(1,) * axis, *wrong.shape, *(1,) * (x.ndim - axis - 1))
     right = np.take(x, wrong, axis, mode="wrap")
     nearest = np.full(wrong.shape, 0 if wrong.flat[at] < 0 else n - 1)
-    entries = {
+    entries: dict[str, Any] = {
         "nan": np.nan, "zero": 0.0, "wrapped": right, "clamped": np.take(x, nearest, axis),
     }  # fmt: skip
     for entry in (entries[name] for name in allowed if name != "raises"):

@@ -21,7 +21,7 @@ from d5test.checks.check import Inquiry, Why, drawn_inputs, supported
 from d5test.checks.own_forward import OwnForward, forward_is_wrong
 from d5test.client.messages import BackendInfo
 from d5test.numerics.arithmetic import Arithmetic
-from d5test.numerics.bounds import Bound, double
+from d5test.numerics.bounds import Bound, Bounds, double
 from d5test.numerics.judgement import Judgement, judge
 from d5test.outcome.fault import Fault
 from d5test.outcome.tally import Inapplicable
@@ -104,7 +104,9 @@ def _in(inquiry: Inquiry, arithmetic: Arithmetic, chosen: int) -> Judgement:
     worst = Judgement(telling=True)
     for value, place in _places(inquiry.case, chosen):
         try:
-            judgement = _with_special(inquiry, arithmetic, chosen, value, place, before.outputs)
+            judgement = _with_special(
+                inquiry, arithmetic, chosen, value, place, before.outputs, bounds
+            )
         except Fault:
             if OwnForward(inquiry).off == np.inf:
                 raise forward_is_wrong(inquiry) from None
@@ -127,9 +129,9 @@ def _places(case: Case, chosen: int) -> Iterator[tuple[float, Place]]:
 
 def _with_special(
     inquiry: Inquiry, arithmetic: Arithmetic, chosen: int, value: float, place: Place,
-    before: tuple[Any, ...],
+    before: tuple[Any, ...], bounds: Bounds,
 ) -> Judgement:  # fmt: skip
-    """The input `chosen` is `value` at `place`: judged by the outputs `before` that."""
+    """The input `chosen` is `value` at `place`: judged by outputs and bounds `before` that."""
     case = inquiry.case
     demands = bool(np.isnan(value)) and (inquiry.row.propagates_nan or not _is_open(case.op))
     spreads = chosen in MEETS_ZEROS.get(case.op.name, ())
@@ -137,11 +139,11 @@ def _with_special(
     moved = _with_one(case, inquiry.arrays, chosen, place, None)
     feed = inquiry.feed(poisoned)
     (result,) = inquiry.ask(feed)
-    inquiry.shaped(inquiry.forward_bounds(arithmetic), result.outputs, (feed,))
+    inquiry.shaped(bounds, result.outputs, (feed,))
     expected = tuple(
         _special_bound(*outputs, demands=demands, spreads=spreads)
         for outputs in zip(
-            inquiry.forward_bounds(arithmetic),
+            bounds,
             before,
             *(_plain(inquiry, arithmetic, arrays) for arrays in (inquiry.arrays, moved, poisoned)),
             strict=True,

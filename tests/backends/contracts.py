@@ -13,8 +13,8 @@ HEAD = """# What is judged as the framework documents it
 
 ONNX leaves some things open, and in some a framework differs. Where the framework's documentation
 says what it does, its row or form is judged by that, and names the page in `source`
-(`d5test/backends/base.py`). All else is judged as ONNX has it; where neither says which, each of the
-results in question is right.
+(`d5test/backends/base.py`). All else is judged as ONNX has it; where neither says which, each of
+the results in question is right.
 
 This page is made from the rows: `python -m tests.backends.contracts > docs/contracts.md`.
 
