@@ -77,10 +77,14 @@ class Row:
                 framework: a shape, axes, pads. A plan holds as long as they do.
     attributes  of a form: the values of attributes with which it is asked; of others, any.
     contract    the formula (of `d5test.reference.formulas`) that the framework documents, where it
-                is another than ONNX's; say where it is documented.
+                is another than ONNX's.
     propagates_nan
                 the framework documents that a NaN reaches every result that depends on it, where
-                ONNX leaves that open; say where.
+                ONNX leaves that open.
+    out_of_range
+                what the framework documents of an index out of range: `raises`, or its entry is
+                `nan`, `zero`, `clamped` or `wrapped`; empty: any of these.
+    source      the page that documents these three.
     where       of a form: conditions on its cases, as on those of a known failure (docs/known.md).
     constants   of a form: inputs (positions) that it does not take, and the number that stands in
                 each of their elements. They have no gradient.
@@ -99,6 +103,8 @@ class Row:
     values: tuple[int, ...] = ()
     contract: str = ""
     propagates_nan: bool = False
+    out_of_range: tuple[str, ...] = ()
+    source: str = ""
     attributes: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     where: Mapping[str, Any] = field(default_factory=dict)
     constants: Mapping[int, float] = field(default_factory=dict)

@@ -18,6 +18,7 @@ from d5test.numerics.bounds import Bound, Bounds, double
 from d5test.numerics.judgement import Judgement
 from d5test.outcome.fault import Evidence, Fault
 from d5test.outcome.tally import Inapplicable
+from d5test.reference.operators.movement import Gather
 
 BATCHES = (17, 33)
 """Batch sizes that no ordinary case has: beyond a vector, and beyond two of them."""
@@ -168,8 +169,11 @@ def invalid_arguments(client: Any, case: Case) -> Judgement:
     """Shapes that do not fit raise, whatever the exception; they do not return or crash.
 
     What does not fit is what the reference refuses: an input that is one longer along one axis.
+    An index out of range may also give what the framework documents.
     """
     inquiry = Inquiry("invalid_arguments", client, case)
+    if isinstance(case.op, Gather):
+        return _out_of_range(inquiry)
     wrong = _misfit(case)
     if wrong is None:
         raise Inapplicable("no invalid arguments exist for this case")
@@ -185,6 +189,48 @@ def invalid_arguments(client: Any, case: Case) -> Judgement:
         return Judgement(telling=True)
     what = "shapes that do not fit are accepted"
     raise inquiry.fault("accepted", what, (feed,), "raises", misfit=repr(wrong))
+
+
+def _out_of_range(inquiry: Inquiry) -> Judgement:
+    """One index is out of range: memory beyond the tensor is never what comes of it.
+
+    It raises or the entry is NaN, zero or another one of the tensor, whatever is documented. On a
+    GPU it may end the process by design.
+    """
+    case: Any = inquiry.case
+    x, indices = (np.asarray(array) for array in inquiry.arrays)
+    if inquiry.about.device != "cpu":
+        raise Inapplicable("on a GPU an index out of range may end the process")
+    if not np.size(x) or not np.size(indices):
+        raise Inapplicable("there is nothing to index")
+    axis, n = case.op.axis % x.ndim, x.shape[case.op.axis]
+    wrong = np.array(indices)
+    at = case.seed % wrong.size
+    wrong.flat[at] = (n, -n - 1, n + 3)[case.seed % 3]
+    feed = inquiry.feed((x, wrong))
+    documented = inquiry.row.out_of_range
+    allowed = documented or ("raises", "nan", "zero", "clamped", "wrapped")
+    fault = partial(inquiry.fault, "accepted", feeds=(feed,), claim="raises")
+    try:
+        (result,) = inquiry.ask(feed, claim="raises")
+    except Fault as refused:
+        if refused.kind != "exception":
+            raise
+        if "raises" not in allowed:
+            raise fault(f"an index out of range raises, not {' or '.join(documented)}") from None
+        return Judgement(telling=True)
+    beyond = np.zeros(wrong.shape, bool)
+    beyond.flat[at] = True
+    beyond = beyond.reshape(*(1,) * axis, *wrong.shape, *(1,) * (x.ndim - axis - 1))
+    right = np.take(x, wrong, axis, mode="wrap")
+    nearest = np.full(wrong.shape, 0 if wrong.flat[at] < 0 else n - 1)
+    entries: dict[str, Any] = {
+        "nan": np.nan, "zero": 0.0, "wrapped": right, "clamped": np.take(x, nearest, axis),
+    }  # fmt: skip
+    for entry in (entries[name] for name in allowed if name != "raises"):
+        if np.array_equal(result.outputs[0], np.where(beyond, entry, right), equal_nan=True):
+            return Judgement(telling=True)
+    raise fault(f"the index {wrong.flat[at]} of {n} entries is accepted")
 
 
 def _misfit(case: Case) -> Case | None:

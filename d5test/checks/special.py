@@ -3,9 +3,13 @@
 One special value is put into one element of an input. Where the reference's result is what it was
 without it, the backend's stays within its bar. Where the reference's is NaN, so is the backend's,
 if the result depends on that element at all: a weight that meets padding only need not be read.
-What infinities become is left open, since infinity minus infinity depends on the formula.
+
+What an infinity becomes is demanded where it is certain, whatever the formula: an infinity, or a
+number within its bar (`d5test/numerics/infinities.py`). Infinity minus infinity is left open. An
+infinity is put into one element, and into a whole line, or all of an input.
 """
 
+from collections.abc import Iterator
 from functools import partial
 from math import prod
 from typing import Any
@@ -17,10 +21,13 @@ from d5test.checks.check import Inquiry, Why, drawn_inputs, supported
 from d5test.checks.own_forward import OwnForward, forward_is_wrong
 from d5test.client.messages import BackendInfo
 from d5test.numerics.arithmetic import Arithmetic
-from d5test.numerics.bounds import Bound, double
+from d5test.numerics.bounds import Bound, Bounds, double
 from d5test.numerics.judgement import Judgement, judge
 from d5test.outcome.fault import Fault
 from d5test.outcome.tally import Inapplicable
+
+Place = tuple[Any, ...]
+"""An index of one element, or with slices of several."""
 
 NAN_IS_OPEN = {
     "Max": "IEEE 754 has maximum and maximumNumber, ONNX names neither",
@@ -39,6 +46,9 @@ NAN_IS_OPEN = {
 demanded where the framework documents it (`propagates_nan` in its row)."""
 
 
+CLIPPED = 3
+"""The inputs of a Clip with both bounds."""
+
 MAY_SPREAD = {"Attention": "a masked score may be left out, or be NaN plus minus infinity"}
 """Operators in which a special value may reach what the reference keeps it from."""
 
@@ -48,6 +58,23 @@ MEETS_ZEROS = {"ConvTranspose": (1,), "PRelu": (1,), "RNN": (2,), "GRU": (2,), "
 convolution of the inputs with zeros between and around them; the slope, where it multiplies what
 is not positive; what multiplies states, which may be too small for their format. NaN and infinity
 times zero are NaN."""
+
+
+def decides(case: Case, chosen: int) -> bool:
+    """Whether all honest ways to compute a case make the same of an infinity in an input.
+
+    Not of the scale s of a normalisation, where x s / sigma + (b - mean s / sigma) is NaN; nor of
+    what is normalised, whose mean is NaN where it is updated with each element (Welford); nor of
+    an x that Clip has no bound for, since ONNX has the largest number there.
+    """
+    op = case.op
+    if chosen in MEETS_ZEROS.get(op.name, ()):
+        return False
+    if op.name == "Clip":
+        return sum(tensor is not None for tensor in case.inputs) == CLIPPED
+    if op.name == "BatchNormalization" and not getattr(op, "training_mode", 0):
+        return chosen != 1
+    return not op.name.endswith("Normalization") or chosen > 1
 
 
 def has_rules(operator: type[Operator], about: BackendInfo, dtype: str) -> Why:
@@ -75,9 +102,11 @@ def _in(inquiry: Inquiry, arithmetic: Arithmetic, chosen: int) -> Judgement:
     except Fault:
         raise forward_is_wrong(inquiry) from None
     worst = Judgement(telling=True)
-    for value in (np.nan, np.inf, -np.inf):
+    for value, place in _places(inquiry.case, chosen):
         try:
-            judgement = _with_special(inquiry, arithmetic, chosen, value, before.outputs)
+            judgement = _with_special(
+                inquiry, arithmetic, chosen, value, place, before.outputs, bounds
+            )
         except Fault:
             if OwnForward(inquiry).off == np.inf:
                 raise forward_is_wrong(inquiry) from None
@@ -86,31 +115,48 @@ def _in(inquiry: Inquiry, arithmetic: Arithmetic, chosen: int) -> Judgement:
     return worst
 
 
+def _places(case: Case, chosen: int) -> Iterator[tuple[float, Place]]:
+    """Special values, and where they are put: in one element, along an axis, or everywhere."""
+    shape = case.shapes[chosen] or ()
+    one = tuple(int(i) for i in np.unravel_index(case.seed % prod(shape), shape))
+    for value in (np.nan, np.inf, -np.inf):
+        yield value, one
+    sign, everywhere, axis = map(int, np.random.Philox(key=[case.seed, prod(shape)]).random_raw(3))
+    wide = range(len(shape)) if everywhere % 2 else {axis % max(len(shape), 1)}
+    along = tuple(slice(None) if a in wide else i for a, i in enumerate(one))
+    yield (-np.inf, np.inf)[sign % 2], along
+
+
 def _with_special(
-    inquiry: Inquiry, arithmetic: Arithmetic, chosen: int, value: float, before: tuple[Any, ...]
-) -> Judgement:
-    """One element of the input `chosen` is `value`: judged by the outputs `before` that."""
+    inquiry: Inquiry, arithmetic: Arithmetic, chosen: int, value: float, place: Place,
+    before: tuple[Any, ...], bounds: Bounds,
+) -> Judgement:  # fmt: skip
+    """The input `chosen` is `value` at `place`: judged by outputs and bounds `before` that."""
     case = inquiry.case
     demands = bool(np.isnan(value)) and (inquiry.row.propagates_nan or not _is_open(case.op))
     spreads = chosen in MEETS_ZEROS.get(case.op.name, ())
-    poisoned = _with_one(case, inquiry.arrays, chosen, value)
-    moved = _with_one(case, inquiry.arrays, chosen, None)
+    poisoned = _with_one(case, inquiry.arrays, chosen, place, value)
+    moved = _with_one(case, inquiry.arrays, chosen, place, None)
     feed = inquiry.feed(poisoned)
     (result,) = inquiry.ask(feed)
-    inquiry.shaped(inquiry.forward_bounds(arithmetic), result.outputs, (feed,))
+    inquiry.shaped(bounds, result.outputs, (feed,))
     expected = tuple(
         _special_bound(*outputs, demands=demands, spreads=spreads)
         for outputs in zip(
-            inquiry.forward_bounds(arithmetic),
+            bounds,
             before,
             *(_plain(inquiry, arithmetic, arrays) for arrays in (inquiry.arrays, moved, poisoned)),
             strict=True,
         )
     )
+    kept = expected
     # a formula says which number comes of the NaN, unless each implementation may choose it
     if arithmetic.formula and np.isnan(value) and case.op.name not in NAN_IS_OPEN:
         after = inquiry.forward_bounds(arithmetic, poisoned)
         expected = tuple(map(_finite, expected, after, result.outputs))
+    elif np.isinf(value) and decides(case, chosen):
+        after = inquiry.forward_bounds(arithmetic, poisoned)
+        expected = tuple(map(_certain, expected, after))
     fault = partial(inquiry.fault, "special", feeds=(feed,), claim="special", expected=(expected,))
     for k, (bound, got) in enumerate(zip(expected, result.outputs, strict=False)):
         lost = np.isnan(bound.value.astype(np.float64)) & ~np.isnan(got.astype(np.float64))
@@ -119,10 +165,10 @@ def _with_special(
             raise fault(f"{value} in an input is swallowed", where=where)
     judgement = judge(expected, result.outputs)
     if not judgement.right:
-        shape = case.shapes[chosen] or ()
-        place = np.unravel_index(case.seed % prod(shape), shape)
         what = f"{value} in one element spoils others"
-        if judgement.position == tuple(map(int, place)):
+        if not kept[judgement.output].judged[judgement.position]:
+            what = f"the result is {judgement.got:.7g} where an input of {value} makes it certain"
+        elif judgement.position == place:
             what = f"the result is wrong where the input is {value}"
         raise fault(what, judgement=judgement)
     return judgement
@@ -134,12 +180,11 @@ def _chosen(case: Case) -> int | None:
     return candidates[case.seed % len(candidates)] if candidates else None
 
 
-def _with_one(case: Case, arrays: Arrays, i: int, value: float | None) -> Arrays:
-    """The inputs with one element of input `i` replaced by `value`, or moved by 1."""
+def _with_one(case: Case, arrays: Arrays, i: int, place: Place, value: float | None) -> Arrays:
+    """The inputs with what is at `place` of input `i` replaced by `value`, or moved by 1."""
     changed = list(arrays)
     array = np.array(arrays[i], copy=True)
-    at = case.seed % array.size
-    array.flat[at] = array.flat[at] + 1 if value is None else value
+    array[place] = array[place] + 1 if value is None else value
     changed[i] = array
     return case.shared(changed)
 
@@ -178,6 +223,14 @@ def _finite(expected: Bound, poisoned: Bound | None, got: Array) -> Bound:
     finite &= ~np.isnan(got.astype(np.float64))
     bar = np.where(finite, poisoned.bar, expected.bar)
     return Bound(np.where(finite, poisoned.value, expected.value), bar, expected.storage)
+
+
+def _certain(expected: Bound, poisoned: Bound | None) -> Bound:
+    """What is demanded of one output, and what is certain of what an infinity changed."""
+    assert poisoned is not None
+    certain = poisoned.judged & np.isinf(expected.bar) & (expected.storage is not None)
+    bar = np.where(certain, poisoned.bar, expected.bar)
+    return Bound(np.where(certain, poisoned.value, expected.value), bar, expected.storage)
 
 
 def _is_open(op: Operator) -> bool:

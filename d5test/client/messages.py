@@ -99,6 +99,7 @@ class RowInfo:
     modules: tuple[str, ...] = ()
     contract: str = ""
     propagates_nan: bool = False
+    out_of_range: tuple[str, ...] = ()
     attributes: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     where: Mapping[str, Any] = field(default_factory=dict)
     constants: Mapping[int, float] = field(default_factory=dict)

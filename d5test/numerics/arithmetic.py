@@ -105,6 +105,7 @@ class Arithmetic:
     rounded_attributes
                  the operator's attributes are known to the 32 bits in which ONNX stores them
     absolute     those that besides err by so many ULPs of 1, however small their result is
+    infinite     an input is infinite somewhere, so that each primitive has to look for that
     formula      the formula that is computed, of `reference.formulas`; empty: ONNX's
     model        the known error models that are in here; empty: none
     """
@@ -120,6 +121,7 @@ class Arithmetic:
     ulps: Mapping[str, float] = field(default_factory=dict)
     rounded_attributes: bool = False
     absolute: Mapping[str, float] = field(default_factory=dict)
+    infinite: bool = False
     formula: str = ""
     model: str = ""
     _summations: dict[tuple[int, int], Payment] = field(

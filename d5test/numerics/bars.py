@@ -21,6 +21,7 @@ import numpy as np
 from d5test.numerics.arithmetic import Arithmetic, Format, Payment
 from d5test.numerics.bar_rules import RULES, Rule, exact, in_range
 from d5test.numerics.functions import normal_axes
+from d5test.numerics.infinities import certain_at_infinity, certain_products, certain_sums
 from d5test.numerics.perturbed import round_to
 from d5test.numerics.tracked import Tracked, Values
 
@@ -71,7 +72,10 @@ class Bar(Tracked):
             tracked = isinstance(a, Tracked)
             xs.append(a.value if tracked else np.asarray(a))
             bars.append(a.companion if tracked else stored(a, self.arithmetic.primitive))
-        return rule(self, ufunc, xs, bars)
+        result = rule(self, ufunc, xs, bars)
+        if isinstance(result, Bar) and (self.arithmetic.infinite or result.beyond is not None):
+            return certain_at_infinity(result, ufunc, xs, bars)
+        return result
 
     def rounded(self, value: Values, bar: Values | None, payment: Payment) -> Bar:
         """`value` with its bar, after one more primitive."""
@@ -114,7 +118,9 @@ class Bar(Tracked):
                 bar = product if bar is None else bar + product
         if bar is None:
             bar = function(*magnitudes) * payment.error
-        return self._summed(value, bar + payment.eta, payment)
+        return self._summed(
+            value, bar + payment.eta, payment, lambda: certain_products(self, function, xs)
+        )
 
     def reduce_sum(self, axis: Any, keepdims: bool) -> Any:
         value = self.value.sum(axis=axis, keepdims=keepdims)
@@ -129,7 +135,9 @@ class Bar(Tracked):
             bar = np.asarray(bar.sum(axis=axis, keepdims=keepdims))
         if terms <= 1:
             return self.like(np.asarray(value), bar)
-        return self._summed(np.asarray(value), bar, payment)
+        return self._summed(
+            np.asarray(value), bar, payment, lambda: certain_sums(self, axis, keepdims)
+        )
 
     def accumulated(self) -> Any:
         """Each partial sum in any order of its own, by additions that are primitives.
@@ -149,22 +157,32 @@ class Bar(Tracked):
             bar += known.cumsum(0)[1:]
         bar[(sizes > self.arithmetic.primitive.largest) & (before > 0)] = np.inf
         sums = self.rounded(self.value.cumsum(0)[1:], bar, self.arithmetic.granted[np.add])
+        if self.arithmetic.infinite:
+            exact = [certain_sums(self[: n + 2], 0, keepdims=False) for n in range(len(sums))]
+            certain = np.isinf(sums.value) & np.stack(exact)
+            sums = self.like(sums.value, np.where(certain, 0.0, sums.full_companion()))
         return np.concatenate([self[:1], sums])
 
-    def _summed(self, value: Values, bar: Values, payment: Payment) -> Bar:
+    def _summed(
+        self, value: Values, bar: Values, payment: Payment, certain: Callable[[], Values]
+    ) -> Bar:
         """`value` with its bar, into which the sum has paid.
 
         A sum of many terms that overflows may become NaN in another order of its terms, so that
-        no infinity is demanded there.
+        no infinity is demanded there, but where it is `certain`, of infinite terms.
         """
         after = self.arithmetic.after_sum
         paid = bar + after.eta
         if after.error:
             paid += np.absolute(value) * after.error
         if in_range(paid, payment):
-            return self.like(value, paid)
-        result = self._within_range(value, bar, paid)
-        result.beyond = None
+            result = self.like(value, paid)
+        else:
+            result = self._within_range(value, bar, paid)
+            result.beyond = None
+        if self.arithmetic.infinite and (infinite := np.isinf(value) | (value == 0)).any():
+            exact = infinite & certain()
+            result.companion = np.where(exact, 0.0, result.full_companion())
         return result
 
     # order: max, min and what they select are 1-Lipschitz, so their bar is that of a candidate

@@ -217,8 +217,16 @@ def double(arrays: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _exact(arrays: Sequence[Any], arithmetic: Arithmetic) -> tuple[Any, ...]:
+    arithmetic = replace(arithmetic, infinite=True) if _any_infinite(arrays) else arithmetic
     return _map_floats(
         arrays, lambda x: Bar(x.astype(np.float64, copy=False), arithmetic=arithmetic)
+    )
+
+
+def _any_infinite(arrays: Sequence[Any]) -> bool:
+    return any(
+        array is not None and array.dtype.kind in "fV" and bool(np.isinf(array).any())
+        for array in arrays
     )
 
 
@@ -276,12 +284,12 @@ def _stored(y: Any, arithmetic: Arithmetic) -> Bound:
 
 
 def _storage_error(value: Array, arithmetic: Arithmetic) -> Array:
-    """How far exact values are from numbers of storage; not a number for an infinity."""
+    """How far exact values are from numbers of storage. An infinity is one of them."""
     rounded = round_to(value, arithmetic.storage.precision)
     if rounded is value and np.vdot(value, value) < np.inf:
         bar = np.zeros(())
     else:
-        bar = np.absolute(value - rounded)
+        bar = np.where(np.isinf(value), 0.0, np.absolute(value - rounded))
     if arithmetic.flushes:
         size = np.absolute(value)
         bar = bar + np.where(size < arithmetic.output.eta, size, 0.0)
@@ -293,7 +301,9 @@ def _stored_bar(value: Array, bar: Array, arithmetic: Arithmetic) -> Array:
     ulp = arithmetic.output
     widened = (np.absolute(value) + bar) * ulp.error + ulp.eta
     widened += bar
-    if arithmetic.flushes or bar.all():
+    if bar.all():
         return widened
     exact = (bar == 0) & (value == round_to(value, arithmetic.storage.precision))
+    if arithmetic.flushes:
+        exact &= (np.absolute(value) >= arithmetic.output.eta) | (value == 0)
     return np.where(exact, 0.0, widened)

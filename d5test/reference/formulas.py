@@ -141,6 +141,48 @@ class FromTheFrontOnly(reductions.Reduction):
         return tuple(int(axis) for axis in axes if axis >= 0)
 
 
+class EvenShares(reductions.ReduceMax):
+    """ReduceMax whose equal maxima have equal shares of the gradient.
+
+    A sign has no bar: which elements are equal is not in doubt.
+    """
+
+    def gradient(self, dy, x, y, axes):
+        equal = ~np.signbit(x - y)
+        return dy * equal / equal.sum(axes, keepdims=True)
+
+
+class FirstOfEqual(reductions.ReduceMax):
+    """ReduceMax along one axis, whose gradient goes to the first of equal maxima."""
+
+    def gradient(self, dy, x, y, axes):
+        (axis,) = axes
+        dx = np.zeros_like(x)
+        if x.size:
+            first = np.argmax(~np.signbit(x - y), axis, keepdims=True)
+            np.put_along_axis(dx, first, dy, axis)
+        return dx
+
+
+class LinearAbove2(elementwise.Softplus):  # type: ignore[misc]
+    """Softplus that is x itself above 2."""
+
+    def forward(self, x):
+        return np.where(x > 2, x, np.log(1 + np.exp(x)))
+
+    def backward(self, grads, inputs, outputs):
+        (dy,), (x,) = grads, inputs
+        return (dy * np.where(x > 2, 1.0, 1 / (1 + np.exp(-x))),)
+
+
+class IndicesOfPlane(MaxPool):
+    """MaxPool whose indices are counted within each channel of each sample."""
+
+    def forward(self, x):
+        y, indices = super().forward(x)
+        return y, indices % prod(x.shape[2:])
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
 class SumByCount(reductions.ReduceMean):
     """ReduceMean as a sum divided by its number of terms, both in the dtype: either overflows."""
@@ -244,6 +286,17 @@ class MaxPoolOfUndilated(Undilated, MaxPool):
         return np.where(y == -np.inf, np.nan, y), indices
 
 
+@dataclass(frozen=True, kw_only=True, repr=False)
+class LowestMaxima(MaxPool):
+    """MaxPool that starts from the lowest number, which is larger than minus infinity."""
+
+    largest: float
+
+    def forward(self, x):
+        y, indices = super().forward(x)
+        return np.maximum(y, -self.largest), indices
+
+
 class MaxPoolOfEach(MaxPool):
     """MaxPool whose gradient goes whole to each element of a window near its maximum."""
 
@@ -304,6 +357,11 @@ FORMULAS: Mapping[str, Mapping[type[Operator], type[Operator]]] = {
         **_mixed(Undilated, AveragePool),
         MaxPool: MaxPoolOfUndilated,
     },
+    "even shares": {reductions.ReduceMax: EvenShares},
+    "first of equal": {reductions.ReduceMax: FirstOfEqual},
+    "linear above 2": {elementwise.Softplus: LinearAbove2},
+    "indices of the plane": {MaxPool: IndicesOfPlane},
+    "lowest for minus infinity": {MaxPool: LowestMaxima},
     "whole gradient for all near the maximum": {MaxPool: MaxPoolOfEach},
 }
 """What `formula` may name, and the operators that it is of."""

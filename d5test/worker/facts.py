@@ -88,6 +88,7 @@ def facts_of(row: Row, names: Any) -> tuple[Any, ...]:
         *of_row(row.call, names),
         row.contract,
         bool(row.propagates_nan),
+        tuple(row.out_of_range),
         {name: tuple(values) for name, values in row.attributes.items()},
         dict(row.where),
         {int(i): float(value) for i, value in row.constants.items()},

@@ -58,9 +58,11 @@ def several(of_two: Plan, op: Any, *xs: Array) -> Plan:
     return of_two if len(xs) == 2 else lambda *xs: reduce(of_two, xs)
 
 
-# NaN: https://docs.jax.dev/en/latest/_autosummary/jax.numpy.maximum.html
-rows.native("Max", arithmetic="S", propagates_nan=True)(planned(partial(several, jnp.maximum)))
-rows.native("Min", arithmetic="S", propagates_nan=True)(planned(partial(several, jnp.minimum)))
+for _operator, _name in (("Max", "maximum"), ("Min", "minimum")):
+    _source = f"https://docs.jax.dev/en/latest/_autosummary/jax.numpy.{_name}.html"
+    rows.native(_operator, arithmetic="S", propagates_nan=True, source=_source)(
+        planned(partial(several, getattr(jnp, _name)))
+    )
 rows.native("Sum", arithmetic="S")(planned(partial(several, jnp.add)))
 
 

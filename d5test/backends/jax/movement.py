@@ -79,7 +79,10 @@ def slices(
     return lambda x, *_: x[index]
 
 
-@rows.native("Gather", arithmetic="S")
+@rows.native(
+    "Gather", arithmetic="S", out_of_range=("nan",),
+    source="https://docs.jax.dev/en/latest/_autosummary/jax.numpy.take.html",
+)  # fmt: skip
 def gather(op: Any, x: Array, indices: Array) -> Array:
     return jnp.take(x, indices, op.axis)
 

@@ -87,7 +87,11 @@ def slices(op: Any, x: Any, starts: Any, ends: Any, axes: Any = None, steps: Any
     return lambda x, *_: tf.strided_slice(x, begin, end, stride, end_mask=open_end)
 
 
-@rows.native("Gather", arithmetic="S")
+# an error on the CPU, 0 on a GPU
+@rows.native(
+    "Gather", arithmetic="S", out_of_range=("raises", "zero"),
+    source="https://www.tensorflow.org/api_docs/python/tf/gather",
+)  # fmt: skip
 @planned
 def gather(op: Any, data: Any, indices: Any) -> Plan:
     n, axis = data.shape[op.axis], op.axis

@@ -20,8 +20,8 @@ def reduction(function: Plan, op: Any, data: Any, axes: Any = None) -> Plan:
 
 rows.native("ReduceSum", values=(1,))(planned(partial(reduction, tf.reduce_sum)))
 rows.native("ReduceMean", arithmetic="S", values=(1,))(planned(partial(reduction, tf.reduce_mean)))
-# NaN: https://www.tensorflow.org/api_docs/python/tf/math/reduce_max
-rows.native("ReduceMax", arithmetic="F", values=(1,), propagates_nan=True)(
+REDUCE_MAX = "https://www.tensorflow.org/api_docs/python/tf/math/reduce_max"
+rows.native("ReduceMax", arithmetic="F", values=(1,), propagates_nan=True, source=REDUCE_MAX)(
     planned(partial(reduction, tf.reduce_max))
 )
 rows.native("ReduceLogSumExp", arithmetic="S", values=(1,))(

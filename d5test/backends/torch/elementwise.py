@@ -79,9 +79,11 @@ def several(of_two: Plan, op: Any, *tensors: Tensor) -> Plan:
     return lambda *tensors: reduce(of_two, tensors)
 
 
-# NaN: https://docs.pytorch.org/docs/2.13/generated/torch.maximum.html
-rows.native("Max", propagates_nan=True)(planned(partial(several, torch.maximum)))
-rows.native("Min", propagates_nan=True)(planned(partial(several, torch.minimum)))
+for _operator, _function in (("Max", torch.maximum), ("Min", torch.minimum)):
+    _source = f"https://docs.pytorch.org/docs/2.13/generated/torch.{_function.__name__}.html"
+    rows.native(_operator, propagates_nan=True, source=_source)(
+        planned(partial(several, _function))
+    )
 rows.native("Sum")(planned(partial(several, torch.add)))
 
 

@@ -24,7 +24,10 @@ def reduction(function: Plan, op: Any, x: Tensor, axes: Tensor | None = None) ->
 
 rows.native("ReduceSum", values=(1,))(planned(partial(reduction, torch.sum)))
 rows.native("ReduceMean", values=(1,))(planned(partial(reduction, torch.mean)))
-rows.native("ReduceMax", values=(1,))(planned(partial(reduction, torch.amax)))
+AMAX = "https://docs.pytorch.org/docs/2.13/generated/torch.amax.html"
+rows.native("ReduceMax", values=(1,), contract="even shares", source=AMAX)(
+    planned(partial(reduction, torch.amax))
+)
 rows.native("ReduceLogSumExp", values=(1,))(planned(partial(reduction, torch.logsumexp)))
 
 

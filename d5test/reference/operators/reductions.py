@@ -18,8 +18,6 @@ __all__ = ["CumSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceSum"]
 __all__ += ["LogSoftmax", "Softmax"]
 __all__ += ["NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"]
 
-LARGEST = np.finfo(np.float64).max
-
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Reduction(Operator):
@@ -120,14 +118,15 @@ class ReduceMax(Reduction):
 class ReduceLogSumExp(Reduction):
     """y = ln(sum of e^x) = m + ln(sum of e^(x - m)), m = max of x. ONNX ReduceLogSumExp-28.
 
-    Minus infinity over nothing. ONNX's function body computes it in float64 without m; m is
-    clipped to finite numbers so that an infinite x gives what that body gives.
+    Minus infinity over nothing. ONNX's function body computes it in float64 without m; an infinite
+    m is left out, so that an infinite x gives what that body gives.
     """
 
     since = 28
 
     def reduce(self, x, axes):
-        m = np.clip(largest(x, axes), -LARGEST, LARGEST)
+        m = largest(x, axes)
+        m = np.where(np.isfinite(m), m, 0.0)
         return m + np.log(np.exp(x - m).sum(axes, keepdims=True))
 
     def gradient(self, dy, x, y, axes):

@@ -78,6 +78,15 @@ forms.add("Gelu", "torch.nn.GELU", arithmetic="F", ulps={"erf": 8.0, "add": 4.0}
     planned(lambda op, x: nn.GELU(approximate=op.approximate))
 )
 forms.same("Softplus", {"torch.nn.Softplus": nn.Softplus()})
+forms.same(
+    "Softplus",
+    {
+        "torch.nn.functional.softplus(threshold=2)": partial(F.softplus, threshold=2),
+        "torch.nn.Softplus(threshold=2)": nn.Softplus(threshold=2),
+    },
+    contract="linear above 2",
+    source="https://docs.pytorch.org/docs/2.13/generated/torch.nn.Softplus.html",
+)
 for _operator, _module, _function, _attributes in (
     ("HardSwish", nn.Hardswish, F.hardswish, {}),
     ("Mish", nn.Mish, F.mish, {}),

@@ -26,13 +26,16 @@ def trainable(x: Tensor) -> None:
         raise Unsupported("torch trains on more than one value per channel")
 
 
-# torch normalises by the biased variance and keeps the unbiased one; momentum weighs what is new:
-# https://docs.pytorch.org/docs/2.13/generated/torch.nn.BatchNorm2d.html
+# torch normalises by the biased variance and keeps the unbiased one; momentum weighs what is new
+KEPT = "https://docs.pytorch.org/docs/2.13/generated/torch.nn.BatchNorm2d.html"
+
+
 @forms.add(
     "BatchNormalization",
     "torch.nn.functional.batch_norm(running_mean, running_var)",
     attributes={"training_mode": (1,)},
     contract="unbiased running variance",
+    source=KEPT,
 )
 @planned
 def running(op: Any, x: Tensor, scale: Tensor, b: Tensor, mean: Tensor, var: Tensor) -> Plan:
@@ -49,7 +52,7 @@ def running(op: Any, x: Tensor, scale: Tensor, b: Tensor, mean: Tensor, var: Ten
 
 @forms.add(
     "BatchNormalization", "torch.nn.BatchNorm1d, 2d, 3d", contract="unbiased running variance",
-    stopped=(3, 4),
+    stopped=(3, 4), source=KEPT,
 )  # fmt: skip
 @planned
 def batch(op: Any, x: Tensor, scale: Tensor, b: Tensor, mean: Tensor, var: Tensor) -> Plan:

@@ -1,5 +1,6 @@
 """Forms of what goes along axes."""
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 from d5test.backends.base import Forms, Plan, Unsupported, planned
 from d5test.backends.torch.arguments import constant, integers
 from d5test.backends.torch.forms.calls import into, with_buffers
-from d5test.backends.torch.reductions import reduction
+from d5test.backends.torch.reductions import AMAX, reduction
 
 forms = Forms()
 
@@ -34,22 +35,32 @@ WHOLE = {"keepdims": (0,), "noop_with_empty_axes": (0,)}
 ONE = {"size1": 1}
 NOT_EMPTY = {"noop_with_empty_axes": (0,)}
 """Where no axes mean all of them."""
+EVEN: Mapping[str, Any] = {"contract": "even shares", "source": AMAX}
 for _operator, _name in (
     ("ReduceSum", "sum"), ("ReduceMean", "mean"), ("ReduceMax", "amax"),
     ("ReduceLogSumExp", "logsumexp"),
 ):  # fmt: skip
     _method = getattr(Tensor, _name)
-    forms.add(_operator, f"Tensor.{_name}", values=(1,))(planned(partial(reduction, _method)))
-    forms.add(_operator, f"torch.{_name}(dim=int)", values=(1,), where=ONE)(
+    _contract = EVEN if _name == "amax" else {}
+    forms.add(_operator, f"Tensor.{_name}", values=(1,), **_contract)(
+        planned(partial(reduction, _method))
+    )
+    forms.add(_operator, f"torch.{_name}(dim=int)", values=(1,), where=ONE, **_contract)(
         planned(partial(along_one, getattr(torch, _name)))
     )
 for _operator, _name in (("ReduceSum", "sum"), ("ReduceMean", "mean"), ("ReduceMax", "max")):
-    forms.add(_operator, f"torch.{_name}(x)", values=(1,), attributes=WHOLE)(
+    _contract = EVEN if _name == "max" else {}
+    forms.add(_operator, f"torch.{_name}(x)", values=(1,), attributes=WHOLE, **_contract)(
         planned(partial(whole, getattr(torch, _name)))
     )
-forms.add("ReduceMax", "torch.max(x, dim)", values=(1,), where=ONE)(
-    planned(partial(along_one, lambda x, dim, keepdim: torch.max(x, dim, keepdim).values))
-)
+forms.add(
+    "ReduceMax",
+    "torch.max(x, dim)",
+    values=(1,),
+    where=ONE,
+    contract="first of equal",
+    source="https://docs.pytorch.org/docs/2.13/generated/torch.max.html",
+)(planned(partial(along_one, lambda x, dim, keepdim: torch.max(x, dim, keepdim).values)))
 forms.add("ReduceLogSumExp", "torch.special.logsumexp", values=(1,))(
     planned(partial(reduction, torch.special.logsumexp))
 )

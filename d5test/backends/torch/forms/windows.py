@@ -129,6 +129,13 @@ def of_average(op: Any, at: Windows) -> dict[str, Any]:
 forms.add("MaxPool", "torch.nn.MaxPool1d, 2d, 3d", outputs=1)(
     planned(partial(pool, MAX_POOL, of_maximum))
 )
+forms.add(
+    "MaxPool", "torch.nn.MaxPool1d, 2d, 3d(return_indices=True)", contract="indices of the plane",
+    attributes={"storage_order": (0,)},
+    source="https://docs.pytorch.org/docs/2.13/generated/torch.nn.MaxUnpool2d.html",
+)(
+    planned(partial(pool, MAX_POOL, lambda op, at: of_maximum(op, at) | {"return_indices": True}))
+)  # fmt: skip
 forms.add("AveragePool", "torch.nn.AvgPool1d, 2d, 3d")(
     planned(partial(pool, AVERAGE_POOL, of_average))
 )
