@@ -28,6 +28,7 @@ from d5test.numerics.bounds import double
 from d5test.outcome.assessment import Assessment
 from d5test.outcome.fault import Fault
 from d5test.outcome.tally import Inapplicable, Tally
+from d5test.problems.real import small_problems
 from d5test.strategies.sizes import LARGEST, MIXED, SMALL_SHARE, Deal
 
 MOST = 3
@@ -180,10 +181,18 @@ class Exploration:
             form = name, self.client.about.forms[self.operator.__name__][name]
         return cases_of(self.check, self.operator, self.dtype, form, **sizes)
 
+    def _problems(self) -> tuple[Case, ...]:
+        """The real problems, scaled down, that the check may be asked."""
+        name = self.tally.form
+        if not name:
+            return small_problems(self.operator)
+        row = self.client.about.forms[self.operator.__name__][name]
+        return small_problems(self.operator, row.attributes)
+
     def _of_kinds(self, number: int) -> list[Fault]:
         """The faults of small cases and of those of other kinds, reduced and then bisected."""
         small = max(1, round(SMALL_SHARE * self.examples / self.data_sets))
-        deal = Deal(number, small, self.check.largest or LARGEST)
+        deal = Deal(number, small, self.check.largest or LARGEST, self._problems())
         cases = self._cases(sizes=lambda key: deal.sizes(key, fresh=not self.smallest))
         return [self._bisected(fault) for fault in self._drawn(cases, number, deal)]
 
