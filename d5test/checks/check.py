@@ -109,6 +109,7 @@ class Check:
             its own
     forms   whether it is asked of the backends' forms, and not of their rows
     parts   checks whose known failures are its own, too
+    sizes   the sizes that are asked for where it is asked, alone; empty: mixed or small ones
     """
 
     name: str
@@ -126,6 +127,7 @@ class Check:
     parts: tuple[str, ...] = ()
     resizable: bool = False
     share: float = 1.0
+    sizes: str = ""
 
     @property
     def sized(self) -> bool:
@@ -238,8 +240,14 @@ class Inquiry:
         formula = arithmetic.formula or self.row.contract
         return computed(self.case.op, formula, arithmetic.storage.largest)
 
-    def ask(self, *feeds: Any, claim: str = "returns", reuse: bool = False) -> list[Result]:
-        """The backend's results; a crash, a hang or an exception is a fault."""
+    def ask(
+        self, *feeds: Any, claim: str = "returns", reuse: bool = False, fits: bool = False
+    ) -> list[Result]:
+        """The backend's results; a crash, a hang or an exception is a fault.
+
+        `fits`: upstream gradients have the shapes of the outputs that the backend returned.
+        """
+        self._fits = self._fits or fits
         if self.about.mode == "eager" and (pulled := [f for f in feeds if f.grads is not None]):
             self._require_fit(pulled[0])
         evidence = Evidence(tuple(feeds), claim, wanted=self.wanted, reuse=reuse)

@@ -8,7 +8,7 @@ the backend does few of them. Shrinking ends in time.
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
@@ -69,8 +69,8 @@ class Exploration:
 
     `covered` says whether a case is a known failure. `until` is the time (of `time.monotonic`)
     at which to stop, finished or not. What is drawn is judged on `data_sets` sets of data, each a
-    case. `sizes` is `mixed`, or `small`. Afterwards `steady` says whether the faults were there
-    again when their cases were repeated.
+    case. `sizes` is `mixed`, or `small`; of cases that are fixed `most` are judged. Afterwards
+    `steady` says whether the faults were there again when their cases were repeated.
     """
 
     client: Any
@@ -83,6 +83,7 @@ class Exploration:
     until: float = float("inf")
     data_sets: int = 1
     sizes: str = MIXED
+    most: int | None = None
     smallest: dict[str, Fault] = field(default_factory=dict)
     kinds: dict[str, type[Found]] = field(default_factory=dict)
     shrink_until: float = float("inf")
@@ -106,7 +107,7 @@ class Exploration:
         there is nothing to draw, and whatever d5test itself gets wrong.
         """
         if self.check.every is not None:
-            return self.worst(self.check.every(self.operator, self.dtype))
+            return self.worst(evenly(self.check.every(self.operator, self.dtype), self.most))
         try:
             cases = self._cases()
         except LookupError as error:
@@ -405,6 +406,13 @@ def in_form(case: Case, name: str, constants: Mapping[int, float]) -> Case:
         for i, t in enumerate(case.inputs)
     )
     return replace(case, inputs=tuple(inputs), form=name)
+
+
+def evenly(cases: Sequence[Case], most: int | None) -> Sequence[Case]:
+    """At most so many of the cases, from all over the list; all of them without a number."""
+    if most is None or most >= len(cases):
+        return cases
+    return [cases[i * len(cases) // most] for i in range(most)]
 
 
 def _badness(fault: Fault | None) -> float:

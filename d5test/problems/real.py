@@ -1,4 +1,4 @@
-"""The problems that are solved in practice, DeepBench's and those of real networks, by operator."""
+"""The problems that are solved in practice, DeepBench's and those of networks, by operator."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields

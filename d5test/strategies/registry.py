@@ -134,11 +134,14 @@ def _sized(drawn: Inputs, problem: Case) -> Inputs:
     Those that it does not have, and that are no data, are left out. Where the problem says which
     values it needs, these are taken.
     """
-    return tuple(
-        None if t is None or like is None or t.data is not None
-        else replace(t, shape=like.shape, values=like.values if like.values != NORMAL else t.values)
-        for t, like in zip(drawn, problem.inputs, strict=False)
-    )  # fmt: skip
+
+    def sized(t: Tensor | None, like: Tensor | None) -> Tensor | None:
+        if t is None or like is None or t.data is not None:
+            return None
+        values = t.values if like.values == NORMAL else like.values
+        return replace(t, shape=like.shape, values=values)
+
+    return tuple(map(sized, drawn, problem.inputs))
 
 
 @st.composite
