@@ -113,8 +113,7 @@ def _outputs(case: Case) -> int:
     first, work = case.shapes[0] or (), case.op.multiplications(*case.shapes)
     if work is None:
         return prod(first)
-    terms = TERMS.get(type(case.op), lambda x, w: 1)(first, case.shapes[1] or ())
-    return work // terms
+    return work // TERMS[type(case.op)](first, case.shapes[1] or ())
 
 
 TERMS: dict[type[Operator], Callable[[Shape, Shape], int]] = {

@@ -1,5 +1,6 @@
 """The problems that are solved in practice, DeepBench's and those of networks, by operator."""
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from functools import cache
@@ -17,14 +18,9 @@ NEUTRAL = {"dilations": {1}, "pads": {0}, "strides": {1}}
 """What an attribute along axes says if it is left out."""
 
 
-@cache
 def real_problems(operator: type[Operator]) -> tuple[Problem, ...]:
     """Those of an operator at their full size, each once, alike ones beside each other."""
-    problems: dict[Any, Problem] = {}
-    for problem in (*networks(), *deepbench()):
-        if type(problem.case.op) is operator:
-            problems.setdefault(_key(problem.case), problem)
-    return tuple(sorted(problems.values(), key=lambda p: (repr(p.case.op), p.case.shapes)))
+    return _by_operator().get(operator, ())
 
 
 def small_problems(
@@ -39,7 +35,7 @@ def small_problems(
     operator = op if isinstance(op, type) else type(op)
     return tuple(
         case
-        for case in _scaled(operator)
+        for case in _scaled().get(operator, ())
         if (isinstance(op, type) or _is_of(case.op, op))
         and all(
             name in FREE or getattr(case.op, name) in values for name, values in attributes.items()
@@ -48,15 +44,34 @@ def small_problems(
 
 
 @cache
-def _scaled(operator: type[Operator]) -> tuple[Case, ...]:
-    cases = {small: None for p in real_problems(operator) if (small := scaled(p.case))}
-    return tuple(sorted(cases, key=lambda case: (repr(case.op), case.shapes)))
+def _by_operator() -> Mapping[type[Operator], tuple[Problem, ...]]:
+    problems: dict[Any, Problem] = {}
+    for problem in (*networks(), *deepbench()):
+        problems.setdefault(_key(problem.case), problem)
+    found = defaultdict(list)
+    for problem in sorted(problems.values(), key=lambda p: _order(p.case)):
+        found[type(problem.case.op)].append(problem)
+    return {operator: tuple(alike) for operator, alike in found.items()}
+
+
+@cache
+def _scaled() -> Mapping[type[Operator], tuple[Case, ...]]:
+    every = {
+        operator: {small: None for p in problems if (small := scaled(p.case))}
+        for operator, problems in _by_operator().items()
+    }
+    return {operator: tuple(sorted(cases, key=_order)) for operator, cases in every.items()}
+
+
+def _order(case: Case) -> tuple[str, str]:
+    """By which alike cases stand beside each other."""
+    return repr(case.op), repr(case.shapes)
 
 
 def _key(case: Case) -> tuple[Any, ...]:
     """What two problems have in common that differ in a bias alone, or in what is said of it."""
     op = [_said(case.op, f.name) for f in fields(case.op) if f.name not in FREE]
-    return (*op, *(shape for shape in case.shapes if len(shape or ()) > 1))
+    return (case.op.name, *op, *(shape for shape in case.shapes if len(shape or ()) > 1))
 
 
 def _said(op: Operator, name: str) -> Any:

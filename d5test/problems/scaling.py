@@ -78,7 +78,8 @@ def within(case: Case, limits: Limits) -> Case:
     """The case with all sizes within limits."""
     op, shapes = RULES[type(case.op)](case.op, case.shapes, limits)
     inputs = zip(case.inputs, shapes, strict=True)
-    return replace(case, op=op, inputs=tuple(t and replace(t, shape=s) for t, s in inputs))
+    small = (None if t is None else replace(t, shape=shape) for t, shape in inputs)
+    return replace(case, op=op, inputs=tuple(small))
 
 
 def narrowed(side: int, most: int) -> int:
@@ -115,11 +116,12 @@ def _conv(op: Conv, shapes: Shapes, limits: Limits) -> tuple[Operator, Shapes]:
     return op.with_(group=group), (small, (group * m, c, *w[2:]), *((group * m,) for _ in bias))
 
 
-def _conv_transpose(op: ConvTranspose, shapes: Shapes, limits: Limits) -> tuple[Operator, Shapes]:
+def _conv_transpose(op: Any, shapes: Shapes, limits: Limits) -> tuple[Operator, Shapes]:
     x, w, *bias = shapes
     group, (c, m) = grouped(op.group, (w[0] // op.group, w[1]), limits.width)
-    least = (1 + max(0, *p) for p in zip(op.pads, strict=True))  # something is left of the output
-    size = (min(side, max(limits.space, few)) for side, few in zip(x[2:], least, strict=False))
+    both = zip(op.pads[: len(op.pads) // 2], op.pads[len(op.pads) // 2 :], strict=True)
+    least = (1 + sum(cut) for cut in both)  # something is left of the output
+    size = (min(side, max(limits.space, few)) for side, few in zip(x[2:], least, strict=True))
     small = (min(x[0], limits.batch), group * c, *size)
     return op.with_(group=group), (small, (group * c, m, *w[2:]), *((group * m,) for _ in bias))
 

@@ -16,6 +16,7 @@ from d5test.exploration.explore import Exploration
 from d5test.outcome.tally import Tally
 from d5test.problems.real import small_problems
 from d5test.reference.operators import OPERATORS
+from d5test.reference.operators.windows import Conv
 from d5test.strategies import cases
 from d5test.strategies import sizes as kinds
 from d5test.strategies.sizes import Deal, Sizes
@@ -28,7 +29,8 @@ EXAMPLES = 25
 
 def dealt(operator: str, number: int = 0, largest: int = kinds.LARGEST) -> list[tuple[str, Case]]:
     """The cases of a cell with their kinds of sizes, in the order in which they are judged."""
-    deal, judged = Deal(number, 10, largest, small_problems(OPERATORS[operator])), []
+    deal = Deal(number, 10, largest, small_problems(OPERATORS[operator]))
+    judged: list[tuple[str, Case]] = []
 
     def draw(case: Case) -> None:
         if deal.shown(case.shapes) and len(judged) < EXAMPLES:
@@ -143,14 +145,14 @@ def test_a_fault_of_real_problems_is_reduced_to_the_sides_that_have_it() -> None
     rule = Planted("70 channels", "Conv", lambda x, y: x[0].shape[1] >= 70 and x[1].shape[1] > 1)
     judge = cell(rule)
     inputs = Tensor((2, 128, 4, 4)), Tensor((96, 128, 1, 1))
-    (fault,) = judge.first([Case(OPERATORS["Conv"](kernel_shape=(1, 1)), inputs)])
+    (fault,) = judge.first([Case(Conv(kernel_shape=(1, 1)), inputs)])
     assert judge._bisected(fault).case.shapes == ((2, 70, 4, 4), (2, 70, 1, 1))
 
 
 def test_real_problems_are_dealt_from_all_over() -> None:
     problems = [Case(OPERATORS["Relu"](), (Tensor((n,)),)) for n in range(1, 101)]
     turns = kinds._turns(3, problems)
-    drawn = [s.problem.shapes[0][0] for s in islice(turns, 150) if s.problem]  # type: ignore[index]
+    drawn = [s.problem.shapes[0][0] for s in islice(turns, 150) if s.problem]
     assert len(drawn) == 20
     assert {(n - 1) // 10 for n in drawn} == set(range(10))
     assert not any(s.problem for s in islice(kinds._turns(3, ()), 150))
