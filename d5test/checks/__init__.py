@@ -70,6 +70,7 @@ CHECKS: Mapping[str, Check] = {
             reason=has_problems,
             every=real_cases,
             sizes=REAL,
+            parts=("forward", "gradient", "low_precision"),
         ),
     )
 }

@@ -78,7 +78,10 @@ def real(client: Any, case: Case) -> Judgement:
         grads = _upstream(case, result.outputs)
         (result,) = inquiry.ask(inquiry.feed(grads=grads), fits=True)
     gradients = _judged(inquiry, grads, _at_every_input(inquiry, result))
-    return max(outputs, gradients, key=lambda j: (j.arithmetic, j.ratio))
+    worse = max(outputs, gradients, key=lambda j: (j.arithmetic, j.ratio))
+    return replace(
+        worse, void=outputs.void and gradients.void, share=min(outputs.share, gradients.share)
+    )
 
 
 def require_memory(case: Case) -> None:
@@ -146,7 +149,7 @@ def _judged(inquiry: Inquiry, grads: Arrays | None, results: Arrays) -> Judgemen
     """
     judgement = sampled(inquiry, grads, results, AFFORDABLE, PASSES)
     if judgement.right and judgement.arithmetic <= inquiry.allowed.name:
-        return judgement
+        return replace(judgement, void=judgement.share == 0)
     small = scaled(inquiry.case)
     if small is not None:
         forward(inquiry.client, small)

@@ -23,7 +23,7 @@ from d5test.numerics.bounds import Bounds, forward_bounds, gradient_bounds
 from d5test.numerics.ensemble import MEMBERS, ensemble_bounds, norm_ratio
 from d5test.numerics.judgement import Judgement, judge, pairs, tightest
 from d5test.numerics.proof import prove_backward
-from d5test.outcome.fault import Fault
+from d5test.outcome.fault import NO_CALLS, Fault
 from d5test.outcome.tally import Inapplicable
 from d5test.reference.operators.recurrent import Recurrent
 
@@ -230,9 +230,16 @@ def sampled(
         return replace(judgement, ratio=ratio, share=judgement.share * part.share)
 
     def bounds_in(arithmetic: Arithmetic) -> Bounds:
+        op = inquiry.operator(arithmetic)
         if part.grads is None:
-            return forward_bounds(inquiry.operator(arithmetic), part.arrays, arithmetic)
-        return gradient_bounds(inquiry.operator(arithmetic), part.arrays, part.grads, arithmetic)
+            bounds = forward_bounds(op, part.arrays, arithmetic)
+        else:
+            bounds = gradient_bounds(op, part.arrays, part.grads, arithmetic)
+        for k, bound, got in pairs(bounds, part.results):
+            if bound.value.shape != got.shape:
+                what, want = f"result {k} has the wrong shape", str(bound.value.shape)
+                raise inquiry.subject.fault("shape", what, NO_CALLS, got=str(got.shape), want=want)
+        return bounds
 
     judgement, _ = tightest(classes, bounds_in, part.results)
     return replace(judgement, share=judgement.share * part.share)

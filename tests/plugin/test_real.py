@@ -76,6 +76,19 @@ def test_what_is_wrong_when_scaled_down_too_is_reported_there() -> None:
     assert raised.value.evidence is not NO_CALLS
 
 
+class Flattened(Wrong):
+    """One row where there should be several."""
+
+    def forward(self, honest: Honest, *inputs: Any) -> Arrays:
+        y, *others = honest(*inputs)
+        return (y[:, :, :1], *others)
+
+
+def test_a_wrong_shape_is_no_broadcast() -> None:
+    with pytest.raises(Fault, match="wrong shape"):
+        full_size(Local("wrong", Flattened()), conv(1))
+
+
 def test_a_problem_that_does_not_fit_is_named_with_both_numbers() -> None:
     case = Case(Softmax(), (Tensor((2**20, 2**20)),))
     with pytest.raises(Unsupported, match=r"Softmax needs \d+\.\d GiB of memory, \d+\.\d GiB are"):
