@@ -21,6 +21,7 @@ from d5test.checks.arguments import (
 from d5test.checks.bias import rounded_to_nearest
 from d5test.checks.check import Check, Inquiry, drawn, listed, with_gradient
 from d5test.checks.numerical import has_gradient, numerical_gradient
+from d5test.checks.real import has_problems, real, real_cases
 from d5test.checks.repetition import determinism, no_caching, untouched
 from d5test.checks.special import has_rules, special
 from d5test.checks.upstream import (
@@ -33,6 +34,7 @@ from d5test.checks.value import compiled, forms, forward, gradient, low_precisio
 from d5test.outcome.fault import Evidence, Fault
 from d5test.problems.functions import function_cases
 from d5test.reference.operators.elementwise import Binary, Pow, Unary
+from d5test.strategies.sizes import REAL
 
 CHECKS: Mapping[str, Check] = {
     check.name: check
@@ -110,6 +112,16 @@ CHECKS: Mapping[str, Check] = {
         Check("invalid_arguments", invalid_arguments, largest=0),
         Check("declared_dtypes", declared_dtypes, FLOATS, reason=has_row, draws=1),
         Check("compiled", compiled, modes=("compiled", "xla"), draws=3),
+        Check(
+            "real",
+            real,
+            ("float32", "bfloat16"),
+            "value",
+            reason=has_problems,
+            every=real_cases,
+            sizes=REAL,
+            parts=("forward", "gradient", "low_precision"),
+        ),
     )
 }
 
@@ -117,5 +129,5 @@ __all__ = [
     "CHECKS", "Check", "Evidence", "Fault", "Inquiry", "accuracy", "batch", "compiled",
     "declared_dtypes", "degenerate", "determinism", "forms", "forward", "gradient",
     "invalid_arguments", "layout", "layout_gradient", "low_precision", "no_caching",
-    "numerical_gradient", "special", "special_gradient", "untouched",
+    "numerical_gradient", "real", "special", "special_gradient", "untouched",
 ]  # fmt: skip

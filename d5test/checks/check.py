@@ -119,6 +119,7 @@ class Check:
             whether its cases are to meet each pair of attribute values
     whole   what is asked of all cases of a cell together, once each of them is right; returns a
             fault, or nothing
+    sizes   the sizes that are asked for where it is asked, alone; empty: mixed or small ones
     """
 
     name: str
@@ -140,6 +141,7 @@ class Check:
     whole: Callable[[str, Any, Roundings], Fault | None] | None = None
     later: float = 1.0
     upstream: bool = False
+    sizes: str = ""
 
     @property
     def sized(self) -> bool:
@@ -253,8 +255,14 @@ class Inquiry:
         formula = arithmetic.formula or self.row.contract
         return computed(self.case.op, formula, arithmetic.storage.largest)
 
-    def ask(self, *feeds: Any, claim: str = "returns", reuse: bool = False) -> list[Result]:
-        """The backend's results; a crash, a hang or an exception is a fault."""
+    def ask(
+        self, *feeds: Any, claim: str = "returns", reuse: bool = False, fits: bool = False
+    ) -> list[Result]:
+        """The backend's results; a crash, a hang or an exception is a fault.
+
+        `fits`: upstream gradients have the shapes of the outputs that the backend returned.
+        """
+        self._fits = self._fits or fits
         if self.about.mode == "eager" and (pulled := [f for f in feeds if f.grads is not None]):
             self._require_fit(pulled[0])
         evidence = Evidence(tuple(feeds), claim, wanted=self.wanted, reuse=reuse)

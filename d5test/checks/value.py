@@ -23,7 +23,7 @@ from d5test.numerics.bounds import Bounds, forward_bounds, gradient_bounds
 from d5test.numerics.ensemble import MEMBERS, ensemble_bounds, norm_ratio
 from d5test.numerics.judgement import Judgement, judge, pairs, tightest
 from d5test.numerics.proof import prove_backward
-from d5test.outcome.fault import Fault
+from d5test.outcome.fault import NO_CALLS, Fault
 from d5test.outcome.tally import Inapplicable
 from d5test.reference.operators.recurrent import Recurrent
 
@@ -207,12 +207,24 @@ def _another_shape(inquiry: Inquiry) -> None:
 
 def verify(client: Any, case: Case, grads: Arrays | None, results: Sequence[Any]) -> Judgement:
     """The judgement of `results`: outputs, or with `grads` one gradient for each input."""
-    inquiry = Inquiry("time", client, case)
+    return sampled(Inquiry("time", client, case), grads, results)
+
+
+def sampled(
+    inquiry: Inquiry, grads: Arrays | None, results: Sequence[Any],
+    affordable: int = AFFORDABLE, passes: int = 0,
+) -> Judgement:  # fmt: skip
+    """The judgement of `results`, of as many samples as so many multiplications afford.
+
+    An element of an input or a result counts as so many `passes`.
+    """
+    case = inquiry.case
     classes = [replace(a, independent=True) for a in inquiry.attempts()]
     first = case.shapes[0]
     assert first is not None
     many = isinstance(case.op, Recurrent) and first[case.op.layout] > STEPS
-    part = Part(case, inquiry.arrays, grads, results, runs=1 + MEMBERS if many else 1)
+    runs = 1 + MEMBERS if many else 1
+    part = Part(case, inquiry.arrays, grads, results, runs, affordable, passes)
     if many:
         bounds = ensemble_bounds(case.op, part.arrays, part.grads, classes[0])
         judgement = judge(bounds, part.results)
@@ -220,9 +232,16 @@ def verify(client: Any, case: Case, grads: Arrays | None, results: Sequence[Any]
         return replace(judgement, ratio=ratio, share=judgement.share * part.share)
 
     def bounds_in(arithmetic: Arithmetic) -> Bounds:
+        op = inquiry.operator(arithmetic)
         if part.grads is None:
-            return forward_bounds(inquiry.operator(arithmetic), part.arrays, arithmetic)
-        return gradient_bounds(inquiry.operator(arithmetic), part.arrays, part.grads, arithmetic)
+            bounds = forward_bounds(op, part.arrays, arithmetic)
+        else:
+            bounds = gradient_bounds(op, part.arrays, part.grads, arithmetic)
+        for k, bound, got in pairs(bounds, part.results):
+            if bound.value.shape != got.shape:
+                what, want = f"result {k} has the wrong shape", str(bound.value.shape)
+                raise inquiry.subject.fault("shape", what, NO_CALLS, got=str(got.shape), want=want)
+        return bounds
 
     judgement, _ = tightest(classes, bounds_in, part.results)
     return replace(judgement, share=judgement.share * part.share)
@@ -235,17 +254,19 @@ class Part:
     """
 
     def __init__(
-        self, case: Case, arrays: Arrays, grads: Arrays | None, results: Sequence[Any], runs: int
-    ) -> None:
+        self, case: Case, arrays: Arrays, grads: Arrays | None, results: Sequence[Any],
+        runs: int, affordable: int, passes: int,
+    ) -> None:  # fmt: skip
         self.arrays, self.grads, self.results, self.share = arrays, grads, tuple(results), 1.0
-        work = (case.op.multiplications(*case.shapes) or 0) * runs
+        elements = sum(np.size(x) for x in (*arrays, *results) if x is not None)
+        work = max(case.op.multiplications(*case.shapes) or 0, passes * elements) * runs
         work *= 1 if grads is None else 3
         batch = case.op.batch(*case.shapes)
-        if work <= AFFORDABLE or batch is None:
+        if work <= affordable or batch is None:
             return
         pairs = zip(case.shapes, batch.inputs, strict=False)
         size = next(s[a] for s, a in pairs if s and a is not None)
-        count = max(1, size * AFFORDABLE // work)
+        count = max(1, size * affordable // work)
         inputs = batch.inputs + (None,) * (len(arrays) - len(batch.inputs))
         self.arrays = _first(arrays, inputs, count)
         if grads is None:

@@ -8,7 +8,7 @@ the backend does few of them. Shrinking ends in time.
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
@@ -31,6 +31,7 @@ from d5test.outcome.assessment import Assessment
 from d5test.outcome.fault import Fault
 from d5test.outcome.roundings import Roundings
 from d5test.outcome.tally import Inapplicable, Tally
+from d5test.problems.real import small_problems
 from d5test.strategies.pairs import Pairs
 from d5test.strategies.sizes import LARGEST, MIXED, SMALL_SHARE, Deal
 from d5test.strategies.upstream import Upstreams
@@ -76,8 +77,8 @@ class Exploration:
 
     `covered` says whether a case is a known failure. `until` is the time (of `time.monotonic`)
     at which to stop, finished or not. What is drawn is judged on `data_sets` sets of data, each a
-    case. `sizes` is `mixed`, or `small`. Afterwards `steady` says whether the faults were there
-    again when their cases were repeated.
+    case. `sizes` is `mixed`, or `small`; of cases that are fixed `most` are judged. Afterwards
+    `steady` says whether the faults were there again when their cases were repeated.
     """
 
     client: Any
@@ -90,6 +91,7 @@ class Exploration:
     until: float = float("inf")
     data_sets: int = 1
     sizes: str = MIXED
+    most: int | None = None
     smallest: dict[str, Fault] = field(default_factory=dict)
     kinds: dict[str, type[Found]] = field(default_factory=dict)
     shrink_until: float = float("inf")
@@ -115,7 +117,7 @@ class Exploration:
         there is nothing to draw, and whatever d5test itself gets wrong.
         """
         if self.check.every is not None:
-            return self.worst(self.check.every(self.operator, self.dtype))
+            return self.worst(evenly(self.check.every(self.operator, self.dtype), self.most))
         try:
             cases = self._cases()
         except LookupError as error:
@@ -201,10 +203,18 @@ class Exploration:
             form = name, self.client.about.forms[self.operator.__name__][name]
         return cases_of(self.check, self.operator, self.dtype, form, **sizes)
 
+    def _problems(self) -> tuple[Case, ...]:
+        """The real problems, scaled down, that the check may be asked."""
+        name = self.tally.form
+        if not name:
+            return small_problems(self.operator)
+        row = self.client.about.forms[self.operator.__name__][name]
+        return small_problems(self.operator, row.attributes)
+
     def _of_kinds(self, number: int) -> list[Fault]:
         """The faults of small cases and of those of other kinds, reduced and then bisected."""
         small = max(1, round(SMALL_SHARE * self.examples / self.data_sets))
-        deal = Deal(number, small, self.check.largest or LARGEST)
+        deal = Deal(number, small, self.check.largest or LARGEST, self._problems())
         cases = self._cases(sizes=lambda key: deal.sizes(key, fresh=not self.smallest))
         return [self._bisected(fault) for fault in self._drawn(cases, number, deal)]
 
@@ -432,6 +442,13 @@ def in_form(case: Case, name: str, constants: Mapping[int, float]) -> Case:
         for i, t in enumerate(case.inputs)
     )
     return replace(case, inputs=tuple(inputs), form=name)
+
+
+def evenly(cases: Sequence[Case], most: int | None) -> Sequence[Case]:
+    """At most so many of the cases, from all over the list; all of them without a number."""
+    if most is None or most >= len(cases):
+        return cases
+    return [cases[i * len(cases) // most] for i in range(most)]
 
 
 def _badness(fault: Fault | None) -> float:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from math import prod
 
 from d5test.case import Case, Operator
-from d5test.problems.deepbench import deepbench
+from d5test.problems.real import real_problems
 
 AFFORDABLE = 10**8
 """Multiplications of a problem."""
@@ -22,10 +22,9 @@ LARGE = 32
 
 def real_cases(operator: type[Operator]) -> Iterator[Case]:
     """The problems of an operator that are known and affordable, in float32; most have none."""
-    for problem in deepbench():
-        if type(problem.case.op) is operator:
-            cases = [problem.case, *(with_samples(problem.case, count) for count in SAMPLES)]
-            yield from filter(affordable, dict.fromkeys(map(halved, cases)))
+    for problem in real_problems(operator):
+        cases = [problem.case, *(with_samples(problem.case, count) for count in SAMPLES)]
+        yield from filter(affordable, dict.fromkeys(map(halved, cases)))
 
 
 def with_samples(case: Case, count: int) -> Case:

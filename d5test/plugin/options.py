@@ -14,6 +14,8 @@ from d5test.arguments import count, duration, positive, share
 if TYPE_CHECKING:
     import pytest
 
+EXAMPLES = 25
+"""Cases that are drawn for each cell if the user does not say how many."""
 REPRODUCERS = Path(".d5test") / "reproducers"
 GATED = Path(".d5test") / "gate"
 
@@ -53,9 +55,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add(
         "--examples",
         type=positive,
-        default=25,
         metavar="N",
-        help="cases drawn for each operator, dtype and check (default: 25); see --data-sets",
+        help=f"cases drawn for each operator, dtype and check (default: {EXAMPLES}), or judged of "
+        "those that are real (default: all); see --data-sets",
     )
     add(
         "--data-sets",
@@ -67,10 +69,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     add(
         "--sizes",
-        choices=("mixed", "small"),
+        choices=("mixed", "small", "real"),
         default="mixed",
         help="small and different sizes alone, or with them those at which kernels change: "
-        "tied, at powers of two, as many channels as networks have (default: mixed)",
+        "tied, at powers of two, as many channels as networks have, real problems scaled down "
+        "(default: mixed); or every real problem once, at its full size",
     )
     add("--seed", type=int, default=0, metavar="N", help="draw other cases (default: 0)")
     add(

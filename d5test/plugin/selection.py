@@ -31,6 +31,8 @@ CHOOSING = (
     "--benchmark-autosave", "--gate-old",
 )  # fmt: skip
 """Options that choose tests, or keep times that are measured with care."""
+FULL = ("real",)
+"""Sizes of which checks of their own are asked, and no others."""
 APART = {"test_time.py": {"operators", "networks", "distributed"}, "test_corpus.py": {"operators"}}
 """Files that are runs of their own, in which suites: a busy machine spoils times, and drawing
 explores where a corpus gates."""
@@ -109,6 +111,7 @@ class Selection:
         self.dtype_names = listed(option("--dtype"))
         self.known_files: list[str] = option("--known")
         self.native_files = listed(option("--native"))
+        self.sizes: str = option("--sizes")
         self.sanitize: bool = option("--native-sanitize")
 
     @cached_property
@@ -140,8 +143,9 @@ class Selection:
         return chosen("check", self.check_names, CHECKS)
 
     def asks(self, check: Check) -> bool:
-        """Whether a check is to be run: it is named, or none is."""
-        return not self.check_names or check.name in self.checks
+        """Whether a check is to be run: it is named, or none is, and is about these sizes."""
+        named = not self.check_names or check.name in self.checks
+        return named and check.sizes == (self.sizes if self.sizes in FULL else "")
 
     @cached_property
     def dtypes(self) -> tuple[str, ...]:
@@ -177,6 +181,7 @@ class Selection:
         """Whether the check and the cell of a pinned case are asked for."""
         return (
             pinned.check in self.checks
+            and self.asks(self.checks[pinned.check])
             and pinned.case.op.name in self.operators
             and pinned.case.dtype in self.dtypes
         )
@@ -189,7 +194,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     """
     file = collection_path.name
     apart = APART.get(file, set()).intersection(collection_path.parts)
-    choosing = file == PLAIN and any(config.getoption(option, None) for option in CHOOSING)
+    some = any(config.getoption(option, None) for option in CHOOSING)
+    choosing = file == PLAIN and (some or config.getoption("--sizes") in FULL)
     named = any(Path(str(argument).partition("::")[0]).name == file for argument in config.args)
     return True if (apart or choosing) and not named else None
 
@@ -211,7 +217,9 @@ def pytest_configure(config: pytest.Config) -> None:
     if selection.operator_names or selection.native_files:
         selection.operators  # noqa: B018
     if selection.check_names:
-        selection.checks  # noqa: B018
+        for check in selection.checks.values():
+            if check.sizes not in ("", selection.sizes):
+                raise pytest.UsageError(f"--check={check.name} takes --sizes={check.sizes}")
     if selection.dtype_names:
         selection.dtypes  # noqa: B018
     if selection.known_files:

@@ -17,6 +17,7 @@ too.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -35,8 +36,15 @@ Inputs = tuple[Tensor | None, ...]
 AttributeRule = Callable[[Draw], Op]
 InputRule = Callable[[Draw, Op], Inputs]
 
+NORMAL = ("normal",)
 MANY_NUMBERS = 2**24 - 1
 """More numbers than cases; Hypothesis draws them evenly, as it does not beyond 24 bits."""
+
+FREE = frozenset({
+    "activations", "alpha", "beta", "bias", "count_include_pad", "epsilon", "is_causal",
+    "linear_before_reset", "momentum", "scale", "stash_type", "storage_order", "training_mode",
+})  # fmt: skip
+"""Attributes of which a problem's sizes say nothing: those of a real case are drawn."""
 
 _ATTRIBUTES: dict[type[Operator], Callable[[Draw], Any]] = {}
 _INPUTS: dict[type[Operator], Callable[[Draw, Any], Inputs]] = {}
@@ -109,8 +117,31 @@ def case_with(
     drawn = _draw_operator(op, d) if isinstance(op, type) else op
     if attributes:
         drawn = drawn.with_(**{name: d.choose(values) for name, values in attributes.items()})
-    tensors = _INPUTS[type(drawn)](d, drawn)
-    return Case(drawn, tuple(tensors), d.integer(0, 2**32 - 1))
+    problem = None if d.degenerate else d.sizes.problem
+    if problem is not None and isinstance(op, type):
+        sized = {f.name: getattr(problem.op, f.name) for f in fields(problem.op)}
+        drawn = drawn.with_(**{name: x for name, x in sized.items() if name not in FREE})
+    tensors = tuple(_INPUTS[type(drawn)](d, drawn))
+    if problem is not None:
+        tensors = _sized(tensors, problem)
+        d.sizes.reached = True
+    return Case(drawn, tensors, d.integer(0, 2**32 - 1))
+
+
+def _sized(drawn: Inputs, problem: Case) -> Inputs:
+    """The inputs that were drawn, with the sizes that they have in a problem.
+
+    Those that it does not have, and that are no data, are left out. Where the problem says which
+    values it needs, these are taken.
+    """
+
+    def sized(t: Tensor | None, like: Tensor | None) -> Tensor | None:
+        if t is None or like is None or t.data is not None:
+            return None
+        values = t.values if like.values == NORMAL else like.values
+        return replace(t, shape=like.shape, values=values)
+
+    return tuple(map(sized, drawn, problem.inputs))
 
 
 @st.composite

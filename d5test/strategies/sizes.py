@@ -1,8 +1,8 @@
 """Which sizes a case has: small ones that differ, or those at which kernels change.
 
 A framework chooses its kernel by sizes, and a kernel has one body for whole vectors and tiles and
-another for what is left over. So a case in twenty of each kind that is listed in `TURN`; eight of
-twenty are small and pairwise different, so that an exchanged axis shows.
+another for what is left over. So of 25 cases fifteen are of the kinds that are listed in `TURN`;
+ten are small and pairwise different, so that an exchanged axis shows.
 """
 
 import random
@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import cycle
 from math import prod
+
+from d5test.case import Case
 
 MIXED, SMALL = "mixed", "small"
 """What can be asked for: all kinds of sizes, or the small and different ones alone."""
@@ -29,13 +31,17 @@ GRAIN = "grain"
 """One side around the size from which elementwise loops run in parallel (ATen's grain, 32768)."""
 RANKS = "ranks"
 """One or two axes more than usual."""
+REAL = "real"
+"""All sides those of a problem that is solved in practice, scaled down."""
 
-TURN = (TIED,) * 3 + (BOUNDARY,) * 4 + (PAIR,) * 2 + (CHANNELS, DEPTHWISE, GRAIN, RANKS)
+TURN = (TIED,) * 3 + (BOUNDARY,) * 4 + (PAIR, REAL) * 2 + (CHANNELS, DEPTHWISE, GRAIN, RANKS)
 """The kinds of a turn, beside the small and different ones."""
-OPTIONAL = frozenset({PAIR, CHANNELS, DEPTHWISE, GRAIN, RANKS})
+OPTIONAL = frozenset({PAIR, CHANNELS, DEPTHWISE, GRAIN, RANKS, REAL})
 """Kinds that some operators do not have."""
 TRIES = 5
 """Cases that are drawn of a kind until one shows it."""
+DRAWS = 3 * TRIES
+"""As many, with those that are drawn and not what is asked for, as a form asks for one rank."""
 SMALL_SHARE = 0.4
 """The share of cases that are small and different."""
 LARGEST = 132_000
@@ -50,6 +56,7 @@ LONG = (1024, 1025, 1023, 2047, 2049)
 PAIRS = (16, 32, 33, 48, 64, 65, 96, 97)
 CHANNEL_COUNTS = (8, 16, 32, 64)
 GRAINS = (32768, 32769, 32767)
+GOLDEN = (5**0.5 - 1) / 2
 
 
 @dataclass
@@ -60,6 +67,7 @@ class Sizes:
     size     of the sides that it is about
     at       which side that is, in the order in which they are drawn, modulo `sides`
     single   whether there is one sample
+    problem  that a real case is made like
     sides    how many sides a case of this operator may have; counted while it is drawn
     offered  which of the `OPTIONAL` kinds the operator has; noted while it is drawn
     reached  whether the case that was drawn last has what the kind asks for
@@ -69,6 +77,7 @@ class Sizes:
     size: int = 0
     at: int = 0
     single: bool = False
+    problem: Case | None = None
     sides: int = 0
     offered: set[str] = field(default_factory=set)
     reached: bool = False
@@ -99,16 +108,19 @@ class Deal:
 
     The first `small` cases are small and different, the next are those of turns, which are
     shuffled. A kind is dealt until a case shows it, or `TRIES` times. Inputs that are larger than
-    `largest` show nothing.
+    `largest` show nothing. `problems` are the operator's real ones, alike ones beside each other.
     """
 
-    def __init__(self, number: int, small: int, largest: int = LARGEST) -> None:
-        self._small = Sizes()
+    def __init__(
+        self, number: int, small: int, largest: int = LARGEST, problems: Sequence[Case] = ()
+    ) -> None:
+        problems = [p for p in problems if _most(p.shapes) <= largest]
+        self._small = Sizes(offered={REAL} if problems else set())
         self._left = small
         self._largest = largest
-        self._turns = _turns(number)
+        self._turns = _turns(number, problems)
         self._next = self._small
-        self._tries = 0
+        self._tries = self._draws = 0
         self._dealt = {0: self._small}
         self.last = self._small
 
@@ -119,7 +131,11 @@ class Deal:
         that is met for the first time while a fault is reduced, when nothing is dealt `fresh`.
         """
         if key not in self._dealt:
-            self._dealt[key] = replace(self._next) if fresh and not self._left else self._small
+            dealt = fresh and not self._left
+            self._draws += dealt
+            if self._draws > DRAWS:
+                self._turn()
+            self._dealt[key] = replace(self._next) if dealt else self._small
         self.last = self._dealt[key]
         return self.last
 
@@ -129,20 +145,29 @@ class Deal:
             self._left = max(0, self._left - 1)
             shown = True
         else:
-            small = all(prod(shape or ()) <= self._largest for shape in shapes)
-            shown = small and self.last.shown(shapes)
+            shown = _most(shapes) <= self._largest and self.last.shown(shapes)
             self._tries += 1
         if not self._left and (shown or self._tries == TRIES):
-            self._tries = 0
-            without = OPTIONAL - self._small.offered
-            self._next = next(sizes for sizes in self._turns if sizes.kind not in without)
-            self._next.sides = self._small.sides
+            self._turn()
         return shown
 
+    def _turn(self) -> None:
+        """Deal the next kind that the operator has."""
+        self._tries = self._draws = 0
+        without = OPTIONAL - self._small.offered
+        self._next = next(sizes for sizes in self._turns if sizes.kind not in without)
+        self._next.sides = self._small.sides
 
-def _turns(number: int) -> Iterator[Sizes]:
+
+def _most(shapes: Sequence[tuple[int, ...] | None]) -> int:
+    """The elements of the largest input."""
+    return max((prod(shape or ()) for shape in shapes), default=0)
+
+
+def _turns(number: int, problems: Sequence[Case]) -> Iterator[Sizes]:
     """Kinds of sizes without end: turns, shuffled by the seed `number`."""
     source = random.Random(number)
+    real = _spread(problems, random.Random(number))
 
     def shuffled(options: tuple[int, ...]) -> Iterator[int]:
         return cycle(source.sample(options, len(options)))
@@ -159,6 +184,20 @@ def _turns(number: int) -> Iterator[Sizes]:
     single = cycle((False, True))
     while True:
         for kind in source.sample(TURN, len(TURN)):
+            if kind == REAL:
+                yield Sizes(REAL, problem=next(real, None))
+                continue
             at[kind] += 1
             size = next(next(classes) if kind == BOUNDARY else sizes[kind])
             yield Sizes(kind, size, at[kind], next(single))
+
+
+def _spread(problems: Sequence[Case], source: random.Random) -> Iterator[Case]:
+    """Problems without end from all over the list, wherever one stops.
+
+    The steps are those of Weyl's sequence of the golden ratio: any few of them lie far apart.
+    """
+    place = source.random()
+    while problems:
+        yield problems[int(place * len(problems))]
+        place = (place + GOLDEN) % 1

@@ -73,6 +73,13 @@ PLANTED = (
     Planted("one sample", "Conv", lambda x, y: len(x[0]) == 1),
     Planted("a square image", "Conv", lambda x, y: x[0].ndim == 4 and len({*x[0].shape[2:]}) == 1),
     Planted("channels that 16 divides", "Conv", lambda x, y: x[0].shape[1] % 16 == 0),
+    Planted("every second pixel of 64 channels", "Conv",
+            lambda x, y: {*x[1].shape[2:]} == {1} and x[0].shape[1] >= 64
+            and len(y[0, 0].flat) > 1 and y.shape[2] == (x[0].shape[2] + 1) // 2),
+    Planted("heads of 64 or 128", "Attention",
+            lambda x, y: x[1].ndim == 4 and x[0].shape[-1] == x[2].shape[-1] in (64, 128)),
+    Planted("128 terms, 96 columns", "MatMul",
+            lambda x, y: x[0].shape[-1] >= 128 and y.shape[-1] >= 96),
     Planted("32768 elements", "Relu", lambda x, y: x[0].size >= 32768),
     Planted("32768 elements", "Add", lambda x, y: max(a.size for a in x[:2]) >= 32768),
     Planted("the vector beyond 64 elements", "Tanh",

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import islice
 from math import prod
 from typing import Any
 
@@ -13,7 +14,9 @@ from d5test.checks import CHECKS
 from d5test.exploration.draws import PROFILE, reproducible_draws
 from d5test.exploration.explore import Exploration
 from d5test.outcome.tally import Tally
+from d5test.problems.real import small_problems
 from d5test.reference.operators import OPERATORS
+from d5test.reference.operators.windows import Conv
 from d5test.strategies import cases
 from d5test.strategies import sizes as kinds
 from d5test.strategies.sizes import Deal, Sizes
@@ -26,7 +29,8 @@ EXAMPLES = 25
 
 def dealt(operator: str, number: int = 0, largest: int = kinds.LARGEST) -> list[tuple[str, Case]]:
     """The cases of a cell with their kinds of sizes, in the order in which they are judged."""
-    deal, judged = Deal(number, 10, largest), []
+    deal = Deal(number, 10, largest, small_problems(OPERATORS[operator]))
+    judged: list[tuple[str, Case]] = []
 
     def draw(case: Case) -> None:
         if deal.shown(case.shapes) and len(judged) < EXAMPLES:
@@ -74,7 +78,11 @@ def test_kinds_are_dealt_evenly(operator: str) -> None:
     assert counts.total() == 2 * EXAMPLES
     assert 20 <= counts[kinds.DIFFERENT] <= 24
     assert min(counts[kinds.TIED], counts[kinds.BOUNDARY]) >= 5
-    offered = {"Conv": {kinds.CHANNELS, kinds.DEPTHWISE}, "Add": {kinds.GRAIN, kinds.RANKS}}
+    offered = {
+        "Conv": {kinds.CHANNELS, kinds.DEPTHWISE, kinds.REAL},
+        "Add": {kinds.GRAIN, kinds.RANKS},
+        "LSTM": {kinds.REAL},
+    }
     assert offered.get(operator, set()) <= counts.keys()
 
 
@@ -131,6 +139,31 @@ def test_sides_that_must_agree_are_reduced_together() -> None:
     judge = cell(Planted("20 terms", "MatMul", lambda x, y: x[0].shape[-1] >= 20))
     (fault,) = judge.first([Case(OPERATORS["MatMul"](), (Tensor((48, 48)), Tensor((48, 48))))])
     assert judge._bisected(fault).case.shapes == ((2, 20), (20, 2))
+
+
+def test_a_fault_of_real_problems_is_reduced_to_the_sides_that_have_it() -> None:
+    rule = Planted("70 channels", "Conv", lambda x, y: x[0].shape[1] >= 70 and x[1].shape[1] > 1)
+    judge = cell(rule)
+    inputs = Tensor((2, 128, 4, 4)), Tensor((96, 128, 1, 1))
+    (fault,) = judge.first([Case(Conv(kernel_shape=(1, 1)), inputs)])
+    assert judge._bisected(fault).case.shapes == ((2, 70, 4, 4), (2, 70, 1, 1))
+
+
+def test_real_problems_are_dealt_from_all_over() -> None:
+    problems = [Case(OPERATORS["Relu"](), (Tensor((n,)),)) for n in range(1, 101)]
+    turns = kinds._turns(3, problems)
+    drawn = [s.problem.shapes[0][0] for s in islice(turns, 150) if s.problem]
+    assert len(drawn) == 20
+    assert {(n - 1) // 10 for n in drawn} == set(range(10))
+    assert not any(s.problem for s in islice(kinds._turns(3, ()), 150))
+
+
+def test_a_kind_that_is_never_drawn_as_asked_does_not_hold_up_the_others() -> None:
+    problems = [Case(OPERATORS["Exp"](), (Tensor((3, 200)),))]
+    deal = Deal(0, 1, problems=problems)
+    deal.shown(((2,),))  # nothing else is shown: what is drawn, a filter takes out
+    dealt = [deal.sizes(key, fresh=True).kind for key in range(1, 15 * kinds.DRAWS)]
+    assert {kinds.TIED, kinds.BOUNDARY, kinds.REAL} <= set(dealt)
 
 
 def test_a_fault_of_small_cases_stays_small() -> None:
