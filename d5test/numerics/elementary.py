@@ -53,7 +53,7 @@ TABLE: Mapping[Any, Elementary] = {
     np.tanh: Elementary((lambda x, z: 1 - z * z,)),
     np.power: Elementary(
         (
-            lambda x, y, z: y * np.power(x, y - 1),
+            lambda x, y, z: np.where(y == 0, 0.0, y * np.power(x, y - 1)),
             lambda x, y, z: z * np.log(np.where(x > 0, x, 1.0)),
         )
     ),
