@@ -35,9 +35,10 @@ class Placed:
     """
 
     def __init__(self, feed: Any) -> None:
-        inputs, grads, layouts, same_as = feed
+        inputs, grads, layouts, same_as, tangents = feed
         self.inputs: Arrays = tuple(inputs)
         self.grads: Arrays | None = None if grads is None else tuple(grads)
+        self.tangents: Arrays | None = None if tangents is None else tuple(tangents)
         self.layouts = tuple(layouts or ("contiguous",) * len(self.inputs))
         self.roots: list[int] = []
         for i, earlier in enumerate(same_as or [None] * len(self.inputs)):
@@ -46,6 +47,7 @@ class Placed:
         self.places = tuple(self.distinct.index(root) for root in self.roots)
         self.tensors: list[Any] = []
         self.upstream: list[Any] = []
+        self.moves: list[Any] = []
         self.outputs: tuple[Any, ...] = ()
         self.gradients: tuple[Any, ...] | None = None
 
@@ -53,13 +55,16 @@ class Placed:
         self, bound: Bound, function: Callable[..., Any], roots: Sequence[int]
     ) -> Callable[[], Any]:
         """The call by which the backend differentiates a function of these tensors at `roots`."""
-        return partial(
-            bound.backend.vjp,
-            bound.folded(function, self.places),
-            [self.tensors[i] for i in self.distinct],
-            self.upstream[: bound.row.outputs],
-            [self.distinct.index(root) for root in roots],
-        )
+        folded = bound.folded(function, self.places)
+        tensors = [self.tensors[i] for i in self.distinct]
+        upstream = self.upstream[: bound.row.outputs]
+        wanted = [self.distinct.index(root) for root in roots]
+        if self.tangents is None:
+            return partial(bound.backend.vjp, folded, tensors, upstream, wanted)
+        moves = [self.moves[i] for i in self.distinct]
+        if self.grads is None:
+            return partial(bound.backend.jvp, folded, tensors, moves)
+        return partial(bound.backend.hvp, folded, tensors, upstream, moves, wanted)
 
     def wanted(self, wanted: Sequence[int] | None) -> list[int]:
         """The distinct inputs whose gradients are wanted; `None`: all floating-point ones."""
@@ -103,7 +108,7 @@ class Execution:
         reuse: bool,
         form: str,
     ) -> list[Any]:
-        """Results of the operator on each feed: (inputs, grads, layouts, same_as).
+        """Results of the operator on each feed: (inputs, grads, layouts, same_as, tangents).
 
         With `reuse` a feed is written into the tensors of the one before, where the framework can.
         An array that is as it was given is answered by `True`.
@@ -126,7 +131,7 @@ class Execution:
             grads_after = None if now.grads is None else self.again(now.upstream, now.grads)
             answers.append([outputs, gradients, after, grads_after])
             if not reuse:
-                now.tensors, now.upstream, now.gradients = [], [], None
+                now.tensors, now.upstream, now.moves, now.gradients = [], [], [], None
         for now, answer in zip(placed, answers, strict=True):
             answer.append(self.again(now.outputs, tuple(answer[0])))
         return answers
@@ -147,6 +152,7 @@ class Execution:
             if before is not None and before.grads is not None and i < len(before.grads):
                 old = (before.grads[i], before.upstream[i])
             now.upstream.append(self.put(dy, "contiguous", old))
+        now.moves = [self.put(t, "contiguous", None) for t in now.tangents or ()]
 
     def put(self, x: Bits | None, layout: str, old: tuple[Bits | None, Any] | None) -> Any:
         """A tensor with these values. The array handed on is a copy: frameworks may adopt it."""
@@ -162,15 +168,19 @@ class Execution:
 
     def compute(self, bound: Bound, now: Placed, wanted: Sequence[int] | None) -> None:
         """Forward, and backward if there are upstream gradients; return when it is done."""
-        if now.grads is None:
+        if now.grads is None and now.tangents is None:
             self.where = "call"
             now.outputs = self.outputs(bound, bound.function(*now.tensors))
         else:
             roots = now.wanted(wanted)
-            self.where = "vjp"
-            result, gradients = now.pull(bound, bound.function, roots)()
+            self.where = "vjp" if now.tangents is None else "jvp" if now.grads is None else "hvp"
+            result, computed = now.pull(bound, bound.function, roots)()
             now.outputs = self.outputs(bound, result)
-            now.gradients = self.gradients(bound, gradients, roots, len(now.inputs))
+            every = len(now.inputs)
+            if now.grads is None:  # one for each output
+                every = len(now.outputs)
+                roots = list(range(every))
+            now.gradients = self.gradients(bound, computed, roots, every)
         self.where = "wait"
         self.backend.wait([t for t in (*now.outputs, *(now.gradients or ())) if t is not None])
 
@@ -193,12 +203,13 @@ class Execution:
         """One gradient for each input, `None` where none is wanted or the framework has none."""
         if len(computed) != len(roots):
             raise BadRow(
-                f"vjp returned {len(computed)} gradients of {bound.op.name}, not {len(roots)}"
+                f"{self.where} returned {len(computed)} gradients of {bound.op.name}, "
+                f"not {len(roots)}"
             )
         gradients: list[Any] = [None] * count
         for root, dx in zip(roots, computed, strict=True):
             if dx is not None:
-                self.check_tensor(dx, "vjp returned", f"for input {root}")
+                self.check_tensor(dx, f"{self.where} returned", f"for input {root}")
                 gradients[root] = dx
         return tuple(gradients)
 
@@ -221,7 +232,7 @@ class Execution:
         of them other values may mean the same. They are zeros, or ones in place of zeros.
         """
         key = bound.op.name, tuple(x is None for x in now.inputs)
-        if self._checked[key] == CHECKED or now.grads is not None:
+        if self._checked[key] == CHECKED or now.gradients is not None:
             return
         others = [
             self.put(Bits(np.full_like(x.array, (x.array == 0).all()), x.dtype), layout, None)
