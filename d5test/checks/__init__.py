@@ -19,6 +19,12 @@ from d5test.checks.arguments import (
     layout,
 )
 from d5test.checks.check import Check, Inquiry, drawn, listed, with_gradient
+from d5test.checks.derivatives import (
+    forward_mode,
+    second_gradient,
+    with_forward_mode,
+    with_second_gradient,
+)
 from d5test.checks.numerical import has_gradient, numerical_gradient
 from d5test.checks.repetition import determinism, no_caching, untouched
 from d5test.checks.special import has_rules, special
@@ -39,6 +45,26 @@ CHECKS: Mapping[str, Check] = {
             "value",
             reason=has_gradient,
             largest=0,
+        ),
+        Check(
+            "forward_mode",
+            forward_mode,
+            ("float64", "float32"),
+            "value",
+            reason=with_forward_mode,
+            parts=("forward", "gradient"),
+            largest=0,
+            share=0.12,
+        ),
+        Check(
+            "second_gradient",
+            second_gradient,
+            ("float64", "float32"),
+            "value",
+            reason=with_second_gradient,
+            parts=("forward", "gradient"),
+            largest=0,
+            share=0.12,
         ),
         Check("low_precision", low_precision, ("float16", "bfloat16"), "value"),
         Check(
@@ -65,7 +91,7 @@ CHECKS: Mapping[str, Check] = {
 
 __all__ = [
     "CHECKS", "Check", "Evidence", "Fault", "Inquiry", "accuracy", "batch", "compiled",
-    "declared_dtypes", "degenerate", "determinism", "forms", "forward", "gradient",
-    "invalid_arguments", "layout", "low_precision", "no_caching", "numerical_gradient", "special",
-    "untouched",
+    "declared_dtypes", "degenerate", "determinism", "forms", "forward", "forward_mode", "gradient",
+    "invalid_arguments", "layout", "low_precision", "no_caching", "numerical_gradient",
+    "second_gradient", "special", "untouched",
 ]  # fmt: skip
