@@ -7,7 +7,7 @@ streams NumPy does not promise to keep.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from types import MappingProxyType
@@ -73,6 +73,18 @@ class Operator:
         """The gradients by another formula in use, which the bars hold too; `None` if none is."""
         return None
 
+    def other_slopes(self, grads: Any, inputs: Any) -> Iterator[Any]:
+        """Gradients by each other formula in use that is differentiated once more, which the bars
+        of second derivatives hold, too.
+        """
+        others = self.other_backward(grads, inputs)
+        if others is not None:
+            yield others
+
+    def linearised(self, *inputs: Any) -> Any:
+        """As `forward`, by the formula of which forward mode takes the derivative."""
+        return self.forward(*inputs)
+
     def batch(self, *shapes: tuple[int, ...] | None) -> Batch | None:
         """Which axis of each input and output runs over independent samples, if any does.
 
@@ -86,7 +98,7 @@ class Operator:
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
         """The outputs, always as a tuple."""
-        return _as_tuple(self.forward(*inputs))
+        return as_tuple(self.forward(*inputs))
 
     def vjp(
         self,
@@ -108,7 +120,7 @@ class Operator:
             else grads[i]
             for i, y in enumerate(outputs)
         )
-        return _as_tuple(self.backward(grads, inputs, outputs))
+        return as_tuple(self.backward(grads, inputs, outputs))
 
     @property
     def name(self) -> str:
@@ -260,5 +272,6 @@ def _changed(thing: Operator | Tensor) -> list[str]:
     ]
 
 
-def _as_tuple(result: Any) -> tuple[Any, ...]:
+def as_tuple(result: Any) -> tuple[Any, ...]:
+    """What a function returned, as a tuple."""
     return result if isinstance(result, tuple) else (result,)

@@ -49,6 +49,8 @@ Tensors = Sequence[Any]
 """The framework's own; `None` stands for an absent one."""
 Pulled = tuple[tuple[Any, ...], list[Any]]
 """The outputs of a function, and gradients of its inputs."""
+Pushed = tuple[tuple[Any, ...], list[Any]]
+"""The outputs of a function, and how each moves."""
 
 
 class Unsupported(Exception):
@@ -148,6 +150,9 @@ class Template:
     gradient  statements that set `results` to the gradients of `{call}` with regard to `{inputs}`,
               whose upstream gradient is `dy`
     compiled  `{function}` in the backend's mode
+    tangent   statements that set `results` to how `{call}` moves as `{inputs}` do by `{tangents}`
+    second_gradient
+              statements that set `results` to how those gradients move then
     """
 
     imports: str
@@ -156,6 +161,8 @@ class Template:
     dtype: str
     gradient: str = ""
     compiled: str = ""
+    tangent: str = ""
+    second_gradient: str = ""
 
 
 class Table(dict[str, Row]):
@@ -341,6 +348,30 @@ class Backend(ABC):
         `grads` are the upstream gradients, one for each output that the function returns; `None`
         for one through which nothing flows. A gradient is `None` if the framework has none.
         """
+
+    def jvp(self, function: Function, inputs: Tensors, tangents: Tensors) -> Pushed:
+        """Outputs of `function(*inputs)` and how each moves while the inputs do: forward mode.
+
+        `tangents` has one for each input, `None` for one that does not move. How an output moves
+        is `None` where the framework says that it does not. Raises `Unsupported` where it has no
+        forward mode.
+        """
+        raise Unsupported(f"{self.framework} has no forward mode here")
+
+    def hvp(
+        self,
+        function: Function,
+        inputs: Tensors,
+        grads: Tensors,
+        tangents: Tensors,
+        wanted: Sequence[int],
+    ) -> Pulled:
+        """As `vjp`, but how those gradients move while the inputs do: second derivatives.
+
+        With phi = <grads, function(*inputs)>, the product of the Hessian of phi and `tangents`.
+        Raises `Unsupported` where the framework differentiates once only.
+        """
+        raise Unsupported(f"{self.framework} has no second derivatives here")
 
     def kernel_names(self, function: Function, inputs: Tensors) -> tuple[str, ...]:
         """What runs in `function(*inputs)`, in the framework's own names, each once, in order.

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import NDArray
 
-from d5test.backends.base import Row, Unsupported
+from d5test.backends.base import Backend, Row, Unsupported
 from d5test.backends.numpy import Numpy, Tape, laid_out, reference_rows
 from d5test.reference.operators import OPERATORS
 
@@ -151,6 +151,7 @@ class Cupy(Numpy):
     )
     updaters: ClassVar[Mapping[str, Any]] = {}
     tape = DeviceTape
+    jvp, hvp = Backend.jvp, Backend.hvp  # dual numbers are NumPy's
 
     def __init__(self, device: str = "cuda") -> None:
         if not cupy.cuda.is_available():

@@ -19,6 +19,7 @@ from d5test.backends.base import (
     Backend,
     Function,
     Pulled,
+    Pushed,
     Row,
     Tensors,
     Unsupported,
@@ -28,6 +29,7 @@ from d5test.backends.base import (
 )
 from d5test.backends.updater import ReferenceUpdater
 from d5test.case import Operator
+from d5test.numerics.dual import Dual
 from d5test.reference.operators import OPERATORS
 from d5test.reference.steps import STEPS
 
@@ -112,15 +114,36 @@ class Tape:
             dys = [totals.get(id(y)) for y in call.outputs]
             if any(dy is not None for dy in dys):
                 for x, dx in zip(call.inputs, self.pulled(call, dys), strict=True):
-                    add(x, None if dx is None else self.left(dx, call.arrays))
+                    add(x, dx)
         return totals
 
-    def pulled(self, call: Recorded, grads: Sequence[Any]) -> tuple[Any, ...]:
+    def pulled(self, call: Recorded, grads: Sequence[Any]) -> Sequence[Any]:
         """The gradients of a call's inputs."""
         if not call.operator.differentiable:
             raise Unsupported(f"the reference {call.operator!r} has no gradient")
         upstream, inputs = (tuple(map(self.entered, xs)) for xs in (grads, call.arrays))
-        return call.operator.vjp(upstream, inputs, call.computed)
+        gradients = call.operator.vjp(upstream, inputs, call.computed)
+        return [None if dx is None else self.left(dx, call.arrays) for dx in gradients]
+
+
+class Duals(Tape):
+    """A tape of which each array moves: `of` has those that do as dual numbers, by identity."""
+
+    def __init__(self, tape: Tape, moves: Mapping[int, Any]) -> None:
+        self.calls, self.of = tape.calls, dict[int, Any](moves)
+        for call in self.calls:
+            outputs = call.operator(*map(self.dual, call.inputs))
+            self.of |= {id(y): dual for y, dual in zip(call.outputs, outputs, strict=True)}
+
+    def dual(self, x: Traced | None) -> Any:
+        """What stands for a traced array."""
+        return None if x is None else self.of.get(id(x), self.entered(x.array))
+
+    def pulled(self, call: Recorded, grads: Sequence[Any]) -> Sequence[Any]:
+        """The gradients of a call's inputs, as dual numbers."""
+        inputs, outputs = (tuple(map(self.dual, xs)) for xs in (call.inputs, call.outputs))
+        upstream = (dy if dy is None or isinstance(dy, Dual) else Dual(dy) for dy in grads)
+        return call.operator.vjp(tuple(upstream), inputs, outputs)
 
 
 class Reference:
@@ -217,10 +240,53 @@ class Numpy(Backend):
         self, function: Function, inputs: Tensors, grads: Tensors, wanted: Sequence[int]
     ) -> Pulled:
         """The references' own `backward`, of each call that the function makes."""
+        tape, leaves, results = self._traced(function, inputs)
+        totals = tape.pull(results, grads)
+        return arrays_of(results), [totals.get(id(leaves[i])) for i in wanted]
+
+    def jvp(self, function: Function, inputs: Tensors, tangents: Tensors) -> Pushed:
+        """The references' own `forward` on dual numbers."""
+        tape, leaves, results = self._traced(function, inputs)
+        duals = Duals(tape, moving(leaves, tangents))
+        return arrays_of(results), [moved(duals.dual(y), inputs) for y in results]
+
+    def hvp(
+        self,
+        function: Function,
+        inputs: Tensors,
+        grads: Tensors,
+        tangents: Tensors,
+        wanted: Sequence[int],
+    ) -> Pulled:
+        """The references' own `backward` on dual numbers."""
+        tape, leaves, results = self._traced(function, inputs)
+        totals = Duals(tape, moving(leaves, tangents)).pull(results, grads)
+        found = [totals.get(id(leaves[i])) for i in wanted]
+        return arrays_of(results), [None if dx is None else moved(dx, inputs) for dx in found]
+
+    def _traced(
+        self, function: Function, inputs: Tensors
+    ) -> tuple[Tape, list[Any], tuple[Traced, ...]]:
+        """A tape of the calls that the function makes, with its inputs and its outputs."""
         tape = self.tape()
         leaves = [None if x is None else Traced(x, tape) for x in inputs]
         result = function(*leaves)
         results = result if isinstance(result, tuple) else (result,)
-        totals = tape.pull([y for y in results if isinstance(y, Traced)], grads)
-        outputs = tuple(y.array if isinstance(y, Traced) else y for y in results)
-        return outputs, [totals.get(id(leaves[i])) for i in wanted]
+        traced = (y if isinstance(y, Traced) else Traced(y, tape) for y in results)
+        return tape, leaves, tuple(traced)
+
+
+def arrays_of(results: Sequence[Traced]) -> tuple[Any, ...]:
+    """What was traced."""
+    return tuple(y.array for y in results)
+
+
+def moving(leaves: Sequence[Any], tangents: Tensors) -> dict[int, Dual]:
+    """Those that move as dual numbers, by identity."""
+    pairs = zip(leaves, tangents, strict=True)
+    return {id(x): Dual(widened(x.array), widened(t)) for x, t in pairs if t is not None}
+
+
+def moved(y: Any, like: Sequence[Array | None]) -> Any:
+    """How a result moves, in the dtype of the first floating-point input; `None` of a constant."""
+    return None if not isinstance(y, Dual) else rounded(y.full_companion(), like)

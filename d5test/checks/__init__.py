@@ -20,6 +20,12 @@ from d5test.checks.arguments import (
 )
 from d5test.checks.bias import rounded_to_nearest
 from d5test.checks.check import Check, Inquiry, drawn, listed, with_gradient
+from d5test.checks.derivatives import (
+    forward_mode,
+    second_gradient,
+    with_forward_mode,
+    with_second_gradient,
+)
 from d5test.checks.numerical import has_gradient, numerical_gradient
 from d5test.checks.real import has_problems, real, real_cases
 from d5test.checks.repetition import determinism, no_caching, untouched
@@ -63,6 +69,26 @@ CHECKS: Mapping[str, Check] = {
             "value",
             reason=has_gradient,
             largest=0,
+        ),
+        Check(
+            "forward_mode",
+            forward_mode,
+            ("float64", "float32"),
+            "value",
+            reason=with_forward_mode,
+            parts=("forward", "gradient"),
+            largest=0,
+            share=0.12,
+        ),
+        Check(
+            "second_gradient",
+            second_gradient,
+            ("float64", "float32"),
+            "value",
+            reason=with_second_gradient,
+            parts=("forward", "gradient"),
+            largest=0,
+            share=0.12,
         ),
         Check(
             "low_precision",
@@ -127,7 +153,7 @@ CHECKS: Mapping[str, Check] = {
 
 __all__ = [
     "CHECKS", "Check", "Evidence", "Fault", "Inquiry", "accuracy", "batch", "compiled",
-    "declared_dtypes", "degenerate", "determinism", "forms", "forward", "gradient",
+    "declared_dtypes", "degenerate", "determinism", "forms", "forward", "forward_mode", "gradient",
     "invalid_arguments", "layout", "layout_gradient", "low_precision", "no_caching",
-    "numerical_gradient", "real", "special", "special_gradient", "untouched",
+    "numerical_gradient", "real", "second_gradient", "special", "special_gradient", "untouched",
 ]  # fmt: skip

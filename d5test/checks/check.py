@@ -306,7 +306,7 @@ class Inquiry:
         """
         if self._fits:
             return
-        (result,) = self.ask(replace(feed, grads=None))
+        (result,) = self.ask(replace(feed, grads=None, tangents=None))
         for y, dy in zip(result.outputs, feed.grads or (), strict=False):
             if dy is not None and y.shape != dy.shape:
                 name = self.case.op.name
@@ -350,9 +350,13 @@ class Inquiry:
     def gradient_bounds(
         self, arithmetic: Arithmetic, grads: Arrays, arrays: Arrays | None = None
     ) -> Bounds:
-        """Bars of the gradients at `wanted`; an input given twice has the sum of both."""
+        """Bars of the gradients at `wanted`."""
         op, arrays = self.operator(arithmetic), self.arrays if arrays is None else arrays
-        bounds = list(gradient_bounds(op, arrays, grads, arithmetic))
+        return self.at_wanted(gradient_bounds(op, arrays, grads, arithmetic))
+
+    def at_wanted(self, every: Bounds) -> Bounds:
+        """Bars of what flows to the inputs at `wanted`; one given twice has the sum of both."""
+        bounds = list(every)
         for i, tensor in enumerate(self.case.inputs):
             if tensor is not None and tensor.same_as is not None:
                 bounds[tensor.same_as] = _added(bounds[tensor.same_as], bounds[i])
@@ -518,14 +522,18 @@ class Inquiry:
 
     def lowered(self, grads: Arrays | None, judgement: Judgement) -> tuple[Any, ...]:
         """The reference's results in the next lower precision than that which was judged."""
+        dtype = self.lower_dtype(judgement)
+        results = lower_precision(self.case.op, self.arrays, grads, dtype)
+        return results if grads is None else tuple(results[i] for i in self.wanted)
+
+    def lower_dtype(self, judgement: Judgement) -> str:
+        """The dtype, or `tf32`, than which the next lower precision has to be rejected."""
         dtype = self.case.dtype
         if judgement.model:
             held = (judgement.arithmetic, judgement.model)
             (a,) = (a for a in self.attempts() if (a.name, a.model) == held)
             dtype = min(a.storage, a.primitive, key=lambda fmt: fmt.precision).name
-        multiplied = "tf32" if self.tf32 and dtype == "float32" else dtype
-        results = lower_precision(self.case.op, self.arrays, grads, multiplied)
-        return results if grads is None else tuple(results[i] for i in self.wanted)
+        return "tf32" if self.tf32 and dtype == "float32" else dtype
 
 
 def drawn_inputs(case: Case) -> Iterator[tuple[int, Tensor]]:

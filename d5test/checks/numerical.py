@@ -30,9 +30,9 @@ from d5test.checks.own_forward import forward_is_wrong
 from d5test.client.messages import BackendInfo
 from d5test.numerics.arithmetic import Arithmetic
 from d5test.numerics.bounds import Bound
+from d5test.numerics.dual import moved_outputs
 from d5test.numerics.ensemble import BY_NORM
 from d5test.numerics.judgement import Judgement, judge
-from d5test.numerics.proof import moved_outputs
 from d5test.outcome.fault import Fault
 
 STEP = 2.0**-17

@@ -109,7 +109,7 @@ def _gradient(inquiry: Inquiry) -> Judgement:
     feed = inquiry.feed(grads=grads)
     (result,) = inquiry.ask(feed)
     own = OwnForward(inquiry)
-    wrong = _wrong_with_gradient(own, feed, result.outputs)
+    wrong = wrong_with_gradient(own, feed, result.outputs)
     try:
         judgement = inquiry.judged_gradient(result, feed)
     except Fault as fault:
@@ -159,13 +159,15 @@ def _adds_up(
     )  # fmt: skip
 
 
-def _wrong_with_gradient(own: OwnForward, feed: Feed, outputs: tuple[Any, ...]) -> bool:
+def wrong_with_gradient(
+    own: OwnForward, feed: Feed, outputs: tuple[Any, ...], asked: str = "a gradient"
+) -> bool:
     """Whether the outputs are wrong, and as wrong when no gradient is asked for."""
     inquiry = own.inquiry
     try:
         inquiry.held(
             inquiry.forward_bounds, outputs, (feed,), kind="value", claim="computed",
-            what="the outputs are wrong when a gradient is asked for",
+            what=f"the outputs are wrong when {asked} is asked for",
         )  # fmt: skip
     except Fault as fault:
         cause = own.cause(fault, outputs, inquiry.forward_bounds, inquiry.feed())

@@ -18,7 +18,8 @@ class Feed:
 
     `layouts` has a layout for each input, `same_as` an earlier position for an input that is the
     same tensor; absent: all contiguous, all different. `grad_layout` is that of the upstream
-    gradients.
+    gradients. `tangents` say how each input moves, `None` of one that does not: then it is asked
+    how the outputs move (forward mode), or with upstream gradients how the gradients do.
     """
 
     inputs: Arrays
@@ -26,6 +27,7 @@ class Feed:
     layouts: tuple[str, ...] | None = None
     same_as: tuple[int | None, ...] | None = None
     grad_layout: str = "contiguous"
+    tangents: Arrays | None = None
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,8 @@ class Result:
     """What a backend made of one feed. All arrays are read-only.
 
     `gradients` has an entry for each input, `None` where none was wanted or the framework has
-    none; a tensor that is passed twice has its whole gradient at its first position.
+    none; a tensor that is passed twice has its whole gradient at its first position. Of a feed
+    with tangents it is how the gradients move, or without upstream gradients how each output does.
     `inputs_after`, `grads_after`: read again after the run. `late`: the outputs read again after
     the last feed. One that did not change is the very array that it was before.
     """
@@ -112,6 +115,7 @@ class BackendInfo:
     `libraries`: those with threads of their own (BLAS, OpenMP) that its process has loaded.
     `sources`: the files of operators that are no framework's but a user's own, by name.
     `forms`: other calls that compute what a row does, by operator and name.
+    `derivatives`: which of `jvp` and `hvp` it has.
     """
 
     name: str
@@ -137,6 +141,7 @@ class BackendInfo:
     template: Template | None = None
     implementation: str = ""
     forms: Mapping[str, Mapping[str, RowInfo]] = field(default_factory=dict)
+    derivatives: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, name: str, answer: dict[str, Any]) -> Self:
@@ -248,7 +253,9 @@ def plain(op: Operator) -> tuple[str, dict[str, Any]]:
 
 def plain_feed(feed: Feed) -> tuple[Any, ...]:
     """A feed as it travels."""
-    return feed.inputs, feed.grads, feed.layouts, feed.same_as, feed.grad_layout
+    return (
+        feed.inputs, feed.grads, feed.layouts, feed.same_as, feed.grad_layout, feed.tangents
+    )  # fmt: skip
 
 
 def _builtin(value: Any) -> Any:

@@ -68,7 +68,7 @@ def forward_bounds(
     """Outputs of `op` on `arrays` (in the dtype under test; their values are exact)."""
     keep_freed_memory()
     with np.errstate(all="ignore"):
-        bounds = tuple(_stored(y, arithmetic) for y in op(*_exact(arrays, arithmetic)))
+        bounds = tuple(as_compared(y, arithmetic) for y in op(*exact_bars(arrays, arithmetic)))
         if not (arithmetic.rounded_attributes and isinstance(op, Operator)):
             return bounds
         inputs = double(arrays)
@@ -79,7 +79,7 @@ def library_bound(value: Array, arithmetic: Arithmetic) -> Bound:
     """A function's `value` with what the table grants those of a library, all in one."""
     with np.errstate(all="ignore"):
         y = Bar(value, arithmetic=arithmetic)
-        return _stored(y.rounded(value, None, arithmetic.granted[np.exp]), arithmetic)
+        return as_compared(y.rounded(value, None, arithmetic.granted[np.exp]), arithmetic)
 
 
 def gradient_bounds(
@@ -92,26 +92,26 @@ def gradient_bounds(
     of the gradient is in use, the bars hold both.
     """
     keep_freed_memory()
-    inputs = _exact(arrays, arithmetic)
+    inputs = exact_bars(arrays, arithmetic)
     with np.errstate(all="ignore"):
         tied = arithmetic.tied
         if reads_outputs(type(op).backward):
-            outputs = tuple(_as_stored(y, tied) for y in op(*inputs))
+            outputs = tuple(as_stored(y, tied) for y in op(*inputs))
         else:
             outputs = op(*(x.value if isinstance(x, Bar) else x for x in inputs))
-        gradients = op.vjp(_exact(grads, tied), _exact(arrays, tied), outputs)
-        bounds = tuple(None if g is None else _stored(g, arithmetic) for g in gradients)
+        gradients = op.vjp(exact_bars(grads, tied), exact_bars(arrays, tied), outputs)
+        bounds = tuple(None if g is None else as_compared(g, arithmetic) for g in gradients)
         common = replace(tied, ulps={})  # what a row grants its own formula is not granted here
-        others = op.other_backward(_exact(grads, common), _exact(arrays, common))
+        others = op.other_backward(exact_bars(grads, common), exact_bars(arrays, common))
         if others is not None:
-            bounds = tuple(map(_either, bounds, (_stored(g, arithmetic) for g in others)))
+            bounds = tuple(map(either, bounds, (as_compared(g, arithmetic) for g in others)))
         if not arithmetic.rounded_attributes:
             return bounds
         plain, upstream = double(arrays), double(grads)
         return _reaching(op, bounds, lambda corner: corner.vjp(upstream, plain))
 
 
-def _either(bound: Bound | None, other: Bound) -> Bound | None:
+def either(bound: Bound | None, other: Bound) -> Bound | None:
     """The value of a bound, its bar so wide that it holds what another formula may give."""
     if bound is None:
         return None
@@ -201,10 +201,10 @@ def lifted_results(
         return lift(x.astype(np.float64))
 
     with np.errstate(all="ignore"):
-        inputs = _map_floats(arrays, lifted)
+        inputs = map_floats(arrays, lifted)
         results = op(*inputs)
         if grads is not None:
-            results = op.vjp(_map_floats(grads, lifted), inputs, results)
+            results = op.vjp(map_floats(grads, lifted), inputs, results)
     return tuple(
         None if r is None else r.value if isinstance(r, Tracked) else np.asarray(r)
         for r in results
@@ -213,12 +213,13 @@ def lifted_results(
 
 def double(arrays: Sequence[Any]) -> tuple[Any, ...]:
     """The floating-point arrays in float64, as new arrays; the others as they are."""
-    return _map_floats(arrays, lambda x: x.astype(np.float64))
+    return map_floats(arrays, lambda x: x.astype(np.float64))
 
 
-def _exact(arrays: Sequence[Any], arithmetic: Arithmetic) -> tuple[Any, ...]:
+def exact_bars(arrays: Sequence[Any], arithmetic: Arithmetic) -> tuple[Any, ...]:
+    """The floating-point arrays in float64, with bars; their values are exact."""
     arithmetic = replace(arithmetic, infinite=True) if _any_infinite(arrays) else arithmetic
-    return _map_floats(
+    return map_floats(
         arrays, lambda x: Bar(x.astype(np.float64, copy=False), arithmetic=arithmetic)
     )
 
@@ -230,7 +231,7 @@ def _any_infinite(arrays: Sequence[Any]) -> bool:
     )
 
 
-def _map_floats(arrays: Sequence[Any], function: Callable[[Array], Any]) -> tuple[Any, ...]:
+def map_floats(arrays: Sequence[Any], function: Callable[[Array], Any]) -> tuple[Any, ...]:
     """Apply `function` to floating-point arrays, once for arrays given twice."""
     results: dict[int, Any] = {}
     for array in arrays:
@@ -256,7 +257,7 @@ class Stored(Bar):
         return _stored_bar(y.value, y.full_companion(), y.arithmetic)
 
 
-def _as_stored(y: Any, arithmetic: Arithmetic) -> Any:
+def as_stored(y: Any, arithmetic: Arithmetic) -> Any:
     """An output for the backward pass, which goes on in `arithmetic`."""
     if not isinstance(y, Bar):
         return y
@@ -265,7 +266,7 @@ def _as_stored(y: Any, arithmetic: Arithmetic) -> Any:
     return Stored(y, arithmetic)
 
 
-def _stored(y: Any, arithmetic: Arithmetic) -> Bound:
+def as_compared(y: Any, arithmetic: Arithmetic) -> Bound:
     """An output as it is compared. Exact values must be met exactly, as far as storage can."""
     if not isinstance(y, Bar):
         value = np.asarray(y)

@@ -69,7 +69,7 @@ def _full_like(
     self: Tracked, x: Any, fill: Any, dtype: Any = None, shape: Any = None, **_: Any
 ) -> Any:
     shape = np.shape(x) if shape is None else shape
-    result = self.like(np.zeros(shape), np.zeros(shape))
+    result = self.zeros(shape)
     result[...] = fill
     return result
 

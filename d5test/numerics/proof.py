@@ -6,19 +6,19 @@ rounding in J t, whose spread is measured by moving each input by a unit roundof
 in the sums. What has no bar takes no part.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from d5test.case import Array, Arrays, Case, Operator, Tensor
+from d5test.case import Array, Arrays, Case, Tensor
 from d5test.numerics.arithmetic import classes
 from d5test.numerics.bounds import Bounds, double, gradient_bounds
-from d5test.numerics.elementary import COMPARISONS, LOGIC, STEPS, TABLE, no_row
+from d5test.numerics.derivatives import by_forward, slope_bounds
+from d5test.numerics.dual import moved_outputs
 from d5test.numerics.ensemble import BY_ELEMENT, MEMBERS, Spread
-from d5test.numerics.tracked import Tracked
 
 DIRECTIONS = 4
 """Random ones: in one, a wrong element is hidden as far as others make the tolerance wide."""
@@ -26,82 +26,6 @@ UNIT = 2.0**-52
 
 Direction = tuple[Array | None, ...]
 """How each input moves; `None`: not at all, or as it does where it stands first."""
-
-
-class Dual(Tracked):
-    """A value and its derivative in one direction (`companion`); `None` is a constant.
-
-    Its rules are the table of primitives and linearity; they share nothing with the references'
-    `backward`.
-    """
-
-    __slots__ = ()
-
-    def ufunc(self, ufunc: np.ufunc, arguments: Sequence[Any]) -> Any:
-        xs = [a.value if isinstance(a, Tracked) else np.asarray(a) for a in arguments]
-        tangents = [a.companion if isinstance(a, Tracked) else None for a in arguments]
-        value = ufunc(*xs)
-        if ufunc in COMPARISONS or ufunc in LOGIC:
-            return value
-        if ufunc in STEPS or ufunc is np.sign:
-            return self.like(value)
-        if ufunc in (np.maximum, np.minimum):
-            first = xs[0] >= xs[1] if ufunc is np.maximum else xs[0] <= xs[1]
-            parts: Sequence[Any] = (first, ~first)
-        else:
-            if ufunc not in TABLE:
-                raise no_row(ufunc)
-            parts = [
-                None if t is None else derivative(*xs, value)
-                for derivative, t in zip(TABLE[ufunc].derivatives, tangents, strict=True)
-            ]
-        moved = [p * t for p, t in zip(parts, tangents, strict=True) if t is not None]
-        tangent = sum(moved[1:], moved[0]) if moved else None
-        return self.like(value, None if tangent is None else np.broadcast_to(tangent, value.shape))
-
-    def contract(
-        self, function: Callable[..., Any], operands: Sequence[Any], sizes: tuple[int, ...]
-    ) -> Any:
-        xs = [self.lift(x) for x in operands]
-        values = [x.value for x in xs]
-        tangents = [
-            function(*values[:i], x.companion, *values[i + 1 :])
-            for i, x in enumerate(xs)
-            if x.companion is not None
-        ]
-        tangent = sum(tangents[1:], tangents[0]) if tangents else None
-        return self.like(np.asarray(function(*values)), tangent)
-
-    def reduce_sum(self, axis: Any, keepdims: bool) -> Any:
-        return self.move(lambda a: np.asarray(np.sum(a, axis=axis, keepdims=keepdims)))
-
-    def extremum(self, sign: int, axis: Any, keepdims: bool) -> Any:
-        function = np.max if sign > 0 else np.min
-        value = function(self.value, axis=axis, keepdims=True)
-        first = self.value == value
-        share = first / np.sum(first, axis=axis, keepdims=True)
-        tangent = np.sum(share * self.full_companion(), axis=axis, keepdims=keepdims)
-        return self.like(
-            np.asarray(function(self.value, axis=axis, keepdims=keepdims)), np.asarray(tangent)
-        )
-
-    def select(self, condition: Any, chosen: Any, other: Any) -> Any:
-        a, b = self.lift(chosen), self.lift(other)
-        return self.like(
-            np.where(condition, a.value, b.value),
-            np.where(condition, a.full_companion(), b.full_companion()),
-        )
-
-
-def moved_outputs(op: Operator, inputs: Sequence[Any], direction: Sequence[Any]) -> list[Array]:
-    """J t: how each output moves, by dual numbers, while the inputs move in one direction."""
-    duals: dict[int, Any] = {}
-    for x, t in zip(inputs, direction, strict=True):
-        if t is not None:
-            duals.setdefault(id(x), Dual(x, t))
-    with np.errstate(all="ignore"):
-        outputs = op(*(duals.get(id(x), x) for x in inputs))
-    return [y.full_companion() if isinstance(y, Dual) else np.zeros(np.shape(y)) for y in outputs]
 
 
 class WrongReference(Exception):
@@ -146,6 +70,36 @@ def prove_backward(case: Case, arrays: Arrays, grads: Arrays) -> None:
     for direction in proof.directions():
         if proof.difference(direction).excess > 0:
             raise WrongReference(proof.accusation(direction))
+
+
+def prove_slopes(case: Case, arrays: Arrays, grads: Arrays, direction: Direction) -> None:
+    """Raise `WrongReference` if `backward` does not move as second dual numbers of `forward` say.
+
+    Both have bars in float64, which hold every subgradient of a kink; what has none takes no part.
+    """
+    arithmetic = classes("float64")[0]
+    data = double(arrays), double(grads), double(direction)
+    pairs = zip(
+        slope_bounds(case.op, *data, arithmetic),
+        by_forward(case.op, *data, arithmetic),
+        strict=True,
+    )
+    for i, (backward, forward) in enumerate(pairs):
+        twice = sum(x is arrays[i] for x in arrays) > 1  # what flows through each place is added
+        if backward is None or forward is None or twice:
+            continue
+        error = np.absolute(backward.value - forward.value)
+        wrong = backward.judged & forward.judged & (error > backward.bar + forward.bar)
+        if wrong.any():
+            at = tuple(int(k) for k in np.argwhere(wrong)[0])
+            op = case.op
+            raise WrongReference(
+                f"{op!r}: the reference contradicts itself, and no framework is judged by it\n"
+                f"\n  the gradient of input {i} at {list(at)} moves by"
+                f"\n    {float(backward.value[at])!r} as {op.name}.backward moves"
+                f"\n    {float(forward.value[at])!r} by the second derivative of {op.name}.forward"
+                f"\n  case  {case!r}"
+            )
 
 
 class Proof:

@@ -169,6 +169,10 @@ class Tracked:
         """`other` as an array of this kind; a plain array has no companion yet."""
         return other if isinstance(other, Tracked) else self.like(np.asarray(other))
 
+    def zeros(self, shape: tuple[int, ...]) -> Self:
+        """An array of zeros of the same kind, to be written into."""
+        return self.like(np.zeros(shape), np.zeros(shape))
+
     def full_companion(self) -> Values:
         """The companion as an array, zeros if there is none."""
         return np.zeros(np.shape(self.value)) if self.companion is None else self.companion
@@ -180,7 +184,7 @@ class Tracked:
         other = self.lift(other)
         self.value[key] = other.value
         if other.companion is not None and self.companion is None:
-            self.companion = np.zeros(self.shape)
+            self.companion = self.full_companion()
         if self.companion is not None:
             self.companion[key] = 0.0 if other.companion is None else other.companion
 

@@ -204,13 +204,12 @@ class Subject:
     ) -> Fault:
         """A fault of `kind`; `what` completes the sentence "Conv: ... on torch 2.13.0"."""
         case = self.case
-        slopes = evidence.claim == "within" and any(f.grads is not None for f in evidence.feeds)
         words = {
             "check": f"{self.check} in {case.dtype}",
             "inputs": inputs_in_words(case, evidence),
             **values_in_words(evidence),
             **({} if judgement is None else judgement_in_words(judgement, case.dtype)),
-            **({"worst": gradient_in_words(judgement, evidence)} if judgement and slopes else {}),
+            **({} if judgement is None else derived_in_words(judgement, evidence)),
             **details,
             "case": repr(case),
         }
@@ -246,7 +245,11 @@ def values_in_words(evidence: Evidence) -> dict[str, str]:
     """Small inputs and upstream gradients of the last call: as few digits as tell each number."""
     words: dict[str, str] = {}
     for feed in evidence.feeds[-1:]:
-        for what, arrays in (("input", feed.inputs), ("upstream", feed.grads or ())):
+        for what, arrays in (
+            ("input", feed.inputs),
+            ("upstream", feed.grads or ()),
+            ("tangent", feed.tangents or ()),
+        ):
             for i, x in enumerate(arrays):
                 if x is not None and x.size <= SMALL:
                     lines = np.array2string(x, separator=", ", floatmode="unique")
@@ -288,9 +291,20 @@ def judgement_in_words(judgement: Judgement, dtype: str) -> dict[str, str]:
     return words
 
 
-def gradient_in_words(judgement: Judgement, evidence: Evidence) -> str:
-    """Where the worst element of a gradient is."""
-    return f"{_element(judgement)}the gradient of input {evidence.wanted[judgement.output]}"
+def derived_in_words(judgement: Judgement, evidence: Evidence) -> dict[str, str]:
+    """Where the worst element of a derivative is; nothing where none is judged."""
+    if evidence.claim != "within" or not evidence.feeds:
+        return {}
+    feed, position = evidence.feeds[-1], judgement.output
+    if feed.grads is not None:
+        what = f"the gradient of input {evidence.wanted[position]}"
+        if feed.tangents is not None:
+            what = f"the derivative of {what}"
+    elif feed.tangents is not None:
+        what = f"the tangent of output {position}"
+    else:
+        return {}
+    return {"worst": f"{_element(judgement)}{what}"}
 
 
 def _element(judgement: Judgement) -> str:

@@ -311,6 +311,19 @@ class MaxPoolOfEach(MaxPool):
         return windows.scatter(equal * dy[whole])
 
 
+class Interpolated:
+    """The larger or smaller of two, whose tangent is b + (a is taken) * (a - b).
+
+    Of the tangent b that is not taken a rounding error stays; an infinite one makes NaN.
+    """
+
+    def linearised(self, *xs):
+        y, *rest = xs
+        for x in rest:
+            y = x + ~type(self).beaten(y, x) * (y - x)
+        return y
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
 class SoftmaxByQuotient(reductions.Softmax):
     """Its gradient is that of the quotient e / s, with the reciprocal of s s in it.
@@ -344,6 +357,7 @@ FORMULAS: Mapping[str, Mapping[type[Operator], type[Operator]]] = {
     },
     "both sides at zero": {elementwise.Celu: CeluTwiceAtZero},
     "quotient rule": {reductions.Softmax: SoftmaxByQuotient},
+    "interpolated tangents": _mixed(Interpolated, elementwise.Max, elementwise.Min),
     "lowest scores": {attention.Attention: LowestScores},
     "largest for NaN": _mixed(LargestForNaN, GRU, LSTM),
     "unbiased running variance": {normalisation.BatchNormalization: UnbiasedRunningVariance},

@@ -21,7 +21,7 @@ from typing import Any
 from d5test.backends.updater import environment
 from d5test.client import registry
 from d5test.files import replace
-from d5test.outcome.fault import Fault
+from d5test.outcome.fault import Evidence, Fault
 from d5test.reference.steps import Step
 from d5test.reproducer import data, short
 from d5test.reproducer.closure import Closure, Inseparable
@@ -45,6 +45,13 @@ CLAIMS: Mapping[str, str] = {
     "compiles": "uncompiled(backend, lambda: {run})",
 }
 """What is asked of the answers to all calls: functions of `copied`."""
+RUNS: Mapping[str, str] = {
+    "": "forward(function)",
+    "vjp": "differentiated(backend, function)",
+    "jvp": "pushed(backend, function)",
+    "hvp": "twice(backend, function)",
+}
+"""How a call is made, by the method of the backend that it takes."""
 COPIED = "d5test.reproducer.copied"
 OF_D5TEST = """\
 try:
@@ -139,10 +146,10 @@ def _needs(setup: Setup, statements: Iterable[str], about: Any) -> str:
 
 def _main(fault: Fault, about: Any, setup: Setup) -> str:
     evidence, claim = fault.evidence, data.claim(fault)
-    pulled = any(feed.grads is not None for feed in evidence.feeds)
+    asked = asked_of(evidence)
     most = about.row_of(fault.case).outputs
     run = RUN.format(
-        run="differentiated(backend, function)" if pulled else "forward(function)",
+        run=RUNS[asked],
         place="rewritten" if evidence.reuse else "anew",
         most="" if most is None else f", most={most}",
     )
@@ -150,6 +157,15 @@ def _main(fault: Fault, about: Any, setup: Setup) -> str:
     who = f'f"{about.framework} {{backend.version}}"'
     lines = [*setup.preparation, f"conclude({wrong}, {who})"]
     return "def main():\n" + "\n".join(f"    {line}" for line in lines)
+
+
+def asked_of(evidence: Evidence) -> str:
+    """The method of the backend by which its calls are differentiated; empty: by none."""
+    feeds = evidence.feeds
+    pulled = any(feed.grads is not None for feed in feeds)
+    if any(feed.tangents is not None for feed in feeds):
+        return "hvp" if pulled else "jvp"
+    return "vjp" if pulled else ""
 
 
 def _library(text: str) -> bool:
@@ -263,7 +279,7 @@ def _row(fault: Fault, about: Any, closure: Closure) -> Setup:
     closure.attributes |= {
         *OWED,
         "compile",
-        *(("vjp",) if any(feed.grads is not None for feed in evidence.feeds) else ()),
+        *((asked,) if (asked := asked_of(evidence)) else ()),
         *(("refill", "mutable") if evidence.reuse else ()),
         *(("compilations", "reset") if fault.kind == "not compiled" else ()),
     }

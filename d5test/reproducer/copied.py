@@ -90,7 +90,8 @@ class Op(SimpleNamespace):
 class Call(NamedTuple):
     """The inputs of one call, and upstream gradients with the positions that are differentiated.
 
-    An input that is the same tensor as an earlier one has that one's position in `same_as`.
+    An input that is the same tensor as an earlier one has that one's position in `same_as`. With
+    `tangents`, how each input moves, it is asked how the gradients move, or else the outputs.
     """
 
     inputs: Any
@@ -99,6 +100,7 @@ class Call(NamedTuple):
     memory: Any = ()
     same_as: Any = ()
     grad_memory: str = "contiguous"
+    tangents: Any = ()
 
 
 class Answer(NamedTuple):
@@ -137,11 +139,10 @@ def answers(
                 raise BadResult(f"{type(y).__name__} was returned, not {kind.__name__}")
         backend.wait([t for t in (*outputs, *gradients) if t is not None])
         read = [backend.get(y) for y in outputs]
+        alike = [call.inputs[i] for i in call.wanted] if upstream else read
         slopes = [
-            (np.zeros_like(call.inputs[i][0]), call.inputs[i][1])
-            if dx is None
-            else backend.get(dx)
-            for i, dx in zip(call.wanted, gradients, strict=False)
+            (np.zeros_like(like[0]), like[1]) if dx is None else backend.get(dx)
+            for like, dx in zip(alike, gradients, strict=False)
         ]
         results.append(Answer(tensors, read, outputs, slopes, upstream))
     return results
@@ -186,17 +187,10 @@ def differentiated(backend: Any, function: Callable[..., Any]) -> Callable[..., 
     def run(call: Call, tensors: Any) -> Any:
         if not call.grads:
             return forward(function)(call, tensors)
-        upstream = [
-            None if g is None else backend.put(g[0].copy(), g[1], call.grad_memory)
-            for g in call.grads
-        ]
-        pairs = enumerate(zip_longest(call.inputs, call.same_as))
-        places = [i if same is None else same for i, (_, same) in pairs]
-        distinct = sorted(set(places))
+        upstream = put_all(backend, call.grads, call.grad_memory)
+        of_distinct, distinct = folded(function, call)
         outputs, gradients = backend.vjp(
-            function
-            if len(distinct) == len(places)
-            else lambda *xs: function(*(xs[distinct.index(place)] for place in places)),
+            of_distinct,
             [tensors[i] for i in distinct],
             upstream,
             [distinct.index(i) for i in call.wanted],
@@ -204,6 +198,51 @@ def differentiated(backend: Any, function: Callable[..., Any]) -> Callable[..., 
         return outputs, gradients, upstream
 
     return run
+
+
+def pushed(backend: Any, function: Callable[..., Any]) -> Callable[..., Any]:
+    """How a call is made in forward mode."""
+
+    def run(call: Call, tensors: Any) -> Any:
+        moves = put_all(backend, call.tangents)
+        of_distinct, distinct = folded(function, call)
+        inputs, moving = ([each[i] for i in distinct] for each in (tensors, moves))
+        return *backend.jvp(of_distinct, inputs, moving), ()
+
+    return run
+
+
+def twice(backend: Any, function: Callable[..., Any]) -> Callable[..., Any]:
+    """How a call is made with its second derivatives."""
+
+    def run(call: Call, tensors: Any) -> Any:
+        upstream, moves = (put_all(backend, arrays) for arrays in (call.grads, call.tangents))
+        of_distinct, distinct = folded(function, call)
+        outputs, gradients = backend.hvp(
+            of_distinct,
+            [tensors[i] for i in distinct],
+            upstream,
+            [moves[i] for i in distinct],
+            [distinct.index(i) for i in call.wanted],
+        )
+        return outputs, gradients, upstream
+
+    return run
+
+
+def put_all(backend: Any, arrays: Any, memory: str = "contiguous") -> list[Any]:
+    """Tensors of these arrays, `None` of one that is absent."""
+    return [None if x is None else backend.put(x[0].copy(), x[1], memory) for x in arrays]
+
+
+def folded(function: Callable[..., Any], call: Call) -> tuple[Callable[..., Any], list[int]]:
+    """The function of the distinct inputs only, and their positions."""
+    pairs = enumerate(zip_longest(call.inputs, call.same_as))
+    places = [i if same is None else same for i, (_, same) in pairs]
+    distinct = sorted(set(places))
+    if len(distinct) == len(places):
+        return function, distinct
+    return lambda *xs: function(*(xs[distinct.index(place)] for place in places)), distinct
 
 
 class Want:

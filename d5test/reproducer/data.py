@@ -73,6 +73,8 @@ def _call(feed: Any, wanted: tuple[int, ...]) -> str:
         parts.append(f"grad_memory={feed.grad_layout!r}")
     if any(earlier is not None for earlier in feed.same_as or ()):
         parts.append(f"same_as={list(feed.same_as)!r}")
+    if feed.tangents is not None:
+        parts.append(_nested("tangents=[", map(tensor, feed.tangents)))
     return _nested("Call(", parts)
 
 

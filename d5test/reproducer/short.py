@@ -84,6 +84,8 @@ def source(fault: Fault, about: Any) -> str:
     tensors = [f"x{i} = {tensor(x, template)}" for i, (x, _) in enumerate(calls.tensors)]
     if feed.grads is not None:
         tensors.append(f"dy = {tensor(only(feed.grads), template)}")
+    moving = [t for t in feed.tangents or () if t is not None]
+    tensors += [f"t{k} = {tensor(t, template)}" for k, t in enumerate(moving)]
     statements = tried(fault, template)
     text = "\n".join([*tensors, statements])
     details = (
@@ -129,25 +131,32 @@ def tried(fault: Fault, template: Template) -> str:
 
 
 def call(fault: Fault, template: Template) -> str:
-    """Statements that set `results`: to outputs, or to gradients."""
-    calls, grads = fault.calls, fault.evidence.feeds[0].grads
+    """Statements that set `results`: to outputs, or to derivatives."""
+    calls, (feed,) = fault.calls, fault.evidence.feeds
+    grads, tangents = feed.grads, feed.tangents
     text = calls.source
     if template.compiled:
         names = ", ".join(f"x{i}" for i in range(len(calls.tensors)))
         text = f"{template.compiled.format(function=f'lambda {names}: {text}')}({names})"
-    if grads is None:
+    if grads is None and tangents is None:
         several = "list(y) if isinstance(y, (list, tuple)) else [y]"
         return f"y = {text}\nresults = {several if calls.outputs == 'y' else calls.outputs}"
     places = [place for _, place in calls.tensors]
     wanted = fault.evidence.wanted
-    if not template.gradient or not set(wanted) <= set(places):
+    statements = template.gradient
+    if tangents is not None:
+        statements = template.tangent if grads is None else template.second_gradient
+    if not statements or not set(wanted) <= set(places):
         raise Inseparable("the call does not take the very inputs whose gradients are wanted")
-    only(grads)
+    if grads is not None:
+        only(grads)
     single = re.fullmatch(r"y|\[y(\[\d+\])\]", calls.outputs)
     if single is None:
         raise Inseparable("the call returns several outputs")
-    return template.gradient.format(
-        call=text + (single[1] or ""), inputs=", ".join(f"x{places.index(i)}" for i in wanted)
+    return statements.format(
+        call=text + (single[1] or ""),
+        inputs=", ".join(f"x{places.index(i)}" for i in wanted),
+        tangents=", ".join(f"t{k}" for k in range(len(wanted))),
     )
 
 

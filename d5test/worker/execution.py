@@ -36,9 +36,10 @@ class Placed:
     """
 
     def __init__(self, feed: Any) -> None:
-        inputs, grads, layouts, same_as, self.grad_layout = feed
+        inputs, grads, layouts, same_as, self.grad_layout, tangents = feed
         self.inputs: Arrays = tuple(inputs)
         self.grads: Arrays | None = None if grads is None else tuple(grads)
+        self.tangents: Arrays | None = None if tangents is None else tuple(tangents)
         self.layouts = tuple(layouts or ("contiguous",) * len(self.inputs))
         self.roots: list[int] = []
         for i, earlier in enumerate(same_as or [None] * len(self.inputs)):
@@ -47,6 +48,7 @@ class Placed:
         self.places = tuple(self.distinct.index(root) for root in self.roots)
         self.tensors: list[Any] = []
         self.upstream: list[Any] = []
+        self.moves: list[Any] = []
         self.outputs: tuple[Any, ...] = ()
         self.gradients: tuple[Any, ...] | None = None
 
@@ -54,13 +56,16 @@ class Placed:
         self, bound: Bound, function: Callable[..., Any], roots: Sequence[int]
     ) -> Callable[[], Any]:
         """The call by which the backend differentiates a function of these tensors at `roots`."""
-        return partial(
-            bound.backend.vjp,
-            bound.folded(function, self.places),
-            [self.tensors[i] for i in self.distinct],
-            self.upstream[: bound.row.outputs],
-            [self.distinct.index(root) for root in roots],
-        )
+        folded = bound.folded(function, self.places)
+        tensors = [self.tensors[i] for i in self.distinct]
+        upstream = self.upstream[: bound.row.outputs]
+        wanted = [self.distinct.index(root) for root in roots]
+        if self.tangents is None:
+            return partial(bound.backend.vjp, folded, tensors, upstream, wanted)
+        moves = [self.moves[i] for i in self.distinct]
+        if self.grads is None:
+            return partial(bound.backend.jvp, folded, tensors, moves)
+        return partial(bound.backend.hvp, folded, tensors, upstream, moves, wanted)
 
     def wanted(self, wanted: Sequence[int] | None) -> list[int]:
         """The distinct inputs whose gradients are wanted; `None`: all floating-point ones."""
@@ -106,7 +111,7 @@ class Execution:
         reuse: bool,
         form: str,
     ) -> list[Any]:
-        """Results of the operator on each feed: (inputs, grads, layouts, same_as, grad_layout).
+        """Results of the operator on each feed, which is as `plain_feed` makes it.
 
         With `reuse` a feed is written into the tensors of the one before, where the framework can.
         An array that is as it was given is answered by `True`.
@@ -129,7 +134,7 @@ class Execution:
             grads_after = None if now.grads is None else self.again(now.upstream, now.grads)
             answers.append([outputs, gradients, after, grads_after])
             if not reuse:
-                now.tensors, now.upstream, now.gradients = [], [], None
+                now.tensors, now.upstream, now.moves, now.gradients = [], [], [], None
         for now, answer in zip(placed, answers, strict=True):
             answer.append(self.again(now.outputs, tuple(answer[0])))
         return answers
@@ -151,6 +156,7 @@ class Execution:
             if alike is not None and alike.grads is not None and i < len(alike.grads):
                 old = (alike.grads[i], alike.upstream[i])
             now.upstream.append(self.put(dy, now.grad_layout, old))
+        now.moves = [self.put(t, "contiguous", None) for t in now.tangents or ()]
 
     def put(self, x: Bits | None, layout: str, old: tuple[Bits | None, Any] | None) -> Any:
         """A tensor with these values. The array handed on is a copy: frameworks may adopt it."""
@@ -170,15 +176,23 @@ class Execution:
             self._compute(bound, now, wanted)
 
     def _compute(self, bound: Bound, now: Placed, wanted: Sequence[int] | None) -> None:
-        if now.grads is None:
+        if now.grads is None and now.tangents is None:
             self.where = "call"
             now.outputs = self.outputs(bound, bound.function(*now.tensors))
         else:
             roots = now.wanted(wanted)
-            self.where = "vjp"
-            result, gradients = now.pull(bound, bound.function, roots)()
+            self.where = "vjp" if now.tangents is None else "jvp" if now.grads is None else "hvp"
+            pulled = now.pull(bound, bound.function, roots)()
+            if not isinstance(pulled, (tuple, list)) or len(pulled) != 2:
+                kind = type(pulled).__name__
+                raise BadRow(f"{self.where} returned {kind}, not a pair: outputs, gradients")
+            result, computed = pulled
             now.outputs = self.outputs(bound, result)
-            now.gradients = self.gradients(bound, gradients, roots, len(now.inputs))
+            every = len(now.inputs)
+            if now.grads is None:  # one for each output
+                every = len(now.outputs)
+                roots = list(range(every))
+            now.gradients = self.gradients(bound, computed, roots, every)
         self.where = "wait"
         self.backend.wait([t for t in (*now.outputs, *(now.gradients or ())) if t is not None])
 
@@ -201,12 +215,13 @@ class Execution:
         """One gradient for each input, `None` where none is wanted or the framework has none."""
         if len(computed) != len(roots):
             raise BadRow(
-                f"vjp returned {len(computed)} gradients of {bound.op.name}, not {len(roots)}"
+                f"{self.where} returned {len(computed)} gradients of {bound.op.name}, "
+                f"not {len(roots)}"
             )
         gradients: list[Any] = [None] * count
         for root, dx in zip(roots, computed, strict=True):
             if dx is not None:
-                self.check_tensor(dx, "vjp returned", f"for input {root}")
+                self.check_tensor(dx, f"{self.where} returned", f"for input {root}")
                 gradients[root] = dx
         return tuple(gradients)
 
@@ -229,7 +244,7 @@ class Execution:
         of them other values may mean the same. They are zeros, or ones in place of zeros.
         """
         key = bound.op.name, tuple(x is None for x in now.inputs)
-        if self._checked[key] == CHECKED or now.grads is not None:
+        if self._checked[key] == CHECKED or now.gradients is not None:
             return
         others = [
             self.put(Bits(np.full_like(x.array, (x.array == 0).all()), x.dtype), layout, None)

@@ -61,6 +61,11 @@ def describe(execution: Execution) -> dict[str, Any]:
         "compiles_shapes": bool(backend.compiles_shapes),
         "mutable": bool(backend.mutable),
         "reads_models": bool(backend.reads_models),
+        "derivatives": tuple(
+            name
+            for name in ("jvp", "hvp")
+            if getattr(type(backend), name) is not getattr(Backend, name)
+        ),
         "implementation": backend.implementation,
         "threads": threads(execution),
         "packages": packages(backend.framework),

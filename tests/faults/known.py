@@ -9,6 +9,7 @@ from d5test.client.client import WorkerClient
 from d5test.client.registry import Spec
 from d5test.reference.operators import OPERATORS
 from tests.faults import wrong as values
+from tests.faults import wrong_derivatives as derivatives
 from tests.faults import wrong_functions as functions
 from tests.faults import wrong_gradients as gradients
 from tests.faults import wrong_memory as memory
@@ -41,6 +42,8 @@ class Finding:
 
 WRONG = "the result is wrong"
 GRADIENT = "the gradient is wrong"
+TANGENT = "the derivative by forward mode is wrong"
+SLOPE = "the second derivative is wrong"
 STALE = "the outputs do not follow the inputs"
 
 # fmt: off
@@ -109,6 +112,19 @@ IN_PROCESS = (
             "spoils gradients without it", alone=True),
     Finding(gradients.WrongSlope, "Cube", "numerical_gradient", "gradient",
             "the gradient disagrees with the slope of its own forward", alone=True),
+    Finding(derivatives.OneFactorMoves, "Mul", "forward_mode", "tangent", TANGENT, alone=True),
+    Finding(derivatives.NothingMoves, "Tanh", "forward_mode", "tangent", TANGENT, alone=True),
+    Finding(derivatives.TangentsInHalf, "MatMul", "forward_mode", "tangent", TANGENT, alone=True),
+    Finding(derivatives.BeyondTheKink, "Relu", "forward_mode", "tangent", TANGENT, alone=True),
+    Finding(derivatives.OtherOutputs, "MatMul", "forward_mode", "value",
+            "the outputs are wrong when a derivative is asked for", alone=True),
+    Finding(derivatives.Detached, "Tanh", "second_gradient", "second gradient", SLOPE, alone=True),
+    Finding(derivatives.NoMixedTerms, "Mul", "second_gradient", "second gradient", SLOPE,
+            alone=True),
+    Finding(derivatives.SlopesInHalf, "LayerNormalization", "second_gradient", "second gradient",
+            SLOPE, alone=True),
+    Finding(derivatives.CurvedLines, "ReduceSum", "second_gradient", "second gradient", SLOPE,
+            alone=True),
     Finding(memory.CachedByIdentity, "MatMul", "no_caching", "cached", STALE, alone=True),
     Finding(memory.CachedByAddress, "MatMul", "no_caching", "cached", STALE, alone=True),
     Finding(memory.CachedByShape, "MatMul", "low_precision", "value", WRONG),

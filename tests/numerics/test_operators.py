@@ -8,7 +8,7 @@ import pytest
 
 from d5test.numerics.arithmetic import classes
 from d5test.numerics.bars import Bar
-from d5test.numerics.proof import Dual
+from d5test.numerics.dual import Dual
 
 (DOUBLE,) = classes("float64")
 X, Y = np.array([[1.5, -2.0, 0.25]]), np.array([[3.0], [0.5]])

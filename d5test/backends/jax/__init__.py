@@ -11,7 +11,8 @@ axis after the other with a rounding between, a row's gradient is of class S.
 The other modules have the rows, one a family. `framework` imports the framework for all of them.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any, ClassVar
@@ -23,6 +24,7 @@ from d5test.backends.base import (
     Backend,
     Function,
     Pulled,
+    Pushed,
     Table,
     Template,
     Tensors,
@@ -42,26 +44,49 @@ TEMPLATE = Template(
     array="np.array({y}, float)",
     dtype="{y}.dtype.name",
     gradient="y, pull = jax.vjp(lambda {inputs}: {call}, {inputs})\nresults = pull(dy)",
+    tangent="_, t = jax.jvp(lambda {inputs}: {call}, ({inputs},), ({tangents},))\nresults = [t]",
+    second_gradient="gradient = lambda {inputs}: jax.vjp(lambda {inputs}: {call}, {inputs})[1](dy)"
+    "\nresults = jax.vjp(gradient, {inputs})[1](({tangents},))",
 )
+UNDERIVED = ("can't apply forward-mode differentiation", "cannot be differentiated")
+"""What jax says of a function of a user's own that has one derivative, and no other."""
 FORGET = 500
 """Tensors that are put until compiled shapes are forgotten. They pile up, at about 1 MB a case,
 and would end a long run for want of memory, which would look like a fault of jax."""
 
 
-def pulled(function: Function, wanted: Sequence[int], inputs: Tensors, grads: Tensors) -> Pulled:
-    def of_wanted(*chosen: Any) -> tuple[Any, ...]:
+@contextmanager
+def refusing() -> Iterator[None]:
+    """Within: a derivative that jax does not have is unsupported."""
+    try:
+        yield
+    except NotImplementedError as error:
+        raise Unsupported(f"jax: {error}") from error
+    except (TypeError, ValueError) as error:
+        if not any(phrase in str(error) for phrase in UNDERIVED):
+            raise
+        raise Unsupported(f"jax: {str(error).splitlines()[0]}") from error
+
+
+def of_wanted(function: Function, wanted: Sequence[int], inputs: Tensors) -> Function:
+    """The function of the inputs at `wanted`, the others as they are; it returns a tuple."""
+
+    def of(*chosen: Any) -> tuple[Any, ...]:
         every = list(inputs)
         for i, x in zip(wanted, chosen, strict=True):
             every[i] = x
         result = function(*every)
         return tuple(result) if isinstance(result, (tuple, list)) else (result,)
 
-    try:
-        outputs, pull = jax.vjp(of_wanted, *(inputs[i] for i in wanted))
+    return of
+
+
+def pulled(function: Function, wanted: Sequence[int], inputs: Tensors, grads: Tensors) -> Pulled:
+    chosen = [inputs[i] for i in wanted]
+    with refusing():
+        outputs, pull = jax.vjp(of_wanted(function, wanted, inputs), *chosen)
         upstream = list(grads) + [None] * (len(outputs) - len(grads))
         return outputs, list(pull(tuple(map(cotangent, outputs, upstream))))
-    except NotImplementedError as error:
-        raise Unsupported(f"jax: {error}") from error
 
 
 def cotangent(y: Array, dy: Any) -> Any:
@@ -141,6 +166,30 @@ class Jax(Backend):
         self, function: Function, inputs: Tensors, grads: Tensors, wanted: Sequence[int]
     ) -> Pulled:
         return pulled(function, tuple(wanted), inputs, grads)
+
+    def jvp(self, function: Function, inputs: Tensors, tangents: Tensors) -> Pushed:
+        moving = [i for i, t in enumerate(tangents) if t is not None]
+        primals, moves = ([xs[i] for i in moving] for xs in (inputs, tangents))
+        with refusing():
+            outputs, moved = jax.jvp(of_wanted(function, moving, inputs), primals, moves)
+        return outputs, [None if t.dtype == jax.dtypes.float0 else t for t in moved]
+
+    def hvp(
+        self,
+        function: Function,
+        inputs: Tensors,
+        grads: Tensors,
+        tangents: Tensors,
+        wanted: Sequence[int],
+    ) -> Pulled:
+        """The gradient of <gradient, tangents>: Hessians are symmetric."""
+
+        def gradients(*every: Any) -> list[Any]:
+            return pulled(function, wanted, every, grads)[1]
+
+        moves = [tangents[i] for i in wanted]
+        outputs = of_wanted(function, (), inputs)()
+        return outputs, pulled(gradients, wanted, inputs, moves)[1]
 
     def kernel_names(self, function: Function, inputs: Tensors) -> tuple[str, ...]:
         return tuple(dict.fromkeys(of_eager(function, inputs)))

@@ -28,6 +28,7 @@ from d5test.backends.base import (
     Backend,
     Function,
     Pulled,
+    Pushed,
     Table,
     Template,
     Tensors,
@@ -48,6 +49,12 @@ TEMPLATE = Template(
     dtype="{y}.dtype.name",
     gradient="with tensorflow.GradientTape() as tape:\n    tape.watch([{inputs}])\n"
     "    y = {call}\nresults = tape.gradient(y, [{inputs}], dy)",
+    tangent="with tensorflow.autodiff.ForwardAccumulator([{inputs}], [{tangents}]) as forward:\n"
+    "    results = [forward.jvp({call})]",
+    second_gradient="twice, tape = tensorflow.GradientTape(), tensorflow.GradientTape()\n"
+    "with twice, tape:\n    [each.watch([{inputs}]) for each in (twice, tape)]\n"
+    "    dx = tape.gradient({call}, [{inputs}], dy)\n"
+    "results = twice.gradient(dx, [{inputs}], [{tangents}])",
 )
 LACKING = (
     "Could not find device for node",
@@ -55,6 +62,7 @@ LACKING = (
     "not supported on CPU",
     "not yet support",
     "Detected unsupported operations",
+    "gradient registry has no entry",
 )
 """What TensorFlow says when it has no kernel for a dtype, a device or an attribute."""
 
@@ -130,8 +138,8 @@ class TensorFlow(Backend):
         return str(details.get("device_name", self.device))
 
     def refusal(self, error: Exception) -> str:
-        """The line that names the kernel which is lacking."""
-        if not isinstance(error, (tf.errors.OpError, TypeError)):
+        """The line that names the kernel, or the gradient, which is lacking."""
+        if not isinstance(error, (tf.errors.OpError, TypeError, LookupError)):
             return ""
         lines = str(error).splitlines() or [""]
         naming = [line for line in lines if any(phrase in line for phrase in LACKING)]
@@ -165,6 +173,35 @@ class TensorFlow(Backend):
         self, function: Function, inputs: Tensors, grads: Tensors, wanted: Sequence[int]
     ) -> Pulled:
         return pulled(function, inputs, grads, wanted)
+
+    def jvp(self, function: Function, inputs: Tensors, tangents: Tensors) -> Pushed:
+        moving = [i for i, t in enumerate(tangents) if t is not None]
+        primals, moves = ([xs[i] for i in moving] for xs in (inputs, tangents))
+        with tf.autodiff.ForwardAccumulator(primals, moves) as forward:
+            result = function(*inputs)
+        outputs = tuple(result) if isinstance(result, (tuple, list)) else (result,)
+        moved = [forward.jvp(y) if y.dtype.is_floating else None for y in outputs]
+        return outputs, [None if t is None else tf.convert_to_tensor(t) for t in moved]
+
+    def hvp(
+        self,
+        function: Function,
+        inputs: Tensors,
+        grads: Tensors,
+        tangents: Tensors,
+        wanted: Sequence[int],
+    ) -> Pulled:
+        """The gradient of <gradient, tangents>: Hessians are symmetric."""
+        sources = [inputs[i] for i in wanted]
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(sources)
+            outputs, first = pulled(function, inputs, grads, wanted)
+        pairs = [(dx, tangents[i]) for i, dx in zip(wanted, first, strict=True) if dx is not None]
+        if not pairs:
+            return outputs, [None] * len(sources)
+        dxs, moves = zip(*pairs, strict=True)
+        slopes = tape.gradient(dxs, sources, output_gradients=list(moves))
+        return outputs, [None if s is None else tf.convert_to_tensor(s) for s in slopes]
 
 
 class Traced:

@@ -10,6 +10,7 @@ The other modules have the rows, one a family.
 
 import math
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -20,7 +21,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from d5test.backends.base import Backend, Function, Pulled, Table, Template, Tensors, Unsupported
+from d5test.backends.base import (
+    Backend,
+    Function,
+    Pulled,
+    Pushed,
+    Table,
+    Template,
+    Tensors,
+    Unsupported,
+)
 from d5test.backends.torch.forms import forms
 from d5test.backends.torch.kernels import Dispatched, of_libraries, on_device
 from d5test.backends.torch.optimizers import TorchReference, TorchUpdater
@@ -34,10 +44,34 @@ TEMPLATE = Template(
     dtype='str({y}.dtype).rpartition(".")[2]',
     gradient="for x in [{inputs}]:\n    x.requires_grad_()\ny = {call}\n"
     "results = torch.autograd.grad(y, [{inputs}], dy, allow_unused=True)",
+    tangent="_, t = torch.func.jvp(lambda {inputs}: {call}, ({inputs},), ({tangents},))\n"
+    "results = [t]",
+    second_gradient="[x.requires_grad_() for x in [{inputs}]]\n"
+    "dx = torch.autograd.grad({call}, [{inputs}], dy, create_graph=True)\n"
+    "results = torch.autograd.grad(dx, [{inputs}], [{tangents}], allow_unused=True)",
 )
 
 NONDETERMINISTIC = "does not have a deterministic implementation"
 """What torch says of an operator that it refuses under `torch.use_deterministic_algorithms`."""
+
+
+def as_tuple(result: Any) -> tuple[Any, ...]:
+    """What a function returned, as a tuple."""
+    return tuple(result) if isinstance(result, tuple | list) else (result,)
+
+
+def pulled(
+    outputs: Sequence[Any], grads: Tensors, xs: Sequence[Tensor], *, create_graph: bool = False
+) -> list[Any]:
+    """Gradients at `xs`; `None` where nothing flows."""
+    flowing = [
+        (y, dy) for y, dy in zip(outputs, grads, strict=True) if dy is not None and y.requires_grad
+    ]
+    if not flowing:
+        return [None] * len(xs)
+    ys, dys = zip(*flowing, strict=True)
+    gradients = torch.autograd.grad(ys, xs, dys, allow_unused=True, create_graph=create_graph)
+    return list(gradients)
 
 
 class Torch(Backend):
@@ -77,8 +111,11 @@ class Torch(Backend):
         return str(torch.cuda.get_device_name(self.device))
 
     def refusal(self, error: Exception) -> str:
-        """`"avg_pool3d_out_frame" not implemented for 'Half'`, for one."""
-        return str(error) if isinstance(error, NotImplementedError) else ""
+        """`"avg_pool3d_out_frame" not implemented for 'Half'`, for one, or of a derivative's own
+        derivative `derivative for aten::hardsigmoid_backward is not implemented`.
+        """
+        underived = re.fullmatch(r"derivative for \S+ is not implemented", str(error))
+        return str(error) if isinstance(error, NotImplementedError) or underived else ""
 
     @property
     def version(self) -> str:
@@ -134,7 +171,8 @@ class Torch(Backend):
 
     def get(self, tensor: Tensor) -> tuple[NDArray[Any], str]:
         x, name = tensor.detach().cpu(), str(tensor.dtype).removeprefix("torch.")
-        return np.array((x.view(torch.uint16) if name == "bfloat16" else x).numpy()), name
+        x = x.view(torch.uint16) if name == "bfloat16" else x
+        return np.array(x.numpy(force=True)), name  # second gradients may be a lazy zero
 
     def wait(self, tensors: Sequence[Any]) -> None:
         if self.device != "cpu":
@@ -145,19 +183,39 @@ class Torch(Backend):
     ) -> Pulled:
         """An input that is given twice, as one object, gets the sum of both gradients."""
         leaves = {id(inputs[i]): inputs[i].detach().requires_grad_() for i in wanted}
-        outputs = function(*(leaves.get(id(x), x) for x in inputs))
-        outputs = tuple(outputs) if isinstance(outputs, tuple | list) else (outputs,)
-        flowing = [
-            (y, dy)
-            for y, dy in zip(outputs, grads, strict=True)
-            if dy is not None and y.requires_grad
-        ]
+        outputs = as_tuple(function(*(leaves.get(id(x), x) for x in inputs)))
         values = tuple(y.detach() for y in outputs)
-        if not flowing:
-            return values, [None] * len(wanted)
-        ys, dys = zip(*flowing, strict=True)
-        xs = [leaves[id(inputs[i])] for i in wanted]
-        return values, list(torch.autograd.grad(ys, xs, dys, allow_unused=True))
+        return values, pulled(outputs, grads, [leaves[id(inputs[i])] for i in wanted])
+
+    def jvp(self, function: Function, inputs: Tensors, tangents: Tensors) -> Pushed:
+        moving = [i for i, t in enumerate(tangents) if t is not None]
+
+        def of_moving(*chosen: Tensor) -> tuple[Tensor, ...]:
+            every = list(inputs)
+            for i, x in zip(moving, chosen, strict=True):
+                every[i] = x
+            return as_tuple(function(*every))
+
+        primals, moves = (tuple(xs[i] for i in moving) for xs in (inputs, tangents))
+        outputs, moved = torch.func.jvp(of_moving, primals, moves)
+        return outputs, list(moved)
+
+    def hvp(
+        self,
+        function: Function,
+        inputs: Tensors,
+        grads: Tensors,
+        tangents: Tensors,
+        wanted: Sequence[int],
+    ) -> Pulled:
+        """The gradient of <gradient, tangents>: Hessians are symmetric."""
+        moving = {i: inputs[i].detach().requires_grad_() for i in wanted}
+        outputs = as_tuple(function(*(moving.get(i, x) for i, x in enumerate(inputs))))
+        values = tuple(y.detach() for y in outputs)
+        xs = list(moving.values())
+        first = pulled(outputs, grads, xs, create_graph=True)
+        moves = [None if dx is None else tangents[i] for i, dx in zip(moving, first, strict=True)]
+        return values, pulled(first, moves, xs)
 
     def kernel_names(self, function: Function, inputs: Tensors) -> tuple[str, ...]:
         with Dispatched() as dispatched:

@@ -39,6 +39,8 @@ class Unary(Broadcasting):
     function: ClassVar[Formula]
     derivative: ClassVar[Formula]
     other_derivative: ClassVar[Formula | None] = None
+    factored: ClassVar[Formula | None] = None
+    """Another formula of the derivative, whose own derivative cancels."""
 
     def forward(self, x):
         return type(self).function(x)
@@ -50,6 +52,12 @@ class Unary(Broadcasting):
     def other_backward(self, grads, inputs):
         (dy,), (x,), other = grads, inputs, type(self).other_derivative
         return None if other is None else (dy * other(x),)
+
+    def other_slopes(self, grads, inputs):
+        yield from super().other_slopes(grads, inputs)
+        (dy,), (x,), factored = grads, inputs, type(self).factored
+        if factored is not None:
+            yield (dy * factored(x),)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -125,7 +133,8 @@ Softplus = unary("Softplus", 22, lambda x: np.log(np.exp(x) + 1),
                  "y = ln(e^x + 1), as ONNX's function body has it.")
 Sqrt = unary("Sqrt", 13, np.sqrt, lambda x, y: 0.5 / y, "y = sqrt(x).")
 Tanh = unary("Tanh", 13, np.tanh, lambda x, y: 1 - y * y, "The hyperbolic tangent, y = tanh(x).",
-             other_derivative=lambda x: 1 / np.square(np.cosh(x)))
+             other_derivative=lambda x: 1 / np.square(np.cosh(x)),
+             factored=lambda x: (1 + np.tanh(x)) * (1 - np.tanh(x)))
 # fmt: on
 
 

@@ -1,0 +1,199 @@
+"""Forward mode and second derivatives against the reference on dual numbers of bars.
+
+While the inputs move in a random direction, the outputs have to move by J t and the gradients by
+H v, the derivative of `backward`. At a kink or a tie any of its sides is right, and none is judged
+where they are infinitely far apart. Inputs that have no gradient do not move.
+
+A framework's formula may be another one than the reference's: where a result is outside of its
+bars, these are widened so that they hold what transposing gives, too (`by_rows`, `by_forward`).
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+
+from d5test.backends.base import Unsupported
+from d5test.case import Arrays, Case, Operator, Tensor
+from d5test.checks.check import Inquiry, Why, with_gradient
+from d5test.checks.own_forward import OwnForward, forward_is_wrong
+from d5test.checks.value import wrong_with_gradient
+from d5test.client.messages import BackendInfo, Result
+from d5test.numerics.arithmetic import Arithmetic
+from d5test.numerics.bounds import Bounds, double
+from d5test.numerics.derivatives import (
+    by_forward,
+    by_others,
+    by_outputs,
+    by_rows,
+    lower_slopes,
+    lower_tangents,
+    slope_bounds,
+    tangent_bounds,
+    widened,
+)
+from d5test.numerics.judgement import Judgement, judge, rejects, telling
+from d5test.numerics.proof import prove_backward, prove_slopes
+from d5test.outcome.fault import Fault
+from d5test.outcome.tally import Inapplicable
+
+
+def with_forward_mode(operator: type[Operator], about: BackendInfo, dtype: str) -> Why:
+    """As `with_gradient`, and the backend has forward mode."""
+    if "jvp" not in about.derivatives:
+        return Unsupported(f"{about.name} has no forward mode here")
+    return _differentiable(operator, about) or with_gradient(operator, about, dtype)
+
+
+def with_second_gradient(operator: type[Operator], about: BackendInfo, dtype: str) -> Why:
+    """As `with_gradient`, and the backend differentiates twice."""
+    if "hvp" not in about.derivatives:
+        return Unsupported(f"{about.name} has no second derivatives here")
+    return _differentiable(operator, about) or with_gradient(operator, about, dtype)
+
+
+def _differentiable(operator: type[Operator], about: BackendInfo) -> Why:
+    """Why a framework cannot differentiate an operator's own gradient; nothing if it can."""
+    name = operator.__name__
+    return (
+        Unsupported(f"{name} is native code with one gradient") if name in about.sources else None
+    )
+
+
+def forward_mode(client: Any, case: Case) -> Judgement:
+    """Each output moves as it should when the inputs move in a random direction."""
+    inquiry = Derivative("forward_mode", client, case)
+    feed = inquiry.feed(tangents=inquiry.direction)
+    result = inquiry.answer(feed)
+    moved = tuple(
+        np.zeros_like(y) if t is None else t
+        for y, t in zip(result.outputs, result.gradients or (), strict=True)
+    )
+
+    def bounds(arithmetic: Arithmetic) -> Bounds:
+        op, moves = inquiry.operator(arithmetic), (inquiry.arrays, inquiry.direction)
+        expected = tangent_bounds(op, *moves, arithmetic)
+        if not judge(expected, moved).right:
+            expected = widened(expected, by_rows(op, *moves, arithmetic))
+        return expected[: inquiry.row.outputs]
+
+    lowered = partial(lower_tangents, case.op, inquiry.arrays, inquiry.direction)
+    return inquiry.derived(
+        bounds, result, moved, feed, lowered, "tangent", "the derivative by forward mode is wrong"
+    )
+
+
+def second_gradient(client: Any, case: Case) -> Judgement:
+    """Each gradient moves as it should when the inputs move in a random direction."""
+    inquiry = Derivative("second_gradient", client, case)
+    grads = inquiry.upstream
+    feed = inquiry.feed(grads=grads, tangents=inquiry.direction)
+    result = inquiry.answer(feed)
+    slopes = inquiry.gradients(result)
+
+    def bounds(arithmetic: Arithmetic) -> Bounds:
+        data = inquiry.operator(arithmetic), inquiry.arrays, grads, inquiry.direction
+        expected = inquiry.at_wanted(slope_bounds(*data, arithmetic))
+        if judge(expected, slopes).right:
+            return expected
+        for others in (
+            by_outputs(*data, arithmetic),
+            by_forward(*data, arithmetic),
+            *by_others(*data, arithmetic),
+        ):
+            expected = widened(expected, inquiry.at_wanted(others))
+        return expected
+
+    def lowered(dtype: str) -> Arrays:
+        every = lower_slopes(case.op, inquiry.arrays, grads, inquiry.direction, dtype)
+        return tuple(every[i] for i in inquiry.wanted)
+
+    return inquiry.derived(
+        bounds, result, slopes, feed, lowered, "second gradient", "the second derivative is wrong"
+    )
+
+
+class Derivative(Inquiry):
+    """One case, whose inputs move in a direction of the case's own."""
+
+    @cached_property
+    def wanted(self) -> tuple[int, ...]:
+        """The inputs that move: those that have a gradient, here and there."""
+        inputs = double(self.arrays)
+        with np.errstate(all="ignore"):
+            gradients = self.case.op.vjp(double(self.upstream), inputs)
+        moving = tuple(i for i in super().wanted if gradients[i] is not None)
+        if not moving:
+            raise Inapplicable(f"no input of {self.case.op.name} has a gradient")
+        return moving
+
+    @cached_property
+    def direction(self) -> Arrays:
+        """How each input moves, `None` of one that does not, or stands there again."""
+        return tuple(
+            Tensor(x.shape, self.case.dtype).array(self.case.seed, 5000 + i)
+            if x is not None and i in self.wanted
+            else None
+            for i, x in enumerate(self.arrays)
+        )
+
+    @cached_property
+    def own(self) -> OwnForward:
+        """The backend's forward in plain calls."""
+        return OwnForward(self)
+
+    def answer(self, feed: Any) -> Result:
+        """What the backend makes of a feed; only the forward is accused where that is wrong."""
+        try:
+            (result,) = self.ask(feed)
+        except Fault:
+            if self.own.faults:
+                raise forward_is_wrong(self) from None
+            raise
+        return result
+
+    def derived(
+        self,
+        bounds: Callable[[Arithmetic], Bounds],
+        result: Result,
+        found: tuple[Any, ...],
+        feed: Any,
+        lowered: Callable[[str], Arrays],
+        kind: str,
+        what: str,
+    ) -> Judgement:
+        """The judgement of the derivatives `found`, or the fault of whatever is wrong."""
+        outputs = result.outputs
+        if feed.grads is None and wrong_with_gradient(self.own, feed, outputs, "a derivative"):
+            raise forward_is_wrong(self)
+        try:
+            judgement, expected = self.held(bounds, found, (feed,), kind=kind, what=what)
+        except Fault:
+            if self.own.faults:
+                raise forward_is_wrong(self) from None
+            self._require_gradient()
+            prove_backward(self.case, self.arrays, self.upstream)
+            prove_slopes(self.case, self.arrays, self.upstream, self.direction)
+            raise
+        if not any(b is not None and b.value.any() for b in expected):  # as of what is linear
+            ones = [None if b is None else np.ones(b.value.shape) for b in expected]
+            tells = rejects(expected, ones)
+            void = not tells
+        else:
+            arrays = (*self.arrays, *self.direction)
+            tells, void = telling(expected, arrays, lambda: lowered(self.lower_dtype(judgement)))
+        return replace(judgement, telling=tells, void=void or judgement.share == 0)
+
+    def _require_gradient(self) -> None:
+        """Raise `Inapplicable` where the first gradient is wrong already."""
+        feed = self.feed(grads=self.upstream)
+        (result,) = self.ask(feed)
+        try:
+            self.judged_gradient(result, feed)
+        except Fault:
+            name = self.case.op.name
+            raise Inapplicable(
+                f"the gradient of {name} is wrong: only the gradient check accuses it"
+            ) from None
