@@ -12,6 +12,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from textwrap import dedent
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 import numpy as np
 
@@ -95,6 +96,7 @@ class Check:
 
     run     returns a judgement or raises a fault (or Unsupported)
     dtypes  those in which it is asked
+    in_turn of forms: further dtypes, of which each form is asked one
     family  the operators of which it is asked: a class of them, or several
     kind    `value`: every cell needs telling cases. `structural`: shapes, bytes, exceptions
     modes   the backend's modes that it is meant for
@@ -114,6 +116,7 @@ class Check:
     name: str
     run: Callable[[Any, Case], Judgement]
     dtypes: tuple[str, ...] = ("float32",)
+    in_turn: tuple[str, ...] = ()
     kind: str = "structural"
     modes: tuple[str, ...] = ("eager",)
     cases: Callable[[Any, str], SearchStrategy[Case]] = drawn
@@ -126,6 +129,16 @@ class Check:
     parts: tuple[str, ...] = ()
     resizable: bool = False
     share: float = 1.0
+
+    def asks_in(self, dtype: str) -> bool:
+        """Whether it may be asked in a dtype."""
+        return dtype in (*self.dtypes, *self.in_turn)
+
+    def dtypes_of(self, name: str, wanted: Sequence[str]) -> tuple[str, ...]:
+        """The dtypes, of those that are wanted, in which the form of this name is asked."""
+        turns = [dtype for dtype in self.in_turn if dtype in wanted]
+        its_own = turns[crc32(name.encode()) % len(turns)] if turns else ""
+        return tuple(d for d in (*self.dtypes, its_own) if d in wanted)
 
     @property
     def sized(self) -> bool:
@@ -290,6 +303,10 @@ class Inquiry:
                 raise Inapplicable(
                     f"{name} returns another shape: only the forward check accuses it"
                 )
+        self._fits = True
+
+    def trust_shapes(self) -> None:
+        """Of outputs that were judged the shapes are known: no call need look at them again."""
         self._fits = True
 
     def fault(

@@ -21,6 +21,7 @@ from d5test.arguments import Mistake
 from d5test.cli import (
     compare,
     corpus,
+    coverage,
     doctor,
     gate,
     known,
@@ -32,7 +33,7 @@ from d5test.cli import (
     verify,
 )
 
-COMMANDS = (doctor, run, repro, compare, report, verify, corpus, gate, new, native, known)
+COMMANDS = (doctor, run, repro, compare, report, verify, corpus, gate, new, native, known, coverage)
 MISTAKE, INTERNAL = 2, 3
 """Exit statuses of a wrong command line or file, and of a fault of d5test's own, as pytest's."""
 PIPE, INTERRUPTED = 128 + signal.SIGPIPE, 128 + signal.SIGINT

@@ -74,15 +74,14 @@ def table(config: pytest.Config, check: Check) -> Table:
         Cell(operator, dtype, form)
         for operator in family
         for form in (_forms(meant.values(), operator) if check.forms else ("",))
-        for dtype in check.dtypes
-        if dtype in selection.dtypes
+        for dtype in check.dtypes_of(operator.__name__ + form, selection.dtypes)
     ]
     reasons = {
         (backend, cell): reason
         for backend, about in meant.items()
         for cell in cells
         if cell.operator and _has(about, cell)
-        if (reason := check.reason(cell.operator, about, cell.dtype))
+        if (reason := check.reason(cell.operator, about, cell.dtype) or _undeclared(about, cell))
     }
     applicable = [c for c in cells if any((b, c) not in reasons for b in meant)]
     tables[check.name] = Table(tuple(applicable), reasons)
@@ -103,6 +102,15 @@ def _has(about: BackendInfo, cell: Cell) -> bool:
     return not cell.form or (
         cell.operator is not None and cell.form in _named(about, cell.operator)
     )
+
+
+def _undeclared(about: BackendInfo, cell: Cell) -> Reason | None:
+    """Why a form cannot be asked in a dtype; nothing if it can."""
+    if not cell.form or cell.operator is None:
+        return None
+    if cell.dtype in about.forms[cell.operator.__name__][cell.form].dtypes:
+        return None
+    return Unsupported(f"{cell.form} is not declared for {cell.dtype} on {about.name}")
 
 
 @pytest.hookimpl(tryfirst=True)

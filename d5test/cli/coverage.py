@@ -1,0 +1,140 @@
+"""Say which functions of a framework are judged, and which of an operator's own are not.
+
+Requirements: each row and form of a backend is a line, with the functions that its cases were
+computed by; what is counted was judged here and now. A backend that cannot be used is one line,
+and exit status 2. Exit status 1: a case was wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from d5test.arguments import Mistake, listed, positive
+
+if TYPE_CHECKING:
+    from d5test.functions import Line
+
+EXAMPLES = 5
+LETTERS = {"float64": "d", "float32": "s", "float16": "h", "bfloat16": "b"}
+TITLES = ("operator", "by", "calls", "own", "dtypes", "telling")
+
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    """Its arguments."""
+    parser.add_argument(
+        "--functions",
+        action="store_true",
+        help="function by function: the operator, whether it is the framework's own or composed, "
+        "dtypes, and how many of a few cases in float32 were telling; then public functions that "
+        "are an operator's own by their names, and that no row or form calls",
+    )
+    parser.add_argument("--backend", default="", metavar="NAME[,NAME]", help="of these backends")
+    parser.add_argument("--operator", default="", metavar="NAME[,NAME]", help="of these operators")
+    parser.add_argument(
+        "--examples",
+        type=positive,
+        default=EXAMPLES,
+        metavar="N",
+        help="cases that are judged here for each row, by the check forward, and for each form, "
+        f"by the check forms ({EXAMPLES}); a default run judges five times as many of a row, in "
+        "each dtype and by each check",
+    )
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="write Markdown, without the counts"
+    )
+
+
+def execute(options: argparse.Namespace) -> int:
+    """Judge, and print; its exit status."""
+    backends, operators = listed([options.backend]), listed([options.operator])
+    if not options.functions:
+        raise Mistake("say what is to be covered: --functions")
+    if not backends:
+        raise Mistake("say of which backends: --backend=torch,jax")
+    pages, wrong = [], 0
+    for backend in backends:
+        version, lines, left = of_backend(backend, operators, options.examples)
+        show(f"{backend} {version}", lines, left)
+        wrong += sum(line.faults for line in lines)
+        pages += page(backend, version, lines, left)
+    if options.output is not None:
+        from d5test.files import replace
+
+        replace(options.output, "\n".join([*INTRODUCTION, *pages]) + "\n")
+    return int(wrong > 0)
+
+
+def of_backend(
+    backend: str, operators: Sequence[str], examples: int
+) -> tuple[str, list[Line], dict[str, tuple[str, ...]]]:
+    """A backend's version, its lines, and what none of them calls."""
+    from d5test.client.client import WorkerClient
+    from d5test.client.messages import UnknownBackend
+    from d5test.functions import lines, uncalled
+    from d5test.names import BadName, chosen
+    from d5test.reference.operators import OPERATORS
+    from d5test.timed import BROKEN
+
+    try:
+        names = chosen("operator", operators, OPERATORS)
+        with WorkerClient(backend) as client:
+            every = list(lines(client, names, examples))
+            offered = client.invoke("d5test.worker.offer:offer")
+            return client.about.version, every, uncalled(offered, every)
+    except (BadName, UnknownBackend, *BROKEN) as error:
+        raise Mistake(" ".join(str(error).split())) from None
+
+
+def cells(line: Line) -> tuple[str, ...]:
+    """A line of the table, but for the count."""
+    from d5test.functions import named
+
+    calls = [name for name in line.called if name not in named(line.form)]
+    own = "own" if line.native else "composed"
+    dtypes = " ".join(LETTERS[dtype] for dtype in line.dtypes)
+    return (line.operator, line.form or "its row", ", ".join(calls), own, dtypes)
+
+
+def show(title: str, lines: Sequence[Line], left: dict[str, tuple[str, ...]]) -> None:
+    """The table on the terminal."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(*TITLES, box=box.SIMPLE)
+    for line in lines:
+        table.add_row(*cells(line), line.cases)
+    console = Console()
+    console.print(f"{title} (d, s, h, b: {', '.join(LETTERS)})", highlight=False)
+    console.print(table)
+    console.print(OWN, highlight=False)
+    for operator, names in left.items():
+        console.print(f"  {operator}: {', '.join(names)}", highlight=False)
+
+
+OWN = "An operator's own by their names, and called by no row or form"
+INTRODUCTION = (
+    "# Functions that are judged",
+    "",
+    "Made by `d5test coverage --functions --backend=torch,jax,tensorflow -o docs/functions.md`,",
+    "which says on the terminal how many cases of each were telling. Beside the name of a form stand",
+    "the functions that it calls, where that does not name them; d, s, h, b are float64, float32,",
+    "float16 and bfloat16. A default run asks a form in float32 and in one other dtype.",
+)
+
+
+def page(
+    backend: str, version: str, lines: Sequence[Line], left: dict[str, tuple[str, ...]]
+) -> Iterator[str]:
+    """The table in Markdown."""
+    yield from ("", f"## {backend} {version}", "")
+    yield f"| {' | '.join(TITLES[:-1])} |"
+    yield f"|{'---|' * (len(TITLES) - 1)}"
+    for line in lines:
+        yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells(line))} |"
+    yield from ("", f"{OWN}:", "")
+    for operator, names in left.items():
+        yield f"* {operator}: {', '.join(f'`{name}`' for name in names)}"
