@@ -26,8 +26,8 @@ from d5test.reference.operators import OPERATORS
 
 DTYPE = "float32"
 WORD = re.compile(r"[A-Za-z_]\w*(?:\.\w+)+")
-RANKS = re.compile(r"([\w.]+)1d, 2d, 3d")
-RANK = re.compile(r"[123]d$")
+RANKS = re.compile(r"([\w.]+)([12])([dD]), (2[dD], )?3[dD]")
+RANK = re.compile(r"(?<=[a-zA-Z])[123][dD]$")
 """The number of axes that a function is for."""
 SEVERAL = 3
 """A function by which more operators than these are computed is none's own: `vmap`, `reshape`."""
@@ -132,8 +132,11 @@ def named(title: str) -> set[str]:
     >>> sorted(named("torch.nn.Conv1d, 2d, 3d in channels_last"))
     ['torch.nn.Conv1d', 'torch.nn.Conv2d', 'torch.nn.Conv3d']
     """
-    ranks = {f"{name}{n}d" for name in RANKS.findall(title) for n in (1, 2, 3)}
-    return {*ranks, *WORD.findall(title)}
+    of_each = RANKS.search(title)
+    if of_each is None:
+        return set(WORD.findall(title))
+    name, first, d, _ = of_each.groups()
+    return {f"{name}{n}{d}" for n in range(int(first), 4)}
 
 
 def family(name: str) -> str:
@@ -151,10 +154,12 @@ def uncalled(
     operator.
     """
     called = {name for line in lines for name in (*line.called, *named(line.form))}
+    known = {name for names in offered for name in names}
     families: dict[str, dict[str, None]] = {}
     for line in lines:
         whole = line.called if line.native and len(line.called) == 1 else ()
-        for name in (line.operator, *whole, *sorted(named(line.form))):
+        functions = (name for name in (*whole, *sorted(named(line.form))) if name in known)
+        for name in (line.operator, *functions):
             families.setdefault(family(name), {})[line.operator] = None
     left: dict[str, list[str]] = {line.operator: [] for line in lines}
     for names in offered:

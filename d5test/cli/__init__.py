@@ -33,7 +33,20 @@ from d5test.cli import (
     verify,
 )
 
-COMMANDS = (doctor, run, repro, compare, report, verify, corpus, gate, new, native, known, coverage)
+COMMANDS = (
+    doctor,
+    run,
+    repro,
+    compare,
+    report,
+    verify,
+    corpus,
+    gate,
+    new,
+    native,
+    known,
+    coverage,
+)
 MISTAKE, INTERNAL = 2, 3
 """Exit statuses of a wrong command line or file, and of a fault of d5test's own, as pytest's."""
 PIPE, INTERRUPTED = 128 + signal.SIGPIPE, 128 + signal.SIGINT

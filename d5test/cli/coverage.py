@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = 5
 LETTERS = {"float64": "d", "float32": "s", "float16": "h", "bfloat16": "b"}
-TITLES = ("operator", "by", "calls", "own", "dtypes", "telling")
+TITLES = ("operator", "by", "calls", "own", "dtypes")
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -99,20 +99,20 @@ def cells(line: Line) -> tuple[str, ...]:
 
 
 def show(title: str, lines: Sequence[Line], left: dict[str, tuple[str, ...]]) -> None:
-    """The table on the terminal."""
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(*TITLES, box=box.SIMPLE)
+    """The table on the terminal, of which nothing is cut."""
+    print(f"{title} (d, s, h, b: {', '.join(LETTERS)})\n")
+    rows = [(*TITLES[:1], "telling", *TITLES[3:], *TITLES[1:3])]
     for line in lines:
-        table.add_row(*cells(line), line.cases)
-    console = Console()
-    console.print(f"{title} (d, s, h, b: {', '.join(LETTERS)})", highlight=False)
-    console.print(table)
-    console.print(OWN, highlight=False)
+        operator, by, calls, own, dtypes = cells(line)
+        rows.append((operator, line.cases, own, dtypes, by, calls))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        padded = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        print("  ".join(padded).rstrip())
+    print(f"\n{OWN}:")
     for operator, names in left.items():
-        console.print(f"  {operator}: {', '.join(names)}", highlight=False)
+        print(f"  {operator}: {', '.join(names)}")
+    print()
 
 
 OWN = "An operator's own by their names, and called by no row or form"
@@ -120,9 +120,9 @@ INTRODUCTION = (
     "# Functions that are judged",
     "",
     "Made by `d5test coverage --functions --backend=torch,jax,tensorflow -o docs/functions.md`,",
-    "which says on the terminal how many cases of each were telling. Beside the name of a form stand",
-    "the functions that it calls, where that does not name them; d, s, h, b are float64, float32,",
-    "float16 and bfloat16. A default run asks a form in float32 and in one other dtype.",
+    "which says on the terminal how many cases of each were telling. Beside the name of a form",
+    "stand the functions that it calls, where it does not name them; d, s, h, b are float64,",
+    "float32, float16 and bfloat16. A default run asks a form in float32 and in another dtype.",
 )
 
 
@@ -131,7 +131,7 @@ def page(
 ) -> Iterator[str]:
     """The table in Markdown."""
     yield from ("", f"## {backend} {version}", "")
-    yield f"| {' | '.join(TITLES[:-1])} |"
+    yield f"| {' | '.join(TITLES)} |"
     yield f"|{'---|' * (len(TITLES) - 1)}"
     for line in lines:
         yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells(line))} |"

@@ -7,16 +7,16 @@ fields, never by patterns over their ids.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from d5test.backends.base import Unsupported
-from d5test.case import Operator
+from d5test.case import FLOATS, Operator
 from d5test.checks.check import Check
-from d5test.client.messages import BackendInfo
+from d5test.client.messages import BackendInfo, RowInfo
 from d5test.outcome.tally import Inapplicable
 from d5test.plugin.selection import SELECTION
 from d5test.plugin.workers import WORKERS
@@ -73,8 +73,10 @@ def table(config: pytest.Config, check: Check) -> Table:
     cells = [
         Cell(operator, dtype, form)
         for operator in family
-        for form in (_forms(meant.values(), operator) if check.forms else ("",))
-        for dtype in check.dtypes_of(operator.__name__ + form, selection.dtypes)
+        for form, declared in _forms(meant.values(), operator, check.forms).items()
+        for dtype in check.dtypes_of(
+            operator.__name__ + form, [d for d in selection.dtypes if d in declared]
+        )
     ]
     reasons = {
         (backend, cell): reason
@@ -88,13 +90,24 @@ def table(config: pytest.Config, check: Check) -> Table:
     return tables[check.name]
 
 
-def _forms(backends: Iterable[BackendInfo], operator: type[Operator]) -> dict[str, None]:
-    """The forms of an operator that some backend has, in their order."""
-    return dict.fromkeys(name for about in backends for name in _named(about, operator))
+def _forms(
+    backends: Iterable[BackendInfo], operator: type[Operator], wanted: bool
+) -> dict[str, Collection[str]]:
+    """The forms of an operator that some backend has, in their order, with their dtypes.
+
+    Where none are wanted, the one without a name that the row is.
+    """
+    if not wanted:
+        return {"": FLOATS}
+    forms: dict[str, Collection[str]] = {}
+    for about in backends:
+        for name, row in _named(about, operator).items():
+            forms.setdefault(name, row.dtypes)
+    return forms
 
 
-def _named(about: BackendInfo, operator: type[Operator]) -> Collection[str]:
-    return about.forms.get(operator.__name__, ())
+def _named(about: BackendInfo, operator: type[Operator]) -> Mapping[str, RowInfo]:
+    return about.forms.get(operator.__name__, {})
 
 
 def _has(about: BackendInfo, cell: Cell) -> bool:

@@ -275,6 +275,29 @@ class SoftmaxByQuotient(reductions.Softmax):
         return e * (dy / s - (dy * reciprocal * e).sum(self.axis, keepdims=True))
 
 
+class SeluInDouble(elementwise.Selu):  # type: ignore[misc]
+    """Selu with the constants of the paper (appendix A1), which ONNX rounds to 32 bits."""
+
+    exact = elementwise.Selu(alpha=1.6732632423543772, gamma=1.0507009873554805)
+
+    def forward(self, x):
+        return self.exact.forward(x)
+
+    def backward(self, grads, inputs, outputs):
+        return self.exact.backward(grads, inputs, outputs)
+
+
+class HardSigmoidOfSixths(elementwise.HardSigmoid):  # type: ignore[misc]
+    """HardSigmoid as relu6(x + 3) / 6, which has no alpha that is rounded to 32 bits."""
+
+    def forward(self, x):
+        return np.clip(x + 3, 0, 6) / 6
+
+    def backward(self, grads, inputs, outputs):
+        (dy,), (x,) = grads, inputs
+        return np.where((x > -3) & (x < 3), dy / 6, 0)
+
+
 def _mixed(mixin: type, *operators: type[Operator]) -> dict[type[Operator], type[Operator]]:
     """These operators, each with the methods of the mixin."""
     kind = dataclass(frozen=True, kw_only=True, repr=False)
@@ -303,6 +326,10 @@ FORMULAS: Mapping[str, Mapping[type[Operator], type[Operator]]] = {
     "SAME of the undilated kernel": {
         **_mixed(Undilated, AveragePool),
         MaxPool: MaxPoolOfUndilated,
+    },
+    "constants in 64 bits": {
+        elementwise.Selu: SeluInDouble,
+        elementwise.HardSigmoid: HardSigmoidOfSixths,
     },
     "whole gradient for all near the maximum": {MaxPool: MaxPoolOfEach},
 }

@@ -4,14 +4,16 @@ import os
 import re
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
-from d5test.backends.base import Always, Forms, Row, planned
+from d5test.backends.base import FLOATS, Always, Forms, Row, planned
 from d5test.backends.torch import Torch
 from d5test.case import Case, Tensor
+from d5test.checks import CHECKS
 from d5test.client import registry
 from d5test.exploration.explore import in_form
 from d5test.reference.operators import OPERATORS
@@ -43,6 +45,27 @@ def test_a_form_is_another_function_than_the_row_and_the_other_forms(backend: st
             if isinstance(row.call, planned) and isinstance(row.call.plan, Always)
         ]
         assert len({id(function) for function in functions}) == len(functions), operator
+
+
+def test_each_form_is_asked_in_float32_and_in_one_more_dtype() -> None:
+    """In which one its name says, so that a part of a run asks what the whole run does."""
+    check, more = CHECKS["forms"], Counter[str]()
+    for operator, forms in Torch.forms.items():
+        for name, row in forms.items():
+            asked = check.dtypes_of(operator + name, row.dtypes)
+            assert asked == check.dtypes_of(operator + name, row.dtypes)
+            (other,) = set(asked) - {"float32"}
+            assert set(asked) == {other} | ({"float32"} & set(row.dtypes))
+            more[other] += 1
+    assert min(more.values()) > sum(more.values()) / 5, more
+
+
+def test_a_form_is_asked_in_the_dtype_that_the_user_wants() -> None:
+    check = CHECKS["forms"]
+    assert check.dtypes_of("Relu", ["float16"]) == ("float16",)
+    assert check.dtypes_of("Relu", ["float32"]) == ("float32",)
+    assert check.dtypes_of("Relu", []) == ()
+    assert CHECKS["low_precision"].dtypes_of("Relu", FLOATS) == ("float16", "bfloat16")
 
 
 def test_a_form_is_entered_once() -> None:
