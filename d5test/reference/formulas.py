@@ -80,6 +80,14 @@ class CeluTwiceAtZero(elementwise.Celu):
         return super().backward(grads, inputs, outputs) * np.where(x == 0, 2.0, 1.0)
 
 
+class PReluFlatAtZero(elementwise.PRelu):  # type: ignore[misc]
+    """PRelu as max(x, 0) - slope max(-x, 0): at zero neither has a gradient."""
+
+    def backward(self, grads, inputs, outputs):
+        dx, dslope = super().backward(grads, inputs, outputs)
+        return dx * np.where(inputs[0] == 0, 0.0, 1.0), dslope
+
+
 class GeluProductBeforeQuotient(elementwise.Gelu):
     """Gelu as (x (1 + erf(x / sqrt(2)))) / 2, which overflows where 2 x does; of infinity NaN."""
 
@@ -313,6 +321,7 @@ FORMULAS: Mapping[str, Mapping[type[Operator], type[Operator]]] = {
         elementwise.HardSwish: HardSwishProductBeforeQuotient,
     },
     "both sides at zero": {elementwise.Celu: CeluTwiceAtZero},
+    "neither side at zero": {elementwise.PRelu: PReluFlatAtZero},
     "quotient rule": {reductions.Softmax: SoftmaxByQuotient},
     "lowest scores": {attention.Attention: LowestScores},
     "largest for NaN": _mixed(LargestForNaN, GRU, LSTM),

@@ -105,3 +105,23 @@ def test_what_only_other_calls_get_wrong_is_found_and_nothing_else(tmp_path: Pat
         "Relu-float32-Tensor.relu_",
         "Pow-float32-torch.pow(x, 3.0)",
     }, run.stdout[-4000:]
+
+
+def test_wrong_layers_and_tapes_are_found_and_nothing_else(tmp_path: Path) -> None:
+    pytest.importorskip("tensorflow")
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", ROOT / "suites" / "operators", "--check=forms",
+         f"--backend={BROKEN.with_name('broken_keras.py')}:Broken", "--operator=Gemm,Tanh",
+         "-p", "no:cacheprovider", "-q"],
+        cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    accused = re.findall(r"^FAILED .*\[\S*Broken-(.*)\]", run.stdout, re.MULTILINE)
+    assert set(accused) == {
+        "Gemm-float32-keras.layers.Dense",
+        "Gemm-float16-keras.layers.Dense",
+        "Gemm-float32-tf.GradientTape(persistent=True)",
+        "Gemm-float64-tf.GradientTape(persistent=True)",
+        "Tanh-float32-tf.GradientTape(persistent=True)",
+        "Tanh-float16-tf.GradientTape(persistent=True)",
+    }, run.stdout[-4000:]

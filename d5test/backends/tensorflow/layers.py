@@ -40,7 +40,8 @@ def by_rank(layers: dict[int, Any], x: Any) -> Any:
 def run(layer: Any, weights: Sequence[Any], *inputs: Any, **options: Any) -> Any:
     """What a layer computes with these weights, in its order; `None` for one that it has not."""
     present = [w for w in weights if w is not None]
-    outputs, _ = layer.stateless_call(present, [], *inputs, **options)
+    state = [v.value for v in layer.non_trainable_variables]
+    outputs, _ = layer.stateless_call(present, state, *inputs, **options)
     return outputs
 
 
@@ -276,7 +277,6 @@ def recurrent(
         raise Unsupported("the layer has neither lengths nor peepholes, and one direction")
     if x.shape[1 - op.layout] == 0 or x.shape[2] == 0:
         raise Unsupported("the layer wants steps")
-    first = 0 if op.layout else 1
     x = x if op.layout else tf.transpose(x, (1, 0, 2))
     back, hidden = op.direction == "reverse", r.shape[2]
 
@@ -298,14 +298,15 @@ def recurrent(
     y, *last = run(layer, weights, x, initial_state=initial)
     y = tf.reverse(y, (1,)) if back else y
     y = y[:, :, None] if op.layout else tf.transpose(y, (1, 0, 2))[:, None]
-    return y, *(tf.expand_dims(s, first) if op.layout else s[None] for s in last)
+    return y, *(tf.expand_dims(s, op.layout) for s in last)
 
 
 ONE_WAY = {"direction": ("forward", "reverse")}
-PLAIN = {**ONE_WAY, "activations": (None,)}
-forms.add("RNN", "keras.layers.SimpleRNN", attributes=PLAIN, arithmetic="S")(
-    partial(recurrent, keras.layers.SimpleRNN, (0,), 1, {})
-)
+for _name in ("Tanh", "Relu"):
+    forms.add(
+        "RNN", f'keras.layers.SimpleRNN(activation="{_name.lower()}")', arithmetic="S",
+        attributes={**ONE_WAY, "activations": ((_name,),)},
+    )(partial(recurrent, keras.layers.SimpleRNN, (0,), 1, {"activation": _name.lower()}))  # fmt: skip
 forms.add("LSTM", "keras.layers.LSTM", attributes=ONE_WAY, arithmetic="S")(
     partial(recurrent, keras.layers.LSTM, (0, 2, 3, 1), 2, {})
 )
