@@ -96,7 +96,6 @@ class Check:
 
     run     returns a judgement or raises a fault (or Unsupported)
     dtypes  those in which it is asked
-    in_turn of forms: further dtypes, of which each form is asked one
     family  the operators of which it is asked: a class of them, or several
     kind    `value`: every cell needs telling cases. `structural`: shapes, bytes, exceptions
     modes   the backend's modes that it is meant for
@@ -111,12 +110,12 @@ class Check:
             its own
     forms   whether it is asked of the backends' forms, and not of their rows
     parts   checks whose known failures are its own, too
+    in_turn of forms: further dtypes, of which each form is asked one
     """
 
     name: str
     run: Callable[[Any, Case], Judgement]
     dtypes: tuple[str, ...] = ("float32",)
-    in_turn: tuple[str, ...] = ()
     kind: str = "structural"
     modes: tuple[str, ...] = ("eager",)
     cases: Callable[[Any, str], SearchStrategy[Case]] = drawn

@@ -54,7 +54,8 @@ def execute(options: argparse.Namespace) -> int:
         raise Mistake("say what is to be covered: --functions")
     if not backends:
         raise Mistake("say of which backends: --backend=torch,jax")
-    pages, wrong = [], 0
+    pages: list[str] = []
+    wrong = 0
     for backend in backends:
         version, lines, left = of_backend(backend, operators, options.examples)
         show(f"{backend} {version}", lines, left)

@@ -80,7 +80,7 @@ class CeluTwiceAtZero(elementwise.Celu):
         return super().backward(grads, inputs, outputs) * np.where(x == 0, 2.0, 1.0)
 
 
-class PReluFlatAtZero(elementwise.PRelu):  # type: ignore[misc]
+class PReluFlatAtZero(elementwise.PRelu):
     """PRelu as max(x, 0) - slope max(-x, 0): at zero neither has a gradient."""
 
     def backward(self, grads, inputs, outputs):
@@ -283,7 +283,7 @@ class SoftmaxByQuotient(reductions.Softmax):
         return e * (dy / s - (dy * reciprocal * e).sum(self.axis, keepdims=True))
 
 
-class SeluInDouble(elementwise.Selu):  # type: ignore[misc]
+class SeluInDouble(elementwise.Selu):
     """Selu with the constants of the paper (appendix A1), which ONNX rounds to 32 bits."""
 
     exact = elementwise.Selu(alpha=1.6732632423543772, gamma=1.0507009873554805)
@@ -295,7 +295,7 @@ class SeluInDouble(elementwise.Selu):  # type: ignore[misc]
         return self.exact.backward(grads, inputs, outputs)
 
 
-class HardSigmoidOfSixths(elementwise.HardSigmoid):  # type: ignore[misc]
+class HardSigmoidOfSixths(elementwise.HardSigmoid):
     """HardSigmoid as relu6(x + 3) / 6, which has no alpha that is rounded to 32 bits."""
 
     def forward(self, x):

@@ -1,4 +1,4 @@
-"""Keras and TensorFlow that are wrong where no row goes: in layers, and in what a tape tells twice."""
+"""TensorFlow that is wrong where no row goes: in a layer, and in what a tape tells twice."""
 
 from typing import Any
 

@@ -141,9 +141,7 @@ forms.add(
     arithmetic="S",
     values=(1,),
     attributes={"noop_with_empty_axes": (0,)},
-)(  # fmt: skip
-    planned(partial(by_axis, jax.scipy.special.logsumexp))
-)
+)(planned(partial(by_axis, jax.scipy.special.logsumexp)))
 
 
 @forms.add(

@@ -152,7 +152,6 @@ def asked_twice(row: Row, op: Any, *inputs: Any) -> Any:
     """The row, whose gradient is the second that a persistent tape gives."""
     places = [i for i, x in enumerate(inputs) if x is not None and x.dtype.is_floating]
 
-    @tf.custom_gradient
     def function(*given: Any) -> Any:
         given = tuple(map(tf.identity, given))  # of one tensor given twice each has its part
         xs = list(inputs)
@@ -173,7 +172,7 @@ def asked_twice(row: Row, op: Any, *inputs: Any) -> Any:
 
         return y, pull
 
-    return function(*(inputs[i] for i in places))
+    return tf.custom_gradient(function)(*(inputs[i] for i in places))
 
 
 def of_rows(rows: Mapping[str, Row]) -> Forms:

@@ -302,11 +302,13 @@ def recurrent(
 
 
 ONE_WAY = {"direction": ("forward", "reverse")}
-for _name in ("Tanh", "Relu"):
+for _name in ("tanh", "relu"):
     forms.add(
-        "RNN", f'keras.layers.SimpleRNN(activation="{_name.lower()}")', arithmetic="S",
-        attributes={**ONE_WAY, "activations": ((_name,),)},
-    )(partial(recurrent, keras.layers.SimpleRNN, (0,), 1, {"activation": _name.lower()}))  # fmt: skip
+        "RNN",
+        f'keras.layers.SimpleRNN(activation="{_name}")',
+        arithmetic="S",
+        attributes={**ONE_WAY, "activations": ((_name.capitalize(),),)},
+    )(partial(recurrent, keras.layers.SimpleRNN, (0,), 1, {"activation": _name}))
 forms.add("LSTM", "keras.layers.LSTM", attributes=ONE_WAY, arithmetic="S")(
     partial(recurrent, keras.layers.LSTM, (0, 2, 3, 1), 2, {})
 )
