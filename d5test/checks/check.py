@@ -128,6 +128,7 @@ class Check:
     parts: tuple[str, ...] = ()
     resizable: bool = False
     share: float = 1.0
+    in_turn: tuple[str, ...] = ()
 
     def asks_in(self, dtype: str) -> bool:
         """Whether it may be asked in a dtype."""
