@@ -47,11 +47,6 @@ def running(op: Any, x: Tensor, scale: Tensor, b: Tensor, mean: Tensor, var: Ten
     return call
 
 
-@forms.add(
-    "BatchNormalization", "torch.nn.BatchNorm1d, 2d, 3d", contract="unbiased running variance",
-    stopped=(3, 4),
-)  # fmt: skip
-@planned
 def batch(op: Any, x: Tensor, scale: Tensor, b: Tensor, mean: Tensor, var: Tensor) -> Plan:
     """The modules, in training and in inference, with their parameters and buffers replaced."""
     make, training = of_rank(BATCH, x), bool(op.training_mode)
@@ -65,6 +60,14 @@ def batch(op: Any, x: Tensor, scale: Tensor, b: Tensor, mean: Tensor, var: Tenso
         return (y, mean, var) if training else y
 
     return call
+
+
+forms.add(
+    "BatchNormalization",
+    "torch.nn.BatchNorm1d, 2d, 3d",
+    contract="unbiased running variance",
+    stopped=(3, 4),
+)(planned(batch))
 
 
 forms.add(
@@ -136,11 +139,12 @@ def rms(op: Any, x: Tensor, scale: Tensor) -> Plan:
     return lambda x, scale: run(module, x, weight=scale)
 
 
-@forms.add("GroupNormalization", "torch.nn.GroupNorm")
-@planned
 def group(op: Any, x: Tensor, scale: Tensor, bias: Tensor) -> Plan:
     module = nn.GroupNorm(op.num_groups, x.shape[1], op.epsilon)
     return lambda x, scale, bias: run(module, x, weight=scale, bias=bias)
+
+
+forms.add("GroupNormalization", "torch.nn.GroupNorm")(planned(group))
 
 
 forms.add(
@@ -199,7 +203,7 @@ def inferred(op: Any, x: Tensor, *_: Tensor) -> Plan:
 )  # fmt: skip
 @planned
 def batch_last(op: Any, x: Tensor, scale: Tensor, b: Tensor, mean: Tensor, var: Tensor) -> Plan:
-    make = batch.plan(op, x, scale, b, mean, var)
+    make = batch(op, x, scale, b, mean, var)
     return lambda x, *parameters: make(in_channels_last(x), *parameters)
 
 
@@ -209,7 +213,7 @@ def batch_last(op: Any, x: Tensor, scale: Tensor, b: Tensor, mean: Tensor, var: 
 )  # fmt: skip
 @planned
 def group_last(op: Any, x: Tensor, scale: Tensor, bias: Tensor) -> Plan:
-    make = group.plan(op, x, scale, bias)
+    make = group(op, x, scale, bias)
     return lambda x, *parameters: make(in_channels_last(x), *parameters)
 
 

@@ -40,11 +40,12 @@ def same_pads(op: Any, x: Tensor, w: Tensor) -> tuple[int, ...]:
     return tuple(at.begin)
 
 
-@forms.add("Conv", "torch.nn.Conv1d, 2d, 3d", arithmetic="S")
-@planned
 def conv(op: Any, x: Tensor, w: Tensor, b: Tensor | None = None) -> Plan:
     module = convolution(op, x, w, b, same_pads(op, x, w))
     return lambda x, w, b=None: run(module, x, weight=w, bias=b)
+
+
+forms.add("Conv", "torch.nn.Conv1d, 2d, 3d", arithmetic="S")(planned(conv))
 
 
 @forms.add("Conv", "torch.nn.Conv2d, 3d in channels_last", arithmetic="S", where=IMAGES)
@@ -86,8 +87,6 @@ def convolve(op: Any, x: Tensor, w: Tensor, b: Tensor | None = None) -> Plan:
     return lambda x, w, b=None: torch.convolution(x, w, b, *steps)
 
 
-@forms.add("ConvTranspose", "torch.nn.ConvTranspose1d, 2d, 3d", arithmetic="S")
-@planned
 def transposed(op: Any, x: Tensor, w: Tensor, b: Tensor | None = None) -> Plan:
     at, groups = Windows.of(op, tuple(x.shape[2:]), tuple(w.shape[2:])), op.group
     begin, end = zip(*at.cut(op), strict=True)
@@ -100,6 +99,9 @@ def transposed(op: Any, x: Tensor, w: Tensor, b: Tensor | None = None) -> Plan:
         b is not None, at.dilations, dtype=x.dtype, device="meta",
     )  # fmt: skip
     return lambda x, w, b=None: run(module, x, weight=w, bias=b)
+
+
+forms.add("ConvTranspose", "torch.nn.ConvTranspose1d, 2d, 3d", arithmetic="S")(planned(transposed))
 
 
 def pool(modules: dict[int, Any], more: Any, op: Any, x: Tensor) -> Plan:
@@ -195,7 +197,7 @@ def autocast(plan: Plan, op: Any, x: Tensor, w: Tensor, b: Tensor | None = None)
     return call
 
 
-for _operator, _module in (("Conv", conv), ("ConvTranspose", transposed)):
+for _operator, _made in (("Conv", conv), ("ConvTranspose", transposed)):
     forms.add(_operator, "torch.autocast", arithmetic="S", dtypes=("bfloat16", "float16"))(
-        planned(partial(autocast, _module.plan))
+        planned(partial(autocast, _made))
     )
