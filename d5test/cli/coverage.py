@@ -120,7 +120,7 @@ OWN = "An operator's own by their names, and called by no row or form"
 INTRODUCTION = (
     "# Functions that are judged",
     "",
-    "Made by `d5test coverage --functions --backend=torch,jax,tensorflow -o docs/functions.md`,",
+    "Made by `d5test coverage --functions --backend=torch,tensorflow -o docs/functions.md`,",
     "which says on the terminal how many cases of each were telling. Beside the name of a form",
     "stand the functions that it calls, where it does not name them; d, s, h, b are float64,",
     "float32, float16 and bfloat16. A default run asks a form in float32 and in another dtype.",

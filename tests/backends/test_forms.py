@@ -82,46 +82,55 @@ def test_a_case_of_a_form_is_rebuilt_by_its_repr() -> None:
     assert case.form == "F.linear"
 
 
-def test_what_only_other_calls_get_wrong_is_found_and_nothing_else(tmp_path: Path) -> None:
-    operators = "Pad,BatchNormalization,LayerNormalization,Gemm,Max,Exp,Relu,Pow,MatMul"
+def accused(backend: str, folder: Path, *options: str) -> set[tuple[str, str]]:
+    """The operators and forms that a run of a wrong backend accuses."""
     run = subprocess.run(
-        [sys.executable, "-m", "pytest", ROOT / "suites" / "operators", "--check=forms,special",
-         f"--backend={BROKEN}:Broken", f"--operator={operators}", "-p", "no:cacheprovider", "-q"],
-        cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
+        [sys.executable, "-m", "pytest", ROOT / "suites" / "operators", f"--backend={backend}",
+         "-p", "no:cacheprovider", "-q", *options],
+        cwd=folder, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
         check=False,
     )  # fmt: skip
-    accused = set(re.findall(r"^FAILED .*\[\S*Broken-(.*)\]", run.stdout, re.MULTILINE))
-    assert accused == {
-        "Pad-float32-torch.nn.functional.pad(negative, value=7.0)",
-        "BatchNormalization-float32-torch.nn.functional.batch_norm(running_mean, running_var)",
-        "BatchNormalization-float32-torch.nn.BatchNorm1d, 2d, 3d",
-        "LayerNormalization-float32-torch.nn.functional.layer_norm without weight",
-        "LayerNormalization-float32-torch.nn.functional.layer_norm without weight and bias",
-        "Gemm-float32-torch.nn.functional.linear",
-        "Gemm-float32-torch.nn.Linear",
-        "MatMul-float32-torch.bmm",
-        "Max-float32",
-        "Exp-float32-torch.exp(out=strided)",
-        "Relu-float32-Tensor.relu_",
-        "Pow-float32-torch.pow(x, 3.0)",
-    }, run.stdout[-4000:]
+    failed = re.findall(r"^FAILED .*\[\S*Broken-(\w+)-\w+-?(.*)\]", run.stdout, re.MULTILINE)
+    assert failed, run.stdout[-4000:]
+    return set(failed)
 
 
+def test_what_only_other_calls_get_wrong_is_found_and_nothing_else(tmp_path: Path) -> None:
+    operators = (
+        "Pad,BatchNormalization,LayerNormalization,Gemm,Max,Exp,Relu,Pow,MatMul,Slice,Gather"
+    )
+    options = "--check=forms,special", f"--operator={operators}", "--dtype=float32"
+    assert accused(f"{BROKEN}:Broken", tmp_path, *options) == {
+        ("Pad", "torch.nn.functional.pad(negative, value=7.0)"),
+        ("BatchNormalization", "torch.nn.functional.batch_norm(running_mean, running_var)"),
+        ("BatchNormalization", "torch.nn.BatchNorm1d, 2d, 3d"),
+        ("LayerNormalization", "torch.nn.functional.layer_norm without weight"),
+        ("LayerNormalization", "torch.nn.functional.layer_norm without weight and bias"),
+        ("Gemm", "torch.nn.functional.linear"),
+        ("Gemm", "torch.nn.Linear"),
+        ("MatMul", "torch.bmm"),
+        ("Max", ""),
+        ("Exp", "torch.exp(out=strided)"),
+        ("Relu", "Tensor.relu_"),
+        ("Pow", "torch.pow(x, 3.0)"),
+        ("Slice", "torch.narrow"),
+        ("Gather", "torch.nn.functional.embedding"),
+    }
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_autocast_that_casts_nothing_is_found(dtype: str, tmp_path: Path) -> None:
+    options = "--check=forms", "--operator=MatMul", f"--dtype={dtype}", "-k", "autocast"
+    assert accused(f"{BROKEN}:Broken", tmp_path, *options) == {("MatMul", "torch.autocast")}
+
+
+@pytest.mark.nightly
 def test_wrong_layers_and_tapes_are_found_and_nothing_else(tmp_path: Path) -> None:
     pytest.importorskip("tensorflow")
-    run = subprocess.run(
-        [sys.executable, "-m", "pytest", ROOT / "suites" / "operators", "--check=forms",
-         f"--backend={BROKEN.with_name('broken_keras.py')}:Broken", "--operator=Gemm,Tanh",
-         "-p", "no:cacheprovider", "-q"],
-        cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
-        check=False,
-    )  # fmt: skip
-    accused = re.findall(r"^FAILED .*\[\S*Broken-(.*)\]", run.stdout, re.MULTILINE)
-    assert set(accused) == {
-        "Gemm-float32-keras.layers.Dense",
-        "Gemm-float16-keras.layers.Dense",
-        "Gemm-float32-tf.GradientTape(persistent=True)",
-        "Gemm-float64-tf.GradientTape(persistent=True)",
-        "Tanh-float32-tf.GradientTape(persistent=True)",
-        "Tanh-float16-tf.GradientTape(persistent=True)",
-    }, run.stdout[-4000:]
+    backend = f"{BROKEN.with_name('broken_keras.py')}:Broken"
+    options = "--check=forms", "--operator=Gemm,Tanh", "--dtype=float32"
+    assert accused(backend, tmp_path, *options) == {
+        ("Gemm", "keras.layers.Dense"),
+        ("Gemm", "tf.GradientTape(persistent=True)"),
+        ("Tanh", "tf.GradientTape(persistent=True)"),
+    }
