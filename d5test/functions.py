@@ -85,7 +85,10 @@ def known_of(client: Any) -> Known:
 
 
 def lines(client: Any, operators: Iterable[str], examples: int) -> Iterator[Line]:
-    """The row of each operator and its forms, each asked in `examples` cases of float32."""
+    """The row of each operator and its forms, each asked in `examples` cases.
+
+    In float32, or where it has none in the first dtype that it has.
+    """
     client.known = known_of(client)
     for operator in operators:
         row = client.about.rows.get(operator)
@@ -102,21 +105,22 @@ def _line(
     wanted = [dtype for dtype in FLOATS if dtype in row.dtypes]
     dtypes = check.dtypes_of(operator + form, wanted) if form else tuple(wanted)
     line, kind = Line(operator, form, row.native, (), dtypes), OPERATORS[operator]
-    if DTYPE not in row.dtypes or supported(kind, client.about, DTYPE):
+    dtype = DTYPE if DTYPE in dtypes else dtypes[0]
+    if supported(kind, client.about, dtype):
         return line
     recorded = Recorded(check)
-    tally = Tally(client.name, check.name, operator, DTYPE, client.about.version, form)
+    tally = Tally(client.name, check.name, operator, dtype, client.about.version, form)
     exploration = Exploration(
         client=client,
         check=replace(check, run=recorded.run),
         operator=kind,
-        dtype=DTYPE,
+        dtype=dtype,
         tally=tally,
         examples=examples,
         covered=lambda case: client.known.covers(case, check.name, *check.parts),
     )
     assessment = Assessment(tally)
-    exploration.assess(seed_of(check.name + form, operator, DTYPE), assessment)
+    exploration.assess(seed_of(check.name + form, operator, dtype), assessment)
     return replace(
         line,
         called=tuple(recorded.names),

@@ -17,7 +17,7 @@ from d5test.arguments import Mistake, listed, positive
 if TYPE_CHECKING:
     from d5test.functions import Line
 
-EXAMPLES = 5
+EXAMPLES = 3
 LETTERS = {"float64": "d", "float32": "s", "float16": "h", "bfloat16": "b"}
 TITLES = ("operator", "by", "calls", "own", "dtypes")
 
@@ -28,7 +28,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
         "--functions",
         action="store_true",
         help="function by function: the operator, whether it is the framework's own or composed, "
-        "dtypes, and how many of a few cases in float32 were telling; then public functions that "
+        "dtypes, and how many of a few cases were telling, in float32 where it has that; then public functions that "
         "are an operator's own by their names, and that no row or form calls",
     )
     parser.add_argument("--backend", default="", metavar="NAME[,NAME]", help="of these backends")
@@ -39,8 +39,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
         default=EXAMPLES,
         metavar="N",
         help="cases that are judged here for each row, by the check forward, and for each form, "
-        f"by the check forms ({EXAMPLES}); a default run judges five times as many of a row, in "
-        "each dtype and by each check",
+        f"by the check forms ({EXAMPLES}); a default run judges 25 of a row in each dtype and by "
+        f"each check, and {EXAMPLES} of a form in each of two dtypes",
     )
     parser.add_argument(
         "-o", "--output", type=Path, metavar="FILE", help="write Markdown, without the counts"
