@@ -105,8 +105,8 @@ def _line(
     wanted = [dtype for dtype in FLOATS if dtype in row.dtypes]
     dtypes = check.dtypes_of(operator + form, wanted) if form else tuple(wanted)
     line, kind = Line(operator, form, row.native, (), dtypes), OPERATORS[operator]
-    dtype = DTYPE if DTYPE in dtypes else dtypes[0]
-    if supported(kind, client.about, dtype):
+    dtype = next((d for d in (DTYPE, *dtypes) if d in dtypes), "")
+    if not dtype or supported(kind, client.about, dtype):
         return line
     recorded = Recorded(check)
     tally = Tally(client.name, check.name, operator, dtype, client.about.version, form)

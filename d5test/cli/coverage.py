@@ -28,8 +28,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
         "--functions",
         action="store_true",
         help="function by function: the operator, whether it is the framework's own or composed, "
-        "dtypes, and how many of a few cases were telling, in float32 where it has that; then public functions that "
-        "are an operator's own by their names, and that no row or form calls",
+        "dtypes, and how many of a few cases were telling, in float32 where there is one; then "
+        "public functions that are an operator's own by their names, and called by no row or form",
     )
     parser.add_argument("--backend", default="", metavar="NAME[,NAME]", help="of these backends")
     parser.add_argument("--operator", default="", metavar="NAME[,NAME]", help="of these operators")
