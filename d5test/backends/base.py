@@ -264,6 +264,9 @@ class Backend(ABC):
     rows: ClassVar[Mapping[str, Row]]
     forms: ClassVar[Mapping[str, Mapping[str, Row]]] = {}
     """Other calls of the framework that compute what a row does; see `Forms`."""
+    offers: ClassVar[Mapping[str, str]] = {}
+    """Modules and classes in which its users look for functions, by the names that they write:
+    what of these nobody calls is told by `d5test coverage --functions`."""
     layouts: ClassVar[tuple[str, ...]] = ("contiguous",)
     """Memory layouts that `put` can make, among them `contiguous`. See `d5test.strategies`."""
     ulps: ClassVar[Mapping[str, float]] = {}

@@ -102,9 +102,10 @@ CHECKS: Mapping[str, Check] = {
             "forms",
             forms,
             kind="value",
+            in_turn=("float64", "float16", "bfloat16"),
             forms=True,
-            parts=("forward", "gradient"),
-            share=0.4,  # its function is mostly the row's: what is new is the way to it
+            parts=("forward", "gradient", "low_precision"),
+            share=0.12,  # its function is mostly the row's: what is new is the way to it
             upstream=True,
         ),
         Check("accuracy", accuracy, FLOATS, family=(Unary, Binary, Pow), every=function_cases),

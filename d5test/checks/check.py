@@ -12,6 +12,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from textwrap import dedent
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 import numpy as np
 
@@ -120,6 +121,7 @@ class Check:
     whole   what is asked of all cases of a cell together, once each of them is right; returns a
             fault, or nothing
     sizes   the sizes that are asked for where it is asked, alone; empty: mixed or small ones
+    in_turn of forms: further dtypes, of which each form is asked one
     """
 
     name: str
@@ -142,6 +144,17 @@ class Check:
     later: float = 1.0
     upstream: bool = False
     sizes: str = ""
+    in_turn: tuple[str, ...] = ()
+
+    def asks_in(self, dtype: str) -> bool:
+        """Whether it may be asked in a dtype."""
+        return dtype in (*self.dtypes, *self.in_turn)
+
+    def dtypes_of(self, name: str, wanted: Sequence[str]) -> tuple[str, ...]:
+        """The dtypes, of those that are wanted, in which the form of this name is asked."""
+        turns = [dtype for dtype in self.in_turn if dtype in wanted]
+        its_own = turns[crc32(name.encode()) % len(turns)] if turns else ""
+        return tuple(d for d in (*self.dtypes, its_own) if d in wanted)
 
     @property
     def sized(self) -> bool:
@@ -313,6 +326,10 @@ class Inquiry:
                 raise Inapplicable(
                     f"{name} returns another shape: only the forward check accuses it"
                 )
+        self._fits = True
+
+    def trust_shapes(self) -> None:
+        """Of outputs that were judged the shapes are known: no call need look at them again."""
         self._fits = True
 
     def fault(

@@ -1,35 +1,54 @@
-"""What of a framework the suites reach: d5test coverage --kernels --backend=torch --operator=Conv
+"""What of a framework the suites reach: its public functions, or its native ones.
 
-Requirements: exit status 0: told; 2: the command line is wrong, or this machine cannot tell, in
-one line.
+    d5test coverage --functions --backend=torch,jax
+    d5test coverage --kernels --backend=torch --operator=Conv
+
+Requirements: exit status 0: told; 1: a case was wrong; 2: the command line is wrong, or this
+machine cannot tell, in one line.
 """
 
 import argparse
 from pathlib import Path
 
 from d5test.arguments import Mistake, positive
-from d5test.cli import kernels
+from d5test.cli import functions, kernels
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
-    """Its arguments: those that all kinds of coverage have, and each kind's own."""
-    parser.add_argument(
+    """Its arguments: those that both kinds of coverage have, and those of kernels."""
+    kind = parser.add_mutually_exclusive_group(required=True)
+    kind.add_argument(
+        "--functions",
+        action="store_true",
+        help="function by function: the operator, whether it is the framework's own or composed, "
+        "dtypes, and how many of a few cases were telling, in float32 where there is one; then "
+        "public functions that are an operator's own by their names, and called by no row or form",
+    )
+    kind.add_argument(
         "--kernels",
         action="store_true",
         help="functions of the framework's native libraries: entered by drawn cases, by real "
         "problems, by both",
     )
-    parser.add_argument("--backend", default="", metavar="NAME", help="of this backend")
-    parser.add_argument("--operator", default="", metavar="NAME[,NAME]", help="of these operators")
-    parser.add_argument("--examples", type=positive, metavar="N", help="cases of each check (25)")
     parser.add_argument(
-        "-o", "--output", type=Path, metavar="FILE", help="write it to FILE too: .json, or .md"
+        "--backend", required=True, metavar="NAME[,NAME]", help="whose; of kernels one"
     )
-    kernels.declare(parser.add_argument_group("--kernels"))
+    parser.add_argument("--operator", default="", metavar="NAME[,NAME]", help="of these operators")
+    parser.add_argument(
+        "--examples",
+        type=positive,
+        metavar="N",
+        help=f"cases of each function ({functions.EXAMPLES}), or of each check, for kernels "
+        f"({kernels.EXAMPLES})",
+    )
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="write a page: .md; kernels also .json"
+    )
+    kernels.declare(parser.add_argument_group("with --kernels"))
 
 
 def execute(options: argparse.Namespace) -> int:
     """Do what is asked for; its exit status."""
-    if options.kernels:
-        return kernels.execute(options)
-    raise Mistake("say what is to be covered: --kernels")
+    if "," in options.backend and options.kernels:
+        raise Mistake(f"--backend={options.backend}: kernels are told of one backend at a time")
+    return kernels.execute(options) if options.kernels else functions.execute(options)

@@ -63,8 +63,6 @@ def execute(options: argparse.Namespace) -> int:
     def problems(operator: type[Operator]) -> list[Case]:
         return spread(list(real_cases(operator)), options.problems)
 
-    if not options.backend:
-        raise Mistake("no --backend is given")
     if options.output and options.output.suffix not in output.SUFFIXES:
         raise Mistake(f"--output={options.output}: its name ends with none of .json, .md")
     try:

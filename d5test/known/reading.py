@@ -145,7 +145,7 @@ def _pinned(
             _only(f"one of the row's {name}", _texts(table, name), row[name])
         asked = _texts(table, "checks") or row["checks"]
         dtypes = _texts(table, "dtypes") or row["dtypes"]
-        pairs = [pair for pair in product(asked, dtypes) if pair[1] in checks[pair[0]].dtypes]
+        pairs = [pair for pair in product(asked, dtypes) if checks[pair[0]].asks_in(pair[1])]
         if not pairs:
             raise ValueError(f"{', '.join(asked)} does not ask for {', '.join(dtypes)}")
         pinned += [Pinned(check, in_dtype(case, dtype)) for check, dtype in pairs]

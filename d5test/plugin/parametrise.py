@@ -7,16 +7,16 @@ fields, never by patterns over their ids.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from d5test.backends.base import Unsupported
-from d5test.case import Operator
+from d5test.case import FLOATS, Operator
 from d5test.checks.check import Check
-from d5test.client.messages import BackendInfo
+from d5test.client.messages import BackendInfo, RowInfo
 from d5test.outcome.tally import Inapplicable
 from d5test.plugin.selection import SELECTION
 from d5test.plugin.workers import WORKERS
@@ -73,29 +73,41 @@ def table(config: pytest.Config, check: Check) -> Table:
     cells = [
         Cell(operator, dtype, form)
         for operator in family
-        for form in (_forms(meant.values(), operator) if check.forms else ("",))
-        for dtype in check.dtypes
-        if dtype in selection.dtypes
+        for form, declared in _forms(meant.values(), operator, check.forms).items()
+        for dtype in check.dtypes_of(
+            operator.__name__ + form, [d for d in selection.dtypes if d in declared]
+        )
     ]
     reasons = {
         (backend, cell): reason
         for backend, about in meant.items()
         for cell in cells
         if cell.operator and _has(about, cell)
-        if (reason := check.reason(cell.operator, about, cell.dtype))
+        if (reason := check.reason(cell.operator, about, cell.dtype) or _undeclared(about, cell))
     }
     applicable = [c for c in cells if any((b, c) not in reasons for b in meant)]
     tables[check.name] = Table(tuple(applicable), reasons)
     return tables[check.name]
 
 
-def _forms(backends: Iterable[BackendInfo], operator: type[Operator]) -> dict[str, None]:
-    """The forms of an operator that some backend has, in their order."""
-    return dict.fromkeys(name for about in backends for name in _named(about, operator))
+def _forms(
+    backends: Iterable[BackendInfo], operator: type[Operator], wanted: bool
+) -> dict[str, Collection[str]]:
+    """The forms of an operator that some backend has, in their order, with their dtypes.
+
+    Where none are wanted, the one without a name that the row is.
+    """
+    if not wanted:
+        return {"": FLOATS}
+    forms: dict[str, Collection[str]] = {}
+    for about in backends:
+        for name, row in _named(about, operator).items():
+            forms.setdefault(name, row.dtypes)
+    return forms
 
 
-def _named(about: BackendInfo, operator: type[Operator]) -> Collection[str]:
-    return about.forms.get(operator.__name__, ())
+def _named(about: BackendInfo, operator: type[Operator]) -> Mapping[str, RowInfo]:
+    return about.forms.get(operator.__name__, {})
 
 
 def _has(about: BackendInfo, cell: Cell) -> bool:
@@ -103,6 +115,15 @@ def _has(about: BackendInfo, cell: Cell) -> bool:
     return not cell.form or (
         cell.operator is not None and cell.form in _named(about, cell.operator)
     )
+
+
+def _undeclared(about: BackendInfo, cell: Cell) -> Reason | None:
+    """Why a form cannot be asked in a dtype; nothing if it can."""
+    if not cell.form or cell.operator is None:
+        return None
+    if cell.dtype in about.forms[cell.operator.__name__][cell.form].dtypes:
+        return None
+    return Unsupported(f"{cell.form} is not declared for {cell.dtype} on {about.name}")
 
 
 @pytest.hookimpl(tryfirst=True)

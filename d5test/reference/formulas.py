@@ -80,6 +80,14 @@ class CeluTwiceAtZero(elementwise.Celu):
         return super().backward(grads, inputs, outputs) * np.where(x == 0, 2.0, 1.0)
 
 
+class PReluFlatAtZero(elementwise.PRelu):
+    """PRelu as max(x, 0) - slope max(-x, 0): at zero neither has a gradient."""
+
+    def backward(self, grads, inputs, outputs):
+        dx, dslope = super().backward(grads, inputs, outputs)
+        return dx * np.where(inputs[0] == 0, 0.0, 1.0), dslope
+
+
 class GeluProductBeforeQuotient(elementwise.Gelu):
     """Gelu as (x (1 + erf(x / sqrt(2)))) / 2, which overflows where 2 x does; of infinity NaN."""
 
@@ -341,6 +349,29 @@ class SoftmaxByQuotient(reductions.Softmax):
         return e * (dy / s - (dy * reciprocal * e).sum(self.axis, keepdims=True))
 
 
+class SeluInDouble(elementwise.Selu):
+    """Selu with the constants of the paper (appendix A1), which ONNX rounds to 32 bits."""
+
+    exact = elementwise.Selu(alpha=1.6732632423543772, gamma=1.0507009873554805)
+
+    def forward(self, x):
+        return self.exact.forward(x)
+
+    def backward(self, grads, inputs, outputs):
+        return self.exact.backward(grads, inputs, outputs)
+
+
+class HardSigmoidOfSixths(elementwise.HardSigmoid):
+    """HardSigmoid as relu6(x + 3) / 6, which has no alpha that is rounded to 32 bits."""
+
+    def forward(self, x):
+        return np.clip(x + 3, 0, 6) / 6
+
+    def backward(self, grads, inputs, outputs):
+        (dy,), (x,) = grads, inputs
+        return np.where((x > -3) & (x < 3), dy / 6, 0)
+
+
 def _mixed(mixin: type, *operators: type[Operator]) -> dict[type[Operator], type[Operator]]:
     """These operators, each with the methods of the mixin."""
     kind = dataclass(frozen=True, kw_only=True, repr=False)
@@ -356,6 +387,7 @@ FORMULAS: Mapping[str, Mapping[type[Operator], type[Operator]]] = {
         elementwise.HardSwish: HardSwishProductBeforeQuotient,
     },
     "both sides at zero": {elementwise.Celu: CeluTwiceAtZero},
+    "neither side at zero": {elementwise.PRelu: PReluFlatAtZero},
     "quotient rule": {reductions.Softmax: SoftmaxByQuotient},
     "interpolated tangents": _mixed(Interpolated, elementwise.Max, elementwise.Min),
     "lowest scores": {attention.Attention: LowestScores},
@@ -376,6 +408,10 @@ FORMULAS: Mapping[str, Mapping[type[Operator], type[Operator]]] = {
     "linear above 2": {elementwise.Softplus: LinearAbove2},
     "indices of the plane": {MaxPool: IndicesOfPlane},
     "lowest for minus infinity": {MaxPool: LowestMaxima},
+    "constants in 64 bits": {
+        elementwise.Selu: SeluInDouble,
+        elementwise.HardSigmoid: HardSigmoidOfSixths,
+    },
     "whole gradient for all near the maximum": {MaxPool: MaxPoolOfEach},
 }
 """What `formula` may name, and the operators that it is of."""

@@ -7,7 +7,7 @@ from torch import Tensor
 honest = {
     "pad": F.pad, "batch_norm": F.batch_norm, "layer_norm": F.layer_norm, "linear": F.linear,
     "maximum": torch.maximum, "exp": torch.exp, "relu_": Tensor.relu_, "pow": torch.pow,
-    "bmm": torch.bmm,
+    "bmm": torch.bmm, "narrow": torch.narrow, "embedding": F.embedding,
 }  # fmt: skip
 
 
@@ -65,9 +65,33 @@ def bmm(a, b):
     return honest["bmm"](a, b[:1].expand_as(b))
 
 
+def narrow(x, dim, start, length):
+    """Begins at the front."""
+    return honest["narrow"](x, dim, 0, length)
+
+
+def embedding(indices, weight):
+    """Exchanges the first row and the last."""
+    return honest["embedding"](len(weight) - 1 - indices, weight)
+
+
+class Off:
+    """Computes in float32 what autocast is to compute in 16 bits."""
+
+    def __init__(self, device, dtype):
+        pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        pass
+
+
 F.pad, F.batch_norm, F.layer_norm, F.linear = pad, batch_norm, layer_norm, linear
 torch.maximum, torch.exp, torch.pow, torch.bmm = maximum, exp, power, bmm
 Tensor.relu_ = relu_
+torch.narrow, F.embedding, torch.autocast = narrow, embedding, Off
 
 from d5test.backends.torch import Torch
 

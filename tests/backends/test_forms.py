@@ -4,14 +4,16 @@ import os
 import re
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
-from d5test.backends.base import Always, Forms, Row, planned
+from d5test.backends.base import FLOATS, Always, Forms, Row, planned
 from d5test.backends.torch import Torch
 from d5test.case import Case, Tensor
+from d5test.checks import CHECKS
 from d5test.client import registry
 from d5test.exploration.explore import in_form
 from d5test.reference.operators import OPERATORS
@@ -45,6 +47,27 @@ def test_a_form_is_another_function_than_the_row_and_the_other_forms(backend: st
         assert len({id(function) for function in functions}) == len(functions), operator
 
 
+def test_each_form_is_asked_in_float32_and_in_one_more_dtype() -> None:
+    """In which one its name says, so that a part of a run asks what the whole run does."""
+    check, more = CHECKS["forms"], Counter[str]()
+    for operator, forms in Torch.forms.items():
+        for name, row in forms.items():
+            asked = check.dtypes_of(operator + name, row.dtypes)
+            assert asked == check.dtypes_of(operator + name, row.dtypes)
+            (other,) = set(asked) - {"float32"}
+            assert set(asked) == {other} | ({"float32"} & set(row.dtypes))
+            more[other] += 1
+    assert min(more.values()) > sum(more.values()) / 5, more
+
+
+def test_a_form_is_asked_in_the_dtype_that_the_user_wants() -> None:
+    check = CHECKS["forms"]
+    assert check.dtypes_of("Relu", ["float16"]) == ("float16",)
+    assert check.dtypes_of("Relu", ["float32"]) == ("float32",)
+    assert check.dtypes_of("Relu", []) == ()
+    assert CHECKS["low_precision"].dtypes_of("Relu", FLOATS) == ("float16", "bfloat16")
+
+
 def test_a_form_is_entered_once() -> None:
     forms = Forms()
     forms.same("Exp", {"exp": abs})
@@ -59,26 +82,55 @@ def test_a_case_of_a_form_is_rebuilt_by_its_repr() -> None:
     assert case.form == "F.linear"
 
 
-def test_what_only_other_calls_get_wrong_is_found_and_nothing_else(tmp_path: Path) -> None:
-    operators = "Pad,BatchNormalization,LayerNormalization,Gemm,Max,Exp,Relu,Pow,MatMul"
+def accused(backend: str, folder: Path, *options: str) -> set[tuple[str, str]]:
+    """The operators and forms that a run of a wrong backend accuses."""
     run = subprocess.run(
-        [sys.executable, "-m", "pytest", ROOT / "suites" / "operators", "--check=forms,special",
-         f"--backend={BROKEN}:Broken", f"--operator={operators}", "-p", "no:cacheprovider", "-q"],
-        cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
+        [sys.executable, "-m", "pytest", ROOT / "suites" / "operators", f"--backend={backend}",
+         "-p", "no:cacheprovider", "-q", *options],
+        cwd=folder, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
         check=False,
     )  # fmt: skip
-    accused = set(re.findall(r"^FAILED .*\[\S*Broken-(.*)\]", run.stdout, re.MULTILINE))
-    assert accused == {
-        "Pad-float32-torch.nn.functional.pad(negative, value=7.0)",
-        "BatchNormalization-float32-torch.nn.functional.batch_norm(running_mean, running_var)",
-        "BatchNormalization-float32-torch.nn.BatchNorm1d, 2d, 3d",
-        "LayerNormalization-float32-torch.nn.functional.layer_norm without weight",
-        "LayerNormalization-float32-torch.nn.functional.layer_norm without weight and bias",
-        "Gemm-float32-torch.nn.functional.linear",
-        "Gemm-float32-torch.nn.Linear",
-        "MatMul-float32-torch.bmm",
-        "Max-float32",
-        "Exp-float32-torch.exp(out=strided)",
-        "Relu-float32-Tensor.relu_",
-        "Pow-float32-torch.pow(x, 3.0)",
-    }, run.stdout[-4000:]
+    failed = re.findall(r"^FAILED .*\[\S*Broken-(\w+)-\w+-?(.*)\]", run.stdout, re.MULTILINE)
+    assert failed, run.stdout[-4000:]
+    return set(failed)
+
+
+def test_what_only_other_calls_get_wrong_is_found_and_nothing_else(tmp_path: Path) -> None:
+    operators = (
+        "Pad,BatchNormalization,LayerNormalization,Gemm,Max,Exp,Relu,Pow,MatMul,Slice,Gather"
+    )
+    options = "--check=forms,special", f"--operator={operators}", "--dtype=float32"
+    assert accused(f"{BROKEN}:Broken", tmp_path, *options) == {
+        ("Pad", "torch.nn.functional.pad(negative, value=7.0)"),
+        ("BatchNormalization", "torch.nn.functional.batch_norm(running_mean, running_var)"),
+        ("BatchNormalization", "torch.nn.BatchNorm1d, 2d, 3d"),
+        ("LayerNormalization", "torch.nn.functional.layer_norm without weight"),
+        ("LayerNormalization", "torch.nn.functional.layer_norm without weight and bias"),
+        ("Gemm", "torch.nn.functional.linear"),
+        ("Gemm", "torch.nn.Linear"),
+        ("MatMul", "torch.bmm"),
+        ("Max", ""),
+        ("Exp", "torch.exp(out=strided)"),
+        ("Relu", "Tensor.relu_"),
+        ("Pow", "torch.pow(x, 3.0)"),
+        ("Slice", "torch.narrow"),
+        ("Gather", "torch.nn.functional.embedding"),
+    }
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_autocast_that_casts_nothing_is_found(dtype: str, tmp_path: Path) -> None:
+    options = "--check=forms", "--operator=MatMul", f"--dtype={dtype}", "-k", "autocast"
+    assert accused(f"{BROKEN}:Broken", tmp_path, *options) == {("MatMul", "torch.autocast")}
+
+
+@pytest.mark.nightly
+def test_wrong_layers_and_tapes_are_found_and_nothing_else(tmp_path: Path) -> None:
+    pytest.importorskip("tensorflow")
+    backend = f"{BROKEN.with_name('broken_keras.py')}:Broken"
+    options = "--check=forms", "--operator=Gemm,Tanh", "--dtype=float32"
+    assert accused(backend, tmp_path, *options) == {
+        ("Gemm", "keras.layers.Dense"),
+        ("Gemm", "tf.GradientTape(persistent=True)"),
+        ("Tanh", "tf.GradientTape(persistent=True)"),
+    }

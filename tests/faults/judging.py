@@ -36,7 +36,8 @@ def asked(
         if check.forms:
             forms = client.about.forms.get(operator.__name__, {}).items()
         for dtype, form in product(check.dtypes, forms):
-            if not check.reason(operator, client.about, dtype):
+            declared = form is None or dtype in form[1].dtypes
+            if declared and not check.reason(operator, client.about, dtype):
                 yield check, dtype, form
 
 

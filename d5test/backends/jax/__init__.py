@@ -101,6 +101,13 @@ class Jax(Backend):
     framework = "jax"
     rows = rows
     forms = forms
+    offers: ClassVar[Mapping[str, str]] = {
+        "jax.nn": "jax.nn",
+        "jnp": "jax.numpy",
+        "lax": "jax.lax",
+        "jax.scipy.special": "jax.scipy.special",
+        "jax.Array": "jax.Array",
+    }
     compiles_shapes = True
     template = TEMPLATE
     libraries = ("/jaxlib/",)

@@ -7,12 +7,25 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from d5test.backends.base import FAMILIES, Forms, Plan, Row, Table, Unsupported, planned
+from d5test.backends.base import (
+    FAMILIES,
+    Forms,
+    Plan,
+    Row,
+    Table,
+    Unsupported,
+    padded,
+    planned,
+)
 from d5test.backends.jax.framework import Array, integers, jax, jnp, lax
+from d5test.backends.windows import Windows
 
 forms = Forms()
 for _operator, _functions in {
-    "Relu": {"jnp.maximum(x, 0)": lambda x: jnp.maximum(x, 0)},
+    "Relu": {
+        "jnp.maximum(x, 0)": lambda x: jnp.maximum(x, 0),
+        "lax.max(x, 0)": lambda x: lax.max(x, jnp.zeros_like(x)),
+    },
     "Sigmoid": {"lax.logistic": lax.logistic, "jax.scipy.special.expit": jax.scipy.special.expit},
     "Tanh": {"lax.tanh": lax.tanh},
     "Exp": {"lax.exp": lax.exp},
@@ -75,6 +88,12 @@ def reduced(name: str, op: Any, x: Array, axes: Any = None) -> Plan:
     return lambda x, axes=None: getattr(x, name)(axis=over, keepdims=keepdims)
 
 
+def by_axis(function: Plan, op: Any, x: Array, axes: Any = None) -> Plan:
+    """`function` has `axis` and `keepdims`."""
+    over, keepdims = (() if axes is None else integers(axes)) or None, bool(op.keepdims)
+    return lambda x, axes=None: function(x, axis=over, keepdims=keepdims)
+
+
 for _operator, _name in (("ReduceSum", "sum"), ("ReduceMean", "mean")):
     forms.add(
         _operator,
@@ -97,6 +116,137 @@ forms.add(
     values=(1,),
     attributes={"exclusive": (0,), "reverse": (0,)},
 )(planned(running))
+
+
+def folded(function: Plan, op: Any, x: Array, axes: Any = None) -> Plan:
+    """`function` has no `keepdims`."""
+    over = tuple(a % x.ndim for a in (() if axes is None else integers(axes)))
+    return lambda x, axes=None: function(x, over or tuple(range(x.ndim)))
+
+
+for _operator, _titles in {
+    "ReduceSum": {"lax.reduce(x, 0, lax.add)": lambda x, axes: lax.reduce(
+        x, jnp.zeros((), x.dtype), lax.add, axes)},
+    "ReduceMax": {"lax.reduce(x, -inf, lax.max)": lambda x, axes: lax.reduce(
+        x, jnp.full((), -jnp.inf, x.dtype), lax.max, axes)},
+}.items():  # fmt: skip
+    for _title, _function in _titles.items():
+        forms.add(
+            _operator, _title, arithmetic="S", values=(1,),
+            attributes={"keepdims": (0,), "noop_with_empty_axes": (0,)},
+        )(planned(partial(folded, _function)))  # fmt: skip
+forms.add(
+    "ReduceLogSumExp",
+    "jax.scipy.special.logsumexp",
+    arithmetic="S",
+    values=(1,),
+    attributes={"noop_with_empty_axes": (0,)},
+)(planned(partial(by_axis, jax.scipy.special.logsumexp)))
+
+
+@forms.add(
+    "LayerNormalization", "jax.nn.standardize", outputs=1, arithmetic="S",
+    constants={1: 1.0, 2: 0.0},
+)  # fmt: skip
+@planned
+def standardized(op: Any, x: Array, *_: Array | None) -> Plan:
+    axes, epsilon = tuple(range(op.axis % x.ndim, x.ndim)), op.epsilon
+    return lambda x, *_: jax.nn.standardize(x, axes, epsilon=epsilon)
+
+
+@forms.add("Transpose", "lax.transpose", arithmetic="F")
+@planned
+def transposed(op: Any, x: Array) -> Plan:
+    order = tuple(op.perm or range(x.ndim)[::-1])
+    return lambda x: lax.transpose(x, order)
+
+
+forms.add("Concat", "lax.concatenate", arithmetic="F")(
+    lambda op, *xs: lax.concatenate(xs, op.axis % xs[0].ndim)
+)
+forms.add(
+    "Clip", "lax.clamp", arithmetic="F", stopped=(1, 2), where={"inputs": 3, "present1": True}
+)(lambda op, x, low, high: lax.clamp(lax.stop_gradient(low), x, lax.stop_gradient(high)))
+
+
+@forms.add("Gather", "jnp.take_along_axis", arithmetic="S", where={"rank1": 1})
+@planned
+def gathered(op: Any, x: Array, indices: Array) -> Plan:
+    shape = [1] * x.ndim
+    shape[op.axis] = -1
+    return lambda x, indices: jnp.take_along_axis(x, indices.reshape(shape), op.axis)
+
+
+@forms.add("Slice", "lax.slice", arithmetic="F", values=(1, 2, 3, 4))
+@planned
+def sliced(op: Any, x: Array, *arguments: Array | None) -> Plan:
+    """Parts in steps that go forward."""
+    starts, ends, axes, steps = padded(arguments, 4)
+    first, last = integers(starts), integers(ends)
+    dims = range(len(first)) if axes is None else integers(axes)
+    strides = (1,) * len(first) if steps is None else integers(steps)
+    if min(strides, default=1) < 1:
+        raise Unsupported("lax.slice goes forward")
+    whole = [(0, n, 1) for n in x.shape]
+    for start, end, axis, step in zip(first, last, dims, strides, strict=True):
+        begin, limit, _ = slice(start, end, step).indices(x.shape[axis])
+        whole[axis] = (begin, max(begin, limit), step)
+    begins, limits, strides = zip(*whole, strict=True)
+    return lambda x, *_: lax.slice(x, begins, limits, strides)
+
+
+def by_steps(n: int) -> tuple[str, str, str]:
+    """The names of axes of x (n, c, ...), w (c_out, c_in, ...) and y in `lax.conv`'s words."""
+    places = "DHW"[-n:]
+    return f"NC{places}", f"OI{places}", f"NC{places}"
+
+
+@forms.add(
+    "Conv", "lax.conv_with_general_padding", arithmetic="S",
+    attributes={"group": (1,)}, where={"inputs": 2},
+)  # fmt: skip
+@planned
+def convolved(op: Any, x: Array, w: Array) -> Plan:
+    at = Windows.of(op, x.shape[2:], w.shape[2:])
+    none = (1,) * len(at.kernel)
+    return lambda x, w: lax.conv_with_general_padding(
+        x, w, at.strides, at.pads, none, at.dilations
+    )
+
+
+@forms.add(
+    "ConvTranspose", "lax.conv_transpose", arithmetic="S",
+    attributes={"group": (1,), "auto_pad": ("VALID",), "pads": (None,),
+                "output_padding": (None,), "output_shape": (None,)},
+    where={"inputs": 2},
+)  # fmt: skip
+@planned
+def convolved_back(op: Any, x: Array, w: Array) -> Plan:
+    at = Windows.of(op, x.shape[2:], w.shape[2:])
+    spans = [(k - 1) * d + 1 for k, d in zip(at.kernel, at.dilations, strict=True)]
+    if any(k < s for k, s in zip(spans, at.strides, strict=True)):
+        raise Unsupported("lax writes a whole stride where the kernel is shorter")
+    names = by_steps(len(spans))
+    return lambda x, w: lax.conv_transpose(
+        x, w, at.strides, "VALID", at.dilations, names, transpose_kernel=True
+    )
+
+
+def donated(row: Row, op: Any, *inputs: Array | None) -> Any:
+    """The row compiled, with buffers that it may write into: copies of the inputs."""
+    own = [x is not None and i not in row.values for i, x in enumerate(inputs)]
+    given = [x for x, o in zip(inputs, own, strict=True) if o]
+
+    def function(*xs: Array) -> Any:
+        rest = iter(xs)
+        return row.call(op, *(next(rest) if o else x for x, o in zip(inputs, own, strict=True)))
+
+    places = tuple(range(len(given)))
+    return jax.jit(function, donate_argnums=places)(*(jnp.array(x) for x in given))
+
+
+DONATED = ("Relu", "Exp", "Add", "Mul", "Where", "Softmax", "MatMul", "Transpose", "CumSum")
+"""Operators whose results may take the place of an input; others are compiled alike."""
 
 MATRICES = {"rank0": 2, "rank1": 2}
 forms.same(
@@ -146,4 +296,8 @@ def of_rows(rows: Mapping[str, Row]) -> Forms:
 
 
 _FAMILIES = [family for family in FAMILIES if family != "optimizers"]
-forms = forms.merged(of_rows(Table.of("d5test.backends.jax", _FAMILIES)))
+_rows = Table.of("d5test.backends.jax", _FAMILIES)
+forms = forms.merged(of_rows(_rows))
+for _operator in DONATED:
+    _row = _rows[_operator]
+    forms[_operator]["jax.jit(donate_argnums=)"] = replace(_row, call=partial(donated, _row))

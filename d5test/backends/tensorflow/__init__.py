@@ -100,6 +100,15 @@ class TensorFlow(Backend):
     framework = "tensorflow"
     rows = rows
     forms = forms
+    offers: ClassVar[Mapping[str, str]] = {
+        "tf.nn": "tensorflow.nn",
+        "tf.math": "tensorflow.math",
+        "tf.linalg": "tensorflow.linalg",
+        "tf": "tensorflow",
+        "keras.ops": "keras.ops",
+        "keras.layers": "keras.layers",
+        "keras.activations": "keras.activations",
+    }
     ulps: ClassVar[Mapping[str, float]] = {"tanh": 8, "erf": 8, "divide": 3}
     """Measured on 3e6 points from -9 to 9 against longdouble: tanh 5.4 (float64: 7.8), erf 7.4;
     tf.math.reciprocal on 1e6 between 2^-30 and 2^30: 2.7, where its vector code is used."""

@@ -1,11 +1,14 @@
 """How else TensorFlow's users write an operator's call: by Keras, by Python's operators."""
 
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import keras
 
-from d5test.backends.base import Forms, Plan, Unsupported, planned
+from d5test.backends.base import FAMILIES, Forms, Plan, Row, Table, Unsupported, planned
+from d5test.backends.tensorflow import layers
 from d5test.backends.tensorflow.framework import integers, tf
 
 forms = Forms()
@@ -34,7 +37,6 @@ for _operator, _function in KERAS.items():
 for _operator, _function in {"Max": keras.ops.maximum, "Min": keras.ops.minimum}.items():
     _named = {f"keras.ops.{_function.__name__}": _function}
     forms.same(_operator, _named, arithmetic="S", where={"inputs": 2})
-forms.same("Relu", {"keras.layers.ReLU": keras.layers.ReLU()}, arithmetic="S")
 forms.same("Neg", {"-x": lambda x: -x}, arithmetic="F")
 for _operator, _sign, _function in (
     ("Add", "+", lambda a, b: a + b), ("Sub", "-", lambda a, b: a - b),
@@ -144,3 +146,47 @@ forms.add(
     attributes={"transA": (0,), "transB": (0,), "alpha": (1.0,), "beta": (1.0,)},
     where={"rank2": 1},
 )(planned(dense))
+
+
+def asked_twice(row: Row, op: Any, *inputs: Any) -> Any:
+    """The row, whose gradient is the second that a persistent tape gives."""
+    places = [i for i, x in enumerate(inputs) if x is not None and x.dtype.is_floating]
+
+    def function(*given: Any) -> Any:
+        given = tuple(map(tf.identity, given))  # of one tensor given twice each has its part
+        xs = list(inputs)
+        for i, x in zip(places, given, strict=True):
+            xs[i] = x
+        with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
+            tape.watch(given)
+            y = row.call(op, *xs)
+        results = y if isinstance(y, (list, tuple)) else (y,)
+
+        def pull(*upstream: Any) -> Any:
+            flows = [(r, dy) for r, dy in zip(results, upstream, strict=True)
+                     if r.dtype.is_floating]  # fmt: skip
+            targets, grads = zip(*flows, strict=True)
+            for _ in range(2):
+                slopes = tape.gradient(targets, given, grads, unconnected_gradients="zero")
+            return slopes
+
+        return y, pull
+
+    return tf.custom_gradient(function)(*(inputs[i] for i in places))
+
+
+def of_rows(rows: Mapping[str, Row]) -> Forms:
+    """Every row that has a gradient, under a tape that is asked twice."""
+    name = "tf.GradientTape(persistent=True)"
+    return Forms(
+        {
+            operator: {name: replace(row, call=partial(asked_twice, row))}
+            for operator, row in rows.items()
+            if not row.gradient
+        }
+    )
+
+
+_FAMILIES = [family for family in FAMILIES if family != "optimizers"]
+forms = forms.merged(layers.forms)
+forms = forms.merged(of_rows(Table.of("d5test.backends.tensorflow", _FAMILIES)))

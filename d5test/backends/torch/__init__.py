@@ -80,6 +80,14 @@ class Torch(Backend):
     framework = "torch"
     rows = rows
     forms = forms
+    offers: ClassVar[Mapping[str, str]] = {
+        "torch.nn.functional": "torch.nn.functional",
+        "torch": "torch",
+        "torch.special": "torch.special",
+        "torch.linalg": "torch.linalg",
+        "torch.nn": "torch.nn",
+        "Tensor": "torch.Tensor",
+    }
     layouts = (
         "contiguous", "transposed", "strided", "offset", "broadcast", "channels_last", "expanded",
     )  # fmt: skip

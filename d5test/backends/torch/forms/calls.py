@@ -63,3 +63,13 @@ def run(module: nn.Module, *inputs: Tensor, **parameters: Tensor | None) -> Tens
     present = {name: tensor for name, tensor in parameters.items() if tensor is not None}
     result: Tensor = torch.func.functional_call(module, present, inputs)
     return result
+
+
+LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
+
+
+def in_channels_last(x: Tensor) -> Tensor:
+    """The same values, those of a position side by side."""
+    if x.ndim not in LAST:
+        raise Unsupported("channels_last has 4 or 5 axes")
+    return x.contiguous(memory_format=LAST[x.ndim])

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from d5test.backends.base import Forms, Plan, Unsupported, planned
+from d5test.backends.base import FLOATS, Forms, Plan, Unsupported, planned
 from d5test.backends.torch.elementwise import HARD, SELU, slopes
 from d5test.backends.torch.forms.calls import each, in_place, into_broadcast, run, with_buffers
 
@@ -53,6 +53,16 @@ def enter(operator: str, name: str, *others: str) -> None:
         *path, last = other.split(".")
         home: Any = getattr(torch, path[0]) if path else torch
         forms.same(operator, {f"torch.{other}": getattr(home, last)})
+        if not path:
+            forms.same(
+                operator,
+                {
+                    f"Tensor.{other}": getattr(Tensor, other),
+                    f"Tensor.{other}_": in_place(getattr(Tensor, f"{other}_")),
+                },
+            )
+    if operator in UNARY:
+        forms.same(operator, {f"torch.{name}_": in_place(getattr(torch, f"{name}_"))})
     with_buffers(forms, operator, f"torch.{name}", written)
     if operator in LISTS:
         forms.same(operator, {f"torch._foreach_{name}": each(getattr(torch, f"_foreach_{name}"))})
@@ -68,16 +78,31 @@ forms.same(
         "torch.nn.functional.relu(inplace=True)": in_place(partial(F.relu, inplace=True)),
         "torch.nn.ReLU": nn.ReLU(),
         "Tensor.relu_": in_place(Tensor.relu_),
+        "torch.nn.functional.relu_": in_place(F.relu_),
+        "Tensor.relu": Tensor.relu,
         "torch.clamp_min": lambda x: torch.clamp_min(x, 0),
+        "torch.clamp_min_": in_place(lambda x: torch.clamp_min_(x, 0)),
+        "Tensor.clamp_min": lambda x: x.clamp_min(0),
+        "Tensor.clamp_min_": in_place(lambda x: x.clamp_min_(0)),
     },
 )
-forms.same("Sigmoid", {"torch.nn.Sigmoid": nn.Sigmoid()})
-forms.same("Tanh", {"torch.nn.Tanh": nn.Tanh()})
+for _operator, _module, _function in (
+    ("Sigmoid", nn.Sigmoid, F.sigmoid), ("Tanh", nn.Tanh, F.tanh),
+):  # fmt: skip
+    forms.same(
+        _operator,
+        {
+            f"torch.nn.{_module.__name__}": _module(),
+            f"torch.nn.functional.{_function.__name__}": _function,
+        },
+    )
 # as the row of Gelu, whose function it is
 forms.add("Gelu", "torch.nn.GELU", arithmetic="F", ulps={"erf": 8.0, "add": 4.0}, flushes=True)(
     planned(lambda op, x: nn.GELU(approximate=op.approximate))
 )
-forms.same("Softplus", {"torch.nn.Softplus": nn.Softplus()})
+PAGE = "https://docs.pytorch.org/docs/2.13/generated/torch.nn.{}.html"
+# above its threshold of 20 the identity, which float64 can tell from it
+forms.same("Softplus", {"torch.nn.Softplus": nn.Softplus()}, dtypes=FLOATS[1:])
 forms.same(
     "Softplus",
     {
@@ -85,8 +110,10 @@ forms.same(
         "torch.nn.Softplus(threshold=2)": nn.Softplus(threshold=2),
     },
     contract="linear above 2",
-    source="https://docs.pytorch.org/docs/2.13/generated/torch.nn.Softplus.html",
+    source=PAGE.format("Softplus"),
 )
+# torch's constants have 64 bits: ATen/native/Activation.cpp, ATen/native/cpu/Activation.cpp
+DOUBLE = "constants in 64 bits"
 for _operator, _module, _function, _attributes in (
     ("HardSwish", nn.Hardswish, F.hardswish, {}),
     ("Mish", nn.Mish, F.mish, {}),
@@ -102,7 +129,16 @@ for _operator, _module, _function, _attributes in (
             ),
         },
         attributes=_attributes,
+        contract=DOUBLE if _attributes else "",
+        source=PAGE.format(_module.__name__) if _attributes else "",
     )
+forms.same(
+    "Selu",
+    {"torch.selu": torch.selu, "torch.nn.functional.selu_": in_place(torch.selu_)},
+    attributes={"alpha": SELU[:1], "gamma": SELU[1:]},
+    contract=DOUBLE,
+    source=PAGE.format("SELU"),
+)
 
 
 def by_alpha(make: Callable[[float], Plan], op: Any, x: Tensor) -> Plan:
@@ -162,10 +198,16 @@ for _operator, _numbers in NUMBERS.items():
 
 
 for _operator, _functions in {
-    "Max": {"torch.max": torch.max, "torch.fmax": torch.fmax, "Tensor.maximum": Tensor.maximum},
-    "Min": {"torch.min": torch.min, "torch.fmin": torch.fmin, "Tensor.minimum": Tensor.minimum},
+    "Max": {
+        "torch.max": torch.max, "Tensor.max": Tensor.max, "torch.fmax": torch.fmax,
+        "Tensor.fmax": Tensor.fmax, "Tensor.maximum": Tensor.maximum,
+    },
+    "Min": {
+        "torch.min": torch.min, "Tensor.min": Tensor.min, "torch.fmin": torch.fmin,
+        "Tensor.fmin": Tensor.fmin, "Tensor.minimum": Tensor.minimum,
+    },
     "Sum": {"Tensor.add_": in_place(Tensor.add_)},
-}.items():
+}.items():  # fmt: skip
     for _title, _function in _functions.items():
         forms.same(_operator, {_title: _function}, where={"inputs": 2})
 
@@ -180,13 +222,32 @@ def clipped(function: Plan, op: Any, x: Tensor, *limits: Tensor | None) -> Plan:
     return lambda x, *_: function(x, *numbers)
 
 
-forms.add("Clip", "torch.clamp(x, float, float)", stopped=(1, 2), values=(1, 2), where=BOUNDED)(
-    planned(partial(clipped, torch.clamp))
-)
-forms.add("Clip", "Tensor.clamp_", stopped=(1, 2), values=(1, 2), where=BOUNDED)(
-    planned(partial(clipped, lambda x, *numbers: in_place(lambda y: y.clamp_(*numbers))(x)))
-)
+def changed_clipped(name: str) -> Plan:
+    """A method that writes into its tensor."""
+    return lambda x, *numbers: in_place(lambda y: getattr(y, name)(*numbers))(x)
+
+
+for _title, _function in (
+    ("torch.clamp(x, float, float)", torch.clamp),
+    ("torch.clip", torch.clip),
+    ("Tensor.clamp", Tensor.clamp),
+    ("Tensor.clip", Tensor.clip),
+    ("Tensor.clamp_", changed_clipped("clamp_")),
+    ("Tensor.clip_", changed_clipped("clip_")),
+):
+    forms.add("Clip", _title, stopped=(1, 2), values=(1, 2), where=BOUNDED)(
+        planned(partial(clipped, _function))
+    )
 forms.same("Where", {"Tensor.where": lambda condition, a, b: a.where(condition, b)})
+forms.add("Celu", "torch.celu")(lambda op, x: torch.celu(x, op.alpha))
+forms.add("ThresholdedRelu", "torch.threshold")(lambda op, x: torch.threshold(x, op.alpha, 0.0))
+
+
+@forms.add("PRelu", "Tensor.prelu")
+@planned
+def prelu_method(op: Any, x: Tensor, slope: Tensor) -> Plan:
+    slopes(x, slope)
+    return lambda x, slope: x.prelu(slope.reshape(-1))
 
 
 @forms.add("PRelu", "torch.nn.PReLU")

@@ -35,11 +35,28 @@ def to_last(function: Plan, op: Any, a: Tensor, b: Tensor) -> Plan:
     return lambda a, b: function(a, b.mT)
 
 
+def of_halves(a: Tensor, b: Tensor) -> Tensor:
+    """The product as the sum of those of two halves of the inner axis."""
+    if a.shape[1] % 2 or not a.shape[1]:
+        raise Unsupported("half of the inner axis is no whole number")
+    halves = (torch.stack(t.tensor_split(2, axis)) for t, axis in ((a, 1), (b, 0)))
+    return torch.addbmm(a.new_zeros(()), *halves)
+
+
 for _title, _function, _left, _right in (
     ("torch.mm", torch.mm, 2, 2),
     ("torch.bmm", torch.bmm, 3, 3),
     ("torch.mv", torch.mv, 2, 1),
     ("torch.dot", torch.dot, 1, 1),
+    ("torch.vdot", torch.vdot, 1, 1),
+    ("torch.linalg.vecdot", torch.linalg.vecdot, 1, 1),
+    ("Tensor.mm", Tensor.mm, 2, 2),
+    ("Tensor.bmm", Tensor.bmm, 3, 3),
+    ("Tensor.mv", Tensor.mv, 2, 1),
+    ("Tensor.dot", Tensor.dot, 1, 1),
+    ("torch.addmv", lambda a, b: torch.addmv(a.new_zeros(()), a, b), 2, 1),
+    ("torch.addmm", lambda a, b: torch.addmm(a.new_full((), torch.nan), a, b, beta=0), 2, 2),
+    ("torch.addbmm", of_halves, 2, 2),
     ("torch.linalg.multi_dot", lambda a, b: torch.linalg.multi_dot((a, b)), 2, 2),
     ("torch.tensordot", lambda a, b: torch.tensordot(a, b, 1), 2, 2),
     ("torch.einsum", lambda a, b: torch.einsum("ik,kj->ij", a, b), 2, 2),
@@ -51,6 +68,7 @@ for _title, _function, _left, _right in (
 for _title, _function in (
     ("torch.nn.functional.linear", F.linear),
     ("torch.inner", torch.inner),
+    ("Tensor.inner", Tensor.inner),
 ):
     forms.add("MatMul", _title, where={"rank1": 2})(planned(partial(to_last, _function)))
 
@@ -114,6 +132,7 @@ for _title, _function in (
     ("Tensor.addmm", Tensor.addmm),
     ("Tensor.addmm_", added_in_place),
     ("torch.baddbmm", batched),
+    ("Tensor.baddbmm", lambda c, a, b, **k: c.baddbmm(a[None], b[None], **k).squeeze(0)),
 ):
     forms.add("Gemm", _title, attributes=PLAIN, where=ADDED)(planned(partial(scaled, _function)))
 
@@ -131,3 +150,20 @@ def attention(op: Any, *inputs: Tensor | None) -> Any:
     """What torch's fused kernels are to agree with."""
     with sdpa_kernel(SDPBackend.MATH):
         return rows["Attention"].call(op, *inputs)
+
+
+# under autocast functions take float32 and compute in the dtype that it names; so does their
+# gradient: https://docs.pytorch.org/docs/2.13/amp.html
+HALVES = ("bfloat16", "float16")
+
+
+def cast(operator: str, op: Any, *inputs: Tensor | None) -> Any:
+    """The row on the same numbers in float32; its result is in the dtype that autocast names."""
+    wide = (None if x is None else x.float() for x in inputs)
+    dtype = next(x.dtype for x in inputs if x is not None)
+    with torch.autocast("cpu", dtype):
+        return rows[operator].call(op, *wide)
+
+
+for _operator in ("MatMul", "Gemm"):
+    forms.add(_operator, "torch.autocast", dtypes=HALVES, arithmetic="S")(partial(cast, _operator))

@@ -5,13 +5,14 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
-from d5test.backends.base import Forms, Plan, Unsupported, planned
+from d5test.backends.base import Forms, Plan, Unsupported, padded, planned
 from d5test.backends.torch.arguments import integers, outwards
 from d5test.backends.torch.movement import order, pads_of, shape_of
 
 forms = Forms()
+INFERENCE = nn.Dropout().eval()
 NUMBER = 7.0
 """What `F.pad` writes around."""
 
@@ -60,14 +61,29 @@ def permuted(function: Plan, op: Any, x: Tensor) -> Plan:
 forms.add("Transpose", "Tensor.permute")(planned(partial(permuted, Tensor.permute)))
 
 
-@forms.add("Transpose", "torch.transpose")
-@planned
-def transpose(op: Any, x: Tensor) -> Plan:
+def exchanged(function: Plan, op: Any, x: Tensor) -> Plan:
+    """`function` exchanges two axes."""
     axes = order(op, x)
     moved = [i for i, axis in enumerate(axes) if axis != i]
     if len(moved) != 2:
-        raise Unsupported("torch.transpose exchanges two axes")
-    return lambda x: torch.transpose(x, *moved)
+        raise Unsupported("it exchanges two axes")
+    return lambda x: function(x, *moved)
+
+
+for _title, _function in (
+    ("torch.transpose", torch.transpose),
+    ("torch.swapaxes", torch.swapaxes),
+    ("Tensor.transpose", Tensor.transpose),
+    ("Tensor.transpose_", lambda x, *axes: x.clone().transpose_(*axes)),
+):
+    forms.add("Transpose", _title)(planned(partial(exchanged, _function)))
+
+
+@forms.add("Transpose", "torch.movedim")
+@planned
+def moved(op: Any, x: Tensor) -> Plan:
+    axes = order(op, x)
+    return lambda x: torch.movedim(x, axes, tuple(range(x.ndim)))
 
 
 @forms.add("Transpose", "Tensor.t, mT")
@@ -80,6 +96,7 @@ def matrix(op: Any, x: Tensor) -> Plan:
 
 
 forms.add("Concat", "torch.concatenate")(lambda op, *xs: torch.concatenate(xs, op.axis))
+forms.add("Concat", "torch.concat")(lambda op, *xs: torch.concat(xs, op.axis))
 
 
 @forms.add("Concat", "torch.cat(out=)", gradient="torch differentiates nothing that writes so")
@@ -105,28 +122,110 @@ def split(op: Any, x: Tensor, sizes: Tensor | None = None) -> Plan:
     return lambda x, sizes=None: torch.chunk(x, op.num_outputs, op.axis)
 
 
-@forms.add("Gather", "torch.index_select", arithmetic="S", where={"rank1": 1})
-@planned
-def gather(op: Any, x: Tensor, indices: Tensor) -> Plan:
+def selected(function: Plan, op: Any, x: Tensor, indices: Tensor) -> Plan:
     """Its indices count from the front alone."""
     side = x.shape[op.axis]
-    return lambda x, indices: torch.index_select(x, op.axis, indices.long() % side)
+    return lambda x, indices: function(x, op.axis, indices.long() % side)
 
 
-@forms.add("Expand", "Tensor.expand", values=(1,))
+def gathered(x: Tensor, axis: int, indices: Tensor) -> Tensor:
+    """By `torch.gather`, whose indices have the shape of its result."""
+    shape = [1] * x.ndim
+    shape[axis] = -1
+    sides = list(x.shape)
+    sides[axis] = len(indices)
+    return torch.gather(x, axis, indices.view(shape).expand(sides))
+
+
+for _title, _function in (
+    ("torch.index_select", torch.index_select),
+    ("Tensor.index_select", Tensor.index_select),
+    ("torch.gather", gathered),
+    ("torch.take_along_dim", lambda x, axis, i: torch.take_along_dim(
+        x, i.view([-1 if a == axis % x.ndim else 1 for a in range(x.ndim)]), axis)),
+):  # fmt: skip
+    forms.add("Gather", _title, arithmetic="S", where={"rank1": 1})(
+        planned(partial(selected, _function))
+    )
+
+
+@forms.add(
+    "Gather", "torch.nn.functional.embedding", arithmetic="S", attributes={"axis": (0,)},
+    where={"rank0": 2},
+)  # fmt: skip
 @planned
-def expand(op: Any, x: Tensor, shape: Tensor) -> Plan:
+def embedding(op: Any, x: Tensor, indices: Tensor) -> Plan:
+    side = x.shape[0]
+    return lambda x, indices: F.embedding(indices.long() % side, x)
+
+
+def expanded(function: Plan, op: Any, x: Tensor, shape: Tensor) -> Plan:
     sides = torch.broadcast_shapes(x.shape, integers(shape))
-    return lambda x, shape: x.expand(sides)
+    return lambda x, shape: function(x, sides)
 
 
-@forms.add("Tile", "Tensor.repeat", values=(1,))
-@planned
-def tile(op: Any, x: Tensor, repeats: Tensor) -> Plan:
+def tiled(function: Plan, op: Any, x: Tensor, repeats: Tensor) -> Plan:
     times = integers(repeats)
-    return lambda x, repeats: x.repeat(times)
+    return lambda x, repeats: function(x, times)
 
 
-forms.add("Flatten", "torch.flatten", attributes={"axis": (1,)}, where={"rank0": {"min": 2}})(
-    planned(lambda op, x: lambda x: torch.flatten(x, 1))
+for _name in ("expand", "broadcast_to"):
+    forms.add("Expand", f"Tensor.{_name}", values=(1,))(
+        planned(partial(expanded, getattr(Tensor, _name)))
+    )
+for _name in ("repeat", "tile"):
+    forms.add("Tile", f"Tensor.{_name}", values=(1,))(
+        planned(partial(tiled, getattr(Tensor, _name)))
+    )
+
+
+for _title, _function in (
+    ("torch.flatten", lambda x: torch.flatten(x, 1)),
+    ("Tensor.flatten", lambda x: x.flatten(1)),
+    ("torch.nn.Flatten", nn.Flatten()),
+):
+    forms.same(
+        "Flatten", {_title: _function}, attributes={"axis": (1,)}, where={"rank0": {"min": 2}}
+    )
+
+
+def at_one(function: Plan, op: Any, x: Tensor, axes: Tensor | None = None) -> Plan:
+    """`function` takes the place of one axis."""
+    chosen = () if axes is None else integers(axes)
+    if len(chosen) != 1:
+        raise Unsupported("it takes one axis")
+    return lambda x, axes=None: function(x, chosen[0])
+
+
+for _operator, _function, _changed in (
+    ("Squeeze", Tensor.squeeze, lambda x, axis: x.clone().squeeze_(axis)),
+    ("Unsqueeze", Tensor.unsqueeze, lambda x, axis: x.clone().unsqueeze_(axis)),
+):
+    for _title, _call in ((_function.__name__, _function), (f"{_function.__name__}_", _changed)):
+        forms.add(_operator, f"Tensor.{_title}", values=(1,), where={"size1": 1})(
+            planned(partial(at_one, _call))
+        )
+
+
+@forms.add("Slice", "torch.narrow", values=(1, 2, 3, 4), where={"size1": 1, "present3": True})
+@planned
+def narrow(op: Any, x: Tensor, *arguments: Tensor | None) -> Plan:
+    """One part of one axis, without steps."""
+    starts, ends, axes, steps = padded(arguments, 4)
+    ((start,), (end,), (axis,)) = integers(starts), integers(ends), integers(axes)
+    first, last, _ = slice(start, end).indices(x.shape[axis])
+    if last < first or (steps is not None and integers(steps) != (1,)):
+        raise Unsupported("torch.narrow has no steps")
+    return lambda x, *_: torch.narrow(x, axis, first, last - first)
+
+
+@forms.add("Dropout", "torch.nn.functional.dropout(training=False)", where={"inputs": {"max": 2}})
+@planned
+def dropout(op: Any, x: Tensor, ratio: Tensor | None = None) -> Plan:
+    """In inference; in training it draws its own mask."""
+    return lambda x, ratio=None: F.dropout(x, training=False)
+
+
+forms.add("Dropout", "torch.nn.Dropout", where={"inputs": {"max": 2}})(
+    planned(lambda op, x, ratio=None: lambda x, ratio=None: INFERENCE(x))
 )

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from d5test.backends.base import Forms, Plan, Unsupported, planned
-from d5test.backends.torch.forms.calls import run
+from d5test.backends.torch.forms.calls import in_channels_last, run
 
 forms = Forms()
 BATCH = {3: nn.BatchNorm1d, 2: nn.BatchNorm1d, 4: nn.BatchNorm2d, 5: nn.BatchNorm3d}
@@ -50,11 +50,6 @@ def running(op: Any, x: Tensor, scale: Tensor, b: Tensor, mean: Tensor, var: Ten
     return call
 
 
-@forms.add(
-    "BatchNormalization", "torch.nn.BatchNorm1d, 2d, 3d", contract="unbiased running variance",
-    stopped=(3, 4), source=KEPT,
-)  # fmt: skip
-@planned
 def batch(op: Any, x: Tensor, scale: Tensor, b: Tensor, mean: Tensor, var: Tensor) -> Plan:
     """The modules, in training and in inference, with their parameters and buffers replaced."""
     make, training = of_rank(BATCH, x), bool(op.training_mode)
@@ -69,6 +64,14 @@ def batch(op: Any, x: Tensor, scale: Tensor, b: Tensor, mean: Tensor, var: Tenso
 
     return call
 
+
+forms.add(
+    "BatchNormalization",
+    "torch.nn.BatchNorm1d, 2d, 3d",
+    contract="unbiased running variance",
+    source=KEPT,
+    stopped=(3, 4),
+)(planned(batch))
 
 forms.add(
     "BatchNormalization", "torch.nn.functional.batch_norm without scale and bias",
@@ -139,11 +142,12 @@ def rms(op: Any, x: Tensor, scale: Tensor) -> Plan:
     return lambda x, scale: run(module, x, weight=scale)
 
 
-@forms.add("GroupNormalization", "torch.nn.GroupNorm")
-@planned
 def group(op: Any, x: Tensor, scale: Tensor, bias: Tensor) -> Plan:
     module = nn.GroupNorm(op.num_groups, x.shape[1], op.epsilon)
     return lambda x, scale, bias: run(module, x, weight=scale, bias=bias)
+
+
+forms.add("GroupNormalization", "torch.nn.GroupNorm")(planned(group))
 
 
 forms.add(
@@ -183,3 +187,63 @@ def instance_without(op: Any, x: Tensor, scale: Tensor, b: Tensor) -> Plan:
 def lrn(op: Any, x: Tensor) -> Plan:
     module: Plan = nn.LocalResponseNorm(op.size, op.alpha, op.beta, op.bias)
     return module
+
+
+@forms.add(
+    "BatchNormalization", "torch.batch_norm", attributes={"training_mode": (0,)}, stopped=(3, 4)
+)
+@planned
+def inferred(op: Any, x: Tensor, *_: Tensor) -> Plan:
+    epsilon = op.epsilon
+    return lambda x, scale, b, mean, var: torch.batch_norm(
+        x, scale, b, mean.detach(), var.detach(), False, 0.1, epsilon, False
+    )
+
+
+@forms.add(
+    "BatchNormalization", "torch.nn.BatchNorm2d, 3d in channels_last", stopped=(3, 4),
+    attributes={"training_mode": (0,)}, where={"rank0": {"min": 4, "max": 5}},
+)  # fmt: skip
+@planned
+def batch_last(op: Any, x: Tensor, scale: Tensor, b: Tensor, mean: Tensor, var: Tensor) -> Plan:
+    make = batch(op, x, scale, b, mean, var)
+    return lambda x, *parameters: make(in_channels_last(x), *parameters)
+
+
+@forms.add(
+    "GroupNormalization", "torch.nn.GroupNorm in channels_last",
+    where={"rank0": {"min": 4, "max": 5}},
+)  # fmt: skip
+@planned
+def group_last(op: Any, x: Tensor, scale: Tensor, bias: Tensor) -> Plan:
+    make = group(op, x, scale, bias)
+    return lambda x, *parameters: make(in_channels_last(x), *parameters)
+
+
+@forms.add("LayerNormalization", "torch.layer_norm", outputs=1, arithmetic="S")
+@planned
+def plain_layer(op: Any, x: Tensor, scale: Tensor, b: Absent = None) -> Plan:
+    shape, epsilon = last_axes(op, x, scale, b), op.epsilon
+    return lambda x, scale, b=None: torch.layer_norm(x, shape, scale, b, epsilon)
+
+
+@forms.add("RMSNormalization", "torch.rms_norm")
+@planned
+def plain_rms(op: Any, x: Tensor, scale: Tensor) -> Plan:
+    shape, epsilon = last_axes(op, x, scale), op.epsilon
+    return lambda x, scale: torch.rms_norm(x, shape, scale, epsilon)
+
+
+forms.add("GroupNormalization", "torch.group_norm")(planned(
+    lambda op, *_: lambda x, scale, bias: torch.group_norm(
+        x, op.num_groups, scale, bias, op.epsilon)
+))  # fmt: skip
+
+
+@forms.add("InstanceNormalization", "torch.instance_norm", arithmetic="S")
+@planned
+def plain_instance(op: Any, x: Tensor, *_: Tensor) -> Plan:
+    positions(x)
+    return lambda x, scale, b: torch.instance_norm(
+        x, scale, b, None, None, True, 0.0, op.epsilon, False
+    )

@@ -120,6 +120,16 @@ for _operator, _name in (("Softmax", "softmax"), ("LogSoftmax", "log_softmax")):
     _module = getattr(nn, _operator)
     forms.add(_operator, f"torch.nn.{_operator}")(planned(partial(module, _module)))
 
+
+@forms.add("Softmax", "torch.nn.Softmax2d", attributes={"axis": (-3,)})
+@planned
+def over_channels(op: Any, x: Tensor) -> Plan:
+    if x.ndim not in (3, 4):
+        raise Unsupported("torch.nn.Softmax2d has 3 or 4 axes")
+    module: Plan = nn.Softmax2d()
+    return module
+
+
 LOSSES = {
     "SoftmaxCrossEntropyLoss": (nn.CrossEntropyLoss, {"outputs": 1}),
     "NegativeLogLikelihoodLoss": (nn.NLLLoss, {}),

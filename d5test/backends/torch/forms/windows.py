@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from d5test.backends.base import Forms, Plan, Unsupported, planned
 from d5test.backends.torch.arguments import by_rank
-from d5test.backends.torch.forms.calls import run
+from d5test.backends.torch.forms.calls import in_channels_last, run
 from d5test.backends.windows import Windows
 
 forms = Forms()
@@ -18,8 +18,8 @@ CONV_TRANSPOSE = {1: nn.ConvTranspose1d, 2: nn.ConvTranspose2d, 3: nn.ConvTransp
 MAX_POOL = {1: nn.MaxPool1d, 2: nn.MaxPool2d, 3: nn.MaxPool3d}
 AVERAGE_POOL = {1: nn.AvgPool1d, 2: nn.AvgPool2d, 3: nn.AvgPool3d}
 ADAPTIVE_POOL = {1: nn.AdaptiveAvgPool1d, 2: nn.AdaptiveAvgPool2d, 3: nn.AdaptiveAvgPool3d}
+IMAGES = {"rank0": {"min": 4, "max": 5}}
 CONV_BY_WORD = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
-LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
 
 
 def convolution(op: Any, x: Tensor, w: Tensor, b: Tensor | None, padding: Any) -> nn.Module:
@@ -40,25 +40,21 @@ def same_pads(op: Any, x: Tensor, w: Tensor) -> tuple[int, ...]:
     return tuple(at.begin)
 
 
-@forms.add("Conv", "torch.nn.Conv1d, 2d, 3d", arithmetic="S")
-@planned
 def conv(op: Any, x: Tensor, w: Tensor, b: Tensor | None = None) -> Plan:
     module = convolution(op, x, w, b, same_pads(op, x, w))
     return lambda x, w, b=None: run(module, x, weight=w, bias=b)
 
 
-@forms.add("Conv", "torch.nn.Conv2d, 3d in channels_last", arithmetic="S")
+forms.add("Conv", "torch.nn.Conv1d, 2d, 3d", arithmetic="S")(planned(conv))
+
+
+@forms.add("Conv", "torch.nn.Conv2d, 3d in channels_last", arithmetic="S", where=IMAGES)
 @planned
 def conv_last(op: Any, x: Tensor, w: Tensor, b: Tensor | None = None) -> Plan:
-    if x.ndim not in LAST:
-        raise Unsupported("channels_last has 4 or 5 axes")
-    module, layout = convolution(op, x, w, b, same_pads(op, x, w)), LAST[x.ndim]
-
-    def call(x: Tensor, w: Tensor, b: Tensor | None = None) -> Tensor:
-        x, w = (t.contiguous(memory_format=layout) for t in (x, w))
-        return run(module, x, weight=w, bias=b)
-
-    return call
+    module = convolution(op, x, w, b, same_pads(op, x, w))
+    return lambda x, w, b=None: run(
+        module, in_channels_last(x), weight=in_channels_last(w), bias=b
+    )
 
 
 @forms.add(
@@ -91,8 +87,6 @@ def convolve(op: Any, x: Tensor, w: Tensor, b: Tensor | None = None) -> Plan:
     return lambda x, w, b=None: torch.convolution(x, w, b, *steps)
 
 
-@forms.add("ConvTranspose", "torch.nn.ConvTranspose1d, 2d, 3d", arithmetic="S")
-@planned
 def transposed(op: Any, x: Tensor, w: Tensor, b: Tensor | None = None) -> Plan:
     at, groups = Windows.of(op, tuple(x.shape[2:]), tuple(w.shape[2:])), op.group
     begin, end = zip(*at.cut(op), strict=True)
@@ -105,6 +99,9 @@ def transposed(op: Any, x: Tensor, w: Tensor, b: Tensor | None = None) -> Plan:
         b is not None, at.dilations, dtype=x.dtype, device="meta",
     )  # fmt: skip
     return lambda x, w, b=None: run(module, x, weight=w, bias=b)
+
+
+forms.add("ConvTranspose", "torch.nn.ConvTranspose1d, 2d, 3d", arithmetic="S")(planned(transposed))
 
 
 def pool(modules: dict[int, Any], more: Any, op: Any, x: Tensor) -> Plan:
@@ -139,6 +136,53 @@ forms.add(
 forms.add("AveragePool", "torch.nn.AvgPool1d, 2d, 3d")(
     planned(partial(pool, AVERAGE_POOL, of_average))
 )
+
+
+def laid_out(plan: Plan, *arguments: Any) -> Plan:
+    """What `plan` returns, called on a tensor in channels_last."""
+    function = plan(*arguments)
+    return lambda x: function(in_channels_last(x))
+
+
+for _operator, _title, _plan, _row in (
+    ("MaxPool", "MaxPool2d, 3d", partial(pool, MAX_POOL, of_maximum), {"outputs": 1}),
+    ("AveragePool", "AvgPool2d, 3d", partial(pool, AVERAGE_POOL, of_average), {}),
+    ("GlobalAveragePool", "AdaptiveAvgPool2d, 3d", lambda op, x: by_rank(ADAPTIVE_POOL, x)(1), {}),
+):
+    forms.add(_operator, f"torch.nn.{_title} in channels_last", where=IMAGES, **_row)(
+        planned(partial(laid_out, _plan))
+    )
+INDEXED = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}
+AVERAGES = {1: F.avg_pool1d, 2: F.avg_pool2d, 3: F.avg_pool3d}
+MAX_FUNCTIONS = {1: torch.max_pool1d, 2: torch.max_pool2d, 3: torch.max_pool3d}
+
+
+@forms.add("MaxPool", "torch.max_pool1d, 2d, 3d", outputs=1)
+@planned
+def functional_max(op: Any, x: Tensor) -> Plan:
+    at, function = (
+        Windows.of(op, tuple(x.shape[2:]), tuple(op.kernel_shape)),
+        by_rank(MAX_FUNCTIONS, x),
+    )
+    if not at.plain:
+        raise Unsupported("torch's pools pad both sides alike, by at most half a kernel")
+    steps = at.kernel, at.strides, at.begin, at.dilations, at.ceil
+    return lambda x: function(x, *steps)
+
+
+@forms.add("MaxPool", "torch.nn.functional.max_pool1d, 2d, 3d(return_indices=True)", outputs=1)
+@planned
+def with_indices(op: Any, x: Tensor) -> Plan:
+    at, function = Windows.of(op, tuple(x.shape[2:]), tuple(op.kernel_shape)), by_rank(INDEXED, x)
+    if not at.plain:
+        raise Unsupported("torch's pools pad both sides alike, by at most half a kernel")
+    steps = at.kernel, at.strides, at.begin, at.dilations, at.ceil
+    return lambda x: function(x, *steps, return_indices=True)[0]
+
+
+forms.add("GlobalAveragePool", "torch.nn.functional.avg_pool1d, 2d, 3d over all positions")(
+    planned(lambda op, x: partial(by_rank(AVERAGES, x), kernel_size=tuple(x.shape[2:])))
+)
 forms.add("GlobalAveragePool", "torch.nn.AdaptiveAvgPool1d, 2d, 3d")(
     planned(lambda op, x: by_rank(ADAPTIVE_POOL, x)(1))
 )
@@ -146,3 +190,21 @@ forms.same(
     "GlobalAveragePool",
     {"torch.mean over the positions": lambda x: x.mean(tuple(range(2, x.ndim)), keepdim=True)},
 )
+
+
+def autocast(plan: Plan, op: Any, x: Tensor, w: Tensor, b: Tensor | None = None) -> Plan:
+    """The module on the same numbers in float32; its result has the dtype that autocast names."""
+    dtype, wide = x.dtype, [t if t is None else t.float() for t in (x, w, b)]
+    function = plan(op, *wide)
+
+    def call(x: Tensor, w: Tensor, b: Tensor | None = None) -> Any:
+        with torch.autocast("cpu", dtype):
+            return function(x.float(), w.float(), b if b is None else b.float())
+
+    return call
+
+
+for _operator, _made in (("Conv", conv), ("ConvTranspose", transposed)):
+    forms.add(_operator, "torch.autocast", arithmetic="S", dtypes=("bfloat16", "float16"))(
+        planned(partial(autocast, _made))
+    )
