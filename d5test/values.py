@@ -165,7 +165,8 @@ def _led(leading: Values, width: int, lower: Values, dtype: DType) -> Values:
     rest = np.uint64(8 * dtype.itemsize - width)
     patterns = (leading << rest) | (lower & ((np.uint64(1) << rest) - np.uint64(1)))
     values = patterns.astype(f"u{dtype.itemsize}").view(dtype)
-    values[np.isnan(values)] = np.nan
+    with np.errstate(invalid="ignore"):  # of a signalling one
+        values[np.isnan(values)] = np.nan
     return values
 
 
