@@ -32,6 +32,7 @@ from d5test.outcome.fault import Fault
 from d5test.outcome.roundings import Roundings
 from d5test.outcome.tally import Inapplicable, Tally
 from d5test.problems.real import small_problems
+from d5test.reference.operators.broadcasting import Broadcasting
 from d5test.strategies.pairs import Pairs
 from d5test.strategies.sizes import LARGEST, MIXED, SMALL_SHARE, Deal
 from d5test.strategies.upstream import Upstreams
@@ -434,9 +435,13 @@ def cases_of(
 
 
 def in_form(case: Case, name: str, constants: Mapping[int, float]) -> Case:
-    """The case as a form is asked it, with constant inputs in place of those it does not take."""
+    """The case as a form is asked it, with constant inputs in place of those it does not take.
+
+    Where inputs broadcast, a constant is a scalar: the form cannot know another shape of it.
+    """
+    scalar = isinstance(case.op, Broadcasting)
     inputs = (
-        Tensor(t.shape, case.dtype, ("constant", constants[i]))
+        Tensor(() if scalar else t.shape, case.dtype, ("constant", constants[i]))
         if t is not None and i in constants
         else t
         for i, t in enumerate(case.inputs)

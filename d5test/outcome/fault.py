@@ -117,7 +117,9 @@ class Fault(AssertionError):
         what = self.headline.removeprefix(f"{op}: ").removesuffix(f" on {place}")
         if self.kind not in ("crash", "hang"):
             with suppress(Unsupported, *FAILURES):
-                self.calls = client.record(op, self.evidence.feeds[-1].inputs, self.case.form)
+                self.calls = client.record(
+                    self.case.op, self.evidence.feeds[-1].inputs, self.case.form
+                )
         *others, last = self.calls.names or ("",)
         if self.calls.one:
             self.headline = f"{op} by {last}: {what} on {place}"
