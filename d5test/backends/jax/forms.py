@@ -300,4 +300,8 @@ _rows = Table.of("d5test.backends.jax", _FAMILIES)
 forms = forms.merged(of_rows(_rows))
 for _operator in DONATED:
     _row = _rows[_operator]
-    forms[_operator]["jax.jit(donate_argnums=)"] = replace(_row, call=partial(donated, _row))
+    forms[_operator]["jax.jit(donate_argnums=)"] = replace(
+        _row,
+        call=partial(donated, _row),
+        gradient="a gradient may need the buffers that were given away",
+    )
