@@ -20,7 +20,6 @@ from d5test.backends.base import Backend, Row, Unsupported
 from d5test.backends.numpy import Numpy
 from d5test.case import FLOATS, Arrays, Operator, is_float
 from d5test.checks import CHECKS
-from d5test.checks.special import has_rules
 from d5test.client.client import InProcessClient, in_this_process
 from d5test.exploration.draws import seed_of
 from d5test.exploration.explore import COMPILED, Exploration
@@ -136,8 +135,8 @@ def check(
               many as the backend's row does, else all
 
     Asked are the checks `forward` and `gradient` (in 16 bits `low_precision`, where any honest
-    arithmetic is accepted, class S), `untouched` (inputs are left as they are), and `special` (a
-    NaN or an infinity in one element). Degenerate shapes and other layouts are the suites'.
+    arithmetic is accepted, class S) and `untouched`: inputs must be left as they are. NaN and
+    infinity, degenerate shapes and other layouts are the suites' to ask.
 
     Raises the smallest `Fault` found, and `Untested` where too little could be judged;
     `ValueError` and `TypeError` if an argument makes no sense.
@@ -152,7 +151,6 @@ def check(
     for dtype in dtypes:
         wide = dtype in ("float64", "float32")
         names = ["forward" if wide else "low_precision", "untouched"]
-        names += ["special"] * (has_rules(operator, client.about, dtype) is None)
         names += ["gradient"] * (wide and pulled)
         for name in names:
             _explore(client, name, like, dtype, examples, seed)

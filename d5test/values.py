@@ -157,17 +157,17 @@ def octets(words: Words, shape: Shape, dtype: DType, first: int = 0, each: int =
 
 
 def _led(leading: Values, width: int, lower: Values, dtype: DType) -> Values:
-    """The numbers with these leading bits, so many of each, and these below.
-
-    Every NaN is a quiet one. A signalling NaN may become NaN where a quiet one does not, as in
-    NaN^0 (IEEE 754-2019, 9.2.1), and no framework says which it gives.
-    """
+    """The numbers with these leading bits, so many of each, and these below."""
     rest = np.uint64(8 * dtype.itemsize - width)
     patterns = (leading << rest) | (lower & ((np.uint64(1) << rest) - np.uint64(1)))
-    values = patterns.astype(f"u{dtype.itemsize}").view(dtype)
-    with np.errstate(invalid="ignore"):  # of a signalling one
-        values[np.isnan(values)] = np.nan
-    return values
+    return patterns.astype(f"u{dtype.itemsize}").view(dtype)
+
+
+def signalling(x: Values) -> NDArray[np.bool_]:
+    """Where floating-point numbers are NaNs whose leading bit of the significand is 0."""
+    quiet = 1 << (int(finfo(x.dtype).nmant) - 1)
+    pattern = x.view(f"u{x.dtype.itemsize}")
+    return np.asarray((x != x) & ((pattern & pattern.dtype.type(quiet)) == 0))
 
 
 def special(words: Words, shape: Shape, dtype: DType, each: int = 1) -> Values:

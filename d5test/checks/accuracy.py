@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from d5test.accuracy import Accuracy, Grade, ulps
 from d5test.backends.base import Unsupported
-from d5test.case import Array, Case, Operator, Tensor, dtype_of
+from d5test.case import Array, Case, Operator, Tensor, dtype_of, is_float
 from d5test.checks.check import Inquiry
 from d5test.checks.special import NAN_IS_OPEN
 from d5test.numerics.arithmetic import DOUBLE_ROUNDOFF, Arithmetic, Format
@@ -33,6 +33,7 @@ from d5test.numerics.elementary import LIBRARY, ROUNDED
 from d5test.numerics.judgement import Judgement, ratios
 from d5test.outcome.fault import Fault
 from d5test.reference.stable import CORRECTLY_ROUNDED, FORMS, condition, stable
+from d5test.values import signalling
 
 ZERO_IS_OPEN = {
     "Celu": "ONNX's text gives max(0, -0) + min(0, 0), its function body the argument",
@@ -74,6 +75,7 @@ class Values:
 
     formula  what ONNX's formula gives in float64
     exact    what the stable form gives
+    signals  whether an argument is a signalling NaN
     """
 
     op: Operator
@@ -81,6 +83,7 @@ class Values:
     got: Array
     formula: Array
     exact: Array
+    signals: Where
 
     @cached_property
     def agreed(self) -> Where:
@@ -129,10 +132,14 @@ class Values:
         return np.asarray(self.agreed & (self.exact == 0) & sure)
 
     def demanded(self, bound: Bound | None, arithmetic: Arithmetic) -> Bound:
-        """The bars: 0 where an infinity or NaN is demanded, none where an argument is flushed."""
+        """The bars: 0 where an infinity or NaN is demanded, none where an argument is flushed.
+
+        Nor is there one for a NaN of a signalling NaN, as NaN^0 may be (IEEE 754-2019, 9.2.1).
+        """
         assert bound is not None
         bar = np.where(self.infinite(arithmetic) | self.nan(arithmetic), 0.0, bound.bar)
-        return replace(bound, bar=np.where(self.read_as_zero(arithmetic), np.inf, bar))
+        free = self.read_as_zero(arithmetic) | (self.signals & np.isnan(self.got))
+        return replace(bound, bar=np.where(free, np.inf, bar))
 
     def at(self, place: tuple[int, ...]) -> tuple[float, ...]:
         """The inputs there."""
@@ -188,7 +195,11 @@ def _judged(client: Any, case: Case) -> Judgement:
         xs = tuple(np.broadcast_arrays(*double(inquiry.arrays)))
         got = result.outputs[0].astype(np.float64)
     exact = stable(case.op, *xs)
-    values = Values(case.op, xs, got, np.asarray(inquiry.outputs[0]), exact)
+    signals = np.zeros(got.shape, bool)
+    for x in inquiry.arrays:
+        if x is not None and is_float(x.dtype.name):
+            signals |= signalling(x)
+    values = Values(case.op, xs, got, np.asarray(inquiry.outputs[0]), exact, signals)
     measured = errors_in_ulps(xs, got, exact, own_error(case.op, xs), arithmetic)
 
     def bounds(a: Arithmetic) -> Bounds:

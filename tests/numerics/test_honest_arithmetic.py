@@ -166,7 +166,7 @@ def test_each_class_holds_its_own_and_convicts_the_next(name: str, dtype: str) -
                 if tighter:
                     convicted[looser] += bars.ratio(tighter, gradients, results) > 1
 
-    seed(11)(few(given(cases(OPERATORS[name], dtype))(hold)))()
+    seed(12)(few(given(cases(OPERATORS[name], dtype))(hold)))()
     hold(made(name, dtype, LONG_SUMS[name], 3))
     for number in range(8 if name in SEVERAL_SUMS else 0):
         hold(made(name, dtype, SEVERAL_SUMS[name], number))

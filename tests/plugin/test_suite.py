@@ -173,7 +173,7 @@ def test_a_budget_is_kept_and_what_it_left_out_is_said(suite: Suite) -> None:
         (("--backend=numpy", "--dtype=float23"), "unknown dtype 'float23'"),
         (("--backend=numpy", "--check=forwrd"), "unknown check 'forwrd': did you mean forward?"),
         (("--backend=numpy", "--known=none.toml"), "none.toml: No such file"),
-        (("--backend=numpy", "--budget=soon"), "expected a time as 90s"),
+        (("--backend=numpy", "--budget=soon"), "expected a time such as 90s"),
         ((), "no --backend is given; installed: numpy"),
         (("-n2",), "no --backend is given; installed: numpy"),
     ],
