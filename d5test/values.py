@@ -165,9 +165,11 @@ def _led(leading: Values, width: int, lower: Values, dtype: DType) -> Values:
 
 def signalling(x: Values) -> NDArray[np.bool_]:
     """Where floating-point numbers are NaNs whose leading bit of the significand is 0."""
-    quiet = 1 << (int(finfo(x.dtype).nmant) - 1)
-    pattern = x.view(f"u{x.dtype.itemsize}")
-    return np.asarray((x != x) & ((pattern & pattern.dtype.type(quiet)) == 0))
+    bits, stored = 8 * x.dtype.itemsize, int(finfo(x.dtype).nmant)
+    magnitude = x.view(f"u{x.dtype.itemsize}").astype(np.uint64) & np.uint64((1 << bits - 1) - 1)
+    infinity = ((1 << bits - 1 - stored) - 1) << stored
+    quiet = infinity | 1 << stored - 1
+    return np.asarray((magnitude > np.uint64(infinity)) & (magnitude < np.uint64(quiet)))
 
 
 def special(words: Words, shape: Shape, dtype: DType, each: int = 1) -> Values:

@@ -240,11 +240,11 @@ def test_what_is_no_reproducer_is_not_run(
     alien = tmp_path / "alien.py"
     alien.write_text(f"open({str(ran)!r}, 'w')\nprint('gone')")
     cut = reproducer(tmp_path / "cut.py", f"open({str(ran)!r}, 'w')\ndef main(")
-    for path, why in ((alien, "does not have d5test's mark"), (cut, "cut or changed")):
+    for path, why in ((alien, "d5test did not write it"), (cut, "cut or changed")):
         assert main(["repro", str(path)]) == 2
         said = capsys.readouterr()
         (line,) = said.err.splitlines()
-        assert f"{path} is not a reproducer: it" in line
+        assert f"{path} is not a reproducer: " in line
         assert why in line
         assert not said.out
     assert not ran.exists()

@@ -90,8 +90,9 @@ def test_a_wrong_form_is_no_success(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--backend=torch"], "say what is to be covered: --functions"),
-        (["--functions"], "say of which backends: --backend=torch,jax"),
+        (["--backend=torch"], "say what is to be covered: --functions, or --kernels"),
+        (["--functions", "--kernels", "--backend=torch"], "say what is to be covered"),
+        (["--functions"], "say of which backend: --backend=torch"),
         (["--functions", "--backend=torhc"], "did you mean torch"),
         (["--functions", "--backend=torch", "--operator=Rleu"], "did you mean Relu"),
     ],

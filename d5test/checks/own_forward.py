@@ -185,6 +185,7 @@ def _further(case: Case) -> Iterator[Arrays]:
         x = arrays[i]
         if x is not None and x.size:
             low, high = float(x.min()), float(x.max())
+            low = low / 2 if low == high else low
             if isfinite(low) and isfinite(high):
                 tensors[i] = replace(tensor, values=("uniform", low, high))
     for seed in range(case.seed + 1, case.seed + 1 + FURTHER):

@@ -107,8 +107,11 @@ def _in(inquiry: Inquiry, arithmetic: Arithmetic, chosen: int) -> Judgement:
             judgement = _with_special(
                 inquiry, arithmetic, chosen, value, place, before.outputs, bounds
             )
-        except Fault:
-            if OwnForward(inquiry).off == np.inf:
+        except Fault as fault:
+            # a number that is off, as the forward is by itself, is no answer to an infinity
+            off = OwnForward(inquiry).off
+            wrong = fault.judgement.ratio if fault.judgement is not None else np.inf
+            if off == np.inf or (off > 1 and wrong <= 2 * off):
                 raise forward_is_wrong(inquiry) from None
             raise
         worst = max(worst, judgement, key=lambda j: j.ratio)

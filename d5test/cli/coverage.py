@@ -16,22 +16,21 @@ from d5test.cli import functions, kernels
 
 def declare(parser: argparse.ArgumentParser) -> None:
     """Its arguments: those that both kinds of coverage have, and those of kernels."""
-    kind = parser.add_mutually_exclusive_group(required=True)
-    kind.add_argument(
+    parser.add_argument(
         "--functions",
         action="store_true",
         help="function by function: the operator, whether it is the framework's own or composed, "
         "dtypes, and how many of a few cases were telling, in float32 where there is one; then "
         "public functions that are an operator's own by their names, and called by no row or form",
     )
-    kind.add_argument(
+    parser.add_argument(
         "--kernels",
         action="store_true",
         help="functions of the framework's native libraries: entered by drawn cases, by real "
         "problems, by both",
     )
     parser.add_argument(
-        "--backend", required=True, metavar="NAME[,NAME]", help="whose; of kernels one"
+        "--backend", default="", metavar="NAME[,NAME]", help="whose; of kernels one"
     )
     parser.add_argument("--operator", default="", metavar="NAME[,NAME]", help="of these operators")
     parser.add_argument(
@@ -49,6 +48,10 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     """Do what is asked for; its exit status."""
+    if options.functions == options.kernels:
+        raise Mistake("say what is to be covered: --functions, or --kernels")
+    if not options.backend:
+        raise Mistake("say of which backend: --backend=torch")
     if "," in options.backend and options.kernels:
         raise Mistake(f"--backend={options.backend}: kernels are told of one backend at a time")
     return kernels.execute(options) if options.kernels else functions.execute(options)

@@ -67,12 +67,22 @@ def forward_bounds(
 ) -> Bounds:
     """Outputs of `op` on `arrays` (in the dtype under test; their values are exact)."""
     keep_freed_memory()
+
+    def run(op: Callable[..., tuple[Any, ...]]) -> tuple[Bound, ...]:
+        return tuple(as_compared(y, arithmetic) for y in op(*exact_bars(arrays, arithmetic)))
+
     with np.errstate(all="ignore"):
-        bounds = tuple(as_compared(y, arithmetic) for y in op(*exact_bars(arrays, arithmetic)))
+        bounds = run(op)
         if not (arithmetic.rounded_attributes and isinstance(op, Operator)):
             return bounds
+        # what is exact here, as beyond a kink, need not be so at a corner
+        at_corners = list(map(run, corners(op)))
+        rounded = tuple(
+            replace(b, bar=np.max([b.bar, *(each[k].bar for each in at_corners)], axis=0))
+            for k, b in enumerate(bounds)
+        )
         inputs = double(arrays)
-        return _reaching(op, bounds, lambda corner: corner(*inputs))
+        return _reaching(op, rounded, lambda corner: corner(*inputs))
 
 
 def library_bound(value: Array, arithmetic: Arithmetic) -> Bound:

@@ -22,6 +22,7 @@ SAMPLES = {
         OPERATORS["ReduceMax"](),
         (Tensor((3, 5), values=("ties",)), Tensor((1,), "int64", data=(1,))),
     ),
+    "constants in 64 bits": (OPERATORS["Selu"](), (Tensor((3, 5), "float64"),)),
     "linear above 2": (OPERATORS["Softplus"](), (Tensor((40,), values=("scaled", 2)),)),
     "indices of the plane": (
         OPERATORS["MaxPool"](kernel_shape=(2, 2)),

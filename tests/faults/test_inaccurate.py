@@ -10,7 +10,7 @@ from tests.faults.score import Local
 from tests.faults.wrong import Wrong
 
 COUNT = 25
-BY_VALUE = {"forward", "low_precision", "accuracy", "degenerate"}
+BY_VALUE = {"forward", "low_precision", "accuracy", "degenerate", "real"}
 """Checks that have nothing to say but that values are right, each on cases of its own."""
 
 
@@ -104,7 +104,8 @@ def test_what_is_broken_besides_is_still_named(
 
 
 def test_every_property_is_tried() -> None:
-    values = BY_VALUE | {"gradient", "numerical_gradient"}
+    values = BY_VALUE | {"gradient", "numerical_gradient", "forward_mode", "second_gradient"}
     others = {"untouched", "invalid_arguments", "declared_dtypes", "compiled"}
     named = {"no_caching", "layout", "batch", "special", "determinism", "forms"}
+    named |= {"layout_gradient", "special_gradient"}
     assert values | others | named == set(CHECKS)
