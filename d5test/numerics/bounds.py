@@ -72,17 +72,9 @@ def forward_bounds(
         return tuple(as_compared(y, arithmetic) for y in op(*exact_bars(arrays, arithmetic)))
 
     with np.errstate(all="ignore"):
-        bounds = run(op)
-        if not (arithmetic.rounded_attributes and isinstance(op, Operator)):
-            return bounds
-        # what is exact here, as beyond a kink, need not be so at a corner
-        at_corners = list(map(run, corners(op)))
-        rounded = tuple(
-            replace(b, bar=np.max([b.bar, *(each[k].bar for each in at_corners)], axis=0))
-            for k, b in enumerate(bounds)
-        )
-        inputs = double(arrays)
-        return _reaching(op, rounded, lambda corner: corner(*inputs))
+        if arithmetic.rounded_attributes and isinstance(op, Operator):
+            return _reaching(op, run)
+        return run(op)
 
 
 def library_bound(value: Array, arithmetic: Arithmetic) -> Bound:
@@ -103,22 +95,23 @@ def gradient_bounds(
     """
     keep_freed_memory()
     inputs = exact_bars(arrays, arithmetic)
-    with np.errstate(all="ignore"):
-        tied = arithmetic.tied
+    tied = arithmetic.tied
+    common = replace(tied, ulps={})  # what a row grants its own formula is not granted here
+
+    def run(op: Operator) -> Bounds:
         if reads_outputs(type(op).backward):
             outputs = tuple(as_stored(y, tied) for y in op(*inputs))
         else:
             outputs = op(*(x.value if isinstance(x, Bar) else x for x in inputs))
         gradients = op.vjp(exact_bars(grads, tied), exact_bars(arrays, tied), outputs)
         bounds = tuple(None if g is None else as_compared(g, arithmetic) for g in gradients)
-        common = replace(tied, ulps={})  # what a row grants its own formula is not granted here
         others = op.other_backward(exact_bars(grads, common), exact_bars(arrays, common))
-        if others is not None:
-            bounds = tuple(map(either, bounds, (as_compared(g, arithmetic) for g in others)))
-        if not arithmetic.rounded_attributes:
+        if others is None:
             return bounds
-        plain, upstream = double(arrays), double(grads)
-        return _reaching(op, bounds, lambda corner: corner.vjp(upstream, plain))
+        return tuple(map(either, bounds, (as_compared(g, arithmetic) for g in others)))
+
+    with np.errstate(all="ignore"):
+        return _reaching(op, run) if arithmetic.rounded_attributes else run(op)
 
 
 def either(bound: Bound | None, other: Bound) -> Bound | None:
@@ -164,19 +157,29 @@ def corners(op: Operator) -> Iterator[Operator]:
         yield op.with_(**dict(zip(ends, corner, strict=True)))
 
 
-def _reaching(op: Operator, bounds: Bounds, run: Callable[[Operator], Sequence[Any]]) -> Bounds:
-    """The bars widened by the distance from `run(op)` to the furthest of those at the corners."""
-    apart: list[Any] = [0.0] * len(bounds)
-    own: Sequence[Any] = ()
-    for corner in corners(op):
-        own = own or run(op)
-        for k, (bound, x, y) in enumerate(zip(bounds, own, run(corner), strict=True)):
-            if bound is not None and bound.storage is not None:
-                apart[k] = np.maximum(apart[k], np.where(x == y, 0.0, np.absolute(y - x)))
-    return tuple(
-        None if bound is None else replace(bound, bar=bound.bar + moved)
-        for bound, moved in zip(bounds, apart, strict=True)
-    )
+def _reaching(op: Operator, run: Callable[[Operator], Bounds]) -> Bounds:
+    """The bars of `run(op)` widened until they hold those at the corners, with their rounding.
+
+    What is exact for `op`, as beyond a kink, need not be so there.
+    """
+    bounds = run(op)
+    at_corners = [tuple(map(_holding, bounds, run(corner))) for corner in corners(op)]
+    return tuple(map(_widest, bounds, *at_corners))
+
+
+def _holding(bound: Bound | None, other: Bound | None) -> Bound | None:
+    """The value of a bound; its bar also holds `other`, and the bar of whatever lies between."""
+    if bound is None or other is None or bound.storage is None:
+        return bound
+    moved = np.where(bound.value == other.value, 0.0, np.absolute(other.value - bound.value))
+    return replace(bound, bar=moved + np.maximum(bound.bar, other.bar))
+
+
+def _widest(bound: Bound | None, *others: Bound | None) -> Bound | None:
+    """A bound with the widest bars of those of its value."""
+    if bound is None:
+        return None
+    return replace(bound, bar=np.max([bound.bar, *(b.bar for b in others if b)], axis=0))
 
 
 @cache

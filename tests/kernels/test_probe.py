@@ -176,7 +176,7 @@ def test_the_command_says_in_one_line_what_is_missing(
     words = (
         "no compiler",
         "did you mean",
-        "no --backend",
+        "say of which backend",
         "did you mean float32",
         ".md",
         "--kernels",
