@@ -168,11 +168,15 @@ def _reaching(op: Operator, run: Callable[[Operator], Bounds]) -> Bounds:
 
 
 def _holding(bound: Bound | None, other: Bound | None) -> Bound | None:
-    """The value of a bound; its bar also holds `other`, and the bar of whatever lies between."""
+    """The value of a bound; its bar also holds `other`, and the bar of whatever lies between.
+
+    A gradient may jump at a kink between both, by a product with an attribute in between: that
+    differs from the corner's by a ULP of float32 at most.
+    """
     if bound is None or other is None or bound.storage is None:
         return bound
     moved = np.where(bound.value == other.value, 0.0, np.absolute(other.value - bound.value))
-    return replace(bound, bar=moved + np.maximum(bound.bar, other.bar))
+    return replace(bound, bar=moved * (1 + 2.0**-23) + np.maximum(bound.bar, other.bar))
 
 
 def _widest(bound: Bound | None, *others: Bound | None) -> Bound | None:
