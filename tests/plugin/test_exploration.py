@@ -14,6 +14,7 @@ from sortedcontainers import SortedSet
 
 from d5test.backends.base import Unsupported
 from d5test.case import Case, Tensor
+from d5test.checks import Check
 from d5test.exploration import explore as exploration
 from d5test.exploration.draws import seed_of
 from d5test.exploration.explore import Exploration, Undrawable, shortage
@@ -42,18 +43,8 @@ def cases(operator: Any, dtype: str) -> st.SearchStrategy[Case]:
 def explore(
     run: Callable[[Any, Case], Judgement], number: int = 1, **more: Any
 ) -> tuple[Tally, list[Fault], Exploration]:
-    check = SimpleNamespace(
-        name="forward",
-        run=run,
-        kind=more.pop("kind", "value"),
-        cases=more.pop("cases", cases),
-        draws=None,
-        sized=False,
-        every=None,
-        fixed=False,
-        whole=None,
-        pairwise=False,
-    )
+    kind = more.pop("kind", "value")
+    check = Check("forward", run, kind=kind, cases=more.pop("cases", cases))
     tally = Tally("tiny", "forward", "Relu", "float32")
     given: dict[str, Any] = {"examples": 25, "covered": lambda _: False, **more}
     found = Exploration(None, check, Relu, "float32", tally, **given)

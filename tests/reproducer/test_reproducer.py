@@ -18,6 +18,7 @@ from d5test.checks import Evidence
 from d5test.checks.check import Inquiry
 from d5test.client import registry
 from d5test.client.client import WorkerClient
+from d5test.client.messages import Feed
 from d5test.fixtures.conclude import reproducer_of
 from d5test.reproducer import write
 from d5test.reproducer.closure import Closure
@@ -225,7 +226,7 @@ def test_every_row_of_ours_can_be_taken_apart(name: str) -> None:
     from d5test.reference.operators import OPERATORS
 
     pytest.importorskip(name.partition("-")[0])
-    evidence = Evidence((SimpleNamespace(grads=()),), "within")
+    evidence = Evidence((Feed((), ()),), "within")
     backend = load(registry.target(name))
     names = public_names(backend.framework)
     table = {
