@@ -37,7 +37,8 @@ def test_is_found_by_one_check_alone(finding: Finding) -> None:
 
 
 def test_no_check_can_be_left_out() -> None:
-    assert {finding.check for finding in IN_PROCESS if finding.alone} == set(CHECKS)
+    """All but `real`, which asks what `forward` and `gradient` do, at the problems' full size."""
+    assert {finding.check for finding in IN_PROCESS if finding.alone} == set(CHECKS) - {"real"}
 
 
 @pytest.mark.parametrize("backend", [gradients.Cubes, processes.Compiled])
