@@ -38,6 +38,8 @@ from d5test.strategies.sizes import LARGEST, MIXED, SMALL_SHARE, Deal
 from d5test.strategies.upstream import Upstreams
 
 MOST = 3
+LEAST = 12
+"""Cases that may be drawn until enough are telling, however few are wanted."""
 LITTLE = 7
 """Sides up to which a case is small already."""
 AGAIN = 4
@@ -242,7 +244,7 @@ class Exploration:
                 self.one(replace(case, seed=case.seed + further))
 
         draw = given(case=cases)(draw)
-        most = MOST * self.examples * (1 if pairs is None else 2)
+        most = max(MOST * self.examples, LEAST) * (1 if pairs is None else 2)
         draw = settings(PROFILE, max_examples=most)(draw)
         try:
             with reproducible_draws():

@@ -13,7 +13,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, ClassVar
 
-from d5test.backends.base import Plan, Row, Unsupported
+from d5test.backends.base import Backend, Plan, Row, Unsupported
 from d5test.backends.numpy import Numpy
 from d5test.native import compiler
 from d5test.native.bridges import DTYPES, Guarded
@@ -85,6 +85,8 @@ class Native(Numpy):
     kernels: ClassVar[Kernels] = Kernels(ROOT / "native" / "kernels")
     rows: ClassVar[Mapping[str, Row]] = kernels.rows()
     updaters: ClassVar[Mapping[str, Any]] = {}
+    jvp, hvp = Backend.jvp, Backend.hvp
+    """A kernel has one gradient, which is no array operation."""
 
     def __init__(self, device: str = "cpu") -> None:
         super().__init__(device)
