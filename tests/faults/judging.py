@@ -15,6 +15,8 @@ from d5test.strategies.upstream import Upstreams
 from tests.faults.mutants import drawn
 
 Form = tuple[str, RowInfo] | None
+BY_DEFAULT = tuple(name for name, check in CHECKS.items() if not check.sizes)
+"""Checks that are made without being asked for: not that of real problems at their full size."""
 COUNT = 12
 """Cases of each check and dtype."""
 
@@ -63,7 +65,7 @@ def judgements(
 
 
 def findings(
-    client: Any, operator: type[Operator], names: Iterable[str] = tuple(CHECKS), count: int = COUNT
+    client: Any, operator: type[Operator], names: Iterable[str] = BY_DEFAULT, count: int = COUNT
 ) -> Mapping[str, Fault]:
     """The first fault that each check finds."""
     found: dict[str, Fault] = {}

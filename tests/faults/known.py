@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from d5test.case import Operator
-from d5test.checks import CHECKS, Fault
+from d5test.checks import Fault
 from d5test.client.client import WorkerClient
 from d5test.client.registry import Spec
 from d5test.reference.operators import OPERATORS
@@ -14,7 +14,7 @@ from tests.faults import wrong_functions as functions
 from tests.faults import wrong_gradients as gradients
 from tests.faults import wrong_memory as memory
 from tests.faults import wrong_processes as processes
-from tests.faults.judging import findings
+from tests.faults.judging import BY_DEFAULT, findings
 from tests.faults.score import Local
 
 
@@ -176,7 +176,7 @@ def found_first(finding: Finding) -> Fault | None:
         with WorkerClient(spec, timeout=2.0) as client:
             return findings(client, finding.cls, (finding.check,), 2).get(finding.check)
     client = local(finding)
-    for name in ("compiled",) if finding in COMPILED else CHECKS:
+    for name in ("compiled",) if finding in COMPILED else BY_DEFAULT:
         for fault in findings(client, finding.cls, (name,), COUNT).values():
             return fault
     return None
