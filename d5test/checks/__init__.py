@@ -26,6 +26,7 @@ from d5test.checks.derivatives import (
     with_forward_mode,
     with_second_gradient,
 )
+from d5test.checks.large import has_samples, large_bytes, large_cases, large_elements
 from d5test.checks.numerical import has_gradient, numerical_gradient
 from d5test.checks.real import has_problems, real, real_cases
 from d5test.checks.repetition import determinism, no_caching, untouched
@@ -40,7 +41,7 @@ from d5test.checks.value import compiled, forms, forward, gradient, low_precisio
 from d5test.outcome.fault import Evidence, Fault
 from d5test.problems.functions import function_cases
 from d5test.reference.operators.elementwise import Binary, Pow, Unary
-from d5test.strategies.sizes import REAL
+from d5test.strategies.sizes import LARGE, REAL
 
 CHECKS: Mapping[str, Check] = {
     check.name: check
@@ -149,12 +150,25 @@ CHECKS: Mapping[str, Check] = {
             sizes=REAL,
             parts=("forward", "gradient", "low_precision"),
         ),
+        *(
+            Check(
+                run.__name__,
+                run,
+                ("float32", "bfloat16"),
+                reason=has_samples,
+                every=large_cases,
+                sizes=LARGE,
+                parts=("forward", "gradient", "low_precision"),
+            )
+            for run in (large_bytes, large_elements)
+        ),
     )
 }
 
 __all__ = [
     "CHECKS", "Check", "Evidence", "Fault", "Inquiry", "accuracy", "batch", "compiled",
     "declared_dtypes", "degenerate", "determinism", "forms", "forward", "forward_mode", "gradient",
-    "invalid_arguments", "layout", "layout_gradient", "low_precision", "no_caching",
-    "numerical_gradient", "real", "second_gradient", "special", "special_gradient", "untouched",
+    "invalid_arguments", "large_bytes", "large_elements", "layout", "layout_gradient",
+    "low_precision", "no_caching", "numerical_gradient", "real", "second_gradient", "special",
+    "special_gradient", "untouched",
 ]  # fmt: skip

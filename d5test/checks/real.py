@@ -7,12 +7,11 @@ not fit into memory, here or beside the framework, is not asked.
 from collections.abc import Callable
 from dataclasses import replace
 from math import prod
-from pathlib import Path
 from typing import Any
 
-from d5test.backends.base import Unsupported
 from d5test.case import Arrays, Case, Operator, Tensor, dtype_of
 from d5test.checks.check import Inquiry, Why, supported
+from d5test.checks.memory import require
 from d5test.checks.value import forward, gradient, sampled
 from d5test.client.messages import BackendInfo, Result
 from d5test.known.failure import in_dtype
@@ -41,7 +40,8 @@ PATIENCE = 60.0
 SLOWEST = 3 * 10**8
 """Multiplications a second that a framework does at least, of a forward and its backward."""
 UNIFORM, NORMAL = ("uniform",), ("normal",)
-MEMORY = Path("/proc/meminfo")
+ROOM = 0.5
+"""The share of the memory that may be taken."""
 
 
 def has_problems(operator: type[Operator], about: BackendInfo, dtype: str) -> Why:
@@ -86,10 +86,7 @@ def real(client: Any, case: Case) -> Judgement:
 
 def require_memory(case: Case) -> None:
     """Raise `Unsupported` where a problem needs more memory than there is."""
-    needed, there = bytes_needed(case), bytes_available()
-    if there is not None and needed > there:
-        size, room = (f"{number / 2**30:.1f} GiB" for number in (needed, there))
-        raise Unsupported(f"{case.op.name} needs {size} of memory, {room} are there: {case!r}")
+    require(bytes_needed(case), ROOM, case)
 
 
 def bytes_needed(case: Case) -> int:
@@ -101,14 +98,6 @@ def bytes_needed(case: Case) -> int:
     samples = first[batch.inputs[0]] if batch and first and batch.inputs[0] is not None else 1
     judged = max(elements // max(samples, 1), min(elements, AFFORDABLE // PASSES))
     return COPIES * elements * dtype_of(case.dtype).itemsize + BARS * judged * 8
-
-
-def bytes_available() -> int | None:
-    """Half of the memory that the system can give; `None` where it does not say."""
-    if not MEMORY.exists():
-        return None
-    (line,) = (row for row in MEMORY.read_text().splitlines() if row.startswith("MemAvailable"))
-    return int(line.split()[1]) * 1024 // 2
 
 
 def _outputs(case: Case) -> int:

@@ -19,6 +19,7 @@ from d5test.client.messages import (
     BackendInfo,
     Calls,
     Crashed,
+    Extremes,
     Feed,
     Hung,
     Raised,
@@ -110,6 +111,25 @@ class BackendClient(ABC):
             self.history.clear()
             raise
         return [Result.of(*pair) for pair in zip(feeds, answers, strict=True)]
+
+    def repeat(
+        self,
+        op: Operator,
+        feed: Feed,
+        along: tuple[Sequence[int | None], Sequence[int | None]],
+        times: int,
+        *,
+        form: str = "",
+    ) -> tuple[list[Extremes], list[Extremes | None]]:
+        """What the operator makes of a feed that is repeated; see `d5test.worker.repeated`.
+
+        Outputs, and gradients for each input, none where the feed has no upstream gradients.
+        """
+        outputs, gradients = self.ask("repeat", *plain(op), plain_feed(feed), along, times, form)
+        return (
+            [Extremes(*y) for y in outputs],
+            [None if dx is None else Extremes(*dx) for dx in gradients or ()],
+        )
 
     def record(self, op: Operator, inputs: Arrays, form: str = "") -> Calls:
         """Which functions of the framework the row, or a form, calls on these inputs."""

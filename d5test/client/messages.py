@@ -60,6 +60,14 @@ class Result:
         )
 
 
+class Extremes(NamedTuple):
+    """The shape of a large result; of its repetitions, element by element, lowest and highest."""
+
+    shape: tuple[int, ...]
+    lowest: Array | None
+    highest: Array | None
+
+
 class Round(NamedTuple):
     """Seconds a call, by the clock and of the CPU (all threads), and involuntary switches."""
 

@@ -69,11 +69,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     add(
         "--sizes",
-        choices=("mixed", "small", "real"),
+        choices=("mixed", "small", "real", "large"),
         default="mixed",
         help="small and different sizes alone, or with them those at which kernels change: "
         "tied, at powers of two, as many channels as networks have, real problems scaled down "
-        "(default: mixed); or every real problem once, at its full size",
+        "(default: mixed); or every real problem once, at its full size; or calls beyond 2^31 "
+        "bytes and beyond 2^31 elements, where memory allows",
     )
     add("--seed", type=int, default=0, metavar="N", help="draw other cases (default: 0)")
     add(

@@ -31,7 +31,7 @@ CHOOSING = (
     "--benchmark-autosave", "--gate-old",
 )  # fmt: skip
 """Options that choose tests, or keep times that are measured with care."""
-FULL = ("real",)
+FULL = ("real", "large")
 """Sizes of which checks of their own are asked, and no others."""
 APART = {"test_time.py": {"operators", "networks", "distributed"}, "test_corpus.py": {"operators"}}
 """Files that are runs of their own, in which suites: a busy machine spoils times, and drawing

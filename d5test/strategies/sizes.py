@@ -34,6 +34,9 @@ RANKS = "ranks"
 REAL = "real"
 """All sides those of a problem that is solved in practice, scaled down."""
 
+LARGE = "large"
+"""Samples repeated beyond 2^31 bytes or elements. Not drawn: checks of their own ask for it."""
+
 TURN = (TIED,) * 3 + (BOUNDARY,) * 4 + (PAIR, REAL) * 2 + (CHANNELS, DEPTHWISE, GRAIN, RANKS)
 """The kinds of a turn, beside the small and different ones."""
 OPTIONAL = frozenset({PAIR, CHANNELS, DEPTHWISE, GRAIN, RANKS, REAL})

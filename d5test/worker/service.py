@@ -21,6 +21,7 @@ from d5test.worker.execution import Execution
 from d5test.worker.facts import describe
 from d5test.worker.programs import Programs
 from d5test.worker.recorder import record
+from d5test.worker.repeated import repeated
 from d5test.worker.timing import Rounds, Timing
 from d5test.worker.training import Trainings
 
@@ -52,6 +53,7 @@ class Service:
         self._requests: Mapping[str, Callable[..., Any]] = {
             "describe": lambda: describe(self.execution),
             "run": lambda *request: self.execution.run(*request),
+            "repeat": lambda *request: repeated(self.execution, *request),
             "compilations": lambda: self.execution.compilations(),
             "reset": lambda: self.execution.reset(),
             "record": lambda *request: record(self.execution.backend, *request),

@@ -129,6 +129,6 @@ def test_the_check_without_its_sizes_is_one_line(suite: Suite) -> None:
 
 def test_the_check_is_asked_of_nothing_else() -> None:
     assert CHECKS["real"].fixed
-    assert [check.name for check in CHECKS.values() if check.sizes] == ["real"]
+    assert [check.name for check in CHECKS.values() if check.sizes == "real"] == ["real"]
     unsized = replace(Attention(), is_causal=0)
     assert np.isfinite(bytes_needed(Case(unsized, tuple(Tensor((1, 2, 8, 4)) for _ in range(3)))))

@@ -277,6 +277,7 @@ def test_collecting_is_quick(suite: Suite) -> None:
         "test_corpus",
         "test_forms",
         "test_known",
+        "test_large",
         "test_real",
         "test_time",
     }
