@@ -55,6 +55,7 @@ def test_what_is_wrong_is_found_on_processes(planted: str, said: str) -> None:
     assert said in ran.stdout, ran.stdout + ran.stderr
 
 
+@pytest.mark.nightly
 def test_a_rank_that_sleeps_in_gloo_is_named_when_the_others_have_left() -> None:
     pytest.importorskip("torch")
     plugin = ("-p", "tests.distributed.sleeping_in_gloo")

@@ -45,10 +45,13 @@ class Own:
 Table = Mapping[str, Own | tuple[Own, ...]]
 
 
-def rows(table: Table, dtypes: tuple[str, ...] = WIDE) -> list[Any]:
-    """A parameter for each function and each of `dtypes` that it has."""
+def rows(table: Table, dtypes: tuple[str, ...] = WIDE, nightly: tuple[str, ...] = ()) -> list[Any]:
+    """A parameter for each function and each of `dtypes` that it has; of some in `nightly` only."""
+    long = pytest.mark.nightly
     return [
-        pytest.param(own, dtype, id=f"{name}-{own.like!r}-{dtype}")
+        pytest.param(
+            own, dtype, id=f"{name}-{own.like!r}-{dtype}", marks=long if dtype in nightly else ()
+        )
         for name, owns in table.items()
         for own in (owns if isinstance(owns, tuple) else (owns,))
         for dtype in dtypes

@@ -85,6 +85,6 @@ def test_every_function_is_in_the_table_or_has_a_reason() -> None:
     assert not gone, "jax has no such function any more"
 
 
-@pytest.mark.parametrize(("own", "dtype"), rows(TABLE))
+@pytest.mark.parametrize(("own", "dtype"), rows(TABLE, nightly=("float64",)))
 def test_an_own_function_is_accepted(own: Own, dtype: str) -> None:
     require_accepted(own, dtype, "jax")

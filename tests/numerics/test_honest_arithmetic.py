@@ -220,7 +220,14 @@ def test_numbers_of_the_formula_may_be_stored(
         assert bars.ratio(looser, True, gradients) <= 1
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        "float32",
+        "bfloat16",
+        *(pytest.param(d, marks=pytest.mark.nightly) for d in ("float64", "float16")),
+    ],
+)
 @pytest.mark.parametrize("name", sorted({*FORWARDS, *BACKWARDS}))
 def test_any_factoring_lies_within_the_bars(name: str, dtype: str) -> None:
     def factored(case: Case, machine: Any, grads: Arrays) -> Iterator[tuple[bool, Any]]:

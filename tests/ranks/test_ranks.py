@@ -129,6 +129,7 @@ def test_a_mistake_is_said_once(run: Run, arguments: list[str], words: str) -> N
     assert ran.status == 4
 
 
+@pytest.mark.nightly
 def test_a_rank_that_does_nothing_is_named_long_before_its_deadline(run: Run) -> None:
     begun = time.monotonic()
     ran = run("still")

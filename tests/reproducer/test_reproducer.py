@@ -221,7 +221,12 @@ def test_the_module_of_a_function_is_imported_not_its_package_alone() -> None:
     assert of_row(partial, names)[2] == ("xml",)
 
 
-@pytest.mark.parametrize("name", ["torch", "torch-compiled", "tensorflow-xla", "jax-compiled"])
+COMPILED = ("torch-compiled", "tensorflow-xla", "jax-compiled")
+
+
+@pytest.mark.parametrize(
+    "name", ["torch", *(pytest.param(name, marks=pytest.mark.nightly) for name in COMPILED)]
+)
 def test_every_row_of_ours_can_be_taken_apart(name: str) -> None:
     from d5test.reference.operators import OPERATORS
 
@@ -266,7 +271,7 @@ def test_a_row_may_keep_what_it_compiled_by_its_operator(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("name", ["torch", "jax", "onnxruntime"])
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("bfloat16", marks=pytest.mark.nightly)])
 def test_frameworks(name: str, dtype: str, tmp_path: Path) -> None:
     from d5test.reference.operators import OPERATORS
 

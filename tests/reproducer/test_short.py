@@ -433,7 +433,9 @@ def pretended(client: WorkerClient, op: Any, inputs: tuple[Tensor, ...], pulled:
     return fault
 
 
-@pytest.fixture(params=["torch", "jax", "tensorflow"], scope="module")
+@pytest.fixture(
+    params=["torch", "jax", pytest.param("tensorflow", marks=pytest.mark.nightly)], scope="module"
+)
 def framework(request: pytest.FixtureRequest) -> Iterator[WorkerClient]:
     pytest.importorskip(request.param)
     with WorkerClient(request.param) as client:
