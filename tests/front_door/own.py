@@ -46,7 +46,7 @@ Table = Mapping[str, Own | tuple[Own, ...]]
 
 
 def rows(table: Table, dtypes: tuple[str, ...] = WIDE, nightly: tuple[str, ...] = ()) -> list[Any]:
-    """A parameter for each function and each of `dtypes` that it has; of some in `nightly` only."""
+    """A parameter for each function and each of `dtypes` that it has; some are `nightly`."""
     long = pytest.mark.nightly
     return [
         pytest.param(
