@@ -23,6 +23,7 @@ from d5test.accuracy import Accuracy, ulps
 from d5test.client.client import MOST_MEMORY
 from d5test.outcome.tally import OUTCOMES, Tally, causes, shortened
 from d5test.plugin.outcomes import ARITHMETICS, tallies_of
+from d5test.plugin.selection import SELECTION, Selection
 
 Measured = TypeVar("Measured")
 WORST = 5
@@ -52,12 +53,14 @@ COLOURS = {"right": "green", "fault": "red", "known": "yellow", "untested": "red
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_terminal_summary(
-    terminalreporter: pytest.TerminalReporter,
+    terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config
 ) -> Generator[None, Any, Any]:
     """Say it after pytest's own list of failures, which may be long."""
     result = yield
     tallies = tallies_in(terminalreporter)
     if not tallies:
+        if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and config.stash[SELECTION].backends:
+            terminalreporter.write_line(no_tests(config.stash[SELECTION]))
         return result
     terminalreporter.section("d5test", sep="=")
     colours = bool(terminalreporter.isatty) and not os.environ.get("NO_COLOR")
@@ -90,6 +93,16 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     tallies = tallies_in(reporter)
     if tallies and not judged(tallies):
         session.exitstatus = NOTHING_JUDGED
+
+
+def no_tests(selection: Selection) -> str:
+    """The run in one line where no test was left."""
+    choose = "--operator, --check, --dtype, -k, -m and --benchmark-only choose tests"
+    for name, check in selection.checks.items() if selection.check_names else ():
+        if "eager" not in check.modes:
+            modes = " and ".join(check.modes)
+            choose = f"--check={name} is asked of {modes} backends alone: NAME-{check.modes[0]}"
+    return f"NOTHING WAS JUDGED: no test was left (exit status 5): {choose}"
 
 
 def judged(tallies: Iterable[Tally]) -> int:

@@ -44,6 +44,13 @@ def test_only_benchmarks_are_none_of_what_is_judged(suite: Suite) -> None:
     ran = suite("Tiny", *FORWARD, "--benchmark-only")
     assert ran.rc == pytest.ExitCode.NO_TESTS_COLLECTED
     assert "3 deselected" in ran.text
+    assert "NOTHING WAS JUDGED: no test was left (exit status 5): --operator, --check" in ran.text
+
+
+def test_a_check_of_another_mode_is_said_to_be_one(suite: Suite) -> None:
+    ran = suite("Tiny", "--check=compiled")
+    assert ran.rc == pytest.ExitCode.NO_TESTS_COLLECTED
+    assert "--check=compiled is asked of compiled and xla backends alone: NAME-comp" in ran.text
 
 
 REFUSED = {
