@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from d5test.backends.updater import own_rules
-from d5test.case import Operator
+from d5test.case import FLOATS, Operator
 from d5test.client.messages import RowInfo
 from d5test.names import hint
 from d5test.plugin import native
@@ -133,7 +133,7 @@ class Workers:
 
 
 def require_rows(clients: Mapping[str, Any], selection: Selection, rules: Collection[str]) -> None:
-    """Refuse rows that name no operator, and operators that are named and no backend has.
+    """Refuse rows that name no operator or dtype, and operators named that no backend has.
 
     `rules` are the update rules of a user's own, whose steps are rows, too.
     """
@@ -145,6 +145,8 @@ def require_rows(clients: Mapping[str, Any], selection: Selection, rules: Collec
             raise pytest.UsageError(
                 f"{name} has the mode {client.about.mode!r}; there are {', '.join(modes)}"
             )
+        for operator, row in client.about.rows.items():
+            require_dtypes(f"{name}'s row for {operator}", row.dtypes)
     rows = {name: {**c.about.forms, **c.about.rows} for name, c in clients.items()}
     named = set().union(*rows.values())
     strange = named - selection.every_operator.keys() - set(rules)
@@ -171,6 +173,17 @@ def require_rows(clients: Mapping[str, Any], selection: Selection, rules: Collec
                 f"no row for {operator} in {', '.join(rows)}: there is nothing to judge; "
                 "docs/extending.md says how to add one"
             )
+
+
+def require_dtypes(where: str, dtypes: Collection[str]) -> None:
+    """Refuse a row whose dtypes are none of ours."""
+    strange = [dtype for dtype in dtypes if dtype not in FLOATS]
+    if strange and all(len(dtype) == 1 for dtype in dtypes):
+        text = "".join(dtypes)
+        raise pytest.UsageError(f"{where}: dtypes={text!r} is a text, not a tuple of names")
+    if strange:
+        known = ", ".join(FLOATS)
+        raise pytest.UsageError(f"{where}: unknown dtype {strange[0]!r}; there are {known}")
 
 
 def require_forms(backend: str, operator: type[Operator], forms: Mapping[str, RowInfo]) -> None:

@@ -79,6 +79,14 @@ class Mistyped(Tiny):
     rows = {"ReLU": Numpy.rows["Relu"]}
 
 
+class Half(Tiny):
+    rows = {"Relu": Row(right["Relu"].call, dtypes="half")}
+
+
+class Single(Tiny):
+    rows = {"Relu": Row(right["Relu"].call, dtypes=("float32", "single"))}
+
+
 class WrongForm(Tiny):
     forms = {"Softmax": {"tiny.softmax": Row(right["Softmax"].call, where={"rnk0": 2})}}
 
