@@ -170,13 +170,18 @@ def _judged(check: str, client: Any, case: Case, elements: int) -> Judgement:
     small = forward(client, case)
     inquiry = Inquiry(check, client, case)
     outputs = _called(inquiry, large, None)
-    if not inquiry.has_gradient:
+    if not inquiry.has_gradient or not _wanted(inquiry, large):
         return outputs if outputs.ratio > small.ratio else small
     try:
         gradients = _called(inquiry, large, inquiry.upstream)
     except Unsupported:
         return outputs  # the forward alone did fit
     return max(outputs, gradients, key=lambda j: (j.arithmetic, j.ratio))
+
+
+def _wanted(inquiry: Inquiry, large: Large) -> tuple[int, ...]:
+    """The inputs whose gradients are judged: those that the samples do not share."""
+    return tuple(i for i in inquiry.wanted if large.along.inputs[i] is not None)
 
 
 def _called(inquiry: Inquiry, large: Large, grads: Arrays | None) -> Judgement:
@@ -190,8 +195,9 @@ def _called(inquiry: Inquiry, large: Large, grads: Arrays | None) -> Judgement:
     try:
         with inquiry.client.answering_within(seconds):
             outputs, gradients = inquiry.client.repeat(
-                case.op, feed, (axes.inputs, axes.outputs), times, form=case.form
-            )
+                case.op, feed, (axes.inputs, axes.outputs), times,
+                wanted=_wanted(inquiry, large), form=case.form,
+            )  # fmt: skip
     except Crashed as crash:
         if "SIGKILL" in crash.how:
             raise Unsupported(f"{case.op.name} was killed: too large for this machine") from None

@@ -119,13 +119,16 @@ class BackendClient(ABC):
         along: tuple[Sequence[int | None], Sequence[int | None]],
         times: int,
         *,
+        wanted: Sequence[int] = (),
         form: str = "",
     ) -> tuple[list[Extremes], list[Extremes | None]]:
         """What the operator makes of a feed that is repeated; see `d5test.worker.repeated`.
 
         Outputs, and gradients for each input, none where the feed has no upstream gradients.
         """
-        outputs, gradients = self.ask("repeat", *plain(op), plain_feed(feed), along, times, form)
+        outputs, gradients = self.ask(
+            "repeat", *plain(op), plain_feed(feed), along, times, tuple(wanted), form
+        )
         return (
             [Extremes(*y) for y in outputs],
             [None if dx is None else Extremes(*dx) for dx in gradients or ()],

@@ -28,13 +28,15 @@ def repeated(
     feed: Any,
     along: tuple[Axes, Axes],
     times: int,
+    wanted: Sequence[int],
     form: str,
 ) -> tuple[list[Extremes], list[Extremes | None] | None]:
     """Outputs and gradients of an operator on a feed whose samples are repeated so many times.
 
-    along  the axis along which each input and output is repeated; `None`: all samples share it
+    along   the axis along which each input and output is repeated; `None`: all samples share it
+    wanted  inputs whose gradients are wanted, where there are upstream gradients
 
-    Of an input that is shared there is no gradient. Raises `BadRow`.
+    Raises `BadRow`.
     """
     bound = execution.bind(name, attributes, form)
     of_inputs, of_outputs = along
@@ -45,7 +47,6 @@ def repeated(
     if now.grads is not None:
         pairs = zip(now.grads, of_outputs, strict=False)
         now.upstream = [_put(execution, dy, axis, times) for dy, axis in pairs]
-    wanted = [i for i in now.wanted(None) if of_inputs[i] is not None]
     execution.compute(bound, now, wanted)
     outputs, slopes = list(now.outputs), list(now.gradients or ())
     now.tensors, now.upstream, now.outputs, now.gradients = [], [], (), None
