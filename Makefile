@@ -66,10 +66,13 @@ FUZZ_SECONDS ?= 3600
 fuzz: $(VENV)/dev.stamp
 	$(BIN)/python -m tests.fuzz --seconds=$(FUZZ_SECONDS)
 
-# the accuracy of functions is on fixed inputs, however few examples are drawn
+# the accuracy of functions is on fixed inputs, however few examples are drawn; jax in the dtypes that
+# `make suites` leaves out
 nightly: $(VENV)/dev.stamp
 	OMP_NUM_THREADS=1 $(BIN)/pytest suites/operators/test_accuracy.py -n 2 \
 	  --backend=numpy,native,torch,tensorflow,jax,onnxruntime
+	OMP_NUM_THREADS=1 $(BIN)/pytest suites/operators --backend=jax --dtype=float64,float16 \
+	  --examples=3 --ignore=suites/operators/test_accuracy.py -n 2
 	OMP_NUM_THREADS=1 $(BIN)/pytest tests -m nightly --durations=20
 	$(MAKE) fuzz faults benchmarks kernels
 
