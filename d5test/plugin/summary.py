@@ -59,7 +59,9 @@ def pytest_terminal_summary(
     result = yield
     tallies = tallies_in(terminalreporter)
     if not tallies:
-        if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and config.stash[SELECTION].backends:
+        ran = any(map(terminalreporter.stats.get, ("passed", "failed", "skipped", "error")))
+        none_left = exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and not ran
+        if none_left and config.stash[SELECTION].backends:
             terminalreporter.write_line(no_tests(config.stash[SELECTION]))
         return result
     terminalreporter.section("d5test", sep="=")

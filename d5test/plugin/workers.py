@@ -147,6 +147,9 @@ def require_rows(clients: Mapping[str, Any], selection: Selection, rules: Collec
             )
         for operator, row in client.about.rows.items():
             require_dtypes(f"{name}'s row for {operator}", row.dtypes)
+        for operator, forms in client.about.forms.items():
+            for form, row in forms.items():
+                require_dtypes(f"{name}'s form {form!r} of {operator}", row.dtypes)
     rows = {name: {**c.about.forms, **c.about.rows} for name, c in clients.items()}
     named = set().union(*rows.values())
     strange = named - selection.every_operator.keys() - set(rules)
@@ -165,8 +168,7 @@ def require_rows(clients: Mapping[str, Any], selection: Selection, rules: Collec
         )
     for name, client in clients.items():
         for operator in client.about.forms.keys() & selection.every_operator.keys():
-            forms = client.about.forms[operator]
-            require_forms(name, selection.every_operator[operator], forms)
+            require_forms(name, selection.every_operator[operator], client.about.forms[operator])
     for operator in selection.operators if selection.operator_names and rows else ():
         if operator not in named:
             raise pytest.UsageError(
@@ -176,11 +178,11 @@ def require_rows(clients: Mapping[str, Any], selection: Selection, rules: Collec
 
 
 def require_dtypes(where: str, dtypes: Collection[str]) -> None:
-    """Refuse a row whose dtypes are none of ours."""
+    """Refuse a row that declares a dtype of another name than ours."""
     strange = [dtype for dtype in dtypes if dtype not in FLOATS]
-    if strange and all(len(dtype) == 1 for dtype in dtypes):
+    if strange and all(isinstance(dtype, str) and len(dtype) == 1 for dtype in dtypes):
         text = "".join(dtypes)
-        raise pytest.UsageError(f"{where}: dtypes={text!r} is a text, not a tuple of names")
+        raise pytest.UsageError(f"{where}: dtypes={text!r} is a string, not a tuple of names")
     if strange:
         known = ", ".join(FLOATS)
         raise pytest.UsageError(f"{where}: unknown dtype {strange[0]!r}; there are {known}")

@@ -83,6 +83,10 @@ class Half(Tiny):
     rows = {"Relu": Row(right["Relu"].call, dtypes="half")}
 
 
+class HalfForm(Tiny):
+    forms = {"Relu": {"tiny.relu": Half.rows["Relu"]}}
+
+
 class Single(Tiny):
     rows = {"Relu": Row(right["Relu"].call, dtypes=("float32", "single"))}
 

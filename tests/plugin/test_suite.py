@@ -162,7 +162,8 @@ def test_a_budget_is_kept_and_what_it_left_out_is_said(suite: Suite) -> None:
         (("--backend=./tiny.py:None_",), "has no|None_"),
         (("--backend=./tiny.py:Tiny", "--operator=Gelu"), "no row for Gelu in ./tiny.py:Tiny"),
         (("--backend=./tiny.py:Mistyped",), "a row for 'ReLU', which is not an operator: did you"),
-        (("--backend=./tiny.py:Half",), "row for Relu: dtypes='half' is a text, not a tuple of"),
+        (("--backend=./tiny.py:Half",), "row for Relu: dtypes='half' is a string, not a tuple"),
+        (("--backend=./tiny.py:HalfForm",), "form 'tiny.relu' of Relu: dtypes='half' is a string"),
         (("--backend=./tiny.py:Single",), "unknown dtype 'single'; there are float64, float32"),
         (
             ("--backend=./tiny.py:WrongForm",),
