@@ -26,7 +26,15 @@ from d5test.checks.derivatives import (
     with_forward_mode,
     with_second_gradient,
 )
-from d5test.checks.large import has_samples, large_bytes, large_cases, large_elements
+from d5test.checks.large import (
+    has_samples,
+    has_samples_and_gradient,
+    large_bytes,
+    large_bytes_gradient,
+    large_cases,
+    large_elements,
+    large_elements_gradient,
+)
 from d5test.checks.numerical import has_gradient, numerical_gradient
 from d5test.checks.real import has_problems, real, real_cases
 from d5test.checks.repetition import determinism, no_caching, untouched
@@ -155,12 +163,17 @@ CHECKS: Mapping[str, Check] = {
                 run.__name__,
                 run,
                 ("float32", "bfloat16"),
-                reason=has_samples,
+                reason=reason,
                 every=large_cases,
                 sizes=LARGE,
                 parts=("forward", "gradient", "low_precision"),
             )
-            for run in (large_bytes, large_elements)
+            for run, reason in (
+                (large_bytes, has_samples),
+                (large_bytes_gradient, has_samples_and_gradient),
+                (large_elements, has_samples),
+                (large_elements_gradient, has_samples_and_gradient),
+            )
         ),
     )
 }
@@ -168,7 +181,7 @@ CHECKS: Mapping[str, Check] = {
 __all__ = [
     "CHECKS", "Check", "Evidence", "Fault", "Inquiry", "accuracy", "batch", "compiled",
     "declared_dtypes", "degenerate", "determinism", "forms", "forward", "forward_mode", "gradient",
-    "invalid_arguments", "large_bytes", "large_elements", "layout", "layout_gradient",
-    "low_precision", "no_caching", "numerical_gradient", "real", "second_gradient", "special",
-    "special_gradient", "untouched",
+    "invalid_arguments", "large_bytes", "large_bytes_gradient", "large_elements",
+    "large_elements_gradient", "layout", "layout_gradient", "low_precision", "no_caching",
+    "numerical_gradient", "real", "second_gradient", "special", "special_gradient", "untouched",
 ]  # fmt: skip

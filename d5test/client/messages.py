@@ -61,9 +61,13 @@ class Result:
 
 
 class Extremes(NamedTuple):
-    """The shape of a large result; of its repetitions, element by element, lowest and highest."""
+    """Of a large result its shape and dtype; of its repetitions, by element, lowest and highest.
+
+    Of 16-bit numbers these are in float32.
+    """
 
     shape: tuple[int, ...]
+    dtype: str
     lowest: Array | None
     highest: Array | None
 

@@ -210,6 +210,8 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     option = config.getoption
     selection = config.stash[SELECTION] = Selection(option)
+    if option("--sizes") == "large" and config.getoption("numprocesses", None):
+        raise pytest.UsageError("--sizes=large fills the memory with each call: leave out -n")
     if option("--control") and option("--in-process"):
         raise pytest.UsageError("--control times in fresh processes: leave out --in-process")
     if selection.sanitize and option("--in-process"):

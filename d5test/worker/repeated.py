@@ -17,8 +17,8 @@ from d5test.worker.wire import Bits
 PART = 1 << 24
 """Elements of a result that are looked at together."""
 Axes = Sequence[int | None]
-Extremes = tuple[tuple[int, ...], Bits | None, Bits | None]
-"""The shape of a large result; of its repetitions, element by element, the lowest and highest."""
+Extremes = tuple[tuple[int, ...], str, Bits | None, Bits | None]
+"""As in `d5test.client.messages`."""
 
 
 def repeated(
@@ -31,7 +31,7 @@ def repeated(
     wanted: Sequence[int],
     form: str,
 ) -> tuple[list[Extremes], list[Extremes | None] | None]:
-    """Outputs and gradients of an operator on a feed whose samples are repeated so many times.
+    """Outputs, or gradients, of an operator on a feed whose samples are repeated so many times.
 
     along   the axis along which each input and output is repeated; `None`: all samples share it
     wanted  inputs whose gradients are wanted, where there are upstream gradients
@@ -50,16 +50,15 @@ def repeated(
     execution.compute(bound, now, wanted)
     outputs, slopes = list(now.outputs), list(now.gradients or ())
     now.tensors, now.upstream, now.outputs, now.gradients = [], [], (), None
-    returned = [
-        _extremes(execution, outputs.pop(0), axis, times) for axis in of_outputs[: len(outputs)]
-    ]
     if now.grads is None:
-        return returned, None
+        axes = (*of_outputs, *(None for _ in outputs))[: len(outputs)]
+        return [_extremes(execution, outputs.pop(0), axis, times) for axis in axes], None
+    outputs.clear()
     gradients: list[Extremes | None] = []
     for axis in of_inputs:
         slope = slopes.pop(0)
         gradients.append(None if slope is None else _extremes(execution, slope, axis, times))
-    return returned, gradients
+    return [], gradients
 
 
 def _put(execution: Execution, x: Bits | None, axis: int | None, times: int) -> Any:
@@ -75,14 +74,14 @@ def _put(execution: Execution, x: Bits | None, axis: int | None, times: int) -> 
 def _extremes(execution: Execution, tensor: Any, axis: int | None, times: int) -> Extremes:
     """Of each element of the small result, the lowest and highest of its repetitions.
 
-    None of a shape that is no multiple. A NaN is both. 16-bit numbers are told in float32.
+    None of a shape that is no multiple. A NaN is both. 16-bit numbers are compared in float32.
     """
     array, dtype = execution.get(tensor)
     shape = array.shape
     if axis is None:
         low = high = _decoded(array, dtype)
     elif axis >= array.ndim or shape[axis] % times:
-        return shape, None, None
+        return shape, dtype, None, None
     else:
         small = shape[axis] // times
         parts = array.reshape(*shape[:axis], times, small, *shape[axis + 1 :])
@@ -93,8 +92,8 @@ def _extremes(execution: Execution, tensor: Any, axis: int | None, times: int) -
             lows.append(np.minimum.reduce(part, axis=axis))
             highs.append(np.maximum.reduce(part, axis=axis))
         low, high = np.minimum.reduce(lows), np.maximum.reduce(highs)
-    told = "float32" if dtype in ("float16", "bfloat16") else dtype
-    return shape, Bits(low, told), Bits(high, told)
+    compared = "float32" if dtype in ("float16", "bfloat16") else dtype
+    return shape, dtype, Bits(low, compared), Bits(high, compared)
 
 
 def _decoded(array: NDArray[Any], dtype: str) -> NDArray[Any]:
