@@ -297,6 +297,8 @@ def _asked(
             raise Unsupported(f"{case.op.name} got too little memory: {line}") from None
         what = "valid inputs raise an exception"
         raise _fault(inquiry, large, "exception", what, raised=str(raised)) from None
+    finally:
+        inquiry.client.renew()  # some frameworks keep what they have allocated
     return extremes
 
 
