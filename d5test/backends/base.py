@@ -294,6 +294,9 @@ class Backend(ABC):
     """Whether a network is an ONNX model that the framework reads itself: `prepare` works. Without
     it, a network is composed of rows."""
 
+    opset: int = 0
+    """The newest operator set of those models."""
+
     implementation: ClassVar[str] = ""
     """Of ONNX, see `d5test.backends.onnx`: its module, or `module:Class`."""
 

@@ -285,6 +285,8 @@ class Inquiry:
                 self.case.op, list(feeds), wanted=self.wanted, reuse=reuse, form=self.case.form
             )
         except Crashed as crash:
+            if reason := self.known.refusal(self.case, str(crash)):
+                raise Unsupported(f"known failure: {reason}") from None
             raise fault("crash", "the process died", how=str(crash)) from None
         except Hung as hang:
             raise fault("hang", "no answer", how=str(hang)) from None

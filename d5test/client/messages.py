@@ -128,6 +128,7 @@ class BackendInfo:
     `sources`: the files of operators that are no framework's but a user's own, by name.
     `forms`: other calls that compute what a row does, by operator and name.
     `derivatives`: which of `jvp` and `hvp` it has.
+    `opset`: the newest operator set of the ONNX models that it reads; 0: it reads none.
     """
 
     name: str
@@ -152,6 +153,7 @@ class BackendInfo:
     sources: Mapping[str, str] = field(default_factory=dict)
     template: Template | None = None
     implementation: str = ""
+    opset: int = 0
     forms: Mapping[str, Mapping[str, RowInfo]] = field(default_factory=dict)
     derivatives: tuple[str, ...] = ()
 

@@ -23,7 +23,7 @@ class KnownFailure:
 
     Without `model` and `raises` the cases for which `where` holds are not judged at all: they are
     masked. With `model` they are judged by it. With `raises` a case that raises these
-    words counts as unsupported.
+    words, or dies with them, counts as unsupported.
 
     reason      what is wrong, in one line
     operators, dtypes
@@ -35,7 +35,7 @@ class KnownFailure:
     where       conditions on cases, see `d5test.known.where`; `None`: the pinned cases alone for a
                 mask, every case otherwise
     model       how much is known to be wrong
-    raises      words of the exception by which a case is refused
+    raises      words of the exception by which a case is refused, or the signal that ends it
     extent      how bad it is, as it was measured
     witnesses   what independent computations gave
     reproducer  a few lines of Python that show it with the framework alone

@@ -307,19 +307,15 @@ def _session(fault: Fault, about: Any, closure: Closure) -> Setup:
         needs = f"Needs {about.framework}, onnx and NumPy."
     closure.attributes |= {*OWED, *(("refill", "mutable") if fault.evidence.reuse else ())}
     closure.use(COPIED, session)
-    model = f"MODEL = {data.compressed(_model(fault))}"
+    model = f"MODEL = {data.compressed(_model(fault, about.opset))}"
     return Setup((model,), (f"backend = {session}", "function = backend.__call__"), needs)
 
 
-def _model(fault: Fault) -> bytes:
-    """The serialized model of the operator on its first inputs, in its own operator set."""
-    import onnx.defs
-
-    from d5test.backends.onnx import build_model
+def _model(fault: Fault, opset: int) -> bytes:
+    """The serialized model of the operator on its first inputs, in the backend's operator set."""
+    from d5test.backends.onnx import attributes_of, build_model
 
     op, inputs = fault.case.op, fault.evidence.feeds[0].inputs
-    known = onnx.defs.get_schema(op.name, op.since).attributes
-    attributes = {name: value for name, value in op.attributes.items() if name in known}
-    model, _ = build_model(op.name, attributes, inputs, op.since)
+    model, _ = build_model(op.name, attributes_of(op.name, op, opset), inputs, opset)
     content: bytes = model.SerializeToString()
     return content

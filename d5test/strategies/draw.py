@@ -8,6 +8,7 @@ is simplest: the smallest sizes, the first choice, an option left out, normal va
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -47,6 +48,10 @@ LONG = 4096
 """Terms of a sum of exponentials, each off by up to 4 ULPs, that still shows its format."""
 
 
+_integers = cache(st.integers)
+"""A strategy for each range, made once: to make it costs as much as to draw from it."""
+
+
 class Draw:
     """Hypothesis' draw in the words of operators, for values of `dtype`.
 
@@ -67,7 +72,7 @@ class Draw:
 
     def integer(self, low: int, high: int) -> int:
         """A whole number from `low` to `high`, both included: a stride, a padding, a kernel."""
-        return self._draw(st.integers(low, high))
+        return self._draw(_integers(low, high))
 
     def flag(self) -> bool:
         """False or True."""
@@ -75,7 +80,8 @@ class Draw:
 
     def choose(self, options: Iterable[T]) -> T:
         """One of `options`; the first is the simplest."""
-        return self._draw(st.sampled_from(tuple(options)))
+        choices = tuple(options)
+        return choices[self.integer(0, len(choices) - 1)]
 
     def maybe(self, option: T) -> T | None:
         """`option`, or None: left out."""

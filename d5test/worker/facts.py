@@ -61,6 +61,7 @@ def describe(execution: Execution) -> dict[str, Any]:
         "compiles_shapes": bool(backend.compiles_shapes),
         "mutable": bool(backend.mutable),
         "reads_models": bool(backend.reads_models),
+        "opset": int(backend.opset),
         "derivatives": tuple(
             name
             for name in ("jvp", "hvp")

@@ -69,6 +69,7 @@ ROWS: list[tuple[str, dict[str, Any], tuple[Tensor | None, ...]]] = [
     ("PRelu", {}, (t(2, 3, 5), t(3, 1))),
     ("Clip", {}, (t(3, 5), scalar(-0.5), scalar(0.75))),
     ("Clip", {}, (t(3, 5), scalar(0.75), scalar(-0.5))),
+    ("Clip", {}, (Tensor((3,), data=(-0.5, 0.75, 0.0)), scalar(0.75), scalar(-0.5))),
     ("Clip", {}, (t(3, 5), scalar(-0.5))),
     ("Clip", {}, (t(3, 5), None, scalar(0.75))),
     ("InstanceNormalization", {}, (X, t(4), t(4))),

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from d5test.backends.base import Unsupported
 from d5test.case import Case, Tensor
-from d5test.checks import CHECKS
+from d5test.checks import CHECKS, Fault
+from d5test.client.client import WorkerClient
 from d5test.known.failure import Known
 from d5test.known.reading import Unreadable, read, shipped
 from d5test.known.writing import table
@@ -24,6 +26,14 @@ cases = ["Case(Softmax(axis=0), (Tensor((2, 3)),), seed=7)"]
 owner = "somebody"
 expires = 2999-06-30
 where = { axis = 0, rank0 = { min = 2 } }
+"""
+DYING = """
+import os
+from d5test.backends.base import Row
+from d5test.backends.numpy import Numpy
+
+class Dying(Numpy):
+    rows = {"Relu": Row(lambda op, x: os.abort())}
 """
 WHERE = "where = { axis = 0, rank0 = { min = 2 } }"
 
@@ -102,6 +112,19 @@ def test_an_error_model_masks_nothing(tmp_path: Path) -> None:
     assert refused.refusal(inside, "ValueError: axis must be last") == "the first axis is wrong"
     assert refused.refusal(inside, "ValueError: out of memory") == ""
     assert not refused.covers(inside, "forward")
+
+
+def test_a_known_death_is_no_fault(tmp_path: Path) -> None:
+    case = Case(OPERATORS["Relu"](), (Tensor((6, 8)),))
+    text = ROW.replace(WHERE, 'raises = "SIGABRT"').replace("Softmax(axis=0)", "Relu()")
+    (row,) = rows(tmp_path, text.replace("Softmax", "Relu"))
+    (tmp_path / "mine.py").write_text(DYING)
+    with WorkerClient(f"{tmp_path / 'mine.py'}:Dying") as client:
+        with pytest.raises(Fault, match="the process died"):
+            CHECKS["forward"].run(client, case)
+        client.known = Known((row,))
+        with pytest.raises(Unsupported, match="the first axis is wrong"):
+            CHECKS["forward"].run(client, case)
 
 
 @pytest.mark.parametrize(

@@ -166,6 +166,21 @@ def test_a_missing_runtime_is_no_answer_to_the_call(tmp_path: Path) -> None:
     assert "cannot be tried: ModuleNotFoundError: No module named onnxruntime" in done.stdout
 
 
+def test_a_model_is_one_that_the_runtime_reads(tmp_path: Path) -> None:
+    """ONNX may have newer operator sets, and an operator its newest version in one of them."""
+    from d5test.reference.operators import OPERATORS
+
+    pytest.importorskip("onnxruntime")
+    axes = Tensor((1,), "int64", data=(0,))
+    asked = Case(OPERATORS["ReduceLogSumExp"](keepdims=0), (Tensor((3, 2)), axes))
+    with WorkerClient("onnxruntime") as client:
+        inquiry = Inquiry("forward", client, asked)
+        fault = inquiry.subject.fault("exception", "no", Evidence((inquiry.feed(),), "returns"))
+        path = write(fault, client.about, tmp_path)
+    done = run(path)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_an_implementation_of_models_need_not_be_named_like_its_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

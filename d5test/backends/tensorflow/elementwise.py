@@ -64,7 +64,10 @@ rows.native("Sum", arithmetic="S")(planned(partial(several, tf.add)))
 @rows.native("Clip", arithmetic="F", stopped=(1, 2))
 @planned
 def clip(op: Any, x: Any, low: Any = None, high: Any = None) -> Plan:
-    """A minimum above the maximum is lowered to it: ONNX gives the maximum, TensorFlow not."""
+    """A minimum above the maximum is lowered to it: ONNX gives the maximum, TensorFlow not.
+
+    No x reaches the result then, also not one that equals the maximum.
+    """
 
     def call(x: Any, low: Any = None, high: Any = None) -> Any:
         if high is None:
@@ -72,7 +75,9 @@ def clip(op: Any, x: Any, low: Any = None, high: Any = None) -> Plan:
         high = tf.stop_gradient(high)
         if low is None:
             return tf.minimum(x, high)
-        return tf.clip_by_value(x, tf.minimum(tf.stop_gradient(low), high), high)
+        low = tf.stop_gradient(low)
+        x = tf.where(low > high, tf.stop_gradient(x), x)
+        return tf.clip_by_value(x, tf.minimum(low, high), high)
 
     return call
 
