@@ -140,6 +140,19 @@ class GemmPlusC(linear.Gemm):
         return linear.Gemm(**{**vars(self), "beta": beta}).forward(a, b, c)
 
 
+class ShiftFromZero(reductions.ReduceLogSumExp):
+    """ReduceLogSumExp whose maximum starts from 0 where the first element is infinite."""
+
+    def reduce(self, x, axes):
+        if not x.size:
+            return super().reduce(x, axes)
+        first = x[tuple(slice(1 if axis in axes else None) for axis in range(x.ndim))]
+        m = reductions.largest(x, axes)
+        m = np.where(np.isinf(first), np.maximum(m, 0.0), m)
+        m = np.where(np.isfinite(m), m, 0.0)
+        return m + np.log(np.exp(x - m).sum(axes, keepdims=True))
+
+
 class FromTheFrontOnly(reductions.Reduction):
     """A reduction that, of an empty tensor, ignores axes counted from the end."""
 
@@ -393,6 +406,7 @@ FORMULAS: Mapping[str, Mapping[type[Operator], type[Operator]]] = {
     "lowest scores": {attention.Attention: LowestScores},
     "largest for NaN": _mixed(LargestForNaN, GRU, LSTM),
     "unbiased running variance": {normalisation.BatchNormalization: UnbiasedRunningVariance},
+    "shift from zero": {reductions.ReduceLogSumExp: ShiftFromZero},
     "beta is 1 of nothing": {linear.Gemm: GemmPlusC},
     "axes from the front only": _mixed(
         FromTheFrontOnly, reductions.ReduceLogSumExp, reductions.ReduceMax, reductions.ReduceSum

@@ -276,8 +276,10 @@ class LRN(PerSample):
     def backward(self, grads, inputs, outputs):
         (dy,), (x,) = grads, inputs
         divisor, before = self.divisor(x), (self.size - 1) // 2
-        through = self.over_channels(dy * x / divisor ** (self.beta + 1), self.size - 1 - before)
-        return dy / divisor**self.beta - 2 * self.alpha * self.beta / self.size * x * through
+        # in the order whose products are smallest: in 16 bits they lose the most digits
+        through = dy * divisor ** -(self.beta + 1) * x
+        through = self.alpha / self.size * self.over_channels(through, self.size - 1 - before)
+        return dy / divisor**self.beta - 2 * self.beta * x * through
 
     def divisor(self, x):
         """bias + alpha / size s."""

@@ -25,7 +25,8 @@ __all__ = ["GRU", "LSTM", "RNN"]
 class Pass:
     """One direction of a layer, and its inputs, time first.
 
-    w: (gates h, i), wb: (gates h,), r: (gates h, h), rb: (gates h,), p: (3 h,)
+    w: (gates h, i), wb: (gates h,), r: (gates h, h), rb: (gates h,)
+    p: those of gates i, o and f, each (h,), or None where there are none
     """
 
     direction: int
@@ -121,16 +122,15 @@ class Recurrent(Operator):
         h = r.shape[2]
         if b is None:
             b = np.zeros_like(w, shape=(len(w), 2 * self.gates * h))
-        if p is None:
-            p = np.zeros_like(w, shape=(len(w), 3 * h))
         zeros = np.zeros_like(x, shape=(n, h))
         lengths = np.full(n, t) if lengths is None else lengths
         directions = {"forward": (1,), "reverse": (-1,), "bidirectional": (1, -1)}
         for d, sign in enumerate(directions[self.direction]):
             wb, rb = np.split(b[d], 2)
+            peepholes = (None,) * 3 if p is None else np.split(p[d], 3)
             states = tuple(zeros if s is None else s[d] for s in initial)
             valid = np.arange(t).reshape(t, 1, 1) < lengths.reshape(n, 1)
-            yield Pass(d, x, w[d], wb, r[d], rb, p[d], states, valid, range(t)[::sign])
+            yield Pass(d, x, w[d], wb, r[d], rb, peepholes, states, valid, range(t)[::sign])
 
     def _unroll(self, run):
         """All outputs and the last states; for each time the states before, and the gates."""
@@ -212,25 +212,31 @@ class LSTM(Recurrent):
     def cell(self, a, states, run):
         h, c = states
         zi, zo, zf, zc = np.split(a + h @ run.r.T + run.rb, 4, -1)
-        pi, po, pf = np.split(run.p, 3)
-        i, f, g = self.gate(zi + pi * c), self.gate(zf + pf * c), self.candidate(zc)
+        pi, po, pf = run.p
+        i, f = self.gate(seen(zi, pi, c)), self.gate(seen(zf, pf, c))
+        g = self.candidate(zc)
         c_next = f * c + i * g
-        o = self.gate(zo + po * c_next)
+        o = self.gate(seen(zo, po, c_next))
         return (o * np.tanh(c_next), c_next), (i, o, f, g, c_next)
 
     def cell_vjp(self, dnext, states, gates, run):
         (dh_next, dc_next), (h, c), (i, o, f, g, c_next) = dnext, states, gates
-        pi, po, pf = np.split(run.p, 3)
+        pi, po, pf = run.p
         tanh_c = np.tanh(c_next)
         dzo = dh_next * tanh_c * o * (1 - o)
-        dc_next = dc_next + dh_next * o * (1 - tanh_c**2) + dzo * po
+        dc_next = seen(dc_next + dh_next * o * (1 - tanh_c**2), po, dzo)
         dzi = dc_next * g * i * (1 - i)
         dzf = dc_next * c * f * (1 - f)
         dzc = dc_next * i * (1 - g**2)
         dz = np.concatenate((dzi, dzo, dzf, dzc), -1)
-        dc = dc_next * f + dzi * pi + dzf * pf
+        dc = seen(seen(dc_next * f, pi, dzi), pf, dzf)
         dp = np.concatenate((dzi * c, dzo * c_next, dzf * c), -1)
         return dz, dz, (dz @ run.r, dc), dp, np.expand_dims(h, 1)
+
+
+def seen(z, peephole, c):
+    """z, with what it sees of c through a peephole: where there is none, also not of infinity."""
+    return z if peephole is None else z + peephole * c
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
