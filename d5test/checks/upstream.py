@@ -20,11 +20,10 @@ from d5test.outcome.fault import Fault
 from d5test.outcome.tally import Inapplicable
 
 BY_MASK = {
-    "Clip": "its gradient may be dy times a mask of what was not clipped: NaN times zero is NaN",
     "ReduceMax": "its gradient may be dy times a mask of the largest, and NaN times zero is NaN",
 }
-"""Operators of which a gradient in use multiplies by zero where the reference does not: both in
-jax, the second in torch."""
+"""Operators of which a gradient in use, here jax's and torch's, multiplies by zero where the
+reference does not."""
 
 
 def layout_gradient(client: Any, case: Case) -> Judgement:

@@ -261,7 +261,7 @@ class HardSigmoid(Unary):
     def backward(self, grads, inputs, outputs):
         (dy,), (x,) = grads, inputs
         line = self.alpha * x + self.beta
-        return np.where((line > 0) & (line < 1), self.alpha * dy, 0)
+        return dy * np.where((line > 0) & (line < 1), self.alpha, 0)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -279,7 +279,7 @@ class ThresholdedRelu(Unary):
 
     def backward(self, grads, inputs, outputs):
         (dy,), (x,) = grads, inputs
-        return np.where(x <= self.alpha, 0, dy)
+        return dy * np.where(x <= self.alpha, 0, 1)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -298,7 +298,7 @@ class PRelu(Broadcasting):
     def backward(self, grads, inputs, outputs):
         (dy,), (x, slope) = grads, inputs
         dx = np.where(x < 0, slope * dy, dy)
-        return dx, unbroadcast(np.where(x < 0, x * dy, 0), slope.shape)
+        return dx, unbroadcast(dy * np.where(x < 0, x, 0), slope.shape)
 
 
 def quotient(a, b):
@@ -333,7 +333,7 @@ class Pow(Broadcasting):
 
     def backward(self, grads, inputs, outputs):
         (dz,), (x, y), (z,) = grads, inputs, outputs
-        dx = unbroadcast(np.where(y == 0, 0, dz * y * x ** (y - 1)), x.shape)
+        dx = unbroadcast(dz * y * np.where(y == 0, 0, x ** (y - 1)), x.shape)
         if y.dtype.kind in "iu":
             return dx, None
         return dx, unbroadcast(dz * z * np.log(x), y.shape)
@@ -419,7 +419,7 @@ class Clip(Broadcasting):
         (dx,), (x, *bounds) = grads, inputs
         low, high = (*bounds, None, None)[:2]
         if low is not None:
-            dx = np.where(x < low, 0, dx)
+            dx = dx * np.where(x < low, 0, 1)
         if high is not None:
-            dx = np.where(x > high, 0, dx)
+            dx = dx * np.where(x > high, 0, 1)
         return dx, *(None for _ in bounds)
