@@ -51,9 +51,11 @@ def certain_at_infinity(
 ) -> Bar:
     """The result of an elementwise function, with a bar of zero where an infinity makes it so.
 
-    Not of a gradient, which at an infinity depends on how the derivative is written.
+    Not of a gradient, which at an infinity depends on how the derivative is written; nor of a
+    function that is known to err by an absolute amount, which it does there too.
     """
-    if ufunc not in FUNCTIONS or result.arithmetic.ties:
+    errs = ufunc.__name__ in result.arithmetic.absolute
+    if ufunc not in FUNCTIONS or result.arithmetic.ties or errs:
         return result
     decided = np.zeros(np.shape(result.value), bool)
     for i, (x, bar) in enumerate(zip(xs, bars, strict=True)):

@@ -43,6 +43,14 @@ def test_an_absolute_error_holds_whatever_is_left_of_the_result() -> None:
         assert judge(bounds(case, wider), got).right is modelled
 
 
+def test_an_absolute_error_is_one_of_an_infinity_too() -> None:
+    wider = ErrorModel("logistic", absolute={"expit": 1.5}).of(SINGLE)
+    case = drawn("Sigmoid", Tensor((1,), data=(-np.inf,)))
+    near = [np.float32([1e-7])]
+    assert judge(bounds(case, wider), near).right
+    assert not judge(bounds(case, SINGLE), near).right
+
+
 def test_an_absolute_error_reaches_what_is_computed_of_it() -> None:
     weights = (Tensor((1, 12, 4)), Tensor((1, 12, 3)))
     case = drawn("LSTM", Tensor((2, 3, 4)), *weights, hidden_size=3, seed=5)
