@@ -61,6 +61,11 @@ class Traced:
     array: Any
     tape: Tape
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The array's."""
+        return tuple(self.array.shape)
+
 
 class Recorded(NamedTuple):
     """A call that was made: its outputs as they were computed, and as they went on."""

@@ -182,7 +182,6 @@ class Inquiry:
         self.case = case
         self.subject = Subject(check, case, client.about)
         self.arrays = case.arrays()
-        self._fits = False
         self.tf32 = getattr(client, "precision", None) == "tf32"  # whether it may multiply so
         self.known: Known = getattr(client, "known", Known())  # nothing of no client of ours
 
@@ -268,16 +267,11 @@ class Inquiry:
         formula = arithmetic.formula or self.row.contract
         return computed(self.case.op, formula, arithmetic.storage.largest)
 
-    def ask(
-        self, *feeds: Any, claim: str = "returns", reuse: bool = False, fits: bool = False
-    ) -> list[Result]:
+    def ask(self, *feeds: Any, claim: str = "returns", reuse: bool = False) -> list[Result]:
         """The backend's results; a crash, a hang or an exception is a fault.
 
-        `fits`: upstream gradients have the shapes of the outputs that the backend returned.
+        `Inapplicable` where the backend returns another shape than its upstream gradient's.
         """
-        self._fits = self._fits or fits
-        if self.about.mode == "eager" and (pulled := [f for f in feeds if f.grads is not None]):
-            self._require_fit(pulled[0])
         evidence = Evidence(tuple(feeds), claim, wanted=self.wanted, reuse=reuse)
         fault = partial(self.subject.fault, evidence=evidence)
         try:
@@ -291,6 +285,11 @@ class Inquiry:
         except Hung as hang:
             raise fault("hang", "no answer", how=str(hang)) from None
         except Raised as raised:
+            if raised.where == "fit":
+                name = self.case.op.name
+                raise Inapplicable(
+                    f"{name} returns another shape: only the forward check accuses it"
+                ) from None
             if raised.where != "row" and (reason := self.known.refusal(self.case, str(raised))):
                 raise Unsupported(f"known failure: {reason}") from None
             raise self.raised(raised, evidence) from None
@@ -313,26 +312,6 @@ class Inquiry:
         if not raised.place or raised.where == "call":
             details["refused"] = self.client.refusing
         return fault(kind, what, **details)
-
-    def _require_fit(self, feed: Feed) -> None:
-        """Raise `Inapplicable` where an upstream gradient has not the shape of its output.
-
-        The backend may not look at that, and read beyond its end.
-        """
-        if self._fits:
-            return
-        (result,) = self.ask(replace(feed, grads=None, tangents=None))
-        for y, dy in zip(result.outputs, feed.grads or (), strict=False):
-            if dy is not None and y.shape != dy.shape:
-                name = self.case.op.name
-                raise Inapplicable(
-                    f"{name} returns another shape: only the forward check accuses it"
-                )
-        self._fits = True
-
-    def trust_shapes(self) -> None:
-        """Of outputs that were judged the shapes are known: no call need look at them again."""
-        self._fits = True
 
     def fault(
         self,

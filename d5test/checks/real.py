@@ -76,7 +76,7 @@ def real(client: Any, case: Case) -> Judgement:
         if not inquiry.has_gradient:
             return outputs
         grads = _upstream(case, result.outputs)
-        (result,) = inquiry.ask(inquiry.feed(grads=grads), fits=True)
+        (result,) = inquiry.ask(inquiry.feed(grads=grads))
     gradients = _judged(inquiry, grads, _at_every_input(inquiry, result))
     worse = max(outputs, gradients, key=lambda j: (j.arithmetic, j.ratio))
     return replace(

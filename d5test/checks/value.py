@@ -65,7 +65,6 @@ def _both(inquiry: Inquiry) -> Judgement:
     outputs = inquiry.judged(inquiry.forward_bounds, result.outputs, (feed,))
     if inquiry.row.gradient or not inquiry.case.op.differentiable:
         return outputs
-    inquiry.trust_shapes()
     gradients = _gradient(inquiry)
     worse = max(outputs, gradients, key=lambda j: (j.arithmetic, j.ratio))
     return replace(

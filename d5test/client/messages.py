@@ -212,7 +212,8 @@ class BackendFailed(Exception):
 
 @dataclass(eq=False, repr=False)
 class Raised(Exception):
-    """The framework raised. `where`: call, vjp, put, get, wait, ..., or row: returned nonsense.
+    """The framework raised. `where`: call, vjp, put, get, wait, ...; or row: returned nonsense; or
+    fit: an output has not the shape of its upstream gradient, and was not differentiated.
 
     `place` is the line, `FILE:LINE`, if it is the backend's own code that raised.
     """

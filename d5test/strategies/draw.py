@@ -49,6 +49,7 @@ LONG = 4096
 
 
 _integers = cache(st.integers)
+_indices = cache(lambda n: st.sampled_from(range(n)))
 """A strategy for each range, made once: to make it costs as much as to draw from it."""
 
 
@@ -81,7 +82,7 @@ class Draw:
     def choose(self, options: Iterable[T]) -> T:
         """One of `options`; the first is the simplest."""
         choices = tuple(options)
-        return choices[self.integer(0, len(choices) - 1)]
+        return choices[self._draw(_indices(len(choices)))]
 
     def maybe(self, option: T) -> T | None:
         """`option`, or None: left out."""

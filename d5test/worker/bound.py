@@ -42,6 +42,10 @@ class BadRow(Exception):
     """A row returned what no row may return."""
 
 
+class Misfit(Exception):
+    """An upstream gradient has not the shape of its output."""
+
+
 class Bound:
     """The row of an operator, ready to be called on tensors, in the backend's mode.
 

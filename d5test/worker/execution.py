@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from d5test.backends.base import Backend, Unsupported
-from d5test.worker.bound import BadRow, Bound, OperatorView
+from d5test.worker.bound import BadRow, Bound, Misfit, OperatorView
 from d5test.worker.own_code import place_in_own_code
 from d5test.worker.wire import Bits
 
@@ -74,6 +74,14 @@ class Placed:
             pairs = enumerate(self.inputs)
             wanted = [i for i, x in pairs if x is not None and x.dtype.startswith(floats)]
         return sorted({self.roots[i] for i in wanted})
+
+
+def shape_of(tensor: Any) -> tuple[int, ...] | None:
+    """A tensor's shape as it tells it, which one that is traced does too; `None`: it does not."""
+    try:
+        return tuple(map(int, tensor.shape))
+    except (AttributeError, TypeError):
+        return None
 
 
 class Execution:
@@ -180,9 +188,11 @@ class Execution:
             self.where = "call"
             now.outputs = self.outputs(bound, bound.function(*now.tensors))
         else:
-            roots = now.wanted(wanted)
+            function, roots = bound.function, now.wanted(wanted)
+            if now.grads is not None and not bound.compiled:
+                function = partial(self.fitting, function, now.grads)
             self.where = "vjp" if now.tangents is None else "jvp" if now.grads is None else "hvp"
-            pulled = now.pull(bound, bound.function, roots)()
+            pulled = now.pull(bound, function, roots)()
             if not isinstance(pulled, (tuple, list)) or len(pulled) != 2:
                 kind = type(pulled).__name__
                 raise BadRow(f"{self.where} returned {kind}, not a pair: outputs, gradients")
@@ -195,6 +205,20 @@ class Execution:
             now.gradients = self.gradients(bound, computed, roots, every)
         self.where = "wait"
         self.backend.wait([t for t in (*now.outputs, *(now.gradients or ())) if t is not None])
+
+    def fitting(self, function: Callable[..., Any], grads: Arrays, *inputs: Any) -> Any:
+        """What the function returns. Raises `Misfit` where an upstream gradient does not fit it.
+
+        The framework may not look at that, and read beyond its end. Tensors that tell no shape
+        are not looked at.
+        """
+        result = function(*inputs)
+        outputs = result if isinstance(result, (tuple, list)) else (result,)
+        for k, (y, dy) in enumerate(zip(outputs, grads, strict=False)):
+            shape = shape_of(y)
+            if dy is not None and shape not in (None, dy.array.shape):
+                raise Misfit(f"output {k} has the shape {shape}, not {dy.array.shape}")
+        return result
 
     def outputs(self, bound: Bound, result: Any) -> tuple[Any, ...]:
         """What a row returned, as a tuple of tensors. Raises `BadRow`."""
@@ -228,8 +252,9 @@ class Execution:
     def check_tensor(self, value: Any, who: str, what: str) -> None:
         """Raise `BadRow` unless `value` is of the type that the backend's `put` makes."""
         if self._tensor is None:
-            self.where = "put"
+            where, self.where = self.where, "put"
             self._tensor = type(self.backend.put(np.zeros(1, np.float32), "float32"))
+            self.where = where
         if not isinstance(value, self._tensor):
             kind, expected = type(value), self._tensor
             raise BadRow(
@@ -295,6 +320,8 @@ class Execution:
         while cause is not None:
             if isinstance(cause, Unsupported):
                 return "unsupported", str(cause)
+            if isinstance(cause, Misfit):
+                return "raised", "Misfit", str(cause), "", "fit", ""
             cause = cause.__cause__
         if isinstance(error, Exception) and (reason := self.backend.refusal(error)):
             return "unsupported", reason

@@ -98,7 +98,7 @@ IN_PROCESS = (
             "the gradients of equal elements do not add up"),
     Finding(gradients.OneElement, "MatMul", "gradient", "gradient", GRADIENT),
     Finding(gradients.OneElementInSingle, "Conv", "gradient", "gradient", GRADIENT, alone=True),
-    Finding(gradients.WrongInHalf, "Conv", "low_precision", "gradient", GRADIENT, alone=True),
+    Finding(gradients.WrongInHalf, "Conv", "low_precision", "gradient", GRADIENT),
     Finding(gradients.EpsilonAdded, "MatMul", "gradient", "gradient", GRADIENT),
     Finding(gradients.NanAtZero, "Pow", "gradient", "gradient", GRADIENT),
     Finding(gradients.NanWithoutVariance, "LayerNormalization", "gradient", "gradient", GRADIENT),
