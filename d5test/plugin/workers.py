@@ -15,6 +15,7 @@ from dataclasses import fields
 from typing import Any
 
 import pytest
+from threadpoolctl import threadpool_limits
 
 from d5test.backends.updater import own_rules
 from d5test.case import FLOATS, Operator
@@ -23,10 +24,14 @@ from d5test.names import hint
 from d5test.plugin import native
 from d5test.plugin.optimizers import BROUGHT
 from d5test.plugin.selection import SELECTION, Selection, resolving
+from d5test.strategies.sizes import MIXED, SMALL
 
 WORKERS = pytest.StashKey["Workers"]()
 GATING = pytest.StashKey[Any]()
 """The gate (`d5test.plugin.gating.Gating`) of a run that is one."""
+LIMITS = pytest.StashKey[threadpool_limits]()
+"""The judge's own BLAS on one thread: its products are small, and several threads take twice the
+CPU time for them, beside workers that have their own."""
 LONG = 20.0
 """Seconds after which a line says which import is waited for."""
 QUERIES = ("help", "version", "markers", "showfixtures", "show_fixtures_per_test", "cacheshow")
@@ -234,6 +239,8 @@ def opened(config: pytest.Config, name: str, *, fork: bool = True) -> Any:
 def pytest_configure(config: pytest.Config) -> None:
     """Start the workers of the backends that are named."""
     workers = config.stash[WORKERS] = Workers(config)
+    if config.getoption("--sizes") in (MIXED, SMALL):
+        config.stash[LIMITS] = threadpool_limits(1, user_api="blas")
     selection = config.stash[SELECTION]
     if not selection.backends or any(getattr(config.option, query, None) for query in QUERIES):
         return
@@ -250,6 +257,8 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     """End what was started."""
     if WORKERS in config.stash:
         config.stash[WORKERS].close()
+    if LIMITS in config.stash:
+        config.stash[LIMITS].restore_original_limits()
 
 
 def distributes(config: pytest.Config) -> bool:

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.strategies import SearchStrategy
 
 from d5test.case import Case, Operator
+from d5test.exploration.draws import reproducible_draws
 from d5test.numerics.bounds import double
 from tests.faults import faulty, formulas, source
 from tests.faults.faulty import Make
@@ -48,7 +49,8 @@ def drawn(strategy: SearchStrategy[Case], count: int) -> tuple[Case, ...]:
     def draw(case: Case) -> None:
         found.append(case)
 
-    draw()
+    with reproducible_draws():
+        draw()
     return tuple(dict.fromkeys(found))
 
 

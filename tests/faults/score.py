@@ -31,7 +31,7 @@ CHECKED = {
     "float64": ("forward", "gradient", "numerical_gradient"),
     "float32": ("forward", "gradient"),
 }
-COUNTS = {"float64": 40, "float32": 10}
+COUNTS = {"float64": 40, "float32": 25}
 """Cases drawn of each operator: as many as a user draws (25) in each dtype, in all."""
 SECONDS = 5
 """What a mutant may take for one case."""
@@ -96,7 +96,12 @@ class Subject:
 def results(client: Local, example: Example) -> tuple[bytes, ...]:
     """All outputs and gradients, as bytes that can be compared."""
     case = example.case
-    (result,) = client.run(case.op, [example.feed], wanted=case.wanted)
+    try:
+        (result,) = client.run(case.op, [example.feed], wanted=case.wanted)
+    except Raised as raised:
+        if raised.where == "fit":  # the outputs have other shapes
+            return (str(raised).encode(),)
+        raise
     return tuple(
         b"" if a is None else f"{a.dtype}{a.shape}".encode() + a.tobytes()
         for a in (*result.outputs, *(result.gradients or ()))
