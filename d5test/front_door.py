@@ -14,6 +14,7 @@ from inspect import Parameter, signature
 from typing import Any
 
 import numpy as np
+import onnx.defs
 from numpy.typing import NDArray
 
 from d5test.backends.base import Backend, Row, Unsupported
@@ -228,6 +229,10 @@ def _require_sense(
     for name, number in (("examples", examples), ("outputs", 1 if outputs is None else outputs)):
         if not isinstance(number, int) or number < 1:
             raise ValueError(f"{name}= is a whole number of at least 1, not {number!r}")
+    known = onnx.defs.has(operator.__name__) and not operator.domain
+    most = onnx.defs.get_schema(operator.__name__).max_output if known else outputs
+    if outputs is not None and outputs > most:
+        raise ValueError(f"outputs={outputs}: {operator.__name__} has {most} at most")
     if gradient is None:
         return
     if backend is not None:

@@ -240,6 +240,7 @@ def test_nothing_judged_is_an_error() -> None:
         (ValueError, "examples= is a whole number of at least 1, not 0", {"examples": 0}),
         (ValueError, "examples= is a whole number of at least 1, not 2.5", {"examples": 2.5}),
         (ValueError, "outputs= is a whole number of at least 1, not 0", {"outputs": 0}),
+        (ValueError, "outputs=2: Softmax has 1 at most", {"outputs": 2}),
         (ValueError, "no backend 'torhc'; did you mean torch", {"backend": "torhc"}),
         (ValueError, "names another interpreter", {"backend": f"numpy@{sys.executable}"}),
         (TypeError, r"like='Relu' is a name: give the operator itself, like=Relu\(\), from "

@@ -1,12 +1,16 @@
 """One cause, one accusation: what is inaccurate is wrong in its values, and nothing else."""
 
+from typing import Any
+
+import numpy as np
 import pytest
 
-from d5test.checks import CHECKS
-from d5test.reference.operators import OPERATORS
+from d5test.case import Case, Tensor
+from d5test.checks import CHECKS, Fault
+from d5test.reference.operators import OPERATORS, elementwise
 from tests.faults import inaccurate
 from tests.faults.judging import findings
-from tests.faults.score import Local
+from tests.faults.score import Local, with_row
 from tests.faults.wrong import Wrong
 
 COUNT = 25
@@ -65,6 +69,19 @@ def test_subnormal_numbers_that_are_read_as_zero_are_called_so(operator: str) ->
     fault = findings(client, OPERATORS[operator], ("accuracy",), COUNT)["accuracy"]
     assert fault.character == "flushed"
     assert "right if subnormal numbers are read as zero; flushes=True in" in fault.message
+
+
+def test_an_alpha_that_onnx_stores_in_32_bits_is_called_so() -> None:
+    class Exact(elementwise.LeakyRelu):
+        def forward(self, x: Any) -> Any:
+            return np.where(x < 0, 0.01 * x, x)
+
+    client, x = with_row(elementwise.LeakyRelu, Exact), Tensor((2, 3), "float64")
+    with pytest.raises(Fault, match="rounded_attributes=True in the row says so"):
+        CHECKS["forward"].run(client, Case(elementwise.LeakyRelu(), (x,)))
+    with pytest.raises(Fault) as caught:
+        CHECKS["forward"].run(client, Case(elementwise.LeakyRelu(alpha=0.5), (x,)))
+    assert "attributes" not in caught.value.details
 
 
 @pytest.mark.parametrize("operator", ["Gelu", "HardSwish", "Mish"])
