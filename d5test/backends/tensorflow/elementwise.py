@@ -66,7 +66,7 @@ rows.native("Sum", arithmetic="S")(planned(partial(several, tf.add)))
 def clip(op: Any, x: Any, low: Any = None, high: Any = None) -> Plan:
     """A minimum above the maximum is lowered to it: ONNX gives the maximum, TensorFlow not.
 
-    No x reaches the result then, also not one that equals the maximum.
+    Then no x reaches the result, not even one that equals the maximum.
     """
 
     def call(x: Any, low: Any = None, high: Any = None) -> Any:

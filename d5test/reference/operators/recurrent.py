@@ -235,7 +235,7 @@ class LSTM(Recurrent):
 
 
 def seen(z, peephole, c):
-    """z, with what it sees of c through a peephole: where there is none, also not of infinity."""
+    """z plus what it sees of c through a peephole; without one nothing, not even of infinity."""
     return z if peephole is None else z + peephole * c
 
 
