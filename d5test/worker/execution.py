@@ -190,7 +190,7 @@ class Execution:
         else:
             function, roots = bound.function, now.wanted(wanted)
             if now.grads is not None and not bound.compiled:
-                function = partial(self.fitting, function, now.grads)
+                function = partial(self.fitting, function, now.upstream)
             self.where = "vjp" if now.tangents is None else "jvp" if now.grads is None else "hvp"
             pulled = now.pull(bound, function, roots)()
             if not isinstance(pulled, (tuple, list)) or len(pulled) != 2:
@@ -206,7 +206,7 @@ class Execution:
         self.where = "wait"
         self.backend.wait([t for t in (*now.outputs, *(now.gradients or ())) if t is not None])
 
-    def fitting(self, function: Callable[..., Any], grads: Arrays, *inputs: Any) -> Any:
+    def fitting(self, function: Callable[..., Any], upstream: Sequence[Any], *inputs: Any) -> Any:
         """What the function returns. Raises `Misfit` where an upstream gradient does not fit it.
 
         The framework may not look at that, and read beyond its end. Tensors that tell no shape
@@ -214,10 +214,10 @@ class Execution:
         """
         result = function(*inputs)
         outputs = result if isinstance(result, (tuple, list)) else (result,)
-        for k, (y, dy) in enumerate(zip(outputs, grads, strict=False)):
-            shape = shape_of(y)
-            if dy is not None and shape not in (None, dy.array.shape):
-                raise Misfit(f"output {k} has the shape {shape}, not {dy.array.shape}")
+        for k, pair in enumerate(zip(outputs, upstream, strict=False)):
+            shape, wanted = map(shape_of, pair)
+            if shape != wanted and None not in (shape, wanted):
+                raise Misfit(f"output {k} has the shape {shape}, not {wanted}")
         return result
 
     def outputs(self, bound: Bound, result: Any) -> tuple[Any, ...]:
