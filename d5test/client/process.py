@@ -24,7 +24,7 @@ from typing import Any
 from d5test.client.deadline import await_answer
 from d5test.client.messages import BackendFailed, Crashed, Hung, typed
 from d5test.worker import wire, worker
-from d5test.worker.worker import COMMAND, REPLY, end_group
+from d5test.worker.worker import COMMAND, REPLY, below, end_group, kill
 
 UNREAPED = os.WEXITED | os.WNOHANG | os.WNOWAIT
 GRACE = 5.0
@@ -327,12 +327,16 @@ class WorkerProcess:
             return None
 
     def _close_server(self) -> None:
+        server, self._server = self._server, None
+        # a worker that is no fork's may end as soon as it is left, and nobody adopts its children
+        started = below(server.pid) if server is not None and not self.launch.fork else []
         for connection in (self._connection, self._control):
             if connection is not None:
                 connection.close()
-        server, self._server = self._server, None
         self._connection, self._control, self._worker = None, None, 0
         ended(server, GRACE if self.launch.fork and self._imported else 0.0)
+        for process in started:
+            kill(os.kill, process)
 
 
 def _replied(control: socket.socket) -> int:
