@@ -328,8 +328,10 @@ class WorkerProcess:
 
     def _close_server(self) -> None:
         server, self._server = self._server, None
-        # a worker that is no fork's may end as soon as it is left, and nobody adopts its children
-        started = below(server.pid) if server is not None and not self.launch.fork else []
+        # a worker that is no fork's may end as soon as it is left, and nobody adopts its children;
+        # of one that was waited for, the number may be another process's by now
+        alone = server is not None and server.returncode is None and not self.launch.fork
+        started = below(server.pid) if server is not None and alone else []
         for connection in (self._connection, self._control):
             if connection is not None:
                 connection.close()
