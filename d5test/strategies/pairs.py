@@ -18,9 +18,9 @@ from d5test.case import Case
 
 FOR_MORE = 1
 """Cases that are passed over, one after the other, for one with more new pairs."""
-IN_VAIN = 3
+IN_VAIN = 6
 """Likewise for want of any."""
-ALL_MET = 8
+ALL_MET = 16
 """Cases without a new pair, one after the other, after which all are taken for met."""
 COUNTED = 4
 """Whole numbers up to this magnitude are values of their own."""
