@@ -150,6 +150,8 @@ class WorkerProcess:
         self._imported = False
         self._connection: socket.socket | None = None
         self._worker = 0
+        self._server_size = 0
+        """Bytes of the fork server when it forked the worker."""
         self._failed: BackendFailed | None = None
         self._slowest = 0.0
         """Seconds that an answer took."""
@@ -217,9 +219,9 @@ class WorkerProcess:
         """Bytes by which the worker's resident memory exceeds its fork server's, which has
         imported the framework and nothing more; 0 where that cannot be told.
         """
-        if not (self.launch.fork and self._worker and self._server):
+        if not (self.launch.fork and self._worker):
             return 0
-        return resident(self._worker) - resident(self._server.pid)
+        return resident(self._worker) - self._server_size
 
     def end_worker(self) -> None:
         """End the worker, not the fork server."""
@@ -261,7 +263,7 @@ class WorkerProcess:
             self._log.clear()
             control.settimeout(GRACE)
             socket.send_fds(control, [COMMAND.pack(b"F", 0)], [theirs.fileno()])
-        self._worker = _replied(control)
+        self._worker, self._server_size = _replied(control), resident(process)
         self._connection = ours
         return ours
 
@@ -367,7 +369,7 @@ def ended(process: subprocess.Popen[bytes] | None, seconds: float) -> int | None
 def resident(process: int) -> int:
     """The resident memory of a process in bytes; 0 where the system does not say."""
     try:
-        pages = Path(f"/proc/{process}/statm").read_text(encoding="ascii").split()[1]
+        pages = Path(f"/proc/{process}/statm").read_bytes().split()[1]
     except OSError:
         return 0
     return int(pages) * resource.getpagesize()
