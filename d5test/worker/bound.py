@@ -23,6 +23,16 @@ class OperatorView:
         }
         self.__dict__.update(self.attributes)
 
+    def __getattr__(self, name: str) -> Any:
+        """What is asked of an operator and is no attribute of it, as by a row that is called."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        has = ", ".join(self.__dict__.get("attributes", {})) or "none"
+        raise AttributeError(
+            f"{self.__dict__.get('name')} has no attribute {name!r} (it has: {has}); a row is called "
+            "with the operator first, and then its tensors"
+        )
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, OperatorView) and self._key == other._key
 

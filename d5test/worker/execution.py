@@ -340,12 +340,17 @@ class Execution:
 def _frames(trace: TracebackType | None) -> str:
     """Where it was raised: file, line and text of each frame behind the last one of ours.
 
-    All are ours where a row of ours raised. Of a deep stack the middle is left out.
+    Where one of ours raised, it and the stranger's that called it. Of a deep stack the middle is
+    left out.
     """
     frames = traceback.extract_tb(trace)
-    ours = [i for i, frame in enumerate(frames) if frame.filename.startswith(PACKAGE)]
-    theirs = frames[ours[-1] + 1 :] if ours else frames
-    lines = traceback.format_list(theirs or frames[-1:])
+    ours = [frame.filename.startswith(PACKAGE) for frame in frames]
+    last = len(frames) - 1
+    if ours[last]:
+        first = max((i for i, own in enumerate(ours) if not own), default=last)
+    else:
+        first = max((i for i, own in enumerate(ours) if own), default=-1) + 1
+    lines = traceback.format_list(frames[first:])
     if len(lines) > FRAMES:
         lines[FRAMES // 2 : -FRAMES // 2] = ["  ...\n"]
     return "".join(lines)

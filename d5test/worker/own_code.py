@@ -1,7 +1,8 @@
 """Whether an exception is of the backend's own code, its framework having no part in it.
 
 A function in C leaves no frame. So the expression that raised is looked at as well: where it holds
-anything that may be a framework's, nothing is said. NumPy and the framework only.
+anything that may be a framework's, nothing is said. What d5test hands to a row is none of that.
+NumPy and the framework only.
 """
 
 import dis
@@ -10,7 +11,7 @@ from collections.abc import Iterator
 from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, ModuleType, TracebackType
 from typing import Any
 
-PLAIN = sys.stdlib_module_names | {"builtins", "numpy"}
+PLAIN = sys.stdlib_module_names | {"builtins", "numpy", "d5test"}
 
 
 def place_in_own_code(trace: TracebackType | None, backend: Any) -> str:

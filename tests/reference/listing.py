@@ -13,8 +13,8 @@ HEAD = """# The operators
 What a row of a backend, and `d5test.check(..., like=...)`, has to know of each operator: its
 inputs, in their order, with `=None` for those that may be left out, and its attributes, with
 ONNX's defaults. An attribute without a default has to be given. The names, and what they mean, are
-[ONNX's](https://onnx.ai/onnx/operators/), in the version that is named. A row's plan gets the
-inputs as positional arguments and the attributes as fields of `op`.
+[ONNX's](https://onnx.ai/onnx/operators/), in the version that is named. A row is called with
+`op`, whose fields are the attributes, and then with the inputs.
 
 This page is made from the references: `python -m tests.reference.listing > docs/operators.md`.
 
