@@ -491,7 +491,12 @@ class Inquiry:
             if kind != "arithmetic":
                 explained = explaining_precision(bounds, candidates[-1], results, self.arrays)
                 flushing = replace(candidates[-1], flushes=True)
-                flushed = explained == 0 and judge(bounds(flushing), results).right
+                normal = abs(judgement.got) >= allowed.storage.smallest_normal
+                flushed = (
+                    explained == 0
+                    and (normal or judgement.got == 0)
+                    and judge(bounds(flushing), results).right
+                )
                 stored = replace(candidates[-1], rounded_attributes=True)
                 if not allowed.rounded_attributes and judge(bounds(stored), results).right:
                     details["attributes"] = ROUNDED

@@ -30,7 +30,7 @@ UNREAPED = os.WEXITED | os.WNOHANG | os.WNOWAIT
 GRACE = 5.0
 """Seconds for the fork server, which runs no code of the framework, to answer."""
 SHORTEST = 3.0
-"""Seconds that a request has at least once another one of this backend hung: where one case hangs,
+"""Seconds that a request has at least once another one of its operator hung: where one case hangs,
 many do."""
 SLOWER = 10
 """Times as long as the slowest answer so far it has, if that is more."""
@@ -155,6 +155,8 @@ class WorkerProcess:
         self._failed: BackendFailed | None = None
         self._slowest = 0.0
         """Seconds that an answer took."""
+        self._hung: set[tuple[Any, ...]] = set()
+        """Operators of which a request was not answered; () stands for what is of none."""
         self.start()
 
     def start(self) -> None:
@@ -188,21 +190,23 @@ class WorkerProcess:
     def ask(self, request: Any) -> Any:
         """The worker's answer. Raises BackendFailed, Crashed or Hung; the next request works."""
         connection = self._connected()
+        operator, seconds = request[1:2], self.timeout
+        if operator in self._hung:
+            seconds = min(seconds, max(SHORTEST, SLOWER * self._slowest))
         begun = time.monotonic()
         try:
-            connection.settimeout(self.timeout)
+            connection.settimeout(seconds)
             wire.send(connection, request)
-            await_answer(connection, self._worker, self.timeout)
-            answer = wire.receive(connection, typed, self.timeout)
+            await_answer(connection, self._worker, seconds)
+            answer = wire.receive(connection, typed, seconds)
             require(answer, ANSWERS)
         except wire.Closed:
             raise Crashed(*self._ended()) from None
         except TimeoutError:
             stack = self._log.stack(self._worker)
             self.end_worker()
-            waited = self.timeout
-            self.timeout = min(waited, max(SHORTEST, SLOWER * self._slowest))
-            raise Hung(waited, stack) from None
+            self._hung.add(operator)
+            raise Hung(seconds, stack) from None
         except wire.Garbled as error:
             tail = self._log.tail()
             self.end_worker()

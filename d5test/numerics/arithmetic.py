@@ -76,9 +76,11 @@ EXPLAINED: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Payment:
-    """What rounding adds to a bar: `error` of a size, and `eta` for underflow.
+    """What rounding adds to a bar: `error` of a size, `eta`, and what is flushed to zero.
 
-    Both are arrays of no axes: NumPy would convert a Python number at each use.
+    `flushed` is the largest size at which a result may become zero, which moves it by its own
+    size; what becomes zero on the way to it is in `eta`.
+    All are arrays of no axes: NumPy would convert a Python number at each use.
     Bars that have paid, and whose squares sum up to at most `ample`, belong to no result that may
     overflow: |value| + bar is at most 1 + 1 / error times what was paid.
     """
@@ -86,6 +88,7 @@ class Payment:
     error: NDArray[np.float64]
     eta: NDArray[np.float64]
     ample: float
+    flushed: NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -135,25 +138,28 @@ class Arithmetic:
 
     @cached_property
     def eta(self) -> float:
-        """What a primitive pays for underflow."""
-        return self._underflow(self.primitive)
+        """What a primitive pays for underflow, of its result and on the way to it."""
+        return self.primitive.smallest_subnormal + self._flushed(self.primitive)
 
     @cached_property
     def output(self) -> Payment:
         """What an output pays when it is stored: one ULP."""
-        return self._payment(2 * self.storage.u, self._underflow(self.storage))
+        eta, flushed = self.storage.smallest_subnormal, self._flushed(self.storage)
+        return self._payment(2 * self.storage.u, eta, flushed)
 
     @cached_property
     def granted(self) -> Mapping[Any, Payment]:
         """What each elementary function pays, of its result's size."""
-        ulp = 2 * self.u
-        return {
-            function: self._payment(
-                ulp * max(row.ulps, self.ulps.get(function.__name__, 0.0)),
-                self.eta + ulp * self.absolute.get(function.__name__, 0.0),
-            )
-            for function, row in TABLE.items()
-        }
+        return {function: self._granted(function, row.ulps) for function, row in TABLE.items()}
+
+    def _granted(self, function: Any, ulps: float) -> Payment:
+        name, ulp = function.__name__, 2 * self.u
+        error = ulp * max(ulps, self.ulps.get(name, 0.0))
+        absolute = ulp * self.absolute.get(name, 0.0)
+        if function in (np.add, np.subtract):  # an argument may be flushed, and the result not
+            return self._payment(error, self.eta + absolute)
+        eta = self.primitive.smallest_subnormal + absolute
+        return self._payment(error, eta, self._flushed(self.primitive))
 
     def summation(self, terms: int, stages: int = 1) -> Payment:
         """What a sum of `terms` pays, of the sum of magnitudes.
@@ -220,13 +226,13 @@ class Arithmetic:
         """The same with `ties`."""
         return replace(self, ties=True)
 
-    def _payment(self, error: float, eta: float) -> Payment:
+    def _payment(self, error: float, eta: float, flushed: float = 0.0) -> Payment:
         # far below float64's own largest number, where squares overflow; half is room for rounding
         ample = min(self.primitive.largest * error / (1 + error) / 2, 1e150) ** 2
-        return Payment(np.asarray(error), np.asarray(eta), ample)
+        return Payment(np.asarray(error), np.asarray(eta), ample, np.asarray(flushed))
 
-    def _underflow(self, fmt: Format) -> float:
-        return fmt.smallest_normal if self.flushes else fmt.smallest_subnormal
+    def _flushed(self, fmt: Format) -> float:
+        return fmt.smallest_normal if self.flushes else 0.0
 
 
 def classes(

@@ -50,10 +50,10 @@ def _multiply(self: Bar, ufunc: Any, xs: list[Values], bars: list[Values | None]
         return self.rounded(value, moved[0] if moved else None, payment)
     size = _size(y)
     other = size if x is y else _size(x)
-    # with |x| |y| error instead of |value| error: one pass fewer
-    paid = (size * payment.error + by) * other + (size + by) * bx + payment.eta
-    if in_range(paid, payment):
-        return self.like(value, paid)
+    if not payment.flushed:  # |x| |y| error instead of |value| error: one pass fewer
+        paid = (size * payment.error + by) * other + (size + by) * bx + payment.eta
+        if in_range(paid, payment):
+            return self.like(value, paid)
     return self.rounded(value, (size + by) * bx + other * by, payment)
 
 
@@ -131,7 +131,7 @@ def _smooth(self: Bar, ufunc: Any, xs: list[Values], bars: list[Values | None]) 
 def _logistic(self: Bar, ufunc: Any, xs: list[Values], bars: list[Values | None]) -> Bar:
     """1 / (1 + exp(-x)), as ONNX has it; one that is computed otherwise is an error model."""
     y: Bar = 1 / (1 + np.exp(-self.like(xs[0], bars[0])))
-    absolute = self.arithmetic.granted[ufunc].eta - self.arithmetic.eta
+    absolute = 2 * self.arithmetic.u * self.arithmetic.absolute.get(ufunc.__name__, 0.0)
     return y.like(y.value, y.full_companion() + absolute) if absolute else y
 
 

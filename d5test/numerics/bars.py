@@ -79,9 +79,12 @@ class Bar(Tracked):
 
     def rounded(self, value: Values, bar: Values | None, payment: Payment) -> Bar:
         """`value` with its bar, after one more primitive."""
-        paid = np.absolute(value) * payment.error + payment.eta
+        size = np.absolute(value)
+        paid = size * payment.error + payment.eta
         if bar is not None:
             paid += bar
+        if payment.flushed:
+            paid += np.minimum(size if bar is None else size + bar, payment.flushed)
         if in_range(paid, payment):
             return self.like(value, paid)
         return self._within_range(value, bar, paid)

@@ -310,18 +310,21 @@ def _storage_error(value: Array, arithmetic: Arithmetic) -> Array:
         bar = np.where(np.isinf(value), 0.0, np.absolute(value - rounded))
     if arithmetic.flushes:
         size = np.absolute(value)
-        bar = bar + np.where(size < arithmetic.output.eta, size, 0.0)
+        bar = bar + np.where(size < arithmetic.output.flushed, size, 0.0)
     return bar
 
 
 def _stored_bar(value: Array, bar: Array, arithmetic: Arithmetic) -> Array:
     """One ULP more. What the value's formula left exact (a bar of zero) stays exact."""
     ulp = arithmetic.output
-    widened = (np.absolute(value) + bar) * ulp.error + ulp.eta
+    size = np.absolute(value) + bar
+    widened = size * ulp.error + ulp.eta
     widened += bar
+    if arithmetic.flushes:
+        widened += np.minimum(size, ulp.flushed)
     if bar.all():
         return widened
     exact = (bar == 0) & (value == round_to(value, arithmetic.storage.precision))
     if arithmetic.flushes:
-        exact &= (np.absolute(value) >= arithmetic.output.eta) | (value == 0)
+        exact &= (np.absolute(value) >= ulp.flushed) | (value == 0)
     return np.where(exact, 0.0, widened)

@@ -51,8 +51,10 @@ class Spread:
         """The bar of each element."""
         if self.value.dtype.kind != "f":
             return Bound(self.value, np.zeros(self.value.shape), None)
-        ulp = arithmetic.output.error * np.abs(self.value) + arithmetic.output.eta
-        return Bound(self.value, BY_ELEMENT * self.deviation + ulp, arithmetic.storage)
+        size, output = np.abs(self.value), arithmetic.output
+        bar = BY_ELEMENT * self.deviation + size * output.error + output.eta
+        bar += np.minimum(size + bar, output.flushed)
+        return Bound(self.value, bar, arithmetic.storage)
 
 
 def noise(arithmetic: Arithmetic, seed: int) -> Callable[[Array], Perturbed]:

@@ -28,6 +28,8 @@ COARSEST = 8
 """Bits of bfloat16, the coarsest format in which frameworks compute what they store in another."""
 NEAR_ONE = 4.0
 """ULPs of 1 that a difference of two numbers near 1 may be off by."""
+FINEST = 64.0
+"""The least such error is an ULP of 1 divided by this: half a spacing, times what is small."""
 MODEST = 0.25
 """The largest magnitude of an array whose results are compared with 1, at least."""
 FIRST = 256
@@ -196,9 +198,11 @@ def may_cancel(judgement: Judgement, ulp: float, arrays: Sequence[Array | None])
     """Whether a difference of numbers near 1 may make an error, of a result of `arrays`.
 
     `ulp` is that of 1. Sigmoid(-18) as (1 + tanh(-9)) / 2 is of this kind: the formula is right,
-    and no digit is. Where all is small, nothing says that 1 is met on the way.
+    and no digit is. Where all is small, nothing says that 1 is met on the way; and a difference of
+    numbers near 1 is none that is much smaller than their spacing.
     """
-    if not abs(judgement.got - judgement.want) <= NEAR_ONE * ulp or abs(judgement.want) >= 1:
+    error = abs(judgement.got - judgement.want)
+    if not ulp / FINEST <= error <= NEAR_ONE * ulp or abs(judgement.want) >= 1:
         return False
     floats = [x for x in arrays if x is not None and x.size and np.asarray(x).dtype.kind in "fV"]
     with np.errstate(all="ignore"):

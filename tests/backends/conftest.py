@@ -52,9 +52,14 @@ class Act(Operator):
     deed: str = ""
 
 
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Slow(Operator):
+    """What `wrong_calls` takes 0.6 s for."""
+
+
 @pytest.fixture(scope="session")
 def ops() -> SimpleNamespace:
-    named = (Mul, Scale, Halves, Take, UndeclaredTake, Act)
+    named = (Mul, Scale, Halves, Take, UndeclaredTake, Act, Slow)
     return SimpleNamespace(**{operator.__name__: operator for operator in named})
 
 

@@ -94,8 +94,13 @@ def act(op: Any, x: Any) -> Any:
     return DEEDS[op.deed](x)
 
 
+def slow(op: Any, x: Any) -> Any:
+    time.sleep(0.6)
+    return x
+
+
 class Wrong(Tiny):
-    rows = Table({**rows, "Act": Row(act, outputs=1)})
+    rows = Table({**rows, "Act": Row(act, outputs=1), "Slow": Row(slow, outputs=1)})
 
     def vjp(self, function: Any, inputs: Any, grads: Any, wanted: Any) -> Any:
         return function(*inputs), []
