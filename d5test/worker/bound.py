@@ -27,10 +27,11 @@ class OperatorView:
         """What is asked of an operator and is no attribute of it, as by a row that is called."""
         if name.startswith("__"):
             raise AttributeError(name)
-        has = ", ".join(self.__dict__.get("attributes", {})) or "none"
+        known = self.__dict__
+        has = ", ".join(known.get("attributes", {})) or "none"
         raise AttributeError(
-            f"{self.__dict__.get('name')} has no attribute {name!r} (it has: {has}); a row is called "
-            "with the operator first, and then its tensors"
+            f"{known.get('name')} has no attribute {name!r} (it has: {has}); a row is called with "
+            "the operator first, and then its tensors"
         )
 
     def __eq__(self, other: object) -> bool:
