@@ -10,11 +10,11 @@ backend's own may import NumPy, the framework and what that brings, and nothing 
     vjp         the framework's own automatic differentiation
     version, device, mode: what it is
 
-`call(op, *inputs)` of a row gets the operator's attributes by their ONNX names (an absent one is
-`None`) and the framework's tensors (an absent optional input is `None`), and returns a tensor or
-a tuple of them. It raises `Unsupported` with the reason when the framework cannot do this one. A
-row that works something out of attributes and shapes is `planned`: that is then done once for many
-calls.
+`call(op, *inputs)` of a row gets the operator's attributes by their ONNX names (an optional one
+that is not set is `None`; docs/operators.md lists them) and the framework's tensors (an absent
+optional input is `None`), and returns a tensor or a tuple of them. It raises `Unsupported` with
+the reason when the framework cannot do this one. A row that works something out of attributes and
+shapes is `planned`: that is then done once for many calls.
 """
 
 from __future__ import annotations

@@ -16,12 +16,20 @@ from d5test.client.messages import BackendInfo, Raised
 from d5test.numerics.arithmetic import Arithmetic
 from d5test.numerics.bounds import Bound, Bounds, double
 from d5test.numerics.judgement import Judgement
-from d5test.outcome.fault import Evidence, Fault
+from d5test.outcome.fault import AT, Evidence, Fault
 from d5test.outcome.tally import Inapplicable
 from d5test.reference.operators.movement import Gather
 
 BATCHES = (17, 33)
 """Batch sizes that no ordinary case has: beyond a vector, and beyond two of them."""
+MISTAKES = (
+    "AttributeError",
+    "NameError",
+    "UnboundLocalError",
+    "ImportError",
+    "ModuleNotFoundError",
+)
+"""Exceptions of a backend's own code that no argument can be the reason of."""
 
 
 def layout(client: Any, case: Case) -> Judgement:
@@ -184,7 +192,7 @@ def invalid_arguments(client: Any, case: Case) -> Judgement:
     except Unsupported:
         return Judgement(telling=True)
     except Fault as fault:
-        if fault.kind != "exception":
+        if not _refuses(fault):
             raise
         return Judgement(telling=True)
     what = "shapes that do not fit are accepted"
@@ -214,7 +222,7 @@ def _out_of_range(inquiry: Inquiry) -> Judgement:
     try:
         (result,) = inquiry.ask(feed, claim="raises")
     except Fault as refused:
-        if refused.kind != "exception":
+        if not _refuses(refused):
             raise
         if "raises" not in allowed:
             raise fault(f"an index out of range raises, not {' or '.join(documented)}") from None
@@ -231,6 +239,17 @@ def _out_of_range(inquiry: Inquiry) -> Judgement:
         if np.array_equal(result.outputs[0], np.where(beyond, entry, right), equal_nan=True):
             return Judgement(telling=True)
     raise fault(f"the index {wrong.flat[at]} of {n} entries is accepted")
+
+
+def _refuses(fault: Fault) -> bool:
+    """Whether an exception may be of the arguments: no mistake of the backend's own code is.
+
+    The claim that such a one breaks is that the call returns.
+    """
+    mistaken = fault.details.get(AT, "").endswith(MISTAKES)
+    if mistaken:
+        fault.evidence = replace(fault.evidence, claim="returns")
+    return fault.kind == "exception" and not mistaken
 
 
 def _misfit(case: Case) -> Case | None:

@@ -41,7 +41,7 @@ from d5test.numerics.judgement import (
 )
 from d5test.numerics.proof import prove_backward
 from d5test.numerics.rounding import Rounding, rounding_of
-from d5test.outcome.fault import Evidence, Fault, Subject
+from d5test.outcome.fault import AT, Evidence, Fault, Subject
 from d5test.outcome.roundings import Roundings
 from d5test.outcome.tally import Inapplicable
 from d5test.reference.formulas import computed
@@ -173,6 +173,8 @@ class Check:
         return self.draws is not None or self.every is not None
 
 
+TRANSFERS = frozenset({"put", "refill"})
+"""Steps of a backend that compute nothing: no function of the framework is accused of them."""
 ROUNDED = (
     "the result is right if they are known to 32 bits, as ONNX stores them; "
     "rounded_attributes=True in the row says so"
@@ -311,12 +313,13 @@ class Inquiry:
         if raised.where == "row":
             return fault("row", self.client.unreadable, raised=raised.message)
         details: dict[str, Any] = {"raised": f"{raised}\n{dedent(raised.traceback)}".rstrip()}
-        if raised.place:
+        if raised.place or raised.where in TRANSFERS:
             step = "row" if raised.where == "call" else raised.where
             if kind == "exception":
-                what = f"the backend's {step} raised {raised.type} at {Path(raised.place).name}"
-            details["at"] = f"{raised.place}: {raised.type}"
-        if not raised.place or raised.where == "call":
+                what = f"the backend's {step} raised {raised.type}"
+                what += f" at {Path(raised.place).name}" if raised.place else ""
+            details[AT] = f"{raised.place or raised.where}: {raised.type}"
+        if raised.where not in TRANSFERS and (not raised.place or raised.where == "call"):
             details["refused"] = self.client.refusing
         return fault(kind, what, **details)
 

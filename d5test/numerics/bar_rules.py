@@ -164,9 +164,17 @@ def _step(self: Bar, ufunc: Any, xs: list[Values], bars: list[Values | None]) ->
 
 
 def _compare(self: Bar, ufunc: Any, xs: list[Values], bars: list[Values | None]) -> Any:
-    """Plain booleans where the order is certain, else booleans with a bar of 1."""
+    """Plain booleans where the order is certain, else booleans with a bar of 1.
+
+    An argument that may be read as zero reaches as far.
+    """
     value = ufunc(*xs)
     reach = _total(*bars)
+    if self.arithmetic.flushes:
+        for size in map(np.absolute, xs):
+            tiny = (size > 0) & (size < self.arithmetic.primitive.smallest_normal)
+            if tiny.any():
+                reach = _total(reach, np.where(tiny, size, 0.0))
     if reach is None and not self.arithmetic.ties:
         return value
     uncertain = _uncertain(self, np.absolute(xs[0] - xs[1]), reach)

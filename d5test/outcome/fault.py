@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import zip_longest
 from math import isfinite, isinf
 from typing import Any, ClassVar, Literal
 
@@ -141,8 +142,8 @@ class Fault(AssertionError):
         """The same for faults that probably have one cause, on one backend.
 
         The line of the backend's own code that raised; what was raised (its traceback apart) or
-        printed, its first and last line without numbers; the format to which results are rounded;
-        else the kind, the operator, and the character.
+        printed, without numbers; the format to which results are rounded; else the kind, the
+        operator, and the character.
         """
         if AT in self.details:
             return self.details[AT]
@@ -151,8 +152,7 @@ class Fault(AssertionError):
         for name in SAID:
             if name in self.details:
                 said = self.details[name].strip().partition('\nFile "')[0]
-                lines = said.splitlines() or [""]
-                cause = f"{name}: {NUMBER.sub('N', f'{lines[0]} {lines[-1]}')}"
+                cause = f"{name}: {' '.join(NUMBER.sub('N', said).split())}"
                 return cause if name == "raised" else f"{cause}: {operator}"
         if self.judgement is not None and self.judgement.rounded_to:
             return f"{self.case.dtype} rounded to {self.judgement.rounded_to}"
@@ -230,16 +230,24 @@ def place_of(about: Any) -> str:
 
 
 def inputs_in_words(case: Case, evidence: Evidence) -> str:
-    """Dtypes and shapes: `float32 (2, 3), int64 (1,)`; of the last call, which may be a batch."""
+    """Dtypes, shapes, and how they lie in memory: `float32 (2, 3) transposed, int64 (1,)`.
+
+    Those of the last call, which may be a batch.
+    """
     words = []
-    arrays = evidence.feeds[-1].inputs if evidence.feeds else [None] * len(case.inputs)
-    for tensor, x in zip(case.inputs, arrays, strict=False):
+    feed = evidence.feeds[-1] if evidence.feeds else None
+    arrays = [None] * len(case.inputs) if feed is None else feed.inputs
+    layouts = [] if feed is None else feed.layouts or []
+    for tensor, x, layout in zip_longest(case.inputs, arrays, layouts):
         if tensor is None:
             words.append("-")
         elif tensor.same_as is not None:
             words.append(f"input {tensor.same_as} again")
         else:
-            words.append(f"{tensor.dtype} {tensor.shape if x is None else x.shape}")
+            word = f"{tensor.dtype} {tensor.shape if x is None else x.shape}"
+            words.append(word if layout in (None, "contiguous") else f"{word} {layout}")
+    if feed is not None and feed.grads is not None and feed.grad_layout != "contiguous":
+        words.append(f"upstream {feed.grad_layout}")
     return ", ".join(words)
 
 

@@ -46,6 +46,14 @@ def test_an_argument_of_a_difference_may_be_read_as_zero() -> None:
     assert worst("Sub", -y, x, y, dtype="float32") <= 1
 
 
+def test_an_argument_that_is_compared_may_be_read_as_zero() -> None:
+    x = float(np.float32(-0.9 * 2.0**-126))  # and then it is not negative
+    for got in (x, 0.01 * x, 0.0):
+        assert worst("LeakyRelu", got, x, dtype="float32") <= 1
+    assert worst("LeakyRelu", -3 * x, x, dtype="float32") > 1
+    assert worst("LeakyRelu", 2 * x, 2 * x, dtype="float32") > 1  # a normal number
+
+
 def test_a_difference_of_numbers_near_1_errs_by_their_spacing() -> None:
     ulp = 2.0**-23
     for error, may in ((4 * ulp, True), (ulp / 4, True), (5 * ulp, False), (1e-30, False)):

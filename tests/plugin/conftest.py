@@ -117,6 +117,23 @@ class Mistaken(Tiny):
         return tuple(map(up, inputs)), []
 
 
+class Lacking(Tiny):
+    rows = {
+        **right,
+        "Relu": Row(lambda op, x: x * op.slope),
+        "Gather": Row(lambda op, x, indices: np.take(x, indices, op.axes)),
+    }
+
+
+class Strided(Tiny):
+    layouts = ("contiguous", "transposed")
+
+    def put(self, array, dtype, layout="contiguous"):
+        if layout != "contiguous":
+            raise ValueError("no such strides")
+        return super().put(array, dtype)
+
+
 class Refusing(Tiny):
     rows = {**right, "Relu": Row(refusing, gradient=none)}
 """

@@ -2,6 +2,7 @@
 
 import math
 import operator
+import re
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from d5test.case import Case, Tensor
-from d5test.outcome.fault import kind_of_fault
+from d5test.outcome.fault import AT, kind_of_fault
 from d5test.reference.operators import OPERATORS
 from d5test.worker.own_code import place_in_own_code
 from tests.plugin.conftest import TINY, Suite
@@ -38,6 +39,29 @@ def test_one_mistake_of_all_rows_is_one_cause(suite: Suite) -> None:
     assert "valid inputs raise an exception" not in ran.text
 
 
+def test_an_attribute_that_an_operator_lacks_is_the_rows_mistake(suite: Suite) -> None:
+    checks = "--check=forward,invalid_arguments"
+    ran = suite("Lacking", checks, "--operator=Relu,Gather", "--examples=3")
+    assert "5 faults of 2 causes" in ran.text  # no refusal of invalid arguments
+    assert "Relu(): the backend's row raised AttributeError at tiny.py:" in ran.text
+    assert "Relu has no attribute 'slope' (it has: none)" in ran.text
+    assert "Gather has no attribute 'axes' (it has: axis)" in ran.text
+    assert "it says gone" not in ran.text
+
+
+def test_what_put_raises_accuses_no_function_and_tells_the_layout(suite: Suite) -> None:
+    ran = suite("Strided", "--check=layout", "--operator=Relu", "--examples=3")
+    assert "Relu(): the backend's put raised ValueError at tiny.py:" in ran.text
+    assert re.search(r"inputs +float32 \(2,\) transposed", ran.text)
+
+
+def test_a_framework_that_raises_in_put_accuses_no_function() -> None:
+    case = Case(OPERATORS["Relu"](), (Tensor((2,)),))
+    fault = kind_of_fault("exception")("layout", case, "", {AT: "put: ValueError"})
+    fault.name_calls(None)  # nothing is recorded
+    assert fault.cause == "put: ValueError"
+
+
 @pytest.mark.parametrize(
     ("one", "other"),
     [("() of a scalar", "(2,3) of a scalar"), ("shape (2,)", "shape (5, 7)"), ("[3]", "[]")],
@@ -56,6 +80,14 @@ def test_a_traceback_makes_no_cause() -> None:
     said = ("E: at 7\nno kernel", "E: at 8\nno axis", "E: at 9\nno axis")
     causes = [fault("forward", case, "", {"raised": f"{text}\n{trace}"}).cause for text in said]
     assert causes == ["raised: E: at N no kernel", "raised: E: at N no axis", causes[1]]
+
+
+def test_what_differs_between_the_first_line_and_the_last_is_another_cause() -> None:
+    case = Case(OPERATORS["Relu"](), (Tensor((2,)),))
+    fault = kind_of_fault("exception")
+    said = ("E in core.cpp:3:\nno axis\nsorry", "E in core.cpp:3:\nno kernel\nsorry")
+    one, other = (fault("forward", case, "", {"raised": text}).cause for text in said)
+    assert one != other
 
 
 TABLE = {"root": math.sqrt}
