@@ -25,7 +25,7 @@ def recurrence(cell: Callable[..., Any], count: int, op: Any, *inputs: Any) -> t
     zero, ways = jnp.zeros((x.shape[1], r.shape[2]), x.dtype), []
     for k in range(w.shape[0]):
         bias = jnp.split(jnp.zeros(2 * w.shape[1], x.dtype) if b is None else b[k], 2)
-        peep = (0, 0, 0) if peepholes is None else jnp.split(peepholes[k], 3)
+        peep = (None,) * 3 if peepholes is None else jnp.split(peepholes[k], 3)
         step = partial(cell, op, k, r[k], bias, peep)
         turn = partial(turned, step, lengths)
         times = (jnp.arange(x.shape[0]), x @ w[k].T)
@@ -58,8 +58,13 @@ def rnn_cell(op: Any, k: int, r: Array, bias: Any, p: Any, xw: Array, h: Array) 
 
 def lstm_cell(op: Any, k: int, r: Array, bias: Any, p: Any, xw: Array, h: Array, c: Array) -> Any:
     i, o, f, g = jnp.split(xw + h @ r.T + bias[0] + bias[1], 4, -1)
-    c_next = nn.sigmoid(f + p[2] * c) * c + nn.sigmoid(i + p[0] * c) * jnp.tanh(g)
-    return nn.sigmoid(o + p[1] * c_next) * jnp.tanh(c_next), c_next
+    c_next = nn.sigmoid(seen(f, p[2], c)) * c + nn.sigmoid(seen(i, p[0], c)) * jnp.tanh(g)
+    return nn.sigmoid(seen(o, p[1], c_next)) * jnp.tanh(c_next), c_next
+
+
+def seen(z: Array, peephole: Any, c: Array) -> Array:
+    """z plus what a gate sees of c; without a peephole nothing, not even of infinity."""
+    return z if peephole is None else z + peephole * c
 
 
 def gru_cell(op: Any, k: int, r: Array, bias: Any, p: Any, xw: Array, h: Array) -> Any:

@@ -82,6 +82,10 @@ class LSTM : public CustomOperator<T> {
         return !length.present() || t < length[i];
     }
     static T at(const Tensor<const T>& x, std::int64_t i) { return x.present() ? x[i] : T(0); }
+    /// What comes through a peephole; without one nothing, not even of infinity.
+    static T seen(const Tensor<const T>& p, std::int64_t i, T x) {
+        return p.present() ? p[i] * x : T(0);
+    }
 
 public:
     explicit LSTM(const Attributes& given)
@@ -189,11 +193,11 @@ private:
     static std::pair<T, T> cell(T* gate, std::int64_t apart, T c, const Tensor<const T>& p,
                                 std::int64_t first) {
         T &i = gate[0], &o = gate[apart], &f = gate[2 * apart], &g = gate[3 * apart];
-        i = sigmoid(i + at(p, first) * c);
-        f = sigmoid(f + at(p, first + 2 * apart) * c);
+        i = sigmoid(i + seen(p, first, c));
+        f = sigmoid(f + seen(p, first + 2 * apart, c));
         g = std::tanh(g);
         const T next = f * c + i * g;
-        o = sigmoid(o + at(p, first + apart) * next);
+        o = sigmoid(o + seen(p, first + apart, next));
         return {o * std::tanh(next), next};
     }
 
@@ -236,12 +240,12 @@ private:
         const T c = trace.c[row * hidden + k], next = trace.next[row * hidden + k];
         const T tanh_c = std::tanh(next);
         const T dzo = dh * tanh_c * o * (1 - o);
-        const T dnext = dc + dh * o * (1 - tanh_c * tanh_c) + dzo * at(p, first + hidden);
+        const T dnext = dc + dh * o * (1 - tanh_c * tanh_c) + seen(p, first + hidden, dzo);
         const T dzi = dnext * g * i * (1 - i), dzf = dnext * c * f * (1 - f);
         T* into = &dz[row * 4 * hidden + k];
         into[0] = dzi, into[hidden] = dzo, into[2 * hidden] = dzf;
         into[3 * hidden] = dnext * i * (1 - g * g);
-        dc = dnext * f + dzi * at(p, first) + dzf * at(p, first + 2 * hidden);
+        dc = dnext * f + seen(p, first, dzi) + seen(p, first + 2 * hidden, dzf);
         if (!dp.present()) return;
         dp[first] += dzi * c, dp[first + hidden] += dzo * next, dp[first + 2 * hidden] += dzf * c;
     }
