@@ -93,6 +93,8 @@ def _in(inquiry: Inquiry, arithmetic: Arithmetic) -> Judgement:
         return judgement
     off = max(judge(b, y.outputs).ratio for b, y in zip(bounds, (plus, minus), strict=True))
     if off <= 1:
+        if known is not None:  # where the gradient is outside of its own bars, that is said
+            inquiry.judged_gradient(at, feeds[0])
         raise _disagreement(inquiry, feeds, judgement)
     if abs(slope - rise) > bar + off * forward_bars:
         return own_slope(inquiry)
