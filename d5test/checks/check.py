@@ -20,7 +20,7 @@ from d5test.backends.base import Unsupported
 from d5test.case import Arrays, Case, Operator, Tensor
 from d5test.client.messages import BackendInfo, Crashed, Feed, Hung, Raised, Result
 from d5test.known.failure import Known
-from d5test.numerics.arithmetic import EXPLAINED, Arithmetic, attempts, classes
+from d5test.numerics.arithmetic import EXPLAINED, NARROWER, Arithmetic, attempts, classes
 from d5test.numerics.bounds import (
     Bound,
     Bounds,
@@ -28,6 +28,7 @@ from d5test.numerics.bounds import (
     forward_bounds,
     gradient_bounds,
     lower_precision,
+    map_floats,
 )
 from d5test.numerics.judgement import (
     Judgement,
@@ -39,6 +40,7 @@ from d5test.numerics.judgement import (
     telling,
     tightest,
 )
+from d5test.numerics.perturbed import round_to
 from d5test.numerics.proof import prove_backward
 from d5test.numerics.rounding import Rounding, rounding_of
 from d5test.outcome.fault import AT, Evidence, Fault, Subject
@@ -511,12 +513,39 @@ class Inquiry:
             if judgement.explained != 0 and (narrower := rounded_to(expected, results)):
                 judgement = replace(judgement, rounded_to=narrower)
                 more = f": rounded to {narrower}"
+            elif kind != "arithmetic" and (narrower := self._read_as(feeds[-1], results)):
+                judgement = replace(judgement, read_as=narrower)
+                more = f": inputs are rounded to {narrower}"
             evidence = self.evidence(feeds, expected, **claimed)
             raise self.subject.fault(kind, what + more, evidence, judgement, **details)
         except Fault:
             if gradients:  # before one is called wrong, the reference's is proved
                 prove_backward(self.case, feeds[-1].inputs, feeds[-1].grads)
             raise
+
+    def _read_as(self, feed: Any, results: Sequence[Any]) -> str:
+        """The narrower format to which inputs were rounded first, if that explains the results.
+
+        All of them were, or the first two: devices that run float32 in TF32 or bfloat16 round
+        the factors of products. Empty if that explains nothing.
+        """
+        if feed.inputs is not self.arrays or feed.tangents is not None:
+            return ""
+        exact, grads = double(feed.inputs), feed.grads
+        for bits, name in NARROWER.items():
+            if bits >= self.loosest.storage.precision:
+                break
+            to_bits = partial(round_to, precision=bits)
+            rounded = map_floats(exact, to_bits)
+            for arrays in (rounded, (*rounded[:2], *exact[2:])):
+                if grads is None:
+                    expected = self.forward_bounds(self.loosest, arrays)
+                else:
+                    upstream = map_floats(double(grads), to_bits)
+                    expected = self.gradient_bounds(self.loosest, upstream, arrays)
+                if _fit(expected, results) and judge(expected, results).right:
+                    return name
+        return ""
 
     def _fitting(
         self, bounds: Callable[[Arithmetic], Bounds], results: Sequence[Any]

@@ -57,6 +57,8 @@ class Judgement:
     flushed     of a wrong result: whether it is right where subnormal numbers are zero
     rounded_to  of a wrong result: a narrower format whose numbers all results are, where that is
                 no chance; else empty
+    read_as     of a wrong result: a narrower format to which the inputs were rounded first, if
+                that makes it right; else empty
     rounding    how the outputs are rounded, as far as that is looked at
     """
 
@@ -75,6 +77,7 @@ class Judgement:
     cancelled: bool = False
     flushed: bool = False
     rounded_to: str = ""
+    read_as: str = ""
     rounding: Rounding = field(default_factory=Rounding)
 
     @property

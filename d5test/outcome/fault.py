@@ -142,8 +142,8 @@ class Fault(AssertionError):
         """The same for faults that probably have one cause, on one backend.
 
         The line of the backend's own code that raised; what was raised (its traceback apart) or
-        printed, without numbers; the format to which results are rounded; else the kind, the
-        operator, and the character.
+        printed, without numbers; the format to which results or inputs are rounded; else the kind,
+        the operator, and the character.
         """
         if AT in self.details:
             return self.details[AT]
@@ -156,6 +156,8 @@ class Fault(AssertionError):
                 return cause if name == "raised" else f"{cause}: {operator}"
         if self.judgement is not None and self.judgement.rounded_to:
             return f"{self.case.dtype} rounded to {self.judgement.rounded_to}"
+        if self.judgement is not None and self.judgement.read_as:
+            return f"inputs in {self.case.dtype} rounded to {self.judgement.read_as}"
         character = "inaccuracy" if self.character == "cancellation" else self.character
         return f"{self.kind}: {operator} {character or ''}"
 
@@ -296,6 +298,8 @@ def judgement_in_words(judgement: Judgement, dtype: str) -> dict[str, str]:
             explanation += FLUSHED
         if judgement.rounded_to:
             explanation = f": every result is a number of {judgement.rounded_to}"
+        elif judgement.read_as:
+            explanation = f": right if inputs are rounded to {judgement.read_as} first"
         words["right"] = f"{bits} of {precision} bits{explanation}"
     words["judged"] = f"{judgement.share:.0%} of the elements"
     return words
