@@ -36,8 +36,10 @@ def test_wrong_values_are_accused_of_being_wrong(
     assert set(found) <= BY_VALUE, "\n\n".join(fault.message for fault in found.values())
     assert {fault.kind for fault in found.values()} == {"value"}
     assert found["forward"].character == character
-    words = "an inaccuracy, as computing in" if character == "inaccuracy" else "a different"
-    assert words in found["forward"].message
+    words = {"an inaccuracy, as computing in" if character == "inaccuracy" else "a different"}
+    if backend is inaccurate.InElevenBits:  # two numbers may be rounded as to nearest
+        words.add("right if inputs are rounded to float16 or TF32 first")
+    assert any(word in found["forward"].message for word in words)
 
 
 @pytest.mark.parametrize("operator", ["Exp", "Conv"])
