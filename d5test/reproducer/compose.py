@@ -26,7 +26,7 @@ from d5test.reference.steps import Step
 from d5test.reproducer import data, short
 from d5test.reproducer.closure import Closure, Inseparable
 from d5test.reproducer.mark import docstring, head
-from d5test.reproducer.trial import folder_of
+from d5test.reproducer.trial import folder_of, searched
 
 RUN = "answers(backend, CALLS, {run}, {place}{most})"
 CLAIMS: Mapping[str, str] = {
@@ -114,12 +114,17 @@ def _composed(fault: Fault, about: Any, closure: Closure, setup: Setup) -> str:
     numbers = data.infinite(f"{operator}\n{calls}")
     every = (*numbers, *early, *late, "import sys")
     library = {text for text in every if _library(text)}
+    packages = _packages(setup, late, about)
+    within = re.findall(r"(?m)^ +(?:import|from) (\w+)", "\n".join(late))
+    folder = folder_of([*packages, *within], about)
+    needs = setup.needs or _needs(packages, folder)
     body = [
-        f"{head(about.executable)}\n{docstring(fault.message, about, _needs(setup, late, about))}",
+        f"{head(about.executable)}\n{docstring(fault.message, about, needs)}",
         "from __future__ import annotations",
         "\n".join(sorted(library, key=lambda t: (t.startswith("from"), t))),
         *(text for text in early if not _library(text)),
         hook,
+        searched(folder),
         *dict.fromkeys(t for t in ("import numpy as np", *late) if not _library(t)),
         operator,
         calls,
@@ -129,18 +134,17 @@ def _composed(fault: Fault, about: Any, closure: Closure, setup: Setup) -> str:
     return _spaced(body)
 
 
-def _needs(setup: Setup, statements: Iterable[str], about: Any) -> str:
-    """What has to be installed, modules that lie beside the backend's file among it."""
+def _packages(setup: Setup, statements: Iterable[str], about: Any) -> list[str]:
+    """What it imports besides NumPy and Python's library: the framework first."""
     imported = {m[1] for t in statements if (m := re.match(r"(?:import|from) (\w+)", t))}
-    others = sorted(imported - sys.stdlib_module_names - {"numpy", "d5test", about.framework})
-    if setup.needs:
-        return setup.needs
-    packages = dict.fromkeys([about.framework, *others])
-    packages.pop("numpy", None)
-    folder = folder_of(packages, about)
-    where = "" if others else " alone"
-    if folder is not None:
-        where = f", with {folder} in PYTHONPATH"
+    others = {*imported, *setup.modules} - sys.stdlib_module_names - {"d5test"}
+    packages = dict.fromkeys([about.framework, *sorted(others)])
+    return [name for name in packages if name != "numpy"]
+
+
+def _needs(packages: list[str], folder: Path | None) -> str:
+    """What has to be installed, and where it looks for modules beside the backend's file."""
+    where = f"; looks in {folder} too" if folder else "" if packages[1:] else " alone"
     return f"Needs {' and '.join(filter(None, (', '.join(packages), 'NumPy')))}{where}."
 
 
@@ -195,12 +199,14 @@ class Setup:
     statements   what stands before the data
     preparation  lines that define `backend` and `function`
     needs        a sentence on what the file needs, where it is more than what it imports
+    modules      what it imports, besides what the statements do
     whole        whether rows are given all attributes in a dictionary besides
     """
 
     statements: tuple[str, ...]
     preparation: tuple[str, ...]
     needs: str = ""
+    modules: tuple[str, ...] = ()
     whole: bool = False
 
 
@@ -243,10 +249,17 @@ def imported(fault: Fault, about: Any, reason: Exception) -> Setup:
         ("from d5test.worker.worker import load",),
         (f"backend = load({target!r})({about.device!r})",),
         f"Needs d5test besides {about.framework}, for the backend is imported: {reason}.",
+        () if ".py:" in target else (registry.package(target),),
     )
 
 
-def _imported(fault: Fault, imports: tuple[str, ...], lines: tuple[str, ...], needs: str) -> Setup:
+def _imported(
+    fault: Fault,
+    imports: tuple[str, ...],
+    lines: tuple[str, ...],
+    needs: str,
+    modules: tuple[str, ...] = (),
+) -> Setup:
     """A backend that these lines make, and its row as it stands there."""
     form = f", {fault.case.form!r}" if fault.case.form else ""
     row = (
@@ -257,7 +270,7 @@ def _imported(fault: Fault, imports: tuple[str, ...], lines: tuple[str, ...], ne
     others = (line for line in imports if not line.startswith("from d5test."))
     statements = (*others, OF_D5TEST.format(imports=ours))
     needs += " `d5test repro THIS_FILE` brings d5test."
-    return Setup(statements, (*lines, *row), needs, whole=True)
+    return Setup(statements, (*lines, *row), needs, modules, whole=True)
 
 
 def _row(fault: Fault, about: Any, closure: Closure) -> Setup:
@@ -300,15 +313,23 @@ def _row(fault: Fault, about: Any, closure: Closure) -> Setup:
 
 
 def _session(fault: Fault, about: Any, closure: Closure) -> Setup:
-    """A model of the one operator, and the runtime alone."""
-    session, needs = "Session(MODEL)", "Needs onnxruntime and NumPy alone."
+    """A model of the one operator, and the runtime alone.
+
+    Raises `Inseparable` where the runtime stands in the backend's own file.
+    """
+    session, modules = "Session(MODEL)", ["onnxruntime"]
     if about.framework != "onnxruntime":
+        runtime = about.implementation.partition(":")[0].partition(".")[0]
+        place = registry.resolve(about.name).target.rpartition(":")[0]
+        if runtime in (place.partition(".")[0], Path(place).stem):
+            raise Inseparable(f"its file has the runtime {about.implementation}, too")
         session = f"Prepared(MODEL, {about.implementation!r}, {about.framework!r})"
-        needs = f"Needs {about.framework}, onnx and NumPy."
+        modules = ["onnx", runtime]
     closure.attributes |= {*OWED, *(("refill", "mutable") if fault.evidence.reuse else ())}
     closure.use(COPIED, session)
     model = f"MODEL = {data.compressed(_model(fault, about.opset))}"
-    return Setup((model,), (f"backend = {session}", "function = backend.__call__"), needs)
+    preparation = (f"backend = {session}", "function = backend.__call__")
+    return Setup((model,), preparation, modules=tuple(modules))
 
 
 def _model(fault: Fault, opset: int) -> bytes:

@@ -1,10 +1,11 @@
 """A reproducer that was run before it is promised.
 
 Requirements: it runs in a fresh process, as it will where it is sent, but of one that has imported
-the framework. A fault that is not there again may take something that the backend keeps from call
-to call, so further files make other calls first: with other data, the same call many times, those
-that the worker had answered; of these the fewest that are needed. What shows nothing is written
-all the same, and said to show nothing.
+the framework; where a worker finds modules in the folder of the backend, in one that has imported
+nothing, since Python does not look there by itself. A fault that is not there again may take
+something that the backend keeps from call to call, so further files make other calls first: with
+other data, the same call many times, those that the worker had answered; of these the fewest that
+are needed. What shows nothing is written all the same, and said to show nothing.
 """
 
 import time
@@ -18,6 +19,7 @@ from d5test.backends.base import Unsupported
 from d5test.checks.repetition import variations
 from d5test.client.messages import FAILURES, Feed
 from d5test.outcome.fault import Fault
+from d5test.reproducer import trial
 from d5test.reproducer.closure import Inseparable
 from d5test.reproducer.compose import write
 from d5test.reproducer.data import DIED
@@ -26,6 +28,8 @@ COMPARED = ("within", "computed", "special", "signed")
 """The claims on values, which other calls before it leave as they are."""
 FEW, MANY = 16, 1000
 """Times that a call is repeated, as many as the worker had been asked for."""
+SECONDS = 300.0
+"""Seconds for one that has to import the framework itself."""
 SEARCHING = 15.0
 """Seconds after which no fewer calls are looked for."""
 GONE, THERE = 0, 1
@@ -40,7 +44,7 @@ NEVER = (
 )
 RAISED = "; a call before it had raised {}"
 ALONE = "it says gone: in a fresh process the case is right"
-UNTRIED = "it could not be tried in a fresh worker"
+UNTRIED = "it could not be tried in a fresh process"
 BROKEN = 2
 """The exit status of a reproducer that cannot be tried, and of a worker that gave none."""
 
@@ -133,7 +137,7 @@ def _fewest(
 
 
 def _status(path: Path, client: Any) -> int | None:
-    """The exit status in a fresh worker; `None` where a fresh one is not to be had."""
+    """The exit status in a fresh process; `None` where a fresh one is not to be had."""
     return _tried(path, client)[0]
 
 
@@ -141,10 +145,24 @@ def _tried(path: Path, client: Any) -> tuple[int | None, str]:
     """The same, and the last line that it printed, or how the worker failed."""
     if not client.renew():
         return None, ""
+    folder = str(trial.folder_of_backend(client.about) or "")
     try:
-        status, said = client.invoke("d5test.worker.service:run_script", str(path.resolve()))
+        script = str(path.resolve()), folder
+        answer = client.invoke("d5test.worker.service:run_script", *script)
     except (Unsupported, *FAILURES) as error:
         return BROKEN, str(error).strip().partition("\n")[0]
     finally:
         client.renew()
+    if answer is None:
+        return _alone(path, client.about.executable)
+    status, said = answer
     return int(status), said.strip().rpartition("\n")[2]
+
+
+def _alone(path: Path, python: str) -> tuple[int, str]:
+    """The same as its user runs it."""
+    try:
+        verdict, said = trial.tried(path, python, SECONDS)
+    except trial.NoVerdict as reason:
+        return BROKEN, str(reason)
+    return (THERE if verdict == trial.THERE else GONE), said

@@ -21,7 +21,7 @@ from d5test.reproducer import data
 from d5test.reproducer.closure import Inseparable
 from d5test.reproducer.copied import LARGEST
 from d5test.reproducer.mark import docstring, head
-from d5test.reproducer.trial import folder_of
+from d5test.reproducer.trial import folder_of, searched
 
 LARGE = 1000
 """Elements of a tensor that are no longer readable on one line."""
@@ -95,11 +95,13 @@ def source(fault: Fault, about: Any) -> str:
     )
     lines = [fault.headline, "", *details]
     folder = folder_of([about.framework], about)
-    needs = f"Needs {about.framework}, with {folder} in PYTHONPATH." if folder else ""
+    needs = f"Needs {about.framework} and NumPy; looks in {folder} too." if folder else ""
     return TEXT.format(
         head=head(about.executable),
         docstring=docstring("\n".join(lines), about, needs),
-        imports="\n".join([*data.infinite(text), *imports(fault, template)]),
+        imports="\n".join(
+            filter(None, [*data.infinite(text), searched(folder), *imports(fault, template)])
+        ),
         tensors="\n".join(tensors),
         tried=statements,
         framework=about.framework,

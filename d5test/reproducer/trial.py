@@ -69,15 +69,25 @@ def surroundings(python: str) -> Iterator[dict[str, str]]:
 
 def folder_of(modules: Iterable[str], about: Any) -> Path | None:
     """Where a worker finds some of these modules beside the backend's own file, if it does."""
+    folder = folder_of_backend(about)
+    place = registry.resolve(about.name).target.rpartition(":")[0]
+    own = Path(place).stem if place.endswith(".py") else ""
+    beside = folder and any(lies_in(folder, name) for name in modules if name != own)
+    return folder if beside else None
+
+
+def folder_of_backend(about: Any) -> Path | None:
+    """Where the file of a stranger's backend lies, which a worker searches; of ours: `None`."""
     place = registry.resolve(about.name).target.rpartition(":")[0]
     if place.endswith(".py"):
-        folder, own = Path(place).parent, Path(place).stem
-    else:
-        folder, own = Path.cwd(), ""
-        first = place.partition(".")[0]
-        if first == "d5test" or not lies_in(folder, first):
-            return None
-    return folder if any(lies_in(folder, name) for name in modules if name != own) else None
+        return Path(place).parent
+    first = place.partition(".")[0]
+    return Path.cwd() if first != "d5test" and lies_in(Path.cwd(), first) else None
+
+
+def searched(folder: Path | None) -> str:
+    """The statement by which a reproducer looks in a folder, if there is one."""
+    return f"sys.path.append({str(folder)!r})" if folder else ""
 
 
 def lies_in(folder: Path, module: str) -> bool:

@@ -9,6 +9,7 @@ import importlib
 import io
 import os
 import runpy
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -29,17 +30,29 @@ TF32 = "D5TEST_TF32"
 """The variable by which a worker is told to allow TF32."""
 
 
-def run_script(_: object, path: str) -> tuple[int, str]:
+def run_script(_: object, path: str, folder: str) -> tuple[int, str] | None:
     """The exit status of a reproducer that runs here, where its framework is imported already, and
     what it printed. The worker is not fit for more.
+
+    `None`: it says nothing, for it may need what is found here in the backend's folder.
     """
-    printed = io.StringIO()
+    printed, status = io.StringIO(), 2
     with contextlib.redirect_stdout(printed):
         try:
             runpy.run_path(path, run_name="__main__")
         except SystemExit as end:
-            return int(end.code or 0), printed.getvalue()
-    return 2, printed.getvalue()
+            status = int(end.code or 0)
+    return None if folder and imported_from(folder) else (status, printed.getvalue())
+
+
+def imported_from(folder: str) -> bool:
+    """Whether a module was imported from a folder by its own name, d5test apart."""
+    return any(
+        getattr(module, "__file__", None)
+        in (os.path.join(folder, f"{name}.py"), os.path.join(folder, name, "__init__.py"))
+        for name, module in list(sys.modules.items())
+        if name != "d5test"
+    )
 
 
 class Service:

@@ -106,6 +106,22 @@ def test_one_that_cannot_be_tried_is_said_to_be_untried(stranger: Any, tmp_path:
     assert said == f"{UNTRIED}: ModuleNotFoundError: No module named 'no_such_module'"
 
 
+def test_one_that_imports_what_lies_beside_the_backend_is_run_alone(
+    stranger: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker has imported it already, so that it would not notice where Python looks."""
+    (tmp_path / "beside.py").write_text("def more(x):\n    return x + 1\n")
+    client = stranger("import beside; return beside.more(good)")
+    fault = fault_of(client, "forward")
+    path, told = prove(fault, client, tmp_path / "out")
+    assert told == ""
+    assert run(path).returncode == 1
+    monkeypatch.setattr("d5test.reproducer.compose.searched", lambda _: "")
+    told = prove(fault, client, tmp_path / "out")[1]
+    assert told.startswith(f"{UNTRIED}: ")
+    assert "No module named 'beside'" in told
+
+
 def explored(client: Any, examples: int) -> Fault:
     """The first fault of the forward of Add, as a run draws its cases."""
     cell = Exploration(

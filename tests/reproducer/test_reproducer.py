@@ -20,7 +20,7 @@ from d5test.client import registry
 from d5test.client.client import WorkerClient
 from d5test.client.messages import Feed
 from d5test.fixtures.conclude import reproducer_of
-from d5test.reproducer import write
+from d5test.reproducer import prove, write
 from d5test.reproducer.closure import Closure
 from d5test.reproducer.compose import taken_apart
 from d5test.reproducer.mark import interpreter_of
@@ -201,11 +201,32 @@ def test_an_implementation_of_models_need_not_be_named_like_its_package(
         inquiry = Inquiry("forward", client, case())
         fault = inquiry.subject.fault("exception", "no", Evidence((inquiry.feed(),), "returns"))
         path = write(fault, client.about, tmp_path / "out")
-    done = run(path, PYTHONPATH=str(tmp_path))
+    assert f"Needs onnx, runtime_of_mine and NumPy; looks in {tmp_path} too." in path.read_text()
+    done = run(path)
     assert (done.returncode, done.stdout[:11]) == (0, "gone (onnx "), done.stdout + done.stderr
+    (tmp_path / "runtime_of_mine.py").unlink()
     missing = run(path)
     assert "cannot be tried: ModuleNotFoundError: No module named 'runtime_of" in missing.stdout
     assert missing.returncode == 2
+
+
+def test_an_implementation_in_the_backends_own_file_is_imported(tmp_path: Path) -> None:
+    (tmp_path / "alone.py").write_text(
+        "from types import SimpleNamespace\n"
+        "from d5test.backends.onnx import OnnxBackend\n"
+        "class Runtime:\n"
+        "    def prepare(model, device):\n"
+        "        return SimpleNamespace(run=lambda inputs: [inputs[0] - inputs[1]])\n"
+        "class Mine(OnnxBackend):\n"
+        "    framework = 'onnx'\n"
+        "    implementation = 'alone:Runtime'\n"
+    )
+    with WorkerClient(f"{tmp_path / 'alone.py'}:Mine") as client:
+        path, told = prove(fault_of(client, "forward"), client, tmp_path / "out")
+    assert told == ""
+    assert "is imported: its file has the runtime alone:Runtime" in path.read_text()
+    done = run(path, PYTHONPATH=str(Path(__file__).parents[2]))
+    assert done.returncode == 1, done.stdout + done.stderr
 
 
 def test_a_source_that_cannot_be_taken_apart_is_imported(tmp_path: Path) -> None:

@@ -185,8 +185,8 @@ class Toy:
         return caught.value
 
     def run(self, path: Path) -> Any:
-        """A reproducer, that finds the framework and nothing else."""
-        return run(path, PYTHONPATH=str(self.folder))
+        """A reproducer, that finds the framework by itself."""
+        return run(path)
 
 
 @pytest.fixture
