@@ -18,6 +18,9 @@ from d5test.outcome.tally import Tally
 PROPERTY = "d5test"
 """The name of the entry in a report's `user_properties`."""
 
+UNCONFIRMED = "d5test-unconfirmed"
+"""Likewise, of a test whose known failure is gone, expired, or worse: what it says of it."""
+
 ARITHMETICS = ("F", "P", "S")
 """The classes of low-precision arithmetic, tightest first."""
 

@@ -22,7 +22,7 @@ from rich.table import Table
 from d5test.accuracy import Accuracy, ulps
 from d5test.client.client import MOST_MEMORY
 from d5test.outcome.tally import OUTCOMES, Tally, causes, shortened
-from d5test.plugin.outcomes import ARITHMETICS, tallies_of
+from d5test.plugin.outcomes import ARITHMETICS, UNCONFIRMED, carried, tallies_of
 from d5test.plugin.selection import SELECTION, Selection
 
 Measured = TypeVar("Measured")
@@ -74,7 +74,10 @@ def pytest_terminal_summary(
         no_color=not colours,
         highlight=False,
     )
-    console.print(verdict(tallies), markup=False, soft_wrap=True)
+    failed = sum(len(terminalreporter.stats.get(kind, [])) for kind in ("failed", "error"))
+    unconfirmed = carried(terminalreporter, UNCONFIRMED, "failed")
+    said = verdict(tallies, failed=failed, unconfirmed=unconfirmed)
+    console.print(said, markup=False, soft_wrap=True)
     for line in fault_lines(tallies):
         console.print(line, markup=False, soft_wrap=True)
     console.print()
@@ -112,20 +115,30 @@ def judged(tallies: Iterable[Tally]) -> int:
     return sum(tally.right + tally.fault + tally.known for tally in tallies)
 
 
-def verdict(tallies: Sequence[Tally]) -> str:
-    """The run in one line."""
+def verdict(tallies: Sequence[Tally], *, failed: int = 0, unconfirmed: Iterable[str] = ()) -> str:
+    """The run in one line.
+
+    `failed` tests may have shown no fault; `unconfirmed` is what was said of known failures.
+    """
     right, untested = (sum(getattr(t, name) for t in tallies) for name in ("right", "untested"))
     names = sorted({f"{t.backend} {t.version}" for t in tallies if t.version})
     where = f"on {shortened(names)}"
     were = f"{plural(right, 'case')} {'was' if right == 1 else 'were'} right"
     known_causes = causes(tallies)
+    stale = shortened(sorted(set(unconfirmed)), 1)
     if known_causes:
         faults = plural(sum(len(cause.faults) for cause in known_causes), "fault")
         of = plural(len(known_causes), "cause")
         also = f"; too little was judged in {plural(untested, 'test')}" if untested else ""
+        also += f"; {stale}" if stale else ""
         return f"FAILED: {faults} of {of} {where}; {were}{also}"
     if untested:
         return f"UNTESTED: too little was judged in {plural(untested, 'test')} {where}"
+    if stale:
+        return f"FAILED: {stale}; {were} {where}"
+    if failed:
+        tests = plural(failed, "test")
+        return f"FAILED: {tests} failed, though no result was found wrong; {were} {where}"
     if not judged(tallies):
         return f"NOTHING WAS JUDGED {where} (exit status {NOTHING_JUDGED}): see the reasons below"
     left = sum(bool(t.left_out) for t in tallies)

@@ -11,6 +11,8 @@ import pytest
 
 from d5test.case import Case, Tensor
 from d5test.outcome.fault import AT, kind_of_fault
+from d5test.outcome.tally import Tally
+from d5test.plugin.summary import verdict
 from d5test.reference.operators import OPERATORS
 from d5test.worker.own_code import place_in_own_code
 from tests.plugin.conftest import TINY, Suite
@@ -110,3 +112,11 @@ def test_what_a_framework_may_have_raised_in_c_is_not_called_own(
         place = place_in_own_code(error.__traceback__, backend)
     concerned = framework == ("types" if name == "a tensor's" else "math")
     assert bool(place) == (not concerned)
+
+
+def test_no_run_in_which_a_test_failed_is_said_to_have_passed() -> None:
+    tallies = [Tally("tiny", "forward", "Relu", "float32", "7", right=3)]
+    assert verdict(tallies).startswith("PASSED: 3 cases were right")
+    assert verdict(tallies, failed=1).startswith("FAILED: 1 test failed, though no result was ")
+    gone = verdict(tallies, failed=2, unconfirmed=["known failure is gone (a.toml, row 2)"])
+    assert gone == "FAILED: known failure is gone (a.toml, row 2); 3 cases were right on tiny 7"

@@ -102,12 +102,15 @@ def test_known_failures_are_recorded_and_then_known(
     assert "100% of" in ran.text
     gone = suite("Tiny", *options, "--known=known.toml")
     assert gone.rc == 1
-    assert gone.text.count("known failure is gone (") >= 2
+    assert gone.text.count("known failure is gone (") >= 3
     file = pytester.path / "known.toml"
+    assert "FAILED: known failure is gone (known.toml, row 1) and 1 more; 0 cases" in gone.text
+    assert "PASSED" not in gone.text
     file.write_text(re.sub(r"expires = .*", "expires = 2020-01-31", file.read_text()))
     expired = suite("Wrong", *options, "--known=known.toml")
     assert expired.rc == 1
     assert "known failure expired on 2020-01-31" in expired.text
+    assert "PASSED" not in expired.text
     file.write_text(file.read_text().replace("operators = ", "operater = "))
     unreadable = suite("Wrong", *options, "--known=known.toml")
     assert unreadable.rc == pytest.ExitCode.USAGE_ERROR
