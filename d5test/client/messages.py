@@ -98,6 +98,7 @@ class RowInfo:
     call       source text that calls it, on `OP` and `inputs`; empty where it has none
     functions  what that uses: the file, the module and the name of each function
     modules    the framework's modules that it uses
+    ours       whether it calls what it does in a backend of d5test's, and is no user's own
     """
 
     native: bool
@@ -118,6 +119,7 @@ class RowInfo:
     attributes: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     where: Mapping[str, Any] = field(default_factory=dict)
     constants: Mapping[int, float] = field(default_factory=dict)
+    ours: bool = True
 
 
 @dataclass(frozen=True)

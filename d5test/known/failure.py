@@ -6,7 +6,7 @@ import datetime as dt
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from packaging.specifiers import SpecifierSet
@@ -41,6 +41,8 @@ class KnownFailure:
     reproducer  a few lines of Python that show it with the framework alone
     prints      what they print; or raise, a part of it
     source      the file, and the number of the row
+    replaced    operators, each with a form or none, for which the backend has other code than that
+                of which this speaks
     """
 
     reason: str
@@ -62,6 +64,7 @@ class KnownFailure:
     witnesses: tuple[str, ...] = ()
     reproducer: str = ""
     prints: str = ""
+    replaced: frozenset[tuple[str, str]] = field(default=frozenset(), compare=False)
 
     @property
     def masks(self) -> bool:
@@ -84,9 +87,15 @@ class KnownFailure:
         except InvalidVersion:
             return True
 
+    def speaks_of_code(self, case: Case) -> bool:
+        """Whether it is about what computes this case."""
+        return (case.op.name, case.form) not in self.replaced
+
     def holds_for(self, case: Case) -> bool:
         """Whether a case is of this failure, whatever the check."""
         if case.op.name not in self.operators or case.dtype not in self.dtypes:
+            return False
+        if not self.speaks_of_code(case):
             return False
         if self.where is None and self.masks:
             return any(case == pinned.case for pinned in self.pinned)
@@ -94,7 +103,7 @@ class KnownFailure:
 
     def covers(self, case: Case, check: str) -> bool:
         """Whether it keeps this case from being judged."""
-        if not self.masks or check not in self.checks:
+        if not self.masks or check not in self.checks or not self.speaks_of_code(case):
             return False
         return self.holds_for(case) or any(case == pinned.case for pinned in self.pinned)
 
@@ -121,7 +130,8 @@ class Known:
     @property
     def pinned(self) -> Iterator[tuple[KnownFailure, Pinned]]:
         """Every case that must still fail, with its row."""
-        return ((row, pinned) for row in self.rows for pinned in row.pinned)
+        for row in self.rows:
+            yield from ((row, one) for one in row.pinned if row.speaks_of_code(one.case))
 
     def covers(self, case: Case, *checks: str) -> bool:
         """Whether this case is not to be judged by a check, or by one that asks all of these."""

@@ -7,6 +7,7 @@ that are measured, or gate, are runs of their own: only where their file is name
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -169,11 +170,17 @@ class Selection:
     def known(self, about: Any) -> Known:
         """The known failures of a backend: those that come with the suites, and those given.
 
-        Rows that come with the suites do not hold for an operator that a native one replaces.
+        Rows that come with the suites do not hold for an operator that a native one replaces, nor
+        where the backend calls something else than d5test's own does.
         """
         file, replaced = shipped(about.framework), self.native_operators.keys()
         ours = self.rows(file) if file.exists() else []
-        rows = (*(row for row in ours if not replaced & {*row.operators}), *self.given_known)
+        ours = [
+            replace(row, replaced=frozenset(of_others(about, row.operators)))
+            for row in ours
+            if not replaced & {*row.operators}
+        ]
+        rows = (*ours, *self.given_known)
         backend = (about.name, about.version, about.device_name)
         return Known(tuple(row for row in rows if row.speaks_of(*backend)))
 
@@ -185,6 +192,13 @@ class Selection:
             and pinned.case.op.name in self.operators
             and pinned.case.dtype in self.dtypes
         )
+
+
+def of_others(about: Any, operators: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Those operators, each with a form or none, that the backend has no row of d5test's for."""
+    for name in operators:
+        rows = {"": about.rows.get(name), **about.forms.get(name, {})}
+        yield from ((name, form) for form, row in rows.items() if row is None or not row.ours)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

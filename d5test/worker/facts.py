@@ -9,6 +9,8 @@ import platform
 import sys
 from collections.abc import Mapping
 from dataclasses import astuple
+from functools import partial
+from types import MethodType
 from typing import Any
 
 import numpy as np
@@ -50,9 +52,15 @@ def describe(execution: Execution) -> dict[str, Any]:
         "device": backend.device,
         "device_name": backend.describe_device(),
         "mode": backend.mode,
-        "rows": {name: facts_of(row, names) for name, row in backend.rows.items()},
+        "rows": {
+            name: (*facts_of(row, names), is_ours(backend, row, name))
+            for name, row in backend.rows.items()
+        },
         "forms": {
-            operator: {name: facts_of(row, names) for name, row in forms.items()}
+            operator: {
+                name: (*facts_of(row, names), is_ours(backend, row, operator, name))
+                for name, row in forms.items()
+            }
             for operator, forms in backend.forms.items()
         },
         "layouts": tuple(backend.layouts),
@@ -80,7 +88,7 @@ def describe(execution: Execution) -> dict[str, Any]:
 
 
 def facts_of(row: Row, names: Any) -> tuple[Any, ...]:
-    """The fields of `d5test.client.messages.RowInfo`."""
+    """The fields of `d5test.client.messages.RowInfo`, but for the last."""
     return (
         bool(row.native),
         row.outputs,
@@ -99,6 +107,22 @@ def facts_of(row: Row, names: Any) -> tuple[Any, ...]:
         dict(row.where),
         {int(i): float(value) for i, value in row.constants.items()},
     )
+
+
+def is_ours(backend: Backend, row: Row, operator: str, form: str = "") -> bool:
+    """Whether a row, or a form, calls what it does in a backend of d5test's."""
+    for kind in type(backend).__mro__:
+        if kind.__module__.startswith("d5test.") and issubclass(kind, Backend):
+            own = kind.forms.get(operator, {}).get(form) if form else _rows(kind).get(operator)
+            if own is not None and own.call is row.call:
+                return True
+    method = row.call.func if isinstance(row.call, partial) else None  # as an OnnxBackend's is
+    return isinstance(method, MethodType) and method.__module__.startswith("d5test.")
+
+
+def _rows(kind: type[Backend]) -> Mapping[str, Row]:
+    """Those of a class; none where its instances make them."""
+    return getattr(kind, "rows", {})
 
 
 def flushes(execution: Execution) -> dict[str, bool]:

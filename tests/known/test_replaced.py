@@ -1,0 +1,55 @@
+"""Known failures of a framework are those of d5test's own rows, not of a user's in their place."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from d5test.client.client import WorkerClient
+from d5test.client.registry import installed
+from d5test.known.reading import shipped
+
+pytestmark = pytest.mark.skipif("torch" not in installed(), reason="torch is not installed")
+BACKENDS = """
+from d5test.backends.base import Row, planned
+from d5test.backends.torch import Torch
+
+
+def hard_swish(op, x):
+    return x * (x / 6 + 0.5).clamp(0, 1)
+
+
+class Kept(Torch):
+    rows = {**Torch.rows, "Relu": Row(planned(lambda op, x: hard_swish))}
+
+
+class Replaced(Torch):
+    rows = {**Torch.rows, "HardSwish": Row(hard_swish)}
+"""
+
+
+def test_one_is_not_demanded_of_a_row_that_replaces_ours(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytester.path.joinpath("mine.py").write_text(BACKENDS)
+    suites = shipped("torch").parents[1]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
+    ran = pytester.run(
+        sys.executable, "-m", "pytest", suites / "operators" / "test_known.py", "-v",
+        "--backend=./mine.py:Kept,./mine.py:Replaced", "--operator=HardSwish,HardSigmoid",
+        "--check=accuracy", "--dtype=float32", "-p", "no:cacheprovider",
+    )  # fmt: skip
+    lines = ran.outlines
+    asked = [line for line in lines if "test_known[" in line and "float32" in line]
+    assert any("Kept-accuracy-HardSwish" in line and "XFAIL" in line for line in asked), lines
+    assert not any("Replaced-accuracy-HardSwish" in line for line in asked)
+
+
+def test_whose_a_row_is(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(BACKENDS)
+    for name, replaced in {"Kept": {"Relu"}, "Replaced": {"HardSwish"}}.items():
+        with WorkerClient(f"{tmp_path / 'mine.py'}:{name}") as client:
+            about = client.about
+        assert {op for op, row in about.rows.items() if not row.ours} == replaced
+        assert all(row.ours for forms in about.forms.values() for row in forms.values())
