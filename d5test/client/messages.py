@@ -186,6 +186,7 @@ class Calls:
 
     names: tuple[str, ...] = ()
     one: bool = False
+    complete: bool = False
     source: str = ""
     tensors: tuple[tuple[Array, int | None], ...] = ()
     outputs: str = ""

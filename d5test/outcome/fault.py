@@ -109,6 +109,7 @@ class Fault(AssertionError):
         """Say in the headline which functions of the framework the case calls.
 
         The one that computes everything is accused; of several, which the row composes, none is.
+        "And more" stands for what is not recorded: methods, operators, what is not public.
         A crash and a hang are not repeated for it. None is named where the backend's own code is
         wrong.
         """
@@ -124,11 +125,12 @@ class Fault(AssertionError):
         *others, last = self.calls.names or ("",)
         if self.calls.one:
             self.headline = f"{op} by {last}: {what} on {place}"
-        elif others:
-            names = f"{', '.join(others)} and {last}"
+        elif self.calls.complete:
+            names = " and ".join(filter(None, (", ".join(others), last)))
             self.headline = f"{op} composed of {names} by its row: {what} with {place}"
         elif last:
-            self.headline = f"{op} composed by its row of {last} and more: {what} with {place}"
+            names = f"{', '.join(self.calls.names)} and more"
+            self.headline = f"{op} composed by its row of {names}: {what} with {place}"
         elif not client.about.row_of(self.case).native:
             self.headline = f"{op} composed by its row: {what} with {place}"
 

@@ -3,9 +3,10 @@
 Wherever the row's code reaches the framework, by a global name, a closure or a table, a proxy
 stands in for the time of one run. It records the call by its public name and makes it. Layers (an
 instance of torch.nn.GELU) are real ones, whose class records their calls. What is not reached by a
-name (methods and operators of tensors) is not recorded but cannot hide: a recorded call counts as
-the whole computation only if it takes no numbers but the inputs' and returns all numbers of the
-outputs.
+name (methods and operators of tensors) or not public is not recorded but cannot hide: a recorded
+call counts as the whole computation only if it takes no numbers but the inputs' and returns all
+numbers of the outputs, and several as all that a row is composed of only if each takes the
+inputs' or what another returned, and the outputs are such.
 
 Calls are written as source text, and so is how a row is called: the framework's own functions and
 constants by their public names. NumPy and the framework only.
@@ -453,6 +454,32 @@ class Recorder:
         )
         return call if plain and all(y.among(results) for y in wanted) else None
 
+    def complete(self, inputs: Sequence[Any], outputs: Any) -> bool:
+        """Whether the calls are all that computes: each takes inputs, or what one before returned,
+        as the outputs are; moved at most.
+        """
+        known, symbols = self.numbers(inputs) or [], set[int]()
+        for call in self.calls:
+            if call.inner:
+                continue
+            taken, returned = call.numbers, self.numbers(call.result)
+            if taken is None or returned is None or not all(x.among(known) for x in taken):
+                return False
+            if not symbols.issuperset(map(id, self.symbols((call.arguments, call.keywords)))):
+                return False
+            known += returned
+            symbols.update(map(id, self.symbols(call.result)))
+        wanted = self.numbers(outputs)
+        return bool(wanted) and all(y.among(known) for y in wanted or ())
+
+    def symbols(self, value: Any) -> Iterator[Any]:
+        """What stands for tensors, in nested lists, tuples and dictionaries."""
+        if isinstance(value, (list, tuple, dict)):
+            for entry in value.values() if isinstance(value, dict) else value:
+                yield from self.symbols(entry)
+        elif self.computed(value) and not isinstance(value, self._tensor):
+            yield value
+
 
 def record(
     backend: Backend, name: str, attributes: dict[str, Any], inputs: Any, form: str
@@ -462,12 +489,13 @@ def record(
     names     their public names, in the order of the first calls; not of those that take no
               tensors (they make some), unless all do so.
     one       whether one of them is the whole computation; then it is the only one in `names`.
+    complete  whether they and those that make tensors are all that computes, of several.
     source    that call as source text, with x0, x1, ... for `tensors`; empty if it has none.
     modules   the framework's modules in which it is found, to be imported.
     tensors   the tensors that it takes, each with the position of the input that it is, or None.
     outputs   the row's outputs as source text of `y`, what the call returns; empty: more happens.
 
-    Only `names` where no call is the whole computation.
+    Only `names` and `complete` where no call is the whole computation.
     """
     recorder, outputs, raised = Recorder(backend), None, None
     tensors = [None if x is None else backend.put(x.array.copy(), x.dtype) for x in inputs]
@@ -481,7 +509,7 @@ def record(
     if call is None:
         calls = [c for c in recorder.calls if recorder.computed(c.taken)] or recorder.calls
         names = tuple(dict.fromkeys(call.name for call in calls))
-        return {"names": names}
+        return {"names": names, "complete": recorder.complete(tensors, outputs)}
     taken = list({id(t): t for t in recorder.tensors((call.arguments, call.keywords))}.values())
     writer = Writer(recorder.names, taken)
     try:

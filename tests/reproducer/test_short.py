@@ -293,7 +293,19 @@ def test_it_names_the_first_wrong_element(toy: Toy, tmp_path: Path) -> None:
         ),
         (
             "toy.threshold(toy.threshold(x, op.alpha, 0.0), op.alpha, 0.0)",
-            "composed by its row of",
+            "composed of toy.threshold by its row",
+        ),
+        (
+            "toy.add(toy.threshold(x, op.alpha, 0.0), toy.add(x, x).T.T)",
+            "composed of toy.threshold and toy.add by its row",
+        ),
+        (
+            "toy.add(toy.threshold(x, op.alpha, 0.0), x * np.float32(2))",
+            "composed by its row of toy.threshold, toy.add and more",
+        ),
+        (
+            "toy.threshold(np.sqrt(toy.add(x, x) ** 2), op.alpha, 0.0)",
+            "composed by its row of toy.add, toy.threshold and more",
         ),
         ("np.where(x > op.alpha, x, np.float32(0)) * 3", ""),
     ],
