@@ -193,6 +193,29 @@ def test_onnx_s_own_reference_is_a_backend_in_one_class() -> None:
     assert backend.opset == onnx.defs.onnx_opset_version()
 
 
+@pytest.mark.parametrize(
+    ("said", "refused"),
+    [
+        ("Unsupported padding mode: [wrap]", True),
+        ("Exception from pad.cpp:32:\nUnsupported padding mode: [wrap]\n\nSummary: Pad", True),
+        ("Exception from pad.cpp:32: is this an Unsupported mode?", False),
+    ],
+)
+def test_a_line_that_begins_with_unsupported_is_a_refusal(
+    said: str, refused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> Any:
+        raise RuntimeError(said)
+
+    backend, x = Reference(), np.ones((2, 3), np.float32)
+    raised = Unsupported if refused else RuntimeError
+    with pytest.raises(raised, match="Unsupported"):
+        backend._run(SimpleNamespace(run=fail), [0], x)
+    monkeypatch.setattr(Prepare, "prepare", fail)
+    with pytest.raises(raised, match="Unsupported"):
+        backend.rows["Relu"].call(OperatorView("Relu", {}), x)
+
+
 class Prepare:
     """ONNX's reference evaluator behind the interface of `onnx.backend`."""
 
