@@ -295,7 +295,7 @@ class Backend(ABC):
     it, a network is composed of rows."""
 
     opset: int = 0
-    """The newest operator set of those models."""
+    """The newest operator set of those models; 0: none is known."""
 
     implementation: ClassVar[str] = ""
     """Of ONNX, see `d5test.backends.onnx`: its module, or `module:Class`."""

@@ -9,6 +9,7 @@ A stranger's runtime is one class:
     class Mine(OnnxBackend):
         framework = "mine"
         implementation = "mine.onnx_backend"    # a module or module:Class with `prepare`
+        opset = 22                              # without: the newest with which it prepares a Relu
 
 What the runtime cannot do and what it does wrong are told apart by a strict rule. These alone are
 Unsupported:
@@ -219,7 +220,7 @@ class OnnxBackend(Backend):
     def __init__(self, device: str = "cpu") -> None:
         super().__init__(device)
         self._runtime = self._implementation()
-        self.opset = self._newest_opset()
+        self.opset = type(self).opset or self._newest_opset()
         self._prepared: dict[Any, Function] = {}
         self._last: tuple[Any, Any, Function] | None = None
         self.rows = {  # type: ignore[misc]

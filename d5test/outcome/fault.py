@@ -209,7 +209,7 @@ class Subject:
         **details: str,
     ) -> Fault:
         """A fault of `kind`; `what` completes the sentence "Conv: ... on torch 2.13.0"."""
-        case = self.case
+        case, opset = self.case, getattr(self.about, "opset", 0)
         words = {
             "check": f"{self.check} in {case.dtype}",
             "inputs": inputs_in_words(case, evidence),
@@ -217,6 +217,7 @@ class Subject:
             **({} if judgement is None else judgement_in_words(judgement, case.dtype)),
             **({} if judgement is None else derived_in_words(judgement, evidence)),
             **details,
+            **({"model": f"operator set {opset}"} if opset else {}),
             "case": repr(case),
         }
         headline = f"{named(case)}: {what} on {place_of(self.about)}"

@@ -193,6 +193,19 @@ def test_onnx_s_own_reference_is_a_backend_in_one_class() -> None:
     assert backend.opset == onnx.defs.onnx_opset_version()
 
 
+def test_an_operator_set_that_is_given_is_not_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A runtime may take a model of a newer one, and compute it by the rules of an older one."""
+    monkeypatch.setattr(Reference, "opset", 18)
+    backend = Reference()
+    assert backend.opset == 18
+    assert "RMSNormalization" not in backend.rows
+    seen = []
+    monkeypatch.setattr(Prepare, "prepare", lambda model, _: seen.append(model) or model)
+    with pytest.raises(AttributeError):
+        backend.rows["Relu"].call(OperatorView("Relu", {}), np.ones((2, 3), np.float32))
+    assert [entry.version for entry in seen[0].opset_import] == [18]
+
+
 @pytest.mark.parametrize(
     ("said", "refused"),
     [

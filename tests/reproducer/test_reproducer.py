@@ -177,6 +177,7 @@ def test_a_model_is_one_that_the_runtime_reads(tmp_path: Path) -> None:
         inquiry = Inquiry("forward", client, asked)
         fault = inquiry.subject.fault("exception", "no", Evidence((inquiry.feed(),), "returns"))
         path = write(fault, client.about, tmp_path)
+        assert fault.details["model"] == f"operator set {client.about.opset}"
     done = run(path)
     assert done.returncode == 0, done.stdout + done.stderr
 
