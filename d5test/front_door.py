@@ -139,6 +139,8 @@ def check(
     arithmetic is accepted, class S) and `untouched`: inputs must be left as they are. NaN and
     infinity, degenerate shapes and other layouts are the suites' to ask.
 
+    The function runs in this process, without a time limit: one that hangs has to be interrupted.
+
     Raises the smallest `Fault` found, and `Untested` where too little could be judged;
     `ValueError` and `TypeError` if an argument makes no sense.
     """

@@ -196,6 +196,23 @@ def test_a_fault_shows_small_inputs_and_the_users_traceback() -> None:
     assert np.array_equal(np.array(ast.literal_eval(shown.split(maxsplit=2)[2])), x)
 
 
+def test_an_interrupt_ends_it_at_once() -> None:
+    calls = []
+
+    def interrupted(x: Any) -> Any:
+        calls.append(x)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        d5test.check(interrupted, like=Relu())
+    assert len(calls) == 1
+
+
+def test_a_function_that_ends_the_process_is_a_fault() -> None:
+    with pytest.raises(Fault, match="SystemExit in call: 3"):
+        d5test.check(lambda x: sys.exit(3), like=Relu())
+
+
 @pytest.mark.parametrize(
     "gradient", [None, lambda grads, inputs, outputs: "no gradient"], ids=["outputs", "gradients"]
 )

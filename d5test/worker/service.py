@@ -102,12 +102,17 @@ class Service:
         return Trainings(self.execution.backend)
 
     def answer(self, request: Sequence[Any]) -> tuple[Any, ...]:
-        """The answer to `(verb, *arguments)`; whatever is raised is an answer too."""
+        """The answer to `(verb, *arguments)`; whatever is raised is an answer too.
+
+        But for `KeyboardInterrupt`, by which a user ends what runs in this process.
+        """
         verb, *arguments = request
         try:
             if self._execution is not None:
                 self._execution.where = verb
             return "ok", self._requests[verb](*arguments)
+        except KeyboardInterrupt:
+            raise
         except BaseException as error:  # noqa: BLE001 (SystemExit too: it must not end us)
             if self._execution is None:
                 if isinstance(error, Unsupported):

@@ -75,6 +75,14 @@ class Unwritten(Tiny):
     rows = {**right, "Relu": Row(unwritten, gradient=none)}
 
 
+def interrupted(op, x):
+    raise KeyboardInterrupt
+
+
+class Interrupted(Tiny):
+    rows = {"Relu": Row(interrupted, gradient=none)}
+
+
 class Mistyped(Tiny):
     rows = {"ReLU": Numpy.rows["Relu"]}
 

@@ -2,6 +2,8 @@
 
 import pytest
 
+from tests.plugin.conftest import Suite
+
 CONFTEST = """
 import os, signal, time, pytest
 
@@ -41,3 +43,9 @@ def test_a_terminated_run_says_what_it_found(pytester: pytest.Pytester) -> None:
     result = pytester.runpytest_subprocess("-p", "d5test.plugin.interrupt", str(path))
     assert result.ret == pytest.ExitCode.INTERRUPTED
     result.stdout.fnmatch_lines(["*assert 1 == 2*", "*1 failed in*"])
+
+
+def test_a_run_in_this_process_is_interrupted_within_a_call(suite: Suite) -> None:
+    ran = suite("Interrupted", "--check=forward", "--operator=Relu", "--in-process")
+    assert ran.rc == pytest.ExitCode.INTERRUPTED
+    assert "FAILED" not in ran.text
