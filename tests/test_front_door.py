@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+import warnings
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from d5test.checks import Fault
 from d5test.client.messages import UnknownBackend
 from d5test.front_door import Untested
 from d5test.reference.operators import OPERATORS
+from d5test.worker.recorder import callers, public_names
 
 Softmax, MatMul, Add = OPERATORS["Softmax"], OPERATORS["MatMul"], OPERATORS["Add"]
 Relu, Gelu, LeakyRelu = OPERATORS["Relu"], OPERATORS["Gelu"], OPERATORS["LeakyRelu"]
@@ -310,6 +312,25 @@ def test_a_project_whose_warnings_are_errors(pytester: pytest.Pytester) -> None:
         """
     )
     pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=2)
+
+
+def test_names_that_a_framework_deprecates_warn_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Deprecated:
+        def __getattribute__(self, name: str) -> Any:
+            warnings.warn("it is deprecated", FutureWarning, stacklevel=2)
+            return object.__getattribute__(self, name)
+
+        def __call__(self) -> None:
+            pass
+
+    old = Deprecated()
+    monkeypatch.setattr(np, "one_name", old, raising=False)
+    monkeypatch.setattr(np, "another_name", old, raising=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        d5test.check(softmax, like=Softmax(), dtypes="float32", examples=2)
+        assert id(old) in public_names("numpy")
+        assert callers("numpy")
 
 
 def test_judge_one_result() -> None:

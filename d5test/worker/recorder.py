@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial, wraps
@@ -142,6 +143,15 @@ def offered(framework: str) -> Iterator[tuple[str, Any]]:
         level = deeper
 
 
+@contextmanager
+def unwarned() -> Iterator[None]:
+    """Within: a framework does not warn of its names, some of which are deprecated."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+@unwarned()
 def public_names(framework: str) -> dict[int, str]:
     """What a package offers under public names, each by the shortest.
 
@@ -157,6 +167,7 @@ def public_names(framework: str) -> dict[int, str]:
     return names
 
 
+@unwarned()
 def callers(framework: str) -> set[type]:
     """The classes by which instances of public classes are called: torch.nn.Module and others.
 
