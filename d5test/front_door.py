@@ -22,6 +22,7 @@ from d5test.backends.numpy import Numpy
 from d5test.case import FLOATS, Arrays, Operator, is_float
 from d5test.checks import CHECKS
 from d5test.client.client import InProcessClient, in_this_process
+from d5test.client.messages import Advice
 from d5test.exploration.draws import seed_of
 from d5test.exploration.explore import COMPILED, Exploration
 from d5test.numerics.arithmetic import Arithmetic, classes
@@ -34,6 +35,14 @@ from d5test.worker.bound import BadRow
 from d5test.worker.service import Service
 
 Function = Callable[..., Any]
+MISTAKES = (
+    "AttributeError",
+    "NameError",
+    "UnboundLocalError",
+    "ImportError",
+    "ModuleNotFoundError",
+)
+"""Exceptions of a function that is wrong for any inputs."""
 
 
 class Untested(AssertionError):
@@ -103,11 +112,9 @@ def _array(result: Any) -> NDArray[Any]:
 class OneFunction(InProcessClient):
     """One function under test in this process, in the place of a row of a backend."""
 
-    unreadable = "what it returned cannot be read"
-    refusing = "raise d5test.Unsupported if so documented; backend= gives tensors of a framework"
-
-    def __init__(self, name: str, backend: Backend) -> None:
+    def __init__(self, name: str, backend: Backend, advice: Advice) -> None:
         self.name = name
+        self.advice = advice
         self._requests = Service(lambda: backend)
 
 
@@ -297,7 +304,18 @@ def _client(
         values=(),
     )
     tested.rows = {**rows, operator.__name__: row}
-    return OneFunction(f"{name} with {tested.framework}", tested)
+    advice = Advice(
+        unreadable="what it returned cannot be read",
+        refusing="if its documentation excludes such inputs, raise d5test.Unsupported",
+        mistakes=MISTAKES,
+        given=""
+        if backend
+        else 'NumPy arrays; backend="torch", say, gives a framework\'s tensors',
+        stopped="",
+        flushes="",
+        rounded=f"; like={operator.__name__}(...) with fixed attributes allows that",
+    )
+    return OneFunction(f"{name} with {tested.framework}", tested, advice)
 
 
 def _explore(

@@ -1,6 +1,7 @@
 """`d5test.check` and `d5test.judge` in somebody else's test."""
 
 import ast
+import re
 import subprocess
 import sys
 import warnings
@@ -10,7 +11,9 @@ import numpy as np
 import pytest
 
 import d5test
-from d5test.checks import Fault
+from d5test import front_door
+from d5test.case import Case, Tensor
+from d5test.checks import CHECKS, Fault
 from d5test.client.messages import UnknownBackend
 from d5test.front_door import Untested
 from d5test.reference.operators import OPERATORS
@@ -236,6 +239,68 @@ def test_a_class_wants_a_function_of_its_attributes() -> None:
 def test_too_few_results_are_told_how_to_say_so() -> None:
     with pytest.raises(Fault, match=r"want +3, or outputs=1 if these are the first of them"):
         d5test.check(layer_norm(1e-5), like=LayerNormalization())
+
+
+def flushed(x: Any) -> Any:
+    """The positive part; subnormal numbers are zero."""
+    y = np.maximum(x, 0)
+    return np.where(np.abs(y) < np.finfo(x.dtype).smallest_normal, 0, y)
+
+
+WORDED: list[tuple[Any, Any, str, dict[str, Any]]] = [
+    (softmax, Softmax(), "^None for the gradient of input 0, which means zero$",
+     {"gradient": lambda grads, inputs, outputs: (None,)}),
+    (lambda x: (softmax(x), x), Softmax(), "^2 outputs of Softmax .* than outputs=1 allows$",
+     {"outputs": 1}),
+    (lambda x, alpha: np.where(x < 0, x.dtype.type(alpha + 2e-10) * x, x), LeakyRelu,
+     r"as ONNX stores them; like=LeakyRelu\(...\) with fixed attributes allows that$",
+     {"dtypes": "float64"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("function", "like", "text", "arguments"), WORDED)
+def test_a_message_speaks_of_no_row(
+    function: Any, like: Any, text: str, arguments: dict[str, Any]
+) -> None:
+    with pytest.raises(Fault) as caught:
+        d5test.check(function, like=like, **arguments)
+    assert any(re.search(text, detail) for detail in caught.value.details.values())
+    assert not re.search(r"\brow\b", str(caught.value))
+
+
+def test_a_result_that_flushes_is_told_of_no_row() -> None:
+    client = front_door._client(flushed, Relu(), None, None, None, ("float32",))
+    tiny = Tensor((2,), data=(1e-40, 3.0))
+    with pytest.raises(Fault) as caught:
+        CHECKS["forward"].run(client, Case(Relu(), (tiny,)))
+    assert re.search(r"\bzero\b[^;]*$", caught.value.details["right"])
+
+
+def test_what_a_framework_returns_is_told_of_no_row() -> None:
+    pytest.importorskip("torch")
+    with pytest.raises(Fault, match=r"  a builtins.dict was returned as output 0, not a torch.Te"):
+        d5test.check(lambda x: {"y": x}, like=Relu(), backend="torch")
+
+
+@pytest.mark.parametrize(
+    ("function", "refused", "given", "backend"),
+    [
+        (lambda x: np.soft_max(x), False, True, None),
+        (lambda x: np.soft_max(x), False, False, "numpy"),
+        (lambda x: nowhere(x), False, False, None),  # type: ignore[name-defined] # noqa: F821
+        (lambda x: x[0, 0, 0, 0, 0, 0], True, False, None),
+        (lambda x: x(1), True, True, None),
+        (lambda x: x(1), True, False, "numpy"),
+    ],
+)
+def test_an_exception_is_told_what_may_be_done(
+    function: Any, refused: bool, given: bool, backend: str | None
+) -> None:
+    with pytest.raises(Fault, match="valid inputs raise") as caught:
+        d5test.check(function, like=Relu(), backend=backend)
+    details = caught.value.details
+    assert ("d5test.Unsupported" in details.get("refused", "")) is refused
+    assert ("NumPy arrays; backend=" in details.get("given", "")) is given
 
 
 def test_nothing_judged_is_an_error() -> None:

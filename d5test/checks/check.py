@@ -18,7 +18,7 @@ import numpy as np
 
 from d5test.backends.base import Unsupported
 from d5test.case import Arrays, Case, Operator, Tensor
-from d5test.client.messages import BackendInfo, Crashed, Feed, Hung, Raised, Result
+from d5test.client.messages import TO_A_ROW, BackendInfo, Crashed, Feed, Hung, Raised, Result
 from d5test.known.failure import Known
 from d5test.numerics.arithmetic import EXPLAINED, NARROWER, Arithmetic, attempts, classes
 from d5test.numerics.bounds import (
@@ -177,10 +177,7 @@ class Check:
 
 TRANSFERS = frozenset({"put", "refill"})
 """Steps of a backend that compute nothing: no function of the framework is accused of them."""
-ROUNDED = (
-    "the result is right if they are known to 32 bits, as ONNX stores them; "
-    "rounded_attributes=True in the row says so"
-)
+ROUNDED = "the result is right if they are known to 32 bits, as ONNX stores them"
 """Of a function with 0.01 where ONNX has the float32 next to it, judged in float64."""
 
 
@@ -191,7 +188,8 @@ class Inquiry:
         self.client = client
         self.about = client.about
         self.case = case
-        self.subject = Subject(check, case, client.about)
+        self.advice = getattr(client, "advice", TO_A_ROW)
+        self.subject = Subject(check, case, client.about, self.advice)
         self.arrays = case.arrays()
         self.tf32 = getattr(client, "precision", None) == "tf32"  # whether it may multiply so
         self.known: Known = getattr(client, "known", Known())  # nothing of no client of ours
@@ -313,7 +311,7 @@ class Inquiry:
         """The fault that is an exception: of `kind` if it may be the framework's."""
         fault = partial(self.subject.fault, evidence=evidence)
         if raised.where == "row":
-            return fault("row", self.client.unreadable, raised=raised.message)
+            return fault("row", self.advice.unreadable, raised=raised.message)
         details: dict[str, Any] = {"raised": f"{raised}\n{dedent(raised.traceback)}".rstrip()}
         if raised.place or raised.where in TRANSFERS:
             step = "row" if raised.where == "call" else raised.where
@@ -322,7 +320,7 @@ class Inquiry:
                 what += f" at {Path(raised.place).name}" if raised.place else ""
             details[AT] = f"{raised.place or raised.where}: {raised.type}"
         if raised.where not in TRANSFERS and (not raised.place or raised.where == "call"):
-            details["refused"] = self.client.refusing
+            details |= self.advice.on(raised.type)
         return fault(kind, what, **details)
 
     def fault(
@@ -428,7 +426,7 @@ class Inquiry:
             if absent := tuple(i for i in self.wanted if not every or every[i] is None):
                 fault.details["returned"] = (
                     f"None for the gradient of input {', '.join(map(str, absent))}, which means "
-                    f"zero; stopped={absent} in the row says that the framework has none"
+                    f"zero{self.advice.stopped.format(absent)}"
                 )
             raise
 
@@ -504,7 +502,7 @@ class Inquiry:
                 )
                 stored = replace(candidates[-1], rounded_attributes=True)
                 if not allowed.rounded_attributes and judge(bounds(stored), results).right:
-                    details["attributes"] = ROUNDED
+                    details["attributes"] = ROUNDED + self.advice.rounded
                 data = (*feeds[-1].inputs, *(feeds[-1].grads or ()))
                 cancelled = explained == 0 and may_cancel(judgement, 2 * allowed.storage.u, data)
                 judgement = replace(

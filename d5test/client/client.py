@@ -9,12 +9,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 from d5test.backends.base import Unsupported
 from d5test.case import Arrays, Operator
 from d5test.client.history import History
 from d5test.client.messages import (
+    TO_A_ROW,
+    Advice,
     BackendFailed,
     BackendInfo,
     Calls,
@@ -54,10 +56,8 @@ class BackendClient(ABC):
     """The lower precision that multiplications are allowed: `tf32`."""
     known: Known = Known()
     """What is known to be wrong with it."""
-    unreadable: ClassVar[str] = "the backend's row is wrong"
-    """What is wrong where something is returned that is no tensor."""
-    refusing: ClassVar[str] = "if the framework documents this limit, raise Unsupported in the row"
-    """What to do where an exception is right."""
+    advice: Advice = TO_A_ROW
+    """What is said to whoever wrote what is called."""
     _about: BackendInfo | None = None
 
     @cached_property

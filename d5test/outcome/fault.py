@@ -16,7 +16,7 @@ import numpy as np
 from d5test.backends.base import Unsupported
 from d5test.case import Case, dtype_of
 from d5test.client.history import Before
-from d5test.client.messages import FAILURES, Calls
+from d5test.client.messages import FAILURES, TO_A_ROW, Advice, Calls
 from d5test.numerics.arithmetic import format_of
 from d5test.numerics.bounds import Bounds
 from d5test.numerics.judgement import Judgement, bits_right
@@ -26,7 +26,6 @@ SMALL = 8
 """Elements of an input that is printed."""
 TINY = 2
 """A number below this multiple of the smallest normal number is tiny."""
-FLUSHED = "; flushes=True in the row allows that"
 Character = Literal[
     "inaccuracy", "cancellation", "infinite", "zero", "flushed", "unwritten", "different function"
 ]
@@ -194,11 +193,12 @@ def kind_of_fault(kind: str) -> type[Fault]:
 
 @dataclass
 class Subject:
-    """The one whom a message speaks of: operator and backend."""
+    """The one whom a message speaks of, operator and backend, and what it advises."""
 
     check: str
     case: Case
     about: Any
+    advice: Advice = TO_A_ROW
 
     def fault(
         self,
@@ -214,7 +214,9 @@ class Subject:
             "check": f"{self.check} in {case.dtype}",
             "inputs": inputs_in_words(case, evidence),
             **values_in_words(evidence),
-            **({} if judgement is None else judgement_in_words(judgement, case.dtype)),
+            **(
+                {} if judgement is None else judgement_in_words(judgement, case.dtype, self.advice)
+            ),
             **({} if judgement is None else derived_in_words(judgement, evidence)),
             **details,
             **({"model": f"operator set {opset}"} if opset else {}),
@@ -274,7 +276,9 @@ def values_in_words(evidence: Evidence) -> dict[str, str]:
     return words
 
 
-def judgement_in_words(judgement: Judgement, dtype: str) -> dict[str, str]:
+def judgement_in_words(
+    judgement: Judgement, dtype: str, advice: Advice = TO_A_ROW
+) -> dict[str, str]:
     """Worst element, value, expectation, bar, and how bad that is."""
     words = {
         "worst": f"{_element(judgement)}result {judgement.output}",
@@ -298,7 +302,7 @@ def judgement_in_words(judgement: Judgement, dtype: str) -> dict[str, str]:
         if character == "flushed" or (
             character == "zero" and precision < format_of(dtype).precision
         ):
-            explanation += FLUSHED
+            explanation += advice.flushes
         if judgement.rounded_to:
             explanation = f": every result is a number of {judgement.rounded_to}"
         elif judgement.read_as:

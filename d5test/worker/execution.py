@@ -226,11 +226,11 @@ class Execution:
         most = bound.row.outputs
         if most is not None and len(outputs) > most:
             raise BadRow(
-                f"the row of {bound.op.name} returned {len(outputs)} outputs, "
-                f"and says that it returns {most}"
+                f"{len(outputs)} outputs of {bound.op.name} were returned, "
+                f"more than outputs={most} allows"
             )
         for k, y in enumerate(outputs):
-            self.check_tensor(y, "the row returned", f"as output {k}")
+            self.check_tensor(y, f"as output {k}")
         return outputs
 
     def gradients(
@@ -245,11 +245,11 @@ class Execution:
         gradients: list[Any] = [None] * count
         for root, dx in zip(roots, computed, strict=True):
             if dx is not None:
-                self.check_tensor(dx, f"{self.where} returned", f"for input {root}")
+                self.check_tensor(dx, f"by {self.where} for input {root}")
                 gradients[root] = dx
         return tuple(gradients)
 
-    def check_tensor(self, value: Any, who: str, what: str) -> None:
+    def check_tensor(self, value: Any, what: str) -> None:
         """Raise `BadRow` unless `value` is of the type that the backend's `put` makes."""
         if self._tensor is None:
             where, self.where = self.where, "put"
@@ -258,7 +258,7 @@ class Execution:
         if not isinstance(value, self._tensor):
             kind, expected = type(value), self._tensor
             raise BadRow(
-                f"{who} a {kind.__module__}.{kind.__qualname__} {what}, "
+                f"a {kind.__module__}.{kind.__qualname__} was returned {what}, "
                 f"not a {expected.__module__}.{expected.__qualname__}"
             )
 
