@@ -10,7 +10,10 @@ plugin; a fault is an AssertionError, and so is a test in which too little was j
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from difflib import get_close_matches
-from inspect import Parameter, signature
+from functools import partial
+from inspect import Parameter, signature, unwrap
+from pathlib import Path
+from types import FunctionType, MethodType
 from typing import Any
 
 import numpy as np
@@ -277,7 +280,6 @@ def _client(
     dtypes: tuple[str, ...],
 ) -> OneFunction:
     """The function in the place of the backend's row, with what that row is granted."""
-    name = getattr(function, "__name__", type(function).__name__)
     drawn = isinstance(like, type)
     operator = like if isinstance(like, type) else type(like)
 
@@ -315,7 +317,34 @@ def _client(
         flushes="",
         rounded=f"; like={operator.__name__}(...) with fixed attributes allows that",
     )
-    return OneFunction(f"{name} with {tested.framework}", tested, advice)
+    return OneFunction(f"{name_of(function)} with {tested.framework}", tested, advice)
+
+
+def name_of(function: Function) -> str:
+    """A function as its author knows it: `softmax`, `Tanh.apply`, `the lambda at test_a.py:12`."""
+    if isinstance(function, partial):
+        return f"partial({name_of(function.func)})"
+    if isinstance(function, MethodType):
+        owner = function.__self__
+        return (
+            f"{_local_name(owner if isinstance(owner, type) else type(owner))}.{function.__name__}"
+        )
+    if isinstance(function, type):
+        return _local_name(function)
+    if not hasattr(function, "__name__"):
+        return _local_name(type(function))
+    plain = unwrap(function)  # of a decorator or a compiler
+    if not isinstance(plain, FunctionType):
+        return function.__name__
+    if plain.__name__ == "<lambda>":
+        code = plain.__code__
+        return f"the lambda at {Path(code.co_filename).name}:{code.co_firstlineno}"
+    return _local_name(plain)
+
+
+def _local_name(named: FunctionType | type) -> str:
+    """With the class that it stands in, but without the function."""
+    return named.__qualname__.rpartition("<locals>.")[2]
 
 
 def _explore(

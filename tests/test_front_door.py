@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import warnings
+from functools import partial, wraps
 from typing import Any
 
 import numpy as np
@@ -301,6 +302,62 @@ def test_an_exception_is_told_what_may_be_done(
     details = caught.value.details
     assert ("d5test.Unsupported" in details.get("refused", "")) is refused
     assert ("NumPy arrays; backend=" in details.get("given", "")) is given
+
+
+class Squashing:
+    def __call__(self, x: Any) -> Any:
+        return x
+
+    def method(self, x: Any) -> Any:
+        return x
+
+    @classmethod
+    def of_class(cls, x: Any) -> Any:
+        return x
+
+    @staticmethod
+    def static(x: Any) -> Any:
+        return x
+
+
+class Harder(Squashing):
+    pass
+
+
+def local() -> Any:
+    def inner(x: Any) -> Any:
+        return x
+
+    return inner
+
+
+LINE = local.__code__.co_firstlineno + 8
+unnamed = lambda x: x  # noqa: E731
+wrapped = wraps(unnamed)(lambda *inputs: unnamed(*inputs))
+NAMES: list[tuple[Any, str]] = [
+    (softmax, "softmax"),
+    (local(), "inner"),
+    (np.exp, "exp"),
+    (abs, "abs"),
+    (Squashing(), "Squashing"),
+    (Squashing().method, "Squashing.method"),
+    (Harder.of_class, "Harder.of_class"),
+    (Squashing.static, "Squashing.static"),
+    (partial(softmax), "partial(softmax)"),
+    (partial(unnamed), f"partial(the lambda at test_front_door.py:{LINE})"),
+    (unnamed, f"the lambda at test_front_door.py:{LINE}"),
+    (wrapped, f"the lambda at test_front_door.py:{LINE}"),
+]
+
+
+@pytest.mark.parametrize(("function", "name"), NAMES)
+def test_a_function_is_named_as_its_author_knows_it(function: Any, name: str) -> None:
+    assert front_door.name_of(function) == name
+
+
+def test_a_headline_names_the_class_of_a_method() -> None:
+    with pytest.raises(Fault, match=r"the result is wrong on Harder\.of_class with numpy"):
+        d5test.check(Harder.of_class, like=Relu())
 
 
 def test_nothing_judged_is_an_error() -> None:
