@@ -7,12 +7,14 @@ Requirements: the same cases, bars, messages and counts as the suites'; no worke
 plugin; a fault is an AssertionError, and so is a test in which too little was judged.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from difflib import get_close_matches
 from functools import partial
 from inspect import Parameter, signature, unwrap
 from pathlib import Path
+from traceback import walk_tb
 from types import FunctionType, MethodType
 from typing import Any
 
@@ -38,6 +40,8 @@ from d5test.worker.bound import BadRow
 from d5test.worker.service import Service
 
 Function = Callable[..., Any]
+MISCALLED = re.compile(r"takes .*positional argument.* given|missing \d+ required positional")
+"""What Python says of a call with too many or too few arguments."""
 MISTAKES = (
     "AttributeError",
     "NameError",
@@ -134,8 +138,9 @@ def check(
 ) -> None:
     """Judge a function that should compute what an operator computes, on drawn cases.
 
-    function  takes the operator's inputs (`None` for an optional one that is absent) and returns
-              its outputs: NumPy arrays, or whatever NumPy can read; or the tensors of `backend`
+    function  takes the operator's inputs (an optional one that is absent is `None`, or left out
+              at the end) and returns its outputs: NumPy arrays, or whatever NumPy can read; or the
+              tensors of `backend`
     like      the operator with its attributes, each known to the 32 bits in which ONNX stores it;
               a class: attributes are drawn as well, and the function has to take them as keyword
               arguments
@@ -284,7 +289,13 @@ def _client(
     operator = like if isinstance(like, type) else type(like)
 
     def call(op: Any, *inputs: Any) -> Any:
-        return function(*inputs, **(op.attributes if drawn else {}))
+        try:
+            return function(*inputs, **(op.attributes if drawn else {}))
+        except TypeError as error:
+            if not _miscalled(error, function):
+                raise
+            text = f"{error}; it is called with {_inputs(operator)}"
+            raise TypeError(text).with_traceback(error.__traceback__) from None
 
     tested: Any
     rows: Mapping[str, Row]
@@ -318,6 +329,27 @@ def _client(
         rounded=f"; like={operator.__name__}(...) with fixed attributes allows that",
     )
     return OneFunction(f"{name_of(function)} with {tested.framework}", tested, advice)
+
+
+def _miscalled(error: TypeError, function: Function) -> bool:
+    """Whether Python did not call it with so many inputs, or not a method of it, as `forward`."""
+    if not MISCALLED.search(str(error)):
+        return False
+    called = [frame.f_code.co_qualname for frame, _ in walk_tb(error.__traceback__)][1:]
+    own = f"{type(function).__qualname__}."
+    return not called or (
+        str(error).startswith(own) and not any(name.startswith(own) for name in called)
+    )
+
+
+def _inputs(operator: type[Operator]) -> str:
+    """What a function that is like an operator is called with, in words."""
+    form = signature(operator.forward)
+    _, *inputs = form.parameters.values()
+    absent = ": one that is absent is None, or left out at the end"
+    optional = any(x.default is None for x in inputs)
+    written = form.replace(parameters=inputs)
+    return f"the inputs of {operator.__name__}, {written}{absent if optional else ''}"
 
 
 def name_of(function: Function) -> str:

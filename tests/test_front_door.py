@@ -360,6 +360,54 @@ def test_a_headline_names_the_class_of_a_method() -> None:
         d5test.check(Harder.of_class, like=Relu())
 
 
+def unbiased(x: Any, scale: Any) -> Any:
+    raise d5test.Unsupported("rightly called")
+
+
+class Called:
+    def forward(self, *inputs: Any) -> Any:
+        raise NotImplementedError
+
+    def __call__(self, *inputs: Any) -> Any:
+        return self.forward(*inputs)
+
+
+class Layer(Called):
+    """Is called as torch's layers are."""
+
+    def forward(self, x: Any, scale: Any) -> Any:
+        return self.scaled(x)
+
+    def scaled(self, x: Any, scale: Any) -> Any:
+        return x * scale
+
+
+@pytest.mark.parametrize(
+    ("function", "like", "inputs"),
+    [
+        (lambda x: x, OPERATORS["ReduceMax"](), r"ReduceMax, \(x, axes=None\)"),
+        (lambda x, *, keepdims, noop_with_empty_axes: x, OPERATORS["ReduceMax"],
+         r"ReduceMax, \(x, axes=None\): one that is absent is None, or left out at the end$"),
+        (unbiased, LayerNormalization(), r"LayerNormalization, \(x, scale, b=None\)"),
+        (lambda x, scale, b: unbiased(x, scale), LayerNormalization(),
+         r"LayerNormalization, \(x, scale, b=None\)"),
+        (Layer(), OPERATORS["ReduceMax"](), ""),
+        (lambda x, axes: unbiased(x), OPERATORS["ReduceMax"](), ""),
+        (Layer(), Relu(), r"Relu, \(x\)$"),
+    ],
+)  # fmt: skip
+def test_a_wrong_number_of_parameters_is_told_of_the_inputs(
+    function: Any, like: Any, inputs: str
+) -> None:
+    with pytest.raises(Fault, match=r"raised +TypeError in call: .*argument") as caught:
+        d5test.check(function, like=like, outputs=1)
+    told = re.search(
+        r"it is called with the inputs of (.*)$", caught.value.details["raised"], re.MULTILINE
+    )
+    assert bool(told) == bool(inputs)
+    assert told is None or re.match(inputs, told[1])
+
+
 def test_nothing_judged_is_an_error() -> None:
     def refused(x: Any) -> Any:
         raise d5test.Unsupported("not today")
