@@ -152,7 +152,8 @@ def check(
 
     Asked are the checks `forward` and `gradient` (in 16 bits `low_precision`, where any honest
     arithmetic is accepted, class S) and `untouched`: inputs must be left as they are. NaN and
-    infinity, degenerate shapes and other layouts are the suites' to ask.
+    infinity, degenerate shapes and other layouts are the suites' to ask, and so are errors in ULPs
+    on fixed inputs (`accuracy`), and whether a call depends on those before it (`no_caching`).
 
     The function runs in this process, without a time limit: one that hangs has to be interrupted.
 
