@@ -135,6 +135,14 @@ class Cause:
         return str(self.faults[0][1]["text"])
 
     @property
+    def difference(self) -> str:
+        """What tells it from another cause with this headline: its character, its dtypes."""
+        tally, fault = self.faults[0]
+        character = fault["cause"].removeprefix(f"{fault['kind']}: {tally.operator}").strip()
+        dtypes = shortened(sorted({tally.dtype for tally, _ in self.faults} - {""}))
+        return " in ".join(filter(None, (character, dtypes)))
+
+    @property
     def raised(self) -> bool:
         """Whether the framework refused a case, and returned nothing wrong."""
         return bool(self.faults[0][1]["kind"] == "exception")
@@ -155,7 +163,7 @@ class Cause:
 
 
 def causes(tallies: Iterable[Tally]) -> list[Cause]:
-    """The causes of all faults, those that show most often first, exceptions last.
+    """The causes of all faults, those that show most often first, of these exceptions last.
 
     One missing kernel, one wrong row or one crash shows in many checks and dtypes. Faults that
     raised the same words, or are of the same kind on the same operator, count as one cause.
@@ -172,7 +180,7 @@ def causes(tallies: Iterable[Tally]) -> list[Cause]:
     grouped = [
         Cause(backend, tuple(sorted(faults, key=size))) for (backend, _), faults in groups.items()
     ]
-    return sorted(grouped, key=lambda cause: (cause.raised, -len(cause.faults)))
+    return sorted(grouped, key=lambda cause: (-len(cause.faults), cause.raised))
 
 
 def shortened(names: list[str], most: int = 6) -> str:

@@ -12,7 +12,7 @@ import shutil
 from collections import Counter, defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from textwrap import shorten
+from textwrap import wrap
 from typing import Any, TypeVar
 
 import pytest
@@ -21,7 +21,7 @@ from rich.table import Table
 
 from d5test.accuracy import Accuracy, ulps
 from d5test.client.client import MOST_MEMORY
-from d5test.outcome.tally import OUTCOMES, Tally, causes, shortened
+from d5test.outcome.tally import OUTCOMES, Cause, Tally, causes, shortened
 from d5test.plugin.outcomes import ARITHMETICS, UNCONFIRMED, carried, tallies_of
 from d5test.plugin.selection import SELECTION, Selection
 
@@ -48,6 +48,9 @@ ROUNDED = 0.5
 """The error in ULPs of a result that is rounded correctly."""
 REASONS, LONGEST = 8, 160
 """Reasons why cases were not judged that are printed, and characters of each."""
+CUT = " ... "
+WIDTH = 99
+"""Columns in which lists are wrapped."""
 COLOURS = {"right": "green", "fault": "red", "known": "yellow", "untested": "red"}
 
 
@@ -150,15 +153,38 @@ def verdict(tallies: Sequence[Tally], *, failed: int = 0, unconfirmed: Iterable[
 
 def fault_lines(tallies: Sequence[Tally]) -> Iterator[str]:
     """The faults by cause: how many, what, where it shows, and the shortest reproducer."""
-    for cause in causes(tallies)[:CAUSES]:
-        yield f"\n  {cause.headline}"
+    every = causes(tallies)
+    alike = Counter(cause.headline for cause in every)
+    for cause in every[:CAUSES]:
+        more = f": {middle_cut(cause.difference)}" if alike[cause.headline] > 1 else ""
+        yield f"\n  {cause.headline}{more}"
         yield f"    {plural(len(cause.faults), 'fault')}: {cause.cells}"
         if cause.reproducer:
             yield f"    shortest reproducer: {os.path.relpath(cause.reproducer)}"
-    others = causes(tallies)[CAUSES:]
+    others = every[CAUSES:]
     if others:
-        yield f"\n  and {plural(len(others), 'more cause')}:"
-        yield from (f"    {cause.headline}" for cause in others)
+        yield from _other_causes(others)
+
+
+def _other_causes(others: Sequence[Cause]) -> Iterator[str]:
+    """Their operators, each with its number of faults, and where the reproducers are."""
+    faults = [pair for cause in others for pair in cause.faults]
+    counts = Counter(tally.operator or tally.check for tally, _ in faults)
+    yield f"\n  and {plural(len(others), 'more cause')} of {plural(len(faults), 'fault')}:"
+    words = ", ".join(f"{name} {count}" for name, count in counts.most_common())
+    yield from wrap(words, WIDTH, initial_indent=" " * 4, subsequent_indent=" " * 4)
+    folders = {os.path.dirname(path) for _, fault in faults if (path := fault["reproducer"])}
+    if folders:
+        yield f"    reproducers: {', '.join(sorted(map(os.path.relpath, folders)))}"
+
+
+def middle_cut(text: str) -> str:
+    """A text in one line; a long one loses its middle, since many begin with the same words."""
+    line = " ".join(text.split())
+    if len(line) <= LONGEST:
+        return line
+    half = (LONGEST - len(CUT)) // 2
+    return f"{line[:half].rstrip()}{CUT}{line[-half:].lstrip()}"
 
 
 def plural(count: int, noun: str) -> str:
@@ -309,7 +335,7 @@ def _unjudged(tallies: Iterable[Tally]) -> Iterator[str]:
     for t in tallies:
         reasons.update(t.reasons)
     for reason, count in reasons.most_common(REASONS):
-        yield f"  {count:5}  {shorten(reason, LONGEST, placeholder=' ...')}"
+        yield f"  {count:5}  {middle_cut(reason)}"
     others = reasons.most_common()[REASONS:]
     if others:
         yield f"  {sum(count for _, count in others):5}  for {len(others)} other reasons"
