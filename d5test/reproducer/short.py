@@ -2,7 +2,7 @@
 
 It returns a wrong value, it raises, or it returns where it should raise.
 
-Requirements: about 40 lines, one of them for each tensor, with nothing of d5test or of a backend in
+Requirements: about 40 lines, one of them for each tensor, with nothing of d5test or a backend in
 them: the call as the framework's users write it, by the backend's `Template`, on the tensors that
 it was given. What cannot be said so raises `Inseparable`.
 """
