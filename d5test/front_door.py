@@ -42,14 +42,7 @@ from d5test.worker.service import Service
 Function = Callable[..., Any]
 MISCALLED = re.compile(r"takes .*positional argument.* given|missing \d+ required positional")
 """What Python says of a call with too many or too few arguments."""
-MISTAKES = (
-    "AttributeError",
-    "NameError",
-    "UnboundLocalError",
-    "ImportError",
-    "ModuleNotFoundError",
-)
-"""Exceptions of a function that is wrong for any inputs."""
+OF_A_FRAMEWORK = 'backend="torch", say, gives tensors of a framework'
 
 
 class Untested(AssertionError):
@@ -321,10 +314,7 @@ def _client(
     advice = Advice(
         unreadable="what it returned cannot be read",
         refusing="if its documentation excludes such inputs, raise d5test.Unsupported",
-        mistakes=MISTAKES,
-        given=""
-        if backend
-        else 'NumPy arrays; backend="torch", say, gives a framework\'s tensors',
+        given="" if backend else f"NumPy arrays; {OF_A_FRAMEWORK}",
         stopped="",
         flushes="",
         rounded=f"; like={operator.__name__}(...) with fixed attributes allows that",

@@ -12,7 +12,7 @@ from d5test.backends.base import Unsupported
 from d5test.case import Arrays, Case, Operator
 from d5test.checks.check import Inquiry, Why, drawn_inputs, supported, without_reference
 from d5test.checks.own_forward import OwnForward
-from d5test.client.messages import BackendInfo, Raised
+from d5test.client.messages import MISTAKES, BackendInfo, Raised
 from d5test.numerics.arithmetic import Arithmetic
 from d5test.numerics.bounds import Bound, Bounds, double
 from d5test.numerics.judgement import Judgement
@@ -22,14 +22,6 @@ from d5test.reference.operators.movement import Gather
 
 BATCHES = (17, 33)
 """Batch sizes that no ordinary case has: beyond a vector, and beyond two of them."""
-MISTAKES = (
-    "AttributeError",
-    "NameError",
-    "UnboundLocalError",
-    "ImportError",
-    "ModuleNotFoundError",
-)
-"""Exceptions of a backend's own code that no argument can be the reason of."""
 
 
 def layout(client: Any, case: Case) -> Judgement:

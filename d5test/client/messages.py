@@ -180,13 +180,22 @@ class BackendInfo:
         return self.forms[name][case.form] if case.form else self.rows[name]
 
 
+MISTAKES = (
+    "AttributeError",
+    "NameError",
+    "UnboundLocalError",
+    "ImportError",
+    "ModuleNotFoundError",
+)
+"""Exceptions of code that is wrong for any inputs."""
+
+
 @dataclass(frozen=True)
 class Advice:
     """What a message says to whoever wrote what was called: if nothing else, a row of a backend.
 
     unreadable  what is wrong where something is returned that is no tensor
     refusing    what to do where an exception is right
-    mistakes    exceptions that no documented limit explains
     given       what the inputs are, where they may be taken for something else
     stopped     how inputs without a gradient are declared: those at `{}`
     flushes     how zeros in place of subnormal numbers are declared
@@ -195,7 +204,6 @@ class Advice:
 
     unreadable: str = "the backend's row is wrong"
     refusing: str = "if the framework documents this limit, raise Unsupported in the row"
-    mistakes: tuple[str, ...] = ()
     given: str = ""
     stopped: str = "; stopped={} in the row says that the framework has none"
     flushes: str = "; flushes=True in the row allows that"
@@ -203,7 +211,7 @@ class Advice:
 
     def on(self, exception: str) -> dict[str, str]:
         """The details that say what to do about an exception of this type."""
-        details = {} if exception in self.mistakes else {"refused": self.refusing}
+        details = {} if exception in MISTAKES else {"refused": self.refusing}
         if self.given and exception in ("TypeError", "AttributeError"):
             details["given"] = self.given
         return details
