@@ -184,8 +184,7 @@ def invalid_arguments(client: Any, case: Case) -> Judgement:
     except Unsupported:
         return Judgement(telling=True)
     except Fault as fault:
-        if not _refuses(fault):
-            raise
+        _require_refusal(fault)
         return Judgement(telling=True)
     what = "shapes that do not fit are accepted"
     raise inquiry.fault("accepted", what, (feed,), "raises", misfit=repr(wrong))
@@ -214,8 +213,7 @@ def _out_of_range(inquiry: Inquiry) -> Judgement:
     try:
         (result,) = inquiry.ask(feed, claim="raises")
     except Fault as refused:
-        if not _refuses(refused):
-            raise
+        _require_refusal(refused)
         if "raises" not in allowed:
             raise fault(f"an index out of range raises, not {' or '.join(documented)}") from None
         return Judgement(telling=True)
@@ -233,15 +231,16 @@ def _out_of_range(inquiry: Inquiry) -> Judgement:
     raise fault(f"the index {wrong.flat[at]} of {n} entries is accepted")
 
 
-def _refuses(fault: Fault) -> bool:
-    """Whether an exception may be of the arguments: no mistake of the backend's own code is.
+def _require_refusal(fault: Fault) -> None:
+    """Raise the fault unless it is an exception that the arguments may be the reason of.
 
-    The claim that such a one breaks is that the call returns.
+    A mistake of the backend's own code is none: what it breaks is the claim that the call returns.
     """
-    mistaken = fault.details.get(AT, "").endswith(MISTAKES)
-    if mistaken:
+    if fault.details.get(AT, "").rpartition(": ")[2] in MISTAKES:
         fault.evidence = replace(fault.evidence, claim="returns")
-    return fault.kind == "exception" and not mistaken
+        raise fault
+    if fault.kind != "exception":
+        raise fault
 
 
 def _misfit(case: Case) -> Case | None:

@@ -36,6 +36,7 @@ from d5test.numerics.judgement import (
     judge,
     may_cancel,
     pairs,
+    rejects,
     rounded_to,
     telling,
     tightest,
@@ -511,7 +512,9 @@ class Inquiry:
             if judgement.explained != 0 and (narrower := rounded_to(expected, results)):
                 judgement = replace(judgement, rounded_to=narrower)
                 more = f": rounded to {narrower}"
-            elif kind != "arithmetic" and (narrower := self._read_as(feeds[-1], results)):
+            elif kind != "arithmetic" and (
+                narrower := self._read_as(feeds[-1], results, expected)
+            ):
                 judgement = replace(judgement, read_as=narrower)
                 more = f": inputs are rounded to {narrower}"
             evidence = self.evidence(feeds, expected, **claimed)
@@ -521,11 +524,12 @@ class Inquiry:
                 prove_backward(self.case, feeds[-1].inputs, feeds[-1].grads)
             raise
 
-    def _read_as(self, feed: Any, results: Sequence[Any]) -> str:
+    def _read_as(self, feed: Any, results: Sequence[Any], right: Bounds) -> str:
         """The narrower format to which inputs were rounded first, if that explains the results.
 
         All of them were, or the first two: devices that run float32 in TF32 or bfloat16 round
-        the factors of products. Empty if that explains nothing.
+        the factors of products. Its bars hold the results, and reject what is `right`. Empty if
+        there is no such format.
         """
         if feed.inputs is not self.arrays or feed.tangents is not None:
             return ""
@@ -541,7 +545,9 @@ class Inquiry:
                 else:
                     upstream = map_floats(double(grads), to_bits)
                     expected = self.gradient_bounds(self.loosest, upstream, arrays)
-                if _fit(expected, results) and judge(expected, results).right:
+                exactly = [None if bound is None else bound.value for bound in right]
+                held = _fit(expected, results) and judge(expected, results).right
+                if held and rejects(expected, exactly):
                     return name
         return ""
 
