@@ -277,6 +277,25 @@ def test_the_gradient_of_a_folded_normalisation_lies_within_the_bars(dtype: str)
             assert bars.ratio(name, True, gradients) <= 1, (name, number)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_what_windows_give_to_an_element_is_summed_in_any_order(dtype: str) -> None:
+    """In the reference's own order all partial sums may be small, and in another they are not."""
+    x = np.zeros((1, 1, 3, 3), dtype_of(dtype))
+    x[..., 1, 1] = 1  # the maximum of all nine windows
+    op = OPERATORS["MaxPool"](kernel_shape=(3, 3), pads=(1, 1, 1, 1))
+    rng = np.random.default_rng(0)
+    arithmetic = {a.name: a for a in classes(dtype)}.get("P", classes(dtype)[-1])
+    for _ in range(20):
+        terms = np.array([1, -1, 1, -1, 2**-9, 1, -1, 1, -1]) * rng.uniform(0.8, 1, 9)
+        dy = terms.reshape(x.shape).astype(x.dtype)
+        bounds = gradient_bounds(op, (x,), (dy, None), arithmetic)
+        for order in (np.argsort(terms), np.argsort(-terms), rng.permutation(9)):
+            dx = np.zeros_like(x)
+            for term in dy.ravel()[order]:
+                dx[..., 1, 1] += term
+            assert judge(bounds, (dx,)).ratio <= 1
+
+
 @pytest.mark.parametrize(("off", "right"), [(2.0**-22, True), (2.0**-19, False)])
 def test_the_gradient_of_tanh_by_cosh_lies_within_the_bars(off: float, right: bool) -> None:
     x = np.linspace(-0.9, 0.9, 101, dtype=np.float32)

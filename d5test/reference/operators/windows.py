@@ -11,6 +11,8 @@ column, under the filters as rows. Its adjoint takes the same matrices the other
 
 import itertools
 import math
+from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -90,18 +92,35 @@ class Windows:
     def scatter(self, windows: Any) -> Any:
         """The sum of what the windows give to each element: `(n, c, *out, *kernel)` to
         `(n, c, *size)`."""
-        padding = self._padding
-        padded = [b + n + f for n, (b, f) in zip(self.size, padding, strict=True)]
+        if math.prod(self.kernel) > math.prod(self.out):
+            # what is true of taps and windows is true of windows and taps
+            inverse = replace(
+                self, kernel=self.out, out=self.kernel,
+                strides=self.dilations, dilations=self.strides,
+            )  # fmt: skip
+            rank = len(self.kernel)
+            return inverse.scatter(np.moveaxis(windows, range(-rank, 0), range(2, 2 + rank)))
+        padded = [b + n + f for n, (b, f) in zip(self.size, self._padding, strict=True)]
         x: Any = np.zeros_like(windows, shape=(*windows.shape[:2], *padded))
-        for tap in itertools.product(*map(range, self.kernel)):
-            covered = tuple(
-                slice(k * d, min(k * d + o * s, n), s)
-                for k, d, o, s, n in zip(
-                    tap, self.dilations, self.out, self.strides, padded, strict=True
-                )
-            )
-            x[(..., *covered)] += windows[(..., *tap)]
+        for first, taps in self._meeting().items():
+            ends = zip(first, self.strides, strict=True)
+            every: Any = (..., *(slice(begin, None, stride) for begin, stride in ends))
+            terms: Any = np.zeros_like(windows, shape=(len(taps), *x[every].shape))
+            for term, (tap, begin) in enumerate(taps):
+                covered = (slice(b, b + o) for b, o in zip(begin, self.out, strict=True))
+                terms[(term, ..., *covered)] = windows[(..., *tap)]
+            x[every] = np.add.accumulate(terms)[-1]  # in any order
         return x[(..., *(slice(b, b + n) for n, b in zip(self.size, self.begin, strict=True)))]
+
+    def _meeting(self) -> Mapping[Sizes, list[tuple[Sizes, Sizes]]]:
+        """The taps that fall on the same elements, by the first of these, which are strides apart;
+        each with how many strides behind it its window begins."""
+        meeting: dict[Sizes, list[tuple[Sizes, Sizes]]] = defaultdict(list)
+        for tap in itertools.product(*map(range, self.kernel)):
+            places = zip(tap, self.dilations, self.strides, strict=True)
+            begin, first = zip(*(divmod(k * d, s) for k, d, s in places), strict=True)
+            meeting[tuple(first)].append((tap, tuple(begin)))
+        return meeting
 
     def counted(self, *, padding: bool) -> Any:
         """How many elements each window covers, `(*out,)`; with `padding`, the padded ones too."""
