@@ -348,7 +348,9 @@ class Exploration:
 
     @property
     def sated(self) -> bool:
-        """Whether enough cases were judged."""
+        """Whether enough cases were judged, or none of so many can be."""
+        if self.tally.inapplicable == self.tally.drawn:
+            return True
         if self.check.fixed or self.check.kind != "value":
             return self.tally.right > 0
         return self.tally.telling >= min(AIM, self.examples)
