@@ -46,7 +46,7 @@ def layout(client: Any, case: Case) -> Judgement:
         judgement = max(judgement, other, key=lambda j: j.ratio)
     if len(reasons) == len(layouts):
         raise Unsupported("; ".join(reasons))
-    return judgement
+    return inquiry.controlled(judgement, inquiry.forward_bounds(inquiry.allowed))
 
 
 def has_layouts(operator: type[Operator], about: BackendInfo, dtype: str) -> Why:
@@ -114,7 +114,7 @@ def batch(client: Any, case: Case) -> Judgement:
             kind="batch", what=f"in a batch of {count}, samples differ from what they are alone",
         )  # fmt: skip
         judgement = max(judgement, other, key=lambda j: j.ratio)
-    return replace(judgement, void=False)
+    return judgement
 
 
 class Crowd:

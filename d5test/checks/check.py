@@ -444,12 +444,17 @@ class Inquiry:
     ) -> Judgement:
         """The judgement of `results`, or the fault that they are; with `grads`, of gradients."""
         judgement, expected = self.held(bounds, results, feeds, kind=kind, what=what, **more)
-        tells, void = telling(expected, self.arrays, lambda: self.lowered(grads, judgement))
         # an error model is no rounding, and gradients have several
         looked_at = kind == "value" and not judgement.model
         rounding = rounding_of(expected, results) if looked_at else Rounding()
-        void = void or judgement.share == 0
-        return replace(judgement, telling=tells, void=void, rounding=rounding)
+        return replace(self.controlled(judgement, expected, grads), rounding=rounding)
+
+    def controlled(
+        self, judgement: Judgement, expected: Bounds, grads: Arrays | None = None
+    ) -> Judgement:
+        """The judgement, and whether the bars that held it reject every control, or none."""
+        tells, void = telling(expected, self.arrays, lambda: self.lowered(grads, judgement))
+        return replace(judgement, telling=tells, void=void or judgement.share == 0)
 
     def held(
         self,

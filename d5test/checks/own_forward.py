@@ -92,11 +92,12 @@ class OwnForward:
         arrange: Callable[[Outputs], Outputs] = tuple,
         **more: Any,
     ) -> Judgement:
-        """As `Inquiry.judged`, of the outputs of a varied call; raises the `cause` of a fault."""
+        """As `Inquiry.held`, of the outputs of a varied call; raises the `cause` of a fault."""
         try:
-            return self.inquiry.judged(bounds, got, feeds, **more)
+            judgement, _ = self.inquiry.held(bounds, got, feeds, **more)
         except Fault as fault:
             raise self.cause(fault, got, bounds, plain, arrange) from None
+        return judgement
 
     def cause(
         self,

@@ -79,7 +79,7 @@ def no_caching(client: Any, case: Case) -> Judgement:
     for i, (arrays, result) in enumerate(zip(sets, results, strict=True)):
         bounds = partial(inquiry.forward_bounds, arrays=arrays)
         try:
-            another = inquiry.judged(
+            another, _ = inquiry.held(
                 bounds, result.outputs, feeds[: i + 1], kind="cached" if i else "value",
                 what="the outputs do not follow the inputs" if i else "the result is wrong",
                 reuse=reuse, last=True,
@@ -93,7 +93,7 @@ def no_caching(client: Any, case: Case) -> Judgement:
             judgement = max(judgement, another, key=lambda j: j.ratio)
     for cause in causes:
         raise cause
-    return judgement
+    return inquiry.controlled(judgement, inquiry.forward_bounds(inquiry.allowed))
 
 
 def _is_stale(
