@@ -102,11 +102,11 @@ def _in(inquiry: Inquiry, arithmetic: Arithmetic, chosen: int) -> Judgement:
         inquiry.shaped(bounds, before.outputs, (inquiry.feed(),))
     except Fault:
         raise forward_is_wrong(inquiry) from None
-    worst = Judgement(telling=True)
+    worst, exact = Judgement(telling=True), _plain(inquiry, arithmetic, inquiry.arrays)
     for value, place in _places(inquiry.case, chosen):
         try:
             judgement = _with_special(
-                inquiry, arithmetic, chosen, value, place, before.outputs, bounds
+                inquiry, arithmetic, chosen, value, place, before.outputs, bounds, exact
             )
         except Fault as fault:
             # a number that is off, as the forward is by itself, is no answer to an infinity
@@ -133,9 +133,10 @@ def _places(case: Case, chosen: int) -> Iterator[tuple[float, Place]]:
 
 def _with_special(
     inquiry: Inquiry, arithmetic: Arithmetic, chosen: int, value: float, place: Place,
-    before: tuple[Any, ...], bounds: Bounds,
+    before: tuple[Any, ...], bounds: Bounds, exact: tuple[Any, ...],
 ) -> Judgement:  # fmt: skip
-    """The input `chosen` is `value` at `place`: judged by outputs and bounds `before` that."""
+    """The input `chosen` is `value` at `place`: judged by outputs `before` that, their bounds and
+    the reference's own."""
     case = inquiry.case
     demands = bool(np.isnan(value)) and (inquiry.row.propagates_nan or not _is_open(case.op))
     spreads = chosen in MEETS_ZEROS.get(case.op.name, ())
@@ -149,7 +150,8 @@ def _with_special(
         for outputs in zip(
             bounds,
             before,
-            *(_plain(inquiry, arithmetic, arrays) for arrays in (inquiry.arrays, moved, poisoned)),
+            exact,
+            *(_plain(inquiry, arithmetic, arrays) for arrays in (moved, poisoned)),
             strict=True,
         )
     )
