@@ -28,12 +28,14 @@ class Equal:
 
 
 SHIFT = "exponentials may be shifted by any amount, as far as they do not overflow"
+WINDOWED = ("Conv", "ConvTranspose", "AveragePool", "MaxPool")
 
 EQUAL: Sequence[Equal] = (
     Equal(("Attention",), "_scores", "biased.min(", SHIFT),
     Equal(("Attention",), "_scores", "largest) - largest", SHIFT),
     Equal(("Attention",), "_scores", ".max(-1, keepdims=True)", SHIFT),
     Equal(("Attention",), "_root", "-math.sqrt(scale)", "q and k both change their sign"),
+    Equal(WINDOWED, "scatter", "(self.kernel) < math", "the roles tell how much memory is taken"),
 )
 
 
