@@ -93,7 +93,7 @@ class Windows:
         """The sum of what the windows give to each element: `(n, c, *out, *kernel)` to
         `(n, c, *size)`."""
         if math.prod(self.kernel) > math.prod(self.out):
-            # what is true of taps and windows is true of windows and taps
+            # taps and windows may change roles; the fewer there are, the less memory it takes
             inverse = replace(
                 self, kernel=self.out, out=self.kernel,
                 strides=self.dilations, dilations=self.strides,
