@@ -31,6 +31,8 @@ def refusing(function: Any) -> Any:
 
     if hasattr(function, "at"):
         called.at = function.at  # type: ignore[attr-defined]
+    if function in (np.add, np.multiply):  # the only ones of which CuPy has it
+        called.accumulate = refusing(function.accumulate)  # type: ignore[attr-defined]
     return called
 
 
