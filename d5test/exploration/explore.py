@@ -348,8 +348,8 @@ class Exploration:
 
     @property
     def sated(self) -> bool:
-        """Whether enough cases were judged, or none of so many can be."""
-        if self.tally.inapplicable == self.tally.drawn:
+        """Whether enough cases were judged, or nothing is asked of any of many."""
+        if self.tally.inapplicable == self.tally.drawn >= LEAST:
             return True
         if self.check.fixed or self.check.kind != "value":
             return self.tally.right > 0
