@@ -274,6 +274,9 @@ class Backend(ABC):
     compiles_shapes: ClassVar[bool] = False
     """Whether each new shape is compiled, which takes far longer than the call itself: then the
     checks of an operator draw the same shapes, and judge each on several sets of data."""
+    default_device: ClassVar[str] = "cpu"
+    """Where it computes without `--device`."""
+
     mutable: ClassVar[bool] = False
     """Whether tensors can be written to, so that `refill` works."""
     updaters: ClassVar[Mapping[str, Callable[..., Any]]] = {}

@@ -153,6 +153,8 @@ class Cupy(Numpy):
     tape = DeviceTape
     jvp, hvp = Backend.jvp, Backend.hvp  # dual numbers are NumPy's
 
+    default_device = "cuda"
+
     def __init__(self, device: str = "cuda") -> None:
         if not cupy.cuda.is_available():
             raise Unsupported(

@@ -226,7 +226,7 @@ class WorkerClient(BackendClient):
     def __init__(
         self,
         spec: Spec | str,
-        device: str = "cpu",
+        device: str = "",
         *,
         timeout: float = 60.0,
         threads: int | None = None,
@@ -270,13 +270,13 @@ class InProcessClient(BackendClient):
     For debuggers: a crash of the framework is a crash of pytest.
     """
 
-    def __init__(self, spec: Spec | str, device: str = "cpu") -> None:
+    def __init__(self, spec: Spec | str, device: str = "") -> None:
         from d5test.worker.service import Service
 
         spec = resolve(spec) if isinstance(spec, str) else spec
         self.name = spec.name
         make = in_this_process(spec)
-        self._requests = Service(lambda: make(device))
+        self._requests = Service(make, device)
 
     def _answer(self, request: tuple[Any, ...]) -> tuple[Any, ...]:
         arrived = wire.loads(wire.dumps(request), lambda array: array)

@@ -61,7 +61,7 @@ class Launch:
     name: str
     target: str
     python: str
-    device: str = "cpu"
+    device: str = ""
     threads: int | None = None
     fork: bool = True
     environment: Mapping[str, str | None] | None = None

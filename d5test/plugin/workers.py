@@ -133,8 +133,9 @@ class Workers:
         except BackendFailed as error:
             raise pytest.UsageError(" ".join(str(error).split())) from None
         except (*FAILURES, Unsupported) as error:
-            where, why = self.config.getoption("--device") or "cpu", " ".join(str(error).split())
-            raise pytest.UsageError(f"{name} on {where} cannot be used: {why}") from None
+            device, why = self.config.getoption("--device"), " ".join(str(error).split())
+            where = f"{name} on {device}" if device else name
+            raise pytest.UsageError(f"{where} cannot be used: {why}") from None
 
 
 def require_rows(clients: Mapping[str, Any], selection: Selection, rules: Collection[str]) -> None:
@@ -217,7 +218,7 @@ def opened(config: pytest.Config, name: str, *, fork: bool = True) -> Any:
     from d5test.worker.service import TF32
 
     option, selection = config.getoption, config.stash[SELECTION]
-    spec, device = native.spec(name, selection.natives), option("--device") or "cpu"
+    spec, device = native.spec(name, selection.natives), option("--device") or ""
     brought = config.stash[BROUGHT]
     environment = native.environment(selection.natives, sanitize=selection.sanitize)
     environment |= {TF32: "1"} if option("--precision") == "tf32" else {}

@@ -21,6 +21,8 @@ from pathlib import Path
 Edit = tuple[int, int, bytes]
 """Bytes from, to, and what stands there instead."""
 EQUALS = re.compile(rb"\s*=\s*")
+TABLES = {"Table", "Forms"}
+"""What rows are entered into."""
 DROPPED_BASES = {"ABC", "Generic", "Protocol"}
 DROPPED_DECORATORS = {"abstractmethod", "override"}
 
@@ -40,7 +42,7 @@ class Module:
             target.id
             for node in self.statements
             for target, value in assigned(node)
-            if isinstance(target, ast.Name) and _called(value) == "Table"
+            if isinstance(target, ast.Name) and _called(value) in TABLES
         }
         self._content = text.encode()
         lines = self._content.splitlines(keepends=True)
@@ -225,7 +227,7 @@ class Closure:
             return "" if backend else module.text(node)
         names = binds(node)
         if backend and (
-            getattr(node, "value", None) is None or "rows" in names or not names & self.attributes
+            getattr(node, "value", None) is None or names & {"rows", "forms"} or not names & self.attributes
         ):
             return ""
         return module.text(node)

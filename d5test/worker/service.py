@@ -55,11 +55,16 @@ def imported_from(folder: str) -> bool:
     )
 
 
-class Service:
-    """One backend, and what is asked of it."""
+def default_device(make: Callable[..., Backend]) -> str:
+    """The device of a backend of which none was asked for."""
+    return getattr(make, "default_device", Backend.default_device)
 
-    def __init__(self, make: Callable[[], Backend]) -> None:
-        self._make = make
+
+class Service:
+    """One backend, and what is asked of it. Without a `device` it is on its default one."""
+
+    def __init__(self, make: Callable[..., Backend], device: str = "") -> None:
+        self._make, self._device = make, device
         self._execution: Execution | None = None
         self._timing: Rounds | None = None
         self._breakpoints: Breakpoints | None = None
@@ -84,7 +89,7 @@ class Service:
     def execution(self) -> Execution:
         """The backend, made when it is first needed."""
         if self._execution is None:
-            backend = with_own_rules(self._make())
+            backend = with_own_rules(self._make(self._device or default_device(self._make)))
             if TF32 in os.environ:
                 backend.allow_tf32()
             self._execution = Execution(backend)

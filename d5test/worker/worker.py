@@ -1,6 +1,6 @@
 """The process in which a framework is judged. Started by path, under any interpreter:
 
-    PYTHON worker.py --target MODULE_OR_FILE:NAME --device cpu --socket FD --log FD [--fork]
+    PYTHON worker.py --target MODULE_OR_FILE:NAME --device DEVICE --socket FD --log FD [--fork]
 
 Without `--fork` it is the worker itself. With it, it imports the framework once and then forks a
 worker whenever it is asked, so that a crash costs a fork and no second import. It sees NumPy and
@@ -95,7 +95,7 @@ def serve(connection: socket.socket, make: Any, device: str) -> None:
     from d5test.worker.service import Service
 
     os.register_at_fork(after_in_child=connection.close)  # our death closes it, not a child's
-    service = Service(lambda: make(device))
+    service = Service(make, device)
     while True:
         try:
             request = wire.receive(connection, lambda array: array)

@@ -6,9 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from d5test.backends.base import Unsupported
+from d5test.backends.base import Row, Unsupported, planned
+from d5test.backends.numpy import Numpy
 from d5test.client.client import BackendClient, InProcessClient, WorkerClient
 from d5test.client.messages import Feed, Raised
+from d5test.worker.bound import Bound, OperatorView
+from d5test.worker.wire import Bits
 
 TINY = f"{Path(__file__).with_name('tiny.py')}:"
 WRONG = f"{Path(__file__).with_name('wrong_calls.py')}:"
@@ -135,6 +138,22 @@ def test_a_plan_that_reads_undeclared_values_is_named(tiny: BackendClient, ops: 
     with pytest.raises(Raised, match=r"reads the values of input 2.* add values=\(2,\)") as caught:
         tiny.run(ops.UndeclaredTake(), [feed])
     assert caught.value.where == "row"
+
+
+def test_sums_that_differ_by_themselves_read_no_values() -> None:
+    """As a GPU's atomic additions do: in one of two orders, whatever the plan was made with."""
+    order = np.random.default_rng(1)
+
+    @planned
+    def total(op: Any, x: Any) -> Any:
+        return lambda x: np.array([x.sum() + order.choice([0.0, 1e-15])])
+
+    backend = Numpy()
+    bound = Bound(backend, Row(total), OperatorView("Total", {}))
+    read = [
+        bound.values_read([X], [Y], lambda tensor: Bits(*backend.get(tensor))) for _ in range(200)
+    ]
+    assert read == [None] * 200
 
 
 def test_a_vjp_that_forgets_gradients_is_named(wrong: BackendClient, ops: Any) -> None:

@@ -130,7 +130,7 @@ def says(libraries: str) -> Callable[[str], str]:
     def run(code: str) -> str:
         env = os.environ | {
             LIBRARIES: libraries, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1",
-            "TF_CPP_MIN_LOG_LEVEL": "3",
+            "TF_CPP_MIN_LOG_LEVEL": "3", "JAX_PLATFORMS": "cpu",
         }  # fmt: skip
         done = subprocess.run(
             [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False

@@ -14,14 +14,15 @@ rows = Table()
 rows.elementwise({"MatMul": torch.matmul})
 
 
-@rows.native("Gemm")
-@planned
 def gemm(op: Any, a: Tensor, b: Tensor, c: Tensor | None = None) -> Plan:
     multiply = product(op, c)
     left, right = bool(op.transA), bool(op.transB)
     if not (left or right):
         return multiply
     return lambda a, b, c=None: multiply(a.t() if left else a, b.t() if right else b, c)
+
+
+rows.native("Gemm")(planned(gemm))
 
 
 def product(op: Any, c: Tensor | None) -> Plan:
@@ -42,8 +43,6 @@ def einsum(op: Any, *tensors: Tensor) -> Tensor:
     return torch.einsum(op.equation, *tensors)
 
 
-@rows.native("Attention", outputs=1)
-@planned
 def attention(op: Any, q: Tensor, k: Tensor, v: Tensor, *optional: Tensor | None) -> Plan:
     """Composed (a mask is made) if causal as well as masked, windowed, cached or padded."""
     mask, past_k, _, valid = padded(optional, 4)
@@ -80,6 +79,9 @@ def attention(op: Any, q: Tensor, k: Tensor, v: Tensor, *optional: Tensor | None
         return y.transpose(1, 2).flatten(2) if merged else y
 
     return call
+
+
+rows.native("Attention", outputs=1)(planned(attention))
 
 
 def whole(mask: Tensor | None, keys: int) -> Tensor | None:

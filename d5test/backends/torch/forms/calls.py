@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from d5test.backends.base import Forms, Plan, Unsupported
 
+HALVES = ("bfloat16", "float16")
 STRIDED = 2
 """From one element of a strided buffer to the next."""
 
@@ -51,6 +52,23 @@ def with_buffers(forms: Forms, operator: str, name: str, function: Plan, **row: 
             return written
 
         forms.add(operator, title, **row)(call)
+
+
+def autocast(plan: Plan, op: Any, *inputs: Tensor | None) -> Plan:
+    """A plan on the same numbers in float32; its result has the dtype that autocast names.
+
+    Functions take float32 under it and compute in that dtype; so does their gradient:
+    https://docs.pytorch.org/docs/2.13/amp.html
+    """
+    first = next(x for x in inputs if x is not None)
+    device, dtype = first.device.type, first.dtype
+    function = plan(op, *(None if x is None else x.float() for x in inputs))
+
+    def call(*inputs: Tensor | None) -> Any:
+        with torch.autocast(device, dtype):
+            return function(*(None if x is None else x.float() for x in inputs))
+
+    return call
 
 
 def each(function: Plan) -> Plan:

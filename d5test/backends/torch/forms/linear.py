@@ -8,9 +8,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from d5test.backends.base import Forms, Plan, Unsupported, planned
-from d5test.backends.torch.forms.calls import into, run, with_buffers
-from d5test.backends.torch.linear import rows
+from d5test.backends.base import Always, Forms, Plan, Unsupported, planned
+from d5test.backends.torch.forms.calls import HALVES, autocast, into, run, with_buffers
+from d5test.backends.torch.linear import attention, gemm
 
 forms = Forms()
 forms.same(
@@ -146,24 +146,13 @@ with_buffers(forms, "Gemm", "torch.addmm", summed, attributes=PLAIN, where=ADDED
 
 
 @forms.add("Attention", "scaled_dot_product_attention by SDPBackend.MATH", outputs=1)
-def attention(op: Any, *inputs: Tensor | None) -> Any:
+def by_formula(op: Any, *inputs: Tensor | None) -> Any:
     """What torch's fused kernels are to agree with."""
     with sdpa_kernel(SDPBackend.MATH):
-        return rows["Attention"].call(op, *inputs)
+        return attention(op, *inputs)(*inputs)
 
 
-# under autocast functions take float32 and compute in the dtype that it names; so does their
-# gradient: https://docs.pytorch.org/docs/2.13/amp.html
-HALVES = ("bfloat16", "float16")
-
-
-def cast(operator: str, op: Any, *inputs: Tensor | None) -> Any:
-    """The row on the same numbers in float32; its result is in the dtype that autocast names."""
-    wide = (None if x is None else x.float() for x in inputs)
-    dtype = next(x.dtype for x in inputs if x is not None)
-    with torch.autocast("cpu", dtype):
-        return rows[operator].call(op, *wide)
-
-
-for _operator in ("MatMul", "Gemm"):
-    forms.add(_operator, "torch.autocast", dtypes=HALVES, arithmetic="S")(partial(cast, _operator))
+for _operator, _plan in (("MatMul", Always(torch.matmul)), ("Gemm", gemm)):
+    forms.add(_operator, "torch.autocast", dtypes=HALVES, arithmetic="S")(
+        planned(partial(autocast, _plan))
+    )

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from d5test.backends.base import Forms, Plan, Unsupported, planned
 from d5test.backends.torch.arguments import by_rank
-from d5test.backends.torch.forms.calls import in_channels_last, run
+from d5test.backends.torch.forms.calls import HALVES, autocast, in_channels_last, run
 from d5test.backends.windows import Windows
 
 forms = Forms()
@@ -192,19 +192,7 @@ forms.same(
 )
 
 
-def autocast(plan: Plan, op: Any, x: Tensor, w: Tensor, b: Tensor | None = None) -> Plan:
-    """The module on the same numbers in float32; its result has the dtype that autocast names."""
-    dtype, wide = x.dtype, [t if t is None else t.float() for t in (x, w, b)]
-    function = plan(op, *wide)
-
-    def call(x: Tensor, w: Tensor, b: Tensor | None = None) -> Any:
-        with torch.autocast("cpu", dtype):
-            return function(x.float(), w.float(), b if b is None else b.float())
-
-    return call
-
-
 for _operator, _made in (("Conv", conv), ("ConvTranspose", transposed)):
-    forms.add(_operator, "torch.autocast", arithmetic="S", dtypes=("bfloat16", "float16"))(
+    forms.add(_operator, "torch.autocast", arithmetic="S", dtypes=HALVES)(
         planned(partial(autocast, _made))
     )
