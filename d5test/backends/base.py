@@ -412,6 +412,13 @@ class Backend(ABC):
         """
         return ""
 
+    def lost(self, error: Exception) -> bool:
+        """Whether the device answers nothing any more, as a GPU after an illegal address.
+
+        The worker is then replaced.
+        """
+        return False
+
     def refill(self, tensor: Any, array: NDArray[Any], dtype: str) -> None:
         """Overwrite a tensor in place, at the same address (only if `mutable`)."""
         raise NotImplementedError

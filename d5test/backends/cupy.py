@@ -170,6 +170,9 @@ class Cupy(Numpy):
         count = int(cupy.cuda.runtime.getDeviceCount()) if cupy.cuda.is_available() else 0
         return tuple(f"cuda:{i}" for i in range(count))
 
+    def lost(self, error: Exception) -> bool:
+        return isinstance(error, cupy.cuda.runtime.CUDARuntimeError)
+
     @property
     def version(self) -> str:
         return str(cupy.__version__)

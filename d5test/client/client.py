@@ -261,6 +261,9 @@ class WorkerClient(BackendClient):
 
     def _answer(self, request: tuple[Any, ...]) -> tuple[Any, ...]:
         answer: tuple[Any, ...] = self._process.ask(request)
+        if answer[0] == "lost":
+            self._process.end_worker()
+            self.history.clear()
         return answer
 
 
@@ -271,12 +274,12 @@ class InProcessClient(BackendClient):
     """
 
     def __init__(self, spec: Spec | str, device: str = "") -> None:
-        from d5test.worker.service import Service
+        from d5test.worker.service import Service, on_device
 
         spec = resolve(spec) if isinstance(spec, str) else spec
         self.name = spec.name
         make = in_this_process(spec)
-        self._requests = Service(make, device)
+        self._requests = Service(lambda: on_device(make, device))
 
     def _answer(self, request: tuple[Any, ...]) -> tuple[Any, ...]:
         arrived = wire.loads(wire.dumps(request), lambda array: array)

@@ -226,9 +226,8 @@ class Closure:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             return "" if backend else module.text(node)
         names = binds(node)
-        if backend and (
-            getattr(node, "value", None) is None or names & {"rows", "forms"} or not names & self.attributes
-        ):
+        unused = not names & self.attributes or names & {"rows", "forms"}
+        if backend and (getattr(node, "value", None) is None or unused):
             return ""
         return module.text(node)
 

@@ -315,7 +315,10 @@ class Execution:
         self._forgotten = self.backend.compilations() or 0
 
     def failure(self, error: BaseException) -> tuple[Any, ...]:
-        """An exception as an answer: unsupported, or raised in which step and by whose code."""
+        """An exception as an answer: unsupported, or raised in which step and by whose code.
+
+        A device that is lost was so by the call, whichever step was the first to notice.
+        """
         cause: BaseException | None = error
         while cause is not None:
             if isinstance(cause, Unsupported):
@@ -325,7 +328,8 @@ class Execution:
             cause = cause.__cause__
         if isinstance(error, Exception) and (reason := self.backend.refusal(error)):
             return "unsupported", reason
-        where = "row" if isinstance(error, BadRow) else self.where
+        lost = isinstance(error, Exception) and self.backend.lost(error)
+        where = "row" if isinstance(error, BadRow) else "call" if lost else self.where
         codes = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
         if where != "row" and self._latest is not None and self._latest[1].code in codes:
             where = "call"
@@ -333,8 +337,16 @@ class Execution:
         name = kind.__qualname__
         if kind.__module__ != "builtins" and kind is not BadRow:
             name = f"{kind.__module__}.{name}"
-        place = "" if where == "row" else place_in_own_code(error.__traceback__, self.backend)
-        return "raised", name, str(error), _frames(error.__traceback__), where, place
+        ours = not lost and where != "row"
+        place = place_in_own_code(error.__traceback__, self.backend) if ours else ""
+        return (
+            "lost" if lost else "raised",
+            name,
+            str(error),
+            _frames(error.__traceback__),
+            where,
+            place,
+        )
 
 
 def _frames(trace: TracebackType | None) -> str:

@@ -1,7 +1,8 @@
 """The requests that a worker understands, by name, and how each is answered.
 
 An answer is `("ok", value)`, `("unsupported", reason)` or `("raised", type, text, traceback,
-where, place)`. The backend is made by the first request. NumPy and the framework only.
+where, place)`; `"lost"` in place of `"raised"` if nothing works here any more. The backend is made
+by the first request. NumPy and the framework only.
 """
 
 import contextlib
@@ -55,16 +56,16 @@ def imported_from(folder: str) -> bool:
     )
 
 
-def default_device(make: Callable[..., Backend]) -> str:
-    """The device of a backend of which none was asked for."""
-    return getattr(make, "default_device", Backend.default_device)
+def on_device(make: Callable[[str], Backend], device: str) -> Backend:
+    """A backend on this device; on its default one where none was asked for."""
+    return make(device or getattr(make, "default_device", Backend.default_device))
 
 
 class Service:
-    """One backend, and what is asked of it. Without a `device` it is on its default one."""
+    """One backend, and what is asked of it."""
 
-    def __init__(self, make: Callable[..., Backend], device: str = "") -> None:
-        self._make, self._device = make, device
+    def __init__(self, make: Callable[[], Backend]) -> None:
+        self._make = make
         self._execution: Execution | None = None
         self._timing: Rounds | None = None
         self._breakpoints: Breakpoints | None = None
@@ -89,7 +90,7 @@ class Service:
     def execution(self) -> Execution:
         """The backend, made when it is first needed."""
         if self._execution is None:
-            backend = with_own_rules(self._make(self._device or default_device(self._make)))
+            backend = with_own_rules(self._make())
             if TF32 in os.environ:
                 backend.allow_tf32()
             self._execution = Execution(backend)

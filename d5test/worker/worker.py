@@ -92,10 +92,10 @@ def introduce(connection: socket.socket, target: str) -> Any:
 def serve(connection: socket.socket, make: Any, device: str) -> None:
     """Answer requests until the other side closes the connection."""
     from d5test.worker import wire
-    from d5test.worker.service import Service
+    from d5test.worker.service import Service, on_device
 
     os.register_at_fork(after_in_child=connection.close)  # our death closes it, not a child's
-    service = Service(make, device)
+    service = Service(lambda: on_device(make, device))
     while True:
         try:
             request = wire.receive(connection, lambda array: array)

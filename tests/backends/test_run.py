@@ -1,5 +1,6 @@
 """What a run of an operator reports, in a worker and in this process alike."""
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -160,6 +161,17 @@ def test_a_vjp_that_forgets_gradients_is_named(wrong: BackendClient, ops: Any) -
     with pytest.raises(Raised, match="vjp returned 0 gradients of Mul, not 2") as caught:
         wrong.run(ops.Mul(), [Feed((X, Y), (DY,))])
     assert caught.value.where == "row"
+
+
+def test_a_lost_device_is_the_calls_fault_and_is_replaced(ops: Any) -> None:
+    with WorkerClient(WRONG + "WrongAddress") as client:
+        for x in (X, -X, X, -X, -X, X):
+            with pytest.raises(Raised) if x[0] < 0 else nullcontext() as caught:
+                (result,) = client.run(ops.Scale(factor=2.0), [Feed((x,))])
+                np.testing.assert_array_equal(result.outputs[0], 2 * x)
+            if caught is not None:
+                assert (caught.value.where, caught.value.place) == ("call", "")
+                assert caught.value.type.endswith("Gone")
 
 
 @pytest.mark.parametrize(

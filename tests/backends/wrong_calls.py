@@ -111,6 +111,34 @@ class WrongGet(Tiny):
         raise RuntimeError("the copy failed")
 
 
+class Gone(Exception):
+    """What a GPU says at every call after an illegal address."""
+
+
+class WrongAddress(Wrong):
+    """The call named `raise` loses the device, which is noticed by whoever waits for it."""
+
+    gone = False
+
+    def put(self, array: Any, dtype: str, layout: str = "contiguous") -> Any:
+        self.wait(())
+        return super().put(array, dtype, layout)
+
+    def wait(self, tensors: Any) -> None:
+        if self.gone:
+            raise Gone("illegal address")
+
+    def lost(self, error: Exception) -> bool:
+        return isinstance(error, Gone)
+
+    def compile(self, function: Any) -> Any:
+        def call(x: Any, *others: Any) -> Any:
+            self.gone = x[0] < 0
+            return function(x, *others)
+
+        return call
+
+
 class WrongStart(Tiny):
     def __init__(self, device: str = "cpu") -> None:
         raise RuntimeError(f"no device {device}")

@@ -150,6 +150,9 @@ class Jax(Backend):
             devices += ["cpu"] if alone else [f"{platform}:{i}" for i in range(count)]
         return tuple(devices)
 
+    def lost(self, error: Exception) -> bool:
+        return "CUDA_ERROR_" in str(error)
+
     @property
     def version(self) -> str:
         return str(jax.__version__)

@@ -125,6 +125,9 @@ class Torch(Backend):
         underived = re.fullmatch(r"derivative for \S+ is not implemented", str(error))
         return str(error) if isinstance(error, NotImplementedError) or underived else ""
 
+    def lost(self, error: Exception) -> bool:
+        return isinstance(error, torch.AcceleratorError)
+
     @property
     def version(self) -> str:
         return str(torch.__version__)
