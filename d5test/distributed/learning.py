@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain
+from itertools import chain, zip_longest
 from typing import Any, TypeVar
 
 import numpy as np
@@ -57,7 +57,8 @@ class Sequential(ReferenceRun):
             return [self.losses(noise(ARITHMETIC, m)) for m in range(rank, MEMBERS, size)]
 
         right = at_root(comm, size, self.losses)
-        return spread_of(right, chain.from_iterable(spread(comm, size, members)))
+        ordered = chain.from_iterable(zip_longest(*spread(comm, size, members)))
+        return spread_of(right, [losses for losses in ordered if losses is not None])
 
     def suspect(self, losses: Sequence[float], bounds: Bounds) -> str:
         """The mistake that makes these losses, as far as the bars of the right ones tell."""

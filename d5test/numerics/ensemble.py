@@ -28,7 +28,7 @@ class Spread:
 
     def __init__(self, value: Any) -> None:
         self.value = np.asarray(value)
-        self._squares: Any = 0.0
+        self._squares: list[Any] = [0.0, 0.0]
         self._members = 0
 
     def add(self, member: Any) -> None:
@@ -37,13 +37,18 @@ class Spread:
             with np.errstate(all="ignore"):
                 plain = member.value if isinstance(member, Tracked) else member
                 deviation = plain - self.value
-                self._squares = self._squares + deviation * deviation
+                kind = self._members % 2
+                self._squares[kind] = self._squares[kind] + deviation * deviation
         self._members += 1
 
     @property
     def deviation(self) -> Array:
-        """The standard deviation of each element: its own and the whole's variance, averaged."""
-        variance = np.asarray(self._squares / max(self._members, 1))
+        """The standard deviation of each element: its own and the whole's variance, averaged.
+
+        Of the two kinds of members (see `deviates`), that which strays further.
+        """
+        counts = (max((self._members + 1) // 2, 1), max(self._members // 2, 1))
+        variance = np.maximum(*(s / n for s, n in zip(self._squares, counts, strict=True)))
         mean = np.mean(variance) if variance.size else 0.0
         return np.sqrt((variance + mean) / 2)
 

@@ -3,8 +3,9 @@
 `ensemble.noise` multiplies each primitive's result by 1 + u xi, u larger for those that the table
 grants more: an ensemble of such runs spreads as honest arithmetic of unit roundoff u does, in
 compositions where a bar would grow without bound. A rounding error is a function of what is
-rounded, and so is xi: equal results have equal errors, which add up where others cancel (weights
-that are all one number, images that are all one colour).
+rounded, and so is xi in every other run: equal results have equal errors, which add up where
+others cancel (weights that are all one number, images that are all one colour). In the other runs it is
+not: a GPU's kernel may sum equal terms in two orders, and its results are equal no longer.
 `rounded` rounds each primitive's result to a number of bits: the next lower precision, which a
 bar must reject. (NumPy's own float16 sums in float32 and would prove nothing.)
 """
@@ -95,7 +96,7 @@ GOLDEN, FIRST, SECOND = (
 
 
 def deviates(value: Values, size: Values, member: int) -> Values:
-    """Numbers between -1 and 1 that look random, the same for the same value and size.
+    """Numbers between -1 and 1 that look random. An even member's are equal where its values are.
 
     SplitMix64 (Steele, Lea and Flood, OOPSLA 2014, figure 16) of the leading bits of both.
     """
@@ -104,6 +105,8 @@ def deviates(value: Values, size: Values, member: int) -> Values:
         bits *= GOLDEN
         bits += leading(size)
         bits += np.uint64(member + 1) * GOLDEN
+        if member % 2:
+            bits += np.arange(bits.size, dtype=np.uint64).reshape(bits.shape) * SECOND
         bits ^= bits >> np.uint64(30)
         bits *= FIRST
         bits ^= bits >> np.uint64(27)

@@ -66,6 +66,19 @@ def test_equal_results_have_equal_errors_and_others_look_independent() -> None:
     assert zeros[0] == zeros[1]
 
 
+def test_equal_channels_may_be_summed_by_two_kernels() -> None:
+    """Softmax of 1000 equal logits of 1.6e10: one ULP, and half of the classes have it all."""
+
+    class Logits(OPERATORS["Softmax"]):
+        def forward(self, x):
+            return super().forward(x * np.float64(0.02))
+
+    case = Case(Logits(axis=1), (Tensor((1, 1000), values=("constant", 8e11)),))
+    (bound,) = ensemble_bounds(case.op, case.arrays(), None, SINGLE)
+    got = np.where(np.arange(1000) % 2, 0.002, 0.0)[None]
+    assert judge((bound,), (got.astype(np.float32),)).right
+
+
 @pytest.mark.parametrize("n", [64, 1024, 4608])
 @pytest.mark.parametrize("signs", ["random", "one"])
 def test_the_size_of_a_sum_is_that_of_its_partial_sums(n: int, signs: str) -> None:
