@@ -50,7 +50,8 @@ class Spread:
         counts = (max((self._members + 1) // 2, 1), max(self._members // 2, 1))
         variance = np.maximum(*(s / n for s, n in zip(self._squares, counts, strict=True)))
         mean = np.mean(variance) if variance.size else 0.0
-        return np.sqrt((variance + mean) / 2)
+        deviation: Array = np.sqrt((variance + mean) / 2)
+        return deviation
 
     def bound(self, arithmetic: Arithmetic) -> Bound:
         """The bar of each element."""

@@ -4,8 +4,8 @@
 grants more: an ensemble of such runs spreads as honest arithmetic of unit roundoff u does, in
 compositions where a bar would grow without bound. A rounding error is a function of what is
 rounded, and so is xi in every other run: equal results have equal errors, which add up where
-others cancel (weights that are all one number, images that are all one colour). In the other runs it is
-not: a GPU's kernel may sum equal terms in two orders, and its results are equal no longer.
+others cancel (weights that are all one number, images that are all one colour). In the other runs
+it is not: a GPU's kernel may sum equal terms in two orders, and its results are equal no longer.
 `rounded` rounds each primitive's result to a number of bits: the next lower precision, which a
 bar must reject. (NumPy's own float16 sums in float32 and would prove nothing.)
 """
