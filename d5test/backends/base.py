@@ -412,6 +412,10 @@ class Backend(ABC):
         """
         return ""
 
+    def nondeterministic(self) -> str:
+        """Why the same call may give other bits here, as the framework documents; else empty."""
+        return ""
+
     def lost(self, error: Exception) -> bool:
         """Whether the device answers nothing any more, as a GPU after an illegal address.
 

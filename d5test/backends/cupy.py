@@ -51,6 +51,8 @@ class OnDevice(NDArrayOperatorsMixin):
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         if function is np.put_along_axis:
             return put_along_axis(*args, **kwargs)
+        if function is np.where:  # CuPy asks for an array
+            args = (cupy.asarray(_lifted(args[0])), *args[1:])
         path = ".".join((*function.__module__.split(".")[1:], function.__name__))
         try:
             counterpart = attrgetter(path)(cupy)
@@ -169,6 +171,9 @@ class Cupy(Numpy):
     def devices(cls) -> tuple[str, ...]:
         count = int(cupy.cuda.runtime.getDeviceCount()) if cupy.cuda.is_available() else 0
         return tuple(f"cuda:{i}" for i in range(count))
+
+    def nondeterministic(self) -> str:
+        return "what scatters adds by atomic additions, in any order"
 
     def lost(self, error: Exception) -> bool:
         return isinstance(error, cupy.cuda.runtime.CUDARuntimeError)

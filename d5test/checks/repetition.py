@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from d5test.backends.base import Unsupported
 from d5test.case import Arrays, Case
 from d5test.checks.check import Inquiry, drawn_inputs
 from d5test.checks.own_forward import OwnForward
@@ -26,6 +27,8 @@ def determinism(client: Any, case: Case) -> Judgement:
     for other in others:
         for name in ("outputs", "gradients"):
             if not _same(getattr(first, name) or (), getattr(other, name) or ()):
+                if reason := client.about.nondeterministic:
+                    raise Unsupported(reason)
                 what = f"the same call gives other {name}"
                 raise inquiry.fault("nondeterministic", what, feeds, "repeats")
     return Judgement(telling=True)

@@ -130,6 +130,7 @@ class BackendInfo:
     `sources`: the files of operators that are no framework's but a user's own, by name.
     `forms`: other calls that compute what a row does, by operator and name.
     `derivatives`: which of `jvp` and `hvp` it has.
+    `nondeterministic`: why the same call may give other bits, by its documentation; else empty.
     `opset`: the newest operator set of the ONNX models that it reads; 0: it reads none.
     """
 
@@ -158,6 +159,7 @@ class BackendInfo:
     opset: int = 0
     forms: Mapping[str, Mapping[str, RowInfo]] = field(default_factory=dict)
     derivatives: tuple[str, ...] = ()
+    nondeterministic: str = ""
 
     @classmethod
     def of(cls, name: str, answer: dict[str, Any]) -> Self:

@@ -69,6 +69,13 @@ class HardSwishProductBeforeQuotient(elementwise.HardSwish):  # type: ignore[mis
         return x * np.clip(x + 3, 0, 6) / 6
 
 
+class HardSwishByFloat32Sixth(elementwise.HardSwish):  # type: ignore[misc]
+    """HardSwish with the factor 1 / 6 of float32 in any dtype, after the product."""
+
+    def forward(self, x):
+        return x * np.clip(x + 3, 0, 6) * float(np.float32(1 / 6))
+
+
 class CeluTwiceAtZero(elementwise.Celu):
     """Celu as max(x, 0) + alpha (e^(min(x, 0) / alpha) - 1): zero is both functions' own.
 
@@ -399,6 +406,7 @@ FORMULAS: Mapping[str, Mapping[type[Operator], type[Operator]]] = {
         elementwise.Gelu: GeluProductBeforeQuotient,
         elementwise.HardSwish: HardSwishProductBeforeQuotient,
     },
+    "a sixth of float32": {elementwise.HardSwish: HardSwishByFloat32Sixth},
     "both sides at zero": {elementwise.Celu: CeluTwiceAtZero},
     "neither side at zero": {elementwise.PRelu: PReluFlatAtZero},
     "quotient rule": {reductions.Softmax: SoftmaxByQuotient},

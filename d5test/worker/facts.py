@@ -66,6 +66,7 @@ def describe(execution: Execution) -> dict[str, Any]:
         "layouts": tuple(backend.layouts),
         "ulps": {name: float(ulps) for name, ulps in backend.ulps.items()},
         "flushes": flushes(execution),
+        "nondeterministic": backend.nondeterministic(),
         "compiles_shapes": bool(backend.compiles_shapes),
         "mutable": bool(backend.mutable),
         "reads_models": bool(backend.reads_models),

@@ -84,6 +84,9 @@ class FakeCupy(ModuleType):
             raise AttributeError(name)
         return refusing(getattr(np, name))
 
+    def where(self, condition: Any, x: Any, y: Any) -> Any:
+        return refusing(np.where)(condition.astype("?"), x, y)
+
 
 @pytest.fixture
 def cupy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
@@ -117,6 +120,7 @@ CASES: list[tuple[str, tuple[Tensor | None, ...], dict[str, Any]]] = [
     ("Gelu", (some(3, 5),), {}),
     ("Softplus", (some(3, 5),), {}),
     ("Mul", (some(3, 1), some(2, 1, 5)), {}),
+    ("Pow", (Tensor((3,), "float64", ("positive",)), Tensor((), "int64", data=(2,))), {}),
     ("Einsum", (some(2, 3, 5), some(5, 3)), {"equation": "bij,ji->bi"}),
     ("Conv", (IMAGE, some(6, 2, 3, 2), some(6)), {"group": 2, "pads": (1, 0, 2, 1)}),
     ("ConvTranspose", (IMAGE, some(4, 3, 3, 2)), {"strides": (2, 3)}),

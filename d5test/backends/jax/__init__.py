@@ -11,6 +11,7 @@ axis after the other with a rounding between, a row's gradient is of class S.
 The other modules have the rows, one a family. `framework` imports the framework for all of them.
 """
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -149,6 +150,12 @@ class Jax(Backend):
             alone = platform == "cpu" and count == 1
             devices += ["cpu"] if alone else [f"{platform}:{i}" for i in range(count)]
         return tuple(devices)
+
+    def nondeterministic(self) -> str:
+        flag = "xla_gpu_deterministic_ops"
+        if self._device.platform != "gpu" or flag in os.environ.get("XLA_FLAGS", ""):
+            return ""
+        return f"XLA is deterministic on a GPU under XLA_FLAGS=--{flag}=true alone"
 
     def lost(self, error: Exception) -> bool:
         return "CUDA_ERROR_" in str(error)

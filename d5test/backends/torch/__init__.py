@@ -125,6 +125,11 @@ class Torch(Backend):
         underived = re.fullmatch(r"derivative for \S+ is not implemented", str(error))
         return str(error) if isinstance(error, NotImplementedError) or underived else ""
 
+    def nondeterministic(self) -> str:
+        if self.device == "cpu" or torch.are_deterministic_algorithms_enabled():
+            return ""
+        return "torch is deterministic on a GPU under torch.use_deterministic_algorithms alone"
+
     def lost(self, error: Exception) -> bool:
         return isinstance(error, torch.AcceleratorError)
 
