@@ -223,6 +223,7 @@ def opened(config: pytest.Config, name: str, *, fork: bool = True) -> Any:
     environment = native.environment(selection.natives, sanitize=selection.sanitize)
     environment |= {TF32: "1"} if option("--precision") == "tf32" else {}
     environment.update(brought)
+    fork = fork and all(one.source.suffix != ".cu" for one in selection.natives)  # no CUDA after it
     client: Any
     if option("--in-process"):
         os.environ.update(environment)

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch.autograd import DeviceType
 from torch.utils._python_dispatch import TorchDispatchMode
 
 PRIMITIVE = "exec"
@@ -45,7 +46,8 @@ def on_device(call: Callable[[], Any]) -> list[str]:
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
         call()
         torch.cuda.synchronize()
-    return [event.key for event in profile.key_averages()]
+    kernels = (event for event in profile.key_averages() if event.device_type == DeviceType.CUDA)
+    return [event.key for event in kernels]
 
 
 def named(lines: list[str]) -> Iterator[str]:
