@@ -223,7 +223,8 @@ def opened(config: pytest.Config, name: str, *, fork: bool = True) -> Any:
     environment = native.environment(selection.natives, sanitize=selection.sanitize)
     environment |= {TF32: "1"} if option("--precision") == "tf32" else {}
     environment.update(brought)
-    fork = fork and all(one.source.suffix != ".cu" for one in selection.natives)  # no CUDA after it
+    if any(one.source.suffix == ".cu" for one in selection.natives):
+        fork = False  # what has loaded a library of CUDA cannot use CUDA after a fork
     client: Any
     if option("--in-process"):
         os.environ.update(environment)

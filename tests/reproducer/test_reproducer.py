@@ -14,12 +14,14 @@ from xml.dom import minidom
 import pytest
 
 from d5test.case import Case, Tensor
-from d5test.checks import Evidence
+from d5test.checks import CHECKS, Evidence
 from d5test.checks.check import Inquiry
 from d5test.client import registry
 from d5test.client.client import WorkerClient
 from d5test.client.messages import Feed
 from d5test.fixtures.conclude import reproducer_of
+from d5test.outcome.fault import Fault
+from d5test.reference.operators import OPERATORS
 from d5test.reproducer import prove, write
 from d5test.reproducer.closure import Closure
 from d5test.reproducer.compose import taken_apart
@@ -340,3 +342,36 @@ def test_frameworks(name: str, dtype: str, tmp_path: Path) -> None:
         text.replace("strides=(2, 1)", "strides=(1, 1)").replace("MODEL = (", "MODEL = ('x'")
     )
     assert run(path).returncode != 0
+
+
+WIDENED = """
+from d5test.backends.torch import Torch
+
+
+class Widened(Torch):
+    def get(self, tensor):
+        return super().get(tensor.float() if tensor.dtype.itemsize == 2 else tensor)
+"""
+MATRICES = (Tensor((2, 3)), Tensor((3, 4)))
+IMAGES = (Tensor((1, 2, 5)), Tensor((3, 2, 2)))
+HEADS = (Tensor((1, 1, 2, 4)), Tensor((1, 1, 3, 4)), Tensor((1, 1, 3, 5)))
+FORMS = {
+    "MatMul": ({}, MATRICES, "torch.autocast"),
+    "Gemm": ({}, (*MATRICES, Tensor((4,))), "torch.autocast"),
+    "Conv": ({"kernel_shape": (2,)}, IMAGES, "torch.autocast"),
+    "Attention": ({}, HEADS, "scaled_dot_product_attention by SDPBackend.MATH"),
+}
+
+
+def test_a_form_that_calls_the_row_is_taken_out_with_it(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    (tmp_path / "widened.py").write_text(WIDENED)
+    with WorkerClient(f"{tmp_path / 'widened.py'}:Widened", threads=1) as client:
+        for name, (attributes, inputs, form) in FORMS.items():
+            halves = tuple(dataclasses.replace(x, dtype="float16") for x in inputs)
+            asked = Case(OPERATORS[name](**attributes), halves, form=form)
+            with pytest.raises(Fault) as caught:
+                CHECKS["forms"].run(client, asked)
+            ran = run(write(caught.value, client.about, tmp_path))
+            assert ran.returncode == 1, ran.stdout + ran.stderr
+            assert "float32" in ran.stdout
