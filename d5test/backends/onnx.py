@@ -204,6 +204,7 @@ UNPREPARED = (
     *UNRUN,
     "is not a registered function/op",
     "Unrecognized attribute",
+    "Failed to construct locale",  # of StringNormalizer, where the system has not installed it
     ") is invalid.",  # Type 'tensor(bfloat16)' of input parameter (X) of operator (Y) in node (Z)
 )
 KEPT = 512
@@ -301,7 +302,10 @@ class OnnxBackend(Backend):
         raise Unsupported("onnx.backend has no gradients")
 
     def prepare(self, model: bytes) -> Callable[..., Sequence[Any]]:
-        runtime = self._runtime_of(onnx.load_from_string(model))
+        try:
+            runtime = self._runtime_of(onnx.load_from_string(model))
+        except onnx.checker.ValidationError as error:
+            raise Unsupported(f"onnx.checker refuses the model: {error}") from None
         return lambda *inputs: runtime.run(list(inputs))
 
     def reset(self) -> None:

@@ -321,6 +321,7 @@ class Exploration:
             self.outcomes.count_right(judgement, case)
             if not self.smallest:
                 self.roundings.add(judgement, case)
+                self.end_in_time()
         if self.broken is not None:
             raise Enough
         if fault is not None:

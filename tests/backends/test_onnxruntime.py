@@ -150,6 +150,16 @@ def test_a_lack_is_unsupported(case: Case) -> None:
         judged(case)
 
 
+def test_a_model_that_onnx_refuses_is_not_the_runtime_s_fault() -> None:
+    """As the model `simple/gradient_of_add` of the onnx package is."""
+    node = onnx.helper.make_node("Add", ["x", "x"], ["y"])
+    x = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [2])
+    graph = onnx.helper.make_graph([node], "untyped", [x], [onnx.ValueInfoProto(name="y")])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 13)])
+    with pytest.raises(Unsupported, match=r"onnx\.checker refuses the model: .*'type'"):
+        OnnxRuntime().prepare(model.SerializeToString())
+
+
 def test_invalid_arguments_raise_what_the_runtime_raises() -> None:
     view = OperatorView("MatMul", {})
     with pytest.raises(Exception, match="Incompatible dimensions"):
