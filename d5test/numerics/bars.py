@@ -20,6 +20,8 @@ import numpy as np
 
 from d5test.numerics.arithmetic import Arithmetic, Format, Payment
 from d5test.numerics.bar_rules import RULES, Rule, exact, in_range
+from d5test.numerics.chains import Chain
+from d5test.numerics.elementary import ADDITIONS
 from d5test.numerics.functions import normal_axes
 from d5test.numerics.infinities import certain_at_infinity, certain_products, certain_sums
 from d5test.numerics.perturbed import round_to
@@ -56,6 +58,7 @@ class Bar(Tracked):
     ) -> None:
         self.value = value
         self.companion = bar
+        self.chain = None
         self.arithmetic = arithmetic
         self.beyond: Values | None = None
 
@@ -72,9 +75,26 @@ class Bar(Tracked):
             tracked = isinstance(a, Tracked)
             xs.append(a.value if tracked else np.asarray(a))
             bars.append(a.companion if tracked else stored(a, self.arithmetic.primitive))
-        result = rule(self, ufunc, xs, bars)
+        if ufunc in ADDITIONS and any(isinstance(a, Tracked) and a.chain for a in arguments):
+            result = self._gone_on(rule, ufunc, [self.lift(a) for a in arguments], bars)
+        else:
+            result = rule(self, ufunc, xs, bars)
         if isinstance(result, Bar) and (self.arithmetic.infinite or result.beyond is not None):
             return certain_at_infinity(result, ufunc, xs, bars)
+        return result
+
+    def _gone_on(
+        self, rule: Rule, ufunc: np.ufunc, arguments: Sequence[Bar], bars: Sequence[Values | None]
+    ) -> Bar:
+        """A sum of products with what is added: both may be one sum, in any order."""
+        one, other = (a.as_chain() for a in arguments)
+        whole, error = one + other, self.arithmetic.sum_error
+        known = []
+        for part, bar in zip((one, other), bars, strict=True):
+            more = (error(whole.terms) - error(part.terms)) * part.size
+            known.append(more if bar is None else more + bar)
+        result: Bar = rule(self, ufunc, [a.value for a in arguments], known)
+        result.chain = whole
         return result
 
     def rounded(self, value: Values, bar: Values | None, payment: Payment) -> Bar:
@@ -121,9 +141,12 @@ class Bar(Tracked):
                 bar = product if bar is None else bar + product
         if bar is None:
             bar = function(*magnitudes) * payment.error
-        return self._summed(
+        result = self._summed(
             value, bar + payment.eta, payment, lambda: certain_products(self, function, xs)
         )
+        if prod(sizes) > 1:
+            result.chain = Chain(prod(sizes), lambda: function(*magnitudes))
+        return result
 
     def reduce_sum(self, axis: Any, keepdims: bool) -> Any:
         value = self.value.sum(axis=axis, keepdims=keepdims)
@@ -164,7 +187,9 @@ class Bar(Tracked):
             exact = [certain_sums(self[: n + 2], 0, keepdims=False) for n in range(len(sums))]
             certain = np.isinf(sums.value) & np.stack(exact)
             sums = self.like(sums.value, np.where(certain, 0.0, sums.full_companion()))
-        return np.concatenate([self[:1], sums])
+        result: Any = np.concatenate([self[:1], sums])
+        result.chain = Chain(len(self) * self.as_chain().terms, result.size_of_terms)
+        return result
 
     def _summed(
         self, value: Values, bar: Values, payment: Payment, certain: Callable[[], Values]
@@ -227,6 +252,7 @@ class Bar(Tracked):
         bar: Values = np.where(certain, one, two)
         whole = bar if bar.shape == value.shape else np.broadcast_to(bar, value.shape).copy()
         result = self.like(value, whole)
+        result.chain = Chain.where(certain, a, b)
         return result if doubt is None else result.or_between(doubt, a, b)
 
     def or_between(self, doubt: Values, one: Bar, other: Bar) -> Bar:

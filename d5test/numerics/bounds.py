@@ -264,6 +264,7 @@ class Stored(Bar):
 
     def __init__(self, computed: Bar, arithmetic: Arithmetic) -> None:
         self.value = computed.value
+        self.chain = None
         self.arithmetic = arithmetic
         self.beyond = None
         self._computed = computed

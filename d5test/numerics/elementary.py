@@ -74,6 +74,7 @@ def no_row(ufunc: Any) -> TypeError:
 STEPS = frozenset({np.floor, np.ceil, np.rint, np.trunc})
 """Functions that jump: their derivative is zero, their bar what lies in reach of a jump."""
 
+ADDITIONS = frozenset({np.add, np.subtract})
 COMPARISONS = frozenset(
     {np.greater, np.greater_equal, np.less, np.less_equal, np.equal, np.not_equal}
 )

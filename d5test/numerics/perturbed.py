@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from d5test.numerics.elementary import COMPARISONS, LOGIC, TABLE
+from d5test.numerics.chains import Chain
+from d5test.numerics.elementary import ADDITIONS, COMPARISONS, LOGIC, TABLE
 from d5test.numerics.functions import count
 from d5test.numerics.tracked import Tracked, Values
 
@@ -48,18 +49,37 @@ class Perturbed(Tracked):
         value = ufunc(*(a.value if isinstance(a, Tracked) else a for a in arguments))
         if ufunc in COMPARISONS or ufunc in LOGIC:
             return value
+        if ufunc in ADDITIONS and any(isinstance(a, Tracked) and a.chain for a in arguments):
+            return self._gone_on(value, [self.lift(a) for a in arguments])
         ulps = TABLE[ufunc].ulps if ufunc in TABLE else 0.0
         if not ulps:
             return self.like(np.asarray(value))
         return self._computed(value, 2 * ulps * np.abs(value))
+
+    def _gone_on(self, value: Any, arguments: Sequence[Tracked]) -> Perturbed:
+        """What is added to a sum of products, off by as much more as both in one sum are."""
+        one, other = (a.as_chain() for a in arguments)
+        whole = one + other
+        squares = np.square(walk(value, whole.size, whole.terms))
+        for a in arguments:
+            if a.chain is not None:
+                squares -= np.square(walk(a.value, a.chain.size, a.chain.terms))
+        result = self._computed(value, np.sqrt(np.maximum(squares, 0)))
+        result.chain = whole
+        return result
+
+    def size_of_terms(self) -> Values:
+        return np.square(self.value)
 
     def contract(
         self, function: Callable[..., Any], operands: Sequence[Any], sizes: tuple[int, ...]
     ) -> Any:
         values = [self.lift(x).value for x in operands]
         squares = np.abs(function(*(v * v for v in values)))
-        value = function(*values)
-        return self._computed(value, walk(value, squares, prod(sizes)))
+        value, terms = function(*values), prod(sizes)
+        result = self._computed(value, walk(value, squares, terms))
+        result.chain = Chain(terms, lambda: squares) if terms > 1 else None
+        return result
 
     def reduce_sum(self, axis: Any, keepdims: bool) -> Any:
         squares = np.sum(self.value * self.value, axis=axis, keepdims=keepdims)
@@ -71,7 +91,10 @@ class Perturbed(Tracked):
         return self.like(np.asarray(function(self.value, axis=axis, keepdims=keepdims)))
 
     def select(self, condition: Any, chosen: Any, other: Any) -> Any:
-        return self.like(np.where(condition, self.lift(chosen).value, self.lift(other).value))
+        a, b = self.lift(chosen), self.lift(other)
+        result = self.like(np.where(condition, a.value, b.value))
+        result.chain = Chain.where(condition, a, b)
+        return result
 
 
 def walk(total: Values, squares: Values, terms: int) -> Values:

@@ -23,6 +23,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
+from d5test.numerics.chains import Chain
 from d5test.numerics.elementary import CLASSIFICATIONS
 from d5test.numerics.functions import REDUCTIONS, RULES, count, matmul, normal_axes
 
@@ -87,14 +88,18 @@ def _movement(name: str) -> Method:
 
 
 class Tracked:
-    """A value with a companion (or none), on which reference code runs unchanged."""
+    """A value with a companion (or none), on which reference code runs unchanged.
 
-    __slots__ = ("companion", "value")
+    While it is a sum of products, a subclass whose additions depend on that says so in `chain`.
+    """
+
+    __slots__ = ("chain", "companion", "value")
     __array_priority__ = 1000
 
     def __init__(self, value: Values, companion: Values | None = None) -> None:
         self.value = value
         self.companion = companion
+        self.chain: Chain | None = None
 
     # what a subclass says
 
@@ -124,6 +129,14 @@ class Tracked:
 
     def select(self, condition: Any, chosen: Any, other: Any) -> Any:
         raise NotImplementedError
+
+    def size_of_terms(self) -> Values:
+        """The size of each element as a term of a sum."""
+        return np.absolute(self.value)
+
+    def as_chain(self) -> Chain:
+        """The sum of products that this is; anything else is one term."""
+        return self.chain or Chain(1, self.size_of_terms)
 
     # shape and memory
 
@@ -160,10 +173,13 @@ class Tracked:
     def move(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Apply a function that only moves elements to value and companion."""
         companion = self.companion
-        return self.like(
+        moved = self.like(
             function(self.value, *args, **kwargs),
             None if companion is None else function(companion, *args, **kwargs),
         )
+        if self.chain is not None:
+            moved.chain = self.chain.moved(lambda size: function(size, *args, **kwargs))
+        return moved
 
     def lift(self, other: Any) -> Any:
         """`other` as an array of this kind; a plain array has no companion yet."""
@@ -187,6 +203,9 @@ class Tracked:
             self.companion = self.full_companion()
         if self.companion is not None:
             self.companion[key] = 0.0 if other.companion is None else other.companion
+        if self.chain or other.chain:
+            terms = max(self.as_chain().terms, other.as_chain().terms)
+            self.chain = Chain(terms, self.size_of_terms)
 
     reshape, transpose, swapaxes = map(_movement, ("reshape", "transpose", "swapaxes"))
     squeeze, ravel, repeat, copy = map(_movement, ("squeeze", "ravel", "repeat", "copy"))
@@ -333,10 +352,14 @@ class Tracked:
 
     def _split(self, function: Any, array: Any, sections: Any, axis: int = 0) -> list[Any]:
         values = function(array.value, sections, axis)
-        if array.companion is None:
-            return [array.like(v) for v in values]
-        companions = function(array.companion, sections, axis)
-        return [array.like(v, c) for v, c in zip(values, companions, strict=True)]
+        companions: Any = [None] * len(values)
+        if array.companion is not None:
+            companions = function(array.companion, sections, axis)
+        parts = [array.like(v, c) for v, c in zip(values, companions, strict=True)]
+        if array.chain is not None:
+            for k, part in enumerate(parts):
+                part.chain = array.chain.moved(lambda size, k=k: function(size, sections, axis)[k])
+        return parts
 
     def _join(self, function: Any, arrays: Any, axis: int = 0) -> Any:
         lifted = [self.lift(a) for a in arrays]

@@ -5,6 +5,7 @@ Each takes the operator and its inputs (`FORWARDS`), or as a `backward` does (`B
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -297,14 +298,53 @@ def biases_together(op: Any, x: Any, w: Any, r: Any, b: Any = None, *rest: Any) 
     return type(op).forward(op, x, w, r, b, *rest)
 
 
+class OneSum:
+    """A recurrent layer that collects x W, h R and both biases in one accumulator.
+
+    Its cells get x itself, as a product with an identity, and all weights in the place of r.
+    """
+
+    def _passes(self: Any, inputs: Any) -> Any:
+        for run in super()._passes(inputs):  # type: ignore[misc]
+            width = run.x.shape[2]
+            yield replace(run, w=np.eye(width), wb=np.zeros(width), r=run)
+
+    def cell(self: Any, x: Any, states: Any, run: Any) -> Any:
+        weights, h = run.r, states[0]
+        cell = super().cell  # type: ignore[misc]
+        alone = replace(weights, r=np.zeros_like(weights.r), rb=np.zeros_like(weights.rb))
+        a = total(x, h, weights)
+        if self.name == "GRU":
+            gates = 2 * h.shape[1]
+            if self.linear_before_reset:
+                alone.r[gates:], alone.rb[gates:] = weights.r[gates:], weights.rb[gates:]
+                g = (x @ weights.w.T + weights.wb)[:, gates:]
+            else:
+                _, (*_, reset) = cell(a, states, alone)
+                g = total(x, reset, weights)[:, gates:]
+            a = np.concatenate([a[:, :gates], g], 1)
+        return cell(a, states, alone)
+
+
+def total(x: Any, h: Any, run: Any) -> Any:
+    """x W, h R and both biases as one sum."""
+    one = np.ones((len(x), 1))
+    columns = run.w, np.expand_dims(run.wb, 1), run.r, np.expand_dims(run.rb, 1)
+    return np.concatenate([x, one, h, one], 1) @ np.concatenate(columns, 1).T
+
+
+def in_one_sum(op: Any, *inputs: Any) -> Any:
+    return type(op.name, (OneSum, type(op)), {})(**vars(op)).forward(*inputs)
+
+
 FORWARDS: Mapping[str, tuple[Function, ...]] = {
     "Gemm": (gemm("product"), gemm("first"), gemm("second"), gemm_from_c),
     "Conv": (conv_by_taps, conv_from_bias),
     "CumSum": (partial_sums_by_product,),
     "Sum": (sum_from_the_last, sum_by_pairs),
-    "RNN": (biases_together,),
-    "LSTM": (biases_together,),
-    "GRU": (biases_together,),
+    "RNN": (biases_together, in_one_sum),
+    "LSTM": (biases_together, in_one_sum),
+    "GRU": (biases_together, in_one_sum),
     "Softmax": (softmax_by_reciprocal,),
     "LogSoftmax": (log_softmax_in_order,),
     "SoftmaxCrossEntropyLoss": (cross_entropy_by_logsumexp,),
