@@ -197,3 +197,15 @@ def test_what_is_written_to_keeps_the_longest_chain() -> None:
     assert y.chain.terms == 2
     assert np.array_equal(y.chain.size, np.absolute(y.value))
     assert np.add.accumulate(y)[-1].chain.terms == 4
+
+
+def test_an_infinite_addend_is_exact_and_spreads_nowhere() -> None:
+    (infinite,) = OPERATORS["Gemm"]()(np.ones((3, 2)), np.ones((2, 4)), np.diag([np.inf] * 4)[:3])
+    assert np.array_equal(np.isinf(infinite), np.eye(3, 4) > 0)
+    assert np.all(infinite[~np.isinf(infinite)] == 2)
+    c = np.diag([np.inf, -np.inf, 1, 1])[:3].astype(np.float32)
+    arrays = np.ones((3, 2), np.float32), np.ones((2, 4), np.float32), c
+    (bound,) = forward_bounds(OPERATORS["Gemm"](), arrays, SINGLE)
+    assert bound is not None
+    assert bound.judged.all()
+    assert np.all(bound.bar[np.isinf(bound.value)] == 0)

@@ -66,17 +66,7 @@ class Gemm(Operator):
         a, b = a.T if self.transA else a, b.T if self.transB else b
         if c is None:
             return self.alpha * (a @ b)
-        # beta c is a term of the sum, which BLAS begins with it: it pays for every rounding
-        left, right = self._factors(self.beta * c, a.shape[0], b.shape[1])
-        return np.concatenate([self.alpha * a, left], 1) @ np.concatenate([b, right], 0)
-
-    def _factors(self, c, m, n):
-        """Two matrices whose product is c: (m, n), with as few terms as its shape tells."""
-        if c.ndim < 2 or c.shape[0] == 1:
-            return np.ones((m, 1)), np.broadcast_to(c, (1, n))
-        if c.shape[1] == 1:
-            return c, np.ones((1, n))
-        return (np.eye(m), c) if m < n else (c, np.eye(n))
+        return (self.alpha * a) @ b + self.beta * c
 
     def backward(self, grads, inputs, outputs):
         (dy,), (a, b, *rest) = grads, inputs

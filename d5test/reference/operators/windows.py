@@ -177,7 +177,8 @@ class Conv(PerSample):
         return Windows.on_input(self, x_shape[2:], w_shape[2:])
 
     def forward(self, x, w, b=None):
-        return correlated(x, w, self.windows(x.shape, w.shape), self.group, b)
+        y = correlated(x, w, self.windows(x.shape, w.shape), self.group)
+        return y if b is None else y + along_channels(b, y.ndim)
 
     def backward(self, grads, inputs, outputs):
         (dy,), (x, w, *bias) = grads, inputs
@@ -252,13 +253,9 @@ class ConvTranspose(PerSample):
         return x[0] * math.prod(x[2:]) * math.prod(w)
 
 
-def correlated(x, w, windows, group, b=None):
-    """Each window of x times each filter, and a bias: (n, c, *size) to (n, m, *out)."""
+def correlated(x, w, windows, group):
+    """Each window of x times each filter: (n, c, *size) to (n, m, *out)."""
     columns, filters = as_columns(windows.view(x), group, x.ndim - 2), as_filters(w, group)
-    if b is not None:
-        # a term of the sum, which may begin with it: it pays for every rounding
-        filters = np.concatenate([filters, b.reshape(group, -1, 1)], 2)
-        columns = np.concatenate([columns, np.ones_like(columns[:, :1])], 1)
     return from_columns(filters @ columns, x.shape[0], windows.out)
 
 
