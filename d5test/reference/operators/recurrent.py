@@ -255,9 +255,10 @@ class GRU(Recurrent):
 
     def cell(self, a, states, run):
         (h,) = states
-        (az, ar, ah), (bz, br, bh) = np.split(a, 3, -1), np.split(run.rb, 3)
-        rz, rr, rh = np.split(run.r, 3)
-        z, r = self.gate(az + h @ rz.T + bz), self.gate(ar + h @ rr.T + br)
+        first = [2 * h.shape[-1]]  # z and r, before h
+        (azr, ah), (bzr, bh) = np.split(a, first, -1), np.split(run.rb, first)
+        rzr, rh = np.split(run.r, first)
+        z, r = np.split(self.gate(azr + h @ rzr.T + bzr), 2, -1)
         if self.linear_before_reset:
             u = h @ rh.T + bh
             g = self.candidate(ah + r * u)
