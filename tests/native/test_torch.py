@@ -274,7 +274,7 @@ def test_the_half_for_gpus_compiles(tmp_path: Path) -> None:
     written = tmp_path / "c10" / "cuda" / "impl" / "cuda_cmake_macros.h"
     written.parent.mkdir(parents=True)
     written.write_text("#define C10_CUDA_BUILD_SHARED_LIBS\n")
-    said = ran(compiler.nvcc(), "--dryrun", "-x", "cu", "-c", "/dev/null", "-o", "/dev/null")
+    said = ran(compiler.nvcc(), "--dryrun", "-c", tmp_path / "none.cu", "-o", tmp_path / "none.o")
     includes = re.findall(r"-I([^\s\"]+)", re.findall("INCLUDES=.*", said.stderr)[0])
     flags = [*toolchain()[0], *(f"-I{path}" for path in (tmp_path, *includes))]
     done = ran(*compiler.compiler(SOURCE), *flags, "-DD5TEST_CUDA", "-fsyntax-only", SOURCE)
