@@ -48,6 +48,7 @@ LONG = 4096
 """Terms of a sum of exponentials, each off by up to 4 ULPs, that still shows its format."""
 
 
+_FLAGS = st.booleans()
 _integers = cache(st.integers)
 _indices = cache(lambda n: st.sampled_from(range(n)))
 """A strategy for each range, made once: to make it costs as much as to draw from it."""
@@ -77,12 +78,12 @@ class Draw:
 
     def flag(self) -> bool:
         """False or True."""
-        return self._draw(st.booleans())
+        return self._draw(_FLAGS)
 
     def choose(self, options: Iterable[T]) -> T:
         """One of `options`; the first is the simplest."""
         choices = tuple(options)
-        return choices[self._draw(_indices(len(choices)))]
+        return choices[self._draw(_indices(len(choices)))] if len(choices) > 1 else choices[0]
 
     def maybe(self, option: T) -> T | None:
         """`option`, or None: left out."""

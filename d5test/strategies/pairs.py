@@ -16,11 +16,9 @@ from typing import Any
 
 from d5test.case import Case
 
-FOR_MORE = 1
-"""Cases that are passed over, one after the other, for one with more new pairs."""
-IN_VAIN = 6
-"""Likewise for want of any."""
-ALL_MET = 16
+IN_VAIN = 4
+"""Cases that are passed over, one after the other, for want of a new pair."""
+ALL_MET = 8
 """Cases without a new pair, one after the other, after which all are taken for met."""
 COUNTED = 4
 """Whole numbers up to this magnitude are values of their own."""
@@ -34,7 +32,6 @@ class Pairs:
 
     def __init__(self) -> None:
         self.met: set[Pair] = set()
-        self._best = 0
         self._passed = 0
         self._vain = 0
 
@@ -42,15 +39,10 @@ class Pairs:
         """Whether to pass over a case; one that is not counts as met."""
         new = set(pairs_of(case)) - self.met
         self._vain = 0 if new else self._vain + 1
-        if not new:
-            tries = IN_VAIN if self._vain < ALL_MET else 0
-        else:
-            tries = FOR_MORE if len(new) < self._best or not self._passed else 0
-        if self.met and self._passed < tries:
-            self._best = max(self._best, len(new))
+        if self.met and not new and self._passed < IN_VAIN and self._vain < ALL_MET:
             self._passed += 1
             return True
-        self._best = self._passed = 0
+        self._passed = 0
         self.met |= new
         return False
 

@@ -92,14 +92,17 @@ PLANTED = (
 )  # fmt: skip
 
 
-def found(fault: Planted, seed: int) -> str:
-    """The first check and dtype in which the default run with this seed finds it; empty: none."""
+def found(fault: Planted, seed: int, examples: int = EXAMPLES) -> str:
+    """The first check and dtype in which a run with this seed finds it; empty: none.
+
+    `examples` is that of the default run.
+    """
     client: Any = Local("wrong", AtSizes(fault))
     for name in ("forward", "low_precision", "batch", "layout"):
         for dtype in CHECKS[name].dtypes:
             tally = Tally("wrong", name, fault.operator, dtype)
             cell = Exploration(
-                client, CHECKS[name], OPERATORS[fault.operator], dtype, tally, EXAMPLES,
+                client, CHECKS[name], OPERATORS[fault.operator], dtype, tally, examples,
                 lambda case: False,
             )  # fmt: skip
             if cell.faults(seed_of(name, fault.operator, dtype, "wrong", seed)):

@@ -85,11 +85,11 @@ def test_each_drawn_shape_is_judged_on_several_sets_of_data() -> None:
     assert [case.shapes for case in judged[0:12:3]] == [case.shapes for case in judged[2:12:3]]
     assert len({case.shapes for case in judged[:12]}) > 1
     assert len({case.seed for case in judged[:3]}) == 3
-    assert tally.drawn > 12
+    assert tally.drawn >= 12
     assert found.case.seed % 3 == 2
 
     def constant(operator: Any, dtype: str) -> st.SearchStrategy[Case]:
-        return st.integers(0, 99).map(lambda x: Case(Relu(), (Tensor((), dtype, data=(x,)),)))
+        return st.integers(0, 10**9).map(lambda x: Case(Relu(), (Tensor((), dtype, data=(x,)),)))
 
     judged.clear()
     explore(run, cases=constant, data_sets=3)

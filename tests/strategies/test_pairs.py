@@ -10,7 +10,7 @@ from d5test.case import Case, Tensor
 from d5test.exploration.draws import PROFILE, reproducible_draws
 from d5test.reference.operators import OPERATORS
 from d5test.strategies import cases, drawable
-from d5test.strategies.pairs import ALL_MET, FOR_MORE, IN_VAIN, Pairs, pairs_of, values_of
+from d5test.strategies.pairs import ALL_MET, IN_VAIN, Pairs, pairs_of, values_of
 
 EXAMPLES = 25
 SMALL = ("Softmax", "ReduceSum", "Gemm", "Pad", "CumSum", "Gelu")
@@ -50,7 +50,7 @@ def test_25_cases_meet_every_pair_where_that_is_possible(name: str) -> None:
 
 
 def test_by_chance_they_do_not() -> None:
-    assert not met("Gemm", None) >= possible("Gemm")
+    assert not met("LayerNormalization", None) >= possible("LayerNormalization")
 
 
 @pytest.mark.nightly
@@ -96,5 +96,4 @@ def test_passing_over_ends() -> None:
     assert passed[: 2 + IN_VAIN] == [False, *[True] * IN_VAIN, False]
     assert not any(passed[ALL_MET + 1 :])
     other = Case(OPERATORS["Softmax"](axis=0), (Tensor((2, 3)),))
-    assert [pairs.passes(other) for _ in range(1)] == [FOR_MORE > 0]
-    assert not pairs.passes(other)  # as good as the best that was passed over
+    assert not pairs.passes(other)

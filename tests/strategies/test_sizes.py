@@ -25,6 +25,9 @@ from tests.faults.wrong_sizes import PLANTED, AtSizes, Planted, found
 
 Shapes = Sequence[tuple[int, ...] | None]
 EXAMPLES = 25
+RARE = {"every second pixel of 64 channels"}
+"""Faults that one problem in ten has: the default run finds them with every other seed."""
+FOR_RARE = 200
 
 
 def dealt(operator: str, number: int = 0, largest: int = kinds.LARGEST) -> list[tuple[str, Case]]:
@@ -178,4 +181,4 @@ def test_small_sizes_can_be_asked_for_alone() -> None:
 
 @pytest.mark.parametrize("fault", PLANTED, ids=lambda fault: f"{fault.operator}, {fault.name}")
 def test_kernels_that_are_wrong_at_some_sizes_are_found(fault: Planted) -> None:
-    assert found(fault, 1)
+    assert found(fault, 1, FOR_RARE if fault.name in RARE else EXAMPLES)
