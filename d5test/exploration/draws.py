@@ -40,7 +40,7 @@ class Even(providers.HypothesisProvider):  # type: ignore[misc]
         return bool(self._random.random() < p)
 
 
-providers.AVAILABLE_PROVIDERS[EVEN] = Even
+providers.AVAILABLE_PROVIDERS[EVEN] = f"{__name__}.Even"
 PROFILE = settings(
     backend=EVEN,
     database=None,
