@@ -29,8 +29,11 @@ class Even(providers.HypothesisProvider):  # type: ignore[misc]
     def draw_integer(
         self, min_value: int | None = None, max_value: int | None = None, **others: Any
     ) -> int:
-        """A number of the range; without both ends, or with weights, as Hypothesis draws it."""
-        if min_value is None or max_value is None or others.get("weights"):
+        """A number of the range; without both ends, as Hypothesis draws it.
+
+        The weights in `others` make the ends of a range more likely.
+        """
+        if min_value is None or max_value is None:
             drawn: int = super().draw_integer(min_value, max_value, **others)
             return drawn
         return min_value + int(self._random.random() * (max_value - min_value + 1))

@@ -38,7 +38,7 @@ InputRule = Callable[[Draw, Op], Inputs]
 
 NORMAL = ("normal",)
 MANY_NUMBERS = 2**24 - 1
-"""More numbers than cases; Hypothesis draws them evenly, as it does not beyond 24 bits."""
+"""More numbers than there are cases."""
 
 FREE = frozenset({
     "activations", "alpha", "beta", "bias", "count_include_pad", "epsilon", "is_causal",

@@ -134,7 +134,7 @@ def test_drawing_goes_on_until_enough_was_told() -> None:
     tally, _, _ = explore(one_in(2))
     assert 25 <= tally.drawn < 75
     assert tally.telling >= exploration.AIM
-    tally, _, _ = explore(one_in(25))
+    tally, _, _ = explore(one_in(15))
     assert 75 < tally.drawn < 300
     assert tally.telling >= exploration.AIM
     tally, _, _ = explore(lambda _, case: DULL)
