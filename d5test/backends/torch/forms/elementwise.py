@@ -61,8 +61,9 @@ def enter(operator: str, name: str, *others: str) -> None:
                     f"Tensor.{other}_": in_place(getattr(Tensor, f"{other}_")),
                 },
             )
-    if operator in UNARY:
-        forms.same(operator, {f"torch.{name}_": in_place(getattr(torch, f"{name}_"))})
+    for changing in (f"{n}_" for n in (name, *others) if operator in UNARY):
+        if hasattr(torch, changing):
+            forms.same(operator, {f"torch.{changing}": in_place(getattr(torch, changing))})
     with_buffers(forms, operator, f"torch.{name}", written)
     if operator in LISTS:
         forms.same(operator, {f"torch._foreach_{name}": each(getattr(torch, f"_foreach_{name}"))})
@@ -222,9 +223,9 @@ def clipped(function: Plan, op: Any, x: Tensor, *limits: Tensor | None) -> Plan:
     return lambda x, *_: function(x, *numbers)
 
 
-def changed_clipped(name: str) -> Plan:
-    """A method that writes into its tensor."""
-    return lambda x, *numbers: in_place(lambda y: getattr(y, name)(*numbers))(x)
+def changed_clipped(function: Plan) -> Plan:
+    """`function` writes into its tensor."""
+    return lambda x, *numbers: in_place(lambda y: function(y, *numbers))(x)
 
 
 for _title, _function in (
@@ -232,8 +233,10 @@ for _title, _function in (
     ("torch.clip", torch.clip),
     ("Tensor.clamp", Tensor.clamp),
     ("Tensor.clip", Tensor.clip),
-    ("Tensor.clamp_", changed_clipped("clamp_")),
-    ("Tensor.clip_", changed_clipped("clip_")),
+    ("Tensor.clamp_", changed_clipped(Tensor.clamp_)),
+    ("Tensor.clip_", changed_clipped(Tensor.clip_)),
+    ("torch.clamp_", changed_clipped(torch.clamp_)),
+    ("torch.clip_", changed_clipped(torch.clip_)),
 ):
     forms.add("Clip", _title, stopped=(1, 2), values=(1, 2), where=BOUNDED)(
         planned(partial(clipped, _function))

@@ -35,12 +35,18 @@ def to_last(function: Plan, op: Any, a: Tensor, b: Tensor) -> Plan:
     return lambda a, b: function(a, b.mT)
 
 
-def of_halves(a: Tensor, b: Tensor) -> Tensor:
+def zeros(a: Tensor, b: Tensor) -> Tensor:
+    """What to add a product to, in place."""
+    return a.new_zeros((*a.shape[:-1], *b.shape[1:]))
+
+
+def of_halves(add: Plan, a: Tensor, b: Tensor) -> Tensor:
     """The product as the sum of those of two halves of the inner axis."""
     if a.shape[1] % 2 or not a.shape[1]:
         raise Unsupported("half of the inner axis is no whole number")
     halves = (torch.stack(t.tensor_split(2, axis)) for t, axis in ((a, 1), (b, 0)))
-    return torch.addbmm(a.new_zeros(()), *halves)
+    result: Tensor = add(zeros(a, b), *halves)
+    return result
 
 
 for _title, _function, _left, _right in (
@@ -54,9 +60,15 @@ for _title, _function, _left, _right in (
     ("Tensor.bmm", Tensor.bmm, 3, 3),
     ("Tensor.mv", Tensor.mv, 2, 1),
     ("Tensor.dot", Tensor.dot, 1, 1),
+    ("Tensor.vdot", Tensor.vdot, 1, 1),
     ("torch.addmv", lambda a, b: torch.addmv(a.new_zeros(()), a, b), 2, 1),
     ("torch.addmm", lambda a, b: torch.addmm(a.new_full((), torch.nan), a, b, beta=0), 2, 2),
-    ("torch.addbmm", of_halves, 2, 2),
+    ("torch.addmv_", lambda a, b: torch.addmv_(zeros(a, b), a, b), 2, 1),
+    ("Tensor.addmv", lambda a, b: zeros(a, b).addmv(a, b), 2, 1),
+    ("Tensor.addmv_", lambda a, b: zeros(a, b).addmv_(a, b), 2, 1),
+    ("torch.addbmm", partial(of_halves, torch.addbmm), 2, 2),
+    ("Tensor.addbmm", partial(of_halves, Tensor.addbmm), 2, 2),
+    ("Tensor.addbmm_", partial(of_halves, Tensor.addbmm_), 2, 2),
     ("torch.linalg.multi_dot", lambda a, b: torch.linalg.multi_dot((a, b)), 2, 2),
     ("torch.tensordot", lambda a, b: torch.tensordot(a, b, 1), 2, 2),
     ("torch.einsum", lambda a, b: torch.einsum("ik,kj->ij", a, b), 2, 2),
@@ -118,21 +130,29 @@ def scaled(function: Plan, op: Any, a: Tensor, b: Tensor, c: Tensor) -> Plan:
     return lambda a, b, c: function(c, a, b, beta=op.beta, alpha=op.alpha)
 
 
-def added_in_place(c: Tensor, a: Tensor, b: Tensor, **factors: float) -> Tensor:
-    if c.shape != (a.shape[0], b.shape[1]):
+def added_in_place(function: Plan, c: Tensor, a: Tensor, b: Tensor, **factors: float) -> Tensor:
+    if c.shape[-2:] != (a.shape[-2], b.shape[-1]):
         raise Unsupported("in place, c has the shape of the product")
-    return c.clone().addmm_(a, b, **factors)
+    result: Tensor = function(c.clone(), a, b, **factors)
+    return result
 
 
-def batched(c: Tensor, a: Tensor, b: Tensor, **factors: float) -> Tensor:
-    return torch.baddbmm(c, a[None], b[None], **factors).squeeze(0)
+def batched(function: Plan, c: Tensor, a: Tensor, b: Tensor, **factors: float) -> Tensor:
+    """`function` of one batch."""
+    result: Tensor = function(c, a[None], b[None], **factors)
+    return result.squeeze(0)
+
+
+def batched_in_place(c: Tensor, a: Tensor, b: Tensor, **factors: float) -> Tensor:
+    return added_in_place(Tensor.baddbmm_, c[None], a, b, **factors)
 
 
 for _title, _function in (
     ("Tensor.addmm", Tensor.addmm),
-    ("Tensor.addmm_", added_in_place),
-    ("torch.baddbmm", batched),
-    ("Tensor.baddbmm", lambda c, a, b, **k: c.baddbmm(a[None], b[None], **k).squeeze(0)),
+    ("Tensor.addmm_", partial(added_in_place, Tensor.addmm_)),
+    ("torch.baddbmm", partial(batched, torch.baddbmm)),
+    ("Tensor.baddbmm", partial(batched, Tensor.baddbmm)),
+    ("Tensor.baddbmm_", partial(batched, batched_in_place)),
 ):
     forms.add("Gemm", _title, attributes=PLAIN, where=ADDED)(planned(partial(scaled, _function)))
 

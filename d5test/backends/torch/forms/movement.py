@@ -9,10 +9,10 @@ from torch import Tensor, nn
 
 from d5test.backends.base import Forms, Plan, Unsupported, padded, planned
 from d5test.backends.torch.arguments import integers, outwards
+from d5test.backends.torch.forms.calls import in_place, run
 from d5test.backends.torch.movement import order, pads_of, shape_of
 
 forms = Forms()
-INFERENCE = nn.Dropout().eval()
 NUMBER = 7.0
 """What `F.pad` writes around."""
 
@@ -73,26 +73,37 @@ def exchanged(function: Plan, op: Any, x: Tensor) -> Plan:
 for _title, _function in (
     ("torch.transpose", torch.transpose),
     ("torch.swapaxes", torch.swapaxes),
+    ("Tensor.swapaxes", Tensor.swapaxes),
+    ("Tensor.swapaxes_", lambda x, *axes: x.clone().swapaxes_(*axes)),
     ("Tensor.transpose", Tensor.transpose),
     ("Tensor.transpose_", lambda x, *axes: x.clone().transpose_(*axes)),
 ):
     forms.add("Transpose", _title)(planned(partial(exchanged, _function)))
 
 
-@forms.add("Transpose", "torch.movedim")
-@planned
-def moved(op: Any, x: Tensor) -> Plan:
+def moved(function: Plan, op: Any, x: Tensor) -> Plan:
     axes = order(op, x)
-    return lambda x: torch.movedim(x, axes, tuple(range(x.ndim)))
+    return lambda x: function(x, axes, tuple(range(x.ndim)))
 
 
-@forms.add("Transpose", "Tensor.t, mT")
-@planned
-def matrix(op: Any, x: Tensor) -> Plan:
+for _title, _function in (("torch.movedim", torch.movedim), ("Tensor.movedim", Tensor.movedim)):
+    forms.add("Transpose", _title)(planned(partial(moved, _function)))
+
+
+def matrix(function: Plan, op: Any, x: Tensor) -> Plan:
     axes = order(op, x)
     if x.ndim < 2 or axes != (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2):
         raise Unsupported("it exchanges the last two axes")
-    return Tensor.t if x.ndim == 2 else lambda x: x.mT
+    return function
+
+
+for _title, _function, _rank in (
+    ("Tensor.mT", lambda x: x.mT, {"min": 2}),
+    ("torch.t", torch.t, 2),
+    ("Tensor.t", Tensor.t, 2),
+    ("Tensor.t_", lambda x: x.clone().t_(), 2),
+):
+    forms.add("Transpose", _title, where={"rank0": _rank})(planned(partial(matrix, _function)))
 
 
 forms.add("Concat", "torch.concatenate")(lambda op, *xs: torch.concatenate(xs, op.axis))
@@ -107,19 +118,31 @@ def concat(op: Any, *tensors: Tensor) -> Plan:
     return lambda *xs: torch.cat(xs, op.axis, out=xs[0].new_full(shape, torch.nan))
 
 
-@forms.add("Split", "torch.chunk, tensor_split", values=(1,))
+@forms.add("Split", "Tensor.split", values=(1,), where={"inputs": 2})
 @planned
-def split(op: Any, x: Tensor, sizes: Tensor | None = None) -> Plan:
-    """By places, or by a number of parts, which `torch.chunk` makes as large as ONNX does."""
+def sized(op: Any, x: Tensor, sizes: Tensor) -> Plan:
+    sides = integers(sizes)
+    return lambda x, sizes: x.split(sides, op.axis)
+
+
+def split(cut: Plan, chunk: Plan, op: Any, x: Tensor, sizes: Tensor | None = None) -> Plan:
+    """By places, or by a number of parts, which `chunk` makes as large as ONNX does."""
     if sizes is not None:
         places = torch.tensor(integers(sizes)).cumsum(0)[:-1].tolist()
-        return lambda x, sizes: torch.tensor_split(x, places, op.axis)
+        return lambda x, sizes: cut(x, places, op.axis)
     if (
         x.shape[op.axis] < op.num_outputs
         or -(-x.shape[op.axis] // op.num_outputs) * (op.num_outputs - 1) >= x.shape[op.axis]
     ):
         raise Unsupported("torch.chunk makes fewer parts")
-    return lambda x, sizes=None: torch.chunk(x, op.num_outputs, op.axis)
+    return lambda x, sizes=None: chunk(x, op.num_outputs, op.axis)
+
+
+for _title, _cut, _chunk in (
+    ("torch.chunk, tensor_split", torch.tensor_split, torch.chunk),
+    ("Tensor.chunk, tensor_split", Tensor.tensor_split, Tensor.chunk),
+):
+    forms.add("Split", _title, values=(1,))(planned(partial(split, _cut, _chunk)))
 
 
 def selected(function: Plan, op: Any, x: Tensor, indices: Tensor) -> Plan:
@@ -128,35 +151,49 @@ def selected(function: Plan, op: Any, x: Tensor, indices: Tensor) -> Plan:
     return lambda x, indices: function(x, op.axis, indices.long() % side)
 
 
-def gathered(x: Tensor, axis: int, indices: Tensor) -> Tensor:
-    """By `torch.gather`, whose indices have the shape of its result."""
-    shape = [1] * x.ndim
-    shape[axis] = -1
+def along(indices: Tensor, x: Tensor, axis: int) -> Tensor:
+    """The indices along an axis of x, which the others broadcast to."""
+    return indices.view([-1 if a == axis % x.ndim else 1 for a in range(x.ndim)])
+
+
+def gathered(function: Plan, x: Tensor, axis: int, indices: Tensor) -> Tensor:
+    """By a function whose indices have the shape of its result."""
     sides = list(x.shape)
     sides[axis] = len(indices)
-    return torch.gather(x, axis, indices.view(shape).expand(sides))
+    result: Tensor = function(x, axis, along(indices, x, axis).expand(sides))
+    return result
 
 
 for _title, _function in (
     ("torch.index_select", torch.index_select),
     ("Tensor.index_select", Tensor.index_select),
-    ("torch.gather", gathered),
-    ("torch.take_along_dim", lambda x, axis, i: torch.take_along_dim(
-        x, i.view([-1 if a == axis % x.ndim else 1 for a in range(x.ndim)]), axis)),
+    ("torch.gather", partial(gathered, torch.gather)),
+    ("Tensor.gather", partial(gathered, Tensor.gather)),
+    ("torch.take_along_dim", lambda x, axis, i: torch.take_along_dim(x, along(i, x, axis), axis)),
+    ("Tensor.take_along_dim", lambda x, axis, i: x.take_along_dim(along(i, x, axis), axis)),
 ):  # fmt: skip
     forms.add("Gather", _title, arithmetic="S", where={"rank1": 1})(
         planned(partial(selected, _function))
     )
 
 
-@forms.add(
-    "Gather", "torch.nn.functional.embedding", arithmetic="S", attributes={"axis": (0,)},
-    where={"rank0": 2},
-)  # fmt: skip
-@planned
-def embedding(op: Any, x: Tensor, indices: Tensor) -> Plan:
+def embedding(function: Plan, op: Any, x: Tensor, indices: Tensor) -> Plan:
     side = x.shape[0]
-    return lambda x, indices: F.embedding(indices.long() % side, x)
+    return lambda x, indices: function(x, indices.long() % side)
+
+
+def by_module(x: Tensor, indices: Tensor) -> Tensor:
+    return run(nn.Embedding(*x.shape, dtype=x.dtype, device="meta"), indices, weight=x)
+
+
+for _title, _function in (
+    ("torch.nn.functional.embedding", lambda x, indices: F.embedding(indices, x)),
+    ("torch.embedding", torch.embedding),
+    ("torch.nn.Embedding", by_module),
+):
+    forms.add("Gather", _title, arithmetic="S", attributes={"axis": (0,)}, where={"rank0": 2})(
+        planned(partial(embedding, _function))
+    )
 
 
 def expanded(function: Plan, op: Any, x: Tensor, shape: Tensor) -> Plan:
@@ -207,25 +244,36 @@ for _operator, _function, _changed in (
         )
 
 
-@forms.add("Slice", "torch.narrow", values=(1, 2, 3, 4), where={"size1": 1, "present3": True})
-@planned
-def narrow(op: Any, x: Tensor, *arguments: Tensor | None) -> Plan:
+def narrow(function: Plan, op: Any, x: Tensor, *arguments: Tensor | None) -> Plan:
     """One part of one axis, without steps."""
     starts, ends, axes, steps = padded(arguments, 4)
     ((start,), (end,), (axis,)) = integers(starts), integers(ends), integers(axes)
     first, last, _ = slice(start, end).indices(x.shape[axis])
     if last < first or (steps is not None and integers(steps) != (1,)):
         raise Unsupported("torch.narrow has no steps")
-    return lambda x, *_: torch.narrow(x, axis, first, last - first)
+    return lambda x, *_: function(x, axis, first, last - first)
 
 
-@forms.add("Dropout", "torch.nn.functional.dropout(training=False)", where={"inputs": {"max": 2}})
-@planned
-def dropout(op: Any, x: Tensor, ratio: Tensor | None = None) -> Plan:
-    """In inference; in training it draws its own mask."""
-    return lambda x, ratio=None: F.dropout(x, training=False)
+for _title, _function in (("torch.narrow", torch.narrow), ("Tensor.narrow", Tensor.narrow)):
+    forms.add("Slice", _title, values=(1, 2, 3, 4), where={"size1": 1, "present3": True})(
+        planned(partial(narrow, _function))
+    )
 
 
-forms.add("Dropout", "torch.nn.Dropout", where={"inputs": {"max": 2}})(
-    planned(lambda op, x, ratio=None: lambda x, ratio=None: INFERENCE(x))
-)
+def inference(function: Plan, op: Any, x: Tensor, ratio: Tensor | None = None) -> Plan:
+    """In training it draws its own mask."""
+    return lambda x, ratio=None: function(x)
+
+
+INFERENCE = {"inputs": {"max": 2}}
+for _title, _function, _where in (
+    ("torch.nn.functional.dropout(training=False)", partial(F.dropout, training=False), {}),
+    ("torch.dropout(train=False)", lambda x: torch.dropout(x, 0.5, False), {}),
+    ("torch.dropout_(train=False)", in_place(lambda x: torch.dropout_(x, 0.5, False)), {}),
+    ("torch.nn.Dropout", nn.Dropout().eval(), {}),
+    ("torch.nn.Dropout1d", nn.Dropout1d().eval(), {"rank0": [2, 3]}),
+    ("torch.nn.Dropout2d", nn.Dropout2d().eval(), {"rank0": [3, 4]}),
+):
+    forms.add("Dropout", _title, where={**INFERENCE, **_where})(
+        planned(partial(inference, _function))
+    )
