@@ -5,38 +5,14 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import keras
-
 from d5test.backends.base import FAMILIES, Forms, Plan, Row, Table, Unsupported, planned
-from d5test.backends.tensorflow import layers
-from d5test.backends.tensorflow.framework import integers, tf
+from d5test.backends.tensorflow import keras_ops, layers
+from d5test.backends.tensorflow.framework import tf
+from d5test.backends.tensorflow.layers import in_channels_last
+from d5test.backends.tensorflow.windows import kernel_first, padding
+from d5test.backends.windows import Windows
 
 forms = Forms()
-KERAS = {
-    "Relu": keras.ops.relu,
-    "Sigmoid": keras.ops.sigmoid,
-    "Tanh": keras.ops.tanh,
-    "Exp": keras.ops.exp,
-    "Log": keras.ops.log,
-    "Sqrt": keras.ops.sqrt,
-    "Erf": keras.ops.erf,
-    "Abs": keras.ops.abs,
-    "Neg": keras.ops.negative,
-    "Reciprocal": keras.ops.reciprocal,
-    "Softplus": keras.ops.softplus,
-    "HardSwish": keras.ops.hard_silu,
-    "Add": keras.ops.add,
-    "Sub": keras.ops.subtract,
-    "Mul": keras.ops.multiply,
-    "MatMul": keras.ops.matmul,
-}
-"""Functions of the tensors alone."""
-
-for _operator, _function in KERAS.items():
-    forms.same(_operator, {f"keras.ops.{_function.__name__}": _function}, arithmetic="S")
-for _operator, _function in {"Max": keras.ops.maximum, "Min": keras.ops.minimum}.items():
-    _named = {f"keras.ops.{_function.__name__}": _function}
-    forms.same(_operator, _named, arithmetic="S", where={"inputs": 2})
 forms.same("Neg", {"-x": lambda x: -x}, arithmetic="F")
 for _operator, _sign, _function in (
     ("Add", "+", lambda a, b: a + b), ("Sub", "-", lambda a, b: a - b),
@@ -63,50 +39,6 @@ for _operator, _sign, _function, _number in (
         arithmetic="S",
         constants={1: _number},
     )
-
-forms.add("LeakyRelu", "keras.ops.leaky_relu", arithmetic="S")(
-    lambda op, x: keras.ops.leaky_relu(x, op.alpha)
-)
-forms.add("Elu", "keras.ops.elu", arithmetic="S")(lambda op, x: keras.ops.elu(x, op.alpha))
-forms.add("Celu", "keras.ops.celu", arithmetic="S")(lambda op, x: keras.ops.celu(x, op.alpha))
-forms.add("Gelu", "keras.ops.gelu", arithmetic="S")(
-    lambda op, x: keras.ops.gelu(x, op.approximate == "tanh")
-)
-
-
-def along_axis(function: Plan, op: Any, x: Any) -> Any:
-    return function(x, axis=op.axis)
-
-
-for _operator, _function in {
-    "Softmax": keras.ops.softmax,
-    "LogSoftmax": keras.ops.log_softmax,
-}.items():
-    forms.add(_operator, f"keras.ops.{_function.__name__}", arithmetic="S")(
-        partial(along_axis, _function)
-    )
-
-
-def reduced(function: Plan, op: Any, x: Any, axes: Any = None) -> Plan:
-    """`function` has `axis` and `keepdims`."""
-    chosen = [] if axes is None else integers(axes)
-    axis, keepdims = tuple(chosen) or None, bool(op.keepdims)
-    return lambda x, axes=None: function(x, axis=axis, keepdims=keepdims)
-
-
-for _operator, _function in {
-    "ReduceSum": keras.ops.sum,
-    "ReduceMean": keras.ops.mean,
-    "ReduceMax": keras.ops.max,
-    "ReduceLogSumExp": keras.ops.logsumexp,
-}.items():
-    forms.add(
-        _operator,
-        f"keras.ops.{_function.__name__}",
-        arithmetic="S",
-        values=(1,),
-        attributes={"noop_with_empty_axes": (0,)},
-    )(planned(partial(reduced, _function)))
 
 forms.same(
     "MatMul",
@@ -146,6 +78,70 @@ forms.add(
     attributes={"transA": (0,), "transB": (0,), "alpha": (1.0,), "beta": (1.0,)},
     where={"rank2": 1},
 )(planned(dense))
+
+
+def by_rank(op: Any, x: Any, w: Any, b: Any = None) -> Plan:
+    """`tf.nn.conv1d`, `conv2d` or `conv3d`, without groups."""
+    n = w.ndim - 2
+    at = Windows.of(op, x.shape[2:], w.shape[2:])
+    pad, kernel = padding(at.pads), kernel_first(n)
+    around = (lambda each: each) if n < 3 else (lambda each: (1, *each, 1))
+    function = (tf.nn.conv1d, tf.nn.conv2d, tf.nn.conv3d)[n - 1]
+    if max(at.dilations) > 1 and (n == 3 or (n == 1 and max(at.strides) > 1)):
+        raise Unsupported("TensorFlow has no dilations here")
+
+    def call(x: Any, w: Any, b: Any = None) -> Any:
+        y = function(
+            pad(x), tf.transpose(w, kernel), around(at.strides), "VALID",
+            dilations=around(at.dilations),
+        )  # fmt: skip
+        return y if b is None else tf.nn.bias_add(y, b)
+
+    return in_channels_last(call, x)
+
+
+def depthwise(op: Any, x: Any, w: Any, b: Any = None) -> Plan:
+    """A group for each channel; one stride for both axes."""
+    at = Windows.of(op, x.shape[2:], w.shape[2:])
+    pad, stride, dilation = padding(at.pads), set(at.strides), set(at.dilations)
+    channels, times = x.shape[1], w.shape[0] // x.shape[1]
+    if op.group != channels or len(stride) > 1 or max(dilation) > 1 < max(stride):
+        raise Unsupported("it has a group for each channel, and one stride, or dilations")
+
+    def call(x: Any, w: Any, b: Any = None) -> Any:
+        kernel = tf.transpose(tf.reshape(w, (channels, times, *w.shape[2:])), (2, 3, 0, 1))
+        strides = (1, *at.strides, 1)
+        y = tf.nn.depthwise_conv2d(pad(x), kernel, strides, "VALID", dilations=at.dilations)
+        return y if b is None else tf.nn.bias_add(y, b)
+
+    return in_channels_last(call, x)
+
+
+for _n in (1, 2, 3):
+    forms.add(
+        "Conv", f"tf.nn.conv{_n}d", arithmetic="S", attributes={"group": (1,)},
+        where={"rank0": _n + 2},
+    )(planned(by_rank))  # fmt: skip
+forms.add("Conv", "tf.nn.depthwise_conv2d", arithmetic="S", where={"rank0": 4})(planned(depthwise))
+
+
+def pooled(function: Plan, op: Any, x: Any) -> Plan:
+    """`function` has neither pads nor dilations of its own."""
+    at = Windows.of(op, x.shape[2:], op.kernel_shape)
+    if any(map(any, at.covering)) or max(at.dilations) > 1:
+        raise Unsupported("this form has neither pads nor dilations")
+    return in_channels_last(lambda x: function(x, at.kernel, at.strides, "VALID"), x)
+
+
+for _operator, _functions in {
+    "MaxPool": (tf.nn.max_pool1d, tf.nn.max_pool2d, tf.nn.max_pool3d),
+    "AveragePool": (tf.nn.avg_pool1d, tf.nn.avg_pool2d, tf.nn.avg_pool3d),
+}.items():
+    for _n, _function in enumerate(_functions, 1):
+        forms.add(
+            _operator, f"tf.nn.{_function.__name__}", arithmetic="S", outputs=1,
+            attributes={"pads": (None,), "auto_pad": ("VALID",)}, where={"rank0": _n + 2},
+        )(planned(partial(pooled, _function)))  # fmt: skip
 
 
 def asked_twice(row: Row, op: Any, *inputs: Any) -> Any:
@@ -188,5 +184,5 @@ def of_rows(rows: Mapping[str, Row]) -> Forms:
 
 
 _FAMILIES = [family for family in FAMILIES if family != "optimizers"]
-forms = forms.merged(layers.forms)
+forms = forms.merged(keras_ops.forms).merged(layers.forms)
 forms = forms.merged(of_rows(Table.of("d5test.backends.tensorflow", _FAMILIES)))

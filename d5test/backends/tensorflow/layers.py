@@ -174,16 +174,22 @@ def conv(op: Any, x: Any, w: Any, b: Any = None) -> Plan:
     return in_channels_last(lambda x, w, b=None: run(layer, [tf.transpose(w, order), b], x), x)
 
 
+def whole_strides(op: Any, x: Any, w: Any) -> Windows:
+    """The windows of a transposed convolution, if they leave no gaps."""
+    at = spatial(op, x, w.shape[2:])
+    axes = zip(at.kernel, at.dilations, at.strides, strict=True)
+    if w.shape[0] != x.shape[1] or any((k - 1) * d + 1 < s for k, d, s in axes):
+        raise Unsupported("Keras writes a whole stride where the kernel is shorter")
+    return at
+
+
 @forms.add(
     "ConvTranspose", "keras.layers.Conv1DTranspose, 2D, 3D", arithmetic="S",
     attributes={**VALID, "group": (1,), "output_padding": (None,), "output_shape": (None,)},
 )  # fmt: skip
 @planned
 def conv_transpose(op: Any, x: Any, w: Any, b: Any = None) -> Plan:
-    at, order = spatial(op, x, w.shape[2:]), kernel_first(x.ndim - 2)
-    axes = zip(at.kernel, at.dilations, at.strides, strict=True)
-    if w.shape[0] != x.shape[1] or any((k - 1) * d + 1 < s for k, d, s in axes):
-        raise Unsupported("Keras writes a whole stride where the kernel is shorter")
+    at, order = whole_strides(op, x, w), kernel_first(x.ndim - 2)
     layer = by_rank(CONV_TRANSPOSE, x)(
         w.shape[1], at.kernel, at.strides, dilation_rate=at.dilations, use_bias=b is not None,
         dtype=x.dtype.name,
@@ -301,6 +307,17 @@ def recurrent(
     return y, *(tf.expand_dims(s, op.layout) for s in last)
 
 
+def by_cells(cell: Any) -> Plan:
+    """`keras.layers.RNN` of a cell, with the arguments of a layer."""
+
+    def layer(hidden: int, *, use_bias: bool, dtype: str, **others: Any) -> Any:
+        own = {k: others.pop(k) for k in ("activation", "reset_after") if k in others}
+        one = cell(hidden, use_bias=use_bias, dtype=dtype, **own)
+        return keras.layers.RNN(one, dtype=dtype, **others)
+
+    return layer
+
+
 ONE_WAY = {"direction": ("forward", "reverse")}
 for _name in ("tanh", "relu"):
     forms.add(
@@ -309,12 +326,23 @@ for _name in ("tanh", "relu"):
         arithmetic="S",
         attributes={**ONE_WAY, "activations": ((_name.capitalize(),),)},
     )(partial(recurrent, keras.layers.SimpleRNN, (0,), 1, {"activation": _name}))
-forms.add("LSTM", "keras.layers.LSTM", attributes=ONE_WAY, arithmetic="S")(
-    partial(recurrent, keras.layers.LSTM, (0, 2, 3, 1), 2, {})
-)
 forms.add(
-    "GRU", "keras.layers.GRU", attributes={**ONE_WAY, "linear_before_reset": (1,)}, arithmetic="S"
-)(partial(recurrent, keras.layers.GRU, (0, 1, 2), 1, {"reset_after": True}))
+    "RNN", "keras.layers.RNN(SimpleRNNCell)", arithmetic="S",
+    attributes={**ONE_WAY, "activations": (("Tanh",),)},
+)(partial(recurrent, by_cells(keras.layers.SimpleRNNCell), (0,), 1, {}))  # fmt: skip
+for _title, _layer in (
+    ("LSTM", keras.layers.LSTM), ("RNN(LSTMCell)", by_cells(keras.layers.LSTMCell)),
+):  # fmt: skip
+    forms.add("LSTM", f"keras.layers.{_title}", attributes=ONE_WAY, arithmetic="S")(
+        partial(recurrent, _layer, (0, 2, 3, 1), 2, {})
+    )
+for _title, _layer in (
+    ("GRU", keras.layers.GRU), ("RNN(GRUCell)", by_cells(keras.layers.GRUCell)),
+):  # fmt: skip
+    forms.add(
+        "GRU", f"keras.layers.{_title}", arithmetic="S",
+        attributes={**ONE_WAY, "linear_before_reset": (1,)},
+    )(partial(recurrent, _layer, (0, 1, 2), 1, {"reset_after": True}))  # fmt: skip
 
 
 @forms.add(
@@ -334,6 +362,28 @@ def attention(op: Any, q: Any, k: Any, v: Any) -> Plan:
         return tf.transpose(keras.ops.dot_product_attention(q, k, v, scale=op.scale), (0, 2, 1, 3))
 
     return call
+
+
+@forms.add(
+    "Attention", "keras.layers.Attention", outputs=1, arithmetic="S",
+    attributes={"scale": (1.0,), "softcap": (0.0,), "is_causal": (0,), "q_num_heads": (1,),
+                "kv_num_heads": (1,), "softmax_precision": (None,), "left_window_size": (-1,),
+                "right_window_size": (-1,)},
+    where={"rank0": 3, "inputs": 3},
+)  # fmt: skip
+@planned
+def one_head(op: Any, q: Any, k: Any, v: Any) -> Plan:
+    """Scores that nothing scales."""
+    layer = keras.layers.Attention(dtype=q.dtype.name)
+    return lambda q, k, v: layer([q, v, k])
+
+
+@forms.add("Dropout", "keras.layers.Dropout", where={"inputs": {"max": 2}})
+@planned
+def dropout(op: Any, x: Any, ratio: Any = None) -> Plan:
+    """In inference; in training it draws its own mask."""
+    layer = keras.layers.Dropout(0.5, dtype=x.dtype.name)
+    return lambda x, ratio=None: layer(x, training=False)
 
 
 forms.add(

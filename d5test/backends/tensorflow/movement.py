@@ -42,10 +42,16 @@ def unsqueeze(op: Any, x: Any, axes: Any) -> Plan:
 @rows.native("Reshape", arithmetic="F", values=(1,))
 @planned
 def reshape(op: Any, data: Any, shape: Any) -> Plan:
-    wanted = integers(shape)
-    if not op.allowzero:
-        wanted = [data.shape[i] if n == 0 else n for i, n in enumerate(wanted)]
+    wanted = shape_of(op, data, shape)
     return lambda data, shape: tf.reshape(data, wanted)
+
+
+def shape_of(op: Any, data: Any, shape: Any) -> list[int]:
+    """What Reshape is asked for, with the sides that are copied."""
+    wanted = integers(shape)
+    if op.allowzero:
+        return wanted
+    return [data.shape[i] if n == 0 else n for i, n in enumerate(wanted)]
 
 
 @rows.native("Transpose", arithmetic="F")
@@ -73,18 +79,24 @@ def split(op: Any, x: Any, sizes: Any = None) -> Plan:
 @rows.native("Slice", arithmetic="F", values=(1, 2, 3, 4))
 @planned
 def slices(op: Any, x: Any, starts: Any, ends: Any, axes: Any = None, steps: Any = None) -> Plan:
-    starts, ends = integers(starts), integers(ends)
-    steps = [1] * len(starts) if steps is None else integers(steps)
-    begin, end, stride, open_end = [0] * x.ndim, list(x.shape), [1] * x.ndim, 0
-    axes = range(len(starts)) if axes is None else integers(axes)
-    for axis, *bounds in zip(axes, starts, ends, steps, strict=True):
-        i = axis % x.ndim
-        begin[i], end[i], stride[i] = slice(*bounds).indices(x.shape[i])
-        open_end |= (end[i] < 0) << i  # -1 would count from the end
+    begin, end, stride = part(x, starts, ends, axes, steps)
+    open_end = sum((e < 0) << i for i, e in enumerate(end))  # -1 would count from the end
     if any(b < 0 for b in begin):  # a negative step over an empty axis
         shape = [len(range(*s)) for s in zip(begin, end, stride, strict=True)]
         return lambda x, *_: tf.zeros(shape, x.dtype)
     return lambda x, *_: tf.strided_slice(x, begin, end, stride, end_mask=open_end)
+
+
+def part(x: Any, starts: Any, ends: Any, axes: Any, steps: Any) -> tuple[list[int], ...]:
+    """Where each axis begins, ends, and by which steps."""
+    starts, ends = integers(starts), integers(ends)
+    steps = [1] * len(starts) if steps is None else integers(steps)
+    begin, end, stride = [0] * x.ndim, list(x.shape), [1] * x.ndim
+    axes = range(len(starts)) if axes is None else integers(axes)
+    for axis, *bounds in zip(axes, starts, ends, steps, strict=True):
+        i = axis % x.ndim
+        begin[i], end[i], stride[i] = slice(*bounds).indices(x.shape[i])
+    return begin, end, stride
 
 
 # an error on the CPU, 0 on a GPU
@@ -107,14 +119,9 @@ def gather(op: Any, data: Any, indices: Any) -> Plan:
 def pad(op: Any, data: Any, pads: Any, value: Any = None, axes: Any = None) -> Plan:
     if op.mode not in ("constant", "reflect"):
         raise Unsupported(f"tf.pad has no mode {op.mode}")
-    widths = integers(pads)
-    half = len(widths) // 2
-    sides = [(0, 0)] * data.ndim
-    chosen = range(data.ndim) if axes is None else integers(axes)
-    for axis, begin, end in zip(chosen, widths[:half], widths[half:], strict=True):
-        sides[axis % data.ndim] = (begin, end)
+    sides = widths(data, pads, axes)
     if op.mode == "reflect":
-        if min(widths, default=0) < 0:
+        if min(map(min, sides), default=0) < 0:
             raise Unsupported("tf.pad takes nothing away")
         return lambda data, *_: tf.pad(data, sides, "REFLECT")
     kept = tuple(
@@ -130,11 +137,27 @@ def pad(op: Any, data: Any, pads: Any, value: Any = None, axes: Any = None) -> P
     return call
 
 
+def widths(data: Any, pads: Any, axes: Any) -> list[tuple[int, int]]:
+    """What is added before and behind each axis; below zero, taken away."""
+    numbers = integers(pads)
+    half = len(numbers) // 2
+    sides = [(0, 0)] * data.ndim
+    chosen = range(data.ndim) if axes is None else integers(axes)
+    for axis, begin, end in zip(chosen, numbers[:half], numbers[half:], strict=True):
+        sides[axis % data.ndim] = (begin, end)
+    return sides
+
+
 @rows.native("Expand", arithmetic="S", values=(1,))
 @planned
 def expand(op: Any, x: Any, shape: Any) -> Plan:
-    sides = np.broadcast_shapes(tuple(x.shape), tuple(integers(shape)))
+    sides = sides_of(x, shape)
     return lambda x, shape: tf.broadcast_to(x, sides)
+
+
+def sides_of(x: Any, shape: Any) -> tuple[int, ...]:
+    """The shape that x broadcasts to."""
+    return np.broadcast_shapes(tuple(x.shape), tuple(integers(shape)))
 
 
 # its gradient adds up the copies in 16 bits

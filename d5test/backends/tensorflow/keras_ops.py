@@ -1,0 +1,314 @@
+"""Forms that are functions of Keras: `keras.ops`, `keras.activations`, and layers that merge."""
+
+from functools import partial
+from typing import Any
+
+import keras
+
+from d5test.backends.base import FLOATS, Forms, Plan, Unsupported, padded, planned
+from d5test.backends.tensorflow.elementwise import SELU
+from d5test.backends.tensorflow.framework import integers, tf
+from d5test.backends.tensorflow.layers import in_channels_last, spatial, whole_strides
+from d5test.backends.tensorflow.movement import part, shape_of, sides_of, widths
+from d5test.backends.tensorflow.windows import has_groups, kernel_first
+
+ops, activations = keras.ops, keras.activations
+forms = Forms()
+FUNCTIONS = {
+    "Relu": (ops.relu, activations.relu),
+    "Sigmoid": (ops.sigmoid, activations.sigmoid),
+    "Tanh": (ops.tanh, activations.tanh),
+    "Exp": (ops.exp, activations.exponential),
+    "Log": (ops.log,),
+    "Sqrt": (ops.sqrt,),
+    "Erf": (ops.erf,),
+    "Abs": (ops.abs, ops.absolute),
+    "Neg": (ops.negative,),
+    "Reciprocal": (ops.reciprocal,),
+    "Softplus": (ops.softplus, activations.softplus),
+    "Mish": (activations.mish,),
+    "HardSwish": (ops.hard_silu, activations.hard_silu),
+    "Add": (ops.add,),
+    "Sub": (ops.subtract,),
+    "Mul": (ops.multiply,),
+    "Div": (ops.divide, ops.true_divide),
+    "Where": (ops.where,),
+    "MatMul": (ops.matmul,),
+}
+"""Functions of the tensors alone."""
+
+
+def named(function: Plan) -> str:
+    """The name by which Keras' users know it."""
+    home = "activations" if getattr(activations, function.__name__, None) is function else "ops"
+    return f"keras.{home}.{function.__name__}"
+
+
+for _operator, _functions in FUNCTIONS.items():
+    forms.same(_operator, {named(f): f for f in _functions}, arithmetic="S")
+for _operator, _function in {"Max": ops.maximum, "Min": ops.minimum}.items():
+    forms.same(_operator, {named(_function): _function}, arithmetic="S", where={"inputs": 2})
+for _operator, _function, _left, _right in (
+    ("MatMul", partial(ops.tensordot, axes=1), 2, 2), ("MatMul", ops.vdot, 1, 1),
+    ("MatMul", ops.dot, 2, 2),
+):  # fmt: skip
+    _name = named(getattr(_function, "func", _function))
+    forms.same(
+        _operator, {_name: _function}, arithmetic="S", where={"rank0": _left, "rank1": _right}
+    )
+
+
+def with_attribute(function: Plan, name: str, op: Any, x: Any) -> Any:
+    """`function` takes an attribute of the operator behind the tensor."""
+    return function(x, getattr(op, name))
+
+
+for _operator, _name, _functions in (
+    ("LeakyRelu", "alpha", (ops.leaky_relu, activations.leaky_relu)),
+    ("Elu", "alpha", (ops.elu, activations.elu)),
+    ("Celu", "alpha", (ops.celu, activations.celu)),
+    ("Softmax", "axis", (ops.softmax, activations.softmax)),
+    ("LogSoftmax", "axis", (ops.log_softmax, activations.log_softmax)),
+):
+    for _function in _functions:
+        forms.add(_operator, named(_function), arithmetic="S")(
+            partial(with_attribute, _function, _name)
+        )
+
+
+def gelu(function: Plan, op: Any, x: Any) -> Any:
+    return function(x, op.approximate == "tanh")
+
+
+for _function in (ops.gelu, activations.gelu):
+    forms.add("Gelu", named(_function), arithmetic="S")(partial(gelu, _function))
+for _function in (ops.selu, activations.selu):  # of its constants float32 has ONNX's
+    forms.same(
+        "Selu", {named(_function): _function}, arithmetic="S", dtypes=FLOATS[1:],
+        attributes={"alpha": SELU[:1], "gamma": SELU[1:]},
+    )  # fmt: skip
+
+
+@forms.add(
+    "Clip", "keras.ops.clip", arithmetic="S", stopped=(1, 2), values=(1, 2),
+    where={"present1": True, "present2": True},
+)  # fmt: skip
+@planned
+def clip(op: Any, x: Any, low: Any, high: Any) -> Plan:
+    least, most = (float(tf.get_static_value(t)) for t in (low, high))
+    if least > most:
+        raise Unsupported("it gives the minimum where that is above the maximum")
+    return lambda x, low, high: ops.clip(x, least, most)
+
+
+def merged(cls: Any, op: Any, *inputs: Any) -> Plan:
+    """A layer that broadcasts, but not along the first axis: it is given one sample."""
+    layer, rank = cls(dtype=inputs[0].dtype.name), max(x.ndim for x in inputs)
+
+    def call(*inputs: Any) -> Any:
+        ones = [(1,) * (1 + rank - x.ndim) for x in inputs]
+        samples = [tf.reshape(x, (*o, *x.shape)) for x, o in zip(inputs, ones, strict=True)]
+        return layer(samples)[0]
+
+    return call
+
+
+for _operator, _cls in (
+    ("Add", keras.layers.Add), ("Sum", keras.layers.Add), ("Sub", keras.layers.Subtract),
+    ("Mul", keras.layers.Multiply), ("Max", keras.layers.Maximum), ("Min", keras.layers.Minimum),
+):  # fmt: skip
+    forms.add(_operator, f"keras.layers.{_cls.__name__}", arithmetic="S", where={"inputs": 2})(
+        planned(partial(merged, _cls))
+    )
+
+
+def reduced(function: Plan, op: Any, x: Any, axes: Any = None) -> Plan:
+    """`function` has `axis` and `keepdims`."""
+    chosen = [] if axes is None else integers(axes)
+    axis, keepdims = tuple(chosen) or None, bool(op.keepdims)
+    return lambda x, axes=None: function(x, axis=axis, keepdims=keepdims)
+
+
+for _operator, _function in {
+    "ReduceSum": ops.sum, "ReduceMean": ops.mean, "ReduceMax": ops.max,
+    "ReduceLogSumExp": ops.logsumexp,
+}.items():  # fmt: skip
+    forms.add(
+        _operator, named(_function), arithmetic="S", values=(1,),
+        attributes={"noop_with_empty_axes": (0,)},
+    )(planned(partial(reduced, _function)))  # fmt: skip
+
+
+@forms.add(
+    "CumSum", "keras.ops.cumsum", arithmetic="S", values=(1,),
+    attributes={"exclusive": (0,), "reverse": (0,)},
+)  # fmt: skip
+@planned
+def cumsum(op: Any, x: Any, axis: Any) -> Plan:
+    (over,) = integers(axis)
+    return lambda x, axis: ops.cumsum(x, over)
+
+
+forms.add("Einsum", "keras.ops.einsum", arithmetic="S")(
+    planned(lambda op, *inputs: partial(ops.einsum, op.equation.replace(" ", "")))
+)
+forms.add("Concat", "keras.ops.concatenate")(
+    lambda op, *inputs: ops.concatenate(inputs, axis=op.axis)
+)
+forms.add("Transpose", "keras.ops.transpose")(lambda op, x: ops.transpose(x, op.perm))
+forms.add("Gather", "keras.ops.take", arithmetic="S")(
+    lambda op, x, indices: ops.take(x, indices, axis=op.axis)
+)
+
+
+@forms.add("Reshape", "keras.ops.reshape", values=(1,))
+@planned
+def reshape(op: Any, x: Any, shape: Any) -> Plan:
+    sides = shape_of(op, x, shape)
+    return lambda x, shape: ops.reshape(x, sides)
+
+
+@forms.add("Expand", "keras.ops.broadcast_to", arithmetic="S", values=(1,))
+@planned
+def broadcast(op: Any, x: Any, shape: Any) -> Plan:
+    sides = sides_of(x, shape)
+    return lambda x, shape: ops.broadcast_to(x, sides)
+
+
+@forms.add("Tile", "keras.ops.tile", arithmetic="S", values=(1,))
+@planned
+def tile(op: Any, x: Any, repeats: Any) -> Plan:
+    times = integers(repeats)
+    return lambda x, repeats: ops.tile(x, times)
+
+
+@forms.add("Squeeze", "keras.ops.squeeze", values=(1,))
+@planned
+def squeeze(op: Any, x: Any, axes: Any = None) -> Plan:
+    axis = None if axes is None else tuple(integers(axes))
+    return lambda x, axes=None: ops.squeeze(x, axis)
+
+
+@forms.add("Unsqueeze", "keras.ops.expand_dims", values=(1,))
+@planned
+def unsqueeze(op: Any, x: Any, axes: Any) -> Plan:
+    axis = tuple(integers(axes))
+    return lambda x, axes: ops.expand_dims(x, axis)
+
+
+@forms.add("Pad", "keras.ops.pad", arithmetic="S", values=(1, 3))
+@planned
+def pad(op: Any, x: Any, pads: Any, value: Any = None, axes: Any = None) -> Plan:
+    sides = widths(x, pads, axes)
+    if op.mode not in ("constant", "reflect") or min(map(min, sides), default=0) < 0:
+        raise Unsupported("keras.ops.pad neither crops nor repeats the edge")
+    if op.mode == "reflect":
+        return lambda x, *_: ops.pad(x, sides, "reflect")
+    return lambda x, pads, value=None, axes=None: ops.pad(
+        x, sides, constant_values=0 if value is None else tf.reshape(value, ())
+    )
+
+
+@forms.add("Slice", "keras.ops.slice", values=(1, 2, 3, 4))
+@planned
+def slices(op: Any, x: Any, *arguments: Any) -> Plan:
+    begin, end, stride = part(x, *padded(arguments, 4))
+    if any(s != 1 for s in stride):
+        raise Unsupported("keras.ops.slice has no steps")
+    shape = [max(e - b, 0) for b, e in zip(begin, end, strict=True)]
+    return lambda x, *_: ops.slice(x, begin, shape)
+
+
+@forms.add("Split", "keras.ops.split", values=(1,), where={"inputs": 2})
+@planned
+def split(op: Any, x: Any, sizes: Any) -> Plan:
+    *sides, _ = integers(sizes)
+    if not sides:
+        raise Unsupported("keras.ops.split cuts at least once")
+    places = [sum(sides[: i + 1]) for i in range(len(sides))]
+    return lambda x, sizes: tuple(ops.split(x, places, op.axis))
+
+
+@forms.add(
+    "BatchNormalization", "keras.ops.batch_normalization", arithmetic="S",
+    attributes={"training_mode": (0,)},
+)  # fmt: skip
+@planned
+def batch_normalization(op: Any, x: Any, *_: Any) -> Plan:
+    dtype, epsilon = x.dtype, op.epsilon
+
+    def call(x: Any, *parameters: Any) -> Any:
+        scale, b, mean, var = (tf.cast(p, dtype) for p in parameters)
+        return ops.batch_normalization(x, mean, var, 1, b, scale, epsilon)
+
+    return call
+
+
+@forms.add("LayerNormalization", "keras.ops.layer_normalization", outputs=1, arithmetic="S")
+@planned
+def layer_normalization(op: Any, x: Any, scale: Any, b: Any = None) -> Plan:
+    axes = over(op, x, scale, b)
+    return lambda x, scale, b=None: ops.layer_normalization(x, scale, b, axes, op.epsilon)
+
+
+@forms.add("RMSNormalization", "keras.ops.rms_normalization", arithmetic="S")
+@planned
+def rms_normalization(op: Any, x: Any, scale: Any) -> Plan:
+    axes = over(op, x, scale)
+    return lambda x, scale: ops.rms_normalization(x, scale, axes, op.epsilon)
+
+
+def over(op: Any, x: Any, *parameters: Any) -> list[int]:
+    """The axes that are normalised over, which the parameters have."""
+    shape = tuple(x.shape[op.axis :])
+    if any(p is not None and tuple(p.shape) != shape for p in parameters):
+        raise Unsupported("the parameters have the shape that is normalised over")
+    return list(range(op.axis % x.ndim, x.ndim))
+
+
+VALID = {"auto_pad": ("VALID",), "pads": (None,)}
+
+
+@forms.add("Conv", "keras.ops.conv", arithmetic="S", attributes=VALID)
+@planned
+def conv(op: Any, x: Any, w: Any, b: Any = None) -> Plan:
+    at, order = spatial(op, x, w.shape[2:]), kernel_first(x.ndim - 2)
+    if op.group > 1 and (x.ndim == 5 or not has_groups(x.dtype)):
+        raise Unsupported("TensorFlow differentiates no groups here")
+
+    def call(x: Any, w: Any, b: Any = None) -> Any:
+        y = ops.conv(x, tf.transpose(w, order), at.strides, "valid", None, at.dilations)
+        return y if b is None else ops.add(y, b)
+
+    return in_channels_last(call, x)
+
+
+@forms.add(
+    "ConvTranspose", "keras.ops.conv_transpose", arithmetic="S",
+    attributes={**VALID, "group": (1,), "output_padding": (None,), "output_shape": (None,)},
+)  # fmt: skip
+@planned
+def conv_transpose(op: Any, x: Any, w: Any, b: Any = None) -> Plan:
+    at, order = whole_strides(op, x, w), kernel_first(x.ndim - 2)
+
+    def call(x: Any, w: Any, b: Any = None) -> Any:
+        kernel = tf.transpose(w, order)
+        y = ops.conv_transpose(x, kernel, at.strides, "valid", dilation_rate=at.dilations)
+        return y if b is None else ops.add(y, b)
+
+    return in_channels_last(call, x)
+
+
+def pool(function: Plan, op: Any, x: Any) -> Plan:
+    at = spatial(op, x, op.kernel_shape)
+    if max(at.dilations) > 1:
+        raise Unsupported("Keras' poolings have no dilations")
+    return in_channels_last(lambda x: function(x, at.kernel, at.strides, "valid"), x)
+
+
+forms.add("MaxPool", "keras.ops.max_pool", outputs=1, arithmetic="S", attributes=VALID)(
+    planned(partial(pool, ops.max_pool))
+)
+forms.add("AveragePool", "keras.ops.average_pool", arithmetic="S", attributes=VALID)(
+    planned(partial(pool, ops.average_pool))
+)
