@@ -99,7 +99,9 @@ def test_what_only_other_calls_get_wrong_is_found_and_nothing_else(tmp_path: Pat
     operators = (
         "Pad,BatchNormalization,LayerNormalization,Gemm,Max,Exp,Relu,Pow,MatMul,Slice,Gather"
     )
-    options = "--check=forms,special", f"--operator={operators}", "--dtype=float32"
+    options = (
+        "--check=forms,special", f"--operator={operators}", "--dtype=float32", "--examples=50",
+    )  # fmt: skip
     assert accused(f"{BROKEN}:Broken", tmp_path, *options) == {
         ("Pad", "torch.nn.functional.pad(negative, value=7.0)"),
         ("BatchNormalization", "torch.nn.functional.batch_norm(running_mean, running_var)"),
@@ -115,6 +117,7 @@ def test_what_only_other_calls_get_wrong_is_found_and_nothing_else(tmp_path: Pat
         ("Pow", "torch.pow(x, 3.0)"),
         ("Slice", "torch.narrow"),
         ("Gather", "torch.nn.functional.embedding"),
+        ("Gather", "torch.nn.Embedding"),
     }
 
 

@@ -6,11 +6,11 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import Phase, given, seed, settings
 from hypothesis.strategies import SearchStrategy
 
 from d5test.case import Case, Operator
-from d5test.exploration.draws import reproducible_draws
+from d5test.exploration.draws import PROFILE, reproducible_draws
 from d5test.numerics.bounds import double
 from tests.faults import faulty, formulas, source
 from tests.faults.faulty import Make
@@ -43,8 +43,7 @@ def drawn(strategy: SearchStrategy[Case], count: int) -> tuple[Case, ...]:
     found: list[Case] = []
 
     @seed(2019)
-    @settings(max_examples=count, database=None, deadline=None, phases=[Phase.generate],
-              suppress_health_check=list(HealthCheck))  # fmt: skip
+    @settings(PROFILE, max_examples=count, phases=[Phase.generate])
     @given(strategy)
     def draw(case: Case) -> None:
         found.append(case)

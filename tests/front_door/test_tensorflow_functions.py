@@ -101,14 +101,17 @@ RUNNING = Known(
     "low_precision",
     Case(op.LRN(size=11, alpha=11.0, beta=0.5), (Tensor((2, 2049, 2, 3), "float16"),)),
 )
-EACH = Known(
-    "the gradient of max_pool3d goes whole to each of several equal maxima",
-    "gradient",
-    Case(
-        op.MaxPool(kernel_shape=(2, 2, 2), strides=(2, 2, 2)),
-        (Tensor((1, 1, 2, 2, 2), values=("ties",)),),
-    ),
-)
+EACH = {
+    dtype: Known(
+        "the gradient of max_pool3d goes whole to each of several equal maxima",
+        check,
+        Case(
+            op.MaxPool(kernel_shape=(2, 2, 2), strides=(2, 2, 2)),
+            (Tensor((1, 1, 2, 2, 2), dtype, values=("ties",)),),
+        ),
+    )
+    for dtype, check in (("float32", "gradient"), ("bfloat16", "low_precision"))
+}
 TABLE: Table = {
     "relu": Own(nn.relu, op.Relu()),
     "sigmoid": Own(nn.sigmoid, op.Sigmoid()),
@@ -163,7 +166,7 @@ TABLE: Table = {
             channelwise(getattr(nn, f"{kind}_pool{n}d"), ksize=2, strides=2, padding="VALID"),
             operator(kernel_shape=(2,) * n, strides=(2,) * n),
             dtypes=("float32", "bfloat16") if n == 3 else FLOATS,
-            known={"float32": EACH} if (kind, n) == ("max", 3) else {},
+            known=EACH if (kind, n) == ("max", 3) else {},
         )
         for n in (1, 2, 3)
         for kind, operator in (("max", op.MaxPool), ("avg", op.AveragePool))

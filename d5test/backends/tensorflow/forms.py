@@ -100,6 +100,9 @@ def by_rank(op: Any, x: Any, w: Any, b: Any = None) -> Plan:
     return in_channels_last(call, x)
 
 
+DEPTHWISE = {"rank0": 4, "shape1[1]": 1, "group": {"min": 2}}
+
+
 def depthwise(op: Any, x: Any, w: Any, b: Any = None) -> Plan:
     """A group for each channel; one stride for both axes."""
     at = Windows.of(op, x.shape[2:], w.shape[2:])
@@ -122,7 +125,7 @@ for _n in (1, 2, 3):
         "Conv", f"tf.nn.conv{_n}d", arithmetic="S", attributes={"group": (1,)},
         where={"rank0": _n + 2},
     )(planned(by_rank))  # fmt: skip
-forms.add("Conv", "tf.nn.depthwise_conv2d", arithmetic="S", where={"rank0": 4})(planned(depthwise))
+forms.add("Conv", "tf.nn.depthwise_conv2d", arithmetic="S", where=DEPTHWISE)(planned(depthwise))
 
 
 def pooled(function: Plan, op: Any, x: Any) -> Plan:
