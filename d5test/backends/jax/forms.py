@@ -18,6 +18,7 @@ from d5test.backends.base import (
     planned,
 )
 from d5test.backends.jax.framework import Array, integers, jax, jnp, lax
+from d5test.backends.jax.movement import shape_of
 from d5test.backends.windows import Windows
 
 forms = Forms()
@@ -34,13 +35,16 @@ for _operator, _functions in {
     "Erf": {"jax.scipy.special.erf": jax.scipy.special.erf},
     "Abs": {"lax.abs": lax.abs, "abs(x)": abs},
     "Neg": {"lax.neg": lax.neg, "-x": lambda x: -x},
-    "Reciprocal": {"1 / x": lambda x: 1 / x, "x ** -1": lambda x: x**-1},
+    "Reciprocal": {
+        "1 / x": lambda x: 1 / x, "x ** -1": lambda x: x**-1, "lax.reciprocal": lax.reciprocal,
+    },
     "Softplus": {"jnp.logaddexp(x, 0)": lambda x: jnp.logaddexp(x, 0)},
     "Add": {"a + b": lambda a, b: a + b},
     "Sub": {"a - b": lambda a, b: a - b},
     "Mul": {"a * b": lambda a, b: a * b},
     "MatMul": {"a @ b": lambda a, b: a @ b},
-}.items():
+    "Pow": {"jnp.pow": jnp.pow},
+}.items():  # fmt: skip
     forms.same(_operator, _functions, arithmetic="S")
 
 
@@ -53,8 +57,10 @@ def alike(function: Plan, op: Any, a: Array, b: Array) -> Plan:
 
 for _operator, _function in {
     "Add": lax.add, "Sub": lax.sub, "Mul": lax.mul, "Div": lax.div, "Pow": lax.pow,
+    "Max": lax.max, "Min": lax.min,
 }.items():  # fmt: skip
-    forms.add(_operator, f"lax.{_function.__name__}", arithmetic="S")(
+    _where = {"inputs": 2} if _operator in ("Max", "Min") else {}
+    forms.add(_operator, f"lax.{_function.__name__}", arithmetic="S", where=_where)(
         planned(partial(alike, _function))
     )
 
@@ -94,7 +100,7 @@ def by_axis(function: Plan, op: Any, x: Array, axes: Any = None) -> Plan:
     return lambda x, axes=None: function(x, axis=over, keepdims=keepdims)
 
 
-for _operator, _name in (("ReduceSum", "sum"), ("ReduceMean", "mean")):
+for _operator, _name in (("ReduceSum", "sum"), ("ReduceMean", "mean"), ("ReduceMax", "max")):
     forms.add(
         _operator,
         f"jax.Array.{_name}",
@@ -104,18 +110,29 @@ for _operator, _name in (("ReduceSum", "sum"), ("ReduceMean", "mean")):
     )(planned(partial(reduced, _name)))
 
 
-def running(op: Any, x: Array, axis: Array) -> Plan:
+def running(function: Plan, op: Any, x: Array, axis: Array) -> Plan:
     (over,) = integers(axis)
-    return lambda x, axis: jnp.cumsum(x, over)
+    return lambda x, axis: function(x, over)
 
 
-forms.add(
-    "CumSum",
-    "jnp.cumsum",
-    arithmetic="S",
-    values=(1,),
-    attributes={"exclusive": (0,), "reverse": (0,)},
-)(planned(running))
+for _title, _function in (
+    ("jnp.cumsum", jnp.cumsum), ("jax.Array.cumsum", lambda x, axis: x.cumsum(axis)),
+):  # fmt: skip
+    forms.add(
+        "CumSum", _title, arithmetic="S", values=(1,),
+        attributes={"exclusive": (0,), "reverse": (0,)},
+    )(planned(partial(running, _function)))  # fmt: skip
+
+
+def along_axis(function: Plan, op: Any, x: Array) -> Array:
+    return function(x, axis=op.axis)
+
+
+for _operator, _function in (
+    ("Softmax", jax.scipy.special.softmax), ("LogSoftmax", jax.scipy.special.log_softmax),
+):  # fmt: skip
+    _name = f"jax.scipy.special.{_function.__name__}"
+    forms.add(_operator, _name, arithmetic="S")(partial(along_axis, _function))
 
 
 def folded(function: Plan, op: Any, x: Array, axes: Any = None) -> Plan:
@@ -154,19 +171,86 @@ def standardized(op: Any, x: Array, *_: Array | None) -> Plan:
     return lambda x, *_: jax.nn.standardize(x, axes, epsilon=epsilon)
 
 
-@forms.add("Transpose", "lax.transpose", arithmetic="F")
-@planned
-def transposed(op: Any, x: Array) -> Plan:
+def transposed(function: Plan, op: Any, x: Array) -> Plan:
     order = tuple(op.perm or range(x.ndim)[::-1])
-    return lambda x: lax.transpose(x, order)
+    return lambda x: function(x, order)
+
+
+for _title, _function in (
+    ("lax.transpose", lax.transpose), ("jax.Array.transpose", lambda x, axes: x.transpose(axes)),
+):  # fmt: skip
+    forms.add("Transpose", _title, arithmetic="F")(planned(partial(transposed, _function)))
 
 
 forms.add("Concat", "lax.concatenate", arithmetic="F")(
     lambda op, *xs: lax.concatenate(xs, op.axis % xs[0].ndim)
 )
-forms.add(
-    "Clip", "lax.clamp", arithmetic="F", stopped=(1, 2), where={"inputs": 3, "present1": True}
-)(lambda op, x, low, high: lax.clamp(lax.stop_gradient(low), x, lax.stop_gradient(high)))
+forms.add("Concat", "jnp.concat", arithmetic="F")(lambda op, *xs: jnp.concat(xs, axis=op.axis))
+BOUNDED = {"inputs": 3, "present1": True}
+for _title, _function in (
+    ("lax.clamp", lambda x, low, high: lax.clamp(low, x, high)),
+    ("jax.Array.clip", lambda x, low, high: x.clip(low, high)),
+):
+    forms.same(
+        "Clip",
+        {
+            _title: lambda x, low, high, clip=_function: clip(
+                x, lax.stop_gradient(low), lax.stop_gradient(high)
+            )
+        },
+        arithmetic="F",
+        stopped=(1, 2),
+        where=BOUNDED,
+    )
+
+
+def reshaped(function: Plan, op: Any, x: Array, shape: Array) -> Plan:
+    """`function` works out no side."""
+    sides = jax.eval_shape(lambda x: jnp.reshape(x, shape_of(op, x, shape)), x).shape
+    return lambda x, shape: function(x, sides)
+
+
+for _title, _function in (
+    ("lax.reshape", lax.reshape), ("jax.Array.reshape", lambda x, sides: x.reshape(sides)),
+):  # fmt: skip
+    forms.add("Reshape", _title, arithmetic="F", values=(1,))(
+        planned(partial(reshaped, _function))
+    )
+
+
+def at_axes(function: Plan, op: Any, x: Array, axes: Array) -> Plan:
+    """`function` takes axes."""
+    chosen = integers(axes)
+    return lambda x, axes: function(x, chosen)
+
+
+for _operator, _title, _function in (
+    ("Squeeze", "lax.squeeze", lax.squeeze),
+    ("Squeeze", "jax.Array.squeeze", lambda x, axes: x.squeeze(axes)),
+    ("Unsqueeze", "lax.expand_dims", lax.expand_dims),
+):
+    forms.add(_operator, _title, arithmetic="F", values=(1,), where={"inputs": 2})(
+        planned(partial(at_axes, _function))
+    )
+
+
+@forms.add("Tile", "lax.tile", arithmetic="S", values=(1,))
+@planned
+def tiled(op: Any, x: Array, repeats: Array) -> Plan:
+    times = integers(repeats)
+    return lambda x, repeats: lax.tile(x, times)
+
+
+@forms.add("Split", "lax.split", arithmetic="F", values=(1,), where={"inputs": 2})
+@planned
+def split(op: Any, x: Array, sizes: Array) -> Plan:
+    sides, axis = integers(sizes), op.axis % x.ndim
+    return lambda x, sizes: tuple(lax.split(x, sides, axis))
+
+
+forms.add("Gather", "jax.Array.take", arithmetic="S")(
+    lambda op, x, indices: x.take(indices, op.axis)
+)
 
 
 @forms.add("Gather", "jnp.take_along_axis", arithmetic="S", where={"rank1": 1})
@@ -254,6 +338,7 @@ forms.same(
     {
         "lax.dot": lax.dot,
         "jnp.dot": jnp.dot,
+        "jax.Array.dot": lambda a, b: a.dot(b),
         "jnp.tensordot": lambda a, b: jnp.tensordot(a, b, 1),
         "jnp.einsum": lambda a, b: jnp.einsum("ik,kj->ij", a, b),
         "lax.dot_general, the second transposed": lambda a, b: lax.dot_general(

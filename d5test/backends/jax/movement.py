@@ -37,10 +37,16 @@ def unsqueeze(op: Any, x: Array, axes: Array) -> Plan:
 @rows.native("Reshape", arithmetic="F", values=(1,))
 @planned
 def reshape(op: Any, x: Array, shape: Array) -> Plan:
-    sizes = integers(shape)
-    if not op.allowzero:
-        sizes = tuple(x.shape[i] if s == 0 else s for i, s in enumerate(sizes))
-    return lambda x, shape: jnp.reshape(x, sizes)
+    sides = shape_of(op, x, shape)
+    return lambda x, shape: jnp.reshape(x, sides)
+
+
+def shape_of(op: Any, x: Array, shape: Array) -> tuple[int, ...]:
+    """What Reshape is asked for, with the sides that are copied."""
+    sides = integers(shape)
+    if op.allowzero:
+        return sides
+    return tuple(x.shape[i] if s == 0 else s for i, s in enumerate(sides))
 
 
 @rows.native("Transpose", arithmetic="F")
