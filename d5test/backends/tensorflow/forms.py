@@ -100,32 +100,11 @@ def by_rank(op: Any, x: Any, w: Any, b: Any = None) -> Plan:
     return in_channels_last(call, x)
 
 
-DEPTHWISE = {"rank0": 4, "shape1[1]": 1, "group": {"min": 2}}
-
-
-def depthwise(op: Any, x: Any, w: Any, b: Any = None) -> Plan:
-    """A group for each channel; one stride for both axes."""
-    at = Windows.of(op, x.shape[2:], w.shape[2:])
-    pad, stride, dilation = padding(at.pads), set(at.strides), set(at.dilations)
-    channels, times = x.shape[1], w.shape[0] // x.shape[1]
-    if op.group != channels or len(stride) > 1 or max(dilation) > 1 < max(stride):
-        raise Unsupported("it has a group for each channel, and one stride, or dilations")
-
-    def call(x: Any, w: Any, b: Any = None) -> Any:
-        kernel = tf.transpose(tf.reshape(w, (channels, times, *w.shape[2:])), (2, 3, 0, 1))
-        strides = (1, *at.strides, 1)
-        y = tf.nn.depthwise_conv2d(pad(x), kernel, strides, "VALID", dilations=at.dilations)
-        return y if b is None else tf.nn.bias_add(y, b)
-
-    return in_channels_last(call, x)
-
-
 for _n in (1, 2, 3):
     forms.add(
         "Conv", f"tf.nn.conv{_n}d", arithmetic="S", attributes={"group": (1,)},
         where={"rank0": _n + 2},
     )(planned(by_rank))  # fmt: skip
-forms.add("Conv", "tf.nn.depthwise_conv2d", arithmetic="S", where=DEPTHWISE)(planned(depthwise))
 
 
 def pooled(function: Plan, op: Any, x: Any) -> Plan:
