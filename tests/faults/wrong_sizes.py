@@ -95,7 +95,7 @@ PLANTED = (
 def found(fault: Planted, seed: int, examples: int = EXAMPLES) -> str:
     """The first check and dtype in which a run with this seed finds it; empty: none.
 
-    `examples` is that of the default run.
+    Without `examples`, the default run.
     """
     client: Any = Local("wrong", AtSizes(fault))
     for name in ("forward", "low_precision", "batch", "layout"):

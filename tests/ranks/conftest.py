@@ -41,14 +41,14 @@ def run(tmp_path: Path) -> Callable[..., Ran]:
     if program is None:
         pytest.skip("there is no mpirun: pip install mpi4py mpich pytest-mpi")
 
-    nothing = tmp_path / "pytest.ini"
-    nothing.touch()
+    empty = tmp_path / "pytest.ini"
+    empty.touch()
 
     def call(suite: str, *arguments: str, ranks: int = 3, **variables: str) -> Ran:
         junit = tmp_path / "junit.xml"
         junit.unlink(missing_ok=True)
         command = [sys.executable, "-m", "pytest", "-p", "d5test.plugin", "-p", "no:cacheprovider"]
-        command += ["-c", str(nothing), f"--rootdir={SUITES}", str(SUITES / f"{suite}.py")]
+        command += ["-c", str(empty), f"--rootdir={SUITES}", str(SUITES / f"{suite}.py")]
         # what xdist says to its processes is not meant for these
         own = {n: v for n, v in os.environ.items() if not n.startswith("PYTEST_")}
         ran = subprocess.run(

@@ -8,9 +8,16 @@ import keras
 from d5test.backends.base import FLOATS, Forms, Plan, Unsupported, padded, planned
 from d5test.backends.tensorflow.elementwise import SELU
 from d5test.backends.tensorflow.framework import integers, tf
-from d5test.backends.tensorflow.layers import in_channels_last, spatial, whole_strides
+from d5test.backends.tensorflow.layers import (
+    VALID,
+    grouped,
+    in_channels_last,
+    over,
+    spatial,
+    whole_strides,
+)
 from d5test.backends.tensorflow.movement import part, shape_of, sides_of, widths
-from d5test.backends.tensorflow.windows import has_groups, kernel_first
+from d5test.backends.tensorflow.windows import kernel_first
 
 ops, activations = keras.ops, keras.activations
 forms = Forms()
@@ -48,13 +55,10 @@ for _operator, _functions in FUNCTIONS.items():
     forms.same(_operator, {named(f): f for f in _functions}, arithmetic="S")
 for _operator, _function in {"Max": ops.maximum, "Min": ops.minimum}.items():
     forms.same(_operator, {named(_function): _function}, arithmetic="S", where={"inputs": 2})
-for _operator, _function, _left, _right in (
-    ("MatMul", partial(ops.tensordot, axes=1), 2, 2), ("MatMul", ops.vdot, 1, 1),
-    ("MatMul", ops.dot, 2, 2),
-):  # fmt: skip
+for _function, _rank in ((partial(ops.tensordot, axes=1), 2), (ops.vdot, 1), (ops.dot, 2)):
     _name = named(getattr(_function, "func", _function))
     forms.same(
-        _operator, {_name: _function}, arithmetic="S", where={"rank0": _left, "rank1": _right}
+        "MatMul", {_name: _function}, arithmetic="S", where={"rank0": _rank, "rank1": _rank}
     )
 
 
@@ -258,23 +262,10 @@ def rms_normalization(op: Any, x: Any, scale: Any) -> Plan:
     return lambda x, scale: ops.rms_normalization(x, scale, axes, op.epsilon)
 
 
-def over(op: Any, x: Any, *parameters: Any) -> list[int]:
-    """The axes that are normalised over, which the parameters have."""
-    shape = tuple(x.shape[op.axis :])
-    if any(p is not None and tuple(p.shape) != shape for p in parameters):
-        raise Unsupported("the parameters have the shape that is normalised over")
-    return list(range(op.axis % x.ndim, x.ndim))
-
-
-VALID = {"auto_pad": ("VALID",), "pads": (None,)}
-
-
 @forms.add("Conv", "keras.ops.conv", arithmetic="S", attributes=VALID)
 @planned
 def conv(op: Any, x: Any, w: Any, b: Any = None) -> Plan:
-    at, order = spatial(op, x, w.shape[2:]), kernel_first(x.ndim - 2)
-    if op.group > 1 and (x.ndim == 5 or not has_groups(x.dtype)):
-        raise Unsupported("TensorFlow differentiates no groups here")
+    at, order = grouped(op, x, w), kernel_first(x.ndim - 2)
 
     def call(x: Any, w: Any, b: Any = None) -> Any:
         y = ops.conv(x, tf.transpose(w, order), at.strides, "valid", None, at.dilations)

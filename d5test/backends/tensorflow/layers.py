@@ -160,12 +160,17 @@ def in_channels_last(function: Plan, x: Any) -> Plan:
 VALID = {"auto_pad": ("VALID",), "pads": (None,)}
 
 
+def grouped(op: Any, x: Any, w: Any) -> Windows:
+    """The windows of a convolution, if TensorFlow differentiates its groups."""
+    if op.group > 1 and (x.ndim == 5 or not has_groups(x.dtype)):
+        raise Unsupported("TensorFlow differentiates no groups here")
+    return spatial(op, x, w.shape[2:])
+
+
 @forms.add("Conv", "keras.layers.Conv1D, 2D, 3D", arithmetic="S", attributes=VALID)
 @planned
 def conv(op: Any, x: Any, w: Any, b: Any = None) -> Plan:
-    at, order = spatial(op, x, w.shape[2:]), kernel_first(x.ndim - 2)
-    if op.group > 1 and (x.ndim == 5 or not has_groups(x.dtype)):
-        raise Unsupported("TensorFlow differentiates no groups here")
+    at, order = grouped(op, x, w), kernel_first(x.ndim - 2)
     layer = by_rank(CONV, x)(
         w.shape[0], at.kernel, at.strides, dilation_rate=at.dilations, groups=op.group,
         use_bias=b is not None, dtype=x.dtype.name,
@@ -240,16 +245,20 @@ def batch_normalization(op: Any, x: Any, *_: Any) -> Plan:
     return call
 
 
+def over(op: Any, x: Any, *parameters: Any) -> list[int]:
+    """The axes that are normalised over, which the parameters have."""
+    shape = tuple(x.shape[op.axis :])
+    if any(p is not None and tuple(p.shape) != shape for p in parameters):
+        raise Unsupported("the parameters have the shape that is normalised over")
+    return list(range(op.axis % x.ndim, x.ndim))
+
+
 @forms.add("LayerNormalization", "keras.layers.LayerNormalization", outputs=1, arithmetic="S")
 @planned
 def layer_normalization(op: Any, x: Any, scale: Any, b: Any = None) -> Plan:
-    shape = tuple(x.shape[op.axis :])
-    if any(p is not None and tuple(p.shape) != shape for p in (scale, b)):
-        raise Unsupported("the parameters have the shape that is normalised over")
     layer = keras.layers.LayerNormalization(
-        list(range(op.axis % x.ndim, x.ndim)), op.epsilon, center=b is not None,
-        dtype=x.dtype.name,
-    )  # fmt: skip
+        over(op, x, scale, b), op.epsilon, center=b is not None, dtype=x.dtype.name
+    )
     built(layer, x.shape)
     return lambda x, scale, b=None: run(layer, [scale, b], x)
 
@@ -259,8 +268,7 @@ def layer_normalization(op: Any, x: Any, scale: Any, b: Any = None) -> Plan:
 )
 @planned
 def rms_normalization(op: Any, x: Any, scale: Any) -> Plan:
-    if scale.shape != x.shape[-1:]:
-        raise Unsupported("the scale has the shape that is normalised over")
+    over(op, x, scale)
     layer = built(keras.layers.RMSNormalization(-1, op.epsilon, dtype=x.dtype.name), x.shape)
     return lambda x, scale: run(layer, [scale], x)
 
