@@ -10,6 +10,7 @@ infinity is put into one element, and into a whole line, or all of an input.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from math import prod
 from typing import Any
@@ -163,6 +164,8 @@ def _with_special(
     elif np.isinf(value) and decides(case, chosen):
         after = inquiry.forward_bounds(arithmetic, poisoned)
         expected = tuple(map(_certain, expected, after))
+        if arithmetic.model:
+            expected = tuple(map(_left_open, expected, after))
     fault = partial(inquiry.fault, "special", feeds=(feed,), claim="special", expected=(expected,))
     for k, (bound, got) in enumerate(zip(expected, result.outputs, strict=False)):
         lost = np.isnan(bound.value.astype(np.float64)) & ~np.isnan(got.astype(np.float64))
@@ -237,6 +240,16 @@ def _certain(expected: Bound, poisoned: Bound | None) -> Bound:
     certain = poisoned.judged & np.isinf(expected.bar) & (expected.storage is not None)
     bar = np.where(certain, poisoned.bar, expected.bar)
     return Bound(np.where(certain, poisoned.value, expected.value), bar, expected.storage)
+
+
+def _left_open(expected: Bound, poisoned: Bound | None) -> Bound:
+    """What is demanded of one output where its own error does not make a NaN of an infinity.
+
+    A gate that may be zero does, of any state; without the error tanh makes 1 of the state, be it
+    large or infinite.
+    """
+    assert poisoned is not None
+    return replace(expected, bar=np.where(poisoned.judged, expected.bar, np.inf))
 
 
 def _is_open(op: Operator) -> bool:

@@ -222,3 +222,29 @@ def test_classes_come_first_and_models_one_by_one() -> None:
     assert found[3].ulps == {"exp": 8}
     assert found[3].absolute == {"exp": 1}
     assert replace(found[0], model="x").coarse
+
+
+class NearZero(Known):
+    """What is known of a logistic function whose tail is 0."""
+
+    def models(self, case: Case) -> tuple[ErrorModel, ...]:
+        return (ErrorModel("tail", absolute={"expit": 1.5}),)
+
+
+@pytest.mark.parametrize(("below", "right"), [(2.0**-23, True), (2.0**-20, False)])
+def test_a_gate_that_may_be_zero_makes_anything_of_an_infinity(below: float, right: bool) -> None:
+    class Other(OPERATORS["LSTM"]):
+        def gate(self, z):
+            y = super().gate(z)
+            return np.where(y < below, np.zeros_like(y), y)
+
+    client = with_row(OPERATORS["LSTM"], Other)
+    steps, weights = Tensor((3, 2, 5), values=("heavy",)), Tensor((1, 64, 5), values=("heavy",))
+    more = (weights, Tensor((1, 64, 16)), None, None, None, Tensor((1, 2, 16), values=("heavy",)))
+    case = drawn("LSTM", steps, *more, hidden_size=16, seed=11)
+    certain = "the result is nan where an input of inf makes it certain"
+    with pytest.raises(Fault, match=certain):
+        special(client, case)
+    client.known = NearZero()
+    with nullcontext() if right else pytest.raises(Fault, match=certain):
+        assert special(client, case).right
