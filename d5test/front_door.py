@@ -28,7 +28,7 @@ from d5test.case import FLOATS, Arrays, Operator, is_float
 from d5test.checks import CHECKS
 from d5test.client.client import InProcessClient, in_this_process
 from d5test.client.messages import Advice
-from d5test.exploration.draws import seed_of
+from d5test.exploration.draws import seed_of_cell
 from d5test.exploration.explore import COMPILED, Exploration
 from d5test.numerics.arithmetic import Arithmetic, classes
 from d5test.numerics.bounds import Bounds, forward_bounds, gradient_bounds, lower_precision
@@ -388,10 +388,10 @@ def _explore(
         data_sets=COMPILED if compiles else 1,
     )
     # where each new shape is compiled, all checks draw the same cases
-    number = seed_of("" if compiles else name, operator.__name__, dtype, seed)
+    drawn = seed_of_cell("" if compiles else name, operator.__name__, dtype, seed)
     assessment = Assessment(tally)
     with assessment.judging(like, client.name):
-        exploration.assess(number, assessment)
+        exploration.assess(drawn, assessment)
     faults = sorted(assessment.faults, key=lambda fault: fault.kind == "exception")
     for fault in faults[1:]:  # an exception may follow from the others
         faults[0].add_note(f"and {fault.message}")

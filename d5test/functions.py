@@ -15,7 +15,7 @@ from d5test.case import FLOATS, Case
 from d5test.checks import CHECKS
 from d5test.checks.check import Check, supported
 from d5test.client.messages import RowInfo
-from d5test.exploration.draws import seed_of
+from d5test.exploration.draws import seed_of_cell
 from d5test.exploration.explore import Exploration
 from d5test.known.failure import Known
 from d5test.known.reading import read, shipped
@@ -120,7 +120,7 @@ def _line(
         covered=lambda case: client.known.covers(case, check.name, *check.parts),
     )
     assessment = Assessment(tally)
-    exploration.assess(seed_of(check.name + form, operator, dtype), assessment)
+    exploration.assess(seed_of_cell(check.name, operator, dtype, form=form), assessment)
     return replace(
         line,
         called=tuple(recorded.names),

@@ -10,6 +10,10 @@ from hypothesis import HealthCheck, Phase, Verbosity, core, settings
 from hypothesis.internal.cache import LRUCache
 from hypothesis.internal.conjecture import providers
 
+from d5test.case import FLOATS
+from d5test.checks import CHECKS
+from d5test.strategies.sizes import Seed
+
 CONSTANTS = "_get_local_constants"
 CACHE = "CONSTANTS_CACHE"
 SEEDED = "deterministic_PRNG"
@@ -85,6 +89,16 @@ def reproducible_draws() -> Iterator[None]:
             stack.enter_context(getattr(core, SEEDED)())
             stack.enter_context(patch.object(core, SEEDED, nullcontext))
         yield
+
+
+def seed_of_cell(check: str, operator: str, dtype: str, *others: object, form: str = "") -> Seed:
+    """The seed of a check's cell. Without a check, all checks draw the same cases."""
+    place = [*CHECKS].index(check) * len(FLOATS) if check in CHECKS else 0
+    return Seed(
+        seed_of(check + form, operator, dtype, *others),
+        seed_of(operator + form, *others),
+        place + FLOATS.index(dtype) if dtype in FLOATS else place,
+    )
 
 
 def seed_of(*words: object) -> int:

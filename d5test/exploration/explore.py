@@ -15,7 +15,8 @@ from itertools import count
 from math import prod
 from typing import Any
 
-from hypothesis import given, seed, settings
+from hypothesis import given, settings
+from hypothesis import seed as seeded
 from hypothesis.errors import Flaky, Unsatisfiable
 from hypothesis.strategies import SearchStrategy
 
@@ -34,7 +35,7 @@ from d5test.outcome.tally import Inapplicable, Tally
 from d5test.problems.real import small_problems
 from d5test.reference.operators.broadcasting import Broadcasting
 from d5test.strategies.pairs import Pairs
-from d5test.strategies.sizes import LARGEST, MIXED, SMALL_SHARE, Deal
+from d5test.strategies.sizes import LARGEST, MIXED, SMALL_SHARE, Deal, Seed
 from d5test.strategies.upstream import Upstreams
 
 MOST = 3
@@ -102,17 +103,17 @@ class Exploration:
     broken: Exception | None = None
     roundings: Roundings = field(default_factory=Roundings)
 
-    def assess(self, number: int, assessment: Assessment) -> None:
+    def assess(self, seed: Seed, assessment: Assessment) -> None:
         """The faults of what is drawn with this seed, or why too little was judged."""
         try:
-            assessment.faults += self.faults(number)
+            assessment.faults += self.faults(seed)
         except Undrawable as error:
             assessment.missing = str(error)
         else:
             assessment.steady = self.steady
             assessment.missing = shortage(self.tally, self.check, self.examples)
 
-    def faults(self, number: int) -> list[Fault]:
+    def faults(self, seed: Seed) -> list[Fault]:
         """The smallest fault of each kind in what is drawn with this seed; fills the tally.
 
         Of cases that are fixed and not drawn, the worst of each kind. Where no case has one, the
@@ -127,11 +128,11 @@ class Exploration:
             raise Undrawable(str(error)) from None
         try:
             sized = self.check.sized and self.sizes == MIXED
-            faults = self._of_kinds(number) if sized else []
+            faults = self._of_kinds(seed) if sized else []
             for further in range(AGAIN):
                 if faults or (further and not self.starved):
                     break
-                faults = self._drawn(cases, number + further)
+                faults = self._drawn(cases, seed.number + further)
         except Enough:
             if self.broken is not None and not self.smallest:
                 raise self.broken from None
@@ -214,12 +215,12 @@ class Exploration:
         row = self.client.about.forms[self.operator.__name__][name]
         return small_problems(self.operator, row.attributes)
 
-    def _of_kinds(self, number: int) -> list[Fault]:
+    def _of_kinds(self, seed: Seed) -> list[Fault]:
         """The faults of small cases and of those of other kinds, reduced and then bisected."""
         small = max(1, round(SMALL_SHARE * self.examples / self.data_sets))
-        deal = Deal(number, small, self.check.largest or LARGEST, self._problems())
+        deal = Deal(seed, small, self.check.largest or LARGEST, self._problems())
         cases = self._cases(sizes=lambda key: deal.sizes(key, fresh=not self.smallest))
-        return [self._bisected(fault) for fault in self._drawn(cases, number, deal)]
+        return [self._bisected(fault) for fault in self._drawn(cases, seed.number, deal)]
 
     def _drawn(
         self, cases: SearchStrategy[Case], number: int, deal: Deal | None = None
@@ -248,7 +249,7 @@ class Exploration:
         draw = settings(PROFILE, max_examples=most)(draw)
         try:
             with reproducible_draws():
-                seed(number)(draw)()
+                seeded(number)(draw)()
         except Found as single:
             return [single.fault]
         except Flaky:

@@ -16,7 +16,7 @@ from d5test.checks import CHECKS
 from d5test.checks.check import Check, supported
 from d5test.client.client import BackendClient
 from d5test.client.messages import FAILURES, Feed
-from d5test.exploration.draws import seed_of
+from d5test.exploration.draws import seed_of_cell
 from d5test.exploration.explore import COMPILED, Exploration, Undrawable
 from d5test.kernels.probe import Function, Probe
 from d5test.kernels.symbols import counts
@@ -191,7 +191,8 @@ def _explore(
 ) -> None:
     about = client.about
     name = about.name.partition("@")[0].rpartition("/")[2]
-    drawn = "" if about.compiles_shapes else check.name + form
+    drawn, told = ("", "") if about.compiles_shapes else (check.name, form)
+    seed = seed_of_cell(drawn, cell.operator, cell.dtype, name, wish.seed, form=told)
     tally = Tally(about.name, check.name, cell.operator, cell.dtype, str(about.version), form)
     exploration = Exploration(
         client=client,
@@ -205,7 +206,7 @@ def _explore(
         sizes=wish.sizes,
     )
     try:
-        exploration.faults(seed_of(drawn, cell.operator, cell.dtype, name, wish.seed))
+        exploration.faults(seed)
     except Undrawable as error:
         cell.why = str(error)
 

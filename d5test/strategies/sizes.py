@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import cycle
 from math import prod
+from typing import NamedTuple
 
 from d5test.case import Case
 
@@ -55,11 +56,25 @@ WIDE = 64
 TIES = (3, 4, 5, 2, 8)
 MODERATE = tuple(n + d for n in (8, 16, 32, 48, 64) for d in (0, 1, -1))
 WIDER = tuple(n + d for n in (96, 128, 256) for d in (0, 1, -1))
-LONG = (1024, 1025, 1023, 2047, 2049)
+LONG = (1024, 1025, 2047, 2049, 4097)
 PAIRS = (16, 32, 33, 48, 64, 65, 96, 97)
 CHANNEL_COUNTS = (8, 16, 32, 64)
 GRAINS = (32768, 32769, 32767)
 GOLDEN = (5**0.5 - 1) / 2
+
+
+class Seed(NamedTuple):
+    """What the cases of a cell depend on.
+
+    number    the cell's own
+    operator  that of all cells of its operator, which begin at different places: the sides and the
+              real problems that one leaves out another one has
+    place     which of them it is
+    """
+
+    number: int
+    operator: int = 0
+    place: int = 0
 
 
 @dataclass
@@ -107,7 +122,7 @@ class Sizes:
 
 
 class Deal:
-    """Kinds of sizes for the cases of one cell, as evenly as possible, by the seed `number`.
+    """Kinds of sizes for the cases of one cell, as evenly as possible, by a `seed`.
 
     The first `small` cases are small and different, the next are those of turns, which are
     shuffled. A kind is dealt until a case shows it, or `TRIES` times. Inputs that are larger than
@@ -115,13 +130,13 @@ class Deal:
     """
 
     def __init__(
-        self, number: int, small: int, largest: int = LARGEST, problems: Sequence[Case] = ()
+        self, seed: Seed, small: int, largest: int = LARGEST, problems: Sequence[Case] = ()
     ) -> None:
         problems = [p for p in problems if _most(p.shapes) <= largest]
         self._small = Sizes(offered={REAL} if problems else set())
         self._left = small
         self._largest = largest
-        self._turns = _turns(number, problems)
+        self._turns = _turns(seed, problems)
         self._next = self._small
         self._tries = self._draws = 0
         self._dealt = {0: self._small}
@@ -167,10 +182,10 @@ def _most(shapes: Sequence[tuple[int, ...] | None]) -> int:
     return max((prod(shape or ()) for shape in shapes), default=0)
 
 
-def _turns(number: int, problems: Sequence[Case]) -> Iterator[Sizes]:
-    """Kinds of sizes without end: turns, shuffled by the seed `number`."""
-    source = random.Random(number)
-    real = _spread(problems, random.Random(number))
+def _turns(seed: Seed, problems: Sequence[Case]) -> Iterator[Sizes]:
+    """Kinds of sizes without end: turns, shuffled by the cell's number."""
+    source, common = random.Random(seed.number), random.Random(seed.operator)
+    real = _spread(problems, common.random() + TURN.count(REAL) * seed.place * GOLDEN)
 
     def shuffled(options: tuple[int, ...]) -> Iterator[int]:
         return cycle(source.sample(options, len(options)))
@@ -181,9 +196,9 @@ def _turns(number: int, problems: Sequence[Case]) -> Iterator[Sizes]:
         RANKS: shuffled((1, 2)),
     }  # fmt: skip
     boundaries = [shuffled(MODERATE), shuffled(WIDER), shuffled(LONG)]
-    source.shuffle(boundaries)
+    common.shuffle(boundaries)
     classes = cycle(boundaries)
-    at = dict.fromkeys(TURN, source.randrange(6))
+    at = dict.fromkeys(TURN, common.randrange(6) + seed.place)
     single = cycle((False, True))
     while True:
         for kind in source.sample(TURN, len(TURN)):
@@ -195,12 +210,11 @@ def _turns(number: int, problems: Sequence[Case]) -> Iterator[Sizes]:
             yield Sizes(kind, size, at[kind], next(single))
 
 
-def _spread(problems: Sequence[Case], source: random.Random) -> Iterator[Case]:
-    """Problems without end from all over the list, wherever one stops.
+def _spread(problems: Sequence[Case], place: float) -> Iterator[Case]:
+    """Problems without end from all over the list, wherever one begins and stops.
 
     The steps are those of Weyl's sequence of the golden ratio: any few of them lie far apart.
     """
-    place = source.random()
     while problems:
-        yield problems[int(place * len(problems))]
-        place = (place + GOLDEN) % 1
+        yield problems[int(place % 1 * len(problems))]
+        place += GOLDEN

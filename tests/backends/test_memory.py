@@ -13,6 +13,7 @@ from d5test.exploration.explore import Exploration
 from d5test.outcome.tally import Tally
 from d5test.plugin.summary import lines
 from d5test.reference.operators import OPERATORS
+from d5test.strategies.sizes import Seed
 
 LEAKING = """
 import numpy as np
@@ -49,7 +50,7 @@ def explored(client: Any, check: str) -> Tally:
     cell = Exploration(
         client, CHECKS[check], OPERATORS["Relu"], "float32", tally, 25, lambda case: False
     )
-    assert not cell.faults(1)
+    assert not cell.faults(Seed(1))
     return tally
 
 

@@ -17,6 +17,7 @@ from d5test.exploration.explore import Exploration
 from d5test.numerics.judgement import Judgement
 from d5test.outcome.tally import Tally
 from d5test.reference.operators import OPERATORS
+from d5test.strategies.sizes import Seed
 from tests.budget.measure import Line, in_turn
 
 BOUND = 2.0
@@ -60,7 +61,7 @@ def line(
             client, check, OPERATORS[name], "float32", tally, EXAMPLES, lambda case: False
         )
         start = now()
-        exploration.faults(0)
+        exploration.faults(Seed(0))
         return (now() - start) / tally.drawn
 
     times = in_turn({"one": explored, "again": explored}, rounds=21, seconds=3.0)

@@ -9,7 +9,7 @@ import pytest
 from d5test.checks import CHECKS
 from d5test.checks.bias import rounded_to_nearest
 from d5test.client.client import WorkerClient
-from d5test.exploration.draws import seed_of
+from d5test.exploration.draws import seed_of_cell
 from d5test.exploration.explore import Exploration
 from d5test.numerics.arithmetic import format_of
 from d5test.numerics.bounds import Bound
@@ -18,6 +18,7 @@ from d5test.outcome.fault import Fault
 from d5test.outcome.tally import Tally
 from d5test.reference.operators import OPERATORS
 from d5test.reproducer import prove
+from d5test.strategies.sizes import Seed
 from tests.faults import wrong_rounding as wrong
 from tests.faults.score import Local
 from tests.reproducer.strangers import run
@@ -47,7 +48,7 @@ def explored(backend: Any, operator: str, dtype: str, seed: int = 0) -> list[Fau
     cell = Exploration(
         client, check, OPERATORS[operator], dtype, tally, EXAMPLES, lambda case: False
     )
-    return cell.faults(seed_of(check.name, operator, dtype, seed))
+    return cell.faults(seed_of_cell(check.name, operator, dtype, seed))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -168,6 +169,6 @@ def test_nothing_is_said_of_too_few_cases() -> None:
         Local("stored", wrong.Chopped()), CHECKS["forward"], OPERATORS["Tanh"], "float32",
         Tally("stored", "forward", "Tanh", "float32"), 5, lambda case: False,
     )  # fmt: skip
-    assert not cell.faults(1)
+    assert not cell.faults(Seed(1))
     assert cell.roundings.total.ways["toward zero"].explains
     assert rounded_to_nearest("forward", cell.client, cell.roundings) is None

@@ -1,6 +1,7 @@
 """Kernels that are wrong at some sizes only: in a tail, a second tile, a special case.
 
-`python -m tests.faults.wrong_sizes` says of how many seeds the default run finds each.
+`python -m tests.faults.wrong_sizes` says of how many seeds the default run finds each, or one of
+as many cases as the fault asks for.
 """
 
 import sys
@@ -12,7 +13,7 @@ import numpy as np
 
 from d5test.backends.numpy import Numpy
 from d5test.checks import CHECKS
-from d5test.exploration.draws import seed_of
+from d5test.exploration.draws import seed_of_cell
 from d5test.exploration.explore import Exploration
 from d5test.outcome.tally import Tally
 from d5test.reference.operators import OPERATORS
@@ -32,11 +33,12 @@ Rule = Callable[[Arrays, Any], bool]
 
 @dataclass(frozen=True)
 class Planted:
-    """A fault of an operator that shows where `rule` holds."""
+    """A fault of an operator that shows where `rule` holds, as rarely as `examples` says."""
 
     name: str
     operator: str
     rule: Rule
+    examples: int = EXAMPLES
 
 
 class AtSizes(Wrong):
@@ -75,7 +77,8 @@ PLANTED = (
     Planted("channels that 16 divides", "Conv", lambda x, y: x[0].shape[1] % 16 == 0),
     Planted("every second pixel of 64 channels", "Conv",
             lambda x, y: {*x[1].shape[2:]} == {1} and x[0].shape[1] >= 64
-            and len(y[0, 0].flat) > 1 and y.shape[2] == (x[0].shape[2] + 1) // 2),
+            and len(y[0, 0].flat) > 1 and y.shape[2] == (x[0].shape[2] + 1) // 2,
+            examples=200),  # one problem of 25 has it
     Planted("heads of 64 or 128", "Attention",
             lambda x, y: x[1].ndim == 4 and x[0].shape[-1] == x[2].shape[-1] in (64, 128)),
     Planted("128 terms, 96 columns", "MatMul",
@@ -92,20 +95,17 @@ PLANTED = (
 )  # fmt: skip
 
 
-def found(fault: Planted, seed: int, examples: int = EXAMPLES) -> str:
-    """The first check and dtype in which a run with this seed finds it; empty: none.
-
-    Without `examples`, the default run.
-    """
+def found(fault: Planted, seed: int) -> str:
+    """The first check and dtype in which a run with this seed finds it; empty: none."""
     client: Any = Local("wrong", AtSizes(fault))
     for name in ("forward", "low_precision", "batch", "layout"):
         for dtype in CHECKS[name].dtypes:
             tally = Tally("wrong", name, fault.operator, dtype)
             cell = Exploration(
-                client, CHECKS[name], OPERATORS[fault.operator], dtype, tally, examples,
+                client, CHECKS[name], OPERATORS[fault.operator], dtype, tally, fault.examples,
                 lambda case: False,
             )  # fmt: skip
-            if cell.faults(seed_of(name, fault.operator, dtype, "wrong", seed)):
+            if cell.faults(seed_of_cell(name, fault.operator, dtype, "wrong", seed)):
                 return f"{name} {dtype}"
     return ""
 

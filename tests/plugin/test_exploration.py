@@ -23,6 +23,7 @@ from d5test.outcome.fault import Evidence, Fault, kind_of_fault
 from d5test.outcome.tally import Inapplicable, Tally
 from d5test.plugin.outcomes import attach, tallies_of
 from d5test.reference.operators import OPERATORS
+from d5test.strategies.sizes import Seed
 
 Relu = OPERATORS["Relu"]
 GOOD = Judgement(ratio=0.25, telling=True)
@@ -48,7 +49,7 @@ def explore(
     tally = Tally("tiny", "forward", "Relu", "float32")
     given: dict[str, Any] = {"examples": 25, "covered": lambda _: False, **more}
     found = Exploration(None, check, Relu, "float32", tally, **given)
-    return tally, found.faults(number), found
+    return tally, found.faults(Seed(number)), found
 
 
 def fault(kind: str, case: Case) -> Fault:

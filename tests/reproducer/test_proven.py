@@ -25,6 +25,7 @@ from d5test.reproducer.proven import (
     UNTRIED,
     histories,
 )
+from d5test.strategies.sizes import Seed
 from tests.reproducer.strangers import case, fault_of, run
 
 ALWAYS = "return good + 1"
@@ -128,7 +129,7 @@ def explored(client: Any, examples: int) -> Fault:
         client, CHECKS["forward"], OPERATORS["Add"], "float32",
         Tally("stranger", "forward", "Add", "float32"), examples, lambda case: False,
     )  # fmt: skip
-    fault, *_ = cell.faults(seed_of("forward"))
+    fault, *_ = cell.faults(Seed(seed_of("forward")))
     return fault
 
 

@@ -15,6 +15,7 @@ from d5test.known.where import holds
 from d5test.numerics.judgement import Judgement
 from d5test.outcome.tally import Tally
 from d5test.reference.operators import OPERATORS, Relu
+from d5test.strategies.sizes import Seed
 from d5test.strategies.upstream import Upstreams, kinds
 from tests.faults.score import Local
 from tests.faults.wrong import Wrong
@@ -74,7 +75,7 @@ def test_a_fault_of_one_kind_is_reduced_and_keeps_it() -> None:
         Local("wrong", OffByScale()), CHECKS["gradient"], OPERATORS["Tanh"], "float32", tally, 25,
         lambda _: False,
     )  # fmt: skip
-    (fault,) = exploration.faults(3)
+    (fault,) = exploration.faults(Seed(3))
     assert fault.case.dy == ("scaled", -20)
     assert np.prod(fault.case.shapes[0]) <= 4
 
@@ -93,5 +94,5 @@ def test_checks_of_another_kind_have_normal_ones() -> None:
         honest = Local("numpy", Wrong())
         Exploration(
             honest, check, OPERATORS["Tanh"], "float64", tally, 25, lambda _: False
-        ).faults(3)
+        ).faults(Seed(3))
         assert any(case.dy != ("normal",) for case in seen) == other
