@@ -163,9 +163,8 @@ def _with_special(
         expected = tuple(map(_finite, expected, after, result.outputs))
     elif np.isinf(value) and decides(case, chosen):
         after = inquiry.forward_bounds(arithmetic, poisoned)
-        expected = tuple(map(_certain, expected, after))
-        if arithmetic.model:
-            expected = tuple(map(_left_open, expected, after))
+        kept = tuple(map(partial(_saturated, modelled=bool(arithmetic.model)), expected, after))
+        expected = tuple(map(_certain, kept, after))
     fault = partial(inquiry.fault, "special", feeds=(feed,), claim="special", expected=(expected,))
     for k, (bound, got) in enumerate(zip(expected, result.outputs, strict=False)):
         lost = np.isnan(bound.value.astype(np.float64)) & ~np.isnan(got.astype(np.float64))
@@ -242,14 +241,17 @@ def _certain(expected: Bound, poisoned: Bound | None) -> Bound:
     return Bound(np.where(certain, poisoned.value, expected.value), bar, expected.storage)
 
 
-def _left_open(expected: Bound, poisoned: Bound | None) -> Bound:
-    """What is demanded of one output where its own error does not make a NaN of an infinity.
+def _saturated(expected: Bound, poisoned: Bound | None, *, modelled: bool) -> Bound:
+    """What is demanded of one output that is the same number before an infinity and after.
 
-    A gate that may be zero does, of any state; without the error tanh makes 1 of the state, be it
-    large or infinite.
+    It may depend on it all the same, as tanh and gates do that were 1 before: so it has its bar
+    before and its bar after. Of an error model none may be left, where a gate that may be zero
+    meets an infinite state.
     """
     assert poisoned is not None
-    return replace(expected, bar=np.where(poisoned.judged, expected.bar, np.inf))
+    both = np.maximum(expected.bar, expected.bar / 2 + poisoned.bar)
+    bar = np.where(poisoned.judged, both, np.inf if modelled else expected.bar)
+    return replace(expected, bar=bar)
 
 
 def _is_open(op: Operator) -> bool:

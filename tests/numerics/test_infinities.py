@@ -219,3 +219,19 @@ def test_a_case_without_a_bound_is_open() -> None:
     client, _ = implemented("Clip", lambda op, x, *bounds: np.clip(x, -LARGEST, LARGEST))
     case = Case(OPERATORS["Clip"](), (Tensor((3,)),))
     assert CHECKS["special"].run(client, case).right
+
+
+def test_a_gate_that_an_infinity_leaves_at_one_is_computed_all_the_same() -> None:
+    """h' is h before and after, but g + z (h - g) rounds h - g, and g is 1 after."""
+
+    class Other(OPERATORS["GRU"]):
+        def cell(self, a, states, run):
+            (h,) = states
+            _, (z, r, g, u) = super().cell(a, states, run)
+            return (g + z * (h - g),), (z, r, g, u)
+
+    weights = Tensor((1, 195, 2)), Tensor((1, 195, 65)), Tensor((1, 390))
+    state = Tensor((1, 65, 65), values=("heavy",))
+    op = OPERATORS["GRU"](hidden_size=65, linear_before_reset=1)
+    case = Case(op, (Tensor((3, 65, 2)), *weights, None, state), seed=465873618)
+    assert CHECKS["special"].run(with_row(OPERATORS["GRU"], Other), case).right
