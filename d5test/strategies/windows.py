@@ -105,10 +105,13 @@ def conv_transpose_inputs(d: Draw, op: windows.ConvTranspose) -> tuple[Tensor | 
 
 
 def channels(d: Draw, rank: int, group: int) -> Shape:
-    """Samples, input and output channels of a group; few where much else is drawn."""
+    """Samples, input and output channels of a group; few where much else is drawn.
+
+    Every other case with groups has one for each channel.
+    """
     few = rank == 3 or group > 1
     n = d.samples(most=2 if few else 3, empty=True)
-    if d.sizes.kind == DEPTHWISE:
+    if d.sizes.kind == DEPTHWISE or (group > 1 and d.flag()):
         return n, 1, d.choose((1, 1, 1, 2))
     c, m = d.channels(2, most=2 if few else 3)
     return n, MANY if d.many() else c, m

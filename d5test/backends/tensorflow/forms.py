@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from d5test.backends.base import FAMILIES, Forms, Plan, Row, Table, Unsupported, planned
-from d5test.backends.tensorflow import keras_ops, layers
+from d5test.backends.tensorflow import depthwise, keras_ops, layers
 from d5test.backends.tensorflow.framework import tf
 from d5test.backends.tensorflow.layers import in_channels_last
 from d5test.backends.tensorflow.windows import kernel_first, padding
@@ -166,5 +166,5 @@ def of_rows(rows: Mapping[str, Row]) -> Forms:
 
 
 _FAMILIES = [family for family in FAMILIES if family != "optimizers"]
-forms = forms.merged(keras_ops.forms).merged(layers.forms)
+forms = forms.merged(keras_ops.forms).merged(layers.forms).merged(depthwise.forms)
 forms = forms.merged(of_rows(Table.of("d5test.backends.tensorflow", _FAMILIES)))

@@ -1,5 +1,6 @@
 """Forms that are functions of Keras: `keras.ops`, `keras.activations`, and layers that merge."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -21,6 +22,7 @@ from d5test.backends.tensorflow.windows import kernel_first
 
 ops, activations = keras.ops, keras.activations
 forms = Forms()
+HARD = 0.1666666716337204, 0.5
 FUNCTIONS = {
     "Relu": (ops.relu, activations.relu),
     "Sigmoid": (ops.sigmoid, activations.sigmoid),
@@ -93,6 +95,13 @@ for _function in (ops.selu, activations.selu):  # of its constants float32 has O
     )  # fmt: skip
 
 
+for _function in (ops.hard_sigmoid, activations.hard_sigmoid):
+    forms.same(
+        "HardSigmoid", {named(_function): _function}, arithmetic="S", rounded_attributes=True,
+        attributes={"alpha": HARD[:1], "beta": HARD[1:]},
+    )  # fmt: skip
+
+
 @forms.add(
     "Clip", "keras.ops.clip", arithmetic="S", stopped=(1, 2), values=(1, 2),
     where={"present1": True, "present2": True},
@@ -124,6 +133,12 @@ for _operator, _cls in (
     forms.add(_operator, f"keras.layers.{_cls.__name__}", arithmetic="S", where={"inputs": 2})(
         planned(partial(merged, _cls))
     )
+
+
+def over_list(cls: Any, inputs: Sequence[Any], **options: Any) -> Plan:
+    """A layer whose inputs are one list."""
+    layer = cls(dtype=inputs[0].dtype.name, **options)
+    return lambda *inputs: layer(inputs)
 
 
 def reduced(function: Plan, op: Any, x: Any, axes: Any = None) -> Plan:
@@ -159,6 +174,19 @@ forms.add("Einsum", "keras.ops.einsum", arithmetic="S")(
 forms.add("Concat", "keras.ops.concatenate")(
     lambda op, *inputs: ops.concatenate(inputs, axis=op.axis)
 )
+forms.add("Concat", "keras.layers.Concatenate", where={"rank0": {"min": 2}})(
+    planned(lambda op, *inputs: over_list(keras.layers.Concatenate, inputs, axis=op.axis))
+)
+
+
+@forms.add("MatMul", "keras.layers.Dot", arithmetic="S", where={"rank0": 3, "rank1": 3})
+@planned
+def dot(op: Any, x: Any, y: Any) -> Plan:
+    if x.shape[0] != y.shape[0]:
+        raise Unsupported("the tensors have as many samples")
+    return over_list(keras.layers.Dot, (x, y), axes=(2, 1))
+
+
 forms.add("Transpose", "keras.ops.transpose")(lambda op, x: ops.transpose(x, op.perm))
 forms.add("Gather", "keras.ops.take", arithmetic="S")(
     lambda op, x, indices: ops.take(x, indices, axis=op.axis)
