@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
-from typing import Any
+from typing import Any, ClassVar
 from unittest.mock import patch
 
 from hypothesis import HealthCheck, Phase, Verbosity, core, settings
@@ -19,10 +19,15 @@ CACHE = "CONSTANTS_CACHE"
 SEEDED = "deterministic_PRNG"
 EVEN = "d5test"
 """The name by which Hypothesis knows `Even`."""
+FEW = 8
+"""So many values at most are dealt; of more, one is drawn."""
 
 
 class Even(providers.HypothesisProvider):  # type: ignore[misc]
     """Draws each whole number of a range, and each boolean, as likely as the others.
+
+    Where there are few, each comes once before one comes twice: the n-th draw of each case is
+    dealt from a hand of its own, so that of five cases not all have the same flag.
 
     A strategy of d5test says itself what is worth drawing often. So nothing is left to do for
     Hypothesis' own search: prefixes that are new, small examples first, favourite numbers, and
@@ -30,6 +35,21 @@ class Even(providers.HypothesisProvider):  # type: ignore[misc]
     drawn to differ. Without them a case is drawn in six tenths of the time (six operators). A
     fault is reduced by Hypothesis.
     """
+
+    hands: ClassVar[dict[tuple[int, int], list[int]]] = {}
+    """What is left to deal, by which draw of a case it is, and of how many values."""
+
+    def __init__(self, conjecturedata: Any) -> None:
+        super().__init__(conjecturedata)
+        self._drawn = 0
+
+    def _dealt(self, count: int) -> int:
+        self._drawn += 1
+        hand = self.hands.setdefault((self._drawn, count), [])
+        if not hand:
+            hand.extend(range(count))
+            self._random.shuffle(hand)
+        return hand.pop()
 
     def draw_integer(
         self, min_value: int | None = None, max_value: int | None = None, **others: Any
@@ -41,10 +61,14 @@ class Even(providers.HypothesisProvider):  # type: ignore[misc]
         if min_value is None or max_value is None:
             drawn: int = super().draw_integer(min_value, max_value, **others)
             return drawn
+        if max_value - min_value < FEW:
+            return min_value + self._dealt(max_value - min_value + 1)
         return min_value + int(self._random.random() * (max_value - min_value + 1))
 
     def draw_boolean(self, p: float = 0.5) -> bool:
         """True with this probability."""
+        if p == 0.5:
+            return bool(self._dealt(2))
         return bool(self._random.random() < p)
 
 
@@ -80,6 +104,7 @@ def reproducible_draws() -> Iterator[None]:
 
     A version of Hypothesis without one of them has nothing to leave out.
     """
+    Even.hands.clear()
     with ExitStack() as stack:
         if hasattr(providers, CONSTANTS) and hasattr(providers, CACHE):
             nothing = providers.Constants()
