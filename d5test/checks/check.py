@@ -46,7 +46,7 @@ from d5test.numerics.proof import prove_backward
 from d5test.numerics.rounding import Rounding, rounding_of
 from d5test.outcome.fault import AT, Evidence, Fault, Subject
 from d5test.outcome.roundings import Roundings
-from d5test.outcome.tally import Inapplicable
+from d5test.outcome.tally import Inapplicable, LeftToOthers
 from d5test.reference.formulas import computed
 
 if TYPE_CHECKING:
@@ -272,6 +272,14 @@ class Inquiry:
                     return replace(judge(arithmetic), model=arithmetic.model)
             raise
 
+    def left_to(self, check: str, wrong: str) -> Inapplicable:
+        """What is raised where a plain call is `wrong`, which `check` says, once for all."""
+        if self.case.dtype not in ("float64", "float32"):
+            check = "low_precision"
+        left = LeftToOthers(wrong, check, self.case)
+        known = self.known.covers(self.case, "forward", "gradient", "low_precision", "degenerate")
+        return Inapplicable(str(left)) if known else left
+
     def operator(self, arithmetic: Arithmetic) -> Operator:
         """The operator with the formula that is computed, or documented."""
         formula = arithmetic.formula or self.row.contract
@@ -296,10 +304,8 @@ class Inquiry:
             raise fault("hang", "no answer", how=str(hang)) from None
         except Raised as raised:
             if raised.where == "fit":
-                name = self.case.op.name
-                raise Inapplicable(
-                    f"{name} returns another shape: only the forward check accuses it"
-                ) from None
+                what = f"{self.case.op.name} returns another shape"
+                raise self.left_to("forward", what) from None
             if raised.where != "row" and (reason := self.known.refusal(self.case, str(raised))):
                 raise Unsupported(f"known failure: {reason}") from None
             raise self.raised(raised, evidence) from None

@@ -193,7 +193,5 @@ class Derivative(Inquiry):
         try:
             self.judged_gradient(result, feed)
         except Fault:
-            name = self.case.op.name
-            raise Inapplicable(
-                f"the gradient of {name} is wrong: only the gradient check accuses it"
-            ) from None
+            wrong = f"the gradient of {self.case.op.name} is wrong"
+            raise self.left_to("gradient", wrong) from None

@@ -32,8 +32,7 @@ Outputs = Sequence[Any]
 
 def forward_is_wrong(inquiry: Inquiry) -> Inapplicable:
     """What is said of a case on which nothing but the forward can be judged."""
-    name = inquiry.case.op.name
-    return Inapplicable(f"{name} is wrong in a plain call: only the forward check accuses it")
+    return inquiry.left_to("forward", f"{inquiry.case.op.name} is wrong in a plain call")
 
 
 class OwnForward:

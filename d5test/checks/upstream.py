@@ -113,10 +113,8 @@ def _require_right(inquiry: Inquiry, plain: Feed) -> None:
     try:
         _held(inquiry, plain, result)
     except Fault:
-        name = inquiry.case.op.name
-        raise Inapplicable(
-            f"the gradient of {name} is wrong in a plain call: only the gradient check accuses it"
-        ) from None
+        wrong = f"the gradient of {inquiry.case.op.name} is wrong in a plain call"
+        raise inquiry.left_to("gradient", wrong) from None
 
 
 def special_gradient(client: Any, case: Case) -> Judgement:

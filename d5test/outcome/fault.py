@@ -124,7 +124,7 @@ class Fault(AssertionError):
         *others, last = self.calls.names or ("",)
         if self.calls.one:
             self.headline = f"{op} by {last}: {what} on {place}"
-        elif self.calls.complete:
+        elif self.calls.complete and last:
             names = " and ".join(filter(None, (", ".join(others), last)))
             self.headline = f"{op} composed of {names} by its row: {what} with {place}"
         elif last:

@@ -1,6 +1,6 @@
 """What came of the cases drawn for each cell, counted as they come, and its probable causes."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,20 @@ OUTCOMES = ("right", "fault", "known", "inapplicable", "unsupported", "void", "u
 class Inapplicable(Exception):
     """The check says nothing of this case; the text says why.
 
-    Whatever the backend: samples that interact have no batch check. Or since the forward is wrong
-    on it, of which another check speaks.
+    Whatever the backend: samples that interact have no batch check.
     """
+
+
+class LeftToOthers(Inapplicable):
+    """The check says nothing of this case, since a plain call is wrong, which another check says.
+
+    If that one draws such a case: at the end of a run, an operator that is accused of nothing is
+    accused of this.
+    """
+
+    def __init__(self, wrong: str, check: str, case: object) -> None:
+        super().__init__(f"{wrong}: only the {check} check accuses it")
+        self.wrong, self.check, self.case = wrong, check, case
 
 
 @dataclass
@@ -34,6 +45,8 @@ class Tally:
     models              error models without which a case would be wrong, with counts
     reasons             why something was inapplicable or unsupported, with counts
     faults              the smallest fault of each kind
+    left_to_others      the first case on which a plain call is wrong, which is left to another
+                        check to say: what is wrong, that check, and the case
     accuracy            errors in ULPs of each function (an operator with its attributes)
     grades              of each function that has a stable form
     renewed             how often a fresh worker took over from one that had grown too large
@@ -61,6 +74,7 @@ class Tally:
     models: dict[str, int] = field(default_factory=dict)
     reasons: dict[str, int] = field(default_factory=dict)
     faults: list[dict[str, str]] = field(default_factory=list)
+    left_to_others: dict[str, str] = field(default_factory=dict)
     accuracy: dict[str, Accuracy] = field(default_factory=dict)
     grades: dict[str, Grade] = field(default_factory=dict)
     renewed: int = 0
@@ -104,6 +118,9 @@ class Tally:
         else:
             self.unsupported += 1
         self.reasons[str(why)] = self.reasons.get(str(why), 0) + 1
+        if isinstance(why, LeftToOthers) and not self.left_to_others:
+            words = {"wrong": why.wrong, "check": why.check, "case": repr(why.case)}
+            self.left_to_others = words
 
     def count_fault(self, fault: Fault, reproducer: str = "") -> None:
         """One more kind of fault, and the path of its reproducer."""
@@ -181,6 +198,19 @@ def causes(tallies: Iterable[Tally]) -> list[Cause]:
         Cause(backend, tuple(sorted(faults, key=size))) for (backend, _), faults in groups.items()
     ]
     return sorted(grouped, key=lambda cause: (-len(cause.faults), cause.raised))
+
+
+def unaccused(tallies: Sequence[Tally]) -> list[Tally]:
+    """Those that left a wrong case to another check, where the operator has no fault at all.
+
+    One of each operator of each backend.
+    """
+    accused = {(t.backend, t.operator) for t in tallies if t.faults}
+    found: dict[tuple[str, str], Tally] = {}
+    for tally in tallies:
+        if tally.left_to_others and (tally.backend, tally.operator) not in accused:
+            found.setdefault((tally.backend, tally.operator), tally)
+    return list(found.values())
 
 
 def shortened(names: list[str], most: int = 6) -> str:

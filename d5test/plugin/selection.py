@@ -176,7 +176,7 @@ class Selection:
         file, replaced = shipped(about.framework), self.native_operators.keys()
         ours = self.rows(file) if file.exists() else []
         ours = [
-            replace(row, replaced=frozenset(of_others(about, row.operators)))
+            replace(row, replaced=frozenset(of_others(about, row)))
             for row in ours
             if not replaced & {*row.operators}
         ]
@@ -194,11 +194,18 @@ class Selection:
         )
 
 
-def of_others(about: Any, operators: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Those operators, each with a form or none, that the backend has no row of d5test's for."""
-    for name in operators:
+def of_others(about: Any, known: KnownFailure) -> Iterator[tuple[str, str]]:
+    """The operators of a known failure, each with a form or none, that are not as d5test has them.
+
+    The backend has another row for them, or none.
+    """
+    for name in known.operators:
         rows = {"": about.rows.get(name), **about.forms.get(name, {})}
         yield from ((name, form) for form, row in rows.items() if row is None or not row.ours)
+    for pinned in known.pinned:
+        name, form = pinned.case.op.name, pinned.case.form
+        if form and form not in about.forms.get(name, {}):
+            yield name, form
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

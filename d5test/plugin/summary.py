@@ -21,7 +21,7 @@ from rich.table import Table
 
 from d5test.accuracy import Accuracy, ulps
 from d5test.client.client import MOST_MEMORY
-from d5test.outcome.tally import OUTCOMES, Cause, Tally, causes, shortened
+from d5test.outcome.tally import OUTCOMES, Cause, Tally, causes, shortened, unaccused
 from d5test.plugin.outcomes import ARITHMETICS, UNCONFIRMED, carried, tallies_of
 from d5test.plugin.selection import SELECTION, Selection
 
@@ -81,7 +81,7 @@ def pytest_terminal_summary(
     unconfirmed = carried(terminalreporter, UNCONFIRMED, "failed")
     said = verdict(tallies, failed=failed, unconfirmed=unconfirmed)
     console.print(said, markup=False, soft_wrap=True)
-    for line in fault_lines(tallies):
+    for line in chain(fault_lines(tallies), unaccused_lines(tallies)):
         console.print(line, markup=False, soft_wrap=True)
     console.print()
     console.print(outcome_table(tallies, everything=terminalreporter.verbosity > 0))
@@ -94,12 +94,17 @@ def pytest_terminal_summary(
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """A run in which tests passed or were skipped, and nothing was judged, is not green."""
+    """A run in which tests passed or were skipped is not green if nothing was judged.
+
+    Nor if one of them saw a wrong result, left it to another one to say, and none said it.
+    """
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if reporter is None or session.exitstatus != pytest.ExitCode.OK:
         return
     tallies = tallies_in(reporter)
-    if tallies and not judged(tallies):
+    if unaccused(tallies):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    elif tallies and not judged(tallies):
         session.exitstatus = NOTHING_JUDGED
 
 
@@ -135,6 +140,10 @@ def verdict(tallies: Sequence[Tally], *, failed: int = 0, unconfirmed: Iterable[
         also = f"; too little was judged in {plural(untested, 'test')}" if untested else ""
         also += f"; {stale}" if stale else ""
         return f"FAILED: {faults} of {of} {where}; {were}{also}"
+    if missed := unaccused(tallies):
+        wrong = shortened(sorted({tally.operator for tally in missed}))
+        is_wrong = f"{wrong} {'is' if len(missed) == 1 else 'are'} wrong"
+        return f"FAILED: {is_wrong}, though no test of values drew such a case; {were} {where}"
     if untested:
         return f"UNTESTED: too little was judged in {plural(untested, 'test')} {where}"
     if stale:
@@ -164,6 +173,16 @@ def fault_lines(tallies: Sequence[Tally]) -> Iterator[str]:
     others = every[CAUSES:]
     if others:
         yield from _other_causes(others)
+
+
+def unaccused_lines(tallies: Sequence[Tally]) -> Iterator[str]:
+    """What was found wrong by tests of something else, and how to have it judged."""
+    for tally in unaccused(tallies):
+        wrong, check, case = (tally.left_to_others[key] for key in ("wrong", "check", "case"))
+        yield f"\n  {wrong} on {tally.backend}: no test of values drew such a case"
+        yield f"    met by: {tally.check} in {tally.dtype}, {case}"
+        options = f"--operator={tally.operator} --check={check} --dtype={tally.dtype}"
+        yield f"    have it judged: {options} --examples=200"
 
 
 def _other_causes(others: Sequence[Cause]) -> Iterator[str]:

@@ -12,7 +12,7 @@ from d5test.known.reading import shipped
 
 pytestmark = pytest.mark.skipif("torch" not in installed(), reason="torch is not installed")
 BACKENDS = """
-from d5test.backends.base import Row, planned
+from d5test.backends.base import Forms, Row, planned
 from d5test.backends.torch import Torch
 
 
@@ -22,6 +22,10 @@ def hard_swish(op, x):
 
 class Kept(Torch):
     rows = {**Torch.rows, "Relu": Row(planned(lambda op, x: hard_swish))}
+
+
+class Bare(Torch):
+    forms = Forms()
 
 
 class Replaced(Torch):
@@ -44,6 +48,19 @@ def test_one_is_not_demanded_of_a_row_that_replaces_ours(
     asked = [line for line in lines if "test_known[" in line and "float32" in line]
     assert any("Kept-accuracy-HardSwish" in line and "XFAIL" in line for line in asked), lines
     assert not any("Replaced-accuracy-HardSwish" in line for line in asked)
+
+
+def test_nor_of_a_form_that_a_backend_has_not(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytester.path.joinpath("mine.py").write_text(BACKENDS)
+    suites = shipped("torch").parents[1]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
+    ran = pytester.run(
+        sys.executable, "-m", "pytest", suites / "operators" / "test_known.py", "-q",
+        "--backend=./mine.py:Bare", "--operator=Attention", "-p", "no:cacheprovider",
+    )  # fmt: skip
+    assert not ran.parseoutcomes().get("failed"), ran.outlines
 
 
 def test_whose_a_row_is(tmp_path: Path) -> None:

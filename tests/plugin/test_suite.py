@@ -339,6 +339,37 @@ class Right(Numpy):
 """
 
 
+HALF = """
+import numpy as np
+from d5test.backends.base import Row
+from d5test.backends.numpy import Numpy
+
+
+def tanh(op, x):
+    return np.tanh(x) * (1.01 if x.shape[0] % 2 == 0 else 1)
+
+
+class Half(Numpy):
+    rows = {**Numpy.rows, "Tanh": Row(tanh, gradient=Numpy.rows["Tanh"].gradient)}
+"""
+
+
+def test_what_others_saw_wrong_is_said_where_no_test_of_values_says_it(
+    suite: Suite, pytester: pytest.Pytester
+) -> None:
+    pytester.path.joinpath("half.py").write_text(HALF)
+    options = "--operator=Tanh,Exp", "--dtype=float32", "--examples=9"
+    ran = suite("", "--backend=./half.py:Half", "--check=layout,special", *options)
+    assert ran.rc == 1
+    assert "FAILED: Tanh is wrong, though no test of values drew such a case" in ran.text
+    assert "met by: layout in float32, Case(Tanh(), " in ran.text
+    assert "have it judged: --operator=Tanh --check=forward --dtype=float32" in ran.text
+    ran = suite("", "--backend=./half.py:Half", "--check=layout,forward", *options)
+    assert ran.rc == 1
+    assert "no test of values" not in ran.text
+    assert "1 fault of 1 cause" in ran.text
+
+
 def test_a_wrong_reference_is_no_fault_of_the_framework(
     suite: Suite, pytester: pytest.Pytester
 ) -> None:
