@@ -261,14 +261,14 @@ class Inquiry:
     def by_any(self, judge: Callable[[Arithmetic], Judgement]) -> Judgement:
         """The judgement in the tightest class, or the first that an error model makes right.
 
-        Raises the fault of the class itself where none does.
+        Raises what the class itself raises where none does.
         """
         plain, *others = attempts(self.classes()[:1], self.known.models(self.case))
         try:
             return judge(plain)
-        except Fault:
+        except (Fault, Inapplicable):
             for arithmetic in others:
-                with suppress(Fault):
+                with suppress(Fault, Inapplicable):
                     return replace(judge(arithmetic), model=arithmetic.model)
             raise
 
