@@ -132,7 +132,7 @@ def pow_inputs(d: Draw, op: elementwise.Pow) -> tuple[Tensor | None, ...]:
 
 @inputs(elementwise.Max, elementwise.Min, elementwise.Sum)
 def several_inputs(d: Draw, op: Operator) -> tuple[Tensor | None, ...]:
-    """One to four inputs, often four, which may have equal elements.
+    """One to four inputs, often four, which may have equal elements; every other one broadcasts.
 
     Of two, the second may be the first.
     """
@@ -142,7 +142,7 @@ def several_inputs(d: Draw, op: Operator) -> tuple[Tensor | None, ...]:
         x = d.tensor(shape)
         return x, d.again(x, 0)
     regimes = ("ties",) if d.integer(0, 2) == 2 else ()
-    rest = (d.broadcastable(shape) for _ in range(count - 1))
+    rest = [d.broadcastable(shape) if d.flag() else shape for _ in range(count - 1)]
     return d.tensor(shape, *regimes), *(d.tensor(other, *regimes) for other in rest)
 
 
