@@ -178,6 +178,8 @@ class Check:
 
 TRANSFERS = frozenset({"put", "refill"})
 """Steps of a backend that compute nothing: no function of the framework is accused of them."""
+FAR = 16
+"""Errors of more bars of the class that is allowed are seldom roundings of a looser one."""
 ROUNDED = "the result is right if they are known to 32 bits, as ONNX stores them"
 """Of a function with 0.01 where ONNX has the float32 next to it, judged in float64."""
 
@@ -501,6 +503,9 @@ class Inquiry:
                     f"{allowed.name} is allowed: {EXPLAINED[allowed.name]}; "
                     f'arithmetic="{held_by}" in the row allows {held_by}'
                 )
+                if judgement.ratio > FAR:
+                    times = f"{judgement.ratio:.3g} bars are much for a rounding"
+                    details["class"] += f"; {times}: rule out a fault first"
             if judgement.right:
                 return judgement, expected
             if kind != "arithmetic":

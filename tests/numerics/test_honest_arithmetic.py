@@ -365,6 +365,21 @@ def test_the_element_that_convicts_is_the_one_that_is_told() -> None:
         assert f"worst at {list(judgement.position)}: {judgement.got!r}" in words
 
 
+@pytest.mark.parametrize(("factor", "doubted"), [(1.0, False), (1.5, True)])
+def test_what_is_far_outside_of_its_class_is_not_excused_by_a_looser_one(
+    factor: float, doubted: bool
+) -> None:
+    def wrong(op: Any, a: Any, b: Any) -> Any:
+        return (_summed_in_storage(op, a, b) * np.float32(factor)).astype(a.dtype)
+
+    rows = {"MatMul": Row(wrong, gradient="none")}
+    client = Local("sums", type("Made", (Numpy,), {"rows": rows})())
+    tensors = Tensor((5, 300), "bfloat16", NARROW), Tensor((300, 7), "bfloat16", NARROW)
+    with pytest.raises(Fault, match="is outside class P, inside class S") as caught:
+        CHECKS["low_precision"].run(client, Case(OPERATORS["MatMul"](), tensors))
+    assert ("rule out a fault first" in caught.value.message) is doubted
+
+
 def test_a_row_may_grant_class_s() -> None:
     rows = {"MatMul": Row(_summed_in_storage, arithmetic="S", gradient="none")}
     client = Local("sums", type("Made", (Numpy,), {"rows": rows})())
