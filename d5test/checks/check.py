@@ -275,12 +275,15 @@ class Inquiry:
             raise
 
     def left_to(self, check: str, wrong: str) -> Inapplicable:
-        """What is raised where a plain call is `wrong`, which `check` says, once for all."""
+        """What is raised where a plain call is `wrong`, which `check` says, once for all.
+
+        Of a known failure, and of what an error model may explain, nobody needs to say it.
+        """
         if self.case.dtype not in ("float64", "float32"):
             check = "low_precision"
         left = LeftToOthers(wrong, check, self.case)
-        known = self.known.covers(self.case, "forward", "gradient", "low_precision", "degenerate")
-        return Inapplicable(str(left)) if known else left
+        masked = self.known.covers(self.case, "forward", "gradient", "low_precision", "degenerate")
+        return Inapplicable(str(left)) if masked or self.known.models(self.case) else left
 
     def operator(self, arithmetic: Arithmetic) -> Operator:
         """The operator with the formula that is computed, or documented."""
