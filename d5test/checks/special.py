@@ -47,6 +47,17 @@ NAN_IS_OPEN = {
 demanded where the framework documents it (`propagates_nan` in its row)."""
 
 
+def is_open(case: Case, chosen: int) -> bool:
+    """Whether ONNX leaves open what becomes of a NaN in an input.
+
+    So, too, where a Relu is an activation, and of a C that Gemm multiplies by 0: BLAS says that it
+    need not be set then.
+    """
+    op = case.op
+    unread = op.name == "Gemm" and chosen == 2 and not getattr(op, "beta", 1)
+    return unread or op.name in NAN_IS_OPEN or "Relu" in getattr(op, "activations", ())
+
+
 CLIPPED = 3
 """The inputs of a Clip with both bounds."""
 
@@ -139,7 +150,7 @@ def _with_special(
     """The input `chosen` is `value` at `place`: judged by outputs `before` that, their bounds and
     the reference's own."""
     case = inquiry.case
-    demands = bool(np.isnan(value)) and (inquiry.row.propagates_nan or not _is_open(case.op))
+    demands = bool(np.isnan(value)) and (inquiry.row.propagates_nan or not is_open(case, chosen))
     spreads = chosen in MEETS_ZEROS.get(case.op.name, ())
     poisoned = _with_one(case, inquiry.arrays, chosen, place, value)
     moved = _with_one(case, inquiry.arrays, chosen, place, None)
@@ -252,8 +263,3 @@ def _saturated(expected: Bound, poisoned: Bound | None, *, modelled: bool) -> Bo
     both = np.maximum(expected.bar, expected.bar / 2 + poisoned.bar)
     bar = np.where(poisoned.judged, both, np.inf if modelled else expected.bar)
     return replace(expected, bar=bar)
-
-
-def _is_open(op: Operator) -> bool:
-    """Whether ONNX leaves open what becomes of a NaN: so, too, where a Relu is an activation."""
-    return op.name in NAN_IS_OPEN or "Relu" in getattr(op, "activations", ())

@@ -11,6 +11,7 @@ from d5test.strategies.registry import attributes, choices, inputs
 from d5test.strategies.sizes import DIFFERENT
 
 FACTORS = (1.0, 0.5, -1.25, 2.0)
+"""Of beta also 0, where a kernel need not read C."""
 EQUATIONS = (
     "ij,jk->ik",
     "ij,jk",
@@ -47,7 +48,7 @@ def matmul_inputs(d: Draw, op: linear.MatMul) -> tuple[Tensor, Tensor]:
     return d.tensor(a), d.tensor(b)
 
 
-choices(linear.Gemm, alpha=FACTORS, beta=FACTORS, transA=(0, 1), transB=(0, 1))
+choices(linear.Gemm, alpha=FACTORS, beta=(*FACTORS, 0.0), transA=(0, 1), transB=(0, 1))
 
 
 @inputs(linear.Gemm)

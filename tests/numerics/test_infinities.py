@@ -70,7 +70,7 @@ def unguarded_logsumexp(op: Any, x: Any, axes: Any = None) -> Any:
 HONEST: tuple[tuple[str, Forward], ...] = (
     ("Softmax", softmax_of_difference),
     ("Sigmoid", lambda op, x: expit(x)),
-    ("Sigmoid", lambda op, x: 0.5 * np.tanh(0.5 * x.astype(np.float64)).astype(x.dtype) + 0.5),
+    ("Sigmoid", lambda op, x: (1 / (1 + np.exp(-x.astype(np.float64)))).astype(x.dtype)),
     ("Softplus", lambda op, x: np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))),
     ("Softplus", lambda op, x: np.logaddexp(x, np.float32(0))),
     ("Gelu", lambda op, x: np.where(x == -INF, np.float32(0), super(type(op), op).forward(x))),
@@ -235,3 +235,23 @@ def test_a_gate_that_an_infinity_leaves_at_one_is_computed_all_the_same() -> Non
     op = OPERATORS["GRU"](hidden_size=65, linear_before_reset=1)
     case = Case(op, (Tensor((3, 65, 2)), *weights, None, state), seed=465873618)
     assert CHECKS["special"].run(with_row(OPERATORS["GRU"], Other), case).right
+
+
+def test_a_c_that_is_multiplied_by_zero_need_not_be_read() -> None:
+    def unread(op: Any, a: Any, b: Any, c: Any = None) -> Any:
+        return super(type(op), op).forward(a, b, c if op.beta else None)
+
+    client, operator = implemented("Gemm", unread)
+    tensors = Tensor((2, 3)), Tensor((3, 4)), Tensor((2, 4))
+    for seed in range(COUNT):
+        assert CHECKS["special"].run(client, Case(operator(beta=0.0), tensors, seed)).right
+
+
+def test_a_zero_that_is_taken_for_the_default_is_found() -> None:
+    def default(op: Any, a: Any, b: Any, c: Any = None) -> Any:
+        other = op.with_(beta=op.beta or 1.0)
+        return super(type(op), other).forward(a, b, c)
+
+    client, operator = implemented("Gemm", default)
+    with pytest.raises(Fault, match="the result is wrong"):
+        list(judgements(client, operator, CHECKS["forward"], "float32", 25))
