@@ -388,7 +388,8 @@ def _explore(
         data_sets=COMPILED if compiles else 1,
     )
     # where each new shape is compiled, all checks draw the same cases
-    drawn = seed_of_cell("" if compiles else name, operator.__name__, dtype, seed)
+    check, place = ("", 0) if compiles else (name, CHECKS[name].place)
+    drawn = seed_of_cell(check, operator.__name__, dtype, seed, place=place)
     assessment = Assessment(tally)
     with assessment.judging(like, client.name):
         exploration.assess(drawn, assessment)

@@ -120,7 +120,9 @@ def _line(
         covered=lambda case: client.known.covers(case, check.name, *check.parts),
     )
     assessment = Assessment(tally)
-    exploration.assess(seed_of_cell(check.name, operator, dtype, form=form), assessment)
+    exploration.assess(
+        seed_of_cell(check.name, operator, dtype, form=form, place=check.place), assessment
+    )
     return replace(
         line,
         called=tuple(recorded.names),

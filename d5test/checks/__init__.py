@@ -5,6 +5,7 @@ their table, in the order in which they run.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 
 from d5test.case import FLOATS
@@ -52,129 +53,131 @@ from d5test.reference.operators.elementwise import Binary, Pow, Unary
 from d5test.strategies.sizes import LARGE, REAL
 
 CHECKS: Mapping[str, Check] = {
-    check.name: check
-    for check in (
-        Check(
-            "forward",
-            forward,
-            ("float64", "float32"),
-            "value",
-            pairwise=True,
-            whole=rounded_to_nearest,
-        ),
-        Check(
-            "gradient",
-            gradient,
-            ("float64", "float32"),
-            "value",
-            reason=with_gradient,
-            pairwise=True,
-            upstream=True,
-        ),
-        Check(
-            "numerical_gradient",
-            numerical_gradient,
-            ("float64",),
-            "value",
-            reason=has_gradient,
-            largest=0,
-        ),
-        Check(
-            "forward_mode",
-            forward_mode,
-            ("float64", "float32"),
-            "value",
-            reason=with_forward_mode,
-            parts=("forward", "gradient"),
-            largest=0,
-            share=0.12,
-        ),
-        Check(
-            "second_gradient",
-            second_gradient,
-            ("float64", "float32"),
-            "value",
-            reason=with_second_gradient,
-            parts=("forward", "gradient"),
-            largest=0,
-            share=0.12,
-        ),
-        Check(
-            "low_precision",
-            low_precision,
-            ("float16", "bfloat16"),
-            "value",
-            upstream=True,
-            whole=rounded_to_nearest,
-        ),
-        Check(
-            "forms",
-            forms,
-            kind="value",
-            in_turn=("float64", "float16", "bfloat16"),
-            forms=True,
-            parts=("forward", "gradient", "low_precision"),
-            share=0.2,  # its function is mostly the row's: what is new is the way to it
-            upstream=True,
-        ),
-        Check("accuracy", accuracy, FLOATS, family=(Unary, Binary, Pow), every=function_cases),
-        Check("determinism", determinism, reason=listed),
-        Check("untouched", untouched, reason=listed),
-        Check("no_caching", no_caching),
-        Check("layout", layout, reason=has_layouts),
-        Check(
-            "layout_gradient",
-            layout_gradient,
-            reason=has_gradient_layouts,
-            parts=("gradient",),
-            share=0.2,  # each case in all layouts
-        ),
-        Check(
-            "degenerate",
-            degenerate,
-            ("float32", "float64", "float16", "bfloat16"),
-            cases=partial(drawn, degenerate=True),
-            later=0.3,
-        ),
-        Check("special", special, reason=has_rules),
-        Check(
-            "special_gradient",
-            special_gradient,
-            reason=has_gradient_rules,
-            parts=("gradient",),
-            share=0.4,
-        ),
-        Check("batch", batch, largest=4096),  # it is asked for many samples
-        Check("invalid_arguments", invalid_arguments, largest=0),
-        Check("declared_dtypes", declared_dtypes, FLOATS, reason=has_row, draws=1),
-        Check("compiled", compiled, modes=("compiled", "xla"), draws=3),
-        Check(
-            "real",
-            real,
-            ("float32", "bfloat16"),
-            "value",
-            reason=has_problems,
-            every=real_cases,
-            sizes=REAL,
-            parts=("forward", "gradient", "low_precision"),
-        ),
-        *(
+    check.name: replace(check, place=place)
+    for place, check in enumerate(
+        (
             Check(
-                run.__name__,
-                run,
-                ("float32", "bfloat16"),
-                reason=reason,
-                every=large_cases,
-                sizes=LARGE,
+                "forward",
+                forward,
+                ("float64", "float32"),
+                "value",
+                pairwise=True,
+                whole=rounded_to_nearest,
+            ),
+            Check(
+                "gradient",
+                gradient,
+                ("float64", "float32"),
+                "value",
+                reason=with_gradient,
+                pairwise=True,
+                upstream=True,
+            ),
+            Check(
+                "numerical_gradient",
+                numerical_gradient,
+                ("float64",),
+                "value",
+                reason=has_gradient,
+                largest=0,
+            ),
+            Check(
+                "forward_mode",
+                forward_mode,
+                ("float64", "float32"),
+                "value",
+                reason=with_forward_mode,
+                parts=("forward", "gradient"),
+                largest=0,
+                share=0.12,
+            ),
+            Check(
+                "second_gradient",
+                second_gradient,
+                ("float64", "float32"),
+                "value",
+                reason=with_second_gradient,
+                parts=("forward", "gradient"),
+                largest=0,
+                share=0.12,
+            ),
+            Check(
+                "low_precision",
+                low_precision,
+                ("float16", "bfloat16"),
+                "value",
+                upstream=True,
+                whole=rounded_to_nearest,
+            ),
+            Check(
+                "forms",
+                forms,
+                kind="value",
+                in_turn=("float64", "float16", "bfloat16"),
+                forms=True,
                 parts=("forward", "gradient", "low_precision"),
-            )
-            for run, reason in (
-                (large_bytes, has_samples),
-                (large_bytes_gradient, has_samples_and_gradient),
-                (large_elements, has_samples),
-                (large_elements_gradient, has_samples_and_gradient),
-            )
-        ),
+                share=0.2,  # its function is mostly the row's: what is new is the way to it
+                upstream=True,
+            ),
+            Check("accuracy", accuracy, FLOATS, family=(Unary, Binary, Pow), every=function_cases),
+            Check("determinism", determinism, reason=listed),
+            Check("untouched", untouched, reason=listed),
+            Check("no_caching", no_caching),
+            Check("layout", layout, reason=has_layouts),
+            Check(
+                "layout_gradient",
+                layout_gradient,
+                reason=has_gradient_layouts,
+                parts=("gradient",),
+                share=0.2,  # each case in all layouts
+            ),
+            Check(
+                "degenerate",
+                degenerate,
+                ("float32", "float64", "float16", "bfloat16"),
+                cases=partial(drawn, degenerate=True),
+                later=0.3,
+            ),
+            Check("special", special, reason=has_rules),
+            Check(
+                "special_gradient",
+                special_gradient,
+                reason=has_gradient_rules,
+                parts=("gradient",),
+                share=0.4,
+            ),
+            Check("batch", batch, largest=4096),  # it is asked for many samples
+            Check("invalid_arguments", invalid_arguments, largest=0),
+            Check("declared_dtypes", declared_dtypes, FLOATS, reason=has_row, draws=1),
+            Check("compiled", compiled, modes=("compiled", "xla"), draws=3),
+            Check(
+                "real",
+                real,
+                ("float32", "bfloat16"),
+                "value",
+                reason=has_problems,
+                every=real_cases,
+                sizes=REAL,
+                parts=("forward", "gradient", "low_precision"),
+            ),
+            *(
+                Check(
+                    run.__name__,
+                    run,
+                    ("float32", "bfloat16"),
+                    reason=reason,
+                    every=large_cases,
+                    sizes=LARGE,
+                    parts=("forward", "gradient", "low_precision"),
+                )
+                for run, reason in (
+                    (large_bytes, has_samples),
+                    (large_bytes_gradient, has_samples_and_gradient),
+                    (large_elements, has_samples),
+                    (large_elements_gradient, has_samples_and_gradient),
+                )
+            ),
+        )
     )
 }
 

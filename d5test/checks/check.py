@@ -125,6 +125,7 @@ class Check:
             fault, or nothing
     sizes   the sizes that are asked for where it is asked, alone; empty: mixed or small ones
     in_turn of forms: further dtypes, of which each form is asked one
+    place   which of the checks it is: each begins at another place with real problems, and sides
     """
 
     name: str
@@ -148,6 +149,7 @@ class Check:
     upstream: bool = False
     sizes: str = ""
     in_turn: tuple[str, ...] = ()
+    place: int = 0
 
     def asks_in(self, dtype: str) -> bool:
         """Whether it may be asked in a dtype."""

@@ -11,7 +11,6 @@ from hypothesis.internal.cache import LRUCache
 from hypothesis.internal.conjecture import providers
 
 from d5test.case import FLOATS
-from d5test.checks import CHECKS
 from d5test.strategies.sizes import Seed
 
 CONSTANTS = "_get_local_constants"
@@ -116,13 +115,14 @@ def reproducible_draws() -> Iterator[None]:
         yield
 
 
-def seed_of_cell(check: str, operator: str, dtype: str, *others: object, form: str = "") -> Seed:
-    """The seed of a check's cell. Without a check, all checks draw the same cases."""
-    place = [*CHECKS].index(check) * len(FLOATS) if check in CHECKS else 0
+def seed_of_cell(
+    check: str, operator: str, dtype: str, *others: object, form: str = "", place: int = 0
+) -> Seed:
+    """The seed of a check's cell; `place` is the check's. Without one, all draw the same cases."""
     return Seed(
         seed_of(check + form, operator, dtype, *others),
         seed_of(operator + form, *others),
-        place + FLOATS.index(dtype) if dtype in FLOATS else place,
+        len(FLOATS) * place + (FLOATS.index(dtype) if dtype in FLOATS else 0),
     )
 
 

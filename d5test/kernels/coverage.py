@@ -191,8 +191,10 @@ def _explore(
 ) -> None:
     about = client.about
     name = about.name.partition("@")[0].rpartition("/")[2]
-    drawn, told = ("", "") if about.compiles_shapes else (check.name, form)
-    seed = seed_of_cell(drawn, cell.operator, cell.dtype, name, wish.seed, form=told)
+    alike = about.compiles_shapes
+    drawn, told, place = ("", "", 0) if alike else (check.name, form, check.place)
+    which = drawn, cell.operator, cell.dtype, name, wish.seed
+    seed = seed_of_cell(*which, form=told, place=place)
     tally = Tally(about.name, check.name, cell.operator, cell.dtype, str(about.version), form)
     exploration = Exploration(
         client=client,

@@ -128,7 +128,7 @@ IN_PROCESS = (
             alone=True),
     Finding(memory.CachedByIdentity, "MatMul", "no_caching", "cached", STALE, alone=True),
     Finding(memory.CachedByAddress, "MatMul", "no_caching", "cached", STALE, alone=True),
-    Finding(memory.CachedByShape, "MatMul", "forward", "value", WRONG),
+    Finding(memory.CachedByShape, "MatMul", "low_precision", "value", WRONG),
     Finding(memory.CachedByFingerprint, "MatMul", "no_caching", "cached", STALE, alone=True),
     Finding(memory.CachedByEnds, "MatMul", "no_caching", "cached", STALE),
     Finding(memory.OutputReused, "MatMul", "untouched", "overwritten",

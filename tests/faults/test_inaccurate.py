@@ -44,11 +44,15 @@ def test_wrong_values_are_accused_of_being_wrong(
 
 @pytest.mark.parametrize("operator", ["Exp", "Conv"])
 def test_what_is_rounded_to_a_narrower_format_is_one_cause(operator: str) -> None:
-    checks = ("forward", "low_precision")
-    found = findings(Local("fast", inaccurate.InBfloat16()), OPERATORS[operator], checks, COUNT)
-    assert found["forward"].cause == "float64 rounded to bfloat16"
-    assert found["low_precision"].cause == "float16 rounded to bfloat16"
-    assert all(": rounded to bfloat16 on fast" in fault.headline for fault in found.values())
+    """Where there are elements enough: of one or two it may be chance."""
+    client = Local("fast", inaccurate.InBfloat16())
+    shapes = {"Exp": [(4, 6)], "Conv": [(2, 3, 5, 5), (4, 3, 2, 2)]}[operator]
+    for check, dtype in (("forward", "float64"), ("low_precision", "float16")):
+        tensors = tuple(Tensor(shape, dtype) for shape in shapes)
+        with pytest.raises(Fault) as caught:
+            CHECKS[check].run(client, Case(OPERATORS[operator](), tensors))
+        assert caught.value.cause == f"{dtype} rounded to bfloat16"
+        assert ": rounded to bfloat16 on fast" in caught.value.headline
 
 
 def test_an_infinity_is_called_so() -> None:

@@ -105,7 +105,8 @@ def found(fault: Planted, seed: int) -> str:
                 client, CHECKS[name], OPERATORS[fault.operator], dtype, tally, fault.examples,
                 lambda case: False,
             )  # fmt: skip
-            if cell.faults(seed_of_cell(name, fault.operator, dtype, "wrong", seed)):
+            which = name, fault.operator, dtype, "wrong", seed
+            if cell.faults(seed_of_cell(*which, place=CHECKS[name].place)):
                 return f"{name} {dtype}"
     return ""
 
