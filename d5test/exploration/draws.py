@@ -118,7 +118,7 @@ def reproducible_draws() -> Iterator[None]:
 def seed_of_cell(
     check: str, operator: str, dtype: str, *others: object, form: str = "", place: int = 0
 ) -> Seed:
-    """The seed of a check's cell; `place` is the check's. Without one, all draw the same cases."""
+    """The seed of a cell; `place` is its check's. Checks without a name draw the same cases."""
     return Seed(
         seed_of(check + form, operator, dtype, *others),
         seed_of(operator + form, *others),

@@ -20,10 +20,10 @@ class Inapplicable(Exception):
 
 
 class LeftToOthers(Inapplicable):
-    """The check says nothing of this case, since a plain call is wrong, which another check says.
+    """The check says nothing of this case: a plain call is wrong, which another check says.
 
-    If that one draws such a case: at the end of a run, an operator that is accused of nothing is
-    accused of this.
+    That one may draw no such case. So at the end of a run an operator that is accused of nothing
+    else is accused of this.
     """
 
     def __init__(self, wrong: str, check: str, case: object) -> None:
