@@ -387,9 +387,7 @@ def _explore(
         covered=lambda _: False,
         data_sets=COMPILED if compiles else 1,
     )
-    # where each new shape is compiled, all checks draw the same cases
-    check, place = ("", 0) if compiles else (name, CHECKS[name].place)
-    drawn = seed_of_cell(check, operator.__name__, dtype, seed, place=place)
+    drawn = seed_of_cell(CHECKS[name], operator.__name__, dtype, seed, alike=compiles)
     assessment = Assessment(tally)
     with assessment.judging(like, client.name):
         exploration.assess(drawn, assessment)

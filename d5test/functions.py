@@ -120,9 +120,7 @@ def _line(
         covered=lambda case: client.known.covers(case, check.name, *check.parts),
     )
     assessment = Assessment(tally)
-    exploration.assess(
-        seed_of_cell(check.name, operator, dtype, form=form, place=check.place), assessment
-    )
+    exploration.assess(seed_of_cell(check, operator, dtype, form=form), assessment)
     return replace(
         line,
         called=tuple(recorded.names),

@@ -181,7 +181,7 @@ class Check:
 TRANSFERS = frozenset({"put", "refill"})
 """Steps of a backend that compute nothing: no function of the framework is accused of them."""
 FAR = 16
-"""Errors of more bars of the class that is allowed are seldom roundings of a looser one."""
+"""Bars of the allowed class beyond which the message advises to look for a fault: no verdict."""
 ROUNDED = "the result is right if they are known to 32 bits, as ONNX stores them"
 """Of a function with 0.01 where ONNX has the float32 next to it, judged in float64."""
 

@@ -116,13 +116,14 @@ def reproducible_draws() -> Iterator[None]:
 
 
 def seed_of_cell(
-    check: str, operator: str, dtype: str, *others: object, form: str = "", place: int = 0
+    check: Any, operator: str, dtype: str, *others: object, form: str = "", alike: bool = False
 ) -> Seed:
-    """The seed of a cell; `place` is its check's. Checks without a name draw the same cases."""
+    """The seed of a check's cell. Where each new shape is compiled, all checks draw `alike`."""
+    name, place = ("", 0) if alike else (check.name + form, check.place)
     return Seed(
-        seed_of(check + form, operator, dtype, *others),
-        seed_of(operator + form, *others),
-        len(FLOATS) * place + (FLOATS.index(dtype) if dtype in FLOATS else 0),
+        seed_of(name, operator, dtype, *others),
+        seed_of(operator if alike else operator + form, *others),
+        len(FLOATS) * place + FLOATS.index(dtype),
     )
 
 

@@ -191,10 +191,8 @@ def _explore(
 ) -> None:
     about = client.about
     name = about.name.partition("@")[0].rpartition("/")[2]
-    alike = about.compiles_shapes
-    drawn, told, place = ("", "", 0) if alike else (check.name, form, check.place)
-    which = drawn, cell.operator, cell.dtype, name, wish.seed
-    seed = seed_of_cell(*which, form=told, place=place)
+    which = check, cell.operator, cell.dtype, name, wish.seed
+    seed = seed_of_cell(*which, form=form, alike=about.compiles_shapes)
     tally = Tally(about.name, check.name, cell.operator, cell.dtype, str(about.version), form)
     exploration = Exploration(
         client=client,

@@ -48,7 +48,7 @@ def explored(backend: Any, operator: str, dtype: str, seed: int = 0) -> list[Fau
     cell = Exploration(
         client, check, OPERATORS[operator], dtype, tally, EXAMPLES, lambda case: False
     )
-    return cell.faults(seed_of_cell(check.name, operator, dtype, seed))
+    return cell.faults(seed_of_cell(check, operator, dtype, seed))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

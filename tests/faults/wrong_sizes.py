@@ -105,8 +105,7 @@ def found(fault: Planted, seed: int) -> str:
                 client, CHECKS[name], OPERATORS[fault.operator], dtype, tally, fault.examples,
                 lambda case: False,
             )  # fmt: skip
-            which = name, fault.operator, dtype, "wrong", seed
-            if cell.faults(seed_of_cell(*which, place=CHECKS[name].place)):
+            if cell.faults(seed_of_cell(CHECKS[name], fault.operator, dtype, "wrong", seed)):
                 return f"{name} {dtype}"
     return ""
 

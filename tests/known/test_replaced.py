@@ -50,7 +50,7 @@ def test_one_is_not_demanded_of_a_row_that_replaces_ours(
     assert not any("Replaced-accuracy-HardSwish" in line for line in asked)
 
 
-def test_nor_of_a_form_that_a_backend_has_not(
+def test_nor_of_a_form_that_the_backend_lacks(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytester.path.joinpath("mine.py").write_text(BACKENDS)
@@ -60,7 +60,9 @@ def test_nor_of_a_form_that_a_backend_has_not(
         sys.executable, "-m", "pytest", suites / "operators" / "test_known.py", "-q",
         "--backend=./mine.py:Bare", "--operator=Attention", "-p", "no:cacheprovider",
     )  # fmt: skip
-    assert not ran.parseoutcomes().get("failed"), ran.outlines
+    outcomes = ran.parseoutcomes()
+    assert outcomes.get("xfailed"), ran.outlines  # other rows of Attention
+    assert not {"failed", "errors"} & outcomes.keys(), ran.outlines
 
 
 def test_whose_a_row_is(tmp_path: Path) -> None:

@@ -107,8 +107,8 @@ def test_boundaries_reach_each_axis_and_each_class() -> None:
 
 def test_the_cells_of_an_operator_reach_other_sides_and_problems() -> None:
     """In four cells each of three or four sides is a long one once; no problem comes twice."""
-    asked = [(check, d) for check in ("forward", "low_precision") for d in CHECKS[check].dtypes]
-    cells = [seed_of_cell(c, "Conv", dtype, place=CHECKS[c].place) for c, dtype in asked]
+    asked = [(c, dtype) for c in ("forward", "low_precision") for dtype in CHECKS[c].dtypes]
+    cells = [seed_of_cell(CHECKS[c], "Conv", dtype) for c, dtype in asked]
     assert {seed.operator for seed in cells} == {cells[0].operator}
     problems = small_problems(OPERATORS["Conv"])
     turns = [list(islice(kinds._turns(seed, problems), 15)) for seed in cells]

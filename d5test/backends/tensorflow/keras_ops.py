@@ -183,7 +183,7 @@ forms.add("Concat", "keras.layers.Concatenate", where={"rank0": {"min": 2}})(
 @planned
 def dot(op: Any, x: Any, y: Any) -> Plan:
     if x.shape[0] != y.shape[0]:
-        raise Unsupported("the tensors have as many samples")
+        raise Unsupported("keras.layers.Dot does not broadcast")
     return over_list(keras.layers.Dot, (x, y), axes=(2, 1))
 
 
