@@ -34,13 +34,14 @@ def layout(client: Any, case: Case) -> Judgement:
         feed = inquiry.feed(arrays, layouts=tuple(
             name if i in case.wanted else "contiguous" for i in range(len(case.inputs))
         ))  # fmt: skip
+        bounds = partial(inquiry.forward_bounds, arrays=arrays)
         try:
-            (result,) = inquiry.ask(feed)
+            (result,) = inquiry.ask(feed, ahead=[bounds])
         except Unsupported as unsupported:
             reasons.append(f"{name}: {unsupported}")
             continue
         other = OwnForward(inquiry).judged(
-            partial(inquiry.forward_bounds, arrays=arrays), result.outputs, (feed,),
+            bounds, result.outputs, (feed,),
             inquiry.feed(arrays), kind="layout", what=f"{name} inputs are misread",
         )  # fmt: skip
         judgement = max(judgement, other, key=lambda j: j.ratio)
@@ -106,8 +107,9 @@ def batch(client: Any, case: Case) -> Judgement:
     """A sample's result does not depend on how many others share the batch, nor on their place."""
     inquiry = Inquiry("batch", client, case)
     judgement = Judgement()
-    for count in BATCHES:
-        crowd = Crowd(inquiry, count)
+    crowds = [Crowd(inquiry, count) for count in BATCHES]
+    inquiry.ask_together(*(crowd.feed for crowd in crowds), ahead=[inquiry.forward_bounds])
+    for count, crowd in zip(BATCHES, crowds, strict=True):
         (result,) = inquiry.ask(crowd.feed)
         other = OwnForward(inquiry).judged(
             crowd.bounds, result.outputs, (crowd.feed,), inquiry.feed(), crowd.arranged,

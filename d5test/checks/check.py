@@ -198,6 +198,8 @@ class Inquiry:
         self.arrays = case.arrays()
         self.tf32 = getattr(client, "precision", None) == "tf32"  # whether it may multiply so
         self.known: Known = getattr(client, "known", Known())  # nothing of no client of ours
+        self._computed: dict[tuple[Any, ...], tuple[Any, Any]] = {}
+        self._answered: dict[int, tuple[Any, Result | Exception]] = {}
 
     @property
     def row(self) -> Any:
@@ -292,17 +294,37 @@ class Inquiry:
         formula = arithmetic.formula or self.row.contract
         return computed(self.case.op, formula, arithmetic.storage.largest)
 
-    def ask(self, *feeds: Any, claim: str = "returns", reuse: bool = False) -> list[Result]:
+    def ask(
+        self,
+        *feeds: Any,
+        claim: str = "returns",
+        reuse: bool = False,
+        ahead: Sequence[Callable[[Arithmetic], object]] = (),
+    ) -> list[Result]:
         """The backend's results; a crash, a hang or an exception is a fault.
+
+        ahead  what will be needed, by class: the tightest one's is computed beside the backend
 
         `Inapplicable` where the backend returns another shape than its upstream gradient's.
         """
+        if len(feeds) == 1 and id(feeds[0]) in self._answered:
+            _, answer = self._answered.pop(id(feeds[0]))
+            if isinstance(answer, Exception):
+                raise answer
+            return [answer]
+
+        def compute() -> None:
+            with suppress(Exception):  # it is raised where the bars are needed
+                for bounds in ahead:
+                    bounds(self.classes()[0])
+
         evidence = Evidence(tuple(feeds), claim, wanted=self.wanted, reuse=reuse)
         fault = partial(self.subject.fault, evidence=evidence)
         try:
             results = self.client.run(
-                self.case.op, list(feeds), wanted=self.wanted, reuse=reuse, form=self.case.form
-            )
+                self.case.op, list(feeds), wanted=self.wanted, reuse=reuse, form=self.case.form,
+                meanwhile=compute,
+            )  # fmt: skip
         except Crashed as crash:
             if reason := self.known.refusal(self.case, str(crash)):
                 raise Unsupported(f"known failure: {reason}") from None
@@ -317,6 +339,33 @@ class Inquiry:
                 raise Unsupported(f"known failure: {reason}") from None
             raise self.raised(raised, evidence) from None
         return list(results)
+
+    def ask_together(
+        self, *feeds: Any, ahead: Sequence[Callable[[Arithmetic], object]] = ()
+    ) -> None:
+        """Have calls that do not belong together answered in one request, which costs less.
+
+        `ask` has the answer to each then. Where one raises, each is asked by itself; where none
+        does so alone, all of them together are a fault.
+        """
+        answers: list[Result | Exception] = []
+        try:
+            answers += self.ask(*feeds, ahead=ahead)
+        except (Fault, Unsupported, Inapplicable) as together:
+            for feed in feeds:
+                answers.append(self._alone(feed))
+                if isinstance(answers[-1], Exception):
+                    break
+            else:
+                raise together from None
+        self._answered = {id(f): (f, answer) for f, answer in zip(feeds, answers, strict=False)}
+
+    def _alone(self, feed: Any) -> Result | Exception:
+        try:
+            (result,) = self.ask(feed)
+        except (Fault, Unsupported, Inapplicable) as raised:
+            return raised
+        return result
 
     def raised(
         self, raised: Raised, evidence: Evidence, kind: str = "exception",
@@ -366,15 +415,26 @@ class Inquiry:
 
     def forward_bounds(self, arithmetic: Arithmetic, arrays: Arrays | None = None) -> Bounds:
         """Bars of the outputs that the backend's row returns."""
-        arrays = self.arrays if arrays is None else arrays
-        return forward_bounds(self.operator(arithmetic), arrays, arithmetic)[: self.row.outputs]
+        data = (self.arrays if arrays is None else arrays,)
+        bounds: Bounds = self.once(forward_bounds, arithmetic, data)
+        return bounds[: self.row.outputs]
 
     def gradient_bounds(
         self, arithmetic: Arithmetic, grads: Arrays, arrays: Arrays | None = None
     ) -> Bounds:
         """Bars of the gradients at `wanted`."""
-        op, arrays = self.operator(arithmetic), self.arrays if arrays is None else arrays
-        return self.at_wanted(gradient_bounds(op, arrays, grads, arithmetic))
+        data = (self.arrays if arrays is None else arrays, grads)
+        return self.at_wanted(self.once(gradient_bounds, arithmetic, data))
+
+    def once(
+        self, function: Callable[..., Any], arithmetic: Arithmetic, data: tuple[Arrays, ...]
+    ) -> Any:
+        """What a function of the operator makes of these very arrays, which nobody writes to."""
+        which = (function, id(arithmetic), *map(id, data))
+        if which not in self._computed:
+            made = function(self.operator(arithmetic), *data, arithmetic)
+            self._computed[which] = (arithmetic, data), made  # kept, so that no id is used again
+        return self._computed[which][1]
 
     def at_wanted(self, every: Bounds) -> Bounds:
         """Bars of what flows to the inputs at `wanted`; one given twice has the sum of both."""

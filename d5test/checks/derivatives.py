@@ -66,17 +66,19 @@ def forward_mode(client: Any, case: Case) -> Judgement:
     """Each output moves as it should when the inputs move in a random direction."""
     inquiry = Derivative("forward_mode", client, case)
     feed = inquiry.feed(tangents=inquiry.direction)
-    result = inquiry.answer(feed)
+    moves = (inquiry.arrays, inquiry.direction)
+    tangents = partial(inquiry.once, tangent_bounds, data=moves)
+    result = inquiry.answer(feed, tangents)
     moved = tuple(
         np.zeros_like(y) if t is None else t
         for y, t in zip(result.outputs, result.gradients or (), strict=True)
     )
 
     def bounds(arithmetic: Arithmetic) -> Bounds:
-        op, moves = inquiry.operator(arithmetic), (inquiry.arrays, inquiry.direction)
-        expected = tangent_bounds(op, *moves, arithmetic)
+        expected: Bounds = tangents(arithmetic)
         if not judge(expected, moved).right:
-            expected = widened(expected, by_rows(op, *moves, arithmetic))
+            others = by_rows(inquiry.operator(arithmetic), *moves, arithmetic)
+            expected = widened(expected, others)
         return expected[: inquiry.row.outputs]
 
     lowered = partial(lower_tangents, case.op, inquiry.arrays, inquiry.direction)
@@ -90,14 +92,16 @@ def second_gradient(client: Any, case: Case) -> Judgement:
     inquiry = Derivative("second_gradient", client, case)
     grads = inquiry.upstream
     feed = inquiry.feed(grads=grads, tangents=inquiry.direction)
-    result = inquiry.answer(feed)
+    moves = (inquiry.arrays, grads, inquiry.direction)
+    second = partial(inquiry.once, slope_bounds, data=moves)
+    result = inquiry.answer(feed, second)
     slopes = inquiry.gradients(result)
 
     def bounds(arithmetic: Arithmetic) -> Bounds:
-        data = inquiry.operator(arithmetic), inquiry.arrays, grads, inquiry.direction
-        expected = inquiry.at_wanted(slope_bounds(*data, arithmetic))
+        expected = inquiry.at_wanted(second(arithmetic))
         if judge(expected, slopes).right:
             return expected
+        data = inquiry.operator(arithmetic), *moves
         for others in (
             by_outputs(*data, arithmetic),
             by_forward(*data, arithmetic),
@@ -144,10 +148,10 @@ class Derivative(Inquiry):
         """The backend's forward in plain calls."""
         return OwnForward(self)
 
-    def answer(self, feed: Any) -> Result:
+    def answer(self, feed: Any, bounds: Callable[[Arithmetic], Bounds]) -> Result:
         """What the backend makes of a feed; only the forward is accused where that is wrong."""
         try:
-            (result,) = self.ask(feed)
+            (result,) = self.ask(feed, ahead=[bounds])
         except Fault:
             if self.own.faults:
                 raise forward_is_wrong(self) from None

@@ -18,6 +18,7 @@ several, each with a subgradient of its own, one direction says nothing.
 
 import math
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -69,8 +70,9 @@ def _in(inquiry: Inquiry, arithmetic: Arithmetic) -> Judgement:
     )
     ahead, behind = (moved(inquiry, moving, step) for step in (STEP, -STEP))
     feeds = (inquiry.feed(grads=grads), inquiry.feed(ahead), inquiry.feed(behind))
-    at, plus, minus = inquiry.ask(*feeds)
-    bounds = [inquiry.forward_bounds(arithmetic, a) for a in (ahead, behind)]
+    expected = [partial(inquiry.forward_bounds, arrays=arrays) for arrays in (ahead, behind)]
+    at, plus, minus = inquiry.ask(*feeds, ahead=expected)
+    bounds = [bound(arithmetic) for bound in expected]
     for feed, bound, result in zip(feeds[1:], bounds, (plus, minus), strict=True):
         inquiry.shaped(bound, result.outputs, (feed,))
     every = inquiry.gradients(at)

@@ -77,10 +77,10 @@ def no_caching(client: Any, case: Case) -> Judgement:
     sets = [case.arrays(), *variations(case, case.arrays())]
     reuse = bool(inquiry.about.mutable)
     feeds = tuple(inquiry.feed(arrays) for arrays in sets)
-    results = inquiry.ask(*feeds, reuse=reuse)
+    expected = [partial(inquiry.forward_bounds, arrays=arrays) for arrays in sets]
+    results = inquiry.ask(*feeds, reuse=reuse, ahead=expected)
     judgement, own, causes = Judgement(), OwnForward(inquiry), []
-    for i, (arrays, result) in enumerate(zip(sets, results, strict=True)):
-        bounds = partial(inquiry.forward_bounds, arrays=arrays)
+    for i, (arrays, bounds, result) in enumerate(zip(sets, expected, results, strict=True)):
         try:
             another, _ = inquiry.held(
                 bounds, result.outputs, feeds[: i + 1], kind="cached" if i else "value",

@@ -10,7 +10,7 @@ infinity is put into one element, and into a whole line, or all of an input.
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 from typing import Any
@@ -22,7 +22,7 @@ from d5test.checks.check import Inquiry, Why, drawn_inputs, supported
 from d5test.checks.own_forward import OwnForward, forward_is_wrong
 from d5test.client.messages import BackendInfo
 from d5test.numerics.arithmetic import Arithmetic
-from d5test.numerics.bounds import Bound, Bounds, double
+from d5test.numerics.bounds import Bound, double
 from d5test.numerics.judgement import Judgement, judge
 from d5test.outcome.fault import Fault
 from d5test.outcome.tally import Inapplicable
@@ -108,18 +108,19 @@ def special(client: Any, case: Case) -> Judgement:
 
 def _in(inquiry: Inquiry, arithmetic: Arithmetic, chosen: int) -> Judgement:
     """The judgement by the bars of one arithmetic; special values are put into input `chosen`."""
-    bounds = inquiry.forward_bounds(arithmetic)
-    (before,) = inquiry.ask(inquiry.feed())
+    feed, specials = inquiry.feed(), list(_specials(inquiry, chosen))
+    arrays = [inquiry.arrays, *(a for s in specials for a in (s.moved, s.feed.inputs))]
+    plain = [partial(_plain, inquiry, arrays=a) for a in arrays]
+    inquiry.ask_together(feed, *(s.feed for s in specials), ahead=[inquiry.forward_bounds, *plain])
+    (before,) = inquiry.ask(feed)
     try:
-        inquiry.shaped(bounds, before.outputs, (inquiry.feed(),))
+        inquiry.shaped(inquiry.forward_bounds(arithmetic), before.outputs, (feed,))
     except Fault:
         raise forward_is_wrong(inquiry) from None
-    worst, exact = Judgement(telling=True), _plain(inquiry, arithmetic, inquiry.arrays)
-    for value, place in _places(inquiry.case, chosen):
+    worst = Judgement(telling=True)
+    for special in specials:
         try:
-            judgement = _with_special(
-                inquiry, arithmetic, chosen, value, place, before.outputs, bounds, exact
-            )
+            judgement = _with_special(inquiry, arithmetic, chosen, special, before.outputs)
         except Fault as fault:
             # a number that is off, as the forward is by itself, is no answer to an infinity
             off = OwnForward(inquiry).off
@@ -129,6 +130,26 @@ def _in(inquiry: Inquiry, arithmetic: Arithmetic, chosen: int) -> Judgement:
             raise
         worst = max(worst, judgement, key=lambda j: j.ratio)
     return worst
+
+
+@dataclass(frozen=True)
+class Special:
+    """A special value at a place: what is asked then, and the inputs if that is moved by 1."""
+
+    value: float
+    place: Place
+    feed: Any
+    moved: Arrays
+
+
+def _specials(inquiry: Inquiry, chosen: int) -> Iterator[Special]:
+    """The special values that are put into an input."""
+    change = partial(_with_one, inquiry.case, inquiry.arrays, chosen)
+    before, moved = None, inquiry.arrays
+    for value, place in _places(inquiry.case, chosen):
+        if place != before:
+            before, moved = place, change(place, None)
+        yield Special(value, place, inquiry.feed(change(place, value)), moved)
 
 
 def _places(case: Case, chosen: int) -> Iterator[tuple[float, Place]]:
@@ -144,17 +165,17 @@ def _places(case: Case, chosen: int) -> Iterator[tuple[float, Place]]:
 
 
 def _with_special(
-    inquiry: Inquiry, arithmetic: Arithmetic, chosen: int, value: float, place: Place,
-    before: tuple[Any, ...], bounds: Bounds, exact: tuple[Any, ...],
-) -> Judgement:  # fmt: skip
-    """The input `chosen` is `value` at `place`: judged by outputs `before` that, their bounds and
-    the reference's own."""
-    case = inquiry.case
+    inquiry: Inquiry,
+    arithmetic: Arithmetic,
+    chosen: int,
+    special: Special,
+    before: tuple[Any, ...],
+) -> Judgement:
+    """The input `chosen` has a special value: judged by outputs `before` that."""
+    case, value, feed = inquiry.case, special.value, special.feed
+    bounds, poisoned = inquiry.forward_bounds(arithmetic), feed.inputs
     demands = bool(np.isnan(value)) and (inquiry.row.propagates_nan or not is_open(case, chosen))
     spreads = chosen in MEETS_ZEROS.get(case.op.name, ())
-    poisoned = _with_one(case, inquiry.arrays, chosen, place, value)
-    moved = _with_one(case, inquiry.arrays, chosen, place, None)
-    feed = inquiry.feed(poisoned)
     (result,) = inquiry.ask(feed)
     inquiry.shaped(bounds, result.outputs, (feed,))
     expected = tuple(
@@ -162,8 +183,7 @@ def _with_special(
         for outputs in zip(
             bounds,
             before,
-            exact,
-            *(_plain(inquiry, arithmetic, arrays) for arrays in (moved, poisoned)),
+            *(_plain(inquiry, arithmetic, a) for a in (inquiry.arrays, special.moved, poisoned)),
             strict=True,
         )
     )
@@ -187,7 +207,7 @@ def _with_special(
         what = f"{value} in one element spoils others"
         if not kept[judgement.output].judged[judgement.position]:
             what = f"the result is {judgement.got:.7g} where an input of {value} makes it certain"
-        elif judgement.position == place:
+        elif judgement.position == special.place:
             what = f"the result is wrong where the input is {value}"
         raise fault(what, judgement=judgement)
     return judgement
@@ -209,8 +229,14 @@ def _with_one(case: Case, arrays: Arrays, i: int, place: Place, value: float | N
 
 
 def _plain(inquiry: Inquiry, arithmetic: Arithmetic, arrays: Arrays) -> tuple[Any, ...]:
+    """The reference's own outputs, in float64."""
+    outputs: tuple[Any, ...] = inquiry.once(_exact, arithmetic, (arrays,))
+    return outputs[: inquiry.row.outputs]
+
+
+def _exact(op: Operator, arrays: Arrays, _: Arithmetic) -> tuple[Any, ...]:
     with np.errstate(all="ignore"):
-        return inquiry.operator(arithmetic)(*double(arrays))[: inquiry.row.outputs]
+        return op(*double(arrays))
 
 
 def _special_bound(

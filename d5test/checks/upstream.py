@@ -3,6 +3,7 @@
 A gradient that is wrong without that, too, is for the check `gradient` to accuse.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -41,7 +42,7 @@ def layout_gradient(client: Any, case: Case) -> Judgement:
         )
         feed = inquiry.feed(plain.inputs, plain.grads, layouts=laid_out, grad_layout=name)
         try:
-            (result,) = inquiry.ask(feed)
+            (result,) = inquiry.ask(feed, ahead=[_bounds(inquiry, feed)])
         except Unsupported as unsupported:
             reasons.append(f"{name}: {unsupported}")
             continue
@@ -84,12 +85,17 @@ def _values(inquiry: Inquiry, name: str) -> Feed:
 
 def _held(inquiry: Inquiry, feed: Feed, result: Result) -> Judgement:
     """The judgement of the gradients of a call, or the fault that they are wrong."""
-    assert feed.grads is not None
     judgement, _ = inquiry.held(
-        partial(inquiry.gradient_bounds, grads=feed.grads, arrays=feed.inputs),
-        inquiry.gradients(result), (feed,), kind="gradient", what="the gradient is wrong",
+        _bounds(inquiry, feed), inquiry.gradients(result), (feed,),
+        kind="gradient", what="the gradient is wrong",
     )  # fmt: skip
     return judgement
+
+
+def _bounds(inquiry: Inquiry, feed: Feed) -> Callable[[Arithmetic], Bounds]:
+    """The bars of the gradients of a call."""
+    assert feed.grads is not None
+    return partial(inquiry.gradient_bounds, grads=feed.grads, arrays=feed.inputs)
 
 
 def _misread(inquiry: Inquiry, fault: Fault, plain: Feed, name: str) -> Exception:
@@ -136,11 +142,10 @@ def _with_special(inquiry: Inquiry, arithmetic: Arithmetic, chosen: int) -> Judg
     value = (np.nan, np.inf)[inquiry.case.seed % 2]
     sets = [_with_one(inquiry, chosen, other) for other in (value, None)]
     feed = inquiry.feed(grads=sets[0])
-    (result,) = inquiry.ask(feed)
+    bounds = [partial(inquiry.gradient_bounds, grads=g) for g in (*sets, inquiry.upstream)]
+    (result,) = inquiry.ask(feed, ahead=bounds)
     gradients = inquiry.gradients(result)
-    poisoned, moved, clean = (
-        inquiry.gradient_bounds(arithmetic, grads) for grads in (*sets, inquiry.upstream)
-    )
+    poisoned, moved, clean = (bound(arithmetic) for bound in bounds)
     expects = partial(_expected, demands=bool(np.isnan(value)))
     expected = tuple(map(expects, poisoned, moved, clean))
     try:

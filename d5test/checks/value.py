@@ -39,13 +39,14 @@ def forward(client: Any, case: Case) -> Judgement:
     """Every element of every output lies within its bar."""
     inquiry = Inquiry("forward", client, case)
     feed = inquiry.feed()
-    (result,) = inquiry.ask(feed)
+    (result,) = inquiry.ask(feed, ahead=[inquiry.forward_bounds])
     return inquiry.judged(inquiry.forward_bounds, result.outputs, (feed,))
 
 
 def gradient(client: Any, case: Case) -> Judgement:
     """Every element of every gradient, under the case's upstream ones, lies within its bar."""
-    return _gradient(Inquiry("gradient", client, case))
+    inquiry = Inquiry("gradient", client, case)
+    return _gradient(inquiry, inquiry.feed(grads=inquiry.upstream))
 
 
 def low_precision(client: Any, case: Case) -> Judgement:
@@ -60,12 +61,16 @@ def forms(client: Any, case: Case) -> Judgement:
 
 def _both(inquiry: Inquiry) -> Judgement:
     """The judgement of outputs and gradients."""
-    feed = inquiry.feed()
-    (result,) = inquiry.ask(feed)
+    feed, pulled = inquiry.feed(), None
+    if inquiry.case.op.differentiable and not inquiry.row.gradient:
+        pulled = inquiry.feed(grads=inquiry.upstream)
+        bounds = partial(inquiry.gradient_bounds, grads=pulled.grads)
+        inquiry.ask_together(feed, pulled, ahead=[inquiry.forward_bounds, bounds])
+    (result,) = inquiry.ask(feed, ahead=[inquiry.forward_bounds])
     outputs = inquiry.judged(inquiry.forward_bounds, result.outputs, (feed,))
-    if inquiry.row.gradient or not inquiry.case.op.differentiable:
+    if pulled is None:
         return outputs
-    gradients = _gradient(inquiry)
+    gradients = _gradient(inquiry, pulled)
     worse = max(outputs, gradients, key=lambda j: (j.arithmetic, j.ratio))
     return replace(
         worse,
@@ -104,10 +109,11 @@ def compiled(client: Any, case: Case) -> Judgement:
     return max(judgement, gradients, key=lambda j: j.ratio)
 
 
-def _gradient(inquiry: Inquiry) -> Judgement:
-    grads = inquiry.upstream
-    feed = inquiry.feed(grads=grads)
-    (result,) = inquiry.ask(feed)
+def _gradient(inquiry: Inquiry, feed: Any) -> Judgement:
+    """The judgement of the gradients of a call."""
+    grads = feed.grads
+    bounds = partial(inquiry.gradient_bounds, grads=grads)
+    (result,) = inquiry.ask(feed, ahead=[inquiry.forward_bounds, bounds])
     own = OwnForward(inquiry)
     wrong = wrong_with_gradient(own, feed, result.outputs)
     try:

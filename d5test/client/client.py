@@ -6,7 +6,7 @@
 import sys
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any, Self
@@ -42,6 +42,9 @@ MOST_MEMORY = 2 << 30
 """Bytes that a worker may grow by: what is compiled and cached is never given back, and several
 workers share a machine. The tensors of a case take a few MiB."""
 
+Meanwhile = Callable[[], object] | None
+"""What is done once a process of the backend's own has the request, beside it."""
+
 
 class BackendClient(ABC):
     """A backend that can be asked. One request at a time.
@@ -66,12 +69,12 @@ class BackendClient(ABC):
         return History()
 
     @abstractmethod
-    def _answer(self, request: tuple[Any, ...]) -> tuple[Any, ...]:
+    def _answer(self, request: tuple[Any, ...], meanwhile: Meanwhile = None) -> tuple[Any, ...]:
         """The answer of `d5test.worker.service`."""
 
-    def ask(self, verb: str, *arguments: Any) -> Any:
+    def ask(self, verb: str, *arguments: Any, meanwhile: Meanwhile = None) -> Any:
         """What a verb of `d5test.worker.service` answers."""
-        answer = self._answer((verb, *arguments))
+        answer = self._answer((verb, *arguments), meanwhile)
         if answer[0] == "ok":
             return answer[1]
         raise Unsupported(answer[1]) if answer[0] == "unsupported" else Raised(*answer[1:])
@@ -91,19 +94,22 @@ class BackendClient(ABC):
         wanted: Sequence[int] | None = None,
         reuse: bool = False,
         form: str = "",
+        meanwhile: Meanwhile = None,
     ) -> list[Result]:
         """The operator's results on each feed, one after the other, in one request.
 
-        wanted  positions of the inputs whose gradients are wanted; all floating-point ones.
-        reuse   write each feed into the tensors of the one before, if the backend is mutable.
-        form    which of the backend's forms computes it; empty: its row.
+        wanted     positions of the inputs whose gradients are wanted; all floating-point ones.
+        reuse      write each feed into the tensors of the one before, if the backend is mutable.
+        form       which of the backend's forms computes it; empty: its row.
+        meanwhile  called while the backend computes, where it does so in a process of its own.
         """
         feeds = list(feeds)
         wanted = None if wanted is None else tuple(wanted)
         plain_feeds = [plain_feed(feed) for feed in feeds]
         self.history.add(op, form, feeds)
         try:
-            answers = self.ask("run", *plain(op), plain_feeds, wanted, reuse, form)
+            request = (*plain(op), plain_feeds, wanted, reuse, form)
+            answers = self.ask("run", *request, meanwhile=meanwhile)
         except Raised as raised:
             self.history.raised(raised)
             raise
@@ -259,8 +265,8 @@ class WorkerClient(BackendClient):
     def contain(self) -> bool:
         return self._process.grown() > self.most_memory and self.renew()
 
-    def _answer(self, request: tuple[Any, ...]) -> tuple[Any, ...]:
-        answer: tuple[Any, ...] = self._process.ask(request)
+    def _answer(self, request: tuple[Any, ...], meanwhile: Meanwhile = None) -> tuple[Any, ...]:
+        answer: tuple[Any, ...] = self._process.ask(request, meanwhile)
         if answer[0] == "lost":
             self._process.end_worker()
             self.history.clear()
@@ -281,7 +287,7 @@ class InProcessClient(BackendClient):
         make = in_this_process(spec)
         self._requests = Service(lambda: on_device(make, device))
 
-    def _answer(self, request: tuple[Any, ...]) -> tuple[Any, ...]:
+    def _answer(self, request: tuple[Any, ...], meanwhile: Meanwhile = None) -> tuple[Any, ...]:
         arrived = wire.loads(wire.dumps(request), lambda array: array)
         answer: tuple[Any, ...] = wire.loads(self._requests.reply(arrived), typed)
         return answer

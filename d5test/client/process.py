@@ -16,7 +16,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -187,8 +187,11 @@ class WorkerProcess:
             theirs.close()
         self._control, self._imported = ours, False
 
-    def ask(self, request: Any) -> Any:
-        """The worker's answer. Raises BackendFailed, Crashed or Hung; the next request works."""
+    def ask(self, request: Any, meanwhile: Callable[[], object] | None = None) -> Any:
+        """The worker's answer. Raises BackendFailed, Crashed or Hung; the next request works.
+
+        meanwhile  called once the worker has the request, beside it
+        """
         connection = self._connected()
         operator, seconds = request[1:2], self.timeout
         if operator in self._hung:
@@ -197,6 +200,8 @@ class WorkerProcess:
         try:
             connection.settimeout(seconds)
             wire.send(connection, request)
+            if meanwhile is not None:
+                meanwhile()
             await_answer(connection, self._worker, seconds)
             answer = wire.receive(connection, typed, seconds)
             require(answer, ANSWERS)

@@ -44,9 +44,9 @@ class Local(InProcessClient):
         self.name = name
         self._requests = Service(lambda: backend)
 
-    def _answer(self, request: tuple[Any, ...]) -> tuple[Any, ...]:
+    def _answer(self, request: tuple[Any, ...], *meanwhile: Any) -> tuple[Any, ...]:
         with np.errstate(all="ignore"):
-            return super()._answer(request)
+            return super()._answer(request, *meanwhile)
 
 
 def with_row(operator: type[Operator], make: Any) -> Local:

@@ -30,7 +30,7 @@ class Client:
             mode="eager", row_of=lambda case: row,
         )  # fmt: skip
 
-    def run(self, op, feeds, *, wanted, reuse=False, form=""):
+    def run(self, op, feeds, *, wanted, reuse=False, form="", meanwhile=None):
         return [self._result(feed) for feed in feeds]
 
     def _result(self, feed):

@@ -1,0 +1,150 @@
+"""How a check asks: several calls in one request, and bars that are computed beside them."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from d5test.backends.base import Row, Unsupported
+from d5test.backends.numpy import Numpy
+from d5test.case import Case, Tensor
+from d5test.checks.check import Inquiry
+from d5test.client.client import WorkerClient
+from d5test.client.registry import Spec
+from d5test.numerics.arithmetic import Arithmetic
+from d5test.outcome.fault import Fault
+from d5test.reference.operators import OPERATORS
+from tests.faults.score import Local
+
+CASE = Case(OPERATORS["Tanh"](), (Tensor((2, 3)),))
+
+
+def asking(tanh: Callable[[Any, Any], Any]) -> Inquiry:
+    """The case, put to a backend whose Tanh is this function."""
+    rows = {"Tanh": Row(tanh), "Mul": Numpy.rows["Mul"]}
+    return Inquiry("forward", Local("given", type("Given", (Numpy,), {"rows": rows})()), CASE)
+
+
+def feeds(inquiry: Inquiry) -> list[Any]:
+    return [inquiry.feed((x * inquiry.arrays[0],)) for x in np.float32([1, 2, 3])]
+
+
+def test_calls_that_are_asked_together_are_answered_one_by_one() -> None:
+    inquiry = asking(lambda op, x: np.tanh(x))
+    calls = feeds(inquiry)
+    inquiry.ask_together(*calls)
+    for feed in reversed(calls):
+        (result,) = inquiry.ask(feed)
+        assert np.array_equal(result.outputs[0], np.tanh(feed.inputs[0]))
+
+
+def test_an_answer_is_good_for_one_ask() -> None:
+    """A check that asks again, in a fresh worker say, wants to know it anew."""
+    count = iter(range(100))
+    inquiry = asking(lambda op, x: np.full_like(x, next(count)))
+    feed = inquiry.feed()
+    inquiry.ask_together(feed)
+    first, again = (inquiry.ask(feed)[0].outputs[0].flat[0] for _ in range(2))
+    assert first < again
+
+
+@pytest.mark.parametrize("kind", [ValueError, Unsupported])
+def test_what_one_call_raises_is_told_of_that_one(kind: type[Exception]) -> None:
+    def tanh(op: Any, x: Any) -> Any:
+        if x.flat[0] == second.inputs[0].flat[0]:
+            raise kind("not of these")
+        return np.tanh(x)
+
+    inquiry = asking(tanh)
+    first, second, third = feeds(inquiry)
+    inquiry.ask_together(first, second, third)
+    inquiry.ask(first)
+    with pytest.raises(Unsupported if kind is Unsupported else Fault) as caught:
+        inquiry.ask(second)
+    if isinstance(caught.value, Fault):
+        assert caught.value.evidence.feeds == (second,)
+    inquiry.ask(third)
+
+
+def test_what_calls_raise_only_together_is_a_fault_of_all_of_them() -> None:
+    seen: list[Any] = []
+
+    def tanh(op: Any, x: Any) -> Any:
+        seen.append(x)
+        if len(seen) == 2:
+            raise ValueError("the cache is full")
+        return np.tanh(x)
+
+    inquiry = asking(tanh)
+    calls = feeds(inquiry)
+    with pytest.raises(Fault) as caught:
+        inquiry.ask_together(*calls)
+    assert caught.value.kind == "exception"
+    assert caught.value.evidence.feeds == tuple(calls)
+
+
+WAITING = """
+import time
+from pathlib import Path
+
+import numpy as np
+
+from d5test.backends.base import Row
+from d5test.backends.numpy import Numpy
+
+
+def tanh(op, x):
+    while not Path("{path}").exists():
+        time.sleep(0.01)
+    return np.tanh(x)
+
+
+class Waiting(Numpy):
+    rows = {{"Tanh": Row(tanh), "Mul": Numpy.rows["Mul"]}}
+"""
+
+
+@pytest.fixture
+def waiting(tmp_path: Path) -> Any:
+    """A backend in a worker, whose Tanh waits for a file."""
+    file = tmp_path / "waiting_for_a_file.py"
+    file.write_text(WAITING.format(path=tmp_path / "go on"))
+    with WorkerClient(Spec("waiting", f"{file}:Waiting"), timeout=20) as client:
+        yield client
+
+
+def test_bars_are_computed_while_the_backend_computes(waiting: Any, tmp_path: Path) -> None:
+    inquiry = Inquiry("forward", waiting, CASE)
+
+    def ahead(arithmetic: Arithmetic) -> None:
+        assert arithmetic is inquiry.classes()[0]
+        os.mknod(tmp_path / "go on")
+
+    (result,) = inquiry.ask(inquiry.feed(), ahead=[ahead])
+    assert np.allclose(result.outputs[0], np.tanh(inquiry.arrays[0]))
+
+
+def test_what_bars_raise_is_raised_where_they_are_needed(waiting: Any, tmp_path: Path) -> None:
+    (tmp_path / "go on").touch()
+    inquiry = Inquiry("forward", waiting, CASE)
+
+    def wrong(arithmetic: Arithmetic) -> Any:
+        raise ZeroDivisionError("in the reference")
+
+    feed = inquiry.feed()
+    (result,) = inquiry.ask(feed, ahead=[wrong])
+    with pytest.raises(ZeroDivisionError):
+        inquiry.judged(wrong, result.outputs, (feed,))
+    assert inquiry.ask(feed)  # of the same worker
+
+
+def test_bars_of_the_same_arrays_are_computed_once() -> None:
+    inquiry = asking(lambda op, x: np.tanh(x))
+    (tightest,) = inquiry.classes()
+    once, again = inquiry.forward_bounds(tightest), inquiry.forward_bounds(tightest)
+    assert once[0] is again[0]
+    other = inquiry.forward_bounds(tightest, (2 * inquiry.arrays[0],))
+    assert not np.array_equal(once[0].value, other[0].value)
