@@ -21,6 +21,11 @@ if TYPE_CHECKING:
     from d5test.numerics.bars import Bar
 
 Rule = Callable[["Bar", Any, list[Values], list[Values | None]], Any]
+BY_TWO = 1.5
+"""Roundings of x log2 e: of the product, and of log2 e. That it is e^(x - m), e^-z or such is what
+kernels of attention make use of; `exp` of an input itself is a library's."""
+LONGEST = 1024.0
+"""An |x| beyond which e^x is 0 or infinite in every format."""
 
 
 def exact(self: Bar, ufunc: Any, xs: list[Values], bars: list[Values | None]) -> Bar:
@@ -126,6 +131,14 @@ def _smooth(self: Bar, ufunc: Any, xs: list[Values], bars: list[Values | None]) 
                 moved = np.maximum(moved, np.absolute(end - value))
         bar = _total(bar, moved)
     return self.rounded(value, bar, self.arithmetic.granted[ufunc])
+
+
+def _exponential(self: Bar, ufunc: Any, xs: list[Values], bars: list[Values | None]) -> Bar:
+    """e^x, of an x that was computed also as 2^(x log2 e)."""
+    (x,), (b,) = xs, bars
+    if b is not None:
+        b = b + BY_TWO * self.arithmetic.u * np.minimum(np.absolute(x), LONGEST)
+    return _smooth(self, ufunc, xs, [b])
 
 
 def _logistic(self: Bar, ufunc: Any, xs: list[Values], bars: list[Values | None]) -> Bar:
@@ -242,6 +255,7 @@ RULES: dict[Any, Rule] = {
     np.divide: _divide,
     np.reciprocal: _reciprocal,
     np.sqrt: _sqrt,
+    np.exp: _exponential,
     np.log: _log,
     special.expit: _logistic,
     np.sign: _sign,

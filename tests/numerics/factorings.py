@@ -99,6 +99,12 @@ def softmax_by_reciprocal(op: Any, x: Any) -> Any:
     return e * (1 / e.sum(op.axis, keepdims=True))
 
 
+def softmax_by_powers_of_two(op: Any, x: Any) -> Any:
+    """As kernels of attention have it, whose processors have no other power."""
+    e = np.exp2((x - x.max(op.axis, keepdims=True)) * math.log2(math.e))
+    return e / e.sum(op.axis, keepdims=True)
+
+
 def softmax_gradient(op: Any, grads: Any, inputs: Any, outputs: Any) -> Any:
     """y dy - y sum(y dy), which subtracts products."""
     (dy,), (y,) = grads, outputs
@@ -345,7 +351,7 @@ FORWARDS: Mapping[str, tuple[Function, ...]] = {
     "RNN": (biases_together, in_one_sum),
     "LSTM": (biases_together, in_one_sum),
     "GRU": (biases_together, in_one_sum),
-    "Softmax": (softmax_by_reciprocal,),
+    "Softmax": (softmax_by_reciprocal, softmax_by_powers_of_two),
     "LogSoftmax": (log_softmax_in_order,),
     "SoftmaxCrossEntropyLoss": (cross_entropy_by_logsumexp,),
     "NegativeLogLikelihoodLoss": (loss_by_shares,),

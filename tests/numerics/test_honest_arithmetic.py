@@ -306,6 +306,17 @@ def test_the_gradient_of_tanh_by_cosh_lies_within_the_bars(off: float, right: bo
     assert judge(bounds, (dx,)).right is right
 
 
+def test_softmax_by_powers_of_two_lies_within_the_bars() -> None:
+    """In float32, of pairs that are up to 85 apart; with a log2 e that is off it does not."""
+    pairs = np.random.default_rng(1).uniform(-85, 0, (200_000, 2)).astype(np.float32)
+    (single,) = classes("float32")
+    bounds = forward_bounds(OPERATORS["Softmax"](), (pairs,), single)
+    for off, right in ((0, True), (1e-6, False)):
+        factor = np.float32(np.log2(np.e) * (1 + off))
+        e = np.exp2((pairs - pairs.max(-1, keepdims=True)) * factor)
+        assert judge(bounds, (e / e.sum(-1, keepdims=True),)).right is right
+
+
 def _as_tuple(function: Any, *inputs: Any) -> tuple[Any, ...]:
     results = function(*inputs)
     return results if isinstance(results, tuple) else (results,)
