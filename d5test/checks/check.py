@@ -345,12 +345,13 @@ class Inquiry:
     ) -> None:
         """Have calls that do not belong together answered in one request, which costs less.
 
-        `ask` has the answer to each then. Where one raises, each is asked by itself; where none
-        does so alone, all of them together are a fault.
+        `ask` has the answer to each then. Each has the time that it would have alone. Where one
+        raises, each is asked by itself; where none does so alone, all of them are a fault.
         """
         answers: list[Result | Exception] = []
         try:
-            answers += self.ask(*feeds, ahead=ahead)
+            with self.client.answering_within(len(feeds) * self.client.timeout):
+                answers += self.ask(*feeds, ahead=ahead)
         except (Fault, Unsupported, Inapplicable) as together:
             for feed in feeds:
                 answers.append(self._alone(feed))

@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from math import inf
 from typing import Any, Self
 
 from d5test.backends.base import Unsupported
@@ -193,9 +194,14 @@ class BackendClient(ABC):
         """
         return self.ask("invoke", target, arguments)
 
+    @property
+    def timeout(self) -> float:
+        """Seconds after which a request counts as hung. In this process none ever does."""
+        return inf
+
     @contextmanager
     def answering_within(self, seconds: float) -> Iterator[None]:
-        """Within: a request counts as hung only after so long. In this process none ever does."""
+        """Within: a request counts as hung only after so long."""
         yield
 
     def renew(self) -> bool:
@@ -247,6 +253,10 @@ class WorkerClient(BackendClient):
         launch = Launch(spec.name, spec.target, python, device, threads, fork, environment)
         self._process = WorkerProcess(launch, timeout, importing)
         self.close = weakref.finalize(self, self._process.close)  # type: ignore[method-assign]
+
+    @property
+    def timeout(self) -> float:
+        return self._process.timeout
 
     @contextmanager
     def answering_within(self, seconds: float) -> Iterator[None]:
