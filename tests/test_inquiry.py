@@ -11,7 +11,7 @@ import pytest
 from d5test.backends.base import Row, Unsupported
 from d5test.backends.numpy import Numpy
 from d5test.case import Case, Tensor
-from d5test.checks.check import Inquiry
+from d5test.checks.inquiry import Inquiry
 from d5test.client.client import WorkerClient
 from d5test.client.registry import Spec
 from d5test.numerics.arithmetic import Arithmetic

@@ -20,13 +20,14 @@ from d5test.checks.arguments import (
     layout,
 )
 from d5test.checks.bias import rounded_to_nearest
-from d5test.checks.check import Check, Inquiry, drawn, listed, with_gradient
+from d5test.checks.check import Check, drawn, listed, with_gradient
 from d5test.checks.derivatives import (
     forward_mode,
     second_gradient,
     with_forward_mode,
     with_second_gradient,
 )
+from d5test.checks.inquiry import Inquiry
 from d5test.checks.large import (
     has_samples,
     has_samples_and_gradient,

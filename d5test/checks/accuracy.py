@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from d5test.accuracy import Accuracy, Grade, ulps
 from d5test.backends.base import Unsupported
 from d5test.case import Array, Case, Operator, Tensor, dtype_of, is_float
-from d5test.checks.check import Inquiry
+from d5test.checks.inquiry import Inquiry
 from d5test.checks.special import NAN_IS_OPEN
 from d5test.numerics.arithmetic import DOUBLE_ROUNDOFF, Arithmetic, Format
 from d5test.numerics.bounds import Bound, Bounds, double, forward_bounds, library_bound

@@ -10,7 +10,8 @@ import numpy as np
 
 from d5test.backends.base import Unsupported
 from d5test.case import Arrays, Case, Operator
-from d5test.checks.check import Inquiry, Why, drawn_inputs, supported, without_reference
+from d5test.checks.check import Why, supported, without_reference
+from d5test.checks.inquiry import Inquiry, drawn_inputs
 from d5test.checks.own_forward import OwnForward
 from d5test.client.messages import MISTAKES, BackendInfo, Raised
 from d5test.numerics.arithmetic import Arithmetic

@@ -6,7 +6,7 @@ grants. All cases of a cell together do (`d5test.numerics.rounding`).
 
 from typing import Any
 
-from d5test.checks.check import Inquiry
+from d5test.checks.inquiry import Inquiry
 from d5test.numerics.rounding import FALSE_ALARM
 from d5test.outcome.fault import Evidence, Fault
 from d5test.outcome.roundings import Roundings

@@ -17,7 +17,8 @@ import numpy as np
 
 from d5test.backends.base import Unsupported
 from d5test.case import Arrays, Case, Operator, Tensor
-from d5test.checks.check import Inquiry, Why, with_gradient
+from d5test.checks.check import Why, with_gradient
+from d5test.checks.inquiry import Inquiry
 from d5test.checks.own_forward import OwnForward, forward_is_wrong
 from d5test.checks.value import wrong_with_gradient
 from d5test.client.messages import BackendInfo, Result

@@ -20,7 +20,8 @@ import numpy as np
 
 from d5test.backends.base import Unsupported
 from d5test.case import Array, Arrays, Batch, Case, Operator, dtype_of
-from d5test.checks.check import Inquiry, Why, supported, with_gradient
+from d5test.checks.check import Why, supported, with_gradient
+from d5test.checks.inquiry import Inquiry
 from d5test.checks.memory import require
 from d5test.checks.value import forward, gradient
 from d5test.client.messages import BackendInfo, Crashed, Extremes, Hung, Raised

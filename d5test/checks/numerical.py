@@ -26,7 +26,8 @@ from numpy.typing import NDArray
 
 from d5test.backends.base import Unsupported
 from d5test.case import Arrays, Case, Operator, Tensor
-from d5test.checks.check import Inquiry, Why, listed, without_reference
+from d5test.checks.check import Why, listed, without_reference
+from d5test.checks.inquiry import Inquiry
 from d5test.checks.own_forward import forward_is_wrong
 from d5test.client.messages import BackendInfo
 from d5test.numerics.arithmetic import Arithmetic

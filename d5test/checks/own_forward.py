@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from d5test.case import Arrays, Case
-from d5test.checks.check import Inquiry, drawn_inputs
+from d5test.checks.inquiry import Inquiry, drawn_inputs
 from d5test.client.history import before
 from d5test.numerics.arithmetic import Arithmetic
 from d5test.numerics.bounds import Bounds

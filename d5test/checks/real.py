@@ -10,7 +10,8 @@ from math import prod
 from typing import Any
 
 from d5test.case import Arrays, Case, Operator, Tensor, dtype_of
-from d5test.checks.check import Inquiry, Why, supported
+from d5test.checks.check import Why, supported
+from d5test.checks.inquiry import Inquiry
 from d5test.checks.memory import require
 from d5test.checks.value import forward, gradient, sampled
 from d5test.client.messages import BackendInfo, Result

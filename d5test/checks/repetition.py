@@ -9,7 +9,7 @@ import numpy as np
 
 from d5test.backends.base import Unsupported
 from d5test.case import Arrays, Case
-from d5test.checks.check import Inquiry, drawn_inputs
+from d5test.checks.inquiry import Inquiry, drawn_inputs
 from d5test.checks.own_forward import OwnForward
 from d5test.client.messages import Result
 from d5test.numerics.arithmetic import Arithmetic

@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from d5test.case import Array, Arrays, Case, Operator
-from d5test.checks.check import Inquiry, Why, drawn_inputs, supported
+from d5test.checks.check import Why, supported
+from d5test.checks.inquiry import Inquiry, drawn_inputs
 from d5test.checks.own_forward import OwnForward, forward_is_wrong
 from d5test.client.messages import BackendInfo
 from d5test.numerics.arithmetic import Arithmetic

@@ -12,7 +12,8 @@ import numpy as np
 from d5test.backends.base import Unsupported
 from d5test.case import Arrays, Case, Operator
 from d5test.checks.arguments import broadcast, has_layouts
-from d5test.checks.check import Inquiry, Why, with_gradient
+from d5test.checks.check import Why, with_gradient
+from d5test.checks.inquiry import Inquiry
 from d5test.client.messages import BackendInfo, Feed, Result
 from d5test.numerics.arithmetic import Arithmetic
 from d5test.numerics.bounds import Bound, Bounds

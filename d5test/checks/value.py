@@ -15,7 +15,7 @@ import numpy as np
 
 from d5test.case import Arrays, Case
 from d5test.checks.arguments import BATCHES, Crowd
-from d5test.checks.check import Inquiry
+from d5test.checks.inquiry import Inquiry
 from d5test.checks.own_forward import OwnForward, forward_is_wrong, largest_error
 from d5test.client.messages import Feed
 from d5test.numerics.arithmetic import Arithmetic

@@ -12,7 +12,7 @@ import numpy as np
 
 from d5test.backends.base import Unsupported
 from d5test.case import Array, Arrays, Case, Operator, Tensor, is_float
-from d5test.checks.check import Inquiry
+from d5test.checks.inquiry import Inquiry
 from d5test.networks.executor import Executor, Loss, NodeResult
 from d5test.networks.graph import Graph, Node
 from d5test.numerics.judgement import Judgement

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from d5test.case import Array, Case
-from d5test.checks.check import Check, Inquiry
+from d5test.checks.check import Check
+from d5test.checks.inquiry import Inquiry
 from d5test.numerics.bounds import forward_bounds
 from d5test.numerics.judgement import Judgement, judge
 from d5test.outcome.fault import Fault

@@ -11,7 +11,7 @@ from typing import Any
 
 from d5test.case import Case
 from d5test.checks import CHECKS
-from d5test.checks.check import Inquiry
+from d5test.checks.inquiry import Inquiry
 from d5test.client.client import WorkerClient
 from d5test.exploration.explore import Exploration
 from d5test.numerics.judgement import Judgement

@@ -6,7 +6,7 @@ import pytest
 from d5test.backends.numpy import Numpy
 from d5test.case import Arrays
 from d5test.checks import CHECKS, Fault
-from d5test.checks.check import Inquiry
+from d5test.checks.inquiry import Inquiry
 from d5test.numerics.arithmetic import Arithmetic
 from d5test.numerics.bounds import Bound, Bounds
 from d5test.reference.operators import OPERATORS

@@ -15,7 +15,7 @@ import pytest
 
 from d5test.case import Case, Tensor
 from d5test.checks import CHECKS, Evidence
-from d5test.checks.check import Inquiry
+from d5test.checks.inquiry import Inquiry
 from d5test.client import registry
 from d5test.client.client import WorkerClient
 from d5test.client.messages import Feed

@@ -12,7 +12,7 @@ import pytest
 
 from d5test.case import Case, Tensor
 from d5test.checks import CHECKS
-from d5test.checks.check import Inquiry
+from d5test.checks.inquiry import Inquiry
 from d5test.client.client import WorkerClient
 from d5test.outcome.fault import Evidence, Fault
 from d5test.reference.operators import OPERATORS
