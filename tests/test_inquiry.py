@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ import pytest
 from d5test.backends.base import Row, Unsupported
 from d5test.backends.numpy import Numpy
 from d5test.case import Case, Tensor
+from d5test.checks.arguments import laid_out, places
 from d5test.checks.inquiry import Inquiry
+from d5test.checks.upstream import UPSTREAM
 from d5test.client.client import WorkerClient
 from d5test.client.registry import Spec
 from d5test.numerics.arithmetic import Arithmetic
@@ -84,6 +87,18 @@ def test_what_calls_raise_only_together_is_a_fault_of_all_of_them() -> None:
         inquiry.ask_together(*calls)
     assert caught.value.kind == "exception"
     assert caught.value.evidence.feeds == tuple(calls)
+
+
+def test_every_other_case_has_one_place_alone_in_another_layout() -> None:
+    case = Case(OPERATORS["MatMul"](), (Tensor((2, 3)), Tensor((3, 4))))
+    got = [places(replace(case, seed=seed), UPSTREAM) for seed in range(8)]
+    every = (0, 1, UPSTREAM)
+    assert got == [every, (0,), every, (1,), every, (UPSTREAM,), every, (0,)]
+    assert laid_out(case, "strided", (1,)) == ("contiguous", "strided")
+
+
+def test_a_case_without_inputs_to_lay_out_has_no_place() -> None:
+    assert places(Case(CASE.op, (), seed=1)) == ()
 
 
 WAITING = """

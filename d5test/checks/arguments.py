@@ -29,12 +29,11 @@ def layout(client: Any, case: Case) -> Judgement:
     """The same values in another layout of memory give results within the same bars."""
     inquiry = Inquiry("layout", client, case)
     layouts = [name for name in inquiry.about.layouts if name not in ("contiguous", "expanded")]
-    judgement, reasons = Judgement(), []
+    judgement, reasons, at = Judgement(), [], places(case)
+    alone = f", of input {at[0]} alone" if len(at) < len(case.wanted) else ""
     for name in layouts:
         arrays = broadcast(case, inquiry.arrays) if name == "broadcast" else inquiry.arrays
-        feed = inquiry.feed(arrays, layouts=tuple(
-            name if i in case.wanted else "contiguous" for i in range(len(case.inputs))
-        ))  # fmt: skip
+        feed = inquiry.feed(arrays, layouts=laid_out(case, name, at))
         bounds = partial(inquiry.forward_bounds, arrays=arrays)
         try:
             (result,) = inquiry.ask(feed, ahead=[bounds])
@@ -43,12 +42,26 @@ def layout(client: Any, case: Case) -> Judgement:
             continue
         other = OwnForward(inquiry).judged(
             bounds, result.outputs, (feed,),
-            inquiry.feed(arrays), kind="layout", what=f"{name} inputs are misread",
+            inquiry.feed(arrays), kind="layout", what=f"{name} inputs are misread{alone}",
         )  # fmt: skip
         judgement = max(judgement, other, key=lambda j: j.ratio)
     if len(reasons) == len(layouts):
         raise Unsupported("; ".join(reasons))
     return inquiry.controlled(judgement, inquiry.forward_bounds(inquiry.allowed))
+
+
+def places(case: Case, *others: int) -> tuple[int, ...]:
+    """Which inputs are laid out otherwise: all of them, or in every other case one alone.
+
+    A function may look at its first input, and read the others as if they were like it.
+    """
+    every = (*case.wanted, *others)
+    return (every[case.seed // 2 % len(every)],) if case.seed % 2 and every else every
+
+
+def laid_out(case: Case, name: str, at: Sequence[int]) -> tuple[str, ...]:
+    """The layout of each input, which is of this name `at` some."""
+    return tuple(name if i in at else "contiguous" for i in range(len(case.inputs)))
 
 
 def has_layouts(operator: type[Operator], about: BackendInfo, dtype: str) -> Why:

@@ -3,7 +3,8 @@
 A gradient that is wrong without that, too, is for the check `gradient` to accuse.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from d5test.backends.base import Unsupported
 from d5test.case import Arrays, Case, Operator
-from d5test.checks.arguments import broadcast, has_layouts
+from d5test.checks.arguments import broadcast, has_layouts, laid_out, places
 from d5test.checks.check import Why, with_gradient
 from d5test.checks.inquiry import Inquiry
 from d5test.client.messages import BackendInfo, Feed, Result
@@ -21,6 +22,8 @@ from d5test.numerics.judgement import Judgement, judge, pairs
 from d5test.outcome.fault import Fault
 from d5test.outcome.tally import Inapplicable
 
+UPSTREAM = -1
+"""The place of the upstream gradients, beside those of the inputs."""
 BY_MASK = {
     "ReduceMax": "its gradient may be dy times a mask of the largest, and NaN times zero is NaN",
 }
@@ -37,11 +40,12 @@ def layout_gradient(client: Any, case: Case) -> Judgement:
     layouts = [name for name in inquiry.about.layouts if name != "contiguous"]
     judgement, reasons = Judgement(), []
     for name in layouts:
-        plain, inputs = _values(inquiry, name), "contiguous" if name == "expanded" else name
-        laid_out = tuple(
-            inputs if i in case.wanted else "contiguous" for i in range(len(case.inputs))
-        )
-        feed = inquiry.feed(plain.inputs, plain.grads, layouts=laid_out, grad_layout=name)
+        plain = _values(inquiry, name)
+        at = (UPSTREAM,) if name == "expanded" else places(case, UPSTREAM)
+        feed = inquiry.feed(
+            plain.inputs, plain.grads, layouts=laid_out(case, name, at),
+            grad_layout=name if UPSTREAM in at else "contiguous",
+        )  # fmt: skip
         try:
             (result,) = inquiry.ask(feed, ahead=[_bounds(inquiry, feed)])
         except Unsupported as unsupported:
@@ -50,7 +54,7 @@ def layout_gradient(client: Any, case: Case) -> Judgement:
         try:
             other = _held(inquiry, feed, result)
         except Fault as fault:
-            raise _misread(inquiry, fault, plain, name) from None
+            raise _misread(inquiry, fault, plain, name, at) from None
         judgement = max(judgement, other, key=lambda j: j.ratio)
     if len(reasons) == len(layouts):
         raise Unsupported("; ".join(reasons))
@@ -99,16 +103,19 @@ def _bounds(inquiry: Inquiry, feed: Feed) -> Callable[[Arithmetic], Bounds]:
     return partial(inquiry.gradient_bounds, grads=feed.grads, arrays=feed.inputs)
 
 
-def _misread(inquiry: Inquiry, fault: Fault, plain: Feed, name: str) -> Exception:
+def _misread(
+    inquiry: Inquiry, fault: Fault, plain: Feed, name: str, at: Sequence[int]
+) -> Exception:
     """What to raise of gradients that are wrong in a layout; `Inapplicable` if they always are."""
     _require_right(inquiry, plain)
-    (result,) = inquiry.ask(inquiry.feed(plain.inputs, plain.grads, grad_layout=name))
-    try:
-        _held(inquiry, plain, result)
-    except Fault:
-        what = f"{name} upstream gradients are misread"
-    else:
-        what = f"the gradient is wrong where the inputs are {name}"
+    what = f"{name} upstream gradients are misread"
+    if UPSTREAM not in at:
+        what = f"the gradient is wrong where input {at[0]} alone is {name}"
+    elif len(at) > 1:
+        (result,) = inquiry.ask(inquiry.feed(plain.inputs, plain.grads, grad_layout=name))
+        with suppress(Fault):
+            _held(inquiry, plain, result)
+            what = f"the gradient is wrong where the inputs are {name}"
     return inquiry.subject.fault("layout", what, fault.evidence, fault.judgement)
 
 

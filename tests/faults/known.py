@@ -68,6 +68,8 @@ IN_PROCESS = (
             "the same call gives other outputs", alone=True),
     Finding(values.BatchDependent, "Conv", "batch", "batch", "in a batch of 17", alone=True),
     Finding(values.LayoutBlind, "MatMul", "layout", "layout", "inputs are misread", alone=True),
+    Finding(values.LayoutOfTheFirst, "MatMul", "layout", "layout", "inputs are misread",
+            alone=True),
     Finding(values.SizeOne, "Softmax", "degenerate", "value", WRONG, alone=True),
     Finding(values.ZeroSizeShape, "Softmax", "degenerate", "shape", "wrong shape", alone=True),
     Finding(values.NanSwallowed, "MatMul", "special", "special", "nan in an input is swallowed",

@@ -181,6 +181,16 @@ class LayoutBlind(Wrong):
         return honest(*(as_it_lies(x) for x in inputs))
 
 
+class LayoutOfTheFirst(Wrong):
+    """Asks whether its first input is contiguous, and reads the others as if they were like it."""
+
+    def forward(self, honest: Honest, *inputs: Any) -> Arrays:
+        first, *others = inputs
+        if not first.flags.c_contiguous:
+            return honest(*inputs)
+        return honest(first, *map(as_it_lies, others))
+
+
 def as_it_lies(x: Array | None) -> Array | None:
     if x is None or x.flags.c_contiguous:
         return x
