@@ -18,7 +18,7 @@ from d5test.backends.base import (
     planned,
 )
 from d5test.backends.jax.framework import Array, integers, jax, jnp, lax
-from d5test.backends.jax.movement import shape_of
+from d5test.backends.jax.movement import shape_of, widths_of
 from d5test.backends.windows import Windows
 
 forms = Forms()
@@ -142,10 +142,18 @@ def folded(function: Plan, op: Any, x: Array, axes: Any = None) -> Plan:
 
 
 for _operator, _titles in {
-    "ReduceSum": {"lax.reduce(x, 0, lax.add)": lambda x, axes: lax.reduce(
-        x, jnp.zeros((), x.dtype), lax.add, axes)},
-    "ReduceMax": {"lax.reduce(x, -inf, lax.max)": lambda x, axes: lax.reduce(
-        x, jnp.full((), -jnp.inf, x.dtype), lax.max, axes)},
+    "ReduceSum": {
+        "lax.reduce_sum": lax.reduce_sum,
+        "lax.reduce(x, 0, lax.add)": lambda x, axes: lax.reduce(
+            x, jnp.zeros((), x.dtype), lax.add, axes
+        ),
+    },
+    "ReduceMax": {
+        "lax.reduce_max": lax.reduce_max,
+        "lax.reduce(x, -inf, lax.max)": lambda x, axes: lax.reduce(
+            x, jnp.full((), -jnp.inf, x.dtype), lax.max, axes
+        ),
+    },
 }.items():  # fmt: skip
     for _title, _function in _titles.items():
         forms.add(
@@ -283,6 +291,30 @@ def by_steps(n: int) -> tuple[str, str, str]:
     """The names of axes of x (n, c, ...), w (c_out, c_in, ...) and y in `lax.conv`'s words."""
     places = "DHW"[-n:]
     return f"NC{places}", f"OI{places}", f"NC{places}"
+
+
+@forms.add("Pad", "lax.pad", arithmetic="F", values=(1, 3), attributes={"mode": ("constant",)})
+@planned
+def padded_or_cut(op: Any, x: Array, pads: Array, value: Any = None, axes: Any = None) -> Plan:
+    """Nothing between the elements."""
+    sides = [(low, high, 0) for low, high in widths_of(x, pads, axes)]
+
+    def call(x: Array, pads: Array, value: Any = None, axes: Any = None) -> Array:
+        return lax.pad(x, jnp.zeros((), x.dtype) if value is None else value.reshape(()), sides)
+
+    return call
+
+
+@forms.add(
+    "Conv", "lax.conv", arithmetic="S", where={"inputs": 2},
+    attributes={"group": (1,), "dilations": (None,), "pads": (None,),
+                "auto_pad": ("VALID", "SAME_UPPER")},
+)  # fmt: skip
+@planned
+def convolved_by_name(op: Any, x: Array, w: Array) -> Plan:
+    strides = op.strides or (1,) * (x.ndim - 2)
+    padding = "SAME" if op.auto_pad == "SAME_UPPER" else op.auto_pad
+    return lambda x, w: lax.conv(x, w, strides, padding)
 
 
 @forms.add(

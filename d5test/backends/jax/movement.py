@@ -93,13 +93,19 @@ def gather(op: Any, x: Array, indices: Array) -> Array:
     return jnp.take(x, indices, op.axis)
 
 
-@rows.native("Pad", arithmetic="S", values=(1, 3))
-@planned
-def pad(op: Any, x: Array, pads: Array, value: Any = None, axes: Any = None) -> Plan:
+def widths_of(x: Array, pads: Array, axes: Any) -> list[tuple[int, int]]:
+    """How far each axis of x is padded at its beginning and its end."""
     amounts, which = integers(pads), range(x.ndim) if axes is None else integers(axes)
     widths = [(0, 0)] * x.ndim
     for i, axis in enumerate(which):
         widths[axis] = (amounts[i], amounts[len(which) + i])
+    return widths
+
+
+@rows.native("Pad", arithmetic="S", values=(1, 3))
+@planned
+def pad(op: Any, x: Array, pads: Array, value: Any = None, axes: Any = None) -> Plan:
+    widths = widths_of(x, pads, axes)
     negative = any(w < 0 for pair in widths for w in pair)
     if op.mode != "constant":
         if negative:
