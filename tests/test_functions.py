@@ -106,7 +106,7 @@ def test_a_mistake_is_one_line(
     assert error.count("\n") == 1
 
 
-@pytest.mark.parametrize("backend", ["torch", "tensorflow"])
+@pytest.mark.parametrize("backend", ["torch", "tensorflow", "jax"])
 def test_the_page_has_each_row_and_form(backend: str) -> None:
     """What the command would count is not on the page: it may differ between machines."""
     pytest.importorskip(backend)
@@ -120,5 +120,5 @@ def test_the_page_has_each_row_and_form(backend: str) -> None:
         for form in ("", *tables.forms.get(operator, {}))
     ]
     assert [["".join(o).removeprefix("| "), f] for o, f in listed] == there, (
-        "d5test coverage --functions --backend=torch,tensorflow -o docs/functions.md"
+        "d5test coverage --functions --backend=torch,tensorflow,jax -o docs/functions.md"
     )

@@ -36,7 +36,10 @@ def execute(options: argparse.Namespace) -> int:
         wrong += sum(line.faults for line in lines)
         pages += page(backend, version, lines, left)
     if options.output is not None:
-        replace(options.output, "\n".join([*INTRODUCTION, *pages]) + "\n")
+        asked = f"--backend={','.join(backends)}"
+        asked += f" --operator={','.join(operators)}" if operators else ""
+        text = INTRODUCTION.format(asked=asked, output=options.output)
+        replace(options.output, "\n".join([text, *pages]) + "\n")
     return int(wrong > 0)
 
 
@@ -82,21 +85,20 @@ def show(title: str, lines: Sequence[Line], left: dict[str, tuple[str, ...]]) ->
     for row in rows:
         padded = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         print("  ".join(padded).rstrip())
-    print(f"\n{OWN}:")
+    print(f"\n{OWN}:" if left else "")
     for operator, names in left.items():
         print(f"  {operator}: {', '.join(names)}")
     print()
 
 
 OWN = "An operator's own by their names, and called by no row or form"
-INTRODUCTION = (
-    "# Functions that are judged",
-    "",
-    "Made by `d5test coverage --functions --backend=torch,tensorflow -o docs/functions.md`,",
-    "which says on the terminal how many cases of each were telling. Beside the name of a form",
-    "stand the functions that it calls, where it does not name them; d, s, h, b are float64,",
-    "float32, float16 and bfloat16. A default run asks a form in float32 and in another dtype.",
-)
+INTRODUCTION = """\
+# Functions that are judged
+
+Made by `d5test coverage --functions {asked} -o {output}`,
+which says on the terminal how many cases of each were telling. Beside the name of a form
+stand the functions that it calls, where it does not name them; d, s, h, b are float64,
+float32, float16 and bfloat16. A default run asks a form in float32 and in another dtype."""
 
 
 def page(
@@ -108,6 +110,7 @@ def page(
     yield f"|{'---|' * (len(TITLES) - 1)}"
     for line in lines:
         yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells(line))} |"
-    yield from ("", f"{OWN}:", "")
+    if left:
+        yield from ("", f"{OWN}:", "")
     for operator, names in left.items():
         yield f"* {operator}: {', '.join(f'`{name}`' for name in names)}"
