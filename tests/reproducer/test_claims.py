@@ -117,7 +117,8 @@ CASES = {
         "nondeterministic", "determinism", slopes="slopes[0] *= STATE['calls']", row=PULLED
     ),
     "a layout": Wrong(
-        "layout", "layout", "return good if x.flags.c_contiguous else good + 1", facts=STRIDED
+        "layout", "layout", "return good + (not (x.flags.c_contiguous and y.flags.c_contiguous))",
+        facts=STRIDED,
     ),
     "a batch": Wrong("batch", "batch", "return good + (len(x) > 16)"),
     "a NaN": Wrong("special", "special", "return np.where(np.isnan(good), 0, good)"),
