@@ -26,11 +26,14 @@ BATCHES = (17, 33)
 
 
 def layout(client: Any, case: Case) -> Judgement:
-    """The same values in another layout of memory give results within the same bars."""
+    """The same values in another layout of memory give results within the same bars.
+
+    All inputs have it, or in every other case one alone.
+    """
     inquiry = Inquiry("layout", client, case)
     layouts = [name for name in inquiry.about.layouts if name not in ("contiguous", "expanded")]
     judgement, reasons, at = Judgement(), [], places(case)
-    alone = f", of input {at[0]} alone" if len(at) < len(case.wanted) else ""
+    alone = f" (input {at[0]} alone)" if len(at) < len(case.wanted) else ""
     for name in layouts:
         arrays = broadcast(case, inquiry.arrays) if name == "broadcast" else inquiry.arrays
         feed = inquiry.feed(arrays, layouts=laid_out(case, name, at))
