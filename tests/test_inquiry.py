@@ -28,7 +28,7 @@ CASE = Case(OPERATORS["Tanh"](), (Tensor((2, 3)),))
 def asking(tanh: Callable[[Any, Any], Any]) -> Inquiry:
     """The case, put to a backend whose Tanh is this function."""
     rows = {"Tanh": Row(tanh), "Mul": Numpy.rows["Mul"]}
-    return Inquiry("forward", Local("given", type("Given", (Numpy,), {"rows": rows})()), CASE)
+    return Inquiry("forward", Local("custom", type("Custom", (Numpy,), {"rows": rows})()), CASE)
 
 
 def feeds(inquiry: Inquiry) -> list[Any]:
@@ -55,7 +55,7 @@ def test_an_answer_is_good_for_one_ask() -> None:
 
 
 @pytest.mark.parametrize("kind", [ValueError, Unsupported])
-def test_what_one_call_raises_is_told_of_that_one(kind: type[Exception]) -> None:
+def test_an_exception_of_one_call_is_reported_for_that_call(kind: type[Exception]) -> None:
     def tanh(op: Any, x: Any) -> Any:
         if x.flat[0] == second.inputs[0].flat[0]:
             raise kind("not of these")

@@ -213,7 +213,7 @@ class Inquiry:
         """Have calls that do not belong together answered in one request, which costs less.
 
         `ask` has the answer to each then. Each has the time that it would have alone. Where one
-        raises, each is asked by itself; where none does so alone, all of them are a fault.
+        raises, each is asked by itself; where none raises the like alone, all of them do.
         """
         answers: list[Result | Exception] = []
         try:
@@ -222,7 +222,7 @@ class Inquiry:
         except (Fault, Unsupported, Inapplicable) as together:
             for feed in feeds:
                 answers.append(self._alone(feed))
-                if isinstance(answers[-1], Exception):
+                if isinstance(answers[-1], type(together)):
                     break
             else:
                 raise together from None
