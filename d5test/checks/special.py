@@ -135,7 +135,7 @@ def _in(inquiry: Inquiry, arithmetic: Arithmetic, chosen: int) -> Judgement:
 
 @dataclass(frozen=True)
 class Special:
-    """A special value at a place: what is asked then, and the inputs if that is moved by 1."""
+    """A special value and its place, the call that has it, and the inputs moved by 1 there."""
 
     value: float
     place: Place

@@ -4,7 +4,6 @@ A gradient that is wrong without that, too, is for the check `gradient` to accus
 """
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -113,8 +112,11 @@ def _misread(
         what = f"the gradient is wrong where input {at[0]} alone is {name}"
     elif len(at) > 1:
         (result,) = inquiry.ask(inquiry.feed(plain.inputs, plain.grads, grad_layout=name))
-        with suppress(Fault):
+        try:
             _held(inquiry, plain, result)
+        except Fault:
+            pass  # of the upstream gradient alone, too
+        else:
             what = f"the gradient is wrong where the inputs are {name}"
     return inquiry.subject.fault("layout", what, fault.evidence, fault.judgement)
 

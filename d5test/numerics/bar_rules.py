@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 Rule = Callable[["Bar", Any, list[Values], list[Values | None]], Any]
 BY_TWO = 1.5
-"""Roundings of x log2 e: of the product, and of log2 e. That it is e^(x - m), e^-z or such is what
-kernels of attention make use of; `exp` of an input itself is a library's."""
+"""What x log2 e errs by, in units of u |x|: 1 for the product, 0.47 at most for log2 e, which is
+rounded to one of the four formats. Kernels of attention compute e^(x - m) so; Exp does not."""
 LONGEST = 1024.0
 """An |x| beyond which e^x is 0 or infinite in every format."""
 

@@ -296,7 +296,7 @@ def by_steps(n: int) -> tuple[str, str, str]:
 @forms.add("Pad", "lax.pad", arithmetic="F", values=(1, 3), attributes={"mode": ("constant",)})
 @planned
 def padded_or_cut(op: Any, x: Array, pads: Array, value: Any = None, axes: Any = None) -> Plan:
-    """Nothing between the elements."""
+    """Negative widths cut off; nothing is put between the elements."""
     sides = [(low, high, 0) for low, high in widths_of(x, pads, axes)]
 
     def call(x: Array, pads: Array, value: Any = None, axes: Any = None) -> Array:
