@@ -1,21 +1,17 @@
-"""This rank: how it joins the others, what it shares with them, and how they agree.
+"""This rank: what it shares with the others, and how they agree.
 
-Requirements: MPI is started before any other plugin is configured, since the settings of quiet
-ranks are read there; what cannot be started is one line. What each rank has to say at one stage of
-the run is told to all: that costs one byte a rank where nobody has anything to say, and never
-waits for ever for a rank that is at another stage, but says which; a rank that waits leaves its
-core to the others. A test gets a communicator on which no message of another test is under way;
-the ranks agree on the end once, however pytest ends.
+Requirements: what each rank has to say at one stage of the run is told to all: that costs one byte
+a rank where nobody has anything to say, and never waits for ever for a rank that is at another
+stage, but says which; a rank that waits leaves its core to the others. A test gets a communicator
+on which no message of another test is under way; the ranks agree on the end once, however pytest
+ends.
 """
 
 import json
-import os
-import tempfile
 import time
 from collections.abc import Mapping
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,12 +19,11 @@ import pytest
 
 from d5test.distributed import provider
 from d5test.distributed.watchdog import Watchdog
-from d5test.plugin.ranks.begin import SUPERVISED, Quiet, once
-from d5test.plugin.ranks.journal import Journal, Part
+from d5test.plugin.ranks.journal import Journal
 
 RANKS = pytest.StashKey["Ranks"]()
-STARTING, COLLECTING, ENDING = 120.0, 300.0, 30.0
-"""Seconds for MPI to start, for frameworks to be imported, and for MPI to end."""
+COLLECTING, ENDING = 300.0, 30.0
+"""Seconds for frameworks to be imported, and for MPI to end."""
 STAGES = ("collection", "start", "setup", "call", "example", "teardown", "end")
 SHORTEST, LONGEST = 1e-5, 2e-3
 """Seconds between polls: each twice the one before."""
@@ -153,45 +148,3 @@ def _drain(comm: Any) -> None:
     while comm.Iprobe(status=status):
         room = bytearray(status.Get_count(MPI.BYTE))
         comm.Recv([room, MPI.BYTE], status.source, status.tag)
-
-
-def join(config: pytest.Config, launch: provider.Launch) -> None:
-    """Start MPI and register the plugins of a rank. UsageError with one line if there is none."""
-    capture = config.pluginmanager.get_plugin("capturemanager")
-    with capture.global_and_fixture_disabled() if capture else nullcontext():
-        watchdog = Watchdog(launch.rank)
-    watchdog.enter("start of MPI", STARTING, "the start of MPI")
-    try:
-        world = provider.connect(launch)
-    except provider.Unusable as error:
-        watchdog.end(ENDING)
-        raise pytest.UsageError(*once(launch, str(error))) from None
-    # these import MPI, whose settings `connect` has made
-    from d5test.distributed.guarded import Guarded, Notices
-    from d5test.plugin.ranks.lockstep import Lockstep, Slowest
-    from d5test.plugin.ranks.together import Together
-
-    everyone, mpi, supervisor = world.mpi.COMM_WORLD, world.mpi, os.environ.get(SUPERVISED)
-    notices = Notices(everyone.Dup(), crowded=launch.oversubscribed)
-    folder = supervisor or everyone.bcast(
-        tempfile.mkdtemp(prefix="d5test-ranks-") if everyone.rank == 0 else None
-    )
-    guarded = Guarded(everyone.Dup(), notices)
-    ranks = config.stash[RANKS] = Ranks(world, watchdog, everyone.Dup(), notices, guarded)
-    ranks.renew(spoilt=False)
-    alone = mpi.Query_thread() != mpi.THREAD_MULTIPLE  # then no other thread may call MPI
-    left = None if alone else notices.sender
-    watchdog.start(folder, supervised=supervisor is not None, left=left)
-    register = config.pluginmanager.register
-    together = Together(config, ranks)
-    register(together, "d5test-ranks")
-    register(Lockstep(together), "d5test-lockstep")
-    register(Quiet(config, ranks.rank, speaks=not (ranks.rank or supervisor)), "d5test-quiet")
-    if supervisor:
-        register(Part(Path(supervisor)), "d5test-part")
-        if not ranks.rank:
-            ranks.journal = Journal(config, Path(supervisor), world.facts())
-            register(ranks.journal, "d5test-journal")
-    if config.pluginmanager.hasplugin("benchmark"):
-        register(Slowest(ranks), "d5test-slowest")
-    watchdog.enter("collection", COLLECTING, "the collection of the tests")

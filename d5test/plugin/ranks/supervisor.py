@@ -24,8 +24,8 @@ from typing import IO, Any
 import pytest
 
 from d5test.distributed import sentry
-from d5test.plugin.ranks.begin import SUPERVISED
 from d5test.plugin.ranks.journal import PLAN, Reader, Replay
+from d5test.plugin.ranks.quiet import SUPERVISED
 
 ALLOWED = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
