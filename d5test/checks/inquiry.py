@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property, partial
+from math import isfinite
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -461,8 +462,11 @@ class Inquiry:
             if judgement.explained != 0 and (narrower := rounded_to(expected, results)):
                 judgement = replace(judgement, rounded_to=narrower)
                 more = f": rounded to {narrower}"
-            elif kind != "arithmetic" and (
-                narrower := self._read_as(feeds[-1], results, expected)
+            elif (
+                kind != "arithmetic"
+                and isfinite(judgement.got)
+                and judgement.got  # a zero or an infinity may have any reason
+                and (narrower := self._read_as(feeds[-1], results, expected))
             ):
                 judgement = replace(judgement, read_as=narrower)
                 more = f": inputs are rounded to {narrower}"

@@ -230,7 +230,8 @@ def lifted_results(
 
 def double(arrays: Sequence[Any]) -> tuple[Any, ...]:
     """The floating-point arrays in float64, as new arrays; the others as they are."""
-    return map_floats(arrays, lambda x: x.astype(np.float64))
+    with np.errstate(invalid="ignore"):  # of a NaN that signals
+        return map_floats(arrays, lambda x: x.astype(np.float64))
 
 
 def exact_bars(arrays: Sequence[Any], arithmetic: Arithmetic) -> tuple[Any, ...]:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import zip_longest
-from math import isfinite, isinf
+from math import isfinite, isinf, isnan
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -27,14 +27,18 @@ SMALL = 8
 TINY = 2
 """A number below this multiple of the smallest normal number is tiny."""
 Character = Literal[
-    "inaccuracy", "cancellation", "infinite", "zero", "flushed", "unwritten", "different function"
-]
+    "inaccuracy", "cancellation", "NaN", "infinite", "finite", "other infinity", "zero", "flushed",
+    "unwritten", "different function",
+]  # fmt: skip
 EXPLANATIONS: Mapping[Character | None, str] = {
     None: "",
     "inaccuracy": ": an inaccuracy, as computing in {0.explained} bits may make",
     "cancellation": ": an inaccuracy, as a difference of numbers near 1 may make: "
     "{2:.2g} ULPs of 1",
+    "NaN": ": NaN, where a number is due",
     "infinite": ": infinite, where a finite number is due",
+    "finite": ": finite, where an infinity is due",
+    "other infinity": ": the other infinity is due",
     "zero": ": zero, where a tiny number is due",
     "flushed": ": right if subnormal numbers are read as zero",
     "unwritten": ": memory that nothing wrote, which d5test fills with the byte {1:#x}",
@@ -339,10 +343,14 @@ def _character(judgement: Judgement, dtype: str) -> Character | None:
         return None
     if dtype and got == np.full(8, FRESH, np.uint8).view(dtype_of(dtype))[0]:
         return "unwritten"
+    if isnan(got) and not isnan(want):
+        return "NaN"
+    if isinf(want):
+        return "other infinity" if isinf(got) else "finite"
+    if isinf(got) and not judgement.flushed:
+        return "infinite"
     if judgement.explained is None:
         return None
-    if isinf(got) and isfinite(want):
-        return "infinite"
     if got == 0 and 0 < abs(want) < TINY * format_of(dtype).smallest_normal:
         return "zero"
     if judgement.flushed:

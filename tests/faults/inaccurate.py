@@ -67,14 +67,6 @@ class InBfloat16(Wrong):
         return np.asarray(x.astype(np.float32).astype(dtype_of("bfloat16")).astype(x.dtype))
 
 
-class ProductFirst(Wrong):
-    """HardSwish whose product overflows before it is divided by 6."""
-
-    def forward(self, honest: Honest, *inputs: Any) -> Arrays:
-        (x,) = inputs
-        return (np.asarray(x * np.clip(x + 3, 0, 6) / 6, x.dtype),)
-
-
 class ErfByPolynomial(Wrong):
     """Abramowitz and Stegun, 7.1.26, in float64, too: an error of 1.5e-7, and its derivative."""
 

@@ -55,11 +55,37 @@ def test_what_is_rounded_to_a_narrower_format_is_one_cause(operator: str) -> Non
         assert ": rounded to bfloat16 on fast" in caught.value.headline
 
 
-def test_an_infinity_is_called_so() -> None:
-    client = Local("early", inaccurate.ProductFirst())
-    fault = findings(client, OPERATORS["HardSwish"], ("accuracy",), COUNT)["accuracy"]
-    assert fault.character == "infinite"
-    assert "infinite, where a finite number is due" in fault.message
+@pytest.mark.parametrize(
+    ("operator", "function", "character", "words"),
+    [
+        ("HardSwish", lambda x: x * np.clip(x + 3, 0, 6) / 6, "infinite",
+         "infinite, where a finite number is due"),
+        ("Exp", lambda x: np.where(x > 50, np.nan, np.exp(x)), "NaN", "NaN, where a number"),
+        ("Exp", lambda x: np.where(x == np.inf, 1e308, np.exp(x)), "finite",
+         "finite, where an infinity is due"),
+        ("Reciprocal", lambda x: 1 / (x + 0.0), "other infinity", "the other infinity is due"),
+        ("Exp", lambda x: np.where(x > 709, np.inf, np.exp(x)), "infinite", "infinite, where"),
+        ("Log", lambda x: np.where(np.abs(x - 1) < 1e-6, 0, np.log(x)), "different function",
+         "which no rounding explains"),
+    ],
+)  # fmt: skip
+def test_infinities_and_nan_are_called_so(
+    operator: str, function: Any, character: str, words: str
+) -> None:
+    class Other(OPERATORS[operator]):  # type: ignore[misc,name-defined]
+        def forward(self, x: Any) -> Any:
+            return np.asarray(function(x), x.dtype)
+
+    def judge_all() -> None:
+        client, check = with_row(OPERATORS[operator], Other), CHECKS["accuracy"]
+        for case in check.every(OPERATORS[operator], "float64"):
+            check.run(client, case)
+
+    with np.errstate(all="ignore"), pytest.raises(Fault) as caught:
+        judge_all()
+    assert caught.value.character == character
+    assert words in caught.value.message
+    assert "inputs are rounded" not in caught.value.message
 
 
 def test_memory_that_nothing_wrote_is_called_so() -> None:
