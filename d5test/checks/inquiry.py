@@ -542,7 +542,7 @@ def drawn_inputs(case: Case) -> Iterator[tuple[int, Tensor]]:
     """The floating-point inputs of a case whose values are drawn, with their positions."""
     for i in case.wanted:
         tensor = case.inputs[i]
-        if tensor is not None and tensor.data is None:
+        if tensor is not None and tensor.data is None and tensor.values[0] != "constant":
             yield i, tensor
 
 

@@ -197,9 +197,11 @@ def _compare(self: Bar, ufunc: Any, xs: list[Values], bars: list[Values | None])
 
 
 def _logic(self: Bar, ufunc: Any, xs: list[Values], bars: list[Values | None]) -> Bar:
-    value = ufunc(*xs)
-    doubt = sum((b for b in bars if b is not None), np.zeros(()))
-    return self.like(value, np.minimum(np.broadcast_to(doubt, value.shape), 1.0))
+    """In doubt is what differs between all doubts being true and all being false."""
+    doubts = [np.zeros((), bool) if b is None else b > 0 for b in bars]
+    least = ufunc(*(x & ~d for x, d in zip(xs, doubts, strict=True)))
+    most = ufunc(*(x | d for x, d in zip(xs, doubts, strict=True)))
+    return self.like(ufunc(*xs), (least != most).astype(np.float64))
 
 
 def in_range(paid: Values, payment: Payment) -> bool:

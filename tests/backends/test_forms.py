@@ -14,9 +14,11 @@ from d5test.backends.base import FLOATS, Always, Forms, Row, planned
 from d5test.backends.torch import Torch
 from d5test.case import Case, Tensor
 from d5test.checks import CHECKS
+from d5test.checks.inquiry import drawn_inputs
 from d5test.client import registry
 from d5test.exploration.explore import in_form
 from d5test.reference.operators import OPERATORS
+from d5test.reference.operators.elementwise import Pow
 from d5test.reference.operators.linear import Gemm
 from d5test.worker.worker import load
 
@@ -80,6 +82,12 @@ def test_a_case_of_a_form_is_rebuilt_by_its_repr() -> None:
     assert eval(repr(case)) == case
     assert case.inputs[1] == Tensor((2, 3), values=("constant", 2.0))
     assert case.form == "F.linear"
+
+
+def test_what_a_form_holds_constant_is_not_drawn() -> None:
+    """Else a form that is right with its number is asked another one, and gives a wrong result."""
+    case = in_form(Case(Pow(), (Tensor((3,)),) * 2), "x ** 3.0", {1: 3.0})
+    assert [i for i, _ in drawn_inputs(case)] == [0]
 
 
 def accused(backend: str, folder: Path, *options: str) -> set[tuple[str, str]]:

@@ -60,6 +60,15 @@ def test_no_gradient_of_equal_inputs_is_negative_or_more_than_flows_in() -> None
         assert not right(op, (x, x, x), *(DY * share for share in shares))
 
 
+def test_a_power_of_zero_has_no_slope_and_others_have_theirs() -> None:
+    op, slope = OPERATORS["Pow"](), DY * np.log(2.0)
+    assert right(op, (literal(0.0), literal(2.0)), 0.0, 0.0)
+    for wrong in (np.nan, 0.01):
+        assert not right(op, (literal(0.0), literal(2.0)), 0.0, wrong)
+    assert right(op, (literal(2.0), literal(0.0)), 0.0, slope)
+    assert not right(op, (literal(2.0), literal(0.0)), 0.0, 0.0), "only a power of 0 may be a jump"
+
+
 @pytest.mark.parametrize("name", ["ReduceMax", "MaxPool"])
 def test_rivals_of_a_largest_element_share_what_flows_in(name: str) -> None:
     image = Tensor((1, 1, 3), "float32", data=(1.0, 1.0, 0.0))

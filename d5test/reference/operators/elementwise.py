@@ -322,8 +322,8 @@ class Pow(Broadcasting):
     """z = x^y, with broadcasting. ONNX Pow-15.
 
     x floating-point; y floating-point, where x has to be positive, or of an integer type, which
-    has no gradient. dx = dz y x^(y - 1), which is 0 for a y of 0, dy = dz z ln x. Of an integer x
-    the power is one, too.
+    has no gradient. dx = dz y x^(y - 1), which is 0 for a y of 0. dy = dz z ln x, which is 0 for
+    an x of 0 and a positive y. Of an integer x the power is one, too.
     """
 
     since = 15
@@ -336,7 +336,9 @@ class Pow(Broadcasting):
         dx = unbroadcast(dz * y * np.where(y == 0, 0, x ** (y - 1)), x.shape)
         if y.dtype.kind in "iu":
             return dx, None
-        return dx, unbroadcast(dz * z * np.log(x), y.shape)
+        log = np.log(x)
+        slope = np.where((log == -np.inf) & (y > 0), 0, z * log)
+        return dx, unbroadcast(dz * slope, y.shape)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
