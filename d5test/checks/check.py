@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 Why = Unsupported | Inapplicable | None
 Reason = Callable[[type[Operator], BackendInfo, str], Why]
 """Of an operator, what is known of a backend, and a dtype."""
+THOROUGH = 100
+"""Examples in a run that looks for what a short one leaves out."""
 
 
 def listed(operator: type[Operator], about: BackendInfo, dtype: str) -> Why:
@@ -93,7 +95,7 @@ class Check:
     whole   what is asked of all cases of a cell together, once each of them is right; returns a
             fault, or nothing
     sizes   the sizes that are asked for where it is asked, alone; empty: mixed or small ones
-    in_turn of forms: further dtypes, of which each form is asked one
+    in_turn of forms: further dtypes, of which each form is asked one in a short run
     place   which of the checks it is: each begins at another place with real problems, and sides
     """
 
@@ -124,11 +126,15 @@ class Check:
         """Whether it may be asked in a dtype."""
         return dtype in (*self.dtypes, *self.in_turn)
 
-    def dtypes_of(self, name: str, wanted: Sequence[str]) -> tuple[str, ...]:
-        """The dtypes, of those that are wanted, in which the form of this name is asked."""
+    def dtypes_of(self, name: str, wanted: Sequence[str], examples: int = 0) -> tuple[str, ...]:
+        """The dtypes, of those that are wanted, in which the form of this name is asked.
+
+        All of them where `THOROUGH` examples are.
+        """
         turns = [dtype for dtype in self.in_turn if dtype in wanted]
-        its_own = turns[crc32(name.encode()) % len(turns)] if turns else ""
-        return tuple(d for d in (*self.dtypes, its_own) if d in wanted)
+        if turns and examples < THOROUGH:
+            turns = [turns[crc32(name.encode()) % len(turns)]]
+        return tuple(d for d in (*self.dtypes, *turns) if d in wanted)
 
     @property
     def sized(self) -> bool:

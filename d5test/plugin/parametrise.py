@@ -75,7 +75,9 @@ def table(config: pytest.Config, check: Check) -> Table:
         for operator in family
         for form, declared in _forms(meant.values(), operator, check.forms).items()
         for dtype in check.dtypes_of(
-            operator.__name__ + form, [d for d in selection.dtypes if d in declared]
+            operator.__name__ + form,
+            [d for d in selection.dtypes if d in declared],
+            config.getoption("--examples") or 0,
         )
     ]
     reasons = {

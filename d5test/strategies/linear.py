@@ -8,13 +8,14 @@ from d5test.case import Tensor
 from d5test.reference.operators import attention, linear
 from d5test.strategies.draw import MANY, Draw, Regime, Shape
 from d5test.strategies.registry import attributes, choices, inputs
-from d5test.strategies.sizes import DIFFERENT
+from d5test.strategies.sizes import DIFFERENT, TIED
 
 FACTORS = (1.0, 0.5, -1.25, 2.0)
 """Of beta also 0, where a kernel need not read C."""
 EQUATIONS = (
     "ij,jk->ik",
     "ij,jk",
+    "kj,ji",
     "ij->ji",
     "ij->",
     "i,j->ij",
@@ -30,7 +31,8 @@ EQUATIONS = (
     "ij,ik,kl->jl",
     "ij,k->i",
 )
-"""Products, traces, diagonals, transpositions and sums; letters that stand in one input alone."""
+"""Products, traces, diagonals, transpositions and sums; letters that stand in one input alone.
+Without an arrow the result has its letters in the order of the alphabet."""
 
 
 @inputs(linear.MatMul)
@@ -53,12 +55,16 @@ choices(linear.Gemm, alpha=FACTORS, beta=(*FACTORS, 0.0), transA=(0, 1), transB=
 
 @inputs(linear.Gemm)
 def gemm_inputs(d: Draw, op: linear.Gemm) -> tuple[Tensor | None, ...]:
-    """With a c of any shape that broadcasts, with None in its place, and with neither."""
+    """With a c of any shape that broadcasts, with None in its place, and with neither.
+
+    Where all sides are equal there is a c: only there a column may be taken for a row.
+    """
     m, k, n = d.sides(3, empty=True)
     k, regimes = (MANY, ("positive",)) if d.many() else (k, ())
     a = d.tensor((k, m) if op.transA else (m, k), *regimes)
     b = d.tensor((n, k) if op.transB else (k, n), *regimes)
-    c = d.maybe(d.tensor(broadcast(d, (m, n))))
+    added = d.tensor(d.choose(((m, n), (n,), (1, n), (m, 1), (1, 1), ())))
+    c = added if d.sizes.kind == TIED else d.maybe(added)
     return (a, b, c) if c is not None or d.flag() else (a, b)
 
 

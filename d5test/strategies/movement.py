@@ -70,13 +70,15 @@ def split_attributes(d: Draw) -> movement.Split:
 
 @inputs(movement.Split)
 def split_inputs(d: Draw, op: movement.Split) -> tuple[Tensor, ...]:
-    """The last part is smaller, perhaps, where their number is given."""
+    """The last part is smaller, perhaps, where their number is given; else one may be empty."""
     shape = list(d.sides(d.rank_with(op.axis), empty=True))
     if op.num_outputs is not None:
         size = d.integer(1, 3)
         shape[op.axis] = size * op.num_outputs - d.integer(0, size - 1)
         return (d.tensor(tuple(shape)),)
     sizes = [d.side(most=3, empty=True) for _ in range(d.integer(1, 3))]
+    if len(sizes) > 1 and d.choose((False, False, True)):
+        sizes[d.integer(0, len(sizes) - 1)] = 0
     shape[op.axis] = sum(sizes)
     return d.tensor(tuple(shape)), d.literal(sizes)
 
@@ -121,10 +123,15 @@ def gather_inputs(d: Draw, op: movement.Gather) -> tuple[Tensor, Tensor]:
 
 @inputs(movement.Pad)
 def pad_inputs(d: Draw, op: movement.Pad) -> tuple[Tensor | None, ...]:
-    """Both ends of some axes; constants also cut off, reflections stay inside the tensor."""
-    constant = op.mode == "constant"
-    shape = d.sides(d.rank(1, 3), least=1 if constant else 2, most=5, empty=constant)
-    axes = d.choose(tuple(permutations(range(len(shape)), d.integer(1, len(shape)))))
+    """Both ends of some axes; constants also cut off, reflections stay inside the tensor.
+
+    Every other tensor is a batch of signals, images or volumes, of which the pixels are padded.
+    """
+    constant, first = op.mode == "constant", d.choose((0, 2))
+    rank = d.rank(1 + first, 3 + first)
+    shape = d.sides(rank, least=1 if constant else 2, most=5, empty=constant)
+    padded = range(first, rank)
+    axes = d.choose(tuple(permutations(padded, d.integer(1, len(padded)))))
     everywhere = axes == tuple(range(len(shape)))
     low = [-(shape[axis] > 2) if constant else 0 for axis in axes]
     high = [2 if op.mode in ("constant", "edge") else min(2, shape[axis] - 1) for axis in axes]

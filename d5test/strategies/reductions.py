@@ -11,7 +11,10 @@ from d5test.case import Tensor
 from d5test.reference.operators import reductions
 from d5test.strategies.draw import LONG, MANY, ORDINARY, Draw, Shape
 from d5test.strategies.registry import choices, inputs
+from d5test.strategies.sizes import WIDE
 
+SCANNED = 1025
+"""Elements of the longest axis along which partial sums are taken: a block of a scan and one."""
 PERIOD = 60
 """After the first label and so many others they begin again."""
 REDUCTIONS: tuple[type[reductions.Reduction], ...] = (
@@ -57,8 +60,10 @@ def cumsum_inputs(d: Draw, op: reductions.CumSum) -> tuple[Tensor, Tensor]:
     """
     shape = d.sides(d.rank(1, 4), empty=True)
     axis = d.axis(len(shape))
-    if shape[axis] > 2 * MANY:
-        shape = tuple(MANY + 1 if side == shape[axis] else side for side in shape)
+    if max(shape) > WIDE:  # the side that is about a kernel is the one that matters
+        axis = shape.index(max(shape)) - len(shape) * (axis < 0)
+    if shape[axis] > SCANNED:
+        shape = tuple(SCANNED if side == shape[axis] else side for side in shape)
     if d.many():
         shape = tuple(MANY if i == axis % len(shape) else side for i, side in enumerate(shape))
         return d.tensor(shape, "positive"), d.literal(axis)

@@ -67,6 +67,8 @@ def test_a_form_is_asked_in_the_dtype_that_the_user_wants() -> None:
     assert check.dtypes_of("Relu", ["float16"]) == ("float16",)
     assert check.dtypes_of("Relu", ["float32"]) == ("float32",)
     assert check.dtypes_of("Relu", []) == ()
+    assert len(check.dtypes_of("Relu", FLOATS, 99)) == 2
+    assert set(check.dtypes_of("Relu", FLOATS, 100)) == set(FLOATS)
     assert CHECKS["low_precision"].dtypes_of("Relu", FLOATS) == ("float16", "bfloat16")
 
 
