@@ -302,13 +302,22 @@ def declared_dtypes(client: Any, case: Case) -> Judgement:
             raise inquiry.raised(refusal, evidence, "declared", what) from None
         if declared:
             raise
-        name, backend = case.op.name, inquiry.about.name
-        raise Unsupported(f"{name} is not declared for {case.dtype} on {backend}") from None
+        raise _undeclared(inquiry) from None
+    try:
+        inquiry.shapes_only(result.outputs, feed)
+    except Fault:
+        if declared:
+            raise
+        raise _undeclared(inquiry) from None  # it is converted, and computed in another dtype
     if not declared:
         what = f"{case.dtype} works, although the row does not declare it"
         raise inquiry.fault("declared", what, (feed,), "raises")
-    inquiry.shapes_only(result.outputs, feed)
     return Judgement(telling=True)
+
+
+def _undeclared(inquiry: Inquiry) -> Unsupported:
+    case, backend = inquiry.case, inquiry.about.name
+    return Unsupported(f"{case.op.name} is not declared for {case.dtype} on {backend}")
 
 
 def has_row(operator: type[Operator], about: BackendInfo, dtype: str) -> Why:

@@ -243,7 +243,10 @@ class Inquiry:
         """The fault that is an exception: of `kind` if it may be the framework's."""
         fault = partial(self.subject.fault, evidence=evidence)
         if raised.where == "row":
-            return fault("row", self.advice.unreadable, raised=raised.message)
+            what = self.advice.unreadable
+            if raised.place and self.advice is TO_A_ROW:
+                what = f"the backend's row or its {raised.place} is wrong"
+            return fault("row", what, raised=raised.message)
         details: dict[str, Any] = {"raised": f"{raised}\n{dedent(raised.traceback)}".rstrip()}
         if raised.place or raised.where in TRANSFERS:
             step = "row" if raised.where == "call" else raised.where

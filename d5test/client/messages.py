@@ -261,7 +261,8 @@ class Raised(Exception):
     """The framework raised. `where`: call, vjp, put, get, wait, ...; or row: returned nonsense; or
     fit: an output has not the shape of its upstream gradient, and was not differentiated.
 
-    `place` is the line, `FILE:LINE`, if it is the backend's own code that raised.
+    `place` is the line, `FILE:LINE`, if it is the backend's own code that raised; of nonsense the
+    method that returned it, if the row was not called alone: vjp, jvp or hvp.
     """
 
     type: str

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import zip_longest
-from math import isfinite, isinf, isnan
+from math import inf, isfinite, isinf, isnan
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -292,10 +292,12 @@ def judgement_in_words(
     }
     if judgement.bar == 0:
         words["want"] = f"{judgement.want!r}, exactly"
+    elif isfinite(judgement.want) and _beyond(judgement, dtype):
+        words["want"] = f"{inf * judgement.want!r}: {judgement.want:.4g} is beyond {dtype}"
     if isinf(judgement.ratio):
         error = abs(judgement.got - judgement.want)
         words["error"] = f"{error:.4g}, where none is allowed"
-        if not isfinite(error) or not error:
+        if not isfinite(error) or not error or judgement.bar:
             del words["error"]
     if not judgement.right and judgement.got != judgement.want:
         precision = format_of(dtype).bits_of(judgement.want)
@@ -316,9 +318,14 @@ def judgement_in_words(
     return words
 
 
+def _beyond(judgement: Judgement, dtype: str) -> bool:
+    """Whether the result has to be an infinity of the dtype."""
+    return abs(judgement.want) - judgement.bar > format_of(dtype).largest
+
+
 def derived_in_words(judgement: Judgement, evidence: Evidence) -> dict[str, str]:
     """Where the worst element of a derivative is; nothing where none is judged."""
-    if evidence.claim != "within" or not evidence.feeds:
+    if evidence.claim not in ("within", "special") or not evidence.feeds:
         return {}
     feed, position = evidence.feeds[-1], judgement.output
     if feed.grads is not None:
@@ -345,7 +352,7 @@ def _character(judgement: Judgement, dtype: str) -> Character | None:
         return "unwritten"
     if isnan(got) and not isnan(want):
         return "NaN"
-    if isinf(want):
+    if isinf(want) or (dtype and _beyond(judgement, dtype)):
         return "other infinity" if isinf(got) else "finite"
     if isinf(got) and not judgement.flushed:
         return "infinite"

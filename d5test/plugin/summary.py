@@ -79,7 +79,9 @@ def pytest_terminal_summary(
     )
     failed = sum(len(terminalreporter.stats.get(kind, [])) for kind in ("failed", "error"))
     unconfirmed = carried(terminalreporter, UNCONFIRMED, "failed")
-    said = verdict(tallies, failed=failed, unconfirmed=unconfirmed)
+    interrupted = exitstatus == pytest.ExitCode.INTERRUPTED
+    until = progress(terminalreporter) if interrupted else ""
+    said = verdict(tallies, failed=failed, unconfirmed=unconfirmed, until=until)
     console.print(said, markup=False, soft_wrap=True)
     for line in chain(fault_lines(tallies), unaccused_lines(tallies)):
         console.print(line, markup=False, soft_wrap=True)
@@ -123,10 +125,24 @@ def judged(tallies: Iterable[Tally]) -> int:
     return sum(tally.right + tally.fault + tally.known for tally in tallies)
 
 
-def verdict(tallies: Sequence[Tally], *, failed: int = 0, unconfirmed: Iterable[str] = ()) -> str:
+def progress(reporter: pytest.TerminalReporter) -> str:
+    """How far the run came: `47 of 161 tests`."""
+    kinds = ("passed", "failed", "skipped", "xfailed", "xpassed")
+    done = sum(len(reporter.stats.get(kind, [])) for kind in kinds)
+    return f"{done} of {plural(reporter._numcollected, 'test')}"  # noqa: SLF001
+
+
+def verdict(
+    tallies: Sequence[Tally],
+    *,
+    failed: int = 0,
+    unconfirmed: Iterable[str] = (),
+    until: str = "",
+) -> str:
     """The run in one line.
 
-    `failed` tests may have shown no fault; `unconfirmed` is what was said of known failures.
+    `failed` tests may have shown no fault; `unconfirmed` is what was said of known failures;
+    `until` is how far a run came that was interrupted.
     """
     right, untested = (sum(getattr(t, name) for t in tallies) for name in ("right", "untested"))
     names = sorted({f"{t.backend} {t.version}" for t in tallies if t.version})
@@ -139,11 +155,14 @@ def verdict(tallies: Sequence[Tally], *, failed: int = 0, unconfirmed: Iterable[
         of = plural(len(known_causes), "cause")
         also = f"; too little was judged in {plural(untested, 'test')}" if untested else ""
         also += f"; {stale}" if stale else ""
+        also += f"; interrupted after {until}" if until else ""
         return f"FAILED: {faults} of {of} {where}; {were}{also}"
     if missed := unaccused(tallies):
         wrong = shortened(sorted({tally.operator for tally in missed}))
         is_wrong = f"{wrong} {'is' if len(missed) == 1 else 'are'} wrong"
         return f"FAILED: {is_wrong}, though no test of values drew such a case; {were} {where}"
+    if until:
+        return f"INTERRUPTED after {until}: {were}, none was wrong so far {where}"
     if untested:
         return f"UNTESTED: too little was judged in {plural(untested, 'test')} {where}"
     if stale:

@@ -225,7 +225,7 @@ class Draw:
         axis: int = self.choose((*range(-1, -rank - 1, -1), *range(rank)))
         return axis
 
-    def rank_with(self, axis: int, most: int = 3) -> int:
+    def rank_with(self, axis: int, most: int = 4) -> int:
         """A number of dimensions, `most` if that is enough, with which a tensor has this axis."""
         least = -axis if axis < 0 else axis + 1
         return self.rank(least, max(least, most))

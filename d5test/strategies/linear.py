@@ -57,14 +57,14 @@ choices(linear.Gemm, alpha=FACTORS, beta=(*FACTORS, 0.0), transA=(0, 1), transB=
 def gemm_inputs(d: Draw, op: linear.Gemm) -> tuple[Tensor | None, ...]:
     """With a c of any shape that broadcasts, with None in its place, and with neither.
 
-    Where all sides are equal there is a c: only there a column may be taken for a row.
+    Where all sides are equal it is a row or a column: only there one may be taken for the other.
     """
     m, k, n = d.sides(3, empty=True)
     k, regimes = (MANY, ("positive",)) if d.many() else (k, ())
     a = d.tensor((k, m) if op.transA else (m, k), *regimes)
     b = d.tensor((n, k) if op.transB else (k, n), *regimes)
-    added = d.tensor(d.choose(((m, n), (n,), (1, n), (m, 1), (1, 1), ())))
-    c = added if d.sizes.kind == TIED else d.maybe(added)
+    rows: tuple[Shape, ...] = (n,), (1, n), (m, 1)
+    c = d.maybe(d.tensor(d.choose(rows if d.sizes.kind == TIED else (*rows, (m, n), (1, 1), ()))))
     return (a, b, c) if c is not None or d.flag() else (a, b)
 
 

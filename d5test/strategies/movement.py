@@ -16,7 +16,7 @@ FAR = 2**31 - 1
 
 
 choices(movement.Reshape, allowzero=(0, 1))  # zeros that copy a size, and zeros that mean zero
-choices(movement.Concat, movement.Gather, axis=methodcaller("any_axis", 3))
+choices(movement.Concat, movement.Gather, axis=methodcaller("any_axis", 4))
 choices(movement.Pad, mode=("constant", "reflect", "edge", "wrap"))
 choices(movement.Flatten, axis=(1, 0, 2, 3, -1, -2))  # from either end; also one behind the last
 
@@ -65,7 +65,7 @@ def concat_inputs(d: Draw, op: movement.Concat) -> tuple[Tensor, ...]:
 @attributes(movement.Split)
 def split_attributes(d: Draw) -> movement.Split:
     """Parts by number, or by sizes, which are an input."""
-    return movement.Split(axis=d.any_axis(3), num_outputs=d.maybe(d.integer(1, 3)))
+    return movement.Split(axis=d.any_axis(4), num_outputs=d.maybe(d.integer(1, 3)))
 
 
 @inputs(movement.Split)

@@ -1,4 +1,4 @@
-"""Cases of recurrent layers: at most five steps, both directions and layouts, optional inputs.
+"""Cases of recurrent layers: mostly a few steps, both directions and layouts, optional inputs.
 
 ONNX lets hidden_size out; it is always drawn, since runtimes ask for it.
 """
@@ -11,13 +11,18 @@ from d5test.reference.operators.recurrent import Recurrent
 from d5test.strategies.draw import ORDINARY, Draw, Regime
 from d5test.strategies.registry import attributes, inputs
 
-STEPS = 5
+STEPS, MANY_STEPS = 5, 65
+FEW_UNITS = 8
+"""Hidden units, and no more, with which there may be many steps: more of them, or ordinary weights,
+make the recurrence chaotic, and no bar of an honest computation is small."""
 RARELY = 4
 """One case in five, about."""
 SATURATES_LITTLE: tuple[Regime, ...] = ("normal", ("scaled", -1), "uniform", "onehot")
 """Regimes of weights in which gates do not all stand at 0 or 1."""
 SMALL: tuple[Regime, ...] = (("scaled", -1), ("scaled", -2), "uniform", "onehot")
 """Regimes of weights in 16 bits, where bars soon grow beyond telling anything."""
+CONTRACTING: tuple[Regime, ...] = (("scaled", -2),)
+"""Regimes of weights with which many steps forget what was long ago."""
 
 
 @attributes(ops.RNN)
@@ -54,13 +59,15 @@ def layer(d: Draw) -> dict[str, Any]:
 def sequence(d: Draw, op: Recurrent) -> tuple[Tensor | None, ...]:
     """The inputs of a layer; those left out at the end are None or not there at all."""
     wide = d.dtype in ("float64", "float32")
-    steps = d.side(most=STEPS if wide else 3, few=True)
-    n, width = d.samples(most=4), d.side(most=5)
     h = op.hidden_size or d.side(most=4)
+    steps = d.side(most=STEPS if wide else 3, few=not wide)
+    steps = min(steps, MANY_STEPS if h <= FEW_UNITS else STEPS)
+    n, width = d.samples(most=4), d.side(most=5)
     directions, rows = 2 if op.direction == "bidirectional" else 1, op.gates * h
 
     def weights(*shape: int) -> Tensor:
-        return d.tensor((directions, *shape), *(SATURATES_LITTLE if wide else SMALL))
+        regimes = SATURATES_LITTLE if wide else SMALL
+        return d.tensor((directions, *shape), *(CONTRACTING if steps > STEPS else regimes))
 
     state = (n, directions, h) if op.layout else (directions, n, h)
     x = (n, steps, width) if op.layout else (steps, n, width)

@@ -70,7 +70,7 @@ def cumsum_inputs(d: Draw, op: reductions.CumSum) -> tuple[Tensor, Tensor]:
     return d.tensor(shape), d.literal(axis)
 
 
-choices(reductions.Softmax, reductions.LogSoftmax, axis=methodcaller("any_axis", 3))
+choices(reductions.Softmax, reductions.LogSoftmax, axis=methodcaller("any_axis", 4))
 
 
 @inputs(reductions.Softmax, reductions.LogSoftmax)

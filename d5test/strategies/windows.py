@@ -44,11 +44,11 @@ def conv_attributes(d: Draw) -> windows.Conv:
     auto_pad = d.choose(AUTO_PADS)
     return windows.Conv(
         auto_pad=auto_pad,
-        dilations=d.maybe(d.vector(rank, 1, 2)),
+        dilations=d.maybe(along(d, rank, 2)),
         group=d.groups(3),
-        kernel_shape=d.vector(rank, 1, most(rank)),
+        kernel_shape=along(d, rank, most(rank)),
         pads=d.maybe(d.vector(2 * rank, 0, 2)) if auto_pad == "NOTSET" else None,
-        strides=d.maybe(d.vector(rank, 1, most(rank))),
+        strides=d.maybe(along(d, rank, most(rank))),
     )
 
 
@@ -68,10 +68,10 @@ def conv_transpose_attributes(d: Draw) -> windows.ConvTranspose:
     """The output's size from paddings, given itself, or a multiple of the input's."""
     rank = d.integer(1, 3)
     auto_pad = d.choose(AUTO_PADS)
-    strides = d.vector(rank, 1, most(rank))
-    dilations = d.maybe(d.vector(rank, 1, 2))
+    strides = along(d, rank, most(rank))
+    dilations = d.maybe(along(d, rank, 2))
     least = max(strides) if auto_pad.startswith("SAME") else 1
-    kernel = d.vector(rank, least, most(rank))
+    kernel = d.vector(rank, least, max(least, most(rank)))
     explicit = auto_pad == "NOTSET" and d.flag()
     return windows.ConvTranspose(
         auto_pad=auto_pad,
@@ -126,8 +126,13 @@ def with_bias(d: Draw, x: Shape, w: Shape, m: int) -> tuple[Tensor | None, ...]:
 
 
 def most(rank: int) -> int:
-    """The largest kernel and stride: smaller where there are three axes."""
+    """The largest kernel and stride, mostly: smaller where there are three axes."""
     return 3 if rank < 3 else 2
+
+
+def along(d: Draw, rank: int, most: int) -> Shape:
+    """Kernels, strides or dilations of 1 to `most`; one in four is larger, as patches have them."""
+    return d.vector(rank, 1, d.choose((most, most, most, most + 2)))
 
 
 @attributes(windows.MaxPool)
@@ -152,16 +157,16 @@ def global_average_pool_inputs(d: Draw, op: windows.GlobalAveragePool) -> tuple[
 def pool(d: Draw) -> dict[str, Any]:
     """The attributes that poolings share. ONNX wants every padding smaller than the kernel."""
     rank = d.integer(1, 3)
-    kernel = d.vector(rank, 1, 3)
+    kernel = along(d, rank, 3)
     auto_pad = d.choose(AUTO_PADS)
     explicit = auto_pad == "NOTSET"
     return {
         "kernel_shape": kernel,
         "auto_pad": auto_pad,
         "ceil_mode": d.choose((0, 1)) if explicit else 0,
-        "dilations": d.maybe(d.vector(rank, 1, 2)),
+        "dilations": d.maybe(along(d, rank, 2)),
         "pads": d.maybe(tuple(d.integer(0, k - 1) for k in 2 * kernel)) if explicit else None,
-        "strides": d.maybe(d.vector(rank, 1, 3)),
+        "strides": d.maybe(along(d, rank, 3)),
     }
 
 

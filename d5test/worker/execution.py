@@ -22,6 +22,8 @@ from d5test.worker.wire import Bits
 
 PACKAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
 Arrays = tuple[Bits | None, ...]
+DERIVING = frozenset({"vjp", "jvp", "hvp"})
+"""Methods of a backend that call a row and return its outputs with derivatives."""
 FRAMES = 8
 """The most frames of a traceback that are sent."""
 CHECKED = 10
@@ -229,8 +231,9 @@ class Execution:
                 f"{len(outputs)} outputs of {bound.op.name} were returned, "
                 f"more than outputs={most} allows"
             )
+        by = f" by {self.where}" if self.where in DERIVING else ""
         for k, y in enumerate(outputs):
-            self.check_tensor(y, f"as output {k}")
+            self.check_tensor(y, f"as output {k}{by}")
         return outputs
 
     def gradients(
@@ -339,6 +342,8 @@ class Execution:
             name = f"{kind.__module__}.{name}"
         ours = not lost and where != "row"
         place = place_in_own_code(error.__traceback__, self.backend) if ours else ""
+        if where == "row" and self.where in DERIVING:
+            place = self.where
         return (
             "lost" if lost else "raised",
             name,

@@ -160,7 +160,7 @@ def test_sums_that_differ_by_themselves_read_no_values() -> None:
 def test_a_vjp_that_forgets_gradients_is_named(wrong: BackendClient, ops: Any) -> None:
     with pytest.raises(Raised, match="vjp returned 0 gradients of Mul, not 2") as caught:
         wrong.run(ops.Mul(), [Feed((X, Y), (DY,))])
-    assert caught.value.where == "row"
+    assert (caught.value.where, caught.value.place) == ("row", "vjp")
 
 
 def test_a_lost_device_is_the_calls_fault_and_is_replaced(ops: Any) -> None:

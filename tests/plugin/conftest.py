@@ -80,7 +80,7 @@ def interrupted(op, x):
 
 
 class Interrupted(Tiny):
-    rows = {"Relu": Row(interrupted, gradient=none)}
+    rows = {**right, "Softmax": Row(interrupted, gradient=none)}
 
 
 class Mistyped(Tiny):

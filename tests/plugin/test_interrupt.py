@@ -1,5 +1,7 @@
 """A run that is interrupted ends with a summary: by Ctrl-C, pressed twice too, or by SIGTERM."""
 
+import re
+
 import pytest
 
 from tests.plugin.conftest import Suite
@@ -46,6 +48,9 @@ def test_a_terminated_run_says_what_it_found(pytester: pytest.Pytester) -> None:
 
 
 def test_a_run_in_this_process_is_interrupted_within_a_call(suite: Suite) -> None:
-    ran = suite("Interrupted", "--check=forward", "--operator=Relu", "--in-process")
+    ran = suite("Interrupted", "--check=forward", "--operator=Relu,Softmax", "--in-process")
     assert ran.rc == pytest.ExitCode.INTERRUPTED
     assert "FAILED" not in ran.text
+    said = r"INTERRUPTED after 2 of \d tests: \d\d cases were right, none was wrong so far"
+    assert re.search(said, ran.text)
+    assert "PASSED" not in ran.text
