@@ -35,6 +35,10 @@ Regime = str | tuple[Any, ...]
 
 ORDINARY: tuple[Regime, ...] = ("normal", "heavy", "uniform", "onehot", "ties")
 """The regimes of an input on which its operator puts no condition."""
+NEGATIVE: Regime = ("uniform", -4, -1)
+"""Values of which the largest is not the zero that a kernel may begin with."""
+LARGER: Regime = ("scaled", 8)
+"""Values beside which a sum of products is small."""
 
 BEYOND: Mapping[str, frozenset[str]] = MappingProxyType(
     {"float16": frozenset({"heavy", "offset"}), "bfloat16": frozenset({"offset"})}
@@ -42,8 +46,8 @@ BEYOND: Mapping[str, frozenset[str]] = MappingProxyType(
 """Regimes whose sums of squares overflow a dtype, or whose spread is below its spacing."""
 
 
-MANY = 192
-"""Terms of a sum that shows in which format it runs."""
+MANY = 199
+"""Terms of a sum that shows in which format it runs; no vector and no tile divides them."""
 LONG = 4096
 """Terms of a sum of exponentials, each off by up to 4 ULPs, that still shows its format."""
 
@@ -258,6 +262,13 @@ class Draw:
         beyond = BEYOND.get(dtype, frozenset())
         fitting = [regime for regime in named if regime[0] not in beyond]
         return Tensor(tuple(shape), dtype, self.choose(fitting or named))
+
+    def addend(self, shape: Shape) -> Tensor:
+        """A tensor that is added to sums of products, in 16 bits also one that outweighs them.
+
+        Where a sum may run in storage, its bar hides a number that is no larger than its terms.
+        """
+        return self.tensor(shape, *ORDINARY, *((LARGER,) if self.dtype in BEYOND else ()))
 
     def index(self, shape: Shape, limit: int, *, negative: bool = False) -> Tensor:
         """Indices below `limit` in int64; with `negative` they may count from the end."""

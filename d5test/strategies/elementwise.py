@@ -148,11 +148,11 @@ def several_inputs(d: Draw, op: Operator) -> tuple[Tensor | None, ...]:
 
 @inputs(elementwise.Clip)
 def clip_inputs(d: Draw, op: elementwise.Clip) -> tuple[Tensor | None, ...]:
-    """Both bounds, one and none; the smaller may be the larger, or the same."""
+    """Both bounds, one and none; now and then they are the same, or exchanged."""
     x = d.tensor(d.shape(0))
     low, high = (
         d.maybe(d.literal(d.real(*around), dtype=d.dtype)) for around in ((-2, 0.5), (-0.5, 2))
     )
-    if low is not None and d.integer(0, 5) == 5:
-        high = low
+    if low is not None and high is not None:
+        low, high = d.choose((*((low, high),) * 4, (low, low), (high, low)))
     return (x, low, high) if high is not None else (x, low) if low is not None else (x,)

@@ -64,7 +64,7 @@ def gemm_inputs(d: Draw, op: linear.Gemm) -> tuple[Tensor | None, ...]:
     a = d.tensor((k, m) if op.transA else (m, k), *regimes)
     b = d.tensor((n, k) if op.transB else (k, n), *regimes)
     rows: tuple[Shape, ...] = (n,), (1, n), (m, 1)
-    c = d.maybe(d.tensor(d.choose(rows if d.sizes.kind == TIED else (*rows, (m, n), (1, 1), ()))))
+    c = d.maybe(d.addend(d.choose(rows if d.sizes.kind == TIED else (*rows, (m, n), (1, 1), ()))))
     return (a, b, c) if c is not None or d.flag() else (a, b)
 
 

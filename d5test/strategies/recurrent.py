@@ -13,8 +13,8 @@ from d5test.strategies.registry import attributes, inputs
 
 STEPS, MANY_STEPS = 5, 65
 FEW_UNITS = 8
-"""Hidden units, and no more, with which there may be many steps: more of them, or ordinary weights,
-make the recurrence chaotic, and no bar of an honest computation is small."""
+"""Hidden units, and no more, with which there may be many steps: with more of them, or with
+ordinary weights, the recurrence is chaotic, and no bar of an honest computation is small."""
 RARELY = 4
 """One case in five, about."""
 SATURATES_LITTLE: tuple[Regime, ...] = ("normal", ("scaled", -1), "uniform", "onehot")

@@ -7,7 +7,7 @@ from typing import Any
 
 from d5test.case import Tensor
 from d5test.reference.operators import windows
-from d5test.strategies.draw import MANY, Draw, Regime, Shape
+from d5test.strategies.draw import MANY, NEGATIVE, Draw, Regime, Shape
 from d5test.strategies.registry import attributes, inputs
 from d5test.strategies.sizes import DEPTHWISE
 
@@ -119,7 +119,7 @@ def channels(d: Draw, rank: int, group: int) -> Shape:
 
 def with_bias(d: Draw, x: Shape, w: Shape, m: int) -> tuple[Tensor | None, ...]:
     """x, w, and a bias of m elements, None, or nothing."""
-    bias = d.maybe(d.tensor((m,)))
+    bias = d.maybe(d.addend((m,)))
     regimes = ("positive",) if x[1] >= MANY else ()
     drawn = d.tensor(x, *regimes), d.tensor(w, *regimes), bias
     return drawn if bias is not None or d.flag() else drawn[:2]
@@ -131,7 +131,7 @@ def most(rank: int) -> int:
 
 
 def along(d: Draw, rank: int, most: int) -> Shape:
-    """Kernels, strides or dilations of 1 to `most`; one in four is larger, as patches have them."""
+    """Kernels, strides or dilations of 1 to `most`; in one draw of four larger ones, too."""
     return d.vector(rank, 1, d.choose((most, most, most, most + 2)))
 
 
@@ -180,5 +180,5 @@ def pool_inputs(d: Draw, op: Any) -> tuple[Tensor]:
     shape: Shape = (n, *channels, *size)
     regimes: tuple[Regime, ...] = ()
     if isinstance(op, windows.MaxPool):
-        regimes = ("normal", "heavy", "uniform", "ties", ("equal", *range(2, len(shape))))
+        regimes = "normal", "heavy", "uniform", NEGATIVE, "ties", ("equal", *range(2, len(shape)))
     return (d.tensor(shape, *regimes),)
