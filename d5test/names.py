@@ -176,3 +176,8 @@ def _executed(name: str, spec: Any) -> ModuleType:
         sys.modules.pop(name, None)
         raise
     return module
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 fault`, `2 faults`."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"

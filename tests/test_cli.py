@@ -363,7 +363,7 @@ def test_doctor_says_what_is_there(capsys: pytest.CaptureFixture[str]) -> None:
     assert found["backends"]["numpy"]["operators"] > 40
     assert found["backends"]["numpy"]["devices"] == ["cpu"]
     assert "GiB" in found["machine"]["memory"]
-    assert "threads" in found["machine"]["BLAS"]
+    assert "thread" in found["machine"]["BLAS"]
 
 
 def test_doctor_goes_on_after_a_failure(

@@ -19,6 +19,7 @@ from typing import Any
 
 from d5test import __version__, processor
 from d5test.arguments import duration
+from d5test.names import plural
 from d5test.native.compiler import NVCC, nvcc
 
 LIMIT = 60.0
@@ -117,7 +118,7 @@ def in_words(answer: dict[str, Any]) -> str:
     words = [
         f"{answer['version']} on {' '.join(answer['devices'])}",
         f"{answer['operators']} operators in {' '.join(answer['dtypes']) or 'no dtype'}",
-        f"{answer['threads']} threads",
+        plural(answer["threads"], "thread"),
     ]
     if answer["flushes"]:
         words.append(f"flushes subnormal numbers of {' '.join(answer['flushes'])}")
@@ -133,8 +134,11 @@ def facts() -> Iterator[tuple[str, str]]:
     yield "d5test", __version__
     yield "python", f"{platform.python_version()} ({sys.executable})"
     yield "platform", platform.platform()
-    yield "processor", f"{processor.name()}, {cores} cores, {os.cpu_count()} threads"
-    yield "usable", f"{usable} threads"
+    yield (
+        "processor",
+        f"{processor.name()}, {cores} cores, {plural(os.cpu_count() or 1, 'thread')}",
+    )
+    yield "usable", plural(usable or 1, "thread")
     free = f"{memory.available / 2**30:.1f} GiB available"
     yield "memory", f"{memory.total / 2**30:.1f} GiB, {free}"
     yield "OMP_NUM_THREADS", os.environ.get("OMP_NUM_THREADS", "not set")
@@ -152,7 +156,9 @@ def blas() -> str:
 
     numpy.linalg.norm([1.0])
     pools = threadpoolctl.threadpool_info()
-    libraries = [f"{p['internal_api']} {p['version']}, {p['num_threads']} threads" for p in pools]
+    libraries = [
+        f"{p['internal_api']} {p['version']}, {plural(p['num_threads'], 'thread')}" for p in pools
+    ]
     return "; ".join(dict.fromkeys(libraries)) or "none that threadpoolctl knows"
 
 

@@ -14,6 +14,7 @@ from d5test.compare.output import grid, safe
 from d5test.files import replace
 from d5test.kernels.coverage import Cell, Wish
 from d5test.kernels.symbols import readable
+from d5test.names import plural
 
 SUFFIXES = (".json", ".md")
 VERSION = 1
@@ -31,7 +32,7 @@ def heading(about: BackendInfo, wish: Wish) -> str:
 
 def described(about: BackendInfo, wish: Wish) -> str:
     """What was asked of whom, in a line."""
-    threads = f"{about.threads} thread{'s' * (about.threads != 1)}"
+    threads = plural(about.threads, "thread")
     return (
         f"functions of {about.name} {about.version} on {about.device_name} with {threads}, "
         f"entered by telling cases of {wish.examples} examples (--sizes={wish.sizes} "

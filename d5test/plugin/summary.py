@@ -21,6 +21,7 @@ from rich.table import Table
 
 from d5test.accuracy import Accuracy, ulps
 from d5test.client.client import MOST_MEMORY
+from d5test.names import plural
 from d5test.outcome.tally import OUTCOMES, Cause, Tally, causes, shortened, unaccused
 from d5test.plugin.outcomes import ARITHMETICS, UNCONFIRMED, carried, tallies_of
 from d5test.plugin.selection import SELECTION, Selection
@@ -223,11 +224,6 @@ def middle_cut(text: str) -> str:
         return line
     half = (LONGEST - len(CUT)) // 2
     return f"{line[:half].rstrip()}{CUT}{line[-half:].lstrip()}"
-
-
-def plural(count: int, noun: str) -> str:
-    """`1 fault`, `2 faults`."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def tallies_in(terminalreporter: pytest.TerminalReporter) -> list[Tally]:

@@ -42,11 +42,15 @@ ROWS = 8
 
 @dataclass(frozen=True)
 class Limits:
-    """The most samples and heads, elements along an axis of an image, and channels."""
+    """The most samples and heads, elements along an axis of an image, and channels.
+
+    With `taps` each element of a kernel meets one of the image, however far it is dilated.
+    """
 
     batch: int
     space: int
     width: int
+    taps: bool = True
 
     @property
     def rows(self) -> int:
@@ -66,7 +70,7 @@ LADDER = tuple(
 
 def scaled(case: Case) -> Case | None:
     """The case within the first limits that make it small; `None` where none of them does."""
-    for limits in LADDER:
+    for limits in (*LADDER, replace(LADDER[-1], taps=False)):
         smaller = within(case, limits)
         work = smaller.op.multiplications(*smaller.shapes) or 0
         if work <= WORK and all(prod(shape or ()) <= ELEMENTS for shape in smaller.shapes):
@@ -105,7 +109,9 @@ def _windows(op: Any, shapes: Shapes, limits: Limits) -> Shape:
     ):
         padded = x + op.pads[i] + op.pads[i + rank]
         out = (padded - dilation * (k - 1) - 1) // stride + 1
-        less.append(max(1, x - max(0, out - limits.space) * stride))
+        met = min(x, dilation * (k - 1) + 1 - min(op.pads[i], op.pads[i + rank]))
+        least = met if limits.taps else 1
+        less.append(max(1, least, x - max(0, out - limits.space) * stride))
     return tuple(less)
 
 

@@ -9,6 +9,8 @@ import platform
 from pathlib import Path
 from typing import Any
 
+from d5test.names import plural
+
 STATUSES = "Status 1: still there, 0: gone, 2: it cannot be tried."
 """A sentence of every reproducer's docstring, and of nothing else."""
 INTERPRETER = "# d5test: the fault was seen under "
@@ -28,7 +30,7 @@ def docstring(message: str, about: Any, needs: str = "") -> str:
     packages = ", ".join(f"{name} {version}" for name, version in about.packages.items())
     words = [
         message.strip(),
-        f"Seen with {packages}; Python {about.python}, {about.threads} threads, "
+        f"Seen with {packages}; Python {about.python}, {plural(about.threads, 'thread')}, "
         f"{about.device_name}, {platform.system()} {platform.machine()}.\n"
         f"Run it: python THIS_FILE. {STATUSES}\n{needs}".rstrip(),
     ]

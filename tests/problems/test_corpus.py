@@ -103,9 +103,9 @@ def test_a_new_operator_is_added_and_nothing_else_changes() -> None:
 
 
 def test_what_is_drawn_depends_on_the_seed_alone() -> None:
-    cases = chosen(OPERATORS["Gemm"], "bfloat16", seed=3)
-    assert cases == chosen(OPERATORS["Gemm"], "bfloat16", seed=3)
-    assert set(cases).isdisjoint(chosen(OPERATORS["Gemm"], "bfloat16", seed=4))
+    cases = chosen(OPERATORS["Gemm"], "float32", seed=3)
+    assert cases == chosen(OPERATORS["Gemm"], "float32", seed=3)
+    assert set(cases).isdisjoint(chosen(OPERATORS["Gemm"], "float32", seed=4))
     small, long, *_ = (case.op.multiplications(*case.shapes) for case in cases)
     assert long > 20 * small
 
