@@ -17,8 +17,7 @@ from d5test.checks.check import Check, supported
 from d5test.client.messages import RowInfo
 from d5test.exploration.draws import seed_of_cell
 from d5test.exploration.explore import Exploration
-from d5test.known.failure import Known
-from d5test.known.reading import read, shipped
+from d5test.known.reading import known_of
 from d5test.numerics.judgement import Judgement
 from d5test.outcome.assessment import Assessment
 from d5test.outcome.tally import Tally
@@ -75,21 +74,12 @@ class Recorded:
         return judgement
 
 
-def known_of(client: Any) -> Known:
-    """The known failures of a backend that come with the suites."""
-    about = client.about
-    file = shipped(about.framework)
-    rows = read(file, OPERATORS, CHECKS) if file.exists() else []
-    backend = (about.name, about.version, about.device_name)
-    return Known(tuple(row for row in rows if row.speaks_of(*backend)))
-
-
 def lines(client: Any, operators: Iterable[str], examples: int) -> Iterator[Line]:
     """The row of each operator and its forms, each asked in `examples` cases.
 
     In float32, or where it has none in the first dtype that it has.
     """
-    client.known = known_of(client)
+    client.known = known_of(client.about, CHECKS)
     for operator in operators:
         row = client.about.rows.get(operator)
         if row is None:

@@ -132,6 +132,7 @@ class BackendInfo:
     `derivatives`: which of `jvp` and `hvp` it has.
     `nondeterministic`: why the same call may give other bits, by its documentation; else empty.
     `opset`: the newest operator set of the ONNX models that it reads; 0: it reads none.
+    `base`: the installed backend that it is, or whose subclass in the same mode it is; else empty.
     """
 
     name: str
@@ -160,6 +161,7 @@ class BackendInfo:
     forms: Mapping[str, Mapping[str, RowInfo]] = field(default_factory=dict)
     derivatives: tuple[str, ...] = ()
     nondeterministic: str = ""
+    base: str = ""
 
     @classmethod
     def of(cls, name: str, answer: dict[str, Any]) -> Self:

@@ -20,11 +20,9 @@ from d5test.exploration.draws import seed_of_cell
 from d5test.exploration.explore import COMPILED, Exploration, Undrawable
 from d5test.kernels.probe import Function, Probe
 from d5test.kernels.symbols import counts
-from d5test.known.failure import Known
-from d5test.known.reading import read, shipped
+from d5test.known.reading import known_of
 from d5test.numerics.judgement import Judgement
 from d5test.outcome.tally import Tally
-from d5test.reference.operators import OPERATORS
 
 BESIDE = ("layout", "compiled")
 """Checks that judge values, besides those of which every cell needs telling cases."""
@@ -140,7 +138,7 @@ def covered(client: BackendClient, wish: Wish, cells: Sequence[tuple[type[Operat
             tell: Callable[[Cell], None]) -> list[Cell]:  # fmt: skip
     """The cells, each told as soon as it is known. Raises `NoMeans`, and `Unsupported`."""
     probe, result = Probe(client), []
-    client.known = known_of(client)
+    client.known = known_of(client.about, CHECKS)
     for operator, dtype in cells:
         cell = Cell(operator.__name__, dtype)
         if why := supported(operator, client.about, dtype):
@@ -245,12 +243,3 @@ def in_dtype(case: Case, dtype: str) -> Case:
         replace(t, dtype=dtype) if t is not None and is_float(t.dtype) else t for t in case.inputs
     )
     return replace(case, inputs=inputs)
-
-
-def known_of(client: BackendClient) -> Known:
-    """The known failures of a backend that come with the suites."""
-    about = client.about
-    file = shipped(about.framework)
-    rows = read(file, OPERATORS, CHECKS) if file.exists() else []
-    backend = (about.name, str(about.version), about.device_name)
-    return Known(tuple(row for row in rows if row.speaks_of(*backend)))

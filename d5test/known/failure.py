@@ -76,14 +76,19 @@ class KnownFailure:
         """Whether somebody should have dealt with it by now."""
         return self.expires < dt.date.today()
 
-    def speaks_of(self, name: str, version: str, device: str = "") -> bool:
-        """Whether it is about this backend (under whatever interpreter), version and device."""
-        if self.backends and name.partition("@")[0] not in self.backends:
+    def speaks_of(self, about: Any) -> bool:
+        """Whether it is about this backend (under whatever interpreter), version and device.
+
+        `about` is what is known of the backend (`BackendInfo`). What is known of one holds for its
+        subclasses, too.
+        """
+        names = {about.name.partition("@")[0], about.base}
+        if self.backends and names.isdisjoint(self.backends):
             return False
-        if self.devices and not set(self.devices) & set(re.findall(r"\w+", device)):
+        if self.devices and not set(self.devices) & set(re.findall(r"\w+", about.device_name)):
             return False
         try:
-            return SpecifierSet(self.versions).contains(Version(version), prereleases=True)
+            return SpecifierSet(self.versions).contains(Version(about.version), prereleases=True)
         except InvalidVersion:
             return True
 

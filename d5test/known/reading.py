@@ -17,7 +17,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from d5test.case import FLOATS, Case, Operator, Tensor
 from d5test.files import folder_of_suites
-from d5test.known.failure import KnownFailure, Pinned, in_dtype
+from d5test.known.failure import Known, KnownFailure, Pinned, in_dtype
 from d5test.known.where import validate
 from d5test.names import hint
 from d5test.numerics.arithmetic import ErrorModel, format_of
@@ -65,6 +65,15 @@ def read(file: str | Path, operators: Operators, checks: Checks) -> list[KnownFa
 def shipped(framework: str) -> Path:
     """The file of known failures that comes with the suites for this framework."""
     return folder_of_suites() / "known" / f"{framework}.toml"
+
+
+def known_of(about: Any, checks: Checks) -> Known:
+    """The known failures of a backend that come with the suites."""
+    from d5test.reference.operators import OPERATORS
+
+    file = shipped(about.framework)
+    rows = read(file, OPERATORS, checks) if file.exists() else []
+    return Known(tuple(row for row in rows if row.speaks_of(about)))
 
 
 def shipped_files(checks: Checks) -> dict[str, tuple[str, list[KnownFailure]]]:

@@ -181,8 +181,7 @@ class Selection:
             if not replaced & {*row.operators}
         ]
         rows = (*ours, *self.given_known)
-        backend = (about.name, about.version, about.device_name)
-        return Known(tuple(row for row in rows if row.speaks_of(*backend)))
+        return Known(tuple(row for row in rows if row.speaks_of(about)))
 
     def wants(self, pinned: Pinned) -> bool:
         """Whether the check and the cell of a pinned case are asked for."""

@@ -77,6 +77,7 @@ def describe(execution: Execution) -> dict[str, Any]:
             if getattr(type(backend), name) is not getattr(Backend, name)
         ),
         "implementation": backend.implementation,
+        "base": base(backend),
         "threads": threads(execution),
         "packages": packages(backend.framework),
         "libraries": libraries(),
@@ -86,6 +87,17 @@ def describe(execution: Execution) -> dict[str, Any]:
         "sources": dict(backend.sources),
         "template": backend.template and astuple(backend.template),
     }
+
+
+def base(backend: Backend) -> str:
+    """The name of the installed backend that this one is, or whose subclass in the same mode."""
+    entries = importlib.metadata.entry_points(group="d5test.backends")
+    names = {entry.value: entry.name for entry in entries}
+    for cls in type(backend).__mro__:
+        name = names.get(f"{cls.__module__}:{cls.__qualname__}", "")
+        if name:
+            return name if getattr(cls, "mode", "") == backend.mode else ""
+    return ""
 
 
 def facts_of(row: Row, names: Any) -> tuple[Any, ...]:

@@ -16,6 +16,7 @@ from d5test.case import Case, Tensor
 from d5test.checks import CHECKS
 from d5test.checks.inquiry import drawn_inputs
 from d5test.client import registry
+from d5test.client.client import WorkerClient
 from d5test.exploration.explore import in_form
 from d5test.reference.operators import OPERATORS
 from d5test.reference.operators.elementwise import Pow
@@ -70,6 +71,11 @@ def test_a_form_is_asked_in_the_dtype_that_the_user_wants() -> None:
     assert len(check.dtypes_of("Relu", FLOATS, 99)) == 2
     assert set(check.dtypes_of("Relu", FLOATS, 100)) == set(FLOATS)
     assert CHECKS["low_precision"].dtypes_of("Relu", FLOATS) == ("float16", "bfloat16")
+
+
+def test_a_subclass_has_what_is_known_of_its_base() -> None:
+    with WorkerClient(f"{BROKEN}:Broken") as client:
+        assert client.about.base == "torch"
 
 
 def test_a_form_is_entered_once() -> None:

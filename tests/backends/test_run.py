@@ -194,6 +194,7 @@ def test_put_that_raises_says_so(tiny: BackendClient, ops: Any) -> None:
 def test_about(tiny: BackendClient) -> None:
     about = tiny.about
     assert (about.framework, about.version, about.mode) == ("numpy", np.__version__, "eager")
+    assert about.base == "", "it is no subclass of what is installed"
     assert about.packages == {"numpy": np.__version__}
     assert about.flushes == {"float64": False, "float32": False, "float16": False}
     assert set(about.rows) == {"Mul", "Scale", "Halves", "Take", "UndeclaredTake"}

@@ -47,9 +47,7 @@ def test_reproducers_print_what_the_page_says(framework: str) -> None:
         about = client.about
     preamble, rows = FILES[framework]
     every_mode = (replace(row, backends=()) for row in rows if row.prints)
-    meant = [
-        row for row in every_mode if row.speaks_of(about.name, about.version, about.device_name)
-    ]
+    meant = [row for row in every_mode if row.speaks_of(about)]
     crash = [row for row in meant if "the process dies" in row.reproducer]
     told = printed(preamble, [row for row in meant if row not in crash])
     assert told

@@ -2,6 +2,8 @@
 
 import datetime as dt
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -38,6 +40,11 @@ class Dying(Numpy):
 WHERE = "where = { axis = 0, rank0 = { min = 2 } }"
 
 
+def about(name: str, version: str = "2.13", device: str = "cpu", base: str = "") -> Any:
+    """What is known of a backend, as far as a row looks at it."""
+    return SimpleNamespace(name=name, version=version, device_name=device, base=base)
+
+
 def test_a_row_covers_its_case_and_what_its_conditions_hold_for(tmp_path: Path) -> None:
     (row,) = rows(tmp_path, ROW)
     (pinned,) = row.pinned
@@ -61,20 +68,22 @@ def test_a_row_covers_its_case_and_what_its_conditions_hold_for(tmp_path: Path) 
 )
 def test_a_row_speaks_of_versions(tmp_path: Path, version: str, speaks: bool) -> None:
     (row,) = rows(tmp_path, ROW)
-    assert row.speaks_of("torch", version) is speaks
+    assert row.speaks_of(about("torch", version)) is speaks
 
 
 def test_a_row_may_name_its_backends(tmp_path: Path) -> None:
     (row,) = rows(tmp_path, ROW + 'backends = ["torch-compiled"]\n')
-    assert row.speaks_of("torch-compiled", "2.13")
-    assert not row.speaks_of("torch", "2.13")
+    assert row.speaks_of(about("torch-compiled"))
+    assert row.speaks_of(about("torch-compiled@old/bin/python"))
+    assert row.speaks_of(about("./mine.py:Mine", base="torch-compiled"))
+    assert not row.speaks_of(about("torch", base="torch"))
 
 
 def test_a_row_may_name_its_devices(tmp_path: Path) -> None:
     (row,) = rows(tmp_path, ROW + 'devices = ["AVX2", "AVX512"]\n')
-    assert row.speaks_of("torch", "2.13", "cpu (AVX512)")
-    assert not row.speaks_of("torch", "2.13", "cpu (DEFAULT)")
-    assert not row.speaks_of("torch", "2.13", "cpu (AVX5)")
+    assert row.speaks_of(about("torch", device="cpu (AVX512)"))
+    assert not row.speaks_of(about("torch", device="cpu (DEFAULT)"))
+    assert not row.speaks_of(about("torch", device="cpu (AVX5)"))
 
 
 def test_a_case_is_pinned_for_each_check_in_each_of_its_dtypes(tmp_path: Path) -> None:
