@@ -16,6 +16,7 @@ EQUATIONS = (
     "ij,jk->ik",
     "ij,jk",
     "kj,ji",
+    "ji",
     "ij->ji",
     "ij->",
     "i,j->ij",

@@ -105,6 +105,58 @@ def test_boundaries_reach_each_axis_and_each_class() -> None:
         assert {side for _, side in large} & set(sizes)
 
 
+def pads(case: Case) -> tuple[int, ...]:
+    """Of each axis, how much is added at both ends."""
+    shape, ends, axes = case.shapes[0] or (), case.inputs[1], (*case.inputs, None, None)[3]
+    assert ends is not None
+    added, sides = [0] * len(shape), ends.data or ()
+    named = range(len(shape)) if axes is None else axes.data or ()
+    for i, axis in enumerate(named):
+        added[axis] = sides[i] + sides[i + len(sides) // 2]
+    return tuple(added)
+
+
+MET: dict[str, Callable[[Case], bool]] = {
+    "Pad: an image, its pixels reflected": lambda c: (
+        c.op.mode == "reflect" and len(pads(c)) > 3 and not any(pads(c)[:2]) and any(pads(c))
+    ),
+    "Split: an empty part between others": lambda c: (
+        len(c.inputs) > 1 and 0 in (c.inputs[1].data or ())[:-1] and any(c.inputs[1].data or ())
+    ),
+    "Einsum: an implicit result that is sorted": lambda c: (
+        c.op.equation.replace(" ", "") in ("kj,ji", "ji")
+    ),
+    "Gemm: a column is added to a square": lambda c: (
+        len(c.inputs) > 2 and c.inputs[2] is not None
+        and c.shapes[2] == (len_of(c), 1) and c.shapes[0] == c.shapes[1] and len_of(c) > 1
+    ),
+    "CumSum: more terms than a block has": lambda c: (
+        c.shapes[0][c.inputs[1].data[0]] > 256
+    ),
+    "RNN: more steps than a chunk has": lambda c: c.shapes[0][c.op.layout] > 32,
+    "Conv: strides of patches": lambda c: max(c.op.strides or (1,)) > 3,
+    "Conv: far dilations": lambda c: 2 < max(c.op.dilations or (1,)) < 5,
+    "Concat: images": lambda c: len(c.shapes[0]) == 4,
+    "Softmax: scores of heads": lambda c: len(c.shapes[0]) == 4 and c.op.axis in (-1, 3),
+    "Clip: exchanged bounds": lambda c: (
+        c.inputs[2:3] != () and c.inputs[1] is not None and c.inputs[2] is not None
+        and c.inputs[1].data[0] > c.inputs[2].data[0]
+    ),
+}  # fmt: skip
+"""What a stranger's wrong frameworks needed to be seen."""
+
+
+def len_of(case: Case) -> int:
+    return (case.shapes[0] or (0,))[0]
+
+
+@pytest.mark.parametrize("what", MET)
+def test_a_few_cells_meet(what: str) -> None:
+    operator, _, _ = what.partition(":")
+    met = [sum(MET[what](case) for _, case in dealt(operator, n)) for n in range(6)]
+    assert sum(met) >= 3, met
+
+
 def test_the_cells_of_an_operator_reach_other_sides_and_problems() -> None:
     """In four cells each of three or four sides is a long one once; no problem comes twice."""
     asked = [(c, dtype) for c in ("forward", "low_precision") for dtype in CHECKS[c].dtypes]
