@@ -159,10 +159,8 @@ def pad(
     begin, end = pads_of(x, pads, axes)
     if op.mode == "constant":
         return by_constant(outwards(begin, end), value)
-    least = min([*begin[2:], *end[2:], 0])
-    most = max(max(b, e) - i for b, e, i in zip(begin, end, x.shape, strict=True))
-    if not any(begin[:2] + end[:2]) and 3 <= x.ndim <= 5 and least >= 0 > most and x.numel():
-        spatial, mode = outwards(begin[2:], end[2:]), MODES[op.mode]
+    spatial, mode = around_pixels(x, begin, end), MODES[op.mode]
+    if spatial is not None:
         return lambda x, *_: F.pad(x, spatial, mode=mode)
     fold, taken = FOLDS[op.mode], {}
     for axis, (n, b, e) in enumerate(zip(x.shape, begin, end, strict=True)):
@@ -170,6 +168,15 @@ def pad(
             places = [fold(i, n) for i in range(-b, n + e)]
             taken[axis] = torch.tensor(places, device=x.device)
     return lambda x, *_: selected(x, taken)
+
+
+def around_pixels(x: Tensor, begin: list[int], end: list[int]) -> list[int] | None:
+    """The pads of the pixels of images, as torch takes them; `None` where it does not."""
+    least = min([*begin[2:], *end[2:], 0])
+    most = max(max(b, e) - i for b, e, i in zip(begin, end, x.shape, strict=True))
+    if not any(begin[:2] + end[:2]) and 3 <= x.ndim <= 5 and least >= 0 > most and x.numel():
+        return outwards(begin[2:], end[2:])
+    return None
 
 
 def pads_of(x: Tensor, pads: Tensor, axes: Tensor | None) -> tuple[list[int], list[int]]:

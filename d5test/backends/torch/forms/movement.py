@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from d5test.backends.base import Forms, Plan, Unsupported, padded, planned
 from d5test.backends.torch.arguments import integers, outwards
 from d5test.backends.torch.forms.calls import in_place, run
-from d5test.backends.torch.movement import order, pads_of, shape_of
+from d5test.backends.torch.movement import around_pixels, order, pads_of, shape_of
 
 forms = Forms()
 NUMBER = 7.0
@@ -41,6 +41,27 @@ for _crops, _title in ((False, f"value={NUMBER}"), (True, f"negative, value={NUM
         attributes={"mode": ("constant",)},
         where={"present2": True},
     )(planned(partial(with_number, _crops)))
+
+
+def framed(
+    name: str, op: Any, x: Tensor, pads: Tensor, value: Any = None, axes: Tensor | None = None
+) -> Plan:
+    sides = around_pixels(x, *pads_of(x, pads, axes))
+    if sides is None:
+        raise Unsupported("torch's modules pad pixels, once around at most")
+    module: Plan = getattr(nn, f"{name}{x.ndim - 2}d")(tuple(sides))
+    return lambda x, *_: module(x)
+
+
+for _mode, _name in (("reflect", "Reflection"), ("edge", "Replication"), ("wrap", "Circular")):
+    forms.add(
+        "Pad",
+        f"torch.nn.{_name}Pad1d, 2d, 3d",
+        arithmetic="S",
+        values=(1, 3),
+        attributes={"mode": (_mode,)},
+        where={"rank0": {"min": 3, "max": 5}},
+    )(planned(partial(framed, f"{_name}Pad")))
 
 
 def reshaped(function: Plan, op: Any, x: Tensor, shape: Tensor) -> Plan:
