@@ -192,7 +192,8 @@ def _with_special(
     # a formula says which number comes of the NaN, unless each implementation may choose it
     if arithmetic.formula and np.isnan(value) and case.op.name not in NAN_IS_OPEN:
         after = inquiry.forward_bounds(arithmetic, poisoned)
-        expected = tuple(map(_finite, expected, after, result.outputs))
+        own = _plain(inquiry, replace(arithmetic, formula=""), poisoned)
+        expected = tuple(map(_finite, expected, after, result.outputs, own))
     elif np.isinf(value) and decides(case, chosen):
         after = inquiry.forward_bounds(arithmetic, poisoned)
         kept = tuple(map(partial(_saturated, modelled=bool(arithmetic.model)), expected, after))
@@ -258,16 +259,17 @@ def _special_bound(
     return Bound(np.where(unchanged, own.astype(np.float64), want), bar, bound.storage)
 
 
-def _finite(expected: Bound, poisoned: Bound | None, got: Array) -> Bound:
+def _finite(expected: Bound, poisoned: Bound | None, got: Array, own: Array) -> Bound:
     """What is demanded of one output, and the bars of what is finite and was open.
 
-    A NaN is right there too: it is what the operator's own formula gives.
+    A NaN is right wherever the operator's `own` formula gives one.
     """
     assert poisoned is not None
     with np.errstate(all="ignore"):
         finite = np.isfinite(poisoned.value + poisoned.bar) & np.isinf(expected.bar)
-    finite &= ~np.isnan(got.astype(np.float64))
-    bar = np.where(finite, poisoned.bar, expected.bar)
+    nan = np.isnan(got.astype(np.float64))
+    finite &= ~nan
+    bar = np.where(finite, poisoned.bar, np.where(nan & np.isnan(own), np.inf, expected.bar))
     return Bound(np.where(finite, poisoned.value, expected.value), bar, expected.storage)
 
 

@@ -130,7 +130,8 @@ def progress(reporter: pytest.TerminalReporter) -> str:
     """How far the run came: `47 of 161 tests`."""
     kinds = ("passed", "failed", "skipped", "xfailed", "xpassed")
     done = sum(len(reporter.stats.get(kind, [])) for kind in kinds)
-    return f"{done} of {plural(reporter._numcollected, 'test')}"  # noqa: SLF001
+    collected = reporter._session.testscollected  # type: ignore[union-attr]  # noqa: SLF001
+    return f"{done} of {plural(collected, 'test')}"
 
 
 def verdict(

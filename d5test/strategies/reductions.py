@@ -42,11 +42,9 @@ def reduction_inputs(d: Draw, op: reductions.Reduction) -> tuple[Tensor | None, 
     if shape and d.many():
         long = d.integer(0, len(shape) - 1)  # each axis has a kernel of its own
         shape = (*shape[:long], MANY, *shape[long + 1 :])
-        averages = isinstance(
-            op, reductions.ReduceMean
-        )  # whose sum overflows float16, and not they
-        regimes = ("positive", ("uniform", 300, 400)) if averages else ("positive",)
-        return d.tensor(shape, *regimes), axes(d, len(shape))
+        # the sum of these overflows float16, their mean does not
+        more = (("uniform", 300, 400),) if isinstance(op, reductions.ReduceMean) else ()
+        return d.tensor(shape, "positive", *more), axes(d, len(shape))
     large = (("scaled", 10),) if isinstance(op, reductions.ReduceLogSumExp) else ()
     tied = (("equal", *range(len(shape))),) if isinstance(op, TYING) and shape else ()
     below = (NEGATIVE,) if isinstance(op, reductions.ReduceMax) else ()

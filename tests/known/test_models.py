@@ -178,6 +178,22 @@ def test_a_formula_that_says_what_becomes_of_a_nan_is_held_to_it(
         assert special(client, case).right
 
 
+def test_a_nan_that_spreads_is_right_where_there_was_a_zero_before() -> None:
+    """As oneDNN's vectors have it: the operator's own formula gives NaN there, too."""
+
+    class Other(OPERATORS["Softmax"]):
+        def forward(self, x):
+            nan = np.isnan(x)
+            y = np.where(nan.any(self.axis, keepdims=True), np.float32(0), super().forward(x))
+            return np.where(nan | np.roll(nan, 1, self.axis), np.float32(np.nan), y)
+
+    client = with_row(OPERATORS["Softmax"], Other)
+    client.known = Swallowing()
+    for seed in range(8):
+        case = Case(OPERATORS["Softmax"](), (Tensor((2, 9), values=("scaled", 10)),), seed=seed)
+        assert special(client, case).right
+
+
 class OtherPads(Known):
     """What is known of pools with other SAME pads."""
 
