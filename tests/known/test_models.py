@@ -189,7 +189,7 @@ def test_a_nan_that_spreads_is_right_where_there_was_a_zero_before() -> None:
 
     client = with_row(OPERATORS["Softmax"], Other)
     client.known = Swallowing()
-    for seed in range(8):
+    for seed in range(60):
         case = Case(OPERATORS["Softmax"](), (Tensor((2, 9), values=("scaled", 10)),), seed=seed)
         assert special(client, case).right
 
