@@ -126,21 +126,23 @@ def pad_inputs(d: Draw, op: movement.Pad) -> tuple[Tensor | None, ...]:
     """Both ends of some axes; constants also cut off, reflections stay inside the tensor.
 
     Every other tensor is a batch of signals, images or volumes, of which the pixels are padded.
+    Axes that are not padded are left out, or have zeros.
     """
     constant, first = op.mode == "constant", d.choose((0, 2))
     rank = d.rank(1 + first, 3 + first)
     shape = d.sides(rank, least=1 if constant else 2, most=5, empty=constant)
     padded = range(first, rank)
     axes = d.choose(tuple(permutations(padded, d.integer(1, len(padded)))))
-    everywhere = axes == tuple(range(len(shape)))
     low = [-(shape[axis] > 2) if constant else 0 for axis in axes]
     high = [2 if op.mode in ("constant", "edge") else min(2, shape[axis] - 1) for axis in axes]
     ends = [d.integer(a, b) for a, b in [*zip(low, high, strict=True)] * 2]
     value = d.maybe(d.tensor((), "normal")) if constant else None
-    drawn = d.tensor(shape), d.literal(ends), value
-    if everywhere and d.flag():
-        return drawn if value is not None else drawn[:2]
-    return *drawn, d.literal([axis - len(shape) * d.flag() for axis in axes])
+    x = d.tensor(shape)
+    if d.flag():
+        sides = dict(zip((*axes, *(rank + axis for axis in axes)), ends, strict=True))
+        pads = d.literal([sides.get(i, 0) for i in range(2 * rank)])
+        return (x, pads) if value is None else (x, pads, value)
+    return x, d.literal(ends), value, d.literal([axis - rank * d.flag() for axis in axes])
 
 
 @inputs(movement.Where)
