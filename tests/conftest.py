@@ -1,5 +1,6 @@
 """The same examples on every machine, and runs within that are their own."""
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -7,6 +8,9 @@ from hypothesis import settings
 
 from d5test.exploration.draws import reproducible_draws
 
+# a test may write a module twice within a second, by which caches of modules are told apart: what
+# is compiled here, or by what is started here, is not kept; what was kept before is read
+os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
 settings.register_profile(
     "tests", database=None, deadline=None, derandomize=True, print_blob=False
 )
