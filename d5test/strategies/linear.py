@@ -64,8 +64,9 @@ def gemm_inputs(d: Draw, op: linear.Gemm) -> tuple[Tensor | None, ...]:
     k, regimes = (MANY, ("positive",)) if d.many() else (k, ())
     a = d.tensor((k, m) if op.transA else (m, k), *regimes)
     b = d.tensor((n, k) if op.transB else (k, n), *regimes)
-    rows: tuple[Shape, ...] = (n,), (1, n), (m, 1)
-    c = d.maybe(d.addend(d.choose(rows if d.sizes.kind == TIED else (*rows, (m, n), (1, 1), ()))))
+    tied = d.sizes.kind == TIED
+    shape = d.choose(((n,), (1, n), (m, 1))) if tied else broadcast(d, (m, n))
+    c = d.maybe(d.addend(shape))
     return (a, b, c) if c is not None or d.flag() else (a, b)
 
 
