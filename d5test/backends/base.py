@@ -412,8 +412,11 @@ class Backend(ABC):
         """
         return ""
 
-    def nondeterministic(self) -> str:
-        """Why the same call may give other bits here, as the framework documents; else empty."""
+    def nondeterministic(self, operator: str, what: str) -> str:
+        """Why the same call may give other bits here, as the framework documents; else empty.
+
+        what  `outputs` or `gradients`, of this operator
+        """
         return ""
 
     def lost(self, error: Exception) -> bool:

@@ -172,7 +172,7 @@ class Cupy(Numpy):
         count = int(cupy.cuda.runtime.getDeviceCount()) if cupy.cuda.is_available() else 0
         return tuple(f"cuda:{i}" for i in range(count))
 
-    def nondeterministic(self) -> str:
+    def nondeterministic(self, operator: str, what: str) -> str:
         return "what scatters adds by atomic additions, in any order"
 
     def lost(self, error: Exception) -> bool:

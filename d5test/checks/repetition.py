@@ -27,7 +27,7 @@ def determinism(client: Any, case: Case) -> Judgement:
     for other in others:
         for name in ("outputs", "gradients"):
             if not _same(getattr(first, name) or (), getattr(other, name) or ()):
-                if reason := client.about.nondeterministic:
+                if reason := client.about.nondeterministic[case.op.name][name]:
                     raise Unsupported(reason)
                 what = f"the same call gives other {name}"
                 raise inquiry.fault("nondeterministic", what, feeds, "repeats")

@@ -130,7 +130,8 @@ class BackendInfo:
     `sources`: the files of operators that are no framework's but a user's own, by name.
     `forms`: other calls that compute what a row does, by operator and name.
     `derivatives`: which of `jvp` and `hvp` it has.
-    `nondeterministic`: why the same call may give other bits, by its documentation; else empty.
+    `nondeterministic`: why the same call may give other bits, by its documentation, else empty:
+    by operator, of its `outputs` and its `gradients`.
     `opset`: the newest operator set of the ONNX models that it reads; 0: it reads none.
     `base`: the installed backend that it is, or whose subclass in the same mode it is; else empty.
     """
@@ -160,7 +161,7 @@ class BackendInfo:
     opset: int = 0
     forms: Mapping[str, Mapping[str, RowInfo]] = field(default_factory=dict)
     derivatives: tuple[str, ...] = ()
-    nondeterministic: str = ""
+    nondeterministic: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     base: str = ""
 
     @classmethod

@@ -66,7 +66,10 @@ def describe(execution: Execution) -> dict[str, Any]:
         "layouts": tuple(backend.layouts),
         "ulps": {name: float(ulps) for name, ulps in backend.ulps.items()},
         "flushes": flushes(execution),
-        "nondeterministic": backend.nondeterministic(),
+        "nondeterministic": {
+            name: {what: backend.nondeterministic(name, what) for what in ("outputs", "gradients")}
+            for name in backend.rows
+        },
         "compiles_shapes": bool(backend.compiles_shapes),
         "mutable": bool(backend.mutable),
         "reads_models": bool(backend.reads_models),

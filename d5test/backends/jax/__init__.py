@@ -151,7 +151,7 @@ class Jax(Backend):
             devices += ["cpu"] if alone else [f"{platform}:{i}" for i in range(count)]
         return tuple(devices)
 
-    def nondeterministic(self) -> str:
+    def nondeterministic(self, operator: str, what: str) -> str:
         flag = "xla_gpu_deterministic_ops"
         if self._device.platform != "gpu" or flag in os.environ.get("XLA_FLAGS", ""):
             return ""

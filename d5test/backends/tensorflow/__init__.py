@@ -130,7 +130,7 @@ class TensorFlow(Backend):
     def allow_tf32(self) -> None:
         tf.config.experimental.enable_tensor_float_32_execution(True)
 
-    def nondeterministic(self) -> str:
+    def nondeterministic(self, operator: str, what: str) -> str:
         if not self._gpus or os.environ.get("TF_DETERMINISTIC_OPS") == "1":
             return ""
         return "TensorFlow is deterministic on a GPU under TF_DETERMINISTIC_OPS=1 alone"

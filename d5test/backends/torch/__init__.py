@@ -125,10 +125,17 @@ class Torch(Backend):
         underived = re.fullmatch(r"derivative for \S+ is not implemented", str(error))
         return str(error) if isinstance(error, NotImplementedError) or underived else ""
 
-    def nondeterministic(self) -> str:
-        if self.device == "cpu" or torch.are_deterministic_algorithms_enabled():
+    def nondeterministic(self, operator: str, what: str) -> str:
+        if torch.are_deterministic_algorithms_enabled():
             return ""
-        return "torch is deterministic on a GPU under torch.use_deterministic_algorithms alone"
+        if self.device != "cpu":
+            return "torch is deterministic on a GPU under torch.use_deterministic_algorithms alone"
+        if (operator, what) == ("Gather", "gradients") and self.threads() > 1:
+            return (
+                "torch adds up the gradient of an indexed tensor in any order, on several threads "
+                "without torch.use_deterministic_algorithms"
+            )
+        return ""
 
     def lost(self, error: Exception) -> bool:
         return isinstance(error, torch.AcceleratorError)
