@@ -10,6 +10,7 @@ from functools import partial
 
 from d5test.case import FLOATS
 from d5test.checks.accuracy import accuracy
+from d5test.checks.accuracy_gradient import accuracy_gradient
 from d5test.checks.arguments import (
     batch,
     declared_dtypes,
@@ -49,7 +50,7 @@ from d5test.checks.upstream import (
 )
 from d5test.checks.value import compiled, forms, forward, gradient, low_precision
 from d5test.outcome.fault import Evidence, Fault
-from d5test.problems.functions import function_cases
+from d5test.problems.functions import function_cases, slope_cases
 from d5test.reference.operators.elementwise import Binary, Pow, Unary
 from d5test.strategies.sizes import LARGE, REAL
 
@@ -121,6 +122,15 @@ CHECKS: Mapping[str, Check] = {
                 upstream=True,
             ),
             Check("accuracy", accuracy, FLOATS, family=(Unary, Binary, Pow), every=function_cases),
+            Check(
+                "accuracy_gradient",
+                accuracy_gradient,
+                FLOATS,
+                family=Unary,
+                reason=with_gradient,
+                every=slope_cases,
+                parts=("gradient",),
+            ),
             Check("determinism", determinism, reason=listed),
             Check("untouched", untouched, reason=listed),
             Check("no_caching", no_caching),
@@ -183,9 +193,10 @@ CHECKS: Mapping[str, Check] = {
 }
 
 __all__ = [
-    "CHECKS", "Check", "Evidence", "Fault", "Inquiry", "accuracy", "batch", "compiled",
-    "declared_dtypes", "degenerate", "determinism", "forms", "forward", "forward_mode", "gradient",
-    "invalid_arguments", "large_bytes", "large_bytes_gradient", "large_elements",
-    "large_elements_gradient", "layout", "layout_gradient", "low_precision", "no_caching",
-    "numerical_gradient", "real", "second_gradient", "special", "special_gradient", "untouched",
+    "CHECKS", "Check", "Evidence", "Fault", "Inquiry", "accuracy", "accuracy_gradient", "batch",
+    "compiled", "declared_dtypes", "degenerate", "determinism", "forms", "forward",
+    "forward_mode", "gradient", "invalid_arguments", "large_bytes", "large_bytes_gradient",
+    "large_elements", "large_elements_gradient", "layout", "layout_gradient", "low_precision",
+    "no_caching", "numerical_gradient", "real", "second_gradient", "special",
+    "special_gradient", "untouched",
 ]  # fmt: skip

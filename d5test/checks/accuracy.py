@@ -13,7 +13,7 @@ Where the function has a stable form of its own, its bar is a second one, which 
 within both, `naive` within that of ONNX's formula only.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
@@ -32,6 +32,7 @@ from d5test.numerics.bounds import Bound, Bounds, double, forward_bounds, librar
 from d5test.numerics.elementary import LIBRARY, ROUNDED
 from d5test.numerics.judgement import Judgement, ratios
 from d5test.outcome.fault import Fault
+from d5test.outcome.tally import Inapplicable
 from d5test.reference.stable import CORRECTLY_ROUNDED, FORMS, condition, stable
 from d5test.values import signalling
 
@@ -162,29 +163,34 @@ def accuracy(client: Any, case: Case) -> Judgement:
     try:
         return _judged(client, case)
     except Fault as fault:
-        raise _on_few(client, case, fault) from None
+        raise on_few(client, case, fault, _judged) from None
 
 
-def _on_few(client: Any, case: Case, fault: Fault) -> Fault:
+def on_few(
+    client: Any, case: Case, fault: Fault, judged: Callable[[Any, Case], Judgement]
+) -> Fault:
     """The same fault with the wrong element alone, if it shows there: a call that can be pasted.
 
     Vector code may differ from what is done with a few elements, so several are tried as well.
     """
     whole = fault.judgement
     arrays = np.broadcast_arrays(*map(np.asarray, case.arrays()))
-    if not isinstance(whole, Measured) or arrays[0].size <= FEW[-1]:
+    if whole is None or arrays[0].size <= FEW[-1]:
         return fault
     at = [float(x[whole.position]) for x in arrays]
     for count in FEW:
         inputs = tuple(Tensor((count,), case.dtype, data=(x,) * count) for x in at)
         try:
-            _judged(client, Case(case.op, inputs))
-        except Unsupported:
+            judged(client, Case(case.op, inputs))
+        except (Unsupported, Inapplicable):
             break
         except Fault as few:
-            if few.kind == fault.kind and isinstance(few.judgement, Measured):
+            if few.kind == fault.kind and few.judgement is not None:
                 few.case = case
-                few.judgement = replace(few.judgement, accuracy=whole.accuracy, grade=whole.grade)
+                if isinstance(whole, Measured) and isinstance(few.judgement, Measured):
+                    few.judgement = replace(
+                        few.judgement, accuracy=whole.accuracy, grade=whole.grade
+                    )
                 few.details |= {k: v for k, v in fault.details.items() if k in OF_THE_WHOLE}
                 return few
     return fault

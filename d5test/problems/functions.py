@@ -13,6 +13,7 @@ numbers for which standards have rules, over and over.
 """
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,8 @@ from d5test.reference.stable import stable
 from d5test.values import finfo, numbers, ordinals, special_numbers
 
 SLICE = 2048
+LONG_SLICE = 8 * SLICE
+"""Of gradients, in which less is known to be wrong."""
 PATTERNS = 2**16
 OCTETS = 256
 Regime = tuple[str | int | float, ...]
@@ -50,17 +53,24 @@ def function_cases(operator: type[Operator], dtype: str) -> tuple[Case, ...]:
     return tuple(case for op in variants for case in _single(op, dtype))
 
 
-def _single(op: Operator, dtype: str) -> Iterator[Case]:
+def slope_cases(operator: type[Operator], dtype: str) -> tuple[Case, ...]:
+    """The cases of the gradient of an elementwise operator of one input in `dtype`."""
+    variants = VARIANTS.get(operator, (operator(),))
+    return tuple(case for op in variants for case in _single(op, dtype, LONG_SLICE))
+
+
+def _single(op: Operator, dtype: str, length: int = SLICE) -> Iterator[Case]:
     wide = dtype_of(dtype).itemsize > 2
     for below in (("random",), ("zeros",)) if wide else ((),):
-        for first in range(0, PATTERNS, SLICE):
-            recipe = Tensor((SLICE,), dtype, ("every", first, *below))
+        for first in range(0, PATTERNS, length):
+            recipe = Tensor((length,), dtype, ("every", first, *below))
             yield Case(op, (recipe,), seed=first if "random" in below else 0)
     if wide:
         for x in thresholds(op, dtype):
             yield Case(op, (Tensor((SLICE,), dtype, ("near", x)),))
 
 
+@cache
 def thresholds(op: Operator, dtype: str) -> tuple[float, ...]:
     """The inputs before which the result is another kind of number: found by bisection."""
     number = dtype_of(dtype)

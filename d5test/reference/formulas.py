@@ -62,6 +62,14 @@ class SlopeByDifference(elementwise.Softplus):  # type: ignore[misc]
         return dy * np.exp(x - y)
 
 
+class ReciprocalOfSquare(elementwise.Reciprocal):  # type: ignore[misc]
+    """1 / x, whose derivative is computed as -1 / (x x): the square leaves the range before it."""
+
+    def backward(self, grads, inputs, outputs):
+        (dy,), (x,) = grads, inputs
+        return -dy * (1 / (x * x))
+
+
 class HardSwishProductBeforeQuotient(elementwise.HardSwish):  # type: ignore[misc]
     """HardSwish as (x clip(x + 3, 0, 6)) / 6, which overflows where 6 x does."""
 
@@ -402,6 +410,7 @@ FORMULAS: Mapping[str, Mapping[type[Operator], type[Operator]]] = {
     "running sums": {normalisation.LRN: RunningSums},
     "band matrix": {normalisation.LRN: BandMatrix},
     "slope by difference": {elementwise.Softplus: SlopeByDifference},
+    "reciprocal of the square": {elementwise.Reciprocal: ReciprocalOfSquare},
     "product before quotient": {
         elementwise.Gelu: GeluProductBeforeQuotient,
         elementwise.HardSwish: HardSwishProductBeforeQuotient,

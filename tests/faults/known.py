@@ -104,6 +104,8 @@ IN_PROCESS = (
     Finding(gradients.WrongInHalf, "Conv", "low_precision", "gradient", GRADIENT),
     Finding(gradients.EpsilonAdded, "MatMul", "gradient", "gradient", GRADIENT),
     Finding(gradients.NanAtZero, "Pow", "gradient", "gradient", GRADIENT),
+    Finding(gradients.OtherBranchOverflows, "Elu", "accuracy_gradient", "gradient", GRADIENT,
+            alone=True),
     Finding(gradients.NanWithoutVariance, "LayerNormalization", "gradient", "gradient", GRADIENT),
     Finding(gradients.UpstreamLayoutBlind, "MatMul", "layout_gradient", "layout",
             "upstream gradients are misread", alone=True),

@@ -139,6 +139,15 @@ class NanAtZero(Wrong):
                 if dx.shape == inputs[0].shape else dx for dx in gradients]  # fmt: skip
 
 
+class OtherBranchOverflows(Wrong):
+    """The branch not taken has a slope of infinity, and the mask is multiplied: 0 inf is NaN."""
+
+    def backward(self, gradients: Gradients, inputs: Arrays, grads: Arrays) -> Gradients:
+        with np.errstate(over="ignore"):
+            beyond = np.isinf(np.exp(inputs[0]))
+        return [np.where(beyond, np.nan, dx).astype(dx.dtype) for dx in gradients]
+
+
 class NanWithoutVariance(Wrong):
     """Epsilon was forgotten in the gradient, and it shows where nothing else is divided by."""
 
