@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 from importlib import import_module
 from typing import Any, ClassVar
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -444,6 +445,33 @@ class Backend(ABC):
     def describe_device(self) -> str:
         """The device in words: a GPU's name, say."""
         return self.device
+
+
+def sample_axes(
+    row: Row, inputs: Sequence[Any], varied: bool
+) -> tuple[tuple[int | None, ...], int]:
+    """Along which axis of each input, and of the results, the samples of a batched call lie.
+
+    The first of all that are no arguments and no whole numbers. Where they are `varied`, the last;
+    or of one input alone, indices and conditions included; or the first of one and the last of the
+    next. The samples share what has none, which is None. Which of these it is, the shapes alone
+    decide: a case is always the same call.
+    """
+    own = [i for i, x in enumerate(inputs) if x is not None and i not in row.values]
+    floats = [i for i in own if "float" in str(inputs[i].dtype)]
+    axes: list[int | None] = [0 if i in floats else None for i in range(len(inputs))]
+    if not varied:
+        return tuple(axes), 0
+    turn = crc32(repr([() if x is None else tuple(x.shape) for x in inputs]).encode())
+    alone = [i for i in own if i in floats or inputs[i].ndim]
+    which = turn % (len(alone) + 2) if len(alone) > 1 else len(alone)
+    for place, i in enumerate(alone):
+        last = inputs[i].ndim
+        if which < len(alone):
+            axes[i] = (0, last)[turn >> 8 & 1] if place == which else None
+        else:
+            axes[i] = last if which == len(alone) or place % 2 else 0
+    return tuple(axes), (0, -1)[turn >> 9 & 1]
 
 
 def padded(inputs: Sequence[Any], n: int) -> list[Any]:

@@ -16,6 +16,7 @@ from d5test.backends.base import (
     Unsupported,
     padded,
     planned,
+    sample_axes,
 )
 from d5test.backends.jax.framework import Array, integers, jax, jnp, lax
 from d5test.backends.jax.movement import shape_of, widths_of
@@ -382,31 +383,28 @@ forms.same(
 forms.same("MatMul", {"jnp.vdot": jnp.vdot}, where={"rank0": 1, "rank1": 1})
 
 
-def batched(row: Row, op: Any, *inputs: Array | None) -> Any:
-    """The second of two samples; an input that is an argument, or of whole numbers, is shared.
-
-    The first has the same values, each in its neighbour's place.
-    """
-    own = [
-        x is not None and i not in row.values and jnp.issubdtype(x.dtype, jnp.floating)
-        for i, x in enumerate(inputs)
-    ]
-    function = jax.vmap(
-        lambda *xs: row.call(op, *xs), in_axes=tuple(0 if o else None for o in own)
-    )
+def batched(row: Row, varied: bool, op: Any, *inputs: Array | None) -> Any:
+    """The second of two samples; the first has the same values, each in its neighbour's place."""
+    axes, out = sample_axes(row, inputs, varied)
+    function = jax.vmap(lambda *xs: row.call(op, *xs), in_axes=axes, out_axes=out)
     samples = (
-        jnp.stack((lax.stop_gradient(jnp.roll(x, 1)), x)) if o else x
-        for x, o in zip(inputs, own, strict=True)
+        x if axis is None else jnp.stack((lax.stop_gradient(jnp.roll(x, 1)), x), axis)
+        for x, axis in zip(inputs, axes, strict=True)
     )
     result = function(*samples)
-    return tuple(y[1] for y in result) if isinstance(result, Sequence) else result[1]
+    several = isinstance(result, Sequence)
+    outputs = tuple(jnp.take(y, 1, out) for y in (result if several else (result,)))
+    return outputs if several else outputs[0]
 
 
 def of_rows(rows: Mapping[str, Row]) -> Forms:
     """Every row under `jax.vmap`."""
     return Forms(
         {
-            operator: {"jax.vmap": replace(row, call=partial(batched, row))}
+            operator: {
+                name: replace(row, call=partial(batched, row, varied))
+                for name, varied in (("jax.vmap", False), ("jax.vmap(in_axes=)", True))
+            }
             for operator, row in rows.items()
         }
     )

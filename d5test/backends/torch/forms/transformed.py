@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from d5test.backends.base import Forms, Row, Unsupported
+from d5test.backends.base import Forms, Row, Unsupported, sample_axes
 
 MISSING = "Batching rule not implemented"
 """What torch says of a function that it cannot batch."""
@@ -21,29 +21,30 @@ def of_rows(rows: Mapping[str, Row]) -> Forms:
     """The forms of all rows."""
     forms = Forms()
     for operator, row in rows.items():
-        forms[operator] = {"torch.func.vmap": replace(row, call=partial(batched, row))}
+        forms[operator] = {
+            name: replace(row, call=partial(batched, row, varied))
+            for name, varied in (("torch.func.vmap", False), ("torch.func.vmap(in_dims=)", True))
+        }
     return forms
 
 
-def batched(row: Row, op: Any, *inputs: Tensor | None) -> Any:
-    """The second of two samples; an input that is an argument, or of whole numbers, is shared."""
-    own = [flows(row, i, x) for i, x in enumerate(inputs)]
-    function = torch.func.vmap(
-        lambda *xs: row.call(op, *xs), in_dims=tuple(0 if o else None for o in own)
+def batched(row: Row, varied: bool, op: Any, *inputs: Tensor | None) -> Any:
+    """The second of two samples."""
+    axes, out = sample_axes(row, inputs, varied)
+    function = torch.func.vmap(lambda *xs: row.call(op, *xs), in_dims=axes, out_dims=out)
+    samples = (
+        x if axis is None else torch.stack((moved(x), x), axis)
+        for x, axis in zip(inputs, axes, strict=True)
     )
-    samples = (torch.stack((moved(x), x)) if o else x for x, o in zip(inputs, own, strict=True))
     try:
         result = function(*samples)
     except RuntimeError as error:
         if MISSING in str(error):
             raise Unsupported(str(error)) from None
         raise
-    return tuple(y[1] for y in result) if isinstance(result, Sequence) else result[1]
-
-
-def flows(row: Row, i: int, x: Tensor | None) -> bool:
-    """Whether an input is one of real numbers that are not an argument in torch."""
-    return x is not None and i not in row.values and x.is_floating_point()
+    several = isinstance(result, Sequence)
+    outputs = tuple(y.select(out, 1) for y in (result if several else (result,)))
+    return outputs if several else outputs[0]
 
 
 def moved(x: Tensor) -> Tensor:
