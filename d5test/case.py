@@ -112,10 +112,11 @@ class Operator:
         and is handed on as `None` only for `stopped_outputs`.
         """
         outputs = self(*inputs) if outputs is None else outputs
+        like = next((dy for dy in grads if dy is not None), None)  # outputs may be plain arrays
         grads = tuple(
             None
             if i in self.stopped_outputs
-            else np.zeros_like(y)
+            else np.zeros_like(y if like is None else like, shape=np.shape(y))
             if i >= len(grads) or grads[i] is None
             else grads[i]
             for i, y in enumerate(outputs)
@@ -222,12 +223,16 @@ class Case:
     def upstream(self, outputs: tuple[Any, ...]) -> Arrays:
         """Upstream gradients for `outputs`, in the dtype under test and the regime `dy`.
 
-        `None` for an output through which no gradient flows.
+        `None` for an output through which no gradient flows. If `dy` is one element, that is all
+        that is asked for: the other outputs have none.
         """
+        flowing = [i for i in range(len(outputs)) if i not in self.op.stopped_outputs]
+        if self.dy[0] == "onehot" and flowing:
+            flowing = [flowing[self.seed % len(flowing)]]
         return tuple(
-            None
-            if i in self.op.stopped_outputs
-            else Tensor(np.shape(y), self.dtype, self.dy).array(self.seed, 1000 + i)
+            Tensor(np.shape(y), self.dtype, self.dy).array(self.seed, 1000 + i)
+            if i in flowing
+            else None
             for i, y in enumerate(outputs)
         )
 

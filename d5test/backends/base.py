@@ -452,10 +452,10 @@ def sample_axes(
 ) -> tuple[tuple[int | None, ...], int]:
     """Along which axis of each input, and of the results, the samples of a batched call lie.
 
-    The first of all that are no arguments and no whole numbers. Where they are `varied`, the last;
-    or of one input alone, indices and conditions included; or the first of one and the last of the
-    next. The samples share what has none, which is None. Which of these it is, the shapes alone
-    decide: a case is always the same call.
+    The first of all that are no arguments and no whole numbers. Where they are `varied`, the
+    second or the last; or one of these, or the first, of one input alone, indices and conditions
+    included; or the first of one and another of the next. None: the samples share the input. Which
+    of these it is, the shapes alone decide: a case is always the same call.
     """
     own = [i for i, x in enumerate(inputs) if x is not None and i not in row.values]
     floats = [i for i in own if "float" in str(inputs[i].dtype)]
@@ -467,10 +467,11 @@ def sample_axes(
     which = turn % (len(alone) + 2) if len(alone) > 1 else len(alone)
     for place, i in enumerate(alone):
         last = inputs[i].ndim
+        other = min(1, last) if turn >> 10 & 1 else last
         if which < len(alone):
-            axes[i] = (0, last)[turn >> 8 & 1] if place == which else None
+            axes[i] = (0, other)[turn >> 8 & 1] if place == which else None
         else:
-            axes[i] = last if which == len(alone) or place % 2 else 0
+            axes[i] = other if which == len(alone) or place % 2 else 0
     return tuple(axes), (0, -1)[turn >> 9 & 1]
 
 

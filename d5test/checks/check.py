@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 Why = Unsupported | Inapplicable | None
 Reason = Callable[[type[Operator], BackendInfo, str], Why]
 """Of an operator, what is known of a backend, and a dtype."""
+USUAL = 25
+"""Examples in an ordinary run: the default of `--examples`."""
 THOROUGH = 100
 """Examples in a run that looks for what a short one leaves out."""
 
@@ -78,7 +80,8 @@ class Check:
     modes   the backend's modes that it is meant for
     cases   the strategy of its cases
     reason  why a cell is not asked, or empty
-    draws   at most so many cases (compilations are slow); `None`: as many as the user wants
+    draws   at most so many cases of 25 that the user wants (compilations are slow), and of more
+            as many more; `None`: as many as the user wants
     resizable
             its own `cases` take a kind of sizes, too
     share   of the examples that the user wants
@@ -145,7 +148,9 @@ class Check:
         """How many cases are drawn in a dtype where the user wants so many."""
         share = self.share * (1.0 if dtype == self.dtypes[0] else self.later)
         few = max(1, round(share * wanted))
-        return few if self.draws is None else min(few, self.draws)
+        if self.draws is None:
+            return few
+        return min(few, self.draws * max(1, wanted // USUAL))
 
     @property
     def fixed(self) -> bool:

@@ -18,7 +18,7 @@ from scipy.special import erf
 from d5test.case import Operator
 from d5test.reference.operators import attention, elementwise, linear, normalisation, reductions
 from d5test.reference.operators.recurrent import GRU, LSTM
-from d5test.reference.operators.windows import AveragePool, MaxPool, Windows
+from d5test.reference.operators.windows import AveragePool, Conv, MaxPool, Windows
 
 
 class RunningSums(normalisation.LRN):
@@ -278,19 +278,20 @@ class Cropped(Windows):
         return np.ones(self.out) if 0 in self.out else self._inner.counted(padding=padding)
 
 
-def same_windows(op: Any, x_shape: tuple[int, ...]) -> Windows:
+def same_windows(op: Any, x_shape: tuple[int, ...], spared: int = 0) -> Windows:
     """SAME windows for the kernel without its dilations, with pads that are not bounded below.
 
     Of each axis the padding is (ceil(n / stride) - 1) stride + kernel - n. A dilated kernel gets
     too little, so that there are too few windows. Where the stride exceeds the kernel by two it is
-    negative, and windows begin at 1. Quotients are rounded towards zero, as in C.
+    negative, and windows begin at 1. Quotients are rounded towards zero, as in C. Of a negative
+    padding as many elements as are `spared` are not cut off.
     """
     size, kernel = x_shape[2:], op.kernel_shape
     ones = (1,) * len(size)
     strides, dilations = op.strides or ones, op.dilations or ones
     first = op.auto_pad == "SAME_LOWER"
     total = [(-(-n // s) - 1) * s + k - n for n, s, k in zip(size, strides, kernel, strict=True)]
-    begin = tuple(int((t + first) / 2) for t in total)
+    begin = tuple(int((t + first + spared * (t < 0)) / 2) for t in total)
     end = tuple(t - b for t, b in zip(total, begin, strict=True))
     room = zip(size, total, kernel, dilations, strides, strict=True)
     return Cropped(
@@ -305,6 +306,16 @@ class Undilated:
     def windows(self, x_shape):
         same = self.auto_pad.startswith("SAME")
         return same_windows(self, x_shape) if same else super().windows(x_shape)
+
+
+class ConvOfUndilated(Conv):
+    """Conv with `same_windows`, of which none is cut off at the end."""
+
+    def windows(self, x_shape, w_shape):
+        if not self.auto_pad.startswith("SAME"):
+            return super().windows(x_shape, w_shape)
+        windows = same_windows(self.with_(kernel_shape=w_shape[2:]), x_shape, spared=1)
+        return replace(windows, end=tuple(max(0, e) for e in windows.end))
 
 
 class MaxPoolOfUndilated(Undilated, MaxPool):
@@ -433,6 +444,7 @@ FORMULAS: Mapping[str, Mapping[type[Operator], type[Operator]]] = {
     "SAME of the undilated kernel": {
         **_mixed(Undilated, AveragePool),
         MaxPool: MaxPoolOfUndilated,
+        Conv: ConvOfUndilated,
     },
     "even shares": {reductions.ReduceMax: EvenShares},
     "first of equal": {reductions.ReduceMax: FirstOfEqual},

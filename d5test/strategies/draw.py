@@ -35,6 +35,8 @@ Regime = str | tuple[Any, ...]
 
 ORDINARY: tuple[Regime, ...] = ("normal", "heavy", "uniform", "onehot", "ties")
 """The regimes of an input on which its operator puts no condition."""
+DENSE: tuple[Regime, ...] = ("normal", "heavy", "uniform", "ties")
+"""Of these, those with many elements that are not zero."""
 NEGATIVE: Regime = ("uniform", -4, -1)
 """Values of which the largest is not the zero that a kernel may begin with."""
 LARGER: Regime = ("scaled", 8)
@@ -262,6 +264,15 @@ class Draw:
         beyond = BEYOND.get(dtype, frozenset())
         fitting = [regime for regime in named if regime[0] not in beyond]
         return Tensor(tuple(shape), dtype, self.choose(fitting or named))
+
+    def factors(self, *shapes: Shape) -> tuple[Tensor, ...]:
+        """Tensors of which products are summed: one at most has a single element.
+
+        Of two such the sum is zero nearly everywhere, whatever computes it.
+        """
+        single = self.integer(0, len(shapes) - 1) if len(shapes) > 1 else 0
+        regimes = (ORDINARY if i == single else DENSE for i in range(len(shapes)))
+        return tuple(self.tensor(s, *r) for s, r in zip(shapes, regimes, strict=True))
 
     def addend(self, shape: Shape) -> Tensor:
         """A tensor that is added to sums of products, in 16 bits also one that outweighs them.

@@ -37,7 +37,7 @@ Without an arrow the result has its letters in the order of the alphabet."""
 
 
 @inputs(linear.MatMul)
-def matmul_inputs(d: Draw, op: linear.MatMul) -> tuple[Tensor, Tensor]:
+def matmul_inputs(d: Draw, op: linear.MatMul) -> tuple[Tensor, ...]:
     """Matrices, vectors, and leading axes that broadcast on either side."""
     if d.many():
         m, n = d.sides(2)
@@ -48,7 +48,7 @@ def matmul_inputs(d: Draw, op: linear.MatMul) -> tuple[Tensor, Tensor]:
     b: Shape = (*broadcast(d, leading), k, n)
     matrices = [(a, b)] * (4 if d.sizes.kind == DIFFERENT else 9)
     a, b = d.choose((*matrices, (a, (k,)), ((k,), b), ((k,), (k,))))
-    return d.tensor(a), d.tensor(b)
+    return d.factors(a, b)
 
 
 choices(linear.Gemm, alpha=FACTORS, beta=(*FACTORS, 0.0), transA=(0, 1), transB=(0, 1))
@@ -61,9 +61,10 @@ def gemm_inputs(d: Draw, op: linear.Gemm) -> tuple[Tensor | None, ...]:
     Where all sides are equal it is a row or a column: only there one may be taken for the other.
     """
     m, k, n = d.sides(3, empty=True)
-    k, regimes = (MANY, ("positive",)) if d.many() else (k, ())
-    a = d.tensor((k, m) if op.transA else (m, k), *regimes)
-    b = d.tensor((n, k) if op.transB else (k, n), *regimes)
+    many = d.many()
+    k = MANY if many else k
+    shapes = (k, m) if op.transA else (m, k), (n, k) if op.transB else (k, n)
+    a, b = (d.tensor(s, "positive") for s in shapes) if many else d.factors(*shapes)
     tied = d.sizes.kind == TIED
     shape = d.choose(((n,), (1, n), (m, 1))) if tied else broadcast(d, (m, n))
     c = d.maybe(d.addend(shape))
@@ -94,7 +95,7 @@ def einsum_inputs(d: Draw, op: linear.Einsum) -> tuple[Tensor, ...]:
         ones = d.flag()
         middle = tuple(1 if ones and d.flag() else n for n in ellipsis) if dots else ()
         shapes.append((*(size[k] for k in before), *middle, *(size[k] for k in after)))
-    return tuple(d.tensor(shape, *(("positive",) if many else ())) for shape in shapes)
+    return tuple(d.tensor(shape, "positive") for shape in shapes) if many else d.factors(*shapes)
 
 
 def broadcast(d: Draw, shape: Shape) -> Shape:

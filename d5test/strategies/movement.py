@@ -134,7 +134,8 @@ def pad_inputs(d: Draw, op: movement.Pad) -> tuple[Tensor | None, ...]:
     padded = range(first, rank)
     axes = d.choose(tuple(permutations(padded, d.integer(1, len(padded)))))
     low = [-(shape[axis] > 2) if constant else 0 for axis in axes]
-    high = [2 if op.mode in ("constant", "edge") else min(2, shape[axis] - 1) for axis in axes]
+    inside = op.mode in ("reflect", "wrap")
+    high = [min(5, shape[axis] - 1) if inside else 5 for axis in axes]
     ends = [d.integer(a, b) for a, b in [*zip(low, high, strict=True)] * 2]
     value = d.maybe(d.tensor((), "normal")) if constant else None
     x = d.tensor(shape)

@@ -120,8 +120,8 @@ def channels(d: Draw, rank: int, group: int) -> Shape:
 def with_bias(d: Draw, x: Shape, w: Shape, m: int) -> tuple[Tensor | None, ...]:
     """x, w, and a bias of m elements, None, or nothing."""
     bias = d.maybe(d.addend((m,)))
-    regimes = ("positive",) if x[1] >= MANY else ()
-    drawn = d.tensor(x, *regimes), d.tensor(w, *regimes), bias
+    many = x[1] >= MANY
+    drawn = *((d.tensor(s, "positive") for s in (x, w)) if many else d.factors(x, w)), bias
     return drawn if bias is not None or d.flag() else drawn[:2]
 
 

@@ -34,7 +34,7 @@ from d5test.backends.base import (
     from_bits,
 )
 from d5test.backends.jax.forms import forms
-from d5test.backends.jax.framework import Array, jax, jnp
+from d5test.backends.jax.framework import jax, jnp
 from d5test.backends.jax.kernels import of_compiled, of_eager
 from d5test.backends.jax.optimizers import JaxReference, OptaxCompiled
 
@@ -83,17 +83,19 @@ def of_wanted(function: Function, wanted: Sequence[int], inputs: Tensors) -> Fun
 
 
 def pulled(function: Function, wanted: Sequence[int], inputs: Tensors, grads: Tensors) -> Pulled:
+    """The outputs, and the gradients of those that have upstream ones."""
     chosen = [inputs[i] for i in wanted]
+    of = of_wanted(function, wanted, inputs)
+    flowing = [i for i, dy in enumerate(grads) if dy is not None]
+
+    def split(*chosen: Any) -> tuple[list[Any], tuple[Any, ...]]:
+        outputs = of(*chosen)
+        return [outputs[i] for i in flowing], outputs
+
     with refusing():
-        outputs, pull = jax.vjp(of_wanted(function, wanted, inputs), *chosen)
-        upstream = list(grads) + [None] * (len(outputs) - len(grads))
-        return outputs, list(pull(tuple(map(cotangent, outputs, upstream))))
-
-
-def cotangent(y: Array, dy: Any) -> Any:
-    if not jnp.issubdtype(y.dtype, jnp.inexact):
-        return np.zeros(y.shape, jax.dtypes.float0)
-    return jnp.zeros_like(y) if dy is None else jnp.asarray(dy, y.dtype)
+        pulled_from, pull, outputs = jax.vjp(split, *chosen, has_aux=True)
+        upstream = zip(pulled_from, (grads[i] for i in flowing), strict=True)
+        return outputs, list(pull([jnp.asarray(dy, y.dtype) for y, dy in upstream]))
 
 
 class Jax(Backend):

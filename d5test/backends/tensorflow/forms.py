@@ -127,7 +127,7 @@ for _operator, _functions in {
 
 
 def asked_twice(row: Row, op: Any, *inputs: Any) -> Any:
-    """The row, whose gradient is the second that a persistent tape gives."""
+    """The row, whose gradient is the second that a persistent tape gives, after another."""
     places = [i for i, x in enumerate(inputs) if x is not None and x.dtype.is_floating]
 
     def function(*given: Any) -> Any:
@@ -144,9 +144,8 @@ def asked_twice(row: Row, op: Any, *inputs: Any) -> Any:
             flows = [(r, dy) for r, dy in zip(results, upstream, strict=True)
                      if r.dtype.is_floating]  # fmt: skip
             targets, grads = zip(*flows, strict=True)
-            for _ in range(2):
-                slopes = tape.gradient(targets, given, grads, unconnected_gradients="zero")
-            return slopes
+            tape.gradient(targets, given, tuple(map(tf.ones_like, grads)))
+            return tape.gradient(targets, given, grads, unconnected_gradients="zero")
 
         return y, pull
 
