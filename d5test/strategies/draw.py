@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from d5test.case import Tensor
+from d5test.case import NORMAL, Tensor
 from d5test.strategies.sizes import (
     CHANNELS,
     DEPTHWISE,
@@ -35,8 +35,7 @@ Regime = str | tuple[Any, ...]
 
 ORDINARY: tuple[Regime, ...] = ("normal", "heavy", "uniform", "onehot", "ties")
 """The regimes of an input on which its operator puts no condition."""
-DENSE: tuple[Regime, ...] = ("normal", "heavy", "uniform", "ties")
-"""Of these, those with many elements that are not zero."""
+SINGLE = ("onehot",)
 NEGATIVE: Regime = ("uniform", -4, -1)
 """Values of which the largest is not the zero that a kernel may begin with."""
 LARGER: Regime = ("scaled", 8)
@@ -270,9 +269,11 @@ class Draw:
 
         Of two such the sum is zero nearly everywhere, whatever computes it.
         """
-        single = self.integer(0, len(shapes) - 1) if len(shapes) > 1 else 0
-        regimes = (ORDINARY if i == single else DENSE for i in range(len(shapes)))
-        return tuple(self.tensor(s, *r) for s, r in zip(shapes, regimes, strict=True))
+        drawn: list[Tensor] = []
+        for tensor in map(self.tensor, shapes):
+            single = tensor.values == SINGLE and any(t.values == SINGLE for t in drawn)
+            drawn.append(replace(tensor, values=NORMAL) if single else tensor)
+        return tuple(drawn)
 
     def addend(self, shape: Shape) -> Tensor:
         """A tensor that is added to sums of products, in 16 bits also one that outweighs them.
