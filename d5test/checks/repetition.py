@@ -1,6 +1,8 @@
 """What a second call must not change: determinism, private inputs and outputs, no caching."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from math import inf
 from typing import Any
@@ -8,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from d5test.backends.base import Unsupported
-from d5test.case import Arrays, Case
+from d5test.case import Arrays, Case, Operator
 from d5test.checks.inquiry import Inquiry, drawn_inputs
 from d5test.checks.own_forward import OwnForward
 from d5test.client.messages import Result
@@ -16,6 +18,9 @@ from d5test.numerics.arithmetic import Arithmetic
 from d5test.numerics.bounds import Bounds
 from d5test.numerics.judgement import Judgement, ratios
 from d5test.outcome.fault import Fault
+
+LITTLE = 1 / 16
+"""Half of a smaller attribute, as of an epsilon, makes no difference that shows."""
 
 
 def determinism(client: Any, case: Case) -> Judgement:
@@ -71,7 +76,8 @@ def no_caching(client: Any, case: Case) -> Judgement:
     The second call differs in one element, the third has the same elements in another order, the
     fourth is new throughout: a cache by identity, address, shape or fingerprint meets one of them.
     A wrong result proves one if the same inputs give another in a plain call, or if it is that of
-    an earlier call and right as soon as the inputs change by a rounding.
+    an earlier call and right as soon as the inputs change by a rounding. A last call has the same
+    inputs and another attribute: a cache by shape meets it.
     """
     inquiry = Inquiry("no_caching", client, case)
     sets = [case.arrays(), *variations(case, case.arrays())]
@@ -89,6 +95,8 @@ def no_caching(client: Any, case: Case) -> Judgement:
             )  # fmt: skip
         except Fault as fault:
             cause = own.cause(fault, result.outputs, bounds, inquiry.feed(arrays))
+            if i == 0 and isinstance(cause, Fault):  # it is of what came before this case
+                raise cause from None
             if cause is fault or _is_stale(own, bounds, results[: i + 1], arrays):
                 raise
             causes.append(cause)
@@ -96,7 +104,43 @@ def no_caching(client: Any, case: Case) -> Judgement:
             judgement = max(judgement, another, key=lambda j: j.ratio)
     for cause in causes:
         raise cause
+    _require_attributes_followed(inquiry)
     return inquiry.controlled(judgement, inquiry.forward_bounds(inquiry.allowed))
+
+
+def _require_attributes_followed(before: Inquiry) -> None:
+    """Raise the fault of a call that has the attributes of those before it."""
+    op = with_another_attribute(before.case, len(before.outputs))
+    if op is None:
+        return
+    inquiry = Inquiry("no_caching", before.client, replace(before.case, op=op))
+    if inquiry.known.covers(inquiry.case, "forward", "no_caching"):
+        return
+    feed = inquiry.feed()
+    with suppress(Unsupported):
+        (result,) = inquiry.ask(feed)
+        OwnForward(inquiry).judged(
+            inquiry.forward_bounds, result.outputs, (feed,), feed,
+            kind="cached", what="the outputs do not follow the attributes",
+        )  # fmt: skip
+
+
+def with_another_attribute(case: Case, outputs: int) -> Operator | None:
+    """The operator with another number, or along another axis, if it has such an attribute.
+
+    One attribute changes; which, the case's seed decides. An axis fits one input that becomes one
+    output, others may have been divided or joined along it.
+    """
+    changes: list[dict[str, Any]] = []
+    rank = len(case.shapes[0] or ())
+    for name, value in case.op.attributes.items():
+        if isinstance(value, float):
+            changes.append({name: value / 2 if abs(value) > LITTLE else 0.5})
+        elif name == "axis" and rank > 1 and len(case.inputs) == outputs == 1:
+            changes.append({name: (value % rank + 1) % rank})
+    if not changes:
+        return None
+    return case.op.with_(**changes[case.seed % len(changes)])
 
 
 def _is_stale(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from d5test.case import Case, Operator
 from d5test.client.messages import Feed
@@ -18,7 +18,7 @@ class Before:
     """What came before a fault, its own call included.
 
     calls   how many calls the worker was asked for, of any operator
-    feeds   the last ones of the fault's own operator, with the same attributes
+    feeds   the last ones of the fault's own operator; those with other attributes have its `op`
     raised  the last exception that one of them ended with; empty if all returned
     """
 
@@ -37,15 +37,14 @@ class History:
     """The calls of one worker, the earliest forgotten first."""
 
     def __init__(self) -> None:
-        self._calls: deque[tuple[tuple[str, str], Feed, int]] = deque()
+        self._calls: deque[tuple[Operator, str, Feed, int]] = deque()
         self.clear()
 
     def add(self, op: Operator, form: str, feeds: Sequence[Feed]) -> None:
         """Calls that are about to be made."""
-        called = repr(op), form
         for feed in feeds:
             size = sum(x.nbytes for x in feed.inputs if x is not None)
-            self._calls.append((called, feed, size))
+            self._calls.append((op, form, feed, size))
             self._bytes += size
             self._count += 1
         while self._bytes > KEPT:
@@ -64,6 +63,9 @@ class History:
 
     def before(self, op: Operator, form: str) -> Before:
         """What a fault of this operator may depend on."""
-        own = repr(op), form
-        feeds = tuple(feed for called, feed, _ in self._calls if called == own)
+        feeds = tuple(
+            feed if repr(called) == repr(op) else replace(feed, op=called)
+            for called, by, feed, _ in self._calls
+            if (called.name, by) == (op.name, form)
+        )
         return Before(self._count, feeds, self._raised)

@@ -19,7 +19,8 @@ class Feed:
     `layouts` has a layout for each input, `same_as` an earlier position for an input that is the
     same tensor; absent: all contiguous, all different. `grad_layout` is that of the upstream
     gradients. `tangents` say how each input moves, `None` of one that does not: then it is asked
-    how the outputs move (forward mode), or with upstream gradients how the gradients do.
+    how the outputs move (forward mode), or with upstream gradients how the gradients do. `op` is
+    that of an earlier call, where its attributes were others.
     """
 
     inputs: Arrays
@@ -28,6 +29,7 @@ class Feed:
     same_as: tuple[int | None, ...] | None = None
     grad_layout: str = "contiguous"
     tangents: Arrays | None = None
+    op: Any = None
 
 
 @dataclass(frozen=True)

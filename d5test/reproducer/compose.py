@@ -62,7 +62,7 @@ except ModuleNotFoundError as error:
     what = f"{{sys.executable}} has no d5test; `d5test repro {{__file__}}` brings it"
     raise ImportError(what) from None"""
 """Imports of d5test in a file that may be run without it."""
-RESERVED = {"ATTRIBUTES", "CALLS", "EXPECTED", "OP", "backend", "function", "main"}
+RESERVED = {"ATTRIBUTES", "CALLS", "EXPECTED", "OP", "backend", "function", "function_of", "main"}
 """Names that reproducers bind themselves."""
 OWED = ("put", "get", "wait", "version")
 """The methods of a backend that every reproducer calls."""
@@ -152,8 +152,11 @@ def _main(fault: Fault, about: Any, setup: Setup) -> str:
     evidence, claim = fault.evidence, data.claim(fault)
     asked = asked_of(evidence)
     most = about.row_of(fault.case).outputs
+    made = RUNS[asked]
+    if any(feed.op for feed in evidence.feeds):
+        made = f"of_each(lambda function: {made}, function_of, OP)"
     run = RUN.format(
-        run=RUNS[asked],
+        run=made,
         place="rewritten" if evidence.reuse else "anew",
         most="" if most is None else f", most={most}",
     )
@@ -264,7 +267,7 @@ def _imported(
     form = f", {fault.case.form!r}" if fault.case.form else ""
     row = (
         f"row = backend.row_for(OP.name{form})",
-        "function = backend.compile(lambda *inputs: row.call(OP, *inputs))",
+        *_function("row.call(OP, *inputs)", fault),
     )
     ours = "\n".join(f"    {line}" for line in imports if line.startswith("from d5test."))
     others = (line for line in imports if not line.startswith("from d5test."))
@@ -307,9 +310,17 @@ def _row(fault: Fault, about: Any, closure: Closure) -> Setup:
         tuple(imports),
         (
             f"backend = {name}({about.device!r})",
-            f"function = backend.compile(lambda *inputs: {row.call})",
+            *_function(row.call, fault),
         ),
     )
+
+
+def _function(call: str, fault: Fault) -> tuple[str]:
+    """The line that makes the function of the inputs, or of an operator that function."""
+    compiled = f"backend.compile(lambda *inputs: {call})"
+    if any(feed.op for feed in fault.evidence.feeds):
+        return (f"function_of = lambda OP: {compiled}",)
+    return (f"function = {compiled}",)
 
 
 def _session(fault: Fault, about: Any, closure: Closure) -> Setup:

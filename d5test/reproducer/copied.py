@@ -91,7 +91,8 @@ class Call(NamedTuple):
     """The inputs of one call, and upstream gradients with the positions that are differentiated.
 
     An input that is the same tensor as an earlier one has that one's position in `same_as`. With
-    `tangents`, how each input moves, it is asked how the gradients move, or else the outputs.
+    `tangents`, how each input moves, it is asked how the gradients move, or else the outputs. `op`
+    has other attributes than `OP`.
     """
 
     inputs: Any
@@ -101,6 +102,7 @@ class Call(NamedTuple):
     same_as: Any = ()
     grad_memory: str = "contiguous"
     tangents: Any = ()
+    op: Any = None
 
 
 class Answer(NamedTuple):
@@ -177,6 +179,19 @@ def forward(function: Callable[..., Any]) -> Callable[..., Any]:
     def run(call: Call, tensors: Any) -> Any:
         result = function(*tensors)
         return (tuple(result) if isinstance(result, (tuple, list)) else (result,)), (), ()
+
+    return run
+
+
+def of_each(make: Callable[..., Any], function_of: Callable[..., Any], op: Any) -> Any:
+    """How each call is made, some of them with other attributes than `op`."""
+    made: dict[Any, Any] = {}
+
+    def run(call: Call, tensors: Any) -> Any:
+        own = call.op or op
+        if own not in made:
+            made[own] = make(function_of(own))
+        return made[own](call, tensors)
 
     return run
 

@@ -73,6 +73,10 @@ def _call(feed: Any, wanted: tuple[int, ...]) -> str:
         parts.append(f"grad_memory={feed.grad_layout!r}")
     if any(earlier is not None for earlier in feed.same_as or ()):
         parts.append(f"same_as={list(feed.same_as)!r}")
+    if feed.op is not None:
+        name, values = plain(feed.op)
+        attributes = _keywords(values)
+        parts.append(f"op=Op(name={name!r}, attributes=dict({attributes}), {attributes})")
     if feed.tangents is not None:
         parts.append(_nested("tangents=[", map(tensor, feed.tangents)))
     return _nested("Call(", parts)

@@ -36,6 +36,7 @@ GONE, THERE = 0, 1
 """Exit statuses of reproducers."""
 AFTER = "only after calls with other data of the same shapes, which the file makes first"
 AGAIN = "only in one of {} calls with the same data, which the file makes"
+OTHERWISE = "only after a call with other attributes, which the file makes first"
 EARLIER = "only after earlier calls of the operator, of which the file makes the last {} first"
 NEVER = (
     "it says gone: in a fresh process the case is right, also after calls with other data, the "
@@ -65,7 +66,7 @@ def prove(fault: Fault, client: Any, folder: Path) -> tuple[Path, str]:
     if status != GONE:
         return path, f"{UNTRIED}: {said}" if status == BROKEN else ""
     until = time.monotonic() + SEARCHING
-    for make, calls in histories(fault, mutable=bool(about.mutable)):
+    for make, calls in histories(fault, about):
         shown = _fewest(make, calls, about, folder, client, until)
         if shown is not None:
             return shown
@@ -76,12 +77,13 @@ def prove(fault: Fault, client: Any, folder: Path) -> tuple[Path, str]:
     return path, NEVER + (RAISED.format(raised) if raised else "")
 
 
-def histories(fault: Fault, *, mutable: bool) -> Iterator[tuple[Callable[[int], Fault], int]]:
+def histories(fault: Fault, about: Any) -> Iterator[tuple[Callable[[int], Fault], int]]:
     """What may have left the state that a fault of one call needs, the simplest first.
 
     Each as the fault after so many calls, and how many there are; nothing where its claim is of
-    several calls. On a `mutable` backend other data of the case are written to the same address,
-    if there is one to write to.
+    several calls. On a mutable backend other data of the case are written to the same address,
+    if there is one to write to. A runtime of models has one for each operator: a call with other
+    attributes is another one's.
     """
     evidence = fault.evidence
     if len(evidence.feeds) > 1 or evidence.claim not in COMPARED:
@@ -89,16 +91,27 @@ def histories(fault: Fault, *, mutable: bool) -> Iterator[tuple[Callable[[int], 
     (feed,) = evidence.feeds
     varied = variations(fault.case, feed.inputs)
     others = tuple(replace(feed, inputs=arrays, layouts=None) for arrays in varied)
-    reuse = mutable and set(feed.layouts or ()) <= {"contiguous"}
+    reuse = bool(about.mutable) and set(feed.layouts or ()) <= {"contiguous"}
     again = min(max(fault.before.calls, FEW), MANY)
     yield lambda _: _after(fault, others, AFTER, reuse=reuse), 1
     yield lambda count: _after(fault, (feed,) * count, AGAIN.format(count + 1)), again
-    earlier = tuple(replace(f, grads=None) for f in fault.before.feeds if f is not feed)
+    earlier = tuple(
+        replace(f, grads=None)
+        for f in fault.before.feeds
+        if f is not feed and not (f.op and about.implementation)
+    )
+    alike = tuple(f for f in earlier if f.op and _shapes(f) == _shapes(feed))
+    if alike:
+        yield lambda _: _after(fault, alike[-1:], OTHERWISE), 1
     if earlier:
         yield (
             lambda count: _after(fault, earlier[-count:], EARLIER.format(count)),
             len(earlier),
         )
+
+
+def _shapes(feed: Feed) -> list[Any]:
+    return [None if x is None else (x.shape, x.dtype.name) for x in feed.inputs]
 
 
 def _after(fault: Fault, before: tuple[Feed, ...], seen: str, *, reuse: bool = False) -> Fault:

@@ -12,6 +12,8 @@ from d5test.checks import CHECKS, Fault
 from d5test.client.client import WorkerClient
 from d5test.client.messages import Feed, Raised
 from d5test.reference.operators import OPERATORS
+from d5test.reproducer import prove
+from tests.reproducer.strangers import run
 
 BACKEND = """
 import numpy as np
@@ -42,6 +44,15 @@ class Mine(Numpy):
 
 class Misread(Numpy):
     rows = {"MatMul": Row(transposed, gradient="none")}
+
+
+def leaky(op, x):
+    alpha = STATE.setdefault(x.shape, op.alpha)
+    return np.where(x < 0, x.dtype.type(alpha) * x, x)
+
+
+class Kept(Numpy):
+    rows = {"LeakyRelu": Row(leaky, gradient="none")}
 """
 MATMUL = OPERATORS["MatMul"]()
 CASE = Case(MATMUL, (Tensor((2, 3)), Tensor((3, 4))), seed=5)
@@ -73,3 +84,13 @@ def test_a_property_is_accused_as_before(client: WorkerClient) -> None:
     with pytest.raises(Fault) as caught:
         CHECKS["layout"].run(client, CASE)
     assert caught.value.kind == "layout"
+
+
+@pytest.mark.parametrize("client", ["Kept"], indirect=True)
+def test_attributes_that_are_kept_by_shape_are_met(client: WorkerClient, tmp_path: Path) -> None:
+    case = Case(OPERATORS["LeakyRelu"](), (Tensor((2, 3)),), seed=5)
+    with pytest.raises(Fault, match="the result is wrong after earlier calls") as caught:
+        CHECKS["no_caching"].run(client, case)
+    path, seen = prove(caught.value, client, tmp_path)
+    assert seen == "only after a call with other attributes, which the file makes first"
+    assert run(path).returncode == 1

@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -71,7 +72,7 @@ def test_what_is_said_is_what_it_shows(
 def test_a_claim_on_all_calls_is_not_preceded(stranger: Any, tmp_path: Path) -> None:
     client = stranger("return good + np.float32(STATE['calls'] == 2)")
     fault = fault_of(client, "determinism")
-    assert not list(histories(fault, mutable=True))
+    assert not list(histories(fault, SimpleNamespace(mutable=True, implementation="")))
     path, told = prove(fault, client, tmp_path)
     assert (told, run(path).returncode) == ("", 1)
     text = (tmp_path / "stranger.py").read_text()
