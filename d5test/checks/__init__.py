@@ -160,7 +160,7 @@ CHECKS: Mapping[str, Check] = {
             Check("batch", batch, largest=4096),  # it is asked for many samples
             Check("invalid_arguments", invalid_arguments, largest=0),
             Check("declared_dtypes", declared_dtypes, FLOATS, reason=has_row, draws=1),
-            Check("compiled", compiled, modes=("compiled", "xla"), draws=3),
+            Check("compiled", compiled, modes=("compiled", "xla"), draws=3, parts=("special",)),
             Check(
                 "real",
                 real,

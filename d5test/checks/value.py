@@ -17,6 +17,7 @@ from d5test.case import Arrays, Case
 from d5test.checks.arguments import BATCHES, Crowd
 from d5test.checks.inquiry import Inquiry
 from d5test.checks.own_forward import OwnForward, forward_is_wrong, largest_error
+from d5test.checks.special import has_rules, special
 from d5test.client.messages import Feed
 from d5test.numerics.arithmetic import Arithmetic
 from d5test.numerics.bounds import Bounds, forward_bounds, gradient_bounds
@@ -86,7 +87,8 @@ def compiled(client: Any, case: Case) -> Judgement:
 
     What was compiled before is forgotten first; the call must have compiled something. Then a
     second call, with values of its own, must not get the first one's results; nor may a third one,
-    with more samples, run code that was compiled for fewer.
+    with more samples, run code that was compiled for fewer. NaN and infinity go where they should,
+    too: a compiler may take them for what does not happen.
     """
     inquiry = Inquiry("compiled", client, case)
     client.reset()
@@ -101,6 +103,8 @@ def compiled(client: Any, case: Case) -> Judgement:
         kind="cached", what="the second call is wrong", last=True,
     )  # fmt: skip
     _another_shape(inquiry)
+    if has_rules(type(case.op), inquiry.about, case.dtype) is None:
+        special(client, case, "compiled")
     if inquiry.row.gradient or not case.op.differentiable:
         return judgement
     feed = inquiry.feed(grads=inquiry.upstream)
