@@ -49,6 +49,8 @@ BEYOND: Mapping[str, frozenset[str]] = MappingProxyType(
 
 MANY = 199
 """Terms of a sum that shows in which format it runs; no vector and no tile divides them."""
+MORE = 1031
+"""As many for those that run in parts, of 512 terms or so."""
 LONG = 4096
 """Terms of a sum of exponentials, each off by up to 4 ULPs, that still shows its format."""
 

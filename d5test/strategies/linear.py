@@ -6,7 +6,7 @@ grouped heads, masks of both kinds, windows, a past, padded keys.
 
 from d5test.case import Tensor
 from d5test.reference.operators import attention, linear
-from d5test.strategies.draw import MANY, Draw, Regime, Shape
+from d5test.strategies.draw import MANY, MORE, Draw, Regime, Shape
 from d5test.strategies.registry import attributes, choices, inputs
 from d5test.strategies.sizes import DIFFERENT, TIED
 
@@ -41,7 +41,8 @@ def matmul_inputs(d: Draw, op: linear.MatMul) -> tuple[Tensor, ...]:
     """Matrices, vectors, and leading axes that broadcast on either side."""
     if d.many():
         m, n = d.sides(2)
-        return d.tensor((m, MANY), "positive"), d.tensor((MANY, n), "positive")
+        k = MORE if m % 2 else MANY
+        return d.tensor((m, k), "positive"), d.tensor((k, n), "positive")
     m, k, n = d.sides(3, empty=True)
     leading = d.sides(d.integer(0, 2), most=4, few=True)
     a: Shape = (*broadcast(d, leading), m, k)
@@ -62,7 +63,7 @@ def gemm_inputs(d: Draw, op: linear.Gemm) -> tuple[Tensor | None, ...]:
     """
     m, k, n = d.sides(3, empty=True)
     many = d.many()
-    k = MANY if many else k
+    k = (MORE if m % 2 else MANY) if many else k
     shapes = (k, m) if op.transA else (m, k), (n, k) if op.transB else (k, n)
     a, b = (d.tensor(s, "positive") for s in shapes) if many else d.factors(*shapes)
     tied = d.sizes.kind == TIED

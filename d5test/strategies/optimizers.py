@@ -46,7 +46,7 @@ HYPERPARAMETERS: dict[str, tuple[Any, ...] | Callable[[Draw], Any]] = {
 }
 """What each hyperparameter may be, the simplest first, or what draws it."""
 
-GRADIENTS: tuple[Regime, ...] = ("normal", "heavy", "onehot", ("scaled", -6))
+GRADIENTS: tuple[Regime, ...] = ("normal", "heavy", "onehot", ("scaled", -6), ("constant", 0.0))
 SQUARES: tuple[Regime, ...] = ("positive", ("uniform", 0.0, 0.015625))
 """Averages and sums of squares, also some that epsilon is not small beside."""
 SIGNED = frozenset({"velocity", "first", "momentum"})

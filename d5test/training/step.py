@@ -218,5 +218,6 @@ def looks_like(
     if not far[i] > 0 or not np.isfinite(times) or times <= 0 or times == 1:
         return ""
     lr = step.attributes["lr"] * times
-    longer = f"a step {times:.6g} times as long, as with lr {lr:.6g}"
+    digits = max(6, 1 + int(-np.log10(abs(times - 1))))  # enough to differ from 1
+    longer = f"a step {times:.{digits}g} times as long, as with lr {lr:.{digits}g}"
     return longer if explains(step.with_(lr=lr)) else ""

@@ -35,8 +35,8 @@ SHOWN = (1, 2, 5, 10, 20, 50, 100)
 """Steps whose distance a message shows."""
 BEGINNING = 25
 """Steps by which a mistake is recognised."""
-SHAPES = {"w": (5, 7), "b": (3,)}
-"""Two parameters, so that a slot of the wrong one shows."""
+SHAPES = {"w": (5, 7), "b": (3,), "v": (5, 7)}
+"""Parameters of different shapes and of the same, so that a slot of the wrong one shows."""
 Named = dict[str, Any]
 """Arrays by parameter."""
 DECAY, SMALL = 2.0**-7, 2.0**-10
@@ -74,15 +74,15 @@ def usual(rule: type[Optimizer]) -> Optimizer:
 class Course(Operator):
     """`steps` steps of the rule that `step` is one of, through a noisy quadratic.
 
-    Inputs: for w and b each the start, the curvature and the optimum; then for each step a sample
-    of the noise for w and one for b. Outputs: w and b after each step.
+    Inputs: the starts of all parameters, their curvatures and optima; then for each step a sample
+    of the noise for each. Outputs: the parameters after each step.
     """
 
     step: Step
     steps: int = STEPS_TAKEN
 
     def forward(self, *arrays: Any) -> tuple[Any, ...]:
-        """2 `steps` arrays."""
+        """As many arrays for each step as there are parameters."""
         start, curvature, optimum, noise = arranged(arrays)
         rule = self.step.optimizer(like=arrays[0])
         walked = follow(Plain(rule, start), curvature, optimum, noise)
@@ -93,7 +93,10 @@ class Course(Operator):
         regimes: list[tuple[Any, ...]] = [("normal",)] * 3 + [("scaled", -3)] * self.steps
         tensors = [Tensor(shape, dtype, regime) for regime in regimes for shape in SHAPES.values()]
         arrays = [tensor.array(seed, i) for i, tensor in enumerate(tensors)]
-        arrays[2:4] = [np.exp2(np.clip(-5 + 2.5 * x, -10, 0)).astype(dtype) for x in arrays[2:4]]
+        curved = slice(len(SHAPES), 2 * len(SHAPES))
+        arrays[curved] = [
+            np.exp2(np.clip(-5 + 2.5 * x, -10, 0)).astype(dtype) for x in arrays[curved]
+        ]
         return tuple(arrays)
 
 

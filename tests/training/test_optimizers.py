@@ -19,6 +19,7 @@ from tests.training.wrong import (
     Forgetful,
     Late,
     Local,
+    SharedByShape,
     Stuck,
     Unlike,
     Unmoved,
@@ -115,7 +116,7 @@ def test_a_mistake_is_named_after_a_hundred_steps(rule: str, name: str) -> None:
     assert name in found.looks_like
 
 
-@pytest.mark.parametrize("kind", [Stuck, Late, Confused, Forgetful])
+@pytest.mark.parametrize("kind", [Stuck, Late, Confused, Forgetful, SharedByShape])
 def test_what_one_step_cannot_show_leaves_the_course(kind: Any) -> None:
     found = distance(Local(kind), "native", USUAL["Adam"], "float32")
     assert found.leaves is not None
@@ -127,7 +128,7 @@ def test_the_parameter_that_is_wrong_is_named() -> None:
     found = distance(Local(Unmoved), "native", USUAL["Adam"], "float32")
     assert found.wrong == ("b",)
     assert found.looks_like == "the parameter not moved"
-    assert distance(Local(Late), "native", USUAL["Adam"], "float32").wrong == ("w", "b")
+    assert distance(Local(Late), "native", USUAL["Adam"], "float32").wrong == ("w", "b", "v")
 
 
 SLIGHT = {

@@ -105,6 +105,16 @@ class Confused(NumpyUpdater):
         )
 
 
+class SharedByShape(NumpyUpdater):
+    """It keeps its slots by the shapes of the parameters, not by the parameters."""
+
+    def step(self, gradients: Mapping[str, Any]) -> None:
+        t, slots = self.state()
+        kept = {w.shape: slots[name] for name, w in self.parameters.items()}
+        self.restore(t, {name: kept[w.shape] for name, w in self.parameters.items()})
+        super().step(gradients)
+
+
 class Forgetful(NumpyUpdater):
     """It loses its slots after the fiftieth step."""
 
