@@ -92,6 +92,10 @@ class Updater(ABC):
     def step(self, gradients: Mapping[str, Any]) -> None:
         """One step, with a gradient for each parameter."""
 
+    def scale_lr(self, factor: float) -> None:
+        """Multiply the learning rate from the next step on, as a schedule does."""
+        raise Unsupported("its learning rate cannot be changed")
+
     @abstractmethod
     def state(self) -> tuple[int, Slots]:
         """The steps taken, and the slots of each parameter, as tensors."""
@@ -123,6 +127,9 @@ class ReferenceUpdater(Updater):
         self._parameters, self._state = self.rule.update(
             self.xp, self._parameters, gradients, self._state
         )
+
+    def scale_lr(self, factor: float) -> None:
+        self.rule = self.rule.with_(lr=self.rule.lr * factor)
 
     def state(self) -> tuple[int, Slots]:
         return self._state.t, self._state.slots

@@ -75,17 +75,19 @@ class Course(Operator):
     """`steps` steps of the rule that `step` is one of, through a noisy quadratic.
 
     Inputs: the starts of all parameters, their curvatures and optima; then for each step a sample
-    of the noise for each. Outputs: the parameters after each step.
+    of the noise for each. Outputs: the parameters after each step. With `scaled` learning rates as
+    in `d5test.training.course`.
     """
 
     step: Step
     steps: int = STEPS_TAKEN
+    scaled: bool = True
 
     def forward(self, *arrays: Any) -> tuple[Any, ...]:
         """As many arrays for each step as there are parameters."""
         start, curvature, optimum, noise = arranged(arrays)
         rule = self.step.optimizer(like=arrays[0])
-        walked = follow(Plain(rule, start), curvature, optimum, noise)
+        walked = follow(Plain(rule, start), curvature, optimum, noise, self.scaled)
         return tuple(w for parameters in walked for w in parameters.values())
 
     def inputs(self, dtype: str, seed: int) -> tuple[Array, ...]:
@@ -110,6 +112,10 @@ class Plain:
     def step(self, gradients: dict[str, Any]) -> None:
         """One step."""
         self.parameters, self.state = self.rule.update(np, self.parameters, gradients, self.state)
+
+    def scale_lr(self, factor: float) -> None:
+        """Another learning rate from the next step on."""
+        self.rule = self.rule.with_(lr=self.rule.lr * factor)
 
 
 @dataclass(frozen=True)
@@ -163,7 +169,8 @@ def distance(client: Any, kind: str, rule: Optimizer, dtype: str, seed: int = 0)
     (arithmetic,) = classes(dtype, flushes=flushes)
     attributes = {key: value for key, value in course.step.attributes.items() if key != "t"}
     target = "d5test.training.course:run"
-    walked = client.invoke(target, kind, rule.name, attributes, *arranged(arrays))
+    scaled, walked = client.invoke(target, kind, rule.name, attributes, *arranged(arrays))
+    course = course.with_(scaled=scaled)
     results = [parameters[name] for parameters in walked for name in SHAPES]
     bounds = ensemble_bounds(course, arrays, None, arithmetic)
     by_parameter = apart(bounds, results)

@@ -105,6 +105,13 @@ class Confused(NumpyUpdater):
         )
 
 
+class Stubborn(NumpyUpdater):
+    """It reads its learning rate once."""
+
+    def scale_lr(self, factor: float) -> None:
+        pass
+
+
 class SharedByShape(NumpyUpdater):
     """It keeps its slots by the shapes of the parameters, not by the parameters."""
 

@@ -116,6 +116,10 @@ class JaxReference(ReferenceUpdater):
         super().__init__(op, parameters)
         self._stepped = jax.jit(self._pure)
 
+    def scale_lr(self, factor: float) -> None:
+        super().scale_lr(factor)
+        self._stepped = jax.jit(self._pure)  # the rule is compiled into it
+
     def _pure(self, t: Any, parameters: Any, gradients: Any, slots: Any) -> tuple[Any, Any]:
         new, state = self.rule.update(self.xp, parameters, gradients, State(t, slots))
         return new, state.slots

@@ -70,6 +70,9 @@ class KerasUpdater(Updater):
         variables = self._variables.values()
         self._optimizer.apply([gradients[name] for name in self._variables], list(variables))
 
+    def scale_lr(self, factor: float) -> None:
+        self._optimizer.learning_rate = self._optimizer.learning_rate * factor
+
     def state(self) -> tuple[int, Slots]:
         slots = [getattr(self._optimizer, name) for name in self._kind.slots]
         return int(self._optimizer.iterations), {

@@ -84,6 +84,10 @@ class TorchUpdater(Updater):
         self._optimizer.step()
         self._t += 1
 
+    def scale_lr(self, factor: float) -> None:
+        for group in self._optimizer.param_groups:
+            group["lr"] *= factor
+
     def state(self) -> tuple[int, Slots]:
         states = {name: self._optimizer.state[w] for name, w in self._parameters.items()}
         slots = self._kind.slots if self._t else ()  # torch makes them in the first step
