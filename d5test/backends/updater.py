@@ -19,11 +19,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from d5test.backends.base import Backend, Row, Unsupported
 from d5test.names import load, target_of
 from d5test.reference.optimizers import OPTIMIZERS, Optimizer, State
+
+if TYPE_CHECKING:
+    from typing import Self  # a worker's Python 3.10 has none
 
 Slots = Mapping[str, tuple[Any, ...]]
 OWN = "D5TEST_OPTIMIZERS"
@@ -75,6 +78,9 @@ class Updater(ABC):
 
     fixed: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """By rule, the hyperparameters that the framework's own has not, with what it does instead."""
+    skips_absent: ClassVar[bool] = False
+    """Whether it documents that a parameter without a gradient is left alone in a step: its slots,
+    and the number of its steps."""
 
     def __init__(self, op: Any, parameters: Mapping[str, Any]) -> None:
         for name, value in self.fixed.get(op.name, {}).items():
@@ -90,11 +96,18 @@ class Updater(ABC):
 
     @abstractmethod
     def step(self, gradients: Mapping[str, Any]) -> None:
-        """One step, with a gradient for each parameter."""
+        """One step, with a gradient for each parameter, or for some where it `skips_absent`."""
 
-    def scale_lr(self, factor: float) -> None:
-        """Multiply the learning rate from the next step on, as a schedule does."""
+    def scale_lr(self, factor: float, *names: str) -> None:
+        """Multiply the learning rate from the next step on, as a schedule does.
+
+        Of some parameters alone, where parameters have groups of their own.
+        """
         raise Unsupported("its learning rate cannot be changed")
+
+    def resumed(self) -> Self:
+        """A new one that goes on from a checkpoint of this one, made as users make it."""
+        raise Unsupported("its checkpoints are not the framework's")
 
     @abstractmethod
     def state(self) -> tuple[int, Slots]:
@@ -128,7 +141,9 @@ class ReferenceUpdater(Updater):
             self.xp, self._parameters, gradients, self._state
         )
 
-    def scale_lr(self, factor: float) -> None:
+    def scale_lr(self, factor: float, *names: str) -> None:
+        if names:
+            raise Unsupported("a rule has one learning rate")
         self.rule = self.rule.with_(lr=self.rule.lr * factor)
 
     def state(self) -> tuple[int, Slots]:

@@ -2,40 +2,108 @@
 
 Parameters w with curvatures c around an optimum, whose gradients are seen through noise, a sample
 of which is drawn beforehand for each step: c (w - optimum) + noise. The model of Zhang et al.,
-arXiv 1907.04164, section 3, for what minibatches do to optimizers. The learning rate changes on
-the way where it can be changed. Frameworks' operators only.
+arXiv 1907.04164, section 3, for what minibatches do to optimizers. On the way happens what people
+do to an optimizer, as far as it can be done to this one. Frameworks' operators only.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from d5test.backends.base import Backend, Unsupported
-from d5test.backends.updater import updater_of
+from d5test.backends.updater import Updater, updater_of
 from d5test.worker.bound import OperatorView
 from d5test.worker.wire import Bits
 
+Named = Mapping[str, Any]
+"""Tensors by parameter."""
+GROUPED, GROUP_FACTOR = "v", 0.5
+"""A parameter in a group of its own, and its learning rate in units of the others'."""
 FACTORS: Mapping[int, float] = {10: 0.5, 20: 2.0, 50: 0.5}
 """By which the learning rate is multiplied after so many steps."""
+FROZEN, FROZEN_STEPS = "b", range(15, 18)
+"""A parameter that has no gradient in these steps, counted from 0."""
+CHECKPOINTS = (7, 60)
+"""After so many steps the optimizer is saved, and loaded into a new one."""
+LAYOUTS = {"v": "transposed", "b": "strided"}
+"""The memory layouts of gradients, where a framework has them."""
+
+
+def groups(updater: Any) -> None:
+    """Its learning rate differs between parameters."""
+    updater.scale_lr(GROUP_FACTOR, GROUPED)
+
+
+def schedule(updater: Any) -> None:
+    """Its learning rate changes on the way."""
+    updater.scale_lr(FACTORS[10])
+
+
+def checkpoint(updater: Any) -> None:
+    """It is saved and loaded on the way."""
+    updater.resumed()
+
+
+def freeze(updater: Any) -> None:
+    """A parameter has no gradient in some steps, which are none of that parameter's."""
+    if not updater.skips_absent:
+        raise Unsupported("what it does without a gradient is not documented")
+
+
+CHANGES: Mapping[str, Callable[[Any], None]] = {
+    change.__name__: change for change in (groups, schedule, checkpoint, freeze)
+}
+"""What may happen on the way, by name. Each raises `Unsupported` for an updater without it."""
+
+
+def possible(make: Callable[[], Updater]) -> tuple[str, ...]:
+    """Which of `CHANGES` can be made to such an updater."""
+    names = []
+    for name, change in CHANGES.items():
+        try:
+            change(make())
+        except Unsupported:
+            continue
+        names.append(name)
+    return tuple(names)
 
 
 def follow(
     updater: Any,
-    curvature: Mapping[str, Any],
-    optimum: Mapping[str, Any],
-    noise: Sequence[Any],
-    scaled: bool,
+    curvature: Named,
+    optimum: Named,
+    noise: Sequence[Named],
+    changes: Collection[str],
+    laid_out: Callable[[str, Any], Any] = lambda name, gradient: gradient,
 ) -> Iterator[dict[str, Any]]:
-    """The parameters after each step; with `scaled` learning rates."""
+    """The parameters after each step, where these of `CHANGES` happen on the way."""
+    if "groups" in changes:
+        groups(updater)
     for taken, sample in enumerate(noise):
-        if scaled and taken in FACTORS:
+        if "schedule" in changes and taken in FACTORS:
             updater.scale_lr(FACTORS[taken])
+        if "checkpoint" in changes and taken in CHECKPOINTS:
+            updater = updater.resumed()
+        frozen = FROZEN if "freeze" in changes and taken in FROZEN_STEPS else None
         updater.step(
             {
-                name: curvature[name] * (w - optimum[name]) + sample[name]
+                name: laid_out(name, curvature[name] * (w - optimum[name]) + sample[name])
                 for name, w in updater.parameters.items()
+                if name != frozen
             }
         )
         yield updater.parameters
+
+
+def happened(step: int, changes: Collection[str]) -> str:
+    """What of `changes` was done first at step number `step`, counted from 1; empty if nothing."""
+    taken = step - 1
+    done = {
+        "groups": taken == 0 and f"{GROUPED} has {GROUP_FACTOR} times the learning rate",
+        "schedule": taken in FACTORS and f"a learning rate {FACTORS.get(taken)} times as large",
+        "checkpoint": taken in CHECKPOINTS and "saved and loaded into a new optimizer",
+        "freeze": taken in FROZEN_STEPS and f"no gradient of {FROZEN}",
+    }
+    return ", ".join(str(words) for name, words in done.items() if words and name in changes)
 
 
 def run(
@@ -47,23 +115,25 @@ def run(
     curvature: dict[str, Bits],
     optimum: dict[str, Bits],
     noise: list[dict[str, Bits]],
-) -> tuple[bool, list[dict[str, Any]]]:
-    """Whether the learning rate of a backend's updater of this kind can be changed, and the
-    parameters after each step, as arrays.
+) -> tuple[tuple[str, ...], list[dict[str, Any]]]:
+    """Which of `CHANGES` can be made to a backend's updater of this kind, and the parameters after
+    each step, as arrays.
     """
 
     def put(arrays: dict[str, Bits]) -> dict[str, Any]:
         return {name: backend.put(x.array.copy(), x.dtype) for name, x in arrays.items()}
 
-    updater = updater_of(backend, kind, rule)(OperatorView(rule, attributes), put(start))
-    samples = [put(sample) for sample in noise]
-    try:
-        updater.scale_lr(1.0)
-    except Unsupported:
-        scaled = False
-    else:
-        scaled = True
-    walked = follow(updater, put(curvature), put(optimum), samples, scaled)
-    return scaled, [
+    def laid_out(name: str, gradient: Any) -> Any:
+        layout = LAYOUTS.get(name)
+        if layout not in backend.layouts:
+            return gradient
+        return backend.put(*backend.get(gradient), layout)
+
+    def make() -> Updater:
+        return updater_of(backend, kind, rule)(OperatorView(rule, attributes), put(start))
+
+    changes, samples = possible(make), [put(sample) for sample in noise]
+    walked = follow(make(), put(curvature), put(optimum), samples, changes, laid_out)
+    return changes, [
         {name: Bits(*backend.get(w)) for name, w in parameters.items()} for parameters in walked
     ]

@@ -27,7 +27,7 @@ from d5test.reference.optimizers import (
     RMSProp,
 )
 from d5test.reference.steps import Step, as_step
-from d5test.training.course import follow
+from d5test.training.course import CHANGES, follow, happened
 from d5test.training.step import looks_like, variant
 
 STEPS_TAKEN = 100
@@ -75,19 +75,19 @@ class Course(Operator):
     """`steps` steps of the rule that `step` is one of, through a noisy quadratic.
 
     Inputs: the starts of all parameters, their curvatures and optima; then for each step a sample
-    of the noise for each. Outputs: the parameters after each step. With `scaled` learning rates as
-    in `d5test.training.course`.
+    of the noise for each. Outputs: the parameters after each step. The `changes` on the way are
+    those of `d5test.training.course`.
     """
 
     step: Step
     steps: int = STEPS_TAKEN
-    scaled: bool = True
+    changes: tuple[str, ...] = tuple(CHANGES)
 
     def forward(self, *arrays: Any) -> tuple[Any, ...]:
         """As many arrays for each step as there are parameters."""
         start, curvature, optimum, noise = arranged(arrays)
         rule = self.step.optimizer(like=arrays[0])
-        walked = follow(Plain(rule, start), curvature, optimum, noise, self.scaled)
+        walked = follow(Plain(rule, start), curvature, optimum, noise, self.changes)
         return tuple(w for parameters in walked for w in parameters.values())
 
     def inputs(self, dtype: str, seed: int) -> tuple[Array, ...]:
@@ -103,19 +103,34 @@ class Course(Operator):
 
 
 class Plain:
-    """The reference rule at work on the ensemble's arrays."""
+    """The reference rule at work on the ensemble's arrays, each parameter by itself."""
 
-    def __init__(self, rule: Any, parameters: dict[str, Any]) -> None:
-        self.rule, self.parameters = rule, parameters
-        self.state = rule.start(np, parameters)
+    skips_absent = True
 
-    def step(self, gradients: dict[str, Any]) -> None:
-        """One step."""
-        self.parameters, self.state = self.rule.update(np, self.parameters, gradients, self.state)
+    def __init__(self, rule: Any, parameters: Named) -> None:
+        self.parameters = parameters
+        self.rules = dict.fromkeys(parameters, rule)
+        self.slots = rule.start(np, parameters).slots
+        self.steps = dict.fromkeys(parameters, 0)
 
-    def scale_lr(self, factor: float) -> None:
-        """Another learning rate from the next step on."""
-        self.rule = self.rule.with_(lr=self.rule.lr * factor)
+    def step(self, gradients: Named) -> None:
+        """One step of the parameters that have a gradient."""
+        for name, gradient in gradients.items():
+            self.steps[name] += 1
+            start = self.steps[name], self.parameters[name], gradient, *self.slots[name]
+            w, *slots = self.rules[name].apply(np, *start)
+            self.parameters = self.parameters | {name: w}
+            self.slots[name] = tuple(slots)
+
+    def scale_lr(self, factor: float, *names: str) -> None:
+        """Another learning rate from the next step on, of all parameters or of these."""
+        for name in names or self.rules:
+            rule = self.rules[name]
+            self.rules[name] = rule.with_(lr=rule.lr * factor)
+
+    def resumed(self) -> "Plain":
+        """What is saved and loaded is the same."""
+        return self
 
 
 @dataclass(frozen=True)
@@ -124,12 +139,13 @@ class Distance:
 
     `worst` is the first step, counted from 1, after which it is furthest; `looks_like` has the
     mistakes that explain a distance above 1, if any does, `wrong` the parameters that are too far
-    away.
+    away, `changes` what was done on the way.
     """
 
     ratios: tuple[float, ...]
     looks_like: str = ""
     wrong: tuple[str, ...] = ()
+    changes: tuple[str, ...] = ()
 
     @property
     def right(self) -> bool:
@@ -169,8 +185,8 @@ def distance(client: Any, kind: str, rule: Optimizer, dtype: str, seed: int = 0)
     (arithmetic,) = classes(dtype, flushes=flushes)
     attributes = {key: value for key, value in course.step.attributes.items() if key != "t"}
     target = "d5test.training.course:run"
-    scaled, walked = client.invoke(target, kind, rule.name, attributes, *arranged(arrays))
-    course = course.with_(scaled=scaled)
+    changes, walked = client.invoke(target, kind, rule.name, attributes, *arranged(arrays))
+    course = course.with_(changes=tuple(changes))
     results = [parameters[name] for parameters in walked for name in SHAPES]
     bounds = ensemble_bounds(course, arrays, None, arithmetic)
     by_parameter = apart(bounds, results)
@@ -189,7 +205,7 @@ def distance(client: Any, kind: str, rule: Optimizer, dtype: str, seed: int = 0)
     bound = bounds[first]
     assert bound is not None
     named = looks_like(course.step, explains, arrays[first], bound.value, results[first])
-    return Distance(ratios, named, wrong)
+    return Distance(ratios, named, wrong, course.changes)
 
 
 def apart(bounds: Bounds, results: Sequence[Array]) -> dict[str, tuple[float, ...]]:
@@ -211,8 +227,10 @@ def ratio(bounds: Bounds, results: Sequence[Array]) -> float:
 
 def in_words(distance: Distance) -> dict[str, str]:
     """A distance that is too large."""
+    first = distance.leaves or 1
+    here = happened(first, distance.changes)
     return {
-        "leaves": f"after step {distance.leaves} of {len(distance.ratios)}",
+        "leaves": f"after step {first} of {len(distance.ratios)}" + f" ({here})" * bool(here),
         "worst": f"{max(distance.ratios):.4g} times what is allowed, after step {distance.worst}",
         "distance": ", ".join(f"{distance.ratios[i - 1]:.3g} after {i}" for i in SHOWN),
         "parameters": ", ".join(f"{name} {SHAPES[name]}" for name in distance.wrong),

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
@@ -12,18 +13,24 @@ from d5test.case import Case
 from d5test.outcome.fault import Fault
 from d5test.reference.optimizers import OPTIMIZERS, Adam, AdamW, Momentum, Nesterov, RMSProp
 from d5test.reference.steps import STEPS, as_step
+from d5test.training.course import CHANGES, GROUPED, possible
 from d5test.training.step import STEP, SUSPECTS, drawn, suspects
 from d5test.training.trajectory import USUAL, distance
 from tests.training.wrong import (
     Confused,
+    Decaying,
     Forgetful,
     Late,
     Local,
+    OneGroup,
+    PerParameter,
+    Reborn,
     SharedByShape,
     Stubborn,
     Stuck,
     Unlike,
     Unmoved,
+    Unstrided,
     mistaken,
 )
 
@@ -119,6 +126,28 @@ def test_what_one_step_cannot_show_leaves_the_course(kind: Any) -> None:
     assert found.leaves is not None
     if kind in (Forgetful, Stubborn):
         assert found.leaves == (51 if kind is Forgetful else 11)
+
+
+DONE_ON_THE_WAY = {
+    OneGroup: (1, ("w", "b")),
+    Reborn: (8, ("w", "b", "v")),
+    Decaying: (16, ("b",)),
+    Unstrided: (1, ("v",)),
+}
+"""After which step whose wrong handling of what is done shows, and in which parameters."""
+
+
+@pytest.mark.parametrize("kind", DONE_ON_THE_WAY)
+def test_what_is_done_to_an_optimizer_on_the_way_is_judged(kind: Any) -> None:
+    leaves, wrong = DONE_ON_THE_WAY[kind]
+    found = distance(Local(kind), "native", USUAL["Adam"], "float32")
+    assert (found.leaves, found.wrong) == (leaves, wrong)
+
+
+def test_everything_can_be_done_on_the_way() -> None:
+    assert distance(Local(PerParameter), "native", USUAL["Adam"], "float32").right
+    step = as_step(Adam())
+    assert possible(lambda: PerParameter(step, {GROUPED: np.zeros(3)})) == tuple(CHANGES)
 
 
 def test_the_parameter_that_is_wrong_is_named() -> None:

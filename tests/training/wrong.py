@@ -108,8 +108,9 @@ class Confused(NumpyUpdater):
 class Stubborn(NumpyUpdater):
     """It reads its learning rate once."""
 
-    def scale_lr(self, factor: float) -> None:
-        pass
+    def scale_lr(self, factor: float, *names: str) -> None:
+        if names:
+            super().scale_lr(factor, *names)
 
 
 class SharedByShape(NumpyUpdater):
@@ -137,3 +138,72 @@ class Fresh(NumpyUpdater):
 
     def restore(self, t: int, slots: Any) -> None:
         super().restore(t, {name: tuple(0 * x for x in kept) for name, kept in slots.items()})
+
+
+class PerParameter(Updater):
+    """NumPy's rules, one for each parameter, to which everything can be done on the way."""
+
+    skips_absent = True
+
+    def __init__(self, op: Any, parameters: Mapping[str, Any]) -> None:
+        super().__init__(op, parameters)
+        self.op = op
+        self.parts = {name: NumpyUpdater(op, {name: w}) for name, w in parameters.items()}
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        return {name: part.parameters[name] for name, part in self.parts.items()}
+
+    def step(self, gradients: Mapping[str, Any]) -> None:
+        for name, gradient in gradients.items():
+            self.parts[name].step({name: gradient})
+
+    def scale_lr(self, factor: float, *names: str) -> None:
+        for name in names or self.parts:
+            self.parts[name].scale_lr(factor)
+
+    def resumed(self) -> Any:
+        other = type(self)(self.op, self.parameters)
+        for name, part in self.parts.items():
+            other.parts[name].restore(*part.state())
+            other.parts[name].rule = part.rule
+        return other
+
+    def state(self) -> tuple[int, Any]:
+        raise NotImplementedError
+
+    def restore(self, t: int, slots: Any) -> None:
+        raise NotImplementedError
+
+
+class OneGroup(PerParameter):
+    """What a group is to have, all have."""
+
+    def scale_lr(self, factor: float, *names: str) -> None:
+        super().scale_lr(factor)
+
+
+class Reborn(PerParameter):
+    """It goes on from a checkpoint with the learning rates of the beginning."""
+
+    def resumed(self) -> Any:
+        other = super().resumed()
+        fresh = type(self)(self.op, self.parameters)
+        for name, part in other.parts.items():
+            part.rule = fresh.parts[name].rule
+        return other
+
+
+class Decaying(PerParameter):
+    """It takes a gradient that is not there for one of zeros."""
+
+    def step(self, gradients: Mapping[str, Any]) -> None:
+        zeros = {name: 0 * w for name, w in self.parameters.items()}
+        super().step({**zeros, **gradients})
+
+
+class Unstrided(NumpyUpdater):
+    """It reads gradients as if their elements lay in the order of their indices."""
+
+    def step(self, gradients: Mapping[str, Any]) -> None:
+        super().step({name: g.ravel(order="K").reshape(g.shape) for name, g in gradients.items()})

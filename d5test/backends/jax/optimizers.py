@@ -116,8 +116,8 @@ class JaxReference(ReferenceUpdater):
         super().__init__(op, parameters)
         self._stepped = jax.jit(self._pure)
 
-    def scale_lr(self, factor: float) -> None:
-        super().scale_lr(factor)
+    def scale_lr(self, factor: float, *names: str) -> None:
+        super().scale_lr(factor, *names)
         self._stepped = jax.jit(self._pure)  # the rule is compiled into it
 
     def _pure(self, t: Any, parameters: Any, gradients: Any, slots: Any) -> tuple[Any, Any]:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import keras
 
-from d5test.backends.base import Table
+from d5test.backends.base import Table, Unsupported
 from d5test.backends.tensorflow.framework import tf
 from d5test.backends.updater import Kind, ReferenceUpdater, Slots, Updater, arguments, one_step
 
@@ -55,6 +55,7 @@ class KerasUpdater(Updater):
 
     def __init__(self, op: Any, parameters: Mapping[str, Any]) -> None:
         super().__init__(op, parameters)
+        self._op = op
         (dtype,) = {w.dtype.name for w in parameters.values()}
         keras.config.set_floatx(dtype)
         self._variables = {name: keras.Variable(w, dtype=dtype) for name, w in parameters.items()}
@@ -70,8 +71,20 @@ class KerasUpdater(Updater):
         variables = self._variables.values()
         self._optimizer.apply([gradients[name] for name in self._variables], list(variables))
 
-    def scale_lr(self, factor: float) -> None:
+    def scale_lr(self, factor: float, *names: str) -> None:
+        if names:
+            raise Unsupported("Keras has no groups of parameters")
         self._optimizer.learning_rate = self._optimizer.learning_rate * factor
+
+    def resumed(self) -> "KerasUpdater":
+        other, saved = type(self)(self._op, self.parameters), dict[str, Any]()
+        self._optimizer.save_own_variables(saved)
+        other.load(saved)
+        return other
+
+    def load(self, saved: Mapping[str, Any]) -> None:
+        """Go on from what an optimizer saved."""
+        self._optimizer.load_own_variables(saved)
 
     def state(self) -> tuple[int, Slots]:
         slots = [getattr(self._optimizer, name) for name in self._kind.slots]

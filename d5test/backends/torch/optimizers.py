@@ -3,7 +3,8 @@
 Hyperparameters are kept in double precision. Weights decay through the gradient, but for AdamW.
 """
 
-from collections.abc import Callable, Mapping
+import io
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -52,7 +53,10 @@ ADAM = {"epsilon_hat": False, "bias_correction": True}
 
 
 class TorchUpdater(Updater):
-    """An optimizer of `torch.optim`, or of its kind; it overwrites its parameters."""
+    """An optimizer of `torch.optim`, or of its kind; it overwrites its parameters.
+
+    `zero_grad` documents that a parameter whose gradient is None is skipped.
+    """
 
     kinds: ClassVar[Mapping[str, Kind]] = KINDS
     fixed = {  # noqa: RUF012 (a table)
@@ -64,9 +68,11 @@ class TorchUpdater(Updater):
         "Adam": COUPLED | ADAM,
         "AdamW": {"decoupled": True} | ADAM,
     }
+    skips_absent = True
 
     def __init__(self, op: Any, parameters: Mapping[str, Tensor]) -> None:
         super().__init__(op, parameters)
+        self._op = op
         self._parameters = {
             name: w.detach().clone().requires_grad_() for name, w in parameters.items()
         }
@@ -80,13 +86,36 @@ class TorchUpdater(Updater):
 
     def step(self, gradients: Mapping[str, Tensor]) -> None:
         for name, w in self._parameters.items():
-            w.grad = gradients[name]
+            w.grad = gradients.get(name)
         self._optimizer.step()
         self._t += 1
 
-    def scale_lr(self, factor: float) -> None:
-        for group in self._optimizer.param_groups:
-            group["lr"] *= factor
+    def scale_lr(self, factor: float, *names: str) -> None:
+        chosen = {id(self._parameters[name]) for name in names or self._parameters}
+        for group in list(self._optimizer.param_groups):
+            inside = [w for w in group["params"] if id(w) in chosen]
+            rest = [w for w in group["params"] if id(w) not in chosen]
+            if inside and rest:
+                group["params"] = rest
+                lr = group["lr"] * factor
+                self._optimizer.add_param_group({**group, "params": inside, "lr": lr})
+            elif inside:
+                group["lr"] *= factor
+
+    def resumed(self) -> "TorchUpdater":
+        file, other = io.BytesIO(), type(self)(self._op, self.parameters)
+        torch.save(self._optimizer.state_dict(), file)
+        file.seek(0)
+        names = {id(w): name for name, w in self._parameters.items()}
+        groups = [[names[id(w)] for w in g["params"]] for g in self._optimizer.param_groups]
+        other.load(self._t, groups, torch.load(file))
+        return other
+
+    def load(self, t: int, groups: Sequence[Sequence[str]], state: dict[str, Any]) -> None:
+        """Go on after `t` steps, from an optimizer's `state_dict` whose groups had these names."""
+        tensors = [{"params": [self._parameters[name] for name in names]} for names in groups]
+        self._optimizer, self._t = self._kind.make(self._op, tensors), t
+        self._optimizer.load_state_dict(state)
 
     def state(self) -> tuple[int, Slots]:
         states = {name: self._optimizer.state[w] for name, w in self._parameters.items()}
