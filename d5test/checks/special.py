@@ -262,14 +262,16 @@ def _special_bound(
 def _finite(expected: Bound, poisoned: Bound | None, got: Array, own: Array) -> Bound:
     """What is demanded of one output, and the bars of what is finite and was open.
 
-    A NaN is right wherever the operator's `own` formula gives one.
+    A NaN is right wherever the operator's `own` formula gives one; nowhere, where a model of a
+    fault has another shape.
     """
     assert poisoned is not None
     with np.errstate(all="ignore"):
         finite = np.isfinite(poisoned.value + poisoned.bar) & np.isinf(expected.bar)
     nan = np.isnan(got.astype(np.float64))
     finite &= ~nan
-    bar = np.where(finite, poisoned.bar, np.where(nan & np.isnan(own), np.inf, expected.bar))
+    excused = nan & np.isnan(own) if own.shape == got.shape else np.zeros_like(nan)
+    bar = np.where(finite, poisoned.bar, np.where(excused, np.inf, expected.bar))
     return Bound(np.where(finite, poisoned.value, expected.value), bar, expected.storage)
 
 

@@ -71,7 +71,12 @@ def _both(inquiry: Inquiry) -> Judgement:
     outputs = inquiry.judged(inquiry.forward_bounds, result.outputs, (feed,))
     if pulled is None:
         return outputs
-    gradients = _gradient(inquiry, pulled)
+    try:
+        gradients = _gradient(inquiry, pulled)
+    except Inapplicable:
+        if not outputs.model:
+            raise
+        return outputs  # of another shape by an error model: no upstream gradient fits it
     worse = max(outputs, gradients, key=lambda j: (j.arithmetic, j.ratio))
     return replace(
         worse,

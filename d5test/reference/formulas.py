@@ -417,6 +417,13 @@ def _mixed(mixin: type, *operators: type[Operator]) -> dict[type[Operator], type
     return {op: kind(type(f"{op.__name__}{mixin.__name__}", (mixin, op), {})) for op in operators}
 
 
+class LettersInOrderOfAppearance(linear.Einsum):
+    """Einsum without an arrow whose output has its letters as they come, not in the alphabet's."""
+
+    def implicit(self, letters):
+        return letters
+
+
 FORMULAS: Mapping[str, Mapping[type[Operator], type[Operator]]] = {
     "running sums": {normalisation.LRN: RunningSums},
     "band matrix": {normalisation.LRN: BandMatrix},
@@ -436,6 +443,7 @@ FORMULAS: Mapping[str, Mapping[type[Operator], type[Operator]]] = {
     "unbiased running variance": {normalisation.BatchNormalization: UnbiasedRunningVariance},
     "shift from zero": {reductions.ReduceLogSumExp: ShiftFromZero},
     "beta is 1 of nothing": {linear.Gemm: GemmPlusC},
+    "letters in order of appearance": {linear.Einsum: LettersInOrderOfAppearance},
     "axes from the front only": _mixed(
         FromTheFrontOnly, reductions.ReduceLogSumExp, reductions.ReduceMax, reductions.ReduceSum
     ),

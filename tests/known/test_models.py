@@ -218,11 +218,22 @@ def test_a_formula_is_not_held_to_a_nan_that_onnx_leaves_open() -> None:
     assert judgement.model == "pads"
 
 
+@pytest.mark.parametrize("formula", ["SAME of the undilated kernel", ""])
+def test_a_formula_of_another_shape_excuses_no_nan(formula: str) -> None:
+    """The shape alone convicts what is not the formula's."""
+    pool = OPERATORS["AveragePool"]
+    client = with_row(pool, FORMULAS[formula][pool] if formula else pool)
+    client.known = OtherPads()
+    pads = {"kernel_shape": (3, 3), "dilations": (2, 1), "auto_pad": "SAME_UPPER"}
+    assert special(client, drawn("AveragePool", Tensor((3, 4, 5, 2)), **pads)).right
+
+
 def test_formulas_are_operators_of_the_same_attributes() -> None:
     for table in FORMULAS.values():
         for cls in table:
             names = {"kernel_shape": (2,)} if "Pool" in cls.__name__ else {}
             names |= {"size": 3} if cls.__name__ == "LRN" else {}
+            names |= {"equation": "ji"} if issubclass(cls, OPERATORS["Einsum"]) else {}
             op = cls(**names)
             assert computed(op, "", LARGEST) is op
 

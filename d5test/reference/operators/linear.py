@@ -134,6 +134,10 @@ class Einsum(Operator):
         full[tuple(diagonal[letters.index(letter)] for letter in term)] = dx
         return full
 
+    def implicit(self, letters):
+        """The letters of an output that the equation does not have, from those that occur once."""
+        return sorted(letters)
+
     def _terms(self, ranks):
         """The letters of each input and of the output, ellipses replaced by letters."""
         left, arrow, out = self.equation.replace(" ", "").partition("->")
@@ -143,7 +147,7 @@ class Einsum(Operator):
         ellipsis = "".join(free[: max(covered, default=0)])
         if not arrow:
             letters = left.replace(".", "").replace(",", "")
-            out = "..." + "".join(sorted(k for k in set(letters) if letters.count(k) == 1))
+            out = "..." + "".join(self.implicit([k for k in letters if letters.count(k) == 1]))
         terms = [
             t.replace("...", ellipsis[len(ellipsis) - n :])
             for t, n in zip(terms, covered, strict=True)
