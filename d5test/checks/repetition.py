@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from d5test.backends.base import Unsupported
-from d5test.case import Arrays, Case, Operator
+from d5test.case import Arrays, Case
 from d5test.checks.inquiry import Inquiry, drawn_inputs
 from d5test.checks.own_forward import OwnForward
 from d5test.client.messages import Result
@@ -18,7 +18,10 @@ from d5test.numerics.arithmetic import Arithmetic
 from d5test.numerics.bounds import Bounds
 from d5test.numerics.judgement import Judgement, ratios
 from d5test.outcome.fault import Fault
+from d5test.reference.operators.reductions import CumSum, Reduction
 
+ALONG = (Reduction, CumSum)
+"""Operators whose second input has the axes along which they go."""
 LITTLE = 1 / 16
 """Half of a smaller attribute, as of an epsilon, makes no difference that shows."""
 
@@ -77,7 +80,7 @@ def no_caching(client: Any, case: Case) -> Judgement:
     fourth is new throughout: a cache by identity, address, shape or fingerprint meets one of them.
     A wrong result proves one if the same inputs give another in a plain call, or if it is that of
     an earlier call and right as soon as the inputs change by a rounding. A last call has the same
-    inputs and another attribute: a cache by shape meets it.
+    data and another attribute, or axis: a cache by shape meets it.
     """
     inquiry = Inquiry("no_caching", client, case)
     sets = [case.arrays(), *variations(case, case.arrays())]
@@ -110,10 +113,10 @@ def no_caching(client: Any, case: Case) -> Judgement:
 
 def _require_attributes_followed(before: Inquiry) -> None:
     """Raise the fault of a call that has the attributes of those before it."""
-    op = with_another_attribute(before.case, len(before.outputs))
-    if op is None:
+    case = with_another_attribute(before.case, len(before.outputs))
+    if case is None:
         return
-    inquiry = Inquiry("no_caching", before.client, replace(before.case, op=op))
+    inquiry = Inquiry("no_caching", before.client, case)
     if inquiry.known.covers(inquiry.case, "forward", "no_caching"):
         return
     feed = inquiry.feed()
@@ -125,22 +128,27 @@ def _require_attributes_followed(before: Inquiry) -> None:
         )  # fmt: skip
 
 
-def with_another_attribute(case: Case, outputs: int) -> Operator | None:
-    """The operator with another number, or along another axis, if it has such an attribute.
+def with_another_attribute(case: Case, outputs: int) -> Case | None:
+    """The case with another number, or along another axis, if it has such an attribute or input.
 
     One attribute changes; which, the case's seed decides. An axis fits one input that becomes one
     output, others may have been divided or joined along it.
     """
-    changes: list[dict[str, Any]] = []
+    changes: list[Case] = []
     rank = len(case.shapes[0] or ())
     for name, value in case.op.attributes.items():
         if isinstance(value, float):
-            changes.append({name: value / 2 if abs(value) > LITTLE else 0.5})
+            other = {name: value / 2 if abs(value) > LITTLE else 0.5}
         elif name == "axis" and rank > 1 and len(case.inputs) == outputs == 1:
-            changes.append({name: (value % rank + 1) % rank})
-    if not changes:
-        return None
-    return case.op.with_(**changes[case.seed % len(changes)])
+            other = {name: (value % rank + 1) % rank}
+        else:
+            continue
+        changes.append(replace(case, op=case.op.with_(**other)))
+    axes = case.inputs[1] if isinstance(case.op, ALONG) and len(case.inputs) > 1 else None
+    if axes is not None and axes.data and rank > 1:
+        turned = replace(axes, data=tuple((axis % rank + 1) % rank for axis in axes.data))
+        changes.append(replace(case, inputs=(case.inputs[0], turned, *case.inputs[2:])))
+    return changes[case.seed % len(changes)] if changes else None
 
 
 def _is_stale(

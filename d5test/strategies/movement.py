@@ -123,7 +123,8 @@ def gather_inputs(d: Draw, op: movement.Gather) -> tuple[Tensor, Tensor]:
 
 @inputs(movement.Pad)
 def pad_inputs(d: Draw, op: movement.Pad) -> tuple[Tensor | None, ...]:
-    """Both ends of some axes; constants also cut off, reflections stay inside the tensor.
+    """Both ends of some axes; constants also cut off, reflections stay inside the tensor, which is
+    wrapped around more than once.
 
     Every other tensor is a batch of signals, images or volumes, of which the pixels are padded.
     Axes that are not padded are left out, or have zeros.
@@ -134,8 +135,7 @@ def pad_inputs(d: Draw, op: movement.Pad) -> tuple[Tensor | None, ...]:
     padded = range(first, rank)
     axes = d.choose(tuple(permutations(padded, d.integer(1, len(padded)))))
     low = [-(shape[axis] > 2) if constant else 0 for axis in axes]
-    inside = op.mode in ("reflect", "wrap")
-    high = [min(5, shape[axis] - 1) if inside else 5 for axis in axes]
+    high = [min(5, shape[axis] - 1) if op.mode == "reflect" else 5 for axis in axes]
     ends = [d.integer(a, b) for a, b in [*zip(low, high, strict=True)] * 2]
     value = d.maybe(d.tensor((), "normal")) if constant else None
     x = d.tensor(shape)

@@ -51,8 +51,16 @@ def leaky(op, x):
     return np.where(x < 0, x.dtype.type(alpha) * x, x)
 
 
+def summed(op, x, axes):
+    first = STATE.setdefault(x.shape, tuple(axes))
+    return x.sum(first, keepdims=bool(op.keepdims))
+
+
 class Kept(Numpy):
-    rows = {"LeakyRelu": Row(leaky, gradient="none")}
+    rows = {
+        "LeakyRelu": Row(leaky, gradient="none"),
+        "ReduceSum": Row(summed, gradient="none"),
+    }
 """
 MATMUL = OPERATORS["MatMul"]()
 CASE = Case(MATMUL, (Tensor((2, 3)), Tensor((3, 4))), seed=5)
@@ -86,11 +94,29 @@ def test_a_property_is_accused_as_before(client: WorkerClient) -> None:
     assert caught.value.kind == "layout"
 
 
+AXES = Tensor((1,), "int64", data=(1,))
+KEPT = {
+    "LeakyRelu": (
+        (Tensor((2, 3)),),
+        "only after a call with other attributes, which the file makes first",
+    ),
+    "ReduceSum": (
+        (Tensor((2, 2)), AXES),
+        "only after earlier calls of the operator, of which the file makes the last 1 first",
+    ),
+}
+"""What is kept of the first call on a shape, and how its fault is seen again."""
+
+
+@pytest.mark.parametrize("name", KEPT)
 @pytest.mark.parametrize("client", ["Kept"], indirect=True)
-def test_attributes_that_are_kept_by_shape_are_met(client: WorkerClient, tmp_path: Path) -> None:
-    case = Case(OPERATORS["LeakyRelu"](), (Tensor((2, 3)),), seed=5)
+def test_attributes_that_are_kept_by_shape_are_met(
+    client: WorkerClient, name: str, tmp_path: Path
+) -> None:
+    inputs, again = KEPT[name]
+    case = Case(OPERATORS[name](), inputs, seed=5)
     with pytest.raises(Fault, match="the result is wrong after earlier calls") as caught:
         CHECKS["no_caching"].run(client, case)
     path, seen = prove(caught.value, client, tmp_path)
-    assert seen == "only after a call with other attributes, which the file makes first"
+    assert seen == again
     assert run(path).returncode == 1

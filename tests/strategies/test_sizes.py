@@ -120,6 +120,9 @@ MET: dict[str, Callable[[Case], bool]] = {
     "Pad: an image, its pixels reflected": lambda c: (
         c.op.mode == "reflect" and len(pads(c)) > 3 and not any(pads(c)[:2]) and any(pads(c))
     ),
+    "Pad: wrapped around more than once": lambda c: (
+        c.op.mode == "wrap" and any(x > 2 * n for n, x in zip(c.shapes[0], pads(c), strict=True))
+    ),
     "Split: an empty part between others": lambda c: (
         len(c.inputs) > 1 and 0 in (c.inputs[1].data or ())[:-1] and any(c.inputs[1].data or ())
     ),
