@@ -281,8 +281,8 @@ class Backend(ABC):
     mutable: ClassVar[bool] = False
     """Whether tensors can be written to, so that `refill` works."""
     updaters: ClassVar[Mapping[str, Callable[..., Any]]] = {}
-    """Optimizers at work, see `d5test.backends.updater`: the framework's own, `native`, and the
-    `reference` rules on its tensors."""
+    """Optimizers at work, see `d5test.backends.updater`: the framework's own, `native`, the
+    `reference` rules on its tensors, and the framework's other implementations."""
 
     template: ClassVar[Template | None] = None
     """How its users write a call; without it no reproducer is short."""

@@ -46,7 +46,7 @@ def own_rules(environ: Mapping[str, str] = os.environ) -> dict[str, type[Optimiz
 
 
 def updater_of(backend: Backend, kind: str, rule: str) -> type[Updater]:
-    """The updater of a kind, `native` or `reference`, for a rule. Raises `Unsupported`."""
+    """The updater of a kind, as `native` or `reference`, for a rule. Raises `Unsupported`."""
     updater: Any = backend.updaters.get(kind)
     own = own_rules().get(rule)
     follows = isinstance(updater, type) and issubclass(updater, ReferenceUpdater)
@@ -54,6 +54,8 @@ def updater_of(backend: Backend, kind: str, rule: str) -> type[Updater]:
         if updater is None:
             raise Unsupported(f"{backend.framework} has no {kind} optimizers here")
         return updater  # type: ignore[no-any-return]
+    if kind != "native":
+        raise Unsupported(f"{rule} has no {kind} implementation")
     if backend.framework not in own.implementations:
         has = ", ".join(own.implementations) or "none"
         raise Unsupported(f"{rule} is not implemented in {backend.framework}; it has: {has}")
@@ -81,6 +83,8 @@ class Updater(ABC):
     skips_absent: ClassVar[bool] = False
     """Whether it documents that a parameter without a gradient is left alone in a step: its slots,
     and the number of its steps."""
+    misreads: ClassVar[str] = ""
+    """What is known of it where a gradient is not laid out in memory as its parameter is."""
 
     def __init__(self, op: Any, parameters: Mapping[str, Any]) -> None:
         for name, value in self.fixed.get(op.name, {}).items():
@@ -103,7 +107,8 @@ class Updater(ABC):
 
         Of some parameters alone, where parameters have groups of their own.
         """
-        raise Unsupported("its learning rate cannot be changed")
+        whose = "a group's" if names else "its"
+        raise Unsupported(f"{whose} learning rate cannot be changed")
 
     def resumed(self) -> Self:
         """A new one that goes on from a checkpoint of this one, made as users make it."""

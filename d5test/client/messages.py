@@ -136,6 +136,7 @@ class BackendInfo:
     by operator, of its `outputs` and its `gradients`.
     `opset`: the newest operator set of the ONNX models that it reads; 0: it reads none.
     `base`: the installed backend that it is, or whose subclass in the same mode it is; else empty.
+    `updaters`: the kinds of optimizers that it has.
     """
 
     name: str
@@ -165,6 +166,7 @@ class BackendInfo:
     derivatives: tuple[str, ...] = ()
     nondeterministic: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     base: str = ""
+    updaters: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, name: str, answer: dict[str, Any]) -> Self:

@@ -20,6 +20,7 @@ from d5test.files import folder_of_suites
 from d5test.names import BadName, unknown
 from d5test.plugin.outcomes import carried
 from d5test.plugin.selection import SELECTION, resolving, selected, subclass_of
+from d5test.plugin.workers import BROUGHT, WORKERS
 from d5test.reference.optimizers import OPTIMIZERS, Optimizer
 
 KINDS = ("native", "reference")
@@ -27,8 +28,6 @@ KINDS = ("native", "reference")
 DTYPES = ("float64", "float32")
 RULES = pytest.StashKey[Mapping[str, type[Optimizer]]]()
 """The update rules that are judged, by name."""
-BROUGHT = pytest.StashKey[Mapping[str, str]]()
-"""What tells a worker of those that are a user's own."""
 RECIPES = pytest.StashKey[tuple[Path, ...]]()
 VALUES = "d5test-recipe"
 """The name of the entry in a report's `user_properties`: what a run by a recipe measured."""
@@ -111,7 +110,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         ids = [f"{cell.rule.__name__}-{cell.dtype}" for cell in cells]
         metafunc.parametrize("rule_cell", cells, ids=ids)
     if "updater_kind" in asked:
-        metafunc.parametrize("updater_kind", KINDS)
+        clients = stash[WORKERS].clients.values() if "rule_cell" in asked else ()
+        others = [kind for client in clients for kind in client.about.updaters]
+        metafunc.parametrize("updater_kind", list(dict.fromkeys([*KINDS, *others])))
     recipes, ids = stash[RECIPES], [path.stem for path in stash[RECIPES]]
     if "curve" in asked:
         curves, names = [None, *recipes], ["perceptron", *ids]

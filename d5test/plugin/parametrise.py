@@ -18,6 +18,7 @@ from d5test.case import FLOATS, Operator
 from d5test.checks.check import Check
 from d5test.client.messages import BackendInfo, RowInfo
 from d5test.outcome.tally import Inapplicable
+from d5test.plugin.optimizers import KINDS
 from d5test.plugin.selection import SELECTION
 from d5test.plugin.workers import WORKERS
 
@@ -224,6 +225,8 @@ def _asked(config: pytest.Config, item: pytest.Item) -> bool:
             and _has(client.about, cell)
             and (cell.operator is not None or bool(table(config, check).inapplicable(backend)))
         )
+    if "updater_kind" in params:
+        return params["updater_kind"] in (*KINDS, *client.about.updaters)
     if "known_row" in params:
         known = params["known_row"]  # not a pair where there is no row at all
         return known in client.known.pinned and client.about.mode in CHECKS[known[1].check].modes

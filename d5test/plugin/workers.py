@@ -22,10 +22,11 @@ from d5test.case import FLOATS, Operator
 from d5test.client.messages import RowInfo
 from d5test.names import hint
 from d5test.plugin import native
-from d5test.plugin.optimizers import BROUGHT
 from d5test.plugin.selection import SELECTION, Selection, resolving
 from d5test.strategies.sizes import MIXED, SMALL
 
+BROUGHT = pytest.StashKey[Mapping[str, str]]()
+"""What tells a worker of update rules that are a user's own."""
 WORKERS = pytest.StashKey["Workers"]()
 GATING = pytest.StashKey[Any]()
 """The gate (`d5test.plugin.gating.Gating`) of a run that is one."""

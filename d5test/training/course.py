@@ -25,7 +25,7 @@ FROZEN, FROZEN_STEPS = "b", range(15, 18)
 CHECKPOINTS = (7, 60)
 """After so many steps the optimizer is saved, and loaded into a new one."""
 LAYOUTS = {"v": "transposed", "b": "strided"}
-"""The memory layouts of gradients, where a framework has them."""
+"""The memory layouts of gradients, where a framework has them. Parameters are contiguous."""
 
 
 def groups(updater: Any) -> None:
@@ -49,22 +49,27 @@ def freeze(updater: Any) -> None:
         raise Unsupported("what it does without a gradient is not documented")
 
 
+def layouts(updater: Any) -> None:
+    """Gradients are not laid out in memory as their parameters are."""
+    if updater.misreads:
+        raise Unsupported(f"known failure: {updater.misreads}")
+
+
 CHANGES: Mapping[str, Callable[[Any], None]] = {
-    change.__name__: change for change in (groups, schedule, checkpoint, freeze)
+    change.__name__: change for change in (groups, schedule, checkpoint, freeze, layouts)
 }
 """What may happen on the way, by name. Each raises `Unsupported` for an updater without it."""
 
 
-def possible(make: Callable[[], Updater]) -> tuple[str, ...]:
-    """Which of `CHANGES` can be made to such an updater."""
-    names = []
+def impossible(make: Callable[[], Updater]) -> dict[str, str]:
+    """Which of `CHANGES` cannot be made to such an updater, and why."""
+    reasons = {}
     for name, change in CHANGES.items():
         try:
             change(make())
-        except Unsupported:
-            continue
-        names.append(name)
-    return tuple(names)
+        except Unsupported as reason:
+            reasons[name] = str(reason)
+    return reasons
 
 
 def follow(
@@ -115,9 +120,9 @@ def run(
     curvature: dict[str, Bits],
     optimum: dict[str, Bits],
     noise: list[dict[str, Bits]],
-) -> tuple[tuple[str, ...], list[dict[str, Any]]]:
-    """Which of `CHANGES` can be made to a backend's updater of this kind, and the parameters after
-    each step, as arrays.
+) -> tuple[dict[str, str], list[dict[str, Any]]]:
+    """Which of `CHANGES` cannot be made to a backend's updater of this kind, and why; and the
+    parameters after each step, as arrays.
     """
 
     def put(arrays: dict[str, Bits]) -> dict[str, Any]:
@@ -125,15 +130,16 @@ def run(
 
     def laid_out(name: str, gradient: Any) -> Any:
         layout = LAYOUTS.get(name)
-        if layout not in backend.layouts:
+        if layout not in backend.layouts or "layouts" in reasons:
             return gradient
         return backend.put(*backend.get(gradient), layout)
 
     def make() -> Updater:
         return updater_of(backend, kind, rule)(OperatorView(rule, attributes), put(start))
 
-    changes, samples = possible(make), [put(sample) for sample in noise]
+    reasons, samples = impossible(make), [put(sample) for sample in noise]
+    changes = CHANGES.keys() - reasons
     walked = follow(make(), put(curvature), put(optimum), samples, changes, laid_out)
-    return changes, [
+    return reasons, [
         {name: Bits(*backend.get(w)) for name, w in parameters.items()} for parameters in walked
     ]

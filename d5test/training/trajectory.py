@@ -139,13 +139,14 @@ class Distance:
 
     `worst` is the first step, counted from 1, after which it is furthest; `looks_like` has the
     mistakes that explain a distance above 1, if any does, `wrong` the parameters that are too far
-    away, `changes` what was done on the way.
+    away, `changes` what was done on the way, `left` why something else was not.
     """
 
     ratios: tuple[float, ...]
     looks_like: str = ""
     wrong: tuple[str, ...] = ()
     changes: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
 
     @property
     def right(self) -> bool:
@@ -185,14 +186,15 @@ def distance(client: Any, kind: str, rule: Optimizer, dtype: str, seed: int = 0)
     (arithmetic,) = classes(dtype, flushes=flushes)
     attributes = {key: value for key, value in course.step.attributes.items() if key != "t"}
     target = "d5test.training.course:run"
-    changes, walked = client.invoke(target, kind, rule.name, attributes, *arranged(arrays))
-    course = course.with_(changes=tuple(changes))
+    reasons, walked = client.invoke(target, kind, rule.name, attributes, *arranged(arrays))
+    course = course.with_(changes=tuple(name for name in CHANGES if name not in reasons))
+    left = tuple(reasons.values()) if kind != "reference" else ()
     results = [parameters[name] for parameters in walked for name in SHAPES]
     bounds = ensemble_bounds(course, arrays, None, arithmetic)
     by_parameter = apart(bounds, results)
     ratios = tuple(map(max, zip(*by_parameter.values(), strict=True)))
     if max(ratios) <= 1:
-        return Distance(ratios)
+        return Distance(ratios, changes=course.changes, left=left)
     wrong = tuple(name for name, distances in by_parameter.items() if max(distances) > 1)
     begun, met = arrays[: (3 + BEGINNING) * len(SHAPES)], results[: BEGINNING * len(SHAPES)]
 
@@ -205,7 +207,7 @@ def distance(client: Any, kind: str, rule: Optimizer, dtype: str, seed: int = 0)
     bound = bounds[first]
     assert bound is not None
     named = looks_like(course.step, explains, arrays[first], bound.value, results[first])
-    return Distance(ratios, named, wrong, course.changes)
+    return Distance(ratios, named, wrong, course.changes, left)
 
 
 def apart(bounds: Bounds, results: Sequence[Array]) -> dict[str, tuple[float, ...]]:

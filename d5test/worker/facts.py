@@ -64,6 +64,7 @@ def describe(execution: Execution) -> dict[str, Any]:
             for operator, forms in backend.forms.items()
         },
         "layouts": tuple(backend.layouts),
+        "updaters": tuple(backend.updaters),
         "ulps": {name: float(ulps) for name, ulps in backend.ulps.items()},
         "flushes": flushes(execution),
         "nondeterministic": {

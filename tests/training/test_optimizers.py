@@ -13,7 +13,7 @@ from d5test.case import Case
 from d5test.outcome.fault import Fault
 from d5test.reference.optimizers import OPTIMIZERS, Adam, AdamW, Momentum, Nesterov, RMSProp
 from d5test.reference.steps import STEPS, as_step
-from d5test.training.course import CHANGES, GROUPED, possible
+from d5test.training.course import GROUPED, impossible
 from d5test.training.step import STEP, SUSPECTS, drawn, suspects
 from d5test.training.trajectory import USUAL, distance
 from tests.training.wrong import (
@@ -147,7 +147,7 @@ def test_what_is_done_to_an_optimizer_on_the_way_is_judged(kind: Any) -> None:
 def test_everything_can_be_done_on_the_way() -> None:
     assert distance(Local(PerParameter), "native", USUAL["Adam"], "float32").right
     step = as_step(Adam())
-    assert possible(lambda: PerParameter(step, {GROUPED: np.zeros(3)})) == tuple(CHANGES)
+    assert not impossible(lambda: PerParameter(step, {GROUPED: np.zeros(3)}))
 
 
 def test_the_parameter_that_is_wrong_is_named() -> None:

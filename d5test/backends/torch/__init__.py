@@ -33,7 +33,13 @@ from d5test.backends.base import (
 )
 from d5test.backends.torch.forms import forms
 from d5test.backends.torch.kernels import Dispatched, of_libraries, on_device
-from d5test.backends.torch.optimizers import TorchReference, TorchUpdater
+from d5test.backends.torch.optimizers import (
+    TorchForeach,
+    TorchFused,
+    TorchMaximize,
+    TorchReference,
+    TorchUpdater,
+)
 from d5test.processor import onednn_extensions
 
 rows = Table.of(__name__)
@@ -93,7 +99,13 @@ class Torch(Backend):
     )  # fmt: skip
     template = TEMPLATE
     mutable = True
-    updaters: ClassVar[Mapping[str, Any]] = {"native": TorchUpdater, "reference": TorchReference}
+    updaters: ClassVar[Mapping[str, Any]] = {
+        "native": TorchUpdater,
+        "reference": TorchReference,
+        "foreach": TorchForeach,
+        "fused": TorchFused,
+        "maximize": TorchMaximize,
+    }
 
     def __init__(self, device: str = "cpu") -> None:
         super().__init__(device)

@@ -5,14 +5,14 @@ Hyperparameters are kept in double precision. Weights decay through the gradient
 
 import io
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, optim
 
-from d5test.backends.base import Table
+from d5test.backends.base import Table, Unsupported
 from d5test.backends.updater import ReferenceUpdater, Slots, Updater, arguments, one_step
 
 
@@ -72,6 +72,8 @@ class TorchUpdater(Updater):
 
     def __init__(self, op: Any, parameters: Mapping[str, Tensor]) -> None:
         super().__init__(op, parameters)
+        if op.name not in self.kinds:
+            raise Unsupported(f"torch has no {op.name} for {type(self).__name__}")
         self._op = op
         self._parameters = {
             name: w.detach().clone().requires_grad_() for name, w in parameters.items()
@@ -134,6 +136,37 @@ class TorchUpdater(Updater):
                 state["step"] = torch.tensor(float(t))
             if t or self._kind.counts:  # SGD knows its first step by having no velocity
                 self._optimizer.state[w] = state
+
+
+def with_option(**option: bool) -> dict[str, Kind]:
+    """The kinds, made with an option of theirs."""
+    return {name: replace(kind, make=partial(kind.make, **option)) for name, kind in KINDS.items()}
+
+
+class TorchForeach(TorchUpdater):
+    """All parameters of a group at once: what `torch.optim` does on a GPU."""
+
+    kinds = with_option(foreach=True)
+
+
+class TorchFused(TorchUpdater):
+    """A kernel for each group. RMSprop has none.
+
+    On a GPU they refuse a gradient whose strides are not its parameter's.
+    """
+
+    kinds = with_option(fused=True)
+    misreads = "torch's fused optimizers read a gradient as if its strides were the parameter's"
+    del kinds["RMSProp"]
+
+
+class TorchMaximize(TorchUpdater):
+    """Up the gradient, which has the other sign here: the same steps."""
+
+    kinds = with_option(maximize=True)
+
+    def step(self, gradients: Mapping[str, Tensor]) -> None:
+        super().step({name: -g for name, g in gradients.items()})
 
 
 BLOCK = 2**17
