@@ -15,6 +15,7 @@ import pytest
 
 from d5test.arguments import listed
 from d5test.backends.updater import environment
+from d5test.case import FLOATS
 from d5test.distributed.provider import launched
 from d5test.files import folder_of_suites
 from d5test.names import BadName, unknown
@@ -25,7 +26,6 @@ from d5test.reference.optimizers import OPTIMIZERS, Optimizer
 
 KINDS = ("native", "reference")
 """The framework's own optimizer, and our rule on its tensors."""
-DTYPES = ("float64", "float32")
 RULES = pytest.StashKey[Mapping[str, type[Optimizer]]]()
 """The update rules that are judged, by name."""
 RECIPES = pytest.StashKey[tuple[Path, ...]]()
@@ -105,7 +105,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Parametrise what asks for `rule_cell`, `updater_kind`, `curve` or `recipe_file`."""
     stash, asked = metafunc.config.stash, metafunc.fixturenames
     if "rule_cell" in asked:
-        dtypes = [dtype for dtype in DTYPES if dtype in stash[SELECTION].dtypes]
+        dtypes = [dtype for dtype in FLOATS if dtype in stash[SELECTION].dtypes]
         cells = [RuleCell(rule, dtype) for rule in stash[RULES].values() for dtype in dtypes]
         ids = [f"{cell.rule.__name__}-{cell.dtype}" for cell in cells]
         metafunc.parametrize("rule_cell", cells, ids=ids)

@@ -9,15 +9,16 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from d5test.case import Tensor
+from d5test.case import FLOATS, Tensor
 from d5test.reference.steps import STEPS, Step
 from d5test.strategies.draw import Draw, Regime
 from d5test.strategies.registry import choices, drawable, inputs
 
 TIMES = (1, 2, 3, 10, 100, 1000)
 """Step numbers: where the moments' correction is large, and where it fades."""
-DECAYS = (0.875, 0.9375, 0.75, 0.9990234375)
-"""Factors with which an average forgets."""
+DECAYS = (0.875, 0.9375, 0.75)
+SLOW = (*DECAYS, 0.9990234375)
+"""Factors with which an average forgets; the last has more bits than bfloat16."""
 EPSILONS = (2.0**-20, 2.0**-10, 2.0**-3)
 RATES = (0.125, 0.0009765625, 0.5)
 
@@ -27,11 +28,16 @@ def rate(d: Draw) -> float:
     return d.choose((*RATES, 0.1, 0.003) if d.dtype == "float64" else RATES)
 
 
+def decay(d: Draw) -> float:
+    """A factor with which an average forgets."""
+    return d.choose(DECAYS if d.dtype in FLOATS[2:] else SLOW)
+
+
 HYPERPARAMETERS: dict[str, tuple[Any, ...] | Callable[[Draw], Any]] = {
     "lr": rate,
     "weight_decay": (0.0, 0.0625, 0.0078125),
     "decoupled": (False, True),
-    "momentum": DECAYS,
+    "momentum": decay,
     "dampening": (0.0, 0.25),
     "lr_in_velocity": (False, True),
     "epsilon": EPSILONS,
@@ -39,9 +45,9 @@ HYPERPARAMETERS: dict[str, tuple[Any, ...] | Callable[[Draw], Any]] = {
     "epsilon_hat": (False, True),
     "accumulator": (0.0, 0.125),
     "lr_decay": (0.0, 0.0625),
-    "rho": DECAYS,
-    "beta1": DECAYS,
-    "beta2": DECAYS,
+    "rho": decay,
+    "beta1": decay,
+    "beta2": decay,
     "bias_correction": (True, False),
 }
 """What each hyperparameter may be, the simplest first, or what draws it."""

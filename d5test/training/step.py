@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from d5test.case import Array, Case
+from d5test.case import FLOATS, Array, Case
 from d5test.checks.check import Check
 from d5test.checks.inquiry import Inquiry
 from d5test.numerics.bounds import forward_bounds
@@ -70,7 +70,7 @@ def drawn(operator: Any, dtype: str, **choices: Any) -> SearchStrategy[Case]:
     return cases(operator, dtype, **choices)
 
 
-STEP = Check("step", step, ("float64", "float32"), "value", cases=drawn, resizable=True)
+STEP = Check("step", step, FLOATS, "value", cases=drawn, resizable=True)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from d5test.case import Array, Operator, Tensor
-from d5test.numerics.arithmetic import classes
+from d5test.case import FLOATS, Array, Operator, Tensor
+from d5test.numerics.arithmetic import Arithmetic, classes
 from d5test.numerics.bounds import Bounds
 from d5test.numerics.ensemble import ensemble_bounds, norm_ratio
 from d5test.numerics.judgement import judge
@@ -55,19 +55,27 @@ USUAL: Mapping[str, Optimizer] = {
 """Hyperparameters of the usual size; binary fractions, so that no framework rounds them."""
 
 
-def usual(rule: type[Optimizer]) -> Optimizer:
+def usual(rule: type[Optimizer], dtype: str) -> Optimizer:
     """A rule with hyperparameters of the usual size; of one that is not ours, near its defaults.
 
     A step of a length that each step rounds alike, as 0.0001 is, would stray further than any
-    ensemble of random roundings: the length is a power of two.
+    ensemble of random roundings: the length is a power of two. In 16 bits 1 - beta2 is larger, or
+    its first power would be lost in noise.
     """
     from d5test.strategies.optimizers import exact
 
     if type(USUAL.get(rule.__name__)) is rule:
-        return USUAL[rule.__name__]
+        known = USUAL[rule.__name__]
+        short = isinstance(known, Adam) and dtype in FLOATS[2:]
+        return known.with_(beta2=0.9375) if short else known
     numbers = {name: exact(x) for name, x in vars(rule()).items() if isinstance(x, float)}
     sizes = {"lr": 0.03125, "weight_decay": DECAY, "epsilon": SMALL}
     return rule().with_(**numbers | {name: x for name, x in sizes.items() if name in numbers})
+
+
+def arithmetic_of(dtype: str, flushes: bool) -> Arithmetic:
+    """A primitive rounds to storage: an optimizer is made of them."""
+    return next(a for a in classes(dtype, flushes=flushes) if a.name in ("", "P"))
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -139,7 +147,8 @@ class Distance:
 
     `worst` is the first step, counted from 1, after which it is furthest; `looks_like` has the
     mistakes that explain a distance above 1, if any does, `wrong` the parameters that are too far
-    away, `changes` what was done on the way, `left` why something else was not.
+    away, `changes` what was done on the way, `left` why something else was not; `telling`, whether
+    parameters that never move would be too far away.
     """
 
     ratios: tuple[float, ...]
@@ -147,6 +156,7 @@ class Distance:
     wrong: tuple[str, ...] = ()
     changes: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
+    telling: bool = True
 
     @property
     def right(self) -> bool:
@@ -183,7 +193,7 @@ def distance(client: Any, kind: str, rule: Optimizer, dtype: str, seed: int = 0)
     course = Course(step=as_step(variant(client, rule, kind)))
     arrays = course.inputs(dtype, seed)
     flushes = bool(client.about.flushes.get(dtype, False))
-    (arithmetic,) = classes(dtype, flushes=flushes)
+    arithmetic = arithmetic_of(dtype, flushes)
     attributes = {key: value for key, value in course.step.attributes.items() if key != "t"}
     target = "d5test.training.course:run"
     reasons, walked = client.invoke(target, kind, rule.name, attributes, *arranged(arrays))
@@ -194,7 +204,9 @@ def distance(client: Any, kind: str, rule: Optimizer, dtype: str, seed: int = 0)
     by_parameter = apart(bounds, results)
     ratios = tuple(map(max, zip(*by_parameter.values(), strict=True)))
     if max(ratios) <= 1:
-        return Distance(ratios, changes=course.changes, left=left)
+        unmoved = apart(bounds, arrays[: len(SHAPES)] * course.steps)
+        telling = all(max(distances) > 1 for distances in unmoved.values())
+        return Distance(ratios, changes=course.changes, left=left, telling=telling)
     wrong = tuple(name for name, distances in by_parameter.items() if max(distances) > 1)
     begun, met = arrays[: (3 + BEGINNING) * len(SHAPES)], results[: BEGINNING * len(SHAPES)]
 

@@ -9,8 +9,9 @@ from d5test.training.trajectory import distance, in_words, usual
 def test_trajectory(
     training_run: Runs, backend: BackendClient, rule_cell: RuleCell, updater_kind: str
 ) -> None:
-    rule, check = usual(rule_cell.rule), f"trajectory {updater_kind}"
-    with training_run(check, rule_cell.rule, rule_cell.dtype, rule) as run:
-        found = distance(backend, updater_kind, rule, rule_cell.dtype)
+    dtype, check = rule_cell.dtype, f"trajectory {updater_kind}"
+    rule = usual(rule_cell.rule, dtype)
+    with training_run(check, rule_cell.rule, dtype, rule) as run:
+        found = distance(backend, updater_kind, rule, dtype)
         run.require(found, f"{rule!r}, {updater_kind}: wrong trajectory", in_words)
         run.count(found)

@@ -156,8 +156,20 @@ class TorchFused(TorchUpdater):
     """
 
     kinds = with_option(fused=True)
-    misreads = "torch's fused optimizers read a gradient as if its strides were the parameter's"
     del kinds["RMSProp"]
+    misreads = "torch's fused optimizers read a gradient as if its strides were the parameter's"
+    stuck = "torch's fused SGD moves no whole vector of 16-bit parameters"
+
+    def __init__(self, op: Any, parameters: Mapping[str, Tensor]) -> None:
+        if self.halts(op.name, *parameters.values()):
+            raise Unsupported(f"known failure: {self.stuck} (pytorch/pytorch#191763)")
+        super().__init__(op, parameters)
+
+    @classmethod
+    def halts(cls, rule: str, *parameters: Tensor) -> bool:
+        """Whether the kernel of this rule is known not to move all of such parameters."""
+        short = any(w.dtype.itemsize == 2 for w in parameters)
+        return short and rule in ("GradientDescent", "Momentum", "Nesterov")
 
 
 class TorchMaximize(TorchUpdater):

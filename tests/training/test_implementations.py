@@ -1,0 +1,57 @@
+"""What is known of optimizers that frameworks have still holds; once it does not, it goes.
+
+Of torch its fused implementations on a CPU, of Optax its adagrad in float16.
+"""
+
+import jax.numpy as jnp
+import optax
+import pytest
+import torch
+
+from d5test.backends.base import Unsupported
+from d5test.backends.jax.optimizers import OptaxUpdater
+from d5test.backends.torch.optimizers import TorchFused, TorchUpdater
+from d5test.reference.optimizers import OPTIMIZERS, AdaGrad
+from d5test.reference.steps import as_step
+
+
+@pytest.mark.parametrize("rule", [name for name in OPTIMIZERS if name in TorchFused.kinds])
+def test_strides_of_a_gradient_are_ignored(rule: str) -> None:
+    assert TorchFused.misreads
+    step = as_step(OPTIMIZERS[rule](**TorchFused.fixed[rule]))
+    gradient = (torch.arange(6.0) - 2.5).reshape(3, 2).t()
+    after = []
+    for kind in (TorchUpdater, TorchFused):
+        for g in (gradient, gradient.contiguous()):
+            updater = kind(step, {"w": torch.full((2, 3), 0.5)})
+            updater.step({"w": g})
+            after.append(updater.parameters["w"])
+    strided, contiguous, fused_strided, fused = after
+    torch.testing.assert_close(strided, contiguous)
+    torch.testing.assert_close(fused, contiguous)
+    assert not torch.allclose(fused_strided, contiguous)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_whole_vectors_of_16_bits_are_not_moved_by_sgd(dtype: torch.dtype) -> None:
+    assert TorchFused.halts("Momentum", torch.zeros(1, dtype=dtype))
+    assert not TorchFused.halts("Adam", torch.zeros(1, dtype=dtype))
+    w = torch.ones(64, dtype=dtype, requires_grad=True)
+    w.grad = torch.full_like(w, 0.5)
+    torch.optim.SGD([w], lr=0.25, fused=True).step()
+    assert w.min() == w.max() == 1
+
+
+def test_a_gradient_whose_square_underflows_does_not_move_adagrad() -> None:
+    """In float32 the same gradient moves the parameter by a tenth of the learning rate."""
+    moved = {}
+    for dtype in (jnp.float16, jnp.float32):
+        adagrad = optax.adagrad(0.125, initial_accumulator_value=0.0, eps=2.0**-20)
+        state = adagrad.init(jnp.ones(1, dtype))
+        updates, _ = adagrad.update(jnp.full(1, 1e-4, dtype), state)
+        moved[dtype] = float(updates[0])
+    assert moved[jnp.float16] == 0
+    assert moved[jnp.float32] == pytest.approx(-0.0127, rel=0.01)
+    step = as_step(AdaGrad(**OptaxUpdater.fixed["AdaGrad"]))
+    with pytest.raises(Unsupported, match="underflows in float16"):
+        OptaxUpdater(step, {"w": jnp.ones(1, jnp.float16)})
