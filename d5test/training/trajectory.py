@@ -27,7 +27,7 @@ from d5test.reference.optimizers import (
     RMSProp,
 )
 from d5test.reference.steps import Step, as_step
-from d5test.training.course import CHANGES, follow, happened
+from d5test.training.course import CHANGES, Named, follow, happened
 from d5test.training.step import looks_like, variant
 
 STEPS_TAKEN = 100
@@ -37,8 +37,6 @@ BEGINNING = 25
 """Steps by which a mistake is recognised."""
 SHAPES = {"w": (5, 7), "b": (3,), "v": (5, 7)}
 """Parameters of different shapes and of the same, so that a slot of the wrong one shows."""
-Named = dict[str, Any]
-"""Arrays by parameter."""
 DECAY, SMALL = 2.0**-7, 2.0**-10
 USUAL: Mapping[str, Optimizer] = {
     rule.name: rule
@@ -127,7 +125,7 @@ class Plain:
             self.steps[name] += 1
             start = self.steps[name], self.parameters[name], gradient, *self.slots[name]
             w, *slots = self.rules[name].apply(np, *start)
-            self.parameters = self.parameters | {name: w}
+            self.parameters = {**self.parameters, name: w}
             self.slots[name] = tuple(slots)
 
     def scale_lr(self, factor: float, *names: str) -> None:

@@ -149,6 +149,10 @@ class TorchForeach(TorchUpdater):
     kinds = with_option(foreach=True)
 
 
+KNOWN = torch.__version__.startswith(("2.12.", "2.13."))
+"""Whether this version has the known failures of fused optimizers."""
+
+
 class TorchFused(TorchUpdater):
     """A kernel for each group. RMSprop has none.
 
@@ -157,7 +161,11 @@ class TorchFused(TorchUpdater):
 
     kinds = with_option(fused=True)
     del kinds["RMSProp"]
-    misreads = "torch's fused optimizers read a gradient as if its strides were the parameter's"
+    misreads = (
+        "torch's fused optimizers read a gradient as if its strides were the parameter's"
+        if KNOWN
+        else ""
+    )
     stuck = "torch's fused SGD moves no whole vector of 16-bit parameters"
 
     def __init__(self, op: Any, parameters: Mapping[str, Tensor]) -> None:
@@ -168,8 +176,8 @@ class TorchFused(TorchUpdater):
     @classmethod
     def halts(cls, rule: str, *parameters: Tensor) -> bool:
         """Whether the kernel of this rule is known not to move all of such parameters."""
-        short = any(w.dtype.itemsize == 2 for w in parameters)
-        return short and rule in ("GradientDescent", "Momentum", "Nesterov")
+        short = any(w.dtype.itemsize == 2 and w.device.type == "cpu" for w in parameters)
+        return KNOWN and short and rule in ("GradientDescent", "Momentum", "Nesterov")
 
 
 class TorchMaximize(TorchUpdater):
