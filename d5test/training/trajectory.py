@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from d5test.backends.base import Unsupported
 from d5test.case import FLOATS, Array, Operator, Tensor
 from d5test.numerics.arithmetic import Arithmetic, classes
 from d5test.numerics.bounds import Bounds
@@ -186,8 +187,12 @@ def arranged(
 def distance(client: Any, kind: str, rule: Optimizer, dtype: str, seed: int = 0) -> Distance:
     """How far the trajectory of an optimizer is from the references.
 
-    It is a backend's own (`native`), or our rule on its tensors.
+    It is a backend's own (`native`), or our rule on its tensors. Raises `Unsupported` for a dtype
+    that the rule's row does not declare.
     """
+    row = client.about.rows.get(rule.name)
+    if row is not None and dtype not in row.dtypes:
+        raise Unsupported(f"{rule.name} is not declared for {dtype} on {client.about.name}")
     course = Course(step=as_step(variant(client, rule, kind)))
     arrays = course.inputs(dtype, seed)
     flushes = bool(client.about.flushes.get(dtype, False))

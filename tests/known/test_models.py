@@ -219,8 +219,8 @@ def test_a_formula_is_not_held_to_a_nan_that_onnx_leaves_open() -> None:
 
 
 @pytest.mark.parametrize("formula", ["SAME of the undilated kernel", ""])
-def test_a_formula_of_another_shape_excuses_no_nan(formula: str) -> None:
-    """The shape alone convicts what is not the formula's."""
+def test_special_values_beside_a_model_of_another_shape(formula: str) -> None:
+    """Right is the formula's shape, and the operator's own."""
     pool = OPERATORS["AveragePool"]
     client = with_row(pool, FORMULAS[formula][pool] if formula else pool)
     client.known = OtherPads()

@@ -140,7 +140,7 @@ DONE_ON_THE_WAY = {
 @pytest.mark.parametrize("kind", DONE_ON_THE_WAY)
 def test_what_is_done_to_an_optimizer_on_the_way_is_judged(kind: Any) -> None:
     leaves, wrong = DONE_ON_THE_WAY[kind]
-    found = distance(Local(kind), "native", USUAL["Adam"], "float32")
+    found = distance(Local(kind), "native", USUAL["Momentum"], "float32")
     assert (found.leaves, found.wrong) == (leaves, wrong)
 
 

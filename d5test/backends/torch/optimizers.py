@@ -150,7 +150,7 @@ class TorchForeach(TorchUpdater):
 
 
 KNOWN = torch.__version__.startswith(("2.12.", "2.13."))
-"""Whether this version has the known failures of fused optimizers."""
+"""Whether this version has the known failure of fused SGD."""
 
 
 class TorchFused(TorchUpdater):
@@ -161,11 +161,7 @@ class TorchFused(TorchUpdater):
 
     kinds = with_option(fused=True)
     del kinds["RMSProp"]
-    misreads = (
-        "torch's fused optimizers read a gradient as if its strides were the parameter's"
-        if KNOWN
-        else ""
-    )
+    misreads = "torch's fused optimizers misread, or refuse, gradients of other strides"
     stuck = "torch's fused SGD moves no whole vector of 16-bit parameters"
 
     def __init__(self, op: Any, parameters: Mapping[str, Tensor]) -> None:
