@@ -333,6 +333,21 @@ class MaxPoolOfUndilated(Undilated, MaxPool):
         return np.where(y == -np.inf, np.nan, y), indices
 
 
+class AveragePoolOfPaddedPositions(AveragePool):
+    """AveragePool whose gradient takes a position in x for one in the padded x."""
+
+    def backward(self, grads, inputs, outputs):
+        (dy,), (x,) = grads, inputs
+        windows = self.windows(x.shape)
+        sides = zip(windows.begin, windows.size, windows.end, strict=True)
+        none = (0,) * len(windows.size)
+        padded = replace(windows, size=tuple(map(sum, sides)), begin=none, end=none)
+        dmean = dy / windows.counted(padding=bool(self.count_include_pad))
+        dtaps = dmean.reshape(*dy.shape, *(1,) * len(windows.kernel))
+        dx = padded.scatter(np.broadcast_to(dtaps, (*dy.shape, *windows.kernel)))
+        return dx[(..., *map(slice, windows.size))]
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
 class LowestMaxima(MaxPool):
     """MaxPool that starts from the lowest number, which is larger than minus infinity."""
@@ -454,6 +469,7 @@ FORMULAS: Mapping[str, Mapping[type[Operator], type[Operator]]] = {
         MaxPool: MaxPoolOfUndilated,
         Conv: ConvOfUndilated,
     },
+    "positions in the padded input": {AveragePool: AveragePoolOfPaddedPositions},
     "even shares": {reductions.ReduceMax: EvenShares},
     "first of equal": {reductions.ReduceMax: FirstOfEqual},
     "linear above 2": {elementwise.Softplus: LinearAbove2},

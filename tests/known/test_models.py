@@ -151,6 +151,18 @@ def test_the_gradient_of_cropped_windows_is_their_adjoint() -> None:
     assert not dx[:, :, 0].any()  # no window sees the first row
 
 
+def test_a_gradient_at_positions_in_the_padded_input() -> None:
+    """As an H200 computed it; without padding both are the same."""
+    expected = np.outer([1, 2, 3], [1, 2, 3]) / 9
+    for pads, dx in (((1, 1, 1, 1), expected), ((0, 0, 0, 0), np.full((3, 3), 1 / 9))):
+        op = OPERATORS["AveragePool"](kernel_shape=(3, 3), pads=pads, count_include_pad=1)
+        shifted = computed(op, "positions in the padded input", LARGEST)
+        x = np.zeros((1, 1, 3, 3))
+        (y,) = shifted(x)
+        (got,) = shifted.vjp((np.ones_like(y),), (x,), (y,))
+        np.testing.assert_allclose(got[0, 0], dx)
+
+
 class Swallowing(Known):
     """What is known of a softmax whose sum swallows a NaN."""
 

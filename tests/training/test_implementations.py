@@ -42,6 +42,14 @@ def test_whole_vectors_of_16_bits_are_not_moved_by_sgd(dtype: torch.dtype) -> No
     assert w.min() == w.max() == 1
 
 
+def test_a_device_without_a_fused_kernel_is_unsupported() -> None:
+    """As a GPU is of Adagrad."""
+    step = as_step(AdaGrad(**TorchFused.fixed["AdaGrad"]))
+    updater = TorchFused(step, {"w": torch.zeros(2, device="meta")})
+    with pytest.raises(Unsupported, match="no fused AdaGrad for this device"):
+        updater.step({"w": torch.zeros(2, device="meta")})
+
+
 def test_a_gradient_whose_square_underflows_does_not_move_adagrad() -> None:
     """In float32 the same gradient moves the parameter by a tenth of the learning rate."""
     moved = {}

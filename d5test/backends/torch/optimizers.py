@@ -169,6 +169,14 @@ class TorchFused(TorchUpdater):
             raise Unsupported(f"known failure: {self.stuck} (pytorch/pytorch#191763)")
         super().__init__(op, parameters)
 
+    def step(self, gradients: Mapping[str, Tensor]) -> None:
+        try:
+            super().step(gradients)
+        except RuntimeError as error:
+            if "supported devices" not in str(error):
+                raise
+            raise Unsupported(f"torch has no fused {self._op.name} for this device") from None
+
     @classmethod
     def halts(cls, rule: str, *parameters: Tensor) -> bool:
         """Whether the kernel of this rule is known not to move all of such parameters."""
