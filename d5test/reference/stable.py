@@ -73,7 +73,7 @@ def _mish(op: Operator, x: Any) -> Any:
 
 
 FORMS: Mapping[type[Operator], Form] = {
-    ops.Celu: lambda op, x: np.where(x < 0, op.alpha * _elu(1.0, x / op.alpha), x),
+    ops.Celu: lambda op, x: np.where(x < 0, op.alpha * np.expm1(np.minimum(x, 0) / op.alpha), x),
     ops.Elu: lambda op, x: _elu(op.alpha, x),
     ops.HardSigmoid: _hard_sigmoid,
     ops.Selu: lambda op, x: op.gamma * _elu(op.alpha, x),

@@ -56,7 +56,7 @@ def unary_inputs(d: Draw, op: elementwise.Unary) -> tuple[Tensor | None, ...]:
     return (d.tensor(d.shape(0), *REGIMES[type(op)]),)
 
 
-choices(elementwise.Celu, elementwise.Elu, alpha=methodcaller("real_or", 0.25, 2, 1.0))
+choices(elementwise.Elu, alpha=methodcaller("real_or", -0.5, 2, 1.0))
 choices(elementwise.ThresholdedRelu, alpha=methodcaller("real_or", -1, 2, 1.0))
 choices(
     elementwise.LeakyRelu, alpha=methodcaller("real_or", -0.5, 1.5, elementwise.LeakyRelu().alpha)
@@ -64,10 +64,17 @@ choices(
 choices(elementwise.Gelu, approximate=("none", "tanh"))
 
 
+@attributes(elementwise.Celu)
+def celu_attributes(d: Draw) -> elementwise.Celu:
+    """1, or another number, by which x is divided: not near zero."""
+    alpha = d.real_or(-0.5, 2, 1.0)
+    return elementwise.Celu(alpha=alpha if alpha >= 0.25 else alpha - 1)
+
+
 @attributes(elementwise.Selu)
 def selu_attributes(d: Draw) -> elementwise.Selu:
     """The paper's constants, or others."""
-    other = elementwise.Selu(alpha=d.real(0.25, 2), gamma=d.real(0.25, 2))
+    other = elementwise.Selu(alpha=d.real(-0.5, 2), gamma=d.real(0.25, 2))
     return d.choose((elementwise.Selu(), other))
 
 

@@ -12,6 +12,7 @@ from d5test.case import Case
 from d5test.numerics.bounds import double
 from d5test.numerics.proof import Proof
 from d5test.reference.operators import OPERATORS
+from d5test.reference.stable import stable
 from d5test.strategies import cases
 
 ROUNDING = 1e-13
@@ -39,3 +40,26 @@ def test_backward_is_the_transposed_derivative(name: str) -> None:
 
     prove()
     assert proved >= 10
+
+
+@pytest.mark.parametrize(
+    ("name", "attributes", "y", "slope"),
+    [
+        ("Elu", {"alpha": -0.5}, -0.5 * np.expm1(-2), -0.5 * np.exp(-2)),
+        ("Elu", {"alpha": 0.0}, 0.0, 0.0),
+        ("Celu", {"alpha": -0.5}, -0.5 * np.expm1(4), np.exp(4)),
+        ("Selu", {"alpha": -0.5, "gamma": 1.5}, -0.75 * np.expm1(-2), -0.75 * np.exp(-2)),
+        ("Selu", {"alpha": 0.5, "gamma": -1.5}, -0.75 * np.expm1(-2), -0.75 * np.exp(-2)),
+    ],
+)
+def test_attributes_that_turn_the_sign(
+    name: str, attributes: dict[str, float], y: float, slope: float
+) -> None:
+    """At -2 the curve, at 3 the line, whatever the sign of the output."""
+    op, gamma = OPERATORS[name](**attributes), attributes.get("gamma", 1.0)
+    x = np.array([-2.0, 3.0])
+    outputs = op(x)
+    (dx,) = op.vjp((np.ones(2),), (x,), outputs)
+    np.testing.assert_allclose(outputs[0], [y, 3 * gamma], rtol=1e-14)
+    np.testing.assert_allclose(stable(op, x), [y, 3 * gamma], rtol=1e-14)
+    np.testing.assert_allclose(dx, [slope, gamma], rtol=1e-13)

@@ -120,7 +120,9 @@ def selu(op: Any, x: Any) -> Plan:
 
 @rows.composed("Celu")
 def celu(op: Any, x: Any) -> Any:
-    return tf.where(x < 0, op.alpha * tf.nn.elu(x / op.alpha), x)
+    """By expm1 where alpha is negative, so that x / alpha is positive where x is not."""
+    curve = tf.nn.elu if op.alpha > 0 else tf.math.expm1
+    return tf.where(x < 0, op.alpha * curve(x / op.alpha), x)
 
 
 @rows.composed("HardSigmoid", arithmetic="S")

@@ -6,7 +6,7 @@ documentation. The derivative f'(x) is a function of x and y; those by a and b c
 
 Where ONNX has a function body, the formulas are its. The derivative of an exponential is written
 by the output, sign and all, since frameworks keep that and not the input: in 16 bits it may be
-zero where the input is not.
+zero where the input is not. Where an attribute is negative, the output has not the input's sign.
 """
 
 from collections.abc import Callable
@@ -206,8 +206,9 @@ class Elu(Unary):
         return elu(x, self.alpha)
 
     def backward(self, grads, inputs, outputs):
-        (dy,), (y,) = grads, outputs
-        return dy * np.where(y < 0, y + self.alpha, 1.0)
+        (dy,), (x,), (y,) = grads, inputs, outputs
+        bent = y < 0 if self.alpha > 0 else x < 0
+        return dy * np.where(bent, y + self.alpha, 1.0)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -225,8 +226,9 @@ class Selu(Unary):
         return np.where(x < 0, self.gamma * (self.alpha * np.exp(x) - self.alpha), self.gamma * x)
 
     def backward(self, grads, inputs, outputs):
-        (dy,), (y,) = grads, outputs
-        return dy * np.where(y < 0, y + self.gamma * self.alpha, self.gamma)
+        (dy,), (x,), (y,) = grads, inputs, outputs
+        bent = y < 0 if self.alpha > 0 and self.gamma > 0 else x < 0
+        return dy * np.where(bent, y + self.gamma * self.alpha, self.gamma)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -240,6 +242,8 @@ class Celu(Unary):
     since = 12
 
     def forward(self, x):
+        if self.alpha < 0:
+            return np.where(x < 0, self.alpha * (np.exp(x / self.alpha) - 1), x)
         return self.alpha * elu(x / self.alpha, 1.0)
 
     def backward(self, grads, inputs, outputs):

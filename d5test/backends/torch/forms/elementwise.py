@@ -155,7 +155,7 @@ def changed(function: Plan, *more: Any) -> Callable[[float], Plan]:
     """`function(y, alpha, *more)` writes into y."""
 
     def make(alpha: float) -> Plan:
-        if alpha < 0 and function is F.leaky_relu_:
+        if alpha < 0 and function is not F.threshold_:
             raise Unsupported("torch differentiates no negative slope in place")
         return in_place(lambda y: function(y, alpha, *more))
 
