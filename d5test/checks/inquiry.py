@@ -536,8 +536,9 @@ class Inquiry:
         dtype = self.case.dtype
         if judgement.model:
             held = (judgement.arithmetic, judgement.model)
-            (a,) = (a for a in self.attempts() if (a.name, a.model) == held)
-            dtype = min(a.storage, a.primitive, key=lambda fmt: fmt.precision).name
+            alike = [a for a in self.attempts() if (a.name, a.model) == held]
+            formats = (fmt for a in alike for fmt in (a.storage, a.primitive))
+            dtype = min(formats, key=lambda fmt: fmt.precision).name
         return "tf32" if self.tf32 and dtype == "float32" else dtype
 
 

@@ -171,16 +171,18 @@ class Selection:
         """The known failures of a backend: those that come with the suites, and those given.
 
         Rows that come with the suites do not hold for an operator that a native one replaces, nor
-        where the backend calls something else than d5test's own does.
+        where the backend calls something else than d5test's own does. Of those given, rows that
+        come with the suites are left out.
         """
         file, replaced = shipped(about.framework), self.native_operators.keys()
         ours = self.rows(file) if file.exists() else []
+        more = [row for row in self.given_known if row not in ours]
         ours = [
             replace(row, replaced=frozenset(of_others(about, row)))
             for row in ours
             if not replaced & {*row.operators}
         ]
-        rows = (*ours, *self.given_known)
+        rows = (*ours, *more)
         return Known(tuple(row for row in rows if row.speaks_of(about)))
 
     def wants(self, pinned: Pinned) -> bool:

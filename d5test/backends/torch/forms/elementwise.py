@@ -151,11 +151,15 @@ def _with(cls: type[nn.Module], more: tuple[Any, ...], alpha: float) -> Plan:
     return module
 
 
+SLOPED = (F.leaky_relu_, F.elu_, F.celu_)
+"""Functions whose slope in place is computed from what they have written."""
+
+
 def changed(function: Plan, *more: Any) -> Callable[[float], Plan]:
     """`function(y, alpha, *more)` writes into y."""
 
     def make(alpha: float) -> Plan:
-        if alpha < 0 and function is not F.threshold_:
+        if alpha < 0 and function in SLOPED:
             raise Unsupported("torch differentiates no negative slope in place")
         return in_place(lambda y: function(y, alpha, *more))
 
