@@ -41,7 +41,7 @@ from d5test.checks.large import (
 from d5test.checks.numerical import has_gradient, numerical_gradient
 from d5test.checks.real import has_problems, real, real_cases
 from d5test.checks.repetition import determinism, no_caching, untouched
-from d5test.checks.special import has_rules, special
+from d5test.checks.special import special
 from d5test.checks.upstream import (
     has_gradient_layouts,
     has_gradient_rules,
@@ -149,7 +149,7 @@ CHECKS: Mapping[str, Check] = {
                 cases=partial(drawn, degenerate=True),
                 later=0.3,
             ),
-            Check("special", special, reason=has_rules),
+            Check("special", special),
             Check(
                 "special_gradient",
                 special_gradient,

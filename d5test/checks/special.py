@@ -18,15 +18,12 @@ from typing import Any
 import numpy as np
 
 from d5test.case import Array, Arrays, Case, Operator
-from d5test.checks.check import Why, supported
 from d5test.checks.inquiry import Inquiry, drawn_inputs
 from d5test.checks.own_forward import OwnForward, forward_is_wrong
-from d5test.client.messages import BackendInfo
 from d5test.numerics.arithmetic import Arithmetic
 from d5test.numerics.bounds import Bound, double
 from d5test.numerics.judgement import Judgement, judge
 from d5test.outcome.fault import Fault
-from d5test.outcome.tally import Inapplicable
 
 Place = tuple[Any, ...]
 """An index of one element, or with slices of several."""
@@ -62,10 +59,6 @@ def is_open(case: Case, chosen: int) -> bool:
 CLIPPED = 3
 """The inputs of a Clip with both bounds."""
 
-MAY_SPREAD = {"Attention": "a masked score may be left out, or be NaN plus minus infinity"}
-"""Operators in which a special value may reach what the reference keeps it from."""
-
-
 MEETS_ZEROS = {"ConvTranspose": (1,), "PRelu": (1,), "RNN": (2,), "GRU": (2, 5), "LSTM": (2, 7)}
 """Inputs that may meet zeros which the reference has not: the weights, where it is computed as a
 convolution of the inputs with zeros between and around them; the slope, where it multiplies what
@@ -82,7 +75,7 @@ def decides(case: Case, chosen: int) -> bool:
     an x that Clip has no bound for, since ONNX has the largest number there.
     """
     op = case.op
-    if chosen in MEETS_ZEROS.get(op.name, ()):
+    if spreads(case, chosen):
         return False
     if op.name == "Clip":
         return sum(tensor is not None for tensor in case.inputs) == CLIPPED
@@ -91,11 +84,18 @@ def decides(case: Case, chosen: int) -> bool:
     return not op.name.endswith("Normalization") or chosen > 1
 
 
-def has_rules(operator: type[Operator], about: BackendInfo, dtype: str) -> Why:
-    """As `supported`, and ONNX says what becomes of a NaN."""
-    if operator.__name__ in MAY_SPREAD:
-        return Inapplicable(MAY_SPREAD[operator.__name__])
-    return supported(operator, about, dtype)
+def spreads(case: Case, chosen: int) -> bool:
+    """Whether a special value of an input may reach what the reference keeps it from.
+
+    A score that a mask of an Attention hides may be left out, or be NaN plus minus infinity; and a
+    value that has no weight may be multiplied by it.
+    """
+    op: Any = case.op
+    if op.name != "Attention":
+        return chosen in MEETS_ZEROS.get(op.name, ())
+    masks = (case.inputs[3:4], case.inputs[6:7])
+    windowed = op.left_window_size >= 0 or op.right_window_size >= 0
+    return bool(op.is_causal) or windowed or any(m and m[0] is not None for m in masks)
 
 
 def special(client: Any, case: Case, check: str = "special") -> Judgement:
@@ -176,11 +176,11 @@ def _with_special(
     case, value, feed = inquiry.case, special.value, special.feed
     bounds, poisoned = inquiry.forward_bounds(arithmetic), feed.inputs
     demands = bool(np.isnan(value)) and (inquiry.row.propagates_nan or not is_open(case, chosen))
-    spreads = chosen in MEETS_ZEROS.get(case.op.name, ())
+    spread = spreads(case, chosen)
     (result,) = inquiry.ask(feed)
     inquiry.shaped(bounds, result.outputs, (feed,))
     expected = tuple(
-        _special_bound(*outputs, demands=demands, spreads=spreads)
+        _special_bound(*outputs, demands=demands, spreads=spread)
         for outputs in zip(
             bounds,
             before,

@@ -245,6 +245,24 @@ class SoftmaxNaNAlone(reductions.Softmax):
         return np.where(spoiled, np.zeros_like(y), y)
 
 
+class AttentionNaNAlone(attention.Attention):
+    """Attention by that softmax."""
+
+    def _scores(self, q, k, mask, allowed):
+        *scores, p = super()._scores(q, k, mask, allowed)
+        nan = np.isnan(scores[-1])
+        return *scores, np.where(nan.any(-1, keepdims=True) & ~nan, np.zeros_like(p), p)
+
+
+class ZerosForNaNScores(attention.Attention):
+    """Attention that takes a query whose scores are all NaN for one that sees no key."""
+
+    def _scores(self, q, k, mask, allowed):
+        *scores, p = super()._scores(q, k, mask, allowed)
+        blind = (np.isnan(scores[-1]) | ~allowed).all(-1, keepdims=True)
+        return *scores, np.where(blind, np.zeros_like(p), p)
+
+
 class Cropped(Windows):
     """Windows whose padding may be negative: elements at the edges that none of them sees."""
 
@@ -463,7 +481,11 @@ FORMULAS: Mapping[str, Mapping[type[Operator], type[Operator]]] = {
         FromTheFrontOnly, reductions.ReduceLogSumExp, reductions.ReduceMax, reductions.ReduceSum
     ),
     "sum by count": {reductions.ReduceMean: SumByCount},
-    "NaN alone": {reductions.Softmax: SoftmaxNaNAlone},
+    "zeros for NaN scores": {attention.Attention: ZerosForNaNScores},
+    "NaN alone": {
+        reductions.Softmax: SoftmaxNaNAlone,
+        attention.Attention: AttentionNaNAlone,
+    },
     "SAME of the undilated kernel": {
         **_mixed(Undilated, AveragePool),
         MaxPool: MaxPoolOfUndilated,

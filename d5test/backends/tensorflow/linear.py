@@ -81,7 +81,7 @@ def attention(op: Any, q: Any, k: Any, v: Any, *optional: Any) -> Any:
             seen = seen & tf.pad(mask, rest)
         else:
             biased += tf.pad(mask, rest, constant_values=lowest)
-            seen = seen & (biased > lowest)
+            seen = seen & (biased != lowest)
     # a query that sees nothing gives zeros; its softmax stays finite for the gradient's sake
     none = ~tf.reduce_any(seen, -1, keepdims=True)
     shown = tf.where(seen, biased, tf.where(none, tf.zeros_like(lowest), lowest))
