@@ -117,9 +117,7 @@ def test_known_failures_are_recorded_and_then_known(
     assert "row 1: unknown key 'operater': did you mean operators?" in unreadable.text
 
 
-def test_rows_of_the_suites_may_be_given_once_more(
-    suite: Suite, pytester: pytest.Pytester
-) -> None:
+def test_rows_of_the_suites_may_be_given_again(suite: Suite, pytester: pytest.Pytester) -> None:
     """The file itself adds nothing, and a copy in which one row is edited that row."""
     ours = shipped("jax")
     options = ("--backend=jax", "--operator=Softplus", "--dtype=float32", "--check=gradient")
