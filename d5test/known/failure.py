@@ -142,6 +142,13 @@ class Known:
         """Whether this case is not to be judged by a check, or by one that asks all of these."""
         return any(row.covers(case, check) for row in self.rows for check in checks)
 
+    def of_other_code(self, case: Case) -> str:
+        """The reason of a row that is about other code for this case; empty if there is none."""
+        rows = (
+            replace(row, replaced=frozenset()) for row in self.rows if not row.speaks_of_code(case)
+        )
+        return next((row.reason for row in rows if row.holds_for(case)), "")
+
     def models(self, case: Case) -> tuple[ErrorModel, ...]:
         """The error models that hold for this case."""
         return tuple(row.model for row in self.rows if row.model and row.holds_for(case))

@@ -118,6 +118,8 @@ class Fault(AssertionError):
         """
         if self.kind == "row" or AT in self.details:
             return
+        if isinstance(self.case, Case) and (reason := client.known.of_other_code(self.case)):
+            self.details["known"] = f"of d5test's own row, not of the one here: {reason}"
         op, place = named(self.case), place_of(client.about)
         what = self.headline.removeprefix(f"{op}: ").removesuffix(f" on {place}")
         if self.kind not in ("crash", "hang"):

@@ -131,6 +131,25 @@ def test_rows_of_the_suites_may_be_given_again(suite: Suite, pytester: pytest.Py
     assert "1 passed, 2 xfailed" in suite("", *options, "--known=copy.toml").text
 
 
+def test_a_row_of_ones_own_is_told_what_is_known_of_ours(
+    suite: Suite, pytester: pytest.Pytester
+) -> None:
+    pytester.path.joinpath("mine.py").write_text(
+        """
+from jax import nn
+from d5test.backends.base import Row
+from d5test.backends.jax import Jax
+
+class Mine(Jax):
+    rows = {**Jax.rows, "Softplus": Row(lambda op, x: nn.softplus(x))}
+"""
+    )
+    options = ("--operator=Softplus", "--dtype=float32", "--check=accuracy_gradient")
+    ran = suite("", "--backend=./mine.py:Mine", *options)
+    assert ran.rc == 1
+    assert "of d5test's own row, not of the one here: the gradient of jax.nn.softplus" in ran.text
+
+
 def test_a_known_failure_keeps_drawing_away(suite: Suite, pytester: pytest.Pytester) -> None:
     pytester.path.joinpath("known.toml").write_text(
         """
