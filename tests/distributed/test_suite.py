@@ -39,6 +39,7 @@ def test_a_ring_and_an_average_that_are_wrong_are_found_and_shrunk() -> None:
         assert any(f"test_{check}[" in line and "-decentralised-f" in line for line in failed)
 
 
+@pytest.mark.nightly
 def test_a_ring_that_is_wrong_trains_wrong() -> None:
     ran = suite("WrongRing", "-k", "first_steps", "--optimizer=decentralised")
     assert ran.returncode == 1, ran.stdout

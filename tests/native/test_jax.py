@@ -136,9 +136,8 @@ for name, inputs in (("Embedding", (table, scale)), ("Weighted", (x, labels, kee
     ]
 
 
-@pytest.mark.parametrize(
-    "backend", ["jax", pytest.param("jax-compiled", marks=pytest.mark.nightly)]
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("backend", ["jax", "jax-compiled"])
 def test_the_suite_validates_integers_masks_and_what_is_optional(
     mixed_judged_by_the_suite, backend
 ):

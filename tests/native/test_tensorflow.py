@@ -146,9 +146,8 @@ for call in (lambda: op("Embedding", table, scale), lambda: op("Weighted", x, la
     assert "Normalised has optional outputs: to make a graph, TensorFlow has to know" in optional
 
 
-@pytest.mark.parametrize(
-    "backend", ["tensorflow", pytest.param("tensorflow-compiled", marks=pytest.mark.nightly)]
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("backend", ["tensorflow", "tensorflow-compiled"])
 def test_the_suite_validates_integers_masks_and_what_is_optional(
     mixed_judged_by_the_suite, backend
 ):

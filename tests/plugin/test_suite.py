@@ -121,12 +121,8 @@ def test_rows_of_the_suites_may_be_given_again(suite: Suite, pytester: pytest.Py
     """The file itself adds nothing, and a copy in which one row is edited that row."""
     ours = shipped("jax")
     options = ("--backend=jax", "--operator=Softplus", "--dtype=float32", "--check=gradient")
-    without = suite("", *options)
-    assert "1 passed, 1 xfailed" in without.text
     assert "1 passed, 1 xfailed" in suite("", *options, f"--known={ours}").text
     text = ours.read_text()
-    pytester.path.joinpath("copy.toml").write_text(text.replace("loses 2 to 5 bits", "loses bits"))
-    assert "1 passed, 2 xfailed" in suite("", *options, "--known=copy.toml").text
     pytester.path.joinpath("copy.toml").write_text(text.replace("20 of 24", "19 of 24"))
     assert "1 passed, 2 xfailed" in suite("", *options, "--known=copy.toml").text
 

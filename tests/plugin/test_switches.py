@@ -85,7 +85,9 @@ def test_what_means_nothing_is_one_line(suite: Suite, options: str) -> None:
         assert noise not in ran.text
 
 
-@pytest.mark.parametrize("where", ["operators", "training"])
+@pytest.mark.parametrize(
+    "where", ["operators", pytest.param("training", marks=pytest.mark.nightly)]
+)
 def test_the_first_failure_ends_it_and_is_tried_again(
     suite: Suite, pytester: pytest.Pytester, where: str
 ) -> None:

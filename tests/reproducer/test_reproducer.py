@@ -363,6 +363,7 @@ FORMS = {
 }
 
 
+@pytest.mark.nightly
 def test_a_form_that_calls_the_row_is_taken_out_with_it(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     (tmp_path / "widened.py").write_text(WIDENED)

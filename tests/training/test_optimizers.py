@@ -120,7 +120,13 @@ def test_a_mistake_is_named_after_a_hundred_steps(rule: str, name: str) -> None:
     assert name in found.looks_like
 
 
-@pytest.mark.parametrize("kind", [Stuck, Late, Confused, Forgetful, SharedByShape, Stubborn])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *(Stuck, Forgetful, SharedByShape),
+        *(pytest.param(kind, marks=pytest.mark.nightly) for kind in (Late, Confused, Stubborn)),
+    ],
+)
 def test_what_one_step_cannot_show_leaves_the_course(kind: Any) -> None:
     found = distance(Local(kind), "native", USUAL["Adam"], "float32")
     assert found.leaves is not None
