@@ -127,7 +127,7 @@ def test_rows_of_the_suites_may_be_given_again(suite: Suite, pytester: pytest.Py
     assert "1 passed, 2 xfailed" in suite("", *options, "--known=copy.toml").text
 
 
-def test_a_row_of_ones_own_is_told_what_is_known_of_ours(
+def test_a_fault_of_ones_own_row_says_what_is_known_of_ours(
     suite: Suite, pytester: pytest.Pytester
 ) -> None:
     pytester.path.joinpath("mine.py").write_text(

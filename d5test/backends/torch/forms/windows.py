@@ -23,7 +23,7 @@ CONV_BY_WORD = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 
 
 BLOCK = 16
-OVERRUN = "oneDNN writes behind its memory (uxlfoundation/oneDNN#6035)"
+OVERRUN = "oneDNN writes past the end of its workspace (uxlfoundation/oneDNN#6035)"
 """In the weight gradient of a strided 1x1 convolution in channels_last and bfloat16, of fewer
 channels than a block has. Calls that come later crash, so that nothing may be asked there."""
 
