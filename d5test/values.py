@@ -131,6 +131,16 @@ def mask(words: Words, shape: Shape, dtype: DType, share: float = 0.5) -> Values
     return unit(words, shape) < share
 
 
+def leading(words: Words, shape: Shape, dtype: DType) -> Values:
+    """What hides a padded end: true for the first few, at least one, of each row, false behind.
+
+    Of numbers normal values and minus infinity.
+    """
+    lengths = 1 + np.floor(shape[-1] * unit(words, shape[:-1]))
+    shown = np.arange(shape[-1]) < lengths[..., np.newaxis]
+    return shown if dtype == np.bool_ else np.where(shown, normal(words, shape, dtype), -np.inf)
+
+
 def every(
     words: Words, shape: Shape, dtype: DType, first: int = 0, below: str = "random"
 ) -> Values:
@@ -241,6 +251,7 @@ REGIMES: Mapping[str, Callable[..., Values]] = {
         within,
         cycled,
         mask,
+        leading,
         every,
         octets,
         special,

@@ -79,7 +79,7 @@ def _in(inquiry: Inquiry, arithmetic: Arithmetic) -> Judgement:
     every = inquiry.gradients(at)
     _require_shapes(inquiry, every, feeds[0])
     gradients = [g for g, i in zip(every, inquiry.wanted, strict=True) if i in moving]
-    steps = [np.asarray(ahead[i]) - np.asarray(behind[i]) for i in moving]
+    steps = [_between(ahead[i], behind[i]) for i in moving]
     slope = inner(gradients, steps)
     rise = inner(grads, plus.outputs) - inner(grads, minus.outputs)
     forward_bars = sum(inner(_sizes(grads), _bars(b)) for b in bounds)
@@ -119,7 +119,7 @@ def own_slope(inquiry: Inquiry) -> Judgement:
         best, truncation, kink = derivative(here, *far)
         noise = measured_noise(np.insert(near, len(near) // 2, here))
         ahead, behind = points[:2]
-        moves = [np.asarray(ahead[i]) - np.asarray(behind[i]) for i in wanted]
+        moves = [_between(ahead[i], behind[i]) for i in wanted]
         slope = inner(gradients, moves) / 2
         rounding = BY_NORM * noise + _rounding(inquiry, at.outputs, gradients, slope)
         bar = truncation + rounding
@@ -172,13 +172,19 @@ def moved(inquiry: Inquiry, positions: tuple[int, ...], step: float) -> Arrays:
     return case.shared(arrays)
 
 
+def _between(ahead: Any, behind: Any) -> Any:
+    """How far an input moves from behind to ahead: not at all where it is infinite."""
+    return np.subtract(ahead, behind, where=np.isfinite(ahead), out=np.zeros_like(ahead))
+
+
 def inner(one: Iterable[Any], other: Iterable[Any]) -> float:
-    """<a, b>, over all arrays that both have."""
-    return sum(
-        float(np.sum(a * b))
-        for a, b in zip(one, other, strict=False)
-        if a is not None and b is not None
-    )
+    """<a, b>, over all arrays that both have; NaN of infinities that cancel."""
+    with np.errstate(invalid="ignore"):
+        return sum(
+            float(np.sum(a * b))
+            for a, b in zip(one, other, strict=False)
+            if a is not None and b is not None
+        )
 
 
 def _sizes(arrays: Iterable[Any]) -> list[Any]:
@@ -198,7 +204,7 @@ def _truncation(inquiry: Inquiry, ahead: Arrays, behind: Arrays) -> float:
     """How far the central difference itself is from the derivative, in exact arithmetic."""
     op, arrays, grads = inquiry.case.op, inquiry.arrays, inquiry.upstream
     direction = [
-        None if x is None or x.dtype.kind != "f" else np.asarray(a) - np.asarray(b)
+        None if x is None or x.dtype.kind != "f" else _between(a, b)
         for x, a, b in zip(arrays, ahead, behind, strict=True)
     ]
     with np.errstate(all="ignore"):

@@ -195,11 +195,16 @@ class Draw:
         return (self.sizes.size,) * n
 
     def groups(self, most: int) -> int:
-        """A number of groups of channels; many where the case is about depthwise kernels."""
+        """A number of groups of channels; many where the case is about depthwise kernels.
+
+        Groups of as many channels as networks have are one, or some power of two.
+        """
         few = self.integer(1, most)
         self.sizes.offered.add(DEPTHWISE)
-        if self.sizes.kind != DEPTHWISE or self.degenerate:
+        if self.degenerate or self.sizes.kind not in (DEPTHWISE, CHANNELS):
             return few
+        if self.sizes.kind == CHANNELS:
+            return 1 if few == 1 else 2**few
         self.sizes.reached = True
         return self.sizes.size
 

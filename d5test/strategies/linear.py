@@ -30,6 +30,7 @@ EQUATIONS = (
     "i...,i...->...",
     "bA,aB,ab->BA",
     "ij,ik,kl->jl",
+    "ij,jk,klm->ik",
     "ij,k->i",
 )
 """Products, traces, diagonals, transpositions and sums; letters that stand in one input alone.
@@ -60,8 +61,10 @@ def gemm_inputs(d: Draw, op: linear.Gemm) -> tuple[Tensor | None, ...]:
     """With a c of any shape that broadcasts, with None in its place, and with neither.
 
     Where all sides are equal it is a row or a column: only there one may be taken for the other.
+    Some have one row, as a layer that is asked about one sample.
     """
     m, k, n = d.sides(3, empty=True)
+    m = 1 if d.sizes.single and d.sizes.size % 2 and 0 not in d.sizes.chosen else m
     many = d.many()
     k = (MORE if m % 2 else MANY) if many else k
     shapes = (k, m) if op.transA else (m, k), (n, k) if op.transB else (k, n)
@@ -106,6 +109,8 @@ def broadcast(d: Draw, shape: Shape) -> Shape:
 
 SCORES: tuple[Regime, ...] = ("normal", "uniform", "onehot", ("scaled", -3))
 """Regimes in which a softmax does not degenerate to a choice of one key."""
+MASKED = 2
+"""The output mode that returns scores with the mask: minus infinity has no derivative."""
 
 
 @attributes(attention.Attention)
@@ -146,7 +151,9 @@ def attention_inputs(d: Draw, op: attention.Attention) -> tuple[Tensor | None, .
     alike: Regime = ("equal", 1 if folded else 2)  # keys among which nothing is preferred
     q, k = tensor(heads, queries, width), tensor(kv, keys, width, alike)
     v = tensor(kv, keys, value_width)
-    mask = attention_mask(d, (n, heads, queries, total))
+    masked = op.is_causal or max(op.left_window_size, op.right_window_size) >= 0
+    infinite = not masked and cache != "padded" and op.qk_matmul_output_mode != MASKED
+    mask = attention_mask(d, (n, heads, queries, total), infinite)
     if cache == "past":
         pasts = (d.tensor((n, kv, past, size), *SCORES) for size in (width, value_width))
         return q, k, v, mask, *pasts
@@ -157,15 +164,18 @@ def attention_inputs(d: Draw, op: attention.Attention) -> tuple[Tensor | None, .
     return (q, k, v) if mask is None and d.flag() else (q, k, v, mask)
 
 
-def attention_mask(d: Draw, scores: Shape) -> Tensor | None:
+def attention_mask(d: Draw, scores: Shape, infinite: bool) -> Tensor | None:
     """Nothing, booleans or floats of a shape that broadcasts to the scores'.
 
-    The last axis may be shorter than all keys.
+    The last axis may be shorter than all keys. Some hide the keys behind a length of each row:
+    booleans, or floats where they may be `infinite`.
     """
-    kind = d.choose(("none", "boolean", "float"))
+    kind = d.choose(("none", "boolean", "float", "lengths"))
     if kind == "none":
         return None
     total = scores[-1] - (scores[-1] > 2 and d.flag())
     leading = d.choose((scores[2:3], d.broadcastable(scores[:3]), scores[:3]))
     shape = (*leading, total)
+    if kind == "lengths":
+        return Tensor(shape, d.dtype if infinite and total % 2 else "bool", ("leading",))
     return d.mask(shape, 0.75) if kind == "boolean" else d.tensor(shape, "normal", "uniform")

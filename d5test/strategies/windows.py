@@ -47,7 +47,7 @@ def conv_attributes(d: Draw) -> windows.Conv:
         dilations=d.maybe(along(d, rank, 2)),
         group=d.groups(3),
         kernel_shape=along(d, rank, most(rank)),
-        pads=d.maybe(d.vector(2 * rank, 0, 2)) if auto_pad == "NOTSET" else None,
+        pads=d.maybe(alike(d.vector(2 * rank, 0, 2))) if auto_pad == "NOTSET" else None,
         strides=d.maybe(along(d, rank, most(rank))),
     )
 
@@ -80,7 +80,9 @@ def conv_transpose_attributes(d: Draw) -> windows.ConvTranspose:
         kernel_shape=kernel,
         output_padding=d.maybe(tuple(d.integer(0, s - 1) for s in strides)),
         output_shape=d.vector(rank, 4, 7) if explicit else None,
-        pads=d.maybe(d.vector(2 * rank, 0, 2)) if auto_pad == "NOTSET" and not explicit else None,
+        pads=d.maybe(alike(d.vector(2 * rank, 0, 2)))
+        if auto_pad == "NOTSET" and not explicit
+        else None,
         strides=strides,
     )
 
@@ -135,6 +137,17 @@ def along(d: Draw, rank: int, most: int) -> Shape:
     return d.vector(rank, 1, d.choose((most, most, most, most + 2)))
 
 
+def alike(pads: Shape, kernel: Shape | None = None) -> Shape:
+    """Every other one of such pads, and the same at both ends: by at most half a kernel.
+
+    Many a framework pads in no other way.
+    """
+    if sum(pads) % 2:
+        return pads
+    begin = pads[: len(pads) // 2]
+    return 2 * tuple(min(p, k // 2) for p, k in zip(begin, kernel or (4,) * len(begin), strict=True))
+
+
 @attributes(windows.MaxPool)
 def max_pool_attributes(d: Draw) -> windows.MaxPool:
     """Windows as `pool` draws them, indices in both orders."""
@@ -160,12 +173,13 @@ def pool(d: Draw) -> dict[str, Any]:
     kernel = along(d, rank, 3)
     auto_pad = d.choose(AUTO_PADS)
     explicit = auto_pad == "NOTSET"
+    pads = tuple(d.integer(0, k - 1) for k in 2 * kernel) if explicit else ()
     return {
         "kernel_shape": kernel,
         "auto_pad": auto_pad,
         "ceil_mode": d.choose((0, 1)) if explicit else 0,
         "dilations": d.maybe(along(d, rank, 2)),
-        "pads": d.maybe(tuple(d.integer(0, k - 1) for k in 2 * kernel)) if explicit else None,
+        "pads": d.maybe(alike(pads, kernel)) if explicit else None,
         "strides": d.maybe(along(d, rank, 3)),
     }
 

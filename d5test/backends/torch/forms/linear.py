@@ -131,7 +131,7 @@ def scaled(function: Plan, op: Any, a: Tensor, b: Tensor, c: Tensor) -> Plan:
 
 
 def added_in_place(function: Plan, c: Tensor, a: Tensor, b: Tensor, **factors: float) -> Tensor:
-    if c.shape[-2:] != (a.shape[-2], b.shape[-1]):
+    if c.shape != (*a.shape[:-1], b.shape[-1]):
         raise Unsupported("in place, c has the shape of the product")
     result: Tensor = function(c.clone(), a, b, **factors)
     return result

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from d5test.backends.base import Forms, Plan, Unsupported, padded, planned
 from d5test.backends.torch.arguments import integers, outwards
-from d5test.backends.torch.forms.calls import in_place, run
+from d5test.backends.torch.forms.calls import in_place, into, run, with_buffers
 from d5test.backends.torch.movement import around_pixels, order, pads_of, shape_of
 
 forms = Forms()
@@ -196,6 +196,20 @@ for _title, _function in (
     forms.add("Gather", _title, arithmetic="S", where={"rank1": 1})(
         planned(partial(selected, _function))
     )
+
+
+def picked(function: Plan, op: Any, x: Tensor, indices: Tensor, strided: bool) -> Tensor:
+    """Written into a buffer by `function(x, axis, indices, out=)`."""
+    sides, i = list(x.shape), indices.long() % x.shape[op.axis]
+    sides[op.axis] = len(i)
+    return into(lambda out: function(x, op.axis, i, out=out), sides, x, strided)
+
+
+for _title, _function in (
+    ("torch.index_select", torch.index_select),
+    ("torch.gather", lambda x, axis, i, out: gathered(partial(torch.gather, out=out), x, axis, i)),
+):
+    with_buffers(forms, "Gather", _title, partial(picked, _function), where={"rank1": 1})
 
 
 def embedding(function: Plan, op: Any, x: Tensor, indices: Tensor) -> Plan:

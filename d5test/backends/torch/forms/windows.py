@@ -54,16 +54,20 @@ def conv(op: Any, x: Tensor, w: Tensor, b: Tensor | None = None) -> Plan:
 forms.add("Conv", "torch.nn.Conv1d, 2d, 3d", arithmetic="S")(planned(conv))
 
 
-@forms.add("Conv", "torch.nn.Conv2d, 3d in channels_last", arithmetic="S", where=IMAGES)
-@planned
-def conv_last(op: Any, x: Tensor, w: Tensor, b: Tensor | None = None) -> Plan:
+def conv_last(layout: Plan, op: Any, x: Tensor, w: Tensor, b: Tensor | None = None) -> Plan:
+    """A module in channels_last; `layout` is that of the input."""
     module = convolution(op, x, w, b, same_pads(op, x, w))
     strided = max(w.shape[2:]) == 1 and max(module.stride) > 1
     if strided and x.shape[1] < BLOCK and (x.dtype, x.device.type) == (torch.bfloat16, "cpu"):
         raise Unsupported(f"known failure: {OVERRUN}")
-    return lambda x, w, b=None: run(
-        module, in_channels_last(x), weight=in_channels_last(w), bias=b
-    )
+    return lambda x, w, b=None: run(module, layout(x), weight=in_channels_last(w), bias=b)
+
+
+for _title, _layout in (
+    ("torch.nn.Conv2d, 3d in channels_last", in_channels_last),
+    ("torch.nn.Conv2d, 3d, its weight in channels_last", Tensor.contiguous),
+):
+    forms.add("Conv", _title, arithmetic="S", where=IMAGES)(planned(partial(conv_last, _layout)))
 
 
 @forms.add(
