@@ -263,6 +263,21 @@ class ZerosForNaNScores(attention.Attention):
         return *scores, np.where(blind, np.zeros_like(p), p)
 
 
+class NaNForInfinities(attention.Attention):
+    """Attention whose products take an infinity for a NaN, since they split it in two parts."""
+
+    def forward(self, *inputs):
+        factors = (0, 1, 2, 4, 5)
+        return super().forward(
+            *(
+                np.where(np.isinf(x), np.full_like(x, np.nan), x)
+                if i in factors and x is not None
+                else x
+                for i, x in enumerate(inputs)
+            )
+        )
+
+
 class Cropped(Windows):
     """Windows whose padding may be negative: elements at the edges that none of them sees."""
 
@@ -482,6 +497,7 @@ FORMULAS: Mapping[str, Mapping[type[Operator], type[Operator]]] = {
     ),
     "sum by count": {reductions.ReduceMean: SumByCount},
     "zeros for NaN scores": {attention.Attention: ZerosForNaNScores},
+    "NaN for infinities": {attention.Attention: NaNForInfinities},
     "NaN alone": {
         reductions.Softmax: SoftmaxNaNAlone,
         attention.Attention: AttentionNaNAlone,

@@ -144,8 +144,8 @@ def alike(pads: Shape, kernel: Shape | None = None) -> Shape:
     """
     if sum(pads) % 2:
         return pads
-    begin = pads[: len(pads) // 2]
-    return 2 * tuple(min(p, k // 2) for p, k in zip(begin, kernel or (4,) * len(begin), strict=True))
+    largest = kernel or (max(pads, default=0) * 2,) * (len(pads) // 2)
+    return 2 * tuple(min(p, k // 2) for p, k in zip(pads, largest, strict=False))
 
 
 @attributes(windows.MaxPool)
