@@ -17,6 +17,7 @@ from d5test.backends.tensorflow.layers import (
     spatial,
     whole_strides,
 )
+from d5test.backends.tensorflow.linear import refuse_overrun
 from d5test.backends.tensorflow.movement import part, shape_of, sides_of, widths
 from d5test.backends.tensorflow.windows import kernel_first
 
@@ -42,7 +43,6 @@ FUNCTIONS = {
     "Mul": (ops.multiply,),
     "Div": (ops.divide, ops.true_divide),
     "Where": (ops.where,),
-    "MatMul": (ops.matmul,),
 }
 """Functions of the tensors alone."""
 
@@ -177,6 +177,15 @@ forms.add("Concat", "keras.ops.concatenate")(
 forms.add("Concat", "keras.layers.Concatenate", where={"rank0": {"min": 2}})(
     planned(lambda op, *inputs: over_list(keras.layers.Concatenate, inputs, axis=op.axis))
 )
+
+
+@forms.add("MatMul", "keras.ops.matmul", arithmetic="S")
+@planned
+def matmul(op: Any, a: Any, b: Any) -> Plan:
+    if b.ndim > 2:  # else Keras folds the batches into one matrix
+        refuse_overrun(a, b)
+    function: Plan = ops.matmul
+    return function
 
 
 @forms.add("MatMul", "keras.layers.Dot", arithmetic="S", where={"rank0": 3, "rank1": 3})
