@@ -7,7 +7,7 @@ streams NumPy does not promise to keep.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from types import MappingProxyType
@@ -146,9 +146,13 @@ class Operator:
     def __repr__(self) -> str:
         return f"{self.name}({', '.join(_changed(self))})"
 
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """What Hypothesis prints: it would look for class variables that only rows have."""
-        printer.text(repr(self))
+    @property
+    def _repr_pretty_(self) -> Callable[[Any, bool], None]:
+        """What Hypothesis prints: it would look for class variables that only rows have.
+
+        A property, since Hypothesis calls whatever a class itself has under this name.
+        """
+        return lambda printer, cycle: printer.text(repr(self))
 
 
 @dataclass(frozen=True)

@@ -27,12 +27,13 @@ SMALL = 8
 TINY = 2
 """A number below this multiple of the smallest normal number is tiny."""
 Character = Literal[
-    "inaccuracy", "cancellation", "NaN", "infinite", "finite", "other infinity", "zero", "flushed",
-    "unwritten", "different function",
+    "inaccuracy", "either", "cancellation", "NaN", "infinite", "finite", "other infinity", "zero",
+    "flushed", "unwritten", "different function",
 ]  # fmt: skip
 EXPLANATIONS: Mapping[Character | None, str] = {
     None: "",
     "inaccuracy": ": an inaccuracy, as computing in {0.explained} bits may make",
+    "either": ": a different function, or computing in {0.explained} bits",
     "cancellation": ": an inaccuracy, as a difference of numbers near 1 may make: "
     "{2:.2g} ULPs of 1",
     "NaN": ": NaN, where a number is due",
@@ -366,4 +367,6 @@ def _character(judgement: Judgement, dtype: str) -> Character | None:
         return "flushed"
     if judgement.cancelled:
         return "cancellation"
-    return "inaccuracy" if judgement.explained else "different function"
+    if not judgement.explained:
+        return "different function"
+    return "either" if want and not bits_right(got, want, 1) else "inaccuracy"

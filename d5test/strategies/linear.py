@@ -138,6 +138,8 @@ def attention_inputs(d: Draw, op: attention.Attention) -> tuple[Tensor | None, .
     heads = op.q_num_heads or kv * d.integer(1, 3)
     n = d.samples(most=3, empty=True)
     queries, keys, width, value_width = d.sides(4, most=5)
+    if keys % 2 and 3 not in d.sizes.chosen:  # as most networks have it
+        value_width = width
     cache = d.choose(("none", "none", "past", "padded"))
     past = d.side(most=3) if cache == "past" else 0
     total = past + keys

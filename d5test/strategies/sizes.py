@@ -56,9 +56,9 @@ WIDE = 64
 TIES = (3, 4, 5, 2, 8)
 MODERATE = tuple(n + d for n in (8, 16, 32, 48, 64) for d in (0, 1, -1))
 WIDER = tuple(n + d for n in (96, 128, 256) for d in (0, 1, -1))
-LONG = (1024, 1025, 2047, 2049, 4097)
+LONG = (511, 781, 1024, 1025, 2047, 2049, 4097)
 PAIRS = (16, 32, 33, 48, 64, 65, 96, 97)
-CHANNEL_COUNTS = (8, 16, 32, 64)
+CHANNEL_COUNTS = (8, 16, 24, 32, 64)
 GRAINS = (32768, 32769, 32767)
 GOLDEN = (5**0.5 - 1) / 2
 

@@ -3,14 +3,17 @@ together, on the smallest sizes that show them; windows that hang over the borde
 that covers no element.
 """
 
+from dataclasses import replace
 from typing import Any
 
 from d5test.case import Tensor
 from d5test.reference.operators import windows
 from d5test.strategies.draw import MANY, NEGATIVE, Draw, Regime, Shape
 from d5test.strategies.registry import attributes, inputs
-from d5test.strategies.sizes import DEPTHWISE
+from d5test.strategies.sizes import CHANNELS, DEPTHWISE, DIFFERENT
 
+NETWORKS = ((3, 1), (3, 2), (5, 2), (5, 3), (7, 2))
+"""Kernels and strides of networks, alike along each axis; padded by half a kernel."""
 AUTO_PADS = ("NOTSET", "NOTSET", "NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
 """The paddings of ONNX, explicit ones first and most often."""
 
@@ -39,16 +42,30 @@ def spatial(
 
 @attributes(windows.Conv)
 def conv_attributes(d: Draw) -> windows.Conv:
-    """One to three axes, one to three groups, each attribute also left out."""
+    """One to three axes, one to three groups, each attribute also left out.
+
+    Half of those with as many channels as networks have, have networks' kernels, too.
+    """
     rank = d.integer(1, 3)
     auto_pad = d.choose(AUTO_PADS)
-    return windows.Conv(
+    op = windows.Conv(
         auto_pad=auto_pad,
         dilations=d.maybe(along(d, rank, 2)),
         group=d.groups(3),
         kernel_shape=along(d, rank, most(rank)),
         pads=d.maybe(alike(d.vector(2 * rank, 0, 2))) if auto_pad == "NOTSET" else None,
         strides=d.maybe(along(d, rank, most(rank))),
+    )
+    if d.sizes.kind not in (CHANNELS, DEPTHWISE) or d.flag():
+        return op
+    side, step = d.choose(NETWORKS if rank < 3 else NETWORKS[:2])
+    return replace(
+        op,
+        auto_pad="NOTSET",
+        dilations=None,
+        kernel_shape=(side,) * rank,
+        pads=(side // 2,) * 2 * rank,
+        strides=(step,) * rank,
     )
 
 
@@ -137,6 +154,17 @@ def along(d: Draw, rank: int, most: int) -> Shape:
     return d.vector(rank, 1, d.choose((most, most, most, most + 2)))
 
 
+def exact(op: Any, size: Shape) -> tuple[bool, ...]:
+    """Along which axes the last of several windows ends where the padded input does."""
+    at = windows.Windows.on_input(op, size, op.kernel_shape)
+    return tuple(
+        s > 1 and (n + b + e - (k - 1) * d - 1) % s == 0
+        for n, b, e, k, d, s in zip(
+            size, at.begin, at.end, at.kernel, at.dilations, at.strides, strict=True
+        )
+    )
+
+
 def alike(pads: Shape, kernel: Shape | None = None) -> Shape:
     """Every other one of such pads, and the same at both ends: by at most half a kernel.
 
@@ -190,6 +218,8 @@ def pool_inputs(d: Draw, op: Any) -> tuple[Tensor]:
     is the framework's choice.
     """
     size = spatial(d, op.kernel_shape, op.dilations, op.pads, op.auto_pad)
+    if op.ceil_mode and d.sizes.kind == DIFFERENT and not d.degenerate:
+        size = tuple(n + more for n, more in zip(size, exact(op, size), strict=True))
     n, channels = d.samples(most=3, empty=True), d.channels(1, most=4)
     shape: Shape = (n, *channels, *size)
     regimes: tuple[Regime, ...] = ()

@@ -36,6 +36,7 @@ EQUAL: Sequence[Equal] = (
     Equal(("Attention",), "_scores", ".max(-1, keepdims=True)", SHIFT),
     Equal(("Attention",), "_root", "-math.sqrt(scale)", "q and k both change their sign"),
     Equal(WINDOWED, "scatter", "(self.kernel) < math", "the roles tell how much memory is taken"),
+    Equal(("Conv",), "_padding", "o - 1", "no window reads the zeros behind the padding"),
 )
 
 

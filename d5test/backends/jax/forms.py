@@ -211,6 +211,11 @@ for _title, _function in (
         stopped=(1, 2),
         where=BOUNDED,
     )
+SIX = {"inputs": 3, "present1": True, "present2": True}
+forms.same(
+    "Clip", {"jax.nn.relu6": lambda x, low, high: jax.nn.relu6(x)},
+    arithmetic="F", stopped=(1, 2), constants={1: 0.0, 2: 6.0}, where=SIX,
+)  # fmt: skip
 
 
 def reshaped(function: Plan, op: Any, x: Array, shape: Array) -> Plan:

@@ -64,6 +64,14 @@ for _function, _rank in ((partial(ops.tensordot, axes=1), 2), (ops.vdot, 1), (op
     )
 
 
+for _title, _function in (("tf.nn.relu6", tf.nn.relu6), ("keras.ops.relu6", ops.relu6)):
+    forms.same(
+        "Clip", {_title: lambda x, low, high, function=_function: function(x)},
+        arithmetic="S", stopped=(1, 2), constants={1: 0.0, 2: 6.0},
+        where={"inputs": 3, "present1": True, "present2": True},
+    )  # fmt: skip
+
+
 def with_attribute(function: Plan, name: str, op: Any, x: Any) -> Any:
     """`function` takes an attribute of the operator behind the tensor."""
     return function(x, getattr(op, name))

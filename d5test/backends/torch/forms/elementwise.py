@@ -245,6 +245,16 @@ for _title, _function in (
     forms.add("Clip", _title, stopped=(1, 2), values=(1, 2), where=BOUNDED)(
         planned(partial(clipped, _function))
     )
+SIX = {"constants": {1: 0.0, 2: 6.0}, "where": {"inputs": 3, "present1": True, "present2": True}}
+for _title, _function in (
+    ("torch.nn.functional.relu6", F.relu6),
+    ("torch.nn.ReLU6", nn.ReLU6()),
+    ("torch.nn.functional.hardtanh", lambda x: F.hardtanh(x, 0.0, 6.0)),
+    ("torch.nn.functional.hardtanh_", in_place(lambda x: F.hardtanh_(x, 0.0, 6.0))),
+):
+    forms.add("Clip", _title, stopped=(1, 2), **SIX)(planned(
+        lambda op, *_, function=_function: lambda x, *_: function(x)
+    ))  # fmt: skip
 forms.same("Where", {"Tensor.where": lambda condition, a, b: a.where(condition, b)})
 forms.add("Celu", "torch.celu")(lambda op, x: torch.celu(x, op.alpha))
 forms.add("ThresholdedRelu", "torch.threshold")(lambda op, x: torch.threshold(x, op.alpha, 0.0))

@@ -202,7 +202,7 @@ def inferred(op: Any, x: Tensor, *_: Tensor) -> Plan:
 
 @forms.add(
     "BatchNormalization", "torch.nn.BatchNorm2d, 3d in channels_last", stopped=(3, 4),
-    attributes={"training_mode": (0,)}, where={"rank0": {"min": 4, "max": 5}},
+    contract="unbiased running variance", source=KEPT, where={"rank0": {"min": 4, "max": 5}},
 )  # fmt: skip
 @planned
 def batch_last(op: Any, x: Tensor, scale: Tensor, b: Tensor, mean: Tensor, var: Tensor) -> Plan:

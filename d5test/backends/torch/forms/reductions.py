@@ -105,6 +105,10 @@ def along_axis(function: Plan, op: Any, x: Tensor) -> Any:
     return function(x, op.axis)
 
 
+def into_alike(function: Plan, op: Any, x: Tensor, strided: bool) -> Tensor:
+    return into(lambda out: function(x, op.axis, out=out), x.shape, x, strided)
+
+
 def module(cls: type[nn.Module], op: Any, x: Tensor) -> Plan:
     along: Plan = cls(op.axis)
     return along
@@ -119,6 +123,7 @@ for _operator, _name in (("Softmax", "softmax"), ("LogSoftmax", "log_softmax")):
         forms.add(_operator, _title)(partial(along_axis, _function))
     _module = getattr(nn, _operator)
     forms.add(_operator, f"torch.nn.{_operator}")(planned(partial(module, _module)))
+    with_buffers(forms, _operator, f"torch.{_name}", partial(into_alike, getattr(torch, _name)))
 
 
 @forms.add("Softmax", "torch.nn.Softmax2d", attributes={"axis": (-3,)})
