@@ -22,7 +22,7 @@ from d5test.numerics.arithmetic import Arithmetic, Format, Payment
 from d5test.numerics.bar_rules import RULES, Rule, exact, in_range
 from d5test.numerics.chains import Chain
 from d5test.numerics.elementary import ADDITIONS
-from d5test.numerics.functions import normal_axes
+from d5test.numerics.functions import normal_axes, overflowing
 from d5test.numerics.infinities import certain_at_infinity, certain_products, certain_sums
 from d5test.numerics.perturbed import round_to
 from d5test.numerics.tracked import Tracked, Values
@@ -147,6 +147,16 @@ class Bar(Tracked):
         if prod(sizes) > 1:
             result.chain = Chain(prod(sizes), lambda: function(*magnitudes))
         return result
+
+    def in_any_order(
+        self, result: Any, terms: Sequence[str], right: str, factors: Sequence[Any]
+    ) -> Any:
+        """The product, of which nothing is known where one of some factors may overflow."""
+        sizes = [np.absolute(x.value) + x.full_companion() for x in map(self.lift, factors)]
+        places = overflowing(terms, right, sizes, self.arithmetic.storage.largest)
+        if not places.any():
+            return result
+        return self.like(result.value, np.where(places, np.inf, result.full_companion()))
 
     def reduce_sum(self, axis: Any, keepdims: bool) -> Any:
         value = self.value.sum(axis=axis, keepdims=keepdims)

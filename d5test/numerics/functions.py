@@ -6,14 +6,19 @@ result has.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import combinations
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from d5test.numerics.tracked import Tracked
+
+PAIR = 2
+"""Factors whose products can be taken in one order only."""
 
 
 def count(shape: tuple[int, ...], axis: Any) -> int:
@@ -54,7 +59,37 @@ def _einsum(self: Tracked, equation: str, *operands: Any) -> Any:
     if "->" not in equation:
         right = "".join(label for label in sizes if left.count(label) == 1)
     summed = tuple(size for label, size in sizes.items() if label not in right)
-    return self.contract(lambda *xs: np.einsum(equation, *xs), operands, summed)
+    result = self.contract(lambda *xs: np.einsum(equation, *xs), operands, summed)
+    several = len(operands) > PAIR and "." not in equation
+    return self.in_any_order(result, left.split(","), right, operands) if several else result
+
+
+def overflowing(
+    terms: Sequence[str], right: str, sizes: Sequence[Any], largest: float
+) -> NDArray[np.bool_]:
+    """Where a sum of products meets one of some of its factors that is more than `largest`.
+
+    `terms` are the letters of the factors, whose magnitudes are `sizes`, and `right` those of the
+    result. Who multiplies some of the factors first, sums over the letters that only they have.
+    """
+    length: dict[str, int] = {}
+    for letter, n in zip("".join(terms), (n for x in sizes for n in x.shape), strict=True):
+        length[letter] = max(n, length.get(letter, n)) if n else 0
+    places = np.zeros(tuple(length[k] for k in right), bool)
+    if prod(length.values()) * prod(float(x.max(initial=1)) for x in sizes) <= largest:
+        return places
+    for count in range(1, len(terms)):
+        for first in combinations(range(len(terms)), count):
+            rest = [i for i in range(len(terms)) if i not in first]
+            letters = set().union(*(terms[i] for i in first))
+            kept = "".join(letters & {*right, *"".join(terms[i] for i in rest)})
+            equation = f"{','.join(terms[i] for i in first)}->{kept}"
+            over = np.einsum(equation, *(sizes[i] for i in first)) > largest
+            if over.any():
+                ones = (np.ones_like(sizes[i]) for i in rest)
+                equation = f"{','.join([kept, *(terms[i] for i in rest)])}->{right}"
+                places |= np.einsum(equation, over.astype(float), *ones) > 0
+    return places
 
 
 def _pad(self: Tracked, x: Any, width: Any, mode: str = "constant", **options: Any) -> Any:

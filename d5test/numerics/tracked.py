@@ -115,6 +115,12 @@ class Tracked:
     ) -> Any:
         raise NotImplementedError
 
+    def in_any_order(
+        self, result: Any, terms: Sequence[str], right: str, factors: Sequence[Any]
+    ) -> Any:
+        """A sum of products of several factors, of which any may be multiplied first."""
+        return result
+
     def reduce_sum(self, axis: Any, keepdims: bool) -> Any:
         raise NotImplementedError
 

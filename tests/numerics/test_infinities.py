@@ -255,3 +255,24 @@ def test_a_zero_that_is_taken_for_the_default_is_found() -> None:
     client, operator = implemented("Gemm", default)
     with pytest.raises(Fault, match="the result is wrong"):
         list(judgements(client, operator, CHECKS["forward"], "float32", 25))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "equation", "known"),
+    [
+        ("float16", "ij,jk,kl->il", [False, True]),
+        ("float32", "ij,jk,kl->il", [True, True]),
+        ("float16", "ij,jk,klm->il", [False, False]),
+    ],
+)
+def test_no_number_is_demanded_where_a_product_of_some_factors_overflows(
+    dtype: str, equation: str, known: list[bool]
+) -> None:
+    """2^-10 (2^8 2^8) is 2^6, and infinite in float16 if it is computed in this order."""
+    arithmetic = classes(dtype, flushes=False)[-1]
+    last = np.array([[256.0, 1.0]]) if equation.endswith("kl->il") else np.full((1, 2, 512), 1.0)
+    factors = [np.array([[2.0**-10]]), np.array([[256.0]]), last]
+    inputs = [x.astype(dtype) for x in factors]
+    bound = forward_bounds(OPERATORS["Einsum"](equation=equation), inputs, arithmetic)[0]
+    assert bound is not None
+    assert np.isfinite(np.broadcast_to(bound.bar, (1, 2)))[0].tolist() == known
