@@ -172,8 +172,9 @@ def alike(pads: Shape, kernel: Shape | None = None) -> Shape:
     """
     if sum(pads) % 2:
         return pads
-    largest = kernel or (max(pads, default=0) * 2,) * (len(pads) // 2)
-    return 2 * tuple(min(p, k // 2) for p, k in zip(pads, largest, strict=False))
+    rank = len(pads) // 2
+    widest = map(max, pads[:rank], pads[rank:])
+    return 2 * tuple(min(p, k // 2) for p, k in zip(widest, kernel or (4,) * rank, strict=True))
 
 
 @attributes(windows.MaxPool)
