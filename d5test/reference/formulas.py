@@ -263,6 +263,15 @@ class ZerosForNaNScores(attention.Attention):
         return *scores, np.where(blind, np.zeros_like(p), p)
 
 
+class OpenForBlindQueries(attention.Attention):
+    """Attention of which nothing is said where a query sees no key: NaN, which is not judged."""
+
+    def _scores(self, q, k, mask, allowed):
+        *scores, p = super()._scores(q, k, mask, allowed)
+        blind = ~allowed.any(-1, keepdims=True)
+        return *scores, np.where(blind, np.full_like(p, np.nan), p)
+
+
 class NaNForInfinities(attention.Attention):
     """Attention whose products take an infinity for a NaN, since they split it in two parts."""
 
@@ -497,6 +506,7 @@ FORMULAS: Mapping[str, Mapping[type[Operator], type[Operator]]] = {
     ),
     "sum by count": {reductions.ReduceMean: SumByCount},
     "zeros for NaN scores": {attention.Attention: ZerosForNaNScores},
+    "open for queries that see no key": {attention.Attention: OpenForBlindQueries},
     "NaN for infinities": {attention.Attention: NaNForInfinities},
     "NaN alone": {
         reductions.Softmax: SoftmaxNaNAlone,
