@@ -64,7 +64,8 @@ def gemm_inputs(d: Draw, op: linear.Gemm) -> tuple[Tensor | None, ...]:
     Some have one row, as a layer that is asked about one sample.
     """
     m, k, n = d.sides(3, empty=True)
-    m = 1 if d.sizes.single and d.sizes.size % 2 and 0 not in d.sizes.chosen else m
+    free = d.sizes.kind != TIED and 0 not in d.sizes.chosen
+    m = 1 if free and d.sizes.single and d.sizes.size % 2 else m
     many = d.many()
     k = (MORE if m % 2 else MANY) if many else k
     shapes = (k, m) if op.transA else (m, k), (n, k) if op.transB else (k, n)

@@ -122,6 +122,7 @@ def test_what_only_other_calls_get_wrong_is_found_and_nothing_else(tmp_path: Pat
         ("Pad", "torch.nn.functional.pad(negative, value=7.0)"),
         ("BatchNormalization", "torch.nn.functional.batch_norm(running_mean, running_var)"),
         ("BatchNormalization", "torch.nn.BatchNorm1d, 2d, 3d"),
+        ("BatchNormalization", "torch.nn.BatchNorm2d, 3d in channels_last"),
         ("LayerNormalization", "torch.nn.functional.layer_norm without weight"),
         ("LayerNormalization", "torch.nn.functional.layer_norm without weight and bias"),
         ("Gemm", "torch.nn.functional.linear"),
