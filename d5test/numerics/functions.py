@@ -70,7 +70,7 @@ def overflowing(
     """Where a sum of products meets one of some of its factors that is more than `largest`.
 
     `terms` are the letters of the factors, whose magnitudes are `sizes`, and `right` those of the
-    result. Who multiplies some of the factors first, sums over the letters that only they have.
+    result. A partial product of some factors is summed over the letters that only they have.
     """
     length: dict[str, int] = {}
     for letter, n in zip("".join(terms), (n for x in sizes for n in x.shape), strict=True):
@@ -82,7 +82,7 @@ def overflowing(
         for first in combinations(range(len(terms)), count):
             rest = [i for i in range(len(terms)) if i not in first]
             letters = set().union(*(terms[i] for i in first))
-            kept = "".join(letters & {*right, *"".join(terms[i] for i in rest)})
+            kept = "".join(sorted(letters & {*right, *"".join(terms[i] for i in rest)}))
             equation = f"{','.join(terms[i] for i in first)}->{kept}"
             over = np.einsum(equation, *(sizes[i] for i in first)) > largest
             if over.any():

@@ -166,9 +166,9 @@ def exact(op: Any, size: Shape) -> tuple[bool, ...]:
 
 
 def alike(pads: Shape, kernel: Shape | None = None) -> Shape:
-    """Every other one of such pads, and the same at both ends: by at most half a kernel.
+    """These pads, in half of the draws made the same at both ends, at most half a kernel.
 
-    Many a framework pads in no other way.
+    Many frameworks pad in no other way.
     """
     if sum(pads) % 2:
         return pads
