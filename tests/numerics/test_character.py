@@ -5,12 +5,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis.vendor.pretty import pretty
 
 from d5test.case import Case, Tensor
 from d5test.numerics.arithmetic import Arithmetic, classes
 from d5test.numerics.bounds import Bounds, forward_bounds, gradient_bounds
-from d5test.numerics.judgement import COARSEST, bits_right, explaining_precision
+from d5test.numerics.judgement import COARSEST, Judgement, bits_right, explaining_precision
 from d5test.numerics.perturbed import rounded
+from d5test.outcome.fault import EXPLANATIONS, _character
 from d5test.reference.operators import OPERATORS
 
 
@@ -104,3 +106,23 @@ def test_of_gradients_too() -> None:
 def test_where_bars_reject_nothing_it_is_not_known() -> None:
     case = Case(OPERATORS["Relu"](), (Tensor((0,)),))
     assert explained(case, (np.zeros(0),)) is None
+
+
+@pytest.mark.parametrize(
+    ("got", "want", "words"),
+    [
+        (1.0 + 2.0**-9, 1.0, "an inaccuracy, as computing in 9 bits may make"),
+        (-10.3, 2.04, "a different function, or computing in 9 bits"),
+        (2.0**-30, 0.0, "an inaccuracy, as computing in 9 bits may make"),
+    ],
+)
+def test_a_result_without_a_right_bit_may_be_a_different_function(
+    got: float, want: float, words: str
+) -> None:
+    judgement = Judgement(got=got, want=want, ratio=2.0, explained=9)
+    assert EXPLANATIONS[_character(judgement, "float64")].format(judgement) == f": {words}"
+
+
+def test_hypothesis_prints_an_operator_and_its_class() -> None:
+    assert pretty(MATMUL) == "MatMul()"
+    assert "MatMul" in pretty(type(MATMUL))

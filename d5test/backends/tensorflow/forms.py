@@ -14,6 +14,7 @@ from d5test.backends.windows import Windows
 
 forms = Forms()
 forms.same("Neg", {"-x": lambda x: -x}, arithmetic="F")
+forms.same("Clip", {"tf.nn.relu6": lambda x, low, high: tf.nn.relu6(x)}, **keras_ops.SIX)
 for _operator, _sign, _function in (
     ("Add", "+", lambda a, b: a + b), ("Sub", "-", lambda a, b: a - b),
     ("Mul", "*", lambda a, b: a * b),

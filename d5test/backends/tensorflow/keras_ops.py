@@ -1,6 +1,6 @@
 """Forms that are functions of Keras: `keras.ops`, `keras.activations`, and layers that merge."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -64,12 +64,14 @@ for _function, _rank in ((partial(ops.tensordot, axes=1), 2), (ops.vdot, 1), (op
     )
 
 
-for _title, _function in (("tf.nn.relu6", tf.nn.relu6), ("keras.ops.relu6", ops.relu6)):
-    forms.same(
-        "Clip", {_title: lambda x, low, high, function=_function: function(x)},
-        arithmetic="S", stopped=(1, 2), constants={1: 0.0, 2: 6.0},
-        where={"inputs": 3, "present1": True, "present2": True},
-    )  # fmt: skip
+SIX: Mapping[str, Any] = {
+    "arithmetic": "S",
+    "stopped": (1, 2),
+    "constants": {1: 0.0, 2: 6.0},
+    "where": {"inputs": 3, "present1": True, "present2": True},
+}
+"""What a row of a function has that clips between 0 and 6."""
+forms.same("Clip", {"keras.ops.relu6": lambda x, low, high: ops.relu6(x)}, **SIX)
 
 
 def with_attribute(function: Plan, name: str, op: Any, x: Any) -> Any:
