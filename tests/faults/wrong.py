@@ -4,6 +4,7 @@ Each is NumPy with one fault, which every operator has: `forward` and `backward`
 row computes. They run in this process and in a worker.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -109,10 +110,11 @@ class OffsetInDouble(Wrong):
 
 
 class OffsetInRows(OffsetInDouble):
-    """The same, in the vector code for batches of rows of five numbers and more."""
+    """The same, in the vector code for rows of five numbers and more, and 40 of them and more."""
 
     def reaches(self, shape: tuple[int, ...]) -> bool:
-        return len(shape) > 2 and min(shape) > 1 and shape[-1] >= 5
+        rows = len(shape) > 2 and min(shape) > 1 and shape[-1] >= 5
+        return rows and math.prod(shape) >= 40
 
 
 class LowPrecisionSums(Wrong):

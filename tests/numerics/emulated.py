@@ -17,6 +17,7 @@ from d5test.case import Operator, dtype_of
 from d5test.numerics.elementary import COMPARISONS, LOGIC, STEPS, TABLE
 from d5test.numerics.functions import normal_axes
 from d5test.numerics.tracked import Tracked
+from d5test.values import finfo
 
 Array = Any
 Rounding = Callable[[Array], Array]
@@ -68,6 +69,8 @@ class Machine:
     products: bool = False
     staged: bool = False
     steps: list[Step] = field(default_factory=list, compare=False)
+    underflows: list[np.ufunc] = field(default_factory=list, compare=False)
+    """Primitives of a normal number with a derivative that is none."""
 
     def stored(self, x: Array) -> Array:
         """x as an input or an output."""
@@ -85,6 +88,11 @@ class Machine:
     def wide(self) -> Any:
         """The dtype in which the processor computes."""
         return np.float64 if self.dtype == "float64" else np.float32
+
+    @property
+    def tiny(self) -> float:
+        """The smallest normal number of the dtype in which primitives are stored."""
+        return float(finfo(self.wide if self.name in ("F", "") else self.dtype).smallest_normal)
 
     def total(self, terms: Array, axes: int, *, products: bool = False) -> Array:
         """The sum over the last `axes` axes of `terms`; `products` are not yet rounded."""
@@ -221,6 +229,8 @@ class Emulated(Tracked):
                 if ids is not None:
                     with np.errstate(all="ignore"):
                         slope = machine.primitive(derivative(*xs, value))
+                        if np.any((abs(slope) < machine.tiny) & (abs(value) >= machine.tiny)):
+                            machine.underflows.append(ufunc)
                         dx = np.where(dy == 0, 0, machine.primitive(dy * slope))
                     moved.append((np.broadcast_to(ids, dy.shape), dx))
             return moved

@@ -235,8 +235,11 @@ def test_any_factoring_lies_within_the_bars(name: str, dtype: str) -> None:
         for forward in FORWARDS.get(name, ()):
             variant = partial(_as_tuple, partial(forward, op))
             yield False, run(machine(), variant, arrays)
-            gradients = composed(machine(), variant, arrays, grads)
-            if all(np.isfinite(g).all() for g in gradients if g is not None):
+            run_on = machine()
+            gradients = composed(run_on, variant, arrays, grads)
+            # the square of a stored 1/s is no number that the reference's own formula has
+            finite = all(np.isfinite(g).all() for g in gradients if g is not None)
+            if finite and np.divide not in run_on.underflows:
                 yield True, gradients
         for backward in BACKWARDS.get(name, ()):
             members = {"backward": lambda op, *args, b=backward: b(op, *args)}
