@@ -1,12 +1,12 @@
-"""Times of one version by several runs in one session, each in fresh processes that are visited.
+"""Times of one version by several runs in one session, each in fresh processes and short turns.
 
-Requirements: what is said of a benchmark does not hang on the seconds in which it was timed. A
+Requirements: what is said of a benchmark does not depend on the seconds in which it was timed. A
 machine with neighbours is slower for seconds at a time, by a third and more: rounds one after the
 other all lie in such a phase or all outside, those of short visits that are spread over a run do
 not. Where its tensors lie makes a process faster or slower: a run has several. So the fastest of a
 run's rounds is the machine's, and what runs differ by is what files differ by that are made one
-after the other; processes side by side differ by less, since they share the weather. Much of that
-is the machine's pace, a clock or a neighbour: each visit tells it beside its rounds, see
+after the other; processes side by side differ by less, since they share the machine's state. Much
+of that is the machine's pace, a clock or a neighbour: each visit tells it beside its rounds, see
 `d5test.worker.machine`.
 """
 

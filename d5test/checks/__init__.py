@@ -1,7 +1,21 @@
-"""The properties of level 0: a function a property, free of frameworks and of pytest.
+"""The properties of level 0: one function per property, free of frameworks and of pytest.
 
 Each takes a backend's client and a case, and returns a judgement or raises a fault. `CHECKS` is
 their table, in the order in which they run.
+
+    value         forward, gradient, low precision, compiled, forms
+    accuracy, accuracy_gradient
+                  elementary functions on every kind of number
+    special       NaN and infinity
+    arguments, upstream
+                  layouts, degenerate shapes and batches of inputs; of upstream gradients
+    numerical, derivatives
+                  central differences; forward mode and second derivatives
+    repetition    determinism, private inputs and outputs, no caching
+    bias          a bias below one ULP
+    real, large   full sizes; calls beyond 2^31
+
+`check` is what a check is, `inquiry` asks a backend and judges; `own_forward` and `memory` help.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""How arguments come: memory layouts, degenerate shapes, larger batches; what must be refused."""
+"""How arguments are given: layouts, degenerate shapes, larger batches; what must be refused."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,6 +1,6 @@
 """What a check is.
 
-Why a backend is not asked for an operator is an exception that is returned, or nothing.
+`Check.reason` returns an exception that says why a backend is not asked, or `None`.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ A case of the corpus is repeated beside the framework, so that large tensors do 
 element of the small result the lowest and highest of all its repetitions come back, and both have
 to lie within its bar: so all elements of the large result are judged.
 
-An offset that overflows is wrong by a power of two. A sample whose size is none is out of step
-then, and what is read shows that it comes from another place.
+An offset that overflows is wrong by a power of two. A sample whose size is not a power of two
+is out of step then, and what is read shows that it comes from another place.
 """
 
 import re

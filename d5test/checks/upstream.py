@@ -1,4 +1,4 @@
-"""How upstream gradients come: in other layouts of memory, with a NaN or an infinity among them.
+"""How upstream gradients are given: in other layouts, with a NaN or an infinity among them.
 
 A gradient that is wrong without that, too, is for the check `gradient` to accuse.
 """

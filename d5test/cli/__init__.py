@@ -1,4 +1,6 @@
-"""The command `d5test SUBCOMMAND`: what the command line accepts; a module is a subcommand.
+"""The command `d5test SUBCOMMAND`: what the command line accepts; one module per subcommand.
+
+`functions` and `kernels` are parts of `coverage`.
 
 Requirements: a mistake is one line with what was probably meant, and exit status 2; what follows
 `run SUITE` is pytest's, its usage errors are too. A crash has no verdict's status: what d5test did

@@ -1,8 +1,8 @@
 """May the new version go out? d5test gate --old OLD/bin/python --new NEW/bin/python -- SUITE ...
 
-Requirements: exit status 0: passed; 1: regressed, or unsure where that fails; 2: the command line,
-in one line. What follows `--` is a suite, or one of its files, and pytest's arguments, as of
-`d5test run`.
+Requirements: exit status 0: passed; 1: regressed, or unsure where that fails; 2: a mistake in the
+command line, explained in one line. What follows `--` is a suite, or one of its files, and
+pytest's arguments, as of `d5test run`.
 """
 
 import argparse

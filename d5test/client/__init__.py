@@ -6,4 +6,5 @@ client      `BackendClient`, what d5test asks; `WorkerClient` asks a worker proc
 messages    what is said and answered: feeds, results, facts, crashes and hangs
 process     the worker started, asked, restarted and ended, and what it printed
 deadline    how long an answer is awaited
+history     the calls that a worker has answered since it was fresh
 """

@@ -1,9 +1,9 @@
 """A worker and its fork server, seen from the parent: started, asked, restarted, ended.
 
 Whatever the framework does (it aborts, hangs, prints, starts threads), the next request finds a
-worker, no file outlives this one, and what was printed is there to be shown. No process outlives
-it, unless it has left the worker's session and lost its parents where nothing forks: there nobody
-adopts it.
+worker, no file outlives this process, and what was printed is there to be shown. No process of the
+worker's outlives it either, but one that has left the worker's session and lost its parents on a
+system without subreapers.
 """
 
 import fcntl

@@ -11,7 +11,7 @@
     provider       which MPI this is
     guarded        a communicator on which nobody waits for a rank that has left
     watchdog, sentry
-                   who tells where a rank stood that does not come back
+                   report where an unresponsive rank is stuck
 
 An algorithm or an optimizer is a schedule (`d5test.reference.collectives`), written once: whoever
 adds one writes a generator and a row with its cost, and finds it judged on every communicator.

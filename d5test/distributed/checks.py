@@ -1,4 +1,4 @@
-"""What must hold of an allreduce, on every communicator: a function a property.
+"""What must hold of an allreduce, on every communicator: one function per property.
 
 Each takes a communicator and a case (whose operator is `Allreduce`), and returns a judgement or
 raises a fault. Under mpirun every rank knows the results of all, and finds the same fault.

@@ -16,13 +16,13 @@ It reads one JSON object a line. Each is laid over those before it, unless it co
     stage    the number of what it does: what is said of an earlier one comes too late
     limit    seconds until it says something else; then the rank is killed. `null`: no limit
     idle     seconds in which it may do nothing; then it is sent SIGALRM, and killed if it goes on
-             to do nothing. `null`: no limit, unless it is stopped
+             doing nothing. `null`: no limit, unless it is stopped
     waiting  whether it waits for the other ranks, and is not the one to blame
     at       where its main thread stands
     eye      a thread of it that does not count: the one that says all this
     left     the rank that has left what this one does, which hangs in a call; then it is killed
     leaving  the call by which it leaves Python
-    done     that the run has ended: its end is none to tell of, once `limit` is kept
+    done     that the run has ended: its end is not reported then, if it comes within `limit`
 """
 
 import json

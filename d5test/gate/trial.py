@@ -1,9 +1,9 @@
 """The gate on this machine: false alarms on identical code, and slowdowns that it finds.
 
 Requirements: what is slowed down is measured like all else, in rounds as short, and its times are
-reported longer by the effect; nothing of the gate knows; rates have confidence intervals. (More
-calls in a round would be real work, but make it 40 calls long, for 5% of them: under load such
-rounds are pre-empted where those of the gate are not.)
+reported longer by the effect; no part of the gate knows of it; rates have confidence intervals.
+(More calls in a round would be real work, but make it 40 calls long, for 5% of them: under load
+such rounds are pre-empted where those of the gate are not.)
 """
 
 import time

@@ -1,4 +1,4 @@
-"""Breakpoints in a worker, seen from outside: what was entered since, and names for it."""
+"""Breakpoints in a worker, seen from outside: what was entered since, by name."""
 
 import platform
 import sys

@@ -1,4 +1,4 @@
-"""Problems of real networks, as far as each takes a moment: what they enter is compared.
+"""Problems of real networks that take a moment each; what they enter is compared with the suites'.
 
 What decides which kernel runs is kept: channels, heads, groups, kernels, strides. The number of
 samples is one, a few, and the problem's own; an image is halved until it is affordable.

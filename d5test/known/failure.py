@@ -1,4 +1,8 @@
-"""A known failure, and those of one backend as the judge asks them."""
+"""A known failure, and all those of one backend.
+
+`d5test.exploration` asks what they cover, `d5test.checks.inquiry` for refusals and models, and
+`d5test.fixtures.explore` runs their pinned cases.
+"""
 
 from __future__ import annotations
 

@@ -4,7 +4,8 @@
 
 `include/d5test/operator.h` is what an author includes; `compiler` makes a library of the file,
 `library` calls it on NumPy arrays, `operators` makes it one of d5test's operators, and `bridges`
-have it in the rows of the backends. Importing this imports nothing.
+have it in the rows of the backends; `interface` is the header for ctypes. `backend` and `onednn`
+are backends of our own kernels and of oneDNN's primitives. Importing this imports nothing.
 """
 
 from importlib import import_module

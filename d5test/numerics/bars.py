@@ -28,18 +28,18 @@ from d5test.numerics.perturbed import round_to
 from d5test.numerics.tracked import Tracked, Values
 
 
-def stored(number: Any, fmt: Format) -> Values | None:
+def constant_error(number: Any, fmt: Format) -> Values | None:
     """By how much a number of the formula may change when it is stored; `None` if not at all.
 
     Whole numbers and arrays do not: they count, or they are inputs.
     """
     if not isinstance(number, float) or not isfinite(number) or fmt.precision == 53:
         return None
-    return _stored(float(number), fmt)
+    return _constant_error(float(number), fmt)
 
 
 @cache
-def _stored(number: float, fmt: Format) -> Values | None:
+def _constant_error(number: float, fmt: Format) -> Values | None:
     error = abs(number - float(round_to(np.asarray(number), fmt.precision)))
     if 0 < abs(number) < fmt.smallest_normal:
         error = max(error, fmt.smallest_subnormal / 2)
@@ -74,7 +74,7 @@ class Bar(Tracked):
         for a in arguments:
             tracked = isinstance(a, Tracked)
             xs.append(a.value if tracked else np.asarray(a))
-            bars.append(a.companion if tracked else stored(a, self.arithmetic.primitive))
+            bars.append(a.companion if tracked else constant_error(a, self.arithmetic.primitive))
         if ufunc in ADDITIONS and any(isinstance(a, Tracked) and a.chain for a in arguments):
             result = self._gone_on(rule, ufunc, [self.lift(a) for a in arguments], bars)
         else:

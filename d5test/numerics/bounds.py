@@ -1,9 +1,9 @@
 """What the reference expects: values with bars, as stored in the dtype under test.
 
-ONNX stores a real attribute as a float32, while a function at home elsewhere has the number of the
-paper: `LayerNormalization().epsilon` is the float32 next to 1e-5, `F.layer_norm`'s is 1e-5. Both
-are right, so the attribute is a number with an error: half a ULP of float32. It has none where it
-is a float32 and no shorter decimal means the same one: 1.0, 0.75, 0.0625.
+ONNX stores a real attribute as a float32, while a function that is not ONNX's has the number of
+the paper: `LayerNormalization().epsilon` is the float32 next to 1e-5, `F.layer_norm`'s is 1e-5.
+Both are right, so the attribute is a number with an error: half a ULP of float32. It has none
+where it is a float32 and no shorter decimal means the same one: 1.0, 0.75, 0.0625.
 """
 
 import dis

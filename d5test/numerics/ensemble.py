@@ -1,7 +1,7 @@
 """Judging compositions: by the spread of noisy references, where a bar would grow without bound.
 
-A recurrence over more than a few steps is run eight times with one rounding error a primitive. Its
-spread, element by element, is how far honest arithmetic strays; a result further away than
+A recurrence over more than a few steps is run eight times with one rounding error per primitive.
+Its spread, element by element, is how far honest arithmetic strays; a result further away than
 `BY_ELEMENT` times that, or by norm than `BY_NORM` times, is wrong. The variance of an element is
 known from eight runs only, so it is averaged with the whole result's: then a normal error reaches
 16 spreads of its element with a probability below 10^-25.

@@ -1,4 +1,5 @@
-"""What came of the cases drawn for each cell, counted as they come, and its probable causes."""
+"""What came of the cases drawn for each cell, counted as they come, and the probable
+causes of its faults."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field

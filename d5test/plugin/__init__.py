@@ -1,7 +1,7 @@
 """The pytest plugin of d5test's suites. Loaded by `-p d5test.plugin`, never by an entry point.
 
-Its parts are pytest plugins themselves: this folder holds no logic. Besides, `outcomes` is what
-came of the drawn cases, as it travels in reports, and `native` compiles operators.
+This module lists the parts, which are pytest plugins themselves. Besides, `outcomes` is what came
+of the drawn cases, as it travels in reports, and `native` compiles operators.
 """
 
 pytest_plugins = (

@@ -1,4 +1,4 @@
-"""pytest's own switches mean what they mean, or are refused in a line that says what does.
+"""pytest's own switches do what pytest says, or are refused in a line that says what to use.
 
 Requirements: what pytest, pytest-benchmark and Hypothesis offer either works on the suites or is
 one line and exit status 4, before anything is judged; a wrong option is one line. Tests of others

@@ -1,4 +1,9 @@
-"""Named cases, fixed, so that their time and accuracy compare across runs."""
+"""Named cases, fixed, so that their time and accuracy compare across runs.
+
+corpus     frozen cases (`freezing` chose them, `exporting` writes ONNX test data)
+functions  inputs of elementary functions
+real       DeepBench's problems and those of networks; `scaling` makes them small
+"""
 
 from dataclasses import dataclass
 from math import prod

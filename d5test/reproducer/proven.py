@@ -1,4 +1,4 @@
-"""A reproducer that was run before it is promised.
+"""A reproducer that is run before it is promised.
 
 Requirements: it runs in a fresh process, as it will where it is sent, but of one that has imported
 the framework; where a worker finds modules in the folder of the backend, in one that has imported

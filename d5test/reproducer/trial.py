@@ -2,7 +2,7 @@
 
 Requirements: a process of its own, in which nothing is imported yet, under the interpreter that
 showed the fault or any other. None of them needs to have d5test: a file that imports the backend
-finds this one, as a worker does, and nothing that is installed beside it.
+finds this d5test, as a worker does, and nothing that is installed beside it.
 """
 
 import os

@@ -1,7 +1,9 @@
-"""Hypothesis strategies: what cases of an operator look like. A module a family.
+"""Hypothesis strategies: what cases of an operator look like. One module per family.
 
 `cases(Softmax, "float32")` draws cases; `operators(Softmax)` draws operators; `attributes` and
 `inputs` register the strategy of an operator, ours or a stranger's; `Draw` is what they draw with.
+`sizes` has the sizes at which kernels change, `upstream` the upstream gradients, `pairs` the pairs
+of attribute values that a cell has met. `windows` are convolutions and poolings.
 """
 
 from importlib import import_module

@@ -1,6 +1,6 @@
 """Cases of recurrent layers: mostly a few steps, both directions and layouts, optional inputs.
 
-ONNX lets hidden_size out; it is always drawn, since runtimes ask for it.
+ONNX allows hidden_size to be omitted; it is always drawn, since runtimes ask for it.
 """
 
 from typing import Any

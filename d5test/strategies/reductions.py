@@ -1,7 +1,7 @@
 """Cases of what goes along axes: reductions, softmax, and the classifiers' losses.
 
-Axes are counted from either end, absent, or none of them. The axis of a softmax has elements:
-nothing is the maximum of none. Of a loss's labels at least one counts.
+Axes are counted from either end, absent (all of them) or an empty list. The axis of a softmax is
+never empty: no elements have no maximum. Of a loss's labels at least one counts.
 """
 
 from math import prod

@@ -49,10 +49,12 @@ DRAWS = 3 * TRIES
 SMALL_SHARE = 0.4
 """The share of cases that are small and different."""
 LARGEST = 132_000
-"""Elements that an input may have."""
+"""Elements that an input may have; a case with more is not judged, and its kind is dealt again."""
 WIDE = 64
 """Beside a larger side the others are at most 3."""
 
+# TIES are sides of TIED, the next three of BOUNDARY in turns, PAIRS of PAIR, GRAINS of GRAIN, and
+# CHANNEL_COUNTS of CHANNELS and DEPTHWISE
 TIES = (3, 4, 5, 2, 8)
 MODERATE = tuple(n + d for n in (8, 16, 32, 48, 64) for d in (0, 1, -1))
 WIDER = tuple(n + d for n in (96, 128, 256) for d in (0, 1, -1))

@@ -3,8 +3,8 @@
 Parameter and slots are judged, from a state in full swing, so that a wrong moment is found before
 it has moved a parameter. The reference is the variant that the framework documents.
 
-A fault that says "looks like Adam with beta1 and beta2 exchanged" is half mended. A suspect is one
-of the usual mistakes, a function from the step that was asked for to the step that the mistake
+A fault that says "looks like Adam with beta1 and beta2 exchanged" is half the repair. A suspect is
+one of the usual mistakes, a function from the step that was asked for to the step that the mistake
 makes of it; it is named if the wrong result lies within that one's bars.
 """
 

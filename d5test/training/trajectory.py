@@ -1,8 +1,8 @@
 """A hundred steps of an optimizer, against an ensemble of noisy references.
 
 Bars grow with every step, so a whole trajectory is judged by the spread of eight references with
-one rounding error a primitive (`d5test.numerics.ensemble`), step by step: the distance after each
-step is the larger of the worst element's and the norm's, in units of what is allowed.
+one rounding error per primitive (`d5test.numerics.ensemble`), step by step: the distance after
+each step is the larger of the worst element's and the norm's, in units of what is allowed.
 """
 
 from collections.abc import Mapping, Sequence

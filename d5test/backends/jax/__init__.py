@@ -8,7 +8,7 @@ decide shapes (axes, sizes, pads) have to be known when jax traces, so rows read
 Where XLA adds in storage (scatter, windows, steps of a scan), or sums what was broadcast over one
 axis after the other with a rounding between, a row's gradient is of class S.
 
-The other modules have the rows, one a family. `framework` imports the framework for all of them.
+The other modules have the rows, one per family. `framework` imports the framework for all of them.
 """
 
 import os

@@ -1,6 +1,4 @@
-"""How else jax' users write an operator's call: `lax` beside `jnp` and `nn`, operators of Python,
-methods of arrays, `jax.vmap`.
-"""
+"""Other calls that users of jax write: `lax`, `jnp` and `nn`, methods of arrays, `jax.vmap`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

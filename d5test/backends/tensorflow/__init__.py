@@ -8,9 +8,9 @@ In graphs, integers that become shapes or axes must be known when the graph is m
 operator asks for such a value, all its integer inputs become constants, and new ones a new graph.
 
 Eigen sums float16 in float16 (a column of 16384 ones has the sum 2048), hence the class S of every
-row that sums, if only the gradient of what was broadcast.
+row that sums, be it only in the gradient of an input that was broadcast.
 
-The other modules have the rows, one a family. `framework` imports the framework for all of them.
+The other modules have the rows, one per family. `framework` imports the framework for all of them.
 """
 
 from __future__ import annotations

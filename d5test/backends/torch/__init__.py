@@ -5,7 +5,7 @@ a PyTorch user would call; where torch has one function for the usual attributes
 composes the others and says so in its docstring. Views (reshape, permute, split, slices, expand)
 are returned as torch returns them: sharing memory with the input.
 
-The other modules have the rows, one a family.
+The other modules have the rows, one per family.
 """
 
 import math

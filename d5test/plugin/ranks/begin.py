@@ -1,4 +1,4 @@
-"""Is this one of the ranks that mpirun started, or should it start some? Costs others nothing.
+"""Is this one of the ranks that mpirun started, or should it start some?
 
 Requirements: MPI is not imported here, nor anything that needs it; what does not go together is
 one line and exit status 4.

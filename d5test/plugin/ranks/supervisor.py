@@ -3,9 +3,9 @@
 Requirements: a run that loses a rank loses one test: it fails with the rank, the line where it
 stood, and what mpirun said, and mpirun starts again with the tests after it; everything that
 pytest reports (the terminal, JUnit, the JSON of pytest-benchmark) is as it is without ranks. An
-mpirun that dies before any test is one line. It is that of this interpreter's environment, if it
-has one; as root and with more ranks than cores as well, which Open MPI refuses unless it is told
-otherwise.
+mpirun that dies before any test is one line. The mpirun of this interpreter's environment is
+called, if it has one; as root and with more ranks than cores, too, which Open MPI refuses unless
+allowed.
 """
 
 import json

@@ -1,6 +1,7 @@
 """How else PyTorch's users write an operator's call: other functions, modules, methods, buffers.
 
-The modules have the forms, one a family; `calls` what they share; `transformed` those of all rows.
+The modules have the forms, one per family; `calls` what they share; `transformed` those of all
+rows.
 """
 
 from d5test.backends.base import FAMILIES, Forms, Table

@@ -1,4 +1,4 @@
-"""Calls that write into a tensor, of a module, on lists."""
+"""Forms that write into a tensor, call a module, or take lists of tensors."""
 
 from typing import Any
 
