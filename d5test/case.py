@@ -97,7 +97,11 @@ class Operator:
         return None
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
-        """The outputs, always as a tuple."""
+        """The outputs, always as a tuple. In a formula that is differentiated this is one step."""
+        recorder = next((x for x in inputs if hasattr(x, "applied")), None)
+        if recorder is not None:
+            outputs: tuple[Any, ...] = recorder.applied(self, inputs)
+            return outputs
         return as_tuple(self.forward(*inputs))
 
     def vjp(
