@@ -2,13 +2,14 @@
 
     def test_mine():
         d5test.check(my_softmax, like=Softmax(axis=-1))
+        d5test.check(my_rms, like=lambda x: x / np.sqrt((x * x).mean(-1)), inputs={"x": "n d"})
 
 Requirements: the same cases, bars, messages and counts as the suites'; no worker process and no
 plugin; a fault is an AssertionError, and so is a test in which too little was judged.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from difflib import get_close_matches
 from functools import partial
@@ -30,6 +31,7 @@ from d5test.client.client import InProcessClient, in_this_process
 from d5test.client.messages import Advice
 from d5test.exploration.draws import seed_of_cell
 from d5test.exploration.explore import COMPILED, Exploration
+from d5test.formula import Formula, Input, operator_of
 from d5test.numerics.arithmetic import Arithmetic, classes
 from d5test.numerics.bounds import Bounds, forward_bounds, gradient_bounds, lower_precision
 from d5test.numerics.judgement import Judgement, telling, tightest
@@ -120,8 +122,12 @@ class OneFunction(InProcessClient):
 
 def check(
     function: Function,
-    like: Operator | type[Operator],
+    like: Operator | type[Operator] | Function,
     *,
+    inputs: Mapping[str, str | Input] | None = None,
+    sizes: Mapping[str, int | Sequence[int]] | None = None,
+    wrt: str | Sequence[str] | None = None,
+    attributes: Mapping[str, Any] | None = None,
     dtypes: str | tuple[str, ...] | list[str] = ("float64", "float32"),
     examples: int = 25,
     gradient: Function | None = None,
@@ -136,7 +142,10 @@ def check(
               tensors of `backend`
     like      the operator with its attributes, each known to the 32 bits in which ONNX stores it;
               a class: attributes are drawn as well, and the function has to take them as keyword
-              arguments
+              arguments; or a formula, a function of NumPy arrays, whose gradient is derived
+    inputs, sizes, wrt, attributes
+              of a formula: see `d5test.formula.operator_of`. The function gets the inputs in the
+              order of the formula's parameters, and the attributes as keyword arguments
     gradient  `gradient(grads, inputs, outputs)` returns a gradient for each input, or `None`
     backend   `torch`, say: tensors are made, and gradients are taken, as this backend does, and
               the function is granted what the backend's own row of this operator is
@@ -155,9 +164,11 @@ def check(
     """
     __tracebackhide__ = True
     dtypes = tuple(dtypes) if isinstance(dtypes, tuple | list) else (dtypes,)
-    _require_sense(function, like, dtypes, examples, gradient, backend, outputs)
-    client = _client(function, like, gradient, backend, outputs, dtypes)
-    operator = like if isinstance(like, type) else type(like)
+    described = {"inputs": inputs, "sizes": sizes, "wrt": wrt, "attributes": attributes}
+    judge_by = _operator(like, {k: v for k, v in described.items() if v is not None})
+    _require_sense(function, judge_by, dtypes, examples, gradient, backend, outputs)
+    client = _client(function, judge_by, gradient, backend, outputs, dtypes)
+    operator: type[Operator] = judge_by if isinstance(judge_by, type) else type(judge_by)
     differentiable = operator.backward is not Operator.backward
     pulled = (gradient is not None or backend is not None) and differentiable
     for dtype in dtypes:
@@ -165,7 +176,7 @@ def check(
         names = ["forward" if wide else "low_precision", "untouched"]
         names += ["gradient"] * (wide and pulled)
         for name in names:
-            _explore(client, name, like, dtype, examples, seed)
+            _explore(client, name, judge_by, dtype, examples, seed)
 
 
 def judge(
@@ -205,6 +216,32 @@ def judge(
     judgement, expected = tightest(arithmetics, bounds, results)
     tells, void = telling(expected, arrays, lambda: lower_precision(op, arrays, upstream, dtype))
     return Judgement(**{**vars(judgement), "telling": tells, "void": void})
+
+
+def _operator(like: Any, described: Mapping[str, Any]) -> Any:
+    """`like`, or the operator that a formula with such inputs is."""
+    __tracebackhide__ = True
+    known = isinstance(like, Operator) or (isinstance(like, type) and issubclass(like, Operator))
+    if known or not callable(like):
+        if described:
+            given = f"{', '.join(described)}= {'are' if len(described) > 1 else 'is'}"
+            raise TypeError(f"{given} for a formula; {like!r} says itself what its inputs are")
+        return like
+    if not described.get("inputs"):
+        names = _parameters(like) or ["x"]
+        axes = ", ".join(f'"{name}": "n d"' for name in names)
+        raise TypeError(
+            f"like={name_of(like)} is a formula: say which axes its inputs have, as in "
+            f"inputs={{{axes}}}"
+        )
+    return operator_of(like, **described)
+
+
+def _parameters(function: Function) -> list[str]:
+    try:
+        return list(signature(function).parameters)
+    except (TypeError, ValueError):  # written in C
+        return []
 
 
 def _require_sense(
@@ -301,6 +338,13 @@ def _client(
         tested = in_this_process(backend)("cpu")
         rows = tested.rows
         granted = rows.get(operator.__name__, Row(call))
+    if issubclass(operator, Formula):  # no row is its own, whatever it is called
+        granted = Row(
+            call,
+            gradient=granted.gradient,
+            stopped=operator.constant,
+            ulps=_grants(rows.values(), operator.called),
+        )
     row = replace(
         granted,
         call=call,
@@ -322,6 +366,16 @@ def _client(
     return OneFunction(f"{name_of(function)} with {tested.framework}", tested, advice)
 
 
+def _grants(rows: Iterable[Row], called: frozenset[str]) -> dict[str, float]:
+    """What rows of a framework are granted whose elementary functions a formula calls, too."""
+    granted: dict[str, float] = {}
+    for row in rows:
+        if called & row.ulps.keys() - {"add", "subtract"}:  # these go with the row's function
+            for name, ulps in row.ulps.items():
+                granted[name] = max(ulps, granted.get(name, 0.0))
+    return granted
+
+
 def _miscalled(error: TypeError, function: Function) -> bool:
     """Whether Python did not call it with so many inputs, or not a method of it, as `forward`."""
     if not MISCALLED.search(str(error)):
@@ -335,6 +389,8 @@ def _miscalled(error: TypeError, function: Function) -> bool:
 
 def _inputs(operator: type[Operator]) -> str:
     """What a function that is like an operator is called with, in words."""
+    if issubclass(operator, Formula):
+        return f"the inputs of the formula, ({', '.join(operator.parameters)})"
     form = signature(operator.forward)
     _, *inputs = form.parameters.values()
     absent = ": one that is absent is None, or left out at the end"

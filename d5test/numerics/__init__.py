@@ -9,6 +9,7 @@ rounding error per primitive, or rounded to a lower precision); `tracked` is wha
     bars         running error bounds; `bar_rules` and `chains`, `infinities`
     bounds       what the reference expects, with bars, as stored in the dtype under test
     judgement    a backend's result compared with its bar, and what that bar could have rejected
+    tape         the gradients of a formula, from its forward alone
     derivatives  bars of forward mode and second derivatives; `proof`: of a `backward`
     ensemble     compositions, judged by the spread of noisy references
     rounding     whether results are rounded to nearest

@@ -158,6 +158,18 @@ class Bar(Tracked):
             return result
         return self.like(result.value, np.where(places, np.inf, result.full_companion()))
 
+    def multiplied(self, result: Any, factors: Any) -> Any:
+        """Nothing is known where some of the factors overflow or underflow in another order."""
+        size, known = np.absolute(factors.value), factors.full_companion()
+        fmt = self.arithmetic.primitive
+        least = np.where(size > known, size - known, 1.0)  # a factor that may be zero is not small
+        over = np.maximum(size + known, 1.0).prod(0) > fmt.largest
+        under = np.minimum(least, 1.0).prod(0) < fmt.smallest_normal
+        doubt = (over | under) & np.isfinite(result.value) & (len(factors.value) > 1)
+        if not doubt.any():
+            return result
+        return self.like(result.value, np.where(doubt, np.inf, result.full_companion()))
+
     def reduce_sum(self, axis: Any, keepdims: bool) -> Any:
         value = self.value.sum(axis=axis, keepdims=keepdims)
         terms = self.value.size // value.size if value.size else 0
@@ -297,6 +309,17 @@ class Bar(Tracked):
         if function is np.take_along_axis and isinstance(args[1], Choice):
             return _take_choice(self, *args, **kwargs)
         return super().__array_function__(function, types, args, kwargs)
+
+
+def scaled_last(y: Any, scale: float) -> Any:
+    """`y`, a product with a factor up to `scale` that may be the last one to be multiplied.
+
+    Then what underflowed before is off by more than where it is the first.
+    """
+    if not isinstance(y, Bar) or y.companion is None or scale <= 1:
+        return y
+    lost = scale * y.arithmetic.primitive.smallest_subnormal
+    return y.like(y.value, np.where(y.companion > 0, y.companion + lost, y.companion))
 
 
 def _axes(sizes: tuple[int, ...]) -> int:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate, count, pairwise
 from typing import Any
 
@@ -39,12 +40,16 @@ class Step:
 class Variable(Tracked):
     """A value and the step that made it (`companion`); `None` is a constant."""
 
-    __slots__ = ("owned",)
+    __slots__ = ("exponent", "owned", "plus_one")
 
     def __init__(self, value: Any, step: Step | None = None, *, owned: bool = True) -> None:
         super().__init__(value, step)
         self.owned = owned
         """Whether nothing else has its memory, so that it may be written to."""
+        self.exponent: Variable | None = None
+        """What this is the exponential of."""
+        self.plus_one = False
+        """Whether it is one more than that exponential."""
 
     def made(self, value: Any, sources: Sequence[tuple[Any, Pull]], *, owned: bool = True) -> Any:
         """The result of a step; `sources` are arguments and their shares of its gradient."""
@@ -71,6 +76,8 @@ class Variable(Tracked):
             return Variable(value) if isinstance(value, Tracked) else value
         if ufunc in STEPS or ufunc is np.sign:
             return Variable(_array(value))
+        if ufunc in (np.divide, np.reciprocal) and getattr(arguments[-1], "plus_one", False):
+            return self._by_one_plus_exp(value, *arguments)
         if ufunc in (np.maximum, np.minimum):
             first = xs[0] >= xs[1] if ufunc is np.maximum else xs[0] <= xs[1]
             pulls: list[Pull] = [
@@ -78,14 +85,33 @@ class Variable(Tracked):
                 lambda dy: np.where(first, 0.0, dy),
             ]
         elif ufunc in TABLE:
-            pulls = [
-                lambda dy, slope=d: _times(slope(*xs, value), dy) for d in TABLE[ufunc].derivatives
-            ]
+            pulls = [partial(_along, d, xs, value) for d in TABLE[ufunc].derivatives]
         elif not np.issubdtype(value.dtype, np.floating):
             return Variable(_array(value))
         else:
             raise no_row(ufunc)
-        return self.made(value, [(a, _to(a, p)) for a, p in zip(arguments, pulls, strict=True)])
+        made = self.made(value, [(a, _to(a, p)) for a, p in zip(arguments, pulls, strict=True)])
+        if ufunc is np.exp:
+            made.exponent = self.now
+        elif ufunc is np.add and any(isinstance(a, int | float) and a == 1 for a in arguments):
+            made.exponent = self.exponent
+            made.plus_one = self.exponent is not None and not self.plus_one
+        return made
+
+    def _by_one_plus_exp(self, value: Any, *arguments: Any) -> Any:
+        """a / (1 + exp(t)): a logistic function s, whose slope is in use as s (1 - s), too.
+
+        The bars of that hold the other form, exp(t) / (1 + exp(t))^2.
+        """
+        *above, below = arguments
+        share = 1 / below.value
+
+        def to_exponent(dy: Any) -> Any:
+            return -(value * (1 - share)) * dy
+
+        sources = [(below.exponent, _to(below.exponent, to_exponent))]
+        sources += [(a, _to(a, lambda dy: dy / below.value)) for a in above]
+        return self.made(value, sources)
 
     def contract(
         self, function: Callable[..., Any], operands: Sequence[Any], sizes: tuple[int, ...]
@@ -241,7 +267,7 @@ class Variable(Tracked):
             ends = accumulate((x.shape[along] for x in xs), initial=0)
             keys = [slice(*pair) for pair in pairwise(ends)]
         return self.made(
-            value, [(x, lambda dy, k=k: dy[(*before, k)]) for x, k in zip(xs, keys, strict=True)]
+            value, [(x, partial(_part, (*before, k))) for x, k in zip(xs, keys, strict=True)]
         )
 
     def _split(self, function: Any, array: Any, sections: Any, axis: int = 0) -> list[Any]:
@@ -274,6 +300,7 @@ class Variable(Tracked):
             )
         made = self.made(value, sources)
         self.value, self.companion = made.value, made.companion
+        self.exponent = None
 
     def __setitem__(self, key: Any, other: Any) -> None:
         other = self.lift(other)
@@ -317,17 +344,17 @@ class Variable(Tracked):
             return as_tuple(op.forward(*inputs))
         values = tuple(_value(x) for x in inputs)
         outputs = op(*values)
-        joint = Step(next(_numbers), tuple(
-            (x.companion, lambda dys, i=i: op.vjp(dys.of(len(outputs)), values, outputs)[i])
-            for i, x in enumerate(inputs)
-            if isinstance(x, Variable) and x.companion is not None
-        ))  # fmt: skip
-        return tuple(
-            Variable(y, Step(next(_numbers), ((joint, lambda dy, k=k: Parts({k: dy})),)))
-            if joint.sources and k not in op.stopped_outputs and np.result_type(y).kind == "f"
-            else Variable(_array(y))
-            for k, y in enumerate(outputs)
-        )  # fmt: skip
+
+        def to_input(i: int, dys: Parts) -> Any:
+            return op.vjp(dys.of(len(outputs)), values, outputs)[i]
+
+        joint = self.made(np.zeros(()), [(x, partial(to_input, i)) for i, x in enumerate(inputs)])
+
+        def output(k: int, y: Any) -> Any:
+            flows = y.dtype.kind == "f" and k not in op.stopped_outputs
+            return self.made(y, [(joint, lambda dy: Parts({k: dy}))] if flows else [])
+
+        return tuple(output(k, _array(y)) for k, y in enumerate(outputs))
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         rule = OWN.get(function)
@@ -372,7 +399,7 @@ def gradients(
     for y, dy in zip(outputs, grads, strict=False):
         if isinstance(y, Variable) and y.companion is not None and dy is not None:
             upstream[y.companion] = upstream[y.companion] + dy if y.companion in upstream else dy
-    reached: dict[Step, Any] = {}
+    reached: dict[Any, Any] = {}
     while upstream:
         step = max(upstream, key=lambda s: s.number)
         dy = reached[step] = upstream.pop(step)
@@ -415,6 +442,14 @@ def _plain(x: Any) -> Any:
 
 def _zeros(like: Any, shape: tuple[int, ...]) -> Any:
     return like.zeros(shape) if isinstance(like, Tracked) else np.zeros(shape)
+
+
+def _along(derivative: Callable[..., Any], xs: Sequence[Any], value: Any, dy: Any) -> Any:
+    return _times(derivative(*xs, value), dy)
+
+
+def _part(key: Any, dy: Any) -> Any:
+    return dy[key]
 
 
 def _times(slope: Any, dy: Any) -> Any:

@@ -17,6 +17,7 @@ as the arithmetic.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from math import prod
 from operator import methodcaller
 from typing import Any, Self
 
@@ -119,6 +120,10 @@ class Tracked:
         self, result: Any, terms: Sequence[str], right: str, factors: Sequence[Any]
     ) -> Any:
         """A sum of products of several factors, of which any may be multiplied first."""
+        return result
+
+    def multiplied(self, result: Any, factors: Any) -> Any:
+        """The product along the first axis of `factors`, which may be taken in any order."""
         return result
 
     def reduce_sum(self, axis: Any, keepdims: bool) -> Any:
@@ -281,10 +286,11 @@ class Tracked:
         axes = normal_axes(self.ndim, axis)
         flat = self.move(np.moveaxis, axes, range(len(axes)))
         rest = flat.shape[len(axes) :]
-        factors = flat.reshape((-1, *rest))
+        factors = flat.reshape((prod(flat.shape[: len(axes)]), *rest))
         result = self.like(np.ones(rest))
         for i in range(len(factors)):
             result = result * factors[i]
+        result = self.multiplied(result, factors)
         return result.move(np.expand_dims, axes) if keepdims else result
 
     def cumsum(self, axis: Any = None) -> Any:
@@ -373,3 +379,11 @@ class Tracked:
         if all(a.companion is None for a in lifted):
             return self.like(value)
         return self.like(value, function([a.full_companion() for a in lifted], axis=axis))
+
+
+def largest(x: Any) -> float:
+    """The largest magnitude of the finite elements of an array, tracked or not."""
+    while isinstance(x, Tracked):
+        x = x.value
+    size = np.absolute(x)
+    return float(np.max(size, where=np.isfinite(size), initial=0.0))

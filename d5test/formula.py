@@ -1,0 +1,364 @@
+"""A NumPy function as an operator: what `d5test.check(..., like=formula, inputs=...)` judges by.
+
+    rope = operator_of(
+        lambda x, cos, sin: ...,
+        inputs={"x": "b h s 2*d", "cos": "s d", "sin": "s d"},
+        sizes={"d": (32, 64)},
+    )
+
+The function is the forward; its gradient is derived (`d5test.numerics.tape`), and its bars are
+those of its primitives. Axes with one name have one size. Sizes are drawn as those of any
+operator: small and different, tied, at boundaries of vectors and tiles.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import field, make_dataclass
+from functools import partial
+from inspect import Parameter, signature
+from keyword import iskeyword
+from math import prod
+from typing import Any, ClassVar
+
+import numpy as np
+
+from d5test.case import FLOATS, Operator, Tensor
+from d5test.names import hint
+from d5test.numerics.bars import scaled_last
+from d5test.numerics.tape import gradients
+from d5test.numerics.tracked import largest
+from d5test.strategies.draw import ORDINARY, SINGLE, Draw
+from d5test.strategies.registry import attributes as draws_attributes
+from d5test.strategies.registry import inputs as draws_inputs
+from d5test.values import REGIMES
+
+WHOLE = ("int64", "int32", "int16", "int8", "uint8")
+ARITHMETIC: Mapping[type, Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+}
+"""What an axis may be computed with: `2*d`, `n+1`, `d//2`."""
+WRITTEN = (
+    "A formula runs on arrays that carry error bars: write it in NumPy alone, with the functions "
+    "that docs/extending.md lists, or call operators of d5test.reference.operators."
+)
+SEVERAL = "..."
+"""Axes of any number and size, the same in all inputs that have them."""
+
+
+LARGEST_RESULT = 1_000_000
+"""Elements of what a formula computes on the way, about: more take a second of every case."""
+APART = (5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47)
+"""Sizes of which none is a sum or a product of others that a formula is likely to make."""
+Sizes = Mapping[str, int]
+
+
+class Input:
+    """One input of a formula: its axes, and what it holds where that is not real numbers of any
+    kind in the dtype under test.
+
+    axes    names, numbers and sums and products of them, `"b s 2*d"`; `"... d"`: any axes before d
+    values  the regime or regimes of its values, `"positive"` or `("uniform", 0, 1)`; see
+            `d5test.values.REGIMES`
+    below   whole numbers from 0 to one less than this: a number or an axis, `below="vocabulary"`
+    dtype   of whole numbers (int64), or `"bool"` for a mask; None: the dtype under test
+
+    Raises `ValueError` for an axis that cannot be read, an unknown regime or dtype.
+    """
+
+    def __init__(
+        self,
+        axes: str = "",
+        *,
+        values: str | tuple[Any, ...] | list[Any] = (),
+        below: int | str | None = None,
+        dtype: str | None = None,
+    ) -> None:
+        self.axes = tuple(map(axis_of, axes.split()))
+        self.below = None if below is None else axis_of(str(below))
+        self.dtype = "int64" if dtype is None and below is not None else dtype
+        listed = values if isinstance(values, list) else [values] if values else []
+        self.regimes = _named(listed)
+        self._require_sense(axes)
+
+    def _require_sense(self, axes: str) -> None:
+        if SEVERAL in self.axes[1:]:
+            raise ValueError(f'"{axes}": ... stands first')
+        for name, *_ in self.regimes:
+            if name not in REGIMES:
+                raise ValueError(f"no value regime {name!r}: {hint(name, REGIMES)}")
+        if self.dtype in FLOATS:
+            raise ValueError(
+                f"dtype={self.dtype!r}: real inputs have the dtype under test, which dtypes= of "
+                "check names; one of another dtype is not judged yet"
+            )
+        if self.dtype not in (None, "bool", *WHOLE):
+            known = ("bool", *WHOLE)
+            raise ValueError(f"no dtype {self.dtype!r}: {hint(self.dtype, known)}")
+        if self.dtype in WHOLE and self.below is None and not self.regimes:
+            raise ValueError(f"dtype={self.dtype!r} needs below=: the numbers are from 0 to below")
+
+    @property
+    def names(self) -> Iterator[str]:
+        """The names of axes that its sizes depend on."""
+        for axis in (*self.axes, *((self.below,) if self.below else ())):
+            if axis != SEVERAL:
+                yield from (n.id for n in ast.walk(ast.parse(axis)) if isinstance(n, ast.Name))
+
+    def shape(self, sizes: Sizes, several: tuple[int, ...]) -> tuple[int, ...]:
+        """The sizes of its axes."""
+        sides = ((size_of(axis, sizes),) if axis != SEVERAL else several for axis in self.axes)
+        return sum(sides, ())
+
+    def values(self, sizes: Sizes) -> tuple[Any, ...]:
+        """The regimes that its values may have, the simplest first."""
+        if self.regimes or self.dtype is None:
+            return self.regimes or _named(ORDINARY)
+        if self.dtype == "bool":
+            return (("mask", 0.5),)
+        assert self.below is not None
+        return (("below", size_of(self.below, sizes)),)
+
+
+def _named(regimes: Sequence[Any]) -> tuple[tuple[Any, ...], ...]:
+    return tuple((r,) if isinstance(r, str) else tuple(r) for r in regimes)
+
+
+class Formula(Operator):
+    """An operator that is a function of NumPy arrays. Its gradient is derived from it.
+
+    `parameters` are the names of its inputs, `called` the ufuncs that it calls.
+    """
+
+    domain: ClassVar[str] = "formula"
+    function: ClassVar[Callable[..., Any]]
+    parameters: ClassVar[tuple[str, ...]] = ()
+    called: ClassVar[frozenset[str]] = frozenset()
+    constant: ClassVar[tuple[int, ...]] = ()
+    """The positions of the inputs by which nothing is differentiated."""
+
+    def forward(self, *inputs: Any) -> Any:
+        """The function, with the attributes as keyword arguments."""
+        try:
+            result = type(self).function(*inputs, **self.attributes)
+        except (AttributeError, TypeError) as error:
+            error.add_note(WRITTEN)
+            raise
+        return tuple(result) if isinstance(result, list) else result
+
+    def backward(self, grads: Any, inputs: Any, outputs: Any) -> Any:
+        """By reverse mode."""
+        made = gradients(self.forward, grads, inputs)
+        scale = max((largest(dy) for dy in grads if dy is not None), default=0.0)
+        return tuple(
+            None if i in self.constant or dx is None else scaled_last(dx, scale)
+            for i, dx in enumerate(made)
+        )
+
+
+def operator_of(
+    function: Callable[..., Any],
+    inputs: Mapping[str, str | Input],
+    sizes: Mapping[str, int | Sequence[int]] | None = None,
+    wrt: str | Sequence[str] | None = None,
+    attributes: Mapping[str, Any] | None = None,
+) -> type[Formula]:
+    """The class of operators that compute `function`, with strategies that draw cases of it.
+
+    inputs      by the names of the function's parameters: axes, or an `Input`
+    sizes       what an axis may measure, where not every size will do: a number or several
+    wrt         the inputs that are differentiated by, `"x"` or `"x w"`; None: all real ones
+    attributes  other parameters, as keyword arguments: a value, or a list of which one is drawn
+
+    Raises `ValueError` for names that do not fit together.
+    """
+    specs = {k: s if isinstance(s, Input) else Input(s) for k, s in inputs.items()}
+    drawn = {k: v if isinstance(v, list) else [v] for k, v in (attributes or {}).items()}
+    options = {k: (v,) if isinstance(v, int) else tuple(v) for k, v in (sizes or {}).items()}
+    names = [n for s in specs.values() for n in s.names]
+    _require_known("sizes", options, dict.fromkeys(names), "an axis of an input")
+    options = {name: options.get(name, ()) for name in names}
+    wanted = wrt.replace(",", " ").split() if isinstance(wrt, str) else wrt
+    real = [k for k, s in specs.items() if s.dtype is None]
+    if not real:
+        raise ValueError("no input holds real numbers: there is nothing to be judged by bars")
+    _require_known("wrt", wanted or (), real, "an input of real numbers")
+    order = _in_order(function, specs, drawn)
+    arrays = [specs[name] for name in order]
+    fields = [(name, Any, field(default=values[0])) for name, values in drawn.items()]
+    members = {
+        "function": staticmethod(function),
+        "parameters": tuple(order),
+        "constant": tuple(
+            i for i, name in enumerate(order) if wanted is not None and name not in wanted
+        ),
+        "__doc__": function.__doc__ or "",
+    }
+    made: type[Formula] = make_dataclass(
+        _name(function), fields, bases=(Formula,), namespace=members, frozen=True, kw_only=True,
+        repr=False,
+    )  # fmt: skip
+    draws_attributes(made)(partial(_draw_attributes, made, drawn))
+    effort = _Effort(made(), arrays, options)
+    made.called = effort.called
+    draws_inputs(made)(partial(_draw_inputs, arrays, options, effort))
+    return made
+
+
+def _draw_attributes(cls: type[Formula], drawn: Mapping[str, list[Any]], d: Draw) -> Formula:
+    return cls(**{name: d.choose(values) for name, values in drawn.items()})
+
+
+def _draw_inputs(
+    specs: Sequence[Input],
+    options: Mapping[str, tuple[int, ...]],
+    effort: _Effort,
+    d: Draw,
+    op: Formula,
+) -> tuple[Tensor, ...]:
+    several = d.shape(1, 3) if any(SEVERAL in s.axes for s in specs) else ()
+    sizes = {name: d.choose(some) if some else d.side() for name, some in options.items()}
+    while effort.of(sizes) > LARGEST_RESULT:
+        longest = max((name for name in sizes if not options[name]), key=sizes.__getitem__)
+        sizes[longest] //= 2
+    tensors: list[Tensor] = []
+    for spec in specs:
+        tensor = d.tensor(spec.shape(sizes, several), *spec.values(sizes), dtype=spec.dtype)
+        if tensor.values == SINGLE and any(t.values == SINGLE for t in tensors):
+            tensor = Tensor(tensor.shape, tensor.dtype)  # a product of both would be zero
+        tensors.append(tensor)
+    return tuple(tensors)
+
+
+class _Seen(np.ndarray[Any, Any]):
+    """An array that notes what is called on it, and the shapes of all that is computed from it."""
+
+    shapes: ClassVar[set[tuple[int, ...]]] = set()
+    called: ClassVar[set[str]] = set()
+
+    def __array_finalize__(self, source: Any) -> None:
+        _Seen.shapes.add(self.shape)
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: Any, *inputs: Any, **options: Any) -> Any:
+        _Seen.called.add(ufunc.__name__)
+        if "out" in options:
+            options["out"] = tuple(map(_plain, options["out"]))
+        result = getattr(ufunc, method)(*map(_plain, inputs), **options)
+        return result.view(_Seen) if isinstance(result, np.ndarray) else result
+
+
+def _plain(x: Any) -> Any:
+    return x.view(np.ndarray) if isinstance(x, _Seen) else x
+
+
+class _Effort:
+    """How large what a formula computes on the way is: a score of attention has n by n elements.
+
+    The formula runs once, on small inputs whose axes differ, so that each side of what it computes
+    tells by its size which axis it is. Raises what the formula raises, and `TypeError` for one
+    that cannot be differentiated.
+    """
+
+    def __init__(
+        self, op: Formula, specs: Sequence[Input], options: Mapping[str, tuple[int, ...]]
+    ) -> None:
+        apart = iter(APART)
+        small = {name: some[0] if some else next(apart) for name, some in options.items()}
+        several = (next(apart), next(apart)) if any(SEVERAL in s.axes for s in specs) else ()
+        arrays = [
+            Tensor(s.shape(small, several), s.dtype or "float64", s.values(small)[0]).array(0, i)
+            for i, s in enumerate(specs)
+        ]
+        for array in arrays:
+            array.flags.writeable = False
+        _Seen.shapes.clear()
+        _Seen.called.clear()
+        with np.errstate(all="ignore"):
+            outputs = op(*(a.view(_Seen) for a in arrays))
+            shapes, self.called = set(_Seen.shapes), frozenset(_Seen.called)
+            for y in outputs:
+                if not isinstance(y, np.ndarray | np.generic):
+                    raise TypeError(f"the formula returned {y!r}, where an array is wanted")
+            gradients(op.forward, [np.ones(np.shape(y)) for y in outputs], arrays)
+        axes: dict[int, tuple[str, ...]] = {size: (name,) for name, size in small.items()}
+        for text in (axis for s in specs for axis in s.axes if axis != SEVERAL):
+            axes.setdefault(size_of(text, small), tuple(Input(text).names))
+        self._products = {
+            tuple(sorted(name for side in shape for name in axes.get(side, ())))
+            for shape in shapes
+        }
+
+    def of(self, sizes: Sizes) -> int:
+        """The elements of the largest array that is computed, about."""
+        return max((prod(sizes[n] for n in names) for names in self._products), default=1)
+
+
+def axis_of(text: str) -> str:
+    """An axis as it was written. Raises `ValueError` for what is no size."""
+    if text == SEVERAL:
+        return text
+    try:
+        size_of(text, {n.id: 1 for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Name)})
+    except (SyntaxError, TypeError, ZeroDivisionError):
+        raise ValueError(
+            f"{text!r} is no axis: it is a name, a number, or made of them by + - * // without "
+            'spaces, as in "b 2*d"'
+        ) from None
+    return text
+
+
+def size_of(axis: str, sizes: Mapping[str, int]) -> int:
+    """The size of an axis, by those of the names in it. Raises `TypeError` for what is no size."""
+
+    def value(node: ast.AST) -> int:
+        match node:
+            case ast.Expression(body=body):
+                return value(body)
+            case ast.Constant(value=int(number)):
+                return number
+            case ast.Name(id=name):
+                return sizes[name]
+            case ast.BinOp(left=left, op=op, right=right) if type(op) in ARITHMETIC:
+                return ARITHMETIC[type(op)](value(left), value(right))
+        raise TypeError(axis)
+
+    return value(ast.parse(axis, mode="eval"))
+
+
+def _in_order(
+    function: Callable[..., Any], specs: Mapping[str, Input], drawn: Mapping[str, Any]
+) -> list[str]:
+    """The inputs in the order of the function's parameters. Raises `ValueError` if they differ."""
+    try:
+        parameters = signature(function).parameters.values()
+    except (TypeError, ValueError):  # written in C: as the inputs are given
+        return list(specs)
+    if any(p.kind in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD) for p in parameters):
+        return list(specs)
+    names = [p.name for p in parameters]
+    _require_known("inputs", specs, names, "a parameter of the formula")
+    _require_known("attributes", drawn, names, "a parameter of the formula")
+    asked = {p.name for p in parameters if p.default is Parameter.empty}
+    if missing := [name for name in names if name in asked - specs.keys() - drawn.keys()]:
+        raise ValueError(
+            f"inputs= says nothing of {', '.join(missing)}, which the formula takes: give the "
+            f'axes, inputs={{"{missing[0]}": "n d"}}, or a value by attributes='
+        )
+    return [name for name in names if name in specs]
+
+
+def _require_known(what: str, given: Any, known: Any, is_one: str) -> None:
+    for name in given:
+        if name not in known:
+            raise ValueError(f"{what}= names {name!r}, which is not {is_one}: {hint(name, known)}")
+
+
+def _name(function: Callable[..., Any]) -> str:
+    """What the operator is called: as the function, if that is a name."""
+    name = getattr(function, "__name__", "")
+    return name if name.isidentifier() and not iskeyword(name) else "formula"
