@@ -38,7 +38,8 @@ def exact(self: Bar, ufunc: Any, xs: list[Values], bars: list[Values | None]) ->
 
 
 def _unchanged(self: Bar, ufunc: Any, xs: list[Values], bars: list[Values | None]) -> Bar:
-    return self.like(ufunc(*xs), bars[0])
+    (b,) = bars
+    return self.like(ufunc(*xs), None if b is None else b.copy())  # either may be written to
 
 
 def _sum_of_two(self: Bar, ufunc: Any, xs: list[Values], bars: list[Values | None]) -> Bar:
@@ -165,7 +166,7 @@ def _larger(self: Bar, ufunc: Any, xs: list[Values], bars: list[Values | None]) 
     x, y = sign * xs[0], sign * xs[1]
     bx, by = (np.zeros(()) if b is None else b for b in bars)
     bar = np.maximum(np.where(x + bx >= y - by, bx, 0.0), np.where(y + by >= x - bx, by, 0.0))
-    return self.like(value, np.broadcast_to(bar, value.shape))
+    return self.like(value, np.broadcast_to(bar, value.shape).copy())
 
 
 def _step(self: Bar, ufunc: Any, xs: list[Values], bars: list[Values | None]) -> Bar:

@@ -44,7 +44,7 @@ class Dual(Tracked):
                 if t is not None
             ]
             tangent = sum(moved[1:], moved[0])
-        return self.like(value, np.broadcast_to(tangent, value.shape))
+        return self.like(value, np.broadcast_to(tangent, value.shape).copy())  # may be written to
 
     def contract(
         self, function: Callable[..., Any], operands: Sequence[Any], sizes: tuple[int, ...]
