@@ -44,6 +44,7 @@ from d5test.worker.service import Service
 Function = Callable[..., Any]
 MISCALLED = re.compile(r"takes .*positional argument.* given|missing \d+ required positional")
 """What Python says of a call with too many or too few arguments."""
+STARRED = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 OF_A_FRAMEWORK = 'backend="torch", say, gives tensors of a framework'
 
 
@@ -221,8 +222,7 @@ def judge(
 def _operator(like: Any, described: Mapping[str, Any]) -> Any:
     """`like`, or the operator that a formula with such inputs is."""
     __tracebackhide__ = True
-    known = isinstance(like, Operator) or (isinstance(like, type) and issubclass(like, Operator))
-    if known or not callable(like):
+    if isinstance(like, Operator | type) or not callable(like):
         if described:
             given = f"{', '.join(described)}= {'are' if len(described) > 1 else 'is'}"
             raise TypeError(f"{given} for a formula; {like!r} says itself what its inputs are")
@@ -238,10 +238,12 @@ def _operator(like: Any, described: Mapping[str, Any]) -> Any:
 
 
 def _parameters(function: Function) -> list[str]:
+    """The names of what a function has to be given."""
     try:
-        return list(signature(function).parameters)
+        parameters = signature(function).parameters.values()
     except (TypeError, ValueError):  # written in C
         return []
+    return [p.name for p in parameters if p.default is Parameter.empty and p.kind not in STARRED]
 
 
 def _require_sense(
@@ -266,7 +268,9 @@ def _require_sense(
         )
     operator = like if isinstance(like, type) else type(like)
     if not issubclass(operator, Operator):
-        raise TypeError(f"like= takes an operator, such as Softmax(axis=-1), not {like!r}")
+        raise TypeError(
+            f"like= takes an operator, such as Softmax(axis=-1), or a formula in NumPy, not {like!r}"
+        )
     if isinstance(like, type):
         _require_keywords(function, like)
     for dtype in dtypes:

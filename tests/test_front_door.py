@@ -435,8 +435,8 @@ def test_nothing_judged_is_an_error() -> None:
         (TypeError, r"like='Relu' is a name: give the operator itself, like=Relu\(\), from "
                     "`from d5test.reference.operators import Relu`", {"like": "Relu"}),
         (TypeError, r"like='SoftMax' is a name: .* like=Softmax\(\)", {"like": "SoftMax"}),
-        (TypeError, "like= takes an operator", {"like": np.exp}),
-        (TypeError, "like= takes an operator", {"like": int}),
+        (TypeError, 'like=exp is a formula: .* inputs={"x": "n d"}', {"like": np.exp}),
+        (TypeError, "like= takes an operator, .* or a formula", {"like": int}),
         (TypeError, "the first argument is the function to check, not 'softmax'",
          {"function": "softmax"}),
     ],

@@ -1,0 +1,282 @@
+"""Any formula in NumPy is a reference: right functions pass, each mistake is found."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.lib.stride_tricks import sliding_window_view
+from scipy import special
+
+import d5test
+from d5test import Input
+from d5test.formula import operator_of
+from d5test.outcome.fault import Fault
+from d5test.reference.operators import LogSoftmax, Relu, Softmax
+from d5test.strategies import cases
+from tests.faults.mutants import drawn
+
+torch = pytest.importorskip("torch")
+F = torch.nn.functional
+Function = Callable[..., Any]
+
+
+def rope(x: Any, cos: Any, sin: Any) -> Any:
+    a, b = np.split(x, 2, axis=-1)
+    return np.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)
+
+
+def turned(x: Any, cos: Any, sin: Any, *, sign: float = 1.0, swapped: bool = False) -> Any:
+    a, b = x.chunk(2, -1)
+    halves = [a * cos - b * sin, b * cos + sign * a * sin]
+    return torch.cat(halves[::-1] if swapped else halves, -1)
+
+
+def causal(q: Any, k: Any, v: Any) -> Any:
+    scores = q @ np.swapaxes(k, -1, -2) / np.sqrt(q.shape[-1])
+    n = scores.shape[-1]
+    scores = np.where(np.triu(np.ones((n, n), bool), 1), -np.inf, scores)
+    e = np.exp(scores - scores.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True) @ v
+
+
+def attended(q: Any, k: Any, v: Any, off: int = 0, scale: float | None = None) -> Any:
+    mask = torch.ones(q.shape[-2], q.shape[-2], dtype=torch.bool).tril(off)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)
+
+
+def rms(x: Any, r: Any, w: Any, eps: float) -> Any:
+    h = x + r
+    return h / np.sqrt((h * h).mean(-1, keepdims=True) + eps) * w
+
+
+def smoothed(x: Any, y: Any) -> Any:
+    z = LogSoftmax(axis=1)(x)[0]
+    picked = np.take_along_axis(z, y[:, None], 1)[:, 0]
+    return -(0.9 * picked + 0.1 * z.mean(1)).mean()
+
+
+def gated(x: Any, w: Any, a: Any, b: Any) -> Any:
+    g = Softmax(axis=-1)(x @ w)[0]
+    return g[..., :1] * (x @ a) + g[..., 1:] * (x @ b)
+
+
+def mixed(x: Any, w: Any, a: Any, b: Any) -> Any:
+    g = torch.softmax(x @ w, -1)
+    return g[..., :1] * (x @ a) + g[..., 1:] * (x @ b)
+
+
+class Stopped(torch.autograd.Function):  # type: ignore[misc]
+    """x g sigmoid(g), whose gradient is that of x sigmoid(g)."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, g: Any) -> Any:
+        ctx.save_for_backward(x, g)
+        return x * F.silu(g)
+
+    @staticmethod
+    def backward(ctx: Any, dy: Any) -> Any:
+        x, g = ctx.saved_tensors
+        s = torch.sigmoid(g)
+        return dy * F.silu(g), dy * x * s
+
+
+HALF = ("float32", "bfloat16")
+# a formula, what check is told of it, the function that is right, and wrong ones
+FORMULAS: dict[str, tuple[Function, dict[str, Any], Function, list[Function]]] = {
+    "rope": (
+        rope,
+        {"inputs": {"x": "b h s 2*d", "cos": "s d", "sin": "s d"}, "sizes": {"d": (4, 32)},
+         "wrt": "x"},
+        turned,
+        [lambda *xs: turned(*xs, sign=-1), lambda *xs: turned(*xs, swapped=True),
+         lambda x, cos, sin: turned(x, sin, cos)],
+    ),
+    "swiglu": (
+        lambda x, g: x * g / (1 + np.exp(-g)),
+        {"inputs": {"x": "... d", "g": "... d"}},
+        lambda x, g: x * F.silu(g),
+        [lambda x, g: x * F.gelu(g), lambda x, g: g * F.silu(x), Stopped.apply],
+    ),
+    "causal attention": (
+        causal,
+        {"inputs": dict.fromkeys("qkv", "b h n d")},
+        attended,
+        [lambda q, k, v: attended(q, k, v, off=1), lambda q, k, v: attended(q, k, v, off=-1),
+         lambda q, k, v: attended(q, k, v, scale=1.0)],
+    ),
+    "RMS norm of a sum": (
+        rms,
+        {"inputs": {"x": "... d", "r": "... d", "w": "d"}, "attributes": {"eps": [1e-5, 1e-3]}},
+        lambda x, r, w, eps: F.rms_norm(x + r, w.shape, w, eps),
+        [lambda x, r, w, eps: F.rms_norm(x, w.shape, w, eps),
+         lambda x, r, w, eps: F.rms_norm(x + r, w.shape, w, 1.3 * eps),
+         lambda x, r, w, eps: F.layer_norm(x + r, w.shape, w, None, eps)],
+    ),
+    "cross entropy, smoothed": (
+        smoothed,
+        {"inputs": {"x": "n c", "y": Input("n", below="c")}},
+        lambda x, y: F.cross_entropy(x, y, label_smoothing=0.1),
+        [F.cross_entropy, lambda x, y: F.cross_entropy(x, y, label_smoothing=0.11),
+         lambda x, y: F.cross_entropy(x, y, label_smoothing=0.1, reduction="sum") / x.shape[1]],
+    ),
+    "mixture of two experts": (
+        gated,
+        {"inputs": {"x": "n d", "w": "d 2", "a": "d o", "b": "d o"}},
+        mixed,
+        [lambda x, w, a, b: mixed(x, w, b, a), lambda x, w, a, b: mixed(x, 1.01 * w, a, b),
+         lambda x, w, a, b: mixed(x, w.detach(), a, b)],
+    ),
+    "product with int8 weights": (
+        lambda x, q, s: x @ (q * s),
+        {"inputs": {"x": "n d", "q": Input("d o", dtype="int8", below=127), "s": "o"}},
+        lambda x, q, s: x @ (q.to(x.dtype) * s),
+        [lambda x, q, s: x @ (q.clamp(max=100).to(x.dtype) * s),
+         lambda x, q, s: x @ q.to(x.dtype) * s.abs(), lambda x, q, s: x @ q.to(x.dtype)],
+    ),
+    "convolution over a window": (
+        lambda x, w: np.einsum("nclk,ock->nol", sliding_window_view(x, 3, -1), w),
+        {"inputs": {"x": "n c l+2", "w": "o c 3"}},
+        F.conv1d,
+        [lambda x, w: F.conv1d(x, w.flip(-1)), lambda x, w: F.conv1d(x, w) * 1.01,
+         lambda x, w: F.conv1d(x, w, padding=1)[..., 2:]],
+    ),
+    "masked mean": (
+        lambda x, m: np.where(m, x, 0).sum(-1) / x.shape[-1],
+        {"inputs": {"x": "n d", "m": Input("n d", dtype="bool")}},
+        lambda x, m: torch.where(m, x, 0).mean(-1),
+        [lambda x, m: torch.where(m, 0, x).mean(-1), lambda x, m: x.mean(-1),
+         lambda x, m: torch.where(m, x, 0).sum(-1) / m.sum(-1)],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_what_is_right_passes(name: str) -> None:
+    formula, told, right, _ = FORMULAS[name]
+    d5test.check(right, like=formula, backend="torch", dtypes=HALF, examples=12, **told)
+
+
+@pytest.mark.parametrize(
+    ("name", "mistake"), [(name, k) for name in FORMULAS for k in range(len(FORMULAS[name][3]))]
+)
+def test_each_mistake_is_found(name: str, mistake: int) -> None:
+    formula, told, _, wrong = FORMULAS[name]
+    with pytest.raises(Fault):
+        d5test.check(wrong[mistake], like=formula, backend="torch", dtypes="float32", **told)
+
+
+def test_the_example_of_the_documentation_runs() -> None:
+    page = (Path(d5test.__file__).parents[1] / "docs/formula.md").read_text()
+    names: dict[str, Any] = {"my_rope": turned}
+    exec(page.split("```python")[1].split("```")[0], names)
+    names["test_rope"]()
+    names["my_rope"] = FORMULAS["rope"][3][0]
+    with pytest.raises(Fault, match="rope.*the result is wrong"):
+        names["test_rope"]()
+
+
+def test_numpy_functions_bring_their_own_gradient() -> None:
+    told: dict[str, Any] = {"like": lambda x: x / (1 + np.exp(-x)), "inputs": {"x": "..."}}
+
+    def silu(x: Any) -> Any:
+        return x * special.expit(x)
+
+    def slope(grads: Any, inputs: Any, outputs: Any) -> Any:
+        (dy,), (x,) = grads, inputs
+        s = special.expit(x)
+        return dy * s * (1 + x * (1 - s))
+
+    d5test.check(silu, gradient=slope, **told)
+    with pytest.raises(Fault, match="the gradient is wrong"):
+        d5test.check(silu, gradient=lambda grads, inputs, outputs: grads[0] * 2, **told)
+
+
+def test_only_what_wrt_names_has_a_gradient() -> None:
+    told: dict[str, Any] = {"like": lambda x, w: x * w, "inputs": {"x": "n", "w": "n"}}
+
+    def half(x: Any, w: Any) -> Any:
+        return x * w.detach()
+
+    d5test.check(half, backend="torch", wrt="x", **told)
+    with pytest.raises(Fault, match="gradient of input 1"):
+        d5test.check(half, backend="torch", **told)
+
+
+def test_a_formula_named_like_an_operator_is_granted_nothing_of_it() -> None:
+    """The row of torch's Gelu has another erf."""
+
+    def Tanh(x: Any) -> Any:  # noqa: N802 - as an operator
+        return np.tanh(x) + x
+
+    d5test.check(lambda x: torch.tanh(x) + x, like=Tanh, inputs={"x": "n"}, backend="torch")
+    with pytest.raises(Fault):
+        d5test.check(torch.tanh, like=Tanh, inputs={"x": "n"}, backend="torch")
+
+
+def test_axes_of_one_name_have_one_size_and_sizes_are_drawn_where_kernels_change() -> None:
+    made = operator_of(
+        lambda x, w, m: x, {"x": "... s 2*d", "w": "d//2 s", "m": Input("s", below="d")},
+        {"d": (4, 64)},
+    )  # fmt: skip
+    met = drawn(cases(made, "float32"), 60)
+    for case in met:
+        x, w, m = case.shapes
+        assert x is not None
+        assert x[-1] in (8, 128)
+        assert (w, m) == ((x[-1] // 4, x[-2]), (x[-2],))
+    assert {len(case.shapes[0] or ()) for case in met} >= {3, 4, 5}
+
+
+def test_scores_of_attention_stay_affordable() -> None:
+    """Where an axis is as long as a loop that runs in parallel, n by n would be 10^9."""
+    made = operator_of(causal, dict.fromkeys("qkv", "n d"))
+    for n, d in (c.shapes[0] or () for c in drawn(cases(made, "float32"), 30)):
+        assert n * n <= 1_000_000
+        assert d <= n * d
+
+
+def _check(like: Any = np.tanh, **told: Any) -> None:
+    d5test.check(torch.tanh, like=like, backend="torch", **told)
+
+
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        ({}, r'like=tanh is a formula: say which axes .* inputs=\{"x": "n d"\}'),
+        ({"like": lambda q, k: q}, r'inputs=\{"q": "n d", "k": "n d"\}'),
+        ({"like": Relu(), "inputs": {"x": "n"}}, "inputs= is for a formula; Relu.* says itself"),
+        ({"inputs": {"x": "n d/2"}}, "'d/2' is no axis: it is a name, a number, or"),
+        ({"inputs": {"x": "n ..."}}, r"\.\.\. stands first"),
+        ({"like": lambda x: x, "inputs": {"y": "n"}}, "inputs= names 'y', .* known: x"),
+        ({"like": lambda x, w: x, "inputs": {"x": "n"}}, 'says nothing of w, .*"w": "n d"'),
+        ({"inputs": {"x": "n d"}, "sizes": {"c": 3}}, "sizes= names 'c', .* known: n, d"),
+        ({"inputs": {"x": "n d"}, "wrt": "w"}, "wrt= names 'w', .* an input of real numbers"),
+        ({"inputs": {"x": "n"}, "attributes": {"eps": 1.0}, "like": lambda x: x},
+         "attributes= names 'eps'"),
+        ({"inputs": {"x": "n"}, "attributes": {"eps": 1.0}, "like": lambda x, eps: x},
+         None),
+        ({"like": lambda x: torch.tanh(x), "inputs": {"x": "n"}}, "must be Tensor"),
+        ({"like": np.sort, "inputs": {"a": "n"}}, r"numpy\.sort"),
+        ({"like": lambda x: x.__setitem__(0, 1.0), "inputs": {"x": "n"}}, "read-only"),
+        ({"like": lambda x: None, "inputs": {"x": "n"}}, "the formula returned None"),
+    ],
+)  # fmt: skip
+def test_what_makes_no_sense_says_what_does(told: dict[str, Any], words: str | None) -> None:
+    with pytest.raises((TypeError, ValueError, Fault), match=words):
+        _check(**told)
+
+
+@pytest.mark.parametrize(
+    ("described", "words"),
+    [
+        ({"values": "postive"}, "no value regime 'postive': did you mean positive"),
+        ({"dtype": "float32"}, "real inputs have the dtype under test"),
+        ({"dtype": "int46"}, "no dtype 'int46': did you mean int64"),
+        ({"dtype": "int64"}, "needs below="),
+    ],
+)
+def test_an_input_that_makes_no_sense_says_what_does(described: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        Input("n d", **described)
