@@ -269,7 +269,8 @@ def _require_sense(
     operator = like if isinstance(like, type) else type(like)
     if not issubclass(operator, Operator):
         raise TypeError(
-            f"like= takes an operator, such as Softmax(axis=-1), or a formula in NumPy, not {like!r}"
+            "like= takes an operator, such as Softmax(axis=-1), or a formula in NumPy, "
+            f"not {like!r}"
         )
     if isinstance(like, type):
         _require_keywords(function, like)

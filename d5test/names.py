@@ -26,9 +26,18 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+LONGEST = 400
+"""Characters of a name that a message shows."""
+
 
 class BadName(ValueError):
     """A name that stands for nothing. Its text is one line."""
+
+
+def quoted(text: str) -> str:
+    """What was given, in quotes; the middle of a long one is left out."""
+    whole = repr(text)
+    return whole if len(whole) <= LONGEST else f"{whole[: LONGEST // 2]} ... {whole[-40:]}"
 
 
 def hint(name: str, names: Iterable[str]) -> str:
@@ -50,7 +59,7 @@ def unknown(what: str, name: str, names: Iterable[str]) -> BadName:
     """The error for a name that is none of `names`."""
     if name.endswith(".py") and (why := nameless(what, name)):
         return BadName(why)
-    return BadName(f"unknown {what} {name!r}: {hint(name, names)}")
+    return BadName(f"unknown {what} {quoted(name)}: {hint(name, names)}")
 
 
 def chosen(what: str, asked: Iterable[str], known: Mapping[str, Any]) -> dict[str, Any]:
@@ -85,12 +94,12 @@ def nameless(what: str, path: str) -> str:
     derived = [n for n in named if isinstance(n, ast.ClassDef) and n.bases]  # as ours have to be
     names = [n.name for n in derived or named if not n.name.startswith("_")]
     meant = " or ".join(f"{path}:{name}" for name in names)
-    return f"{what} {path!r} is a file: give {meant or 'a name in it, ' + path + ':Name'}"
+    return f"{what} {quoted(path)} is a file: give {meant or 'a name in it, ' + path + ':Name'}"
 
 
 def located(what: str, name: str) -> Any:
     """What `module:Name` or `./file.py:Name` stands for. Raises `BadName`."""
-    return _loaded(f"{what} {name!r}", partial(load, name))
+    return _loaded(f"{what} {quoted(name)}", partial(load, name))
 
 
 def installed(what: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 from d5test.client.messages import UnknownBackend
-from d5test.names import hint, nameless
+from d5test.names import hint, nameless, quoted
 
 GROUP = "d5test.backends"
 
@@ -83,11 +83,11 @@ def target(what: str) -> str:
         raise UnknownBackend(_unknown(what, names))
     if not module.endswith(".py"):
         if os.sep in module:
-            raise UnknownBackend(f"no backend {what!r}: {module} is not a Python file")
+            raise UnknownBackend(f"no backend {quoted(what)}: that is not a Python file")
         return what
     path = os.path.abspath(os.path.expanduser(module))  # unlike Path's, they raise nothing
     if not os.path.isfile(path):
-        raise UnknownBackend(f"no backend {what!r}: there is no file {path}")
+        raise UnknownBackend(f"no backend {quoted(what)}: there is no file {quoted(path)}")
     return f"{path}:{name}"
 
 
@@ -103,7 +103,7 @@ def interpreter(where: str) -> str:
         path = shutil.which(where) or path
     if not where or not os.access(path, os.X_OK):
         raise UnknownBackend(
-            f"no interpreter {where!r}: give the path of a Python, as in @v/bin/python"
+            f"no interpreter {quoted(where)}: give the path of a Python, as in @v/bin/python"
         )
     return os.path.abspath(path)
 
@@ -150,7 +150,7 @@ def _in_system(file: str) -> bool:
 
 def _unknown(what: str, names: Mapping[str, str]) -> str:
     meant = hint(what, names)
-    lines = [f"no backend {what!r}" + (f"; {meant}" if meant.startswith("did") else "")]
+    lines = [f"no backend {quoted(what)}" + (f"; {meant}" if meant.startswith("did") else "")]
     lines.append(f"installed: {', '.join(installed())}")
     lines += [f"not installed: {name} ({how})" for name, how in missing().items()]
     lines.append("or give module:Name or ./file.py:Name")

@@ -205,7 +205,7 @@ def _constant(node: onnx.NodeProto) -> Array:
         return np.asarray(value, np.float32)
     if attribute.name.startswith("value_int"):
         return np.asarray(value, np.int64)
-    raise BrokenGraph(f"a constant of {attribute.name} is not supported", node.name)
+    raise BrokenGraph(f"a constant of {attribute.name!r} is not supported", node.name)
 
 
 def _value(info: onnx.ValueInfoProto) -> Value:

@@ -3,7 +3,8 @@
 <dy, J t> = <backward(dy), t> for directions t, J t by dual numbers. The two may differ by the bars
 that `backward` has in float64, which say too how far subgradients reach at ties and kinks; by
 rounding in J t, whose spread is measured by moving each input by a unit roundoff; and by rounding
-in the sums. What has no bar takes no part.
+in the sums. What has no bar takes no part: there the gradient has to lie between the slopes on
+both sides of its element.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,6 +24,10 @@ from d5test.numerics.ensemble import BY_ELEMENT, MEMBERS, Spread
 DIRECTIONS = 4
 """Random ones: in one, a wrong element is hidden as far as others make the tolerance wide."""
 UNIT = 2.0**-52
+UNSURE = 8
+"""Elements without a bar that are looked at, of each input."""
+ASIDE, APART = 2.0**-26, 2.0**-10
+"""How far beside an element its slopes are taken, and by which share of them it may be off."""
 
 Direction = tuple[Array | None, ...]
 """How each input moves; `None`: not at all, or as it does where it stands first."""
@@ -67,6 +72,7 @@ def prove_backward(case: Case, arrays: Arrays, grads: Arrays) -> None:
     """
     proof = Proof(case, arrays, grads)
     proof.require_shapes()
+    proof.require_subgradients()
     for direction in proof.directions():
         if proof.difference(direction).excess > 0:
             raise WrongReference(proof.accusation(direction))
@@ -125,6 +131,43 @@ class Proof:
                 raise WrongReference(
                     self._message(f"gradient of input {i} has the shape", np.shape(g), x.shape)
                 )
+
+    def require_subgradients(self) -> None:
+        """A gradient without a bar lies between the slopes beside it, where both are finite."""
+        for i, (x, g, bound) in enumerate(
+            zip(self.inputs, self.gradients, self.bounds, strict=True)
+        ):
+            if (
+                g is None
+                or bound is None
+                or bound.all_judged
+                or sum(x is y for y in self.inputs) > 1
+            ):
+                continue
+            places = np.argwhere(~np.broadcast_to(bound.judged, x.shape) & np.isfinite(x))
+            for place in places[:: max(1, len(places) // UNSURE)][:UNSURE]:
+                self._require_subgradient(i, tuple(map(int, place)), g)
+
+    def _require_subgradient(self, i: int, at: tuple[int, ...], g: Array) -> None:
+        x = self.inputs[i]
+        one = np.zeros_like(x)
+        one[at] = 1.0
+        direction = tuple(one if k == i else None for k in range(len(self.inputs)))
+        slopes = []
+        for side in (-ASIDE, ASIDE):
+            moved = x.copy()
+            moved[at] += side * max(1.0, abs(x[at]))
+            inputs = (*self.inputs[:i], moved, *self.inputs[i + 1 :])
+            slopes.append(self._rise(inputs, direction))
+        margin = APART * sum(size for _, size in slopes)
+        least, most = sorted(rise for rise, _ in slopes)
+        if np.isfinite(margin) and not least - margin <= g[at] <= most + margin:
+            between = f"{least!r} and {most!r}"
+            raise WrongReference(
+                self._message(
+                    f"gradient of input {i} at {list(at)} is", repr(float(g[at])), between
+                )
+            )
 
     def directions(self) -> Iterator[Direction]:
         """Random ones, of the elements that can be judged."""

@@ -33,6 +33,7 @@ def test_backward_is_the_transposed_derivative(name: str) -> None:
             grads = case.upstream(case.op(*arrays))
         proof = Proof(case, arrays, grads)
         proof.require_shapes()
+        proof.require_subgradients()
         found = proof.difference(next(proof.directions()))
         assert found.error <= ROUNDING * found.size + found.bars, case
         assert found.excess <= 0, case
