@@ -129,6 +129,13 @@ def _named(regimes: Sequence[Any]) -> tuple[tuple[Any, ...], ...]:
     return tuple((r,) if isinstance(r, str) else tuple(r) for r in regimes)
 
 
+def derived(op: Operator, grads: Any, inputs: Any, outputs: Any) -> tuple[Any, ...]:
+    """The `backward` of an operator, from its `forward` alone: write `backward = derived`."""
+    made = gradients(op.forward, grads, inputs)
+    scale = max((largest(dy) for dy in grads if dy is not None), default=0.0)
+    return tuple(None if dx is None else scaled_last(dx, scale) for dx in made)
+
+
 class Formula(Operator):
     """An operator that is a function of NumPy arrays. Its gradient is derived from it.
 
@@ -152,13 +159,9 @@ class Formula(Operator):
         return tuple(result) if isinstance(result, list) else result
 
     def backward(self, grads: Any, inputs: Any, outputs: Any) -> Any:
-        """By reverse mode."""
-        made = gradients(self.forward, grads, inputs)
-        scale = max((largest(dy) for dy in grads if dy is not None), default=0.0)
-        return tuple(
-            None if i in self.constant or dx is None else scaled_last(dx, scale)
-            for i, dx in enumerate(made)
-        )
+        """As `derived`."""
+        made = derived(self, grads, inputs, outputs)
+        return tuple(None if i in self.constant else dx for i, dx in enumerate(made))
 
 
 def operator_of(

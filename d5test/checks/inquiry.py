@@ -362,9 +362,10 @@ class Inquiry:
 
     def judged_gradient(self, result: Result, feed: Any) -> Judgement:
         """The judgement of the gradients that `feed` asks for, or the fault that they are."""
+        bounds = partial(self.gradient_bounds, grads=feed.grads)
         try:
-            return self.judged(
-                partial(self.gradient_bounds, grads=feed.grads), self.gradients(result), (feed,),
+            judgement = self.judged(
+                bounds, self.gradients(result), (feed,),
                 kind="gradient", what="the gradient is wrong", grads=feed.grads,
             )  # fmt: skip
         except Fault as fault:
@@ -375,6 +376,13 @@ class Inquiry:
                     f"zero{self.advice.stopped.format(absent)}"
                 )
             raise
+        expected = bounds(self.classes()[0])
+        if any(b is not None and np.isnan(b.exact).any() for b in expected) and all(
+            x is None or np.isfinite(x.astype(np.float64)).all()
+            for x in (*feed.inputs, *feed.grads)
+        ):  # which nothing that a backend returns would show
+            prove_backward(self.case, feed.inputs, feed.grads)
+        return judgement
 
     def judged(
         self,

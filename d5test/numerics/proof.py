@@ -162,7 +162,7 @@ class Proof:
         margin = APART * sum(size for _, size in slopes)
         least, most = sorted(rise for rise, _ in slopes)
         if np.isfinite(margin) and not least - margin <= g[at] <= most + margin:
-            between = f"{least!r} and {most!r}"
+            between = f"between {least!r} and {most!r}"
             raise WrongReference(
                 self._message(
                     f"gradient of input {i} at {list(at)} is", repr(float(g[at])), between

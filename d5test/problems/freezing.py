@@ -28,7 +28,7 @@ from d5test.numerics.judgement import ratios, telling
 from d5test.problems import Problem
 from d5test.problems.corpus import Corpus, digest
 from d5test.reference.operators import OPERATORS
-from d5test.strategies import Draw, case_with, drawable
+from d5test.strategies import Draw, case_with
 from d5test.strategies.draw import Shape
 
 if TYPE_CHECKING:
@@ -144,11 +144,9 @@ class Candidate:
 def extended(corpus: Corpus, seed: int = 0) -> Corpus:
     """The corpus with cases for each cell that has none, and then of the next version."""
     cells = {(p.case.op.name, p.case.dtype) for p in corpus.problems}
-    known = {cls.__name__ for cls in drawable()}
     added = [
         Problem(f"{name}-{dtype}-{k}", case, f"corpus {corpus.version + 1}")
         for name in OPERATORS
-        if name in known
         for dtype in COUNTS
         if (name, dtype) not in cells
         for k, case in enumerate(chosen(OPERATORS[name], dtype, seed))

@@ -67,6 +67,27 @@ class Kinks(Operator):
         return dy * steep + np.where(first, dy.sum(-1, keepdims=True), 0.0)
 
 
+class Product(Operator):
+    """The product of two numbers; its gradient is y / x, which is none where x is zero."""
+
+    def forward(self, x: Any) -> Any:
+        return x[..., 0] * x[..., 1]
+
+    def backward(self, grads: Any, given: Any, outputs: Any) -> Any:
+        ((dy,), (x,)), (y,) = (grads, given), outputs
+        return self.guarded(dy[..., None], x, y[..., None])
+
+    def guarded(self, dy: Any, x: Any, y: Any) -> Any:
+        return dy * y / x
+
+
+class Guarded(Product):
+    """Nothing where x is zero, though the other factor is what is due."""
+
+    def guarded(self, dy: Any, x: Any, y: Any) -> Any:
+        return np.where(x == 0, 0.0, dy * y / np.where(x == 0, 1.0, x))
+
+
 @inputs(Right)
 @inputs(WrongSign)
 def two(d: Draw, op: Operator) -> tuple[Tensor | None, ...]:
@@ -124,6 +145,21 @@ def test_a_wrong_one_is_told_where(op: Operator, words: str) -> None:
     assert repr(case) in str(caught.value)
 
 
+@pytest.mark.parametrize(("op", "got"), [(Product(), "nan"), (Guarded(), r"-?0\.0")])
+def test_where_bars_say_nothing_the_slopes_on_both_sides_do(op: Operator, got: str) -> None:
+    case = Case(op, (Tensor((2, 2), "float64", data=(1.0, 2.0, 0.0, 3.0)),))
+    words = rf"gradient of input 0 at \[1, 0\] is\n +{got} by .*\n +between \S+ and \S+ by"
+    with pytest.raises(WrongReference, match=words):
+        prove_backward(case, *feed(case))
+
+
+def test_a_gradient_that_is_not_a_number_is_never_what_judges() -> None:
+    """No result of a backend would show it: it is proved though nothing differs."""
+    case = Case(Product(), (Tensor((2, 2), "float64", data=(1.0, 2.0, 0.0, 3.0)),))
+    with pytest.raises(WrongReference, match="nan by Product.backward"):
+        CHECKS["gradient"].run(honest(Product, Product), case)
+
+
 def test_the_values_of_both_sides_are_told() -> None:
     case = Case(WrongSign(), CASE)
     (x, w), (dy,) = feed(case)
@@ -137,9 +173,9 @@ def test_the_values_of_both_sides_are_told() -> None:
     assert float(found[4]) == pytest.approx(right, rel=1e-12)
 
 
-def honest(op: type[Operator]) -> Local:
-    """A backend whose gradients are right, whatever the reference says."""
-    row = {op.__name__: Row(Reference(Right)), "Mul": Numpy.rows["Mul"]}
+def honest(op: type[Operator], own: type[Operator] = Right) -> Local:
+    """A backend whose gradients are those of `own`, whatever the reference says."""
+    row = {op.__name__: Row(Reference(own)), "Mul": Numpy.rows["Mul"]}
     return Local("honest", type("Honest", (Numpy,), {"rows": row})())
 
 

@@ -31,11 +31,11 @@ class Reduction(Operator):
 
     def reduce(self, x, axes):
         """The reduction, its dimensions kept."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{self.name} says no `reduce(x, axes)`")
 
     def gradient(self, dy, x, y, axes):
         """dx, from dy and y with their dimensions kept; it may still have to be broadcast."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{self.name} says no `gradient(dy, x, y, axes)`")
 
     def reduced(self, x, axes):
         """The axes to reduce, counted from the front; none: y is x."""
