@@ -156,7 +156,7 @@ def test_where_bars_say_nothing_the_slopes_on_both_sides_do(op: Operator, got: s
 def test_a_gradient_that_is_not_a_number_is_never_what_judges() -> None:
     """No result of a backend would show it: it is proved though nothing differs."""
     case = Case(Product(), (Tensor((2, 2), "float64", data=(1.0, 2.0, 0.0, 3.0)),))
-    with pytest.raises(WrongReference, match="nan by Product.backward"):
+    with pytest.raises(WrongReference, match="nan by Product"):
         CHECKS["gradient"].run(honest(Product, Product), case)
 
 
