@@ -58,6 +58,8 @@ class Operator:
     """Outputs in the dtype of `stash_type`: in float32, where the other dtypes are narrower."""
     follows_shifts: ClassVar[bool] = False
     """Whether f(x + t) = f(x) + t: its gradients add up to the upstream gradient, at ties too."""
+    parameters: ClassVar[tuple[str, ...]] = ()
+    """What its inputs are called in messages; nothing: by their numbers."""
     apart: ClassVar[Mapping[int, tuple[int, ...]]] = MappingProxyType({})
     """By the position of an optional input: outputs that ONNX forbids a node that is given it."""
 
@@ -126,6 +128,10 @@ class Operator:
             for i, y in enumerate(outputs)
         )
         return as_tuple(self.backward(grads, inputs, outputs))
+
+    def input_name(self, i: int) -> str:
+        """What an input is called in messages: `input 1`, or `input g` where it has a name."""
+        return f"input {self.parameters[i] if i < len(self.parameters) else i}"
 
     @property
     def name(self) -> str:

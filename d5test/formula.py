@@ -139,12 +139,11 @@ def derived(op: Operator, grads: Any, inputs: Any, outputs: Any) -> tuple[Any, .
 class Formula(Operator):
     """An operator that is a function of NumPy arrays. Its gradient is derived from it.
 
-    `parameters` are the names of its inputs, `called` the ufuncs that it calls.
+    `called` are the ufuncs that it calls.
     """
 
     domain: ClassVar[str] = "formula"
     function: ClassVar[Callable[..., Any]]
-    parameters: ClassVar[tuple[str, ...]] = ()
     called: ClassVar[frozenset[str]] = frozenset()
     constant: ClassVar[tuple[int, ...]] = ()
     """The positions of the inputs by which nothing is differentiated."""

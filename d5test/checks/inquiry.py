@@ -340,7 +340,11 @@ class Inquiry:
             count = f"{len(expected)}, or outputs={len(results)} if these are the first of them"
             raise fault("shape", "the wrong number of results", got=str(len(results)), want=count)
         for k, bound, got in pairs(expected, results):
-            name = f"the gradient of input {self.wanted[k]}" if gradients else f"result {k}"
+            name = (
+                f"the gradient of {self.case.op.input_name(self.wanted[k])}"
+                if gradients
+                else f"result {k}"
+            )
             if got.shape != bound.value.shape:
                 what, want = f"{name} has the wrong shape", bound.value.shape
                 raise fault("shape", what, got=str(got.shape), want=str(want))
@@ -371,8 +375,9 @@ class Inquiry:
         except Fault as fault:
             every = result.gradients or ()
             if absent := tuple(i for i in self.wanted if not every or every[i] is None):
+                names = ", ".join(map(self.case.op.input_name, absent))
                 fault.details["returned"] = (
-                    f"None for the gradient of input {', '.join(map(str, absent))}, which means "
+                    f"None for the gradient of {names}, which means "
                     f"zero{self.advice.stopped.format(absent)}"
                 )
             raise

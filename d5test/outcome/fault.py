@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from d5test.backends.base import Unsupported
-from d5test.case import Case, dtype_of
+from d5test.case import Case, Operator, dtype_of
 from d5test.client.history import Before
 from d5test.client.messages import FAILURES, TO_A_ROW, Advice, Calls
 from d5test.numerics.arithmetic import format_of
@@ -220,11 +220,11 @@ class Subject:
         words = {
             "check": f"{self.check} in {case.dtype}",
             "inputs": inputs_in_words(case, evidence),
-            **values_in_words(evidence),
+            **values_in_words(case.op, evidence),
             **(
                 {} if judgement is None else judgement_in_words(judgement, case.dtype, self.advice)
             ),
-            **({} if judgement is None else derived_in_words(judgement, evidence)),
+            **({} if judgement is None else derived_in_words(case.op, judgement, evidence)),
             **details,
             **({"model": f"operator set {opset}"} if opset else {}),
             "case": repr(case),
@@ -252,20 +252,21 @@ def inputs_in_words(case: Case, evidence: Evidence) -> str:
     feed = evidence.feeds[-1] if evidence.feeds else None
     arrays = [None] * len(case.inputs) if feed is None else feed.inputs
     layouts = [] if feed is None else feed.layouts or []
-    for tensor, x, layout in zip_longest(case.inputs, arrays, layouts):
+    names = [f"{name} " for name in case.op.parameters]
+    for tensor, x, layout, name in zip_longest(case.inputs, arrays, layouts, names):
         if tensor is None:
             words.append("-")
         elif tensor.same_as is not None:
-            words.append(f"input {tensor.same_as} again")
+            words.append(f"{case.op.input_name(tensor.same_as)} again")
         else:
-            word = f"{tensor.dtype} {tensor.shape if x is None else x.shape}"
+            word = f"{name or ''}{tensor.dtype} {tensor.shape if x is None else x.shape}"
             words.append(word if layout in (None, "contiguous") else f"{word} {layout}")
     if feed is not None and feed.grads is not None and feed.grad_layout != "contiguous":
         words.append(f"upstream {feed.grad_layout}")
     return ", ".join(words)
 
 
-def values_in_words(evidence: Evidence) -> dict[str, str]:
+def values_in_words(op: Operator, evidence: Evidence) -> dict[str, str]:
     """Small inputs and upstream gradients of the last call: as few digits as tell each number."""
     words: dict[str, str] = {}
     for feed in evidence.feeds[-1:]:
@@ -279,7 +280,7 @@ def values_in_words(evidence: Evidence) -> dict[str, str]:
                     lines = np.array2string(x, separator=", ", floatmode="unique")
                     line = " ".join(lines.split())
                     line = line.replace("[ ", "[").replace(" ,", ",").replace(" ]", "]")
-                    words[f"{what} {i}"] = line
+                    words[op.input_name(i) if what == "input" else f"{what} {i}"] = line
     return words
 
 
@@ -326,13 +327,13 @@ def _beyond(judgement: Judgement, dtype: str) -> bool:
     return abs(judgement.want) - judgement.bar > format_of(dtype).largest
 
 
-def derived_in_words(judgement: Judgement, evidence: Evidence) -> dict[str, str]:
+def derived_in_words(op: Operator, judgement: Judgement, evidence: Evidence) -> dict[str, str]:
     """Where the worst element of a derivative is; nothing where none is judged."""
     if evidence.claim not in ("within", "special") or not evidence.feeds:
         return {}
     feed, position = evidence.feeds[-1], judgement.output
     if feed.grads is not None:
-        what = f"the gradient of input {evidence.wanted[position]}"
+        what = f"the gradient of {op.input_name(evidence.wanted[position])}"
         if feed.tangents is not None:
             what = f"the derivative of {what}"
     elif feed.tangents is not None:
