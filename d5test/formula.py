@@ -66,7 +66,8 @@ class Input:
     values  the regime or regimes of its values, `"positive"` or `("uniform", 0, 1)`; see
             `d5test.values.REGIMES`
     below   whole numbers from 0 to one less than this: a number or an axis, `below="vocabulary"`
-    dtype   of whole numbers (int64), or `"bool"` for a mask; None: the dtype under test
+    dtype   of whole numbers (int64), `"bool"` for a mask, or `"float32"` for weights that stay in
+            it beside inputs in 16 bits; None: the dtype under test
 
     Raises `ValueError` for an axis that cannot be read, an unknown regime or dtype.
     """
@@ -92,16 +93,16 @@ class Input:
         for name, *_ in self.regimes:
             if name not in REGIMES:
                 raise ValueError(f"no value regime {name!r}: {hint(name, REGIMES)}")
-        if self.dtype in FLOATS:
-            raise ValueError(
-                f"dtype={self.dtype!r}: real inputs have the dtype under test, which dtypes= of "
-                "check names; one of another dtype is not judged yet"
-            )
-        if self.dtype not in (None, "bool", *WHOLE):
-            known = ("bool", *WHOLE)
+        known = ("bool", *WHOLE, *FLOATS)
+        if self.dtype not in (None, *known):
             raise ValueError(f"no dtype {self.dtype!r}: {hint(self.dtype, known)}")
         if self.dtype in WHOLE and self.below is None and not self.regimes:
             raise ValueError(f"dtype={self.dtype!r} needs below=: the numbers are from 0 to below")
+
+    @property
+    def real(self) -> bool:
+        """Whether it holds real numbers."""
+        return self.dtype is None or self.dtype in FLOATS
 
     @property
     def names(self) -> Iterator[str]:
@@ -117,7 +118,7 @@ class Input:
 
     def values(self, sizes: Sizes) -> tuple[Any, ...]:
         """The regimes that its values may have, the simplest first."""
-        if self.regimes or self.dtype is None:
+        if self.regimes or self.real:
             return self.regimes or _named(ORDINARY)
         if self.dtype == "bool":
             return (("mask", 0.5),)
@@ -186,12 +187,18 @@ def operator_of(
     _require_known("sizes", options, dict.fromkeys(names), "an axis of an input")
     options = {name: options.get(name, ()) for name in names}
     wanted = wrt.replace(",", " ").split() if isinstance(wrt, str) else wrt
-    real = [k for k, s in specs.items() if s.dtype is None]
+    real = [k for k, s in specs.items() if s.real]
     if not real:
         raise ValueError("no input holds real numbers: there is nothing to be judged by bars")
     _require_known("wrt", wanted or (), real, "an input of real numbers")
     order = _in_order(function, specs, drawn)
     arrays = [specs[name] for name in order]
+    first = next(name for name in order if specs[name].real)
+    if specs[first].dtype is not None:
+        raise ValueError(
+            f"the first real input, {first}, is in the dtype under test, which dtypes= of check "
+            "names: leave its dtype= out"
+        )
     fields = [(name, Any, field(default=values[0])) for name, values in drawn.items()]
     members = {
         "function": staticmethod(function),

@@ -348,7 +348,9 @@ class Inquiry:
             if got.shape != bound.value.shape:
                 what, want = f"{name} has the wrong shape", bound.value.shape
                 raise fault("shape", what, got=str(got.shape), want=str(want))
-            dtype = self.case.dtype if bound.storage is not None else bound.value.dtype.kind
+            own = self.case.inputs[self.wanted[k]] if gradients else None
+            real = own.dtype if own is not None else self.case.dtype
+            dtype = real if bound.storage is not None else bound.value.dtype.kind
             has = got.dtype.name if bound.storage is not None else got.dtype.kind
             stashed = k in self.case.op.stashed_outputs and has == "float32"
             if has != dtype and not stashed:

@@ -193,6 +193,27 @@ def test_numpy_functions_bring_their_own_gradient() -> None:
         d5test.check(silu, gradient=lambda grads, inputs, outputs: grads[0] * 2, **told)
 
 
+def test_weights_may_stay_in_float32() -> None:
+    """Each gradient is in the dtype of its input."""
+    told: dict[str, Any] = {
+        "like": lambda x, w: x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-5) * w,
+        "inputs": {"x": "n d", "w": Input("d", dtype="float32")},
+        "dtypes": ("float32", "bfloat16"),
+        "backend": "torch",
+    }
+
+    def normalised(x: Any, w: Any) -> Any:
+        h = x.float()
+        h = h * torch.rsqrt((h * h).mean(-1, keepdim=True) + 1e-5)
+        return (h * w).to(x.dtype)
+
+    d5test.check(normalised, **told)
+    with pytest.raises(Fault, match="the result is wrong"):
+        d5test.check(lambda x, w: normalised(x, 1.01 * w), **told)
+    with pytest.raises(Fault, match="result 0 has the wrong dtype"):
+        d5test.check(lambda x, w: normalised(x, w).to(w.dtype), **told)
+
+
 def test_only_what_wrt_names_has_a_gradient() -> None:
     told: dict[str, Any] = {"like": lambda x, w: x * w, "inputs": {"x": "n", "w": "n"}}
 
@@ -258,6 +279,7 @@ def _check(like: Any = np.tanh, **told: Any) -> None:
         ({"inputs": {"x": "n"}, "attributes": {"eps": 1.0}, "like": lambda x, eps: x},
          None),
         ({"like": lambda x: torch.tanh(x), "inputs": {"x": "n"}}, "must be Tensor"),
+        ({"inputs": {"x": Input("n", dtype="float32")}}, "the first real input, x,"),
         ({"like": np.sort, "inputs": {"a": "n"}}, r"numpy\.sort"),
         ({"like": lambda x: x.__setitem__(0, 1.0), "inputs": {"x": "n"}}, "read-only"),
         ({"like": lambda x: None, "inputs": {"x": "n"}}, "the formula returned None"),
@@ -272,7 +294,6 @@ def test_what_makes_no_sense_says_what_does(told: dict[str, Any], words: str | N
     ("described", "words"),
     [
         ({"values": "postive"}, "no value regime 'postive': did you mean positive"),
-        ({"dtype": "float32"}, "real inputs have the dtype under test"),
         ({"dtype": "int46"}, "no dtype 'int46': did you mean int64"),
         ({"dtype": "int64"}, "needs below="),
     ],
