@@ -49,10 +49,10 @@ WRITTEN = (
 )
 SEVERAL = "..."
 """Axes of any number and size, the same in all inputs that have them."""
-
-
 LARGEST_RESULT = 1_000_000
 """Elements of what a formula computes on the way, about: more take a second of every case."""
+SHORTEST, LONGER = 2, 64
+"""What is left of an axis that is cut, and by how much one grows at most."""
 APART = (5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47)
 """Sizes of which none is a sum or a product of others that a formula is likely to make."""
 Sizes = Mapping[str, int]
@@ -107,9 +107,14 @@ class Input:
     @property
     def names(self) -> Iterator[str]:
         """The names of axes that its sizes depend on."""
-        for axis in (*self.axes, *((self.below,) if self.below else ())):
-            if axis != SEVERAL:
-                yield from (n.id for n in ast.walk(ast.parse(axis)) if isinstance(n, ast.Name))
+        for axis in self.measured:
+            yield from names_in(axis)
+
+    @property
+    def measured(self) -> tuple[str, ...]:
+        """Its axes, but for `...`, and what its numbers are below."""
+        below = () if self.below is None else (self.below,)
+        return (*(axis for axis in self.axes if axis != SEVERAL), *below)
 
     def shape(self, sizes: Sizes, several: tuple[int, ...]) -> tuple[int, ...]:
         """The sizes of its axes."""
@@ -182,7 +187,7 @@ def operator_of(
     """
     specs = {k: s if isinstance(s, Input) else Input(s) for k, s in inputs.items()}
     drawn = {k: v if isinstance(v, list) else [v] for k, v in (attributes or {}).items()}
-    options = {k: (v,) if isinstance(v, int) else tuple(v) for k, v in (sizes or {}).items()}
+    options = {k: _sizes(k, v) for k, v in (sizes or {}).items()}
     names = [n for s in specs.values() for n in s.names]
     _require_known("sizes", options, dict.fromkeys(names), "an axis of an input")
     options = {name: options.get(name, ()) for name in names}
@@ -219,6 +224,17 @@ def operator_of(
     return made
 
 
+def _sizes(name: str, given: Any) -> tuple[int, ...]:
+    """The sizes that an axis may have. Raises `ValueError` for what is none."""
+    sizes = (given,) if isinstance(given, int) else tuple(given)
+    if not sizes or not all(isinstance(n, int) and n > 0 for n in sizes):
+        raise ValueError(
+            f"sizes={{{name!r}: {given!r}}}: an axis measures a whole number, at least 1, or one of "
+            "several, as in (32, 64)"
+        )
+    return sizes
+
+
 def _draw_attributes(cls: type[Formula], drawn: Mapping[str, list[Any]], d: Draw) -> Formula:
     return cls(**{name: d.choose(values) for name, values in drawn.items()})
 
@@ -232,9 +248,13 @@ def _draw_inputs(
 ) -> tuple[Tensor, ...]:
     several = d.shape(1, 3) if any(SEVERAL in s.axes for s in specs) else ()
     sizes = {name: d.choose(some) if some else d.side() for name, some in options.items()}
-    while effort.of(sizes) > LARGEST_RESULT:
-        longest = max((name for name in sizes if not options[name]), key=sizes.__getitem__)
+    free = [name for name, some in options.items() if not some]
+    while free and effort.of(sizes) > LARGEST_RESULT:
+        longest = max(free, key=sizes.__getitem__)
+        if sizes[longest] <= SHORTEST:
+            break
         sizes[longest] //= 2
+    _lengthen(specs, sizes, free)
     tensors: list[Tensor] = []
     for spec in specs:
         tensor = d.tensor(spec.shape(sizes, several), *spec.values(sizes), dtype=spec.dtype)
@@ -242,6 +262,25 @@ def _draw_inputs(
             tensor = Tensor(tensor.shape, tensor.dtype)  # a product of both would be zero
         tensors.append(tensor)
     return tuple(tensors)
+
+
+def _lengthen(specs: Sequence[Input], sizes: dict[str, int], free: Sequence[str]) -> None:
+    """Make axes longer until all that are computed, `n-4` say, have an element.
+
+    Raises `ValueError` where no size does that.
+    """
+    for spec in specs:
+        for axis in spec.measured:
+            for _ in range(LONGER):
+                if size_of(axis, sizes) > 0:
+                    break
+                for name in names_in(axis):
+                    sizes[name] += name in free
+            else:
+                raise ValueError(
+                    f"the axis {axis!r} has no element, where {sizes}: say by sizes= what "
+                    f"{' and '.join(names_in(axis)) or 'it'} may measure"
+                )
 
 
 class _Seen(np.ndarray[Any, Any]):
@@ -278,6 +317,7 @@ class _Effort:
     ) -> None:
         apart = iter(APART)
         small = {name: some[0] if some else next(apart) for name, some in options.items()}
+        _lengthen(specs, small, [name for name, some in options.items() if not some])
         several = (next(apart), next(apart)) if any(SEVERAL in s.axes for s in specs) else ()
         arrays = [
             Tensor(s.shape(small, several), s.dtype or "float64", s.values(small)[0]).array(0, i)
@@ -295,8 +335,8 @@ class _Effort:
                     raise TypeError(f"the formula returned {y!r}, where an array is wanted")
             gradients(op.forward, [np.ones(np.shape(y)) for y in outputs], arrays)
         axes: dict[int, tuple[str, ...]] = {size: (name,) for name, size in small.items()}
-        for text in (axis for s in specs for axis in s.axes if axis != SEVERAL):
-            axes.setdefault(size_of(text, small), tuple(Input(text).names))
+        for text in (axis for s in specs for axis in s.measured):
+            axes.setdefault(size_of(text, small), tuple(names_in(text)))
         self._products = {
             tuple(sorted(name for side in shape for name in axes.get(side, ())))
             for shape in shapes
@@ -312,13 +352,18 @@ def axis_of(text: str) -> str:
     if text == SEVERAL:
         return text
     try:
-        size_of(text, {n.id: 1 for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Name)})
+        size_of(text, dict.fromkeys(names_in(text), 1))
     except (SyntaxError, TypeError, ZeroDivisionError):
         raise ValueError(
             f"{text!r} is no axis: it is a name, a number, or made of them by + - * // without "
             'spaces, as in "b 2*d"'
         ) from None
     return text
+
+
+def names_in(axis: str) -> list[str]:
+    """The names of which an axis is made."""
+    return [node.id for node in ast.walk(ast.parse(axis)) if isinstance(node, ast.Name)]
 
 
 def size_of(axis: str, sizes: Mapping[str, int]) -> int:

@@ -250,6 +250,13 @@ def test_axes_of_one_name_have_one_size_and_sizes_are_drawn_where_kernels_change
     assert {len(case.shapes[0] or ()) for case in met} >= {3, 4, 5}
 
 
+def test_what_is_computed_has_an_element() -> None:
+    made = operator_of(lambda x, i: x, {"x": "n-9", "i": Input("k", below="n-8")})
+    assert all((c.shapes[0] or (0,))[0] >= 1 for c in drawn(cases(made, "float32"), 30))
+    with pytest.raises(ValueError, match=r"'d-40' has no element, where .*'d': 32.* what d may"):
+        operator_of(lambda x: x, {"x": "n d-40"}, {"d": (32, 64)})
+
+
 def test_scores_of_attention_stay_affordable() -> None:
     """Where an axis is as long as a loop that runs in parallel, n by n would be 10^9."""
     made = operator_of(causal, dict.fromkeys("qkv", "n d"))
@@ -273,6 +280,8 @@ def _check(like: Any = np.tanh, **told: Any) -> None:
         ({"like": lambda x: x, "inputs": {"y": "n"}}, "inputs= names 'y', .* known: x"),
         ({"like": lambda x, w: x, "inputs": {"x": "n"}}, 'says nothing of w, .*"w": "n d"'),
         ({"inputs": {"x": "n d"}, "sizes": {"c": 3}}, "sizes= names 'c', .* known: n, d"),
+        ({"inputs": {"x": "n d"}, "sizes": {"d": (0, 3)}}, "at least 1"),
+        ({"inputs": {"x": "n d"}, "sizes": {"d": "32"}}, "at least 1"),
         ({"inputs": {"x": "n d"}, "wrt": "w"}, "wrt= names 'w', .* an input of real numbers"),
         ({"inputs": {"x": "n"}, "attributes": {"eps": 1.0}, "like": lambda x: x},
          "attributes= names 'eps'"),
