@@ -229,8 +229,8 @@ def _sizes(name: str, given: Any) -> tuple[int, ...]:
     sizes = (given,) if isinstance(given, int) else tuple(given)
     if not sizes or not all(isinstance(n, int) and n > 0 for n in sizes):
         raise ValueError(
-            f"sizes={{{name!r}: {given!r}}}: an axis measures a whole number, at least 1, or one of "
-            "several, as in (32, 64)"
+            f"sizes={{{name!r}: {given!r}}}: an axis measures a whole number, at least 1, or "
+            "one of several, as in (32, 64)"
         )
     return sizes
 
