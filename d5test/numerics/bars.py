@@ -262,6 +262,27 @@ class Bar(Tracked):
             return index
         return Choice(index, np.where(several, np.inf, 0.0), rivals, self.arithmetic)
 
+    def argsort(self, axis: int = -1, kind: Any = None, *, stable: Any = None) -> Any:
+        """In doubt are the places of neighbours that may change them, or are equal."""
+        index = np.argsort(self.value, axis=axis, kind="stable")
+        x = np.moveaxis(np.take_along_axis(self.value, index, axis), axis, -1)
+        bar = np.moveaxis(np.take_along_axis(self.full_companion(), index, axis), axis, -1)
+        near = np.diff(x) <= bar[..., 1:] + bar[..., :-1]
+        if not near.any():
+            return index
+        doubt = np.zeros(x.shape, bool)
+        doubt[..., 1:] |= near
+        doubt[..., :-1] |= near
+        return self.like(index, np.where(np.moveaxis(doubt, -1, axis), np.inf, 0.0))
+
+    def sorted(self, axis: int = -1) -> Any:
+        """Each order statistic lies between those of the lower and of the upper ends."""
+        value = np.sort(self.value, axis)
+        if self.companion is None:
+            return self.like(value)
+        ends = (np.sort(self.value + sign * self.companion, axis) for sign in (-1, 1))
+        return self.like(value, np.max([np.absolute(end - value) for end in ends], axis=0))
+
     def select(self, condition: Any, chosen: Any, other: Any) -> Any:
         """The one or the other; where the condition is in doubt, all from the one to the other."""
         a, b = self.lift(chosen), self.lift(other)
@@ -308,7 +329,23 @@ class Bar(Tracked):
             return _put_choice(*args, **kwargs)
         if function is np.take_along_axis and isinstance(args[1], Choice):
             return _take_choice(self, *args, **kwargs)
+        if function in (np.take_along_axis, np.put_along_axis) and isinstance(args[1], Bar):
+            return (_taken if function is np.take_along_axis else _put)(self, *args, **kwargs)
         return super().__array_function__(function, types, args, kwargs)
+
+
+def _taken(kind: Bar, array: Any, index: Bar, axis: int = -1) -> Bar:
+    """What stands at an index; nothing is known where that is in doubt."""
+    taken: Bar = kind.lift(array).move(np.take_along_axis, index.value, axis)
+    bar = taken.full_companion() + np.broadcast_to(index.full_companion(), taken.shape)
+    return kind.like(taken.value, bar)
+
+
+def _put(kind: Bar, target: Any, index: Bar, source: Any, axis: int) -> None:
+    """Nothing is known along the axis where a place is in doubt."""
+    np.put_along_axis(target, index.value, source, axis)
+    doubt = index.full_companion().max(axis=axis, keepdims=True, initial=0.0)
+    target.companion = target.full_companion() + np.broadcast_to(doubt, target.shape)
 
 
 def scaled_last(y: Any, scale: float) -> Any:

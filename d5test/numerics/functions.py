@@ -154,8 +154,9 @@ RULES: dict[Any, Callable[..., Any]] = {
     **{
         getattr(np, name): _method(name)
         for name in ("sum", "mean", "var", "max", "min", "prod", "cumsum", "clip",
-                     "argmax", "argmin")
+                     "argmax", "argmin", "argsort")
     },
+    np.sort: lambda self, x, axis=-1, **_: x.sorted(axis),
     np.amax: _method("max"),
     np.amin: _method("min"),
 }  # fmt: skip

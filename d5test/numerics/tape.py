@@ -217,6 +217,9 @@ class Variable(Tracked):
         function = np.argmax if sign > 0 else np.argmin
         return function(self.value, axis=axis, keepdims=keepdims)
 
+    def argsort(self, axis: int = -1, kind: Any = None, *, stable: Any = None) -> Any:
+        return np.argsort(self.value, axis=axis, kind="stable")
+
     def select(self, condition: Any, chosen: Any, other: Any) -> Any:
         a, b, which = self.lift(chosen), self.lift(other), _value(condition)
         return self.made(

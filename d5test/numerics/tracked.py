@@ -138,6 +138,14 @@ class Tracked:
         function = np.argmax if sign > 0 else np.argmin
         return function(self.value, axis=axis, keepdims=keepdims)
 
+    def argsort(self, axis: int = -1, kind: Any = None, *, stable: Any = None) -> Any:
+        """Where each element comes from when they are sorted; equal ones keep their order."""
+        return np.argsort(self.value, axis=axis, kind="stable")
+
+    def sorted(self, axis: int = -1) -> Any:
+        """The elements in their order."""
+        return np.take_along_axis(self, self.argsort(axis), axis)
+
     def select(self, condition: Any, chosen: Any, other: Any) -> Any:
         raise NotImplementedError
 

@@ -257,3 +257,37 @@ def test_a_sum_in_16_bits_is_of_the_class_of_its_primitives() -> None:
     x = np.concatenate(xs)
     sums = np.add.accumulate(x, dtype=np.float16)
     assert front_door.judge(CumSum(), [x, np.array(0)], [sums]).arithmetic == "S"
+
+
+def test_an_order_is_in_doubt_where_neighbours_may_change_places() -> None:
+    x = Bar(np.array([[3.0, 1.0, 1.1, 2.0]]), np.full((1, 4), 0.06), arithmetic=SINGLE)
+    order = np.argsort(x)
+    assert order.value.tolist() == [[1, 2, 3, 0]]
+    assert np.isinf(order.companion).tolist() == [[True, True, False, False]]
+    taken = np.take_along_axis(x * 1.0, order[:, 1:], -1)
+    assert taken.value.tolist() == [[1.1, 2.0, 3.0]]
+    assert np.isinf(taken.companion).tolist() == [[True, False, False]]
+    for places, known in ((order[:, :2], False), (order[:, 2:], True)):
+        gates = np.zeros_like(x)
+        np.put_along_axis(gates, places, Bar(np.ones((1, 2)), arithmetic=SINGLE), -1)
+        assert np.isfinite(gates.companion).all() is np.bool_(known)
+    certain = np.argsort(Bar(np.array([2.0, 1.0]), arithmetic=SINGLE))
+    assert type(certain) is np.ndarray
+
+
+def test_order_statistics_lie_between_those_of_both_ends() -> None:
+    rng = np.random.default_rng(4)
+    value, bar = rng.normal(size=(20, 7)), rng.uniform(0, 0.5, size=(20, 7))
+    expected = np.sort(Bar(value, bar, arithmetic=SINGLE), axis=0)
+    for _ in range(50):
+        moved = np.sort(value + rng.uniform(-1, 1, size=bar.shape) * bar, axis=0)
+        assert (np.abs(moved - expected.value) <= expected.companion).all()
+    assert (expected.companion <= bar.max()).all()
+
+
+def test_a_product_in_any_order_is_unknown_where_another_one_leaves_the_range() -> None:
+    """inf and 0 on the way, of factors whose product in order of appearance is 1."""
+    factors = np.array([[1e30, 1e-30] * 4, [2.0, 0.5] * 4], np.float64)
+    product = Bar(factors, arithmetic=SINGLE).prod(-1)
+    assert np.isfinite(product.companion).tolist() == [False, True]
+    assert Bar(np.zeros((0, 3, 0)), arithmetic=SINGLE).prod(1).shape == (0, 0)
