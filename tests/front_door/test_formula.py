@@ -199,6 +199,22 @@ def test_the_example_of_the_documentation_runs() -> None:
         names["test_rope"]()
 
 
+def test_parameters_of_a_module_are_inputs() -> None:
+    linear = torch.nn.Linear(4, 3)
+    told: dict[str, Any] = {
+        "like": lambda x, weight, bias: x @ weight.T + bias,
+        "inputs": {"x": "... 4", "weight": "3 4", "bias": "3"},
+        "backend": "torch",
+    }
+
+    def called(x: Any, weight: Any, bias: Any) -> Any:
+        return torch.func.functional_call(linear, {"weight": weight, "bias": bias}, (x,))
+
+    d5test.check(called, **told)
+    with pytest.raises(Fault, match="gradient of input bias"):
+        d5test.check(lambda x, w, b: called(x, w, b.detach()), **told)
+
+
 def test_numpy_functions_bring_their_own_gradient() -> None:
     told: dict[str, Any] = {"like": lambda x: x / (1 + np.exp(-x)), "inputs": {"x": "..."}}
 
