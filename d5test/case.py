@@ -129,6 +129,10 @@ class Operator:
         )
         return as_tuple(self.backward(grads, inputs, outputs))
 
+    def fits(self, inputs: tuple[Tensor | None, ...]) -> bool:
+        """Whether inputs of such sizes, which nobody drew, are ones that it is meant for."""
+        return True
+
     def input_name(self, i: int) -> str:
         """What an input is called in messages: `input 1`, or `input g` where it has a name."""
         return f"input {self.parameters[i] if i < len(self.parameters) else i}"

@@ -15,24 +15,26 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, make_dataclass
 from functools import partial
 from inspect import Parameter, signature
 from keyword import iskeyword
 from math import prod
+from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
 
 from d5test.case import FLOATS, Operator, Tensor
 from d5test.names import hint
-from d5test.numerics.bars import scaled_last
+from d5test.numerics.bars import masking, scaled_last
 from d5test.numerics.tape import gradients
 from d5test.numerics.tracked import largest
 from d5test.strategies.draw import ORDINARY, SINGLE, Draw
 from d5test.strategies.registry import attributes as draws_attributes
 from d5test.strategies.registry import inputs as draws_inputs
+from d5test.strategies.sizes import LARGEST
 from d5test.values import REGIMES
 
 WHOLE = ("int64", "int32", "int16", "int8", "uint8")
@@ -80,10 +82,19 @@ class Input:
         below: int | str | None = None,
         dtype: str | None = None,
     ) -> None:
+        if not isinstance(axes, str):
+            raise TypeError(f'axes are written in one text, as in "n 2*d", not {axes!r}')
+        if below is not None and not (_whole(below) or isinstance(below, str)):
+            raise TypeError(f'below= is a whole number or an axis, as in "c", not {below!r}')
         self.axes = tuple(map(axis_of, axes.split()))
         self.below = None if below is None else axis_of(str(below))
         self.dtype = "int64" if dtype is None and below is not None else dtype
         listed = values if isinstance(values, list) else [values] if values else []
+        if not all(isinstance(r, str | tuple) and r for r in listed):
+            raise TypeError(
+                'values= is a regime, "positive" or ("uniform", 0, 1) say, or a list of them, '
+                f"not {values!r}"
+            )
         self.regimes = _named(listed)
         self._require_sense(axes)
 
@@ -95,7 +106,14 @@ class Input:
                 raise ValueError(f"no value regime {name!r}: {hint(name, REGIMES)}")
         known = ("bool", *WHOLE, *FLOATS)
         if self.dtype not in (None, *known):
-            raise ValueError(f"no dtype {self.dtype!r}: {hint(self.dtype, known)}")
+            raise ValueError(f"no dtype {self.dtype!r}: {hint(str(self.dtype), known)}")
+        if self.below is not None and self.dtype not in WHOLE:
+            raise ValueError(f"below= is of whole numbers, and dtype= {self.dtype!r}")
+        if self.below == SEVERAL:
+            raise ValueError("below= is a number or one axis, not ...")
+        most = np.iinfo(self.dtype).max if self.dtype in WHOLE else np.inf
+        if self.below is not None and self.below.isdigit() and int(self.below) - 1 > most:
+            raise ValueError(f"numbers below {self.below} are more than {self.dtype} has")
         if self.dtype in WHOLE and self.below is None and not self.regimes:
             raise ValueError(f"dtype={self.dtype!r} needs below=: the numbers are from 0 to below")
 
@@ -137,7 +155,7 @@ def _named(regimes: Sequence[Any]) -> tuple[tuple[Any, ...], ...]:
 
 def derived(op: Operator, grads: Any, inputs: Any, outputs: Any) -> tuple[Any, ...]:
     """The `backward` of an operator, from its `forward` alone: write `backward = derived`."""
-    made = gradients(op.forward, grads, inputs)
+    made = gradients(op.forward, grads, masking(inputs))
     scale = max((largest(dy) for dy in grads if dy is not None), default=0.0)
     return tuple(None if dx is None else scaled_last(dx, scale) for dx in made)
 
@@ -153,6 +171,11 @@ class Formula(Operator):
     called: ClassVar[frozenset[str]] = frozenset()
     constant: ClassVar[tuple[int, ...]] = ()
     """The positions of the inputs by which nothing is differentiated."""
+    results: ClassVar[int] = 1
+    """How many outputs it has."""
+    described: ClassVar[tuple[Input, ...]] = ()
+    options: ClassVar[Mapping[str, tuple[int, ...]]] = {}
+    """The sizes that each axis may have; none: any."""
 
     def forward(self, *inputs: Any) -> Any:
         """The function, with the attributes as keyword arguments."""
@@ -163,10 +186,40 @@ class Formula(Operator):
             raise
         return tuple(result) if isinstance(result, list) else result
 
+    def fits(self, inputs: tuple[Tensor | None, ...]) -> bool:
+        """Whether axes of one name have one size, and each a size that it may have."""
+        sides = [
+            (axis, side)
+            for spec, t in zip(self.described, inputs, strict=True)
+            if t is not None
+            for axis, side in zip(reversed(spec.axes), reversed(t.shape), strict=False)
+            if axis != SEVERAL
+        ]
+        sizes = {axis: side for axis, side in sides if axis in self.options}
+        for name in self.options.keys() - sizes.keys():  # it stands in `2*d` alone
+            tried = self.options[name] or range(1, 1 + max((n for _, n in sides), default=1))
+            sizes[name] = next((n for n in tried if _agrees(name, n, sides, sizes)), 0)
+        allowed = all(not some or sizes[name] in some for name, some in self.options.items())
+        indices = all(
+            t is None or spec.below is None or t.values == spec.values(sizes)[0]
+            for spec, t in zip(self.described, inputs, strict=True)
+        )
+        return allowed and indices and all(size_of(axis, sizes) == n for axis, n in sides)
+
     def backward(self, grads: Any, inputs: Any, outputs: Any) -> Any:
         """As `derived`."""
         made = derived(self, grads, inputs, outputs)
         return tuple(None if i in self.constant else dx for i, dx in enumerate(made))
+
+
+def _agrees(name: str, size: int, sides: Sequence[tuple[str, int]], sizes: Sizes) -> bool:
+    """Whether the axes that are made of this name and known ones have their sizes then."""
+    known = {**sizes, name: size}
+    return all(
+        size_of(axis, known) == side
+        for axis, side in sides
+        if name in names_in(axis) and known.keys() >= set(names_in(axis))
+    )
 
 
 def operator_of(
@@ -185,12 +238,17 @@ def operator_of(
 
     Raises `ValueError` for names that do not fit together.
     """
+    for what, given in (("inputs", inputs), ("sizes", sizes), ("attributes", attributes)):
+        if given is not None and not isinstance(given, Mapping):
+            raise TypeError(f"{what}= is a dict, by the names of the formula, not {given!r}")
     specs = {k: s if isinstance(s, Input) else Input(s) for k, s in inputs.items()}
-    drawn = {k: v if isinstance(v, list) else [v] for k, v in (attributes or {}).items()}
+    drawn = {k: _values(k, v, specs) for k, v in (attributes or {}).items()}
     options = {k: _sizes(k, v) for k, v in (sizes or {}).items()}
     names = [n for s in specs.values() for n in s.names]
     _require_known("sizes", options, dict.fromkeys(names), "an axis of an input")
     options = {name: options.get(name, ()) for name in names}
+    if wrt is not None and not isinstance(wrt, str | list | tuple | set):
+        raise TypeError(f'wrt= names inputs, as in "x w", not {wrt!r}')
     wanted = wrt.replace(",", " ").split() if isinstance(wrt, str) else wrt
     real = [k for k, s in specs.items() if s.real]
     if not real:
@@ -211,28 +269,49 @@ def operator_of(
         "constant": tuple(
             i for i, name in enumerate(order) if wanted is not None and name not in wanted
         ),
+        "described": tuple(arrays),
+        "options": options,
         "__doc__": function.__doc__ or "",
     }
+    if wanted is not None and not wanted:
+        members["backward"] = Operator.backward  # nothing is differentiated
     made: type[Formula] = make_dataclass(
         _name(function), fields, bases=(Formula,), namespace=members, frozen=True, kw_only=True,
         repr=False,
     )  # fmt: skip
     draws_attributes(made)(partial(_draw_attributes, made, drawn))
     effort = _Effort(made(), arrays, options)
-    made.called = effort.called
+    made.called, made.results = effort.called, effort.results
     draws_inputs(made)(partial(_draw_inputs, arrays, options, effort))
     return made
 
 
 def _sizes(name: str, given: Any) -> tuple[int, ...]:
     """The sizes that an axis may have. Raises `ValueError` for what is none."""
-    sizes = (given,) if isinstance(given, int) else tuple(given)
-    if not sizes or not all(isinstance(n, int) and n > 0 for n in sizes):
+    several = isinstance(given, Iterable) and not isinstance(given, str)
+    sizes = tuple(given) if several else (given,)
+    if not sizes or not all(_whole(n) and n > 0 for n in sizes):
         raise ValueError(
             f"sizes={{{name!r}: {given!r}}}: an axis measures a whole number, at least 1, or "
             "one of several, as in (32, 64)"
         )
-    return sizes
+    return tuple(map(int, sizes))
+
+
+def _whole(n: Any) -> bool:
+    return isinstance(n, Integral) and not isinstance(n, bool)
+
+
+def _values(name: str, given: Any, specs: Mapping[str, Input]) -> list[Any]:
+    """The values that an attribute may have. Raises `ValueError` for what cannot be one."""
+    values = given if isinstance(given, list) else [given]
+    if not values:
+        raise ValueError(f"attributes={{{name!r}: []}}: there is no value to draw")
+    if any(isinstance(v, np.ndarray) for v in values):
+        raise ValueError(f"the attribute {name!r} is an array: say its axes by inputs=")
+    if name in specs or hasattr(Formula, name):
+        raise ValueError(f"an attribute cannot be called {name!r}: that is taken")
+    return values
 
 
 def _draw_attributes(cls: type[Formula], drawn: Mapping[str, list[Any]], d: Draw) -> Formula:
@@ -249,7 +328,10 @@ def _draw_inputs(
     several = d.shape(1, 3) if any(SEVERAL in s.axes for s in specs) else ()
     sizes = {name: d.choose(some) if some else d.side() for name, some in options.items()}
     free = [name for name, some in options.items() if not some]
-    while free and effort.of(sizes) > LARGEST_RESULT:
+    while free and (
+        effort.of(sizes) > LARGEST_RESULT
+        or any(prod(spec.shape(sizes, several)) > LARGEST for spec in specs)
+    ):
         longest = max(free, key=sizes.__getitem__)
         if sizes[longest] <= SHORTEST:
             break
@@ -316,9 +398,17 @@ class _Effort:
         self, op: Formula, specs: Sequence[Input], options: Mapping[str, tuple[int, ...]]
     ) -> None:
         apart = iter(APART)
-        small = {name: some[0] if some else next(apart) for name, some in options.items()}
-        _lengthen(specs, small, [name for name, some in options.items() if not some])
         several = (next(apart), next(apart)) if any(SEVERAL in s.axes for s in specs) else ()
+        small = {name: some[0] if some else next(apart, 2) for name, some in options.items()}
+        if max(prod(s.shape(small, several)) for s in specs) > LARGEST:
+            small |= {name: 2 for name, some in options.items() if not some}  # all alike
+        _lengthen(specs, small, [name for name, some in options.items() if not some])
+        for spec in specs:
+            if (elements := prod(spec.shape(small, several))) > LARGEST:
+                raise ValueError(
+                    f"the input {' '.join(spec.axes)!r} has {elements} elements, where {small}: "
+                    f"{LARGEST} are drawn at most"
+                )
         arrays = [
             Tensor(s.shape(small, several), s.dtype or "float64", s.values(small)[0]).array(0, i)
             for i, s in enumerate(specs)
@@ -330,9 +420,13 @@ class _Effort:
         with np.errstate(all="ignore"):
             outputs = op(*(a.view(_Seen) for a in arrays))
             shapes, self.called = set(_Seen.shapes), frozenset(_Seen.called)
+            self.results = len(outputs)
             for y in outputs:
                 if not isinstance(y, np.ndarray | np.generic):
-                    raise TypeError(f"the formula returned {y!r}, where an array is wanted")
+                    kind = "None" if y is None else f"a {type(y).__name__}"
+                    raise TypeError(f"the formula returned {kind}, where an array is wanted")
+            if not outputs:
+                raise TypeError("the formula returned nothing, where an array is wanted")
             gradients(op.forward, [np.ones(np.shape(y)) for y in outputs], arrays)
         axes: dict[int, tuple[str, ...]] = {size: (name,) for name, size in small.items()}
         for text in (axis for s in specs for axis in s.measured):
@@ -394,6 +488,11 @@ def _in_order(
         return list(specs)
     if any(p.kind in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD) for p in parameters):
         return list(specs)
+    if alone := [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.name in specs]:
+        raise ValueError(
+            f"{', '.join(alone)}: inputs are given by position, so they stand before the * "
+            "in the formula"
+        )
     names = [p.name for p in parameters]
     _require_known("inputs", specs, names, "a parameter of the formula")
     _require_known("attributes", drawn, names, "a parameter of the formula")

@@ -44,6 +44,8 @@ from d5test.worker.service import Service
 Function = Callable[..., Any]
 MISCALLED = re.compile(r"takes .*positional argument.* given|missing \d+ required positional")
 """What Python says of a call with too many or too few arguments."""
+LEAST_SHARE = 0.5
+"""The share of a formula's elements that have to be judged, on the average of its cases."""
 STARRED = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 OF_A_FRAMEWORK = 'backend="torch", say, gives tensors of a framework'
 
@@ -222,8 +224,11 @@ def judge(
 def _operator(like: Any, described: Mapping[str, Any]) -> Any:
     """`like`, or the operator that a formula with such inputs is."""
     __tracebackhide__ = True
-    if isinstance(like, Operator | type) or not callable(like):
-        if described:
+    operator = isinstance(like, Operator) or (
+        isinstance(like, type) and issubclass(like, Operator)
+    )
+    if operator or isinstance(like, type) or not callable(like):
+        if described and operator:
             given = f"{', '.join(described)}= {'are' if len(described) > 1 else 'is'}"
             raise TypeError(f"{given} for a formula; {like!r} says itself what its inputs are")
         return like
@@ -284,8 +289,12 @@ def _require_sense(
             raise ValueError(f"{name}= is a whole number of at least 1, not {number!r}")
     known = onnx.defs.has(operator.__name__) and not operator.domain
     most = onnx.defs.get_schema(operator.__name__).max_output if known else outputs
+    if issubclass(operator, Formula):
+        most = operator.results
     if outputs is not None and outputs > most:
         raise ValueError(f"outputs={outputs}: {operator.__name__} has {most} at most")
+    if backend is not None and not isinstance(backend, str):
+        raise TypeError(f'backend= is a name, such as "torch", not {backend!r}')
     if gradient is None:
         return
     if backend is not None:
@@ -460,6 +469,12 @@ def _explore(
     if tally.left_to_others:
         text = "{wrong}, though no case that {check} drew has shown it: {case}"
         raise Untested(text.format_map(tally.left_to_others))
+    if issubclass(operator, Formula) and tally.right and tally.share < LEAST_SHARE:
+        raise Untested(
+            f"{operator.__name__} in {dtype}, {name}: {tally.share:.0%} of the elements could be "
+            "judged: of the others the formula's own bars say nothing (docs/formula.md)"
+        )
     conclusion = assessment.conclude(lambda fault: ("", ""))
     if conclusion.status != "passed":
-        raise Untested(f"{like!r} in {dtype}, {name}: {conclusion.text}")
+        called = operator.__name__ if isinstance(like, type) else repr(like)
+        raise Untested(f"{called} in {dtype}, {name}: {conclusion.text}")

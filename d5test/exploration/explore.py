@@ -286,7 +286,7 @@ class Exploration:
 
     def _again(self, case: Case | None, kind: str) -> Fault | None:
         """The fault of this kind that a case has; `None` too where there is no such case."""
-        if case is None or self.covered(case):
+        if case is None or self.covered(case) or not case.op.fits(case.inputs):
             return None
         try:
             case.op(*double(case.arrays()))

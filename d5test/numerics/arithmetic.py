@@ -104,6 +104,7 @@ class Arithmetic:
                  sums grow like a random walk (Higham and Mary, SIAM J. Sci. Comput. 2019)
     ties         equal numbers count as uncertainly ordered, so that every subgradient of a
                  kink is accepted
+    masks        infinities that a formula makes itself are exact, in gradients too
     ulps         elementary functions that are granted more than the common table says
     rounded_attributes
                  the operator's attributes are known to the 32 bits in which ONNX stores them
@@ -121,6 +122,7 @@ class Arithmetic:
     flushes: bool = False
     independent: bool = False
     ties: bool = False
+    masks: bool = False
     ulps: Mapping[str, float] = field(default_factory=dict)
     rounded_attributes: bool = False
     absolute: Mapping[str, float] = field(default_factory=dict)

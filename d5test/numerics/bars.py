@@ -348,6 +348,19 @@ def _put(kind: Bar, target: Any, index: Bar, source: Any, axis: int) -> None:
     target.companion = target.full_companion() + np.broadcast_to(doubt, target.shape)
 
 
+def masking(inputs: Sequence[Any]) -> tuple[Any, ...]:
+    """The inputs of a formula whose own infinities, as of a mask, are exact in gradients, too.
+
+    Not where an input is infinite itself.
+    """
+    return tuple(
+        Bar(x.value, x.companion, arithmetic=replace(x.arithmetic, masks=True))
+        if isinstance(x, Bar) and not x.arithmetic.infinite
+        else x
+        for x in inputs
+    )
+
+
 def scaled_last(y: Any, scale: float) -> Any:
     """`y`, a product with a factor up to `scale` that may be the last one to be multiplied.
 

@@ -51,11 +51,13 @@ def certain_at_infinity(
 ) -> Bar:
     """The result of an elementwise function, with a bar of zero where an infinity makes it so.
 
-    Not of a gradient, which at an infinity depends on how the derivative is written; nor of a
-    function that is known to err by an absolute amount, which it does there too.
+    Not of a gradient, which at an infinity depends on how the derivative is written, but of one of
+    a formula that `masks`; nor of a function that is known to err by an absolute amount, which it
+    does there too.
     """
     errs = ufunc.__name__ in result.arithmetic.absolute
-    if ufunc not in FUNCTIONS or result.arithmetic.ties or errs:
+    in_gradient = result.arithmetic.ties and not result.arithmetic.masks
+    if ufunc not in FUNCTIONS or in_gradient or errs:
         return result
     decided = np.zeros(np.shape(result.value), bool)
     for i, (x, bar) in enumerate(zip(xs, bars, strict=True)):

@@ -297,8 +297,8 @@ class Variable(Tracked):
         """Take the value of a step, as if it had been written here."""
         if not self.owned:
             raise TypeError(
-                "a formula may not write into its input or into a part of another array that it "
-                "has named: write result[key] = ... on an array of its own, such as "
+                "a formula may not write into its input or into a part of another array, nor by "
+                "y[key] *= 2: write y[key] = y[key] * 2 on an array of its own, such as "
                 "numpy.zeros_like(x) or x.copy()"
             )
         made = self.made(value, sources)

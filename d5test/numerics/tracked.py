@@ -186,6 +186,9 @@ class Tracked:
     def __len__(self) -> int:
         return len(self.value)
 
+    def __bool__(self) -> bool:
+        raise TypeError("a reference may not branch on what is computed: use numpy.where")
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.value!r}, {self.companion!r})"
 

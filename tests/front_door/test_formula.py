@@ -320,6 +320,21 @@ def _check(like: Any = np.tanh, **told: Any) -> None:
         ({"inputs": {"x": "n d"}, "sizes": {"c": 3}}, "sizes= names 'c', .* known: n, d"),
         ({"inputs": {"x": "n d"}, "sizes": {"d": (0, 3)}}, "at least 1"),
         ({"inputs": {"x": "n d"}, "sizes": {"d": "32"}}, "at least 1"),
+        ({"inputs": {"x": "n d"}, "sizes": {"d": (4.5,)}}, "at least 1"),
+        ({"inputs": ["n d"]}, r"inputs= is a dict, .* not \['n d'\]"),
+        ({"inputs": {"x": ("n", "d")}}, 'written in one text, as in "n 2'),
+        ({"inputs": {"x": "100000000"}}, "has 100000000 elements"),
+        ({"inputs": {"x": "n*n*n*n*n*n*n*n n*n*n*n*n*n*n*n*n*n*n"}}, "elements, where"),
+        ({"inputs": {"x": "n"}, "wrt": 0}, 'wrt= names inputs, as in "x w", not 0'),
+        ({"inputs": {"x": "n"}, "attributes": {"eps": []}}, "there is no value to draw"),
+        ({"inputs": {"x": "n"}, "attributes": {"forward": 1}}, "'forward': that is taken"),
+        ({"inputs": {"x": "n"}, "attributes": {"x": 1}}, "'x': that is taken"),
+        ({"inputs": {"x": "n"}, "attributes": {"w": np.ones(2)}}, "'w' is an array"),
+        ({"like": lambda *, x: x, "inputs": {"x": "n"}}, "x: inputs are given by position"),
+        ({"like": lambda x: {}, "inputs": {"x": "n"}}, "the formula returned a dict"),
+        ({"like": lambda x: (), "inputs": {"x": "n"}}, "the formula returned nothing"),
+        ({"like": lambda x: x if x.sum() else -x, "inputs": {"x": "n"}}, "may not branch"),
+        ({"inputs": {"x": "n"}, "outputs": 2}, "outputs=2: .* has 1 at most"),
         ({"inputs": {"x": "n d"}, "wrt": "w"}, "wrt= names 'w', .* an input of real numbers"),
         ({"inputs": {"x": "n"}, "attributes": {"eps": 1.0}, "like": lambda x: x},
          "attributes= names 'eps'"),
@@ -343,8 +358,76 @@ def test_what_makes_no_sense_says_what_does(told: dict[str, Any], words: str | N
         ({"values": "postive"}, "no value regime 'postive': did you mean positive"),
         ({"dtype": "int46"}, "no dtype 'int46': did you mean int64"),
         ({"dtype": "int64"}, "needs below="),
+        ({"dtype": "int8", "below": 300}, "numbers below 300 are more than int8 has"),
+        ({"dtype": "bool", "below": 2}, "below= is of whole numbers"),
+        ({"below": "..."}, "a number or one axis"),
+        ({"below": 2.5}, "below= is a whole number"),
+        ({"values": ["uniform", 0, 1]}, r'or \("uniform", 0, 1\) say'),
+        ({"dtype": torch.int8}, "no dtype torch.int8"),
     ],
 )
 def test_an_input_that_makes_no_sense_says_what_does(described: Any, words: str) -> None:
-    with pytest.raises(ValueError, match=words):
+    with pytest.raises((ValueError, TypeError), match=words):
         Input("n d", **described)
+
+
+def test_fourteen_axes_and_a_product_that_is_cut() -> None:
+    names = "abcdefghijklmn"
+    made = operator_of(lambda x, y: x, {"x": " ".join(names), "y": "n*m*l"})
+    for case in drawn(cases(made, "float32"), 5):
+        assert all(np.prod(shape) <= 132_000 for shape in case.shapes if shape)
+
+
+def test_a_reduced_case_keeps_what_was_said_of_its_axes() -> None:
+    """A kernel of fixed tiles is never called with others while its fault is reduced."""
+    met = set()
+
+    def tiled(x: Any, i: Any) -> Any:
+        met.add(tuple(x.shape))
+        if x.shape[0] > 7:
+            raise RuntimeError("more than seven rows")
+        return torch.tanh(x) + i.sum()
+
+    with pytest.raises(Fault, match="more than seven rows"):
+        d5test.check(
+            tiled,
+            like=lambda x, i: np.tanh(x) + i.sum(),
+            inputs={"x": "n 2*d", "i": Input("d//2", below="d")},
+            sizes={"d": (16, 32)},
+            backend="torch",
+        )
+    assert {side for _, side in met} <= {32, 64}
+    assert min(n for n, _ in met if n > 7) == 8
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_mask_by_infinity_leaves_no_gradient_unjudged(seed: int) -> None:
+    """All of each gradient has a bar, so that a detached value is found."""
+
+    def detached(q: Any, k: Any, v: Any) -> Any:
+        return attended(q, k, v.detach())
+
+    told: dict[str, Any] = {"inputs": dict.fromkeys("qkv", "b h n d"), "backend": "torch"}
+    for like in (causal, lambda q, k, v: _masked(q, k) @ v):
+        with pytest.raises(Fault, match="gradient of input v"):
+            d5test.check(detached, like=like, dtypes="float32", seed=seed, **told)
+
+
+def _masked(q: Any, k: Any) -> Any:
+    scores = q @ np.swapaxes(k, -1, -2) / np.sqrt(q.shape[-1])
+    n = scores.shape[-1]
+    return Softmax(axis=-1)(scores + np.where(np.triu(np.ones((n, n)), 1), -np.inf, 0.0))[0]
+
+
+def test_a_formula_of_which_little_can_be_judged_is_an_error() -> None:
+    told: dict[str, Any] = {"inputs": {"x": Input("n", values=("huge",))}, "backend": "torch"}
+    with pytest.raises(AssertionError, match=r"\d+% of the elements could be|nothing was judged"):
+        d5test.check(lambda x: x * x / x, like=lambda x: x * x / x, dtypes="float32", **told)
+
+
+def test_the_forward_alone() -> None:
+    told: dict[str, Any] = {"inputs": {"x": "n"}, "backend": "torch"}
+    like = lambda x: np.tanh(x) * 2  # noqa: E731
+    d5test.check(lambda x: torch.tanh(x.detach()) * 2, like=like, wrt="", **told)
+    with pytest.raises(Fault):
+        d5test.check(lambda x: torch.tanh(x.detach()) * 2, like=like, **told)
