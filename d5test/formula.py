@@ -28,7 +28,7 @@ import numpy as np
 
 from d5test.case import FLOATS, Operator, Tensor
 from d5test.names import hint
-from d5test.numerics.bars import masking, scaled_last
+from d5test.numerics.bars import Bar, masking, scaled_last
 from d5test.numerics.tape import gradients
 from d5test.numerics.tracked import largest
 from d5test.strategies.draw import ORDINARY, SINGLE, Draw
@@ -53,6 +53,8 @@ SEVERAL = "..."
 """Axes of any number and size, the same in all inputs that have them."""
 LARGEST_RESULT = 1_000_000
 """Elements of what a formula computes on the way, about: more take a second of every case."""
+RARE = 1e-30
+"""Underflow below this is so rare that all of its consequences may be granted; not in float16."""
 SHORTEST, LONGER = 2, 64
 """What is left of an axis that is cut, and by how much one grows at most."""
 APART = (5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47)
@@ -155,8 +157,15 @@ def _named(regimes: Sequence[Any]) -> tuple[tuple[Any, ...], ...]:
 
 def derived(op: Operator, grads: Any, inputs: Any, outputs: Any) -> tuple[Any, ...]:
     """The `backward` of an operator, from its `forward` alone: write `backward = derived`."""
-    made = gradients(op.forward, grads, masking(inputs))
-    scale = max((largest(dy) for dy in grads if dy is not None), default=0.0)
+    scales = [largest(dy) for dy in grads if dy is not None]
+
+    def met(dy: Any) -> None:
+        if isinstance(dy, Bar) and dy.arithmetic.primitive.smallest_subnormal < RARE:
+            scales.append(largest(dy) * factor)
+
+    factor = max([1.0, *(largest(x) for x in inputs if isinstance(x, Bar))])
+    made = gradients(op.forward, grads, masking(inputs), met)
+    scale = max(scales, default=0.0)
     return tuple(None if dx is None else scaled_last(dx, scale) for dx in made)
 
 

@@ -387,11 +387,15 @@ class Parts(dict[int, Any]):
 
 
 def gradients(
-    function: Callable[..., Any], grads: Sequence[Any], inputs: Sequence[Any]
+    function: Callable[..., Any],
+    grads: Sequence[Any],
+    inputs: Sequence[Any],
+    met: Callable[[Any], None] = lambda dy: None,
 ) -> tuple[Any, ...]:
     """The gradient of each input of `function`, `None` of one that holds no real numbers.
 
-    `grads` has an upstream gradient for each output, `None` where there is none.
+    `grads` has an upstream gradient for each output, `None` where there is none. `met` gets the
+    gradient of each step on the way.
     """
     variables = [
         x if x is None or not _real(x) else Variable(x, Step(next(_numbers)), owned=False)
@@ -406,6 +410,7 @@ def gradients(
     while upstream:
         step = max(upstream, key=lambda s: s.number)
         dy = reached[step] = upstream.pop(step)
+        met(dy)
         for source, pull in step.sources:
             dx = pull(dy)
             if dx is not None:

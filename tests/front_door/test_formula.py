@@ -419,6 +419,26 @@ def _masked(q: Any, k: Any) -> Any:
     return Softmax(axis=-1)(scores + np.where(np.triu(np.ones((n, n)), 1), -np.inf, 0.0))[0]
 
 
+@pytest.mark.parametrize("seed", [5, 6])
+def test_what_underflows_on_the_way_accuses_nobody(seed: int) -> None:
+    """Weights of 1e-43 have few bits left, by which upstream gradients of 1e6 are multiplied."""
+
+    def weighted(scores: Any, v: Any) -> Any:
+        e = np.exp(scores - scores.max(-1, keepdims=True))
+        return e / e.sum(-1, keepdims=True) @ v
+
+    d5test.check(
+        lambda q, k, v, s: torch.softmax(
+            q @ k.mT + s[:, None, None] * torch.arange(k.shape[-2], dtype=q.dtype), -1
+        ) @ v,
+        like=lambda q, k, v, s: weighted(
+            q @ np.swapaxes(k, -1, -2) + s[:, None, None] * np.arange(k.shape[-2]), v
+        ),
+        inputs={"q": "h n d", "k": "h m d", "v": "h m e", "s": "h"},
+        backend="torch", dtypes="float32", seed=seed,
+    )  # fmt: skip
+
+
 def test_a_formula_of_which_little_can_be_judged_is_an_error() -> None:
     told: dict[str, Any] = {"inputs": {"x": Input("n", values=("huge",))}, "backend": "torch"}
     with pytest.raises(AssertionError, match=r"\d+% of the elements could be|nothing was judged"):
