@@ -303,7 +303,7 @@ class Variable(Tracked):
             )
         made = self.made(value, sources)
         self.value, self.companion = made.value, made.companion
-        self.exponent = None
+        self.exponent, self.plus_one = None, False
 
     def __setitem__(self, key: Any, other: Any) -> None:
         other = self.lift(other)

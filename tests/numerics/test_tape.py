@@ -90,6 +90,12 @@ def _logistic(x: Any, y: Any) -> Any:
     return y / (1 + np.exp(-x)) + 1 / (1.0 + e) + np.reciprocal(1 + e) + y / (1 + (1 + e)) + e
 
 
+def _logistic_in_part(x: Any, y: Any) -> Any:
+    below = 1 + np.exp(-x)
+    below[2:] = y[2:] ** 2
+    return y / below
+
+
 VECTORS: dict[str, Any] = {
     "arithmetic": lambda x, y: x * y / (2 + y * y) - abs(x) ** 1.5,
     "order": lambda x, y: np.maximum(x, y) * np.minimum(x, 0.1) + np.clip(x, -0.5, 0.5),
@@ -119,6 +125,7 @@ VECTORS: dict[str, Any] = {
     "chosen": _chosen,
     "put": _put,
     "logistic": _logistic,
+    "logistic in part": _logistic_in_part,
     "special": lambda x, y: special.expit(x) * special.erf(y) + special.erfc(x),
     "operator": lambda x, y: Softmax(axis=0)(x * y)[0] * x,
     "several outputs": lambda x, y: (lambda a, b: a * y[:2] + b[1] * 3)(
