@@ -42,7 +42,7 @@ ARITHMETIC: Mapping[type, Callable[[int, int], int]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
-    ast.FloorDiv: operator.floordiv,
+    ast.FloorDiv: lambda a, b: a // b if b else 0,
 }
 """What an axis may be computed with: `2*d`, `n+1`, `d//2`."""
 WRITTEN = (
@@ -207,7 +207,10 @@ class Formula(Operator):
         sizes = {axis: side for axis, side in sides if axis in self.options}
         for name in self.options.keys() - sizes.keys():  # it stands in `2*d` alone
             tried = self.options[name] or range(1, 1 + max((n for _, n in sides), default=1))
-            sizes[name] = next((n for n in tried if _agrees(name, n, sides, sizes)), 0)
+            fitting = (n for n in tried if _agrees(name, n, sides, sizes))
+            if (size := next(fitting, None)) is None:
+                return False
+            sizes[name] = size
         allowed = all(not some or sizes[name] in some for name, some in self.options.items())
         indices = all(
             t is None or spec.below is None or t.values == spec.values(sizes)[0]
@@ -456,7 +459,7 @@ def axis_of(text: str) -> str:
         return text
     try:
         size_of(text, dict.fromkeys(names_in(text), 1))
-    except (SyntaxError, TypeError, ZeroDivisionError):
+    except (SyntaxError, TypeError):
         raise ValueError(
             f"{text!r} is no axis: it is a name, a number, or made of them by + - * // without "
             'spaces, as in "b 2*d"'

@@ -133,7 +133,10 @@ class Proof:
                 )
 
     def require_subgradients(self) -> None:
-        """A gradient without a bar lies between the slopes beside it, where both are finite."""
+        """A gradient without a bar lies between the slopes beside it.
+
+        Where `forward` has no derivative by its own chain rule, as a norm at zero, nothing is due.
+        """
         for i, (x, g, bound) in enumerate(
             zip(self.inputs, self.gradients, self.bounds, strict=True)
         ):
@@ -154,13 +157,13 @@ class Proof:
         one[at] = 1.0
         direction = tuple(one if k == i else None for k in range(len(self.inputs)))
         slopes = []
-        for side in (-ASIDE, ASIDE):
+        for side in (-ASIDE, 0.0, ASIDE):
             moved = x.copy()
             moved[at] += side * max(1.0, abs(x[at]))
             inputs = (*self.inputs[:i], moved, *self.inputs[i + 1 :])
             slopes.append(self._rise(inputs, direction))
         margin = APART * sum(size for _, size in slopes)
-        least, most = sorted(rise for rise, _ in slopes)
+        least, *_, most = sorted(rise for rise, _ in slopes)
         if np.isfinite(margin) and not least - margin <= g[at] <= most + margin:
             between = f"between {least!r} and {most!r}"
             raise WrongReference(
