@@ -45,7 +45,7 @@ ARITHMETIC: Mapping[type, Callable[[int, int], int]] = {
     ast.FloorDiv: lambda a, b: a // b if b else 0,
 }
 """What an axis may be computed with: `2*d`, `n+1`, `d//2`."""
-WRITTEN = (
+IN_NUMPY = (
     "A formula runs on arrays that carry error bars: write it in NumPy alone, with the functions "
     "that docs/extending.md lists, or call operators of d5test.reference.operators."
 )
@@ -159,12 +159,12 @@ def derived(op: Operator, grads: Any, inputs: Any, outputs: Any) -> tuple[Any, .
     """The `backward` of an operator, from its `forward` alone: write `backward = derived`."""
     scales = [largest(dy) for dy in grads if dy is not None]
 
-    def met(dy: Any) -> None:
+    def visit(dy: Any) -> None:
         if isinstance(dy, Bar) and dy.arithmetic.primitive.smallest_subnormal < RARE:
             scales.append(largest(dy) * factor)
 
     factor = max([1.0, *(largest(x) for x in inputs if isinstance(x, Bar))])
-    made = gradients(op.forward, grads, masking(inputs), met)
+    made = gradients(op.forward, grads, masking(inputs), visit)
     scale = max(scales, default=0.0)
     return tuple(None if dx is None else scaled_last(dx, scale) for dx in made)
 
@@ -191,7 +191,7 @@ class Formula(Operator):
         try:
             result = type(self).function(*inputs, **self.attributes)
         except (AttributeError, TypeError) as error:
-            error.add_note(WRITTEN)
+            error.add_note(IN_NUMPY)
             raise
         return tuple(result) if isinstance(result, list) else result
 
@@ -250,15 +250,15 @@ def operator_of(
 
     Raises `ValueError` for names that do not fit together.
     """
-    for what, given in (("inputs", inputs), ("sizes", sizes), ("attributes", attributes)):
-        if given is not None and not isinstance(given, Mapping):
-            raise TypeError(f"{what}= is a dict, by the names of the formula, not {given!r}")
+    for what, names in (("inputs", inputs), ("sizes", sizes), ("attributes", attributes)):
+        if names is not None and not isinstance(names, Mapping):
+            raise TypeError(f"{what}= is a dict, by the names of the formula, not {names!r}")
     specs = {k: s if isinstance(s, Input) else Input(s) for k, s in inputs.items()}
     drawn = {k: _values(k, v, specs) for k, v in (attributes or {}).items()}
     options = {k: _sizes(k, v) for k, v in (sizes or {}).items()}
-    names = [n for s in specs.values() for n in s.names]
-    _require_known("sizes", options, dict.fromkeys(names), "an axis of an input")
-    options = {name: options.get(name, ()) for name in names}
+    axes = dict.fromkeys(n for s in specs.values() for n in s.names)
+    _require_known("sizes", options, axes, "an axis of an input")
+    options = {name: options.get(name, ()) for name in axes}
     if wrt is not None and not isinstance(wrt, str | list | tuple | set):
         raise TypeError(f'wrt= names inputs, as in "x w", not {wrt!r}')
     wanted = wrt.replace(",", " ").split() if isinstance(wrt, str) else wrt
@@ -298,13 +298,13 @@ def operator_of(
     return made
 
 
-def _sizes(name: str, given: Any) -> tuple[int, ...]:
+def _sizes(name: str, size: Any) -> tuple[int, ...]:
     """The sizes that an axis may have. Raises `ValueError` for what is none."""
-    several = isinstance(given, Iterable) and not isinstance(given, str)
-    sizes = tuple(given) if several else (given,)
+    several = isinstance(size, Iterable) and not isinstance(size, str)
+    sizes = tuple(size) if several else (size,)
     if not sizes or not all(_whole(n) and n > 0 for n in sizes):
         raise ValueError(
-            f"sizes={{{name!r}: {given!r}}}: an axis measures a whole number, at least 1, or "
+            f"sizes={{{name!r}: {size!r}}}: an axis measures a whole number, at least 1, or "
             "one of several, as in (32, 64)"
         )
     return tuple(map(int, sizes))
@@ -314,9 +314,9 @@ def _whole(n: Any) -> bool:
     return isinstance(n, Integral) and not isinstance(n, bool)
 
 
-def _values(name: str, given: Any, specs: Mapping[str, Input]) -> list[Any]:
+def _values(name: str, value: Any, specs: Mapping[str, Input]) -> list[Any]:
     """The values that an attribute may have. Raises `ValueError` for what cannot be one."""
-    values = given if isinstance(given, list) else [given]
+    values = value if isinstance(value, list) else [value]
     if not values:
         raise ValueError(f"attributes={{{name!r}: []}}: there is no value to draw")
     if any(isinstance(v, np.ndarray) for v in values):
@@ -517,8 +517,8 @@ def _in_order(
     return [name for name in names if name in specs]
 
 
-def _require_known(what: str, given: Any, known: Any, is_one: str) -> None:
-    for name in given:
+def _require_known(what: str, names: Any, known: Any, is_one: str) -> None:
+    for name in names:
         if name not in known:
             raise ValueError(f"{what}= names {name!r}, which is not {is_one}: {hint(name, known)}")
 

@@ -229,8 +229,8 @@ def _operator(like: Any, described: Mapping[str, Any]) -> Any:
     )
     if operator or isinstance(like, type) or not callable(like):
         if described and operator:
-            given = f"{', '.join(described)}= {'are' if len(described) > 1 else 'is'}"
-            raise TypeError(f"{given} for a formula; {like!r} says itself what its inputs are")
+            options = f"{', '.join(described)}= {'are' if len(described) > 1 else 'is'}"
+            raise TypeError(f"{options} for a formula; {like!r} says itself what its inputs are")
         return like
     if not described.get("inputs"):
         names = _parameters(like) or ["x"]
@@ -243,7 +243,7 @@ def _operator(like: Any, described: Mapping[str, Any]) -> Any:
 
 
 def _parameters(function: Function) -> list[str]:
-    """The names of what a function has to be given."""
+    """The parameters without a default."""
     try:
         parameters = signature(function).parameters.values()
     except (TypeError, ValueError):  # written in C

@@ -14,7 +14,7 @@ import numpy as np
 from d5test.case import Array, Operator
 from d5test.numerics.elementary import COMPARISONS, LOGIC, STEPS, TABLE, no_row
 from d5test.numerics.functions import normal_axes
-from d5test.numerics.tracked import Tracked, Values
+from d5test.numerics.tracked import Tracked, Values, as_array, times, zeros_of
 
 
 class Dual(Tracked):
@@ -39,7 +39,7 @@ class Dual(Tracked):
             if ufunc not in TABLE:
                 raise no_row(ufunc)
             moved = [
-                _times(derivative(*xs, value), t)
+                times(derivative(*xs, value), t)
                 for derivative, t in zip(TABLE[ufunc].derivatives, tangents, strict=True)
                 if t is not None
             ]
@@ -57,15 +57,17 @@ class Dual(Tracked):
             if x.companion is not None
         ]
         tangent = sum(tangents[1:], tangents[0]) if tangents else None
-        return self.like(_array(function(*values)), None if tangent is None else _array(tangent))
+        return self.like(
+            as_array(function(*values)), None if tangent is None else as_array(tangent)
+        )
 
     def reduce_sum(self, axis: Any, keepdims: bool) -> Any:
-        return self.move(lambda a: _array(a.sum(axis=axis, keepdims=keepdims)))
+        return self.move(lambda a: as_array(a.sum(axis=axis, keepdims=keepdims)))
 
     def extremum(self, sign: int, axis: Any, keepdims: bool) -> Any:
         """The derivative of the element that is taken; at a tie of plain numbers their mean."""
         function = np.max if sign > 0 else np.min
-        value = _array(function(self.value, axis=axis, keepdims=keepdims))
+        value = as_array(function(self.value, axis=axis, keepdims=keepdims))
         if self.companion is None:
             return self.like(value)
         if isinstance(self.value, Tracked):
@@ -102,37 +104,21 @@ class Dual(Tracked):
     # values that are tracked themselves
 
     def lift(self, other: Any) -> Any:
-        return other if isinstance(other, Dual) else self.like(_array(other))
+        return other if isinstance(other, Dual) else self.like(as_array(other))
 
     def zeros(self, shape: tuple[int, ...]) -> Any:
-        return self.like(_zeros(self.value, shape), _zeros(self.value, shape))
+        return self.like(zeros_of(self.value, shape), zeros_of(self.value, shape))
 
     def full_companion(self) -> Values:
-        return _zeros(self.value, self.shape) if self.companion is None else self.companion
+        return zeros_of(self.value, self.shape) if self.companion is None else self.companion
 
     def __getitem__(self, key: Any) -> Any:
-        return self.move(lambda elements: _array(elements[key]))
+        return self.move(lambda elements: as_array(elements[key]))
 
 
 def _value(x: Any) -> Any:
     """What a function of NumPy gets; numbers of the formula as they are."""
     return x.value if isinstance(x, Dual) else x
-
-
-def _array(x: Any) -> Any:
-    return x if isinstance(x, Tracked) else np.asarray(x)
-
-
-def _zeros(like: Any, shape: tuple[int, ...]) -> Any:
-    """Zeros of the same kind."""
-    return like.zeros(shape) if isinstance(like, Tracked) else np.zeros(shape)
-
-
-def _times(slope: Any, tangent: Any) -> Any:
-    """Their product, without a rounding where the slope is 1 or -1."""
-    if isinstance(slope, float) and abs(slope) == 1:
-        return tangent if slope > 0 else -tangent
-    return slope * tangent
 
 
 def moving(inputs: Sequence[Any], direction: Sequence[Any]) -> tuple[Any, ...]:

@@ -23,7 +23,7 @@ import numpy as np
 from d5test.case import Operator, as_tuple
 from d5test.numerics.elementary import COMPARISONS, LOGIC, STEPS, TABLE, no_row
 from d5test.numerics.functions import normal_axes
-from d5test.numerics.tracked import Tracked
+from d5test.numerics.tracked import Tracked, as_array, plain, times, zeros_of
 
 Pull = Callable[[Any], Any]
 _numbers = count()
@@ -59,13 +59,13 @@ class Variable(Tracked):
             if isinstance(x, Variable) and x.companion is not None
         )
         step = Step(next(_numbers), steps) if steps else None
-        return Variable(_array(value), step, owned=owned)
+        return Variable(as_array(value), step, owned=owned)
 
     def lift(self, other: Any) -> Any:
-        return other if isinstance(other, Variable) else Variable(_array(other))
+        return other if isinstance(other, Variable) else Variable(as_array(other))
 
     def zeros(self, shape: tuple[int, ...]) -> Any:
-        return Variable(_zeros(self.value, shape))
+        return Variable(zeros_of(self.value, shape))
 
     # computation
 
@@ -75,7 +75,7 @@ class Variable(Tracked):
         if ufunc in COMPARISONS or ufunc in LOGIC:
             return Variable(value) if isinstance(value, Tracked) else value
         if ufunc in STEPS or ufunc is np.sign:
-            return Variable(_array(value))
+            return Variable(as_array(value))
         if ufunc in (np.divide, np.reciprocal) and getattr(arguments[-1], "plus_one", False):
             return self._by_one_plus_exp(value, *arguments)
         if ufunc in (np.maximum, np.minimum):
@@ -87,7 +87,7 @@ class Variable(Tracked):
         elif ufunc in TABLE:
             pulls = [partial(_along, d, xs, value) for d in TABLE[ufunc].derivatives]
         elif not np.issubdtype(value.dtype, np.floating):
-            return Variable(_array(value))
+            return Variable(as_array(value))
         else:
             raise no_row(ufunc)
         made = self.made(value, [(a, _to(a, p)) for a, p in zip(arguments, pulls, strict=True)])
@@ -234,9 +234,9 @@ class Variable(Tracked):
 
     def move(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """The gradient goes back to where the elements came from: their numbers, moved, say."""
-        value = _array(function(self.value, *args, **kwargs))
+        value = as_array(function(self.value, *args, **kwargs))
         size, shape = self.size, self.shape
-        owned = not np.may_share_memory(_plain(value), _plain(self.value))
+        owned = not np.may_share_memory(plain(value), plain(self.value))
         if function is np.broadcast_to:
             return self.made(value, [(self.now, lambda dy: _summed_to(dy, shape))], owned=False)
         if function is np.take_along_axis and isinstance(args[0], Tracked):
@@ -257,7 +257,7 @@ class Variable(Tracked):
         return self.made(value, [(self.now, pull)], owned=owned)
 
     def __getitem__(self, key: Any) -> Any:
-        return self.move(lambda elements: _array(elements[key]))
+        return self.move(lambda elements: as_array(elements[key]))
 
     def _join(self, function: Any, arrays: Any, axis: int = 0) -> Any:
         xs = [self.lift(a) for a in arrays]
@@ -357,7 +357,7 @@ class Variable(Tracked):
             flows = y.dtype.kind == "f" and k not in op.stopped_outputs
             return self.made(y, [(joint, lambda dy: Parts({k: dy}))] if flows else [])
 
-        return tuple(output(k, _array(y)) for k, y in enumerate(outputs))
+        return tuple(output(k, as_array(y)) for k, y in enumerate(outputs))
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         rule = OWN.get(function)
@@ -390,11 +390,11 @@ def gradients(
     function: Callable[..., Any],
     grads: Sequence[Any],
     inputs: Sequence[Any],
-    met: Callable[[Any], None] = lambda dy: None,
+    visit: Callable[[Any], None] = lambda dy: None,
 ) -> tuple[Any, ...]:
     """The gradient of each input of `function`, `None` of one that holds no real numbers.
 
-    `grads` has an upstream gradient for each output, `None` where there is none. `met` gets the
+    `grads` has an upstream gradient for each output, `None` where there is none. `visit` gets the
     gradient of each step on the way.
     """
     variables = [
@@ -410,7 +410,7 @@ def gradients(
     while upstream:
         step = max(upstream, key=lambda s: s.number)
         dy = reached[step] = upstream.pop(step)
-        met(dy)
+        visit(dy)
         for source, pull in step.sources:
             dx = pull(dy)
             if dx is not None:
@@ -433,38 +433,17 @@ def _value(x: Any) -> Any:
     return x.value if isinstance(x, Variable) else x
 
 
-def _array(x: Any) -> Any:
-    return x if isinstance(x, Tracked) else np.asarray(x)
-
-
 def _alike(x: Any, other: Any) -> Any:
     """`x` as an array that `other` can be written to."""
     return other.lift(x) if isinstance(other, Tracked) else x
 
 
-def _plain(x: Any) -> Any:
-    while isinstance(x, Tracked):
-        x = x.value
-    return x
-
-
-def _zeros(like: Any, shape: tuple[int, ...]) -> Any:
-    return like.zeros(shape) if isinstance(like, Tracked) else np.zeros(shape)
-
-
 def _along(derivative: Callable[..., Any], xs: Sequence[Any], value: Any, dy: Any) -> Any:
-    return _times(derivative(*xs, value), dy)
+    return times(derivative(*xs, value), dy)
 
 
 def _part(key: Any, dy: Any) -> Any:
     return dy[key]
-
-
-def _times(slope: Any, dy: Any) -> Any:
-    """Their product, without a rounding where the slope is 1 or -1."""
-    if isinstance(slope, float) and abs(slope) == 1:
-        return dy if slope > 0 else -dy
-    return slope * dy
 
 
 def _to(x: Any, pull: Pull) -> Pull:

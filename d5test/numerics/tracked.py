@@ -392,9 +392,31 @@ class Tracked:
         return self.like(value, function([a.full_companion() for a in lifted], axis=axis))
 
 
-def largest(x: Any) -> float:
-    """The largest magnitude of the finite elements of an array, tracked or not."""
+def as_array(x: Any) -> Any:
+    """An array, tracked or plain, of what a function returned."""
+    return x if isinstance(x, Tracked) else np.asarray(x)
+
+
+def zeros_of(like: Any, shape: tuple[int, ...]) -> Any:
+    """Zeros of the same kind."""
+    return like.zeros(shape) if isinstance(like, Tracked) else np.zeros(shape)
+
+
+def times(slope: Any, moved: Any) -> Any:
+    """Their product, without a rounding where the slope is 1 or -1."""
+    if isinstance(slope, float) and abs(slope) == 1:
+        return moved if slope > 0 else -moved
+    return slope * moved
+
+
+def plain(x: Any) -> Any:
+    """The values alone, however often they are tracked."""
     while isinstance(x, Tracked):
         x = x.value
-    size = np.absolute(x)
+    return x
+
+
+def largest(x: Any) -> float:
+    """The largest magnitude of the finite elements of an array, tracked or not."""
+    size = np.absolute(plain(x))
     return float(np.max(size, where=np.isfinite(size), initial=0.0))

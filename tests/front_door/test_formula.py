@@ -99,7 +99,7 @@ class Stopped(torch.autograd.Function):  # type: ignore[misc]
 
 
 HALF = ("float32", "bfloat16")
-# a formula, what check is told of it, the function that is right, and wrong ones
+# a formula, the options of check, the function that is right, and wrong ones
 FORMULAS: dict[str, tuple[Function, dict[str, Any], Function, list[Function]]] = {
     "rope": (
         rope,
@@ -176,17 +176,17 @@ FORMULAS: dict[str, tuple[Function, dict[str, Any], Function, list[Function]]] =
 
 @pytest.mark.parametrize("name", FORMULAS)
 def test_what_is_right_passes(name: str) -> None:
-    formula, told, right, _ = FORMULAS[name]
-    d5test.check(right, like=formula, backend="torch", dtypes=HALF, examples=12, **told)
+    formula, options, right, _ = FORMULAS[name]
+    d5test.check(right, like=formula, backend="torch", dtypes=HALF, examples=12, **options)
 
 
 @pytest.mark.parametrize(
     ("name", "mistake"), [(name, k) for name in FORMULAS for k in range(len(FORMULAS[name][3]))]
 )
 def test_each_mistake_is_found(name: str, mistake: int) -> None:
-    formula, told, _, wrong = FORMULAS[name]
+    formula, options, _, wrong = FORMULAS[name]
     with pytest.raises(Fault):
-        d5test.check(wrong[mistake], like=formula, backend="torch", dtypes="float32", **told)
+        d5test.check(wrong[mistake], like=formula, backend="torch", dtypes="float32", **options)
 
 
 def test_the_example_of_the_documentation_runs() -> None:
@@ -201,7 +201,7 @@ def test_the_example_of_the_documentation_runs() -> None:
 
 def test_parameters_of_a_module_are_inputs() -> None:
     linear = torch.nn.Linear(4, 3)
-    told: dict[str, Any] = {
+    options: dict[str, Any] = {
         "like": lambda x, weight, bias: x @ weight.T + bias,
         "inputs": {"x": "... 4", "weight": "3 4", "bias": "3"},
         "backend": "torch",
@@ -210,13 +210,13 @@ def test_parameters_of_a_module_are_inputs() -> None:
     def called(x: Any, weight: Any, bias: Any) -> Any:
         return torch.func.functional_call(linear, {"weight": weight, "bias": bias}, (x,))
 
-    d5test.check(called, **told)
+    d5test.check(called, **options)
     with pytest.raises(Fault, match="gradient of input bias"):
-        d5test.check(lambda x, w, b: called(x, w, b.detach()), **told)
+        d5test.check(lambda x, w, b: called(x, w, b.detach()), **options)
 
 
 def test_numpy_functions_bring_their_own_gradient() -> None:
-    told: dict[str, Any] = {"like": lambda x: x / (1 + np.exp(-x)), "inputs": {"x": "..."}}
+    options: dict[str, Any] = {"like": lambda x: x / (1 + np.exp(-x)), "inputs": {"x": "..."}}
 
     def silu(x: Any) -> Any:
         return x * special.expit(x)
@@ -226,14 +226,14 @@ def test_numpy_functions_bring_their_own_gradient() -> None:
         s = special.expit(x)
         return dy * s * (1 + x * (1 - s))
 
-    d5test.check(silu, gradient=slope, **told)
+    d5test.check(silu, gradient=slope, **options)
     with pytest.raises(Fault, match="the gradient is wrong"):
-        d5test.check(silu, gradient=lambda grads, inputs, outputs: grads[0] * 2, **told)
+        d5test.check(silu, gradient=lambda grads, inputs, outputs: grads[0] * 2, **options)
 
 
 def test_weights_may_stay_in_float32() -> None:
     """Each gradient is in the dtype of its input."""
-    told: dict[str, Any] = {
+    options: dict[str, Any] = {
         "like": lambda x, w: x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-5) * w,
         "inputs": {"x": "n d", "w": Input("d", dtype="float32")},
         "dtypes": ("float32", "bfloat16"),
@@ -245,22 +245,22 @@ def test_weights_may_stay_in_float32() -> None:
         h = h * torch.rsqrt((h * h).mean(-1, keepdim=True) + 1e-5)
         return (h * w).to(x.dtype)
 
-    d5test.check(normalised, **told)
+    d5test.check(normalised, **options)
     with pytest.raises(Fault, match="the result is wrong"):
-        d5test.check(lambda x, w: normalised(x, 1.01 * w), **told)
+        d5test.check(lambda x, w: normalised(x, 1.01 * w), **options)
     with pytest.raises(Fault, match="result 0 has the wrong dtype"):
-        d5test.check(lambda x, w: normalised(x, w).to(w.dtype), **told)
+        d5test.check(lambda x, w: normalised(x, w).to(w.dtype), **options)
 
 
 def test_only_what_wrt_names_has_a_gradient() -> None:
-    told: dict[str, Any] = {"like": lambda x, w: x * w, "inputs": {"x": "n", "w": "n"}}
+    options: dict[str, Any] = {"like": lambda x, w: x * w, "inputs": {"x": "n", "w": "n"}}
 
     def half(x: Any, w: Any) -> Any:
         return x * w.detach()
 
-    d5test.check(half, backend="torch", wrt="x", **told)
+    d5test.check(half, backend="torch", wrt="x", **options)
     with pytest.raises(Fault, match="gradient of input w"):
-        d5test.check(half, backend="torch", **told)
+        d5test.check(half, backend="torch", **options)
 
 
 def test_a_formula_named_like_an_operator_is_granted_nothing_of_it() -> None:
@@ -303,12 +303,12 @@ def test_scores_of_attention_stay_affordable() -> None:
         assert d <= n * d
 
 
-def _check(like: Any = np.tanh, **told: Any) -> None:
-    d5test.check(torch.tanh, like=like, backend="torch", **told)
+def _check(like: Any = np.tanh, **options: Any) -> None:
+    d5test.check(torch.tanh, like=like, backend="torch", **options)
 
 
 @pytest.mark.parametrize(
-    ("told", "words"),
+    ("options", "words"),
     [
         ({}, r'like=tanh is a formula: say which axes .* inputs=\{"x": "n d"\}'),
         ({"like": lambda q, k: q}, r'inputs=\{"q": "n d", "k": "n d"\}'),
@@ -348,9 +348,9 @@ def _check(like: Any = np.tanh, **told: Any) -> None:
         ({"like": lambda x: None, "inputs": {"x": "n"}}, "the formula returned None"),
     ],
 )  # fmt: skip
-def test_what_makes_no_sense_says_what_does(told: dict[str, Any], words: str | None) -> None:
+def test_what_makes_no_sense_says_what_does(options: dict[str, Any], words: str | None) -> None:
     with pytest.raises((TypeError, ValueError, Fault), match=words):
-        _check(**told)
+        _check(**options)
 
 
 @pytest.mark.parametrize(
@@ -408,10 +408,10 @@ def test_a_mask_by_infinity_leaves_no_gradient_unjudged(seed: int) -> None:
     def detached(q: Any, k: Any, v: Any) -> Any:
         return attended(q, k, v.detach())
 
-    told: dict[str, Any] = {"inputs": dict.fromkeys("qkv", "b h n d"), "backend": "torch"}
+    options: dict[str, Any] = {"inputs": dict.fromkeys("qkv", "b h n d"), "backend": "torch"}
     for like in (causal, lambda q, k, v: _masked(q, k) @ v):
         with pytest.raises(Fault, match="gradient of input v"):
-            d5test.check(detached, like=like, dtypes="float32", seed=seed, **told)
+            d5test.check(detached, like=like, dtypes="float32", seed=seed, **options)
 
 
 def _masked(q: Any, k: Any) -> Any:
@@ -441,9 +441,9 @@ def test_what_underflows_on_the_way_accuses_nobody(seed: int) -> None:
 
 
 def test_a_formula_of_which_little_can_be_judged_is_an_error() -> None:
-    told: dict[str, Any] = {"inputs": {"x": Input("n", values=("huge",))}, "backend": "torch"}
+    options: dict[str, Any] = {"inputs": {"x": Input("n", values=("huge",))}, "backend": "torch"}
     with pytest.raises(AssertionError, match=r"\d+% of the elements could be|nothing was judged"):
-        d5test.check(lambda x: x * x / x, like=lambda x: x * x / x, dtypes="float32", **told)
+        d5test.check(lambda x: x * x / x, like=lambda x: x * x / x, dtypes="float32", **options)
 
 
 def test_a_formula_without_a_derivative_at_zero_is_not_accused() -> None:
@@ -455,8 +455,8 @@ def test_a_formula_without_a_derivative_at_zero_is_not_accused() -> None:
 
 
 def test_the_forward_alone() -> None:
-    told: dict[str, Any] = {"inputs": {"x": "n"}, "backend": "torch"}
+    options: dict[str, Any] = {"inputs": {"x": "n"}, "backend": "torch"}
     like = lambda x: np.tanh(x) * 2  # noqa: E731
-    d5test.check(lambda x: torch.tanh(x.detach()) * 2, like=like, wrt="", **told)
+    d5test.check(lambda x: torch.tanh(x.detach()) * 2, like=like, wrt="", **options)
     with pytest.raises(Fault):
-        d5test.check(lambda x: torch.tanh(x.detach()) * 2, like=like, **told)
+        d5test.check(lambda x: torch.tanh(x.detach()) * 2, like=like, **options)
