@@ -13,8 +13,6 @@ operator: small and different, tied, at boundaries of vectors and tiles.
 
 from __future__ import annotations
 
-import ast
-import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, make_dataclass
 from functools import partial
@@ -26,6 +24,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from d5test.axes import SEVERAL, axis_of, names_in, size_of
 from d5test.case import FLOATS, Operator, Tensor
 from d5test.names import hint
 from d5test.numerics.bars import Bar, masking, scaled_last
@@ -38,19 +37,10 @@ from d5test.strategies.sizes import LARGEST
 from d5test.values import REGIMES
 
 WHOLE = ("int64", "int32", "int16", "int8", "uint8")
-ARITHMETIC: Mapping[type, Callable[[int, int], int]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.FloorDiv: lambda a, b: a // b if b else 0,
-}
-"""What an axis may be computed with: `2*d`, `n+1`, `d//2`."""
 IN_NUMPY = (
     "A formula runs on arrays that carry error bars: write it in NumPy alone, with the functions "
     "that docs/extending.md lists, or call operators of d5test.reference.operators."
 )
-SEVERAL = "..."
-"""Axes of any number and size, the same in all inputs that have them."""
 LARGEST_RESULT = 1_000_000
 """Elements of what a formula computes on the way, about: more take a second of every case."""
 RARE = 1e-30
@@ -451,43 +441,6 @@ class _Effort:
     def of(self, sizes: Sizes) -> int:
         """The elements of the largest array that is computed, about."""
         return max((prod(sizes[n] for n in names) for names in self._products), default=1)
-
-
-def axis_of(text: str) -> str:
-    """An axis as it was written. Raises `ValueError` for what is no size."""
-    if text == SEVERAL:
-        return text
-    try:
-        size_of(text, dict.fromkeys(names_in(text), 1))
-    except (SyntaxError, TypeError):
-        raise ValueError(
-            f"{text!r} is no axis: it is a name, a number, or made of them by + - * // without "
-            'spaces, as in "b 2*d"'
-        ) from None
-    return text
-
-
-def names_in(axis: str) -> list[str]:
-    """The names of which an axis is made."""
-    return [node.id for node in ast.walk(ast.parse(axis)) if isinstance(node, ast.Name)]
-
-
-def size_of(axis: str, sizes: Mapping[str, int]) -> int:
-    """The size of an axis, by those of the names in it. Raises `TypeError` for what is no size."""
-
-    def value(node: ast.AST) -> int:
-        match node:
-            case ast.Expression(body=body):
-                return value(body)
-            case ast.Constant(value=int(number)):
-                return number
-            case ast.Name(id=name):
-                return sizes[name]
-            case ast.BinOp(left=left, op=op, right=right) if type(op) in ARITHMETIC:
-                return ARITHMETIC[type(op)](value(left), value(right))
-        raise TypeError(axis)
-
-    return value(ast.parse(axis, mode="eval"))
 
 
 def _in_order(
