@@ -83,6 +83,16 @@ class Operator:
         if others is not None:
             yield others
 
+    def bounds(self, arrays: Any, grads: Any, arithmetic: Any) -> Any:
+        """Bars of the outputs, or with upstream gradients of the gradients, that the operator
+        knows by itself; `None`: they are those of the primitives that it calls.
+        """
+        return None
+
+    def lowered(self, arrays: Any, grads: Any, bits: int) -> Any:
+        """As `bounds`: the results as computed in so many bits."""
+        return None
+
     def linearised(self, *inputs: Any) -> Any:
         """As `forward`, by the formula of which forward mode takes the derivative."""
         return self.forward(*inputs)

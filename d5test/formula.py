@@ -14,7 +14,7 @@ operator: small and different, tied, at boundaries of vectors and tiles.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, make_dataclass
+from dataclasses import dataclass, field, make_dataclass
 from functools import partial
 from inspect import Parameter, signature
 from keyword import iskeyword
@@ -159,15 +159,30 @@ def derived(op: Operator, grads: Any, inputs: Any, outputs: Any) -> tuple[Any, .
     return tuple(None if dx is None else scaled_last(dx, scale) for dx in made)
 
 
-class Formula(Operator):
-    """An operator that is a function of NumPy arrays. Its gradient is derived from it.
+@dataclass(frozen=True)
+class Trace:
+    """What a function returned, the shapes of all that it computed, and the ufuncs that it called."""
 
-    `called` are the ufuncs that it calls.
-    """
+    outputs: Sequence[Any]
+    shapes: frozenset[tuple[int, ...]]
+    called: frozenset[str] = frozenset()
 
-    domain: ClassVar[str] = "formula"
+    def require_arrays(self) -> None:
+        """Raise `TypeError` unless arrays were returned."""
+        for y in self.outputs:
+            if not isinstance(y, np.ndarray | np.generic):
+                kind = "None" if y is None else f"a {type(y).__name__}"
+                raise TypeError(f"the formula returned {kind}, where an array is wanted")
+        if not self.outputs:
+            raise TypeError("the formula returned nothing, where an array is wanted")
+
+
+class Described(Operator):
+    """An operator that a function computes whose inputs are described by their axes."""
+
     function: ClassVar[Callable[..., Any]]
     called: ClassVar[frozenset[str]] = frozenset()
+    """The ufuncs that it calls, as far as that is known."""
     constant: ClassVar[tuple[int, ...]] = ()
     """The positions of the inputs by which nothing is differentiated."""
     results: ClassVar[int] = 1
@@ -176,14 +191,9 @@ class Formula(Operator):
     options: ClassVar[Mapping[str, tuple[int, ...]]] = {}
     """The sizes that each axis may have; none: any."""
 
-    def forward(self, *inputs: Any) -> Any:
-        """The function, with the attributes as keyword arguments."""
-        try:
-            result = type(self).function(*inputs, **self.attributes)
-        except (AttributeError, TypeError) as error:
-            error.add_note(IN_NUMPY)
-            raise
-        return tuple(result) if isinstance(result, list) else result
+    def traced(self, arrays: Sequence[Any]) -> Trace:
+        """What it computes of these arrays. Raises `TypeError` for what cannot be judged."""
+        raise NotImplementedError
 
     def fits(self, inputs: tuple[Tensor | None, ...]) -> bool:
         """Whether axes of one name have one size, and each a size that it may have."""
@@ -208,6 +218,33 @@ class Formula(Operator):
         )
         return allowed and indices and all(size_of(axis, sizes) == n for axis, n in sides)
 
+
+class Formula(Described):
+    """An operator that is a function of NumPy arrays. Its gradient is derived from it."""
+
+    domain: ClassVar[str] = "formula"
+
+    def forward(self, *inputs: Any) -> Any:
+        """The function, with the attributes as keyword arguments."""
+        try:
+            result = type(self).function(*inputs, **self.attributes)
+        except (AttributeError, TypeError) as error:
+            error.add_note(IN_NUMPY)
+            raise
+        return tuple(result) if isinstance(result, list) else result
+
+    def traced(self, arrays: Sequence[Any]) -> Trace:
+        """See `Described.traced`. Its gradients are derived once."""
+        for array in arrays:
+            array.flags.writeable = False
+        _Seen.shapes.clear()
+        _Seen.called.clear()
+        outputs = self(*(a.view(_Seen) for a in arrays))
+        trace = Trace(outputs, frozenset(_Seen.shapes), frozenset(_Seen.called))
+        trace.require_arrays()
+        gradients(self.forward, [np.ones(np.shape(y)) for y in outputs], arrays)
+        return trace
+
     def backward(self, grads: Any, inputs: Any, outputs: Any) -> Any:
         """As `derived`."""
         made = derived(self, grads, inputs, outputs)
@@ -230,13 +267,15 @@ def operator_of(
     sizes: Mapping[str, int | Sequence[int]] | None = None,
     wrt: str | Sequence[str] | None = None,
     attributes: Mapping[str, Any] | None = None,
-) -> type[Formula]:
+    base: type[Described] = Formula,
+) -> type[Described]:
     """The class of operators that compute `function`, with strategies that draw cases of it.
 
     inputs      by the names of the function's parameters: axes, or an `Input`
     sizes       what an axis may measure, where not every size will do: a number or several
     wrt         the inputs that are differentiated by, `"x"` or `"x w"`; None: all real ones
     attributes  other parameters, as keyword arguments: a value, or a list of which one is drawn
+    base        how it computes and is judged: a `Formula`, in NumPy
 
     Raises `ValueError` for names that do not fit together.
     """
@@ -277,8 +316,8 @@ def operator_of(
     }
     if wanted is not None and not wanted:
         members["backward"] = Operator.backward  # nothing is differentiated
-    made: type[Formula] = make_dataclass(
-        _name(function), fields, bases=(Formula,), namespace=members, frozen=True, kw_only=True,
+    made: type[Described] = make_dataclass(
+        _name(function), fields, bases=(base,), namespace=members, frozen=True, kw_only=True,
         repr=False,
     )  # fmt: skip
     draws_attributes(made)(partial(_draw_attributes, made, drawn))
@@ -311,12 +350,12 @@ def _values(name: str, value: Any, specs: Mapping[str, Input]) -> list[Any]:
         raise ValueError(f"attributes={{{name!r}: []}}: there is no value to draw")
     if any(isinstance(v, np.ndarray) for v in values):
         raise ValueError(f"the attribute {name!r} is an array: say its axes by inputs=")
-    if name in specs or hasattr(Formula, name):
+    if name in specs or hasattr(Described, name):
         raise ValueError(f"an attribute cannot be called {name!r}: that is taken")
     return values
 
 
-def _draw_attributes(cls: type[Formula], drawn: Mapping[str, list[Any]], d: Draw) -> Formula:
+def _draw_attributes(cls: type[Described], drawn: Mapping[str, list[Any]], d: Draw) -> Described:
     return cls(**{name: d.choose(values) for name, values in drawn.items()})
 
 
@@ -325,7 +364,7 @@ def _draw_inputs(
     options: Mapping[str, tuple[int, ...]],
     effort: _Effort,
     d: Draw,
-    op: Formula,
+    op: Described,
 ) -> tuple[Tensor, ...]:
     several = d.shape(1, 3) if any(SEVERAL in s.axes for s in specs) else ()
     sizes = {name: d.choose(some) if some else d.side() for name, some in options.items()}
@@ -397,7 +436,7 @@ class _Effort:
     """
 
     def __init__(
-        self, op: Formula, specs: Sequence[Input], options: Mapping[str, tuple[int, ...]]
+        self, op: Described, specs: Sequence[Input], options: Mapping[str, tuple[int, ...]]
     ) -> None:
         apart = iter(APART)
         several = (next(apart), next(apart)) if any(SEVERAL in s.axes for s in specs) else ()
@@ -415,27 +454,15 @@ class _Effort:
             Tensor(s.shape(small, several), s.dtype or "float64", s.values(small)[0]).array(0, i)
             for i, s in enumerate(specs)
         ]
-        for array in arrays:
-            array.flags.writeable = False
-        _Seen.shapes.clear()
-        _Seen.called.clear()
         with np.errstate(all="ignore"):
-            outputs = op(*(a.view(_Seen) for a in arrays))
-            shapes, self.called = set(_Seen.shapes), frozenset(_Seen.called)
-            self.results = len(outputs)
-            for y in outputs:
-                if not isinstance(y, np.ndarray | np.generic):
-                    kind = "None" if y is None else f"a {type(y).__name__}"
-                    raise TypeError(f"the formula returned {kind}, where an array is wanted")
-            if not outputs:
-                raise TypeError("the formula returned nothing, where an array is wanted")
-            gradients(op.forward, [np.ones(np.shape(y)) for y in outputs], arrays)
+            trace = op.traced(arrays)
+        self.called, self.results = trace.called, len(trace.outputs)
         axes: dict[int, tuple[str, ...]] = {size: (name,) for name, size in small.items()}
         for text in (axis for s in specs for axis in s.measured):
             axes.setdefault(size_of(text, small), tuple(names_in(text)))
         self._products = {
             tuple(sorted(name for side in shape for name in axes.get(side, ())))
-            for shape in shapes
+            for shape in trace.shapes
         }
 
     def of(self, sizes: Sizes) -> int:

@@ -31,7 +31,8 @@ from d5test.client.client import InProcessClient, in_this_process
 from d5test.client.messages import Advice
 from d5test.exploration.draws import seed_of_cell
 from d5test.exploration.explore import COMPILED, Exploration
-from d5test.formula import Formula, Input, operator_of
+from d5test.formula import Described, Input, operator_of
+from d5test.modules import is_of_torch
 from d5test.numerics.arithmetic import Arithmetic, classes
 from d5test.numerics.bounds import Bounds, forward_bounds, gradient_bounds, lower_precision
 from d5test.numerics.judgement import Judgement, telling, tightest
@@ -239,6 +240,10 @@ def _operator(like: Any, described: Mapping[str, Any]) -> Any:
             f"like={name_of(like)} is a formula: say which axes its inputs have, as in "
             f"inputs={{{axes}}}"
         )
+    if is_of_torch(like):
+        from d5test.modules.reference import operator_of as operator_of_torch  # torch is there
+
+        return operator_of_torch(like, **described)
     return operator_of(like, **described)
 
 
@@ -289,7 +294,7 @@ def _require_sense(
             raise ValueError(f"{name}= is a whole number of at least 1, not {number!r}")
     known = onnx.defs.has(operator.__name__) and not operator.domain
     most = onnx.defs.get_schema(operator.__name__).max_output if known else outputs
-    if issubclass(operator, Formula):
+    if issubclass(operator, Described):
         most = operator.results
     if outputs is not None and outputs > most:
         raise ValueError(f"outputs={outputs}: {operator.__name__} has {most} at most")
@@ -352,7 +357,7 @@ def _client(
         tested = in_this_process(backend)("cpu")
         rows = tested.rows
         granted = rows.get(operator.__name__, Row(call))
-    if issubclass(operator, Formula):  # no row is its own, whatever it is called
+    if issubclass(operator, Described):  # no row is its own, whatever it is called
         granted = Row(
             call,
             gradient=granted.gradient,
@@ -403,7 +408,7 @@ def _miscalled(error: TypeError, function: Function) -> bool:
 
 def _inputs(operator: type[Operator]) -> str:
     """What a function that is like an operator is called with, in words."""
-    if issubclass(operator, Formula):
+    if issubclass(operator, Described):
         return f"the inputs of the formula, ({', '.join(operator.parameters)})"
     form = signature(operator.forward)
     _, *inputs = form.parameters.values()
@@ -469,7 +474,7 @@ def _explore(
     if tally.left_to_others:
         text = "{wrong}, though no case that {check} drew has shown it: {case}"
         raise Untested(text.format_map(tally.left_to_others))
-    if issubclass(operator, Formula) and tally.right and tally.share < LEAST_SHARE:
+    if issubclass(operator, Described) and tally.right and tally.share < LEAST_SHARE:
         raise Untested(
             f"{operator.__name__} in {dtype}, {name}: {tally.share:.0%} of the elements could be "
             "judged: of the others the formula's own bars say nothing (docs/formula.md)"

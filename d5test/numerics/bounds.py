@@ -67,6 +67,8 @@ def forward_bounds(
 ) -> Bounds:
     """Outputs of `op` on `arrays` (in the dtype under test; their values are exact)."""
     keep_freed_memory()
+    if isinstance(op, Operator) and (own := op.bounds(arrays, None, arithmetic)) is not None:
+        return tuple(own)
 
     def run(op: Callable[..., tuple[Any, ...]]) -> tuple[Bound, ...]:
         return tuple(as_compared(y, arithmetic) for y in op(*exact_bars(arrays, arithmetic)))
@@ -94,6 +96,8 @@ def gradient_bounds(
     of the gradient is in use, the bars hold both.
     """
     keep_freed_memory()
+    if (own := op.bounds(arrays, grads, arithmetic)) is not None:
+        return tuple(own)
     inputs = exact_bars(arrays, arithmetic)
     tied = arithmetic.tied
     common = replace(tied, ulps={})  # what a row grants its own formula is not granted here
@@ -206,7 +210,10 @@ def lower_precision(
 
     `dtype` is the one under test, or `tf32` for float32 whose multiplications may run in that.
     """
-    return lifted_results(op, arrays, grads, partial(rounded, precision=NEXT_LOWER[dtype]))
+    bits = NEXT_LOWER[dtype]
+    if (own := op.lowered(arrays, grads, bits)) is not None:
+        return tuple(own)
+    return lifted_results(op, arrays, grads, partial(rounded, precision=bits))
 
 
 def lifted_results(
