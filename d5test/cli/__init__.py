@@ -26,6 +26,7 @@ from d5test.cli import (
     coverage,
     doctor,
     gate,
+    judge,
     known,
     native,
     new,
@@ -35,8 +36,8 @@ from d5test.cli import (
     verify,
 )
 
-COMMANDS = (doctor, run, repro, compare, report, verify, corpus, gate, new, native, known,
-            coverage)  # fmt: skip
+COMMANDS = (doctor, run, repro, compare, report, verify, corpus, gate, judge, new, native,
+            known, coverage)  # fmt: skip
 MISTAKE, INTERNAL = 2, 3
 """Exit statuses of a wrong command line or file, and of a fault of d5test's own, as pytest's."""
 PIPE, INTERRUPTED = 128 + signal.SIGPIPE, 128 + signal.SIGINT

@@ -41,7 +41,7 @@ class TorchReference(Sampled, Described):
     def traced(self, arrays: Sequence[Any]) -> Trace:
         """See `Described.traced`. Raises `TypeError` for a function that draws numbers."""
         require_repeatable(partial(type(self).function, **self.attributes), arrays)
-        shapes, primitives = _Shapes(), MonteCarlo(lambda value, *_: value)
+        shapes, primitives = Shapes(), MonteCarlo(lambda value, *_: value)
         with shapes:
             outputs = self.run(double(arrays), None, None)
         with _in_float64(primitives):
@@ -106,7 +106,7 @@ def _in_float64(errors: MonteCarlo | None) -> Iterator[None]:
         yield
 
 
-class _Shapes(TorchDispatchMode):  # type: ignore[misc]
+class Shapes(TorchDispatchMode):  # type: ignore[misc]
     """Within: the shapes of all that torch computes are `seen`."""
 
     def __init__(self) -> None:

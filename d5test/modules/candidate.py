@@ -1,0 +1,171 @@
+"""`ModelNew` of a file as a backend of one row. It runs in a worker of its own.
+
+The worker knows the inputs and the initial state, never what is expected. What is timed is called
+here, while the clock runs where the candidate cannot reach it.
+"""
+
+import importlib.util
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any, ClassVar
+
+import torch
+from torch import nn
+
+from d5test.backends.base import Function, Pulled, Row, Tensors, Unsupported
+from d5test.backends.torch import Torch, as_tuple, pulled
+from d5test.worker.bound import BadRow
+
+JOB = "D5TEST_CANDIDATE"
+"""The variable that names the file with what is to be made; see `d5test.modules.judge`."""
+NAME = "Model"
+FORWARD_ONLY = "its results are not differentiable"
+SYNCHRONIZE = torch.cuda.synchronize  # as it is before a candidate can replace it
+COPY, MATMUL = 1 << 26, 2048
+"""Bytes that are copied, and the side of a product, for the two roofs of a roofline."""
+
+
+class Candidate(Torch):
+    """A module of a file, with the initial state of the reference where both have the same."""
+
+    forms: ClassVar[Mapping[str, Any]] = {}
+
+    def __init__(self, device: str = "cpu") -> None:
+        super().__init__(device)
+        job = torch.load(os.environ[JOB], weights_only=False)
+        self.inputs = job["inputs"]
+        """The inputs of a call: `None` for each tensor, and whatever else there is as it is."""
+        self._tensors = [i for i, x in enumerate(self.inputs) if x is None]
+        self.module, self.parameters = _made(job, device)
+        absent = [len(self._tensors) + i for i, p in enumerate(self.parameters) if p is None]
+        self.rows = {NAME: Row(self.call, stopped=tuple(absent), arithmetic="P", flushes=True)}
+        self.timed: list[tuple[Any, ...]] = []
+        self.last: dict[int, list[Any]] = {}
+
+    def call(self, _: Any, *tensors: Any) -> tuple[Any, ...]:
+        """The module's results; the parameters, which come last, are its own."""
+        inputs = list(self.inputs)
+        for i, x in zip(self._tensors, tensors, strict=False):
+            inputs[i] = x
+        return tuple(_flat(self.module(*inputs)))
+
+    def vjp(
+        self, function: Function, inputs: Tensors, grads: Tensors, wanted: Sequence[int]
+    ) -> Pulled:
+        """See `Backend.vjp`. Raises `Unsupported` where no result depends on anything."""
+        own, xs = list(inputs), []
+        for i in wanted:
+            if i < len(self._tensors):
+                own[i] = inputs[i].detach().requires_grad_()
+                xs.append(own[i])
+            else:
+                xs.append(self.parameters[i - len(self._tensors)])
+        outputs = as_tuple(function(*own))
+        if xs and not any(y.requires_grad for y in outputs):
+            raise Unsupported(FORWARD_ONLY)
+        return tuple(y.detach() for y in outputs), pulled(outputs, grads, xs)
+
+    def wait(self, tensors: Sequence[Any]) -> None:
+        """Wait for all streams, by the function that torch had before the candidate came."""
+        if self.device != "cpu":
+            SYNCHRONIZE(self.device)
+
+
+def _made(job: Mapping[str, Any], device: str) -> tuple[nn.Module, list[Any]]:
+    """The module that a job describes, and for each parameter of the reference its own."""
+    module = _imported(Path(job["path"]))
+    made = getattr(module, job["name"], None)
+    if made is None:
+        raise AttributeError(f"it has no class {job['name']}")
+    torch.manual_seed(job["seed"])
+    model = made(*job["init"])
+    own, state = model.state_dict(), job["state"]
+    if {k: v.shape for k, v in own.items()} == {k: v.shape for k, v in state.items()}:
+        model.load_state_dict(state)
+    model = model.to(device=device, dtype=getattr(torch, job["dtype"]))
+    for part in model.modules():
+        for name, value in list(vars(part).items()):
+            if isinstance(value, torch.Tensor):
+                setattr(part, name, value.to(device))
+    by_name = dict(model.named_parameters())
+    parameters = [by_name.get(name) for name in job["parameters"]]
+    for k, shape in enumerate(job["parameters"].values()):
+        if parameters[k] is not None and parameters[k].shape != shape:
+            parameters[k] = None
+    if job["compile"]:
+        model = torch.compile(model)
+    return model, parameters
+
+
+def _imported(path: Path) -> ModuleType:
+    """A file as a module, which may import what lies beside it."""
+    sys.path.append(str(path.parent))
+    spec = importlib.util.spec_from_file_location(f"d5test_candidate_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _flat(result: Any) -> list[Any]:
+    """The tensors of a result. Raises `BadRow` for what is no tensor, or one that is lazy."""
+    if isinstance(result, Mapping):
+        result = tuple(result.values())
+    flat: list[Any] = []
+    for part in as_tuple(result):
+        if isinstance(part, tuple | list):
+            flat += _flat(tuple(part))
+        elif type(part) in (torch.Tensor, nn.Parameter):
+            flat.append(part)
+        elif part is not None:
+            kind = f"{type(part).__module__}.{type(part).__qualname__}"
+            raise BadRow(f"a {kind} was returned, where a plain tensor is wanted")
+    return flat
+
+
+def prepare(backend: Candidate, feeds: Sequence[Sequence[Any]]) -> None:
+    """Make the tensors of the calls that will be timed."""
+    backend.timed = [
+        tuple(backend.put(bits.array, bits.dtype) for bits in feed) for feed in feeds
+    ]
+    backend.last = {}
+
+
+def call(backend: Candidate, count: int) -> None:
+    """Call the feeds in turn, and wait; the last results of each are kept."""
+    with torch.no_grad():
+        for k in range(count):
+            which = k % len(backend.timed)
+            backend.last[which] = list(backend.call(None, *backend.timed[which]))
+    backend.wait([])
+
+
+def results(backend: Candidate) -> list[list[Any]]:
+    """The last results of each feed, as arrays, each with its dtype."""
+    return [
+        [backend.get(y) for y in backend.last.get(k, ())] for k in range(len(backend.timed))
+    ]
+
+
+def roofs(backend: Candidate) -> tuple[float, float]:
+    """Operations and bytes a second, as this device reaches them in a product and in a copy."""
+    import time
+
+    x = torch.ones(MATMUL, MATMUL, device=backend.device)
+    y = torch.ones(COPY // 4, device=backend.device)
+    best = []
+    for work, run in ((2 * MATMUL**3, lambda: x @ x), (2 * COPY, y.clone)):
+        seconds = []
+        for _ in range(5):
+            backend.wait([])
+            start = time.perf_counter()
+            run()
+            backend.wait([])
+            seconds.append(time.perf_counter() - start)
+        best.append(work / min(seconds))
+    return best[0], best[1]

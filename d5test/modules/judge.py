@@ -1,0 +1,320 @@
+"""`ModelNew` of a file against `Model` of a problem: is it right, by how much, and is it faster?
+
+The reference runs here; a candidate runs in a worker of its own, which never sees what is
+expected. Asked are the checks of level 0: values and gradients by bars, inputs that stay as they
+are, results that outlive the next call, calls that follow their inputs. Sizes are those of the
+file where the reference can run them in float64, and smaller ones. Values are those of
+`get_inputs()`, and normal ones: a candidate that is right on `torch.rand` alone is wrong.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+
+from d5test.backends.base import Unsupported
+from d5test.case import Array, Case, Tensor, dtype_of
+from d5test.checks import CHECKS
+from d5test.client.client import WorkerClient
+from d5test.client.messages import FAILURES, Advice, BackendFailed, Raised
+from d5test.client.registry import Spec
+from d5test.modules.candidate import JOB, NAME
+from d5test.modules.problem import LARGE, SEED, SMALL, Problem, tensors_of
+from d5test.modules.reference import TorchReference, function_of, require_repeatable
+from d5test.numerics.arithmetic import Arithmetic
+from d5test.numerics.bounds import Bounds
+from d5test.numerics.judgement import Judgement
+from d5test.outcome.fault import Fault
+from d5test.outcome.tally import Inapplicable
+
+RIGHT, WRONG, UNTESTED = "right", "wrong", "untested"
+OWN = ("own",)
+"""The regime of what `get_inputs()` draws."""
+SEEDS = 3
+"""Sets of inputs that `get_inputs()` draws, for the values alone."""
+TIMEOUT = 300.0
+"""Seconds for one request: kernels are compiled in the first."""
+TARGET = "d5test.modules.candidate:Candidate"
+ADVICE = Advice(
+    unreadable="what it returned cannot be read",
+    refusing="",
+    given="",
+    stopped="",
+    flushes="",
+    rounded="",
+)
+
+
+@dataclass(frozen=True, repr=False)
+class Drawn(Tensor):
+    """An input that a problem draws, or a parameter, which no seed changes."""
+
+    source: Callable[[int], Any] = field(default=lambda seed: None, compare=False)
+
+    def array(self, seed: int, position: int) -> Array:
+        """See `Tensor.array`."""
+        if self.values[0] in ("own", "constant"):
+            return np.asarray(self.source(seed))
+        return super().array(seed, position)
+
+    def __repr__(self) -> str:
+        return repr(Tensor(self.shape, self.dtype, self.values))
+
+
+@dataclass
+class Setting:
+    """A problem at some sizes in a dtype: the operator, and its inputs by regime."""
+
+    problem: Problem
+    dtype: str
+
+    def __post_init__(self) -> None:
+        model = self.problem.model().to(getattr(torch, self.dtype))
+        self._state = model.state_dict()
+        function, self._parameters = function_of(model)
+        inputs = self._inputs(0)
+        self._tensors = tensors_of(inputs)
+        others = [None if i in self._tensors else x for i, x in enumerate(inputs)]
+        known: dict[bytes, Any] = {}
+
+        def call(*arrays: Any) -> Any:
+            given = list(others)
+            for i, x in zip(self._tensors, arrays, strict=False):
+                given[i] = x
+            return function(*given, *arrays[len(self._tensors) :])
+
+        self.others = others
+        members = {"function": staticmethod(call), "known": known}
+        self.operator = type(NAME, (Remembered,), members)()
+        tensors = [inputs[i] for i in self._tensors]
+        require_repeatable(call, [*map(_array, tensors), *self._parameters.values()])
+
+    def _inputs(self, seed: int) -> list[Any]:
+        dtype = getattr(torch, self.dtype)
+        return [
+            x.to(dtype) if isinstance(x, torch.Tensor) and x.is_floating_point() else x
+            for x in self.problem.inputs(seed)
+        ]
+
+    def case(self, values: tuple[Any, ...] = OWN, seed: int = 0) -> Case:
+        """The inputs of one call; the parameters are the last of them."""
+
+        def drawn(i: int) -> Callable[[int], Array]:
+            return lambda seed: _array(self._inputs(seed)[i])
+
+        tensors: list[Tensor] = []
+        for i in self._tensors:
+            x = self._inputs(0)[i]
+            real = x.is_floating_point()
+            name = str(x.dtype).removeprefix("torch.")
+            tensors.append(
+                Drawn(tuple(x.shape), name, values if real else OWN, source=drawn(i))
+            )
+        for name, p in self._parameters.items():
+            array = p.astype(dtype_of(self.dtype))
+            constant = ("constant", name)
+            tensors.append(Drawn(p.shape, self.dtype, constant, source=lambda _, a=array: a))
+        return Case(self.operator, tuple(tensors), seed)
+
+    def job(self, path: Path, name: str, *, compiled: bool = False) -> dict[str, Any]:
+        """What a worker has to know to make the module of a file."""
+        return {
+            "path": str(path),
+            "name": name,
+            "init": self.problem.init_inputs(),
+            "inputs": self.others,
+            "seed": SEED,
+            "state": self._state,
+            "dtype": self.dtype,
+            "parameters": {name: torch.Size(p.shape) for name, p in self._parameters.items()},
+            "compile": compiled,
+        }
+
+    @cached_property
+    def in_domain(self) -> bool:
+        """Whether the reference is finite on normal numbers, as it is not with a logarithm."""
+        arrays = self.case(("normal",)).arrays()
+        return all(np.isfinite(y).all() for y in self.operator(*arrays) if y.dtype.kind == "f")
+
+    @contextmanager
+    def client(
+        self, path: Path, name: str, device: str, *, compiled: bool = False
+    ) -> Iterator[WorkerClient]:
+        """The module of a file in a worker."""
+        with tempfile.NamedTemporaryFile(suffix=".pt") as file:
+            torch.save(self.job(path, name, compiled=compiled), file)
+            file.flush()
+            spec = Spec(f"{path.name}:{name}", TARGET)
+            environment = {JOB: file.name}
+            with WorkerClient(spec, device, timeout=TIMEOUT, environment=environment) as client:
+                client.advice = ADVICE
+                yield client
+
+
+class Remembered(TorchReference):
+    """A reference whose bars are computed once for each set of inputs, for all candidates."""
+
+    known: ClassVar[dict[bytes, Any]]
+
+    def bounds(
+        self, arrays: Sequence[Any], grads: Sequence[Any] | None, arithmetic: Arithmetic
+    ) -> Bounds:
+        """See `Operator.bounds`."""
+        hashed = blake2b(repr((arithmetic.name, arithmetic.primitive, arithmetic.sums)).encode())
+        for x in (*arrays, *(("grads", *grads) if grads is not None else ())):
+            hashed.update(x.tobytes() if isinstance(x, np.ndarray) else repr(x).encode())
+        key = hashed.digest()
+        if key not in self.known:
+            self.known[key] = super().bounds(arrays, grads, arithmetic)
+        found: Bounds = self.known[key]
+        return found
+
+
+def _array(x: torch.Tensor) -> Array:
+    """A tensor as an array; bfloat16 as ml_dtypes has it."""
+    if x.dtype == torch.bfloat16:
+        return x.view(torch.uint16).numpy().view(dtype_of("bfloat16"))
+    return x.detach().numpy()
+
+
+@dataclass
+class Verdict:
+    """What is said of a candidate.
+
+    ratio    the largest error / bar among the right results
+    gradient whether gradients were judged
+    notes    what a reader has to know of it, and is no fault
+    """
+
+    candidate: str
+    faults: list[Fault] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    ratio: float = 0.0
+    judged: int = 0
+    telling: int = 0
+    gradient: bool = False
+    broken: str = ""
+    times: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def status(self) -> str:
+        """`right`, `wrong` or `untested`."""
+        if self.faults or self.broken:
+            return WRONG
+        return RIGHT if self.telling else UNTESTED
+
+    def to_json(self) -> dict[str, Any]:
+        """Builtins alone."""
+        return {
+            "candidate": self.candidate,
+            "status": self.status,
+            "largest error / bar": self.ratio,
+            "calls judged": self.judged,
+            "calls that would expose a wrong result": self.telling,
+            "gradient judged": self.gradient,
+            "faults": [
+                {"check": f.check, "kind": f.kind, "headline": f.headline, **f.details}
+                for f in self.faults
+            ],
+            "broken": self.broken,
+            "notes": self.notes,
+            "times": dict(self.times),
+        }
+
+
+class Judge:
+    """A problem, ready to judge candidates. Raises `Mistake` for a file that is no problem."""
+
+    def __init__(self, path: Path, dtype: str = "float32", device: str = "cpu") -> None:
+        self.problem, self.dtype, self.device = Problem(path), dtype, device
+        small = self.problem.smaller(SMALL)
+        large = self.problem.smaller(LARGE)
+        if large.cost() == small.cost() and (another := small.other()) is not None:
+            large = another if another.cost().elements > small.cost().elements else small
+            small = small if large is another else another
+        self.small, self.large = Setting(small, dtype), Setting(large, dtype)
+        self.own = large.cost() == self.problem.cost() or small.cost() == self.problem.cost()
+
+    def judge(self, path: Path, name: str = "ModelNew") -> Verdict:
+        """The verdict upon one file."""
+        verdict = Verdict(str(path))
+        with self.large.client(path, name, self.device) as client:
+            try:
+                client.ask("describe")
+            except (Raised, BackendFailed, *FAILURES) as error:
+                verdict.broken = f"it cannot be made: {error}"
+                return verdict
+            self._ask(verdict, client, "value", self.large.case(OWN, SEED))
+        if any(fault.kind == "exception" for fault in verdict.faults):
+            return verdict
+        with self.small.client(path, name, self.device) as client:
+            try:
+                client.ask("describe")
+            except (Raised, *FAILURES) as error:
+                verdict.notes.append(f"made for one set of sizes alone: {error}")
+                return verdict
+            self._ask_all(verdict, client)
+        return verdict
+
+    def time(self, verdict: Verdict, path: Path, name: str = "ModelNew") -> None:
+        """Time a file's module at the problem's own sizes, and look at what it returned then."""
+        from d5test.modules.timing import times  # which times a `Setting`
+
+        timed = times(Setting(self.problem, self.dtype), path, name, self.device)
+        verdict.times = timed.to_json()
+        if timed.wrong:
+            verdict.broken = f"timed calls are wrong: {timed.wrong}"
+
+    def _ask_all(self, verdict: Verdict, client: WorkerClient) -> None:
+        own = self.small.case()
+        for seed in range(SEEDS):
+            self._ask(verdict, client, "value", replace(own, seed=seed))
+        if verdict.faults and verdict.faults[0].kind == "exception":
+            verdict.notes.append(f"made for one set of sizes alone: {verdict.faults[0].headline}")
+            verdict.faults.clear()
+            return
+        cases = [own]
+        if self.small.in_domain:
+            cases.append(self.small.case(("normal",)))
+            self._ask(verdict, client, "value", cases[-1])
+        for case in cases:
+            self._ask(verdict, client, "gradient", case)
+        for name in ("untouched", "no_caching", "determinism"):
+            self._ask(verdict, client, name, cases[-1])
+
+    def _ask(self, verdict: Verdict, client: WorkerClient, name: str, case: Case) -> None:
+        """One check on one case."""
+        if name != "value" and verdict.faults:  # what is wrong already has other causes
+            return
+        if name == "value":
+            name = "forward" if self.dtype in ("float64", "float32") else "low_precision"
+        elif name == "gradient" and self.dtype not in ("float64", "float32"):
+            return  # low_precision has asked for both
+        try:
+            judgement: Judgement = CHECKS[name].run(client, case)
+        except Fault as fault:
+            if fault.kind == "nondeterministic":
+                verdict.notes.append("the same call does not give the same bits twice")
+            else:
+                verdict.faults.append(fault)
+        except (Unsupported, Inapplicable) as why:
+            if str(why) not in verdict.notes:
+                verdict.notes.append(str(why))
+        except BackendFailed as error:
+            verdict.broken = str(error)
+        else:
+            if name in ("forward", "low_precision", "gradient"):
+                verdict.judged += 1
+                verdict.telling += judgement.telling and not judgement.void
+                verdict.ratio = max(verdict.ratio, judgement.ratio)
+                verdict.gradient |= name == "gradient"

@@ -1,0 +1,192 @@
+"""A problem of the form that KernelBench has: `Model`, `get_inputs()` and `get_init_inputs()`.
+
+    batch_size, features = 4096, 16384
+
+    class Model(torch.nn.Module): ...
+    def get_inputs(): return [torch.rand(batch_size, features)]
+    def get_init_inputs(): return []
+
+Its sizes are whole numbers that are named at the top of the file. They are made smaller, until the
+reference can run in float64, by halving one after the other as long as the model still runs; that
+is tried on the device `meta`, which computes shapes and no numbers.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from d5test.arguments import Mistake
+from d5test.modules.reference import Shapes, results_of
+
+SEED = 42
+"""Of the initialisation, as KernelBench's own script has it."""
+SMALL, LARGE = 1 << 15, 1 << 21
+"""Elements of all inputs, parameters and outputs, and of the largest tensor on the way, up to
+which sizes are made smaller: for all checks, and for one."""
+WORK = 2 * 10**9
+"""Floating-point operations of a pass, up to which sizes are made smaller as well."""
+LEAST = 8
+"""A number that is smaller is no size: a kernel's side, a stride, an axis."""
+NEEDED = ("Model", "get_inputs", "get_init_inputs")
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a pass takes: elements that are held, those of the largest tensor, operations."""
+
+    elements: int
+    largest: int
+    operations: int
+
+    def within(self, elements: int) -> bool:
+        """Whether the reference can run so large a problem many times."""
+        return max(self.elements, self.largest) <= elements and self.operations <= WORK
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A problem with some of its sizes changed. Raises `Mistake` for a file that is none."""
+
+    path: Path
+    changed: tuple[tuple[str, int], ...] = ()
+
+    @cached_property
+    def module(self) -> ModuleType:
+        """The file, run with these sizes."""
+        return loaded(self.path, dict(self.changed))
+
+    @cached_property
+    def sizes(self) -> Mapping[str, int]:
+        """The whole numbers that stand at the top of the file, those that are sizes."""
+        return {name: value for name, value in _constants(self.path) if value >= LEAST}
+
+    def model(self) -> nn.Module:
+        """The reference, initialised as it always is."""
+        torch.manual_seed(SEED)
+        model: nn.Module = self.module.Model(*self.init_inputs())
+        return model
+
+    def init_inputs(self) -> list[Any]:
+        """What the model's constructor takes."""
+        return list(self.module.get_init_inputs())
+
+    def inputs(self, seed: int) -> list[Any]:
+        """One set of inputs."""
+        torch.manual_seed(seed)
+        made = self.module.get_inputs()
+        return [made] if isinstance(made, torch.Tensor) else list(made)
+
+    def cost(self) -> Cost:
+        """What a pass takes. Raises whatever the model raises."""
+        shapes, counter = Shapes(), FlopCounterMode(display=False)
+        with torch.device("meta"):
+            model, inputs = self.model(), self.inputs(0)
+            with shapes, counter, torch.no_grad():
+                outputs = results_of(model(*inputs))
+        tensors = [x for x in inputs if isinstance(x, torch.Tensor)]
+        held = [*tensors, *outputs, *model.parameters()]
+        largest = max((torch.Size(shape).numel() for shape in shapes.seen), default=1)
+        return Cost(sum(x.numel() for x in held), largest, int(counter.get_total_flops()))
+
+    def smaller(self, elements: int) -> Problem:
+        """The problem with sizes halved until the reference can run it, or none can be any more."""
+        problem, cost = self, self.cost()
+        values, fixed = {**self.sizes, **dict(self.changed)}, set[str]()
+        while not cost.within(elements):
+            free = [name for name, n in values.items() if n >= LEAST and name not in fixed]
+            if not free:
+                break
+            name = max(free, key=values.__getitem__)
+            tried = replace(self, changed=tuple({**values, name: values[name] // 2}.items()))
+            try:
+                less = tried.cost()
+            except Exception:  # noqa: BLE001 (whatever a model says of sizes that do not fit)
+                fixed.add(name)
+                continue
+            if less == cost:  # it is no size
+                fixed.add(name)
+                continue
+            values[name] //= 2
+            problem, cost = tried, less
+        return problem
+
+    def other(self) -> Problem | None:
+        """The problem with one size doubled, or halved; `None` if it runs with none."""
+        values = {**self.sizes, **dict(self.changed)}
+        for name, n in values.items():
+            for size in (2 * n, n // 2):
+                tried = replace(self, changed=tuple({**values, name: size}.items()))
+                try:
+                    if tried.cost() != self.cost():
+                        return tried
+                except Exception:  # noqa: BLE001 (as above)
+                    continue
+        return None
+
+    def described(self) -> str:
+        """The sizes that are not the file's."""
+        own = self.sizes
+        return ", ".join(f"{k}={v}" for k, v in self.changed if own.get(k) != v) or "its own sizes"
+
+
+def loaded(path: Path, constants: Mapping[str, int] | None = None) -> ModuleType:
+    """A Python file, run; with other numbers in place of those that stand at its top.
+
+    Raises `Mistake` for a file that cannot be read or has no `Model`, `get_inputs` and so on.
+    """
+    module = ModuleType(f"d5test_problem_{path.stem}")
+    module.__file__ = str(path)
+    sys.modules[module.__name__] = module
+    try:
+        tree = ast.parse(path.read_text(), str(path))
+        for target, value in _assigned(tree):
+            if constants and target.id in constants:
+                value.value = constants[target.id]
+        exec(compile(tree, str(path), "exec"), vars(module))
+    except (OSError, SyntaxError, UnicodeDecodeError) as error:
+        raise Mistake(f"{path}: {error}") from None
+    except Exception as error:
+        raise Mistake(f"{path}: {type(error).__name__}: {error}") from error
+    if missing := [name for name in NEEDED if not hasattr(module, name)]:
+        raise Mistake(
+            f"{path} has no {' and no '.join(missing)}: a problem is a class Model, get_inputs() "
+            "and get_init_inputs(); see docs/judge.md"
+        )
+    return module
+
+
+def _constants(path: Path) -> Iterator[tuple[str, int]]:
+    for target, value in _assigned(ast.parse(path.read_text(), str(path))):
+        yield target.id, value.value
+
+
+def _assigned(tree: ast.Module) -> Iterator[tuple[ast.Name, Any]]:
+    """The names at the top of a file that stand for whole numbers, each with its constant."""
+    for statement in tree.body:
+        if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+            yield from _pairs(statement.targets[0], statement.value)
+
+
+def _pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.Name, Any]]:
+    if isinstance(target, ast.Name) and isinstance(value, ast.Constant):
+        if type(value.value) is int:
+            yield target, value
+    elif isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+        for one, number in zip(target.elts, value.elts, strict=False):
+            yield from _pairs(one, number)
+
+
+def tensors_of(inputs: Sequence[Any]) -> list[int]:
+    """The positions of the tensors among the inputs."""
+    return [i for i, x in enumerate(inputs) if isinstance(x, torch.Tensor)]
