@@ -22,7 +22,10 @@ DTYPES = ("float32", "bfloat16", "float16", "float64")
 def declare(parser: argparse.ArgumentParser) -> None:
     """Its arguments."""
     parser.add_argument(
-        "candidates", nargs="+", metavar="CANDIDATE", help="files with a class ModelNew, or folders"
+        "candidates",
+        nargs="+",
+        metavar="CANDIDATE",
+        help="files with a class ModelNew, or folders",
     )
     parser.add_argument(
         "--like", required=True, metavar="PROBLEM",
@@ -47,23 +50,23 @@ def execute(options: argparse.Namespace) -> int:
 
     problem = Path(options.like)
     candidates = list(_files(options.candidates, problem))
-    judge = Judge(problem, options.dtype, options.device)
-    console = Console(soft_wrap=True, highlight=False)
-    if not judge.own:
-        console.print(
-            f"judged at {judge.large.problem.described()}: at its own sizes the reference does "
-            "not run in float64"
-        )
     verdicts: list[Any] = []
-    for k, path in enumerate(candidates, 1):
-        verdict = judge.judge(path, options.name)
-        if options.time and verdict.status == "right":
-            judge.time(verdict, path, options.name)
-        verdicts.append(verdict)
-        if len(candidates) > 1:
-            console.print(f"\\[{k}/{len(candidates)}] ", end="")
-        for line in lines(verdict):
-            console.print(line, markup=False, style=None)
+    with Judge(problem, options.dtype, options.device) as judge:
+        console = Console(soft_wrap=True, highlight=False)
+        if not judge.own:
+            console.print(
+                f"judged at {judge.large.problem.described()}: at its own sizes the reference does "
+                "not run in float64"
+            )
+        for k, path in enumerate(candidates, 1):
+            verdict = judge.judge(path, options.name)
+            if options.time and verdict.status == "right":
+                judge.time(verdict, path, options.name)
+            verdicts.append(verdict)
+            if len(candidates) > 1:
+                console.print(f"\\[{k}/{len(candidates)}] ", end="")
+            for line in lines(verdict):
+                console.print(line, markup=False, style=None)
     if options.json:
         content = [verdict.to_json() for verdict in verdicts]
         files.replace(options.json, json.dumps(content, indent=1, default=float) + "\n")
@@ -118,7 +121,11 @@ def _times(times: Any) -> Iterator[str]:
 
     for arm, (median, low, high) in times["seconds"].items():
         ratio = times["speedup"].get(arm)
-        faster = f"  {ratio[0]:.3g} times the candidate's ({ratio[1]:.3g} to {ratio[2]:.3g})" if ratio else ""
+        faster = (
+            f"  {ratio[0]:.3g} times the candidate's ({ratio[1]:.3g} to {ratio[2]:.3g})"
+            if ratio
+            else ""
+        )
         interval = f"{measured(low, TIME)} to {measured(high, TIME)}"
         yield f"  {arm:<14}{measured(median, TIME)} ({interval}){faster}"
     for arm, why in times["missing"].items():

@@ -87,6 +87,10 @@ class BackendClient(ABC):
             self._about = BackendInfo.of(self.name, self.ask("describe"))
         return self._about
 
+    def named(self, name: str) -> None:
+        """Call the backend something else, and ask it anew what it is."""
+        self.name, self._about = name, None
+
     def run(
         self,
         op: Operator,

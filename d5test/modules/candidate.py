@@ -130,9 +130,7 @@ def _flat(result: Any) -> list[Any]:
 
 def prepare(backend: Candidate, feeds: Sequence[Sequence[Any]]) -> None:
     """Make the tensors of the calls that will be timed."""
-    backend.timed = [
-        tuple(backend.put(bits.array, bits.dtype) for bits in feed) for feed in feeds
-    ]
+    backend.timed = [tuple(backend.put(bits.array, bits.dtype) for bits in feed) for feed in feeds]
     backend.last = {}
 
 
@@ -147,9 +145,7 @@ def call(backend: Candidate, count: int) -> None:
 
 def results(backend: Candidate) -> list[list[Any]]:
     """The last results of each feed, as arrays, each with its dtype."""
-    return [
-        [backend.get(y) for y in backend.last.get(k, ())] for k in range(len(backend.timed))
-    ]
+    return [[backend.get(y) for y in backend.last.get(k, ())] for k in range(len(backend.timed))]
 
 
 def roofs(backend: Candidate) -> tuple[float, float]:

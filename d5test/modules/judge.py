@@ -9,15 +9,13 @@ file where the reference can run them in float64, and smaller ones. Values are t
 
 from __future__ import annotations
 
-import json
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -44,6 +42,8 @@ SEEDS = 3
 """Sets of inputs that `get_inputs()` draws, for the values alone."""
 TIMEOUT = 300.0
 """Seconds for one request: kernels are compiled in the first."""
+FAILED = (Raised, BackendFailed, *FAILURES)
+"""What is raised where a module cannot be made or called."""
 TARGET = "d5test.modules.candidate:Candidate"
 ADVICE = Advice(
     unreadable="what it returned cannot be read",
@@ -117,9 +117,7 @@ class Setting:
             x = self._inputs(0)[i]
             real = x.is_floating_point()
             name = str(x.dtype).removeprefix("torch.")
-            tensors.append(
-                Drawn(tuple(x.shape), name, values if real else OWN, source=drawn(i))
-            )
+            tensors.append(Drawn(tuple(x.shape), name, values if real else OWN, source=drawn(i)))
         for name, p in self._parameters.items():
             array = p.astype(dtype_of(self.dtype))
             constant = ("constant", name)
@@ -146,19 +144,35 @@ class Setting:
         arrays = self.case(("normal",)).arrays()
         return all(np.isfinite(y).all() for y in self.operator(*arrays) if y.dtype.kind == "f")
 
-    @contextmanager
+
+class Bench:
+    """A worker in which one module after the other is made, each in a process that is fresh."""
+
+    def __init__(self, device: str) -> None:
+        self._folder = tempfile.TemporaryDirectory()
+        self._job = Path(self._folder.name) / "job.pt"
+        environment = {JOB: str(self._job)}
+        self._client = WorkerClient(
+            Spec("a candidate", TARGET), device, timeout=TIMEOUT, environment=environment
+        )
+        self._client.advice = ADVICE
+
     def client(
-        self, path: Path, name: str, device: str, *, compiled: bool = False
-    ) -> Iterator[WorkerClient]:
-        """The module of a file in a worker."""
-        with tempfile.NamedTemporaryFile(suffix=".pt") as file:
-            torch.save(self.job(path, name, compiled=compiled), file)
-            file.flush()
-            spec = Spec(f"{path.name}:{name}", TARGET)
-            environment = {JOB: file.name}
-            with WorkerClient(spec, device, timeout=TIMEOUT, environment=environment) as client:
-                client.advice = ADVICE
-                yield client
+        self, setting: Setting, path: Path, name: str, *, compiled: bool = False
+    ) -> WorkerClient:
+        """The module of a file, made. Raises what making it raises."""
+        torch.save(setting.job(path, name, compiled=compiled), self._job)
+        self._client.renew()
+        self._client.named(f"{path.name}:{name}")
+        self._client.ask("describe")
+        return self._client
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._client.close()
+        self._folder.cleanup()
 
 
 class Remembered(TorchReference):
@@ -243,28 +257,33 @@ class Judge:
             large = another if another.cost().elements > small.cost().elements else small
             small = small if large is another else another
         self.small, self.large = Setting(small, dtype), Setting(large, dtype)
+        self._bench = Bench(device)
         self.own = large.cost() == self.problem.cost() or small.cost() == self.problem.cost()
 
     def judge(self, path: Path, name: str = "ModelNew") -> Verdict:
         """The verdict upon one file."""
         verdict = Verdict(str(path))
-        with self.large.client(path, name, self.device) as client:
-            try:
-                client.ask("describe")
-            except (Raised, BackendFailed, *FAILURES) as error:
-                verdict.broken = f"it cannot be made: {error}"
-                return verdict
-            self._ask(verdict, client, "value", self.large.case(OWN, SEED))
+        try:
+            client = self._bench.client(self.large, path, name)
+        except FAILED as error:
+            verdict.broken = f"it cannot be made: {error}"
+            return verdict
+        self._ask(verdict, client, "value", self.large.case(OWN, SEED))
         if any(fault.kind == "exception" for fault in verdict.faults):
             return verdict
-        with self.small.client(path, name, self.device) as client:
-            try:
-                client.ask("describe")
-            except (Raised, *FAILURES) as error:
-                verdict.notes.append(f"made for one set of sizes alone: {error}")
-                return verdict
+        try:
+            client = self._bench.client(self.small, path, name)
+        except FAILED as error:
+            verdict.notes.append(f"made for one set of sizes alone: {error}")
+        else:
             self._ask_all(verdict, client)
         return verdict
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._bench.__exit__()
 
     def time(self, verdict: Verdict, path: Path, name: str = "ModelNew") -> None:
         """Time a file's module at the problem's own sizes, and look at what it returned then."""

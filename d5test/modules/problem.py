@@ -36,6 +36,8 @@ SMALL, LARGE = 1 << 15, 1 << 21
 which sizes are made smaller: for all checks, and for one."""
 WORK = 2 * 10**9
 """Floating-point operations of a pass, up to which sizes are made smaller as well."""
+MOST, MOST_WORK = 1 << 26, 10**11
+"""The same, beyond which nothing is judged."""
 LEAST = 8
 """A number that is smaller is no size: a kernel's side, a stride, an axis."""
 NEEDED = ("Model", "get_inputs", "get_init_inputs")
@@ -69,7 +71,8 @@ class Problem:
     @cached_property
     def sizes(self) -> Mapping[str, int]:
         """The whole numbers that stand at the top of the file, those that are sizes."""
-        return {name: value for name, value in _constants(self.path) if value >= LEAST}
+        tree = ast.parse(self.path.read_text(), str(self.path))
+        return {name: n.value for name, n in _constants(tree) if n.value >= LEAST}
 
     def model(self) -> nn.Module:
         """The reference, initialised as it always is."""
@@ -102,23 +105,29 @@ class Problem:
     def smaller(self, elements: int) -> Problem:
         """The problem with sizes halved until the reference can run it, or none can be any more."""
         problem, cost = self, self.cost()
-        values, fixed = {**self.sizes, **dict(self.changed)}, set[str]()
+        values = {**self.sizes, **dict(self.changed)}
+        fixed: set[tuple[str, ...]] = set()
         while not cost.within(elements):
-            free = [name for name, n in values.items() if n >= LEAST and name not in fixed]
-            if not free:
+            steps = [names for names in _together(values) if names not in fixed]
+            if not steps:
                 break
-            name = max(free, key=values.__getitem__)
-            tried = replace(self, changed=tuple({**values, name: values[name] // 2}.items()))
+            halved = {name: values[name] // 2 for name in steps[0]}
+            tried = replace(self, changed=tuple({**values, **halved}.items()))
             try:
                 less = tried.cost()
             except Exception:  # noqa: BLE001 (whatever a model says of sizes that do not fit)
-                fixed.add(name)
+                less = cost
+            if less == cost:  # it is no size, or does not fit
+                fixed.add(steps[0])
                 continue
-            if less == cost:  # it is no size
-                fixed.add(name)
-                continue
-            values[name] //= 2
+            values |= halved
             problem, cost = tried, less
+        if max(cost.elements, cost.largest) > MOST or cost.operations > MOST_WORK:
+            raise Mistake(
+                f"{self.path}: at {problem.described()} a pass takes {cost.elements:.2g} elements "
+                f"and {cost.operations:.2g} operations, too much for a reference in float64: name "
+                "the sizes at the top of the file as whole numbers, which can be made smaller"
+            )
         return problem
 
     def other(self) -> Problem | None:
@@ -140,6 +149,16 @@ class Problem:
         return ", ".join(f"{k}={v}" for k, v in self.changed if own.get(k) != v) or "its own sizes"
 
 
+def _together(values: Mapping[str, int]) -> list[tuple[str, ...]]:
+    """Which sizes may be halved at once, the largest first: each alone, or all that are equal."""
+    steps: list[tuple[str, ...]] = []
+    for size in sorted({n for n in values.values() if n >= LEAST}, reverse=True):
+        alike = [name for name, n in values.items() if n == size]
+        steps += [(name,) for name in alike]
+        steps += [tuple(alike)] * (len(alike) > 1)
+    return steps
+
+
 def loaded(path: Path, constants: Mapping[str, int] | None = None) -> ModuleType:
     """A Python file, run; with other numbers in place of those that stand at its top.
 
@@ -150,9 +169,9 @@ def loaded(path: Path, constants: Mapping[str, int] | None = None) -> ModuleType
     sys.modules[module.__name__] = module
     try:
         tree = ast.parse(path.read_text(), str(path))
-        for target, value in _assigned(tree):
-            if constants and target.id in constants:
-                value.value = constants[target.id]
+        for name, number in _constants(tree):
+            if constants and name in constants:
+                number.value = constants[name]
         exec(compile(tree, str(path), "exec"), vars(module))
     except (OSError, SyntaxError, UnicodeDecodeError) as error:
         raise Mistake(f"{path}: {error}") from None
@@ -166,25 +185,28 @@ def loaded(path: Path, constants: Mapping[str, int] | None = None) -> ModuleType
     return module
 
 
-def _constants(path: Path) -> Iterator[tuple[str, int]]:
-    for target, value in _assigned(ast.parse(path.read_text(), str(path))):
-        yield target.id, value.value
-
-
-def _assigned(tree: ast.Module) -> Iterator[tuple[ast.Name, Any]]:
-    """The names at the top of a file that stand for whole numbers, each with its constant."""
+def _constants(tree: ast.Module) -> Iterator[tuple[str, Any]]:
+    """The whole numbers in assignments at the top of a file, by the name that they are part of."""
     for statement in tree.body:
-        if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
-            yield from _pairs(statement.targets[0], statement.value)
+        if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+            continue
+        for name, value in _pairs(statement.targets[0], statement.value):
+            numbers = [
+                node
+                for node in ast.walk(value)
+                if isinstance(node, ast.Constant) and type(node.value) is int
+            ]
+            for k, number in enumerate(numbers):
+                yield name if len(numbers) == 1 else f"{name}[{k}]", number
 
 
-def _pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.Name, Any]]:
-    if isinstance(target, ast.Name) and isinstance(value, ast.Constant):
-        if type(value.value) is int:
-            yield target, value
+def _pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
+    """The names that an assignment binds, each with its own value."""
+    if isinstance(target, ast.Name):
+        yield target.id, value
     elif isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
-        for one, number in zip(target.elts, value.elts, strict=False):
-            yield from _pairs(one, number)
+        for one, part in zip(target.elts, value.elts, strict=False):
+            yield from _pairs(one, part)
 
 
 def tensors_of(inputs: Sequence[Any]) -> list[int]:

@@ -24,7 +24,13 @@ from d5test.numerics.bounds import double
 from d5test.numerics.sampled import NO_MORE, Error, Sampled
 
 
-_NUMPY = {"sub": "subtract", "mul": "multiply", "div": "divide", "pow": "power", "sigmoid": "expit"}
+_NUMPY = {
+    "sub": "subtract",
+    "mul": "multiply",
+    "div": "divide",
+    "pow": "power",
+    "sigmoid": "expit",
+}
 """What NumPy, by which backends grant accuracies, calls functions of torch."""
 
 

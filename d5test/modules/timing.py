@@ -19,9 +19,8 @@ import numpy as np
 
 from d5test.case import Array, is_float
 from d5test.client.client import WorkerClient
-from d5test.client.messages import FAILURES, BackendFailed, Raised
 from d5test.metric import median_interval
-from d5test.modules.judge import OWN, Setting
+from d5test.modules.judge import FAILED, OWN, Bench, Setting
 
 WORKER = "d5test.modules.candidate"
 REFERENCE, COMPILED, CANDIDATE = "reference", "torch.compile", "candidate"
@@ -97,14 +96,13 @@ def times(setting: Setting, path: Path, name: str, device: str) -> Times:
             (COMPILED, source, "Model", True),
             (CANDIDATE, path, name, False),
         ):
-            client = stack.enter_context(
-                setting.client(where, what, device, compiled=compiled)
-            )
+            bench = stack.enter_context(Bench(device))
             try:
+                client = bench.client(setting, where, what, compiled=compiled)
                 arms[arm] = _Arm(client, feeds)
                 if arm == REFERENCE:
                     roofs = client.invoke(f"{WORKER}:roofs")
-            except (Raised, BackendFailed, *FAILURES) as error:
+            except FAILED as error:
                 missing[arm] = str(error).partition("\n")[0]
         for k in range(ROUNDS if CANDIDATE in arms and REFERENCE in arms else 0):
             for arm in list(arms) if k % 2 else list(arms)[::-1]:
@@ -134,7 +132,9 @@ def _attained(
     """What a call does a second, and which share that is of what the device can do at most."""
     cost, (operations, copied) = setting.problem.cost(), roofs
     second = float(np.median(seconds))
-    item = 2 if setting.dtype in ("float16", "bfloat16") else 4 if setting.dtype == "float32" else 8
+    item = (
+        2 if setting.dtype in ("float16", "bfloat16") else 4 if setting.dtype == "float32" else 8
+    )
     least = max(cost.operations / operations, item * cost.elements / copied)
     return {
         "operations": cost.operations / second,
@@ -149,7 +149,9 @@ def _difference(expected: Sequence[Sequence[Array]], got: Sequence[Sequence[Arra
     """What is wrong with timed results; empty if nothing is."""
     for feed, (want, have) in enumerate(zip(expected, got, strict=True)):
         if [y.shape for y in want] != [y.shape for y in have]:
-            return f"a timed call returned {[y.shape for y in have]}, not {[y.shape for y in want]}"
+            return (
+                f"a timed call returned {[y.shape for y in have]}, not {[y.shape for y in want]}"
+            )
         for k, (y, z) in enumerate(zip(want, have, strict=True)):
             if not is_float(y.dtype.name):
                 if not np.array_equal(y, z):

@@ -130,7 +130,9 @@ class _Spread:
         size, output = np.abs(self.value), arithmetic.output
         with np.errstate(all="ignore"):
             variance = self._squares / (self._members * AMPLIFIED**2)
-            known = variance[np.isfinite(variance)] if np.ndim(variance) else np.atleast_1d(variance)
+            known = (
+                variance[np.isfinite(variance)] if np.ndim(variance) else np.atleast_1d(variance)
+            )
             mean = np.mean(known) if known.size else 0.0
             bar = np.maximum(BY_ELEMENT * np.sqrt((variance + mean) / 2), self._most)
             bar = bar + size * output.error + output.eta

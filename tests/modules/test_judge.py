@@ -1,0 +1,184 @@
+"""d5test judge: what candidates do to be called right, and is not."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from textwrap import dedent, indent
+
+import pytest
+
+from d5test.cli import main
+from d5test.modules.judge import Judge
+from d5test.modules.problem import Problem
+
+PROBLEM = '''
+"""A layer with an activation."""
+import torch
+from torch import nn
+
+batch_size = 64
+features, hidden = 32, 48
+
+
+class Model(nn.Module):
+    def __init__(self, features, hidden):
+        super().__init__()
+        self.linear = nn.Linear(features, hidden)
+
+    def forward(self, x):
+        return torch.softmax(torch.relu(self.linear(x)), dim=1)
+
+
+def get_inputs():
+    return [torch.rand(batch_size, features)]
+
+
+def get_init_inputs():
+    return [features, hidden]
+'''
+RELU = PROBLEM.replace("torch.softmax(torch.relu(self.linear(x)), dim=1)", "torch.relu(x)")
+HEADER = "import gc, threading, time, torch\nfrom torch import nn\n"
+
+HONEST = {
+    "the same": "return torch.softmax(torch.relu(self.linear(x)), dim=1)",
+    "by hand": """
+        y = (x @ self.linear.weight.T + self.linear.bias).clamp(min=0)
+        e = torch.exp(y - y.amax(1, keepdim=True))
+        return e / e.sum(1, keepdim=True)
+        """,
+    "out of place": "return self.linear(x).relu_().softmax(1)",
+    "transposed": """
+        y = torch.relu(self.linear.weight @ x.T + self.linear.bias[:, None])
+        return torch.softmax(y, 0).T
+        """,
+    "without a gradient": """
+        with torch.no_grad():
+            return torch.softmax(torch.relu(self.linear(x)), dim=1)
+        """,
+}
+CHEATS = {
+    "float16 inside": """
+        y = x.half() @ self.linear.weight.half().T + self.linear.bias.half()
+        return torch.softmax(torch.relu(y), dim=1).float()
+        """,
+    "bfloat16 inside": """
+        y = x.bfloat16() @ self.linear.weight.bfloat16().T
+        return torch.softmax(torch.relu(y.float() + self.linear.bias), dim=1)
+        """,
+    "nothing is written": "return torch.empty(len(x), self.linear.out_features)",
+    "zeros": "return torch.zeros(len(x), self.linear.out_features)",
+    "a cache by address": """
+        key = x.data_ptr()
+        if key not in self.seen:
+            self.seen[key] = torch.softmax(torch.relu(self.linear(x)), dim=1)
+        return self.seen[key]
+        """,
+    "a cache by shape": """
+        key = x.shape
+        if key not in self.seen:
+            self.seen[key] = torch.softmax(torch.relu(self.linear(x)), dim=1)
+        return self.seen[key]
+        """,
+    "one buffer for all calls": """
+        key = x.shape
+        y = torch.softmax(torch.relu(self.linear(x)), dim=1)
+        if key not in self.seen or x.requires_grad:
+            self.seen[key] = torch.empty_like(y)
+        return self.seen[key].copy_(y)
+        """,
+    "the input is overwritten": """
+        y = torch.softmax(torch.relu(self.linear(x)), dim=1)
+        x.data.zero_()
+        return y
+        """,
+    "another activation": "return torch.softmax(self.linear(x), dim=1)",
+    "one set of sizes": f"""
+        if x.shape == (64, 32):
+            return torch.softmax(torch.relu(self.linear(x)), dim=1)
+        return torch.full((len(x), self.linear.out_features), {1 / 48})
+        """,
+    "another axis": "return torch.softmax(torch.relu(self.linear(x)), dim=0)",
+    "a tensor found in memory": """
+        shape = (len(x), self.linear.out_features)
+        found = [t for t in gc.get_objects() if type(t) is torch.Tensor and t.shape == shape]
+        return found[0] if found else torch.zeros(shape)
+        """,
+    "a thread goes on": """
+        y = torch.zeros(len(x), self.linear.out_features)
+
+        def fill():
+            time.sleep(0.05)
+            with torch.no_grad():
+                y.copy_(torch.softmax(torch.relu(self.linear(x)), dim=1))
+
+        threading.Thread(target=fill).start()
+        return y
+        """,
+    "computed when it is read": """
+        class Lazy(torch.Tensor):
+            pass
+
+        return torch.softmax(torch.relu(self.linear(x)), dim=1).as_subclass(Lazy)
+        """,
+    "right for three calls": """
+        self.calls += 1
+        y = torch.softmax(torch.relu(self.linear(x)), dim=1)
+        return y if self.calls <= 3 else torch.zeros_like(y)
+        """,
+    "a gradient that is not its own": """
+        y = torch.softmax(torch.relu(self.linear(x)), dim=1)
+        return y.detach() + (self.linear(x) - self.linear(x).detach())
+        """,
+}
+
+
+def candidate(forward: str) -> str:
+    body = indent(dedent(forward).strip(), " " * 8)
+    return (
+        f"{HEADER}\n\nclass ModelNew(nn.Module):\n    def __init__(self, features, hidden):\n"
+        "        super().__init__()\n        self.linear = nn.Linear(features, hidden)\n"
+        f"        self.seen, self.calls = {{}}, 0\n\n    def forward(self, x):\n{body}\n"
+    )
+
+
+@pytest.fixture(scope="module")
+def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
+    path = tmp_path_factory.mktemp("problem") / "problem.py"
+    path.write_text(PROBLEM)
+    with Judge(path) as made:
+        yield made
+
+
+def written(path: Path, forward: str) -> Path:
+    file = path / "candidate.py"
+    file.write_text(candidate(forward))
+    return file
+
+
+@pytest.mark.parametrize("forward", HONEST.values(), ids=HONEST)
+def test_an_honest_candidate_is_right(judge: Judge, tmp_path: Path, forward: str) -> None:
+    verdict = judge.judge(written(tmp_path, forward))
+    assert verdict.status == "right", verdict
+    assert verdict.gradient == ("no_grad" not in forward)
+
+
+@pytest.mark.parametrize("forward", CHEATS.values(), ids=CHEATS)
+def test_a_cheat_is_wrong(judge: Judge, tmp_path: Path, forward: str) -> None:
+    verdict = judge.judge(written(tmp_path, forward))
+    assert verdict.status == "wrong", verdict
+
+
+def test_what_is_right_on_positive_numbers_alone_is_wrong(tmp_path: Path) -> None:
+    problem = tmp_path / "problem.py"
+    problem.write_text(RELU)
+    with Judge(problem) as judge:
+        verdict = judge.judge(written(tmp_path, "return x * 1"))
+    assert verdict.status == "wrong"
+
+
+def test_where_the_reference_is_constant_nothing_is_told(tmp_path: Path) -> None:
+    problem = tmp_path / "problem.py"
+    problem.write_text(PROBLEM.replace("dim=1)\n", "dim=1).sum(1) * 0\n"))
+    with Judge(problem) as judge:
+        verdict = judge.judge(written(tmp_path, "return torch.zeros(len(x))"))
+    assert verdict.status == "untested"
