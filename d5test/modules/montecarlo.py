@@ -55,6 +55,13 @@ SUMS = frozenset(
     upsample_nearest3d_backward upsample_trilinear3d upsample_trilinear3d_backward vdot""".split()
 )
 """Functions that add up products of their arguments, each at most once in a product."""
+WINDOWS: Mapping[str, int] = {
+    **{f"avg_pool{n}d": 1 for n in (2, 3)},
+    **{f"avg_pool{n}d_backward": 2 for n in (2, 3)},
+    **{f"max_pool{n}d_with_indices_backward": 2 for n in (2, 3)},
+    **{"col2im": 2},
+}
+"""Sums over windows, with the position of the argument that is their size."""
 ACCUMULATING = frozenset({"index_put", "unsafe_index_put"})
 """Functions that add where an argument says so, and else write."""
 ULPS: Mapping[str, float] = {
@@ -101,14 +108,14 @@ class MonteCarlo(TorchDispatchMode):  # type: ignore[misc]
         several = isinstance(result, tuple | list)
         for k, y in enumerate(result if several else (result,)):
             if isinstance(y, torch.Tensor) and y.is_floating_point() and y.numel():
-                self._err(name, y, squares and squares[k], args)
+                self._err(name, k, y, squares and squares[k], args)
         return result
 
-    def _err(self, name: str, y: torch.Tensor, squares: Any, args: Sequence[Any]) -> None:
-        """Let a result be off, in place."""
+    def _err(self, name: str, k: int, y: torch.Tensor, squares: Any, args: Sequence[Any]) -> None:
+        """Let result `k` be off, in place."""
         value = y.detach().numpy()
         if squares is not None:
-            terms = _terms(name, y, args)
+            terms = _terms(name, k, y, args)
             noisy = self._error(value, np.abs(value), walk(value, squares, terms))
         else:
             self.called.add(name)
@@ -139,20 +146,34 @@ def _squares(function: Any, name: str, args: Any, kwargs: Any) -> Sequence[Any] 
     return [None if q is None else np.abs(q.detach().numpy()) for q in results]
 
 
-def _terms(name: str, y: torch.Tensor, args: Sequence[Any]) -> int:
-    """About how many products an element of a sum has: all factors, shared among the results."""
+def _terms(name: str, k: int, y: torch.Tensor, args: Sequence[Any]) -> int:
+    """How many products an element of result `k` has, at most, or about."""
     tensors = [x for x in args if isinstance(x, torch.Tensor)]
-    if name.startswith("convolution"):
-        backward = name.endswith("backward")
-        dy, x, weight = args[:3] if backward else (y, *args[:2])
-        transposed = args[7 if backward else 6]
-        products = (x if transposed else dy).numel() * prod(weight.shape[1:])
-        return max(products // max(y.numel(), 1), 1)
+    if name == "convolution":
+        _, weight, _, stride, _, _, transposed, _, groups = args
+        return _within(weight, stride, groups, spread=transposed)
+    if name == "convolution_backward":
+        dy, x, weight, _, stride, _, _, transposed, _, groups, _ = args
+        if k == 0:
+            return _within(weight, stride, groups, spread=not transposed)
+        summed = x if transposed and k == 1 else dy
+        return max(summed.numel() // max(summed.shape[1], 1), 1)
+    if name in WINDOWS:
+        return prod(args[WINDOWS[name]])
     if name in ("mm", "bmm", "mv", "dot", "vdot", "linear"):
         return int(tensors[0].shape[-1])
-    if name.startswith(("addmm", "addmv", "baddbmm", "addbmm")):
+    if name in ("addmm", "addmv", "baddbmm", "addbmm"):
         return int(tensors[1].shape[-1]) + 1
     return max((x.numel() for x in tensors), default=1) // max(y.numel(), 1)
+
+
+def _within(weight: torch.Tensor, stride: Sequence[int], groups: int, *, spread: bool) -> int:
+    """How many weights meet in an element; fewer where a stride spreads the windows."""
+    if not spread:
+        return prod(weight.shape[1:])
+    steps = list(stride) * (weight.ndim - 2 if len(stride) == 1 else 1)
+    met = prod(-(-side // step) for side, step in zip(weight.shape[2:], steps, strict=True))
+    return weight.shape[0] // groups * met
 
 
 def _mean(x: torch.Tensor, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
@@ -181,7 +202,7 @@ def _std_mean(*args: Any, **more: Any) -> Any:
     return variance.sqrt(), mean
 
 
-def _softmax(x: torch.Tensor, dim: int, half_to_float: bool) -> Any:
+def _softmax(x: torch.Tensor, dim: int, *_: Any, **__: Any) -> Any:
     """By the logarithm of the sum, as fused attention keeps it for its gradient.
 
     It errs by a rounding of that logarithm, which e / sum(e) does not; both are in use.
