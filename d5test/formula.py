@@ -151,7 +151,7 @@ def derived(op: Operator, grads: Any, inputs: Any, outputs: Any) -> tuple[Any, .
 
     def visit(dy: Any) -> None:
         if isinstance(dy, Bar) and dy.arithmetic.primitive.smallest_subnormal < RARE:
-            scales.append(largest(dy) * factor)
+            scales.append(max(largest(dy), 1.0) * factor)  # a small dy may be a factor before
 
     factor = max([1.0, *(largest(x) for x in inputs if isinstance(x, Bar))])
     made = gradients(op.forward, grads, masking(inputs), visit)

@@ -101,7 +101,7 @@ def lines(verdict: Any) -> Iterator[str]:
         yield f"and {fault.headline}"
     for note in verdict.notes:
         yield f"  note: {note}"
-    if verdict.times:
+    if verdict.times and verdict.status == "right":
         yield from _times(verdict.times)
 
 
@@ -119,15 +119,13 @@ def _headline(verdict: Any) -> str:
 def _times(times: Any) -> Iterator[str]:
     from d5test.metric import TIME, measured
 
+    yield f"  timed at      {times['sizes']}"
     for arm, (median, low, high) in times["seconds"].items():
-        ratio = times["speedup"].get(arm)
-        faster = (
-            f"  {ratio[0]:.3g} times the candidate's ({ratio[1]:.3g} to {ratio[2]:.3g})"
-            if ratio
-            else ""
-        )
-        interval = f"{measured(low, TIME)} to {measured(high, TIME)}"
-        yield f"  {arm:<14}{measured(median, TIME)} ({interval}){faster}"
+        line = f"  {arm:<14}{measured(median, TIME)} ({measured(low, TIME)} to {measured(high, TIME)})"
+        if arm in times["speedup"]:
+            ratio, least, most = times["speedup"][arm]
+            line += f"; the candidate is {ratio:.3g} times as fast ({least:.3g} to {most:.3g})"
+        yield line
     for arm, why in times["missing"].items():
         yield f"  {arm:<14}not timed: {why}"
     if share := times["attained"].get("share of the roofline"):

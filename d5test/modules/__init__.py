@@ -35,7 +35,7 @@ def is_of_torch(function: Callable[..., Any]) -> bool:
     for name, cell in zip(code.co_freevars, plain.__closure__ or (), strict=True):
         known[name] = getattr(cell, "cell_contents", None)
     return any(
-        isinstance(known.get(name), torch.nn.Module) or _is_named(known.get(name))
+        isinstance(known.get(name), torch.nn.Module | torch.Tensor) or _is_named(known.get(name))
         for name in _names(code)
     )
 

@@ -7,7 +7,9 @@ here, while the clock runs where the candidate cannot reach it.
 import importlib.util
 import os
 import sys
+import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar
@@ -18,6 +20,7 @@ from torch import nn
 from d5test.backends.base import Function, Pulled, Row, Tensors, Unsupported
 from d5test.backends.torch import Torch, as_tuple, pulled
 from d5test.worker.bound import BadRow
+from d5test.worker.wire import Bits
 
 JOB = "D5TEST_CANDIDATE"
 """The variable that names the file with what is to be made; see `d5test.modules.judge`."""
@@ -44,6 +47,7 @@ class Candidate(Torch):
         self.rows = {NAME: Row(self.call, stopped=tuple(absent), arithmetic="P", flushes=True)}
         self.timed: list[tuple[Any, ...]] = []
         self.last: dict[int, list[Any]] = {}
+        self.turn = 0
 
     def call(self, _: Any, *tensors: Any) -> tuple[Any, ...]:
         """The module's results; the parameters, which come last, are its own."""
@@ -137,25 +141,23 @@ def prepare(backend: Candidate, feeds: Sequence[Sequence[Any]]) -> None:
 def call(backend: Candidate, count: int) -> None:
     """Call the feeds in turn, and wait; the last results of each are kept."""
     with torch.no_grad():
-        for k in range(count):
-            which = k % len(backend.timed)
+        for _ in range(count):
+            which = backend.turn = (backend.turn + 1) % len(backend.timed)
             backend.last[which] = list(backend.call(None, *backend.timed[which]))
     backend.wait([])
 
 
 def results(backend: Candidate) -> list[list[Any]]:
     """The last results of each feed, as arrays, each with its dtype."""
-    return [[backend.get(y) for y in backend.last.get(k, ())] for k in range(len(backend.timed))]
+    return [[Bits(*backend.get(y)) for y in backend.last.get(k, ())] for k in range(len(backend.timed))]
 
 
 def roofs(backend: Candidate) -> tuple[float, float]:
     """Operations and bytes a second, as this device reaches them in a product and in a copy."""
-    import time
-
     x = torch.ones(MATMUL, MATMUL, device=backend.device)
-    y = torch.ones(COPY // 4, device=backend.device)
-    best = []
-    for work, run in ((2 * MATMUL**3, lambda: x @ x), (2 * COPY, y.clone)):
+    y, z = (torch.ones(COPY // 4, device=backend.device) for _ in range(2))
+    best: list[float] = []
+    for work, run in ((2 * MATMUL**3, partial(torch.mm, x, x)), (2 * COPY, partial(z.copy_, y))):
         seconds = []
         for _ in range(5):
             backend.wait([])

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
+from math import inf
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -23,6 +24,7 @@ import torch
 from d5test.backends.base import Unsupported
 from d5test.case import Array, Case, Tensor, dtype_of
 from d5test.checks import CHECKS
+from d5test.checks.memory import bytes_available
 from d5test.client.client import WorkerClient
 from d5test.client.messages import FAILURES, Advice, BackendFailed, Raised
 from d5test.client.registry import Spec
@@ -42,6 +44,10 @@ SEEDS = 3
 """Sets of inputs that `get_inputs()` draws, for the values alone."""
 TIMEOUT = 300.0
 """Seconds for one request: kernels are compiled in the first."""
+COPIES, MEMORY, CPU_WORK = 64, 1 << 33, 10**11
+"""How many times the elements of a pass fit into what memory there is, when it is timed: three
+processes have three sets of them each, and what is computed on the way. Bytes of a system that
+does not say how many it has. Operations of a pass on a CPU: a second or so."""
 FAILED = (Raised, BackendFailed, *FAILURES)
 """What is raised where a module cannot be made or called."""
 TARGET = "d5test.modules.candidate:Candidate"
@@ -289,8 +295,11 @@ class Judge:
         """Time a file's module at the problem's own sizes, and look at what it returned then."""
         from d5test.modules.timing import times  # which times a `Setting`
 
-        timed = times(Setting(self.problem, self.dtype), path, name, self.device)
-        verdict.times = timed.to_json()
+        room = (bytes_available() or MEMORY) // (COPIES * dtype_of(self.dtype).itemsize)
+        work = CPU_WORK if self.device == "cpu" else inf
+        problem = self.problem.smaller(room, work)
+        timed = times(Setting(problem, self.dtype), path, name, self.device)
+        verdict.times = {"sizes": problem.described(), **timed.to_json()}
         if timed.wrong:
             verdict.broken = f"timed calls are wrong: {timed.wrong}"
 

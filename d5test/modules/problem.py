@@ -34,8 +34,8 @@ SEED = 42
 SMALL, LARGE = 1 << 15, 1 << 21
 """Elements of all inputs, parameters and outputs, and of the largest tensor on the way, up to
 which sizes are made smaller: for all checks, and for one."""
-WORK = 2 * 10**9
-"""Floating-point operations of a pass, up to which sizes are made smaller as well."""
+WORK = 1000
+"""Floating-point operations of a pass for each of these elements, likewise."""
 MOST, MOST_WORK = 1 << 26, 10**11
 """The same, beyond which nothing is judged."""
 LEAST = 8
@@ -51,9 +51,9 @@ class Cost:
     largest: int
     operations: int
 
-    def within(self, elements: int) -> bool:
-        """Whether the reference can run so large a problem many times."""
-        return max(self.elements, self.largest) <= elements and self.operations <= WORK
+    def within(self, elements: int, operations: float) -> bool:
+        """Whether it is no more than this."""
+        return max(self.elements, self.largest) <= elements and self.operations <= operations
 
 
 @dataclass(frozen=True)
@@ -102,12 +102,16 @@ class Problem:
         largest = max((torch.Size(shape).numel() for shape in shapes.seen), default=1)
         return Cost(sum(x.numel() for x in held), largest, int(counter.get_total_flops()))
 
-    def smaller(self, elements: int) -> Problem:
-        """The problem with sizes halved until the reference can run it, or none can be any more."""
+    def smaller(self, elements: int, operations: float | None = None) -> Problem:
+        """The problem with sizes halved until a pass takes no more, or none can be any more.
+
+        Raises `Mistake` where it still takes too much for anything.
+        """
+        operations = WORK * elements if operations is None else operations
         problem, cost = self, self.cost()
         values = {**self.sizes, **dict(self.changed)}
         fixed: set[tuple[str, ...]] = set()
-        while not cost.within(elements):
+        while not cost.within(elements, operations):
             steps = [names for names in _together(values) if names not in fixed]
             if not steps:
                 break
@@ -122,7 +126,7 @@ class Problem:
                 continue
             values |= halved
             problem, cost = tried, less
-        if max(cost.elements, cost.largest) > MOST or cost.operations > MOST_WORK:
+        if not cost.within(max(MOST, elements), max(MOST_WORK, operations)):
             raise Mistake(
                 f"{self.path}: at {problem.described()} a pass takes {cost.elements:.2g} elements "
                 f"and {cost.operations:.2g} operations, too much for a reference in float64: name "
@@ -188,7 +192,7 @@ def loaded(path: Path, constants: Mapping[str, int] | None = None) -> ModuleType
 def _constants(tree: ast.Module) -> Iterator[tuple[str, Any]]:
     """The whole numbers in assignments at the top of a file, by the name that they are part of."""
     for statement in tree.body:
-        if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+        if not isinstance(statement, ast.Assign):
             continue
         for name, value in _pairs(statement.targets[0], statement.value):
             numbers = [

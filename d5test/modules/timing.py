@@ -26,8 +26,10 @@ WORKER = "d5test.modules.candidate"
 REFERENCE, COMPILED, CANDIDATE = "reference", "torch.compile", "candidate"
 FEEDS = 3
 """Inputs that are called in turn."""
-ROUND, ROUNDS = 0.02, 21
-"""Seconds that a round takes at least, and rounds."""
+ROUND, ROUNDS, FEW = 0.02, 21, 6
+"""Seconds that a round takes at least, and rounds; fewer of long ones, which last `BUDGET`."""
+BUDGET = 60.0
+"""Seconds for the rounds of all arms."""
 APART = 1e-2
 """By which share of its norm a timed result may differ from the reference's: beyond, it is another
 function. How exact a candidate is was judged before, where bars could be computed."""
@@ -60,10 +62,11 @@ class _Arm:
         self._client = client
         client.invoke(f"{WORKER}:prepare", [list(feed) for feed in feeds])
         self.call(FEEDS)
-        self.loops = FEEDS
+        self.loops = 1
         while (seconds := self.call(self.loops)) < ROUND / 2:
             self.loops *= 2
-        self.loops = max(FEEDS, ceil(self.loops * ROUND / seconds))
+        self.expected = seconds / self.loops
+        self.loops = ceil(ROUND / self.expected)
         self.seconds: list[float] = []
 
     def call(self, count: int) -> float:
@@ -78,8 +81,8 @@ class _Arm:
 
     def results(self) -> list[list[Array]]:
         """What the last timed call of each feed returned."""
-        answers = self._client.invoke(f"{WORKER}:results")
-        return [[bits.array for bits in feed] for feed in answers]
+        answers: list[list[Array]] = self._client.invoke(f"{WORKER}:results")
+        return answers
 
 
 def times(setting: Setting, path: Path, name: str, device: str) -> Times:
@@ -104,7 +107,9 @@ def times(setting: Setting, path: Path, name: str, device: str) -> Times:
                     roofs = client.invoke(f"{WORKER}:roofs")
             except FAILED as error:
                 missing[arm] = str(error).partition("\n")[0]
-        for k in range(ROUNDS if CANDIDATE in arms and REFERENCE in arms else 0):
+        lasts = sum(arm.loops * arm.expected for arm in arms.values())
+        rounds = min(ROUNDS, max(FEW, int(BUDGET / lasts))) if arms else 0
+        for k in range(rounds if CANDIDATE in arms and REFERENCE in arms else 0):
             for arm in list(arms) if k % 2 else list(arms)[::-1]:
                 arms[arm].round()
         wrong = ""
