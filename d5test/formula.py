@@ -161,7 +161,7 @@ def derived(op: Operator, grads: Any, inputs: Any, outputs: Any) -> tuple[Any, .
 
 @dataclass(frozen=True)
 class Trace:
-    """What a function returned, the shapes of all that it computed, and the ufuncs that it called."""
+    """What a function returned, the shapes of all that it computed, the ufuncs that it called."""
 
     outputs: Sequence[Any]
     shapes: frozenset[tuple[int, ...]]

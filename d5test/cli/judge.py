@@ -55,8 +55,8 @@ def execute(options: argparse.Namespace) -> int:
         console = Console(soft_wrap=True, highlight=False)
         if not judge.own:
             console.print(
-                f"judged at {judge.large.problem.described()}: at its own sizes the reference does "
-                "not run in float64"
+                f"judged at {judge.large.problem.described()}: at its own sizes the reference "
+                "takes too much in float64"
             )
         for k, path in enumerate(candidates, 1):
             verdict = judge.judge(path, options.name)
@@ -121,7 +121,8 @@ def _times(times: Any) -> Iterator[str]:
 
     yield f"  timed at      {times['sizes']}"
     for arm, (median, low, high) in times["seconds"].items():
-        line = f"  {arm:<14}{measured(median, TIME)} ({measured(low, TIME)} to {measured(high, TIME)})"
+        interval = f"{measured(low, TIME)} to {measured(high, TIME)}"
+        line = f"  {arm:<14}{measured(median, TIME)} ({interval})"
         if arm in times["speedup"]:
             ratio, least, most = times["speedup"][arm]
             line += f"; the candidate is {ratio:.3g} times as fast ({least:.3g} to {most:.3g})"

@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import nn
 
-from d5test.backends.base import Function, Pulled, Row, Tensors, Unsupported
+from d5test.backends.base import Forms, Function, Pulled, Row, Table, Tensors, Unsupported
 from d5test.backends.torch import Torch, as_tuple, pulled
 from d5test.worker.bound import BadRow
 from d5test.worker.wire import Bits
@@ -34,7 +34,7 @@ COPY, MATMUL = 1 << 26, 2048
 class Candidate(Torch):
     """A module of a file, with the initial state of the reference where both have the same."""
 
-    forms: ClassVar[Mapping[str, Any]] = {}
+    forms = Forms()
 
     def __init__(self, device: str = "cpu") -> None:
         super().__init__(device)
@@ -44,7 +44,8 @@ class Candidate(Torch):
         self._tensors = [i for i, x in enumerate(self.inputs) if x is None]
         self.module, self.parameters = _made(job, device)
         absent = [len(self._tensors) + i for i, p in enumerate(self.parameters) if p is None]
-        self.rows = {NAME: Row(self.call, stopped=tuple(absent), arithmetic="P", flushes=True)}
+        row = Row(self.call, stopped=tuple(absent), arithmetic="P", flushes=True)
+        self.rows = Table({NAME: row})  # type: ignore[misc]
         self.timed: list[tuple[Any, ...]] = []
         self.last: dict[int, list[Any]] = {}
         self.turn = 0
@@ -94,11 +95,8 @@ def _made(job: Mapping[str, Any], device: str) -> tuple[nn.Module, list[Any]]:
         for name, value in list(vars(part).items()):
             if isinstance(value, torch.Tensor):
                 setattr(part, name, value.to(device))
-    by_name = dict(model.named_parameters())
-    parameters = [by_name.get(name) for name in job["parameters"]]
-    for k, shape in enumerate(job["parameters"].values()):
-        if parameters[k] is not None and parameters[k].shape != shape:
-            parameters[k] = None
+    by_name = {(name, p.shape): p for name, p in model.named_parameters()}
+    parameters = [by_name.get(wanted) for wanted in job["parameters"].items()]
     if job["compile"]:
         model = torch.compile(model)
     return model, parameters
@@ -149,7 +147,8 @@ def call(backend: Candidate, count: int) -> None:
 
 def results(backend: Candidate) -> list[list[Any]]:
     """The last results of each feed, as arrays, each with its dtype."""
-    return [[Bits(*backend.get(y)) for y in backend.last.get(k, ())] for k in range(len(backend.timed))]
+    last = (backend.last.get(k, ()) for k in range(len(backend.timed)))
+    return [[Bits(*backend.get(y)) for y in outputs] for outputs in last]
 
 
 def roofs(backend: Candidate) -> tuple[float, float]:

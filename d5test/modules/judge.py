@@ -12,7 +12,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from hashlib import blake2b
 from math import inf
 from pathlib import Path
@@ -21,6 +21,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import torch
 
+from d5test.arguments import Mistake
 from d5test.backends.base import Unsupported
 from d5test.case import Array, Case, Tensor, dtype_of
 from d5test.checks import CHECKS
@@ -29,7 +30,7 @@ from d5test.client.client import WorkerClient
 from d5test.client.messages import FAILURES, Advice, BackendFailed, Raised
 from d5test.client.registry import Spec
 from d5test.modules.candidate import JOB, NAME
-from d5test.modules.problem import LARGE, SEED, SMALL, Problem, tensors_of
+from d5test.modules.problem import LARGE, SEED, SMALL, Problem
 from d5test.modules.reference import TorchReference, function_of, require_repeatable
 from d5test.numerics.arithmetic import Arithmetic
 from d5test.numerics.bounds import Bounds
@@ -77,33 +78,37 @@ class Drawn(Tensor):
         return repr(Tensor(self.shape, self.dtype, self.values))
 
 
-@dataclass
 class Setting:
-    """A problem at some sizes in a dtype: the operator, and its inputs by regime."""
+    """A problem at some sizes in a dtype: the operator, and its inputs by regime.
 
-    problem: Problem
-    dtype: str
+    Raises `Mistake` where the reference cannot run, or draws random numbers.
+    """
 
-    def __post_init__(self) -> None:
-        model = self.problem.model().to(getattr(torch, self.dtype))
+    def __init__(self, problem: Problem, dtype: str) -> None:
+        self.problem, self.dtype = problem, dtype
+        model = problem.model().to(getattr(torch, dtype))
         self._state = model.state_dict()
         function, self._parameters = function_of(model)
         inputs = self._inputs(0)
-        self._tensors = tensors_of(inputs)
+        self._tensors = [i for i, x in enumerate(inputs) if isinstance(x, torch.Tensor)]
         others = [None if i in self._tensors else x for i, x in enumerate(inputs)]
-        known: dict[bytes, Any] = {}
+        self.others = others
 
         def call(*arrays: Any) -> Any:
-            given = list(others)
+            every = list(others)
             for i, x in zip(self._tensors, arrays, strict=False):
-                given[i] = x
-            return function(*given, *arrays[len(self._tensors) :])
+                every[i] = x
+            return function(*every, *arrays[len(self._tensors) :])
 
-        self.others = others
+        known: dict[bytes, Any] = {}
         members = {"function": staticmethod(call), "known": known}
         self.operator = type(NAME, (Remembered,), members)()
         tensors = [inputs[i] for i in self._tensors]
-        require_repeatable(call, [*map(_array, tensors), *self._parameters.values()])
+        try:
+            require_repeatable(call, [*map(_array, tensors), *self._parameters.values()])
+        except Exception as error:
+            kind = "" if isinstance(error, Mistake) else f"{type(error).__name__}: "
+            raise Mistake(f"{problem.path}: in float64: {kind}{error}") from error
 
     def _inputs(self, seed: int) -> list[Any]:
         dtype = getattr(torch, self.dtype)
@@ -112,22 +117,21 @@ class Setting:
             for x in self.problem.inputs(seed)
         ]
 
+    def _drawn(self, position: int, seed: int) -> Array:
+        return _array(self._inputs(seed)[position])
+
     def case(self, values: tuple[Any, ...] = OWN, seed: int = 0) -> Case:
         """The inputs of one call; the parameters are the last of them."""
-
-        def drawn(i: int) -> Callable[[int], Array]:
-            return lambda seed: _array(self._inputs(seed)[i])
-
         tensors: list[Tensor] = []
-        for i in self._tensors:
-            x = self._inputs(0)[i]
-            real = x.is_floating_point()
-            name = str(x.dtype).removeprefix("torch.")
-            tensors.append(Drawn(tuple(x.shape), name, values if real else OWN, source=drawn(i)))
+        for i, x in enumerate(self._inputs(0)):
+            if i in self._tensors:
+                own = values if x.is_floating_point() else OWN
+                name = str(x.dtype).removeprefix("torch.")
+                tensors.append(Drawn(tuple(x.shape), name, own, source=partial(self._drawn, i)))
         for name, p in self._parameters.items():
             array = p.astype(dtype_of(self.dtype))
-            constant = ("constant", name)
-            tensors.append(Drawn(p.shape, self.dtype, constant, source=lambda _, a=array: a))
+            fixed = partial(_whatever_the_seed, array)
+            tensors.append(Drawn(p.shape, self.dtype, ("constant", name), source=fixed))
         return Case(self.operator, tuple(tensors), seed)
 
     def job(self, path: Path, name: str, *, compiled: bool = False) -> dict[str, Any]:
@@ -202,9 +206,13 @@ class Remembered(TorchReference):
 
 def _array(x: torch.Tensor) -> Array:
     """A tensor as an array; bfloat16 as ml_dtypes has it."""
-    if x.dtype == torch.bfloat16:
-        return x.view(torch.uint16).numpy().view(dtype_of("bfloat16"))
-    return x.detach().numpy()
+    x = x.detach()
+    array: Array = x.view(torch.uint16).numpy() if x.dtype == torch.bfloat16 else x.numpy()
+    return array.view(dtype_of("bfloat16")) if x.dtype == torch.bfloat16 else array
+
+
+def _whatever_the_seed(array: Array, seed: int) -> Array:
+    return array
 
 
 @dataclass

@@ -19,55 +19,68 @@ import torch
 from torch._decomp import decomposition_table
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from d5test.case import Array
 from d5test.numerics.elementary import TABLE
 from d5test.numerics.perturbed import walk
 from d5test.numerics.sampled import NO_MORE, Error
 
-EXACT = frozenset(
-    """abs alias amax amin arange argmax argmin as_strided as_strided_scatter broadcast_in_dim
-    bernoulli cat channel_shuffle clamp clamp_max clamp_min clone constant_pad_nd
-    convert_element_type copy copy_to detach diag_embed diagonal diagonal_scatter embedding empty
-    empty_like empty_strided expand eye fill flip floor ceil full full_like gather hardtanh
-    hardtanh_backward im2col index index_select isinf isnan item lift lift_fresh
-    lift_fresh_copy local_scalar_dense masked_fill masked_scatter max max_pool2d_with_indices
-    max_pool3d_with_indices max_unpool2d max_unpool3d maximum min minimum narrow native_dropout neg
-    new_empty new_empty_strided new_full new_ones new_zeros nonzero normal_ ones ones_like permute
-    pixel_shuffle pixel_unshuffle rand rand_like randint randn randn_like random randperm
-    reflection_pad1d reflection_pad2d reflection_pad3d relu repeat replication_pad1d
-    replication_pad2d replication_pad3d reshape resize roll round scalar_tensor scatter select
-    select_backward select_scatter set_ sgn sign slice slice_backward slice_scatter sort split
-    split_with_sizes squeeze stack t threshold threshold_backward to_copy topk transpose tril triu
-    trunc unbind unfold uniform unsafe_index unsqueeze upsample_nearest1d upsample_nearest2d upsample_nearest3d
-    value_selecting_reduction_backward view where zero zeros zeros_like""".split()
-)
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+EXACT = _words("""
+    abs alias amax amin arange argmax argmin as_strided as_strided_scatter bernoulli
+    broadcast_in_dim cat ceil channel_shuffle clamp clamp_max clamp_min clone
+    constant_pad_nd convert_element_type copy copy_to detach diag_embed diagonal
+    diagonal_scatter embedding empty empty_like empty_strided expand eye fill flip floor
+    full full_like gather hardtanh hardtanh_backward im2col index index_select isinf isnan
+    item lift lift_fresh lift_fresh_copy local_scalar_dense masked_fill masked_scatter max
+    max_pool2d_with_indices max_pool3d_with_indices max_unpool2d max_unpool3d maximum min
+    minimum narrow native_dropout neg new_empty new_empty_strided new_full new_ones
+    new_zeros nonzero normal_ ones ones_like permute pixel_shuffle pixel_unshuffle rand
+    rand_like randint randn randn_like random randperm reflection_pad1d reflection_pad2d
+    reflection_pad3d relu repeat replication_pad1d replication_pad2d replication_pad3d
+    reshape resize roll round scalar_tensor scatter select select_backward select_scatter
+    set_ sgn sign slice slice_backward slice_scatter sort split split_with_sizes squeeze
+    stack t threshold threshold_backward to_copy topk transpose tril triu trunc unbind
+    unfold uniform unsafe_index unsqueeze upsample_nearest1d upsample_nearest2d
+    upsample_nearest3d value_selecting_reduction_backward view where zero zeros zeros_like
+""")
 """Functions of torch that round nothing: what views, moves, chooses or compares."""
-SUMS = frozenset(
-    """adaptive_avg_pool2d adaptive_avg_pool2d_backward adaptive_avg_pool3d
+SUMS = _words("""
+    adaptive_avg_pool2d adaptive_avg_pool2d_backward adaptive_avg_pool3d
     adaptive_avg_pool3d_backward addbmm addmm addmv addr avg_pool2d avg_pool2d_backward
-    avg_pool3d avg_pool3d_backward baddbmm bmm col2im convolution convolution_backward cumsum dot
-    embedding_dense_backward im2col_backward index_add index_put linear
+    avg_pool3d avg_pool3d_backward baddbmm bmm col2im convolution convolution_backward
+    cumsum dot embedding_dense_backward im2col_backward index_add index_put linear
     max_pool2d_with_indices_backward max_pool3d_with_indices_backward mm mv
     reflection_pad1d_backward reflection_pad2d_backward reflection_pad3d_backward
     replication_pad1d_backward replication_pad2d_backward replication_pad3d_backward
-    scatter_add sum unfold_backward unsafe_index_put upsample_bilinear2d_backward upsample_linear1d
-    upsample_linear1d_backward upsample_nearest1d_backward upsample_nearest2d_backward
-    upsample_nearest3d_backward upsample_trilinear3d upsample_trilinear3d_backward vdot""".split()
-)
+    scatter_add sum unfold_backward unsafe_index_put upsample_bilinear2d_backward
+    upsample_linear1d upsample_linear1d_backward upsample_nearest1d_backward
+    upsample_nearest2d_backward upsample_nearest3d_backward upsample_trilinear3d
+    upsample_trilinear3d_backward vdot
+""")
 """Functions that add up products of their arguments, each at most once in a product."""
 WINDOWS: Mapping[str, int] = {
     **{f"avg_pool{n}d": 1 for n in (2, 3)},
     **{f"avg_pool{n}d_backward": 2 for n in (2, 3)},
     **{f"max_pool{n}d_with_indices_backward": 2 for n in (2, 3)},
-    **{"col2im": 2},
+    "col2im": 2,
 }
 """Sums over windows, with the position of the argument that is their size."""
 ACCUMULATING = frozenset({"index_put", "unsafe_index_put"})
 """Functions that add where an argument says so, and else write."""
 ULPS: Mapping[str, float] = {
     **{function.__name__: row.ulps for function, row in TABLE.items()},
-    **{"add": 0.5, "sub": 0.5, "mul": 0.5, "div": 0.5, "reciprocal": 0.5, "sqrt": 0.5},
-    **{"rsqrt": 2.0, "pow": 4.0, "sigmoid": TABLE[np.exp].ulps + 2},
+    "add": 0.5,
+    "sub": 0.5,
+    "mul": 0.5,
+    "div": 0.5,
+    "reciprocal": 0.5,
+    "sqrt": 0.5,
+    "rsqrt": 2.0,
+    "pow": 4.0,
+    "sigmoid": TABLE[np.exp].ulps + 2,
 }
 """By how many ULPs an elementary function may be off."""
 OTHER = 4.0
@@ -157,23 +170,23 @@ def _terms(name: str, k: int, y: torch.Tensor, args: Sequence[Any]) -> int:
         if k == 0:
             return _within(weight, stride, groups, spread=not transposed)
         summed = x if transposed and k == 1 else dy
-        return max(summed.numel() // max(summed.shape[1], 1), 1)
+        return int(max(summed.numel() // max(summed.shape[1], 1), 1))
     if name in WINDOWS:
-        return prod(args[WINDOWS[name]])
+        return int(prod(args[WINDOWS[name]]))
     if name in ("mm", "bmm", "mv", "dot", "vdot", "linear"):
         return int(tensors[0].shape[-1])
     if name in ("addmm", "addmv", "baddbmm", "addbmm"):
         return int(tensors[1].shape[-1]) + 1
-    return max((x.numel() for x in tensors), default=1) // max(y.numel(), 1)
+    return int(max((x.numel() for x in tensors), default=1) // max(y.numel(), 1))
 
 
 def _within(weight: torch.Tensor, stride: Sequence[int], groups: int, *, spread: bool) -> int:
     """How many weights meet in an element; fewer where a stride spreads the windows."""
     if not spread:
-        return prod(weight.shape[1:])
+        return int(prod(weight.shape[1:]))
     steps = list(stride) * (weight.ndim - 2 if len(stride) == 1 else 1)
     met = prod(-(-side // step) for side, step in zip(weight.shape[2:], steps, strict=True))
-    return weight.shape[0] // groups * met
+    return int(weight.shape[0] // groups * met)
 
 
 def _mean(x: torch.Tensor, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import ast
 import sys
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -92,13 +93,22 @@ class Problem:
 
     def cost(self) -> Cost:
         """What a pass takes. Raises whatever the model raises."""
+        try:
+            return self._cost("meta")
+        except Exception:  # noqa: BLE001 (what depends on numbers finds none there)
+            with torch.device("meta"):
+                if (count := sum(x.numel() for x in _tensors(self.inputs(0)))) > MOST:
+                    raise Mistake(f"{self.path}: {count:.2g} elements are too many") from None
+            return self._cost("cpu")
+
+    def _cost(self, device: str) -> Cost:
         shapes, counter = Shapes(), FlopCounterMode(display=False)
-        with torch.device("meta"):
+        with torch.device(device):
             model, inputs = self.model(), self.inputs(0)
-            with shapes, counter, torch.no_grad():
+            with shapes, counter, torch.no_grad(), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
                 outputs = results_of(model(*inputs))
-        tensors = [x for x in inputs if isinstance(x, torch.Tensor)]
-        held = [*tensors, *outputs, *model.parameters()]
+        held = [*_tensors(inputs), *outputs, *model.parameters()]
         largest = max((torch.Size(shape).numel() for shape in shapes.seen), default=1)
         return Cost(sum(x.numel() for x in held), largest, int(counter.get_total_flops()))
 
@@ -108,7 +118,13 @@ class Problem:
         Raises `Mistake` where it still takes too much for anything.
         """
         operations = WORK * elements if operations is None else operations
-        problem, cost = self, self.cost()
+        try:
+            problem, cost = self, self.cost()
+        except Mistake:
+            raise
+        except Exception as error:
+            what = f"{type(error).__name__}: {error}".partition("\n")[0]
+            raise Mistake(f"{self.path}: the reference does not run: {what}") from error
         values = {**self.sizes, **dict(self.changed)}
         fixed: set[tuple[str, ...]] = set()
         while not cost.within(elements, operations):
@@ -213,6 +229,5 @@ def _pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
             yield from _pairs(one, part)
 
 
-def tensors_of(inputs: Sequence[Any]) -> list[int]:
-    """The positions of the tensors among the inputs."""
-    return [i for i, x in enumerate(inputs) if isinstance(x, torch.Tensor)]
+def _tensors(inputs: Sequence[Any]) -> list[torch.Tensor]:
+    return [x for x in inputs if isinstance(x, torch.Tensor)]

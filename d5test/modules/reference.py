@@ -23,7 +23,6 @@ from d5test.modules.montecarlo import MonteCarlo
 from d5test.numerics.bounds import double
 from d5test.numerics.sampled import NO_MORE, Error, Sampled
 
-
 _NUMPY = {
     "sub": "subtract",
     "mul": "multiply",

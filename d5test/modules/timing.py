@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from d5test.case import Array, is_float
+from d5test.case import Array, Arrays, is_float
 from d5test.client.client import WorkerClient
 from d5test.metric import median_interval
 from d5test.modules.judge import FAILED, OWN, Bench, Setting
@@ -58,7 +58,7 @@ class Times:
 class _Arm:
     """One of those that are timed."""
 
-    def __init__(self, client: WorkerClient, feeds: Sequence[Sequence[Array]]) -> None:
+    def __init__(self, client: WorkerClient, feeds: Sequence[Arrays]) -> None:
         self._client = client
         client.invoke(f"{WORKER}:prepare", [list(feed) for feed in feeds])
         self.call(FEEDS)
@@ -89,7 +89,8 @@ def times(setting: Setting, path: Path, name: str, device: str) -> Times:
     """The times of a file's module, its reference, and that compiled."""
     source = setting.problem.path
     tensors = [i for i, t in enumerate(setting.case().inputs) if t and t.values[0] != "constant"]
-    feeds = [[setting.case(OWN, k).arrays()[i] for i in tensors] for k in range(FEEDS)]
+    cases = [setting.case(OWN, k) for k in range(FEEDS)]
+    feeds = [tuple(x for i, x in enumerate(case.arrays()) if i in tensors) for case in cases]
     arms: dict[str, _Arm] = {}
     missing: dict[str, str] = {}
     attained: dict[str, float] = {}

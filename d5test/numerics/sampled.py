@@ -85,7 +85,8 @@ class Sampled(Operator):
         """See `Operator.lowered`."""
 
         def to_bits(value: Array, *_: Any) -> Array:
-            return round_to(value, bits)
+            rounded: Array = round_to(value, bits)
+            return rounded
 
         def lowered(arrays: Sequence[Any]) -> tuple[Any, ...]:
             return map_floats(double(arrays), to_bits)

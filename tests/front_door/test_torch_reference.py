@@ -67,7 +67,9 @@ CASES: dict[str, tuple[Function, Function, dict[str, str], dict[str, Function]]]
         {
             "another epsilon": partial(normalised, eps=1e-6),
             "unbiased": lambda x, weight, bias: (
-                (x - x.mean(-1, keepdim=True)) / torch.sqrt(x.var(-1, keepdim=True) + 1e-5) * weight
+                (x - x.mean(-1, keepdim=True))
+                / torch.sqrt(x.var(-1, keepdim=True) + 1e-5)
+                * weight
                 + bias
             ),
             "no bias": lambda x, weight, bias: normalised(x, weight, 0 * bias),

@@ -182,3 +182,92 @@ def test_where_the_reference_is_constant_nothing_is_told(tmp_path: Path) -> None
     with Judge(problem) as judge:
         verdict = judge.judge(written(tmp_path, "return torch.zeros(len(x))"))
     assert verdict.status == "untested"
+
+
+def test_what_it_does_when_it_is_timed_counts(judge: Judge, tmp_path: Path) -> None:
+    path = written(
+        tmp_path,
+        """
+        y = torch.softmax(torch.relu(self.linear(x)), dim=1)
+        return y if torch.is_grad_enabled() else torch.zeros_like(y)
+        """,
+    )
+    verdict = judge.judge(path)
+    assert verdict.status == "right"
+    judge.time(verdict, path)
+    assert verdict.status == "wrong"
+    assert "timed calls are wrong" in verdict.broken
+
+
+def test_a_clock_that_the_candidate_replaces_says_nothing(judge: Judge, tmp_path: Path) -> None:
+    path = written(
+        tmp_path,
+        """
+        sleep = time.sleep
+        time.perf_counter = time.monotonic = time.process_time = lambda: 0.0
+        sleep(0.02)
+        return torch.softmax(torch.relu(self.linear(x)), dim=1)
+        """,
+    )
+    verdict = judge.judge(path)
+    judge.time(verdict, path)
+    assert verdict.status == "right"
+    assert verdict.times["seconds"]["candidate"][0] > 0.02
+
+
+def test_sizes_are_halved_as_far_as_the_model_runs(tmp_path: Path) -> None:
+    path = tmp_path / "problem.py"
+    path.write_text(PROBLEM.replace("= 64", "= 1 << 20").replace("32, 48", "4096, 4096"))
+    small = Problem(path).smaller(1 << 15)
+    assert small.cost().within(1 << 15, 1000 << 15)
+    assert set(dict(small.changed)) >= {"features", "hidden"}
+
+
+@pytest.mark.parametrize(
+    ("text", "status", "words"),
+    [
+        ("x = (", 2, "was never closed"),
+        ("import nothing_like_it", 2, "ModuleNotFoundError: No module named 'nothing_like_it'"),
+        ("class Model: pass", 2, "has no get_inputs and no get_init_inputs"),
+        (PROBLEM.replace("torch.relu(", "torch.dropout("), 2, "TypeError"),
+        (PROBLEM.replace("torch.relu(self.linear(x))", "nn.Dropout()(x)"), 2, "draws random"),
+    ],
+)
+def test_a_file_that_is_no_problem_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, status: int, words: str
+) -> None:
+    problem = tmp_path / "problem.py"
+    problem.write_text(text)
+    path = written(tmp_path, "return x")
+    assert main(["judge", str(path), f"--like={problem}"]) == status
+    said = capsys.readouterr().err
+    assert words in said
+    assert len(said.splitlines()) == 1
+
+
+def test_a_folder_of_candidates_is_judged_one_by_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    problem = tmp_path / "problem.py"
+    problem.write_text(RELU)
+    folder = tmp_path / "candidates"
+    folder.mkdir()
+    (folder / "a.py").write_text(candidate("return torch.relu(x)"))
+    (folder / "b.py").write_text(candidate("return x"))
+    (folder / "c.py").write_text("class Other: pass")
+    (folder / "d.py").write_text(candidate("import os; os.abort()"))
+    out = tmp_path / "verdicts.json"
+    status = main(["judge", str(folder), f"--like={problem}", f"--json={out}"])
+    said = capsys.readouterr().out
+    assert status == 1
+    assert [v["status"] for v in json.loads(out.read_text())] == ["right", *["wrong"] * 3]
+    for words in (
+        "[1/4]",
+        "a.py: RIGHT, gradients too",
+        "the result is wrong on b.py:ModelNew",
+        "c.py: WRONG: it cannot be made: ",
+        "it has no class ModelNew",
+        "the process died",
+        "1 right, 3 wrong",
+    ):
+        assert words in said
