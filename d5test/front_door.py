@@ -61,6 +61,8 @@ class Functions(Numpy):
     def __init__(self, gradient: Function | None) -> None:
         super().__init__("cpu")
         self._gradient = gradient
+        self.refused = "" if gradient is not None else "no gradient= was given"
+        """Why there is no gradient; empty if there is one."""
         self._given: tuple[Any, ...] = ()
 
     def row(self, call: Function) -> Function:
@@ -87,7 +89,7 @@ class Functions(Numpy):
         """An array that the function is given twice gets the sum of both gradients."""
         outputs = function(*inputs)
         if self._gradient is None:
-            raise Unsupported("no gradient= was given")
+            raise Unsupported(self.refused)
         with np.errstate(all="ignore"):
             gradients = self._gradient(tuple(grads), self._given, outputs)
         gradients = gradients if isinstance(gradients, tuple | list) else (gradients,)
@@ -136,6 +138,7 @@ def check(
     examples: int = 25,
     gradient: Function | None = None,
     backend: str | None = None,
+    device: str = "cpu",
     outputs: int | None = None,
     seed: int = 0,
 ) -> None:
@@ -153,6 +156,7 @@ def check(
     gradient  `gradient(grads, inputs, outputs)` returns a gradient for each input, or `None`
     backend   `torch`, say: tensors are made, and gradients are taken, as this backend does, and
               the function is granted what the backend's own row of this operator is
+    device    where this backend makes its tensors, `cuda:0` say
     outputs   how many of the operator's outputs the function returns, from the first; None: as
               many as the backend's row does, else all
 
@@ -171,7 +175,8 @@ def check(
     described = {"inputs": inputs, "sizes": sizes, "wrt": wrt, "attributes": attributes}
     judge_by = _operator(like, {k: v for k, v in described.items() if v is not None})
     _require_sense(function, judge_by, dtypes, examples, gradient, backend, outputs)
-    client = _client(function, judge_by, gradient, backend, outputs, dtypes)
+    tested = _tested(backend, device, gradient)
+    client = _client(function, judge_by, tested, outputs, dtypes)
     operator: type[Operator] = judge_by if isinstance(judge_by, type) else type(judge_by)
     differentiable = operator.backward is not Operator.backward
     pulled = (gradient is not None or backend is not None) and differentiable
@@ -326,11 +331,25 @@ def _require_keywords(function: Any, operator: type[Operator]) -> None:
         )
 
 
+def _tested(backend: str | None, device: str, gradient: Function | None) -> Any:
+    """The backend that makes tensors and takes gradients: NumPy with the function's own, if none
+    is named. Raises `ValueError` for a device that it has not.
+    """
+    if backend is None:
+        if device != "cpu":
+            raise ValueError(f"device={device!r} is a framework's: {OF_A_FRAMEWORK}")
+        return Functions(gradient)
+    kind = in_this_process(backend)
+    if not kind.has(device):
+        there = ", ".join(kind.devices())
+        raise ValueError(f"{backend} has no device {device!r} here; there are: {there}")
+    return kind(device)
+
+
 def _client(
     function: Function,
     like: Operator | type[Operator],
-    gradient: Function | None,
-    backend: str | None,
+    tested: Any,
     outputs: int | None,
     dtypes: tuple[str, ...],
 ) -> OneFunction:
@@ -347,16 +366,10 @@ def _client(
             text = f"{error}; it is called with {_inputs(operator)}"
             raise TypeError(text).with_traceback(error.__traceback__) from None
 
-    tested: Any
-    rows: Mapping[str, Row]
-    if backend is None:
-        tested, rows = Functions(gradient), {}
-        call = tested.row(call)
-        granted = Row(call, gradient="" if gradient is not None else "no gradient= was given")
-    else:
-        tested = in_this_process(backend)("cpu")
-        rows = tested.rows
-        granted = rows.get(operator.__name__, Row(call))
+    rows: Mapping[str, Row] = tested.rows
+    if isinstance(tested, Functions):
+        rows, call = {}, tested.row(call)
+    granted = rows.get(operator.__name__, Row(call, gradient=getattr(tested, "refused", "")))
     if issubclass(operator, Described):  # no row is its own, whatever it is called
         granted = Row(
             call,
@@ -377,7 +390,7 @@ def _client(
     advice = Advice(
         unreadable="what it returned cannot be read",
         refusing="if its documentation excludes such inputs, raise d5test.Unsupported",
-        given="" if backend else f"NumPy arrays; {OF_A_FRAMEWORK}",
+        given=f"NumPy arrays; {OF_A_FRAMEWORK}" if isinstance(tested, Functions) else "",
         stopped="",
         flushes="",
         rounded=f"; like={operator.__name__}(...) with fixed attributes allows that",

@@ -270,7 +270,7 @@ def test_a_message_speaks_of_no_row(
 
 
 def test_a_result_that_flushes_is_told_of_no_row() -> None:
-    client = front_door._client(flushed, Relu(), None, None, None, ("float32",))
+    client = front_door._client(flushed, Relu(), front_door.Functions(None), None, ("float32",))
     tiny = Tensor((2,), data=(1e-40, 3.0))
     with pytest.raises(Fault) as caught:
         CHECKS["forward"].run(client, Case(Relu(), (tiny,)))

@@ -324,6 +324,12 @@ class Backend(ABC):
         """The devices that can be used now."""
         return ("cpu",)
 
+    @classmethod
+    def has(cls, device: str) -> bool:
+        """Whether a device, or the first of a kind, as in `cuda`, is one of `devices`."""
+        there = cls.devices()
+        return device in (*there, *(name.partition(":")[0] for name in there))
+
     def row_for(self, operator: str, form: str = "") -> Row:
         """The row of an operator, or one of its forms. Raises `Unsupported`."""
         rows = self.forms.get(operator, {}) if form else self.rows

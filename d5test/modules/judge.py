@@ -23,6 +23,7 @@ import torch
 
 from d5test.arguments import Mistake
 from d5test.backends.base import Unsupported
+from d5test.backends.torch import Torch
 from d5test.case import Array, Case, Tensor, dtype_of
 from d5test.checks import CHECKS
 from d5test.checks.memory import bytes_available
@@ -264,6 +265,8 @@ class Judge:
     """A problem, ready to judge candidates. Raises `Mistake` for a file that is no problem."""
 
     def __init__(self, path: Path, dtype: str = "float32", device: str = "cpu") -> None:
+        if not Torch.has(device):
+            raise Mistake(f"no device {device!r} here; there are: {', '.join(Torch.devices())}")
         self.problem, self.dtype, self.device = Problem(path), dtype, device
         small = self.problem.smaller(SMALL)
         large = self.problem.smaller(LARGE)

@@ -68,7 +68,9 @@ def require_accepted(own: Own, dtype: str, backend: str) -> None:
             examples=own.examples,
         )  # fmt: skip
         return
-    client = front_door._client(own.call, own.like, None, backend, own.outputs, (dtype,))
+    client = front_door._client(
+        own.call, own.like, front_door._tested(backend, "cpu", None), own.outputs, (dtype,)
+    )
     with pytest.raises(Fault):
         CHECKS[known.check].run(client, known.case)
 

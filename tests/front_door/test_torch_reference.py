@@ -165,3 +165,15 @@ def test_what_is_of_torch_is_seen_from_the_names_that_its_code_reads() -> None:
         )
     )
     assert not any(map(is_of_torch, (np.exp, lambda x: np.exp(x), abs, lambda x: x + 1)))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"device": "cuda:0"}, "device='cuda:0' is a framework's"),
+        ({"device": "cuda:77", "backend": "torch"}, "torch has no device 'cuda:77' here; .* cpu"),
+    ],
+)
+def test_a_device_that_is_not_there_says_which_are(options: dict[str, str], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        d5test.check(torch.relu, torch.relu, inputs={"input": "n"}, **options)

@@ -245,6 +245,16 @@ def test_a_file_that_is_no_problem_is_one_line(
     assert len(said.splitlines()) == 1
 
 
+def test_a_device_that_is_not_there_is_no_verdict(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    problem = tmp_path / "problem.py"
+    problem.write_text(RELU)
+    path = written(tmp_path, "return torch.relu(x)")
+    assert main(["judge", str(path), f"--like={problem}", "--device=cuda:77"]) == 2
+    assert "no device 'cuda:77' here; there are: cpu" in capsys.readouterr().err
+
+
 def test_a_folder_of_candidates_is_judged_one_by_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
