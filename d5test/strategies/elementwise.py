@@ -14,6 +14,9 @@ SMALL: tuple[Regime, ...] = (*ORDINARY, ("scaled", -6))
 NEAR_ONE: Regime = ("uniform", 0.75, 1.25)
 WIDE: Regime = ("uniform", -5, 5)
 """As wide as what is linear between two bends."""
+INSIDE: tuple[Regime, ...] = (("uniform", -0.9375, 0.9375), ("scaled", -6), ("uniform", 0.9, 0.99))
+"""Between -1 and 1, near zero, and near the end at which the derivative is infinite."""
+OUTSIDE: tuple[Regime, ...] = (("uniform", 1.0625, 4), ("uniform", 1.01, 1.1), ("uniform", 4, 64))
 
 ZEROS: Regime = ("often", 0.0, -0.0)
 """Both zeros, at which many functions have a kink."""
@@ -39,6 +42,11 @@ REGIMES: Mapping[type[elementwise.Unary], tuple[Regime, ...]] = {
     elementwise.Softplus: SMALL,
     elementwise.Sqrt: ("positive", NEAR_ONE),
     elementwise.Tanh: SMALL,
+    **dict.fromkeys((elementwise.Sin, elementwise.Cos, elementwise.Tan), (*SMALL, WIDE)),
+    **dict.fromkeys((elementwise.Asin, elementwise.Acos, elementwise.Atanh), INSIDE),
+    **dict.fromkeys((elementwise.Atan, elementwise.Asinh), SMALL),
+    **dict.fromkeys((elementwise.Sinh, elementwise.Cosh), (*SMALL, WIDE)),
+    elementwise.Acosh: OUTSIDE,
 }
 """Where each function is defined and its derivative finite, and where it is delicate."""
 OPERANDS: Mapping[type[elementwise.Binary], tuple[tuple[Regime, ...], tuple[Regime, ...]]] = {

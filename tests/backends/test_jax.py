@@ -57,6 +57,9 @@ PAST = (some(2, 2, 3, 8), some(2, 2, 3, 8))
 ROWS: list[tuple[str, tuple[Tensor | None, ...], dict[str, Any]]] = [
     *((name, (some(3, 5),), {}) for name in "Relu LeakyRelu Sigmoid Tanh Exp Erf".split()),
     *((name, (some(3, 5),), {}) for name in "Gelu Softplus Abs Neg".split()),
+    *((name, (some(3, 5),), {}) for name in "Sin Cos Tan Atan Sinh Cosh Asinh".split()),
+    *((name, (Tensor((3, 5), values=("uniform", *ends)),), {}) for name, ends in
+      (("Asin", (-0.9, 0.9)), ("Acos", (-0.9, 0.9)), ("Atanh", (-0.9, 0.9)), ("Acosh", (1.1, 4)))),
     ("Gelu", (some(3, 5),), {"approximate": "tanh"}),
     *((name, (positive(3, 5),), {}) for name in ("Log", "Sqrt", "Reciprocal")),
     *((name, (wide(3, 5),), {}) for name in "Elu HardSigmoid HardSwish Mish Selu".split()),

@@ -66,6 +66,10 @@ TRUTHS: dict[str, Callable[[Any], Any]] = {
     "Softplus": lambda x: mp.log1p(mp.exp(x)),
     "Sqrt": mp.sqrt,
     "Tanh": mp.tanh,
+    **{
+        name: getattr(mp, name.lower())
+        for name in "Sin Cos Tan Asin Acos Atan Sinh Cosh Asinh Acosh Atanh".split()
+    },
     "ThresholdedRelu": lambda x: x if x > 1 else mp.mpf(0),
 }
 PAIRS: dict[str, Callable[[Any, Any], Any]] = {

@@ -21,6 +21,17 @@ rows.elementwise(
         "Erf": lax.erf,
         "Softplus": nn.softplus,
         "Mish": nn.mish,
+        "Sin": jnp.sin,
+        "Cos": jnp.cos,
+        "Tan": jnp.tan,
+        "Asin": jnp.asin,
+        "Acos": jnp.acos,
+        "Atan": jnp.atan,
+        "Sinh": jnp.sinh,
+        "Cosh": jnp.cosh,
+        "Asinh": jnp.asinh,
+        "Acosh": jnp.acosh,
+        "Atanh": jnp.atanh,
     }
 )
 rows.elementwise(

@@ -17,6 +17,17 @@ rows.elementwise(
         "Erf": tf.math.erf,
         "Softplus": tf.math.softplus,
         "Reciprocal": tf.math.reciprocal,
+        "Sin": tf.math.sin,
+        "Cos": tf.math.cos,
+        "Tan": tf.math.tan,
+        "Asin": tf.math.asin,
+        "Acos": tf.math.acos,
+        "Atan": tf.math.atan,
+        "Sinh": tf.math.sinh,
+        "Cosh": tf.math.cosh,
+        "Asinh": tf.math.asinh,
+        "Acosh": tf.math.acosh,
+        "Atanh": tf.math.atanh,
     }
 )
 rows.elementwise({"Relu": tf.nn.relu, "Abs": tf.abs, "Neg": tf.negative}, arithmetic="F")

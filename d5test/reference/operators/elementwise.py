@@ -26,6 +26,8 @@ __all__ = [
     "Abs", "Erf", "Exp", "Gelu", "HardSwish", "LeakyRelu", "Log", "Mish", "Neg", "Reciprocal",
     "Relu", "Sigmoid", "Softplus", "Sqrt", "Tanh",
 ]  # fmt: skip
+__all__ += ["Acos", "Asin", "Atan", "Cos", "Sin", "Tan"]
+__all__ += ["Acosh", "Asinh", "Atanh", "Cosh", "Sinh"]
 __all__ += ["Celu", "Elu", "HardSigmoid", "PRelu", "Selu", "ThresholdedRelu"]
 __all__ += ["Add", "Clip", "Div", "Max", "Min", "Mul", "Pow", "Sub", "Sum"]
 
@@ -135,6 +137,27 @@ Sqrt = unary("Sqrt", 13, np.sqrt, lambda x, y: 0.5 / y, "y = sqrt(x).")
 Tanh = unary("Tanh", 13, np.tanh, lambda x, y: 1 - y * y, "The hyperbolic tangent, y = tanh(x).",
              other_derivative=lambda x: 1 / np.square(np.cosh(x)),
              factored=lambda x: (1 + np.tanh(x)) * (1 - np.tanh(x)))
+
+Sin = unary("Sin", 22, np.sin, lambda x, y: np.cos(x), "y = sin(x), x in radians.")
+Cos = unary("Cos", 22, np.cos, lambda x, y: -np.sin(x), "y = cos(x), x in radians.")
+Tan = unary("Tan", 22, np.tan, lambda x, y: 1 + y * y, "y = tan(x), x in radians.",
+            other_derivative=lambda x: 1 / np.square(np.cos(x)))
+Asin = unary("Asin", 22, np.arcsin, lambda x, y: 1 / np.sqrt(1 - x * x),
+             "The inverse of the sine, y from -pi / 2 to pi / 2, of x from -1 to 1.")
+Acos = unary("Acos", 22, np.arccos, lambda x, y: -1 / np.sqrt(1 - x * x),
+             "The inverse of the cosine, y from 0 to pi, of x from -1 to 1.")
+Atan = unary("Atan", 22, np.arctan, lambda x, y: 1 / (1 + x * x),
+             "The inverse of the tangent, y from -pi / 2 to pi / 2.")
+Sinh = unary("Sinh", 22, np.sinh, lambda x, y: np.cosh(x), "The hyperbolic sine, y = sinh(x).")
+Cosh = unary("Cosh", 22, np.cosh, lambda x, y: np.sinh(x), "The hyperbolic cosine, y = cosh(x).")
+Asinh = unary("Asinh", 22, np.arcsinh, lambda x, y: 1 / np.sqrt(x * x + 1),
+              "The inverse of the hyperbolic sine.",
+              other_derivative=lambda x: 1 / np.cosh(np.arcsinh(x)))
+Acosh = unary("Acosh", 22, np.arccosh, lambda x, y: 1 / np.sqrt(x * x - 1),
+              "The inverse of the hyperbolic cosine, y >= 0, of x >= 1.",
+              other_derivative=lambda x: 1 / np.sinh(np.arccosh(x)))
+Atanh = unary("Atanh", 22, np.arctanh, lambda x, y: 1 / (1 - x * x),
+              "The inverse of the hyperbolic tangent, of x from -1 to 1.")
 # fmt: on
 
 

@@ -23,6 +23,17 @@ UNARY: Mapping[str, tuple[str, ...]] = {
     "Abs": ("abs", "absolute"),
     "Neg": ("neg", "negative"),
     "Reciprocal": ("reciprocal",),
+    "Sin": ("sin",),
+    "Cos": ("cos",),
+    "Tan": ("tan",),
+    "Asin": ("asin", "arcsin"),
+    "Acos": ("acos", "arccos"),
+    "Atan": ("atan", "arctan"),
+    "Sinh": ("sinh",),
+    "Cosh": ("cosh",),
+    "Asinh": ("asinh", "arcsinh"),
+    "Acosh": ("acosh", "arccosh"),
+    "Atanh": ("atanh", "arctanh"),
 }
 BINARY: Mapping[str, tuple[str, ...]] = {
     "Add": ("add",),
@@ -31,7 +42,7 @@ BINARY: Mapping[str, tuple[str, ...]] = {
     "Div": ("div", "divide", "true_divide"),
     "Pow": ("pow",),
 }
-LISTS = (*UNARY, "Add", "Sub", "Mul", "Div")
+LISTS = {*UNARY, "Add", "Sub", "Mul", "Div"} - {"Asinh", "Acosh", "Atanh"}
 """Operators of which torch has a function of lists."""
 
 
