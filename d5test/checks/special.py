@@ -39,6 +39,7 @@ NAN_IS_OPEN = {
     "LeakyRelu": "written with a comparison, which NaN fails on either side",
     "PRelu": "as LeakyRelu",
     "ThresholdedRelu": "as LeakyRelu",
+    "Shrink": "as LeakyRelu",
     "ReduceLogSumExp": "shifted by a maximum or not",
 }
 """Operators for which ONNX does not say what becomes of a NaN: the framework's choice, which is

@@ -13,7 +13,7 @@ from math import prod, sqrt
 from typing import Any
 
 import numpy as np
-from scipy.special import erf
+from scipy.special import erf, expit
 
 from d5test.case import Operator
 from d5test.reference.operators import attention, elementwise, linear, normalisation, reductions
@@ -68,6 +68,15 @@ class ReciprocalOfSquare(elementwise.Reciprocal):  # type: ignore[misc]
     def backward(self, grads, inputs, outputs):
         (dy,), (x,) = grads, inputs
         return -dy * (1 / (x * x))
+
+
+class SwishProductFirst(elementwise.Swish):
+    """Swish whose derivative has dy x multiplied by a slope that vanishes: infinity times zero."""
+
+    def backward(self, grads, inputs, outputs):
+        (dy,), (x,) = grads, inputs
+        s = expit(self.alpha * x)
+        return dy * s + dy * x * (self.alpha * s * (1 - s))
 
 
 class HardSwishProductBeforeQuotient(elementwise.HardSwish):  # type: ignore[misc]
@@ -469,9 +478,9 @@ class HardSigmoidOfSixths(elementwise.HardSigmoid):
 
 
 def _mixed(mixin: type, *operators: type[Operator]) -> dict[type[Operator], type[Operator]]:
-    """These operators, each with the methods of the mixin."""
-    kind = dataclass(frozen=True, kw_only=True, repr=False)
-    return {op: kind(type(f"{op.__name__}{mixin.__name__}", (mixin, op), {})) for op in operators}
+    """These operators, each with the methods of the mixin, and its documentation."""
+    kind, own = dataclass(frozen=True, kw_only=True, repr=False), {"__doc__": mixin.__doc__}
+    return {op: kind(type(f"{op.__name__}{mixin.__name__}", (mixin, op), own)) for op in operators}
 
 
 class LettersInOrderOfAppearance(linear.Einsum):
@@ -486,6 +495,7 @@ FORMULAS: Mapping[str, Mapping[type[Operator], type[Operator]]] = {
     "band matrix": {normalisation.LRN: BandMatrix},
     "slope by difference": {elementwise.Softplus: SlopeByDifference},
     "reciprocal of the square": {elementwise.Reciprocal: ReciprocalOfSquare},
+    "product with x first": {elementwise.Swish: SwishProductFirst},
     "product before quotient": {
         elementwise.Gelu: GeluProductBeforeQuotient,
         elementwise.HardSwish: HardSwishProductBeforeQuotient,

@@ -20,6 +20,9 @@ OUTSIDE: tuple[Regime, ...] = (("uniform", 1.0625, 4), ("uniform", 1.01, 1.1), (
 
 ZEROS: Regime = ("often", 0.0, -0.0)
 """Both zeros, at which many functions have a kink."""
+HALVES: Regime = ("often", 0.5, -0.5, 1.5, -1.5, 2.5, -0.0)
+NEIGHBOURS: tuple[Regime, ...] = (("near", 2.0), ("near", -3.0), ("near", 1.5), ("near", -2.5))
+"""Numbers beside a whole one, and beside the middle between two."""
 
 REGIMES: Mapping[type[elementwise.Unary], tuple[Regime, ...]] = {
     elementwise.Celu: (*SMALL, ZEROS),
@@ -47,6 +50,13 @@ REGIMES: Mapping[type[elementwise.Unary], tuple[Regime, ...]] = {
     **dict.fromkeys((elementwise.Atan, elementwise.Asinh), SMALL),
     **dict.fromkeys((elementwise.Sinh, elementwise.Cosh), (*SMALL, WIDE)),
     elementwise.Acosh: OUTSIDE,
+    elementwise.Shrink: (*ORDINARY, WIDE, ("often", 0.5, -0.5, 1.0, -1.0)),
+    elementwise.Softsign: (*SMALL, ZEROS),
+    elementwise.Swish: SMALL,
+    **dict.fromkeys(
+        (elementwise.Floor, elementwise.Ceil, elementwise.Round),
+        (*ORDINARY, WIDE, HALVES, *NEIGHBOURS),
+    ),
 }
 """Where each function is defined and its derivative finite, and where it is delicate."""
 OPERANDS: Mapping[type[elementwise.Binary], tuple[tuple[Regime, ...], tuple[Regime, ...]]] = {
@@ -69,7 +79,15 @@ choices(elementwise.ThresholdedRelu, alpha=methodcaller("real_or", -1, 2, 1.0))
 choices(
     elementwise.LeakyRelu, alpha=methodcaller("real_or", -0.5, 1.5, elementwise.LeakyRelu().alpha)
 )
+choices(elementwise.Swish, alpha=methodcaller("real_or", -0.5, 2, 1.0))
 choices(elementwise.Gelu, approximate=("none", "tanh"))
+
+
+@attributes(elementwise.Shrink)
+def shrink_attributes(d: Draw) -> elementwise.Shrink:
+    """Hard and soft thresholds, and a bias of its own."""
+    lambd = d.real_or(0, 1.5, 0.5, 1.0)
+    return elementwise.Shrink(lambd=lambd, bias=d.real_or(-1, 1, 0.0, lambd))
 
 
 @attributes(elementwise.Celu)
@@ -145,7 +163,7 @@ def pow_inputs(d: Draw, op: elementwise.Pow) -> tuple[Tensor | None, ...]:
     return d.tensor(base, "positive"), d.tensor(exponent, ("uniform", -2, 2), "ties")
 
 
-@inputs(elementwise.Max, elementwise.Min, elementwise.Sum)
+@inputs(elementwise.Max, elementwise.Mean, elementwise.Min, elementwise.Sum)
 def several_inputs(d: Draw, op: Operator) -> tuple[Tensor | None, ...]:
     """One to four inputs, often four, which may have equal elements; every other one broadcasts.
 

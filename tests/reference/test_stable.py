@@ -70,6 +70,12 @@ TRUTHS: dict[str, Callable[[Any], Any]] = {
         name: getattr(mp, name.lower())
         for name in "Sin Cos Tan Asin Acos Atan Sinh Cosh Asinh Acosh Atanh".split()
     },
+    "Ceil": mp.ceil,
+    "Floor": mp.floor,
+    "Round": mp.nint,
+    "Shrink": lambda x: x if abs(x) > 0.5 else mp.mpf(0),
+    "Softsign": lambda x: x / (1 + abs(x)),
+    "Swish": lambda x: x / (1 + mp.exp(-x)),
     "ThresholdedRelu": lambda x: x if x > 1 else mp.mpf(0),
 }
 PAIRS: dict[str, Callable[[Any, Any], Any]] = {

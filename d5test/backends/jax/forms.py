@@ -48,6 +48,12 @@ for _operator, _functions in {
     "Reciprocal": {
         "1 / x": lambda x: 1 / x, "x ** -1": lambda x: x**-1, "lax.reciprocal": lax.reciprocal,
     },
+    "Floor": {"lax.floor": lax.floor},
+    "Ceil": {"lax.ceil": lax.ceil},
+    "Round": {
+        "jnp.rint": jnp.rint,
+        "lax.round": lambda x: lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN),
+    },
     "Softplus": {"jnp.logaddexp(x, 0)": lambda x: jnp.logaddexp(x, 0)},
     "Add": {"a + b": lambda a, b: a + b},
     "Sub": {"a - b": lambda a, b: a - b},

@@ -46,6 +46,10 @@ FUNCTIONS = {
     "Asinh": (ops.arcsinh,),
     "Acosh": (ops.arccosh,),
     "Atanh": (ops.arctanh,),
+    "Softsign": (ops.softsign, activations.softsign),
+    "Floor": (ops.floor,),
+    "Ceil": (ops.ceil,),
+    "Round": (ops.round,),
     "Softplus": (ops.softplus, activations.softplus),
     "Mish": (activations.mish,),
     "HardSwish": (ops.hard_silu, activations.hard_silu),
@@ -83,6 +87,26 @@ SIX: Mapping[str, Any] = {
 }
 """What a row of a function has that clips between 0 and 6."""
 forms.same("Clip", {"keras.ops.relu6": lambda x, low, high: ops.relu6(x)}, **SIX)
+
+
+forms.same(
+    "Swish",
+    {named(f): f for f in (ops.silu, activations.silu)},
+    arithmetic="S",
+    attributes={"alpha": (1.0,)},
+)
+
+
+def shrunk(function: Plan, op: Any, x: Any) -> Any:
+    if function is not ops.hard_shrink and op.bias != op.lambd:
+        raise Unsupported("keras.ops.soft_shrink has its threshold for a bias")
+    return function(x, op.lambd)
+
+
+forms.add("Shrink", "keras.ops.hard_shrink", arithmetic="S", attributes={"bias": (0.0,)})(
+    partial(shrunk, ops.hard_shrink)
+)
+forms.add("Shrink", "keras.ops.soft_shrink", arithmetic="S")(partial(shrunk, ops.soft_shrink))
 
 
 def with_attribute(function: Plan, name: str, op: Any, x: Any) -> Any:

@@ -3,6 +3,7 @@
 Functions of one input without attributes, and Add, Sub, Mul and Div, are tables of formulas. A row
 is a name, the version of ONNX, f(x) or f(a, b), its derivatives, and the text of its
 documentation. The derivative f'(x) is a function of x and y; those by a and b come times dy.
+None stands for the derivative of what ONNX's schema calls not differentiable.
 
 Where ONNX has a function body, the formulas are its. The derivative of an exponential is written
 by the output, sign and all, since frameworks keep that and not the input: in 16 bits it may be
@@ -28,8 +29,9 @@ __all__ = [
 ]  # fmt: skip
 __all__ += ["Acos", "Asin", "Atan", "Cos", "Sin", "Tan"]
 __all__ += ["Acosh", "Asinh", "Atanh", "Cosh", "Sinh"]
-__all__ += ["Celu", "Elu", "HardSigmoid", "PRelu", "Selu", "ThresholdedRelu"]
-__all__ += ["Add", "Clip", "Div", "Max", "Min", "Mul", "Pow", "Sub", "Sum"]
+__all__ += ["Ceil", "Floor", "Round", "Softsign", "Swish"]
+__all__ += ["Celu", "Elu", "HardSigmoid", "PRelu", "Selu", "Shrink", "ThresholdedRelu"]
+__all__ += ["Add", "Clip", "Div", "Max", "Mean", "Min", "Mul", "Pow", "Sub", "Sum"]
 
 Formula = Callable[..., Any]
 
@@ -81,9 +83,12 @@ class Binary(Broadcasting):
         return unbroadcast(da, a.shape), unbroadcast(db, b.shape)
 
 
+UNDERIVED = {"backward": Operator.backward, "other_backward": Operator.other_backward}
+
+
 def row(
     base: type[Operator], operands: str, name: str, since: int,
-    function: Formula, derivative: Formula, doc: str, **more: Formula,
+    function: Formula, derivative: Formula | None, doc: str, **more: Formula,
 ) -> Any:  # fmt: skip
     """The operator of one row; `more` are other formulas of its class."""
     members = {
@@ -92,7 +97,7 @@ def row(
         "__qualname__": name,
         "since": since,
         "function": staticmethod(function),
-        "derivative": staticmethod(derivative),
+        **({"derivative": staticmethod(derivative)} if derivative else UNDERIVED),
         **{other: staticmethod(formula) for other, formula in more.items()},
     }
     return dataclass(frozen=True, kw_only=True, repr=False)(type(name, (base,), members))
@@ -158,6 +163,10 @@ Acosh = unary("Acosh", 22, np.arccosh, lambda x, y: 1 / np.sqrt(x * x - 1),
               other_derivative=lambda x: 1 / np.sinh(np.arccosh(x)))
 Atanh = unary("Atanh", 22, np.arctanh, lambda x, y: 1 / (1 - x * x),
               "The inverse of the hyperbolic tangent, of x from -1 to 1.")
+
+Floor = unary("Floor", 13, np.floor, None, "The largest whole number that is not above x.")
+Ceil = unary("Ceil", 13, np.ceil, None, "The smallest whole number that is not below x.")
+Round = unary("Round", 22, np.rint, None, "The nearest whole number, of two the even one.")
 # fmt: on
 
 
@@ -174,6 +183,47 @@ class LeakyRelu(Unary):
     def backward(self, grads, inputs, outputs):
         (dy,), (x,) = grads, inputs
         return np.where(x < 0, self.alpha * dy, dy)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Softsign(Unary):
+    """y = x / (1 + |x|). ONNX Softsign-22. x, y: any shape.
+
+    Frameworks differentiate the quotient, 1 / (1 + |x|) - |x| / (1 + |x|)^2, which cancels.
+    """
+
+    since = 22
+
+    def forward(self, x):
+        return x / (1 + np.abs(x))
+
+    def backward(self, grads, inputs, outputs):
+        (dy,), (x,) = grads, inputs
+        return dy / np.square(1 + np.abs(x))
+
+    def other_backward(self, grads, inputs):
+        (dy,), (x,) = grads, inputs
+        y = 1 + np.abs(x)
+        return (dy / y - dy * (1 / (y * y)) * np.abs(x),)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Swish(Unary):
+    """y = x / (1 + e^(-alpha x)). ONNX Swish-24. x, y: any shape.
+
+    Ramachandran, Zoph and Le, arXiv 1710.05941, equation 1.
+    """
+
+    alpha: float = 1.0
+    since = 24
+
+    def forward(self, x):
+        return x * expit(self.alpha * x)
+
+    def backward(self, grads, inputs, outputs):
+        (dy,), (x,) = grads, inputs
+        s = expit(self.alpha * x)
+        return dy * (s * (1 + self.alpha * x * (1 - s)))
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -310,6 +360,29 @@ class ThresholdedRelu(Unary):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
+class Shrink(Unary):
+    """y = x + bias where x < -lambd, x - bias where x > lambd, 0 elsewhere. ONNX Shrink-9.
+
+    x, y: any shape. With bias = lambd it is Donoho's soft thresholding.
+    """
+
+    bias: float = 0.0
+    lambd: float = 0.5
+    since = 9
+
+    def forward(self, x):
+        return np.where(self.inside(x), 0, np.where(x < 0, x + self.bias, x - self.bias))
+
+    def backward(self, grads, inputs, outputs):
+        (dy,), (x,) = grads, inputs
+        return dy * np.where(self.inside(x), 0, 1)
+
+    def inside(self, x):
+        """Whether x is so near to zero that y is."""
+        return (x >= -self.lambd) & (x <= self.lambd)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
 class PRelu(Broadcasting):
     """y = x where x >= 0, slope x elsewhere. ONNX PRelu-16.
 
@@ -429,6 +502,18 @@ class Sum(Broadcasting):
     def backward(self, grads, inputs, outputs):
         (dy,) = grads
         return tuple(unbroadcast(dy, x.shape) for x in inputs)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Mean(Sum):
+    """The mean of one or more inputs that broadcast, element by element. ONNX Mean-13."""
+
+    def forward(self, *xs):
+        return super().forward(*xs) / len(xs)
+
+    def backward(self, grads, inputs, outputs):
+        (dy,) = grads
+        return super().backward((dy / len(inputs),), inputs, outputs)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
