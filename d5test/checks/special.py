@@ -34,6 +34,7 @@ NAN_IS_OPEN = {
     "Relu": "max(0, x), with the same question",
     "MaxPool": "as Max",
     "ReduceMax": "as Max",
+    "ReduceMin": "as Min",
     "Clip": "by Max and Min, with the same question",
     "HardSigmoid": "by Max and Min, with the same question",
     "LeakyRelu": "written with a comparison, which NaN fails on either side",

@@ -112,6 +112,14 @@ class PReluFlatAtZero(elementwise.PRelu):
         return dx * np.where(inputs[0] == 0, 0.0, 1.0), dslope
 
 
+class CumProdFlatAtZero(reductions.CumProd):
+    """CumProd whose gradient is the sum of y dy from each element on, over x: 0 where x is."""
+
+    def backward(self, grads, inputs, outputs):
+        dx, axis = super().backward(grads, inputs, outputs)
+        return np.where(inputs[0] == 0, 0.0, dx), axis
+
+
 class GeluProductBeforeQuotient(elementwise.Gelu):
     """Gelu as (x (1 + erf(x / sqrt(2)))) / 2, which overflows where 2 x does; of infinity NaN."""
 
@@ -186,25 +194,25 @@ class FromTheFrontOnly(reductions.Reduction):
         return tuple(int(axis) for axis in axes if axis >= 0)
 
 
-class EvenShares(reductions.ReduceMax):
-    """ReduceMax whose equal maxima have equal shares of the gradient.
+class EvenShares(reductions.Chosen):
+    """ReduceMax or ReduceMin whose equal elements have equal shares of the gradient.
 
     A sign has no bar: which elements are equal is not in doubt.
     """
 
     def gradient(self, dy, x, y, axes):
-        equal = ~np.signbit(x - y)
+        equal = ~np.signbit(self.side * x - self.side * y)
         return dy * equal / equal.sum(axes, keepdims=True)
 
 
-class FirstOfEqual(reductions.ReduceMax):
-    """ReduceMax along one axis, whose gradient goes to the first of equal maxima."""
+class FirstOfEqual(reductions.Chosen):
+    """ReduceMax or ReduceMin along one axis, whose gradient goes to the first of equal ones."""
 
     def gradient(self, dy, x, y, axes):
         (axis,) = axes
         dx = np.zeros_like(x)
         if x.size:
-            first = np.argmax(~np.signbit(x - y), axis, keepdims=True)
+            first = np.argmax(~np.signbit(self.side * x - self.side * y), axis, keepdims=True)
             np.put_along_axis(dx, first, dy, axis)
         return dx
 
@@ -502,6 +510,7 @@ FORMULAS: Mapping[str, Mapping[type[Operator], type[Operator]]] = {
     },
     "a sixth of float32": {elementwise.HardSwish: HardSwishByFloat32Sixth},
     "both sides at zero": {elementwise.Celu: CeluTwiceAtZero},
+    "nothing at zero": {reductions.CumProd: CumProdFlatAtZero},
     "neither side at zero": {elementwise.PRelu: PReluFlatAtZero},
     "quotient rule": {reductions.Softmax: SoftmaxByQuotient},
     "interpolated tangents": _mixed(Interpolated, elementwise.Max, elementwise.Min),
@@ -512,7 +521,16 @@ FORMULAS: Mapping[str, Mapping[type[Operator], type[Operator]]] = {
     "beta is 1 of nothing": {linear.Gemm: GemmPlusC},
     "letters in order of appearance": {linear.Einsum: LettersInOrderOfAppearance},
     "axes from the front only": _mixed(
-        FromTheFrontOnly, reductions.ReduceLogSumExp, reductions.ReduceMax, reductions.ReduceSum
+        FromTheFrontOnly,
+        reductions.ReduceL1,
+        reductions.ReduceL2,
+        reductions.ReduceLogSum,
+        reductions.ReduceLogSumExp,
+        reductions.ReduceMax,
+        reductions.ReduceMin,
+        reductions.ReduceProd,
+        reductions.ReduceSum,
+        reductions.ReduceSumSquare,
     ),
     "sum by count": {reductions.ReduceMean: SumByCount},
     "zeros for NaN scores": {attention.Attention: ZerosForNaNScores},
@@ -528,8 +546,8 @@ FORMULAS: Mapping[str, Mapping[type[Operator], type[Operator]]] = {
         Conv: ConvOfUndilated,
     },
     "positions in the padded input": {AveragePool: AveragePoolOfPaddedPositions},
-    "even shares": {reductions.ReduceMax: EvenShares},
-    "first of equal": {reductions.ReduceMax: FirstOfEqual},
+    "even shares": _mixed(EvenShares, reductions.ReduceMax, reductions.ReduceMin),
+    "first of equal": _mixed(FirstOfEqual, reductions.ReduceMax, reductions.ReduceMin),
     "linear above 2": {elementwise.Softplus: LinearAbove2},
     "indices of the plane": {MaxPool: IndicesOfPlane},
     "lowest for minus infinity": {MaxPool: LowestMaxima},

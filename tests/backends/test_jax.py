@@ -115,6 +115,12 @@ ROWS: list[tuple[str, tuple[Tensor | None, ...], dict[str, Any]]] = [
         for name in ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceLogSumExp")
         for keepdims in (0, 1)
     ),
+    *(
+        (name, (positive(3, 4, 5), ints(0, -1)), {"keepdims": keepdims})
+        for name in ("ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceLogSum",
+                     "ReduceSumSquare")
+        for keepdims in (0, 1)
+    ),
     ("ReduceSum", (some(3, 4),), {"noop_with_empty_axes": 1}),
     ("ReduceMean", (some(3, 4),), {}),
     ("Reshape", (some(2, 3, 4), ints(0, -1)), {}),
@@ -138,6 +144,8 @@ ROWS: list[tuple[str, tuple[Tensor | None, ...], dict[str, Any]]] = [
     ("Pad", (some(5, 7), ints(2, 1), None, ints(-1)), {"mode": "reflect"}),
     ("Where", (mask(3, 1), some(3, 5), some(5)), {}),
     ("CumSum", (some(3, 5), Tensor((), "int64", data=(1,))), {"exclusive": 1}),
+    ("CumProd", (some(3, 5), Tensor((), "int64", data=(1,))), {"exclusive": 1}),
+    ("CumProd", (some(3, 5), Tensor((), "int64", data=(-2,))), {"reverse": 1}),
     ("Expand", (some(3, 1), ints(2, 1, 4)), {}),
     ("Dropout", (some(3, 5), None, mask(3, 5)), {}),
     ("Attention", HEADS, {"is_causal": 1}),

@@ -116,7 +116,10 @@ def by_axis(function: Plan, op: Any, x: Array, axes: Any = None) -> Plan:
     return lambda x, axes=None: function(x, axis=over, keepdims=keepdims)
 
 
-for _operator, _name in (("ReduceSum", "sum"), ("ReduceMean", "mean"), ("ReduceMax", "max")):
+for _operator, _name in (
+    ("ReduceSum", "sum"), ("ReduceMean", "mean"), ("ReduceMax", "max"), ("ReduceMin", "min"),
+    ("ReduceProd", "prod"),
+):  # fmt: skip
     forms.add(
         _operator,
         f"jax.Array.{_name}",

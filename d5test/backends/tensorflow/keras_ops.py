@@ -195,7 +195,7 @@ def reduced(function: Plan, op: Any, x: Any, axes: Any = None) -> Plan:
 
 for _operator, _function in {
     "ReduceSum": ops.sum, "ReduceMean": ops.mean, "ReduceMax": ops.max,
-    "ReduceLogSumExp": ops.logsumexp,
+    "ReduceMin": ops.min, "ReduceProd": ops.prod, "ReduceLogSumExp": ops.logsumexp,
 }.items():  # fmt: skip
     forms.add(
         _operator, named(_function), arithmetic="S", values=(1,),
@@ -203,14 +203,16 @@ for _operator, _function in {
     )(planned(partial(reduced, _function)))  # fmt: skip
 
 
-@forms.add(
-    "CumSum", "keras.ops.cumsum", arithmetic="S", values=(1,),
-    attributes={"exclusive": (0,), "reverse": (0,)},
-)  # fmt: skip
-@planned
-def cumsum(op: Any, x: Any, axis: Any) -> Plan:
+def cumulative(function: Plan, op: Any, x: Any, axis: Any) -> Plan:
     (over,) = integers(axis)
-    return lambda x, axis: ops.cumsum(x, over)
+    return lambda x, axis: function(x, over)
+
+
+for _operator, _function in (("CumSum", ops.cumsum), ("CumProd", ops.cumprod)):
+    forms.add(
+        _operator, named(_function), arithmetic="S", values=(1,),
+        attributes={"exclusive": (0,), "reverse": (0,)},
+    )(planned(partial(cumulative, _function)))  # fmt: skip
 
 
 forms.add("Einsum", "keras.ops.einsum", arithmetic="S")(
