@@ -32,6 +32,7 @@ NAN_IS_OPEN = {
     "Max": "IEEE 754 has maximum and maximumNumber, ONNX names neither",
     "Min": "IEEE 754 has minimum and minimumNumber, ONNX names neither",
     "Relu": "max(0, x), with the same question",
+    "GlobalMaxPool": "as Max",
     "MaxPool": "as Max",
     "ReduceMax": "as Max",
     "ReduceMin": "as Min",

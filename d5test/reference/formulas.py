@@ -18,7 +18,14 @@ from scipy.special import erf, expit
 from d5test.case import Operator
 from d5test.reference.operators import attention, elementwise, linear, normalisation, reductions
 from d5test.reference.operators.recurrent import GRU, LSTM
-from d5test.reference.operators.windows import AveragePool, Conv, MaxPool, Windows
+from d5test.reference.operators.windows import (
+    AveragePool,
+    Conv,
+    GlobalMaxPool,
+    LpPool,
+    MaxPool,
+    Windows,
+)
 
 
 class RunningSums(normalisation.LRN):
@@ -418,6 +425,16 @@ class LowestMaxima(MaxPool):
         return np.maximum(y, -self.largest), indices
 
 
+@dataclass(frozen=True, kw_only=True, repr=False)
+class LowestOfChannels(GlobalMaxPool):
+    """GlobalMaxPool that starts from the lowest number, which is larger than minus infinity."""
+
+    largest: float
+
+    def forward(self, x):
+        return np.maximum(super().forward(x), -self.largest)
+
+
 class MaxPoolOfEach(MaxPool):
     """MaxPool whose gradient goes whole to each element of a window near its maximum."""
 
@@ -541,7 +558,7 @@ FORMULAS: Mapping[str, Mapping[type[Operator], type[Operator]]] = {
         attention.Attention: AttentionNaNAlone,
     },
     "SAME of the undilated kernel": {
-        **_mixed(Undilated, AveragePool),
+        **_mixed(Undilated, AveragePool, LpPool),
         MaxPool: MaxPoolOfUndilated,
         Conv: ConvOfUndilated,
     },
@@ -550,7 +567,7 @@ FORMULAS: Mapping[str, Mapping[type[Operator], type[Operator]]] = {
     "first of equal": _mixed(FirstOfEqual, reductions.ReduceMax, reductions.ReduceMin),
     "linear above 2": {elementwise.Softplus: LinearAbove2},
     "indices of the plane": {MaxPool: IndicesOfPlane},
-    "lowest for minus infinity": {MaxPool: LowestMaxima},
+    "lowest for minus infinity": {MaxPool: LowestMaxima, GlobalMaxPool: LowestOfChannels},
     "constants in 64 bits": {
         elementwise.Selu: SeluInDouble,
         elementwise.HardSigmoid: HardSigmoidOfSixths,
