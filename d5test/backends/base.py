@@ -31,6 +31,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 FLOATS = ("float64", "float32", "float16", "bfloat16")
+UNDERIVED = "ONNX's schema calls it not differentiable"
+"""Why a row has no gradient whose operator has none."""
 FAMILIES = (
     "elementwise",
     "linear",

@@ -18,9 +18,9 @@ from d5test.numerics.arithmetic import Arithmetic
 from d5test.numerics.bounds import Bounds
 from d5test.numerics.judgement import Judgement, ratios
 from d5test.outcome.fault import Fault
-from d5test.reference.operators.reductions import CumSum, Reduction
+from d5test.reference.operators.reductions import Cumulative, Reduction
 
-ALONG = (Reduction, CumSum)
+ALONG = (Reduction, Cumulative)
 """Operators whose second input has the axes along which they go."""
 LITTLE = 1 / 16
 """Half of a smaller attribute, as of an epsilon, makes no difference that shows."""

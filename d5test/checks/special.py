@@ -32,13 +32,16 @@ NAN_IS_OPEN = {
     "Max": "IEEE 754 has maximum and maximumNumber, ONNX names neither",
     "Min": "IEEE 754 has minimum and minimumNumber, ONNX names neither",
     "Relu": "max(0, x), with the same question",
+    "GlobalMaxPool": "as Max",
     "MaxPool": "as Max",
     "ReduceMax": "as Max",
+    "ReduceMin": "as Min",
     "Clip": "by Max and Min, with the same question",
     "HardSigmoid": "by Max and Min, with the same question",
     "LeakyRelu": "written with a comparison, which NaN fails on either side",
     "PRelu": "as LeakyRelu",
     "ThresholdedRelu": "as LeakyRelu",
+    "Shrink": "as LeakyRelu",
     "ReduceLogSumExp": "shifted by a maximum or not",
 }
 """Operators for which ONNX does not say what becomes of a NaN: the framework's choice, which is

@@ -24,7 +24,11 @@ from d5test.outcome.tally import Inapplicable
 UPSTREAM = -1
 """The place of the upstream gradients, beside those of the inputs."""
 BY_MASK = {
-    "ReduceMax": "its gradient may be dy times a mask of the largest, and NaN times zero is NaN",
+    **dict.fromkeys(
+        ("GlobalMaxPool", "ReduceMax"),
+        "its gradient may be dy times a mask of the largest, and NaN times zero is NaN",
+    ),
+    "ReduceMin": "as ReduceMax, of the smallest",
 }
 """Operators of which a gradient in use, here jax's and torch's, multiplies by zero where the
 reference does not."""

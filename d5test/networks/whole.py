@@ -293,6 +293,7 @@ GAPS: Mapping[str, Callable[..., tuple[Array, Array]]] = {
     "HardSwish": _to_bend(lambda op: (-3, 3)),
     "MaxPool": _to_second,
     "PRelu": _to_bend(lambda op, slope: (0,)),
+    "Shrink": _to_bend(lambda op: (-op.lambd, op.lambd)),
     "ThresholdedRelu": _to_bend(lambda op: (op.alpha,)),
 }
 """Operators whose derivative jumps: the distance of each element from that, and the reach."""

@@ -48,9 +48,16 @@ TABLE: Mapping[Any, Elementary] = {
     np.log1p: Elementary((lambda x, z: 1 / (1 + x),)),
     np.sin: Elementary((lambda x, z: np.cos(x),)),
     np.cos: Elementary((lambda x, z: -np.sin(x),)),
+    np.tan: Elementary((lambda x, z: 1 + z * z,)),
+    np.arcsin: Elementary((lambda x, z: 1 / np.sqrt(1 - x * x),)),
+    np.arccos: Elementary((lambda x, z: -1 / np.sqrt(1 - x * x),)),
+    np.arctan: Elementary((lambda x, z: 1 / (1 + x * x),)),
     np.sinh: Elementary((lambda x, z: np.cosh(x),)),
     np.cosh: Elementary((lambda x, z: np.sinh(x),)),
     np.tanh: Elementary((lambda x, z: 1 - z * z,)),
+    np.arcsinh: Elementary((lambda x, z: 1 / np.sqrt(x * x + 1),)),
+    np.arccosh: Elementary((lambda x, z: 1 / np.sqrt((x - 1) * (x + 1)),)),
+    np.arctanh: Elementary((lambda x, z: 1 / ((1 - x) * (1 + x)),)),
     np.power: Elementary(
         (
             lambda x, y, z: np.where(y == 0, 0.0, y * np.power(x, y - 1)),

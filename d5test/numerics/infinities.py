@@ -33,8 +33,8 @@ POLES = {
 
 FUNCTIONS = frozenset(
     {np.add, np.subtract, np.multiply, np.square, np.divide, np.reciprocal, np.sqrt, np.exp,
-     np.exp2, np.expm1, np.log, np.log2, np.log1p, np.sinh, np.cosh, np.power, np.floor, np.ceil,
-     np.rint, np.trunc, special.expit, special.erfc}
+     np.exp2, np.expm1, np.log, np.log2, np.log1p, np.sinh, np.cosh, np.arcsinh, np.arccosh,
+     np.power, np.floor, np.ceil, np.rint, np.trunc, special.expit, special.erfc}
 )  # fmt: skip
 """Functions that are monotone in each argument, on either side of zero: the ends of an interval
 that does not hold zero tell of all of it."""

@@ -13,12 +13,19 @@ from math import prod, sqrt
 from typing import Any
 
 import numpy as np
-from scipy.special import erf
+from scipy.special import erf, expit
 
 from d5test.case import Operator
 from d5test.reference.operators import attention, elementwise, linear, normalisation, reductions
 from d5test.reference.operators.recurrent import GRU, LSTM
-from d5test.reference.operators.windows import AveragePool, Conv, MaxPool, Windows
+from d5test.reference.operators.windows import (
+    AveragePool,
+    Conv,
+    GlobalMaxPool,
+    LpPool,
+    MaxPool,
+    Windows,
+)
 
 
 class RunningSums(normalisation.LRN):
@@ -70,6 +77,15 @@ class ReciprocalOfSquare(elementwise.Reciprocal):  # type: ignore[misc]
         return -dy * (1 / (x * x))
 
 
+class SwishProductFirst(elementwise.Swish):
+    """Swish whose derivative has dy x multiplied by a slope that vanishes: infinity times zero."""
+
+    def backward(self, grads, inputs, outputs):
+        (dy,), (x,) = grads, inputs
+        s = expit(self.alpha * x)
+        return dy * s + dy * x * (self.alpha * s * (1 - s))
+
+
 class HardSwishProductBeforeQuotient(elementwise.HardSwish):  # type: ignore[misc]
     """HardSwish as (x clip(x + 3, 0, 6)) / 6, which overflows where 6 x does."""
 
@@ -101,6 +117,14 @@ class PReluFlatAtZero(elementwise.PRelu):
     def backward(self, grads, inputs, outputs):
         dx, dslope = super().backward(grads, inputs, outputs)
         return dx * np.where(inputs[0] == 0, 0.0, 1.0), dslope
+
+
+class CumProdFlatAtZero(reductions.CumProd):
+    """CumProd whose gradient is the sum of y dy from each element on, over x: 0 where x is."""
+
+    def backward(self, grads, inputs, outputs):
+        dx, axis = super().backward(grads, inputs, outputs)
+        return np.where(inputs[0] == 0, 0.0, dx), axis
 
 
 class GeluProductBeforeQuotient(elementwise.Gelu):
@@ -177,25 +201,25 @@ class FromTheFrontOnly(reductions.Reduction):
         return tuple(int(axis) for axis in axes if axis >= 0)
 
 
-class EvenShares(reductions.ReduceMax):
-    """ReduceMax whose equal maxima have equal shares of the gradient.
+class EvenShares(reductions.Chosen):
+    """ReduceMax or ReduceMin whose equal elements have equal shares of the gradient.
 
     A sign has no bar: which elements are equal is not in doubt.
     """
 
     def gradient(self, dy, x, y, axes):
-        equal = ~np.signbit(x - y)
+        equal = ~np.signbit(self.side * x - self.side * y)
         return dy * equal / equal.sum(axes, keepdims=True)
 
 
-class FirstOfEqual(reductions.ReduceMax):
-    """ReduceMax along one axis, whose gradient goes to the first of equal maxima."""
+class FirstOfEqual(reductions.Chosen):
+    """ReduceMax or ReduceMin along one axis, whose gradient goes to the first of equal ones."""
 
     def gradient(self, dy, x, y, axes):
         (axis,) = axes
         dx = np.zeros_like(x)
         if x.size:
-            first = np.argmax(~np.signbit(x - y), axis, keepdims=True)
+            first = np.argmax(~np.signbit(self.side * x - self.side * y), axis, keepdims=True)
             np.put_along_axis(dx, first, dy, axis)
         return dx
 
@@ -401,6 +425,16 @@ class LowestMaxima(MaxPool):
         return np.maximum(y, -self.largest), indices
 
 
+@dataclass(frozen=True, kw_only=True, repr=False)
+class LowestOfChannels(GlobalMaxPool):
+    """GlobalMaxPool that starts from the lowest number, which is larger than minus infinity."""
+
+    largest: float
+
+    def forward(self, x):
+        return np.maximum(super().forward(x), -self.largest)
+
+
 class MaxPoolOfEach(MaxPool):
     """MaxPool whose gradient goes whole to each element of a window near its maximum."""
 
@@ -469,9 +503,9 @@ class HardSigmoidOfSixths(elementwise.HardSigmoid):
 
 
 def _mixed(mixin: type, *operators: type[Operator]) -> dict[type[Operator], type[Operator]]:
-    """These operators, each with the methods of the mixin."""
-    kind = dataclass(frozen=True, kw_only=True, repr=False)
-    return {op: kind(type(f"{op.__name__}{mixin.__name__}", (mixin, op), {})) for op in operators}
+    """These operators, each with the methods of the mixin, and its documentation."""
+    kind, own = dataclass(frozen=True, kw_only=True, repr=False), {"__doc__": mixin.__doc__}
+    return {op: kind(type(f"{op.__name__}{mixin.__name__}", (mixin, op), own)) for op in operators}
 
 
 class LettersInOrderOfAppearance(linear.Einsum):
@@ -486,12 +520,14 @@ FORMULAS: Mapping[str, Mapping[type[Operator], type[Operator]]] = {
     "band matrix": {normalisation.LRN: BandMatrix},
     "slope by difference": {elementwise.Softplus: SlopeByDifference},
     "reciprocal of the square": {elementwise.Reciprocal: ReciprocalOfSquare},
+    "product with x first": {elementwise.Swish: SwishProductFirst},
     "product before quotient": {
         elementwise.Gelu: GeluProductBeforeQuotient,
         elementwise.HardSwish: HardSwishProductBeforeQuotient,
     },
     "a sixth of float32": {elementwise.HardSwish: HardSwishByFloat32Sixth},
     "both sides at zero": {elementwise.Celu: CeluTwiceAtZero},
+    "nothing at zero": {reductions.CumProd: CumProdFlatAtZero},
     "neither side at zero": {elementwise.PRelu: PReluFlatAtZero},
     "quotient rule": {reductions.Softmax: SoftmaxByQuotient},
     "interpolated tangents": _mixed(Interpolated, elementwise.Max, elementwise.Min),
@@ -502,7 +538,16 @@ FORMULAS: Mapping[str, Mapping[type[Operator], type[Operator]]] = {
     "beta is 1 of nothing": {linear.Gemm: GemmPlusC},
     "letters in order of appearance": {linear.Einsum: LettersInOrderOfAppearance},
     "axes from the front only": _mixed(
-        FromTheFrontOnly, reductions.ReduceLogSumExp, reductions.ReduceMax, reductions.ReduceSum
+        FromTheFrontOnly,
+        reductions.ReduceL1,
+        reductions.ReduceL2,
+        reductions.ReduceLogSum,
+        reductions.ReduceLogSumExp,
+        reductions.ReduceMax,
+        reductions.ReduceMin,
+        reductions.ReduceProd,
+        reductions.ReduceSum,
+        reductions.ReduceSumSquare,
     ),
     "sum by count": {reductions.ReduceMean: SumByCount},
     "zeros for NaN scores": {attention.Attention: ZerosForNaNScores},
@@ -513,16 +558,16 @@ FORMULAS: Mapping[str, Mapping[type[Operator], type[Operator]]] = {
         attention.Attention: AttentionNaNAlone,
     },
     "SAME of the undilated kernel": {
-        **_mixed(Undilated, AveragePool),
+        **_mixed(Undilated, AveragePool, LpPool),
         MaxPool: MaxPoolOfUndilated,
         Conv: ConvOfUndilated,
     },
     "positions in the padded input": {AveragePool: AveragePoolOfPaddedPositions},
-    "even shares": {reductions.ReduceMax: EvenShares},
-    "first of equal": {reductions.ReduceMax: FirstOfEqual},
+    "even shares": _mixed(EvenShares, reductions.ReduceMax, reductions.ReduceMin),
+    "first of equal": _mixed(FirstOfEqual, reductions.ReduceMax, reductions.ReduceMin),
     "linear above 2": {elementwise.Softplus: LinearAbove2},
     "indices of the plane": {MaxPool: IndicesOfPlane},
-    "lowest for minus infinity": {MaxPool: LowestMaxima},
+    "lowest for minus infinity": {MaxPool: LowestMaxima, GlobalMaxPool: LowestOfChannels},
     "constants in 64 bits": {
         elementwise.Selu: SeluInDouble,
         elementwise.HardSigmoid: HardSigmoidOfSixths,

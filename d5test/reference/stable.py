@@ -72,6 +72,13 @@ def _mish(op: Operator, x: Any) -> Any:
     return _vanishing(x, x * root * np.where(x > 0, above, below) * root)
 
 
+def _swish(op: ops.Swish, x: Any) -> Any:
+    """x / (1 + e^-z), where a small e^z is multiplied by its root twice, as in Mish."""
+    z = op.alpha * x
+    root = np.exp(np.minimum(z, 0) / 2)
+    return _vanishing(z, x * root / (1 + np.exp(-np.abs(z))) * root)
+
+
 FORMS: Mapping[type[Operator], Form] = {
     ops.Celu: lambda op, x: np.where(x < 0, op.alpha * np.expm1(np.minimum(x, 0) / op.alpha), x),
     ops.Elu: lambda op, x: _elu(op.alpha, x),
@@ -81,6 +88,7 @@ FORMS: Mapping[type[Operator], Form] = {
     ops.HardSwish: lambda op, x: _vanishing(x, x * (np.clip(x + 3, 0, 6) / 6)),
     ops.Mish: _mish,
     ops.Sigmoid: lambda op, x: _sigmoid(x),
+    ops.Swish: _swish,
     ops.Softplus: lambda op, x: np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x))),
 }
 """Those whose `forward` is not such a form itself."""

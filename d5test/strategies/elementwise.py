@@ -14,9 +14,15 @@ SMALL: tuple[Regime, ...] = (*ORDINARY, ("scaled", -6))
 NEAR_ONE: Regime = ("uniform", 0.75, 1.25)
 WIDE: Regime = ("uniform", -5, 5)
 """As wide as what is linear between two bends."""
+INSIDE: tuple[Regime, ...] = (("uniform", -0.9375, 0.9375), ("scaled", -6), ("uniform", 0.9, 0.99))
+"""Between -1 and 1, near zero, and near the end at which the derivative is infinite."""
+OUTSIDE: tuple[Regime, ...] = (("uniform", 1.0625, 4), ("uniform", 1.01, 1.1), ("uniform", 4, 64))
 
 ZEROS: Regime = ("often", 0.0, -0.0)
 """Both zeros, at which many functions have a kink."""
+HALVES: Regime = ("often", 0.5, -0.5, 1.5, -1.5, 2.5, -0.0)
+NEIGHBOURS: tuple[Regime, ...] = (("near", 2.0), ("near", -3.0), ("near", 1.5), ("near", -2.5))
+"""Numbers beside a whole one, and beside the middle between two."""
 
 REGIMES: Mapping[type[elementwise.Unary], tuple[Regime, ...]] = {
     elementwise.Celu: (*SMALL, ZEROS),
@@ -39,6 +45,18 @@ REGIMES: Mapping[type[elementwise.Unary], tuple[Regime, ...]] = {
     elementwise.Softplus: SMALL,
     elementwise.Sqrt: ("positive", NEAR_ONE),
     elementwise.Tanh: SMALL,
+    **dict.fromkeys((elementwise.Sin, elementwise.Cos, elementwise.Tan), (*SMALL, WIDE)),
+    **dict.fromkeys((elementwise.Asin, elementwise.Acos, elementwise.Atanh), INSIDE),
+    **dict.fromkeys((elementwise.Atan, elementwise.Asinh), SMALL),
+    **dict.fromkeys((elementwise.Sinh, elementwise.Cosh), (*SMALL, WIDE)),
+    elementwise.Acosh: OUTSIDE,
+    elementwise.Shrink: (*ORDINARY, WIDE, ("often", 0.5, -0.5, 1.0, -1.0)),
+    elementwise.Softsign: (*SMALL, ZEROS),
+    elementwise.Swish: SMALL,
+    **dict.fromkeys(
+        (elementwise.Floor, elementwise.Ceil, elementwise.Round),
+        (*ORDINARY, WIDE, HALVES, *NEIGHBOURS),
+    ),
 }
 """Where each function is defined and its derivative finite, and where it is delicate."""
 OPERANDS: Mapping[type[elementwise.Binary], tuple[tuple[Regime, ...], tuple[Regime, ...]]] = {
@@ -61,7 +79,15 @@ choices(elementwise.ThresholdedRelu, alpha=methodcaller("real_or", -1, 2, 1.0))
 choices(
     elementwise.LeakyRelu, alpha=methodcaller("real_or", -0.5, 1.5, elementwise.LeakyRelu().alpha)
 )
+choices(elementwise.Swish, alpha=methodcaller("real_or", -0.5, 2, 1.0))
 choices(elementwise.Gelu, approximate=("none", "tanh"))
+
+
+@attributes(elementwise.Shrink)
+def shrink_attributes(d: Draw) -> elementwise.Shrink:
+    """Hard and soft thresholds, and a bias of its own."""
+    lambd = d.real_or(0, 1.5, 0.5, 1.0)
+    return elementwise.Shrink(lambd=lambd, bias=d.real_or(-1, 1, 0.0, lambd))
 
 
 @attributes(elementwise.Celu)
@@ -137,7 +163,7 @@ def pow_inputs(d: Draw, op: elementwise.Pow) -> tuple[Tensor | None, ...]:
     return d.tensor(base, "positive"), d.tensor(exponent, ("uniform", -2, 2), "ties")
 
 
-@inputs(elementwise.Max, elementwise.Min, elementwise.Sum)
+@inputs(elementwise.Max, elementwise.Mean, elementwise.Min, elementwise.Sum)
 def several_inputs(d: Draw, op: Operator) -> tuple[Tensor | None, ...]:
     """One to four inputs, often four, which may have equal elements; every other one broadcasts.
 

@@ -89,6 +89,19 @@ def instance_normalization_inputs(d: Draw, op: ops.InstanceNormalization) -> tup
     return d.tensor((n, c, *rest), *SPREAD, *level_channels), d.tensor((c,)), d.tensor((c,))
 
 
+choices(ops.MeanVarianceNormalization, axes=((0, 2, 3), (2, 3), (1, 2, 3), (-1,), (1,), (0,)))
+
+
+@inputs(ops.MeanVarianceNormalization)
+def mean_variance_inputs(d: Draw, op: ops.MeanVarianceNormalization) -> tuple[Tensor]:
+    """A shape that has the axes, along which so many elements are that they differ enough."""
+    rank = max(d.rank_with(axis, RANK) for axis in op.axes)
+    shape = list(d.sides(rank, most=5, grain=True))
+    for axis in op.axes:
+        shape[axis] = max(shape[axis], 4)
+    return (d.tensor(tuple(shape), "normal", "uniform", "heavy", "offset"),)
+
+
 @inputs(ops.LRN)
 def lrn_inputs(d: Draw, op: ops.LRN) -> tuple[Tensor | None, ...]:
     """Images, of one to three spatial axes."""

@@ -4,12 +4,13 @@ Axes are counted from either end, absent (all of them) or an empty list. The axi
 never empty: no elements have no maximum. Of a loss's labels at least one counts.
 """
 
+from collections.abc import Mapping
 from math import prod
 from operator import methodcaller
 
 from d5test.case import Tensor
 from d5test.reference.operators import reductions
-from d5test.strategies.draw import LONG, MANY, NEGATIVE, ORDINARY, Draw, Shape
+from d5test.strategies.draw import LONG, MANY, NEGATIVE, ORDINARY, Draw, Regime, Shape
 from d5test.strategies.registry import choices, inputs
 from d5test.strategies.sizes import WIDE
 
@@ -22,11 +23,28 @@ REDUCTIONS: tuple[type[reductions.Reduction], ...] = (
     reductions.ReduceMean,
     reductions.ReduceMax,
     reductions.ReduceLogSumExp,
+    reductions.ReduceMin,
+    reductions.ReduceL1,
+    reductions.ReduceL2,
+    reductions.ReduceLogSum,
+    reductions.ReduceSumSquare,
 )
 
 
-TYING = (reductions.ReduceMax, reductions.ReduceLogSumExp)
+TYING = (reductions.ReduceMax, reductions.ReduceMin, reductions.ReduceLogSumExp)
 """Those that shift by the largest element, or choose it: equal ones are delicate."""
+REGIMES: Mapping[type[reductions.Reduction], tuple[Regime, ...]] = {
+    reductions.ReduceLogSumExp: (*ORDINARY, ("scaled", 10)),
+    reductions.ReduceMax: (*ORDINARY, NEGATIVE),
+    reductions.ReduceMin: (*ORDINARY, ("uniform", 1, 4)),
+    reductions.ReduceL2: ("normal", "heavy", "uniform", "nonzero", ("scaled", -6)),
+    reductions.ReduceLogSum: ("positive", ("uniform", 0, 0.5)),
+}
+"""Where they are delicate; of no vector of zeros the norm has a gradient, nor a sum its logarithm
+that is not positive."""
+FACTORS = 64
+"""Of a product, which is neither too large nor too small then."""
+NEAR_ONE: Regime = ("uniform", 0.75, 1.25)
 
 
 def axes(d: Draw, rank: int) -> Tensor | None:
@@ -45,14 +63,25 @@ def reduction_inputs(d: Draw, op: reductions.Reduction) -> tuple[Tensor | None, 
         # the sum of these overflows float16, their mean does not
         more = (("uniform", 300, 400),) if isinstance(op, reductions.ReduceMean) else ()
         return d.tensor(shape, "positive", *more), axes(d, len(shape))
-    large = (("scaled", 10),) if isinstance(op, reductions.ReduceLogSumExp) else ()
     tied = (("equal", *range(len(shape))),) if isinstance(op, TYING) and shape else ()
-    below = (NEGATIVE,) if isinstance(op, reductions.ReduceMax) else ()
-    return d.tensor(shape, *ORDINARY, *large, *tied, *below), axes(d, len(shape))
+    return d.tensor(shape, *REGIMES.get(type(op), ORDINARY), *tied), axes(d, len(shape))
 
 
-choices(*REDUCTIONS, keepdims=(1, 0), noop_with_empty_axes=(0, 0, 1))
-choices(reductions.CumSum, exclusive=(0, 1), reverse=(0, 1))
+@inputs(reductions.ReduceProd)
+def product_inputs(d: Draw, op: reductions.ReduceProd) -> tuple[Tensor | None, ...]:
+    """Of one or two axes, which have few elements; zeros among them, too."""
+    kept = d.choose((d.shape(0, 3), d.shape(0, 3), ()))
+    few = d.sides(d.choose((1, 1, 2)), most=4, empty=True, few=True)
+    turn = d.integer(0, len(kept))
+    shape = (*kept[:turn], *few, *kept[turn:])
+    some = d.literal([turn + i - len(shape) * d.flag() for i in range(len(few))])
+    free = bool(op.noop_with_empty_axes) or prod(shape) <= FACTORS
+    regimes = NEAR_ONE, "nonzero", "ties", ("often", 0.0, 1.0), ("uniform", -2, 2)
+    return d.tensor(shape, *regimes), d.choose((some, some, None, d.literal(()))) if free else some
+
+
+choices(reductions.ReduceProd, *REDUCTIONS, keepdims=(1, 0), noop_with_empty_axes=(0, 0, 1))
+choices(reductions.CumSum, reductions.CumProd, exclusive=(0, 1), reverse=(0, 1))
 
 
 @inputs(reductions.CumSum)
@@ -73,6 +102,20 @@ def cumsum_inputs(d: Draw, op: reductions.CumSum) -> tuple[Tensor, Tensor]:
     return d.tensor(shape), d.literal(axis)
 
 
+@inputs(reductions.CumProd)
+def cumprod_inputs(d: Draw, op: reductions.CumProd) -> tuple[Tensor, Tensor]:
+    """An axis of few elements, counted from either end; zeros among them, too.
+
+    The reference takes a product for each element: no axis is long, since a check may exchange it.
+    """
+    kept = tuple(min(side, FACTORS + 1) for side in d.shape(0, 3))
+    (few,) = d.sides(1, most=9, empty=True, few=True)
+    turn = d.integer(0, len(kept))
+    shape = (*kept[:turn], few, *kept[turn:])
+    regimes = NEAR_ONE, "nonzero", "ties", ("often", 0.0, 1.0), ("uniform", -2, 2)
+    return d.tensor(shape, *regimes), d.literal(turn - len(shape) * d.flag())
+
+
 choices(reductions.Softmax, reductions.LogSoftmax, axis=methodcaller("any_axis", 4))
 
 
@@ -87,6 +130,18 @@ def softmax_inputs(d: Draw, op: reductions.AlongAxis) -> tuple[Tensor | None, ..
         return (d.tensor(tuple(shape), ("uniform", 0, 0.01)),)
     regimes = *ORDINARY, ("scaled", 3), ("scaled", 10), ("equal", op.axis)
     return (d.tensor(tuple(shape), *regimes),)
+
+
+choices(reductions.LpNormalization, axis=methodcaller("any_axis", 4), p=(2, 1))
+
+
+@inputs(reductions.LpNormalization)
+def lp_normalization_inputs(d: Draw, op: reductions.LpNormalization) -> tuple[Tensor]:
+    """Any tensor that has the axis. Of a vector of zeros the norm has no gradient, and of a short
+    one the cube of its reciprocal, which frameworks multiply by, overflows float16: not drawn.
+    """
+    shape = d.sides(d.rank_with(op.axis), empty=True, grain=True)
+    return (d.tensor(shape, "nonzero", "positive", ("uniform", 0.25, 1), ("uniform", -9, -1)),)
 
 
 choices(

@@ -6,16 +6,25 @@ that covers no element.
 from dataclasses import replace
 from typing import Any
 
-from d5test.case import Tensor
+from d5test.case import Operator, Tensor
 from d5test.reference.operators import windows
-from d5test.strategies.draw import MANY, NEGATIVE, Draw, Regime, Shape
-from d5test.strategies.registry import attributes, inputs
+from d5test.strategies.draw import MANY, NEGATIVE, ORDINARY, Draw, Regime, Shape
+from d5test.strategies.registry import attributes, choices, inputs
 from d5test.strategies.sizes import CHANNELS, DEPTHWISE, DIFFERENT
 
 NETWORKS = ((3, 1), (3, 2), (5, 2), (5, 3), (7, 2))
 """Kernels and strides of networks, alike along each axis; padded by half a kernel."""
 AUTO_PADS = ("NOTSET", "NOTSET", "NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
 """The paddings of ONNX, explicit ones first and most often."""
+NORMS = (2, 1, 3)
+NONZERO: tuple[Regime, ...] = ("nonzero", "positive", ("uniform", 0.5, 1))
+"""Of no window of zeros the norm has a gradient."""
+REGIMES: dict[type[Operator], tuple[Regime, ...]] = {
+    windows.MaxPool: ("normal", "heavy", "uniform", NEGATIVE, "ties"),
+    windows.GlobalMaxPool: ("normal", "heavy", "uniform", NEGATIVE, "ties"),
+    windows.LpPool: NONZERO,
+    windows.GlobalLpPool: NONZERO,
+}
 
 
 def rank_of(d: Draw, pads: Shape | None, *attributes: Shape | None) -> int:
@@ -189,11 +198,21 @@ def average_pool_attributes(d: Draw) -> windows.AveragePool:
     return windows.AveragePool(**pool(d), count_include_pad=d.choose((0, 1)))
 
 
-@inputs(windows.GlobalAveragePool)
-def global_average_pool_inputs(d: Draw, op: windows.GlobalAveragePool) -> tuple[Tensor]:
+@attributes(windows.LpPool)
+def lp_pool_attributes(d: Draw) -> windows.LpPool:
+    """Windows as `pool` draws them, and norms."""
+    return windows.LpPool(**pool(d), p=d.choose(NORMS))
+
+
+choices(windows.GlobalLpPool, p=NORMS)
+
+
+@inputs(windows.GlobalAveragePool, windows.GlobalLpPool, windows.GlobalMaxPool)
+def global_pool_inputs(d: Draw, op: Operator) -> tuple[Tensor]:
     """One to three spatial axes."""
     n = d.samples(most=4, empty=True)
-    return (d.tensor((n, *d.channels(1, most=5), *d.sides(d.integer(1, 3), most=5))),)
+    shape = (n, *d.channels(1, most=5), *d.sides(d.integer(1, 3), most=5))
+    return (d.tensor(shape, *REGIMES.get(type(op), ORDINARY)),)
 
 
 def pool(d: Draw) -> dict[str, Any]:
@@ -213,7 +232,7 @@ def pool(d: Draw) -> dict[str, Any]:
     }
 
 
-@inputs(windows.MaxPool, windows.AveragePool)
+@inputs(windows.MaxPool, windows.AveragePool, windows.LpPool)
 def pool_inputs(d: Draw, op: Any) -> tuple[Tensor]:
     """Sizes of at least one window. Values under a maximum differ, mostly: at a tie its gradient
     is the framework's choice.
@@ -223,7 +242,7 @@ def pool_inputs(d: Draw, op: Any) -> tuple[Tensor]:
         size = tuple(n + more for n, more in zip(size, exact(op, size), strict=True))
     n, channels = d.samples(most=3, empty=True), d.channels(1, most=4)
     shape: Shape = (n, *channels, *size)
-    regimes: tuple[Regime, ...] = ()
+    regimes = REGIMES.get(type(op), ())
     if isinstance(op, windows.MaxPool):
-        regimes = "normal", "heavy", "uniform", NEGATIVE, "ties", ("equal", *range(2, len(shape)))
+        regimes = (*regimes, ("equal", *range(2, len(shape))))
     return (d.tensor(shape, *regimes),)

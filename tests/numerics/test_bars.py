@@ -46,11 +46,13 @@ def test_numpys_own_float32_lies_within_the_bars(name: str) -> None:
         with np.errstate(all="ignore"):
             outputs = case.op(*arrays)
             grads = case.upstream(outputs)
-            gradients = case.op.vjp(grads, arrays, outputs)
-        forward = judge(forward_bounds(case.op, arrays, SINGLE), outputs)
-        backward = judge(gradient_bounds(case.op, arrays, grads, SINGLE), gradients)
-        assert max(forward.ratio, backward.ratio) <= 1, case
-        worst = max(worst, forward.ratio, backward.ratio)
+        judged = [judge(forward_bounds(case.op, arrays, SINGLE), outputs)]
+        if case.op.differentiable:
+            with np.errstate(all="ignore"):
+                gradients = case.op.vjp(grads, arrays, outputs)
+            judged.append(judge(gradient_bounds(case.op, arrays, grads, SINGLE), gradients))
+        worst = max(worst, *(judgement.ratio for judgement in judged))
+        assert worst <= 1, case
 
     hold()
     assert worst < 1

@@ -120,7 +120,7 @@ def emulated(case: Case, name: str, grads: Arrays) -> Iterator[tuple[str, Any, t
     """What a machine of class `name` gives: a word, whether gradients, the results."""
     op, arrays = case.op, case.arrays()
     # a maximum's derivative is a choice, which the formula of a softmax leaves out
-    chosen = op.name in ("MaxPool", "ReduceMax")
+    chosen = op.name in ("GlobalMaxPool", "MaxPool", "ReduceMax", "ReduceMin")
     for choices in EMULATIONS[name]:
         machine = partial(Machine, case.dtype, name, **choices)
         words = f"class {name}, {choices}"

@@ -165,6 +165,11 @@ def test_nothing_is_paid_at_an_infinity(flushes: bool) -> None:
         ("ReduceLogSumExp", ([1, INF],), [INF]),
         ("ReduceLogSumExp", (nothing,), [-INF]),
         ("ReduceMax", (nothing,), [-INF]),
+        ("ReduceMin", (nothing,), [INF]),
+        ("ReduceL1", ([1, -INF, 3],), [INF]),
+        ("ReduceLogSum", (nothing,), [-INF]),
+        ("Asinh", ([INF, -INF],), [INF, -INF]),
+        ("Cosh", ([INF, -INF],), [INF, INF]),
         ("ReduceMean", ([1, -INF, 3],), [-INF]),
         ("MatMul", ([INF, 2], [-1, 3]), -INF),
     ):

@@ -1,5 +1,6 @@
 """At kinks and ties a bar holds every subgradient between the one-sided ones, and no other."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -69,10 +70,15 @@ def test_a_power_of_zero_has_no_slope_and_others_have_theirs() -> None:
     assert not right(op, (literal(2.0), literal(0.0)), 0.0, 0.0), "only a power of 0 may be a jump"
 
 
-@pytest.mark.parametrize("name", ["ReduceMax", "MaxPool"])
+@pytest.mark.parametrize("name", ["ReduceMax", "MaxPool", "ReduceMin", "GlobalMaxPool"])
 def test_rivals_of_a_largest_element_share_what_flows_in(name: str) -> None:
     image = Tensor((1, 1, 3), "float32", data=(1.0, 1.0, 0.0))
-    op = OPERATORS[name](**({"kernel_shape": (3,)} if name == "MaxPool" else {"keepdims": 0}))
+    attributes = {"MaxPool": {"kernel_shape": (3,)}, "GlobalMaxPool": {}}.get(
+        name, {"keepdims": 0}
+    )
+    if name == "ReduceMin":
+        image = replace(image, data=(1.0, 1.0, 2.0))
+    op = OPERATORS[name](**attributes)
     for shares in ((1, 0, 0), (0, 1, 0), (0.5, 0.5, 0)):
         assert right(op, (image,), [DY * share for share in shares])
     for shares in ((-0.01, 1, 0), (1.01, 0, 0), (0.5, 0.5, 0.01)):

@@ -66,6 +66,16 @@ TRUTHS: dict[str, Callable[[Any], Any]] = {
     "Softplus": lambda x: mp.log1p(mp.exp(x)),
     "Sqrt": mp.sqrt,
     "Tanh": mp.tanh,
+    **{
+        name: getattr(mp, name.lower())
+        for name in "Sin Cos Tan Asin Acos Atan Sinh Cosh Asinh Acosh Atanh".split()
+    },
+    "Ceil": mp.ceil,
+    "Floor": mp.floor,
+    "Round": mp.nint,
+    "Shrink": lambda x: x if abs(x) > 0.5 else mp.mpf(0),
+    "Softsign": lambda x: x / (1 + abs(x)),
+    "Swish": lambda x: x / (1 + mp.exp(-x)),
     "ThresholdedRelu": lambda x: x if x > 1 else mp.mpf(0),
 }
 PAIRS: dict[str, Callable[[Any, Any], Any]] = {

@@ -3,12 +3,17 @@
 from functools import partial, reduce
 from typing import Any
 
-from d5test.backends.base import Plan, Table, planned
+from d5test.backends.base import UNDERIVED, Plan, Table, planned
 from d5test.backends.jax.framework import Array, jnp, lax, nn
 
 rows = Table()
 rows.elementwise(
     {"Relu": nn.relu, "Log": jnp.log, "Abs": jnp.abs, "Neg": jnp.negative}, arithmetic="F"
+)
+rows.elementwise(
+    {"Floor": jnp.floor, "Ceil": jnp.ceil, "Round": jnp.round},
+    arithmetic="F",
+    gradient=UNDERIVED,
 )
 # Their gradients are products of several primitives, each of which is stored: class P.
 rows.elementwise(
@@ -21,6 +26,18 @@ rows.elementwise(
         "Erf": lax.erf,
         "Softplus": nn.softplus,
         "Mish": nn.mish,
+        "Softsign": nn.soft_sign,
+        "Sin": jnp.sin,
+        "Cos": jnp.cos,
+        "Tan": jnp.tan,
+        "Asin": jnp.asin,
+        "Acos": jnp.acos,
+        "Atan": jnp.atan,
+        "Sinh": jnp.sinh,
+        "Cosh": jnp.cosh,
+        "Asinh": jnp.asinh,
+        "Acosh": jnp.acosh,
+        "Atanh": jnp.atanh,
     }
 )
 rows.elementwise(
@@ -66,6 +83,16 @@ for _operator, _name in (("Max", "maximum"), ("Min", "minimum")):
 rows.native("Sum", arithmetic="S")(planned(partial(several, jnp.add)))
 
 
+@rows.composed("Mean", arithmetic="S")
+def mean(op: Any, *xs: Array) -> Array:
+    return reduce(jnp.add, xs) / len(xs)
+
+
+@rows.composed("Shrink", arithmetic="S")
+def shrink(op: Any, x: Array) -> Array:
+    return jnp.where(x < -op.lambd, x + op.bias, jnp.where(x > op.lambd, x - op.bias, 0))
+
+
 def with_alpha(function: Plan, op: Any, x: Array) -> Any:
     return function(x, op.alpha)
 
@@ -73,6 +100,14 @@ def with_alpha(function: Plan, op: Any, x: Array) -> Any:
 rows.native("LeakyRelu", arithmetic="F")(partial(with_alpha, nn.leaky_relu))
 rows.native("Elu")(partial(with_alpha, nn.elu))
 rows.native("Celu")(partial(with_alpha, nn.celu))
+
+
+@rows.native("Swish")
+@planned
+def swish(op: Any, x: Array) -> Plan:
+    """Composed (of sigmoid) with another alpha than 1."""
+    alpha = op.alpha
+    return nn.silu if alpha == 1 else lambda x: x * nn.sigmoid(alpha * x)
 
 
 @rows.native("Gelu")

@@ -28,6 +28,17 @@ for _operator, _functions in {
     },
     "Sigmoid": {"lax.logistic": lax.logistic, "jax.scipy.special.expit": jax.scipy.special.expit},
     "Tanh": {"lax.tanh": lax.tanh},
+    "Sin": {"lax.sin": lax.sin},
+    "Cos": {"lax.cos": lax.cos},
+    "Tan": {"lax.tan": lax.tan},
+    "Asin": {"jnp.arcsin": jnp.arcsin, "lax.asin": lax.asin},
+    "Acos": {"jnp.arccos": jnp.arccos, "lax.acos": lax.acos},
+    "Atan": {"jnp.arctan": jnp.arctan, "lax.atan": lax.atan},
+    "Sinh": {"lax.sinh": lax.sinh},
+    "Cosh": {"lax.cosh": lax.cosh},
+    "Asinh": {"jnp.arcsinh": jnp.arcsinh, "lax.asinh": lax.asinh},
+    "Acosh": {"jnp.arccosh": jnp.arccosh, "lax.acosh": lax.acosh},
+    "Atanh": {"jnp.arctanh": jnp.arctanh, "lax.atanh": lax.atanh},
     "Exp": {"lax.exp": lax.exp},
     "Log": {"lax.log": lax.log},
     "Sqrt": {"lax.sqrt": lax.sqrt},
@@ -36,6 +47,12 @@ for _operator, _functions in {
     "Neg": {"lax.neg": lax.neg, "-x": lambda x: -x},
     "Reciprocal": {
         "1 / x": lambda x: 1 / x, "x ** -1": lambda x: x**-1, "lax.reciprocal": lax.reciprocal,
+    },
+    "Floor": {"lax.floor": lax.floor},
+    "Ceil": {"lax.ceil": lax.ceil},
+    "Round": {
+        "jnp.rint": jnp.rint,
+        "lax.round": lambda x: lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN),
     },
     "Softplus": {"jnp.logaddexp(x, 0)": lambda x: jnp.logaddexp(x, 0)},
     "Add": {"a + b": lambda a, b: a + b},
@@ -99,7 +116,10 @@ def by_axis(function: Plan, op: Any, x: Array, axes: Any = None) -> Plan:
     return lambda x, axes=None: function(x, axis=over, keepdims=keepdims)
 
 
-for _operator, _name in (("ReduceSum", "sum"), ("ReduceMean", "mean"), ("ReduceMax", "max")):
+for _operator, _name in (
+    ("ReduceSum", "sum"), ("ReduceMean", "mean"), ("ReduceMax", "max"), ("ReduceMin", "min"),
+    ("ReduceProd", "prod"),
+):  # fmt: skip
     forms.add(
         _operator,
         f"jax.Array.{_name}",

@@ -19,6 +19,12 @@ def standardized(x: Array, axes: tuple[int, ...], epsilon: float) -> Array:
     return (x - mean) * lax.rsqrt(var + epsilon)
 
 
+@rows.composed("MeanVarianceNormalization", arithmetic="S")
+def mean_variance(op: Any, x: Array) -> Array:
+    deviation = jnp.std(x, axis=op.axes, keepdims=True)
+    return (x - jnp.mean(x, axis=op.axes, keepdims=True)) / (deviation + 1e-9)
+
+
 @rows.composed("BatchNormalization", arithmetic="S")
 def batch_normalization(op: Any, x: Array, scale: Array, b: Array, mean: Array, var: Array) -> Any:
     if not op.training_mode:

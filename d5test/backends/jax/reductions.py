@@ -9,47 +9,76 @@ from d5test.backends.jax.framework import Array, integers, jnp, lax, nn
 rows = Table()
 
 
-def reduction(function: Plan, op: Any, x: Array, axes: Any = None) -> Plan:
-    """`function` has `axis` and `keepdims`."""
+def reduction(
+    function: Plan, op: Any, x: Array, axes: Any = None, *, of_one: Plan = lambda x: x
+) -> Plan:
+    """`function` has `axis` and `keepdims`; `of_one` is what it makes of a single element."""
     which = () if axes is None else integers(axes)
     if not which and op.noop_with_empty_axes:
-        return lambda x, axes=None: x
+        return lambda x, axes=None: of_one(x)
     over, keepdims = which or None, bool(op.keepdims)
     return lambda x, axes=None: function(x, axis=over, keepdims=keepdims)
 
 
-def largest(x: Array, **which: Any) -> Array:
-    return jnp.max(x, **which) if x.size else jnp.max(x, **which, initial=-jnp.inf)
+def extreme(function: Plan, of_nothing: float, x: Array, **which: Any) -> Array:
+    return function(x, **which) if x.size else function(x, **which, initial=of_nothing)
 
 
 rows.native("ReduceSum", arithmetic="F", values=(1,))(planned(partial(reduction, jnp.sum)))
 rows.native("ReduceMean", arithmetic="F", values=(1,))(planned(partial(reduction, jnp.mean)))
-rows.native("ReduceMax", arithmetic="F", values=(1,))(planned(partial(reduction, largest)))
+rows.native("ReduceMax", arithmetic="F", values=(1,))(
+    planned(partial(reduction, partial(extreme, jnp.max, -jnp.inf)))
+)
+rows.native("ReduceMin", arithmetic="F", values=(1,))(
+    planned(partial(reduction, partial(extreme, jnp.min, jnp.inf)))
+)
+rows.native("ReduceProd", arithmetic="S", values=(1,))(planned(partial(reduction, jnp.prod)))
+for _operator, _order in (("ReduceL1", 1), ("ReduceL2", 2)):
+    rows.native(_operator, values=(1,))(
+        planned(partial(reduction, partial(jnp.linalg.vector_norm, ord=_order), of_one=jnp.abs))
+    )
+rows.composed("ReduceLogSum", values=(1,))(
+    planned(partial(reduction, lambda x, **which: jnp.log(jnp.sum(x, **which)), of_one=jnp.log))
+)
+rows.composed("ReduceSumSquare", values=(1,))(
+    planned(
+        partial(reduction, lambda x, **which: jnp.sum(jnp.square(x), **which), of_one=jnp.square)
+    )
+)
 rows.native("ReduceLogSumExp", values=(1,))(planned(partial(reduction, nn.logsumexp)))
 
 
-# the scan adds partial sums as the dtype has them
-@rows.native("CumSum", arithmetic="S", values=(1,))
-@planned
-def cumsum(op: Any, x: Array, axis: Array) -> Plan:
+def cumulative(function: Plan, fill: float, op: Any, x: Array, axis: Array) -> Plan:
     """Composed (shifted) if exclusive, which jax does not know."""
     (over,) = integers(axis)
     over %= x.ndim
     if not op.exclusive:
-        return lambda x, axis: lax.cumsum(x, over, reverse=bool(op.reverse))
+        return lambda x, axis: function(x, over, reverse=bool(op.reverse))
     shifted, kept = [(0, 0)] * x.ndim, [slice(None)] * x.ndim
     shifted[over] = (0, 1) if op.reverse else (1, 0)
     kept[over] = slice(1, None) if op.reverse else slice(x.shape[over])
     index = tuple(kept)
 
     def call(x: Array, axis: Array) -> Array:
-        return jnp.pad(lax.cumsum(x, over, reverse=bool(op.reverse)), shifted)[index]
+        y = function(x, over, reverse=bool(op.reverse))
+        return jnp.pad(y, shifted, constant_values=fill)[index]
 
     return call
 
 
+# the scan adds partial sums as the dtype has them
+rows.native("CumSum", arithmetic="S", values=(1,))(planned(partial(cumulative, lax.cumsum, 0.0)))
+rows.native("CumProd", arithmetic="S", values=(1,))(planned(partial(cumulative, lax.cumprod, 1.0)))
+
+
 def along_axis(function: Plan, op: Any, x: Array) -> Any:
     return function(x, op.axis)
+
+
+@rows.composed("LpNormalization", arithmetic="S")
+def normalize(op: Any, x: Array) -> Array:
+    norm = jnp.linalg.vector_norm(x, axis=op.axis, keepdims=True, ord=op.p)
+    return x / jnp.where(norm == 0, 1, norm)
 
 
 rows.native("Softmax")(partial(along_axis, nn.softmax))

@@ -94,7 +94,23 @@ def average_pool(op: Any, x: Array) -> Plan:
     return call
 
 
-@rows.native("GlobalAveragePool", arithmetic="F")
+def reduced(function: Plan, op: Any, x: Array) -> Plan:
+    return partial(function, axis=tuple(range(2, x.ndim)), keepdims=True)
+
+
+rows.native("GlobalAveragePool", arithmetic="F")(planned(partial(reduced, jnp.mean)))
+rows.native("GlobalMaxPool", arithmetic="F")(planned(partial(reduced, jnp.max)))
+
+
+@rows.native("GlobalLpPool")
 @planned
-def global_average_pool(op: Any, x: Array) -> Plan:
-    return partial(jnp.mean, axis=tuple(range(2, x.ndim)), keepdims=True)
+def global_lp_pool(op: Any, x: Array) -> Plan:
+    return reduced(partial(jnp.linalg.vector_norm, ord=op.p), op, x)
+
+
+@rows.composed("LpPool", arithmetic="S")
+@planned
+def lp_pool(op: Any, x: Array) -> Plan:
+    at, p = Windows.of(op, x.shape[2:], op.kernel_shape), op.p
+    sums = pooling(lax.add, 0.0, x, at, at.covering)
+    return lambda x: sums(jnp.abs(x) ** p) ** (1 / p)

@@ -3,7 +3,7 @@
 from functools import partial, reduce
 from typing import Any
 
-from d5test.backends.base import Plan, Table, Unsupported, planned
+from d5test.backends.base import UNDERIVED, Plan, Table, Unsupported, planned
 from d5test.backends.tensorflow.framework import tf
 
 rows = Table()
@@ -17,9 +17,26 @@ rows.elementwise(
         "Erf": tf.math.erf,
         "Softplus": tf.math.softplus,
         "Reciprocal": tf.math.reciprocal,
+        "Softsign": tf.nn.softsign,
+        "Sin": tf.math.sin,
+        "Cos": tf.math.cos,
+        "Tan": tf.math.tan,
+        "Asin": tf.math.asin,
+        "Acos": tf.math.acos,
+        "Atan": tf.math.atan,
+        "Sinh": tf.math.sinh,
+        "Cosh": tf.math.cosh,
+        "Asinh": tf.math.asinh,
+        "Acosh": tf.math.acosh,
+        "Atanh": tf.math.atanh,
     }
 )
 rows.elementwise({"Relu": tf.nn.relu, "Abs": tf.abs, "Neg": tf.negative}, arithmetic="F")
+rows.elementwise(
+    {"Floor": tf.floor, "Ceil": tf.math.ceil, "Round": tf.round},
+    arithmetic="F",
+    gradient=UNDERIVED,
+)
 rows.elementwise(
     {"Add": tf.add, "Sub": tf.subtract, "Mul": tf.multiply, "Where": tf.where}, arithmetic="S"
 )
@@ -28,6 +45,11 @@ rows.elementwise(
 @rows.native("LeakyRelu")
 def leaky_relu(op: Any, x: Any) -> Any:
     return tf.nn.leaky_relu(x, op.alpha)
+
+
+@rows.native("Swish")
+def swish(op: Any, x: Any) -> Any:
+    return tf.nn.silu(x, op.alpha)
 
 
 @rows.native("Gelu")
@@ -59,6 +81,17 @@ def several(of_two: Plan, op: Any, *inputs: Any) -> Plan:
 rows.native("Max", arithmetic="S")(planned(partial(several, tf.maximum)))
 rows.native("Min", arithmetic="S")(planned(partial(several, tf.minimum)))
 rows.native("Sum", arithmetic="S")(planned(partial(several, tf.add)))
+
+
+@rows.composed("Mean", arithmetic="S")
+def mean(op: Any, *inputs: Any) -> Any:
+    return reduce(tf.add, inputs) / len(inputs)
+
+
+@rows.composed("Shrink", arithmetic="S")
+def shrink(op: Any, x: Any) -> Any:
+    inner = tf.where(x > op.lambd, x - op.bias, tf.zeros_like(x))
+    return tf.where(x < -op.lambd, x + op.bias, inner)
 
 
 @rows.native("Clip", arithmetic="F", stopped=(1, 2))

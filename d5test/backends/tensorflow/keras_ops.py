@@ -35,6 +35,21 @@ FUNCTIONS = {
     "Abs": (ops.abs, ops.absolute),
     "Neg": (ops.negative,),
     "Reciprocal": (ops.reciprocal,),
+    "Sin": (ops.sin,),
+    "Cos": (ops.cos,),
+    "Tan": (ops.tan,),
+    "Asin": (ops.arcsin,),
+    "Acos": (ops.arccos,),
+    "Atan": (ops.arctan,),
+    "Sinh": (ops.sinh,),
+    "Cosh": (ops.cosh,),
+    "Asinh": (ops.arcsinh,),
+    "Acosh": (ops.arccosh,),
+    "Atanh": (ops.arctanh,),
+    "Softsign": (ops.softsign, activations.softsign),
+    "Floor": (ops.floor,),
+    "Ceil": (ops.ceil,),
+    "Round": (ops.round,),
     "Softplus": (ops.softplus, activations.softplus),
     "Mish": (activations.mish,),
     "HardSwish": (ops.hard_silu, activations.hard_silu),
@@ -72,6 +87,26 @@ SIX: Mapping[str, Any] = {
 }
 """What a row of a function has that clips between 0 and 6."""
 forms.same("Clip", {"keras.ops.relu6": lambda x, low, high: ops.relu6(x)}, **SIX)
+
+
+forms.same(
+    "Swish",
+    {named(f): f for f in (ops.silu, activations.silu)},
+    arithmetic="S",
+    attributes={"alpha": (1.0,)},
+)
+
+
+def shrunk(function: Plan, op: Any, x: Any) -> Any:
+    if function is not ops.hard_shrink and op.bias != op.lambd:
+        raise Unsupported("keras.ops.soft_shrink has its threshold for a bias")
+    return function(x, op.lambd)
+
+
+forms.add("Shrink", "keras.ops.hard_shrink", arithmetic="S", attributes={"bias": (0.0,)})(
+    partial(shrunk, ops.hard_shrink)
+)
+forms.add("Shrink", "keras.ops.soft_shrink", arithmetic="S")(partial(shrunk, ops.soft_shrink))
 
 
 def with_attribute(function: Plan, name: str, op: Any, x: Any) -> Any:
@@ -160,7 +195,7 @@ def reduced(function: Plan, op: Any, x: Any, axes: Any = None) -> Plan:
 
 for _operator, _function in {
     "ReduceSum": ops.sum, "ReduceMean": ops.mean, "ReduceMax": ops.max,
-    "ReduceLogSumExp": ops.logsumexp,
+    "ReduceMin": ops.min, "ReduceProd": ops.prod, "ReduceLogSumExp": ops.logsumexp,
 }.items():  # fmt: skip
     forms.add(
         _operator, named(_function), arithmetic="S", values=(1,),
@@ -168,14 +203,16 @@ for _operator, _function in {
     )(planned(partial(reduced, _function)))  # fmt: skip
 
 
-@forms.add(
-    "CumSum", "keras.ops.cumsum", arithmetic="S", values=(1,),
-    attributes={"exclusive": (0,), "reverse": (0,)},
-)  # fmt: skip
-@planned
-def cumsum(op: Any, x: Any, axis: Any) -> Plan:
+def cumulative(function: Plan, op: Any, x: Any, axis: Any) -> Plan:
     (over,) = integers(axis)
-    return lambda x, axis: ops.cumsum(x, over)
+    return lambda x, axis: function(x, over)
+
+
+for _operator, _function in (("CumSum", ops.cumsum), ("CumProd", ops.cumprod)):
+    forms.add(
+        _operator, named(_function), arithmetic="S", values=(1,),
+        attributes={"exclusive": (0,), "reverse": (0,)},
+    )(planned(partial(cumulative, _function)))  # fmt: skip
 
 
 forms.add("Einsum", "keras.ops.einsum", arithmetic="S")(

@@ -29,6 +29,11 @@ GLOBAL_POOL = {
     4: keras.layers.GlobalAveragePooling2D,
     5: keras.layers.GlobalAveragePooling3D,
 }
+GLOBAL_MAX_POOL = {
+    3: keras.layers.GlobalMaxPooling1D,
+    4: keras.layers.GlobalMaxPooling2D,
+    5: keras.layers.GlobalMaxPooling3D,
+}
 
 
 def by_rank(layers: dict[int, Any], x: Any) -> Any:
@@ -218,10 +223,14 @@ forms.add(
 )(planned(partial(pool, AVERAGE_POOL)))
 
 
-@forms.add("GlobalAveragePool", "keras.layers.GlobalAveragePooling1D, 2D, 3D", arithmetic="S")
-@planned
-def global_pool(op: Any, x: Any) -> Plan:
-    return in_channels_last(by_rank(GLOBAL_POOL, x)(keepdims=True, dtype=x.dtype.name), x)
+def global_pool(layers: dict[int, Any], op: Any, x: Any) -> Plan:
+    return in_channels_last(by_rank(layers, x)(keepdims=True, dtype=x.dtype.name), x)
+
+
+for _name, _layers in (("Average", GLOBAL_POOL), ("Max", GLOBAL_MAX_POOL)):
+    forms.add(
+        f"Global{_name}Pool", f"keras.layers.Global{_name}Pooling1D, 2D, 3D", arithmetic="S"
+    )(planned(partial(global_pool, _layers)))
 
 
 @forms.add("BatchNormalization", "keras.layers.BatchNormalization", arithmetic="S")

@@ -9,11 +9,13 @@ from d5test.backends.tensorflow.framework import channels_last, integers, tf
 rows = Table()
 
 
-def reduction(function: Plan, op: Any, data: Any, axes: Any = None) -> Plan:
-    """`function` has `axis` and `keepdims`."""
+def reduction(
+    function: Plan, op: Any, data: Any, axes: Any = None, *, of_one: Plan = tf.identity
+) -> Plan:
+    """`function` has `axis` and `keepdims`; `of_one` is what it makes of a single element."""
     chosen = [] if axes is None else integers(axes)
     if not chosen and op.noop_with_empty_axes:
-        return lambda data, axes=None: tf.identity(data)
+        return lambda data, axes=None: of_one(data)
     keepdims = bool(op.keepdims)
     return lambda data, axes=None: function(data, chosen or None, keepdims=keepdims)
 
@@ -24,20 +26,54 @@ REDUCE_MAX = "https://www.tensorflow.org/api_docs/python/tf/math/reduce_max"
 rows.native("ReduceMax", arithmetic="F", values=(1,), propagates_nan=True, source=REDUCE_MAX)(
     planned(partial(reduction, tf.reduce_max))
 )
+rows.native("ReduceMin", arithmetic="F", values=(1,))(planned(partial(reduction, tf.reduce_min)))
 rows.native("ReduceLogSumExp", arithmetic="S", values=(1,))(
     planned(partial(reduction, tf.reduce_logsumexp))
 )
+rows.native("ReduceProd", arithmetic="S", values=(1,))(planned(partial(reduction, tf.reduce_prod)))
+rows.native("ReduceL2", arithmetic="S", values=(1,))(
+    planned(partial(reduction, tf.math.reduce_euclidean_norm, of_one=tf.abs))
+)
 
 
-@rows.native("CumSum", arithmetic="S", values=(1,))
-@planned
-def cumsum(op: Any, x: Any, axis: Any) -> Plan:
+def sum_of(function: Plan, x: Any, axis: Any, keepdims: bool) -> Any:
+    return tf.reduce_sum(function(x), axis, keepdims=keepdims)
+
+
+def log_of_sum(x: Any, axis: Any, keepdims: bool) -> Any:
+    return tf.math.log(tf.reduce_sum(x, axis, keepdims=keepdims))
+
+
+rows.composed("ReduceL1", arithmetic="S", values=(1,))(
+    planned(partial(reduction, partial(sum_of, tf.abs), of_one=tf.abs))
+)
+rows.composed("ReduceSumSquare", arithmetic="S", values=(1,))(
+    planned(partial(reduction, partial(sum_of, tf.square), of_one=tf.square))
+)
+rows.composed("ReduceLogSum", arithmetic="S", values=(1,))(
+    planned(partial(reduction, log_of_sum, of_one=tf.math.log))
+)
+
+
+def cumulative(function: Plan, op: Any, x: Any, axis: Any) -> Plan:
     (over,), exclusive, reverse = integers(axis), bool(op.exclusive), bool(op.reverse)
-    return lambda x, axis: tf.cumsum(x, over, exclusive=exclusive, reverse=reverse)
+    return lambda x, axis: function(x, over, exclusive=exclusive, reverse=reverse)
+
+
+rows.native("CumSum", arithmetic="S", values=(1,))(planned(partial(cumulative, tf.cumsum)))
+rows.native("CumProd", arithmetic="S", values=(1,))(planned(partial(cumulative, tf.math.cumprod)))
 
 
 def along_axis(function: Plan, op: Any, x: Any) -> Any:
     return function(x, op.axis)
+
+
+@rows.native("LpNormalization", arithmetic="S")
+def l2_normalize(op: Any, x: Any) -> Any:
+    """Composed (of a sum) with another norm than that of Euclid."""
+    if op.p == 2:
+        return tf.math.l2_normalize(x, op.axis)
+    return tf.math.divide_no_nan(x, tf.reduce_sum(tf.abs(x), op.axis, keepdims=True))
 
 
 rows.native("Softmax", arithmetic="S")(partial(along_axis, tf.nn.softmax))

@@ -152,7 +152,25 @@ def average_pool(op: Any, x: Any) -> Plan:
     raise Unsupported("tf.nn.avg_pool leaves padding out of the mean only where it is SAME's")
 
 
-@rows.native("GlobalAveragePool", arithmetic="S")
+@rows.composed("LpPool", arithmetic="S")
 @planned
-def global_average_pool(op: Any, x: Any) -> Plan:
-    return partial(tf.reduce_mean, axis=tuple(range(2, x.ndim)), keepdims=True)
+def lp_pool(op: Any, x: Any) -> Plan:
+    """The mean of |x|^p in each window, times its size, is their sum."""
+    at, p = Windows.of(op, x.shape[2:], op.kernel_shape), op.p
+    mean, size = pooling("AVG", at, at.covering), math.prod(at.kernel)
+    return lambda x: (size * mean(tf.abs(x) ** p)) ** (1 / p)
+
+
+@rows.composed("GlobalLpPool", arithmetic="S")
+@planned
+def global_lp_pool(op: Any, x: Any) -> Plan:
+    axes, p = tuple(range(2, x.ndim)), op.p
+    return lambda x: tf.reduce_sum(tf.abs(x) ** p, axes, keepdims=True) ** (1 / p)
+
+
+def reduced(function: Plan, op: Any, x: Any) -> Plan:
+    return partial(function, axis=tuple(range(2, x.ndim)), keepdims=True)
+
+
+rows.native("GlobalAveragePool", arithmetic="S")(planned(partial(reduced, tf.reduce_mean)))
+rows.native("GlobalMaxPool", arithmetic="F")(planned(partial(reduced, tf.reduce_max)))

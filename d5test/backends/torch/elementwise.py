@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from d5test.backends.base import Plan, Table, Unsupported, planned
+from d5test.backends.base import UNDERIVED, Plan, Table, Unsupported, planned
 from d5test.backends.torch.arguments import constant
 
 rows = Table()
@@ -26,11 +26,26 @@ rows.elementwise(
         "Abs": torch.abs,
         "Neg": torch.neg,
         "Reciprocal": torch.reciprocal,
+        "Sin": torch.sin,
+        "Cos": torch.cos,
+        "Tan": torch.tan,
+        "Asin": torch.asin,
+        "Acos": torch.acos,
+        "Atan": torch.atan,
+        "Sinh": torch.sinh,
+        "Cosh": torch.cosh,
+        "Asinh": torch.asinh,
+        "Acosh": torch.acosh,
+        "Atanh": torch.atanh,
+        "Softsign": F.softsign,
         "Add": torch.add,
         "Sub": torch.sub,
         "Mul": torch.mul,
         "Where": torch.where,
     },
+)
+rows.elementwise(
+    {"Floor": torch.floor, "Ceil": torch.ceil, "Round": torch.round}, gradient=UNDERIVED
 )
 
 
@@ -41,6 +56,14 @@ def with_alpha(function: Plan, op: Any, x: Tensor) -> Any:
 rows.native("LeakyRelu")(partial(with_alpha, F.leaky_relu))
 rows.native("Elu")(partial(with_alpha, F.elu))
 rows.native("Celu")(partial(with_alpha, F.celu))
+
+
+@rows.native("Swish")
+@planned
+def swish(op: Any, x: Tensor) -> Plan:
+    """Composed (of sigmoid) with another alpha than 1."""
+    alpha = op.alpha
+    return F.silu if alpha == 1 else lambda x: x * torch.sigmoid(alpha * x)
 
 
 # Its erf has an absolute error of 11 u (oneDNN's, contiguous inputs; measured: 10.9 over 10^5
@@ -85,6 +108,21 @@ for _operator, _function in (("Max", torch.maximum), ("Min", torch.minimum)):
         planned(partial(several, _function))
     )
 rows.native("Sum")(planned(partial(several, torch.add)))
+
+
+@rows.composed("Mean")
+def mean(op: Any, *tensors: Tensor) -> Tensor:
+    return reduce(torch.add, tensors) / len(tensors)
+
+
+@rows.native("Shrink")
+@planned
+def shrink(op: Any, x: Tensor) -> Plan:
+    """Composed (of where) with a bias that is neither 0 nor the threshold."""
+    bias, lambd = op.bias, op.lambd
+    if bias in (0, lambd):
+        return partial(F.hardshrink if bias == 0 else F.softshrink, lambd=lambd)
+    return lambda x: torch.where(x < -lambd, x + bias, torch.where(x > lambd, x - bias, 0))
 
 
 # torch differentiates by the bounds too, ONNX does not

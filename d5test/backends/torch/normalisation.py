@@ -4,6 +4,7 @@ import math
 from functools import partial
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -14,6 +15,12 @@ rows = Table()
 
 
 # running statistics are buffers, through which torch never differentiates
+@rows.composed("MeanVarianceNormalization")
+def mean_variance(op: Any, x: Tensor) -> Tensor:
+    d = x - torch.mean(x, op.axes, True)
+    return d / (torch.sqrt(torch.mean(d * d, op.axes, True)) + 1e-9)
+
+
 @rows.native("BatchNormalization", outputs=1, stopped=(3, 4))
 @planned
 def batch_normalization(

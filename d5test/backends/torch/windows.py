@@ -1,12 +1,14 @@
 """Convolutions, their transposes, and poolings: what slides over spatial axes."""
 
 import math
+from functools import partial
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from d5test.backends.base import Plan, Table, planned
+from d5test.backends.base import Plan, Table, Unsupported, planned
 from d5test.backends.torch.arguments import by_rank, leading, outwards, short
 from d5test.backends.windows import Windows
 
@@ -56,6 +58,11 @@ def conv_transpose(op: Any, x: Tensor, w: Tensor, b: Tensor | None = None) -> Pl
 
 MAX_POOL = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}
 AVERAGE_POOL = {1: F.avg_pool1d, 2: F.avg_pool2d, 3: F.avg_pool3d}
+GLOBAL_MAX_POOL = {
+    1: F.adaptive_max_pool1d,
+    2: F.adaptive_max_pool2d,
+    3: F.adaptive_max_pool3d,
+}
 GLOBAL_POOL = {1: F.adaptive_avg_pool1d, 2: F.adaptive_avg_pool2d, 3: F.adaptive_avg_pool3d}
 
 
@@ -104,8 +111,34 @@ def average_pool(op: Any, x: Tensor) -> Plan:
     return call
 
 
-@rows.native("GlobalAveragePool")
-@planned
-def global_average_pool(op: Any, x: Tensor) -> Plan:
-    pool = by_rank(GLOBAL_POOL, x)
+def adaptive(functions: dict[int, Any], op: Any, x: Tensor) -> Plan:
+    pool = by_rank(functions, x)
     return lambda x: pool(x, 1)
+
+
+rows.native("GlobalAveragePool")(planned(partial(adaptive, GLOBAL_POOL)))
+rows.native("GlobalMaxPool")(planned(partial(adaptive, GLOBAL_MAX_POOL)))
+
+
+@rows.native("GlobalLpPool")
+@planned
+def global_lp_pool(op: Any, x: Tensor) -> Plan:
+    axes, p = tuple(range(2, x.ndim)), op.p
+    return lambda x: torch.linalg.vector_norm(x, p, axes, keepdim=True)
+
+
+LP_POOL = {1: F.lp_pool1d, 2: F.lp_pool2d, 3: F.lp_pool3d}
+
+
+@rows.native("LpPool")
+@planned
+def lp_pool(op: Any, x: Tensor) -> Plan:
+    """Composed (of |x|, padded) for an odd power, or with pads, of which torch knows nothing."""
+    pool, at = by_rank(LP_POOL, x), Windows.of(op, tuple(x.shape[2:]), tuple(op.kernel_shape))
+    if max(at.dilations) > 1:
+        raise Unsupported("F.lp_pool1d, 2d, 3d have no dilation")
+    p, kernel, strides = op.p, short(at.kernel), short(at.strides)
+    sides = outwards(at.begin, at.reach)
+    if p % 2 == 0 and not any(sides):
+        return lambda x: pool(x, p, kernel, strides)
+    return lambda x: pool(F.pad(torch.abs(x), sides), p, kernel, strides)

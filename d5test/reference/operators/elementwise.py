@@ -3,6 +3,7 @@
 Functions of one input without attributes, and Add, Sub, Mul and Div, are tables of formulas. A row
 is a name, the version of ONNX, f(x) or f(a, b), its derivatives, and the text of its
 documentation. The derivative f'(x) is a function of x and y; those by a and b come times dy.
+None stands for the derivative of what ONNX's schema calls not differentiable.
 
 Where ONNX has a function body, the formulas are its. The derivative of an exponential is written
 by the output, sign and all, since frameworks keep that and not the input: in 16 bits it may be
@@ -26,8 +27,11 @@ __all__ = [
     "Abs", "Erf", "Exp", "Gelu", "HardSwish", "LeakyRelu", "Log", "Mish", "Neg", "Reciprocal",
     "Relu", "Sigmoid", "Softplus", "Sqrt", "Tanh",
 ]  # fmt: skip
-__all__ += ["Celu", "Elu", "HardSigmoid", "PRelu", "Selu", "ThresholdedRelu"]
-__all__ += ["Add", "Clip", "Div", "Max", "Min", "Mul", "Pow", "Sub", "Sum"]
+__all__ += ["Acos", "Asin", "Atan", "Cos", "Sin", "Tan"]
+__all__ += ["Acosh", "Asinh", "Atanh", "Cosh", "Sinh"]
+__all__ += ["Ceil", "Floor", "Round", "Softsign", "Swish"]
+__all__ += ["Celu", "Elu", "HardSigmoid", "PRelu", "Selu", "Shrink", "ThresholdedRelu"]
+__all__ += ["Add", "Clip", "Div", "Max", "Mean", "Min", "Mul", "Pow", "Sub", "Sum"]
 
 Formula = Callable[..., Any]
 
@@ -79,9 +83,12 @@ class Binary(Broadcasting):
         return unbroadcast(da, a.shape), unbroadcast(db, b.shape)
 
 
+UNDERIVED = {"backward": Operator.backward, "other_backward": Operator.other_backward}
+
+
 def row(
     base: type[Operator], operands: str, name: str, since: int,
-    function: Formula, derivative: Formula, doc: str, **more: Formula,
+    function: Formula, derivative: Formula | None, doc: str, **more: Formula,
 ) -> Any:  # fmt: skip
     """The operator of one row; `more` are other formulas of its class."""
     members = {
@@ -90,7 +97,7 @@ def row(
         "__qualname__": name,
         "since": since,
         "function": staticmethod(function),
-        "derivative": staticmethod(derivative),
+        **({"derivative": staticmethod(derivative)} if derivative else UNDERIVED),
         **{other: staticmethod(formula) for other, formula in more.items()},
     }
     return dataclass(frozen=True, kw_only=True, repr=False)(type(name, (base,), members))
@@ -135,6 +142,31 @@ Sqrt = unary("Sqrt", 13, np.sqrt, lambda x, y: 0.5 / y, "y = sqrt(x).")
 Tanh = unary("Tanh", 13, np.tanh, lambda x, y: 1 - y * y, "The hyperbolic tangent, y = tanh(x).",
              other_derivative=lambda x: 1 / np.square(np.cosh(x)),
              factored=lambda x: (1 + np.tanh(x)) * (1 - np.tanh(x)))
+
+Sin = unary("Sin", 22, np.sin, lambda x, y: np.cos(x), "y = sin(x), x in radians.")
+Cos = unary("Cos", 22, np.cos, lambda x, y: -np.sin(x), "y = cos(x), x in radians.")
+Tan = unary("Tan", 22, np.tan, lambda x, y: 1 + y * y, "y = tan(x), x in radians.",
+            other_derivative=lambda x: 1 / np.square(np.cos(x)))
+Asin = unary("Asin", 22, np.arcsin, lambda x, y: 1 / np.sqrt(1 - x * x),
+             "The inverse of the sine, y from -pi / 2 to pi / 2, of x from -1 to 1.")
+Acos = unary("Acos", 22, np.arccos, lambda x, y: -1 / np.sqrt(1 - x * x),
+             "The inverse of the cosine, y from 0 to pi, of x from -1 to 1.")
+Atan = unary("Atan", 22, np.arctan, lambda x, y: 1 / (1 + x * x),
+             "The inverse of the tangent, y from -pi / 2 to pi / 2.")
+Sinh = unary("Sinh", 22, np.sinh, lambda x, y: np.cosh(x), "The hyperbolic sine, y = sinh(x).")
+Cosh = unary("Cosh", 22, np.cosh, lambda x, y: np.sinh(x), "The hyperbolic cosine, y = cosh(x).")
+Asinh = unary("Asinh", 22, np.arcsinh, lambda x, y: 1 / np.sqrt(x * x + 1),
+              "The inverse of the hyperbolic sine.",
+              other_derivative=lambda x: 1 / np.cosh(np.arcsinh(x)))
+Acosh = unary("Acosh", 22, np.arccosh, lambda x, y: 1 / np.sqrt(x * x - 1),
+              "The inverse of the hyperbolic cosine, y >= 0, of x >= 1.",
+              other_derivative=lambda x: 1 / np.sinh(np.arccosh(x)))
+Atanh = unary("Atanh", 22, np.arctanh, lambda x, y: 1 / (1 - x * x),
+              "The inverse of the hyperbolic tangent, of x from -1 to 1.")
+
+Floor = unary("Floor", 13, np.floor, None, "The largest whole number that is not above x.")
+Ceil = unary("Ceil", 13, np.ceil, None, "The smallest whole number that is not below x.")
+Round = unary("Round", 22, np.rint, None, "The nearest whole number, of two the even one.")
 # fmt: on
 
 
@@ -151,6 +183,47 @@ class LeakyRelu(Unary):
     def backward(self, grads, inputs, outputs):
         (dy,), (x,) = grads, inputs
         return np.where(x < 0, self.alpha * dy, dy)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Softsign(Unary):
+    """y = x / (1 + |x|). ONNX Softsign-22. x, y: any shape.
+
+    Frameworks differentiate the quotient, 1 / (1 + |x|) - |x| / (1 + |x|)^2, which cancels.
+    """
+
+    since = 22
+
+    def forward(self, x):
+        return x / (1 + np.abs(x))
+
+    def backward(self, grads, inputs, outputs):
+        (dy,), (x,) = grads, inputs
+        return dy / np.square(1 + np.abs(x))
+
+    def other_backward(self, grads, inputs):
+        (dy,), (x,) = grads, inputs
+        y = 1 + np.abs(x)
+        return (dy / y - dy * (1 / (y * y)) * np.abs(x),)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Swish(Unary):
+    """y = x / (1 + e^(-alpha x)). ONNX Swish-24. x, y: any shape.
+
+    Ramachandran, Zoph and Le, arXiv 1710.05941, equation 1.
+    """
+
+    alpha: float = 1.0
+    since = 24
+
+    def forward(self, x):
+        return x * expit(self.alpha * x)
+
+    def backward(self, grads, inputs, outputs):
+        (dy,), (x,) = grads, inputs
+        s = expit(self.alpha * x)
+        return dy * (s * (1 + self.alpha * x * (1 - s)))
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -287,6 +360,29 @@ class ThresholdedRelu(Unary):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
+class Shrink(Unary):
+    """y = x + bias where x < -lambd, x - bias where x > lambd, 0 elsewhere. ONNX Shrink-9.
+
+    x, y: any shape. With bias = lambd it is Donoho's soft thresholding.
+    """
+
+    bias: float = 0.0
+    lambd: float = 0.5
+    since = 9
+
+    def forward(self, x):
+        return np.where(self.inside(x), 0, np.where(x < 0, x + self.bias, x - self.bias))
+
+    def backward(self, grads, inputs, outputs):
+        (dy,), (x,) = grads, inputs
+        return dy * np.where(self.inside(x), 0, 1)
+
+    def inside(self, x):
+        """Whether x is so near to zero that y is."""
+        return (x >= -self.lambd) & (x <= self.lambd)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
 class PRelu(Broadcasting):
     """y = x where x >= 0, slope x elsewhere. ONNX PRelu-16.
 
@@ -406,6 +502,18 @@ class Sum(Broadcasting):
     def backward(self, grads, inputs, outputs):
         (dy,) = grads
         return tuple(unbroadcast(dy, x.shape) for x in inputs)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Mean(Sum):
+    """The mean of one or more inputs that broadcast, element by element. ONNX Mean-13."""
+
+    def forward(self, *xs):
+        return super().forward(*xs) / len(xs)
+
+    def backward(self, grads, inputs, outputs):
+        (dy,) = grads
+        return super().backward((dy / len(inputs),), inputs, outputs)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -19,13 +19,15 @@ from d5test.reference.operators.broadcasting import (
 
 __all__ = [
     "LRN", "BatchNormalization", "GroupNormalization", "InstanceNormalization",
-    "LayerNormalization", "RMSNormalization",
+    "LayerNormalization", "MeanVarianceNormalization", "RMSNormalization",
 ]  # fmt: skip
 
 # What ONNX stores: a FLOAT is a float32.
 EPSILON = float(np.float32(1e-5))
 MOMENTUM = float(np.float32(0.9))
 ALPHA = float(np.float32(1e-4))
+NOTHING = float(np.float32(1e-9))
+"""What MeanVarianceNormalization adds to a deviation."""
 
 
 def standardise(x, axes, epsilon):
@@ -253,6 +255,34 @@ class RMSNormalization(FromAxis):
 
     def root_mean_square(self, x):
         return np.sqrt((x * x).mean(self.reduced(x.ndim), keepdims=True) + self.epsilon)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class MeanVarianceNormalization(Operator):
+    """y = (x - mean) / (deviation + 1e-9) over `axes`. ONNX MeanVarianceNormalization-13.
+
+    x, y: any shape that has the axes. ONNX's function body computes the variance as the mean of
+    x^2 less the square of the mean, which cancels; its text, which is followed here, does not.
+    """
+
+    axes: tuple[int, ...] = (0, 2, 3)
+    since = 13
+
+    def centred(self, x):
+        """x - mean, and the deviation."""
+        d = x - x.mean(self.axes, keepdims=True)
+        return d, np.sqrt((d * d).mean(self.axes, keepdims=True))
+
+    def forward(self, x):
+        d, deviation = self.centred(x)
+        return d / (deviation + NOTHING)
+
+    def backward(self, grads, inputs, outputs):
+        (dy,), (x,) = grads, inputs
+        d, deviation = self.centred(x)
+        rstd = 1 / (deviation + NOTHING)
+        along_y = (dy * (d * rstd)).mean(self.axes, keepdims=True)
+        return rstd * (dy - dy.mean(self.axes, keepdims=True) - d / deviation * along_y)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

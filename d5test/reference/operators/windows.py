@@ -19,9 +19,11 @@ from typing import Any, Self
 import numpy as np
 
 from d5test.reference.operators.broadcasting import PerSample, along_channels
+from d5test.reference.operators.reductions import ReduceMax
 
 __all__ = ["Conv", "ConvTranspose"]
-__all__ += ["AveragePool", "GlobalAveragePool", "MaxPool"]
+__all__ += ["AveragePool", "GlobalAveragePool", "GlobalLpPool", "GlobalMaxPool", "LpPool"]
+__all__ += ["MaxPool"]
 
 Sizes = tuple[int, ...]
 
@@ -398,3 +400,66 @@ class GlobalAveragePool(PerSample):
         (dy,), (x,) = grads, inputs
         size = np.prod(x.shape[2:], dtype=int)
         return np.broadcast_to(dy / size, x.shape)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class GlobalMaxPool(PerSample):
+    """The largest element of each channel: (n, c, *size) to (n, c, 1, ...). ONNX GlobalMaxPool-22.
+
+    The gradient goes to the element it was taken from, at a tie to the first of them.
+    """
+
+    since = 22
+    follows_shifts = True
+
+    def forward(self, x):
+        return x.max(tuple(range(2, x.ndim)), keepdims=True)
+
+    def backward(self, grads, inputs, outputs):
+        (dy,), (x,), (y,) = grads, inputs, outputs
+        return ReduceMax().gradient(dy, x, y, tuple(range(2, x.ndim)))
+
+
+def norm(x, p, axes):
+    """(sum of |x|^p)^(1 / p) over `axes`, dimensions kept."""
+    return (np.abs(x) ** p).sum(axes, keepdims=True) ** (1 / p)
+
+
+def norm_gradient(dy, x, y, p):
+    """dx, from dy and y = norm(x, p, axes)."""
+    return dy * np.sign(x) * (np.abs(x) / y) ** (p - 1)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class GlobalLpPool(PerSample):
+    """(sum of |x|^p)^(1 / p) of each channel. ONNX GlobalLpPool-22.
+
+    x: (n, c, *size); y: (n, c, 1, ...).
+    """
+
+    p: int = 2
+    since = 22
+
+    def forward(self, x):
+        return norm(x, self.p, tuple(range(2, x.ndim)))
+
+    def backward(self, grads, inputs, outputs):
+        (dy,), (x,), (y,) = grads, inputs, outputs
+        return norm_gradient(dy, x, y, self.p)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class LpPool(_Pool):
+    """(sum of |x|^p)^(1 / p) of each window. ONNX LpPool-22."""
+
+    p: int = 2
+
+    def forward(self, x):
+        taps = tuple(range(-len(self.kernel_shape), 0))
+        return norm(self.windows(x.shape).view(x), self.p, taps).squeeze(taps)
+
+    def backward(self, grads, inputs, outputs):
+        (dy,), (x,), (y,) = grads, inputs, outputs
+        windows = self.windows(x.shape)
+        dy, y = (a.reshape(*a.shape, *(1,) * len(self.kernel_shape)) for a in (dy, y))
+        return windows.scatter(norm_gradient(dy, windows.view(x), y, self.p))

@@ -23,6 +23,20 @@ UNARY: Mapping[str, tuple[str, ...]] = {
     "Abs": ("abs", "absolute"),
     "Neg": ("neg", "negative"),
     "Reciprocal": ("reciprocal",),
+    "Sin": ("sin",),
+    "Cos": ("cos",),
+    "Tan": ("tan",),
+    "Asin": ("asin", "arcsin"),
+    "Acos": ("acos", "arccos"),
+    "Atan": ("atan", "arctan"),
+    "Sinh": ("sinh",),
+    "Cosh": ("cosh",),
+    "Asinh": ("asinh", "arcsinh"),
+    "Acosh": ("acosh", "arccosh"),
+    "Atanh": ("atanh", "arctanh"),
+    "Floor": ("floor",),
+    "Ceil": ("ceil",),
+    "Round": ("round",),
 }
 BINARY: Mapping[str, tuple[str, ...]] = {
     "Add": ("add",),
@@ -31,7 +45,7 @@ BINARY: Mapping[str, tuple[str, ...]] = {
     "Div": ("div", "divide", "true_divide"),
     "Pow": ("pow",),
 }
-LISTS = (*UNARY, "Add", "Sub", "Mul", "Div")
+LISTS = {*UNARY, "Add", "Sub", "Mul", "Div"} - {"Asinh", "Acosh", "Atanh"}
 """Operators of which torch has a function of lists."""
 
 
@@ -133,6 +147,28 @@ for _operator, _module, _function, _attributes in (
         contract=DOUBLE if _attributes else "",
         source=PAGE.format(_module.__name__) if _attributes else "",
     )
+forms.same(
+    "Swish",
+    {
+        "torch.nn.SiLU": nn.SiLU(),
+        "torch.nn.functional.silu(inplace=True)": in_place(partial(F.silu, inplace=True)),
+    },
+    attributes={"alpha": (1.0,)},
+)
+
+
+def shrunk(cls: type[nn.Module], op: Any, x: Tensor) -> Plan:
+    if cls is nn.Softshrink and op.bias != op.lambd:
+        raise Unsupported("torch.nn.Softshrink has its threshold for a bias")
+    module: Plan = cls(op.lambd)
+    return module
+
+
+for _name, _where in (("Hardshrink", {"bias": (0.0,)}), ("Softshrink", {})):
+    forms.add("Shrink", f"torch.nn.{_name}", attributes=_where)(
+        planned(partial(shrunk, getattr(nn, _name)))
+    )
+forms.same("Softsign", {"torch.nn.Softsign": nn.Softsign()})
 forms.same(
     "Selu",
     {"torch.selu": torch.selu, "torch.nn.functional.selu_": in_place(torch.selu_)},

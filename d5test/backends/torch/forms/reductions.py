@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from d5test.backends.base import Forms, Plan, Unsupported, planned
 from d5test.backends.torch.arguments import constant, integers
 from d5test.backends.torch.forms.calls import into, with_buffers
-from d5test.backends.torch.reductions import AMAX, reduction
+from d5test.backends.torch.reductions import PAGE, reduction
 
 forms = Forms()
 
@@ -35,32 +35,60 @@ WHOLE = {"keepdims": (0,), "noop_with_empty_axes": (0,)}
 ONE = {"size1": 1}
 NOT_EMPTY = {"noop_with_empty_axes": (0,)}
 """Where no axes mean all of them."""
-EVEN: Mapping[str, Any] = {"contract": "even shares", "source": AMAX}
+EVEN: Mapping[str, Mapping[str, Any]] = {
+    name: {"contract": "even shares", "source": PAGE.format(page)}
+    for name, page in (("amax", "amax"), ("amin", "amin"), ("max", "amax"), ("min", "amin"))
+}
+"""What is documented of equal elements, by the names of functions."""
 for _operator, _name in (
-    ("ReduceSum", "sum"), ("ReduceMean", "mean"), ("ReduceMax", "amax"),
+    ("ReduceSum", "sum"), ("ReduceMean", "mean"), ("ReduceMax", "amax"), ("ReduceMin", "amin"),
     ("ReduceLogSumExp", "logsumexp"),
 ):  # fmt: skip
     _method = getattr(Tensor, _name)
-    _contract = EVEN if _name == "amax" else {}
+    _contract = EVEN.get(_name, {})
     forms.add(_operator, f"Tensor.{_name}", values=(1,), **_contract)(
         planned(partial(reduction, _method))
     )
     forms.add(_operator, f"torch.{_name}(dim=int)", values=(1,), where=ONE, **_contract)(
         planned(partial(along_one, getattr(torch, _name)))
     )
-for _operator, _name in (("ReduceSum", "sum"), ("ReduceMean", "mean"), ("ReduceMax", "max")):
-    _contract = EVEN if _name == "max" else {}
+for _operator, _name in (
+    ("ReduceSum", "sum"), ("ReduceMean", "mean"), ("ReduceMax", "max"), ("ReduceMin", "min"),
+    ("ReduceProd", "prod"),
+):  # fmt: skip
+    _contract = EVEN.get(_name, {})
     forms.add(_operator, f"torch.{_name}(x)", values=(1,), attributes=WHOLE, **_contract)(
         planned(partial(whole, getattr(torch, _name)))
     )
-forms.add(
-    "ReduceMax",
-    "torch.max(x, dim)",
-    values=(1,),
-    where=ONE,
-    contract="first of equal",
-    source="https://docs.pytorch.org/docs/2.13/generated/torch.max.html",
-)(planned(partial(along_one, lambda x, dim, keepdim: torch.max(x, dim, keepdim).values)))
+
+
+def chosen(function: Plan, x: Tensor, dim: int, keepdim: bool) -> Any:
+    """`function` also tells where the elements are that it has chosen."""
+    return function(x, dim, keepdim).values
+
+
+for _operator, _function in (("ReduceMax", torch.max), ("ReduceMin", torch.min)):
+    _name = _function.__name__
+    forms.add(
+        _operator,
+        f"torch.{_name}(x, dim)",
+        values=(1,),
+        where=ONE,
+        contract="first of equal",
+        source=PAGE.format(_name),
+    )(planned(partial(along_one, partial(chosen, _function))))
+
+
+def norm(function: Plan, order: int, x: Tensor, dims: tuple[int, ...], keepdim: bool) -> Any:
+    """`function(x, order, dims, keepdim)`."""
+    return function(x, order, dims, keepdim)
+
+
+for _operator, _order in (("ReduceL1", 1), ("ReduceL2", 2)):
+    for _title, _function in (("torch.norm", torch.norm), ("Tensor.norm", Tensor.norm)):
+        forms.add(_operator, _title, values=(1,), attributes=NOT_EMPTY)(
+            planned(partial(reduction, partial(norm, _function, _order)))
+        )
 forms.add("ReduceLogSumExp", "torch.special.logsumexp", values=(1,))(
     planned(partial(reduction, torch.special.logsumexp))
 )
@@ -85,20 +113,28 @@ def running(function: Plan, op: Any, x: Tensor, axis: Tensor) -> Plan:
 
 
 PLAIN = {"exclusive": (0,), "reverse": (0,)}
-forms.add("CumSum", "Tensor.cumsum", values=(1,), attributes=PLAIN)(
-    planned(partial(running, Tensor.cumsum))
-)
-forms.add("CumSum", "Tensor.cumsum_", values=(1,), attributes=PLAIN)(
-    planned(partial(running, lambda x, dim: x.clone().cumsum_(dim)))
-)
 
 
-def running_sums(op: Any, x: Tensor, axis: Tensor, *, strided: bool) -> Tensor:
+def in_place(name: str, x: Tensor, dim: int) -> Any:
+    """The method of this name writes into a copy."""
+    return getattr(x.clone(), name)(dim)
+
+
+def running_into(function: Plan, op: Any, x: Tensor, axis: Tensor, *, strided: bool) -> Tensor:
     (dim,) = integers(axis)
-    return into(lambda out: torch.cumsum(x, dim, out=out), x.shape, x, strided)
+    return into(lambda out: function(x, dim, out=out), x.shape, x, strided)
 
 
-with_buffers(forms, "CumSum", "torch.cumsum", running_sums, values=(1,), attributes=PLAIN)
+for _operator, _name in (("CumSum", "cumsum"), ("CumProd", "cumprod")):
+    _fields: Mapping[str, Any] = {"values": (1,), "attributes": PLAIN}
+    forms.add(_operator, f"Tensor.{_name}", **_fields)(
+        planned(partial(running, getattr(Tensor, _name)))
+    )
+    forms.add(_operator, f"Tensor.{_name}_", **_fields)(
+        planned(partial(running, partial(in_place, f"{_name}_")))
+    )
+    _function = partial(running_into, getattr(torch, _name))
+    with_buffers(forms, _operator, f"torch.{_name}", _function, **_fields)
 
 
 def along_axis(function: Plan, op: Any, x: Tensor) -> Any:

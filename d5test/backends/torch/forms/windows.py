@@ -165,6 +165,7 @@ for _operator, _title, _plan, _row in (
     forms.add(_operator, f"torch.nn.{_title} in channels_last", where=IMAGES, **_row)(
         planned(partial(laid_out, _plan))
     )
+ADAPTIVE_MAX_POOL = {1: nn.AdaptiveMaxPool1d, 2: nn.AdaptiveMaxPool2d, 3: nn.AdaptiveMaxPool3d}
 INDEXED = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}
 AVERAGES = {1: F.avg_pool1d, 2: F.avg_pool2d, 3: F.avg_pool3d}
 MAX_FUNCTIONS = {1: torch.max_pool1d, 2: torch.max_pool2d, 3: torch.max_pool3d}
@@ -198,6 +199,9 @@ forms.add("GlobalAveragePool", "torch.nn.functional.avg_pool1d, 2d, 3d over all 
 )
 forms.add("GlobalAveragePool", "torch.nn.AdaptiveAvgPool1d, 2d, 3d")(
     planned(lambda op, x: by_rank(ADAPTIVE_POOL, x)(1))
+)
+forms.add("GlobalMaxPool", "torch.nn.AdaptiveMaxPool1d, 2d, 3d")(
+    planned(lambda op, x: by_rank(ADAPTIVE_MAX_POOL, x)(1))
 )
 forms.same(
     "GlobalAveragePool",
