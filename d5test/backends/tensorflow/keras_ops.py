@@ -247,6 +247,14 @@ def unsqueeze(op: Any, x: Any, axes: Any) -> Plan:
     return lambda x, axes: ops.expand_dims(x, axis)
 
 
+@forms.add("Trilu", "keras.ops.tril, triu", arithmetic="S", values=(1,))
+@planned
+def trilu(op: Any, x: Any, k: Any = None) -> Plan:
+    (diagonal,) = [0] if k is None else integers(k)
+    function = ops.triu if op.upper else ops.tril
+    return lambda x, k=None: function(x, diagonal)
+
+
 @forms.add("Pad", "keras.ops.pad", arithmetic="S", values=(1, 3))
 @planned
 def pad(op: Any, x: Any, pads: Any, value: Any = None, axes: Any = None) -> Plan:
