@@ -116,9 +116,28 @@ def below(words: Words, shape: Shape, dtype: DType, limit: int) -> Values:
     return np.asarray(np.floor(limit * unit(words, shape)), np.int64)
 
 
-def within(words: Words, shape: Shape, dtype: DType, limit: int) -> Values:
+def within(words: Words, shape: Shape, dtype: DType, limit: Any) -> Values:
     """Whole numbers from -limit to limit - 1: indices that may count from the end."""
     return np.asarray(np.floor(2 * limit * unit(words, shape)), np.int64) - limit
+
+
+def places(words: Words, shape: Shape, dtype: DType, *limits: int) -> Values:
+    """Rows of indices, (..., k), from either end of axes of these k sizes."""
+    return within(words, shape, dtype, np.asarray(limits))
+
+
+def distinct(words: Words, shape: Shape, dtype: DType, *limits: int) -> Values:
+    """As `places`, and no row names an element that another one names."""
+    order = np.argsort(unit(words, (math.prod(limits),)))[: math.prod(shape[:-1])]
+    rows = np.stack(np.unravel_index(order, limits), -1).reshape(shape)
+    return np.where(unit(words, shape) < 0.5, rows, rows - limits)
+
+
+def shuffled(words: Words, shape: Shape, dtype: DType, limit: int, axis: int) -> Values:
+    """Indices from either end of an axis of `limit`, none of them twice along `axis`."""
+    whole = (*shape[:axis], limit, *shape[axis + 1 :])
+    order = np.argsort(unit(words, whole), axis).take(range(shape[axis]), axis)
+    return np.where(unit(words, shape) < 0.5, order, order - limit)
 
 
 def cycled(words: Words, shape: Shape, dtype: DType, *values: float) -> Values:
@@ -249,6 +268,9 @@ REGIMES: Mapping[str, Callable[..., Values]] = {
         tiny,
         below,
         within,
+        places,
+        distinct,
+        shuffled,
         cycled,
         mask,
         leading,

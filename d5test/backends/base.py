@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 FLOATS = ("float64", "float32", "float16", "bfloat16")
 FAMILIES = (
     "elementwise",
+    "indexing",
     "linear",
     "movement",
     "normalisation",

@@ -52,8 +52,14 @@ def is_open(case: Case, chosen: int) -> bool:
     need not be set then.
     """
     op = case.op
+    chosen_by_order = getattr(op, "reduction", "") in ("max", "min")  # of a Scatter, as Max
     unread = op.name == "Gemm" and chosen == 2 and not getattr(op, "beta", 1)
-    return unread or op.name in NAN_IS_OPEN or "Relu" in getattr(op, "activations", ())
+    return (
+        unread
+        or chosen_by_order
+        or op.name in NAN_IS_OPEN
+        or "Relu" in getattr(op, "activations", ())
+    )
 
 
 CLIPPED = 3

@@ -32,6 +32,7 @@ __all__ = [
 
 for family in (
     "elementwise",
+    "indexing",
     "linear",
     "movement",
     "normalisation",

@@ -48,5 +48,7 @@ def batched(row: Row, varied: bool, op: Any, *inputs: Tensor | None) -> Any:
 
 
 def moved(x: Tensor) -> Tensor:
-    """The same values, each in its neighbour's place."""
+    """The same values, each in its neighbour's place; indices in one along the same axis."""
+    if not x.is_floating_point() and x.ndim > 1:
+        return x.roll(1, 0)
     return x.detach().flatten().roll(1).view(x.shape)
