@@ -75,6 +75,11 @@ def ties(words: Words, shape: Shape, dtype: DType) -> Values:
     return np.asarray(np.floor(5 * unit(words, shape)) - 2)
 
 
+def crowded(words: Words, shape: Shape, dtype: DType) -> Values:
+    """From 64 consecutive numbers, 1 and above: a lower precision does not tell them apart."""
+    return np.asarray(1 + np.floor(64 * unit(words, shape)) * float(finfo(dtype).eps))
+
+
 def constant(words: Words, shape: Shape, dtype: DType, value: float = 1) -> Values:
     """One value everywhere."""
     return np.full(shape, value)
@@ -260,6 +265,7 @@ REGIMES: Mapping[str, Callable[..., Values]] = {
         offset,
         onehot,
         ties,
+        crowded,
         constant,
         often,
         equal,

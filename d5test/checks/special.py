@@ -34,6 +34,8 @@ NAN_IS_OPEN = {
     "Relu": "max(0, x), with the same question",
     "MaxPool": "as Max",
     "ReduceMax": "as Max",
+    "TopK": "an order has no place for NaN",
+    "Hardmax": "as TopK",
     "Clip": "by Max and Min, with the same question",
     "HardSigmoid": "by Max and Min, with the same question",
     "LeakyRelu": "written with a comparison, which NaN fails on either side",
@@ -62,6 +64,8 @@ def is_open(case: Case, chosen: int) -> bool:
     )
 
 
+UNORDERED = ("Hardmax", "TopK")
+"""Operators that choose by order: where one is NaN, ONNX does not say which others come out."""
 CLIPPED = 3
 """The inputs of a Clip with both bounds."""
 
@@ -182,7 +186,7 @@ def _with_special(
     case, value, feed = inquiry.case, special.value, special.feed
     bounds, poisoned = inquiry.forward_bounds(arithmetic), feed.inputs
     demands = bool(np.isnan(value)) and (inquiry.row.propagates_nan or not is_open(case, chosen))
-    spread = spreads(case, chosen)
+    spread = spreads(case, chosen) or (bool(np.isnan(value)) and case.op.name in UNORDERED)
     (result,) = inquiry.ask(feed)
     inquiry.shaped(bounds, result.outputs, (feed,))
     expected = tuple(

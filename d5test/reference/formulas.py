@@ -475,6 +475,14 @@ class HardSigmoidOfSixths(elementwise.HardSigmoid):
         return np.where((x > -3) & (x < 3), dy / 6, 0)
 
 
+class AnyOfEqual(indexing.Index):
+    """The index of an extremum, of equal ones that of any."""
+
+    def chosen(self, x):
+        order = np.argsort(-x if isinstance(self, indexing.ArgMax) else x, self.axis)
+        return np.take(order, [0], self.axis)
+
+
 class TakenAwayInShares(indexing.Scatter):
     """A maximum or minimum of what is scattered, whose gradient is first all of the data's.
 
@@ -521,6 +529,7 @@ FORMULAS: Mapping[str, Mapping[type[Operator], type[Operator]]] = {
     "lowest scores": {attention.Attention: LowestScores},
     "largest for NaN": _mixed(LargestForNaN, GRU, LSTM),
     "unbiased running variance": {normalisation.BatchNormalization: UnbiasedRunningVariance},
+    "any of equal": _mixed(AnyOfEqual, indexing.ArgMax, indexing.ArgMin),
     "taken away in shares": _mixed(
         TakenAwayInShares, indexing.ScatterElements, indexing.ScatterND
     ),

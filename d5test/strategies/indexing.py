@@ -5,7 +5,7 @@ from operator import methodcaller
 
 from d5test.case import Tensor
 from d5test.reference.operators import indexing
-from d5test.strategies.draw import Draw, Shape
+from d5test.strategies.draw import NEGATIVE, Draw, Shape
 from d5test.strategies.registry import choices, inputs
 
 OFTEN = 3
@@ -71,3 +71,52 @@ def scatter_nd_inputs(d: Draw, op: indexing.ScatterND) -> tuple[Tensor, ...]:
         rows = (2, *rows)
     places = Tensor((*rows, len(limits)), "int64", ("distinct" if once else "places", *limits))
     return d.tensor(shape), places, d.tensor((*rows, *shape[len(limits) :]))
+
+
+ORDERS: tuple[type[indexing.Ordered], ...] = (
+    indexing.TopK, indexing.ArgMax, indexing.ArgMin, indexing.Hardmax,
+)  # fmt: skip
+choices(indexing.TopK, axis=methodcaller("any_axis", 4), largest=(1, 0))
+choices(indexing.Hardmax, axis=methodcaller("any_axis", 4))
+choices(
+    indexing.ArgMax,
+    indexing.ArgMin,
+    axis=methodcaller("any_axis", 4),
+    keepdims=(1, 0),
+    select_last_index=(0, 0, 1),
+)
+
+
+@inputs(*ORDERS)
+def ordered_inputs(d: Draw, op: indexing.Ordered) -> tuple[Tensor, ...]:
+    """Numbers that a lower precision does not tell apart; equal ones; some elements or all."""
+    shape = d.sides(d.rank_with(op.axis), grain=True)
+    n = shape[op.axis]
+    x = d.tensor(shape, "crowded", "normal", "crowded", "ties", ("equal", op.axis), NEGATIVE)
+    if not isinstance(op, indexing.TopK):
+        return (x,)
+    return x, d.literal([d.choose((n, (n + 1) // 2, 1))])
+
+
+choices(indexing.Compress, axis=lambda d: d.maybe(d.any_axis(4)))
+
+
+@inputs(indexing.Compress)
+def compress_inputs(d: Draw, op: indexing.Compress) -> tuple[Tensor, Tensor]:
+    """A condition for each entry, or for some: the last ones are left out."""
+    shape = d.sides(d.rank(1, 4) if op.axis is None else d.rank_with(op.axis), grain=True)
+    n = prod(shape) if op.axis is None else shape[op.axis]
+    return d.tensor(shape), d.mask((max(n - d.choose((0, 0, 1)), min(n, 1)),))
+
+
+choices(indexing.OneHot, axis=lambda d: d.choose((-1, 0, 1, -2)))
+
+
+@inputs(indexing.OneHot)
+def one_hot_inputs(d: Draw, op: indexing.OneHot) -> tuple[Tensor, Tensor, Tensor]:
+    """Indices from either end, and of nothing."""
+    shape = d.sides(d.rank(1, 3))
+    depth = d.side(most=7)
+    beyond = d.choose((0, 0, 2))
+    depth_in = d.literal(depth) if d.flag() else d.literal([depth])
+    return d.index(shape, depth + beyond, negative=d.flag()), depth_in, d.tensor((2,), "normal")

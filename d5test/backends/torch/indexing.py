@@ -1,13 +1,17 @@
 """What takes from places, or puts at places, that a tensor names."""
 
+from functools import partial
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from d5test.backends.base import Plan, Table, Unsupported, planned
+from d5test.backends.torch.arguments import integers
 
 rows = Table()
+NO_GRADIENT = "ONNX has none, of what jumps"
 REDUCED = {"add": "sum", "mul": "prod", "max": "amax", "min": "amin"}
 """The names of ONNX's reductions in `torch.scatter_reduce`."""
 
@@ -67,3 +71,48 @@ def require_one_shape(indices: Tensor, updates: Tensor) -> None:
     """`torch.scatter` leaves what its source has beyond the indices, where ONNX refuses it."""
     if updates.shape != indices.shape:
         raise ValueError(f"indices {tuple(indices.shape)} and updates {tuple(updates.shape)}")
+
+
+@rows.native("TopK", values=(1,))
+@planned
+def top_k(op: Any, x: Tensor, k: Tensor) -> Plan:
+    (n,) = integers(k)
+    return lambda x, k: torch.topk(x, n, op.axis, bool(op.largest), bool(op.sorted))
+
+
+def index_of(function: Plan, op: Any, x: Tensor) -> Tensor:
+    if op.select_last_index:
+        raise Unsupported("torch returns the first of equal extrema")
+    result: Tensor = function(x, op.axis, bool(op.keepdims))
+    return result
+
+
+for _operator, _function in (("ArgMax", torch.argmax), ("ArgMin", torch.argmin)):
+    rows.native(_operator, gradient=NO_GRADIENT)(partial(index_of, _function))
+
+
+@rows.composed("Hardmax", gradient=NO_GRADIENT)
+def hardmax(op: Any, x: Tensor) -> Tensor:
+    hot = F.one_hot(torch.argmax(x, op.axis), x.shape[op.axis])
+    return hot.movedim(-1, op.axis).to(x.dtype)
+
+
+@rows.native("Compress")
+def compress(op: Any, x: Tensor, condition: Tensor) -> Tensor:
+    """By a mask as an index, as long as the axis."""
+    x, axis = (x.flatten(), 0) if op.axis is None else (x, op.axis % x.ndim)
+    return x.narrow(axis, 0, len(condition))[(*(slice(None),) * axis, condition)]
+
+
+@rows.composed("OneHot", gradient=NO_GRADIENT, values=(0, 1))
+@planned
+def one_hot(op: Any, indices: Tensor, depth: Tensor, values: Tensor) -> Plan:
+    (n,) = integers(depth)
+    if not all(-n <= i < n for i in integers(indices)):
+        raise Unsupported("torch.nn.functional.one_hot has no index out of range")
+
+    def call(indices: Tensor, depth: Tensor, values: Tensor) -> Tensor:
+        hot = F.one_hot(from_the_front(indices, n), n).movedim(-1, op.axis)
+        return torch.where(hot == 1, values[1], values[0])
+
+    return call

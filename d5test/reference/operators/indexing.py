@@ -1,12 +1,13 @@
-"""Operators that take from places, or put at places, that an input names."""
+"""Operators that take from places, or put at places, that an input or an order names."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from d5test.case import Operator
+from d5test.case import Batch, Operator
 
 __all__ = ["GatherElements", "GatherND", "ScatterElements", "ScatterND"]
+__all__ += ["ArgMax", "ArgMin", "Compress", "Hardmax", "OneHot", "TopK"]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -178,3 +179,135 @@ def turns(places, shape):
         turn[left[first]] = True
         yield turn.reshape(flat.shape)
         left = np.delete(left, first)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Ordered(Operator):
+    """What an order along `axis` chooses. x: any shape with the axis."""
+
+    axis: int = -1
+
+    def batch(self, *shapes):
+        (rank, *rest) = (None if shape is None else len(shape) for shape in shapes)
+        outputs = (0,) * (1 + len(self.stopped_outputs))
+        return Batch((0, *(None for _ in rest)), outputs) if rank and self.axis % rank else None
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class TopK(Ordered):
+    """The k largest elements, or the smallest, in order, and where they are. ONNX TopK-24.
+
+    k: (1,) int64. Of equal elements any may come first. They are in order also with `sorted` 0,
+    which leaves that open.
+    """
+
+    largest: int = 1
+    sorted: int = 1
+    since = 24
+    stopped_outputs = (1,)
+
+    def forward(self, x, k):
+        first, axis = range(int(k[0])), self.axis
+        if self.largest:  # backwards, and so once more: equal ones keep their order
+            ordered = np.flip(np.sort(x, axis), axis)
+            order = np.argsort(np.flip(x, axis), axis, kind="stable")
+            order = x.shape[axis] - 1 - np.flip(order, axis)
+        else:
+            ordered, order = np.sort(x, axis), np.argsort(x, axis, kind="stable")
+        return np.take(ordered, first, axis), np.take(order, first, axis)
+
+    def backward(self, grads, inputs, outputs):
+        (dy, _), (x, _), (_, indices) = grads, inputs, outputs
+        dx = np.zeros_like(dy, shape=x.shape)
+        np.put_along_axis(dx, indices, dy, self.axis)
+        return dx, None
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Index(Ordered):
+    """Where an extremum is; of equal ones the first, or with `select_last_index` the last."""
+
+    axis: int = 0
+    keepdims: int = 1
+    select_last_index: int = 0
+    since = 13
+
+    def chosen(self, x):
+        """The index of the first, the dimension kept."""
+        raise NotImplementedError(f"{self.name} says no `chosen(x)`")
+
+    def forward(self, x):
+        if self.select_last_index:
+            index = x.shape[self.axis] - 1 - self.chosen(np.flip(x, self.axis))
+        else:
+            index = self.chosen(x)
+        return index if self.keepdims else index.squeeze(self.axis)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ArgMax(Index):
+    """The index of the largest element along an axis, int64. ONNX ArgMax-13."""
+
+    def chosen(self, x):
+        return np.argmax(x, self.axis, keepdims=True)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ArgMin(Index):
+    """The index of the smallest element along an axis, int64. ONNX ArgMin-13."""
+
+    def chosen(self, x):
+        return np.argmin(x, self.axis, keepdims=True)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Hardmax(Ordered):
+    """1 for the first of the largest elements along an axis, 0 for the others. ONNX Hardmax-13."""
+
+    since = 13
+
+    def forward(self, x):
+        y = np.zeros_like(x)
+        np.put_along_axis(y, np.argmax(x, self.axis, keepdims=True), np.ones(()), self.axis)
+        return y
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Compress(Operator):
+    """The entries along an axis for which a condition holds. ONNX Compress-28.
+
+    x: any shape, flattened first if there is no `axis`; condition: (m,) bool, no longer than the
+    axis: what is beyond is left out.
+    """
+
+    axis: int | None = None
+    since = 28
+
+    def forward(self, x, condition):
+        x = x.reshape(-1) if self.axis is None else x
+        return np.take(x, np.flatnonzero(condition), self.axis or 0)
+
+    def backward(self, grads, inputs, outputs):
+        (dy,), (x, condition) = grads, inputs
+        dx = np.zeros_like(dy, shape=(x.size,) if self.axis is None else x.shape)
+        before = (slice(None),) * ((self.axis or 0) % dx.ndim)
+        dx[(*before, np.flatnonzero(condition))] = dy
+        return dx.reshape(x.shape), None
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class OneHot(Operator):
+    """One number where an index says, another elsewhere along a new axis. ONNX OneHot-28.
+
+    indices: any shape, integers, negative ones from the end; beyond `depth` there is none. depth:
+    () or (1,) int64; values: (2,), the other number and the one; y: values' dtype.
+    """
+
+    axis: int = -1
+    since = 28
+
+    def forward(self, indices, depth, values):
+        n, rank = int(np.ravel(depth)[0]), indices.ndim + 1
+        along = [n if axis == self.axis % rank else 1 for axis in range(rank)]
+        place = np.expand_dims(from_the_front(indices, n), self.axis)
+        return np.where(place == np.arange(n).reshape(along), values[1], values[0])

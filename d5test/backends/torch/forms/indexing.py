@@ -7,8 +7,15 @@ import torch
 from torch import Tensor
 
 from d5test.backends.base import Forms, Plan, planned
+from d5test.backends.torch.arguments import integers
 from d5test.backends.torch.forms.calls import into, with_buffers
-from d5test.backends.torch.indexing import REDUCED, from_the_front, require_one_shape
+from d5test.backends.torch.indexing import (
+    NO_GRADIENT,
+    REDUCED,
+    from_the_front,
+    index_of,
+    require_one_shape,
+)
 
 forms = Forms()
 
@@ -71,3 +78,31 @@ def scatter_reduce(op: Any, x: Tensor, indices: Tensor, updates: Tensor) -> Plan
 def index_put(op: Any, x: Tensor, indices: Tensor, updates: Tensor) -> Plan:
     adds = op.reduction == "add"
     return lambda x, i, updates: x.clone().index_put_(i.unbind(-1), updates, adds)
+
+
+def top(function: Plan, op: Any, x: Tensor, k: Tensor) -> Plan:
+    """By `function(x, k, axis, largest)`."""
+    (n,) = integers(k)
+    return lambda x, k: function(x, n, op.axis, bool(op.largest))
+
+
+def by_sorting(x: Tensor, k: int, axis: int, largest: bool) -> Any:
+    return tuple(y.narrow(axis, 0, k) for y in torch.sort(x, axis, largest))
+
+
+for _title, _function in (("Tensor.topk", Tensor.topk), ("torch.sort", by_sorting)):
+    forms.add("TopK", _title, values=(1,))(planned(partial(top, _function)))
+
+
+for _operator, _title, _function in (
+    ("ArgMax", "Tensor.argmax", Tensor.argmax),
+    ("ArgMax", "torch.max(x, dim)", lambda *given: torch.max(*given)[1]),
+    ("ArgMin", "Tensor.argmin", Tensor.argmin),
+    ("ArgMin", "torch.min(x, dim)", lambda *given: torch.min(*given)[1]),
+):
+    forms.add(_operator, _title, gradient=NO_GRADIENT)(partial(index_of, _function))
+
+
+@forms.add("Compress", "torch.masked_select", attributes={"axis": (None,)})
+def masked(op: Any, x: Tensor, condition: Tensor) -> Tensor:
+    return torch.masked_select(x.flatten()[: len(condition)], condition)
