@@ -123,7 +123,7 @@ def below(words: Words, shape: Shape, dtype: DType, limit: int) -> Values:
 
 def within(words: Words, shape: Shape, dtype: DType, limit: Any) -> Values:
     """Whole numbers from -limit to limit - 1: indices that may count from the end."""
-    return np.asarray(np.floor(2 * limit * unit(words, shape)), np.int64) - limit
+    return np.asarray(np.floor(2 * limit * unit(words, shape)) - limit, np.int64)
 
 
 def places(words: Words, shape: Shape, dtype: DType, *limits: int) -> Values:

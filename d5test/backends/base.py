@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 
 FLOATS = ("float64", "float32", "float16", "bfloat16")
 FAMILIES = (
+    "comparison",
     "elementwise",
     "indexing",
     "linear",

@@ -31,6 +31,7 @@ __all__ = [
 ]
 
 for family in (
+    "comparison",
     "elementwise",
     "indexing",
     "linear",

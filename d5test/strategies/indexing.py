@@ -66,7 +66,7 @@ def scatter_nd_inputs(d: Draw, op: indexing.ScatterND) -> tuple[Tensor, ...]:
     limits = shape[: d.integer(1, len(shape))]
     once = op.reduction == "none"
     most = prod(limits) * (1 if once else OFTEN)
-    rows = (min(d.side(), most),)
+    rows: Shape = (min(d.side(), most),)
     if d.flag() and most >= 2 * rows[0]:
         rows = (2, *rows)
     places = Tensor((*rows, len(limits)), "int64", ("distinct" if once else "places", *limits))

@@ -137,6 +137,8 @@ ROWS: list[tuple[str, tuple[Tensor | None, ...], dict[str, Any]]] = [
        {"axis": 1, "reduction": how}) for how in ("none", "add", "max")),
     *(("ScatterND", (some(5, 4), Tensor((2, 1), "int64", ("distinct", 5)), some(2, 4)),
        {"reduction": how}) for how in ("none", "add", "max")),
+    *((name, (some(3, 1), some(2, 1, 5)), {})
+      for name in "Equal Greater GreaterOrEqual Less LessOrEqual".split()),
     ("TopK", (some(3, 7), ints(4)), {}),
     *((name, (some(3, 7),), {"axis": 1, "keepdims": 0}) for name in ("ArgMax", "ArgMin")),
     ("Hardmax", (some(3, 7, 2),), {"axis": 1}),
