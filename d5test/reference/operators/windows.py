@@ -415,7 +415,7 @@ class Col2Im(PerSample):
     since = 18
     auto_pad = "NOTSET"
 
-    def windows(self, image_shape, block_shape):
+    def windows(self, image_shape: Any, block_shape: Any) -> Windows:
         """Where the windows lie on y."""
         size, kernel = (tuple(int(n) for n in shape) for shape in (image_shape, block_shape))
         return Windows.on_input(self, size, kernel)
