@@ -45,12 +45,15 @@ def test_numpys_own_float32_lies_within_the_bars(name: str) -> None:
         arrays = case.arrays()
         with np.errstate(all="ignore"):
             outputs = case.op(*arrays)
+        ratio = judge(forward_bounds(case.op, arrays, SINGLE), outputs).ratio
+        if case.op.differentiable:
             grads = case.upstream(outputs)
-            gradients = case.op.vjp(grads, arrays, outputs)
-        forward = judge(forward_bounds(case.op, arrays, SINGLE), outputs)
-        backward = judge(gradient_bounds(case.op, arrays, grads, SINGLE), gradients)
-        assert max(forward.ratio, backward.ratio) <= 1, case
-        worst = max(worst, forward.ratio, backward.ratio)
+            with np.errstate(all="ignore"):
+                gradients = case.op.vjp(grads, arrays, outputs)
+            bounds = gradient_bounds(case.op, arrays, grads, SINGLE)
+            ratio = max(ratio, judge(bounds, gradients).ratio)
+        assert ratio <= 1, case
+        worst = max(worst, ratio)
 
     hold()
     assert worst < 1
