@@ -104,15 +104,16 @@ def compress(op: Any, x: Tensor, condition: Tensor) -> Tensor:
     return x.narrow(axis, 0, len(condition))[(*(slice(None),) * axis, condition)]
 
 
-@rows.composed("OneHot", gradient=NO_GRADIENT, values=(0, 1))
+@rows.composed("OneHot", gradient=NO_GRADIENT, values=(1,))
 @planned
 def one_hot(op: Any, indices: Tensor, depth: Tensor, values: Tensor) -> Plan:
+    """`F.one_hot` refuses an index out of range, of which ONNX has no 1."""
     (n,) = integers(depth)
-    if not all(-n <= i < n for i in integers(indices)):
-        raise Unsupported("torch.nn.functional.one_hot has no index out of range")
 
     def call(indices: Tensor, depth: Tensor, values: Tensor) -> Tensor:
-        hot = F.one_hot(from_the_front(indices, n), n).movedim(-1, op.axis)
-        return torch.where(hot == 1, values[1], values[0])
+        places = from_the_front(indices, n)
+        inside = (places >= 0) & (places < n)
+        hot = F.one_hot(places.clamp(0, n - 1), n).bool() & inside[..., None]
+        return torch.where(hot.movedim(-1, op.axis), values[1], values[0])
 
     return call
