@@ -75,6 +75,11 @@ def ties(words: Words, shape: Shape, dtype: DType) -> Values:
     return np.asarray(np.floor(5 * unit(words, shape)) - 2)
 
 
+def crowded(words: Words, shape: Shape, dtype: DType) -> Values:
+    """From 64 consecutive numbers, 1 and above: a lower precision does not tell them apart."""
+    return np.asarray(1 + np.floor(64 * unit(words, shape)) * float(finfo(dtype).eps))
+
+
 def constant(words: Words, shape: Shape, dtype: DType, value: float = 1) -> Values:
     """One value everywhere."""
     return np.full(shape, value)
@@ -116,9 +121,28 @@ def below(words: Words, shape: Shape, dtype: DType, limit: int) -> Values:
     return np.asarray(np.floor(limit * unit(words, shape)), np.int64)
 
 
-def within(words: Words, shape: Shape, dtype: DType, limit: int) -> Values:
+def within(words: Words, shape: Shape, dtype: DType, limit: Any) -> Values:
     """Whole numbers from -limit to limit - 1: indices that may count from the end."""
-    return np.asarray(np.floor(2 * limit * unit(words, shape)), np.int64) - limit
+    return np.asarray(np.floor(2 * limit * unit(words, shape)) - limit, np.int64)
+
+
+def places(words: Words, shape: Shape, dtype: DType, *limits: int) -> Values:
+    """Rows of indices, (..., k), from either end of axes of these k sizes."""
+    return within(words, shape, dtype, np.asarray(limits))
+
+
+def distinct(words: Words, shape: Shape, dtype: DType, *limits: int) -> Values:
+    """As `places`, and no row names an element that another one names."""
+    order = np.argsort(unit(words, (math.prod(limits),)))[: math.prod(shape[:-1])]
+    rows = np.stack(np.unravel_index(order, limits), -1).reshape(shape)
+    return np.where(unit(words, shape) < 0.5, rows, rows - limits)
+
+
+def shuffled(words: Words, shape: Shape, dtype: DType, limit: int, axis: int) -> Values:
+    """Indices from either end of an axis of `limit`, none of them twice along `axis`."""
+    whole = (*shape[:axis], limit, *shape[axis + 1 :])
+    order = np.argsort(unit(words, whole), axis).take(range(shape[axis]), axis)
+    return np.where(unit(words, shape) < 0.5, order, order - limit)
 
 
 def cycled(words: Words, shape: Shape, dtype: DType, *values: float) -> Values:
@@ -241,6 +265,7 @@ REGIMES: Mapping[str, Callable[..., Values]] = {
         offset,
         onehot,
         ties,
+        crowded,
         constant,
         often,
         equal,
@@ -249,6 +274,9 @@ REGIMES: Mapping[str, Callable[..., Values]] = {
         tiny,
         below,
         within,
+        places,
+        distinct,
+        shuffled,
         cycled,
         mask,
         leading,

@@ -34,7 +34,9 @@ FLOATS = ("float64", "float32", "float16", "bfloat16")
 UNDERIVED = "ONNX's schema calls it not differentiable"
 """Why a row has no gradient whose operator has none."""
 FAMILIES = (
+    "comparison",
     "elementwise",
+    "indexing",
     "linear",
     "movement",
     "normalisation",

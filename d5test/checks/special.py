@@ -36,6 +36,8 @@ NAN_IS_OPEN = {
     "MaxPool": "as Max",
     "ReduceMax": "as Max",
     "ReduceMin": "as Min",
+    "TopK": "an order has no place for NaN",
+    "Hardmax": "as TopK",
     "Clip": "by Max and Min, with the same question",
     "HardSigmoid": "by Max and Min, with the same question",
     "LeakyRelu": "written with a comparison, which NaN fails on either side",
@@ -55,10 +57,18 @@ def is_open(case: Case, chosen: int) -> bool:
     need not be set then.
     """
     op = case.op
+    chosen_by_order = getattr(op, "reduction", "") in ("max", "min")  # of a Scatter, as Max
     unread = op.name == "Gemm" and chosen == 2 and not getattr(op, "beta", 1)
-    return unread or op.name in NAN_IS_OPEN or "Relu" in getattr(op, "activations", ())
+    return (
+        unread
+        or chosen_by_order
+        or op.name in NAN_IS_OPEN
+        or "Relu" in getattr(op, "activations", ())
+    )
 
 
+UNORDERED = ("Hardmax", "TopK")
+"""Operators that choose by order: where one is NaN, ONNX does not say which others come out."""
 CLIPPED = 3
 """The inputs of a Clip with both bounds."""
 
@@ -179,7 +189,7 @@ def _with_special(
     case, value, feed = inquiry.case, special.value, special.feed
     bounds, poisoned = inquiry.forward_bounds(arithmetic), feed.inputs
     demands = bool(np.isnan(value)) and (inquiry.row.propagates_nan or not is_open(case, chosen))
-    spread = spreads(case, chosen)
+    spread = spreads(case, chosen) or (bool(np.isnan(value)) and case.op.name in UNORDERED)
     (result,) = inquiry.ask(feed)
     inquiry.shaped(bounds, result.outputs, (feed,))
     expected = tuple(

@@ -147,6 +147,8 @@ def special_gradient(client: Any, case: Case) -> Judgement:
     places = [k for k, dy in enumerate(inquiry.upstream) if dy is not None and dy.size]
     if not places:
         return Judgement(void=True)
+    if getattr(case.op, "reduction", "") in ("max", "min"):  # of a Scatter
+        raise Inapplicable(BY_MASK["ReduceMax"])
     chosen = places[case.seed // 2 % len(places)]
     return inquiry.by_any(lambda arithmetic: _with_special(inquiry, arithmetic, chosen))
 

@@ -239,6 +239,8 @@ class Variable(Tracked):
         owned = not np.may_share_memory(plain(value), plain(self.value))
         if function is np.broadcast_to:
             return self.made(value, [(self.now, lambda dy: _summed_to(dy, shape))], owned=False)
+        if function in (np.tril, np.triu):  # the zeros are no element, not even the first
+            return self.made(value, [(self.now, lambda dy: function(dy, *args, **kwargs))])
         if function is np.take_along_axis and isinstance(args[0], Tracked):
             index, *axis = args  # a choice that is in doubt
             axis = axis or [kwargs.get("axis", -1)]

@@ -16,7 +16,14 @@ import numpy as np
 from scipy.special import erf, expit
 
 from d5test.case import Operator
-from d5test.reference.operators import attention, elementwise, linear, normalisation, reductions
+from d5test.reference.operators import (
+    attention,
+    elementwise,
+    indexing,
+    linear,
+    normalisation,
+    reductions,
+)
 from d5test.reference.operators.recurrent import GRU, LSTM
 from d5test.reference.operators.windows import (
     AveragePool,
@@ -502,6 +509,30 @@ class HardSigmoidOfSixths(elementwise.HardSigmoid):
         return np.where((x > -3) & (x < 3), dy / 6, 0)
 
 
+class AnyOfEqual(indexing.Index):
+    """The index of an extremum, of equal ones that of any."""
+
+    def chosen(self, x):
+        order = np.argsort(-x if isinstance(self, indexing.ArgMax) else x, self.axis)
+        return np.take(order, [0], self.axis)
+
+
+class TakenAwayInShares(indexing.Scatter):
+    """A maximum or minimum of what is scattered, whose gradient is first all of the data's.
+
+    Each of n updates of an element takes an nth away: what is left of a replaced one is rounding.
+    """
+
+    def backward(self, grads, inputs, outputs):
+        (dy,), (data, indices, _) = grads, inputs
+        dx, *others = super().backward(grads, inputs, outputs)
+        places = self.places(data.shape, indices)
+        updates = np.zeros(data.shape)
+        np.add.at(updates, places, 1.0)
+        taken = indexing.added(dy[places] / updates[places], places, data.shape)
+        return dx + (taken - taken), *others
+
+
 def _mixed(mixin: type, *operators: type[Operator]) -> dict[type[Operator], type[Operator]]:
     """These operators, each with the methods of the mixin, and its documentation."""
     kind, own = dataclass(frozen=True, kw_only=True, repr=False), {"__doc__": mixin.__doc__}
@@ -534,6 +565,10 @@ FORMULAS: Mapping[str, Mapping[type[Operator], type[Operator]]] = {
     "lowest scores": {attention.Attention: LowestScores},
     "largest for NaN": _mixed(LargestForNaN, GRU, LSTM),
     "unbiased running variance": {normalisation.BatchNormalization: UnbiasedRunningVariance},
+    "any of equal": _mixed(AnyOfEqual, indexing.ArgMax, indexing.ArgMin),
+    "taken away in shares": _mixed(
+        TakenAwayInShares, indexing.ScatterElements, indexing.ScatterND
+    ),
     "shift from zero": {reductions.ReduceLogSumExp: ShiftFromZero},
     "beta is 1 of nothing": {linear.Gemm: GemmPlusC},
     "letters in order of appearance": {linear.Einsum: LettersInOrderOfAppearance},

@@ -31,7 +31,9 @@ __all__ = [
 ]
 
 for family in (
+    "comparison",
     "elementwise",
+    "indexing",
     "linear",
     "movement",
     "normalisation",

@@ -11,6 +11,8 @@ from d5test.strategies.draw import Draw, Shape
 from d5test.strategies.registry import attributes, choices, inputs
 from d5test.strategies.sizes import WIDE
 
+PERIOD = 60
+"""After so many sequences their lengths begin again."""
 FAR = 2**31 - 1
 """An end that means: to the last element."""
 
@@ -226,3 +228,62 @@ def from_either_end(d: Draw, axes: tuple[int, ...], rank: int) -> tuple[int, ...
     """The same axes, backwards perhaps, and some counted from the end."""
     order = axes[::-1] if d.flag() else axes
     return tuple(axis - rank if d.flag() else axis for axis in order)
+
+
+choices(
+    movement.DepthToSpace,
+    movement.SpaceToDepth,
+    blocksize=lambda d: d.integer(1 if d.degenerate else 2, 3),
+    mode=("DCR", "CRD"),
+)
+
+
+@inputs(movement.DepthToSpace, movement.SpaceToDepth)
+def blocks_inputs(d: Draw, op: movement.Blocks) -> tuple[Tensor]:
+    """Images whose channels, or sides, are so many times as large."""
+    b = op.blocksize
+    n, c, h, w = d.samples(empty=True), *d.sides(3)
+    x = (n, c * b * b, h, w) if isinstance(op, movement.DepthToSpace) else (n, c, h * b, w * b)
+    return (d.tensor(x),)
+
+
+choices(movement.Trilu, upper=(1, 0))
+
+
+@inputs(movement.Trilu)
+def trilu_inputs(d: Draw, op: movement.Trilu) -> tuple[Tensor, ...]:
+    """Matrices of any format; diagonals also beyond their corners."""
+    shape = d.sides(d.rank(2, 4), empty=True, grain=True)
+    x, k = d.tensor(shape), d.maybe(d.literal(d.integer(-4, 4)))
+    return (x,) if k is None else (x, k)
+
+
+@attributes(movement.CenterCropPad)
+def center_attributes(d: Draw) -> movement.CenterCropPad:
+    """All axes, or some of up to four, counted from the end, too."""
+    return movement.CenterCropPad(
+        axes=d.maybe(d.choose(permutations((-1, -2, 1, 0), d.integer(1, 2))))
+    )
+
+
+@inputs(movement.CenterCropPad)
+def center_inputs(d: Draw, op: movement.CenterCropPad) -> tuple[Tensor, Tensor]:
+    """One axis is cut, the other padded, by an even or an odd number."""
+    x = d.sides(d.rank(1, 4) if op.axes is None else d.rank(4, 4), most=9)
+    axes = range(len(x)) if op.axes is None else op.axes
+    return d.tensor(x), d.literal([max(x[axis] + d.integer(-5, 5), 1) for axis in axes])
+
+
+@attributes(movement.ReverseSequence)
+def reverse_attributes(d: Draw) -> movement.ReverseSequence:
+    """Time first, or samples first."""
+    return movement.ReverseSequence(batch_axis=(batch := d.choose((1, 0))), time_axis=1 - batch)
+
+
+@inputs(movement.ReverseSequence)
+def reverse_inputs(d: Draw, op: movement.ReverseSequence) -> tuple[Tensor, Tensor]:
+    """Lengths from one step to all of them."""
+    shape = d.sides(d.rank(2, 4), grain=True)
+    samples, steps = shape[op.batch_axis], shape[op.time_axis]
+    lengths = [d.integer(1, steps) for _ in range(min(samples, PERIOD))]
+    return d.tensor(shape), Tensor((samples,), "int64", ("cycled", *lengths))

@@ -4,6 +4,7 @@ that covers no element.
 """
 
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 from d5test.case import Operator, Tensor
@@ -246,3 +247,25 @@ def pool_inputs(d: Draw, op: Any) -> tuple[Tensor]:
     if isinstance(op, windows.MaxPool):
         regimes = (*regimes, ("equal", *range(2, len(shape))))
     return (d.tensor(shape, *regimes),)
+
+
+@attributes(windows.Col2Im)
+def col2im_attributes(d: Draw) -> windows.Col2Im:
+    """Windows of two axes, or of as many as the image has."""
+    return windows.Col2Im(
+        dilations=d.maybe(along(d, 2, 2)),
+        pads=d.maybe(alike(d.vector(4, 0, 1))),
+        strides=d.maybe(along(d, 2, 2)),
+    )
+
+
+@inputs(windows.Col2Im)
+def col2im_inputs(d: Draw, op: windows.Col2Im) -> tuple[Tensor, ...]:
+    """Images of at least one window."""
+    rank = 2 if op.pads or op.strides or op.dilations else d.choose((2, 2, 3))
+    kernel = d.vector(rank, 1, most(rank))
+    n, c = d.samples(), d.side(most=4)
+    size = spatial(d, kernel, op.dilations, op.pads, "NOTSET")
+    out = op.windows(size, kernel).out
+    x = d.tensor((n, c * prod(kernel), prod(out)))
+    return x, d.literal(size), d.literal(kernel)

@@ -100,7 +100,7 @@ DECLARED = [
 def test_a_row_is_inside_the_bars(name: str, dtype: str) -> None:
     judged_cases = []
 
-    @settings(max_examples=15, deadline=None, database=None, derandomize=True)
+    @settings(max_examples=25, deadline=None, database=None, derandomize=True)
     @given(case=cases(OPERATORS[name], dtype))
     def every(case: Case) -> None:
         try:

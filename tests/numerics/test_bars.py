@@ -45,14 +45,15 @@ def test_numpys_own_float32_lies_within_the_bars(name: str) -> None:
         arrays = case.arrays()
         with np.errstate(all="ignore"):
             outputs = case.op(*arrays)
-            grads = case.upstream(outputs)
-        judged = [judge(forward_bounds(case.op, arrays, SINGLE), outputs)]
+        ratio = judge(forward_bounds(case.op, arrays, SINGLE), outputs).ratio
         if case.op.differentiable:
+            grads = case.upstream(outputs)
             with np.errstate(all="ignore"):
                 gradients = case.op.vjp(grads, arrays, outputs)
-            judged.append(judge(gradient_bounds(case.op, arrays, grads, SINGLE), gradients))
-        worst = max(worst, *(judgement.ratio for judgement in judged))
-        assert worst <= 1, case
+            bounds = gradient_bounds(case.op, arrays, grads, SINGLE)
+            ratio = max(ratio, judge(bounds, gradients).ratio)
+        assert ratio <= 1, case
+        worst = max(worst, ratio)
 
     hold()
     assert worst < 1

@@ -182,6 +182,13 @@ def test_either_form_of_a_logistic_slope_lies_within_the_bars() -> None:
         assert (np.abs(slope - bound.value) <= bound.bar).all() is np.bool_(right)
 
 
+def test_the_zeros_of_a_triangle_are_no_element() -> None:
+    dy = np.arange(2.0, 8).reshape(2, 3)
+    for function in (np.tril, np.triu):
+        (dx,) = gradients(function, (dy,), (np.ones((2, 3)),))
+        np.testing.assert_array_equal(dx, function(dy))
+
+
 def test_an_input_that_changes_nothing_has_a_gradient_of_zeros() -> None:
     inputs = np.ones(3), np.array([0, 2]), np.ones(4)
     dx, of_index, dy = gradients(lambda x, i, y: x[i], (np.ones(2),), inputs)

@@ -12,10 +12,12 @@ from onnx import TensorProto, numpy_helper
 
 from d5test.case import Operator
 from d5test.reference.node import NotModelled, from_node, to_node
-from d5test.reference.operators import OPERATORS, movement
+from d5test.reference.operators import OPERATORS, comparison, indexing, movement
 
 UNTESTED = frozenset({"GlobalLpPool"})
 """Operators of ONNX's domain for which ONNX brings no node test of one node."""
+MOVING = (*movement.__all__, *indexing.__all__, *comparison.__all__)
+"""Operators that compute nothing, in whatever dtype."""
 
 
 @cache
@@ -40,10 +42,15 @@ def operator_of(name: str) -> tuple[Operator | None, str]:
         op = from_node(node, opset)
     except NotModelled as error:
         return None, str(error)
-    kinds = {TensorProto.DataType.Name(o.type.tensor_type.elem_type) for o in model.graph.output}
+    kinds, given = (
+        {TensorProto.DataType.Name(x.type.tensor_type.elem_type) for x in several}
+        for several in (model.graph.output, model.graph.input)
+    )
+    if "STRING" in given:
+        return None, "text"
     if kinds & {"FLOAT16", "BFLOAT16"}:
         return None, "16-bit arithmetic"
-    if not kinds & {"FLOAT", "DOUBLE"} and op.name not in movement.__all__:
+    if not kinds & {"FLOAT", "DOUBLE"} and op.name not in MOVING:
         return None, "integer arithmetic"
     return op, ""
 

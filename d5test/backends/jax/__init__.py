@@ -225,8 +225,8 @@ class Jax(Backend):
 class Compiled:
     """A function under `jax.jit`, counting what is compiled.
 
-    Whole numbers are traced like all inputs. A function that cannot be traced so, since they
-    decide shapes, is compiled once for each value of theirs.
+    Whole numbers and masks are traced like all inputs. A function that cannot be traced so, since
+    they decide shapes, is compiled once for each value of theirs.
     """
 
     def __init__(self, function: Function, count: Callable[[], None]) -> None:
@@ -244,7 +244,8 @@ class Compiled:
             except (jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError):
                 self._needs_values = True
         whole = tuple(
-            x if x is not None and jnp.issubdtype(x.dtype, jnp.integer) else None for x in inputs
+            x if x is not None and not jnp.issubdtype(x.dtype, jnp.inexact) else None
+            for x in inputs
         )
         if self._latest is None or any(a is not b for a, b in zip(whole, self._last, strict=True)):
             key = tuple(None if x is None else (x.shape, np.asarray(x).tobytes()) for x in whole)

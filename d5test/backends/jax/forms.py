@@ -293,6 +293,11 @@ def gathered(op: Any, x: Array, indices: Array) -> Plan:
     return lambda x, indices: jnp.take_along_axis(x, indices.reshape(shape), op.axis)
 
 
+forms.add("Compress", "jnp.compress", arithmetic="F")(
+    lambda op, x, condition: jnp.compress(condition, x, op.axis)
+)
+
+
 @forms.add("Slice", "lax.slice", arithmetic="F", values=(1, 2, 3, 4))
 @planned
 def sliced(op: Any, x: Array, *arguments: Array | None) -> Plan:

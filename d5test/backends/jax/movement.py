@@ -134,3 +134,20 @@ def expand(op: Any, x: Array, shape: Array) -> Plan:
 def tile(op: Any, x: Array, repeats: Array) -> Plan:
     times = integers(repeats)
     return lambda x, repeats: jnp.tile(x, times)
+
+
+@rows.native("CenterCropPad", arithmetic="F", values=(1,))
+@planned
+def center(op: Any, x: Array, shape: Array) -> Plan:
+    sizes = dict(zip(op.axes or range(x.ndim), integers(shape), strict=True))
+    more = [sizes.get(i, sizes.get(i - x.ndim, n)) - n for i, n in enumerate(x.shape)]
+    sides = [(int(n / 2), n - int(n / 2), 0) for n in more]
+    return lambda x, shape: lax.pad(x, jnp.zeros((), x.dtype), sides)
+
+
+@rows.native("Trilu", arithmetic="F", values=(1,))
+@planned
+def trilu(op: Any, x: Array, k: Array | None = None) -> Plan:
+    (diagonal,) = (0,) if k is None else integers(k)
+    function = jnp.triu if op.upper else jnp.tril
+    return lambda x, k=None: function(x, diagonal)

@@ -21,6 +21,13 @@ for _operator, _sign, _function in (
 ):  # fmt: skip
     forms.same(_operator, {f"a {_sign} b": _function}, arithmetic="S")
 
+for _operator, _sign, _function in (
+    ("Equal", "==", lambda a, b: a == b), ("Greater", ">", lambda a, b: a > b),
+    ("GreaterOrEqual", ">=", lambda a, b: a >= b), ("Less", "<", lambda a, b: a < b),
+    ("LessOrEqual", "<=", lambda a, b: a <= b),
+):  # fmt: skip
+    forms.same(_operator, {f"a {_sign} b": _function}, gradient="booleans have none")
+
 
 def with_number(function: Plan, number: float, x: Any, other: Any) -> Any:
     """`function` takes the number that stands in all of `other`."""

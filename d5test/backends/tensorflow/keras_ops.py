@@ -9,6 +9,13 @@ import keras
 from d5test.backends.base import FLOATS, Forms, Plan, Unsupported, padded, planned
 from d5test.backends.tensorflow.elementwise import SELU
 from d5test.backends.tensorflow.framework import integers, tf
+from d5test.backends.tensorflow.indexing import (
+    ARG,
+    NO_GRADIENT,
+    index_of,
+    largest_last,
+    shortened,
+)
 from d5test.backends.tensorflow.layers import (
     VALID,
     grouped,
@@ -249,6 +256,27 @@ forms.add("Gather", "keras.ops.take", arithmetic="S")(
 )
 
 
+@forms.add("GatherElements", "keras.ops.take_along_axis", arithmetic="S")
+@planned
+def take_along_axis(op: Any, x: Any, indices: Any) -> Plan:
+    axis = op.axis % x.ndim
+    part = shortened(x, indices, axis)
+    return lambda x, indices: ops.take_along_axis(x[part], indices, axis)
+
+
+@forms.add("TopK", "keras.ops.top_k", values=(1,))
+@planned
+def top_k(op: Any, x: Any, k: Any) -> Plan:
+    n = largest_last(op, x, k)
+    return lambda x, k: tuple(ops.top_k(x, n))
+
+
+for _operator, _function in (("ArgMax", ops.argmax), ("ArgMin", ops.argmin)):
+    forms.add(_operator, f"keras.ops.{_function.__name__}", gradient=NO_GRADIENT, **ARG)(
+        partial(index_of, _function)
+    )
+
+
 @forms.add("Reshape", "keras.ops.reshape", values=(1,))
 @planned
 def reshape(op: Any, x: Any, shape: Any) -> Plan:
@@ -282,6 +310,14 @@ def squeeze(op: Any, x: Any, axes: Any = None) -> Plan:
 def unsqueeze(op: Any, x: Any, axes: Any) -> Plan:
     axis = tuple(integers(axes))
     return lambda x, axes: ops.expand_dims(x, axis)
+
+
+@forms.add("Trilu", "keras.ops.tril, triu", arithmetic="S", values=(1,))
+@planned
+def trilu(op: Any, x: Any, k: Any = None) -> Plan:
+    (diagonal,) = [0] if k is None else integers(k)
+    function = ops.triu if op.upper else ops.tril
+    return lambda x, k=None: function(x, diagonal)
 
 
 @forms.add("Pad", "keras.ops.pad", arithmetic="S", values=(1, 3))

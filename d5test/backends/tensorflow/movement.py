@@ -1,12 +1,13 @@
 """What moves values: shapes, orders, pieces, selections, copies, padding."""
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from d5test.backends.base import Plan, Table, Unsupported, planned
-from d5test.backends.tensorflow.framework import integers, tf
+from d5test.backends.tensorflow.framework import channels_last, channels_second, integers, tf
 
 rows = Table()
 
@@ -124,6 +125,11 @@ def pad(op: Any, data: Any, pads: Any, value: Any = None, axes: Any = None) -> P
         if min(map(min, sides), default=0) < 0:
             raise Unsupported("tf.pad takes nothing away")
         return lambda data, *_: tf.pad(data, sides, "REFLECT")
+    return around(data, sides)
+
+
+def around(data: Any, sides: list[tuple[int, int]]) -> Plan:
+    """Constants around what is left of the data."""
     kept = tuple(
         slice(max(-b, 0), n + min(e, 0)) for (b, e), n in zip(sides, data.shape, strict=True)
     )
@@ -166,3 +172,43 @@ def sides_of(x: Any, shape: Any) -> tuple[int, ...]:
 def tile(op: Any, x: Any, repeats: Any) -> Plan:
     times = integers(repeats)
     return lambda x, repeats: tf.tile(x, times)
+
+
+@rows.composed("CenterCropPad", arithmetic="F", values=(1,))
+@planned
+def center(op: Any, x: Any, shape: Any) -> Plan:
+    sizes = dict(zip(op.axes or range(x.ndim), integers(shape), strict=True))
+    more = [sizes.get(i, sizes.get(i - x.ndim, n)) - n for i, n in enumerate(x.shape)]
+    return around(x, [(int(n / 2), n - int(n / 2)) for n in more])
+
+
+def by_blocks(function: Plan, op: Any, x: Any) -> Plan:
+    """TensorFlow has channels last, on the CPU."""
+    if op.mode != "DCR":
+        raise Unsupported("TensorFlow counts the channel behind the place in a block: DCR")
+    if op.blocksize == 1:
+        raise Unsupported("TensorFlow has blocks of two pixels or more")
+    last, second = channels_last(4), channels_second(4)
+    return lambda x: tf.transpose(function(tf.transpose(x, last), op.blocksize), second)
+
+
+for _operator, _function in (
+    ("DepthToSpace", tf.nn.depth_to_space), ("SpaceToDepth", tf.nn.space_to_depth),
+):  # fmt: skip
+    rows.native(_operator, arithmetic="F")(planned(partial(by_blocks, _function)))
+
+
+@rows.native("Trilu", arithmetic="F", values=(1,))
+@planned
+def trilu(op: Any, x: Any, k: Any = None) -> Plan:
+    (diagonal,) = [0] if k is None else integers(k)
+    if diagonal * (1 if op.upper else -1) > 0:
+        raise Unsupported("tf.linalg.band_part has the main diagonal")
+    rows, columns = x.shape[-2:]
+    lower, upper = (min(-diagonal, rows), -1) if op.upper else (-1, min(diagonal, columns))
+    return lambda x, k=None: tf.linalg.band_part(x, lower, upper)
+
+
+@rows.native("ReverseSequence", arithmetic="F")
+def reverse_sequence(op: Any, x: Any, sequence_lens: Any) -> Any:
+    return tf.reverse_sequence(x, sequence_lens, op.time_axis, op.batch_axis)

@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from d5test.backends.base import Plan, Table, padded, planned
+from d5test.backends.base import Plan, Table, Unsupported, padded, planned
 from d5test.backends.torch.arguments import Ints, integers, outwards
 
 rows = Table()
@@ -204,3 +205,37 @@ def selected(x: Tensor, taken: dict[int, Tensor]) -> Tensor:
     for axis, places in taken.items():
         x = torch.index_select(x, axis, places)
     return x
+
+
+@rows.native("CenterCropPad", values=(1,))
+@planned
+def center(op: Any, x: Tensor, shape: Tensor) -> Plan:
+    sizes = dict(zip(op.axes or range(x.ndim), integers(shape), strict=True))
+    more = [sizes.get(i, sizes.get(i - x.ndim, n)) - n for i, n in enumerate(x.shape)]
+    begin = [int(n / 2) for n in more]
+    sides = outwards(begin, [n - b for n, b in zip(more, begin, strict=True)])
+    return lambda x, shape: F.pad(x, sides)
+
+
+def shuffled(function: Plan, op: Any, x: Tensor) -> Plan:
+    if op.mode != "CRD":
+        raise Unsupported("torch counts the place in a block behind the channel: CRD")
+    return lambda x: function(x, op.blocksize)
+
+
+for _operator, _function in (
+    ("DepthToSpace", F.pixel_shuffle), ("SpaceToDepth", F.pixel_unshuffle),
+):  # fmt: skip
+    rows.native(_operator)(planned(partial(shuffled, _function)))
+
+
+def triangle(functions: tuple[Plan, Plan], op: Any, x: Tensor, k: Tensor | None = None) -> Plan:
+    """By the function of the lower or of the upper triangle."""
+    function = functions[op.upper]
+    if k is None:
+        return lambda x, k=None: function(x)
+    (diagonal,) = integers(k)
+    return lambda x, k: function(x, diagonal)
+
+
+rows.native("Trilu", values=(1,))(planned(partial(triangle, (torch.tril, torch.triu))))

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from d5test.backends.base import Plan, Table, Unsupported, planned
-from d5test.backends.torch.arguments import by_rank, leading, outwards, short
+from d5test.backends.torch.arguments import by_rank, integers, leading, outwards, short
 from d5test.backends.windows import Windows
 
 rows = Table()
@@ -142,3 +142,18 @@ def lp_pool(op: Any, x: Tensor) -> Plan:
     if p % 2 == 0 and not any(sides):
         return lambda x: pool(x, p, kernel, strides)
     return lambda x: pool(F.pad(torch.abs(x), sides), p, kernel, strides)
+
+
+@rows.native("Col2Im", arithmetic="S", values=(1, 2))
+@planned
+def col2im(op: Any, x: Tensor, image_shape: Tensor, block_shape: Tensor) -> Plan:
+    """Uneven pads are cut off afterwards."""
+    size, kernel, pads = integers(image_shape), integers(block_shape), op.pads or (0, 0, 0, 0)
+    if len(size) != 2:
+        raise Unsupported("torch.nn.functional.fold makes images")
+    strides, dilations = op.strides or (1, 1), op.dilations or (1, 1)
+    if pads[:2] == pads[2:]:
+        return lambda x, *_: F.fold(x, size, kernel, dilations, pads[:2], strides)
+    whole = tuple(n + b + e for n, b, e in zip(size, pads[:2], pads[2:], strict=True))
+    part = (..., *(slice(b, b + n) for n, b in zip(size, pads, strict=False)))
+    return lambda x, *_: F.fold(x, whole, kernel, dilations, 0, strides)[part]

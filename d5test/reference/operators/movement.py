@@ -9,7 +9,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from d5test.case import Operator
+from d5test.case import Batch, Operator
 from d5test.reference.operators.broadcasting import unbroadcast
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "Transpose", "Where",
 ]  # fmt: skip
 __all__ += ["Flatten", "Squeeze", "Unsqueeze"]
+__all__ += ["CenterCropPad", "DepthToSpace", "ReverseSequence", "SpaceToDepth", "Trilu"]
 
 
 class View(Operator):
@@ -332,3 +333,123 @@ class Unsqueeze(View):
         new = {int(axis) % rank for axis in axes}
         rest = iter(x.shape)
         return x.reshape(tuple(1 if axis in new else next(rest) for axis in range(rank)))
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Blocks(Operator):
+    """Blocks of b by b pixels, b the `blocksize`, in one channel or as one pixel of b b channels.
+
+    `mode` says what these channels count first: "DCR" the place in the block, "CRD" the channel.
+    """
+
+    blocksize: int
+    mode: str = "DCR"
+    since = 28
+
+    def batch(self, *shapes):
+        return Batch((0,), (0,))
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class DepthToSpace(Blocks):
+    """Channels as blocks of pixels: (n, c b b, h, w) to (n, c, h b, w b). ONNX DepthToSpace-28."""
+
+    def forward(self, x):
+        (n, channels, h, w), b = x.shape, self.blocksize
+        c = channels // b**2
+        if self.mode == "CRD":
+            blocks = x.reshape(n, c, b, b, h, w).transpose(0, 1, 4, 2, 5, 3)
+        else:
+            blocks = x.reshape(n, b, b, c, h, w).transpose(0, 3, 4, 1, 5, 2)
+        return blocks.reshape(n, c, h * b, w * b)
+
+    def backward(self, grads, inputs, outputs):
+        return SpaceToDepth(**self.attributes).forward(*grads)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class SpaceToDepth(Blocks):
+    """Blocks of pixels as channels: (n, c, h b, w b) to (n, c b b, h, w). ONNX SpaceToDepth-28."""
+
+    def forward(self, x):
+        (n, c, height, width), b = x.shape, self.blocksize
+        h, w = height // b, width // b
+        order = (0, 1, 3, 5, 2, 4) if self.mode == "CRD" else (0, 3, 5, 1, 2, 4)
+        return x.reshape(n, c, h, b, w, b).transpose(order).reshape(n, c * b**2, h, w)
+
+    def backward(self, grads, inputs, outputs):
+        return DepthToSpace(**self.attributes).forward(*grads)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Trilu(Operator):
+    """The upper or lower triangle of matrices (*, n, m), zeros elsewhere. ONNX Trilu-14.
+
+    k: () int64, 0 if absent: the diagonal, counted upwards, at which the triangle begins or ends.
+    """
+
+    upper: int = 1
+    since = 14
+
+    def forward(self, x, k=None):
+        return (np.triu if self.upper else np.tril)(x, 0 if k is None else int(k))
+
+    def backward(self, grads, inputs, outputs):
+        (dy,), (_, *k) = grads, inputs
+        return self.forward(dy, *k), *(None for _ in k)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class CenterCropPad(Operator):
+    """The middle of x, or x in the middle of zeros, along each of `axes`. ONNX CenterCropPad-18.
+
+    shape: the new sizes, integers, one for each of `axes`; all axes if absent. What is odd is cut
+    off, or added, at the end.
+    """
+
+    axes: tuple[int, ...] | None = None
+    since = 18
+
+    def pads(self, sizes, shape):
+        """The zeros before and behind each axis; negative: what is cut off."""
+        axes = range(len(sizes)) if self.axes is None else self.axes
+        more = [0] * len(sizes)
+        for axis, size in zip(axes, shape, strict=True):
+            more[axis] = int(size) - sizes[axis]
+        begin = [int(n / 2) for n in more]
+        return (*begin, *(n - b for n, b in zip(more, begin, strict=True)))
+
+    def forward(self, x, shape):
+        return Pad().forward(x, self.pads(x.shape, shape))
+
+    def backward(self, grads, inputs, outputs):
+        x, shape = inputs
+        return Pad().backward(grads, (x, self.pads(x.shape, shape)), outputs)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ReverseSequence(Operator):
+    """The first elements of each sequence in reverse, as many as it has. ONNX ReverseSequence-28.
+
+    x: (time, batch, ...), or the other way round, as `batch_axis` and `time_axis` say;
+    sequence_lens: (batch,) int64.
+    """
+
+    batch_axis: int = 1
+    time_axis: int = 0
+    since = 28
+
+    def batch(self, *shapes):
+        return Batch((self.batch_axis, 0), (self.batch_axis,))
+
+    def forward(self, x, sequence_lens):
+        t, lengths = np.arange(x.shape[self.time_axis]), sequence_lens[:, None]
+        places = np.where(t < lengths, lengths - 1 - t, t)
+        places = places if self.time_axis else places.T
+        return np.take_along_axis(
+            x, places.reshape(*places.shape, *(1,) * (x.ndim - 2)), self.time_axis
+        )
+
+    def backward(self, grads, inputs, outputs):
+        (dy,), (_, sequence_lens) = grads, inputs
+        return self.forward(dy, sequence_lens), None

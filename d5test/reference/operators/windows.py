@@ -24,6 +24,7 @@ from d5test.reference.operators.reductions import ReduceMax
 __all__ = ["Conv", "ConvTranspose"]
 __all__ += ["AveragePool", "GlobalAveragePool", "GlobalLpPool", "GlobalMaxPool", "LpPool"]
 __all__ += ["MaxPool"]
+__all__ += ["Col2Im"]
 
 Sizes = tuple[int, ...]
 
@@ -463,3 +464,36 @@ class LpPool(_Pool):
         windows = self.windows(x.shape)
         dy, y = (a.reshape(*a.shape, *(1,) * len(self.kernel_shape)) for a in (dy, y))
         return windows.scatter(norm_gradient(dy, windows.view(x), y, self.p))
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Col2Im(PerSample):
+    """An image as the sum of its windows, which are columns of a matrix. ONNX Col2Im-18.
+
+    x: (n, c taps, windows), image_shape, block_shape: integers, one for each axis; y: (n, c,
+    *image_shape). It is the adjoint of taking the windows.
+    """
+
+    dilations: tuple[int, ...] | None = None
+    pads: tuple[int, ...] | None = None
+    strides: tuple[int, ...] | None = None
+    since = 18
+    auto_pad = "NOTSET"
+
+    def windows(self, image_shape: Any, block_shape: Any) -> Windows:
+        """Where the windows lie on y."""
+        size, kernel = (tuple(int(n) for n in shape) for shape in (image_shape, block_shape))
+        return Windows.on_input(self, size, kernel)
+
+    def forward(self, x, image_shape, block_shape):
+        at = self.windows(image_shape, block_shape)
+        n, rows, _ = x.shape
+        taps = x.reshape(n, rows // math.prod(at.kernel), *at.kernel, *at.out)
+        k = len(at.kernel)
+        return at.scatter(np.moveaxis(taps, range(2, 2 + k), range(-k, 0)))
+
+    def backward(self, grads, inputs, outputs):
+        (dy,), (x, *shapes) = grads, inputs
+        at = self.windows(*shapes)
+        k = len(at.kernel)
+        return np.moveaxis(at.view(dy), range(-k, 0), range(2, 2 + k)).reshape(x.shape), None, None

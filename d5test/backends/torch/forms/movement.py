@@ -10,7 +10,14 @@ from torch import Tensor, nn
 from d5test.backends.base import Forms, Plan, Unsupported, padded, planned
 from d5test.backends.torch.arguments import integers, outwards
 from d5test.backends.torch.forms.calls import in_place, into, run, with_buffers
-from d5test.backends.torch.movement import around_pixels, order, pads_of, shape_of
+from d5test.backends.torch.movement import (
+    around_pixels,
+    order,
+    pads_of,
+    shape_of,
+    shuffled,
+    triangle,
+)
 
 forms = Forms()
 NUMBER = 7.0
@@ -312,3 +319,33 @@ for _title, _function, _where in (
     forms.add("Dropout", _title, where={**INFERENCE, **_where})(
         planned(partial(inference, _function))
     )
+
+
+for _operator, _title, _function in (
+    ("DepthToSpace", "torch.pixel_shuffle", torch.pixel_shuffle),
+    ("DepthToSpace", "torch.nn.PixelShuffle", lambda x, b: nn.PixelShuffle(b)(x)),
+    ("SpaceToDepth", "torch.pixel_unshuffle", torch.pixel_unshuffle),
+    ("SpaceToDepth", "torch.nn.PixelUnshuffle", lambda x, b: nn.PixelUnshuffle(b)(x)),
+):
+    forms.add(_operator, _title, attributes={"mode": ("CRD",)})(
+        planned(partial(shuffled, _function))
+    )
+
+
+for _title, _functions in (
+    ("Tensor.tril, triu", (Tensor.tril, Tensor.triu)),
+    (
+        "Tensor.tril_, triu_",
+        (lambda x, *k: x.clone().tril_(*k), lambda x, *k: x.clone().triu_(*k)),
+    ),
+):
+    forms.add("Trilu", _title, values=(1,))(planned(partial(triangle, _functions)))
+
+
+def written(op: Any, x: Tensor, k: Tensor | None = None, *, strided: bool) -> Tensor:
+    function = torch.triu if op.upper else torch.tril
+    diagonal = 0 if k is None else integers(k)[0]
+    return into(lambda out: function(x, diagonal, out=out), x.shape, x, strided)
+
+
+with_buffers(forms, "Trilu", "torch.tril, triu", written, values=(1,))

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from d5test.backends.base import Forms, Row, Unsupported, sample_axes
 
-MISSING = "Batching rule not implemented"
+MISSING = ("Batching rule not implemented", "We do not support batching operators")
 """What torch says of a function that it cannot batch."""
 
 
@@ -39,7 +39,7 @@ def batched(row: Row, varied: bool, op: Any, *inputs: Tensor | None) -> Any:
     try:
         result = function(*samples)
     except RuntimeError as error:
-        if MISSING in str(error):
+        if any(words in str(error) for words in MISSING):
             raise Unsupported(str(error)) from None
         raise
     several = isinstance(result, Sequence)
@@ -48,5 +48,7 @@ def batched(row: Row, varied: bool, op: Any, *inputs: Tensor | None) -> Any:
 
 
 def moved(x: Tensor) -> Tensor:
-    """The same values, each in its neighbour's place."""
+    """The same values, each in its neighbour's place; indices in one along the same axis."""
+    if not x.is_floating_point() and x.ndim > 1:
+        return x.roll(1, 0)
     return x.detach().flatten().roll(1).view(x.shape)

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from d5test.backends.base import Forms, Plan, Unsupported, planned
-from d5test.backends.torch.arguments import by_rank
+from d5test.backends.torch.arguments import by_rank, integers
 from d5test.backends.torch.forms.calls import HALVES, autocast, in_channels_last, run
 from d5test.backends.windows import Windows
 
@@ -213,3 +213,14 @@ for _operator, _made in (("Conv", conv), ("ConvTranspose", transposed)):
     forms.add(_operator, "torch.autocast", arithmetic="S", dtypes=HALVES)(
         planned(partial(autocast, _made))
     )
+
+
+@forms.add(
+    "Col2Im", "torch.nn.Fold", arithmetic="S", values=(1, 2), where={"size1": 2},
+    attributes={"pads": (None,)},
+)  # fmt: skip
+@planned
+def fold(op: Any, x: Tensor, image_shape: Tensor, block_shape: Tensor) -> Plan:
+    strides, dilations = op.strides or (1, 1), op.dilations or (1, 1)
+    module = nn.Fold(integers(image_shape), integers(block_shape), dilations, 0, strides)
+    return lambda x, *_: module(x)

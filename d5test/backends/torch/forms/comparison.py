@@ -1,0 +1,36 @@
+"""Forms of comparisons: Python's operators, methods, and into a buffer."""
+
+import operator
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from d5test.backends.base import Forms
+from d5test.backends.torch.comparison import rows
+
+forms = Forms()
+
+
+def written(function: Any, a: Tensor, b: Tensor) -> Tensor:
+    """Into a buffer of booleans, all of them wrong."""
+    right = function(a, b)
+    out = ~right
+    function(a, b, out=out)
+    return out
+
+
+for _operator, _sign, _name in (
+    ("Equal", "==", "eq"), ("Greater", ">", "gt"), ("GreaterOrEqual", ">=", "ge"),
+    ("Less", "<", "lt"), ("LessOrEqual", "<=", "le"),
+):  # fmt: skip
+    forms.same(
+        _operator,
+        {
+            f"a {_sign} b": getattr(operator, _name),
+            f"Tensor.{_name}": getattr(Tensor, _name),
+            f"torch.{_name}(out=)": partial(written, getattr(torch, _name)),
+        },
+        gradient=rows[_operator].gradient,
+    )
