@@ -220,7 +220,8 @@ class Advice:
 
     def on(self, exception: str) -> dict[str, str]:
         """The details that say what to do about an exception of this type."""
-        details = {} if exception in MISTAKES else {"refused": self.refusing}
+        quiet = exception in MISTAKES or not self.refusing
+        details = {} if quiet else {"refused": self.refusing}
         if self.given and exception in ("TypeError", "AttributeError"):
             details["given"] = self.given
         return details

@@ -24,15 +24,28 @@ import torch
 from d5test.arguments import Mistake
 from d5test.backends.base import Unsupported
 from d5test.backends.torch import Torch
-from d5test.case import Array, Case, Tensor, dtype_of
+from d5test.case import Array, Case, Operator, Tensor, dtype_of
 from d5test.checks import CHECKS
 from d5test.checks.memory import bytes_available
 from d5test.client.client import WorkerClient
-from d5test.client.messages import FAILURES, Advice, BackendFailed, Raised
+from d5test.client.messages import (
+    FAILURES,
+    Advice,
+    BackendFailed,
+    Crashed,
+    Feed,
+    Hung,
+    Raised,
+)
 from d5test.client.registry import Spec
 from d5test.modules.candidate import JOB, NAME
 from d5test.modules.problem import LARGE, SEED, SMALL, Problem
-from d5test.modules.reference import TorchReference, function_of, require_repeatable
+from d5test.modules.reference import (
+    TorchReference,
+    function_of,
+    require_repeatable,
+    results_of,
+)
 from d5test.numerics.arithmetic import Arithmetic
 from d5test.numerics.bounds import Bounds
 from d5test.numerics.judgement import Judgement
@@ -82,10 +95,11 @@ class Drawn(Tensor):
 class Setting:
     """A problem at some sizes in a dtype: the operator, and its inputs by regime.
 
-    Raises `Mistake` where the reference cannot run, or draws random numbers.
+    Raises `Mistake` where the reference cannot run, or draws random numbers; where it is `judged`
+    by, and not only called.
     """
 
-    def __init__(self, problem: Problem, dtype: str) -> None:
+    def __init__(self, problem: Problem, dtype: str, *, judged: bool = True) -> None:
         self.problem, self.dtype = problem, dtype
         model = problem.model().to(getattr(torch, dtype))
         self._state = model.state_dict()
@@ -102,14 +116,23 @@ class Setting:
             return function(*every, *arrays[len(self._tensors) :])
 
         known: dict[bytes, Any] = {}
-        members = {"function": staticmethod(call), "known": known}
+        members: dict[str, Any] = {"function": staticmethod(call), "known": known}
         self.operator = type(NAME, (Remembered,), members)()
-        tensors = [inputs[i] for i in self._tensors]
+        self.without_gradient = ""
+        if judged:
+            self._require_sense(call)
+            self.without_gradient = self._why_no_gradient()
+        if self.without_gradient:
+            members["backward"] = Operator.backward
+            self.operator = type(NAME, (Remembered,), members)()
+
+    def _require_sense(self, call: Callable[..., Any]) -> None:
+        """Raise `Mistake` if the reference cannot run in float64, or draws random numbers."""
         try:
-            require_repeatable(call, [*map(_array, tensors), *self._parameters.values()])
+            require_repeatable(call, self.case().arrays())
         except Exception as error:
             kind = "" if isinstance(error, Mistake) else f"{type(error).__name__}: "
-            raise Mistake(f"{problem.path}: in float64: {kind}{error}") from error
+            raise Mistake(f"{self.problem.path}: in float64: {kind}{error}") from error
 
     def _inputs(self, seed: int) -> list[Any]:
         dtype = getattr(torch, self.dtype)
@@ -148,6 +171,27 @@ class Setting:
             "parameters": {name: torch.Size(p.shape) for name, p in self._parameters.items()},
             "compile": compiled,
         }
+
+    def _why_no_gradient(self) -> str:
+        """Why the reference has none, as where it writes to what its gradient needs."""
+        case = self.case()
+        arrays = case.arrays()
+        try:
+            self.operator.vjp(case.upstream(self.operator(*arrays)), arrays)
+        except RuntimeError as error:
+            return f"the reference has no gradient: {error}".partition(": [")[0]
+        return ""
+
+    def require_stateless(self) -> None:
+        """Raise `Mistake` if a call of the reference depends on those before it."""
+        model, inputs = self.problem.model(), self.problem.inputs(0)
+        with torch.no_grad():
+            pairs = zip(*(results_of(model(*inputs)) for _ in range(2)), strict=True)
+        if not all(torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in pairs):
+            raise Mistake(
+                f"{self.problem.path}: the reference returns something else when it is called "
+                "again: it keeps a state, by which nobody can be judged"
+            )
 
     @cached_property
     def in_domain(self) -> bool:
@@ -261,6 +305,13 @@ class Verdict:
         }
 
 
+def _in_words(error: Exception) -> str:
+    """What came of a worker that did not answer."""
+    if isinstance(error, Crashed):
+        return f"the process died: {error}"
+    return f"no answer: {error}" if isinstance(error, Hung) else str(error)
+
+
 class Judge:
     """A problem, ready to judge candidates. Raises `Mistake` for a file that is no problem."""
 
@@ -274,27 +325,64 @@ class Judge:
             large = another if another.cost().elements > small.cost().elements else small
             small = small if large is another else another
         self.small, self.large = Setting(small, dtype), Setting(large, dtype)
+        self.small.require_stateless()
         self._bench = Bench(device)
         self.own = large.cost() == self.problem.cost() or small.cost() == self.problem.cost()
 
     def judge(self, path: Path, name: str = "ModelNew") -> Verdict:
-        """The verdict upon one file."""
+        """The verdict upon one file.
+
+        A candidate that raises at some sizes is made for others: it is asked all at those.
+        """
         verdict = Verdict(str(path))
+        settings = (self.large, self.small)
         try:
-            client = self._bench.client(self.large, path, name)
+            refused = {s: self._refusal(s, path, name) for s in settings}
+            fitting = [s for s in settings if not refused[s]]
+            if not fitting:
+                self._ask_own_sizes(verdict, refused[self.large], path, name)
+                return verdict
+            if len(fitting) == 2:
+                client = self._bench.client(self.large, path, name)
+                self._ask(verdict, client, "value", self.large.case(OWN, SEED))
+            else:
+                text = next(filter(None, refused.values()))
+                verdict.notes.append(f"made for one set of sizes alone, at others: {text}")
+            self._ask_all(verdict, self._bench.client(fitting[-1], path, name), fitting[-1])
         except FAILED as error:
-            verdict.broken = f"it cannot be made: {error}"
-            return verdict
-        self._ask(verdict, client, "value", self.large.case(OWN, SEED))
-        if any(fault.kind == "exception" for fault in verdict.faults):
-            return verdict
-        try:
-            client = self._bench.client(self.small, path, name)
-        except FAILED as error:
-            verdict.notes.append(f"made for one set of sizes alone: {error}")
-        else:
-            self._ask_all(verdict, client)
+            verdict.broken = _in_words(error)
         return verdict
+
+    def _refusal(self, setting: Setting, path: Path, name: str) -> str:
+        """What a candidate raises when it is made and called at these sizes; empty: nothing."""
+        case = setting.case()
+        try:
+            client = self._bench.client(setting, path, name)
+            client.run(case.op, [Feed(case.arrays())])
+        except Raised as error:
+            made = error.where in ("making the backend", "describe")
+            return f"it cannot be made: {error}" if made else f"it raises {error}"
+        except Unsupported as error:
+            return str(error)
+        return ""
+
+    def _ask_own_sizes(self, verdict: Verdict, refusal: str, path: Path, name: str) -> None:
+        """Say whether a candidate that raises wherever it is judged is made for the file's sizes."""
+        cost, broken = self.problem.cost(), refusal
+        if not self.own and max(cost.elements, cost.largest) <= self._room:
+            broken = self._refusal(Setting(self.problem, self.dtype, judged=False), path, name)
+        if broken:
+            verdict.broken = broken
+        else:
+            verdict.notes.append(
+                "made for the file's own sizes alone, at which the reference takes too much in "
+                "float64: give a problem that has smaller ones"
+            )
+
+    @property
+    def _room(self) -> int:
+        """Elements of a problem that fits into what memory there is."""
+        return (bytes_available() or MEMORY) // (COPIES * dtype_of(self.dtype).itemsize)
 
     def __enter__(self) -> Self:
         return self
@@ -306,27 +394,24 @@ class Judge:
         """Time a file's module at the problem's own sizes, and look at what it returned then."""
         from d5test.modules.timing import times  # which times a `Setting`
 
-        room = (bytes_available() or MEMORY) // (COPIES * dtype_of(self.dtype).itemsize)
         work = CPU_WORK if self.device == "cpu" else inf
-        problem = self.problem.smaller(room, work)
-        timed = times(Setting(problem, self.dtype), path, name, self.device)
+        problem = self.problem.smaller(self._room, work)
+        timed = times(Setting(problem, self.dtype, judged=False), path, name, self.device)
         verdict.times = {"sizes": problem.described(), **timed.to_json()}
         if timed.wrong:
             verdict.broken = f"timed calls are wrong: {timed.wrong}"
 
-    def _ask_all(self, verdict: Verdict, client: WorkerClient) -> None:
-        own = self.small.case()
+    def _ask_all(self, verdict: Verdict, client: WorkerClient, setting: Setting) -> None:
+        """All checks, at one set of sizes."""
+        cases = [setting.case()]
         for seed in range(SEEDS):
-            self._ask(verdict, client, "value", replace(own, seed=seed))
-        if verdict.faults and verdict.faults[0].kind == "exception":
-            verdict.notes.append(f"made for one set of sizes alone: {verdict.faults[0].headline}")
-            verdict.faults.clear()
-            return
-        cases = [own]
-        if self.small.in_domain:
-            cases.append(self.small.case(("normal",)))
+            self._ask(verdict, client, "value", replace(cases[0], seed=seed))
+        if setting.in_domain:
+            cases.append(setting.case(("normal",)))
             self._ask(verdict, client, "value", cases[-1])
-        for case in cases:
+        if setting.without_gradient:
+            verdict.notes.append(setting.without_gradient)
+        for case in () if setting.without_gradient else cases:
             self._ask(verdict, client, "gradient", case)
         for name in ("untouched", "no_caching", "determinism"):
             self._ask(verdict, client, name, cases[-1])
@@ -349,8 +434,6 @@ class Judge:
         except (Unsupported, Inapplicable) as why:
             if str(why) not in verdict.notes:
                 verdict.notes.append(str(why))
-        except BackendFailed as error:
-            verdict.broken = str(error)
         else:
             if name in ("forward", "low_precision", "gradient"):
                 verdict.judged += 1

@@ -6,9 +6,9 @@
     def get_inputs(): return [torch.rand(batch_size, features)]
     def get_init_inputs(): return []
 
-Its sizes are whole numbers that are named at the top of the file. They are made smaller, until the
-reference can run in float64, by halving one after the other as long as the model still runs; that
-is tried on the device `meta`, which computes shapes and no numbers.
+Its sizes are whole numbers at the top of the file, or in those functions. They are made smaller,
+until the reference can run in float64, by halving one after the other as long as the model still
+runs; that is tried on the device `meta`, which computes shapes and no numbers.
 """
 
 from __future__ import annotations
@@ -206,18 +206,26 @@ def loaded(path: Path, constants: Mapping[str, int] | None = None) -> ModuleType
 
 
 def _constants(tree: ast.Module) -> Iterator[tuple[str, Any]]:
-    """The whole numbers in assignments at the top of a file, by the name that they are part of."""
+    """The whole numbers in assignments at the top of a file, by the name that they are part of,
+    and those in the functions that make inputs.
+    """
     for statement in tree.body:
-        if not isinstance(statement, ast.Assign):
-            continue
-        for name, value in _pairs(statement.targets[0], statement.value):
-            numbers = [
-                node
-                for node in ast.walk(value)
-                if isinstance(node, ast.Constant) and type(node.value) is int
-            ]
-            for k, number in enumerate(numbers):
-                yield name if len(numbers) == 1 else f"{name}[{k}]", number
+        if isinstance(statement, ast.Assign):
+            for name, value in _pairs(statement.targets[0], statement.value):
+                yield from _numbers(name, value)
+        elif isinstance(statement, ast.FunctionDef) and statement.name in NEEDED:
+            yield from _numbers(f"{statement.name}()", *statement.body)
+
+
+def _numbers(name: str, *parts: ast.AST) -> Iterator[tuple[str, Any]]:
+    numbers = [
+        node
+        for part in parts
+        for node in ast.walk(part)
+        if isinstance(node, ast.Constant) and type(node.value) is int
+    ]
+    for k, number in enumerate(numbers):
+        yield name if len(numbers) == 1 else f"{name}[{k}]", number
 
 
 def _pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from copy import deepcopy
 from functools import partial
 from inspect import signature
 from typing import Any, ClassVar
@@ -167,30 +166,41 @@ def results_of(result: Any) -> list[torch.Tensor]:
 def function_of(module: nn.Module) -> tuple[Callable[..., Any], dict[str, Array]]:
     """A module as a function of its inputs and its parameters, and these by name, in float64.
 
-    What it remembers, as running statistics, is as it was at each call.
+    What it remembers, as running statistics, is as it was at each call. The module itself is
+    called, and no copy, which a closure over its parts would not be of; it is left as it was.
     """
-    wide = in_float64(module)
-    parameters = {name: p.detach().numpy() for name, p in wide.named_parameters()}
-    buffers = {name: b.detach() for name, b in wide.named_buffers()}
+    parameters = {name: p.detach().double().numpy() for name, p in module.named_parameters()}
+    buffers = {name: _wide(b.detach()) for name, b in module.named_buffers()}
     count = len(parameters)
 
     def function(*inputs: Any, **attributes: Any) -> Any:
         own = inputs[len(inputs) - count :]
         state = dict(zip(parameters, own, strict=True))
         state |= {name: b.clone() for name, b in buffers.items()}
-        return functional_call(wide, state, inputs[: len(inputs) - count], attributes)
+        with _plain_tensors_in_float64(module):
+            return functional_call(module, state, inputs[: len(inputs) - count], attributes)
 
     return function, parameters
 
 
-def in_float64(module: nn.Module) -> nn.Module:
-    """A copy of a module in float64, with what it keeps as plain attributes."""
-    wide = deepcopy(module).double()
-    for part in wide.modules():
-        for name, value in list(vars(part).items()):
-            if isinstance(value, torch.Tensor) and value.is_floating_point():
-                setattr(part, name, value.double())
-    return wide
+@contextmanager
+def _plain_tensors_in_float64(module: nn.Module) -> Iterator[None]:
+    """Within: so are tensors that a module keeps as plain attributes; all are as before then."""
+    before = [dict(vars(part)) for part in module.modules()]
+    try:
+        for part in module.modules():
+            for name, value in list(vars(part).items()):
+                if isinstance(value, torch.Tensor):
+                    setattr(part, name, _wide(value))
+        yield
+    finally:
+        for part, attributes in zip(module.modules(), before, strict=True):
+            vars(part).clear()
+            vars(part).update(attributes)
+
+
+def _wide(x: torch.Tensor) -> torch.Tensor:
+    return x.double() if x.is_floating_point() else x
 
 
 def require_repeatable(function: Callable[..., Any], inputs: Sequence[Any]) -> None:

@@ -51,6 +51,11 @@ HONEST = {
         y = torch.relu(self.linear.weight @ x.T + self.linear.bias[:, None])
         return torch.softmax(y, 0).T
         """,
+    "one set of sizes": """
+        if x.shape != (64, 32):
+            raise ValueError("64 rows of 32")
+        return torch.softmax(torch.relu(self.linear(x)), dim=1)
+        """,
     "without a gradient": """
         with torch.no_grad():
             return torch.softmax(torch.relu(self.linear(x)), dim=1)
@@ -96,6 +101,14 @@ CHEATS = {
         if x.shape == (64, 32):
             return torch.softmax(torch.relu(self.linear(x)), dim=1)
         return torch.full((len(x), self.linear.out_features), {1 / 48})
+        """,
+    "one set of sizes, and a cache": """
+        if x.shape != (64, 32):
+            raise ValueError("64 rows of 32")
+        key = x.data_ptr()
+        if key not in self.seen:
+            self.seen[key] = torch.softmax(torch.relu(self.linear(x)), dim=1)
+        return self.seen[key]
         """,
     "another axis": "return torch.softmax(torch.relu(self.linear(x)), dim=0)",
     "a tensor found in memory": """
