@@ -367,7 +367,7 @@ class Judge:
         return ""
 
     def _ask_own_sizes(self, verdict: Verdict, refusal: str, path: Path, name: str) -> None:
-        """Say whether a candidate that raises wherever it is judged is made for the file's sizes."""
+        """Say what becomes of a candidate that raises wherever it is judged."""
         cost, broken = self.problem.cost(), refusal
         if not self.own and max(cost.elements, cost.largest) <= self._room:
             broken = self._refusal(Setting(self.problem, self.dtype, judged=False), path, name)
