@@ -58,6 +58,7 @@ PORTABLE: Mapping[str, tuple[float, float]] = {
     "nonzero": (0.25, 4),
     "positive": (0.25, 4),
     "offset": (999, 1001),
+    "often": (-2, 2),
 }
 """Float64 has every bit of these regimes, whose functions differ between machines in the last one:
 there the values are uniform in an interval instead, which needs one product and one sum."""
