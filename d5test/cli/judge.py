@@ -7,6 +7,7 @@ run in processes of their own.
 
 import argparse
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -97,8 +98,10 @@ def lines(verdict: Any) -> Iterator[str]:
     yield f"{verdict.candidate}: {_headline(verdict)}"
     for fault in verdict.faults[:1]:
         yield from fault.message.splitlines()
-    for fault in verdict.faults[1:]:
-        yield f"and {fault.headline}"
+    further = Counter(fault.headline for fault in verdict.faults[1:])
+    for headline, count in further.items():
+        again = headline == verdict.faults[0].headline
+        yield f"and {'the same' if again else headline} in {count} other call{'s' * (count > 1)}"
     for note in verdict.notes:
         yield f"  note: {note}"
     if verdict.times and verdict.status == "right":

@@ -218,7 +218,7 @@ class Bench:
         """The module of a file, made. Raises what making it raises."""
         torch.save(setting.job(path, name, compiled=compiled), self._job)
         self._client.renew()
-        self._client.named(f"{path.name}:{name}")
+        self._client.named(f"{path.name}:{name} with torch")
         self._client.ask("describe")
         return self._client
 
