@@ -226,11 +226,16 @@ def special_numbers(dtype: DType) -> Values:
     return np.array([*sizes, *-sizes, np.nan])
 
 
-def near(words: Words, shape: Shape, dtype: DType, centre: float) -> Values:
-    """Consecutive numbers of the dtype, as many on one side of `centre` as on the other."""
+def near(words: Words, shape: Shape, dtype: DType, centre: float, most: int = 0) -> Values:
+    """Consecutive numbers of the dtype, as many on one side of `centre` as on the other.
+
+    Of more than `most` elements they are so many numbers again and again.
+    """
     count = math.prod(shape)
+    different = min(count, most or count)
     (middle,) = ordinals(np.array([centre], dtype))
-    places = middle - count // 2 + np.arange(count, dtype=np.int64)
+    turn = np.arange(count, dtype=np.int64) % max(different, 1)
+    places = middle - different // 2 + turn
     return numbers(places, dtype).reshape(shape)
 
 

@@ -21,7 +21,7 @@ OUTSIDE: tuple[Regime, ...] = (("uniform", 1.0625, 4), ("uniform", 1.01, 1.1), (
 ZEROS: Regime = ("often", 0.0, -0.0)
 """Both zeros, at which many functions have a kink."""
 HALVES: Regime = ("often", 0.5, -0.5, 1.5, -1.5, 2.5, -0.0)
-NEIGHBOURS: tuple[Regime, ...] = (("near", 2.0), ("near", -3.0), ("near", 1.5), ("near", -2.5))
+NEIGHBOURS: tuple[Regime, ...] = tuple(("near", x, 4096) for x in (2.0, -3.0, 1.5, -2.5))
 """Numbers beside a whole one, and beside the middle between two."""
 
 REGIMES: Mapping[type[elementwise.Unary], tuple[Regime, ...]] = {
