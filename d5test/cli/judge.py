@@ -7,6 +7,7 @@ run in processes of their own.
 
 import argparse
 import json
+import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -51,6 +52,8 @@ def execute(options: argparse.Namespace) -> int:
 
     problem = Path(options.like)
     candidates = list(_files(options.candidates, problem))
+    if options.json and not os.access(Path(options.json).absolute().parent, os.W_OK):
+        raise Mistake(f"--json={options.json}: its folder cannot be written to")
     verdicts: list[Any] = []
     with Judge(problem, options.dtype, options.device) as judge:
         console = Console(soft_wrap=True, highlight=False)
@@ -112,7 +115,10 @@ def _headline(verdict: Any) -> str:
     if verdict.broken:
         return f"WRONG: {verdict.broken}"
     if verdict.status == "untested":
-        return "UNTESTED: a wrong result would not have shown: is the reference constant?"
+        return (
+            "UNTESTED: a wrong result would not have shown: the reference is constant, returns no "
+            "real numbers, or its error bars are wide in this dtype"
+        )
     if verdict.status == "wrong":
         return "WRONG"
     gradient = ", gradients too" if verdict.gradient else ", forward only"

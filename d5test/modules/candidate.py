@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -87,6 +88,8 @@ def _made(job: Mapping[str, Any], device: str) -> tuple[nn.Module, list[Any]]:
         raise AttributeError(f"it has no class {job['name']}")
     torch.manual_seed(job["seed"])
     model = made(*job["init"])
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"{job['name']} makes no torch.nn.Module, but a {type(model).__name__}")
     own, state = model.state_dict(), job["state"]
     if {k: v.shape for k, v in own.items()} == {k: v.shape for k, v in state.items()}:
         model.load_state_dict(state)
@@ -105,12 +108,13 @@ def _made(job: Mapping[str, Any], device: str) -> tuple[nn.Module, list[Any]]:
 def _imported(path: Path) -> ModuleType:
     """A file as a module, which may import what lies beside it."""
     sys.path.append(str(path.parent))
-    spec = importlib.util.spec_from_file_location(f"d5test_candidate_{path.stem}", path)
+    name = f"d5test_candidate_{path.stem}"
+    loader = SourceFileLoader(name, str(path))  # whatever its name ends in
+    spec = importlib.util.spec_from_loader(name, loader)
     assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
+    sys.modules[name] = module
+    loader.exec_module(module)
     return module
 
 

@@ -50,11 +50,15 @@ from d5test.numerics.arithmetic import Arithmetic
 from d5test.numerics.bounds import Bounds
 from d5test.numerics.judgement import Judgement
 from d5test.outcome.fault import Fault
-from d5test.outcome.tally import Inapplicable
+from d5test.outcome.tally import Inapplicable, LeftToOthers
 
 RIGHT, WRONG, UNTESTED = "right", "wrong", "untested"
 OWN = ("own",)
 """The regime of what `get_inputs()` draws."""
+NORMAL, LARGE_VALUES = ("normal",), ("scaled", 8)
+"""Other regimes: exponentials of the second overflow where no maximum is subtracted."""
+FURTHER = 100
+"""What is added to the seed of an input that changes alone."""
 SEEDS = 3
 """Sets of inputs that `get_inputs()` draws, for the values alone."""
 TIMEOUT = 300.0
@@ -105,9 +109,12 @@ class Setting:
         self._state = model.state_dict()
         function, self._parameters = function_of(model)
         inputs = self._inputs(0)
+        _require_plain(inputs, problem.path)
         self._tensors = [i for i, x in enumerate(inputs) if isinstance(x, torch.Tensor)]
         others = [None if i in self._tensors else x for i, x in enumerate(inputs)]
         self.others = others
+        self.drawn = self._tensors if len(self._tensors) > 1 else []
+        """The inputs of which each may change alone."""
 
         def call(*arrays: Any) -> Any:
             every = list(others)
@@ -130,6 +137,11 @@ class Setting:
         """Raise `Mistake` if the reference cannot run in float64, or draws random numbers."""
         try:
             require_repeatable(call, self.case().arrays())
+            shapes = [
+                [y.shape for y in self.operator(*self.case(OWN, k).arrays())] for k in (0, 1)
+            ]
+            if shapes[0] != shapes[1]:
+                raise Mistake("the shapes of its results depend on what its inputs hold")
         except Exception as error:
             kind = "" if isinstance(error, Mistake) else f"{type(error).__name__}: "
             raise Mistake(f"{self.problem.path}: in float64: {kind}{error}") from error
@@ -141,17 +153,23 @@ class Setting:
             for x in self.problem.inputs(seed)
         ]
 
-    def _drawn(self, position: int, seed: int) -> Array:
-        return _array(self._inputs(seed)[position])
+    def _drawn(self, position: int, seed: int, later: int = 0) -> Array:
+        return _array(self._inputs(seed + later)[position])
 
-    def case(self, values: tuple[Any, ...] = OWN, seed: int = 0) -> Case:
-        """The inputs of one call; the parameters are the last of them."""
+    def case(
+        self, values: tuple[Any, ...] = OWN, seed: int = 0, changed: int | None = None
+    ) -> Case:
+        """The inputs of one call; the parameters are the last of them.
+
+        With `changed` this input alone is what another seed draws.
+        """
         tensors: list[Tensor] = []
         for i, x in enumerate(self._inputs(0)):
             if i in self._tensors:
                 own = values if x.is_floating_point() else OWN
                 name = str(x.dtype).removeprefix("torch.")
-                tensors.append(Drawn(tuple(x.shape), name, own, source=partial(self._drawn, i)))
+                drawn = partial(self._drawn, i, later=FURTHER * (i == changed))
+                tensors.append(Drawn(tuple(x.shape), name, own, source=drawn))
         for name, p in self._parameters.items():
             array = p.astype(dtype_of(self.dtype))
             fixed = partial(_whatever_the_seed, array)
@@ -193,10 +211,9 @@ class Setting:
                 "again: it keeps a state, by which nobody can be judged"
             )
 
-    @cached_property
-    def in_domain(self) -> bool:
-        """Whether the reference is finite on normal numbers, as it is not with a logarithm."""
-        arrays = self.case(("normal",)).arrays()
+    def takes(self, values: tuple[Any, ...]) -> bool:
+        """Whether the reference is finite on such numbers: a logarithm is not on normal ones."""
+        arrays = self.case(values).arrays()
         return all(np.isfinite(y).all() for y in self.operator(*arrays) if y.dtype.kind == "f")
 
 
@@ -267,6 +284,7 @@ class Verdict:
     ratio    the largest error / bar among the right results
     gradient whether gradients were judged
     notes    what a reader has to know of it, and is no fault
+    own      whether it is upon the problem's own module
     """
 
     candidate: str
@@ -277,6 +295,7 @@ class Verdict:
     telling: int = 0
     gradient: bool = False
     broken: str = ""
+    own: bool = False
     times: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -303,6 +322,24 @@ class Verdict:
             "notes": self.notes,
             "times": dict(self.times),
         }
+
+
+def _as_bad(one: Fault | None, other: Fault) -> bool:
+    """Whether a fault is there, and its error is no smaller than another's."""
+    if one is None or one.judgement is None or other.judgement is None:
+        return one is not None and one.judgement is other.judgement
+    return one.judgement.ratio >= other.judgement.ratio
+
+
+def _require_plain(inputs: Sequence[Any], path: Path) -> None:
+    """Raise `Mistake` unless the inputs are real tensors, perhaps beside plain values."""
+    tensors = [x for x in inputs if isinstance(x, torch.Tensor)]
+    if not tensors:
+        raise Mistake(f"{path}: get_inputs() returns no tensor: there is nothing to vary")
+    if any(x.is_complex() for x in tensors):
+        raise Mistake(f"{path}: get_inputs() returns complex numbers, of which nothing is judged")
+    if any(isinstance(x, list | tuple | dict | set) for x in inputs):
+        raise Mistake(f"{path}: get_inputs() returns a nested list: give the tensors one by one")
 
 
 def _in_words(error: Exception) -> str:
@@ -334,7 +371,18 @@ class Judge:
 
         A candidate that raises at some sizes is made for others: it is asked all at those.
         """
-        verdict = Verdict(str(path))
+        _ = self._of_reference
+        return self._judged(path, name)
+
+    @cached_property
+    def _of_reference(self) -> Mapping[tuple[str, str, str], Fault]:
+        """The faults of the problem's own module in this dtype, of which nobody is accused."""
+        faults = self._judged(self.problem.path, "Model", own=True).faults
+        return {(f.check, f.kind, repr(f.case)): f for f in faults}
+
+    def _judged(self, path: Path, name: str, *, own: bool = False) -> Verdict:
+        """The verdict upon one file, or upon the problem's `own` module, which is asked all."""
+        verdict = Verdict(str(path), own=own)
         settings = (self.large, self.small)
         try:
             refused = {s: self._refusal(s, path, name) for s in settings}
@@ -344,11 +392,13 @@ class Judge:
                 return verdict
             if len(fitting) == 2:
                 client = self._bench.client(self.large, path, name)
-                self._ask(verdict, client, "value", self.large.case(OWN, SEED))
+                self._ask(verdict, client, "forward", self.large.case(OWN, SEED))
             else:
                 text = next(filter(None, refused.values()))
                 verdict.notes.append(f"made for one set of sizes alone, at others: {text}")
             self._ask_all(verdict, self._bench.client(fitting[-1], path, name), fitting[-1])
+        except BackendFailed as error:
+            raise Mistake(str(error)) from error  # no candidate has begun
         except FAILED as error:
             verdict.broken = _in_words(error)
         return verdict
@@ -405,10 +455,14 @@ class Judge:
         """All checks, at one set of sizes."""
         cases = [setting.case()]
         for seed in range(SEEDS):
-            self._ask(verdict, client, "value", replace(cases[0], seed=seed))
-        if setting.in_domain:
-            cases.append(setting.case(("normal",)))
-            self._ask(verdict, client, "value", cases[-1])
+            self._ask(verdict, client, "forward", replace(cases[0], seed=seed))
+        for i in setting.drawn:
+            self._ask(verdict, client, "forward", setting.case(changed=i))
+        if setting.takes(NORMAL):
+            cases.append(setting.case(NORMAL))
+            self._ask(verdict, client, "forward", cases[-1])
+        if setting.takes(LARGE_VALUES):
+            self._ask(verdict, client, "forward", setting.case(LARGE_VALUES))
         if setting.without_gradient:
             verdict.notes.append(setting.without_gradient)
         for case in () if setting.without_gradient else cases:
@@ -418,24 +472,25 @@ class Judge:
 
     def _ask(self, verdict: Verdict, client: WorkerClient, name: str, case: Case) -> None:
         """One check on one case."""
-        if name != "value" and verdict.faults:  # what is wrong already has other causes
-            return
-        if name == "value":
-            name = "forward" if self.dtype in ("float64", "float32") else "low_precision"
-        elif name == "gradient" and self.dtype not in ("float64", "float32"):
-            return  # low_precision has asked for both
+        if name != "forward" and verdict.faults and not verdict.own:
+            return  # what is wrong already has other causes
         try:
             judgement: Judgement = CHECKS[name].run(client, case)
         except Fault as fault:
+            key = fault.check, fault.kind, repr(fault.case)
             if fault.kind == "nondeterministic":
                 verdict.notes.append("the same call does not give the same bits twice")
+            elif not verdict.own and _as_bad(self._of_reference.get(key), fault):
+                verdict.notes.append(f"the problem's own module is no better: {fault.headline}")
             else:
                 verdict.faults.append(fault)
+        except LeftToOthers as left:
+            verdict.broken = f"{left.wrong}, on {left.case}"
         except (Unsupported, Inapplicable) as why:
             if str(why) not in verdict.notes:
                 verdict.notes.append(str(why))
         else:
-            if name in ("forward", "low_precision", "gradient"):
+            if name in ("forward", "gradient"):
                 verdict.judged += 1
                 verdict.telling += judgement.telling and not judgement.void
                 verdict.ratio = max(verdict.ratio, judgement.ratio)

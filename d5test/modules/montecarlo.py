@@ -11,6 +11,7 @@ Parker, Monte Carlo Arithmetic, UCLA CSD-970002, 1997.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -68,6 +69,11 @@ WINDOWS: Mapping[str, int] = {
     "col2im": 2,
 }
 """Sums over windows, with the position of the argument that is their size."""
+COUNTED = frozenset(
+    {"cumsum", "embedding_dense_backward", "index_add", "index_put", "scatter_add"}
+    | {"unsafe_index_put"}
+)
+"""Sums of which an element may have any number of terms."""
 ACCUMULATING = frozenset({"index_put", "unsafe_index_put"})
 """Functions that add where an argument says so, and else write."""
 ULPS: Mapping[str, float] = {
@@ -116,20 +122,27 @@ class MonteCarlo(TorchDispatchMode):  # type: ignore[misc]
                     return result
         if name in ACCUMULATING and not any(a is True for a in (*args, *kwargs.values())):
             return function(*args, **kwargs)
-        squares = _squares(function, name, args, kwargs)
-        result = function(*args, **kwargs)
-        several = isinstance(result, tuple | list)
-        for k, y in enumerate(result if several else (result,)):
-            if isinstance(y, torch.Tensor) and y.is_floating_point() and y.numel():
-                self._err(name, k, y, squares and squares[k], args)
+        with np.errstate(all="ignore"):
+            squares = _squares(function, name, args, kwargs)
+            terms = partial(_terms, function, name, args=args, kwargs=kwargs)
+            counts = {}
+            if name in COUNTED:  # before one of the arguments is written to
+                counts[0] = terms(0, None)
+            result = function(*args, **kwargs)
+            several = isinstance(result, tuple | list)
+            for k, y in enumerate(result if several else (result,)):
+                if _is_real(y) and y.numel():
+                    sizes = None
+                    if squares is not None:
+                        sizes = squares[k], counts[k] if k in counts else terms(k, y)
+                    self._err(name, y, sizes)
         return result
 
-    def _err(self, name: str, k: int, y: torch.Tensor, squares: Any, args: Sequence[Any]) -> None:
-        """Let result `k` be off, in place."""
+    def _err(self, name: str, y: torch.Tensor, sum_of: Any) -> None:
+        """Let a result be off, in place; `sum_of` are the squares of a sum, and their number."""
         value = y.detach().numpy()
-        if squares is not None:
-            terms = _terms(name, k, y, args)
-            noisy = self._error(value, np.abs(value), walk(value, squares, terms))
+        if sum_of is not None:
+            noisy = self._error(value, np.abs(value), walk(value, *sum_of))
         else:
             self.called.add(name)
             granted = 2 * self._ulps.get(name, OTHER)
@@ -143,13 +156,17 @@ def _name(function: Any) -> str:
     return name.strip("_")
 
 
+def _is_real(x: Any) -> bool:
+    return isinstance(x, torch.Tensor) and x.is_floating_point()
+
+
 def _squares(function: Any, name: str, args: Any, kwargs: Any) -> Sequence[Any] | None:
     """For each result of a sum of products, the sum of their squares; `None` of what is none."""
     if name not in SUMS:
         return None
 
     def square(x: Any) -> Any:
-        return x * x if isinstance(x, torch.Tensor) and x.is_floating_point() else x
+        return x * x if _is_real(x) else x
 
     weights = ("alpha", "beta")
     squared = function(
@@ -159,8 +176,11 @@ def _squares(function: Any, name: str, args: Any, kwargs: Any) -> Sequence[Any] 
     return [None if q is None else np.abs(q.detach().numpy()) for q in results]
 
 
-def _terms(name: str, k: int, y: torch.Tensor, args: Sequence[Any]) -> int:
-    """How many products an element of result `k` has, at most, or about."""
+def _terms(function: Any, name: str, k: int, y: torch.Tensor, args: Any, kwargs: Any) -> Any:
+    """How many products an element of result `k` has, at most, or about; or each of them has."""
+    if name in COUNTED:  # of ones the sum is their number
+        ones = [torch.ones_like(x) if _is_real(x) else x for x in args]
+        return np.abs(function(*ones, **kwargs).numpy())
     tensors = [x for x in args if isinstance(x, torch.Tensor)]
     if name == "convolution":
         _, weight, _, stride, _, _, transposed, _, groups = args

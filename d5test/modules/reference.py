@@ -156,6 +156,8 @@ def results_of(result: Any) -> list[torch.Tensor]:
     for part in as_tuple(tuple(result) if isinstance(result, list) else result):
         if isinstance(part, tuple | list):  # as an LSTM's state
             flat += results_of(tuple(part))
+        elif isinstance(part, torch.Tensor) and part.is_complex():
+            raise TypeError("it returned complex numbers, of which nothing is judged")
         elif isinstance(part, torch.Tensor):
             flat.append(part)
         elif part is not None:

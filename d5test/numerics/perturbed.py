@@ -97,7 +97,7 @@ class Perturbed(Tracked):
         return result
 
 
-def walk(total: Values, squares: Values, terms: int) -> Values:
+def walk(total: Values, squares: Values, terms: int | Values) -> Values:
     """The size of a sum to which its rounding error is relative: terms added one after the other.
 
     Of n terms with the sum S and the sum of squares Q, in any order, k have the sum k S / n on
@@ -106,7 +106,7 @@ def walk(total: Values, squares: Values, terms: int) -> Values:
     is n Q / 2: torch's convolutions, of 4608 float32 products, were measured at 0.8 of its root.
     For equal terms it is n S^2 / 3.
     """
-    n = max(terms, 1)
+    n = np.maximum(terms, 1)
     means = total * total
     return np.sqrt(np.maximum(squares, n * means / 3 + (n * squares - means) / 6))
 
