@@ -333,13 +333,13 @@ def _as_bad(one: Fault | None, other: Fault) -> bool:
 
 def _require_plain(inputs: Sequence[Any], path: Path) -> None:
     """Raise `Mistake` unless the inputs are real tensors, perhaps beside plain values."""
+    if any(isinstance(x, list | tuple | dict | set) for x in inputs):
+        raise Mistake(f"{path}: get_inputs() returns a nested list: give the tensors one by one")
     tensors = [x for x in inputs if isinstance(x, torch.Tensor)]
     if not tensors:
         raise Mistake(f"{path}: get_inputs() returns no tensor: there is nothing to vary")
     if any(x.is_complex() for x in tensors):
         raise Mistake(f"{path}: get_inputs() returns complex numbers, of which nothing is judged")
-    if any(isinstance(x, list | tuple | dict | set) for x in inputs):
-        raise Mistake(f"{path}: get_inputs() returns a nested list: give the tensors one by one")
 
 
 def _in_words(error: Exception) -> str:
