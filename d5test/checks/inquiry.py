@@ -337,7 +337,7 @@ class Inquiry:
             return self.subject.fault(kind, what + when, evidence, got=got, want=want)
 
         if len(results) != len(expected):
-            count = f"{len(expected)}, or outputs={len(results)} if these are the first of them"
+            count = f"{len(expected)}{self.advice.fewer.format(len(results))}"
             raise fault("shape", "the wrong number of results", got=str(len(results)), want=count)
         for k, bound, got in pairs(expected, results):
             name = (
@@ -451,10 +451,8 @@ class Inquiry:
                 subject = "the gradient" if gradients else "the result"
                 what = f"{subject} is outside class {allowed.name}"
                 more = f", inside class {held_by}"
-                details["class"] = (
-                    f"{allowed.name} is allowed: {EXPLAINED[allowed.name]}; "
-                    f'arithmetic="{held_by}" in the row allows {held_by}'
-                )
+                looser = self.advice.looser.format(held_by)
+                details["class"] = f"{allowed.name} is allowed: {EXPLAINED[allowed.name]}{looser}"
                 if judgement.ratio > FAR:
                     times = f"{judgement.ratio:.3g} bars are much for a rounding"
                     details["class"] += f"; {times}: rule out a fault first"

@@ -209,6 +209,8 @@ class Advice:
     stopped     how inputs without a gradient are declared: those at `{}`
     flushes     how zeros in place of subnormal numbers are declared
     rounded     how attributes that are known to 32 bits are declared
+    looser      how a looser class of arithmetic, `{0}`, is declared
+    fewer       how `{}` results, the first of all, are declared
     """
 
     unreadable: str = "the backend's row is wrong"
@@ -217,6 +219,8 @@ class Advice:
     stopped: str = "; stopped={} in the row says that the framework has none"
     flushes: str = "; flushes=True in the row allows that"
     rounded: str = "; rounded_attributes=True in the row says so"
+    looser: str = '; arithmetic="{0}" in the row allows {0}'
+    fewer: str = ", or outputs={} if these are the first of them"
 
     def on(self, exception: str) -> dict[str, str]:
         """The details that say what to do about an exception of this type."""

@@ -77,6 +77,8 @@ ADVICE = Advice(
     stopped="",
     flushes="",
     rounded="",
+    looser="",
+    fewer="",
 )
 
 
