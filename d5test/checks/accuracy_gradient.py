@@ -48,8 +48,10 @@ def _judged(client: Any, case: Case) -> Judgement:
     except Fault:
         outputs = partial(_where_defined, inquiry, inquiry.forward_bounds)
         try:
-            inquiry.judged(outputs, result.outputs, (feed,))
+            judgement = inquiry.judged(outputs, result.outputs, (feed,))
         except Fault:
+            raise forward_is_wrong(inquiry) from None
+        if judgement.model:  # it is known to be wrong
             raise forward_is_wrong(inquiry) from None
         raise
 

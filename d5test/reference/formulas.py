@@ -533,6 +533,17 @@ class TakenAwayInShares(indexing.Scatter):
         return dx + (taken - taken), *others
 
 
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ExponentialFirst(elementwise.Unary):
+    """A hyperbolic function as half of a sum of exponentials, infinite where one of them is."""
+
+    largest: float
+
+    def forward(self, x):
+        y = super().forward(x)
+        return np.where(np.abs(x) > np.log(self.largest), np.sign(y) * np.inf, y)
+
+
 def _mixed(mixin: type, *operators: type[Operator]) -> dict[type[Operator], type[Operator]]:
     """These operators, each with the methods of the mixin, and its documentation."""
     kind, own = dataclass(frozen=True, kw_only=True, repr=False), {"__doc__": mixin.__doc__}
@@ -561,6 +572,7 @@ FORMULAS: Mapping[str, Mapping[type[Operator], type[Operator]]] = {
     "nothing at zero": {reductions.CumProd: CumProdFlatAtZero},
     "neither side at zero": {elementwise.PRelu: PReluFlatAtZero},
     "quotient rule": {reductions.Softmax: SoftmaxByQuotient},
+    "exponential before half": _mixed(ExponentialFirst, elementwise.Cosh, elementwise.Sinh),
     "interpolated tangents": _mixed(Interpolated, elementwise.Max, elementwise.Min),
     "lowest scores": {attention.Attention: LowestScores},
     "largest for NaN": _mixed(LargestForNaN, GRU, LSTM),
