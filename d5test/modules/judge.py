@@ -307,6 +307,16 @@ class Verdict:
             return WRONG
         return RIGHT if self.telling else UNTESTED
 
+    def excuses(self, fault: Fault) -> bool:
+        """Whether this one has the same fault on the same inputs, and its error is no smaller."""
+        alike = (fault.check, fault.kind, repr(fault.case))
+        return any(
+            own.judgement is None or fault.judgement is None
+            or own.judgement.ratio >= fault.judgement.ratio
+            for own in self.faults
+            if (own.check, own.kind, repr(own.case)) == alike
+        )  # fmt: skip
+
     def to_json(self) -> dict[str, Any]:
         """Builtins alone."""
         return {
@@ -324,13 +334,6 @@ class Verdict:
             "notes": self.notes,
             "times": dict(self.times),
         }
-
-
-def _as_bad(one: Fault | None, other: Fault) -> bool:
-    """Whether a fault is there, and its error is no smaller than another's."""
-    if one is None or one.judgement is None or other.judgement is None:
-        return one is not None and one.judgement is other.judgement
-    return one.judgement.ratio >= other.judgement.ratio
 
 
 def _require_plain(inputs: Sequence[Any], path: Path) -> None:
@@ -377,10 +380,9 @@ class Judge:
         return self._judged(path, name)
 
     @cached_property
-    def _of_reference(self) -> Mapping[tuple[str, str, str], Fault]:
-        """The faults of the problem's own module in this dtype, of which nobody is accused."""
-        faults = self._judged(self.problem.path, "Model", own=True).faults
-        return {(f.check, f.kind, repr(f.case)): f for f in faults}
+    def _of_reference(self) -> Verdict:
+        """The verdict upon the problem's own module: of what it does nobody else is accused."""
+        return self._judged(self.problem.path, "Model", own=True)
 
     def _judged(self, path: Path, name: str, *, own: bool = False) -> Verdict:
         """The verdict upon one file, or upon the problem's `own` module, which is asked all."""
@@ -479,15 +481,15 @@ class Judge:
         try:
             judgement: Judgement = CHECKS[name].run(client, case)
         except Fault as fault:
-            key = fault.check, fault.kind, repr(fault.case)
             if fault.kind == "nondeterministic":
                 verdict.notes.append("the same call does not give the same bits twice")
-            elif not verdict.own and _as_bad(self._of_reference.get(key), fault):
+            elif not verdict.own and self._of_reference.excuses(fault):
                 verdict.notes.append(f"the problem's own module is no better: {fault.headline}")
             else:
                 verdict.faults.append(fault)
         except LeftToOthers as left:
-            verdict.broken = f"{left.wrong}, on {left.case}"
+            if verdict.own or not self._of_reference.broken:
+                verdict.broken = f"{left.wrong}, on {left.case}"
         except (Unsupported, Inapplicable) as why:
             if str(why) not in verdict.notes:
                 verdict.notes.append(str(why))
