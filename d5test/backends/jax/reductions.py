@@ -37,13 +37,19 @@ for _operator, _order in (("ReduceL1", 1), ("ReduceL2", 2)):
     rows.native(_operator, values=(1,))(
         planned(partial(reduction, partial(jnp.linalg.vector_norm, ord=_order), of_one=jnp.abs))
     )
-rows.composed("ReduceLogSum", values=(1,))(
-    planned(partial(reduction, lambda x, **which: jnp.log(jnp.sum(x, **which)), of_one=jnp.log))
-)
+
+
+def log_sum(x: Array, **which: Any) -> Array:
+    return jnp.log(jnp.sum(x, **which))
+
+
+def sum_square(x: Array, **which: Any) -> Array:
+    return jnp.sum(jnp.square(x), **which)
+
+
+rows.composed("ReduceLogSum", values=(1,))(planned(partial(reduction, log_sum, of_one=jnp.log)))
 rows.composed("ReduceSumSquare", values=(1,))(
-    planned(
-        partial(reduction, lambda x, **which: jnp.sum(jnp.square(x), **which), of_one=jnp.square)
-    )
+    planned(partial(reduction, sum_square, of_one=jnp.square))
 )
 rows.native("ReduceLogSumExp", values=(1,))(planned(partial(reduction, nn.logsumexp)))
 

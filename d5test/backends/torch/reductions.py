@@ -54,17 +54,19 @@ rows.native("ReduceL1", values=(1,))(
 rows.native("ReduceL2", values=(1,))(
     planned(partial(reduction, partial(norm, 2), of_one=torch.abs))
 )
-rows.composed("ReduceLogSum", values=(1,))(
-    planned(
-        partial(reduction, lambda x, *which: torch.log(torch.sum(x, *which)), of_one=torch.log)
-    )
-)
+
+
+def log_sum(x: Tensor, *which: Any) -> Tensor:
+    return torch.log(torch.sum(x, *which))
+
+
+def sum_square(x: Tensor, *which: Any) -> Tensor:
+    return torch.sum(torch.square(x), *which)
+
+
+rows.composed("ReduceLogSum", values=(1,))(planned(partial(reduction, log_sum, of_one=torch.log)))
 rows.composed("ReduceSumSquare", values=(1,))(
-    planned(
-        partial(
-            reduction, lambda x, *which: torch.sum(torch.square(x), *which), of_one=torch.square
-        )
-    )
+    planned(partial(reduction, sum_square, of_one=torch.square))
 )
 
 
