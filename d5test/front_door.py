@@ -31,7 +31,7 @@ from d5test.client.client import InProcessClient, in_this_process
 from d5test.client.messages import Advice
 from d5test.exploration.draws import seed_of_cell
 from d5test.exploration.explore import COMPILED, Exploration
-from d5test.formula import Described, Input, operator_of
+from d5test.formula import LEAST_SHARE, Described, Input, operator_of
 from d5test.modules import is_of_torch
 from d5test.numerics.arithmetic import Arithmetic, classes
 from d5test.numerics.bounds import Bounds, forward_bounds, gradient_bounds, lower_precision
@@ -45,8 +45,6 @@ from d5test.worker.service import Service
 Function = Callable[..., Any]
 MISCALLED = re.compile(r"takes .*positional argument.* given|missing \d+ required positional")
 """What Python says of a call with too many or too few arguments."""
-LEAST_SHARE = 0.5
-"""The share of a formula's elements that have to be judged, on the average of its cases."""
 STARRED = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 OF_A_FRAMEWORK = 'backend="torch", say, gives tensors of a framework'
 

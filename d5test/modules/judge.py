@@ -38,6 +38,7 @@ from d5test.client.messages import (
     Raised,
 )
 from d5test.client.registry import Spec
+from d5test.formula import LEAST_SHARE
 from d5test.modules.candidate import JOB, NAME
 from d5test.modules.problem import LARGE, SEED, SMALL, Problem
 from d5test.modules.reference import (
@@ -264,8 +265,8 @@ class Remembered(TorchReference):
         key = hashed.digest()
         if key not in self.known:
             self.known[key] = super().bounds(arrays, grads, arithmetic)
-        found: Bounds = self.known[key]
-        return found
+        bounds: Bounds = self.known[key]
+        return bounds
 
 
 def _array(x: torch.Tensor) -> Array:
@@ -284,6 +285,7 @@ class Verdict:
     """What is said of a candidate.
 
     ratio    the largest error / bar among the right results
+    shares   the sum of the shares of elements that were judged, over the calls that were
     gradient whether gradients were judged
     notes    what a reader has to know of it, and is no fault
     own      whether it is upon the problem's own module
@@ -294,6 +296,7 @@ class Verdict:
     notes: list[str] = field(default_factory=list)
     ratio: float = 0.0
     judged: int = 0
+    shares: float = 0.0
     telling: int = 0
     gradient: bool = False
     broken: str = ""
@@ -305,7 +308,8 @@ class Verdict:
         """`right`, `wrong` or `untested`."""
         if self.faults or self.broken:
             return WRONG
-        return RIGHT if self.telling else UNTESTED
+        enough = self.judged and self.shares / self.judged >= LEAST_SHARE
+        return RIGHT if self.telling and enough else UNTESTED
 
     def excuses(self, fault: Fault) -> bool:
         """Whether this one has the same fault on the same inputs, and its error is no smaller."""
@@ -324,6 +328,7 @@ class Verdict:
             "status": self.status,
             "largest error / bar": self.ratio,
             "calls judged": self.judged,
+            "share judged": self.shares / max(self.judged, 1),
             "calls that would expose a wrong result": self.telling,
             "gradient judged": self.gradient,
             "faults": [
@@ -490,12 +495,15 @@ class Judge:
         except LeftToOthers as left:
             if verdict.own or not self._of_reference.broken:
                 verdict.broken = f"{left.wrong}, on {left.case}"
+            else:
+                verdict.notes.append(f"the problem's own module is no better: {left.wrong}")
         except (Unsupported, Inapplicable) as why:
             if str(why) not in verdict.notes:
                 verdict.notes.append(str(why))
         else:
             if name in ("forward", "gradient"):
                 verdict.judged += 1
+                verdict.shares += judgement.share
                 verdict.telling += judgement.telling and not judgement.void
                 verdict.ratio = max(verdict.ratio, judgement.ratio)
                 verdict.gradient |= name == "gradient"

@@ -205,8 +205,8 @@ def _within(weight: torch.Tensor, stride: Sequence[int], groups: int, *, spread:
     if not spread:
         return int(prod(weight.shape[1:]))
     steps = list(stride) * (weight.ndim - 2 if len(stride) == 1 else 1)
-    met = prod(-(-side // step) for side, step in zip(weight.shape[2:], steps, strict=True))
-    return int(weight.shape[0] // groups * met)
+    count = prod(-(-side // step) for side, step in zip(weight.shape[2:], steps, strict=True))
+    return int(weight.shape[0] // groups * count)
 
 
 def _mean(x: torch.Tensor, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:

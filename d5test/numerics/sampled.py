@@ -25,7 +25,7 @@ PAIRS, IN_16_BITS = 6, 8
 """Runs with errors and their opposites. Of few bits an element is near a bend more often."""
 AMPLIFIED = 4.0
 """By how much errors are larger than those of the arithmetic. Of an element two deviations from
-a bend, six pairs miss it once in 300 times, eight once in 2,000."""
+a bend, six pairs of normal errors miss it once in 300 times, eight once in 2,000."""
 NARROWED = float(np.sqrt(4 / 7))
 """The magnitude of a deviate lies between half of this and this, so that its variance is that of
 one between -1 and 1: of a few small ones, an element's spread would be too small by chance."""

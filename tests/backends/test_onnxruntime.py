@@ -117,6 +117,17 @@ def test_a_row_is_inside_the_bars(name: str, dtype: str) -> None:
     assert len(judged_cases) > 3
 
 
+@pytest.mark.parametrize("name", sorted(LACKING))
+def test_what_has_no_kernel_is_refused(name: str) -> None:
+    @settings(max_examples=5, deadline=None, database=None, derandomize=True)
+    @given(case=cases(OPERATORS[name], "float32"))
+    def every(case: Case) -> None:
+        with pytest.raises(Unsupported):
+            judged(case)
+
+    every()
+
+
 @pytest.mark.parametrize("reason", FAULTS)
 def test_a_fault_is_no_lack(reason: str) -> None:
     """Each is wrong, or raises what is not Unsupported; right means that it has been mended."""

@@ -294,3 +294,12 @@ def test_a_folder_of_candidates_is_judged_one_by_one(
         "1 right, 3 wrong",
     ):
         assert words in said
+
+
+def test_where_most_results_are_no_numbers_nothing_is_told(tmp_path: Path) -> None:
+    problem = tmp_path / "problem.py"
+    results = "torch.cat([x, x * float('nan'), x * float('nan')])"
+    problem.write_text(RELU.replace("torch.relu(x)", results))
+    with Judge(problem) as judge:
+        verdict = judge.judge(written(tmp_path, f"return {results}"))
+    assert verdict.status == "untested"
