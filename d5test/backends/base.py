@@ -357,7 +357,15 @@ class Backend(ABC):
 
     @abstractmethod
     def wait(self, tensors: Sequence[Any]) -> None:
-        """Return when the device has computed `tensors`."""
+        """Return when the device has computed `tensors`, and whatever else was asked of it."""
+
+    def wait_to_read(self, tensors: Sequence[Any]) -> None:
+        """Return when `tensors` may be read, as whoever called would read them.
+
+        Where a device has streams, the caller's alone is waited for: what a function leaves on
+        another stream may not be done, and is not waited for by anybody else either.
+        """
+        self.wait(tensors)
 
     @abstractmethod
     def vjp(

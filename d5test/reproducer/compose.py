@@ -64,7 +64,7 @@ except ModuleNotFoundError as error:
 """Imports of d5test in a file that may be run without it."""
 RESERVED = {"ATTRIBUTES", "CALLS", "EXPECTED", "OP", "backend", "function", "function_of", "main"}
 """Names that reproducers bind themselves."""
-OWED = ("put", "get", "wait", "version")
+OWED = ("put", "get", "wait_to_read", "version")
 """The methods of a backend that every reproducer calls."""
 
 

@@ -139,7 +139,7 @@ def answers(
         for y in (*outputs, *(dx for dx in gradients if dx is not None)):
             if not isinstance(y, kind):
                 raise BadResult(f"{type(y).__name__} was returned, not {kind.__name__}")
-        backend.wait([t for t in (*outputs, *gradients) if t is not None])
+        backend.wait_to_read([t for t in (*outputs, *gradients) if t is not None])
         read = [backend.get(y) for y in outputs]
         alike = [call.inputs[i] for i in call.wanted] if upstream else read
         slopes = [
@@ -503,7 +503,7 @@ class Session:
         """A copy, and its dtype."""
         return bits(np.array(tensor))
 
-    def wait(self, tensors: Any) -> None:
+    def wait_to_read(self, tensors: Any) -> None:
         """Nothing: it returns when it has computed."""
 
 

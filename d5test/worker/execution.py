@@ -206,7 +206,9 @@ class Execution:
                 roots = list(range(every))
             now.gradients = self.gradients(bound, computed, roots, every)
         self.where = "wait"
-        self.backend.wait([t for t in (*now.outputs, *(now.gradients or ())) if t is not None])
+        self.backend.wait_to_read(
+            [t for t in (*now.outputs, *(now.gradients or ())) if t is not None]
+        )
 
     def fitting(self, function: Callable[..., Any], upstream: Sequence[Any], *inputs: Any) -> Any:
         """What the function returns. Raises `Misfit` where an upstream gradient does not fit it.

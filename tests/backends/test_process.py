@@ -14,6 +14,7 @@ import pytest
 
 from d5test.client.client import WorkerClient
 from d5test.client.messages import BackendFailed, Crashed, Feed, Hung, Raised
+from d5test.reference.operators import Mul
 
 HERE = Path(__file__).parent
 X = np.arange(1, 4, dtype=np.float32)
@@ -45,6 +46,11 @@ def children() -> set[int]:
 @pytest.fixture(params=[True, False], ids=["fork", "no fork"])
 def wrong(request: Any, start: Any) -> Any:
     return start("wrong_calls", "Wrong", fork=request.param, timeout=1.5)
+
+
+def test_what_is_left_on_another_stream_is_not_waited_for(start: Any) -> None:
+    (result,) = start("wrong_calls", "OtherStream").run(Mul(), [Feed((X, X))])
+    assert not result.outputs[0].any()
 
 
 @pytest.mark.parametrize(

@@ -111,6 +111,24 @@ class WrongGet(Tiny):
         raise RuntimeError("the copy failed")
 
 
+class OtherStream(Tiny):
+    """What a call leaves on another stream is done when the device is waited for, and not before."""
+
+    def compile(self, function: Any) -> Any:
+        def call(*inputs: Any) -> Any:
+            self.late = function(*inputs)
+            self.result = np.zeros_like(self.late)
+            return self.result
+
+        return call
+
+    def wait(self, tensors: Any) -> None:
+        self.result[...] = self.late
+
+    def wait_to_read(self, tensors: Any) -> None:
+        """There is nothing on the caller's stream."""
+
+
 class Gone(Exception):
     """What a GPU says at every call after an illegal address."""
 

@@ -215,6 +215,10 @@ class Torch(Backend):
         if self.device != "cpu":
             torch.cuda.synchronize(self.device)
 
+    def wait_to_read(self, tensors: Sequence[Any]) -> None:
+        if self.device != "cpu":
+            torch.cuda.current_stream(self.device).synchronize()
+
     def vjp(
         self, function: Function, inputs: Tensors, grads: Tensors, wanted: Sequence[int]
     ) -> Pulled:
