@@ -28,6 +28,8 @@ JOB = "D5TEST_CANDIDATE"
 NAME = "Model"
 FORWARD_ONLY = "its results are not differentiable"
 SYNCHRONIZE = torch.cuda.synchronize  # as it is before a candidate can replace it
+DELAY, CYCLES = torch.cuda._sleep, 1_000_000
+"""A kernel that waits, and for how long: about half a millisecond."""
 COPY, MATMUL = 1 << 26, 2048
 """Bytes that are copied, and the side of a product, for the two roofs of a roofline."""
 
@@ -45,11 +47,20 @@ class Candidate(Torch):
         self._tensors = [i for i, x in enumerate(self.inputs) if x is None]
         self.module, self.parameters = _made(job, device)
         absent = [len(self._tensors) + i for i, p in enumerate(self.parameters) if p is None]
-        row = Row(self.call, stopped=tuple(absent), arithmetic="P", flushes=True)
+        row = Row(self.late if device != "cpu" else self.call, stopped=tuple(absent), arithmetic="P", flushes=True)
         self.rows = Table({NAME: row})  # type: ignore[misc]
         self.timed: list[tuple[Any, ...]] = []
         self.last: dict[int, list[Any]] = {}
         self.turn = 0
+
+    def late(self, op: Any, *tensors: Any) -> tuple[Any, ...]:
+        """The module's results, asked of a stream that is busy.
+
+        What is left on another stream has no lead over whoever reads: both begin when this one is
+        free. Otherwise a short kernel would be done before its result is copied.
+        """
+        DELAY(CYCLES)
+        return self.call(op, *tensors)
 
     def call(self, _: Any, *tensors: Any) -> tuple[Any, ...]:
         """The module's results; the parameters, which come last, are its own."""
