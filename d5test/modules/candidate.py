@@ -28,7 +28,7 @@ JOB = "D5TEST_CANDIDATE"
 NAME = "Model"
 FORWARD_ONLY = "its results are not differentiable"
 SYNCHRONIZE = torch.cuda.synchronize  # as it is before a candidate can replace it
-DELAY, CYCLES = torch.cuda._sleep, 1_000_000
+DELAY, CYCLES = torch.cuda._sleep, 1_000_000  # noqa: SLF001 (no public kernel waits)
 """A kernel that waits, and for how long: about half a millisecond."""
 COPY, MATMUL = 1 << 26, 2048
 """Bytes that are copied, and the side of a product, for the two roofs of a roofline."""
@@ -45,9 +45,14 @@ class Candidate(Torch):
         self.inputs = job["inputs"]
         """The inputs of a call: `None` for each tensor, and whatever else there is as it is."""
         self._tensors = [i for i, x in enumerate(self.inputs) if x is None]
-        self.module, self.parameters = _made(job, device)
+        self.module, self.parameters, self.shares_state = _made(job, device)
         absent = [len(self._tensors) + i for i, p in enumerate(self.parameters) if p is None]
-        row = Row(self.late if device != "cpu" else self.call, stopped=tuple(absent), arithmetic="P", flushes=True)
+        row = Row(
+            self.late if device != "cpu" else self.call,
+            stopped=tuple(absent),
+            arithmetic="P",
+            flushes=True,
+        )
         self.rows = Table({NAME: row})  # type: ignore[misc]
         self.timed: list[tuple[Any, ...]] = []
         self.last: dict[int, list[Any]] = {}
@@ -91,8 +96,10 @@ class Candidate(Torch):
             SYNCHRONIZE(self.device)
 
 
-def _made(job: Mapping[str, Any], device: str) -> tuple[nn.Module, list[Any]]:
-    """The module that a job describes, and for each parameter of the reference its own."""
+def _made(job: Mapping[str, Any], device: str) -> tuple[nn.Module, list[Any], bool]:
+    """The module that a job describes, for each parameter of the reference its own, and whether
+    it has the reference's state.
+    """
     module = _imported(Path(job["path"]))
     made = getattr(module, job["name"], None)
     if made is None:
@@ -102,7 +109,8 @@ def _made(job: Mapping[str, Any], device: str) -> tuple[nn.Module, list[Any]]:
     if not isinstance(model, nn.Module):
         raise TypeError(f"{job['name']} makes no torch.nn.Module, but a {type(model).__name__}")
     own, state = model.state_dict(), job["state"]
-    if {k: v.shape for k, v in own.items()} == {k: v.shape for k, v in state.items()}:
+    shared = {k: v.shape for k, v in own.items()} == {k: v.shape for k, v in state.items()}
+    if shared:
         model.load_state_dict(state)
     model = model.to(device=device, dtype=getattr(torch, job["dtype"]))
     for part in model.modules():
@@ -113,7 +121,7 @@ def _made(job: Mapping[str, Any], device: str) -> tuple[nn.Module, list[Any]]:
     parameters = [by_name.get(wanted) for wanted in job["parameters"].items()]
     if job["compile"]:
         model = torch.compile(model)
-    return model, parameters
+    return model, parameters, shared
 
 
 def _imported(path: Path) -> ModuleType:
@@ -143,6 +151,11 @@ def _flat(result: Any) -> list[Any]:
             kind = f"{type(part).__module__}.{type(part).__qualname__}"
             raise BadRow(f"a {kind} was returned, where a plain tensor is wanted")
     return flat
+
+
+def shares_state(backend: Candidate) -> bool:
+    """Whether the names and shapes of its state are the reference's."""
+    return backend.shares_state
 
 
 def prepare(backend: Candidate, feeds: Sequence[Sequence[Any]]) -> None:

@@ -70,7 +70,8 @@ processes have three sets of them each, and what is computed on the way. Bytes o
 does not say how many it has. Operations of a pass on a CPU: a second or so."""
 FAILED = (Raised, BackendFailed, *FAILURES)
 """What is raised where a module cannot be made or called."""
-TARGET = "d5test.modules.candidate:Candidate"
+WORKER = "d5test.modules.candidate"
+TARGET = f"{WORKER}:Candidate"
 ADVICE = Advice(
     unreadable="what it returned cannot be read",
     refusing="",
@@ -106,10 +107,17 @@ class Setting:
     by, and not only called.
     """
 
-    def __init__(self, problem: Problem, dtype: str, *, judged: bool = True) -> None:
-        self.problem, self.dtype = problem, dtype
+    def __init__(
+        self, problem: Problem, dtype: str, *, judged: bool = True, uneven: bool = False
+    ) -> None:
+        self.problem, self.dtype, self._uneven = problem, dtype, uneven
         model = problem.model().to(getattr(torch, dtype))
         self._state = model.state_dict()
+        self.even = [name for name, x in self._state.items() if _even(x)]
+        """Parameters and statistics that begin as one number everywhere: scales, offsets."""
+        if uneven:
+            self._state = {k: _uneven(x) if k in self.even else x for k, x in self._state.items()}
+            model.load_state_dict(self._state)
         function, self._parameters = function_of(model)
         inputs = self._inputs(0)
         _require_plain(inputs, problem.path)
@@ -176,8 +184,20 @@ class Setting:
         for name, p in self._parameters.items():
             array = p.astype(dtype_of(self.dtype))
             fixed = partial(_whatever_the_seed, array)
-            tensors.append(Drawn(p.shape, self.dtype, ("constant", name), source=fixed))
+            values = ("constant", name, *(("uneven",) if self._uneven else ()))
+            tensors.append(Drawn(p.shape, self.dtype, values, source=fixed))
         return Case(self.operator, tuple(tensors), seed)
+
+    @cached_property
+    def redrawn(self) -> Setting | None:
+        """The same with such parameters drawn; `None` where none is, or the reference refuses."""
+        if not self.even:
+            return None
+        try:
+            redrawn = Setting(self.problem, self.dtype, uneven=True)
+        except Mistake:
+            return None
+        return redrawn if redrawn.takes(OWN) else None
 
     def job(self, path: Path, name: str, *, compiled: bool = False) -> dict[str, Any]:
         """What a worker has to know to make the module of a file."""
@@ -274,6 +294,19 @@ def _array(x: torch.Tensor) -> Array:
     x = x.detach()
     array: Array = x.view(torch.uint16).numpy() if x.dtype == torch.bfloat16 else x.numpy()
     return array.view(dtype_of("bfloat16")) if x.dtype == torch.bfloat16 else array
+
+
+def _even(x: torch.Tensor) -> bool:
+    """Whether a tensor is one finite number everywhere."""
+    return bool(
+        x.is_floating_point() and x.numel() and x.isfinite().all() and (x == x.max()).all()
+    )
+
+
+def _uneven(x: torch.Tensor) -> torch.Tensor:
+    """Other numbers of the same sign, up to half as far from zero; of zero, numbers up to 1/2."""
+    apart = torch.rand(x.shape, generator=torch.Generator().manual_seed(SEED)).to(x.dtype) - 0.5
+    return torch.where(x == 0, apart, x * (1 + apart))
 
 
 def _whatever_the_seed(array: Array, seed: int) -> Array:
@@ -406,6 +439,7 @@ class Judge:
                 text = next(filter(None, refused.values()))
                 verdict.notes.append(f"made for one set of sizes alone, at others: {text}")
             self._ask_all(verdict, self._bench.client(fitting[-1], path, name), fitting[-1])
+            self._ask_redrawn(verdict, fitting[-1], path, name)
         except BackendFailed as error:
             raise Mistake(str(error)) from error  # no candidate has begun
         except FAILED as error:
@@ -478,6 +512,26 @@ class Judge:
             self._ask(verdict, client, "gradient", case)
         for name in ("untouched", "no_caching", "determinism"):
             self._ask(verdict, client, name, cases[-1])
+
+    def _ask_redrawn(self, verdict: Verdict, setting: Setting, path: Path, name: str) -> None:
+        """Values and gradients with parameters drawn that begin as one number everywhere.
+
+        A candidate that leaves out a scale of 1 or an offset of 0 is right until it is trained.
+        """
+        redrawn = setting.redrawn
+        if redrawn is None or verdict.faults or verdict.broken:
+            return
+        client = self._bench.client(redrawn, path, name)
+        names = ", ".join(redrawn.even)
+        if not client.invoke(f"{WORKER}:shares_state"):
+            verdict.notes.append(
+                f"its state is another: of {names} it has the initial values alone"
+            )
+            return
+        for check in ("forward", "gradient")[: 1 if redrawn.without_gradient else 2]:
+            self._ask(verdict, client, check, redrawn.case())
+        if verdict.faults or verdict.broken:
+            verdict.notes.append(f"with other values of {names}, set by load_state_dict")
 
     def _ask(self, verdict: Verdict, client: WorkerClient, name: str, case: Case) -> None:
         """One check on one case."""

@@ -112,7 +112,7 @@ class WrongGet(Tiny):
 
 
 class OtherStream(Tiny):
-    """What a call leaves on another stream is done when the device is waited for, and not before."""
+    """What a call leaves on another stream is done when the device is waited for."""
 
     def compile(self, function: Any) -> Any:
         def call(*inputs: Any) -> Any:

@@ -189,6 +189,54 @@ def test_what_is_right_on_positive_numbers_alone_is_wrong(tmp_path: Path) -> Non
     assert verdict.status == "wrong"
 
 
+NORM = """
+import torch
+from torch import nn
+
+rows, columns = 64, 48
+
+
+class {name}(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.LayerNorm(columns)
+        self.gain = nn.Parameter(torch.zeros(columns))
+
+    def forward(self, x):
+        return {result}
+
+
+def get_inputs():
+    return [torch.rand(rows, columns)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.parametrize(
+    ("result", "status"),
+    [
+        ("self.norm(x) * (1 + self.gain)", "right"),
+        ("torch.layer_norm(x, (columns,), *self.norm.parameters()) * (1 + self.gain)", "right"),
+        ("torch.layer_norm(x, (columns,)).detach()", "wrong"),
+        ("self.norm(x).detach()", "wrong"),
+        ("((self.norm(x) - self.norm.bias) * (1 + self.gain)).detach()", "wrong"),
+    ],
+)
+def test_parameters_that_begin_as_one_number_are_drawn(
+    tmp_path: Path, result: str, status: str
+) -> None:
+    problem, made = tmp_path / "problem.py", tmp_path / "made.py"
+    problem.write_text(NORM.format(name="Model", result="self.norm(x) * (1 + self.gain)"))
+    made.write_text(NORM.format(name="ModelNew", result=result))
+    with Judge(problem) as judge:
+        verdict = judge.judge(made)
+    assert verdict.status == status, verdict
+    assert any("norm.weight, norm.bias" in note for note in verdict.notes) == (status == "wrong")
+
+
 def test_where_the_reference_is_constant_nothing_is_told(tmp_path: Path) -> None:
     problem = tmp_path / "problem.py"
     problem.write_text(PROBLEM.replace("dim=1)\n", "dim=1).sum(1) * 0\n"))
