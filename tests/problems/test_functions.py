@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from d5test.case import dtype_of
-from d5test.problems.functions import PATTERNS, function_cases, kinds, thresholds
+from d5test.problems.functions import PATTERNS, THRESHOLDS, function_cases, kinds, thresholds
 from d5test.reference.operators import OPERATORS
 from d5test.values import numbers, ordinals
 
-Exp, Gelu, Log, Reciprocal, Tanh = (
-    OPERATORS[name] for name in ("Exp", "Gelu", "Log", "Reciprocal", "Tanh")
+Exp, Gelu, Log, Reciprocal, Sin, Tanh = (
+    OPERATORS[name] for name in ("Exp", "Gelu", "Log", "Reciprocal", "Sin", "Tanh")
 )
 
 
@@ -56,6 +56,15 @@ def test_thresholds_are_where_the_result_changes_its_kind(dtype: str) -> None:
         assert np.isfinite(np.exp(before.astype(np.float64)).astype(dtype))
     assert 1.0 in thresholds(Log(), dtype)
     assert 0.0 in thresholds(Reciprocal(), dtype)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_thresholds_of_a_sine_are_the_first_multiples_of_pi(dtype: str) -> None:
+    places = np.array(thresholds(Sin(), dtype))
+    assert places.size == THRESHOLDS
+    multiples = places / np.pi
+    assert np.abs(multiples - np.rint(multiples)).max() < 1e-5
+    assert {*np.rint(multiples)} == {*range(-14, 15)}
 
 
 def test_neighbours_of_a_threshold_are_neighbours() -> None:
