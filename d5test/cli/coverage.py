@@ -1,5 +1,6 @@
-"""What of a framework the suites reach: its public functions, or its native ones.
+"""Which of ONNX's operators are judged; or what of a framework: public functions, native ones.
 
+    d5test coverage
     d5test coverage --functions --backend=torch,jax
     d5test coverage --kernels --backend=torch --operator=Conv
 
@@ -11,7 +12,7 @@ import argparse
 from pathlib import Path
 
 from d5test.arguments import Mistake, positive
-from d5test.cli import functions, kernels
+from d5test.cli import functions, kernels, operators
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -30,7 +31,10 @@ def declare(parser: argparse.ArgumentParser) -> None:
         "problems, by both",
     )
     parser.add_argument(
-        "--backend", default="", metavar="NAME[,NAME]", help="whose; of kernels one"
+        "--backend",
+        default="",
+        metavar="NAME[,NAME]",
+        help="whose; of kernels one (of operators torch, tensorflow, jax)",
     )
     parser.add_argument("--operator", default="", metavar="NAME[,NAME]", help="of these operators")
     parser.add_argument(
@@ -48,8 +52,10 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     """Do what is asked for; its exit status."""
-    if options.functions == options.kernels:
-        raise Mistake("say what is to be covered: --functions, or --kernels")
+    if options.functions and options.kernels:
+        raise Mistake("--functions and --kernels are two pages: ask for one of them")
+    if not (options.functions or options.kernels):
+        return operators.execute(options)
     if not options.backend:
         raise Mistake("say of which backend: --backend=torch")
     if "," in options.backend and options.kernels:

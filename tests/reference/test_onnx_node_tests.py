@@ -1,100 +1,32 @@
-"""The references against ONNX's own node tests: an independent authority for every forward."""
+"""The references against ONNX's own node tests."""
 
-import warnings
 from collections import Counter
-from functools import cache
-from typing import Any
 
-import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, numpy_helper
 
-from d5test.case import Operator
-from d5test.reference.node import NotModelled, from_node, to_node
-from d5test.reference.operators import OPERATORS, comparison, indexing, movement
+from d5test.problems.node_cases import failure, node_cases, operator_of
+from d5test.reference.node import from_node, to_node
+from d5test.reference.operators import OPERATORS
 
 UNTESTED = frozenset({"GlobalLpPool"})
 """Operators of ONNX's domain for which ONNX brings no node test of one node."""
-MOVING = (*movement.__all__, *indexing.__all__, *comparison.__all__)
-"""Operators that compute nothing, in whatever dtype."""
-
-
-@cache
-def node_tests() -> dict[str, Any]:
-    """Every node test that ships with ONNX, by name; they are generated, not read."""
-    from onnx.backend.test.loader import load_model_tests
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return {test.name: test for test in load_model_tests(kind="node")}
-
-
-@cache
-def operator_of(name: str) -> tuple[Operator | None, str]:
-    """The operator of a node test; without one, the reason."""
-    model = node_tests()[name].model
-    if len(model.graph.node) != 1:
-        return None, "several nodes"
-    (node,) = model.graph.node
-    opset = next(o.version for o in model.opset_import if o.domain == node.domain)
-    try:
-        op = from_node(node, opset)
-    except NotModelled as error:
-        return None, str(error)
-    kinds, given = (
-        {TensorProto.DataType.Name(x.type.tensor_type.elem_type) for x in several}
-        for several in (model.graph.output, model.graph.input)
-    )
-    if "STRING" in given:
-        return None, "text"
-    if kinds & {"FLOAT16", "BFLOAT16"}:
-        return None, "16-bit arithmetic"
-    if not kinds & {"FLOAT", "DOUBLE"} and op.name not in MOVING:
-        return None, "integer arithmetic"
-    return op, ""
 
 
 def modelled() -> list[str]:
-    return [name for name in node_tests() if operator_of(name)[0] is not None]
-
-
-def array(value: Any) -> np.ndarray[Any, Any]:
-    """A value of a node test as the references take it: floats in float64."""
-    if isinstance(value, onnx.TensorProto):
-        value = numpy_helper.to_array(value)
-    value = np.asarray(value)
-    return value if value.dtype.kind in "biu" else value.astype(np.float64)
+    return [name for name in node_cases() if operator_of(name)[0] is not None]
 
 
 @pytest.mark.parametrize("name", modelled())
 def test_forward(name: str) -> None:
-    test = node_tests()[name]
-    op, _ = operator_of(name)
-    assert op is not None
-    graph = test.model.graph
-    (node,) = graph.node
-    for inputs, expected in test.data_sets:
-        given = {i.name: array(x) for i, x in zip(graph.input, inputs, strict=True)}
-        outputs = op(*(given[key] if key else None for key in node.input))
-        named = {key: y for key, y in zip(node.output, outputs, strict=False) if key}
-        assert set(named) == {o.name for o in graph.output}
-        for o, want in zip(graph.output, expected, strict=True):
-            assert named[o.name].shape == np.shape(want), o.name
-            np.testing.assert_allclose(
-                named[o.name].astype(np.float64),
-                array(want).astype(np.float64),
-                rtol=test.rtol,
-                atol=test.atol,
-                err_msg=o.name,
-            )
+    assert not failure(name)
 
 
 def test_nodes_survive_the_way_there_and_back() -> None:
     for name in modelled():
         op, _ = operator_of(name)
         assert op is not None
-        (node,) = node_tests()[name].model.graph.node
+        (node,) = node_cases()[name].model.graph.node
         written = to_node(op, list(node.input), list(node.output))
         assert from_node(written) == op
         given = list(node.input)
@@ -105,8 +37,8 @@ def test_nodes_survive_the_way_there_and_back() -> None:
 
 
 def test_what_is_not_run_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
-    reasons = Counter(operator_of(name)[1] or "run" for name in node_tests())
-    covered = Counter(op.name for name in node_tests() if (op := operator_of(name)[0]) is not None)
+    reasons = Counter(operator_of(name)[1] or "run" for name in node_cases())
+    covered = Counter(op.name for name in node_cases() if (op := operator_of(name)[0]) is not None)
     with capsys.disabled():
         print(f"\nONNX {onnx.__version__} node tests: {reasons.total()}")
         for reason, count in reasons.most_common():

@@ -1,0 +1,95 @@
+"""ONNX's own node cases, on the references: an independent authority for every forward.
+
+They come with the package `onnx`, which generates them: nothing is copied.
+"""
+
+import warnings
+from functools import cache
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import onnx
+from onnx import TensorProto, numpy_helper
+
+from d5test.case import Array, Operator
+from d5test.reference.node import NotModelled, from_node
+
+ROUNDINGS = 4
+"""In 16 bits ONNX rounds every step: results are as many roundings of the format apart."""
+UNLIKE = {
+    "test_reduce_max_empty_set_bool": "the greatest of no booleans is false, not minus infinity",
+}
+"""Cases with the reason why the reference, which computes in float64, has other results."""
+
+
+@cache
+def node_cases() -> dict[str, Any]:
+    """Every node case, by name, as ONNX's `TestCase`."""
+    from onnx.backend.test.loader import load_model_tests
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return {test.name: test for test in load_model_tests(kind="node")}
+
+
+@cache
+def operator_of(name: str) -> tuple[Operator | None, str]:
+    """The operator of a node case; without one, the reason."""
+    model = node_cases()[name].model
+    if len(model.graph.node) != 1:
+        return None, "several nodes"
+    (node,) = model.graph.node
+    opset = next(o.version for o in model.opset_import if o.domain == node.domain)
+    try:
+        op = from_node(node, opset)
+    except NotModelled as error:
+        return None, str(error)
+    given = {TensorProto.DataType.Name(x.type.tensor_type.elem_type) for x in model.graph.input}
+    if "STRING" in given:
+        return None, "text"
+    if name in UNLIKE:
+        return None, UNLIKE[name]
+    return op, ""
+
+
+def array(value: Any) -> Array:
+    """A value of a node case as the references take it: floats in float64."""
+    if isinstance(value, onnx.TensorProto):
+        value = numpy_helper.to_array(value)
+    value = np.asarray(value)
+    return value if value.dtype.kind in "biu" else value.astype(np.float64)
+
+
+def failure(name: str) -> str:
+    """What the reference computes otherwise than this node case expects; empty: nothing."""
+    test = node_cases()[name]
+    op, reason = operator_of(name)
+    if op is None:
+        return reason
+    graph = test.model.graph
+    (node,) = graph.node
+    rounding = {o.name: _roundings(o) for o in graph.output}
+    for inputs, expected in test.data_sets:
+        given = {i.name: array(x) for i, x in zip(graph.input, inputs, strict=True)}
+        with np.errstate(all="ignore"):
+            outputs = op(*(given[key] if key else None for key in node.input))
+        named = {key: y for key, y in zip(node.output, outputs, strict=False) if key}
+        wanted = {o.name: array(y) for o, y in zip(graph.output, expected, strict=True)}
+        if set(named) != set(wanted):
+            return f"outputs {', '.join(named)}, not {', '.join(wanted)}"
+        for key, want in wanted.items():
+            y, want = named[key].astype(np.float64), want.astype(np.float64)
+            if y.shape != want.shape:
+                return f"{key} has the shape {y.shape}, not {want.shape}"
+            rtol = max(test.rtol, rounding[key])
+            if not np.allclose(y, want, rtol=rtol, atol=test.atol, equal_nan=True):
+                return f"{key} is {y.tolist()}, not {want.tolist()}"
+    return ""
+
+
+def _roundings(output: Any) -> float:
+    """By which share a result of 16 bits may differ; of others none is allowed for."""
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(output.type.tensor_type.elem_type)
+    small = dtype.itemsize == 2 and dtype.kind in "fV"
+    return ROUNDINGS * float(ml_dtypes.finfo(dtype).eps) if small else 0.0
