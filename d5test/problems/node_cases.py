@@ -7,13 +7,13 @@ import warnings
 from functools import cache
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import onnx
 from onnx import TensorProto, numpy_helper
 
 from d5test.case import Array, Operator
 from d5test.reference.node import NotModelled, from_node
+from d5test.values import finfo
 
 ROUNDINGS = 4
 """In 16 bits ONNX rounds every step: results are as many roundings of the format apart."""
@@ -57,8 +57,8 @@ def array(value: Any) -> Array:
     """A value of a node case as the references take it: floats in float64."""
     if isinstance(value, onnx.TensorProto):
         value = numpy_helper.to_array(value)
-    value = np.asarray(value)
-    return value if value.dtype.kind in "biu" else value.astype(np.float64)
+    x: Array = np.asarray(value)
+    return x if x.dtype.kind in "biu" else x.astype(np.float64)
 
 
 def failure(name: str) -> str:
@@ -92,4 +92,4 @@ def _roundings(output: Any) -> float:
     """By which share a result of 16 bits may differ; of others none is allowed for."""
     dtype = onnx.helper.tensor_dtype_to_np_dtype(output.type.tensor_type.elem_type)
     small = dtype.itemsize == 2 and dtype.kind in "fV"
-    return ROUNDINGS * float(ml_dtypes.finfo(dtype).eps) if small else 0.0
+    return ROUNDINGS * float(finfo(dtype).eps) if small else 0.0
