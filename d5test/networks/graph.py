@@ -12,7 +12,8 @@ from typing import Any, Self
 from d5test.case import Array, Operator, is_float
 
 OPSET = 25
-"""The version of ONNX's operator set that every graph is in: the newest that a reference means."""
+"""The version of ONNX's operator set that graphs of older ones are brought to: runtimes know it.
+Those of newer ones stay in theirs."""
 
 
 class BrokenGraph(ValueError):

@@ -1,7 +1,7 @@
 """ONNX models to graphs and back; files read so that a model cannot reach outside its folder.
 
-A graph is in one operator set (`OPSET`): a model in an older one is converted by ONNX's own
-converter, its functions are inlined, and its Constant nodes become constants.
+A model in an older operator set than `OPSET` is converted to that by ONNX's own converter, its
+functions are inlined, and its Constant nodes become constants.
 """
 
 import os
@@ -22,6 +22,7 @@ from d5test.networks.graph import OPSET, BrokenGraph, Graph, Node, Unmodelled, V
 from d5test.reference.node import DOMAINS, NotModelled, from_node, to_node
 
 GRAPHS = (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
+NEWEST = onnx.defs.onnx_opset_version()
 UNCONVERTED = {"PRelu"}
 """Operators that onnx's converter hands on as they are, although an older version means another
 thing."""
@@ -81,7 +82,7 @@ def from_model(model: onnx.ModelProto) -> Graph:
         if node.op_type == "Constant" and not node.domain:
             arrays[node.output[0]] = _constant(node)
         else:
-            opset = version if node.op_type in UNCONVERTED else OPSET
+            opset = version if node.op_type in UNCONVERTED else max(version, OPSET)
             nodes.append(_node(node, _name(node, names), opset))
     return Graph(
         name=proto.name or "network",
@@ -135,12 +136,12 @@ def inferred(graph: Graph) -> dict[str, onnx.ValueInfoProto]:
 
 
 def _converted(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model in `OPSET`, without functions."""
+    """The model in `OPSET`, or a newer one that it is in, without functions."""
     if model.functions:
         model = inliner.inline_local_functions(model, convert_version=True)
     version = _version(model)
-    if version > OPSET:
-        raise ValueError(f"the model is in operator set {version}; {OPSET} is the newest known")
+    if version > NEWEST:
+        raise ValueError(f"the model is in operator set {version}; {NEWEST} is the newest known")
     if version < OPSET:
         try:
             model = version_converter.convert_version(model, OPSET)

@@ -248,11 +248,14 @@ class ReduceLogSumExp(Reduction):
 
 
 def furthest(choose, of_nothing, x, axes):
-    """The elements that `choose` finds along `axes`, dimensions kept."""
+    """The elements that `choose` finds along `axes`, dimensions kept.
+
+    Of nothing it is an infinity; of booleans the least or greatest of these.
+    """
     if all(x.shape[axis] for axis in axes):
         return choose(x, axis=axes, keepdims=True)
     shape = tuple(1 if axis in axes else size for axis, size in enumerate(x.shape))
-    return np.full_like(x, of_nothing, shape=shape)
+    return np.full_like(x, of_nothing > 0 if x.dtype == bool else of_nothing, shape=shape)
 
 
 largest = partial(furthest, np.max, -np.inf)
