@@ -27,6 +27,8 @@ from d5test.networks.specialise import runnable, specialised
 
 ANSWER_SECONDS = 900.0
 """Seconds until a request counts as hung: a compiler may need minutes for a whole network."""
+TEXT = "OSU"
+"""The kinds of NumPy's dtypes of text."""
 Arrays = Mapping[str, Array]
 Loss = str | Mapping[str, Array]
 """The output whose gradient is 1; or upstream gradients, by output."""
@@ -249,8 +251,12 @@ def describe(graph: Graph, original: Graph, as_model: bool) -> dict[str, Any]:
 
 
 def _ordered(loaded: Loaded, inputs: Arrays) -> list[Array]:
-    """The inputs in the network's order."""
-    return [np.asarray(inputs[name]) for name in loaded.graph.inputs]
+    """The inputs in the network's order. Raises `Unsupported` for text."""
+    arrays = {name: np.asarray(inputs[name]) for name in loaded.graph.inputs}
+    for name, x in arrays.items():
+        if x.dtype.kind in TEXT:
+            raise Unsupported(f"the input {name!r} is text")
+    return list(arrays.values())
 
 
 def _upstream(loaded: Loaded, loss: Loss | None) -> str | list[Array | None] | None:

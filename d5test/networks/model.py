@@ -168,8 +168,13 @@ def _name(node: onnx.NodeProto, names: set[str]) -> str:
     return name
 
 
+def subgraphs_of(node: onnx.NodeProto) -> list[str]:
+    """The attributes of a node that are graphs, which may read what the node does not name."""
+    return [a.name for a in node.attribute if a.type in GRAPHS]
+
+
 def _node(node: onnx.NodeProto, name: str, opset: int) -> Node:
-    subgraphs = [a.name for a in node.attribute if a.type in GRAPHS]
+    subgraphs = subgraphs_of(node)
     op: Operator | Unmodelled
     try:
         if subgraphs:

@@ -4,6 +4,7 @@ They come with the package `onnx`, which generates them: nothing is copied.
 """
 
 import warnings
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
@@ -57,28 +58,42 @@ def array(value: Any) -> Array:
 
 def failure(name: str) -> str:
     """What the reference computes otherwise than this node case expects; empty: nothing."""
-    test = node_cases()[name]
     op, reason = operator_of(name)
     if op is None:
         return reason
-    graph = test.model.graph
-    (node,) = graph.node
-    rounding = {o.name: _roundings(o) for o in graph.output}
-    for inputs, expected in test.data_sets:
-        given = {i.name: array(x) for i, x in zip(graph.input, inputs, strict=True)}
+    (node,) = node_cases()[name].model.graph.node
+    for inputs, expected in data_sets(name):
+        given = {key: array(x) for key, x in inputs.items()}
         with np.errstate(all="ignore"):
             outputs = op(*(given[key] if key else None for key in node.input))
         named = {key: y for key, y in zip(node.output, outputs, strict=False) if key}
-        wanted = {o.name: array(y) for o, y in zip(graph.output, expected, strict=True)}
-        if set(named) != set(wanted):
-            return f"outputs {', '.join(named)}, not {', '.join(wanted)}"
-        for key, want in wanted.items():
-            y, want = named[key].astype(np.float64), want.astype(np.float64)
-            if y.shape != want.shape:
-                return f"{key} has the shape {y.shape}, not {want.shape}"
-            rtol = max(test.rtol, rounding[key])
-            if not np.allclose(y, want, rtol=rtol, atol=test.atol, equal_nan=True):
-                return f"{key} is {y.tolist()}, not {want.tolist()}"
+        if difference := differences(name, named, expected):
+            return difference
+    return ""
+
+
+def data_sets(name: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """The inputs and the results of a node case, by name."""
+    test = node_cases()[name]
+    for inputs, expected in test.data_sets:
+        yield (
+            {i.name: x for i, x in zip(test.model.graph.input, inputs, strict=True)},
+            {o.name: y for o, y in zip(test.model.graph.output, expected, strict=True)},
+        )
+
+
+def differences(name: str, got: Mapping[str, Array], expected: Mapping[str, Any]) -> str:
+    """How results differ from what a node case expects; empty: not by more than it allows."""
+    test = node_cases()[name]
+    if set(got) != set(expected):
+        return f"outputs {', '.join(got)}, not {', '.join(expected)}"
+    for o in test.model.graph.output:
+        y, want = (array(x).astype(np.float64) for x in (got[o.name], expected[o.name]))
+        if y.shape != want.shape:
+            return f"{o.name} has the shape {y.shape}, not {want.shape}"
+        rtol = max(test.rtol, _roundings(o))
+        if not np.allclose(y, want, rtol=rtol, atol=test.atol, equal_nan=True):
+            return f"{o.name} is {y.tolist()}, not {want.tolist()}"
     return ""
 
 
