@@ -25,9 +25,11 @@ class OnnxRuntime(OnnxBackend):
         return operator == "Softmax"
 
     def single(self, operator: str) -> str:
-        """Besides ONNX's: operators without a kernel for float64, run as their function body."""
+        """Besides ONNX's: what runs as its function body in float64, or rounds twice."""
         if operator in ("Attention", "Gelu"):
             return "no kernel of its own; ONNX's function body has its constants in float32"
+        if operator in ("Cast", "CastLike"):
+            return "float64 is rounded to float32 on its way to fewer bits"
         return super().single(operator)
 
     def options(self) -> Mapping[str, Any]:

@@ -12,11 +12,11 @@ from onnx import TensorProto, numpy_helper
 
 from d5test.case import Operator
 from d5test.reference.node import NotModelled, from_node, to_node
-from d5test.reference.operators import OPERATORS, comparison, indexing, movement
+from d5test.reference.operators import OPERATORS, comparison, indexing, movement, types
 
 UNTESTED = frozenset({"GlobalLpPool"})
 """Operators of ONNX's domain for which ONNX brings no node test of one node."""
-MOVING = (*movement.__all__, *indexing.__all__, *comparison.__all__)
+MOVING = (*movement.__all__, *indexing.__all__, *comparison.__all__, *types.__all__)
 """Operators that compute nothing, in whatever dtype."""
 
 
@@ -48,7 +48,7 @@ def operator_of(name: str) -> tuple[Operator | None, str]:
     )
     if "STRING" in given:
         return None, "text"
-    if kinds & {"FLOAT16", "BFLOAT16"}:
+    if kinds & {"FLOAT16", "BFLOAT16"} and not op.typed:
         return None, "16-bit arithmetic"
     if not kinds & {"FLOAT", "DOUBLE"} and op.name not in MOVING:
         return None, "integer arithmetic"
@@ -59,12 +59,12 @@ def modelled() -> list[str]:
     return [name for name in node_tests() if operator_of(name)[0] is not None]
 
 
-def array(value: Any) -> np.ndarray[Any, Any]:
-    """A value of a node test as the references take it: floats in float64."""
+def array(value: Any, *, typed: bool = False) -> np.ndarray[Any, Any]:
+    """A value of a node test as the references take it: floats in float64, if not `typed`."""
     if isinstance(value, onnx.TensorProto):
         value = numpy_helper.to_array(value)
     value = np.asarray(value)
-    return value if value.dtype.kind in "biu" else value.astype(np.float64)
+    return value if typed or value.dtype.kind in "biu" else value.astype(np.float64)
 
 
 @pytest.mark.parametrize("name", modelled())
@@ -75,17 +75,21 @@ def test_forward(name: str) -> None:
     graph = test.model.graph
     (node,) = graph.node
     for inputs, expected in test.data_sets:
-        given = {i.name: array(x) for i, x in zip(graph.input, inputs, strict=True)}
+        given = {
+            i.name: array(x, typed=op.typed) for i, x in zip(graph.input, inputs, strict=True)
+        }
         outputs = op(*(given[key] if key else None for key in node.input))
         named = {key: y for key, y in zip(node.output, outputs, strict=False) if key}
         assert set(named) == {o.name for o in graph.output}
         for o, want in zip(graph.output, expected, strict=True):
-            assert named[o.name].shape == np.shape(want), o.name
+            wanted = array(want, typed=op.typed)
+            assert named[o.name].shape == wanted.shape, o.name
+            assert not op.typed or named[o.name].dtype == wanted.dtype
             np.testing.assert_allclose(
                 named[o.name].astype(np.float64),
-                array(want).astype(np.float64),
-                rtol=test.rtol,
-                atol=test.atol,
+                wanted.astype(np.float64),
+                rtol=0 if op.typed else test.rtol,
+                atol=0 if op.typed else test.atol,
                 err_msg=o.name,
             )
 
