@@ -268,6 +268,12 @@ class OnnxBackend(Backend):
             return "by ONNX's default of stash_type, 1, statistics are computed in float32"
         return ""
 
+    def declined(self, operator: str, op: Any, inputs: Sequence[Any]) -> str:
+        """Why a call counts as unsupported; empty if it does not."""
+        if inputs[0].dtype == np.float64 and (reason := self.single(operator)):
+            return f"{operator} in float64: {reason}"
+        return ""
+
     def dtypes_of(self, operator: str) -> tuple[str, ...]:
         """The floating-point dtypes that the runtime declares for an operator: here, ONNX's.
 
@@ -319,8 +325,8 @@ class OnnxBackend(Backend):
             prepared = self._last[2]
         else:
             attributes = attributes_of(name, op, self.opset)
-            if inputs[0].dtype == np.float64 and self.single(name):
-                raise Unsupported(f"{name} in float64: {self.single(name)}")
+            if reason := self.declined(name, op, inputs):
+                raise Unsupported(reason)
             key = (name, repr(attributes), kinds)
             if key not in self._prepared:
                 if len(self._prepared) == KEPT:
