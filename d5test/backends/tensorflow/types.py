@@ -1,5 +1,6 @@
 """Conversions between dtypes."""
 
+from functools import partial
 from typing import Any
 
 from d5test.backends.base import Plan, Table, Unsupported, planned
@@ -9,12 +10,14 @@ from d5test.dtypes import EIGHT_BITS, NAMES
 rows = Table()
 
 
-@rows.native("Cast")
-@planned
-def cast(op: Any, x: Any) -> Plan:
+def cast(function: Plan, op: Any, x: Any) -> Plan:
+    """By `function(x, dtype)`."""
     to = NAMES[op.to]
     require(op, to)
-    return lambda x: tf.cast(x, to)
+    return lambda x: function(x, to)
+
+
+rows.native("Cast")(planned(partial(cast, tf.cast)))
 
 
 @rows.native("CastLike")
