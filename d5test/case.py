@@ -30,8 +30,8 @@ NORMAL = ("normal",)
 
 @cache
 def dtype_of(name: str) -> np.dtype[Any]:
-    """The NumPy dtype called `name`; `bfloat16` is ml_dtypes'."""
-    return np.dtype(ml_dtypes.bfloat16) if name == "bfloat16" else np.dtype(name)
+    """The NumPy dtype called `name`; bfloat16 and what has fewer bits are ml_dtypes'."""
+    return np.dtype(getattr(ml_dtypes, name, name))
 
 
 def is_float(name: str) -> bool:
@@ -60,6 +60,8 @@ class Operator:
     """Whether f(x + t) = f(x) + t: its gradients add up to the upstream gradient, at ties too."""
     parameters: ClassVar[tuple[str, ...]] = ()
     """What its inputs are called in messages; nothing: by their numbers."""
+    typed: ClassVar[bool] = False
+    """Whether it is about dtypes: it is given arrays in their own and returns such, exactly."""
     apart: ClassVar[Mapping[int, tuple[int, ...]]] = MappingProxyType({})
     """By the position of an optional input: outputs that ONNX forbids a node that is given it."""
 
@@ -92,6 +94,10 @@ class Operator:
     def lowered(self, arrays: Any, grads: Any, bits: int) -> Any:
         """As `bounds`: the results as computed in so many bits."""
         return None
+
+    def undefined(self, *inputs: Any) -> Any:
+        """Where ONNX leaves open what the output of an operator that is `typed` is."""
+        return False
 
     def linearised(self, *inputs: Any) -> Any:
         """As `forward`, by the formula of which forward mode takes the derivative."""
@@ -251,18 +257,22 @@ class Case:
     def upstream(self, outputs: tuple[Any, ...]) -> Arrays:
         """Upstream gradients for `outputs`, in the dtype under test and the regime `dy`.
 
+        Those of an operator that is `typed` are in its outputs' dtypes, where these are judged.
+
         `None` for an output through which no gradient flows. If `dy` is one element, that is all
         that is asked for: the other outputs have none.
         """
         flowing = [i for i in range(len(outputs)) if i not in self.op.stopped_outputs]
         if self.dy[0] == "onehot" and flowing:
             flowing = [flowing[self.seed % len(flowing)]]
-        return tuple(
-            Tensor(np.shape(y), self.dtype, self.dy).array(self.seed, 1000 + i)
-            if i in flowing
-            else None
-            for i, y in enumerate(outputs)
-        )
+        dtypes = [y.dtype.name if self.op.typed else self.dtype for y in outputs]
+        with np.errstate(over="ignore"):  # the regime is one of the dtype under test
+            return tuple(
+                Tensor(np.shape(y), dtypes[i], self.dy).array(self.seed, 1000 + i)
+                if i in flowing and is_float(dtypes[i])
+                else None
+                for i, y in enumerate(outputs)
+            )
 
     @property
     def dtype(self) -> str:

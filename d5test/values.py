@@ -226,6 +226,54 @@ def special_numbers(dtype: DType) -> Values:
     return np.array([*sizes, *-sizes, np.nan])
 
 
+def whole(words: Words, shape: Shape, dtype: DType) -> Values:
+    """Whole numbers of all magnitudes: random bits, shifted by a random number of places."""
+    bits = 8 * dtype.itemsize
+    raw = np.asarray(words.random_raw(math.prod(shape)), np.uint64).reshape(shape)
+    drawn = (raw >> np.uint64(64 - bits)).astype(f"u{dtype.itemsize}").view(dtype)
+    return np.asarray(drawn >> np.floor(bits * unit(words, shape)).astype(dtype))
+
+
+def borders(words: Words, shape: Shape, dtype: DType, to: str) -> Values:
+    """Where a conversion of floating-point numbers to the dtype `to` has to decide.
+
+    All numbers of a narrower format, subnormal ones, infinities and NaN among them; what lies
+    halfway between two of them; the neighbours of both. Whole numbers, in the range of `to`, and
+    their neighbours. One in four is normal.
+    """
+    target = np.dtype(getattr(ml_dtypes, to, to))
+    if to == "bool":
+        smallest = float(finfo(dtype).smallest_subnormal)
+        values = cycled(words, shape, np.dtype(float), 0, -0.0, smallest, -smallest, 1, np.nan)
+    elif "int" in to:
+        values = whole(words, shape, target).astype(np.float64)
+    else:
+        values = _halfway(words, shape, min(target, dtype, key=lambda kind: kind.itemsize))
+    values = np.where(unit(words, shape) < 0.25, normal(words, shape, dtype), values)
+    with np.errstate(all="ignore"):
+        rounded = np.asarray(values.astype(dtype))
+    if dtype.itemsize > 1:
+        step = np.where(np.isfinite(rounded), np.floor(3 * unit(words, shape)) - 1, 0)
+        rounded = numbers(ordinals(rounded) + step.astype(np.int64), dtype)
+    if "int" not in to:
+        return rounded
+    info, values = np.iinfo(target), rounded.astype(np.float64)
+    return np.where((values > info.min - 1.0) & (values < info.max + 1.0), values, 1.0)
+
+
+def _halfway(words: Words, shape: Shape, dtype: DType) -> Values:
+    """Numbers of a format by random bits, or the middle between one and a neighbour, in float64.
+
+    Of float64 these are numbers.
+    """
+    bits = 8 * dtype.itemsize
+    raw = np.asarray(words.random_raw(math.prod(shape)), np.uint64).reshape(shape)
+    pattern = (raw >> np.uint64(64 - bits)).astype(f"u{dtype.itemsize}")
+    with np.errstate(invalid="ignore"):
+        first, second = (p.view(dtype).astype(np.float64) for p in (pattern, pattern ^ 1))
+        return np.where(unit(words, shape) < 0.5, first, first / 2 + second / 2)
+
+
 def near(words: Words, shape: Shape, dtype: DType, centre: float, most: int = 0) -> Values:
     """Consecutive numbers of the dtype, as many on one side of `centre` as on the other.
 
@@ -289,5 +337,7 @@ REGIMES: Mapping[str, Callable[..., Values]] = {
         octets,
         special,
         near,
+        whole,
+        borders,
     )
 }

@@ -117,13 +117,14 @@ def test_a_package_is_imported_in_its_home_alone(package: str) -> None:
 def test_what_runs_beside_a_framework_needs_nothing_else_of_ours() -> None:
     """A worker may be another interpreter's, which has NumPy and its framework alone.
 
-    The update rules are NumPy and `names` is Python. The backends of NumPy and CuPy run the
-    references themselves.
+    The update rules are NumPy; `names` and `dtypes` are Python. The backends of NumPy and CuPy
+    run the references themselves.
     """
     references = (PACKAGE / "backends" / "numpy.py", PACKAGE / "backends" / "cupy.py")
     allowed = (
         "d5test.backends.",
         "d5test.worker.",
+        "d5test.dtypes.",
         "d5test.names.",
         "d5test.processor.",
         "d5test.reference.optimizers.",

@@ -43,6 +43,7 @@ FAMILIES = (
     "optimizers",
     "recurrent",
     "reductions",
+    "types",
     "windows",
 )
 """The modules of a framework's package that have its rows."""
@@ -349,7 +350,10 @@ class Backend(ABC):
 
     @abstractmethod
     def put(self, array: NDArray[Any], dtype: str, layout: str = "contiguous") -> Any:
-        """A tensor on the device with these values. `bfloat16` arrives as its bits in uint16."""
+        """A tensor on the device with these values. `bfloat16` arrives as its bits in uint16.
+
+        So do floating-point formats of 8 bits, in uint8.
+        """
 
     @abstractmethod
     def get(self, tensor: Any) -> tuple[NDArray[Any], str]:
@@ -476,7 +480,7 @@ def sample_axes(
     of these it is, the shapes alone decide: a case is always the same call.
     """
     own = [i for i, x in enumerate(inputs) if x is not None and i not in row.values]
-    floats = [i for i in own if "float" in str(inputs[i].dtype)]
+    floats = [i for i in own if "float" in str(inputs[i].dtype)] or own
     axes: list[int | None] = [0 if i in floats else None for i in range(len(inputs))]
     if not varied:
         return tuple(axes), 0
@@ -505,15 +509,15 @@ def name_of(dtype: np.dtype[Any]) -> str:
 
 
 def bits(array: NDArray[Any]) -> tuple[NDArray[Any], str]:
-    """An array and its dtype's name as they travel: ml_dtypes' bfloat16 as uint16."""
-    name = name_of(array.dtype)
-    return (array.view(np.uint16) if name == "bfloat16" else array), name
+    """An array and its dtype's name as they travel: what is ml_dtypes', in unsigned integers."""
+    dtype = array.dtype
+    return (array.view(f"u{dtype.itemsize}") if dtype.isbuiltin == 2 else array), name_of(dtype)
 
 
 def from_bits(array: NDArray[Any], dtype: str) -> NDArray[Any]:
-    """The array that travels as `bits`: bfloat16 in ml_dtypes' dtype."""
-    if dtype != "bfloat16":
+    """The array that travels as `bits`: what is ml_dtypes', in its dtype."""
+    if name_of(array.dtype) == dtype:
         return array
     import ml_dtypes  # not needed otherwise: torch comes without it
 
-    return array.view(ml_dtypes.bfloat16)
+    return array.view(getattr(ml_dtypes, dtype))

@@ -99,8 +99,10 @@ class Tape:
             x if x is None or isinstance(x, Traced) else Traced(x, self) for x in inputs
         )
         arrays = [None if x is None else x.array for x in traced]
-        computed = operator(*map(self.entered, arrays))
-        outputs = tuple(Traced(self.left(y, arrays), self) for y in computed)
+        computed = operator(*(arrays if operator.typed else map(self.entered, arrays)))
+        outputs = tuple(
+            Traced(y if operator.typed else self.left(y, arrays), self) for y in computed
+        )
         self.calls.append(Recorded(operator, traced, computed, outputs))
         return outputs
 
@@ -126,6 +128,8 @@ class Tape:
         """The gradients of a call's inputs."""
         if not call.operator.differentiable:
             raise Unsupported(f"the reference {call.operator!r} has no gradient")
+        if call.operator.typed:
+            return call.operator.vjp(tuple(grads), tuple(call.arrays), call.computed)
         upstream, inputs = (tuple(map(self.entered, xs)) for xs in (grads, call.arrays))
         gradients = call.operator.vjp(upstream, inputs, call.computed)
         return [None if dx is None else self.left(dx, call.arrays) for dx in gradients]
@@ -163,6 +167,8 @@ class Reference:
         tape = next((x.tape for x in inputs if isinstance(x, Traced)), None)
         if tape is not None:
             return tape.record(operator, inputs)
+        if operator.typed:
+            return operator(*inputs)
         outputs = operator(*map(self._tape.entered, inputs))
         return tuple(self._tape.left(y, inputs) for y in outputs)
 

@@ -199,6 +199,7 @@ UNRUN = (
     "does not support",
     "\nUnsupported ",  # at the beginning of a line: Unsupported padding mode: [wrap]
     "can't be converted to MLDataType",  # NumPy's dtypes do not include bfloat16
+    "No corresponding Numpy type for Tensor Type",  # likewise of a result
 )
 UNPREPARED = (
     *UNRUN,
@@ -267,6 +268,12 @@ class OnnxBackend(Backend):
             return "by ONNX's default of stash_type, 1, statistics are computed in float32"
         return ""
 
+    def declined(self, operator: str, op: Any, inputs: Sequence[Any]) -> str:
+        """Why a call counts as unsupported; empty if it does not."""
+        if inputs[0].dtype == np.float64 and (reason := self.single(operator)):
+            return f"{operator} in float64: {reason}"
+        return ""
+
     def dtypes_of(self, operator: str) -> tuple[str, ...]:
         """The floating-point dtypes that the runtime declares for an operator: here, ONNX's.
 
@@ -318,21 +325,32 @@ class OnnxBackend(Backend):
             prepared = self._last[2]
         else:
             attributes = attributes_of(name, op, self.opset)
-            if inputs[0].dtype == np.float64 and self.single(name):
-                raise Unsupported(f"{name} in float64: {self.single(name)}")
+            if reason := self.declined(name, op, inputs):
+                raise Unsupported(reason)
             key = (name, repr(attributes), kinds)
             if key not in self._prepared:
                 if len(self._prepared) == KEPT:
                     del self._prepared[next(iter(self._prepared))]
                 model, present = build_model(name, attributes, inputs, self.opset)
-                self._prepared[key] = partial(self._run, self._runtime_of(model), present)
+                results = tuple(
+                    onnx.helper.tensor_dtype_to_np_dtype(y.type.tensor_type.elem_type)
+                    for y in model.graph.output
+                )
+                self._prepared[key] = partial(self._run, self._runtime_of(model), present, results)
             prepared = self._prepared[key]
             self._last = (op, kinds, prepared)
         return prepared(*inputs)
 
-    def _run(self, runtime: Any, present: Sequence[int], *inputs: Any) -> tuple[Any, ...]:
+    def _run(
+        self, runtime: Any, present: Sequence[int], kinds: Sequence[Any], *inputs: Any
+    ) -> tuple[Any, ...]:
+        """Formats of 8 bits may come as those bits: NumPy has none."""
         try:
-            return tuple(runtime.run([inputs[i] for i in present]))
+            outputs = runtime.run([inputs[i] for i in present])
+            return tuple(
+                y.view(kind) if kind.isbuiltin == 2 and y.dtype == np.uint8 else y
+                for y, kind in zip(outputs, kinds, strict=True)
+            )
         except Exception as error:
             _refuse(error, UNRUN)
             raise

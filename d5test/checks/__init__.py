@@ -35,7 +35,7 @@ from d5test.checks.arguments import (
     layout,
 )
 from d5test.checks.bias import rounded_to_nearest
-from d5test.checks.check import Check, drawn, listed, with_gradient
+from d5test.checks.check import Check, drawn, listed, of_numbers, supported, with_gradient
 from d5test.checks.derivatives import (
     forward_mode,
     second_gradient,
@@ -94,7 +94,7 @@ CHECKS: Mapping[str, Check] = {
                 numerical_gradient,
                 ("float64",),
                 "value",
-                reason=has_gradient,
+                reason=of_numbers(has_gradient),
                 largest=0,
             ),
             Check(
@@ -102,7 +102,7 @@ CHECKS: Mapping[str, Check] = {
                 forward_mode,
                 ("float64", "float32"),
                 "value",
-                reason=with_forward_mode,
+                reason=of_numbers(with_forward_mode),
                 parts=("forward", "gradient"),
                 largest=0,
                 share=0.12,
@@ -112,7 +112,7 @@ CHECKS: Mapping[str, Check] = {
                 second_gradient,
                 ("float64", "float32"),
                 "value",
-                reason=with_second_gradient,
+                reason=of_numbers(with_second_gradient),
                 parts=("forward", "gradient"),
                 largest=0,
                 share=0.12,
@@ -163,11 +163,11 @@ CHECKS: Mapping[str, Check] = {
                 cases=partial(drawn, degenerate=True),
                 later=0.3,
             ),
-            Check("special", special),
+            Check("special", special, reason=of_numbers(supported)),
             Check(
                 "special_gradient",
                 special_gradient,
-                reason=has_gradient_rules,
+                reason=of_numbers(has_gradient_rules),
                 parts=("gradient",),
                 share=0.4,
             ),

@@ -62,6 +62,17 @@ def with_gradient(operator: type[Operator], about: BackendInfo, dtype: str) -> W
     return supported(operator, about, dtype)
 
 
+def of_numbers(reason: Reason) -> Reason:
+    """As `reason`, and the operator is one of real numbers: not of the dtypes that they have."""
+
+    def why(operator: type[Operator], about: BackendInfo, dtype: str) -> Why:
+        if operator.typed:
+            return Inapplicable(f"{operator.__name__} rounds, and its dtypes are judged with it")
+        return reason(operator, about, dtype)
+
+    return why
+
+
 def drawn(operator: Any, dtype: str, **choices: Any) -> SearchStrategy[Case]:
     """Cases of an operator; `choices` as for `d5test.strategies.cases`."""
     from d5test.strategies import cases  # Hypothesis is slow to import, and not yet needed

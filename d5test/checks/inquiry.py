@@ -88,8 +88,9 @@ class Inquiry:
         if without_reference(type(self.case.op)):
             (result,) = self.ask(self.feed())
             return result.outputs[: self.row.outputs]
+        op = self.case.op
         with np.errstate(all="ignore"):
-            return self.case.op(*double(self.arrays))[: self.row.outputs]
+            return op(*(self.arrays if op.typed else double(self.arrays)))[: self.row.outputs]
 
     @property
     def has_gradient(self) -> bool:
@@ -97,10 +98,22 @@ class Inquiry:
         op = self.case.op
         return not self.row.gradient and (op.differentiable or bool(without_reference(type(op))))
 
+    @property
+    def flows(self) -> bool:
+        """Whether there is a gradient here, in the reference and in the backend's row."""
+        if self.row.gradient or not self.case.op.differentiable:
+            return False
+        with suppress(Inapplicable):
+            return bool(self.upstream)
+        return False
+
     @cached_property
     def upstream(self) -> Arrays:
-        """Upstream gradients for those outputs."""
-        return self.case.upstream(self.outputs)
+        """Upstream gradients for those outputs. Raises `Inapplicable` where nothing flows."""
+        grads = self.case.upstream(self.outputs)
+        if self.case.op.typed and not (self.wanted and any(dy is not None for dy in grads)):
+            raise Inapplicable("no gradient flows between these dtypes")
+        return grads
 
     def feed(self, arrays: Arrays | None = None, grads: Arrays | None = None, **more: Any) -> Any:
         """The inputs for one call."""
@@ -349,13 +362,15 @@ class Inquiry:
                 what, want = f"{name} has the wrong shape", bound.value.shape
                 raise fault("shape", what, got=str(got.shape), want=str(want))
             own = self.case.inputs[self.wanted[k]] if gradients else None
-            real = own.dtype if own is not None else self.case.dtype
-            dtype = real if bound.storage is not None else bound.value.dtype.kind
-            has = got.dtype.name if bound.storage is not None else got.dtype.kind
+            dtype, has = str(bound.value.dtype.kind), str(got.dtype.kind)
+            if bound.storage is not None:
+                dtype, has = own.dtype if own is not None else bound.storage.name, got.dtype.name
+            elif self.case.op.typed:
+                dtype, has = bound.value.dtype.name, got.dtype.name
             stashed = k in self.case.op.stashed_outputs and has == "float32"
             if has != dtype and not stashed:
                 what = f"{name} has the wrong dtype"
-                raise fault("dtype", what, got=got.dtype.name, want=str(dtype))
+                raise fault("dtype", what, got=got.dtype.name, want=dtype)
 
     def shapes_only(self, results: Sequence[Any], feed: Any) -> Judgement:
         """The judgement of shapes and dtypes, or the fault that they are."""
@@ -405,7 +420,7 @@ class Inquiry:
         """The judgement of `results`, or the fault that they are; with `grads`, of gradients."""
         judgement, expected = self.held(bounds, results, feeds, kind=kind, what=what, **more)
         # an error model is no rounding, and gradients have several
-        looked_at = kind == "value" and not judgement.model
+        looked_at = kind == "value" and not judgement.model and not self.case.op.typed
         rounding = rounding_of(expected, results) if looked_at else Rounding()
         return replace(self.controlled(judgement, expected, grads), rounding=rounding)
 
@@ -413,7 +428,11 @@ class Inquiry:
         self, judgement: Judgement, expected: Bounds, grads: Arrays | None = None
     ) -> Judgement:
         """The judgement, and whether the bars that held it reject every control, or none."""
-        tells, void = telling(expected, self.arrays, lambda: self.lowered(grads, judgement))
+        arrays = self.arrays
+        if self.case.op.typed and grads is None:  # an input of another dtype is no result
+            names = {y.dtype.name for y in self.outputs}
+            arrays = tuple(x for x in arrays if x is not None and x.dtype.name in names)
+        tells, void = telling(expected, arrays, lambda: self.lowered(grads, judgement))
         return replace(judgement, telling=tells, void=void or judgement.share == 0)
 
     def held(

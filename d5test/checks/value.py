@@ -63,7 +63,7 @@ def forms(client: Any, case: Case) -> Judgement:
 def _both(inquiry: Inquiry) -> Judgement:
     """The judgement of outputs and gradients."""
     feed, pulled = inquiry.feed(), None
-    if inquiry.case.op.differentiable and not inquiry.row.gradient:
+    if inquiry.flows:
         pulled = inquiry.feed(grads=inquiry.upstream)
         bounds = partial(inquiry.gradient_bounds, grads=pulled.grads)
         inquiry.ask_together(feed, pulled, ahead=[inquiry.forward_bounds, bounds])
@@ -108,8 +108,9 @@ def compiled(client: Any, case: Case) -> Judgement:
         kind="cached", what="the second call is wrong", last=True,
     )  # fmt: skip
     _another_shape(inquiry)
-    special(client, case, "compiled")
-    if inquiry.row.gradient or not case.op.differentiable:
+    if not case.op.typed:
+        special(client, case, "compiled")
+    if not inquiry.flows:
         return judgement
     feed = inquiry.feed(grads=inquiry.upstream)
     (result,) = inquiry.ask(feed)

@@ -98,12 +98,14 @@ def _without_identities(graph: Graph, types: Mapping[str, int]) -> Graph:
 
 def _hands_on(node: Node, graph: Graph, read: set[str], types: Mapping[str, int]) -> bool:
     """Whether a node's first output is its first input, and nobody reads another one."""
-    if not isinstance(node.op, Unmodelled) or node.op.domain or read & set(node.makes[1:]):
+    if node.op.domain or read & set(node.makes[1:]):
+        return False
+    if node.kind == "Cast":
+        return types.get(node.inputs[0], 0) == types.get(node.outputs[0])
+    if not isinstance(node.op, Unmodelled):
         return False
     training = "".join(node.inputs[2:3])
     off = not training or (training in graph.constants and not graph.constants[training].any())
-    if node.kind == "Cast":
-        return types.get(node.inputs[0], 0) == types.get(node.outputs[0])
     return node.kind == "Identity" or (node.kind == "Dropout" and off)
 
 

@@ -192,8 +192,11 @@ def expected(
     """What is expected on the first inputs that `draw(seed)` gives away from all kinks.
 
     With a loss: its gradients by the parameters. Raises `KinkInDoubt` if there are none in
-    `DRAWS` draws.
+    `DRAWS` draws, and `Unsupported` where a node rounds to another dtype.
     """
+    for node in graph.nodes:
+        if isinstance(node.op, Operator) and node.op.typed:
+            raise Unsupported(f"{node.name} converts dtypes: it is judged by itself alone")
     for seed in range(DRAWS):
         try:
             return _expected(graph, draw(seed), loss, arithmetic)

@@ -17,10 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from d5test.case import Operator
-from d5test.numerics.arithmetic import NEXT_LOWER, Arithmetic, Format
+from d5test.numerics.arithmetic import NEXT_LOWER, Arithmetic, Format, format_of
 from d5test.numerics.bars import Bar
 from d5test.numerics.perturbed import round_to, rounded
 from d5test.numerics.tracked import Tracked
+from d5test.values import finfo
 
 Array = NDArray[Any]
 
@@ -29,12 +30,14 @@ Array = NDArray[Any]
 class Bound:
     """An expected array: a backend is right where |got - value| <= bar.
 
-    An infinite or NaN bar is not judged. `storage` is `None` for integers and booleans.
+    An infinite or NaN bar is not judged. `storage` is `None` for integers and booleans. With
+    `exactly` a NaN is demanded where one is expected, and a zero has its sign.
     """
 
     value: Array
     bar: Array
     storage: Format | None
+    exactly: bool = False
 
     @cached_property
     def exact(self) -> Array:
@@ -44,7 +47,7 @@ class Bound:
     @cached_property
     def judged(self) -> Array:
         """Which elements can be judged at all."""
-        return np.isfinite(self.bar) & ~np.isnan(self.exact)
+        return np.isfinite(self.bar) & (self.exactly | ~np.isnan(self.exact))
 
     @cached_property
     def all_judged(self) -> bool:
@@ -69,6 +72,8 @@ def forward_bounds(
     keep_freed_memory()
     if isinstance(op, Operator) and (own := op.bounds(arrays, None, arithmetic)) is not None:
         return tuple(own)
+    if isinstance(op, Operator) and op.typed:
+        return typed_bounds(op, arrays, arithmetic)
 
     def run(op: Callable[..., tuple[Any, ...]]) -> tuple[Bound, ...]:
         return tuple(as_compared(y, arithmetic) for y in op(*exact_bars(arrays, arithmetic)))
@@ -98,6 +103,8 @@ def gradient_bounds(
     keep_freed_memory()
     if (own := op.bounds(arrays, grads, arithmetic)) is not None:
         return tuple(own)
+    if op.typed:
+        return typed_gradients(op, arrays, grads, arithmetic)
     inputs = exact_bars(arrays, arithmetic)
     tied = arithmetic.tied
     common = replace(tied, ulps={})  # what a row grants its own formula is not granted here
@@ -116,6 +123,48 @@ def gradient_bounds(
 
     with np.errstate(all="ignore"):
         return _reaching(op, run) if arithmetic.rounded_attributes else run(op)
+
+
+def typed_bounds(op: Operator, arrays: Sequence[Any], arithmetic: Arithmetic) -> Bounds:
+    """Outputs of an operator that is `typed`, each in its own dtype: they have to be met exactly.
+
+    Where results are flushed, so may inputs be: what is read as zero gives the result of zero.
+    """
+    with np.errstate(all="ignore"):
+        (y,), undefined = op(*arrays), op.undefined(*arrays)
+        bound = _typed(y, arithmetic, exactly=True)
+        bar = np.where(undefined, np.inf, bound.bar)
+        if arithmetic.flushes and is_real(arrays[0]):
+            x, *others = arrays
+            flushed = np.absolute(x.astype(np.float64)) < finfo(x.dtype).smallest_normal
+            (zero,) = op(np.where(flushed, np.zeros_like(x), x), *others)
+            bar = bar + np.absolute(bound.exact - zero.astype(np.float64))
+    return (replace(bound, bar=bar),)
+
+
+def typed_gradients(
+    op: Operator, arrays: Sequence[Any], grads: Sequence[Any], arithmetic: Arithmetic
+) -> Bounds:
+    """Gradients of an operator that is `typed`, each in its input's dtype."""
+    with np.errstate(all="ignore"):
+        gradients = op.vjp(tuple(grads), tuple(arrays))
+    return tuple(None if dx is None else _typed(dx, arithmetic) for dx in gradients)
+
+
+def _typed(y: Array, arithmetic: Arithmetic, *, exactly: bool = False) -> Bound:
+    """An array in its own dtype."""
+    y = np.asarray(y)
+    if not is_real(y):
+        return Bound(y, np.zeros(y.shape), None)
+    storage, value = format_of(y.dtype.name), y.astype(np.float64)
+    size = np.absolute(value)
+    lost = arithmetic.flushes & (size < storage.smallest_normal)
+    return Bound(value, np.where(lost, size, 0.0), storage, exactly)
+
+
+def is_real(array: Array) -> bool:
+    """Whether an array is of a floating-point dtype, of any width."""
+    return "float" in array.dtype.name
 
 
 def either(bound: Bound | None, other: Bound) -> Bound | None:
@@ -213,7 +262,38 @@ def lower_precision(
     bits = NEXT_LOWER[dtype]
     if (own := op.lowered(arrays, grads, bits)) is not None:
         return tuple(own)
+    if op.typed:
+        return _coarser(op, arrays, grads)
     return lifted_results(op, arrays, grads, partial(rounded, precision=bits))
+
+
+def _coarser(
+    op: Operator, arrays: Sequence[Any], grads: Sequence[Any] | None
+) -> tuple[Array | None, ...]:
+    """Results of an operator that is `typed`, with one bit less: inputs, and results.
+
+    Of inputs subnormal numbers are read as zeros.
+    """
+
+    def bits(x: Array) -> int:
+        return format_of(x.dtype.name).precision if is_real(x) else 4 * x.dtype.itemsize
+
+    def shorter(y: Array | None, most: int) -> Array | None:
+        if y is None or not is_real(y):
+            return y
+        rounded: Array = round_to(y.astype(np.float64), min(bits(y), most) - 1)
+        return rounded
+
+    x, *others = arrays
+    with np.errstate(all="ignore"):
+        if grads is not None:
+            least = min(bits(a) for a in (x, *grads) if a is not None)
+            return tuple(shorter(dx, least) for dx in op.vjp(tuple(grads), tuple(arrays)))
+        read = round_to(x.astype(np.float64), bits(x) - 1)
+        if is_real(x):
+            read = np.where(np.absolute(read) < finfo(x.dtype).smallest_normal, 0, read)
+        read = read.astype(x.dtype)
+        return tuple(shorter(y, 53) for y in op(read, *others))
 
 
 def lifted_results(

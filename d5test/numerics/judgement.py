@@ -103,6 +103,10 @@ def ratios(bound: Bound, got: Array) -> NDArray[np.float64]:
             allowed = size + bound.bar > largest
             ratio = np.where(same_infinity & allowed, 0.0, ratio)
             ratio = np.where(demanded & ~same_infinity, inf, ratio)
+        if bound.exactly:
+            nan, zero = np.isnan(bound.exact), (bound.exact == 0) & (result == 0)
+            ratio = np.where(nan, np.where(np.isnan(result), 0.0, inf), ratio)
+            ratio = np.where(zero & (np.signbit(result) != np.signbit(bound.exact)), inf, ratio)
         return ratio if bound.all_judged else np.where(bound.judged, ratio, 0.0)
 
 

@@ -48,12 +48,12 @@ def operator_of(name: str) -> tuple[Operator | None, str]:
     return op, ""
 
 
-def array(value: Any) -> Array:
-    """A value of a node case as the references take it: floats in float64."""
+def array(value: Any, *, typed: bool = False) -> Array:
+    """A value of a node case as the references take it: floats in float64, if not `typed`."""
     if isinstance(value, onnx.TensorProto):
         value = numpy_helper.to_array(value)
     x: Array = np.asarray(value)
-    return x if x.dtype.kind in "biu" else x.astype(np.float64)
+    return x if typed or x.dtype.kind in "biu" else x.astype(np.float64)
 
 
 def failure(name: str) -> str:
@@ -63,11 +63,11 @@ def failure(name: str) -> str:
         return reason
     (node,) = node_cases()[name].model.graph.node
     for inputs, expected in data_sets(name):
-        given = {key: array(x) for key, x in inputs.items()}
+        given = {key: array(x, typed=op.typed) for key, x in inputs.items()}
         with np.errstate(all="ignore"):
             outputs = op(*(given[key] if key else None for key in node.input))
         named = {key: y for key, y in zip(node.output, outputs, strict=False) if key}
-        if difference := differences(name, named, expected):
+        if difference := differences(name, named, expected, exact=op.typed):
             return difference
     return ""
 
@@ -82,17 +82,25 @@ def data_sets(name: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
         )
 
 
-def differences(name: str, got: Mapping[str, Array], expected: Mapping[str, Any]) -> str:
-    """How results differ from what a node case expects; empty: not by more than it allows."""
+def differences(
+    name: str, got: Mapping[str, Array], expected: Mapping[str, Any], *, exact: bool = False
+) -> str:
+    """How results differ from what a node case expects; empty: not by more than it allows.
+
+    If `exact` nothing is allowed, and the dtypes are compared, too.
+    """
     test = node_cases()[name]
     if set(got) != set(expected):
         return f"outputs {', '.join(got)}, not {', '.join(expected)}"
     for o in test.model.graph.output:
-        y, want = (array(x).astype(np.float64) for x in (got[o.name], expected[o.name]))
+        y, want = got[o.name], array(expected[o.name], typed=exact)
+        if exact and y.dtype != want.dtype:
+            return f"{o.name} is {y.dtype}, not {want.dtype}"
+        y, want = y.astype(np.float64), want.astype(np.float64)
         if y.shape != want.shape:
             return f"{o.name} has the shape {y.shape}, not {want.shape}"
-        rtol = max(test.rtol, _roundings(o))
-        if not np.allclose(y, want, rtol=rtol, atol=test.atol, equal_nan=True):
+        rtol, atol = (0.0, 0.0) if exact else (max(test.rtol, _roundings(o)), test.atol)
+        if not np.allclose(y, want, rtol=rtol, atol=atol, equal_nan=True):
             return f"{o.name} is {y.tolist()}, not {want.tolist()}"
     return ""
 

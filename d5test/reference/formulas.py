@@ -23,6 +23,7 @@ from d5test.reference.operators import (
     linear,
     normalisation,
     reductions,
+    types,
 )
 from d5test.reference.operators.recurrent import GRU, LSTM
 from d5test.reference.operators.windows import (
@@ -544,6 +545,16 @@ class ExponentialFirst(elementwise.Unary):
         return np.where(np.abs(x) > np.log(self.largest), np.sign(y) * np.inf, y)
 
 
+class SingleFirst:
+    """A conversion by way of float32, which rounds what has more bits a first time."""
+
+    def converted(self, x, dtype):
+        narrow = types.is_real(dtype) and dtype.itemsize < np.dtype(np.float32).itemsize
+        if narrow and hasattr(x, "astype"):
+            x = types.nearest(x, np.dtype(np.float32))
+        return super().converted(x, dtype)
+
+
 def _mixed(mixin: type, *operators: type[Operator]) -> dict[type[Operator], type[Operator]]:
     """These operators, each with the methods of the mixin, and its documentation."""
     kind, own = dataclass(frozen=True, kw_only=True, repr=False), {"__doc__": mixin.__doc__}
@@ -619,6 +630,7 @@ FORMULAS: Mapping[str, Mapping[type[Operator], type[Operator]]] = {
         elementwise.Selu: SeluInDouble,
         elementwise.HardSigmoid: HardSigmoidOfSixths,
     },
+    "float32 first": _mixed(SingleFirst, types.Cast, types.CastLike),
     "whole gradient for all near the maximum": {MaxPool: MaxPoolOfEach},
 }
 """What `formula` may name, and the operators that it is of."""

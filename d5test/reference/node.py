@@ -11,6 +11,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from d5test.case import Operator
+from d5test.dtypes import NAMES
 from d5test.reference.operators import OPERATORS
 
 if TYPE_CHECKING:
@@ -25,6 +26,9 @@ OTHER_MEANING = {
     ("PRelu", 6): "a slope is given for each channel",
 }
 """Older versions with a signature that reads like the one whose meaning we have."""
+
+MODELLED = {("Cast", "to"): NAMES}
+"""Values of attributes, of which there are more in ONNX than we have."""
 
 COUNTED = {"Split": "num_outputs"}
 """Attributes that nodes before them expressed by the number of their outputs."""
@@ -51,6 +55,9 @@ def from_node(node: onnx.NodeProto, opset: int | None = None) -> Operator:
         if attribute.name not in names:
             raise NotModelled(f"attribute {attribute.name}")
     values = {attribute.name: _value(attribute) for attribute in node.attribute}
+    for name, value in values.items():
+        if value not in MODELLED.get((node.op_type, name), (value,)):
+            raise NotModelled(f"attribute {name}={value}")
     if node.op_type in COUNTED and len([name for name in node.input if name]) == 1:
         values.setdefault(COUNTED[node.op_type], len(node.output))
     return cls(**values)

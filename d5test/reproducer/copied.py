@@ -68,7 +68,11 @@ def watched() -> None:
 
 
 def array(dtype: str, values: Any) -> tuple[Any, str]:
-    """These values in a dtype, and its name; bfloat16 as its bits."""
+    """These values in a dtype, and its name; bfloat16 and formats of 8 bits as their bits."""
+    if dtype.startswith("float8"):
+        import ml_dtypes
+
+        return np.array(values, getattr(ml_dtypes, dtype)).view(np.uint8), dtype
     if dtype == "bfloat16":
         return (np.array(values, np.float32).view(np.uint32) >> 16).astype(np.uint16), dtype
     return np.array(values, dtype), dtype
@@ -354,7 +358,11 @@ def rounded(results: list[Answer], expected: Any) -> str:
 
 
 def widened(values: Any, dtype: str) -> Any:
-    """In float64; from bfloat16's bits, too."""
+    """In float64; from the bits of bfloat16 and of formats of 8 bits, too."""
+    if dtype.startswith("float8"):
+        import ml_dtypes
+
+        values = values.view(getattr(ml_dtypes, dtype))
     if dtype == "bfloat16":
         values = (values.astype(np.uint32) << 16).view(np.float32)
     return values.astype(np.float64)
@@ -489,11 +497,11 @@ class Session:
 
     def put(self, array: Any, dtype: str, layout: str = "contiguous") -> Any:
         """A NumPy array."""
-        if dtype != "bfloat16":
+        if array.dtype.name == dtype:
             return np.array(array)
         import ml_dtypes
 
-        return np.array(array).view(ml_dtypes.bfloat16)
+        return np.array(array).view(getattr(ml_dtypes, dtype))
 
     def refill(self, tensor: Any, array: Any, dtype: str) -> None:
         """Overwrite an array."""

@@ -151,7 +151,7 @@ def _number(value: Any) -> str:
     short = "nan" if np.isnan(wide) else str(value)
     if kind.kind == "f" and np.isfinite(wide) and kind.type(float(short)) != value:
         return repr(wide)
-    return repr(wide) if kind.name == "bfloat16" else short
+    return repr(wide) if kind.isbuiltin == 2 else short
 
 
 def _packed(array: Array) -> str:

@@ -39,6 +39,7 @@ for family in (
     "normalisation",
     "recurrent",
     "reductions",
+    "types",
     "windows",
 ):
     import_module(f"{__name__}.{family}")

@@ -186,6 +186,9 @@ ROWS: list[tuple[str, tuple[Tensor | None, ...], dict[str, Any]]] = [
      {"hidden_size": 5, "linear_before_reset": 1}),
     ("LSTM", (some(4, 3, 2), some(1, 20, 2), some(1, 20, 5), None, None, None, None, some(1, 15)),
      {"hidden_size": 5}),
+    *(("Cast", (some(3, 5),), {"to": to}) for to in (6, 9, 10, 16)),
+    ("Cast", (some(3, 5),), {"to": 17, "saturate": 0}),
+    ("CastLike", (some(3, 5), Tensor((2,), "bfloat16")), {}),
 ]  # fmt: skip
 KNOWN = [row for row in ROWS if row[0] in reference.OPERATORS]
 
@@ -196,18 +199,17 @@ def in_dtype(tensor: Tensor | None, dtype: str) -> Tensor | None:
     return Tensor(tensor.shape, dtype, tensor.values)
 
 
-def put(array: Any, dtype: str) -> Any:
-    kind = None if array is None else dtype if array.dtype.kind not in "bi" else array.dtype.name
-    return None if array is None else EAGER.put(np.asarray(array), str(kind))
+def put(array: Any) -> Any:
+    return None if array is None else EAGER.put(np.asarray(array), array.dtype.name)
 
 
 def judged(case: Case, backend: Jax, *, flushes: bool = True) -> tuple[Row, Judgement, Judgement]:
     """Outputs and gradients of a case against the bars of the reference."""
     row, arrays = Jax.rows[case.op.name], case.arrays()
-    dys = case.upstream(case.op(*double(arrays)))
+    dys = case.upstream(case.op(*(arrays if case.op.typed else double(arrays))))
     n = len(dys) if row.outputs is None else row.outputs
     dys = dys[:n]
-    tensors = [put(a, case.dtype) for a in arrays]
+    tensors = [put(a) for a in arrays]
     function = backend.compile(partial(row.call, case.op))
     ys = function(*tensors)
     ys = ys if isinstance(ys, tuple) else (ys,)
@@ -217,7 +219,7 @@ def judged(case: Case, backend: Jax, *, flushes: bool = True) -> tuple[Row, Judg
     )
     if row.gradient or not case.op.differentiable:
         return row, outputs, Judgement()
-    _, dxs = backend.vjp(function, tensors, [put(dy, case.dtype) for dy in dys], case.wanted)
+    _, dxs = backend.vjp(function, tensors, [put(dy) for dy in dys], case.wanted)
     spread: list[Any] = [None] * len(arrays)
     for i, dx in zip(case.wanted, dxs, strict=True):
         spread[i] = np.asarray(dx)

@@ -18,6 +18,7 @@ from d5test.backends.base import (
 )
 from d5test.backends.jax.framework import Array, integers, jax, jnp, lax
 from d5test.backends.jax.movement import shape_of, widths_of
+from d5test.backends.jax.types import cast
 from d5test.backends.windows import Windows
 
 forms = Forms()
@@ -62,6 +63,14 @@ for _operator, _functions in {
     "Pow": {"jnp.pow": jnp.pow},
 }.items():  # fmt: skip
     forms.same(_operator, _functions, arithmetic="S")
+
+
+def astype(x: Array, dtype: str) -> Array:
+    return x.astype(dtype)
+
+
+for _title, _function in (("jax.Array.astype", astype), ("jnp.asarray", jnp.asarray)):
+    forms.add("Cast", _title, arithmetic="F")(planned(partial(cast, _function)))
 
 
 def alike(function: Plan, op: Any, a: Array, b: Array) -> Plan:

@@ -26,6 +26,7 @@ from d5test.backends.tensorflow.layers import (
 )
 from d5test.backends.tensorflow.linear import refuse_overrun
 from d5test.backends.tensorflow.movement import part, shape_of, sides_of, widths
+from d5test.backends.tensorflow.types import cast
 from d5test.backends.tensorflow.windows import kernel_first
 
 ops, activations = keras.ops, keras.activations
@@ -262,6 +263,9 @@ def take_along_axis(op: Any, x: Any, indices: Any) -> Plan:
     axis = op.axis % x.ndim
     part = shortened(x, indices, axis)
     return lambda x, indices: ops.take_along_axis(x[part], indices, axis)
+
+
+forms.add("Cast", "keras.ops.cast")(planned(partial(cast, ops.cast)))
 
 
 @forms.add("TopK", "keras.ops.top_k", values=(1,))

@@ -40,6 +40,7 @@ from d5test.backends.torch.optimizers import (
     TorchReference,
     TorchUpdater,
 )
+from d5test.dtypes import EIGHT_BITS
 from d5test.processor import onednn_extensions
 
 rows = Table.of(__name__)
@@ -160,6 +161,8 @@ class Torch(Backend):
 
     def put(self, array: NDArray[Any], dtype: str, layout: str = "contiguous") -> Tensor:
         """What lies between the values of a strided or before an offset tensor is NaN (or 0)."""
+        if dtype in EIGHT_BITS:  # torch has few functions of these
+            return self.put(array, "uint8", layout).view(getattr(torch, dtype))
         x = self._tensor(array, dtype)
         filler = math.nan if x.is_floating_point() else 0
         if layout == "transposed":
@@ -183,7 +186,8 @@ class Torch(Backend):
 
     def _tensor(self, array: NDArray[Any], dtype: str) -> Tensor:
         x = torch.from_numpy(np.array(array, order="C"))
-        return (x.view(torch.bfloat16) if dtype == "bfloat16" else x).to(self.device)
+        own = dtype == "bfloat16" or dtype in EIGHT_BITS
+        return (x.view(getattr(torch, dtype)) if own else x).to(self.device)
 
     @staticmethod
     def _one_slice(array: NDArray[Any]) -> None:
@@ -209,6 +213,7 @@ class Torch(Backend):
     def get(self, tensor: Tensor) -> tuple[NDArray[Any], str]:
         x, name = tensor.detach().cpu(), str(tensor.dtype).removeprefix("torch.")
         x = x.view(torch.uint16) if name == "bfloat16" else x
+        x = x.view(torch.uint8) if name in EIGHT_BITS else x
         return np.array(x.numpy(force=True)), name  # second gradients may be a lazy zero
 
     def wait(self, tensors: Sequence[Any]) -> None:
