@@ -206,6 +206,17 @@ def signalling(x: Values) -> NDArray[np.bool_]:
     return np.asarray((magnitude > np.uint64(infinity)) & (magnitude < np.uint64(quiet)))
 
 
+def bits(words: Words, shape: Shape, dtype: DType) -> Values:
+    """Integers of the dtype, each bit of which is set half of the time."""
+    raw = words.random_raw(math.prod(shape))
+    return np.asarray(raw, np.uint64).astype(f"u{dtype.itemsize}").view(dtype).reshape(shape)
+
+
+def unbounded(words: Words, shape: Shape, dtype: DType) -> Values:
+    """Normal, but about half of the elements are infinite, of either sign, or NaN."""
+    return often(words, shape, dtype, np.inf, -np.inf, np.nan)
+
+
 def special(words: Words, shape: Shape, dtype: DType, each: int = 1) -> Values:
     """Each of `special_numbers` `each` times in turn."""
     values = special_numbers(dtype)
@@ -287,6 +298,8 @@ REGIMES: Mapping[str, Callable[..., Values]] = {
         leading,
         every,
         octets,
+        bits,
+        unbounded,
         special,
         near,
     )

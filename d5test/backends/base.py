@@ -38,6 +38,7 @@ FAMILIES = (
     "elementwise",
     "indexing",
     "linear",
+    "logic",
     "movement",
     "normalisation",
     "optimizers",
@@ -462,13 +463,13 @@ def sample_axes(
 ) -> tuple[tuple[int | None, ...], int]:
     """Along which axis of each input, and of the results, the samples of a batched call lie.
 
-    The first of all that are no arguments and no whole numbers. Where they are `varied`, the
-    second or the last; or one of these, or the first, of one input alone, indices and conditions
-    included; or the first of one and another of the next. None: the samples share the input. Which
-    of these it is, the shapes alone decide: a case is always the same call.
+    The first of all that are no arguments and no whole numbers, unless all are such. Where they
+    are `varied`, the second or the last; or one of these, or the first, of one input alone,
+    indices and conditions included; or the first of one and another of the next. None: the samples
+    share the input. Which of these it is, the shapes alone decide: a case is always the same call.
     """
     own = [i for i, x in enumerate(inputs) if x is not None and i not in row.values]
-    floats = [i for i in own if "float" in str(inputs[i].dtype)]
+    floats = [i for i in own if "float" in str(inputs[i].dtype)] or own
     axes: list[int | None] = [0 if i in floats else None for i in range(len(inputs))]
     if not varied:
         return tuple(axes), 0

@@ -413,7 +413,8 @@ class Inquiry:
         self, judgement: Judgement, expected: Bounds, grads: Arrays | None = None
     ) -> Judgement:
         """The judgement, and whether the bars that held it reject every control, or none."""
-        tells, void = telling(expected, self.arrays, lambda: self.lowered(grads, judgement))
+        arrays = () if self.case.op.unchanged else self.arrays
+        tells, void = telling(expected, arrays, lambda: self.lowered(grads, judgement))
         return replace(judgement, telling=tells, void=void or judgement.share == 0)
 
     def held(

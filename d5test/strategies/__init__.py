@@ -35,6 +35,7 @@ for family in (
     "elementwise",
     "indexing",
     "linear",
+    "logic",
     "movement",
     "normalisation",
     "recurrent",

@@ -12,12 +12,12 @@ from onnx import TensorProto, numpy_helper
 
 from d5test.case import Operator
 from d5test.reference.node import NotModelled, from_node, to_node
-from d5test.reference.operators import OPERATORS, comparison, indexing, movement
+from d5test.reference.operators import OPERATORS, comparison, indexing, logic, movement
 
 UNTESTED = frozenset({"GlobalLpPool"})
 """Operators of ONNX's domain for which ONNX brings no node test of one node."""
-MOVING = (*movement.__all__, *indexing.__all__, *comparison.__all__)
-"""Operators that compute nothing, in whatever dtype."""
+EXACT = (*movement.__all__, *indexing.__all__, *comparison.__all__, *logic.__all__)
+"""Operators that round nothing, in whatever dtype."""
 
 
 @cache
@@ -48,9 +48,11 @@ def operator_of(name: str) -> tuple[Operator | None, str]:
     )
     if "STRING" in given:
         return None, "text"
+    if "UNDEFINED" in given:
+        return None, "sequences and what may be absent"
     if kinds & {"FLOAT16", "BFLOAT16"}:
         return None, "16-bit arithmetic"
-    if not kinds & {"FLOAT", "DOUBLE"} and op.name not in MOVING:
+    if not kinds & {"FLOAT", "DOUBLE"} and op.name not in EXACT:
         return None, "integer arithmetic"
     return op, ""
 

@@ -57,6 +57,8 @@ FUNCTIONS = {
     "Floor": (ops.floor,),
     "Ceil": (ops.ceil,),
     "Round": (ops.round,),
+    "Sign": (ops.sign,),
+    "Identity": (ops.copy, activations.linear),
     "Softplus": (ops.softplus, activations.softplus),
     "Mish": (activations.mish,),
     "HardSwish": (ops.hard_silu, activations.hard_silu),
