@@ -33,8 +33,14 @@ from numpy.typing import NDArray
 FLOATS = ("float64", "float32", "float16", "bfloat16")
 UNDERIVED = "ONNX's schema calls it not differentiable"
 """Why a row has no gradient whose operator has none."""
+DTYPES: Mapping[int | None, str] = {
+    1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64",
+    9: "bool", 10: "float16", 11: "float64", 12: "uint32", 13: "uint64", 16: "bfloat16",
+}  # fmt: skip
+"""ONNX's numbers of dtypes, as attributes have them."""
 FAMILIES = (
     "comparison",
+    "creation",
     "elementwise",
     "indexing",
     "linear",
@@ -469,6 +475,8 @@ def sample_axes(
     share the input. Which of these it is, the shapes alone decide: a case is always the same call.
     """
     own = [i for i, x in enumerate(inputs) if x is not None and i not in row.values]
+    if not own:
+        raise Unsupported("every input is an argument: there are no samples")
     floats = [i for i in own if "float" in str(inputs[i].dtype)] or own
     axes: list[int | None] = [0 if i in floats else None for i in range(len(inputs))]
     if not varied:

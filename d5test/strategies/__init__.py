@@ -32,6 +32,7 @@ __all__ = [
 
 for family in (
     "comparison",
+    "creation",
     "elementwise",
     "indexing",
     "linear",

@@ -167,6 +167,8 @@ ROWS: list[tuple[str, tuple[Tensor | None, ...], dict[str, Any]]] = [
     ("BitwiseNot", (bits(3, 5),), {}),
     ("IsNaN", (Tensor((3, 5), values=("unbounded",)),), {}),
     *(("IsInf", (Tensor((3, 5), values=("unbounded",)),), {"detect_negative": n}) for n in (0, 1)),
+    ("EyeLike", (some(3, 5),), {"k": 1}),
+    ("Range", tuple(Tensor((), "int64", data=(n,)) for n in (9, -4, -3)), {}),
     ("TopK", (some(3, 7), ints(4)), {}),
     *((name, (some(3, 7),), {"axis": 1, "keepdims": 0}) for name in ("ArgMax", "ArgMin")),
     ("Hardmax", (some(3, 7, 2),), {"axis": 1}),

@@ -12,11 +12,17 @@ from onnx import TensorProto, numpy_helper
 
 from d5test.case import Operator
 from d5test.reference.node import NotModelled, from_node, to_node
-from d5test.reference.operators import OPERATORS, comparison, indexing, logic, movement
+from d5test.reference.operators import OPERATORS, comparison, creation, indexing, logic, movement
 
 UNTESTED = frozenset({"GlobalLpPool"})
 """Operators of ONNX's domain for which ONNX brings no node test of one node."""
-EXACT = (*movement.__all__, *indexing.__all__, *comparison.__all__, *logic.__all__)
+EXACT = (
+    *movement.__all__,
+    *indexing.__all__,
+    *comparison.__all__,
+    *logic.__all__,
+    *creation.__all__,
+)
 """Operators that round nothing, in whatever dtype."""
 
 

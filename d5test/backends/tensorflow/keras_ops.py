@@ -6,7 +6,16 @@ from typing import Any
 
 import keras
 
-from d5test.backends.base import FLOATS, Forms, Plan, Unsupported, padded, planned
+from d5test.backends.base import (
+    DTYPES,
+    FLOATS,
+    UNDERIVED,
+    Forms,
+    Plan,
+    Unsupported,
+    padded,
+    planned,
+)
 from d5test.backends.tensorflow.elementwise import SELU
 from d5test.backends.tensorflow.framework import integers, tf
 from d5test.backends.tensorflow.indexing import (
@@ -86,6 +95,13 @@ for _function, _rank in ((partial(ops.tensordot, axes=1), 2), (ops.vdot, 1), (op
     forms.same(
         "MatMul", {_name: _function}, arithmetic="S", where={"rank0": _rank, "rank1": _rank}
     )
+
+
+@forms.add("EyeLike", "keras.ops.eye", gradient=UNDERIVED)
+@planned
+def eye(op: Any, x: Any) -> Plan:
+    (n, m), dtype = x.shape, DTYPES.get(op.dtype, x.dtype.name)
+    return lambda x: ops.eye(n, m, op.k, dtype)
 
 
 SIX: Mapping[str, Any] = {
