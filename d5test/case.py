@@ -63,6 +63,8 @@ class Operator:
     precision from the right one, but elements that are in the wrong place."""
     unchanged: ClassVar[bool] = False
     """Whether the result is the input, as of Identity: then that is no wrong result."""
+    sized_by_values: ClassVar[bool] = False
+    """Whether values decide how many elements there are in a result, as of NonZero."""
     parameters: ClassVar[tuple[str, ...]] = ()
     """What its inputs are called in messages; nothing: by their numbers."""
     apart: ClassVar[Mapping[int, tuple[int, ...]]] = MappingProxyType({})

@@ -121,6 +121,11 @@ def below(words: Words, shape: Shape, dtype: DType, limit: int) -> Values:
     return np.asarray(np.floor(limit * unit(words, shape)), np.int64)
 
 
+def naturals(words: Words, shape: Shape, dtype: DType, limit: int) -> Values:
+    """Whole numbers from 1 to limit: sides."""
+    return 1 + below(words, shape, dtype, limit)
+
+
 def within(words: Words, shape: Shape, dtype: DType, limit: Any) -> Values:
     """Whole numbers from -limit to limit - 1: indices that may count from the end."""
     return np.asarray(np.floor(2 * limit * unit(words, shape)) - limit, np.int64)
@@ -289,6 +294,7 @@ REGIMES: Mapping[str, Callable[..., Values]] = {
         huge,
         tiny,
         below,
+        naturals,
         within,
         places,
         distinct,

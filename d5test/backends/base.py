@@ -50,6 +50,7 @@ FAMILIES = (
     "optimizers",
     "recurrent",
     "reductions",
+    "selection",
     "windows",
 )
 """The modules of a framework's package that have its rows."""

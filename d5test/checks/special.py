@@ -118,6 +118,8 @@ def special(client: Any, case: Case, check: str = "special") -> Judgement:
     inquiry = Inquiry(check, client, case)
     if not case.wanted:
         raise Inapplicable("no input can be NaN or infinite")
+    if case.op.sized_by_values:
+        raise Inapplicable("another value makes a result of another size")
     chosen = _chosen(case)
     if chosen is None:
         return Judgement(void=True)

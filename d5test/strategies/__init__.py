@@ -41,6 +41,7 @@ for family in (
     "normalisation",
     "recurrent",
     "reductions",
+    "selection",
     "windows",
 ):
     import_module(f"{__name__}.{family}")

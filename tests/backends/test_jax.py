@@ -169,6 +169,8 @@ ROWS: list[tuple[str, tuple[Tensor | None, ...], dict[str, Any]]] = [
     *(("IsInf", (Tensor((3, 5), values=("unbounded",)),), {"detect_negative": n}) for n in (0, 1)),
     ("EyeLike", (some(3, 5),), {"k": 1}),
     ("Range", tuple(Tensor((), "int64", data=(n,)) for n in (9, -4, -3)), {}),
+    ("NonZero", (mask(3, 5),), {}),
+    *(("Unique", (below(2, 5, 3),), {"axis": axis}) for axis in (None, 0)),
     ("TopK", (some(3, 7), ints(4)), {}),
     *((name, (some(3, 7),), {"axis": 1, "keepdims": 0}) for name in ("ArgMax", "ArgMin")),
     ("Hardmax", (some(3, 7, 2),), {"axis": 1}),

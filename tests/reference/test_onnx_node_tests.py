@@ -12,17 +12,23 @@ from onnx import TensorProto, numpy_helper
 
 from d5test.case import Operator
 from d5test.reference.node import NotModelled, from_node, to_node
-from d5test.reference.operators import OPERATORS, comparison, creation, indexing, logic, movement
+from d5test.reference.operators import (
+    OPERATORS,
+    comparison,
+    creation,
+    indexing,
+    logic,
+    movement,
+    selection,
+)
 
 UNTESTED = frozenset({"GlobalLpPool"})
 """Operators of ONNX's domain for which ONNX brings no node test of one node."""
-EXACT = (
-    *movement.__all__,
-    *indexing.__all__,
-    *comparison.__all__,
-    *logic.__all__,
-    *creation.__all__,
-)
+EXACT = {
+    name
+    for family in (movement, indexing, comparison, logic, creation, selection)
+    for name in family.__all__
+}
 """Operators that round nothing, in whatever dtype."""
 
 
