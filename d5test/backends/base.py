@@ -48,6 +48,7 @@ FAMILIES = (
     "movement",
     "normalisation",
     "optimizers",
+    "quantisation",
     "recurrent",
     "reductions",
     "selection",

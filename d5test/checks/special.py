@@ -33,6 +33,7 @@ NAN_IS_OPEN = {
     "Max": "IEEE 754 has maximum and maximumNumber, ONNX names neither",
     "Min": "IEEE 754 has minimum and minimumNumber, ONNX names neither",
     "Relu": "max(0, x), with the same question",
+    "DynamicQuantizeLinear": "by the Max and Min of all",
     "GlobalMaxPool": "as Max",
     "MaxPool": "as Max",
     "ReduceMax": "as Max",

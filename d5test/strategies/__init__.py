@@ -39,6 +39,7 @@ for family in (
     "logic",
     "movement",
     "normalisation",
+    "quantisation",
     "recurrent",
     "reductions",
     "selection",
