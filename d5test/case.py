@@ -58,6 +58,13 @@ class Operator:
     """Outputs in the dtype of `stash_type`: in float32, where the other dtypes are narrower."""
     follows_shifts: ClassVar[bool] = False
     """Whether f(x + t) = f(x) + t: its gradients add up to the upstream gradient, at ties too."""
+    exact: ClassVar[bool] = False
+    """Whether no rounding changes a result, as of And and Sign. A case then need not tell a lower
+    precision from the right one, but elements that are in the wrong place."""
+    unchanged: ClassVar[bool] = False
+    """Whether the result is the input, as of Identity: then that is no wrong result."""
+    sized_by_values: ClassVar[bool] = False
+    """Whether values decide how many elements there are in a result, as of NonZero."""
     parameters: ClassVar[tuple[str, ...]] = ()
     """What its inputs are called in messages; nothing: by their numbers."""
     typed: ClassVar[bool] = False

@@ -221,7 +221,11 @@ def judge(
         if bound is not None and got is not None and got.shape != bound.value.shape:
             return Judgement(ratio=np.inf, share=0.0, output=k)
     judgement, expected = tightest(arithmetics, bounds, results)
-    tells, void = telling(expected, arrays, lambda: lower_precision(op, arrays, upstream, dtype))
+    tells, void = telling(
+        expected,
+        () if op.unchanged else arrays,
+        lambda: lower_precision(op, arrays, upstream, dtype),
+    )
     return Judgement(**{**vars(judgement), "telling": tells, "void": void})
 
 

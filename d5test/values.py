@@ -121,6 +121,11 @@ def below(words: Words, shape: Shape, dtype: DType, limit: int) -> Values:
     return np.asarray(np.floor(limit * unit(words, shape)), np.int64)
 
 
+def naturals(words: Words, shape: Shape, dtype: DType, limit: int) -> Values:
+    """Whole numbers from 1 to limit: sides."""
+    return 1 + below(words, shape, dtype, limit)
+
+
 def within(words: Words, shape: Shape, dtype: DType, limit: Any) -> Values:
     """Whole numbers from -limit to limit - 1: indices that may count from the end."""
     return np.asarray(np.floor(2 * limit * unit(words, shape)) - limit, np.int64)
@@ -204,6 +209,17 @@ def signalling(x: Values) -> NDArray[np.bool_]:
     infinity = ((1 << bits - 1 - stored) - 1) << stored
     quiet = infinity | 1 << stored - 1
     return np.asarray((magnitude > np.uint64(infinity)) & (magnitude < np.uint64(quiet)))
+
+
+def bits(words: Words, shape: Shape, dtype: DType) -> Values:
+    """Integers of the dtype, each bit of which is set half of the time."""
+    raw = words.random_raw(math.prod(shape))
+    return np.asarray(raw, np.uint64).astype(f"u{dtype.itemsize}").view(dtype).reshape(shape)
+
+
+def unbounded(words: Words, shape: Shape, dtype: DType) -> Values:
+    """Normal, but about half of the elements are infinite, of either sign, or NaN."""
+    return often(words, shape, dtype, np.inf, -np.inf, np.nan)
 
 
 def special(words: Words, shape: Shape, dtype: DType, each: int = 1) -> Values:
@@ -326,6 +342,7 @@ REGIMES: Mapping[str, Callable[..., Values]] = {
         huge,
         tiny,
         below,
+        naturals,
         within,
         places,
         distinct,
@@ -335,6 +352,8 @@ REGIMES: Mapping[str, Callable[..., Values]] = {
         leading,
         every,
         octets,
+        bits,
+        unbounded,
         special,
         near,
         whole,

@@ -35,14 +35,18 @@ UNDERIVED = "ONNX's schema calls it not differentiable"
 """Why a row has no gradient whose operator has none."""
 FAMILIES = (
     "comparison",
+    "creation",
     "elementwise",
     "indexing",
     "linear",
+    "logic",
     "movement",
     "normalisation",
     "optimizers",
+    "quantisation",
     "recurrent",
     "reductions",
+    "selection",
     "types",
     "windows",
 )
@@ -474,12 +478,14 @@ def sample_axes(
 ) -> tuple[tuple[int | None, ...], int]:
     """Along which axis of each input, and of the results, the samples of a batched call lie.
 
-    The first of all that are no arguments and no whole numbers. Where they are `varied`, the
-    second or the last; or one of these, or the first, of one input alone, indices and conditions
-    included; or the first of one and another of the next. None: the samples share the input. Which
-    of these it is, the shapes alone decide: a case is always the same call.
+    The first of all that are no arguments and no whole numbers, unless all are such. Where they
+    are `varied`, the second or the last; or one of these, or the first, of one input alone,
+    indices and conditions included; or the first of one and another of the next. None: the samples
+    share the input. Which of these it is, the shapes alone decide: a case is always the same call.
     """
     own = [i for i, x in enumerate(inputs) if x is not None and i not in row.values]
+    if not own:
+        raise Unsupported("every input is an argument: there are no samples")
     floats = [i for i in own if "float" in str(inputs[i].dtype)] or own
     axes: list[int | None] = [0 if i in floats else None for i in range(len(inputs))]
     if not varied:

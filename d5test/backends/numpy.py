@@ -28,7 +28,7 @@ from d5test.backends.base import (
     name_of,
 )
 from d5test.backends.updater import ReferenceUpdater
-from d5test.case import Operator
+from d5test.case import Operator, is_float
 from d5test.numerics.dual import Dual
 from d5test.reference.operators import OPERATORS
 from d5test.reference.steps import STEPS
@@ -39,7 +39,7 @@ HALVES = ("float16", "bfloat16")
 
 def is_floating(x: Array) -> bool:
     """Whether an array is of a floating-point dtype, ml_dtypes' bfloat16 included."""
-    return bool(x.dtype.kind == "f" or name_of(x.dtype) == "bfloat16")
+    return is_float(name_of(x.dtype))
 
 
 def widened(x: Array | None) -> Array | None:

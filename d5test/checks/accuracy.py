@@ -40,6 +40,7 @@ ZERO_IS_OPEN = {
     "Celu": "ONNX's text gives max(0, -0) + min(0, 0), its function body the argument",
     "Gelu": "x times a probability: ONNX's formula gives -0 for -0, but no standard has it",
     "Relu": "max(0, -0): IEEE 754-2008, 5.3.1, lets maxNum return either, ONNX names no maximum",
+    "Sign": "ONNX's text gives 0 for either zero, and does not say which",
     "Selu": "ONNX's text counts zero among the negative numbers, its function body does not",
 }
 """Operators for which nobody says which zero an exact zero is.

@@ -187,7 +187,7 @@ class Derivative(Inquiry):
             tells = rejects(expected, ones)
             void = not tells
         else:
-            arrays = (*self.arrays, *self.direction)
+            arrays = () if self.case.op.unchanged else (*self.arrays, *self.direction)
             tells, void = telling(expected, arrays, lambda: lowered(self.lower_dtype(judgement)))
         return replace(judgement, telling=tells, void=void or judgement.share == 0)
 

@@ -428,7 +428,7 @@ class Inquiry:
         self, judgement: Judgement, expected: Bounds, grads: Arrays | None = None
     ) -> Judgement:
         """The judgement, and whether the bars that held it reject every control, or none."""
-        arrays = self.arrays
+        arrays = () if self.case.op.unchanged else self.arrays
         if self.case.op.typed and grads is None:  # an input of another dtype is no result
             names = {y.dtype.name for y in self.outputs}
             arrays = tuple(x for x in arrays if x is not None and x.dtype.name in names)

@@ -24,6 +24,7 @@ from d5test.numerics.arithmetic import Arithmetic
 from d5test.numerics.bounds import Bound, double
 from d5test.numerics.judgement import Judgement, judge
 from d5test.outcome.fault import Fault
+from d5test.outcome.tally import Inapplicable
 
 Place = tuple[Any, ...]
 """An index of one element, or with slices of several."""
@@ -32,6 +33,7 @@ NAN_IS_OPEN = {
     "Max": "IEEE 754 has maximum and maximumNumber, ONNX names neither",
     "Min": "IEEE 754 has minimum and minimumNumber, ONNX names neither",
     "Relu": "max(0, x), with the same question",
+    "DynamicQuantizeLinear": "by the Max and Min of all",
     "GlobalMaxPool": "as Max",
     "MaxPool": "as Max",
     "ReduceMax": "as Max",
@@ -45,6 +47,7 @@ NAN_IS_OPEN = {
     "ThresholdedRelu": "as LeakyRelu",
     "Shrink": "as LeakyRelu",
     "ReduceLogSumExp": "shifted by a maximum or not",
+    "Sign": "a NaN is neither above zero nor below it nor zero, and ONNX has these three cases",
 }
 """Operators for which ONNX does not say what becomes of a NaN: the framework's choice, which is
 demanded where the framework documents it (`propagates_nan` in its row)."""
@@ -114,6 +117,10 @@ def spreads(case: Case, chosen: int) -> bool:
 def special(client: Any, case: Case, check: str = "special") -> Judgement:
     """A NaN reaches what depends on it, and nothing else; an infinity likewise."""
     inquiry = Inquiry(check, client, case)
+    if not case.wanted:
+        raise Inapplicable("no input can be NaN or infinite")
+    if case.op.sized_by_values:
+        raise Inapplicable("another value makes a result of another size")
     chosen = _chosen(case)
     if chosen is None:
         return Judgement(void=True)

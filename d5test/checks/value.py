@@ -108,7 +108,7 @@ def compiled(client: Any, case: Case) -> Judgement:
         kind="cached", what="the second call is wrong", last=True,
     )  # fmt: skip
     _another_shape(inquiry)
-    if not case.op.typed:
+    if case.wanted and not case.op.sized_by_values and not case.op.typed:
         special(client, case, "compiled")
     if not inquiry.flows:
         return judgement

@@ -121,6 +121,12 @@ def _put_along_axis(self: Tracked, target: Any, index: Any, source: Any, axis: i
         np.put_along_axis(target.companion, index, source.companion, axis)
 
 
+def _unique(self: Tracked, x: Any, **options: Any) -> Any:
+    """Nothing is known of the elements where any of them is in doubt."""
+    y, *more = np.unique(x.value, **options)
+    return x.like(y, None if x.companion is None else np.full(y.shape, np.inf)), *more
+
+
 def _method(name: str) -> Callable[..., Any]:
     def rule(self: Tracked, x: Any, *args: Any, **kwargs: Any) -> Any:
         return getattr(x, name)(*args, **kwargs)
@@ -150,6 +156,7 @@ RULES: dict[Any, Callable[..., Any]] = {
     np.ones_like: lambda self, x, *args, **options: _full_like(self, x, 1.0, *args, **options),
     np.full_like: _full_like,
     np.copyto: _copyto,
+    np.unique: _unique,
     np.put_along_axis: _put_along_axis,
     **{
         getattr(np, name): _method(name)

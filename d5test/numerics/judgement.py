@@ -4,8 +4,9 @@ A result is judged by the ratio of error and bar, element by element.
 
 Every case answers, before it counts, whether its bars would have told what broken software
 returns, the controls: zeros, ones, the mean everywhere, an input, and the reference computed in
-the next lower precision. A case whose bars reject them all is telling; one whose bars reject none
-of the trivial ones is void, and tells nothing about the backend.
+the next lower precision, or with its elements displaced, where no precision changes it. A case
+whose bars reject them all is telling; one whose bars reject none of the trivial ones is void, and
+tells nothing about the backend.
 
 A wrong result is an inaccuracy if it is what honest arithmetic of fewer bits would give: the bars
 of that arithmetic hold it, and still reject whatever needs no arithmetic at all. A different
@@ -94,6 +95,8 @@ def ratios(bound: Bound, got: Array) -> NDArray[np.float64]:
     with np.errstate(all="ignore"):
         result = np.asarray(got).astype(np.float64)
         error = np.abs(result - bound.exact)
+        if bound.storage is None:  # beyond 2^53 float64 does not tell neighbours apart
+            error = np.where(got == bound.value, 0.0, np.maximum(error, 1.0))
         ratio = np.where(error == 0, 0.0, error / bound.bar)
         ratio = np.where(np.isfinite(result), ratio, inf)
         if bound.storage is not None and bound.reaches_infinity:

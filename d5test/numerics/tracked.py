@@ -229,6 +229,11 @@ class Tracked:
             terms = max(self.as_chain().terms, other.as_chain().terms)
             self.chain = Chain(terms, self.size_of_terms)
 
+    def astype(self, dtype: Any) -> Self:
+        """Whole numbers in an integer dtype; others as they are, in float64."""
+        whole = np.dtype(dtype).kind in "iu"
+        return self.like(self.value.astype(dtype), self.companion) if whole else self
+
     reshape, transpose, swapaxes = map(_movement, ("reshape", "transpose", "swapaxes"))
     squeeze, ravel, repeat, copy = map(_movement, ("squeeze", "ravel", "repeat", "copy"))
 

@@ -18,6 +18,8 @@ from d5test.values import finfo
 
 ROUNDINGS = 4
 """In 16 bits ONNX rounds every step: results are as many roundings of the format apart."""
+TIED = {"test_dynamicquantizelinear"}
+"""Cases in which a quotient is exactly a half, as of -2.5 and 5 / 255, and float32's is not."""
 
 
 @cache
@@ -45,15 +47,23 @@ def operator_of(name: str) -> tuple[Operator | None, str]:
     given = {TensorProto.DataType.Name(x.type.tensor_type.elem_type) for x in model.graph.input}
     if "STRING" in given:
         return None, "text"
+    if "UNDEFINED" in given:
+        return None, "sequences and what may be absent"
+    if name in TIED:
+        return None, "decided by how float32 rounds a half"
     return op, ""
 
 
 def array(value: Any, *, typed: bool = False) -> Array:
-    """A value of a node case as the references take it: floats in float64, if not `typed`."""
+    """A value of a node case as the references take it.
+
+    Floats in float64; not if `typed`, nor those of eight bits and less, which say a format.
+    """
     if isinstance(value, onnx.TensorProto):
         value = numpy_helper.to_array(value)
     x: Array = np.asarray(value)
-    return x if typed or x.dtype.kind in "biu" else x.astype(np.float64)
+    exact = typed or x.dtype.kind in "biu" or x.dtype.itemsize == 1
+    return x if exact else x.astype(np.float64)
 
 
 def failure(name: str) -> str:

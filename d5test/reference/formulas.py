@@ -490,13 +490,13 @@ class SoftmaxByQuotient(reductions.Softmax):
 class SeluInDouble(elementwise.Selu):
     """Selu with the constants of the paper (appendix A1), which ONNX rounds to 32 bits."""
 
-    exact = elementwise.Selu(alpha=1.6732632423543772, gamma=1.0507009873554805)
+    paper = elementwise.Selu(alpha=1.6732632423543772, gamma=1.0507009873554805)
 
     def forward(self, x):
-        return self.exact.forward(x)
+        return self.paper.forward(x)
 
     def backward(self, grads, inputs, outputs):
-        return self.exact.backward(grads, inputs, outputs)
+        return self.paper.backward(grads, inputs, outputs)
 
 
 class HardSigmoidOfSixths(elementwise.HardSigmoid):

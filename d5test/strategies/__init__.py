@@ -32,13 +32,17 @@ __all__ = [
 
 for family in (
     "comparison",
+    "creation",
     "elementwise",
     "indexing",
     "linear",
+    "logic",
     "movement",
     "normalisation",
+    "quantisation",
     "recurrent",
     "reductions",
+    "selection",
     "types",
     "windows",
 ):

@@ -35,6 +35,10 @@ def mask(*shape: int) -> Tensor:
     return Tensor(shape, "bool", ("mask",))
 
 
+def bits(*shape: int) -> Tensor:
+    return Tensor(shape, "uint8", ("bits",))
+
+
 def some(*shape: int) -> Tensor:
     return Tensor(shape)
 
@@ -57,7 +61,7 @@ PAST = (some(2, 2, 3, 8), some(2, 2, 3, 8))
 ROWS: list[tuple[str, tuple[Tensor | None, ...], dict[str, Any]]] = [
     *((name, (some(3, 5),), {}) for name in "Relu LeakyRelu Sigmoid Tanh Exp Erf".split()),
     *((name, (some(3, 5),), {}) for name in "Gelu Softplus Abs Neg".split()),
-    *((name, (wide(3, 5),), {}) for name in "Softsign Floor Ceil Round".split()),
+    *((name, (wide(3, 5),), {}) for name in "Softsign Floor Ceil Round Sign Identity".split()),
     *(("Swish", (some(3, 5),), {"alpha": alpha}) for alpha in (1.0, 0.25)),
     *((name, (some(3, 5),), {}) for name in "Sin Cos Tan Atan Sinh Cosh Asinh".split()),
     *((name, (Tensor((3, 5), values=("uniform", *ends)),), {}) for name, ends in
@@ -155,6 +159,18 @@ ROWS: list[tuple[str, tuple[Tensor | None, ...], dict[str, Any]]] = [
        {"reduction": how}) for how in ("none", "add", "max")),
     *((name, (some(3, 1), some(2, 1, 5)), {})
       for name in "Equal Greater GreaterOrEqual Less LessOrEqual".split()),
+    *((name, (mask(3, 1), mask(2, 1, 5)), {}) for name in ("And", "Or", "Xor")),
+    *((f"Bitwise{name}", (bits(3, 1), bits(2, 1, 5)), {}) for name in ("And", "Or", "Xor")),
+    *(("BitShift", (bits(3, 1), Tensor((5,), "uint8", ("below", 8))), {"direction": direction})
+      for direction in ("LEFT", "RIGHT")),
+    ("Not", (mask(3, 5),), {}),
+    ("BitwiseNot", (bits(3, 5),), {}),
+    ("IsNaN", (Tensor((3, 5), values=("unbounded",)),), {}),
+    *(("IsInf", (Tensor((3, 5), values=("unbounded",)),), {"detect_negative": n}) for n in (0, 1)),
+    ("EyeLike", (some(3, 5),), {"k": 1}),
+    ("Range", tuple(Tensor((), "int64", data=(n,)) for n in (9, -4, -3)), {}),
+    ("NonZero", (mask(3, 5),), {}),
+    *(("Unique", (below(2, 5, 3),), {"axis": axis}) for axis in (None, 0)),
     ("TopK", (some(3, 7), ints(4)), {}),
     *((name, (some(3, 7),), {"axis": 1, "keepdims": 0}) for name in ("ArgMax", "ArgMin")),
     ("Hardmax", (some(3, 7, 2),), {"axis": 1}),

@@ -11,12 +11,13 @@ from d5test.case import Case, dtype_of
 from d5test.numerics.arithmetic import classes
 from d5test.numerics.bars import Bar
 from d5test.numerics.bounds import (
+    Bound,
     forward_bounds,
     gradient_bounds,
     lower_precision,
     reads_outputs,
 )
-from d5test.numerics.judgement import judge
+from d5test.numerics.judgement import judge, telling
 from d5test.numerics.perturbed import round_to
 from d5test.reference.operators import OPERATORS
 from d5test.reference.operators.elementwise import Sum
@@ -65,6 +66,27 @@ def test_the_next_lower_precision_lies_outside() -> None:
     op = OPERATORS["MatMul"]()
     bounds = forward_bounds(op, arrays, SINGLE)
     assert judge(bounds, lower_precision(op, arrays, None, "float32")).ratio > 10
+
+
+@pytest.mark.parametrize("name,tells", [("Sign", True), ("Floor", False)])
+def test_where_no_rounding_changes_a_result_its_displaced_elements_lie_outside(
+    name: str, tells: bool
+) -> None:
+    """Of steps a lower precision is the control, which these numbers do not show."""
+    op, arrays = OPERATORS[name](), (np.float32([0.5, -1.5, 2.5, 0, -3.5]),)
+    bounds = forward_bounds(op, arrays, SINGLE)
+    assert (
+        telling(bounds, arrays, lambda: lower_precision(op, arrays, None, "float32"))[0] is tells
+    )
+    (single,) = lower_precision(OPERATORS["Sign"](), (np.float32([0.5]),), None, "float32")
+    assert single == [2]
+
+
+def test_neighbouring_whole_numbers_differ_where_float64_does_not_tell_them_apart() -> None:
+    largest = np.array([2**64 - 1], np.uint64)
+    bound = Bound(largest, np.zeros(1), None)
+    assert judge((bound,), (largest,)).right
+    assert not judge((bound,), (largest - np.uint64(1),)).right
 
 
 def test_tf32_holds_rounded_factors_and_rejects_the_next_lower_precision() -> None:

@@ -8,10 +8,17 @@ from d5test.backends.jax.framework import Array, jnp, lax, nn
 
 rows = Table()
 rows.elementwise(
-    {"Relu": nn.relu, "Log": jnp.log, "Abs": jnp.abs, "Neg": jnp.negative}, arithmetic="F"
+    {
+        "Relu": nn.relu,
+        "Log": jnp.log,
+        "Abs": jnp.abs,
+        "Neg": jnp.negative,
+        "Identity": jnp.copy,
+    },
+    arithmetic="F",
 )
 rows.elementwise(
-    {"Floor": jnp.floor, "Ceil": jnp.ceil, "Round": jnp.round},
+    {"Floor": jnp.floor, "Ceil": jnp.ceil, "Round": jnp.round, "Sign": jnp.sign},
     arithmetic="F",
     gradient=UNDERIVED,
 )

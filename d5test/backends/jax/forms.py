@@ -55,6 +55,7 @@ for _operator, _functions in {
         "jnp.rint": jnp.rint,
         "lax.round": lambda x: lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN),
     },
+    "Sign": {"lax.sign": lax.sign},
     "Softplus": {"jnp.logaddexp(x, 0)": lambda x: jnp.logaddexp(x, 0)},
     "Add": {"a + b": lambda a, b: a + b},
     "Sub": {"a - b": lambda a, b: a - b},

@@ -31,9 +31,12 @@ rows.elementwise(
         "Atanh": tf.math.atanh,
     }
 )
-rows.elementwise({"Relu": tf.nn.relu, "Abs": tf.abs, "Neg": tf.negative}, arithmetic="F")
 rows.elementwise(
-    {"Floor": tf.floor, "Ceil": tf.math.ceil, "Round": tf.round},
+    {"Relu": tf.nn.relu, "Abs": tf.abs, "Neg": tf.negative, "Identity": tf.identity},
+    arithmetic="F",
+)
+rows.elementwise(
+    {"Floor": tf.floor, "Ceil": tf.math.ceil, "Round": tf.round, "Sign": tf.sign},
     arithmetic="F",
     gradient=UNDERIVED,
 )

@@ -6,7 +6,15 @@ from typing import Any
 
 import keras
 
-from d5test.backends.base import FLOATS, Forms, Plan, Unsupported, padded, planned
+from d5test.backends.base import (
+    FLOATS,
+    UNDERIVED,
+    Forms,
+    Plan,
+    Unsupported,
+    padded,
+    planned,
+)
 from d5test.backends.tensorflow.elementwise import SELU
 from d5test.backends.tensorflow.framework import integers, tf
 from d5test.backends.tensorflow.indexing import (
@@ -28,6 +36,7 @@ from d5test.backends.tensorflow.linear import refuse_overrun
 from d5test.backends.tensorflow.movement import part, shape_of, sides_of, widths
 from d5test.backends.tensorflow.types import cast
 from d5test.backends.tensorflow.windows import kernel_first
+from d5test.dtypes import NAMES
 
 ops, activations = keras.ops, keras.activations
 forms = Forms()
@@ -58,6 +67,8 @@ FUNCTIONS = {
     "Floor": (ops.floor,),
     "Ceil": (ops.ceil,),
     "Round": (ops.round,),
+    "Sign": (ops.sign,),
+    "Identity": (ops.copy, activations.linear),
     "Softplus": (ops.softplus, activations.softplus),
     "Mish": (activations.mish,),
     "HardSwish": (ops.hard_silu, activations.hard_silu),
@@ -85,6 +96,13 @@ for _function, _rank in ((partial(ops.tensordot, axes=1), 2), (ops.vdot, 1), (op
     forms.same(
         "MatMul", {_name: _function}, arithmetic="S", where={"rank0": _rank, "rank1": _rank}
     )
+
+
+@forms.add("EyeLike", "keras.ops.eye", gradient=UNDERIVED)
+@planned
+def eye(op: Any, x: Any) -> Plan:
+    (n, m), dtype = x.shape, NAMES.get(op.dtype, x.dtype.name)
+    return lambda x: ops.eye(n, m, op.k, dtype)
 
 
 SIX: Mapping[str, Any] = {

@@ -311,7 +311,7 @@ class TorchCompiled(Torch):
 
     @staticmethod
     def _make_known(tensor: Tensor, array: NDArray[Any]) -> None:
-        if array.dtype == np.int64 and array.ndim < 2:
+        if array.dtype.kind == "i" and array.ndim < 2:
             tensor.known = tuple(array.reshape(-1).tolist())
 
     def compile(self, function: Function) -> Function:

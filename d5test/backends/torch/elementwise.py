@@ -37,6 +37,7 @@ rows.elementwise(
         "Asinh": torch.asinh,
         "Acosh": torch.acosh,
         "Atanh": torch.atanh,
+        "Identity": torch.clone,
         "Softsign": F.softsign,
         "Add": torch.add,
         "Sub": torch.sub,
@@ -45,7 +46,8 @@ rows.elementwise(
     },
 )
 rows.elementwise(
-    {"Floor": torch.floor, "Ceil": torch.ceil, "Round": torch.round}, gradient=UNDERIVED
+    {"Floor": torch.floor, "Ceil": torch.ceil, "Round": torch.round, "Sign": torch.sign},
+    gradient=UNDERIVED,
 )
 
 

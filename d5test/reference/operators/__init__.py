@@ -10,7 +10,8 @@ FAMILIES = tuple(
     import_module(f"{__name__}.{family}")
     for family in (
         "elementwise", "reductions", "normalisation", "linear", "windows", "attention",
-        "recurrent", "movement", "indexing", "comparison", "types",
+        "recurrent", "movement", "indexing", "comparison", "logic",
+        "creation", "selection", "quantisation", "types",
     )
 )  # fmt: skip
 """The modules whose `__all__` are operators."""

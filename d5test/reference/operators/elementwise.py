@@ -29,7 +29,7 @@ __all__ = [
 ]  # fmt: skip
 __all__ += ["Acos", "Asin", "Atan", "Cos", "Sin", "Tan"]
 __all__ += ["Acosh", "Asinh", "Atanh", "Cosh", "Sinh"]
-__all__ += ["Ceil", "Floor", "Round", "Softsign", "Swish"]
+__all__ += ["Ceil", "Floor", "Identity", "Round", "Sign", "Softsign", "Swish"]
 __all__ += ["Celu", "Elu", "HardSigmoid", "PRelu", "Selu", "Shrink", "ThresholdedRelu"]
 __all__ += ["Add", "Clip", "Div", "Max", "Mean", "Min", "Mul", "Pow", "Sub", "Sum"]
 
@@ -88,9 +88,9 @@ UNDERIVED = {"backward": Operator.backward, "other_backward": Operator.other_bac
 
 def row(
     base: type[Operator], operands: str, name: str, since: int,
-    function: Formula, derivative: Formula | None, doc: str, **more: Formula,
+    function: Formula, derivative: Formula | None, doc: str, **more: Formula | bool,
 ) -> Any:  # fmt: skip
-    """The operator of one row; `more` are other formulas of its class."""
+    """The operator of one row; `more` are other formulas of its class, or what it says of it."""
     members = {
         "__doc__": f"{doc} ONNX {name}-{since}. {operands}",
         "__module__": __name__,
@@ -98,7 +98,7 @@ def row(
         "since": since,
         "function": staticmethod(function),
         **({"derivative": staticmethod(derivative)} if derivative else UNDERIVED),
-        **{other: staticmethod(formula) for other, formula in more.items()},
+        **{name: staticmethod(said) if callable(said) else said for name, said in more.items()},
     }
     return dataclass(frozen=True, kw_only=True, repr=False)(type(name, (base,), members))
 
@@ -127,6 +127,7 @@ Exp = unary("Exp", 13, np.exp, lambda x, y: y, "y = e^x.")
 HardSwish = unary("HardSwish", 22, lambda x: x * np.clip(x / 6 + 0.5, 0, 1),
                   hard_swish_derivative,
                   "y = x max(0, min(1, x / 6 + 1 / 2)). Howard et al., arXiv 1905.02244, 5.2.")
+Identity = unary("Identity", 25, lambda x: x.copy(), lambda x, y: 1.0, "y = x.", unchanged=True)
 Log = unary("Log", 13, np.log, lambda x, y: 1 / x, "The natural logarithm, y = ln x.")
 Mish = unary("Mish", 22, lambda x: x * np.tanh(np.log(np.exp(x) + 1)), mish_derivative,
              "y = x tanh(ln(1 + e^x)). Misra, arXiv 1908.08681, equation 1.")
@@ -167,6 +168,7 @@ Atanh = unary("Atanh", 22, np.arctanh, lambda x, y: 1 / (1 - x * x),
 Floor = unary("Floor", 13, np.floor, None, "The largest whole number that is not above x.")
 Ceil = unary("Ceil", 13, np.ceil, None, "The smallest whole number that is not below x.")
 Round = unary("Round", 22, np.rint, None, "The nearest whole number, of two the even one.")
+Sign = unary("Sign", 13, np.sign, None, "1 where x > 0, -1 where x < 0, 0 at 0.", exact=True)
 # fmt: on
 
 

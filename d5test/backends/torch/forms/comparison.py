@@ -13,11 +13,11 @@ from d5test.backends.torch.comparison import rows
 forms = Forms()
 
 
-def written(function: Any, a: Tensor, b: Tensor) -> Tensor:
-    """Into a buffer of booleans, all of them wrong."""
-    right = function(a, b)
+def written(function: Any, *inputs: Tensor) -> Tensor:
+    """Into a buffer of booleans or integers, all of them wrong."""
+    right = function(*inputs)
     out = ~right
-    function(a, b, out=out)
+    function(*inputs, out=out)
     return out
 
 

@@ -37,6 +37,7 @@ UNARY: Mapping[str, tuple[str, ...]] = {
     "Floor": ("floor",),
     "Ceil": ("ceil",),
     "Round": ("round",),
+    "Sign": ("sign",),
 }
 BINARY: Mapping[str, tuple[str, ...]] = {
     "Add": ("add",),
