@@ -58,6 +58,8 @@ class Operator:
     """Outputs in the dtype of `stash_type`: in float32, where the other dtypes are narrower."""
     follows_shifts: ClassVar[bool] = False
     """Whether f(x + t) = f(x) + t: its gradients add up to the upstream gradient, at ties too."""
+    arguments: ClassVar[tuple[int, ...]] = ()
+    """Inputs that are floats, and yet no data but arguments of the call: scales, regions."""
     parameters: ClassVar[tuple[str, ...]] = ()
     """What its inputs are called in messages; nothing: by their numbers."""
     apart: ClassVar[Mapping[int, tuple[int, ...]]] = MappingProxyType({})
@@ -286,7 +288,10 @@ class Case:
         return tuple(
             i
             for i, t in enumerate(self.inputs)
-            if t is not None and is_float(t.dtype) and t.same_as is None
+            if t is not None
+            and is_float(t.dtype)
+            and t.same_as is None
+            and i not in self.op.arguments
         )
 
     def __repr__(self) -> str:

@@ -43,6 +43,7 @@ FAMILIES = (
     "optimizers",
     "recurrent",
     "reductions",
+    "sampling",
     "windows",
 )
 """The modules of a framework's package that have its rows."""

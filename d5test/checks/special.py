@@ -72,12 +72,16 @@ UNORDERED = ("Hardmax", "TopK")
 CLIPPED = 3
 """The inputs of a Clip with both bounds."""
 
-MEETS_ZEROS = {"ConvTranspose": (1,), "PRelu": (1,), "RNN": (2,), "GRU": (2, 5), "LSTM": (2, 7)}
+MEETS_ZEROS = {
+    "ConvTranspose": (1,), "PRelu": (1,), "RNN": (2,), "GRU": (2, 5), "LSTM": (2, 7),
+    "Resize": (0,),
+}  # fmt: skip
 """Inputs that may meet zeros which the reference has not: the weights, where it is computed as a
 convolution of the inputs with zeros between and around them; the slope, where it multiplies what
 is not positive; what multiplies states, which may be too small for their format; a state that is
 multiplied by its own gate, whose logistic function may be 0 of an infinity, or the number of a
-clamped argument. NaN and infinity times zero are NaN."""
+clamped argument; the elements around a place, of which some have no weight. NaN and infinity times
+zero are NaN."""
 
 
 def decides(case: Case, chosen: int) -> bool:

@@ -39,6 +39,7 @@ for family in (
     "normalisation",
     "recurrent",
     "reductions",
+    "sampling",
     "windows",
 ):
     import_module(f"{__name__}.{family}")

@@ -98,6 +98,9 @@ ROWS: list[tuple[str, tuple[Tensor | None, ...], dict[str, Any]]] = [
         {"kernel_shape": (3, 2), "strides": (3, 2), "ceil_mode": 1, "pads": (1, 1, 1, 0),
          "count_include_pad": 1, "dilations": (1, 2)},
     ),
+    *(("Resize", (IMAGE, None, None, ints(9, 8)), {"axes": (2, 3), **how}) for how in (
+        {"mode": "linear"}, {"nearest_mode": "round_prefer_ceil"}, {"mode": "cubic"},
+        {"mode": "cubic", "cubic_coeff_a": -0.5, "exclude_outside": 1})),
     *((f"Global{name}Pool", (IMAGE,), {}) for name in ("Average", "Lp", "Max")),
     ("LpPool", (IMAGE,), {"kernel_shape": (3, 2), "p": 3, "pads": (1, 0, 1, 1)}),
     ("MeanVarianceNormalization", (IMAGE,), {}),

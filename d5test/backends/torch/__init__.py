@@ -302,7 +302,7 @@ class TorchCompiled(Torch):
 
     @staticmethod
     def _make_known(tensor: Tensor, array: NDArray[Any]) -> None:
-        if array.dtype == np.int64 and array.ndim < 2:
+        if array.dtype in (np.int64, np.float32) and array.ndim < 2:  # scales are float32
             tensor.known = tuple(array.reshape(-1).tolist())
 
     def compile(self, function: Function) -> Function:

@@ -10,7 +10,7 @@ FAMILIES = tuple(
     import_module(f"{__name__}.{family}")
     for family in (
         "elementwise", "reductions", "normalisation", "linear", "windows", "attention",
-        "recurrent", "movement", "indexing", "comparison",
+        "recurrent", "movement", "indexing", "comparison", "sampling",
     )
 )  # fmt: skip
 """The modules whose `__all__` are operators."""
