@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from d5test.reference.operators import sampling
-from d5test.strategies.draw import Draw
-from d5test.strategies.registry import Inputs, attributes, inputs
+from d5test.strategies.draw import Draw, Regime
+from d5test.strategies.registry import Inputs, attributes, choices, inputs
 
 SCALES = (2.0, 0.5, 1.5, 0.75, 1.25, 3.0, 0.625)
 """Numbers of few bits, which no lower precision changes: with them the output's size would."""
@@ -36,6 +36,7 @@ CLEAR = 1e-3
 
 POLICIES = ("stretch", "not_larger", "not_smaller")
 """With axes from the front: ONNX Runtime 1.31 takes those from the end for ones that stay."""
+GRIDS: tuple[Regime, ...] = (("uniform", -1.25, 1.25), ("uniform", -3, 3), "ties")
 ENDS = (0.0, 1.0)
 PARTS = ((0.125, 0.75), (0.25, 1.25), (-0.25, 0.5), ENDS, (0.75, 0.25))
 """Starts and ends of what is read: inside, beyond either end, all, backwards."""
@@ -114,3 +115,23 @@ def clear(op: sampling.Resize, inputs: Inputs) -> bool:
         if op.mode == "nearest" and not exact and np.any(np.not_equal(*ends)):
             return False
     return True
+
+
+choices(
+    sampling.GridSample,
+    align_corners=(0, 1),
+    mode=("linear", "nearest", "cubic"),
+    padding_mode=("zeros", "border", "reflection"),
+)
+
+
+@inputs(sampling.GridSample)
+def grid_inputs(d: Draw, op: sampling.GridSample) -> Inputs:
+    """Images and volumes; places inside, at the corners, and beyond, but there no cubic ones:
+    torch and ONNX go on with other weights."""
+    rank = 2 if op.mode == "cubic" else d.choose((2, 2, 3))
+    n, c = d.samples(most=3), d.channels(1, most=4)
+    size, out = d.sides(rank, least=2, most=6), d.sides(rank, most=5)
+    inside = op.mode == "cubic" and op.padding_mode != "zeros"
+    grid = d.tensor((n, *out, rank), *([("uniform", -1, 1)] if inside else GRIDS))
+    return d.tensor((n, *c, *size)), grid

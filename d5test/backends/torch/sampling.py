@@ -55,3 +55,15 @@ def mode_of(op: Any, at: Resized, rank: int) -> str:
         if rank != 2 or not same:
             raise Unsupported("torch has cubic and antialiased weights of its own, of images")
     return LINEAR[rank] if op.mode == "linear" else "bicubic"
+
+
+MODES = {"linear": "bilinear", "nearest": "nearest", "cubic": "bicubic"}
+
+
+@rows.native("GridSample")
+@planned
+def grid_sample(op: Any, x: Tensor, grid: Tensor) -> Plan:
+    if x.ndim not in (4, 5) or (x.ndim == 5 and op.mode == "cubic"):
+        raise Unsupported("torch.nn.functional.grid_sample has images, and volumes but for cubic")
+    mode, padding, aligned = MODES[op.mode], op.padding_mode, bool(op.align_corners)
+    return lambda x, grid: F.grid_sample(x, grid, mode, padding, aligned)

@@ -14,7 +14,7 @@ import numpy as np
 
 from d5test.case import Batch, Operator
 
-__all__ = ["Resize"]
+__all__ = ["GridSample", "Resize"]
 
 
 @dataclass(frozen=True)
@@ -188,8 +188,97 @@ class Resize(Operator):
         return Taps(axis, n, np.clip(index, 0, n - 1), weights)
 
 
-def numbers(argument):
-    """The plain numbers of an argument, by which nothing is differentiated: sizes, scales."""
+def plain(argument):
+    """The numbers of an argument, by which nothing is differentiated: scales, coordinates."""
     while hasattr(argument, "value"):
         argument = argument.value
-    return argument.tolist()
+    return argument
+
+
+def numbers(argument):
+    """The same of a few: sizes, scales."""
+    return plain(argument).tolist()
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class GridSample(Operator):
+    """x read at the places that a grid names. ONNX GridSample-22; Jaderberg et al. 2015.
+
+    x: (n, c, *size), r sides; grid: (n, *out, r), coordinates along these sides, the last one
+    first, of which -1 and 1 are the ends: the middles of the first and last element
+    (`align_corners`), or their outer borders; y: (n, c, *out). Beyond x there are zeros, its
+    outermost elements ("border"), or itself ("reflection" at the ends).
+    """
+
+    align_corners: int = 0
+    mode: str = "linear"
+    padding_mode: str = "zeros"
+    since = 22
+    arguments = (1,)
+
+    def forward(self, x, grid):
+        places, weights = self.taps(x, grid)
+        y = np.moveaxis(x, 1, -1)[places]  # (n, *out, *taps, c)
+        for w in weights[::-1]:
+            y = (y * w).sum(-2)
+        return np.moveaxis(y, -1, 1)
+
+    def backward(self, grads, inputs, outputs):
+        (dy,), (x, grid) = grads, inputs
+        places, weights = self.taps(x, grid)
+        terms = np.moveaxis(dy, 1, -1)
+        for w in weights:
+            terms = np.expand_dims(terms, -2) * w
+        dx = np.zeros_like(dy, shape=(x.shape[0], *x.shape[2:], x.shape[1]))
+        np.add.at(dx, places, terms)
+        return np.moveaxis(dx, -1, 1), None
+
+    def batch(self, *shapes):
+        return Batch((0, 0), (0,))
+
+    def taps(self, x, grid):
+        """Indices of x and its sides, which broadcast to (n, *out, *taps), and along each side
+        weights (n, *out, ..., k, 1)."""
+        sides = x.shape[2:]
+        rank, out = len(sides), grid.shape[:-1]
+        places = [np.arange(x.shape[0]).reshape(-1, *(1,) * (len(out) - 1 + rank))]
+        weights = []
+        for i, n in enumerate(sides):
+            index, weight = self.along(grid[..., rank - 1 - i], n)
+            around = (*(1,) * i, index.shape[-1], *(1,) * (rank - 1 - i))
+            places.append(index.reshape(*out, *around))
+            weights.append(weight.reshape(*out, *around[: i + 1], 1))
+        return tuple(places), weights
+
+    def along(self, g, n):
+        """The elements around each place along a side of n, and their weights: (..., k)."""
+        low, high = (0.0, n - 1.0) if self.align_corners else (-0.5, n - 0.5)
+        place = (g + 1) * 0.5 * (n - 1) if self.align_corners else ((g + 1) * n - 1) * 0.5
+        if self.padding_mode == "reflection":
+            place = reflected(place, low, high)
+        elif self.padding_mode == "border":
+            place = np.where((place < low) | (place > high), np.clip(place, 0, n - 1), place)
+        reach = 2 if self.mode == "cubic" else 1
+        index = np.floor(plain(place)).astype(int)[..., None] + np.arange(-reach, reach + 2)
+        place = np.expand_dims(place, -1)
+        if self.mode == "nearest":
+            weights = np.where(np.rint(place) == index, np.ones_like(place), np.zeros_like(place))
+        else:
+            distance = np.abs(place - index)
+            weights = triangle(distance) if self.mode == "linear" else cubic(distance, -0.75)
+        if self.padding_mode == "zeros":
+            inside = (index >= 0) & (index < n)
+            weights = np.where(inside, weights, np.zeros_like(weights))
+        elif self.padding_mode == "reflection":
+            index = reflected(index, low, high).astype(int)
+        return np.clip(index, 0, n - 1), weights
+
+
+def reflected(place, low, high):
+    """Places as they lie after turning back at `low` and `high`, as often as they meet them."""
+    width = high - low
+    if not width:
+        return 0 * place
+    turns = np.floor((plain(place) - low) / width)
+    beyond = place - (low + turns * width)
+    return np.where(turns % 2 == 0, low + beyond, high - beyond)
