@@ -105,6 +105,16 @@ forms.same(
 )
 
 
+for _fmod, _function in enumerate((ops.mod, ops.fmod)):
+    forms.same(
+        "Mod",
+        {named(_function): _function},
+        attributes={"fmod": (_fmod,)},
+        stopped=(1,),
+        arithmetic="S",
+    )
+
+
 def shrunk(function: Plan, op: Any, x: Any) -> Any:
     if function is not ops.hard_shrink and op.bias != op.lambd:
         raise Unsupported("keras.ops.soft_shrink has its threshold for a bias")

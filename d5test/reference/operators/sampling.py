@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from d5test.case import Batch, Operator
+from d5test.reference.operators.broadcasting import plain
 
 __all__ = ["GridSample", "Resize"]
 
@@ -188,15 +189,8 @@ class Resize(Operator):
         return Taps(axis, n, np.clip(index, 0, n - 1), weights)
 
 
-def plain(argument):
-    """The numbers of an argument, by which nothing is differentiated: scales, coordinates."""
-    while hasattr(argument, "value"):
-        argument = argument.value
-    return argument
-
-
 def numbers(argument):
-    """The same of a few: sizes, scales."""
+    """The plain numbers of an argument, by which nothing is differentiated: sizes, scales."""
     return plain(argument).tolist()
 
 
