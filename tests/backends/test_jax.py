@@ -162,6 +162,8 @@ ROWS: list[tuple[str, tuple[Tensor | None, ...], dict[str, Any]]] = [
       for name in "Equal Greater GreaterOrEqual Less LessOrEqual".split()),
     ("TopK", (some(3, 7), ints(4)), {}),
     *((name, (some(3, 7),), {"axis": 1, "keepdims": 0}) for name in ("ArgMax", "ArgMin")),
+    ("TensorScatter", (some(2, 5, 3), some(2, 2, 3), ints(1, 3)), {}),
+    ("TensorScatter", (some(2, 5, 3), some(2, 4, 3), ints(4, 7)), {"mode": "circular"}),
     ("Hardmax", (some(3, 7, 2),), {"axis": 1}),
     ("Compress", (some(3, 7), mask(6)), {"axis": -1}),
     ("Compress", (some(3, 7), mask(21)), {}),
