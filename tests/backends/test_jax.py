@@ -104,6 +104,8 @@ ROWS: list[tuple[str, tuple[Tensor | None, ...], dict[str, Any]]] = [
         {"mode": "linear"}, {"nearest_mode": "round_prefer_ceil"}, {"mode": "cubic"},
         {"mode": "cubic", "cubic_coeff_a": -0.5, "exclude_outside": 1})),
     *((f"Global{name}Pool", (IMAGE,), {}) for name in ("Average", "Lp", "Max")),
+    ("CausalConvWithState", (some(2, 3, 5), some(3, 1, 4), some(3), some(2, 3, 3)),
+     {"activation": "silu"}),
     ("LpPool", (IMAGE,), {"kernel_shape": (3, 2), "p": 3, "pads": (1, 0, 1, 1)}),
     ("MeanVarianceNormalization", (IMAGE,), {}),
     *(("LpNormalization", (some(3, 5),), {"p": p}) for p in (1, 2)),
