@@ -89,10 +89,11 @@ def decides(case: Case, chosen: int) -> bool:
 
     Not of the scale s of a normalisation, where x s / sigma + (b - mean s / sigma) is NaN; nor of
     what is normalised, whose mean is NaN where it is updated with each element (Welford); nor of
-    an x that Clip has no bound for, since ONNX has the largest number there.
+    an x that Clip has no bound for, since ONNX has the largest number there; nor of a matrix,
+    whose elimination may subtract infinities.
     """
     op = case.op
-    if spreads(case, chosen):
+    if spreads(case, chosen) or op.name == "Det":
         return False
     if op.name == "Clip":
         return sum(tensor is not None for tensor in case.inputs) == CLIPPED

@@ -544,6 +544,13 @@ class ExponentialFirst(elementwise.Unary):
         return np.where(np.abs(x) > np.log(self.largest), np.sign(y) * np.inf, y)
 
 
+class SumOfLogarithms(linear.Det):
+    """A determinant as the exponential of the sum of its pivots' logarithms, and their sign."""
+
+    def product(self, pivots):
+        return np.sign(pivots).prod(-1) * np.exp(np.log(np.abs(pivots)).sum(-1))
+
+
 def _mixed(mixin: type, *operators: type[Operator]) -> dict[type[Operator], type[Operator]]:
     """These operators, each with the methods of the mixin, and its documentation."""
     kind, own = dataclass(frozen=True, kw_only=True, repr=False), {"__doc__": mixin.__doc__}
@@ -581,6 +588,7 @@ FORMULAS: Mapping[str, Mapping[type[Operator], type[Operator]]] = {
     "taken away in shares": _mixed(
         TakenAwayInShares, indexing.ScatterElements, indexing.ScatterND
     ),
+    "sum of logarithms": {linear.Det: SumOfLogarithms},
     "shift from zero": {reductions.ReduceLogSumExp: ShiftFromZero},
     "beta is 1 of nothing": {linear.Gemm: GemmPlusC},
     "letters in order of appearance": {linear.Einsum: LettersInOrderOfAppearance},

@@ -60,7 +60,8 @@ def swiglu(op: Any, a: Any, b: Any) -> Any:
 @rows.native("Mod", stopped=(1,), arithmetic="S")
 @planned
 def mod(op: Any, a: Any, b: Any) -> Plan:
-    return tf.truncatemod if op.fmod else tf.math.floormod
+    plan: Plan = tf.truncatemod if op.fmod else tf.math.floormod
+    return plan
 
 
 @rows.native("Gelu")

@@ -115,6 +115,9 @@ for _fmod, _function in enumerate((ops.mod, ops.fmod)):
     )
 
 
+forms.same("Det", {named(ops.det): ops.det}, dtypes=("float64", "float32"))
+
+
 def shrunk(function: Plan, op: Any, x: Any) -> Any:
     if function is not ops.hard_shrink and op.bias != op.lambd:
         raise Unsupported("keras.ops.soft_shrink has its threshold for a bias")

@@ -76,7 +76,8 @@ def swiglu(op: Any, a: Tensor, b: Tensor) -> Plan:
 @rows.native("Mod", stopped=(1,))
 @planned
 def mod(op: Any, a: Tensor, b: Tensor) -> Plan:
-    return torch.fmod if op.fmod else torch.remainder
+    plan: Plan = torch.fmod if op.fmod else torch.remainder
+    return plan
 
 
 # Its erf has an absolute error of 11 u (oneDNN's, contiguous inputs; measured: 10.9 over 10^5
