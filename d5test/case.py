@@ -65,6 +65,8 @@ class Operator:
     """Whether the result is the input, as of Identity: then that is no wrong result."""
     sized_by_values: ClassVar[bool] = False
     """Whether values decide how many elements there are in a result, as of NonZero."""
+    arguments: ClassVar[tuple[int, ...]] = ()
+    """Inputs that are floats, and yet no data but arguments of the call: scales, regions."""
     parameters: ClassVar[tuple[str, ...]] = ()
     """What its inputs are called in messages; nothing: by their numbers."""
     typed: ClassVar[bool] = False
@@ -303,7 +305,10 @@ class Case:
         return tuple(
             i
             for i, t in enumerate(self.inputs)
-            if t is not None and is_float(t.dtype) and t.same_as is None
+            if t is not None
+            and is_float(t.dtype)
+            and t.same_as is None
+            and i not in self.op.arguments
         )
 
     def __repr__(self) -> str:

@@ -46,6 +46,7 @@ FAMILIES = (
     "quantisation",
     "recurrent",
     "reductions",
+    "sampling",
     "selection",
     "types",
     "windows",

@@ -197,6 +197,8 @@ UNRUN = (
     "not implemented",
     "not supported",
     "does not support",
+    "must be true for floating point",  # fmod of Mod-13, which knows no other of floats
+    "only support",  # 'Linear' mode only supports 2-D inputs or ...
     "\nUnsupported ",  # at the beginning of a line: Unsupported padding mode: [wrap]
     "can't be converted to MLDataType",  # NumPy's dtypes do not include bfloat16
     "No corresponding Numpy type for Tensor Type",  # likewise of a result

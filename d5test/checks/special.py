@@ -75,12 +75,16 @@ UNORDERED = ("Hardmax", "TopK")
 CLIPPED = 3
 """The inputs of a Clip with both bounds."""
 
-MEETS_ZEROS = {"ConvTranspose": (1,), "PRelu": (1,), "RNN": (2,), "GRU": (2, 5), "LSTM": (2, 7)}
+MEETS_ZEROS = {
+    "ConvTranspose": (1,), "PRelu": (1,), "RNN": (2,), "GRU": (2, 5), "LSTM": (2, 7),
+    "GridSample": (0,), "Resize": (0,),
+}  # fmt: skip
 """Inputs that may meet zeros which the reference has not: the weights, where it is computed as a
 convolution of the inputs with zeros between and around them; the slope, where it multiplies what
 is not positive; what multiplies states, which may be too small for their format; a state that is
 multiplied by its own gate, whose logistic function may be 0 of an infinity, or the number of a
-clamped argument. NaN and infinity times zero are NaN."""
+clamped argument; the elements around a place, of which some have no weight. NaN and infinity times
+zero are NaN."""
 
 
 def decides(case: Case, chosen: int) -> bool:
@@ -88,10 +92,11 @@ def decides(case: Case, chosen: int) -> bool:
 
     Not of the scale s of a normalisation, where x s / sigma + (b - mean s / sigma) is NaN; nor of
     what is normalised, whose mean is NaN where it is updated with each element (Welford); nor of
-    an x that Clip has no bound for, since ONNX has the largest number there.
+    an x that Clip has no bound for, since ONNX has the largest number there; nor of a matrix,
+    whose elimination may subtract infinities.
     """
     op = case.op
-    if spreads(case, chosen):
+    if spreads(case, chosen) or op.name == "Det":
         return False
     if op.name == "Clip":
         return sum(tensor is not None for tensor in case.inputs) == CLIPPED

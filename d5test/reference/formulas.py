@@ -555,6 +555,13 @@ class SingleFirst:
         return super().converted(x, dtype)
 
 
+class SumOfLogarithms(linear.Det):
+    """A determinant as the exponential of the sum of its pivots' logarithms, and their sign."""
+
+    def product(self, pivots):
+        return np.sign(pivots).prod(-1) * np.exp(np.log(np.abs(pivots)).sum(-1))
+
+
 def _mixed(mixin: type, *operators: type[Operator]) -> dict[type[Operator], type[Operator]]:
     """These operators, each with the methods of the mixin, and its documentation."""
     kind, own = dataclass(frozen=True, kw_only=True, repr=False), {"__doc__": mixin.__doc__}
@@ -592,6 +599,7 @@ FORMULAS: Mapping[str, Mapping[type[Operator], type[Operator]]] = {
     "taken away in shares": _mixed(
         TakenAwayInShares, indexing.ScatterElements, indexing.ScatterND
     ),
+    "sum of logarithms": {linear.Det: SumOfLogarithms},
     "shift from zero": {reductions.ReduceLogSumExp: ShiftFromZero},
     "beta is 1 of nothing": {linear.Gemm: GemmPlusC},
     "letters in order of appearance": {linear.Einsum: LettersInOrderOfAppearance},

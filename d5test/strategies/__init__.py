@@ -42,6 +42,7 @@ for family in (
     "quantisation",
     "recurrent",
     "reductions",
+    "sampling",
     "selection",
     "types",
     "windows",

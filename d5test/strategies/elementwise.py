@@ -81,7 +81,7 @@ choices(elementwise.ThresholdedRelu, alpha=methodcaller("real_or", -1, 2, 1.0))
 choices(
     elementwise.LeakyRelu, alpha=methodcaller("real_or", -0.5, 1.5, elementwise.LeakyRelu().alpha)
 )
-choices(elementwise.Swish, alpha=methodcaller("real_or", -0.5, 2, 1.0))
+choices(elementwise.Swish, elementwise.SwiGLU, alpha=methodcaller("real_or", -0.5, 2, 1.0))
 choices(elementwise.Gelu, approximate=("none", "tanh"))
 
 
@@ -145,6 +145,29 @@ def binary_inputs(d: Draw, op: elementwise.Binary) -> tuple[Tensor | None, ...]:
         return a, d.again(a, 0)
     a_shape, b_shape = shapes(d)
     return d.tensor(a_shape, *left), d.tensor(b_shape, *right)
+
+
+choices(elementwise.Mod, fmod=(0, 1))
+
+
+@inputs(elementwise.Mod)
+def mod_inputs(d: Draw, op: elementwise.Mod) -> tuple[Tensor, Tensor]:
+    """Quotients of either sign that are mostly no whole numbers, nor far from zero.
+
+    The dividend is often repeated: else it moves as the result does, and nothing is computed.
+    """
+    a, b = shapes(d)
+    if d.flag():
+        b = d.shape(1)
+        a = b[1:]
+    return d.tensor(a, "normal", ("uniform", -9, 9)), d.tensor(b, "nonzero", "positive")
+
+
+@inputs(elementwise.SwiGLU)
+def swiglu_inputs(d: Draw, op: elementwise.SwiGLU) -> tuple[Tensor, Tensor]:
+    """A gate and what it lets through."""
+    shape = d.shape(0)
+    return d.tensor(shape, *SMALL), d.tensor(shape)
 
 
 @inputs(elementwise.Pow)

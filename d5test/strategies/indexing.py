@@ -6,6 +6,7 @@ from operator import methodcaller
 from d5test.case import Tensor
 from d5test.reference.operators import indexing
 from d5test.strategies.draw import NEGATIVE, Draw, Shape
+from d5test.strategies.movement import PERIOD
 from d5test.strategies.registry import choices, inputs
 
 OFTEN = 3
@@ -120,3 +121,23 @@ def one_hot_inputs(d: Draw, op: indexing.OneHot) -> tuple[Tensor, Tensor, Tensor
     beyond = d.choose((0, 0, 2))
     depth_in = d.literal(depth) if d.flag() else d.literal([depth])
     return d.index(shape, depth + beyond, negative=d.flag()), depth_in, d.tensor((2,), "normal")
+
+
+choices(indexing.TensorScatter, axis=(-2, 1, -1, 2), mode=("linear", "circular"))
+
+
+@inputs(indexing.TensorScatter)
+def tensor_scatter_inputs(d: Draw, op: indexing.TensorScatter) -> tuple[Tensor, ...]:
+    """One step or more, which fit behind the first that is replaced, or go on from the front."""
+    shape = list(d.sides(d.rank(3, 4), grain=True))
+    steps = shape[op.axis]
+    shape[op.axis] = d.choose((1, max(steps // 2, 1), steps))
+    cache, update = (
+        d.tensor((*shape[: op.axis], steps, *shape[op.axis :][1:])),
+        d.tensor(tuple(shape)),
+    )
+    last = 2 * steps if op.mode == "circular" else steps - shape[op.axis]
+    first = [d.integer(0, last) for _ in range(min(shape[0], PERIOD))]
+    if d.flag():
+        return cache, update
+    return cache, update, Tensor((shape[0],), "int64", ("cycled", *first))

@@ -182,3 +182,10 @@ def attention_mask(d: Draw, scores: Shape, infinite: bool) -> Tensor | None:
     if kind == "lengths":
         return Tensor(shape, d.dtype if infinite and total % 2 else "bool", ("leading",))
     return d.mask(shape, 0.75) if kind == "boolean" else d.tensor(shape, "normal", "uniform")
+
+
+@inputs(linear.Det)
+def det_inputs(d: Draw, op: linear.Det) -> tuple[Tensor]:
+    """Small matrices, alone and in batches, which have an inverse."""
+    m = d.side(most=5, few=True)
+    return (d.tensor((*d.sides(d.rank(0, 2)), m, m), "normal", "uniform", "heavy"),)

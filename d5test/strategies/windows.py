@@ -7,6 +7,8 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
+import numpy as np
+
 from d5test.case import Operator, Tensor
 from d5test.reference.operators import windows
 from d5test.strategies.draw import MANY, NEGATIVE, ORDINARY, Draw, Regime, Shape
@@ -269,3 +271,44 @@ def col2im_inputs(d: Draw, op: windows.Col2Im) -> tuple[Tensor, ...]:
     out = op.windows(size, kernel).out
     x = d.tensor((n, c * prod(kernel), prod(out)))
     return x, d.literal(size), d.literal(kernel)
+
+
+choices(windows.CausalConvWithState, activation=("none", "silu", "swish"))
+
+
+@inputs(windows.CausalConvWithState)
+def causal_inputs(d: Draw, op: windows.CausalConvWithState) -> tuple[Tensor | None, ...]:
+    """Fewer steps than the kernel has, or more; with a bias, a past, or neither."""
+    n, c, k = d.samples(most=3), *d.channels(1, most=4), d.integer(1, 4)
+    x, w = d.factors((n, c, d.side()), (c, 1, k))
+    b, past = d.maybe(d.addend((c,))), d.maybe(d.tensor((n, c, k - 1)))
+    return (x, w, b, past) if past is not None else (x, w, b) if b is not None else (x, w)
+
+
+@attributes(windows.MaxUnpool)
+def unpool_attributes(d: Draw) -> windows.MaxUnpool:
+    """Windows beside each other, apart, or one behind the other, padded by less than they have."""
+    kernel = d.vector(d.integer(1, 3), 1, 3)
+    begin = tuple(d.integer(0, (k - 1) // 2) for k in kernel)
+    ends = zip(begin, kernel, strict=True)
+    end = begin if d.flag() else tuple(d.integer(0, k - 1 - b) for b, k in ends)
+    strides = d.choose((kernel, tuple(k + 1 for k in kernel), None))
+    return windows.MaxUnpool(kernel_shape=kernel, pads=d.maybe(begin + end), strides=strides)
+
+
+@inputs(windows.MaxUnpool)
+def unpool_inputs(d: Draw, op: windows.MaxUnpool) -> tuple[Tensor, ...]:
+    """Of each window one element, at the same place in all. The size of y is its own, also where
+    it is given: in a larger one ONNX Runtime counts the places, ONNX's node test in its own.
+    """
+    rank = len(op.kernel_shape)
+    shape = d.sides(2 + rank, least=2, most=4, few=True)
+    out, pads = op.out(shape), op.pads or (0,) * 2 * rank
+    places = [range(n) for n in shape[:2]]
+    for i, n in enumerate(shape[2:]):
+        step = op.strides[i] if op.strides else 1
+        first = d.integer(0, op.kernel_shape[i] - 1 - pads[i] - pads[rank + i])
+        places.append(range(first, first + n * step, step))
+    indices = np.ravel_multi_index(np.ix_(*places), out)
+    given = d.tensor(shape), d.literal(indices.ravel().tolist(), shape=shape)
+    return (*given, d.literal(out))[: d.choose((2, 3))]

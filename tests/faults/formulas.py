@@ -162,7 +162,7 @@ def other_axes(axis: ast.expr) -> Iterator[ast.expr]:
     if isinstance(value, int):
         yield ast.Constant(0 if value else 1)
         yield negative(ast.Constant(2 if value == -1 else 1))
-    elif value:
+    elif isinstance(value, tuple) and value:
         yield ast.parse(repr(value[1:]), mode="eval").body
         yield ast.parse(repr((value[0] + 1, *value[1:])), mode="eval").body
 

@@ -117,6 +117,17 @@ def swish(op: Any, x: Array) -> Plan:
     return nn.silu if alpha == 1 else lambda x: x * nn.sigmoid(alpha * x)
 
 
+@rows.composed("SwiGLU")
+def swiglu(op: Any, a: Array, b: Array) -> Array:
+    return swish(op, a) * b
+
+
+@rows.native("Mod", stopped=(1,))
+@planned
+def mod(op: Any, a: Array, b: Array) -> Plan:
+    return jnp.fmod if op.fmod else jnp.mod
+
+
 @rows.native("Gelu")
 def gelu(op: Any, x: Array) -> Array:
     return nn.gelu(x, approximate=op.approximate == "tanh")

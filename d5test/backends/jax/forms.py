@@ -91,6 +91,14 @@ for _operator, _function in {
     )
 
 
+forms.same(
+    "Mod",
+    {"jnp.remainder": jnp.remainder, "a % b": lambda a, b: a % b},
+    attributes={"fmod": (0,)},
+    stopped=(1,),
+)
+
+
 def with_number(function: Plan, number: float, x: Array, other: Array) -> Array:
     """`function` takes the number that stands in all of `other`."""
     if jnp.broadcast_shapes(x.shape, other.shape) != x.shape:

@@ -104,3 +104,20 @@ def one_hot(op: Any, indices: Array, depth: Array, values: Array) -> Plan:
         return jnp.where(hot, values[1], values[0])
 
     return call
+
+
+@rows.composed("TensorScatter")
+@planned
+def tensor_scatter(op: Any, cache: Array, update: Array, first: Array | None = None) -> Plan:
+    """By the indices of each element."""
+    own, samples = grid(update.shape), [-1] + [1] * (cache.ndim - 1)
+
+    def call(cache: Array, update: Array, first: Array | None = None) -> Array:
+        places = [*own]
+        if first is not None:
+            places[op.axis] = own[op.axis] + first.reshape(samples)
+        if op.mode == "circular":
+            places[op.axis] = places[op.axis] % cache.shape[op.axis]
+        return cache.at[tuple(places)].set(update)
+
+    return call

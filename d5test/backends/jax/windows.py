@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from d5test.backends.base import Plan, Table, planned
-from d5test.backends.jax.framework import Array, jnp, lax
+from d5test.backends.jax.framework import Array, jnp, lax, nn
 from d5test.backends.windows import Pads, Windows
 
 rows = Table()
@@ -114,3 +114,21 @@ def lp_pool(op: Any, x: Array) -> Plan:
     at, p = Windows.of(op, x.shape[2:], op.kernel_shape), op.p
     sums = pooling(lax.add, 0.0, x, at, at.covering)
     return lambda x: sums(jnp.abs(x) ** p) ** (1 / p)
+
+
+@rows.composed("CausalConvWithState", arithmetic="S", stopped=(3,))
+@planned
+def causal_conv(op: Any, x: Array, w: Array, *rest: Array | None) -> Plan:
+    before, n, c = w.shape[2] - 1, x.shape[2], x.shape[1]
+    convolve = partial(
+        lax.conv_general_dilated, window_strides=(1,), padding="VALID", feature_group_count=c
+    )
+    biased_convolve = biased(convolve, 3)
+
+    def call(x: Array, w: Array, b: Any = None, past: Any = None) -> tuple[Array, Array]:
+        past = jnp.zeros((*x.shape[:2], before), x.dtype) if past is None else past
+        steps = jnp.concatenate((past, x), 2)
+        y = biased_convolve(steps, w, b)
+        return y if op.activation == "none" else nn.silu(y), steps[:, :, n:]
+
+    return call

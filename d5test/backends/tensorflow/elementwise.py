@@ -55,6 +55,18 @@ def swish(op: Any, x: Any) -> Any:
     return tf.nn.silu(x, op.alpha)
 
 
+@rows.composed("SwiGLU")
+def swiglu(op: Any, a: Any, b: Any) -> Any:
+    return swish(op, a) * b
+
+
+@rows.native("Mod", stopped=(1,), arithmetic="S")
+@planned
+def mod(op: Any, a: Any, b: Any) -> Plan:
+    plan: Plan = tf.truncatemod if op.fmod else tf.math.floormod
+    return plan
+
+
 @rows.native("Gelu")
 def gelu(op: Any, x: Any) -> Any:
     return tf.nn.gelu(x, approximate=op.approximate == "tanh")

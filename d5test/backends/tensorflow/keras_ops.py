@@ -34,6 +34,7 @@ from d5test.backends.tensorflow.layers import (
 )
 from d5test.backends.tensorflow.linear import refuse_overrun
 from d5test.backends.tensorflow.movement import part, shape_of, sides_of, widths
+from d5test.backends.tensorflow.sampling import method_of
 from d5test.backends.tensorflow.types import cast
 from d5test.backends.tensorflow.windows import kernel_first
 from d5test.dtypes import NAMES
@@ -121,6 +122,19 @@ forms.same(
     arithmetic="S",
     attributes={"alpha": (1.0,)},
 )
+
+
+for _fmod, _function in enumerate((ops.mod, ops.fmod)):
+    forms.same(
+        "Mod",
+        {named(_function): _function},
+        attributes={"fmod": (_fmod,)},
+        stopped=(1,),
+        arithmetic="S",
+    )
+
+
+forms.same("Det", {named(ops.det): ops.det}, dtypes=("float64", "float32"))
 
 
 def shrunk(function: Plan, op: Any, x: Any) -> Any:
@@ -445,3 +459,11 @@ forms.add("MaxPool", "keras.ops.max_pool", outputs=1, arithmetic="S", attributes
 forms.add("AveragePool", "keras.ops.average_pool", arithmetic="S", attributes=VALID)(
     planned(partial(pool, ops.average_pool))
 )
+
+
+@forms.add("Resize", "keras.ops.image.resize", dtypes=("float32",), values=(1, 2, 3))
+@planned
+def resize(op: Any, x: Any, roi: Any = None, scales: Any = None, sizes: Any = None) -> Plan:
+    method, antialias, size = method_of(op, x, scales, sizes)
+    how = {"interpolation": method, "antialias": antialias, "data_format": "channels_first"}
+    return lambda x, *_: ops.image.resize(x, size, **how)

@@ -8,6 +8,7 @@ from d5test.backends.base import Plan, Table, Unsupported, padded, planned
 from d5test.backends.tensorflow.framework import tf
 
 rows = Table()
+rows.elementwise({"Det": tf.linalg.det}, dtypes=("float64", "float32"))
 OVERRUN = "oneDNN writes past the end of a product (tensorflow#117700, uxlfoundation/oneDNN#4396)"
 """Of matrices in batches of (n, 1) by one that all share, where it has more than one thread, or
 much to do. Calls that come later crash, so that nothing may be asked there."""

@@ -311,7 +311,8 @@ class TorchCompiled(Torch):
 
     @staticmethod
     def _make_known(tensor: Tensor, array: NDArray[Any]) -> None:
-        if array.dtype.kind == "i" and array.ndim < 2:
+        known = array.dtype.kind == "i" or array.dtype == np.float32  # scales are float32
+        if known and array.ndim < 2:
             tensor.known = tuple(array.reshape(-1).tolist())
 
     def compile(self, function: Function) -> Function:

@@ -50,3 +50,8 @@ def leading(arguments: tuple[Any, ...], usual: tuple[Any, ...]) -> tuple[Any, ..
 def constant(x: Tensor | None) -> Tensor | None:
     """A tensor through which torch does not differentiate, and raises if it should."""
     return x.detach() if x is not None and x.requires_grad else x
+
+
+def numbers(x: Tensor | None) -> tuple[float, ...]:
+    """The values of a tensor that is an argument in torch, as `integers`; none if it is absent."""
+    return () if x is None else integers(x)

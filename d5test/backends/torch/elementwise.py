@@ -68,6 +68,20 @@ def swish(op: Any, x: Tensor) -> Plan:
     return F.silu if alpha == 1 else lambda x: x * torch.sigmoid(alpha * x)
 
 
+@rows.composed("SwiGLU")
+@planned
+def swiglu(op: Any, a: Tensor, b: Tensor) -> Plan:
+    gate = swish.plan(op, a)
+    return lambda a, b: gate(a) * b
+
+
+@rows.native("Mod", stopped=(1,))
+@planned
+def mod(op: Any, a: Tensor, b: Tensor) -> Plan:
+    plan: Plan = torch.fmod if op.fmod else torch.remainder
+    return plan
+
+
 # Its erf has an absolute error of 11 u (oneDNN's, contiguous inputs; measured: 10.9 over 10^5
 # values) or 7 u (torch's own, other layouts; 6.8), also near 0: 1 + erf has to be granted it. On
 # AVX-512 oneDNN stores by the processor's conversion to bfloat16, which knows no subnormal number.

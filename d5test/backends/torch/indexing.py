@@ -117,3 +117,19 @@ def one_hot(op: Any, indices: Tensor, depth: Tensor, values: Tensor) -> Plan:
         return torch.where(hot.movedim(-1, op.axis), values[1], values[0])
 
     return call
+
+
+@rows.composed("TensorScatter")
+@planned
+def tensor_scatter(op: Any, cache: Tensor, update: Tensor, first: Tensor | None = None) -> Plan:
+    """By the index of each element along the axis."""
+    steps, along, samples = cache.shape[op.axis], [1] * cache.ndim, [-1] + [1] * (cache.ndim - 1)
+    along[op.axis] = -1
+    own = torch.arange(update.shape[op.axis], device=cache.device).reshape(along)
+
+    def call(cache: Tensor, update: Tensor, first: Tensor | None = None) -> Tensor:
+        places = own if first is None else own + first.reshape(samples)
+        places = places % steps if op.mode == "circular" else places
+        return torch.scatter(cache, op.axis, places.expand(update.shape), update)
+
+    return call

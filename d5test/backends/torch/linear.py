@@ -11,6 +11,7 @@ from torch import Tensor
 from d5test.backends.base import Plan, Table, Unsupported, padded, planned
 
 rows = Table()
+rows.elementwise({"Det": torch.linalg.det}, dtypes=("float64", "float32"))
 rows.elementwise({"MatMul": torch.matmul})
 
 

@@ -157,3 +157,36 @@ def col2im(op: Any, x: Tensor, image_shape: Tensor, block_shape: Tensor) -> Plan
     whole = tuple(n + b + e for n, b, e in zip(size, pads[:2], pads[2:], strict=True))
     part = (..., *(slice(b, b + n) for n, b in zip(size, pads, strict=False)))
     return lambda x, *_: F.fold(x, whole, kernel, dilations, 0, strides)[part]
+
+
+MAX_UNPOOL = {1: F.max_unpool1d, 2: F.max_unpool2d, 3: F.max_unpool3d}
+
+
+@rows.native("MaxUnpool", values=(2,))
+@planned
+def max_unpool(op: Any, x: Tensor, indices: Tensor, output_shape: Tensor | None = None) -> Plan:
+    """torch counts within each plane."""
+    rank, unpool = x.ndim - 2, by_rank(MAX_UNPOOL, x)
+    pads, strides = op.pads or (0,) * 2 * rank, op.strides or (1,) * rank
+    axes = zip(x.shape[2:], strides, op.kernel_shape, pads, strict=False)
+    out = tuple((n - 1) * s + k - 2 * p for n, s, k, p in axes)
+    if pads[:rank] != pads[rank:] or (
+        output_shape is not None and integers(output_shape)[2:] != out
+    ):
+        raise Unsupported("torch's unpoolings cut both sides alike, and number a larger size")
+    plane, steps = math.prod(out), (op.kernel_shape, strides, pads[:rank])
+    return lambda x, indices, *_: unpool(x, indices % plane, *steps)
+
+
+@rows.composed("CausalConvWithState", arithmetic="S", stopped=(3,))
+@planned
+def causal_conv(op: Any, x: Tensor, w: Tensor, *rest: Tensor | None) -> Plan:
+    zeros = x.new_zeros((*x.shape[:2], w.shape[2] - 1))
+    n, c = x.shape[2], x.shape[1]
+
+    def call(x: Tensor, w: Tensor, b: Any = None, past: Any = None) -> tuple[Tensor, Tensor]:
+        steps = torch.cat((zeros if past is None else past, x), 2)
+        y = F.conv1d(steps, w, b, groups=c)
+        return y if op.activation == "none" else F.silu(y), steps[:, :, n:]
+
+    return call

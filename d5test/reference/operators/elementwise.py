@@ -32,6 +32,7 @@ __all__ += ["Acosh", "Asinh", "Atanh", "Cosh", "Sinh"]
 __all__ += ["Ceil", "Floor", "Identity", "Round", "Sign", "Softsign", "Swish"]
 __all__ += ["Celu", "Elu", "HardSigmoid", "PRelu", "Selu", "Shrink", "ThresholdedRelu"]
 __all__ += ["Add", "Clip", "Div", "Max", "Mean", "Min", "Mul", "Pow", "Sub", "Sum"]
+__all__ += ["Mod", "SwiGLU"]
 
 Formula = Callable[..., Any]
 
@@ -226,6 +227,21 @@ class Swish(Unary):
         (dy,), (x,) = grads, inputs
         s = expit(self.alpha * x)
         return dy * (s * (1 + self.alpha * x * (1 - s)))
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class SwiGLU(Broadcasting):
+    """y = b Swish(a). ONNX SwiGLU-28; Shazeer, arXiv 2002.05202. a, b, y: of one shape."""
+
+    alpha: float = 1.0
+    since = 28
+
+    def forward(self, a, b):
+        return Swish(alpha=self.alpha).forward(a) * b
+
+    def backward(self, grads, inputs, outputs):
+        (dy,), (a, b), swish = grads, inputs, Swish(alpha=self.alpha)
+        return swish.backward((dy * b,), (a,), None), dy * swish.forward(a)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -441,6 +457,27 @@ class Pow(Broadcasting):
         log = np.log(x)
         slope = np.where((log == -np.inf) & (y > 0), 0, z * log)
         return dx, unbroadcast(dz * slope, y.shape)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Mod(Broadcasting):
+    """a - b floor(a / b), or with `fmod` the quotient truncated, with broadcasting. ONNX Mod-28.
+
+    So it has the sign of b, or of a; where b is infinite it is a, or b for the other sign. There
+    is no gradient of b.
+    """
+
+    fmod: int = 0
+    since = 28
+
+    def forward(self, a, b):
+        y = a - (np.trunc if self.fmod else np.floor)(a / b) * b
+        own = self.fmod or np.signbit(a) == np.signbit(b)
+        return np.where(np.isinf(b) & np.isfinite(a), np.where(own, a, b), y)
+
+    def backward(self, grads, inputs, outputs):
+        (dy,), (a, _) = grads, inputs
+        return unbroadcast(dy, a.shape), None
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -8,6 +8,7 @@ from d5test.case import Batch, Operator
 
 __all__ = ["GatherElements", "GatherND", "ScatterElements", "ScatterND"]
 __all__ += ["ArgMax", "ArgMin", "Compress", "Hardmax", "OneHot", "TopK"]
+__all__ += ["TensorScatter"]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -311,3 +312,40 @@ class OneHot(Operator):
         along = [n if axis == self.axis % rank else 1 for axis in range(rank)]
         place = np.expand_dims(from_the_front(indices, n), self.axis)
         return np.where(place == np.arange(n).reshape(along), values[1], values[0])
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class TensorScatter(Operator):
+    """A cache with some steps of each sample replaced, side by side. ONNX TensorScatter-24.
+
+    cache: (n, ..., steps, ...), the steps along `axis`, which is not the first; update: the same
+    with fewer; write_indices: (n,) int64, the first step that is replaced, 0 if absent. Behind
+    the last step the first one follows, where `mode` is "circular".
+    """
+
+    axis: int = -2
+    mode: str = "linear"
+    since = 24
+
+    def places(self, cache, update, first):
+        """For each axis the index of each update."""
+        places = list(np.indices(update.shape))
+        if first is not None:
+            places[self.axis] = places[self.axis] + first[places[0]]
+        if self.mode == "circular":
+            places[self.axis] = places[self.axis] % cache.shape[self.axis]
+        return tuple(places)
+
+    def forward(self, cache, update, write_indices=None):
+        y = cache.copy()
+        y[self.places(cache, update, write_indices)] = update
+        return y
+
+    def backward(self, grads, inputs, outputs):
+        (dy,), (cache, update, *first) = grads, inputs
+        places, dcache = self.places(cache, update, *first or (None,)), dy.copy()
+        dcache[places] = 0.0
+        return dcache, dy[places], *(None for _ in first)
+
+    def batch(self, *shapes):
+        return Batch(tuple(None if s is None else 0 for s in shapes), (0,))

@@ -1,5 +1,6 @@
 """Products of matrices and tensors."""
 
+import itertools
 import math
 import string
 from dataclasses import dataclass
@@ -7,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from d5test.case import Batch, Operator
-from d5test.reference.operators.broadcasting import unbroadcast
+from d5test.reference.operators.broadcasting import plain, unbroadcast
 
 __all__ = ["Einsum", "Gemm", "MatMul"]
+__all__ += ["Det"]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -153,6 +155,67 @@ class Einsum(Operator):
             for t, n in zip(terms, covered, strict=True)
         ]
         return terms, out.replace("...", ellipsis)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Det(Operator):
+    """The determinant of matrices, (..., m, m) to (...). ONNX Det-22.
+
+    By elimination with partial pivoting, of rows or of columns: a library's choice, so that both
+    are computed, and the bar is the larger of theirs. The gradient is dy times the cofactors,
+    which frameworks have as det(x) x^-T.
+    """
+
+    since = 22
+
+    def forward(self, x):
+        rows, columns = (eliminated(a)[0] for a in (x, x.swapaxes(-1, -2)))
+        return np.maximum(self.product(rows), self.product(columns))
+
+    def backward(self, grads, inputs, outputs):
+        (dy,), (x,) = grads, inputs
+        m = range(x.shape[-1])
+        cofactors = np.zeros_like(x)
+        for i, j in itertools.product(m, m):
+            minor = x[..., [k for k in m if k != i], :][..., [k for k in m if k != j]]
+            cofactors[..., i, j] = self.product(eliminated(minor)[0]) * (-1) ** (i + j)
+        return (np.expand_dims(dy, (-1, -2)) * cofactors,)
+
+    def other_backward(self, grads, inputs):
+        (dy,), (x,) = grads, inputs
+        by_columns = eliminated(x.swapaxes(-1, -2))[1]
+        inverse = np.maximum(eliminated(x)[1].swapaxes(-1, -2), by_columns)
+        return (np.expand_dims(dy * self.forward(x), (-1, -2)) * inverse,)
+
+    def product(self, pivots):
+        """The determinant."""
+        return pivots.prod(-1)
+
+    def batch(self, *shapes):
+        return Batch((0,), (0,)) if len(shapes[0]) > 2 else None
+
+
+def eliminated(x):
+    """The pivots (..., m), negative where rows are exchanged, and the inverses of x (..., m, m).
+
+    Which rows are exchanged is no part of the formula: plain numbers decide that.
+    """
+    m = x.shape[-1]
+    rows = np.concatenate((x, np.broadcast_to(np.eye(m), x.shape)), -1)
+    pivots = np.zeros_like(x, shape=x.shape[:-1])
+    for k in range(m):
+        order = np.broadcast_to(np.arange(m), x.shape[:-1]).copy()
+        largest = k + np.argmax(np.abs(plain(rows[..., k:, k])), -1)[..., None]
+        np.put_along_axis(order, largest, k, -1)
+        order[..., k] = largest[..., 0]
+        rows = np.take_along_axis(rows, order[..., None], -2)
+        pivot = rows[..., k : k + 1, k]
+        pivots[..., k] = np.where(largest == k, pivot, -pivot)[..., 0]
+        divisor = np.where(plain(pivot) == 0, np.ones_like(pivot), pivot)
+        row = rows[..., k : k + 1, :] / np.expand_dims(divisor, -1)
+        rows = rows - rows[..., k : k + 1] * row
+        rows[..., k : k + 1, :] = row
+    return pivots, rows[..., m:]
 
 
 def _product(a, b, shape):

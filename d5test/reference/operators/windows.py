@@ -18,13 +18,15 @@ from typing import Any, Self
 
 import numpy as np
 
+from d5test.case import Batch, Operator
 from d5test.reference.operators.broadcasting import PerSample, along_channels
+from d5test.reference.operators.elementwise import Swish
 from d5test.reference.operators.reductions import ReduceMax
 
 __all__ = ["Conv", "ConvTranspose"]
 __all__ += ["AveragePool", "GlobalAveragePool", "GlobalLpPool", "GlobalMaxPool", "LpPool"]
 __all__ += ["MaxPool"]
-__all__ += ["Col2Im"]
+__all__ += ["CausalConvWithState", "Col2Im", "MaxUnpool"]
 
 Sizes = tuple[int, ...]
 
@@ -497,3 +499,81 @@ class Col2Im(PerSample):
         at = self.windows(*shapes)
         k = len(at.kernel)
         return np.moveaxis(at.view(dy), range(-k, 0), range(2, 2 + k)).reshape(x.shape), None, None
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class CausalConvWithState(PerSample):
+    """Each channel's convolution with the steps up to each, and the last ones for the next call.
+
+    x, y: (n, c, steps), w: (c, 1, k), b: (c,), past_state, present_state: (n, c, k - 1), zeros if
+    absent. `activation` "silu" or "swish" is that of y. There is no gradient of past_state.
+    ONNX CausalConvWithState-27; Gu and Dao, arXiv 2312.00752, figure 3.
+    """
+
+    activation: str = "none"
+    since = 27
+
+    def forward(self, x, w, b=None, past_state=None):
+        steps = self.steps(x, w, past_state)
+        y = Conv(group=len(w)).forward(steps, w, b)
+        return y if self.activation == "none" else Swish().forward(y), steps[:, :, x.shape[2] :]
+
+    def backward(self, grads, inputs, outputs):
+        (dy, dstate), (x, w, *rest) = grads, inputs
+        b, past_state = (*rest, None, None)[:2]
+        steps, conv = self.steps(x, w, past_state), Conv(group=len(w))
+        if self.activation != "none":
+            dy = Swish().backward((dy,), (conv.forward(steps, w, b),), None)
+        dsteps, dw, db = conv.backward((dy,), (steps, w, b), None)
+        dsteps[:, :, x.shape[2] :] += dstate
+        return (dsteps[:, :, w.shape[2] - 1 :], dw, db, None)[: len(inputs)]
+
+    def batch(self, *shapes):
+        along = (0, None, None, 0)[: len(shapes)]
+        pairs = zip(along, shapes, strict=True)
+        return Batch(tuple(None if s is None else axis for axis, s in pairs), (0, 0))
+
+    def multiplications(self, *shapes):
+        x, w = shapes[:2]
+        return math.prod(x) * w[2]
+
+    def steps(self, x, w, past_state):
+        """The past and x, one behind the other."""
+        if past_state is None:
+            past_state = np.zeros_like(x, shape=(*x.shape[:2], w.shape[2] - 1))
+        return np.concatenate((past_state, x), 2)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class MaxUnpool(Operator):
+    """The inverse of MaxPool, zeros where nothing was the largest. ONNX MaxUnpool-22.
+
+    x, indices: (n, c, *size), what MaxPool returns, where no place is named twice; output_shape:
+    integers, the size of y, in whose front corner the rest lies; without it y is (n, c, *out).
+    """
+
+    kernel_shape: tuple[int, ...]
+    pads: tuple[int, ...] | None = None
+    strides: tuple[int, ...] | None = None
+    since = 22
+
+    def out(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The size that MaxPool pooled to `shape`, the smallest that there is."""
+        rank = len(shape) - 2
+        pads, strides = self.pads or (0,) * 2 * rank, self.strides or (1,) * rank
+        axes = zip(shape[2:], strides, self.kernel_shape, pads, pads[rank:], strict=False)
+        return (*shape[:2], *((n - 1) * s + k - b - e for n, s, k, b, e in axes))
+
+    def forward(self, x, indices, output_shape=None):
+        y = np.zeros_like(x, shape=(math.prod(self.out(x.shape)),))
+        y[indices.reshape(-1)] = x.reshape(-1)
+        y = y.reshape(self.out(x.shape))
+        if output_shape is None:
+            return y
+        whole = [(0, int(m) - n) for m, n in zip(output_shape, y.shape, strict=True)]
+        return np.pad(y, whole)
+
+    def backward(self, grads, inputs, outputs):
+        (dy,), (x, indices, *rest) = grads, inputs
+        dy = dy[tuple(map(slice, self.out(x.shape)))]
+        return dy.reshape(-1)[indices], *(None for _ in (indices, *rest))

@@ -50,7 +50,7 @@ LISTS = {*UNARY, "Add", "Sub", "Mul", "Div"} - {"Asinh", "Acosh", "Atanh"}
 """Operators of which torch has a function of lists."""
 
 
-def enter(operator: str, name: str, *others: str) -> None:
+def enter(operator: str, name: str, *others: str, **row: Any) -> None:
     """The forms of a function of torch that is a method, too, and of others by another name."""
     function = getattr(torch, name)
 
@@ -63,6 +63,7 @@ def enter(operator: str, name: str, *others: str) -> None:
             f"Tensor.{name}": getattr(Tensor, name),
             f"Tensor.{name}_": in_place(getattr(Tensor, f"{name}_")),
         },
+        **row,
     )
     for other in others:
         *path, last = other.split(".")
@@ -79,7 +80,7 @@ def enter(operator: str, name: str, *others: str) -> None:
     for changing in (f"{n}_" for n in (name, *others) if operator in UNARY):
         if hasattr(torch, changing):
             forms.same(operator, {f"torch.{changing}": in_place(getattr(torch, changing))})
-    with_buffers(forms, operator, f"torch.{name}", written)
+    with_buffers(forms, operator, f"torch.{name}", written, **row)
     if operator in LISTS:
         forms.same(operator, {f"torch._foreach_{name}": each(getattr(torch, f"_foreach_{name}"))})
 
@@ -309,3 +310,8 @@ def prelu_method(op: Any, x: Tensor, slope: Tensor) -> Plan:
 def prelu(op: Any, x: Tensor, slope: Tensor) -> Plan:
     module = nn.PReLU(slopes(x, slope), dtype=x.dtype)
     return lambda x, slope: run(module, x, weight=slope.reshape(-1))
+
+
+for _fmod, _name in enumerate(("remainder", "fmod")):
+    enter("Mod", _name, attributes={"fmod": (_fmod,)}, stopped=(1,))
+forms.same("Mod", {"a % b": lambda a, b: a % b}, attributes={"fmod": (0,)}, stopped=(1,))

@@ -176,3 +176,8 @@ for _operator, _plan in (("MatMul", Always(torch.matmul)), ("Gemm", gemm)):
     forms.add(_operator, "torch.autocast", dtypes=HALVES, arithmetic="S")(
         planned(partial(autocast, _plan))
     )
+
+
+forms.same(
+    "Det", {"torch.det": torch.det, "Tensor.det": Tensor.det}, dtypes=("float64", "float32")
+)

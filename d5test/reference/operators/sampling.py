@@ -1,0 +1,278 @@
+"""Operators that read between the elements of a tensor: resizing.
+
+A place between elements is a coordinate, a real number that counts elements along an axis. Its
+value is a sum of elements around it, its taps, under weights that fall off with the distance.
+What reads along one axis after the other is a linear map of each, and `Taps` is that map.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from d5test.case import Batch, Operator
+from d5test.reference.operators.broadcasting import plain
+
+__all__ = ["GridSample", "Resize"]
+
+
+@dataclass(frozen=True)
+class Taps:
+    """The elements at `places` (out, k) along an axis of n, under `weights` (out, k).
+
+    Without weights each output is an element: places are (out,).
+    """
+
+    axis: int
+    n: int
+    places: Any
+    weights: Any = None
+
+    def read(self, x):
+        """From n elements along the axis to as many as there are outputs."""
+        taken = np.take(x, self.places, self.axis)
+        if self.weights is None:
+            return taken
+        behind = (1,) * (x.ndim - 1 - self.axis)
+        return (taken * self.weights.reshape(*self.places.shape, *behind)).sum(self.axis + 1)
+
+    def spread(self, dy):
+        """The adjoint of `read`."""
+        dy = np.moveaxis(dy, self.axis, 0)
+        dx = np.zeros_like(dy, shape=(self.n, *dy.shape[1:]))
+        if self.weights is not None:
+            weights = self.weights.reshape(*self.places.shape, *(1,) * (dy.ndim - 1))
+            dy = np.expand_dims(dy, 1) * weights
+        np.add.at(dx, self.places, dy)
+        return np.moveaxis(dx, 0, self.axis)
+
+
+def triangle(distance):
+    """The weights of linear interpolation."""
+    return np.maximum(1 - distance, 0.0)
+
+
+def cubic(distance, a):
+    """The weights of cubic convolution. Keys, IEEE Trans. ASSP 29 (1981), equation 4."""
+    near = ((a + 2) * distance - (a + 3)) * distance * distance + 1
+    far = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a
+    return np.where(distance <= 1, near, np.where(distance < 2, far, np.zeros_like(far)))
+
+
+NEAREST: Mapping[str, Callable[[Any], Any]] = {
+    "round_prefer_floor": lambda place: np.ceil(place - 0.5),
+    "round_prefer_ceil": lambda place: np.floor(place + 0.5),
+    "floor": np.floor,
+    "ceil": np.ceil,
+}
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Resize(Operator):
+    """x read at evenly spaced places along some axes, and more or fewer of them. ONNX Resize-19.
+
+    x: any shape. roi: (2 k,), starts and ends as parts of the k axes, all if there are no `axes`;
+    scales: (k,) float32, or sizes: (k,) integers, of y. Beyond its ends x goes on as its last
+    element, or weights there are zero and the others add up to one (`exclude_outside`).
+    `coordinate_transformation_mode` "tf_crop_and_resize" alone looks at roi, and writes
+    `extrapolation_value` where it reaches beyond x.
+    """
+
+    antialias: int = 0
+    axes: tuple[int, ...] | None = None
+    coordinate_transformation_mode: str = "half_pixel"
+    cubic_coeff_a: float = -0.75
+    exclude_outside: int = 0
+    extrapolation_value: float = 0.0
+    keep_aspect_ratio_policy: str = "stretch"
+    mode: str = "nearest"
+    nearest_mode: str = "round_prefer_floor"
+    since = 19
+    arguments = (1, 2)
+
+    def forward(self, x, roi=None, scales=None, sizes=None):
+        y = x
+        beyond = np.zeros((1,) * x.ndim, bool)
+        for axis, *step in self.steps(x.shape, roi, scales, sizes):
+            y = self.taps(x, axis, x.shape[axis], *step).read(y)
+            beyond = beyond | self.beyond(x, axis, x.shape, *step)
+        return np.where(beyond, np.full_like(y, self.extrapolation_value), y)
+
+    def backward(self, grads, inputs, outputs):
+        (dx,), (x, *arguments) = grads, inputs
+        steps = [*self.steps(x.shape, *arguments)]
+        for axis, *step in steps:
+            dx = np.where(self.beyond(x, axis, x.shape, *step), np.zeros_like(dx), dx)
+        for axis, *step in reversed(steps):
+            dx = self.taps(x, axis, x.shape[axis], *step).spread(dx)
+        return dx, *(None for _ in arguments)
+
+    def batch(self, *shapes):
+        kept = self.axes is not None and 0 not in [axis % len(shapes[0]) for axis in self.axes]
+        return Batch((0, *(None for _ in shapes[1:])), (0,)) if kept else None
+
+    def steps(
+        self, shape: Sequence[int], roi: Any = None, scales: Any = None, sizes: Any = None
+    ) -> Iterator[Any]:
+        """Of each axis that changes: the axis, its new size, the scale, and the part that is read.
+
+        The scale is that of the formula, which need not be the quotient of both sizes.
+        """
+        axes = [axis % len(shape) for axis in self.axes or range(len(shape))]
+        old = [shape[axis] for axis in axes]
+        if scales is not None and scales.size:
+            scale = numbers(scales)
+            new = [math.floor(n * s) for n, s in zip(old, scale, strict=True)]
+        else:
+            new = numbers(sizes)
+            scale = [m / n for m, n in zip(new, old, strict=True)]
+            if self.keep_aspect_ratio_policy != "stretch":
+                common = (min if self.keep_aspect_ratio_policy == "not_larger" else max)(scale)
+                new = [math.floor(n * common + 0.5) for n in old]
+                scale = [common] * len(axes)
+        cropped = self.coordinate_transformation_mode == "tf_crop_and_resize"
+        part = numbers(roi) if cropped else [0.0] * len(axes) + [1.0] * len(axes)
+        parts = zip(part[: len(axes)], part[len(axes) :], strict=True)
+        for axis, n, m, s, (start, end) in zip(axes, old, new, scale, parts, strict=True):
+            if (n, s, start, end) != (m, 1, 0, 1):
+                yield axis, m, s, start, end
+
+    def places(self, like: Any, n: int, m: int, scale: float, start: float, end: float) -> Any:
+        """The coordinate (m,) of each output along an axis of n, in the arithmetic of `like`."""
+        i = np.zeros_like(like, shape=(m,))
+        i[...] = np.arange(m)
+        width = n * scale
+        match self.coordinate_transformation_mode:
+            case "asymmetric":
+                return i / scale
+            case "align_corners":
+                return i * ((n - 1) / (width - 1) if width != 1 else 0.0)
+            case "tf_crop_and_resize" if m > 1:
+                return start * (n - 1) + i * ((end - start) * (n - 1) / (width - 1))
+            case "tf_crop_and_resize":
+                return i + 0.5 * (start + end) * (n - 1)
+            case "pytorch_half_pixel" if m == 1:
+                return i
+            case "half_pixel_symmetric":
+                return n / 2 * (1 - m / width) + ((i + 0.5) / scale - 0.5)
+        return (i + 0.5) / scale - 0.5
+
+    def beyond(self, like, axis, shape, *step):
+        """Which outputs along the axis lie beyond x, as they broadcast to y."""
+        if self.coordinate_transformation_mode != "tf_crop_and_resize":
+            return np.zeros((1,) * len(shape), bool)
+        place, n = self.places(like, shape[axis], *step), shape[axis]
+        return ((place < 0) | (place > n - 1)).reshape(-1, *(1,) * (len(shape) - 1 - axis))
+
+    def taps(self, like, axis, n, m, scale, start, end):
+        """What is read along the axis. No more than coordinates and weights carry errors."""
+        step = n, m, scale, start, end
+        place = self.places(np.zeros(()), *step)
+        if self.mode == "nearest":
+            index = NEAREST[self.nearest_mode](place).astype(int)
+            return Taps(axis, n, np.clip(index, 0, n - 1))
+        narrowed = min(scale, 1.0) if self.antialias else 1.0
+        reach = math.ceil((1 if self.mode == "linear" else 2) / narrowed)
+        # one more than lies within reach: a coordinate that is off by little may reach it
+        index = np.floor(place).astype(int)[:, None] + np.arange(-reach, reach + 2)
+        distance = np.abs(np.expand_dims(self.places(like, *step), 1) - index) * narrowed
+        weights = (
+            triangle(distance) if self.mode == "linear" else cubic(distance, self.cubic_coeff_a)
+        )
+        if self.exclude_outside:
+            weights = np.where((index >= 0) & (index < n), weights, np.zeros_like(weights))
+        if self.exclude_outside or self.antialias:
+            total = weights.sum(1, keepdims=True)
+            weights = weights / np.where(total == 0, np.ones_like(total), total)
+        return Taps(axis, n, np.clip(index, 0, n - 1), weights)
+
+
+def numbers(argument):
+    """The plain numbers of an argument, by which nothing is differentiated: sizes, scales."""
+    return plain(argument).tolist()
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class GridSample(Operator):
+    """x read at the places that a grid names. ONNX GridSample-22; Jaderberg et al. 2015.
+
+    x: (n, c, *size), r sides; grid: (n, *out, r), coordinates along these sides, the last one
+    first, of which -1 and 1 are the ends: the middles of the first and last element
+    (`align_corners`), or their outer borders; y: (n, c, *out). Beyond x there are zeros, its
+    outermost elements ("border"), or itself ("reflection" at the ends).
+    """
+
+    align_corners: int = 0
+    mode: str = "linear"
+    padding_mode: str = "zeros"
+    since = 22
+    arguments = (1,)
+
+    def forward(self, x, grid):
+        places, weights = self.taps(x, grid)
+        y = np.moveaxis(x, 1, -1)[places]  # (n, *out, *taps, c)
+        for w in weights[::-1]:
+            y = (y * w).sum(-2)
+        return np.moveaxis(y, -1, 1)
+
+    def backward(self, grads, inputs, outputs):
+        (dy,), (x, grid) = grads, inputs
+        places, weights = self.taps(x, grid)
+        terms = np.moveaxis(dy, 1, -1)
+        for w in weights:
+            terms = np.expand_dims(terms, -2) * w
+        dx = np.zeros_like(dy, shape=(x.shape[0], *x.shape[2:], x.shape[1]))
+        np.add.at(dx, places, terms)
+        return np.moveaxis(dx, -1, 1), None
+
+    def batch(self, *shapes):
+        return Batch((0, 0), (0,))
+
+    def taps(self, x, grid):
+        """Indices of x and its sides, which broadcast to (n, *out, *taps), and along each side
+        weights (n, *out, ..., k, 1)."""
+        sides = x.shape[2:]
+        rank, out = len(sides), grid.shape[:-1]
+        places = [np.arange(x.shape[0]).reshape(-1, *(1,) * (len(out) - 1 + rank))]
+        weights = []
+        for i, n in enumerate(sides):
+            index, weight = self.along(grid[..., rank - 1 - i], n)
+            around = (*(1,) * i, index.shape[-1], *(1,) * (rank - 1 - i))
+            places.append(index.reshape(*out, *around))
+            weights.append(weight.reshape(*out, *around[: i + 1], 1))
+        return tuple(places), weights
+
+    def along(self, g, n):
+        """The elements around each place along a side of n, and their weights: (..., k)."""
+        low, high = (0.0, n - 1.0) if self.align_corners else (-0.5, n - 0.5)
+        place = (g + 1) * 0.5 * (n - 1) if self.align_corners else ((g + 1) * n - 1) * 0.5
+        if self.padding_mode == "reflection":
+            place = reflected(place, low, high)
+        elif self.padding_mode == "border":
+            place = np.where((place < low) | (place > high), np.clip(place, 0, n - 1), place)
+        reach = 2 if self.mode == "cubic" else 1
+        index = np.floor(plain(place)).astype(int)[..., None] + np.arange(-reach, reach + 2)
+        place = np.expand_dims(place, -1)
+        if self.mode == "nearest":
+            weights = np.where(np.rint(place) == index, np.ones_like(place), np.zeros_like(place))
+        else:
+            distance = np.abs(place - index)
+            weights = triangle(distance) if self.mode == "linear" else cubic(distance, -0.75)
+        if self.padding_mode == "zeros":
+            inside = (index >= 0) & (index < n)
+            weights = np.where(inside, weights, np.zeros_like(weights))
+        elif self.padding_mode == "reflection":
+            index = reflected(index, low, high).astype(int)
+        return np.clip(index, 0, n - 1), weights
+
+
+def reflected(place, low, high):
+    """Places as they lie after turning back at `low` and `high`, as often as they meet them."""
+    width = high - low
+    if not width:
+        return 0 * place
+    turns = np.floor((plain(place) - low) / width)
+    beyond = place - (low + turns * width)
+    return np.where(turns % 2 == 0, low + beyond, high - beyond)

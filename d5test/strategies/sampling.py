@@ -1,0 +1,137 @@
+"""Cases of what reads between elements: larger and smaller, by every kind of coordinate."""
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from d5test.reference.operators import sampling
+from d5test.strategies.draw import Draw, Regime
+from d5test.strategies.registry import Inputs, attributes, choices, inputs
+
+SCALES = (2.0, 0.5, 1.5, 0.75, 1.25, 3.0, 0.625)
+"""Numbers of few bits, which no lower precision changes: with them the output's size would."""
+COORDINATES = (
+    "half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel", "half_pixel_symmetric",
+    "tf_crop_and_resize",
+)  # fmt: skip
+CROPPED = COORDINATES[-1]
+FRACTIONAL = COORDINATES[:2] + COORDINATES[3:5]
+"""Those of which ONNX says what comes of a length that is not whole."""
+USUAL: tuple[dict[str, Any], ...] = (
+    {"mode": "linear"},
+    {"mode": "linear", "coordinate_transformation_mode": "align_corners"},
+    {"mode": "nearest", "nearest_mode": "round_prefer_ceil"},
+    {"mode": "nearest", "nearest_mode": "floor", "coordinate_transformation_mode": "asymmetric"},
+    {"mode": "cubic"},
+    {"mode": "cubic", "cubic_coeff_a": -0.5, "exclude_outside": 1},
+    {"mode": "cubic", "coordinate_transformation_mode": "align_corners"},
+    {"mode": "linear", "antialias": 1, "exclude_outside": 1},
+    {"mode": "cubic", "antialias": 1, "cubic_coeff_a": -0.5, "exclude_outside": 1},
+)
+"""What frameworks offer."""
+CLEAR = 1e-3
+"""So far from a jump a coordinate lies that is computed in float32."""
+
+
+POLICIES = ("stretch", "not_larger", "not_smaller")
+"""With axes from the front: ONNX Runtime 1.31 takes those from the end for ones that stay."""
+GRIDS: tuple[Regime, ...] = (("uniform", -1.25, 1.25), ("uniform", -3, 3), "ties")
+ENDS = (0.0, 1.0)
+PARTS = ((0.125, 0.75), (0.25, 1.25), (-0.25, 0.5), ENDS, (0.75, 0.25))
+"""Starts and ends of what is read: inside, beyond either end, all, backwards."""
+
+
+@attributes(sampling.Resize)
+def resize_attributes(d: Draw) -> sampling.Resize:
+    """What frameworks offer in half of the draws; else everything together."""
+    axes = d.choose(((2, 3), None, (2,), (-1, -2), (2, 3, 4), (1, 3)))
+    if d.flag():
+        return sampling.Resize(**d.choose(USUAL), axes=axes)
+    mode, coordinate = d.choose(("linear", "nearest", "cubic")), d.choose(COORDINATES)
+    keeps = coordinate in FRACTIONAL and axes != (-1, -2)
+    rounding = tuple(sampling.NEAREST)[: 4 if coordinate in FRACTIONAL else 2]
+    return sampling.Resize(
+        antialias=d.choose((0, 0, 1)) if mode != "nearest" else 0,
+        axes=axes,
+        coordinate_transformation_mode=coordinate,
+        cubic_coeff_a=d.choose((-0.75, -0.5)) if mode == "cubic" else -0.75,
+        exclude_outside=d.choose((0, 1)) if mode == "cubic" else 0,
+        extrapolation_value=d.choose((0.0, 10.0)) if coordinate == CROPPED else 0.0,
+        keep_aspect_ratio_policy=d.choose(POLICIES) if keeps else POLICIES[0],
+        mode=mode,
+        nearest_mode=d.choose(rounding) if mode == "nearest" else rounding[0],
+    )
+
+
+@inputs(sampling.Resize)
+def resize_inputs(d: Draw, op: sampling.Resize) -> Inputs:
+    """Signals, images, volumes, by sizes or by scales.
+
+    Elements are chosen where float32 leaves no doubt which; else it is twice as many of them.
+    """
+    least = max((axis + 1 if axis >= 0 else -axis for axis in op.axes or ()), default=0)
+    rank = max(4, least) if op.axes else d.integer(3, 5)
+    shape = (d.samples(most=3), *d.channels(1, most=4), *d.sides(rank - 2, most=6))
+    sides = [shape[axis] for axis in op.axes or range(rank)]
+    kept = 0 if op.axes else 2
+    x, floats = d.tensor(shape), partial(d.literal, dtype="float32")
+    by_scale = op.coordinate_transformation_mode in FRACTIONAL
+    if by_scale and op.keep_aspect_ratio_policy == "stretch" and d.flag():
+        scales = [d.choose([s for s in SCALES if n * s >= min(n, 2)]) for n in sides[kept:]]
+        drawn: Inputs = x, None, floats([1.0] * kept + scales)
+        return drawn if clear(op, drawn) else (x, None, floats([2.0] * len(sides)))
+    sizes = sides[:kept] + [resized(d, n) for n in sides[kept:]]
+    parts = [ENDS] * kept + [d.choose(PARTS) for _ in sides[kept:]]
+    cropped = op.coordinate_transformation_mode == CROPPED
+    roi, whole = (
+        floats([p[i] for i in (0, 1) for p in ends]) for ends in (parts, [ENDS] * len(parts))
+    )
+    drawn = x, roi if cropped else None, None, d.literal(sizes)
+    twice = x, whole if cropped else None, None, d.literal([2 * n for n in sides])
+    return drawn if clear(op, drawn) else twice
+
+
+def resized(d: Draw, n: int) -> int:
+    """Another size: twice as large, or a little larger or smaller, but 1 only for 1."""
+    return d.choose((2 * n, n + d.integer(1, 3), max(min(n, 2), n - d.integer(1, 3))))
+
+
+def clear(op: sampling.Resize, inputs: Inputs) -> bool:
+    """Whether it is beyond doubt what is read.
+
+    No coordinate is nearly one at which another element is the nearest, unless coordinates are a
+    power of two apart: then nothing is rounded. And of each axis the size changes, or nothing:
+    else torch and ONNX Runtime copy what ONNX reads between elements.
+    """
+    x, *arguments = (None if t is None else t.array(0, 0) for t in inputs)
+    assert x is not None
+    for axis, *step in op.steps(x.shape, *arguments):
+        if step[0] == x.shape[axis]:
+            return False
+        place = op.places(np.zeros(()), x.shape[axis], *step)
+        exact = place.size > 1 and np.frexp(place[1] - place[0])[0] == 0.5
+        ends = (sampling.NEAREST[op.nearest_mode](place + sign * CLEAR) for sign in (-1, 1))
+        if op.mode == "nearest" and not exact and np.any(np.not_equal(*ends)):
+            return False
+    return True
+
+
+choices(
+    sampling.GridSample,
+    align_corners=(0, 1),
+    mode=("linear", "nearest", "cubic"),
+    padding_mode=("zeros", "border", "reflection"),
+)
+
+
+@inputs(sampling.GridSample)
+def grid_inputs(d: Draw, op: sampling.GridSample) -> Inputs:
+    """Images and volumes; places inside, at the corners, and beyond, but there no cubic ones:
+    torch and ONNX go on with other weights."""
+    rank = 2 if op.mode == "cubic" else d.choose((2, 2, 3))
+    n, c = d.samples(most=3), d.channels(1, most=4)
+    size, out = d.sides(rank, least=2, most=6), d.sides(rank, most=5)
+    inside = op.mode == "cubic" and op.padding_mode != "zeros"
+    grid = d.tensor((n, *out, rank), *([("uniform", -1, 1)] if inside else GRIDS))
+    return d.tensor((n, *c, *size)), grid
