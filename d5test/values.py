@@ -228,10 +228,11 @@ def special_numbers(dtype: DType) -> Values:
 
 def whole(words: Words, shape: Shape, dtype: DType) -> Values:
     """Whole numbers of all magnitudes: random bits, shifted by a random number of places."""
-    bits = 8 * dtype.itemsize
+    bits = int(ml_dtypes.iinfo(dtype).bits)
     raw = np.asarray(words.random_raw(math.prod(shape)), np.uint64).reshape(shape)
-    drawn = (raw >> np.uint64(64 - bits)).astype(f"u{dtype.itemsize}").view(dtype)
-    return np.asarray(drawn >> np.floor(bits * unit(words, shape)).astype(dtype))
+    kind = np.uint64 if "uint" in dtype.name else np.int64
+    places = 64 - bits + np.floor(bits * unit(words, shape))
+    return np.asarray(raw.view(kind) >> places.astype(kind))
 
 
 def borders(words: Words, shape: Shape, dtype: DType, to: str) -> Values:
@@ -257,8 +258,9 @@ def borders(words: Words, shape: Shape, dtype: DType, to: str) -> Values:
         rounded = numbers(ordinals(rounded) + step.astype(np.int64), dtype)
     if "int" not in to:
         return rounded
-    info, values = np.iinfo(target), rounded.astype(np.float64)
-    return np.where((values > info.min - 1.0) & (values < info.max + 1.0), values, 1.0)
+    info, values = ml_dtypes.iinfo(target), rounded.astype(np.float64)
+    inside = (values > int(info.min) - 1.0) & (values < int(info.max) + 1.0)
+    return np.where(inside, values, 1.0)
 
 
 def _halfway(words: Words, shape: Shape, dtype: DType) -> Values:
