@@ -18,6 +18,7 @@ Shape = tuple[int, ...]
 DType = np.dtype[Any]
 Values = NDArray[Any]
 finfo: Any = ml_dtypes.finfo  # which is not typed
+iinfo: Any = ml_dtypes.iinfo
 
 
 def unit(words: Words, shape: Shape) -> Values:
@@ -228,7 +229,7 @@ def special_numbers(dtype: DType) -> Values:
 
 def whole(words: Words, shape: Shape, dtype: DType) -> Values:
     """Whole numbers of all magnitudes: random bits, shifted by a random number of places."""
-    bits = int(ml_dtypes.iinfo(dtype).bits)
+    bits = int(iinfo(dtype).bits)
     raw = np.asarray(words.random_raw(math.prod(shape)), np.uint64).reshape(shape)
     kind = np.uint64 if "uint" in dtype.name else np.int64
     places = 64 - bits + np.floor(bits * unit(words, shape))
@@ -258,7 +259,7 @@ def borders(words: Words, shape: Shape, dtype: DType, to: str) -> Values:
         rounded = numbers(ordinals(rounded) + step.astype(np.int64), dtype)
     if "int" not in to:
         return rounded
-    info, values = ml_dtypes.iinfo(target), rounded.astype(np.float64)
+    info, values = iinfo(target), rounded.astype(np.float64)
     inside = (values > int(info.min) - 1.0) & (values < int(info.max) + 1.0)
     return np.where(inside, values, 1.0)
 

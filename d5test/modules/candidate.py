@@ -47,12 +47,7 @@ class Candidate(Torch):
         self._tensors = [i for i, x in enumerate(self.inputs) if x is None]
         self.module, self.parameters = _made(job, device)
         absent = [len(self._tensors) + i for i, p in enumerate(self.parameters) if p is None]
-        row = Row(
-            self.late if device != "cpu" else self.call,
-            stopped=tuple(absent),
-            arithmetic="P",
-            flushes=True,
-        )
+        row = Row(self.late if device != "cpu" else self.call, stopped=tuple(absent), arithmetic="P", flushes=True)
         self.rows = Table({NAME: row})  # type: ignore[misc]
         self.timed: list[tuple[Any, ...]] = []
         self.last: dict[int, list[Any]] = {}

@@ -69,8 +69,8 @@ def astype(x: Array, dtype: str) -> Array:
     return x.astype(dtype)
 
 
-for _title, _function in (("jax.Array.astype", astype), ("jnp.asarray", jnp.asarray)):
-    forms.add("Cast", _title, arithmetic="F")(planned(partial(cast, _function)))
+for _title, _cast in {"jax.Array.astype": astype, "jnp.asarray": jnp.asarray}.items():
+    forms.add("Cast", _title, arithmetic="F")(planned(partial(cast, _cast)))
 
 
 def alike(function: Plan, op: Any, a: Array, b: Array) -> Plan:
