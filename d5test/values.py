@@ -18,6 +18,7 @@ Shape = tuple[int, ...]
 DType = np.dtype[Any]
 Values = NDArray[Any]
 finfo: Any = ml_dtypes.finfo  # which is not typed
+iinfo: Any = ml_dtypes.iinfo
 
 
 def unit(words: Words, shape: Shape) -> Values:
@@ -244,10 +245,11 @@ def special_numbers(dtype: DType) -> Values:
 
 def whole(words: Words, shape: Shape, dtype: DType) -> Values:
     """Whole numbers of all magnitudes: random bits, shifted by a random number of places."""
-    bits = 8 * dtype.itemsize
+    bits = int(iinfo(dtype).bits)
     raw = np.asarray(words.random_raw(math.prod(shape)), np.uint64).reshape(shape)
-    drawn = (raw >> np.uint64(64 - bits)).astype(f"u{dtype.itemsize}").view(dtype)
-    return np.asarray(drawn >> np.floor(bits * unit(words, shape)).astype(dtype))
+    kind = np.uint64 if "uint" in dtype.name else np.int64
+    places = 64 - bits + np.floor(bits * unit(words, shape))
+    return np.asarray(raw.view(kind) >> places.astype(kind))
 
 
 def borders(words: Words, shape: Shape, dtype: DType, to: str) -> Values:
@@ -273,8 +275,9 @@ def borders(words: Words, shape: Shape, dtype: DType, to: str) -> Values:
         rounded = numbers(ordinals(rounded) + step.astype(np.int64), dtype)
     if "int" not in to:
         return rounded
-    info, values = np.iinfo(target), rounded.astype(np.float64)
-    return np.where((values > info.min - 1.0) & (values < info.max + 1.0), values, 1.0)
+    info, values = iinfo(target), rounded.astype(np.float64)
+    inside = (values > int(info.min) - 1.0) & (values < int(info.max) + 1.0)
+    return np.where(inside, values, 1.0)
 
 
 def _halfway(words: Words, shape: Shape, dtype: DType) -> Values:

@@ -334,25 +334,15 @@ class OnnxBackend(Backend):
                 if len(self._prepared) == KEPT:
                     del self._prepared[next(iter(self._prepared))]
                 model, present = build_model(name, attributes, inputs, self.opset)
-                results = tuple(
-                    onnx.helper.tensor_dtype_to_np_dtype(y.type.tensor_type.elem_type)
-                    for y in model.graph.output
-                )
-                self._prepared[key] = partial(self._run, self._runtime_of(model), present, results)
+                run = partial(self._run, self._runtime_of(model), present)
+                self._prepared[key] = partial(_typed, run, dtypes_in(model))
             prepared = self._prepared[key]
             self._last = (op, kinds, prepared)
         return prepared(*inputs)
 
-    def _run(
-        self, runtime: Any, present: Sequence[int], kinds: Sequence[Any], *inputs: Any
-    ) -> tuple[Any, ...]:
-        """Formats of 8 bits may come as those bits: NumPy has none."""
+    def _run(self, runtime: Any, present: Sequence[int], *inputs: Any) -> tuple[Any, ...]:
         try:
-            outputs = runtime.run([inputs[i] for i in present])
-            return tuple(
-                y.view(kind) if kind.isbuiltin == 2 and y.dtype == np.uint8 else y
-                for y, kind in zip(outputs, kinds, strict=True)
-            )
+            return tuple(runtime.run([inputs[i] for i in present]))
         except Exception as error:
             _refuse(error, UNRUN)
             raise
@@ -378,6 +368,20 @@ class OnnxBackend(Backend):
             else:
                 return opset
         raise Unsupported(f"{self.implementation} prepares no model of one Relu: {reason}")
+
+
+def dtypes_in(model: onnx.ModelProto) -> tuple[np.dtype[Any], ...]:
+    """The dtypes of a model's outputs."""
+    numbers = (y.type.tensor_type.elem_type for y in model.graph.output)
+    return tuple(map(onnx.helper.tensor_dtype_to_np_dtype, numbers))
+
+
+def _typed(run: Function, dtypes: Sequence[np.dtype[Any]], *inputs: Any) -> tuple[Any, ...]:
+    """What runs, its outputs in these dtypes: those that NumPy has not may come as their bits."""
+    return tuple(
+        y.view(dtype) if dtype.isbuiltin == 2 and y.dtype == np.uint8 else y
+        for y, dtype in zip(run(*inputs), dtypes, strict=True)
+    )
 
 
 def _refuse(error: BaseException, phrases: Sequence[str]) -> None:

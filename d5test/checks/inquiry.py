@@ -429,9 +429,6 @@ class Inquiry:
     ) -> Judgement:
         """The judgement, and whether the bars that held it reject every control, or none."""
         arrays = () if self.case.op.unchanged else self.arrays
-        if self.case.op.typed and grads is None:  # an input of another dtype is no result
-            names = {y.dtype.name for y in self.outputs}
-            arrays = tuple(x for x in arrays if x is not None and x.dtype.name in names)
         tells, void = telling(expected, arrays, lambda: self.lowered(grads, judgement))
         return replace(judgement, telling=tells, void=void or judgement.share == 0)
 

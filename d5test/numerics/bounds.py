@@ -31,7 +31,8 @@ class Bound:
     """An expected array: a backend is right where |got - value| <= bar.
 
     An infinite or NaN bar is not judged. `storage` is `None` for integers and booleans. With
-    `exactly` a NaN is demanded where one is expected, and a zero has its sign.
+    `exactly` a NaN is demanded where one is expected, a zero has its sign, and the dtype is that
+    of `storage` or `value`.
     """
 
     value: Array
@@ -53,6 +54,12 @@ class Bound:
     def all_judged(self) -> bool:
         """Whether every element can be."""
         return bool(self.judged.all())
+
+    def may_be(self, array: Array) -> bool:
+        """Whether a result may have an array's shape and dtype."""
+        dtype = self.value.dtype.name if self.storage is None else self.storage.name
+        same = not self.exactly or array.dtype.name == dtype
+        return same and array.shape == self.value.shape
 
     @cached_property
     def reaches_infinity(self) -> bool:
@@ -155,7 +162,7 @@ def _typed(y: Array, arithmetic: Arithmetic, *, exactly: bool = False) -> Bound:
     """An array in its own dtype."""
     y = np.asarray(y)
     if not is_real(y):
-        return Bound(y, np.zeros(y.shape), None)
+        return Bound(y, np.zeros(y.shape), None, exactly)
     storage, value = format_of(y.dtype.name), y.astype(np.float64)
     size = np.absolute(value)
     lost = arithmetic.flushes & (size < storage.smallest_normal)

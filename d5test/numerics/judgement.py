@@ -183,7 +183,7 @@ def trivial(bounds: Bounds, arrays: Sequence[Array | None]) -> Iterator[tuple[Ar
             for b, mean in zip(bounds, means, strict=True)
         )
     for array in arrays:
-        if array is not None and present and array.shape == present[0].value.shape:
+        if array is not None and present and present[0].may_be(array):
             yield tuple(array if b is present[0] else None for b in bounds)
 
 

@@ -88,12 +88,21 @@ def tensors(case: Case) -> Iterator[tuple[str, Array]]:
     outputs = forward_bounds(case.op, arrays, arithmetic)
     forbidden = apart(case)
     named = [k for k in range(len(outputs)) if k not in forbidden]
-    wide = ["float32" if k in case.op.stashed_outputs else case.dtype for k in named]
+    names = [case.dtype if b is None or b.storage is None else b.storage.name for b in outputs]
+    wide = ["float32" if k in case.op.stashed_outputs else names[k] for k in named]
     yield from _expected("output", "bar", [outputs[k] for k in named], wide)
     twice = any(t is not None and t.same_as is not None for t in case.inputs)
     if not case.op.differentiable or twice:
         return
-    drawn = case.upstream(tuple(np.zeros(b.value.shape) for b in outputs if b is not None))
+    drawn = case.upstream(
+        tuple(
+            np.zeros(b.value.shape, dtype_of(name) if b.storage else b.value.dtype)
+            for b, name in zip(outputs, names, strict=True)
+            if b is not None
+        )
+    )
+    if not case.wanted or all(dy is None for dy in drawn):
+        return
     grads = tuple(None if k in forbidden else dy for k, dy in enumerate(drawn))
     yield from _numbered("upstream", (grads[k] for k in named))
     gradients = gradient_bounds(case.op, arrays, grads, arithmetic)

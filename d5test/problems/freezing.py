@@ -183,7 +183,7 @@ def candidates(operator: type[Operator], dtype: str, reach: int, seed: int) -> l
     key = int.from_bytes(hashlib.sha256(name.encode()).digest()[:16], "little")
     words = np.random.Philox(key=key)
     drawn = (case_with(operator, Seeded(words, dtype, reach)) for _ in range(DRAWN))
-    cases = dict.fromkeys(map(portable, drawn))
+    cases = dict.fromkeys(c for c in map(portable, drawn) if c.dtype == dtype or not c.op.typed)
     return [candidate for case in cases if (candidate := examined(case)) is not None]
 
 
@@ -211,7 +211,7 @@ def examined(case: Case) -> Candidate | None:
         return None
     arrays = case.arrays()
     with np.errstate(all="ignore"):
-        outputs = case.op(*double(arrays))
+        outputs = case.op(*(arrays if case.op.typed else double(arrays)))
     if _size([np.shape(y) for y in outputs]) > LARGEST:
         return None
     op, arithmetic = case.op, classes(case.dtype)[0]
@@ -219,6 +219,7 @@ def examined(case: Case) -> Candidate | None:
     judged: list[tuple[Bounds, Arrays | None]] = [(forward, None)]
     if op.differentiable:
         grads = case.upstream(outputs)
+    if op.differentiable and case.wanted and any(dy is not None for dy in grads):
         judged.append((gradient_bounds(op, arrays, grads, arithmetic), grads))
     lowered = partial(lower_precision, op, arrays, dtype=case.dtype)
     controls = [telling(bounds, arrays, partial(lowered, grads)) for bounds, grads in judged]

@@ -1,13 +1,13 @@
 """Conversions from and to each dtype, and the numbers at which they have to decide."""
 
 from d5test.case import FLOATS, Tensor
-from d5test.dtypes import EIGHT_BITS, NAMES, NUMBERS
+from d5test.dtypes import EIGHT_BITS, FOUR_BITS, NAMES, NUMBERS
 from d5test.reference.operators import types
 from d5test.strategies.draw import Draw
 from d5test.strategies.registry import attributes, choices, inputs
 
 WHOLE = tuple(f"{kind}{bits}" for bits in (8, 16, 32, 64) for kind in ("int", "uint"))
-TARGETS = (*(6 * FLOATS), *EIGHT_BITS, *WHOLE, "bool")
+TARGETS = (*(6 * FLOATS), *EIGHT_BITS, *WHOLE, "bool", *FOUR_BITS)
 """To half of them a gradient flows: those of the others but the dtype under test."""
 
 
@@ -39,10 +39,10 @@ def source(d: Draw, to: str) -> Tensor:
     """What is converted to a dtype: from the one under test, or to it from another."""
     dtype = d.dtype
     if to == d.dtype:
-        dtype = d.choose((*WHOLE, "bool", *EIGHT_BITS))
+        dtype = d.choose((*WHOLE, "bool", *EIGHT_BITS, *FOUR_BITS))
     elif to not in FLOATS and d.choose((False, False, False, True)):
         dtype = d.choose((*WHOLE, "bool"))
     if dtype == "bool":
         return d.mask(d.shape())
-    regime = ("whole",) if dtype in WHOLE else ("borders", to)
+    regime = ("whole",) if "int" in dtype else ("borders", to)
     return Tensor(d.shape(), dtype, regime)

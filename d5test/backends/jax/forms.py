@@ -70,7 +70,8 @@ def astype(x: Array, dtype: str) -> Array:
     return x.astype(dtype)
 
 
-for _title, _cast in (("jax.Array.astype", astype), ("jnp.asarray", jnp.asarray)):
+_casts: dict[str, Plan] = {"jax.Array.astype": astype, "jnp.asarray": jnp.asarray}
+for _title, _cast in _casts.items():
     forms.add("Cast", _title, arithmetic="F")(planned(partial(cast, _cast)))
 
 

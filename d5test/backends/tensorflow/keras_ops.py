@@ -37,9 +37,11 @@ from d5test.backends.tensorflow.movement import part, shape_of, sides_of, widths
 from d5test.backends.tensorflow.sampling import method_of
 from d5test.backends.tensorflow.types import cast
 from d5test.backends.tensorflow.windows import kernel_first
-from d5test.dtypes import NAMES
+from d5test.dtypes import FOUR_BITS, NAMES
 
 ops, activations = keras.ops, keras.activations
+UNKNOWN = (*FOUR_BITS, "float8_e4m3fnuz", "float8_e5m2fnuz")
+"""Dtypes that Keras has not."""
 forms = Forms()
 HARD = 0.1666666716337204, 0.5
 FUNCTIONS = {
@@ -297,7 +299,12 @@ def take_along_axis(op: Any, x: Any, indices: Any) -> Plan:
     return lambda x, indices: ops.take_along_axis(x[part], indices, axis)
 
 
-forms.add("Cast", "keras.ops.cast")(planned(partial(cast, ops.cast)))
+@forms.add("Cast", "keras.ops.cast")
+@planned
+def cast_by_keras(op: Any, x: Any) -> Plan:
+    if (to := NAMES[op.to]) in UNKNOWN:
+        raise Unsupported(f"Keras has no dtype {to}")
+    return cast(ops.cast, op, x)
 
 
 @forms.add("TopK", "keras.ops.top_k", values=(1,))

@@ -186,8 +186,11 @@ class Torch(Backend):
 
     def _tensor(self, array: NDArray[Any], dtype: str) -> Tensor:
         x = torch.from_numpy(np.array(array, order="C"))
-        own = dtype == "bfloat16" or dtype in EIGHT_BITS
-        return (x.view(getattr(torch, dtype)) if own else x).to(self.device)
+        if dtype == "bfloat16" or dtype in EIGHT_BITS:
+            x = x.view(getattr(torch, dtype))
+        elif array.dtype.name != dtype:
+            raise Unsupported(f"torch has no numbers of {dtype}")
+        return x.to(self.device)
 
     @staticmethod
     def _one_slice(array: NDArray[Any]) -> None:

@@ -16,6 +16,8 @@ SATURATES = {"float8_e4m3fn": 1}
 def require(op: Any, to: str) -> None:
     """Raise `Unsupported` where ONNX has another number beyond the largest one than torch."""
     own = SATURATES.get(to, 0)
+    if not hasattr(torch, to):
+        raise Unsupported(f"torch has no {to}")
     if to in EIGHT_BITS and op.saturate != own:
         raise Unsupported(f"torch {'saturates' if own else 'does not saturate'} in {to}")
 

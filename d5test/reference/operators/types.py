@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 
 from d5test.case import Batch, Operator, dtype_of
-from d5test.dtypes import EIGHT_BITS, NAMES
+from d5test.dtypes import EIGHT_BITS, NAMES, SCALES
 
 __all__ = ["Cast", "CastLike"]
 
@@ -31,6 +31,8 @@ class Conversion(Operator):
             return +x
         if dtype == np.bool_:
             return x.astype(np.float64) != 0
+        if dtype.name == SCALES:
+            return scales(x, self.round_mode, self.saturate).astype(dtype)
         if is_real(dtype):
             return x.astype(dtype) if dtype == np.float64 else nearest(x, dtype, self.saturate)
         if is_real(x.dtype):
@@ -39,8 +41,12 @@ class Conversion(Operator):
         return x.astype(np.uint64 if unsigned else np.int64).astype(dtype)
 
     def undefined(self, x, *like):
-        """ONNX leaves open what whole number stands for NaN, or for one out of its range."""
+        """ONNX leaves open what whole number stands for NaN, or for one out of its range, and
+        what power of two for a negative one.
+        """
         dtype = self.dtype(*like)
+        if dtype.name == SCALES:
+            return np.signbit(x.astype(np.float64))
         if dtype == np.bool_ or not is_real(x.dtype):
             return False
         if is_real(dtype):
@@ -72,6 +78,17 @@ def nearest(x, dtype, saturate=1):
     return np.where(np.abs(y) > largest, np.copysign(beyond, x), y).astype(dtype)
 
 
+def scales(x, round_mode="up", saturate=1):
+    """Powers of two from 2^-127 to 2^127, which have neither a zero nor an infinity."""
+    x = in_double(x)
+    significand, exponent = np.frexp(x)  # from 1/2 to 1
+    up = {"up": significand > 0.5, "nearest": significand >= 0.75, "down": False}[round_mode]
+    exponent = np.where(np.isinf(x), 1024, np.where(x == 0, -1024, exponent - 1 + up))
+    inside = np.clip(exponent, -127, 127)
+    lost = np.isnan(x) | ((exponent != inside) & (not saturate))
+    return np.where(lost, np.nan, np.ldexp(1.0, inside))
+
+
 def in_double(x):
     """The numbers in float64; one that has more bits with a last bit that stands for the rest."""
     y = x.astype(np.float64)
@@ -85,8 +102,7 @@ def in_double(x):
 class Cast(Conversion):
     """x in the dtype with the number `to`, see `d5test.dtypes`. ONNX Cast-28.
 
-    x, y: any shape, any two dtypes. `round_mode` is that of scales (float8_e8m0), which are not
-    converted here.
+    x, y: any shape, any two dtypes. `round_mode` is that of powers of two (float8_e8m0fnu).
     """
 
     to: int
