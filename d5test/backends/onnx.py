@@ -200,6 +200,8 @@ UNRUN = (
     "must be true for floating point",  # fmod of Mod-13, which knows no other of floats
     "only support",  # 'Linear' mode only supports 2-D inputs or ...
     "\nUnsupported ",  # at the beginning of a line: Unsupported padding mode: [wrap]
+    "zero point must be a scalar",  # of MatMulInteger, for which ONNX has one for each row
+    "block_size must be 0 for per-tensor quantization",  # of blocks of which there is one
     "can't be converted to MLDataType",  # NumPy's dtypes do not include bfloat16
     "No corresponding Numpy type for Tensor Type",  # likewise of a result
 )
@@ -283,6 +285,7 @@ class OnnxBackend(Backend):
         """
         schema = onnx.defs.get_schema(operator, self.opset)
         allowed = {t for rule in schema.type_constraints for t in rule.allowed_type_strs}
+        allowed |= {formal.type_str for formal in schema.inputs}
         names = {"float64": "tensor(double)", "float32": "tensor(float)"}
         declared = [f for f in FLOATS if names.get(f, f"tensor({f})") in allowed]
         if self.single(operator) and "float64" in declared:

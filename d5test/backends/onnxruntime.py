@@ -15,12 +15,6 @@ from d5test.backends.base import FLOATS
 from d5test.backends.onnx import OnnxBackend
 from d5test.dtypes import EIGHT_BITS, NAMES
 
-UNWRITTEN = (
-    "zero point must be a scalar",  # of MatMulInteger, for which ONNX has one for each row
-    "block_size must be 0 for per-tensor quantization",  # of blocks of which there is one
-)
-"""What it says of quantisation that its kernels have not."""
-
 
 class OnnxRuntime(OnnxBackend):
     """ONNX Runtime, on the CPU or on what `onnxruntime.backend` supports besides."""
@@ -33,10 +27,6 @@ class OnnxRuntime(OnnxBackend):
     def flushes_of(self, operator: str) -> bool:
         """Softmax has an exponential of its own, 0 from -88 on, where Exp's is 6e-39."""
         return operator == "Softmax"
-
-    def refusal(self, error: Exception) -> str:
-        """Quantisation that ONNX defines and its kernels have not."""
-        return next((words for words in UNWRITTEN if words in str(error)), "")
 
     def single(self, operator: str) -> str:
         """Besides ONNX's: operators without a kernel for float64, run as their function body."""
