@@ -181,11 +181,10 @@ def max_unpool(op: Any, x: Tensor, indices: Tensor, output_shape: Tensor | None 
 @rows.composed("CausalConvWithState", arithmetic="S", stopped=(3,))
 @planned
 def causal_conv(op: Any, x: Tensor, w: Tensor, *rest: Tensor | None) -> Plan:
-    zeros = x.new_zeros((*x.shape[:2], w.shape[2] - 1))
-    n, c = x.shape[2], x.shape[1]
+    n, c, before = x.shape[2], x.shape[1], (*x.shape[:2], w.shape[2] - 1)
 
     def call(x: Tensor, w: Tensor, b: Any = None, past: Any = None) -> tuple[Tensor, Tensor]:
-        steps = torch.cat((zeros if past is None else past, x), 2)
+        steps = torch.cat((x.new_zeros(before) if past is None else past, x), 2)
         y = F.conv1d(steps, w, b, groups=c)
         return y if op.activation == "none" else F.silu(y), steps[:, :, n:]
 
