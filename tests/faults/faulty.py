@@ -21,6 +21,7 @@ class Faulty:
     forward: Callable[..., Arrays]
     backward: Callable[..., Arrays]
     differentiable: bool
+    typed: bool
 
     def __call__(self, *inputs: Any) -> Arrays:
         return self.forward(*inputs)
@@ -46,8 +47,8 @@ def with_results(cls: type[Operator], part: str, k: int, change: Change) -> Make
             return _changed(op.vjp(grads, inputs, outputs), k, change, grads)
 
         if part == "forward":
-            return Faulty(forward, op.vjp, op.differentiable)
-        return Faulty(op.__call__, backward, op.differentiable)
+            return Faulty(forward, op.vjp, op.differentiable, op.typed)
+        return Faulty(op.__call__, backward, op.differentiable, op.typed)
 
     return make
 
@@ -115,8 +116,8 @@ def in_lower_precision(cls: type[Operator], part: str) -> Make:
             return lower_precision(op, inputs, grads, _dtype(inputs))
 
         if part == "forward":
-            return Faulty(forward, op.vjp, op.differentiable)
-        return Faulty(op.__call__, backward, op.differentiable)
+            return Faulty(forward, op.vjp, op.differentiable, op.typed)
+        return Faulty(op.__call__, backward, op.differentiable, op.typed)
 
     return make
 
@@ -135,7 +136,7 @@ def with_upstream(cls: type[Operator], change: Callable[[Any], Any]) -> Make:
             other = tuple(None if dy is None else change(dy) for dy in grads)
             return op.vjp(other, inputs, outputs)
 
-        return Faulty(op.__call__, backward, op.differentiable)
+        return Faulty(op.__call__, backward, op.differentiable, op.typed)
 
     return make
 
@@ -149,7 +150,7 @@ def with_attribute(
         op = cls(**attributes)
         other = cls(**{**attributes, name: change(attributes[name])})
         forward = op.__call__ if part == "backward" else other.__call__
-        return Faulty(forward, other.vjp, op.differentiable)
+        return Faulty(forward, other.vjp, op.differentiable, op.typed)
 
     return make
 

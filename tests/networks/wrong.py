@@ -31,6 +31,7 @@ class Wrongly:
     """An operator with a wrong gradient by its second input."""
 
     differentiable = True
+    typed = False
 
     def __init__(self, operator: Any) -> None:
         self._operator = operator
