@@ -523,7 +523,7 @@ def bits(array: NDArray[Any]) -> tuple[NDArray[Any], str]:
 
 def from_bits(array: NDArray[Any], dtype: str) -> NDArray[Any]:
     """The array that travels as `bits`: what is ml_dtypes', in its dtype."""
-    if name_of(array.dtype) == dtype:
+    if array.dtype.kind != "u" or name_of(array.dtype) == dtype:
         return array
     import ml_dtypes  # not needed otherwise: torch comes without it
 
