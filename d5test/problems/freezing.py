@@ -14,17 +14,19 @@ from math import log2, prod
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
-from d5test.case import Arrays, Case, Operator, Tensor
+from d5test.case import Array, Arrays, Case, Operator, Tensor
 from d5test.numerics.arithmetic import classes
 from d5test.numerics.bounds import (
+    Bound,
     Bounds,
     double,
     forward_bounds,
     gradient_bounds,
     lower_precision,
 )
-from d5test.numerics.judgement import ratios, telling
+from d5test.numerics.judgement import pairs, ratios, telling
 from d5test.problems import Problem
 from d5test.problems.corpus import Corpus, digest
 from d5test.reference.operators import OPERATORS
@@ -227,8 +229,7 @@ def examined(case: Case) -> Candidate | None:
         return None
     present = [bound for bounds, _ in judged for bound in bounds if bound is not None]
     coarse = lower_precision(op, arrays, None, STORAGE.get(case.dtype, case.dtype))
-    pairs = zip(forward, coarse, strict=True)
-    outside = [ratios(b, y) > 1 for b, y in pairs if b is not None and y is not None]
+    outside = [_outside(bound, y) for _, bound, y in pairs(forward, coarse)]
     terms = op.multiplications(*case.shapes) or _size(case.shapes)
     return Candidate(
         case,
@@ -237,6 +238,13 @@ def examined(case: Case) -> Candidate | None:
         reveals=sum(map(np.count_nonzero, outside)) / max(sum(r.size for r in outside), 1),
         terms=terms / max(_size([np.shape(y) for y in outputs]), 1),
     )
+
+
+def _outside(bound: Bound, y: Array) -> NDArray[np.bool_]:
+    """Which elements of a result are beyond their bars: all, where it has another shape."""
+    if y.shape != bound.value.shape:
+        return np.ones(bound.value.shape, bool)
+    return ratios(bound, y) > 1
 
 
 def _size(shapes: Iterable[Shape | None]) -> int:
