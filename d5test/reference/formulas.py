@@ -25,6 +25,7 @@ from d5test.reference.operators import (
     reductions,
     types,
 )
+from d5test.reference.operators.quantisation import ConvInteger, QLinearConv
 from d5test.reference.operators.recurrent import GRU, LSTM
 from d5test.reference.operators.windows import (
     AveragePool,
@@ -382,8 +383,8 @@ class Undilated:
         return same_windows(self, x_shape) if same else super().windows(x_shape)
 
 
-class ConvOfUndilated(Conv):
-    """Conv with `same_windows`, of which none is cut off at the end."""
+class ConvOfUndilated:
+    """A convolution with `same_windows`, of which none is cut off at the end."""
 
     def windows(self, x_shape, w_shape):
         if not self.auto_pad.startswith("SAME"):
@@ -626,7 +627,7 @@ FORMULAS: Mapping[str, Mapping[type[Operator], type[Operator]]] = {
     "SAME of the undilated kernel": {
         **_mixed(Undilated, AveragePool, LpPool),
         MaxPool: MaxPoolOfUndilated,
-        Conv: ConvOfUndilated,
+        **_mixed(ConvOfUndilated, Conv, ConvInteger, QLinearConv),
     },
     "positions in the padded input": {AveragePool: AveragePoolOfPaddedPositions},
     "even shares": _mixed(EvenShares, reductions.ReduceMax, reductions.ReduceMin),

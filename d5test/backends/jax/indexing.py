@@ -109,7 +109,11 @@ def one_hot(op: Any, indices: Array, depth: Array, values: Array) -> Plan:
 @rows.composed("TensorScatter")
 @planned
 def tensor_scatter(op: Any, cache: Array, update: Array, first: Array | None = None) -> Plan:
-    """By the indices of each element."""
+    """By the indices of each element; jax drops an element that lies outside."""
+    axis = op.axis % cache.ndim
+    beside = [x.shape[:axis] + x.shape[axis + 1 :] for x in (cache, update)]
+    if beside[0] != beside[1]:
+        raise ValueError("cache and update differ beside the axis")
     own, samples = grid(update.shape), [-1] + [1] * (cache.ndim - 1)
 
     def call(cache: Array, update: Array, first: Array | None = None) -> Array:
