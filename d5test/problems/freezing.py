@@ -92,7 +92,8 @@ class Seeded(Draw):
 
     def sides(self, n: int, least: int = 1, most: int = 6, **options: bool) -> Shape:
         """See `Draw`."""
-        return super().sides(n, least, most * self._reach, **options)
+        reach = 1 if options.get("few") else self._reach
+        return super().sides(n, least, most * reach, **options)
 
 
 def _refused(*_: object) -> Any:

@@ -20,7 +20,12 @@ from d5test.problems.exporting import export
 from d5test.problems.freezing import COUNTS, chosen, extended
 from d5test.reference.operators import OPERATORS
 
-RELEASED = {1: "a4038f48f6a2ca47", 2: "a60d7c66f0f87ea0", 3: "e7b127200920d05f"}
+RELEASED = {
+    1: "a4038f48f6a2ca47",
+    2: "a60d7c66f0f87ea0",
+    3: "e7b127200920d05f",
+    4: "5b72313dfa9c28a5",
+}
 """The hash of each version. An entry never changes: `d5test corpus make` makes the next one, and
 prints the line that is added here."""
 EACH = sum(COUNTS.values())

@@ -181,3 +181,6 @@ class QLinearConv(ConvInteger):
             sums = sums + b.reshape(channels)
         scale = x_scale * along(w_scale, channels) / y_scale
         return saturated(sums * scale, y_zero, y_zero.dtype)
+
+    def multiplications(self, *shapes):
+        return super().multiplications(shapes[0], shapes[3])
