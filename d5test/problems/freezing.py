@@ -7,7 +7,7 @@ others show what no case before them shows.
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from math import log2, prod
@@ -64,6 +64,8 @@ PORTABLE: Mapping[str, tuple[float, float]] = {
 }
 """Float64 has every bit of these regimes, whose functions differ between machines in the last one:
 there the values are uniform in an interval instead, which needs one product and one sum."""
+INSTEAD: Mapping[str, tuple[Any, ...]] = {"borders": ("uniform", -8, 8), "unbounded": ("special",)}
+"""What stands in float64 for regimes that are normal in part."""
 
 
 class Seeded(Draw):
@@ -152,7 +154,7 @@ def extended(corpus: Corpus, seed: int = 0) -> Corpus:
         Problem(f"{name}-{dtype}-{k}", case, f"corpus {corpus.version + 1}")
         for name in OPERATORS
         for dtype in COUNTS
-        if (name, dtype) not in cells
+        if (name, dtype) not in cells and any(drawn(OPERATORS[name], dtype, 1, seed))
         for k, case in enumerate(chosen(OPERATORS[name], dtype, seed))
     ]
     if not added:
@@ -180,13 +182,23 @@ def chosen(operator: type[Operator], dtype: str, seed: int) -> list[Case]:
     return [candidate.case for candidate in kept]
 
 
-def candidates(operator: type[Operator], dtype: str, reach: int, seed: int) -> list[Candidate]:
-    """What is drawn of a cell with sizes of this reach, without what tells nothing."""
+def drawn(operator: type[Operator], dtype: str, reach: int, seed: int) -> Iterator[Case]:
+    """What is drawn of a cell with sizes of this reach.
+
+    Of an operator without floating-point inputs there is float32 alone: nothing in other dtypes.
+    """
     name = f"{operator.__name__} {dtype} {reach} {seed}"
     key = int.from_bytes(hashlib.sha256(name.encode()).digest()[:16], "little")
     words = np.random.Philox(key=key)
-    drawn = (case_with(operator, Seeded(words, dtype, reach)) for _ in range(DRAWN))
-    cases = dict.fromkeys(c for c in map(portable, drawn) if c.dtype == dtype or not c.op.typed)
+    for _ in range(DRAWN):
+        case = case_with(operator, Seeded(words, dtype, reach))
+        if case.dtype == dtype:
+            yield portable(case)
+
+
+def candidates(operator: type[Operator], dtype: str, reach: int, seed: int) -> list[Candidate]:
+    """The same without what tells nothing."""
+    cases = dict.fromkeys(drawn(operator, dtype, reach, seed))
     return [candidate for case in cases if (candidate := examined(case)) is not None]
 
 
@@ -199,6 +211,8 @@ def _portable(tensor: Tensor) -> Tensor:
     regime, *parameters = tensor.values
     if tensor.dtype != "float64" or tensor.data is not None:
         return tensor
+    if regime in INSTEAD:
+        return replace(tensor, values=INSTEAD[regime])
     if regime == "scaled":
         bounds = (-(2.0 ** parameters[0]), 2.0 ** parameters[0])
     elif regime in PORTABLE:

@@ -551,7 +551,7 @@ class SingleFirst:
 
     def converted(self, x, dtype):
         narrow = types.is_real(dtype) and dtype.itemsize < np.dtype(np.float32).itemsize
-        if narrow and hasattr(x, "astype"):
+        if narrow and isinstance(x, np.ndarray | np.generic):
             x = types.nearest(x, np.dtype(np.float32))
         return super().converted(x, dtype)
 

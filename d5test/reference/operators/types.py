@@ -27,7 +27,7 @@ class Conversion(Operator):
     typed = True
 
     def converted(self, x, dtype):
-        if not hasattr(x, "astype"):  # real numbers, with a bar or a derivative
+        if not isinstance(x, np.ndarray | np.generic):  # real numbers, with a bar or a derivative
             return +x
         if dtype == np.bool_:
             return x.astype(np.float64) != 0
