@@ -111,7 +111,8 @@ def test_the_page_has_each_row_and_form(backend: str) -> None:
     pytest.importorskip(backend)
     tables: type[Backend] = load(registry.target(backend))
     part = PAGE.read_text().partition(f"## {backend} ")[2].partition("\n## ")[0]
-    listed = [row.split(" | ")[:2] for row in part.splitlines() if row.startswith("| ")][1:]
+    rows = [row.replace(r"\|", "\0") for row in part.splitlines() if row.startswith("| ")][1:]
+    listed = [[cell.replace("\0", "|") for cell in row.split(" | ")[:2]] for row in rows]
     there = [
         [operator, form or "its row"]
         for operator in OPERATORS

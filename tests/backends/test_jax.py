@@ -83,7 +83,6 @@ ROWS: list[tuple[str, tuple[Tensor | None, ...], dict[str, Any]]] = [
     *((name, (some(3, 1), some(2, 1, 5)), {}) for name in ("Add", "Sub", "Mul", "Max", "Min")),
     *((name, (positive(3, 5), positive(5)), {}) for name in ("Div", "Pow")),
     *((name, (some(3, 5), some(5), some(2, 1, 1)), {}) for name in ("Max", "Min")),
-    ("Det", (some(2, 3, 3),), {}),
     ("MatMul", (some(2, 3, 5), some(5, 4)), {}),
     ("Gemm", (some(5, 3), some(4, 5), some(4)), {"transA": 1, "transB": 1, "alpha": 0.5}),
     ("Einsum", (some(2, 3, 5), some(5, 3)), {"equation": "...ij,ji->...i"}),

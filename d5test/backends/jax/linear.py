@@ -6,7 +6,6 @@ from d5test.backends.base import Table, Unsupported, padded
 from d5test.backends.jax.framework import Array, jnp, nn
 
 rows = Table()
-rows.elementwise({"Det": jnp.linalg.det}, dtypes=("float64", "float32"))
 rows.elementwise({"MatMul": jnp.matmul})
 
 

@@ -169,7 +169,7 @@ class Det(Operator):
     since = 22
 
     def forward(self, x):
-        rows, columns = (eliminated(a)[0] for a in (x, x.swapaxes(-1, -2)))
+        rows, columns = (pivots_of(a) for a in (x, x.swapaxes(-1, -2)))
         return np.maximum(self.product(rows), self.product(columns))
 
     def backward(self, grads, inputs, outputs):
@@ -178,13 +178,13 @@ class Det(Operator):
         cofactors = np.zeros_like(x)
         for i, j in itertools.product(m, m):
             minor = x[..., [k for k in m if k != i], :][..., [k for k in m if k != j]]
-            cofactors[..., i, j] = self.product(eliminated(minor)[0]) * (-1) ** (i + j)
+            cofactors[..., i, j] = self.product(pivots_of(minor)) * (-1) ** (i + j)
         return (np.expand_dims(dy, (-1, -2)) * cofactors,)
 
     def other_backward(self, grads, inputs):
         (dy,), (x,) = grads, inputs
-        by_columns = eliminated(x.swapaxes(-1, -2))[1]
-        inverse = np.maximum(eliminated(x)[1].swapaxes(-1, -2), by_columns)
+        by_columns = inverted(x.swapaxes(-1, -2))
+        inverse = np.maximum(inverted(x).swapaxes(-1, -2), by_columns)
         return (np.expand_dims(dy * self.forward(x), (-1, -2)) * inverse,)
 
     def product(self, pivots):
@@ -195,27 +195,58 @@ class Det(Operator):
         return Batch((0,), (0,)) if len(shapes[0]) > 2 else None
 
 
-def eliminated(x):
-    """The pivots (..., m), negative where rows are exchanged, and the inverses of x (..., m, m).
+def pivots_of(x):
+    """The pivots (..., m) of elimination, negative where rows are exchanged.
 
+    What is left of an element is a sum of products, which libraries add in any order (Doolittle).
     Which rows are exchanged is no part of the formula: plain numbers decide that.
     """
     m = x.shape[-1]
-    rows = np.concatenate((x, np.broadcast_to(np.eye(m), x.shape)), -1)
+    lower, upper = np.zeros_like(x), np.zeros_like(x)
     pivots = np.zeros_like(x, shape=x.shape[:-1])
     for k in range(m):
-        order = np.broadcast_to(np.arange(m), x.shape[:-1]).copy()
-        largest = k + np.argmax(np.abs(plain(rows[..., k:, k])), -1)[..., None]
-        np.put_along_axis(order, largest, k, -1)
-        order[..., k] = largest[..., 0]
+        column = left_of(x[..., :, k], lower[..., :k] * upper[..., None, :k, k])
+        order = exchanged(plain(column), k)
+        x, lower = (np.take_along_axis(a, order[..., None], -2) for a in (x, lower))
+        column = np.take_along_axis(column, order, -1)
+        pivot = column[..., k : k + 1]
+        pivots[..., k] = np.where(order[..., k : k + 1] == k, pivot, -pivot)[..., 0]
+        lower[..., k] = column * reciprocal(pivot)
+        above = np.swapaxes(upper[..., :k, :], -1, -2)
+        upper[..., k, :] = left_of(x[..., k, :], lower[..., k, None, :k] * above)
+    return pivots
+
+
+def left_of(x, products):
+    """x less the products (..., k) along their last axis, added in any order."""
+    return np.concatenate((x[..., None], -products), -1).sum(-1)
+
+
+def exchanged(column, k):
+    """The order of rows in which the largest of a column from k on stands at k."""
+    order = np.broadcast_to(np.arange(column.shape[-1]), column.shape).copy()
+    largest = k + np.argmax(np.abs(column[..., k:]), -1)[..., None]
+    np.put_along_axis(order, largest, k, -1)
+    order[..., k] = largest[..., 0]
+    return order
+
+
+def reciprocal(pivot):
+    """As LAPACK's xGETF2 divides: by one rounding more than a quotient has."""
+    return 1 / np.where(plain(pivot) == 0, np.ones_like(pivot), pivot)
+
+
+def inverted(x):
+    """The inverses of x (..., m, m), by elimination of all other rows."""
+    m = x.shape[-1]
+    rows = np.concatenate((x, np.broadcast_to(np.eye(m), x.shape)), -1)
+    for k in range(m):
+        order = exchanged(plain(rows[..., :, k]), k)
         rows = np.take_along_axis(rows, order[..., None], -2)
-        pivot = rows[..., k : k + 1, k]
-        pivots[..., k] = np.where(largest == k, pivot, -pivot)[..., 0]
-        divisor = np.where(plain(pivot) == 0, np.ones_like(pivot), pivot)
-        row = rows[..., k : k + 1, :] / np.expand_dims(divisor, -1)
+        row = rows[..., k : k + 1, :] * np.expand_dims(reciprocal(rows[..., k : k + 1, k]), -1)
         rows = rows - rows[..., k : k + 1] * row
         rows[..., k : k + 1, :] = row
-    return pivots, rows[..., m:]
+    return rows[..., m:]
 
 
 def _product(a, b, shape):
