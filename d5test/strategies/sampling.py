@@ -128,10 +128,12 @@ choices(
 @inputs(sampling.GridSample)
 def grid_inputs(d: Draw, op: sampling.GridSample) -> Inputs:
     """Images and volumes; places inside, at the corners, and beyond, but there no cubic ones:
-    torch and ONNX go on with other weights."""
+    torch and ONNX go on with other weights. In 16 bits a coordinate has no more than these: beyond
+    a hundred elements it is off by a whole one where each step is stored."""
     rank = 2 if op.mode == "cubic" else d.choose((2, 2, 3))
     n, c = d.samples(most=3), d.channels(1, most=4)
-    size, out = d.sides(rank, least=2, most=6), d.sides(rank, most=5)
+    size = d.sides(rank, least=2, most=6, few=d.dtype in ("float16", "bfloat16"))
+    out = d.sides(rank, most=5)
     inside = op.mode == "cubic" and op.padding_mode != "zeros"
     grid = d.tensor((n, *out, rank), *([("uniform", -1, 1)] if inside else GRIDS))
     return d.tensor((n, *c, *size)), grid

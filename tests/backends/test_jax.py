@@ -62,6 +62,7 @@ ROWS: list[tuple[str, tuple[Tensor | None, ...], dict[str, Any]]] = [
     *((name, (some(3, 5),), {}) for name in "Relu LeakyRelu Sigmoid Tanh Exp Erf".split()),
     *((name, (some(3, 5),), {}) for name in "Gelu Softplus Abs Neg".split()),
     *((name, (wide(3, 5),), {}) for name in "Softsign Floor Ceil Round Sign Identity".split()),
+    ("Det", (some(2, 3, 3),), {}),
     ("SwiGLU", (wide(3, 5), some(3, 5)), {"alpha": 0.25}),
     *(("Mod", (wide(3, 5), positive(5)), {"fmod": fmod}) for fmod in (0, 1)),
     *(("Swish", (some(3, 5),), {"alpha": alpha}) for alpha in (1.0, 0.25)),

@@ -2,11 +2,19 @@
 
 from typing import Any
 
-from d5test.backends.base import Table, Unsupported, padded
+from d5test.backends.base import Plan, Table, Unsupported, padded, planned
 from d5test.backends.jax.framework import Array, jnp, nn
 
 rows = Table()
 rows.elementwise({"MatMul": jnp.matmul})
+
+
+@rows.native("Det", arithmetic="S")
+@planned
+def det(op: Any, x: Array) -> Plan:
+    if x.dtype.itemsize < 4 and x.shape[-1] > 3:
+        raise Unsupported("jax's factorisations have no numbers of 16 bits")
+    return jnp.linalg.det
 
 
 @rows.composed("Gemm", arithmetic="S")

@@ -1,5 +1,6 @@
 """Products of matrices and tensors."""
 
+import functools
 import itertools
 import math
 import string
@@ -157,20 +158,25 @@ class Einsum(Operator):
         return terms, out.replace("...", ellipsis)
 
 
+EXPANDED = 3
+"""Rows of a matrix up to which some libraries add all products."""
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Det(Operator):
     """The determinant of matrices, (..., m, m) to (...). ONNX Det-22.
 
-    By elimination with partial pivoting, of rows or of columns: a library's choice, so that both
-    are computed, and the bar is the larger of theirs. The gradient is dy times the cofactors,
-    which frameworks have as det(x) x^-T.
+    By elimination with partial pivoting, of rows or of columns, and up to three rows by the sum of
+    all products: a library's choice, so that each is computed, and the bar is the largest of
+    theirs. The gradient is dy times the cofactors, which frameworks have as det(x) x^-T.
     """
 
     since = 22
 
     def forward(self, x):
-        rows, columns = (pivots_of(a) for a in (x, x.swapaxes(-1, -2)))
-        return np.maximum(self.product(rows), self.product(columns))
+        eliminated = [self.product(pivots_of(a)) for a in (x, x.swapaxes(-1, -2))]
+        expanded = [sum_of_products(x)] if x.shape[-1] <= EXPANDED else []
+        return functools.reduce(np.maximum, eliminated + expanded)
 
     def backward(self, grads, inputs, outputs):
         (dy,), (x,) = grads, inputs
@@ -178,7 +184,7 @@ class Det(Operator):
         cofactors = np.zeros_like(x)
         for i, j in itertools.product(m, m):
             minor = x[..., [k for k in m if k != i], :][..., [k for k in m if k != j]]
-            cofactors[..., i, j] = self.product(pivots_of(minor)) * (-1) ** (i + j)
+            cofactors[..., i, j] = self.forward(minor) * (-1) ** (i + j)
         return (np.expand_dims(dy, (-1, -2)) * cofactors,)
 
     def other_backward(self, grads, inputs):
@@ -193,6 +199,17 @@ class Det(Operator):
 
     def batch(self, *shapes):
         return Batch((0,), (0,)) if len(shapes[0]) > 2 else None
+
+
+def sum_of_products(x):
+    """The determinant by Leibniz's formula: one product for each permutation of the columns."""
+    m = range(x.shape[-1])
+    terms = [np.ones(x.shape[:-2])] if not m else []
+    for columns in itertools.permutations(m) if m else ():
+        odd = sum(columns[i] > columns[j] for i, j in itertools.combinations(m, 2)) % 2
+        term = functools.reduce(np.multiply, [x[..., i, columns[i]] for i in m])
+        terms.append(-term if odd else term)
+    return np.concatenate([term[..., None] for term in terms], -1).sum(-1)
 
 
 def pivots_of(x):
