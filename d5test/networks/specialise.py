@@ -102,11 +102,13 @@ def _hands_on(node: Node, graph: Graph, read: set[str], types: Mapping[str, int]
         return False
     if node.kind == "Cast":
         return types.get(node.inputs[0], 0) == types.get(node.outputs[0])
+    if node.kind == "Identity":
+        return True
     if not isinstance(node.op, Unmodelled):
         return False
     training = "".join(node.inputs[2:3])
     off = not training or (training in graph.constants and not graph.constants[training].any())
-    return node.kind == "Identity" or (node.kind == "Dropout" and off)
+    return node.kind == "Dropout" and off
 
 
 def shapes_and_types(graph: Graph) -> tuple[dict[str, Shape], dict[str, int]]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from d5test.case import Operator
+from d5test.reference.operators.broadcasting import plain
 
 __all__ = ["NonMaxSuppression", "NonZero", "Unique"]
 
@@ -75,9 +76,9 @@ class NonMaxSuppression(Selection):
         top, bottom = np.minimum(high, high.swapaxes(1, 2)), np.maximum(low, low.swapaxes(1, 2))
         shared = np.where((top > bottom).all(-1), (top - bottom).prod(-1), -1)
         area = (high - low).prod(-1)
-        covers = shared > threshold * (area + area.swapaxes(1, 2) - shared)
-        above = scores > (-np.inf if score_threshold is None else score_threshold)
-        higher = (scores[:, :, None] > scores[..., None]).sum(-1)
+        covers = plain(shared > threshold * (area + area.swapaxes(1, 2) - shared))
+        above = plain(scores > (-np.inf if score_threshold is None else score_threshold))
+        higher = plain(scores[:, :, None] > scores[..., None]).sum(-1)
         taken = []
         for b, c in np.ndindex(*scores.shape[:2]):
             kept: list[int] = []
