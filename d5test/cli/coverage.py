@@ -34,7 +34,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
         "--backend",
         default="",
         metavar="NAME[,NAME]",
-        help="whose; of kernels one (of operators torch, tensorflow, jax)",
+        help="whose: of kernels one; of operators torch,tensorflow,jax if none is named",
     )
     parser.add_argument("--operator", default="", metavar="NAME[,NAME]", help="of these operators")
     parser.add_argument(

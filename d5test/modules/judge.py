@@ -116,7 +116,8 @@ class Setting:
         self.even = [name for name, x in self._state.items() if _even(x)]
         """Parameters and statistics that begin as one number everywhere: scales, offsets."""
         if uneven:
-            self._state = {k: _uneven(x) if k in self.even else x for k, x in self._state.items()}
+            for k, name in enumerate(self.even):
+                self._state[name] = _uneven(self._state[name], SEED + k)
             model.load_state_dict(self._state)
         function, self._parameters = function_of(model)
         inputs = self._inputs(0)
@@ -303,9 +304,9 @@ def _even(x: torch.Tensor) -> bool:
     )
 
 
-def _uneven(x: torch.Tensor) -> torch.Tensor:
-    """Other numbers of the same sign, up to half as far from zero; of zero, numbers up to 1/2."""
-    apart = torch.rand(x.shape, generator=torch.Generator().manual_seed(SEED)).to(x.dtype) - 0.5
+def _uneven(x: torch.Tensor, seed: int) -> torch.Tensor:
+    """Other numbers of the same sign, by up to a half apart; of zero, from -1/2 to 1/2."""
+    apart = torch.rand(x.shape, generator=torch.Generator().manual_seed(seed)).to(x.dtype) - 0.5
     return torch.where(x == 0, apart, x * (1 + apart))
 
 
@@ -518,11 +519,13 @@ class Judge:
 
         A candidate that leaves out a scale of 1 or an offset of 0 is right until it is trained.
         """
-        redrawn = setting.redrawn
-        if redrawn is None or verdict.faults or verdict.broken:
+        redrawn, names = setting.redrawn, ", ".join(setting.even)
+        if not setting.even or verdict.faults or verdict.broken:
+            return
+        if redrawn is None:
+            verdict.notes.append(f"the reference refuses other values of {names}")
             return
         client = self._bench.client(redrawn, path, name)
-        names = ", ".join(redrawn.even)
         if not client.invoke(f"{WORKER}:shares_state"):
             verdict.notes.append(
                 f"its state is another: of {names} it has the initial values alone"
