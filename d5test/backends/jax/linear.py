@@ -14,7 +14,8 @@ rows.elementwise({"MatMul": jnp.matmul})
 def det(op: Any, x: Array) -> Plan:
     if x.dtype.itemsize < 4 and x.shape[-1] > 3:
         raise Unsupported("jax's factorisations have no numbers of 16 bits")
-    return jnp.linalg.det
+    plan: Plan = jnp.linalg.det
+    return plan
 
 
 @rows.composed("Gemm", arithmetic="S")
