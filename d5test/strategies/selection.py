@@ -5,7 +5,7 @@ from d5test.reference.operators import selection
 from d5test.strategies.draw import BEYOND, Draw
 from d5test.strategies.registry import choices, inputs
 
-choices(selection.Unique, axis=(None, -1, 0, 1, -2, 2, -3), sorted=(1, 0))
+choices(selection.Unique, axis=(None, None, None, -1, 0, 1, -2, 2, -3), sorted=(1, 0))
 choices(
     selection.NonMaxSuppression,
     center_point_box=lambda d: 0 if d.dtype in BEYOND else d.integer(0, 1),
