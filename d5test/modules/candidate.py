@@ -64,7 +64,8 @@ class Candidate(Torch):
         What is left on another stream has no lead over whoever reads: both begin when this one is
         free. Otherwise a short kernel would be done before its result is copied.
         """
-        DELAY(CYCLES)
+        with torch.cuda.device(self.device):
+            DELAY(CYCLES)
         return self.call(op, *tensors)
 
     def call(self, _: Any, *tensors: Any) -> tuple[Any, ...]:
