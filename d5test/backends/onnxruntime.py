@@ -6,14 +6,10 @@ OMP_NUM_THREADS, where that is set.
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
-import numpy as np
-
-from d5test.backends.base import FLOATS
 from d5test.backends.onnx import OnnxBackend
-from d5test.dtypes import EIGHT_BITS, NAMES
 
 
 class OnnxRuntime(OnnxBackend):
@@ -33,21 +29,6 @@ class OnnxRuntime(OnnxBackend):
         if operator in ("Attention", "Gelu"):
             return "no kernel of its own; ONNX's function body has its constants in float32"
         return super().single(operator)
-
-    def declined(self, operator: str, op: Any, inputs: Sequence[Any]) -> str:
-        """Besides: conversions that are wrong near some numbers.
-
-        From float64 by way of float32, which rounds twice; what rounds to 480 in float8_e4m3fn is
-        448 without `saturate`, where ONNX has NaN.
-        """
-        if operator in ("Cast", "CastLike"):
-            x, *like = inputs
-            to = like[0].dtype.name if like else NAMES[op.to]
-            if x.dtype == np.float64 and to in (*FLOATS[2:], *EIGHT_BITS):
-                return f"ONNX Runtime rounds float64 to float32 on its way to {to}"
-            if to == "float8_e4m3fn" and not op.saturate:
-                return "ONNX Runtime has 448 for what rounds to 480, without saturate"
-        return super().declined(operator, op, inputs)
 
     def options(self) -> Mapping[str, Any]:
         return {"intra_op_num_threads": self.threads(), "log_severity_level": 4}

@@ -556,6 +556,18 @@ class SingleFirst:
         return super().converted(x, dtype)
 
 
+class LargestFor480:
+    """A conversion to float8_e4m3fn without `saturate` that has 448 for what rounds to 480, not NaN."""
+
+    def converted(self, x, dtype):
+        y = super().converted(x, dtype)
+        if self.saturate or dtype.name != "float8_e4m3fn" or not hasattr(x, "dtype"):
+            return y
+        real = x.astype(np.float64)
+        to_480 = (np.abs(real) >= 480) & (np.abs(real) < 496)
+        return np.where(to_480, np.copysign(448, real).astype(dtype), y)
+
+
 class SumOfLogarithms(linear.Det):
     """A determinant as the exponential of the sum of its pivots' logarithms, and their sign."""
 
@@ -640,6 +652,7 @@ FORMULAS: Mapping[str, Mapping[type[Operator], type[Operator]]] = {
         elementwise.HardSigmoid: HardSigmoidOfSixths,
     },
     "float32 first": _mixed(SingleFirst, types.Cast, types.CastLike),
+    "448 for 480": _mixed(LargestFor480, types.Cast, types.CastLike),
     "whole gradient for all near the maximum": {MaxPool: MaxPoolOfEach},
 }
 """What `formula` may name, and the operators that it is of."""

@@ -35,7 +35,6 @@ CLEAR = 1e-3
 
 
 POLICIES = ("stretch", "not_larger", "not_smaller")
-"""With axes from the front: ONNX Runtime 1.31 takes those from the end for ones that stay."""
 GRIDS: tuple[Regime, ...] = (("uniform", -1.25, 1.25), ("uniform", -3, 3), "ties")
 ENDS = (0.0, 1.0)
 PARTS = ((0.125, 0.75), (0.25, 1.25), (-0.25, 0.5), ENDS, (0.75, 0.25))
@@ -49,7 +48,6 @@ def resize_attributes(d: Draw) -> sampling.Resize:
     if d.flag():
         return sampling.Resize(**d.choose(USUAL), axes=axes)
     mode, coordinate = d.choose(("linear", "nearest", "cubic")), d.choose(COORDINATES)
-    keeps = coordinate in FRACTIONAL and axes != (-1, -2)
     rounding = tuple(sampling.NEAREST)[: 4 if coordinate in FRACTIONAL else 2]
     return sampling.Resize(
         antialias=d.choose((0, 0, 1)) if mode != "nearest" else 0,
@@ -58,7 +56,7 @@ def resize_attributes(d: Draw) -> sampling.Resize:
         cubic_coeff_a=d.choose((-0.75, -0.5)) if mode == "cubic" else -0.75,
         exclude_outside=d.choose((0, 1)) if mode == "cubic" else 0,
         extrapolation_value=d.choose((0.0, 10.0)) if coordinate == CROPPED else 0.0,
-        keep_aspect_ratio_policy=d.choose(POLICIES) if keeps else POLICIES[0],
+        keep_aspect_ratio_policy=d.choose(POLICIES) if coordinate in FRACTIONAL else POLICIES[0],
         mode=mode,
         nearest_mode=d.choose(rounding) if mode == "nearest" else rounding[0],
     )

@@ -182,7 +182,8 @@ def test_the_files_that_come_with_the_suites_can_be_read() -> None:
     for file in files:
         found = read(file, OPERATORS, CHECKS)
         assert all(row.witnesses and row.extent for row in found)
-    assert len(read(shipped("onnxruntime"), OPERATORS, CHECKS)) < 26
+    runtime = read(shipped("onnxruntime"), OPERATORS, CHECKS)
+    assert len(runtime) < len(OPERATORS) / 5  # a row a fault, not one an operator or a dtype
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
