@@ -86,6 +86,10 @@ multiplied by its own gate, whose logistic function may be 0 of an infinity, or 
 clamped argument; the elements around a place, of which some have no weight. NaN and infinity times
 zero are NaN."""
 
+CLEAR = {"GridSample": 2**-10, "Resize": 2**-10}
+"""Operators with weights that follow from coordinates: one below that may be zero, where its
+coordinate is rounded to a whole number, and need not meet a NaN."""
+
 
 def decides(case: Case, chosen: int) -> bool:
     """Whether all honest ways to compute a case make the same of an infinity in an input.
@@ -202,10 +206,11 @@ def _with_special(
     bounds, poisoned = inquiry.forward_bounds(arithmetic), feed.inputs
     demands = bool(np.isnan(value)) and (inquiry.row.propagates_nan or not is_open(case, chosen))
     spread = spreads(case, chosen) or (bool(np.isnan(value)) and case.op.name in UNORDERED)
+    clear = CLEAR.get(case.op.name, 0.0)
     (result,) = inquiry.ask(feed)
     inquiry.shaped(bounds, result.outputs, (feed,))
     expected = tuple(
-        _special_bound(*outputs, demands=demands, spreads=spread)
+        _special_bound(*outputs, demands=demands, clear=clear, spreads=spread)
         for outputs in zip(
             bounds,
             before,
@@ -268,17 +273,20 @@ def _exact(op: Operator, arrays: Arrays, _: Arithmetic) -> tuple[Any, ...]:
 
 def _special_bound(
     bound: Bound, own: Array, clean: Array, moved: Array, want: Array,
-    *, demands: bool, spreads: bool,
+    *, demands: bool, clear: float, spreads: bool,
 ) -> Bound:  # fmt: skip
     """What is demanded of one output: a NaN (bar 0), what it was before, or nothing (infinity).
 
-    What it was before is the backend's `own`, which may be off itself: twice the bar.
+    What it was before is the backend's `own`, which may be off itself: twice the bar. A NaN is
+    demanded of what changed by more than `clear` when the element was moved by 1.
     """
     assert bound is not None
     if bound.storage is None:
         return Bound(want, np.full(want.shape, np.inf), None)
     unchanged = want == clean
-    demanded = np.isnan(want) & (moved != clean) & demands
+    with np.errstate(invalid="ignore"):
+        follows = (moved != clean) & ~(np.abs(moved - clean) <= clear)
+    demanded = np.isnan(want) & follows & demands
     kept = np.inf if spreads else 2 * bound.bar
     bar = np.where(unchanged, kept, np.where(demanded, 0.0, np.inf))
     return Bound(np.where(unchanged, own.astype(np.float64), want), bar, bound.storage)
