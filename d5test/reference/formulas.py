@@ -568,6 +568,18 @@ class LargestFor480:
         return np.where(to_480, np.copysign(448, real).astype(dtype), y)
 
 
+class AsinhByResult(elementwise.Asinh):
+    """The slope as a function of the result as it is stored, not of x."""
+
+    derivative = staticmethod(lambda x, y: 1 / np.cosh(y))
+
+
+class AcoshByResult(elementwise.Acosh):
+    """The slope as a function of the result as it is stored, not of x."""
+
+    derivative = staticmethod(lambda x, y: 1 / np.sinh(y))
+
+
 class SumOfLogarithms(linear.Det):
     """A determinant as the exponential of the sum of its pivots' logarithms, and their sign."""
 
@@ -612,6 +624,10 @@ FORMULAS: Mapping[str, Mapping[type[Operator], type[Operator]]] = {
     "taken away in shares": _mixed(
         TakenAwayInShares, indexing.ScatterElements, indexing.ScatterND
     ),
+    "slope of the rounded result": {
+        elementwise.Asinh: AsinhByResult,
+        elementwise.Acosh: AcoshByResult,
+    },
     "sum of logarithms": {linear.Det: SumOfLogarithms},
     "shift from zero": {reductions.ReduceLogSumExp: ShiftFromZero},
     "beta is 1 of nothing": {linear.Gemm: GemmPlusC},

@@ -120,6 +120,12 @@ def mish_derivative(x, y):
     return t + x * (1 - t * t) / (1 + np.exp(-x))
 
 
+def atanh_backward_by_factors(grads, inputs):
+    """1 - x^2 in two factors, one after the other: what is between them may be subnormal."""
+    (dy,), (x,) = grads, inputs
+    return (dy * (1 / (1 + x)) / (1 - x),)
+
+
 # fmt: off
 Abs = unary("Abs", 13, np.abs, lambda x, y: np.sign(x), "y = |x|.")
 Erf = unary("Erf", 13, erf, lambda x, y: 2 / sqrt(pi) * np.exp(-x * x),
@@ -164,7 +170,8 @@ Acosh = unary("Acosh", 22, np.arccosh, lambda x, y: 1 / np.sqrt(x * x - 1),
               "The inverse of the hyperbolic cosine, y >= 0, of x >= 1.",
               other_derivative=lambda x: 1 / np.sinh(np.arccosh(x)))
 Atanh = unary("Atanh", 22, np.arctanh, lambda x, y: 1 / (1 - x * x),
-              "The inverse of the hyperbolic tangent, of x from -1 to 1.")
+              "The inverse of the hyperbolic tangent, of x from -1 to 1.",
+              other_backward=atanh_backward_by_factors)
 
 Floor = unary("Floor", 13, np.floor, None, "The largest whole number that is not above x.")
 Ceil = unary("Ceil", 13, np.ceil, None, "The smallest whole number that is not below x.")
