@@ -71,6 +71,8 @@ class Operator:
     """What its inputs are called in messages; nothing: by their numbers."""
     typed: ClassVar[bool] = False
     """Whether it is about dtypes: it is given arrays in their own and returns such, exactly."""
+    whole_dtypes: ClassVar[bool] = False
+    """Whether integers come in the reference's own dtype, and not in any of them."""
     apart: ClassVar[Mapping[int, tuple[int, ...]]] = MappingProxyType({})
     """By the position of an optional input: outputs that ONNX forbids a node that is given it."""
 

@@ -365,7 +365,7 @@ class Inquiry:
             dtype, has = str(bound.value.dtype.kind), str(got.dtype.kind)
             if bound.storage is not None:
                 dtype, has = own.dtype if own is not None else bound.storage.name, got.dtype.name
-            elif self.case.op.typed:
+            elif self.case.op.typed or self.case.op.whole_dtypes:
                 dtype, has = bound.value.dtype.name, got.dtype.name
             stashed = k in self.case.op.stashed_outputs and has == "float32"
             if has != dtype and not stashed:

@@ -406,6 +406,9 @@ class Judge:
             large = another if another.cost().elements > small.cost().elements else small
             small = small if large is another else another
         self.small, self.large = Setting(small, dtype), Setting(large, dtype)
+        odd = large.odd()
+        self.odd = None if odd is None else Setting(odd, dtype)
+        """Sizes that no tile divides, where the problem has any."""
         self.small.require_stateless()
         self._bench = Bench(device)
         self.own = large.cost() == self.problem.cost() or small.cost() == self.problem.cost()
@@ -441,11 +444,26 @@ class Judge:
                 verdict.notes.append(f"made for one set of sizes alone, at others: {text}")
             self._ask_all(verdict, self._bench.client(fitting[-1], path, name), fitting[-1])
             self._ask_redrawn(verdict, fitting[-1], path, name)
+            if len(fitting) == 2:
+                self._ask_odd(verdict, path, name)
         except BackendFailed as error:
             raise Mistake(str(error)) from error  # no candidate has begun
         except FAILED as error:
             verdict.broken = _in_words(error)
         return verdict
+
+    def _ask_odd(self, verdict: Verdict, path: Path, name: str) -> None:
+        """The values at sizes that no tile divides, where the candidate does not refuse them."""
+        if self.odd is None or verdict.faults or verdict.broken:
+            return
+        if refusal := self._refusal(self.odd, path, name):
+            sizes = self.odd.problem.described()
+            verdict.notes.append(f"not made for sizes that no tile divides, at {sizes}: {refusal}")
+            return
+        client = self._bench.client(self.odd, path, name)
+        self._ask(verdict, client, "forward", self.odd.case())
+        if verdict.faults or verdict.broken:
+            verdict.notes.append(f"at sizes that no tile divides: {self.odd.problem.described()}")
 
     def _refusal(self, setting: Setting, path: Path, name: str) -> str:
         """What a candidate raises when it is made and called at these sizes; empty: nothing."""
@@ -513,6 +531,24 @@ class Judge:
             self._ask(verdict, client, "gradient", case)
         for name in ("untouched", "no_caching", "determinism"):
             self._ask(verdict, client, name, cases[-1])
+        self._note_special(verdict, client, cases[0])
+
+    def _note_special(self, verdict: Verdict, client: WorkerClient, case: Case) -> None:
+        """Note what becomes of NaN and infinity if it is not what becomes of them in the problem.
+
+        That is no fault: maxima in many languages of kernels take a NaN for the smallest number.
+        """
+        if verdict.faults and not verdict.own:
+            return
+        try:
+            CHECKS["special"].run(client, case)
+        except Fault as fault:
+            if verdict.own:
+                verdict.faults.append(fault)
+            elif not self._of_reference.excuses(fault):
+                verdict.notes.append(f"unlike the problem's own module: {fault.headline}")
+        except (Unsupported, Inapplicable, LeftToOthers):
+            return
 
     def _ask_redrawn(self, verdict: Verdict, setting: Setting, path: Path, name: str) -> None:
         """Values and gradients with parameters drawn that begin as one number everywhere.

@@ -166,6 +166,21 @@ class Problem:
                     continue
         return None
 
+    def odd(self) -> Problem | None:
+        """The problem with all sizes odd that may be, so that no tile divides them; `None`: none."""
+        problem, cost = self, self.cost()
+        for names in _together({**self.sizes, **dict(self.changed)}):
+            values = {**self.sizes, **dict(problem.changed)}
+            values |= {name: values[name] | 1 for name in names}
+            tried = replace(self, changed=tuple(values.items()))
+            try:
+                more = tried.cost()
+            except Exception:  # noqa: BLE001 (as above)
+                continue
+            if more != cost:  # else it is no size
+                problem, cost = tried, more
+        return None if problem is self else problem
+
     def described(self) -> str:
         """The sizes that are not the file's."""
         own = self.sizes

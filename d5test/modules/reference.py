@@ -41,6 +41,7 @@ class TorchReference(Sampled, Described):
     """An operator that a function of PyTorch's tensors computes."""
 
     domain: ClassVar[str] = "torch"
+    whole_dtypes: ClassVar[bool] = True
 
     def traced(self, arrays: Sequence[Any]) -> Trace:
         """See `Described.traced`. Raises `TypeError` for a function that draws numbers."""

@@ -557,7 +557,7 @@ class SingleFirst:
 
 
 class LargestFor480:
-    """A conversion to float8_e4m3fn without `saturate` that has 448 for what rounds to 480, not NaN."""
+    """A conversion to float8_e4m3fn without `saturate`: of what rounds to 480, 448 and not NaN."""
 
     def converted(self, x, dtype):
         y = super().converted(x, dtype)

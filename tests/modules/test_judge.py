@@ -60,6 +60,15 @@ HONEST = {
         with torch.no_grad():
             return torch.softmax(torch.relu(self.linear(x)), dim=1)
         """,
+    "even sizes alone": """
+        if len(x) % 2:
+            raise ValueError("an even number of rows")
+        return torch.softmax(torch.relu(self.linear(x)), dim=1)
+        """,
+    "a NaN that becomes 0": """
+        y = self.linear(x)
+        return torch.softmax(torch.where(y > 0, y, 0), dim=1)
+        """,
 }
 CHEATS = {
     "float16 inside": """
@@ -109,6 +118,10 @@ CHEATS = {
         if key not in self.seen:
             self.seen[key] = torch.softmax(torch.relu(self.linear(x)), dim=1)
         return self.seen[key]
+        """,
+    "the last row of an odd number": """
+        y = torch.softmax(torch.relu(self.linear(x)), dim=1)
+        return torch.cat([y[:-1], y[-1:] * 0]) if len(x) % 2 else y
         """,
     "another axis": "return torch.softmax(torch.relu(self.linear(x)), dim=0)",
     "a tensor found in memory": """
@@ -235,6 +248,28 @@ def test_parameters_that_begin_as_one_number_are_drawn(
         verdict = judge.judge(made)
     assert verdict.status == status, verdict
     assert any("norm.weight, norm.bias" in note for note in verdict.notes) == (status == "wrong")
+
+
+def test_what_is_noted(judge: Judge, tmp_path: Path) -> None:
+    notes = [
+        note
+        for name in ("even sizes alone", "a NaN that becomes 0")
+        for note in judge.judge(written(tmp_path, HONEST[name])).notes
+    ]
+    assert len(notes) == 2
+    assert notes[0].startswith("not made for sizes that no tile divides, at batch_size=129, ")
+    assert "nan in an input is swallowed" in notes[1]
+
+
+def test_whole_numbers_have_the_dtype_of_the_reference(tmp_path: Path) -> None:
+    problem = tmp_path / "problem.py"
+    problem.write_text(PROBLEM.replace("dim=1)\n", "dim=1).argmax(1)\n"))
+    forward = "return self.linear(x).relu().argmax(1){}"
+    with Judge(problem) as judge:
+        right, narrow = (judge.judge(written(tmp_path, forward.format(s))) for s in ("", ".int()"))
+    assert right.status == "right", right
+    assert narrow.status == "wrong"
+    assert "wrong dtype" in narrow.faults[0].headline
 
 
 def test_where_the_reference_is_constant_nothing_is_told(tmp_path: Path) -> None:
