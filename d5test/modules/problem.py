@@ -167,7 +167,7 @@ class Problem:
         return None
 
     def odd(self) -> Problem | None:
-        """The problem with all sizes odd that may be, so that no tile divides them; `None`: none."""
+        """The problem with sizes that no tile divides, odd wherever it runs; `None`: nowhere."""
         problem, cost = self, self.cost()
         for names in _together({**self.sizes, **dict(self.changed)}):
             values = {**self.sizes, **dict(problem.changed)}

@@ -568,13 +568,13 @@ class LargestFor480:
         return np.where(to_480, np.copysign(448, real).astype(dtype), y)
 
 
-class AsinhByResult(elementwise.Asinh):
+class AsinhByResult:
     """The slope as a function of the result as it is stored, not of x."""
 
     derivative = staticmethod(lambda x, y: 1 / np.cosh(y))
 
 
-class AcoshByResult(elementwise.Acosh):
+class AcoshByResult:
     """The slope as a function of the result as it is stored, not of x."""
 
     derivative = staticmethod(lambda x, y: 1 / np.sinh(y))
@@ -625,8 +625,8 @@ FORMULAS: Mapping[str, Mapping[type[Operator], type[Operator]]] = {
         TakenAwayInShares, indexing.ScatterElements, indexing.ScatterND
     ),
     "slope of the rounded result": {
-        elementwise.Asinh: AsinhByResult,
-        elementwise.Acosh: AcoshByResult,
+        **_mixed(AsinhByResult, elementwise.Asinh),
+        **_mixed(AcoshByResult, elementwise.Acosh),
     },
     "sum of logarithms": {linear.Det: SumOfLogarithms},
     "shift from zero": {reductions.ReduceLogSumExp: ShiftFromZero},
