@@ -103,6 +103,8 @@ class Input:
             raise ValueError(f"no dtype {self.dtype!r}: {hint(str(self.dtype), known)}")
         if self.below is not None and self.dtype not in WHOLE:
             raise ValueError(f"below= is of whole numbers, and dtype= {self.dtype!r}")
+        if self.below is not None and self.regimes:
+            raise ValueError("below= and values= both say what the numbers are: leave one out")
         if self.below == SEVERAL:
             raise ValueError("below= is a number or one axis, not ...")
         most = np.iinfo(self.dtype).max if self.dtype in WHOLE else np.inf

@@ -47,8 +47,11 @@ def of_backend(
     backend: str, operators: Sequence[str], examples: int
 ) -> tuple[str, list[Line], dict[str, tuple[str, ...]]]:
     """A backend's version, its lines, and what none of them calls."""
+    from rich.progress import track
+
     from d5test.client.client import WorkerClient
     from d5test.client.messages import UnknownBackend
+    from d5test.console import Console
     from d5test.functions import lines, uncalled
     from d5test.names import BadName, chosen
     from d5test.reference.operators import OPERATORS
@@ -57,7 +60,11 @@ def of_backend(
     try:
         names = chosen("operator", operators, OPERATORS)
         with WorkerClient(backend) as client:
-            every = list(lines(client, names, examples))
+            seen = Console(stderr=True)
+            asked = track(
+                names, backend, console=seen, transient=True, disable=not seen.is_terminal
+            )
+            every = [line for name in asked for line in lines(client, [name], examples)]
             offered = client.invoke("d5test.worker.offer:offer")
             return client.about.version, every, uncalled(offered, every)
     except (BadName, UnknownBackend, *BROKEN) as error:

@@ -360,6 +360,7 @@ def test_what_makes_no_sense_says_what_does(options: dict[str, Any], words: str 
         ({"dtype": "int64"}, "needs below="),
         ({"dtype": "int8", "below": 300}, "numbers below 300 are more than int8 has"),
         ({"dtype": "bool", "below": 2}, "below= is of whole numbers"),
+        ({"below": 3, "values": "normal"}, "leave one out"),
         ({"below": "..."}, "a number or one axis"),
         ({"below": 2.5}, "below= is a whole number"),
         ({"values": ["uniform", 0, 1]}, r'or \("uniform", 0, 1\) say'),
