@@ -28,7 +28,7 @@ class Equal:
 
 
 SHIFT = "exponentials may be shifted by any amount, as far as they do not overflow"
-WINDOWED = ("Conv", "ConvTranspose", "AveragePool", "MaxPool")
+WINDOWED = ("Conv", "ConvTranspose", "AveragePool", "Col2Im", "LpPool", "MaxPool")
 
 EQUAL: Sequence[Equal] = (
     Equal(("Attention",), "_scores", "biased.min(", SHIFT),
@@ -36,6 +36,7 @@ EQUAL: Sequence[Equal] = (
     Equal(("Attention",), "_scores", ".max(-1, keepdims=True)", SHIFT),
     Equal(("Attention",), "_root", "-math.sqrt(scale)", "q and k both change their sign"),
     Equal(WINDOWED, "scatter", "(self.kernel) < math", "the roles tell how much memory is taken"),
+    Equal(("TopK",), "forward", "[axis] + 1", "where it does not raise, all elements are equal"),
     Equal(("Conv",), "_padding", "o - 1", "no window reads the zeros behind the padding"),
 )
 
