@@ -74,7 +74,9 @@ class NonMaxSuppression(Selection):
         threshold = 0.0 if iou_threshold is None else iou_threshold.reshape(())
         low, high = (corner[:, :, None] for corner in self.corners(boxes))
         top, bottom = np.minimum(high, high.swapaxes(1, 2)), np.maximum(low, low.swapaxes(1, 2))
-        shared = np.where((top > bottom).all(-1), (top - bottom).prod(-1), -1)
+        overlap = top > bottom
+        both = overlap[..., 0] & overlap[..., 1]
+        shared = np.where(both, (top - bottom).prod(-1), -1)
         area = (high - low).prod(-1)
         covers = plain(shared > threshold * (area + area.swapaxes(1, 2) - shared))
         above = plain(scores > (-np.inf if score_threshold is None else score_threshold))
