@@ -31,6 +31,7 @@ BY_MASK = {
     "ReduceMin": "as ReduceMax, of the smallest",
     "GridSample": "as Resize",
     "Resize": "dy may be multiplied by the weights of all elements around, also those without any",
+    "RoiAlign": "as Resize",
 }
 """Operators of which a gradient in use, here jax's and torch's, multiplies by zero where the
 reference does not."""

@@ -1,4 +1,4 @@
-"""Cases of what reads between elements: larger and smaller, by every kind of coordinate."""
+"""Cases of what reads between elements: by every kind of coordinate, in images and regions."""
 
 from functools import partial
 from typing import Any
@@ -137,3 +137,49 @@ def grid_inputs(d: Draw, op: sampling.GridSample) -> Inputs:
     inside = op.mode == "cubic" and op.padding_mode != "zeros"
     grid = d.tensor((n, *out, rank), *([("uniform", -1, 1)] if inside else GRIDS))
     return d.tensor((n, *c, *size)), grid
+
+
+choices(
+    sampling.RoiAlign,
+    coordinate_transformation_mode=("half_pixel", "output_half_pixel"),
+    mode=("avg", "max"),
+    output_height=(1, 2, 3, 5),
+    output_width=(2, 1, 3, 4),
+    sampling_ratio=(0, 2, 1, 3),
+    spatial_scale=(1.0, 0.5, 0.25),
+)
+
+
+@inputs(sampling.RoiAlign)
+def roi_inputs(d: Draw, op: sampling.RoiAlign) -> Inputs:
+    """Regions inside an image and beyond it, in steps of 1/8, which no dtype rounds; empty ones
+    where it is degenerate. Of one that is not clear there are points a unit apart instead.
+    """
+    n, c = d.samples(most=3), d.channels(1, most=4)
+    size = d.sides(2, most=8)
+    m = d.side(most=4, empty=True, few=True)
+    shift = 0.5 if op.coordinate_transformation_mode == "half_pixel" else 0.0
+    rois = []
+    for _ in range(m):
+        ends = [clear_ends(d, op, axis, size[axis], shift) for axis in (1, 0)]
+        rois += [end[i] / op.spatial_scale for i in (0, 1) for end in ends]
+    images = d.index((m,), n)
+    return d.tensor((n, *c, *size)), d.literal(rois, d.dtype, (m, 4)), images
+
+
+def clear_ends(
+    d: Draw, op: sampling.RoiAlign, axis: int, n: int, shift: float
+) -> tuple[float, float]:
+    """Ends of a region along a side of n, whose points lie clear of those at which a value jumps:
+    where x ends, and of the largest product where other elements are around.
+    """
+    bins = (op.output_height, op.output_width)[axis]
+    start = d.integer(-10, 8 * min(n, 8)) / 8
+    ends = start, start + d.integer(0 if d.degenerate else 1, 64) / 8
+    exact = op.with_(spatial_scale=1.0)
+    points = exact.points(np.array(ends), bins)
+    jumps = np.rint(points) if op.mode == "max" else np.clip(np.rint(points), -1, n)
+    near = np.abs(points - jumps) < (1 / 16 if d.dtype in ("float16", "bfloat16") else CLEAR)
+    if np.any(near & ((op.mode == "max") | (jumps == -1) | (jumps == n))):
+        ends = shift - 0.25, shift - 0.25 + bins * max(op.sampling_ratio, 1)
+    return ends

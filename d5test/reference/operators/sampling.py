@@ -1,4 +1,4 @@
-"""Operators that read between the elements of a tensor: resizing.
+"""Operators that read between the elements of a tensor: resizing, grids, regions.
 
 A place between elements is a coordinate, a real number that counts elements along an axis. Its
 value is a sum of elements around it, its taps, under weights that fall off with the distance.
@@ -15,7 +15,7 @@ import numpy as np
 from d5test.case import Batch, Operator
 from d5test.reference.operators.broadcasting import plain
 
-__all__ = ["GridSample", "Resize"]
+__all__ = ["GridSample", "Resize", "RoiAlign"]
 
 
 @dataclass(frozen=True)
@@ -276,3 +276,85 @@ def reflected(place, low, high):
     turns = np.floor((plain(place) - low) / width)
     beyond = place - (low + turns * width)
     return np.where(turns % 2 == 0, low + beyond, high - beyond)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class RoiAlign(Operator):
+    """Bins of regions of images, each from points evenly spaced in it. ONNX RoiAlign-22.
+
+    x: (n, c, h, w); rois: (m, 4), x1, y1, x2, y2 of each region; batch_indices: (m,), its image;
+    y: (m, c, output_height, output_width). Along each side a bin has `sampling_ratio` points, or
+    if that is zero as many as elements, rounded up. Its value is the mean of x there, or the
+    largest of the products of elements and weights, as ONNX's node cases have it. There is nothing
+    further than an element before x, or than half of one behind it.
+    """
+
+    coordinate_transformation_mode: str = "half_pixel"
+    mode: str = "avg"
+    output_height: int = 1
+    output_width: int = 1
+    sampling_ratio: int = 0
+    spatial_scale: float = 1.0
+    since = 22
+    arguments = (1,)
+
+    def forward(self, x, rois, batch_indices):
+        bins = self.output_height, self.output_width
+        y = np.zeros_like(x, shape=(len(batch_indices), *bins, x.shape[1]))
+        pixels = np.moveaxis(x, 1, -1)
+        for i, places, weights, points in self.regions(x, rois, batch_indices):
+            terms = pixels[places] * weights
+            y[i] = terms.max(2) if self.mode == "max" else terms.sum(2) / points
+        return np.moveaxis(y, -1, 1)
+
+    def backward(self, grads, inputs, outputs):
+        (dy,), (x, *regions) = grads, inputs
+        dy, pixels = (np.moveaxis(a, 1, -1) for a in (dy, x))
+        dx = np.zeros_like(dy, shape=pixels.shape)
+        for i, places, weights, points in self.regions(x, *regions):
+            shares = np.expand_dims(dy[i], 2)
+            if self.mode == "max":
+                terms = pixels[places] * weights
+                first = np.argmax(terms, axis=2, keepdims=True)
+                chosen = np.zeros_like(terms)
+                np.put_along_axis(chosen, first, shares, 2)
+                np.add.at(dx, places, chosen * weights)
+            else:
+                np.add.at(dx, places, shares / points * weights)
+        return np.moveaxis(dx, -1, 1), None, None
+
+    def batch(self, *shapes):
+        return Batch((None, 0, 0), (0,))
+
+    def regions(self, x, rois, batch_indices):
+        """Of each region that has points: its number, the indices of the elements around them,
+        (bins, bins, taps) in all, their weights (bins, bins, taps, 1), and how many points a bin
+        has."""
+        for i, image in enumerate(batch_indices):
+            rows, heights = self.taps(rois[i, 1::2], x.shape[2], self.output_height)
+            columns, widths = self.taps(rois[i, ::2], x.shape[3], self.output_width)
+            if points := rows.shape[1] * columns.shape[1] // 4:
+                weights = heights[:, None, :, None] * widths[:, None]
+                shape = (len(rows), len(columns), 4 * points)
+                places = [
+                    np.broadcast_to(k, weights.shape).reshape(shape)
+                    for k in (rows[:, None, :, None], columns[:, None])
+                ]
+                yield i, (int(image), *places), weights.reshape(*shape, 1), points
+
+    def points(self, ends, bins):
+        """The coordinates (bins, k) of the points along a side of a region."""
+        half = self.coordinate_transformation_mode == "half_pixel"
+        start, end = (ends[i] * self.spatial_scale - (0.5 if half else 0.0) for i in (0, 1))
+        width = (end - start if half else np.maximum(end - start, 1.0)) / bins
+        k = self.sampling_ratio or max(0, math.ceil(plain(width)))
+        return start + (np.arange(bins)[:, None] + (np.arange(k) + 0.5) / max(k, 1)) * width
+
+    def taps(self, ends, n, bins):
+        """The elements around the points along a side of n, and their weights: (bins, 2 k)."""
+        point = np.expand_dims(self.points(ends, bins), -1)
+        place = np.clip(point, 0, n - 1)
+        index = np.floor(plain(place)).astype(int) + np.arange(2)
+        weights = triangle(np.abs(place - index))
+        weights = np.where((point < -1) | (point > n), np.zeros_like(weights), weights)
+        return np.minimum(index, n - 1).reshape(bins, -1), weights.reshape(bins, -1)
