@@ -15,6 +15,9 @@ from d5test.backends.base import FLOATS
 from d5test.backends.onnx import OnnxBackend
 from d5test.dtypes import EIGHT_BITS, NAMES
 
+IMAGES = 4
+"""The axes of images."""
+
 
 class OnnxRuntime(OnnxBackend):
     """ONNX Runtime, on the CPU or on what `onnxruntime.backend` supports besides."""
@@ -35,7 +38,7 @@ class OnnxRuntime(OnnxBackend):
         return super().single(operator)
 
     def declined(self, operator: str, op: Any, inputs: Sequence[Any]) -> str:
-        """Besides: conversions that are wrong near some numbers.
+        """Besides: deformed convolutions of volumes; conversions that are wrong near some numbers.
 
         From float64 by way of float32, which rounds twice; what rounds to 480 in float8_e4m3fn is
         448 without `saturate`, where ONNX has NaN.
@@ -47,6 +50,8 @@ class OnnxRuntime(OnnxBackend):
                 return f"ONNX Runtime rounds float64 to float32 on its way to {to}"
             if to == "float8_e4m3fn" and not op.saturate:
                 return "ONNX Runtime has 448 for what rounds to 480, without saturate"
+        if operator == "DeformConv" and inputs[0].ndim != IMAGES:
+            return "ONNX Runtime's DeformConv has images"
         return super().declined(operator, op, inputs)
 
     def options(self) -> Mapping[str, Any]:

@@ -78,6 +78,7 @@ CLIPPED = 3
 MEETS_ZEROS = {
     "ConvTranspose": (1,), "PRelu": (1,), "RNN": (2,), "GRU": (2, 5), "LSTM": (2, 7),
     "GridSample": (0,), "Resize": (0,), "RoiAlign": (0,),
+    "DeformConv": (0,),
 }  # fmt: skip
 """Inputs that may meet zeros which the reference has not: the weights, where it is computed as a
 convolution of the inputs with zeros between and around them; the slope, where it multiplies what

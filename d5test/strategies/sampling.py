@@ -1,13 +1,16 @@
 """Cases of what reads between elements: by every kind of coordinate, in images and regions."""
 
 from functools import partial
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from d5test.reference.operators import sampling
+from d5test.reference.operators.windows import Windows
 from d5test.strategies.draw import Draw, Regime
 from d5test.strategies.registry import Inputs, attributes, choices, inputs
+from d5test.strategies.windows import alike, along, most, rank_of, spatial
 
 SCALES = (2.0, 0.5, 1.5, 0.75, 1.25, 3.0, 0.625)
 """Numbers of few bits, which no lower precision changes: with them the output's size would."""
@@ -36,6 +39,7 @@ CLEAR = 1e-3
 
 POLICIES = ("stretch", "not_larger", "not_smaller")
 """With axes from the front: ONNX Runtime 1.31 takes those from the end for ones that stay."""
+OFFSETS: tuple[Regime, ...] = (("uniform", -1.5, 1.5), "normal", ("uniform", -4, 4), "ties")
 GRIDS: tuple[Regime, ...] = (("uniform", -1.25, 1.25), ("uniform", -3, 3), "ties")
 ENDS = (0.0, 1.0)
 PARTS = ((0.125, 0.75), (0.25, 1.25), (-0.25, 0.5), ENDS, (0.75, 0.25))
@@ -183,3 +187,37 @@ def clear_ends(
     if np.any(near & ((op.mode == "max") | (jumps == -1) | (jumps == n))):
         ends = shift - 0.25, shift - 0.25 + bins * max(op.sampling_ratio, 1)
     return ends
+
+
+@attributes(sampling.DeformConv)
+def deform_attributes(d: Draw) -> sampling.DeformConv:
+    """Images and volumes; groups of channels that are filtered or that move together."""
+    rank = d.choose((2, 2, 2, 3))
+    return sampling.DeformConv(
+        dilations=d.maybe(along(d, rank, 2)),
+        group=d.groups(2),
+        kernel_shape=d.vector(rank, 1, most(rank)),
+        offset_group=d.integer(1, 2),
+        pads=d.maybe(alike(d.vector(2 * rank, 0, 2))),
+        strides=d.maybe(along(d, rank, most(rank))),
+    )
+
+
+@inputs(sampling.DeformConv)
+def deform_inputs(d: Draw, op: sampling.DeformConv) -> Inputs:
+    """Taps that move a little or beyond the image, also by whole elements; with a bias, a mask,
+    both, and neither.
+    """
+    rank = rank_of(d, op.pads, op.kernel_shape, op.strides, op.dilations)
+    kernel = op.kernel_shape or d.vector(rank, 1, most(rank))
+    n, (c, m) = d.samples(most=3), d.channels(2, most=2)
+    size = spatial(d, kernel, op.dilations, op.pads, "NOTSET")
+    x = (n, op.group * op.offset_group * c, *size)
+    w = (op.group * m, op.offset_group * c, *kernel)
+    out = Windows.on_input(op, size, kernel).out
+    groups = op.offset_group * prod(kernel)
+    offset = d.tensor((n, groups * rank, *out), *OFFSETS)
+    bias = d.maybe(d.addend((op.group * m,)))
+    mask = d.maybe(d.tensor((n, groups, *out)))
+    given = *d.factors(x, w), offset, bias, mask
+    return given if mask is not None else given[: 4 if bias is not None else 3]

@@ -13,9 +13,16 @@ from typing import Any
 import numpy as np
 
 from d5test.case import Batch, Operator
-from d5test.reference.operators.broadcasting import plain
+from d5test.reference.operators.broadcasting import along_channels, plain
+from d5test.reference.operators.windows import (
+    Windows,
+    bias_gradient,
+    filter_gradient,
+    filtered,
+    patch_gradient,
+)
 
-__all__ = ["GridSample", "Resize", "RoiAlign"]
+__all__ = ["DeformConv", "GridSample", "Resize", "RoiAlign"]
 
 
 @dataclass(frozen=True)
@@ -51,7 +58,12 @@ class Taps:
 
 def triangle(distance):
     """The weights of linear interpolation."""
-    return np.maximum(1 - distance, 0.0)
+    return np.maximum(1 - np.abs(distance), 0.0)
+
+
+def triangle_slope(distance):
+    """Its derivative; where it jumps, the mean of both sides."""
+    return -np.sign(distance) * (0.5 + 0.5 * np.sign(1 - np.abs(distance)))
 
 
 def cubic(distance, a):
@@ -211,38 +223,20 @@ class GridSample(Operator):
     arguments = (1,)
 
     def forward(self, x, grid):
-        places, weights = self.taps(x, grid)
-        y = np.moveaxis(x, 1, -1)[places]  # (n, *out, *taps, c)
-        for w in weights[::-1]:
-            y = (y * w).sum(-2)
-        return np.moveaxis(y, -1, 1)
+        return gathered(x, *self.taps(x, grid))
 
     def backward(self, grads, inputs, outputs):
         (dy,), (x, grid) = grads, inputs
-        places, weights = self.taps(x, grid)
-        terms = np.moveaxis(dy, 1, -1)
-        for w in weights:
-            terms = np.expand_dims(terms, -2) * w
-        dx = np.zeros_like(dy, shape=(x.shape[0], *x.shape[2:], x.shape[1]))
-        np.add.at(dx, places, terms)
-        return np.moveaxis(dx, -1, 1), None
+        return scattered(dy, x.shape, *self.taps(x, grid)), None
 
     def batch(self, *shapes):
         return Batch((0, 0), (0,))
 
     def taps(self, x, grid):
-        """Indices of x and its sides, which broadcast to (n, *out, *taps), and along each side
-        weights (n, *out, ..., k, 1)."""
+        """As `meshed`."""
         sides = x.shape[2:]
-        rank, out = len(sides), grid.shape[:-1]
-        places = [np.arange(x.shape[0]).reshape(-1, *(1,) * (len(out) - 1 + rank))]
-        weights = []
-        for i, n in enumerate(sides):
-            index, weight = self.along(grid[..., rank - 1 - i], n)
-            around = (*(1,) * i, index.shape[-1], *(1,) * (rank - 1 - i))
-            places.append(index.reshape(*out, *around))
-            weights.append(weight.reshape(*out, *around[: i + 1], 1))
-        return tuple(places), weights
+        rank = len(sides)
+        return meshed([self.along(grid[..., rank - 1 - i], n) for i, n in enumerate(sides)])
 
     def along(self, g, n):
         """The elements around each place along a side of n, and their weights: (..., k)."""
@@ -266,6 +260,41 @@ class GridSample(Operator):
         elif self.padding_mode == "reflection":
             index = reflected(index, low, high).astype(int)
         return np.clip(index, 0, n - 1), weights
+
+
+def meshed(along):
+    """Where elements are read around places (n, *out), of which `along` has for each side the
+    indices around, and their weights: (n, *out, k).
+
+    Returned are indices of x and its sides, which broadcast to (n, *out, *taps), and for each side
+    weights (n, *out, ..., k, 1).
+    """
+    rank, out = len(along), along[0][0].shape[:-1]
+    places = [np.arange(out[0]).reshape(-1, *(1,) * (len(out) - 1 + rank))]
+    weights = []
+    for i, (index, weight) in enumerate(along):
+        around = (*(1,) * i, index.shape[-1], *(1,) * (rank - 1 - i))
+        places.append(index.reshape(*out, *around))
+        weights.append(weight.reshape(*out, *around[: i + 1], 1))
+    return tuple(places), weights
+
+
+def gathered(x, places, weights):
+    """x (n, c, *size), read as `meshed` says: (n, c, *out)."""
+    y = np.moveaxis(x, 1, -1)[places]  # (n, *out, *taps, c)
+    for w in weights[::-1]:
+        y = (y * w).sum(-2)
+    return np.moveaxis(y, -1, 1)
+
+
+def scattered(dy, shape, places, weights):
+    """The adjoint of `gathered`, of x of this shape."""
+    terms = np.moveaxis(dy, 1, -1)
+    for w in weights:
+        terms = np.expand_dims(terms, -2) * w
+    dx = np.zeros_like(dy, shape=(shape[0], *shape[2:], shape[1]))
+    np.add.at(dx, places, terms)
+    return np.moveaxis(dx, -1, 1)
 
 
 def reflected(place, low, high):
@@ -355,6 +384,90 @@ class RoiAlign(Operator):
         point = np.expand_dims(self.points(ends, bins), -1)
         place = np.clip(point, 0, n - 1)
         index = np.floor(plain(place)).astype(int) + np.arange(2)
-        weights = triangle(np.abs(place - index))
+        weights = triangle(place - index)
         weights = np.where((point < -1) | (point > n), np.zeros_like(weights), weights)
         return np.minimum(index, n - 1).reshape(bins, -1), weights.reshape(bins, -1)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class DeformConv(Operator):
+    """A convolution whose every tap is moved by an offset of its own. ONNX DeformConv-22;
+    Dai et al. 2017; with a mask, Zhu et al. 2019.
+
+    x: (n, c, *size), r sides, zeros beyond; w: (m, c / group, *kernel); b: (m,);
+    offset: (n, offset_group prod(kernel) r, *out), in elements along each side;
+    mask: (n, offset_group prod(kernel), *out), which multiplies what is read; y: (n, m, *out).
+    """
+
+    dilations: tuple[int, ...] | None = None
+    group: int = 1
+    kernel_shape: tuple[int, ...] | None = None
+    offset_group: int = 1
+    pads: tuple[int, ...] | None = None
+    strides: tuple[int, ...] | None = None
+    since = 22
+    auto_pad = "NOTSET"
+
+    def forward(self, x, w, offset, b=None, mask=None):
+        read = gathered(self.grouped(x), *meshed(self.taps(x, w, offset, triangle)))
+        y = filtered(self.patches(read, mask, x, w), w, self.group)
+        return y if b is None else y + along_channels(b, y.ndim)
+
+    def backward(self, grads, inputs, outputs):
+        (dy,), (x, w, offset, *_) = grads, inputs
+        b, mask = (*inputs[3:], None, None)[:2]
+        pixels, rank = self.grouped(x), w.ndim - 2
+        places, weights = meshed(self.taps(x, w, offset, triangle))
+        _, slopes = meshed(self.taps(x, w, offset, triangle_slope))
+        read = gathered(pixels, places, weights)
+        dw = filter_gradient(self.patches(read, mask, x, w), dy, w, self.group)
+        dread = patch_gradient(dy, w, self.group)
+        dread = np.moveaxis(dread, range(-rank, 0), range(2, 2 + rank)).reshape(read.shape)
+        dmask = None if mask is None else (dread * read).sum(1).reshape(mask.shape)
+        if mask is not None:
+            dread = dread * mask.reshape(len(read), 1, *read.shape[2:])
+        moved = (
+            gathered(pixels, places, [*weights[:i], slopes[i], *weights[i + 1 :]])
+            for i in range(rank)
+        )
+        doffset = np.stack([(dread * dplace).sum(1) for dplace in moved], 1 + rank)
+        dx = scattered(dread, pixels.shape, places, weights).reshape(x.shape)
+        (db,) = bias_gradient(dy, (b,))
+        return (dx, dw, doffset.reshape(offset.shape), db, dmask)[: len(inputs)]
+
+    def batch(self, *shapes):
+        given = zip((0, None, 0, None, 0), shapes, strict=False)
+        return Batch(tuple(None if shape is None else axis for axis, shape in given), (0,))
+
+    def grouped(self, x):
+        """(n, c, *size) to (n offset_group, c / offset_group, *size)."""
+        n, c, *size = x.shape
+        return x.reshape(n * self.offset_group, c // self.offset_group, *size)
+
+    def patches(self, read, mask, x, w):
+        """(n offset_group, c / offset_group, *kernel, *out) to (n, c, *out, *kernel)."""
+        if mask is not None:
+            read = read * mask.reshape(len(read), 1, *read.shape[2:])
+        rank = w.ndim - 2
+        patches = read.reshape(*x.shape[:2], *read.shape[2:])
+        return np.moveaxis(patches, range(2, 2 + rank), range(-rank, 0))
+
+    def taps(self, x, w, offset, weigh):
+        """Along each side the elements around each place, and what `weigh` makes of how far it
+        lies behind them: (n offset_group, *kernel, *out, k)."""
+        kernel, rank = w.shape[2:], w.ndim - 2
+        at = Windows.on_input(self, x.shape[2:], kernel)
+        offset = offset.reshape(len(x) * self.offset_group, *kernel, rank, *at.out)
+        taps = []
+        for i, n in enumerate(x.shape[2:]):
+            first = np.arange(at.out[i]) * at.strides[i] - at.begin[i]
+            tap = np.arange(kernel[i]) * at.dilations[i]
+            sides = [1] * 2 * rank
+            sides[i], sides[rank + i] = kernel[i], at.out[i]
+            place = np.take(offset, i, 1 + rank) + (tap[:, None] + first).reshape(sides)
+            index = np.floor(plain(place)).astype(int)[..., None] + np.arange(-1, 3)
+            weights = weigh(np.expand_dims(place, -1) - index)
+            inside = (index >= 0) & (index < n)
+            weights = np.where(inside, weights, np.zeros_like(weights))
+            taps.append((np.clip(index, 0, n - 1), weights))
+        return taps
