@@ -143,6 +143,18 @@ def grid_inputs(d: Draw, op: sampling.GridSample) -> Inputs:
     return d.tensor((n, *c, *size)), grid
 
 
+choices(sampling.AffineGrid, align_corners=(0, 1))
+
+
+@inputs(sampling.AffineGrid)
+def affine_inputs(d: Draw, op: sampling.AffineGrid) -> Inputs:
+    """Of images and volumes. A side has two places at least: of the middle of one ONNX does not
+    say whether it is the first or the last."""
+    rank = d.choose((2, 2, 3))
+    n, sides = d.samples(most=3), d.sides(rank, least=2)
+    return d.tensor((n, rank, rank + 1)), d.literal((n, d.integer(1, 3), *sides))
+
+
 choices(
     sampling.RoiAlign,
     coordinate_transformation_mode=("half_pixel", "output_half_pixel"),

@@ -22,7 +22,7 @@ from d5test.reference.operators.windows import (
     patch_gradient,
 )
 
-__all__ = ["DeformConv", "GridSample", "Resize", "RoiAlign"]
+__all__ = ["AffineGrid", "DeformConv", "GridSample", "Resize", "RoiAlign"]
 
 
 @dataclass(frozen=True)
@@ -305,6 +305,40 @@ def reflected(place, low, high):
     turns = np.floor((plain(place) - low) / width)
     beyond = place - (low + turns * width)
     return np.where(turns % 2 == 0, low + beyond, high - beyond)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class AffineGrid(Operator):
+    """Where an affine map moves the places of an image: a grid of GridSample. ONNX AffineGrid-20.
+
+    theta: (n, r, r + 1), the last column a shift; size: (n, c, *size), r sides of 2 or more;
+    y: (n, *size, r), of the place with coordinates from -1 to 1, the last side's first. These are
+    the middles of the first and last element (`align_corners`), or their outer borders.
+    """
+
+    align_corners: int = 0
+    since = 20
+
+    def forward(self, theta, size):
+        n, _, *sides = map(int, size)
+        places = self.places(theta, sides)
+        return (places @ np.swapaxes(theta, 1, 2)).reshape(n, *sides, -1)
+
+    def backward(self, grads, inputs, outputs):
+        (dy,), (theta, size) = grads, inputs
+        n, _, *sides = map(int, size)
+        moved = dy.reshape(n, -1, len(sides))
+        return np.swapaxes(moved, 1, 2) @ self.places(theta, sides), None
+
+    def places(self, like, sides):
+        """Each place (prod(size), r + 1), and a 1, in the arithmetic of `like`."""
+        places = np.ones_like(like, shape=(*sides, len(sides) + 1))
+        for axis, n in enumerate(sides):
+            i = np.zeros_like(like, shape=(n, *(1,) * (len(sides) - 1 - axis)))
+            i[...] = np.arange(n).reshape(i.shape)
+            place = 2 * i / (n - 1) - 1 if self.align_corners else (2 * i + 1) / n - 1
+            places[..., len(sides) - 1 - axis] = place
+        return places.reshape(-1, len(sides) + 1)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
