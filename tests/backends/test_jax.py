@@ -195,6 +195,7 @@ ROWS: list[tuple[str, tuple[Tensor | None, ...], dict[str, Any]]] = [
     ("CumProd", (some(3, 5), Tensor((), "int64", data=(-2,))), {"reverse": 1}),
     ("Expand", (some(3, 1), ints(2, 1, 4)), {}),
     ("Dropout", (some(3, 5), None, mask(3, 5)), {}),
+    ("Dropout", (some(3, 5),), {}),
     ("Attention", HEADS, {"is_causal": 1}),
     ("Attention", (*HEADS, mask(5, 8), *PAST), {"is_causal": 1}),
     ("Attention", (*HEADS, some(2, 1, 5, 5)), {"scale": 0.5}),
