@@ -36,6 +36,7 @@ NAN_IS_OPEN = {
     "DynamicQuantizeLinear": "by the Max and Min of all",
     "GlobalMaxPool": "as Max",
     "MaxPool": "as Max",
+    "MaxRoiPool": "as Max",
     "ReduceMax": "as Max",
     "ReduceMin": "as Min",
     "TopK": "an order has no place for NaN",

@@ -1,4 +1,4 @@
-"""Cases of what reads between elements: by every kind of coordinate, in images and regions."""
+"""Cases of what reads at places: by every kind of coordinate, in images and regions."""
 
 from functools import partial
 from math import prod
@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from d5test.reference.operators import sampling
-from d5test.reference.operators.windows import Windows
+from d5test.reference.operators.windows import MaxPool, Windows
 from d5test.strategies.draw import Draw, Regime
 from d5test.strategies.registry import Inputs, attributes, choices, inputs
-from d5test.strategies.windows import alike, along, most, rank_of, spatial
+from d5test.strategies.windows import REGIMES, alike, along, most, rank_of, spatial
 
 SCALES = (2.0, 0.5, 1.5, 0.75, 1.25, 3.0, 0.625)
 """Numbers of few bits, which no lower precision changes: with them the output's size would."""
@@ -199,6 +199,32 @@ def clear_ends(
     if np.any(near & ((op.mode == "max") | (jumps == -1) | (jumps == n))):
         ends = shift - 0.25, shift - 0.25 + bins * max(op.sampling_ratio, 1)
     return ends
+
+
+choices(
+    sampling.MaxRoiPool,
+    pooled_shape=((2, 1), (1, 1), (3, 2), (2, 4), (5, 3)),
+    spatial_scale=(1.0, 0.5, 0.25),
+)
+
+
+@inputs(sampling.MaxRoiPool)
+def max_roi_inputs(d: Draw, op: sampling.MaxRoiPool) -> Inputs:
+    """Regions inside an image and beyond it, whose ends are no halves; turned round where it is
+    degenerate.
+    """
+    n, c = d.samples(most=3), d.channels(1, most=4)
+    size = d.sides(2, most=8)
+    m = d.side(most=4, empty=True, few=True)
+    rois: list[float] = []
+    for _ in range(m):
+        starts = [d.integer(-2, min(side, 8)) for side in size[::-1]]
+        ends = [start + d.integer(-2 if d.degenerate else 0, 9) for start in starts]
+        shift = d.choose((0, 0.25, -0.25))
+        rois += [d.integer(0, min(n, 9) - 1)] + [
+            (end + shift) / op.spatial_scale for end in starts + ends
+        ]
+    return d.tensor((n, *c, *size), *REGIMES[MaxPool]), d.literal(rois, d.dtype, (m, 5))
 
 
 @attributes(sampling.DeformConv)

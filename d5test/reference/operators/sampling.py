@@ -5,6 +5,7 @@ value is a sum of elements around it, its taps, under weights that fall off with
 What reads along one axis after the other is a linear map of each, and `Taps` is that map.
 """
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ import numpy as np
 
 from d5test.case import Batch, Operator
 from d5test.reference.operators.broadcasting import along_channels, plain
+from d5test.reference.operators.reductions import ReduceMax
 from d5test.reference.operators.windows import (
     Windows,
     bias_gradient,
@@ -22,7 +24,7 @@ from d5test.reference.operators.windows import (
     patch_gradient,
 )
 
-__all__ = ["AffineGrid", "DeformConv", "GridSample", "Resize", "RoiAlign"]
+__all__ = ["AffineGrid", "DeformConv", "GridSample", "MaxRoiPool", "Resize", "RoiAlign"]
 
 
 @dataclass(frozen=True)
@@ -421,6 +423,56 @@ class RoiAlign(Operator):
         weights = triangle(place - index)
         weights = np.where((point < -1) | (point > n), np.zeros_like(weights), weights)
         return np.minimum(index, n - 1).reshape(bins, -1), weights.reshape(bins, -1)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class MaxRoiPool(Operator):
+    """The largest element of each bin of regions of images, zero of an empty one.
+    ONNX MaxRoiPool-22; Girshick 2015, as Caffe's ROIPooling.
+
+    x: (n, c, h, w); rois: (m, 5), the image and x1, y1, x2, y2 of each region, which are rounded,
+    and whose last element is part of it; y: (m, c, *pooled_shape). Bins share elements where the
+    sides of a region are no multiples of theirs.
+    """
+
+    pooled_shape: tuple[int, ...]
+    spatial_scale: float = 1.0
+    since = 22
+    arguments = (1,)
+
+    def forward(self, x, rois):
+        y = np.zeros_like(x, shape=(len(rois), x.shape[1], *self.pooled_shape))
+        for place, elements in self.bins(x.shape, rois):
+            y[place] = x[elements].max((1, 2))
+        return y
+
+    def backward(self, grads, inputs, outputs):
+        (dy,), (x, rois) = grads, inputs
+        dx = np.zeros_like(dy, shape=x.shape)
+        for place, elements in self.bins(x.shape, rois):
+            share = dy[place].reshape(-1, 1, 1)
+            dx[elements] += ReduceMax().gradient(share, x[elements], None, (1, 2))
+        return dx, None
+
+    def batch(self, *shapes):
+        return Batch((None, 0), (0,))
+
+    def bins(self, shape, rois):
+        """Of each bin that is not empty the indices of its channels in y, and of its elements."""
+        for i, (image, *ends) in enumerate(plain(rois).tolist()):
+            x1, y1, x2, y2 = (math.floor(end * self.spatial_scale + 0.5) for end in ends)
+            sides = zip((y1, x1), (y2, x2), shape[2:], self.pooled_shape, strict=True)
+            rows, columns = (parts(*side) for side in sides)
+            for j, k in itertools.product(range(len(rows)), range(len(columns))):
+                if rows[j].start < rows[j].stop and columns[k].start < columns[k].stop:
+                    yield (i, slice(None), j, k), (int(image), slice(None), rows[j], columns[k])
+
+
+def parts(first, last, n, bins):
+    """Where each bin of a region lies along a side of n."""
+    width = max(last - first + 1, 1)
+    ends = ((k * width // bins, -(-(k + 1) * width // bins)) for k in range(bins))
+    return [slice(*(min(max(first + end, 0), n) for end in both)) for both in ends]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
