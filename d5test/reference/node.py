@@ -27,7 +27,7 @@ OTHER_MEANING = {
 }
 """Older versions with a signature that reads like the one whose meaning we have."""
 
-MODELLED = {("Cast", "to"): NAMES}
+MODELLED = {("BitCast", "to"): NAMES, ("Cast", "to"): NAMES}
 """Values of attributes, of which there are more in ONNX than we have."""
 
 COUNTED = {"Split": "num_outputs"}

@@ -216,6 +216,7 @@ ROWS: list[tuple[str, tuple[Tensor | None, ...], dict[str, Any]]] = [
     *(("Cast", (some(3, 5),), {"to": to}) for to in (6, 9, 10, 16)),
     ("Cast", (some(3, 5),), {"to": 17, "saturate": 0}),
     ("CastLike", (some(3, 5), Tensor((2,), "bfloat16")), {}),
+    ("BitCast", (Tensor((3, 5), "uint32", ("bits",)),), {"to": 6}),
 ]  # fmt: skip
 KNOWN = [row for row in ROWS if row[0] in reference.OPERATORS]
 
