@@ -176,6 +176,7 @@ ROWS: list[tuple[str, tuple[Tensor | None, ...], dict[str, Any]]] = [
     ("IsNaN", (Tensor((3, 5), values=("unbounded",)),), {}),
     *(("IsInf", (Tensor((3, 5), values=("unbounded",)),), {"detect_negative": n}) for n in (0, 1)),
     ("EyeLike", (some(3, 5),), {"k": 1}),
+    ("ConstantOfShape", (ints(3, 5),), {}),
     ("Range", tuple(Tensor((), "int64", data=(n,)) for n in (9, -4, -3)), {}),
     ("NonZero", (mask(3, 5),), {}),
     *(("Unique", (below(2, 5, 3),), {"axis": axis}) for axis in (None, 0)),

@@ -77,6 +77,14 @@ for _title, _cast in _casts.items():
     forms.add("Cast", _title, arithmetic="F")(planned(partial(cast, _cast)))
 
 
+@forms.add("ConstantOfShape", "lax.full", values=(0,), gradient=UNDERIVED)
+@planned
+def full(op: Any, shape: Array) -> Plan:
+    name, _, (number,) = op.value
+    sides = integers(shape)
+    return lambda shape: lax.full(sides, number, name)
+
+
 @forms.add("BitCast", "jax.Array.view", arithmetic="F", gradient=UNDERIVED)
 def view(op: Any, x: Array) -> Array:
     return x.view(NAMES[op.to])

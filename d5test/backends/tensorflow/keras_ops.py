@@ -307,6 +307,13 @@ def cast_by_keras(op: Any, x: Any) -> Plan:
     return cast(ops.cast, op, x)
 
 
+@forms.add("ConstantOfShape", "keras.ops.full", values=(0,), gradient=UNDERIVED)
+@planned
+def full(op: Any, shape: Any) -> Plan:
+    name, _, (number,) = op.value
+    return lambda shape: ops.full(shape, number, name)
+
+
 @forms.add("BitCast", "keras.ops.view", gradient=UNDERIVED)
 def view(op: Any, x: Any) -> Any:
     if {NAMES[op.to], x.dtype.name} & {*EIGHT_BITS}:
