@@ -291,7 +291,7 @@ class Dropout(Operator):
             mask = np.copy(training_mode)
         else:
             drawn = np.random.RandomState(self.seed or 0).uniform(size=x.shape)
-            mask = drawn >= (0.5 if ratio is None else plain(ratio))
+            mask = drawn >= (0.5 if ratio is None else float(plain(ratio)))
         return self.dropped(x, mask, ratio), mask
 
     def backward(self, grads, inputs, outputs):
