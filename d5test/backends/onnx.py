@@ -54,6 +54,7 @@ from d5test.backends.base import (
     bits,
     from_bits,
 )
+from d5test.dtypes import NUMBERS
 
 Kind = onnx.defs.OpSchema.FormalParameterOption
 GRAPHS = (onnx.defs.OpSchema.AttrType.GRAPH, onnx.defs.OpSchema.AttrType.GRAPHS)
@@ -147,6 +148,9 @@ def _node(
             node.output.append("" if optional else f"unwanted{k}")
     for attribute, value in attributes.items():
         kind = int(schema.attributes[attribute].type)
+        if kind == onnx.AttributeProto.TENSOR:
+            dtype, shape, numbers = value
+            value = onnx.helper.make_tensor("", NUMBERS[dtype], shape, numbers)
         node.attribute.append(onnx.helper.make_attribute(attribute, value, attr_type=kind))
     return node
 

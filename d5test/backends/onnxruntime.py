@@ -6,10 +6,13 @@ OMP_NUM_THREADS, where that is set.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from d5test.backends.onnx import OnnxBackend
+
+IMAGES = 4
+"""The axes of images."""
 
 
 class OnnxRuntime(OnnxBackend):
@@ -29,6 +32,12 @@ class OnnxRuntime(OnnxBackend):
         if operator in ("Attention", "Gelu"):
             return "no kernel of its own; ONNX's function body has its constants in float32"
         return super().single(operator)
+
+    def declined(self, operator: str, op: Any, inputs: Sequence[Any]) -> str:
+        """Besides: deformed convolutions of volumes."""
+        if operator == "DeformConv" and inputs[0].ndim != IMAGES:
+            return "ONNX Runtime's DeformConv has images"
+        return super().declined(operator, op, inputs)
 
     def options(self) -> Mapping[str, Any]:
         return {"intra_op_num_threads": self.threads(), "log_severity_level": 4}

@@ -209,7 +209,8 @@ def _truncation(inquiry: Inquiry, ahead: Arrays, behind: Arrays) -> float:
     ]
     with np.errstate(all="ignore"):
         slopes = moved_outputs(op, arrays, direction)
-        rise = [p - m for p, m in zip(op(*ahead), op(*behind), strict=True)]
+        both = zip(grads, op(*ahead), op(*behind), strict=False)
+        rise = [None if dy is None else p - m for dy, p, m in both]
     return abs(inner(grads, rise) - inner(grads, slopes))
 
 

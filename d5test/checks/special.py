@@ -36,6 +36,7 @@ NAN_IS_OPEN = {
     "DynamicQuantizeLinear": "by the Max and Min of all",
     "GlobalMaxPool": "as Max",
     "MaxPool": "as Max",
+    "MaxRoiPool": "as Max",
     "ReduceMax": "as Max",
     "ReduceMin": "as Min",
     "TopK": "an order has no place for NaN",
@@ -77,7 +78,8 @@ CLIPPED = 3
 
 MEETS_ZEROS = {
     "ConvTranspose": (1,), "PRelu": (1,), "RNN": (2,), "GRU": (2, 5), "LSTM": (2, 7),
-    "GridSample": (0,), "Resize": (0,),
+    "GridSample": (0,), "Resize": (0,), "RoiAlign": (0,),
+    "DeformConv": (0,),
 }  # fmt: skip
 """Inputs that may meet zeros which the reference has not: the weights, where it is computed as a
 convolution of the inputs with zeros between and around them; the slope, where it multiplies what

@@ -29,8 +29,10 @@ BY_MASK = {
         "its gradient may be dy times a mask of the largest, and NaN times zero is NaN",
     ),
     "ReduceMin": "as ReduceMax, of the smallest",
+    "DeformConv": "as Resize",
     "GridSample": "as Resize",
     "Resize": "dy may be multiplied by the weights of all elements around, also those without any",
+    "RoiAlign": "as Resize",
 }
 """Operators of which a gradient in use, here jax's and torch's, multiplies by zero where the
 reference does not."""

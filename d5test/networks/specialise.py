@@ -16,7 +16,7 @@ from onnx.reference import ReferenceEvaluator
 
 from d5test.backends.base import Unsupported
 from d5test.case import Array, Operator
-from d5test.networks.graph import Graph, Node, Unmodelled, Value
+from d5test.networks.graph import Graph, Node, Value
 from d5test.networks.model import inferred, subgraphs_of, to_proto
 
 Shape = tuple[int, ...]
@@ -104,8 +104,6 @@ def _hands_on(node: Node, graph: Graph, read: set[str], types: Mapping[str, int]
         return types.get(node.inputs[0], 0) == types.get(node.outputs[0])
     if node.kind == "Identity":
         return True
-    if not isinstance(node.op, Unmodelled):
-        return False
     training = "".join(node.inputs[2:3])
     off = not training or (training in graph.constants and not graph.constants[training].any())
     return node.kind == "Dropout" and off

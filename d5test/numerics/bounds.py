@@ -270,9 +270,11 @@ def lower_precision(
     bits = NEXT_LOWER[dtype]
     if (own := op.lowered(arrays, grads, bits)) is not None:
         return tuple(own)
-    if op.typed:
-        return _coarser(op, arrays, grads)
-    results = lifted_results(op, arrays, grads, partial(rounded, precision=bits))
+    results = (
+        _coarser(op, arrays, grads)
+        if op.typed
+        else lifted_results(op, arrays, grads, partial(rounded, precision=bits))
+    )
     return tuple(map(displaced, results)) if op.exact and grads is None else results
 
 

@@ -11,7 +11,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from d5test.case import Operator
-from d5test.dtypes import NAMES
+from d5test.dtypes import NAMES, NUMBERS
 from d5test.reference.operators import OPERATORS
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ OTHER_MEANING = {
 }
 """Older versions with a signature that reads like the one whose meaning we have."""
 
-MODELLED = {("Cast", "to"): NAMES}
+MODELLED = {("BitCast", "to"): NAMES, ("Cast", "to"): NAMES}
 """Values of attributes, of which there are more in ONNX than we have."""
 
 COUNTED = {"Split": "num_outputs"}
@@ -74,7 +74,7 @@ def to_node(
     An attribute with its default value is left out, so that a version before that attribute
     reads the node too.
     """
-    from onnx import defs, helper
+    from onnx import AttributeProto, defs, helper
 
     inputs = [name or "" for name in input_names]
     while inputs and not inputs[-1]:
@@ -86,18 +86,26 @@ def to_node(
     for key, value in op.attributes.items():
         if value != defaults[key]:
             kind = known[key].type.value if key in known else None
+            if kind == AttributeProto.TENSOR:
+                dtype, shape, numbers = value
+                value = helper.make_tensor("", NUMBERS[dtype], shape, numbers)
             node.attribute.append(helper.make_attribute(key, value, attr_type=kind))
     return node
 
 
 def _value(attribute: onnx.AttributeProto) -> Any:
-    """An attribute's value: text as str, lists as tuples."""
-    from onnx import AttributeProto, helper
+    """An attribute's value: text as str, lists as tuples, tensors as dtype, shape and numbers."""
+    from onnx import AttributeProto, helper, numpy_helper
 
     lists = (AttributeProto.FLOATS, AttributeProto.INTS, AttributeProto.STRINGS)
     value = helper.get_attribute_value(attribute)
     if isinstance(value, bytes):
         return value.decode()
+    if attribute.type == AttributeProto.TENSOR:
+        if value.data_type not in NAMES:
+            raise NotModelled(f"attribute {attribute.name}, a tensor of text or complex numbers")
+        array = numpy_helper.to_array(value)
+        return NAMES[value.data_type], array.shape, tuple(array.ravel().tolist())
     if attribute.type in lists:
         return tuple(v.decode() if isinstance(v, bytes) else v for v in value)
     return value

@@ -14,6 +14,15 @@ choices(
     dtype=lambda d: d.choose((None, NUMBERS["int64"], NUMBERS[d.dtype], NUMBERS["bool"])),
     k=(0, 1, -1, 2, -3, 7),
 )
+NUMERALS = (0.0, 1.0, -2.5, 0.1, 96.0)
+choices(
+    creation.ConstantOfShape,
+    value=lambda d: d.choose((
+        ("float32", (1,), (0.0,)), (d.dtype, (1,), (d.choose(NUMERALS),)),
+        (d.dtype, (1,), (d.choose(NUMERALS),)), (d.choose(COUNTED), (1,), (d.integer(-9, 9),)),
+        ("bool", (1,), (d.flag(),)),
+    )),
+)  # fmt: skip
 choices(creation.Shape, start=(0, 1, -2, 2, -9), end=(None, -1, 2, 3, 9))
 
 
@@ -23,6 +32,13 @@ def eye_inputs(d: Draw, op: creation.EyeLike) -> tuple[Tensor]:
     x = d.tensor(d.sides(2))
     whole = Tensor(x.shape, "int32", ("below", 9))
     return (x if op.dtype == NUMBERS[d.dtype] else d.choose((x, whole)),)
+
+
+@inputs(creation.ConstantOfShape)
+def constant_inputs(d: Draw, op: creation.ConstantOfShape) -> tuple[Tensor]:
+    """In half of the draws one element: of more, their mean is the result."""
+    one = (1,) * d.integer(0, 3)
+    return (d.literal(one if d.flag() else d.shape(0)),)
 
 
 @inputs(creation.Range)

@@ -183,11 +183,16 @@ def tile_inputs(d: Draw, op: movement.Tile) -> tuple[Tensor, Tensor]:
 
 @inputs(movement.Dropout)
 def dropout_inputs(d: Draw, op: movement.Dropout) -> tuple[Tensor | None, ...]:
-    """With a mask and a ratio, with a mask alone, and without: inference."""
+    """With a mask and a ratio, with a mask alone, and without: in inference, and in training where
+    nothing is dropped.
+    """
     shape = d.shape(0, 4)
     ratio = d.maybe(d.literal(d.choose((0.25, 0.0, 0.75)), dtype=d.dtype))
-    if d.flag():
+    if shape and d.flag():
         return d.tensor(shape), ratio, d.mask(shape)
+    if d.flag():
+        kept = ratio is not None and ratio.data == (0.0,)
+        return d.tensor(shape), ratio, d.literal(kept and d.flag(), "bool")
     return (d.tensor(shape),) if ratio is None else (d.tensor(shape), ratio)
 
 

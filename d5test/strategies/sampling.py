@@ -1,13 +1,16 @@
-"""Cases of what reads between elements: larger and smaller, by every kind of coordinate."""
+"""Cases of what reads at places: by every kind of coordinate, in images and regions."""
 
 from functools import partial
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from d5test.reference.operators import sampling
+from d5test.reference.operators.windows import MaxPool, Windows
 from d5test.strategies.draw import Draw, Regime
 from d5test.strategies.registry import Inputs, attributes, choices, inputs
+from d5test.strategies.windows import REGIMES, alike, along, most, rank_of, spatial
 
 SCALES = (2.0, 0.5, 1.5, 0.75, 1.25, 3.0, 0.625)
 """Numbers of few bits, which no lower precision changes: with them the output's size would."""
@@ -35,6 +38,7 @@ CLEAR = 1e-3
 
 
 POLICIES = ("stretch", "not_larger", "not_smaller")
+OFFSETS: tuple[Regime, ...] = (("uniform", -1.5, 1.5), "normal", ("uniform", -4, 4), "ties")
 GRIDS: tuple[Regime, ...] = (("uniform", -1.25, 1.25), ("uniform", -3, 3), "ties")
 ENDS = (0.0, 1.0)
 PARTS = ((0.125, 0.75), (0.25, 1.25), (-0.25, 0.5), ENDS, (0.75, 0.25))
@@ -135,3 +139,121 @@ def grid_inputs(d: Draw, op: sampling.GridSample) -> Inputs:
     inside = op.mode == "cubic" and op.padding_mode != "zeros"
     grid = d.tensor((n, *out, rank), *([("uniform", -1, 1)] if inside else GRIDS))
     return d.tensor((n, *c, *size)), grid
+
+
+choices(sampling.AffineGrid, align_corners=(0, 1))
+
+
+@inputs(sampling.AffineGrid)
+def affine_inputs(d: Draw, op: sampling.AffineGrid) -> Inputs:
+    """Of images and volumes. A side has two places at least: of the middle of one ONNX does not
+    say whether it is the first or the last."""
+    rank = d.choose((2, 2, 3))
+    n, sides = d.samples(most=3), d.sides(rank, least=2)
+    return d.tensor((n, rank, rank + 1)), d.literal((n, d.integer(1, 3), *sides))
+
+
+choices(
+    sampling.RoiAlign,
+    coordinate_transformation_mode=("half_pixel", "output_half_pixel"),
+    mode=("avg", "max"),
+    output_height=(1, 2, 3, 5),
+    output_width=(2, 1, 3, 4),
+    sampling_ratio=(0, 2, 1, 3),
+    spatial_scale=(1.0, 0.5, 0.25),
+)
+
+
+@inputs(sampling.RoiAlign)
+def roi_inputs(d: Draw, op: sampling.RoiAlign) -> Inputs:
+    """Regions inside an image and beyond it, in steps of 1/8, which no dtype rounds; empty ones
+    where it is degenerate. Of one that is not clear there are points a unit apart instead.
+    """
+    n, c = d.samples(most=3), d.channels(1, most=4)
+    size = d.sides(2, most=8)
+    m = d.side(most=4, empty=True, few=True)
+    shift = 0.5 if op.coordinate_transformation_mode == "half_pixel" else 0.0
+    rois = []
+    for _ in range(m):
+        ends = [clear_ends(d, op, axis, size[axis], shift) for axis in (1, 0)]
+        rois += [end[i] / op.spatial_scale for i in (0, 1) for end in ends]
+    images = d.index((m,), n)
+    return d.tensor((n, *c, *size)), d.literal(rois, d.dtype, (m, 4)), images
+
+
+def clear_ends(
+    d: Draw, op: sampling.RoiAlign, axis: int, n: int, shift: float
+) -> tuple[float, float]:
+    """Ends of a region along a side of n, whose points lie clear of those at which a value jumps:
+    where x ends, and of the largest product where other elements are around.
+    """
+    bins = (op.output_height, op.output_width)[axis]
+    start = d.integer(-10, 8 * min(n, 8)) / 8
+    ends = start, start + d.integer(0 if d.degenerate else 1, 64) / 8
+    exact = op.with_(spatial_scale=1.0)
+    points = exact.points(np.array(ends), bins)
+    jumps = np.rint(points) if op.mode == "max" else np.clip(np.rint(points), -1, n)
+    near = np.abs(points - jumps) < (1 / 16 if d.dtype in ("float16", "bfloat16") else CLEAR)
+    if np.any(near & ((op.mode == "max") | (jumps == -1) | (jumps == n))):
+        ends = shift - 0.25, shift - 0.25 + bins * max(op.sampling_ratio, 1)
+    return ends
+
+
+choices(
+    sampling.MaxRoiPool,
+    pooled_shape=((2, 1), (1, 1), (3, 2), (2, 4), (5, 3)),
+    spatial_scale=(1.0, 0.5, 0.25),
+)
+
+
+@inputs(sampling.MaxRoiPool)
+def max_roi_inputs(d: Draw, op: sampling.MaxRoiPool) -> Inputs:
+    """Regions inside an image and beyond it, whose ends are no halves; turned round where it is
+    degenerate.
+    """
+    n, c = d.samples(most=3), d.channels(1, most=4)
+    size = d.sides(2, most=8)
+    m = d.side(most=4, empty=True, few=True)
+    rois: list[float] = []
+    for _ in range(m):
+        starts = [d.integer(-2, min(side, 8)) for side in size[::-1]]
+        ends = [start + d.integer(-2 if d.degenerate else 0, 9) for start in starts]
+        shift = d.choose((0, 0.25, -0.25))
+        rois += [d.integer(0, min(n, 9) - 1)] + [
+            (end + shift) / op.spatial_scale for end in starts + ends
+        ]
+    return d.tensor((n, *c, *size), *REGIMES[MaxPool]), d.literal(rois, d.dtype, (m, 5))
+
+
+@attributes(sampling.DeformConv)
+def deform_attributes(d: Draw) -> sampling.DeformConv:
+    """Images and volumes; groups of channels that are filtered or that move together."""
+    rank = d.choose((2, 2, 2, 3))
+    return sampling.DeformConv(
+        dilations=d.maybe(along(d, rank, 2)),
+        group=d.groups(2),
+        kernel_shape=d.vector(rank, 1, most(rank)),
+        offset_group=d.integer(1, 2),
+        pads=d.maybe(alike(d.vector(2 * rank, 0, 2))),
+        strides=d.maybe(along(d, rank, most(rank))),
+    )
+
+
+@inputs(sampling.DeformConv)
+def deform_inputs(d: Draw, op: sampling.DeformConv) -> Inputs:
+    """Taps that move a little or beyond the image, also by whole elements; with a bias, a mask,
+    both, and neither.
+    """
+    rank = rank_of(d, op.pads, op.kernel_shape, op.strides, op.dilations)
+    kernel = op.kernel_shape or d.vector(rank, 1, most(rank))
+    n, (c, m) = d.samples(most=3), d.channels(2, most=2)
+    size = spatial(d, kernel, op.dilations, op.pads, "NOTSET")
+    x = (n, op.group * op.offset_group * c, *size)
+    w = (op.group * m, op.offset_group * c, *kernel)
+    out = Windows.on_input(op, size, kernel).out
+    groups = op.offset_group * prod(kernel)
+    offset = d.tensor((n, groups * rank, *out), *OFFSETS)
+    bias = d.maybe(d.addend((op.group * m,)))
+    mask = d.maybe(d.tensor((n, groups, *out)))
+    given = *d.factors(x, w), offset, bias, mask
+    return given if mask is not None else given[: 4 if bias is not None else 3]

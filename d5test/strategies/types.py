@@ -1,6 +1,6 @@
 """Conversions from and to each dtype, and the numbers at which they have to decide."""
 
-from d5test.case import FLOATS, Tensor
+from d5test.case import FLOATS, Tensor, dtype_of
 from d5test.dtypes import EIGHT_BITS, FOUR_BITS, NAMES, NUMBERS
 from d5test.reference.operators import types
 from d5test.strategies.draw import Draw
@@ -46,3 +46,27 @@ def source(d: Draw, to: str) -> Tensor:
         return d.mask(d.shape())
     regime = ("whole",) if "int" in dtype else ("borders", to)
     return Tensor(d.shape(), dtype, regime)
+
+
+@attributes(types.BitCast)
+def bit_cast(d: Draw) -> types.BitCast:
+    """To a dtype of as many bits as the one under test has, or to it; in one draw of four of 8."""
+    eight = d.choose((False, False, False, True))
+    same = alike(d.dtype)
+    return types.BitCast(to=NUMBERS[d.choose(alike("int8") if eight else (*same, d.dtype))])
+
+
+@inputs(types.BitCast)
+def bit_cast_inputs(d: Draw, op: types.BitCast) -> tuple[Tensor]:
+    """The dtype under test is at one of both ends, if its bits are as many."""
+    to = NAMES[op.to]
+    sources = alike(to)
+    dtype = d.choose((d.dtype,) if d.dtype in sources else sources)
+    return (d.tensor(d.shape(0), *(("bits",) if "int" in dtype else ()), dtype=dtype),)
+
+
+def alike(dtype: str) -> tuple[str, ...]:
+    """The other dtypes with as many bits, any of which are a number: so no Booleans."""
+    width = dtype_of(dtype).itemsize
+    every = (*WHOLE, *FLOATS, *EIGHT_BITS)
+    return tuple(name for name in every if name != dtype and dtype_of(name).itemsize == width)

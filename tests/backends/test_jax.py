@@ -176,6 +176,7 @@ ROWS: list[tuple[str, tuple[Tensor | None, ...], dict[str, Any]]] = [
     ("IsNaN", (Tensor((3, 5), values=("unbounded",)),), {}),
     *(("IsInf", (Tensor((3, 5), values=("unbounded",)),), {"detect_negative": n}) for n in (0, 1)),
     ("EyeLike", (some(3, 5),), {"k": 1}),
+    ("ConstantOfShape", (ints(3, 5),), {}),
     ("Range", tuple(Tensor((), "int64", data=(n,)) for n in (9, -4, -3)), {}),
     ("NonZero", (mask(3, 5),), {}),
     *(("Unique", (below(2, 5, 3),), {"axis": axis}) for axis in (None, 0)),
@@ -195,6 +196,7 @@ ROWS: list[tuple[str, tuple[Tensor | None, ...], dict[str, Any]]] = [
     ("CumProd", (some(3, 5), Tensor((), "int64", data=(-2,))), {"reverse": 1}),
     ("Expand", (some(3, 1), ints(2, 1, 4)), {}),
     ("Dropout", (some(3, 5), None, mask(3, 5)), {}),
+    ("Dropout", (some(3, 5),), {}),
     ("Attention", HEADS, {"is_causal": 1}),
     ("Attention", (*HEADS, mask(5, 8), *PAST), {"is_causal": 1}),
     ("Attention", (*HEADS, some(2, 1, 5, 5)), {"scale": 0.5}),
@@ -215,6 +217,7 @@ ROWS: list[tuple[str, tuple[Tensor | None, ...], dict[str, Any]]] = [
     *(("Cast", (some(3, 5),), {"to": to}) for to in (6, 9, 10, 16)),
     ("Cast", (some(3, 5),), {"to": 17, "saturate": 0}),
     ("CastLike", (some(3, 5), Tensor((2,), "bfloat16")), {}),
+    ("BitCast", (Tensor((3, 5), "uint32", ("bits",)),), {"to": 6}),
 ]  # fmt: skip
 KNOWN = [row for row in ROWS if row[0] in reference.OPERATORS]
 

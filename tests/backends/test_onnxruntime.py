@@ -87,7 +87,7 @@ FAULTS = {
 
 TOUCHED = {case.op.name for case in FAULTS.values()} | {"GRU", "BatchNormalization", "AveragePool"}
 
-LACKING = {"GlobalLpPool", "Swish"}
+LACKING = {"GlobalLpPool", "MaxRoiPool", "RoiAlign", "Swish"}
 """Operators of which ONNX Runtime 1.31 has no kernel in this operator set."""
 
 DECLARED = [

@@ -62,6 +62,14 @@ def test_dropout_scales_what_its_mask_keeps() -> None:
     np.testing.assert_array_equal(y, x)
 
 
+def test_dropout_that_draws_a_mask_is_refused() -> None:
+    x, train = normal(3, 5), np.array(True)
+    (y,) = run("Dropout", x, np.array(0.0), train)
+    np.testing.assert_array_equal(y, x)
+    with pytest.raises(Unsupported, match="a mask of its own"):
+        run("Dropout", x, np.array(0.2), train)
+
+
 def test_rnn_with_relu() -> None:
     w, r, h = normal(1, 4, 2), normal(1, 4, 4), np.zeros((3, 4))
     y, last = run("RNN", SEQUENCE, w, r, activations=("Relu",), hidden_size=4)

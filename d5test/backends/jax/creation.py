@@ -16,6 +16,14 @@ def eye(op: Any, x: Array) -> Plan:
     return lambda x: jnp.eye(n, m, k, dtype)
 
 
+@rows.native("ConstantOfShape", gradient=UNDERIVED, values=(0,))
+@planned
+def full(op: Any, shape: Array) -> Plan:
+    name, _, (number,) = op.value
+    sides = integers(shape)
+    return lambda shape: jnp.full(sides, number, name)
+
+
 @rows.native("Range", gradient=UNDERIVED, values=(0, 1, 2))
 @planned
 def count(op: Any, *ends: Array) -> Plan:

@@ -7,6 +7,7 @@ from typing import Any
 
 from d5test.backends.base import (
     FAMILIES,
+    UNDERIVED,
     Forms,
     Plan,
     Row,
@@ -20,6 +21,7 @@ from d5test.backends.jax.framework import Array, integers, jax, jnp, lax
 from d5test.backends.jax.movement import shape_of, widths_of
 from d5test.backends.jax.types import cast
 from d5test.backends.windows import Windows
+from d5test.dtypes import NAMES
 
 forms = Forms()
 for _operator, _functions in {
@@ -73,6 +75,19 @@ def astype(x: Array, dtype: str) -> Array:
 _casts: dict[str, Plan] = {"jax.Array.astype": astype, "jnp.asarray": jnp.asarray}
 for _title, _cast in _casts.items():
     forms.add("Cast", _title, arithmetic="F")(planned(partial(cast, _cast)))
+
+
+@forms.add("ConstantOfShape", "lax.full", values=(0,), gradient=UNDERIVED)
+@planned
+def full(op: Any, shape: Array) -> Plan:
+    name, _, (number,) = op.value
+    sides = integers(shape)
+    return lambda shape: lax.full(sides, number, name)
+
+
+@forms.add("BitCast", "jax.Array.view", arithmetic="F", gradient=UNDERIVED)
+def view(op: Any, x: Array) -> Array:
+    return x.view(NAMES[op.to])
 
 
 def alike(function: Plan, op: Any, a: Array, b: Array) -> Plan:

@@ -30,10 +30,17 @@ def einsum(op: Any, *xs: Array) -> Array:
     return jnp.einsum(op.equation, *xs)
 
 
-@rows.composed("Dropout")
-def dropout(op: Any, x: Array, ratio: Any = None, mask: Any = None) -> Array:
-    if mask is None:
-        return x
+@rows.composed("Dropout", values=(1, 2), outputs=1)
+@planned
+def dropout(op: Any, x: Array, ratio: Any = None, train: Any = None) -> Plan:
+    if train is not None and train.ndim:
+        return masked_dropout
+    if train is not None and bool(train) and (ratio is None or float(ratio)):
+        raise Unsupported("jax draws a mask of its own")
+    return lambda x, *_: x
+
+
+def masked_dropout(x: Array, ratio: Any, mask: Array) -> Array:
     return (x * mask * (1 / (1 - (0.5 if ratio is None else ratio)))).astype(x.dtype)
 
 

@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Any
 
-from d5test.backends.base import Plan, Table, Unsupported, planned
+from d5test.backends.base import UNDERIVED, Plan, Table, Unsupported, planned
 from d5test.backends.jax.framework import Array, lax
 from d5test.dtypes import EIGHT_BITS, NAMES
 
@@ -31,3 +31,8 @@ def require(op: Any, to: str) -> None:
     """Raise `Unsupported` where ONNX has the largest number, and XLA infinity or NaN."""
     if to in EIGHT_BITS and op.saturate:
         raise Unsupported(f"XLA does not saturate in {to}")
+
+
+@rows.native("BitCast", gradient=UNDERIVED, arithmetic="F")
+def bit_cast(op: Any, x: Array) -> Array:
+    return lax.bitcast_convert_type(x, NAMES[op.to])

@@ -18,6 +18,13 @@ def eye(op: Any, x: Any) -> Plan:
     return lambda x: tf.eye(*shape, dtype=dtype)
 
 
+@rows.native("ConstantOfShape", gradient=UNDERIVED, values=(0,))
+@planned
+def full(op: Any, shape: Any) -> Plan:
+    name, _, (number,) = op.value
+    return lambda shape: tf.fill(shape, tf.constant(number, name))
+
+
 @rows.native("Range", gradient=UNDERIVED, values=(0, 1, 2))
 @planned
 def count(op: Any, *ends: Any) -> Plan:

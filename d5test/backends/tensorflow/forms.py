@@ -5,9 +5,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from d5test.backends.base import FAMILIES, Forms, Plan, Row, Table, Unsupported, planned
+from d5test.backends.base import FAMILIES, UNDERIVED, Forms, Plan, Row, Table, Unsupported, planned
 from d5test.backends.tensorflow import depthwise, keras_ops, layers
-from d5test.backends.tensorflow.framework import tf
+from d5test.backends.tensorflow.framework import integers, tf
 from d5test.backends.tensorflow.layers import in_channels_last
 from d5test.backends.tensorflow.windows import kernel_first, padding
 from d5test.backends.windows import Windows
@@ -27,6 +27,14 @@ for _operator, _sign, _function in (
     ("LessOrEqual", "<=", lambda a, b: a <= b),
 ):  # fmt: skip
     forms.same(_operator, {f"a {_sign} b": _function}, gradient="booleans have none")
+
+
+@forms.add("ConstantOfShape", "tf.constant(shape=)", values=(0,), gradient=UNDERIVED)
+@planned
+def full(op: Any, shape: Any) -> Plan:
+    name, _, (number,) = op.value
+    sides = integers(shape)
+    return lambda shape: tf.constant(number, name, sides)
 
 
 def with_number(function: Plan, number: float, x: Any, other: Any) -> Any:

@@ -37,7 +37,7 @@ from d5test.backends.tensorflow.movement import part, shape_of, sides_of, widths
 from d5test.backends.tensorflow.sampling import method_of
 from d5test.backends.tensorflow.types import cast
 from d5test.backends.tensorflow.windows import kernel_first
-from d5test.dtypes import FOUR_BITS, NAMES
+from d5test.dtypes import EIGHT_BITS, FOUR_BITS, NAMES
 
 ops, activations = keras.ops, keras.activations
 UNKNOWN = (*FOUR_BITS, "float8_e4m3fnuz", "float8_e5m2fnuz")
@@ -305,6 +305,20 @@ def cast_by_keras(op: Any, x: Any) -> Plan:
     if (to := NAMES[op.to]) in UNKNOWN:
         raise Unsupported(f"Keras has no dtype {to}")
     return cast(ops.cast, op, x)
+
+
+@forms.add("ConstantOfShape", "keras.ops.full", values=(0,), gradient=UNDERIVED)
+@planned
+def full(op: Any, shape: Any) -> Plan:
+    name, _, (number,) = op.value
+    return lambda shape: ops.full(shape, number, name)
+
+
+@forms.add("BitCast", "keras.ops.view", gradient=UNDERIVED)
+def view(op: Any, x: Any) -> Any:
+    if {NAMES[op.to], x.dtype.name} & {*EIGHT_BITS}:
+        raise Unsupported("Keras has no floating-point numbers of 8 bits here")
+    return ops.view(x, NAMES[op.to])
 
 
 @forms.add("TopK", "keras.ops.top_k", values=(1,))

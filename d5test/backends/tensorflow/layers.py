@@ -395,7 +395,7 @@ def one_head(op: Any, q: Any, k: Any, v: Any) -> Plan:
     return lambda q, k, v: layer([q, v, k])
 
 
-@forms.add("Dropout", "keras.layers.Dropout", where={"inputs": {"max": 2}})
+@forms.add("Dropout", "keras.layers.Dropout", outputs=1, where={"inputs": {"max": 2}})
 @planned
 def dropout(op: Any, x: Any, ratio: Any = None) -> Plan:
     """In inference; in training it draws its own mask."""

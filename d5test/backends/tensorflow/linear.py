@@ -51,11 +51,17 @@ def einsum(op: Any, *inputs: Any) -> Plan:
     return partial(tf.einsum, op.equation.replace(" ", ""))
 
 
-@rows.composed("Dropout")
-def dropout(op: Any, x: Any, ratio: Any = None, mask: Any = None) -> Any:
-    """With the mask given: tf.nn.dropout draws its own."""
-    if mask is None:
-        return tf.identity(x)
+@rows.composed("Dropout", values=(1, 2), outputs=1)
+@planned
+def dropout(op: Any, x: Any, ratio: Any = None, train: Any = None) -> Plan:
+    if train is not None and train.ndim:
+        return masked_dropout
+    if train is not None and train.numpy() and (ratio is None or ratio.numpy()):
+        raise Unsupported("TensorFlow draws a mask of its own")
+    return lambda x, *_: tf.identity(x)
+
+
+def masked_dropout(x: Any, ratio: Any, mask: Any) -> Any:
     dropped = 0.5 if ratio is None else tf.cast(ratio, x.dtype)
     return tf.cast(mask, x.dtype) * x * (1 / (1 - dropped))
 

@@ -25,6 +25,14 @@ def eye(op: Any, x: Tensor) -> Plan:
     return lambda x: torch.ones(shape, **made).tril(k).triu(k)
 
 
+@rows.native("ConstantOfShape", gradient=UNDERIVED, values=(0,))
+@planned
+def full(op: Any, shape: Tensor) -> Plan:
+    name, _, (number,) = op.value
+    sides, made = integers(shape), {"dtype": getattr(torch, name), "device": shape.device}
+    return lambda shape: torch.full(sides, number, **made)
+
+
 @rows.native("Range", gradient=UNDERIVED, values=(0, 1, 2))
 @planned
 def count(op: Any, *ends: Tensor) -> Plan:

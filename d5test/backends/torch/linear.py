@@ -117,9 +117,17 @@ def masked(mask: Tensor | None, visible: Tensor) -> Tensor:
     return mask & visible if mask.dtype == torch.bool else torch.where(visible, mask, -math.inf)
 
 
-@rows.composed("Dropout")
-def dropout(op: Any, x: Tensor, ratio: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
-    """With the mask given, since `F.dropout` draws its own; none: inference."""
-    if mask is None:
-        return x.clone()
-    return x * mask * (1 / (1 - (0.5 if ratio is None else ratio.detach())))
+@rows.native("Dropout", values=(1, 2), outputs=1)
+@planned
+def dropout(op: Any, x: Tensor, ratio: Tensor | None = None, train: Tensor | None = None) -> Plan:
+    """Composed with the mask given."""
+    if train is not None and train.ndim:
+        return masked_dropout
+    rate, trains = 0.5 if ratio is None else float(ratio), train is not None and bool(train)
+    if trains and rate:
+        raise Unsupported("torch draws a mask of its own")
+    return lambda x, *_: F.dropout(x, rate, trains)
+
+
+def masked_dropout(x: Tensor, ratio: Tensor | None, mask: Tensor) -> Tensor:
+    return x * mask * (1 / (1 - (0.5 if ratio is None else ratio)))

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from d5test.backends.base import Plan, Table, Unsupported, planned
 from d5test.backends.resized import Resized
-from d5test.backends.torch.arguments import numbers
+from d5test.backends.torch.arguments import integers, numbers
 
 rows = Table()
 LINEAR = {1: "linear", 2: "bilinear", 3: "trilinear"}
@@ -67,3 +67,10 @@ def grid_sample(op: Any, x: Tensor, grid: Tensor) -> Plan:
         raise Unsupported("torch.nn.functional.grid_sample has images, and volumes but for cubic")
     mode, padding, aligned = MODES[op.mode], op.padding_mode, bool(op.align_corners)
     return lambda x, grid: F.grid_sample(x, grid, mode, padding, aligned)
+
+
+@rows.native("AffineGrid", values=(1,))
+@planned
+def affine_grid(op: Any, theta: Tensor, size: Tensor) -> Plan:
+    sides, aligned = integers(size), bool(op.align_corners)
+    return lambda theta, size: F.affine_grid(theta, sides, aligned)

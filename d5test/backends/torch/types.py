@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from d5test.backends.base import Plan, Table, Unsupported, planned
+from d5test.backends.base import UNDERIVED, Plan, Table, Unsupported, planned
 from d5test.dtypes import EIGHT_BITS, NAMES
 
 rows = Table()
@@ -36,3 +36,8 @@ def cast(op: Any, x: Tensor) -> Plan:
 def cast_like(op: Any, x: Tensor, like: Tensor) -> Plan:
     require(op, str(like.dtype).removeprefix("torch."))
     return lambda x, like: x.type_as(like)
+
+
+@rows.native("BitCast", gradient=UNDERIVED)
+def bit_cast(op: Any, x: Tensor) -> Tensor:
+    return x.view(getattr(torch, NAMES[op.to]))

@@ -5,10 +5,28 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from d5test.case import Operator
+from d5test.case import Operator, dtype_of
 from d5test.dtypes import NAMES
 
-__all__ = ["EyeLike", "Range", "Shape", "Size"]
+__all__ = ["ConstantOfShape", "EyeLike", "Range", "Shape", "Size"]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ConstantOfShape(Operator):
+    """One number everywhere. ONNX ConstantOfShape-25.
+
+    shape: (rank,) int64, of no sides: y is (). `value` is a tensor of one element, its dtype,
+    shape and numbers; without one it is 0 in float32.
+    """
+
+    value: tuple[str, tuple[int, ...], tuple[float, ...]] = ("float32", (1,), (0.0,))
+    since = 25
+    typed = True
+    exact = True
+
+    def forward(self, shape):
+        name, _, (number,) = self.value
+        return np.full(tuple(map(int, shape)), number, dtype_of(name))
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

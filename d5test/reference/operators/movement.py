@@ -10,7 +10,7 @@ from itertools import accumulate
 import numpy as np
 
 from d5test.case import Batch, Operator
-from d5test.reference.operators.broadcasting import unbroadcast
+from d5test.reference.operators.broadcasting import plain, unbroadcast
 
 __all__ = [
     "Concat", "Dropout", "Expand", "Gather", "Pad", "Reshape", "Slice", "Split", "Tile",
@@ -270,26 +270,43 @@ class Tile(Operator):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Dropout(Operator):
-    """Elements set to zero where a given mask is false, the others scaled to keep the mean.
+    """Elements set to zero by chance, the others scaled to keep the mean. ONNX Dropout-22.
 
-    y = mask x / (1 - ratio); without a mask (inference) y = x. ratio: a scalar, 1/2 if absent;
-    mask: booleans of x's shape.
+    y = mask x / (1 - ratio), and the mask, booleans; not in training y = x. ratio: (), 1/2 if
+    absent; training_mode: (), false if absent. The mask is that of ONNX's own reference.
 
-    ONNX's Dropout-22 draws the mask itself when it trains, so that its output cannot be judged.
-    This is its formula with the mask an input instead of `training_mode` and `seed`, hence it
-    belongs to the domain `d5test`.
+    No framework draws that one. So `training_mode` may also have the shape of x, if that has axes:
+    then it is the mask. ONNX has no such node.
     """
 
-    domain = "d5test"
+    seed: int | None = None
+    since = 22
+    stopped_outputs = (1,)
+    arguments = (1,)
 
-    def forward(self, x, ratio=None, mask=None):
-        if mask is None:
-            return x
-        return mask * x * (1 / (1 - (0.5 if ratio is None else ratio)))
+    def forward(self, x, ratio=None, training_mode=None):
+        if not trains(training_mode):
+            return +x, np.ones(x.shape, bool)
+        if training_mode.ndim:
+            mask = np.copy(training_mode)
+        else:
+            drawn = np.random.RandomState(self.seed or 0).uniform(size=x.shape)
+            mask = drawn >= (0.5 if ratio is None else float(plain(ratio)))
+        return self.dropped(x, mask, ratio), mask
 
     def backward(self, grads, inputs, outputs):
-        (dy,), (_, *rest) = grads, inputs
-        return self.forward(dy, *rest), *(None for _ in rest)
+        (dy, _), (_, *rest), (_, mask) = grads, inputs, outputs
+        ratio, training_mode = (*rest, None, None)[:2]
+        dx = self.dropped(dy, mask, ratio) if trains(training_mode) else +dy
+        return dx, *(None for _ in rest)
+
+    def dropped(self, x, mask, ratio):
+        return mask * x * (1 / (1 - (0.5 if ratio is None else ratio)))
+
+
+def trains(training_mode):
+    """Whether a Dropout drops: in training, or if it is given its mask."""
+    return training_mode is not None and bool(training_mode.ndim or training_mode)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -1,10 +1,11 @@
-"""Operators that read between the elements of a tensor: resizing.
+"""Operators that read between the elements of a tensor: resizing, grids, regions.
 
 A place between elements is a coordinate, a real number that counts elements along an axis. Its
 value is a sum of elements around it, its taps, under weights that fall off with the distance.
 What reads along one axis after the other is a linear map of each, and `Taps` is that map.
 """
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,9 +14,17 @@ from typing import Any
 import numpy as np
 
 from d5test.case import Batch, Operator
-from d5test.reference.operators.broadcasting import plain
+from d5test.reference.operators.broadcasting import along_channels, plain
+from d5test.reference.operators.reductions import ReduceMax
+from d5test.reference.operators.windows import (
+    Windows,
+    bias_gradient,
+    filter_gradient,
+    filtered,
+    patch_gradient,
+)
 
-__all__ = ["GridSample", "Resize"]
+__all__ = ["AffineGrid", "DeformConv", "GridSample", "MaxRoiPool", "Resize", "RoiAlign"]
 
 
 @dataclass(frozen=True)
@@ -51,7 +60,12 @@ class Taps:
 
 def triangle(distance):
     """The weights of linear interpolation."""
-    return np.maximum(1 - distance, 0.0)
+    return np.maximum(1 - np.abs(distance), 0.0)
+
+
+def triangle_slope(distance):
+    """Its derivative; where it jumps, the mean of both sides."""
+    return -np.sign(distance) * (0.5 + 0.5 * np.sign(1 - np.abs(distance)))
 
 
 def cubic(distance, a):
@@ -211,38 +225,20 @@ class GridSample(Operator):
     arguments = (1,)
 
     def forward(self, x, grid):
-        places, weights = self.taps(x, grid)
-        y = np.moveaxis(x, 1, -1)[places]  # (n, *out, *taps, c)
-        for w in weights[::-1]:
-            y = (y * w).sum(-2)
-        return np.moveaxis(y, -1, 1)
+        return gathered(x, *self.taps(x, grid))
 
     def backward(self, grads, inputs, outputs):
         (dy,), (x, grid) = grads, inputs
-        places, weights = self.taps(x, grid)
-        terms = np.moveaxis(dy, 1, -1)
-        for w in weights:
-            terms = np.expand_dims(terms, -2) * w
-        dx = np.zeros_like(dy, shape=(x.shape[0], *x.shape[2:], x.shape[1]))
-        np.add.at(dx, places, terms)
-        return np.moveaxis(dx, -1, 1), None
+        return scattered(dy, x.shape, *self.taps(x, grid)), None
 
     def batch(self, *shapes):
         return Batch((0, 0), (0,))
 
     def taps(self, x, grid):
-        """Indices of x and its sides, which broadcast to (n, *out, *taps), and along each side
-        weights (n, *out, ..., k, 1)."""
+        """As `meshed`."""
         sides = x.shape[2:]
-        rank, out = len(sides), grid.shape[:-1]
-        places = [np.arange(x.shape[0]).reshape(-1, *(1,) * (len(out) - 1 + rank))]
-        weights = []
-        for i, n in enumerate(sides):
-            index, weight = self.along(grid[..., rank - 1 - i], n)
-            around = (*(1,) * i, index.shape[-1], *(1,) * (rank - 1 - i))
-            places.append(index.reshape(*out, *around))
-            weights.append(weight.reshape(*out, *around[: i + 1], 1))
-        return tuple(places), weights
+        rank = len(sides)
+        return meshed([self.along(grid[..., rank - 1 - i], n) for i, n in enumerate(sides)])
 
     def along(self, g, n):
         """The elements around each place along a side of n, and their weights: (..., k)."""
@@ -268,6 +264,41 @@ class GridSample(Operator):
         return np.clip(index, 0, n - 1), weights
 
 
+def meshed(along):
+    """Where elements are read around places (n, *out), of which `along` has for each side the
+    indices around, and their weights: (n, *out, k).
+
+    Returned are indices of x and its sides, which broadcast to (n, *out, *taps), and for each side
+    weights (n, *out, ..., k, 1).
+    """
+    rank, out = len(along), along[0][0].shape[:-1]
+    places = [np.arange(out[0]).reshape(-1, *(1,) * (len(out) - 1 + rank))]
+    weights = []
+    for i, (index, weight) in enumerate(along):
+        around = (*(1,) * i, index.shape[-1], *(1,) * (rank - 1 - i))
+        places.append(index.reshape(*out, *around))
+        weights.append(weight.reshape(*out, *around[: i + 1], 1))
+    return tuple(places), weights
+
+
+def gathered(x, places, weights):
+    """x (n, c, *size), read as `meshed` says: (n, c, *out)."""
+    y = np.moveaxis(x, 1, -1)[places]  # (n, *out, *taps, c)
+    for w in weights[::-1]:
+        y = (y * w).sum(-2)
+    return np.moveaxis(y, -1, 1)
+
+
+def scattered(dy, shape, places, weights):
+    """The adjoint of `gathered`, of x of this shape."""
+    terms = np.moveaxis(dy, 1, -1)
+    for w in weights:
+        terms = np.expand_dims(terms, -2) * w
+    dx = np.zeros_like(dy, shape=(shape[0], *shape[2:], shape[1]))
+    np.add.at(dx, places, terms)
+    return np.moveaxis(dx, -1, 1)
+
+
 def reflected(place, low, high):
     """Places as they lie after turning back at `low` and `high`, as often as they meet them."""
     width = high - low
@@ -276,3 +307,253 @@ def reflected(place, low, high):
     turns = np.floor((plain(place) - low) / width)
     beyond = place - (low + turns * width)
     return np.where(turns % 2 == 0, low + beyond, high - beyond)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class AffineGrid(Operator):
+    """Where an affine map moves the places of an image: a grid of GridSample. ONNX AffineGrid-20.
+
+    theta: (n, r, r + 1), the last column a shift; size: (n, c, *size), r sides of 2 or more;
+    y: (n, *size, r), of the place with coordinates from -1 to 1, the last side's first. These are
+    the middles of the first and last element (`align_corners`), or their outer borders.
+    """
+
+    align_corners: int = 0
+    since = 20
+
+    def forward(self, theta, size):
+        n, _, *sides = map(int, size)
+        places = self.places(theta, sides)
+        return (places @ np.swapaxes(theta, 1, 2)).reshape(n, *sides, -1)
+
+    def backward(self, grads, inputs, outputs):
+        (dy,), (theta, size) = grads, inputs
+        n, _, *sides = map(int, size)
+        moved = dy.reshape(n, -1, len(sides))
+        return np.swapaxes(moved, 1, 2) @ self.places(theta, sides), None
+
+    def places(self, like, sides):
+        """Each place (prod(size), r + 1), and a 1, in the arithmetic of `like`."""
+        places = np.ones_like(like, shape=(*sides, len(sides) + 1))
+        for axis, n in enumerate(sides):
+            i = np.zeros_like(like, shape=(n, *(1,) * (len(sides) - 1 - axis)))
+            i[...] = np.arange(n).reshape(i.shape)
+            place = 2 * i / (n - 1) - 1 if self.align_corners else (2 * i + 1) / n - 1
+            places[..., len(sides) - 1 - axis] = place
+        return places.reshape(-1, len(sides) + 1)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class RoiAlign(Operator):
+    """Bins of regions of images, each from points evenly spaced in it. ONNX RoiAlign-22.
+
+    x: (n, c, h, w); rois: (m, 4), x1, y1, x2, y2 of each region; batch_indices: (m,), its image;
+    y: (m, c, output_height, output_width). Along each side a bin has `sampling_ratio` points, or
+    if that is zero as many as elements, rounded up. Its value is the mean of x there, or the
+    largest of the products of elements and weights, as ONNX's node cases have it. There is nothing
+    further than an element before x, or than half of one behind it.
+    """
+
+    coordinate_transformation_mode: str = "half_pixel"
+    mode: str = "avg"
+    output_height: int = 1
+    output_width: int = 1
+    sampling_ratio: int = 0
+    spatial_scale: float = 1.0
+    since = 22
+    arguments = (1,)
+
+    def forward(self, x, rois, batch_indices):
+        bins = self.output_height, self.output_width
+        y = np.zeros_like(x, shape=(len(batch_indices), *bins, x.shape[1]))
+        pixels = np.moveaxis(x, 1, -1)
+        for i, places, weights, points in self.regions(x, rois, batch_indices):
+            terms = pixels[places] * weights
+            y[i] = terms.max(2) if self.mode == "max" else terms.sum(2) / points
+        return np.moveaxis(y, -1, 1)
+
+    def backward(self, grads, inputs, outputs):
+        (dy,), (x, *regions) = grads, inputs
+        dy, pixels = (np.moveaxis(a, 1, -1) for a in (dy, x))
+        dx = np.zeros_like(dy, shape=pixels.shape)
+        for i, places, weights, points in self.regions(x, *regions):
+            shares = np.expand_dims(dy[i], 2)
+            if self.mode == "max":
+                terms = pixels[places] * weights
+                first = np.argmax(terms, axis=2, keepdims=True)
+                chosen = np.zeros_like(terms)
+                np.put_along_axis(chosen, first, shares, 2)
+                np.add.at(dx, places, chosen * weights)
+            else:
+                np.add.at(dx, places, shares / points * weights)
+        return np.moveaxis(dx, -1, 1), None, None
+
+    def batch(self, *shapes):
+        return Batch((None, 0, 0), (0,))
+
+    def regions(self, x, rois, batch_indices):
+        """Of each region that has points: its number, the indices of the elements around them,
+        (bins, bins, taps) in all, their weights (bins, bins, taps, 1), and how many points a bin
+        has."""
+        for i, image in enumerate(batch_indices):
+            rows, heights = self.taps(rois[i, 1::2], x.shape[2], self.output_height)
+            columns, widths = self.taps(rois[i, ::2], x.shape[3], self.output_width)
+            if points := rows.shape[1] * columns.shape[1] // 4:
+                weights = heights[:, None, :, None] * widths[:, None]
+                shape = (len(rows), len(columns), 4 * points)
+                places = [
+                    np.broadcast_to(k, weights.shape).reshape(shape)
+                    for k in (rows[:, None, :, None], columns[:, None])
+                ]
+                yield i, (int(image), *places), weights.reshape(*shape, 1), points
+
+    def points(self, ends, bins):
+        """The coordinates (bins, k) of the points along a side of a region."""
+        half = self.coordinate_transformation_mode == "half_pixel"
+        start, end = (ends[i] * self.spatial_scale - (0.5 if half else 0.0) for i in (0, 1))
+        width = (end - start if half else np.maximum(end - start, 1.0)) / bins
+        k = self.sampling_ratio or max(0, math.ceil(plain(width)))
+        return start + (np.arange(bins)[:, None] + (np.arange(k) + 0.5) / max(k, 1)) * width
+
+    def taps(self, ends, n, bins):
+        """The elements around the points along a side of n, and their weights: (bins, 2 k)."""
+        point = np.expand_dims(self.points(ends, bins), -1)
+        place = np.clip(point, 0, n - 1)
+        index = np.floor(plain(place)).astype(int) + np.arange(2)
+        weights = triangle(place - index)
+        weights = np.where((point < -1) | (point > n), np.zeros_like(weights), weights)
+        return np.minimum(index, n - 1).reshape(bins, -1), weights.reshape(bins, -1)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class MaxRoiPool(Operator):
+    """The largest element of each bin of regions of images, zero of an empty one.
+    ONNX MaxRoiPool-22; Girshick 2015, as Caffe's ROIPooling.
+
+    x: (n, c, h, w); rois: (m, 5), the image and x1, y1, x2, y2 of each region, which are rounded,
+    and whose last element is part of it; y: (m, c, *pooled_shape). Bins share elements where the
+    sides of a region are no multiples of theirs.
+    """
+
+    pooled_shape: tuple[int, ...]
+    spatial_scale: float = 1.0
+    since = 22
+    arguments = (1,)
+
+    def forward(self, x, rois):
+        y = np.zeros_like(x, shape=(len(rois), x.shape[1], *self.pooled_shape))
+        for place, elements in self.bins(x.shape, rois):
+            y[place] = x[elements].max((1, 2))
+        return y
+
+    def backward(self, grads, inputs, outputs):
+        (dy,), (x, rois) = grads, inputs
+        dx = np.zeros_like(dy, shape=x.shape)
+        for place, elements in self.bins(x.shape, rois):
+            share = dy[place].reshape(-1, 1, 1)
+            dx[elements] += ReduceMax().gradient(share, x[elements], None, (1, 2))
+        return dx, None
+
+    def batch(self, *shapes):
+        return Batch((None, 0), (0,))
+
+    def bins(self, shape, rois):
+        """Of each bin that is not empty the indices of its channels in y, and of its elements."""
+        for i, (image, *ends) in enumerate(plain(rois).tolist()):
+            x1, y1, x2, y2 = (math.floor(end * self.spatial_scale + 0.5) for end in ends)
+            sides = zip((y1, x1), (y2, x2), shape[2:], self.pooled_shape, strict=True)
+            rows, columns = (parts(*side) for side in sides)
+            for j, k in itertools.product(range(len(rows)), range(len(columns))):
+                if rows[j].start < rows[j].stop and columns[k].start < columns[k].stop:
+                    yield (i, slice(None), j, k), (int(image), slice(None), rows[j], columns[k])
+
+
+def parts(first, last, n, bins):
+    """Where each bin of a region lies along a side of n."""
+    width = max(last - first + 1, 1)
+    ends = ((k * width // bins, -(-(k + 1) * width // bins)) for k in range(bins))
+    return [slice(*(min(max(first + end, 0), n) for end in both)) for both in ends]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class DeformConv(Operator):
+    """A convolution whose every tap is moved by an offset of its own. ONNX DeformConv-22;
+    Dai et al. 2017; with a mask, Zhu et al. 2019.
+
+    x: (n, c, *size), r sides, zeros beyond; w: (m, c / group, *kernel); b: (m,);
+    offset: (n, offset_group prod(kernel) r, *out), in elements along each side;
+    mask: (n, offset_group prod(kernel), *out), which multiplies what is read; y: (n, m, *out).
+    """
+
+    dilations: tuple[int, ...] | None = None
+    group: int = 1
+    kernel_shape: tuple[int, ...] | None = None
+    offset_group: int = 1
+    pads: tuple[int, ...] | None = None
+    strides: tuple[int, ...] | None = None
+    since = 22
+    auto_pad = "NOTSET"
+
+    def forward(self, x, w, offset, b=None, mask=None):
+        read = gathered(self.grouped(x), *meshed(self.taps(x, w, offset, triangle)))
+        y = filtered(self.patches(read, mask, x, w), w, self.group)
+        return y if b is None else y + along_channels(b, y.ndim)
+
+    def backward(self, grads, inputs, outputs):
+        (dy,), (x, w, offset, *_) = grads, inputs
+        b, mask = (*inputs[3:], None, None)[:2]
+        pixels, rank = self.grouped(x), w.ndim - 2
+        places, weights = meshed(self.taps(x, w, offset, triangle))
+        _, slopes = meshed(self.taps(x, w, offset, triangle_slope))
+        read = gathered(pixels, places, weights)
+        dw = filter_gradient(self.patches(read, mask, x, w), dy, w, self.group)
+        dread = patch_gradient(dy, w, self.group)
+        dread = np.moveaxis(dread, range(-rank, 0), range(2, 2 + rank)).reshape(read.shape)
+        dmask = None if mask is None else (dread * read).sum(1).reshape(mask.shape)
+        if mask is not None:
+            dread = dread * mask.reshape(len(read), 1, *read.shape[2:])
+        moved = (
+            gathered(pixels, places, [*weights[:i], slopes[i], *weights[i + 1 :]])
+            for i in range(rank)
+        )
+        doffset = np.stack([(dread * dplace).sum(1) for dplace in moved], 1 + rank)
+        dx = scattered(dread, pixels.shape, places, weights).reshape(x.shape)
+        (db,) = bias_gradient(dy, (b,))
+        return (dx, dw, doffset.reshape(offset.shape), db, dmask)[: len(inputs)]
+
+    def batch(self, *shapes):
+        given = zip((0, None, 0, None, 0), shapes, strict=False)
+        return Batch(tuple(None if shape is None else axis for axis, shape in given), (0,))
+
+    def grouped(self, x):
+        """(n, c, *size) to (n offset_group, c / offset_group, *size)."""
+        n, c, *size = x.shape
+        return x.reshape(n * self.offset_group, c // self.offset_group, *size)
+
+    def patches(self, read, mask, x, w):
+        """(n offset_group, c / offset_group, *kernel, *out) to (n, c, *out, *kernel)."""
+        if mask is not None:
+            read = read * mask.reshape(len(read), 1, *read.shape[2:])
+        rank = w.ndim - 2
+        patches = read.reshape(*x.shape[:2], *read.shape[2:])
+        return np.moveaxis(patches, range(2, 2 + rank), range(-rank, 0))
+
+    def taps(self, x, w, offset, weigh):
+        """Along each side the elements around each place, and what `weigh` makes of how far it
+        lies behind them: (n offset_group, *kernel, *out, k)."""
+        kernel, rank = w.shape[2:], w.ndim - 2
+        at = Windows.on_input(self, x.shape[2:], kernel)
+        offset = offset.reshape(len(x) * self.offset_group, *kernel, rank, *at.out)
+        taps = []
+        for i, n in enumerate(x.shape[2:]):
+            first = np.arange(at.out[i]) * at.strides[i] - at.begin[i]
+            tap = np.arange(kernel[i]) * at.dilations[i]
+            sides = [1] * 2 * rank
+            sides[i], sides[rank + i] = kernel[i], at.out[i]
+            place = np.take(offset, i, 1 + rank) + (tap[:, None] + first).reshape(sides)
+            index = np.floor(plain(place)).astype(int)[..., None] + np.arange(-1, 3)
+            weights = weigh(np.expand_dims(place, -1) - index)
+            inside = (index >= 0) & (index < n)
+            weights = np.where(inside, weights, np.zeros_like(weights))
+            taps.append((np.clip(index, 0, n - 1), weights))
+        return taps

@@ -8,7 +8,7 @@ import numpy as np
 from d5test.case import Batch, Operator, dtype_of
 from d5test.dtypes import EIGHT_BITS, NAMES, SCALES
 
-__all__ = ["Cast", "CastLike"]
+__all__ = ["BitCast", "Cast", "CastLike"]
 
 
 def is_real(dtype):
@@ -127,3 +127,21 @@ class CastLike(Conversion):
 
     def dtype(self, like):
         return like.dtype
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class BitCast(Operator):
+    """The bits of x, read as another dtype of as many: that with the number `to`.
+    ONNX BitCast-26. x, y: any shape.
+    """
+
+    to: int
+    since = 26
+    typed = True
+    exact = True
+
+    def forward(self, x):
+        return x.view(dtype_of(NAMES[self.to])) if isinstance(x, np.ndarray | np.generic) else +x
+
+    def batch(self, x):
+        return Batch((0,), (0,)) if x else None

@@ -189,7 +189,7 @@ class Conv(PerSample):
         (dy,), (x, w, *bias) = grads, inputs
         windows = self.windows(x.shape, w.shape)
         dx = spread(dy, w, windows, self.group)
-        dw = filter_gradient(x, dy, w, windows, self.group)
+        dw = filter_gradient(windows.view(x), dy, w, self.group)
         return dx, dw, *bias_gradient(dy, bias)
 
     def multiplications(self, *shapes):
@@ -250,7 +250,7 @@ class ConvTranspose(PerSample):
         (dy,), (x, w, *bias) = grads, inputs
         windows = self.windows(x.shape, w.shape)
         dx = correlated(dy, w, windows, self.group)
-        dw = filter_gradient(dy, x, w, windows, self.group)
+        dw = filter_gradient(windows.view(dy), x, w, self.group)
         return dx, dw, *bias_gradient(dy, bias)
 
     def multiplications(self, *shapes):
@@ -260,20 +260,31 @@ class ConvTranspose(PerSample):
 
 def correlated(x, w, windows, group):
     """Each window of x times each filter: (n, c, *size) to (n, m, *out)."""
-    columns, filters = as_columns(windows.view(x), group, x.ndim - 2), as_filters(w, group)
-    return from_columns(filters @ columns, x.shape[0], windows.out)
+    return filtered(windows.view(x), w, group)
+
+
+def filtered(patches, w, group):
+    """What lies under each window times each filter: (n, c, *out, *kernel) to (n, m, *out)."""
+    n, rank = len(patches), w.ndim - 2
+    columns = as_filters(w, group) @ as_columns(patches, group, rank)
+    return from_columns(columns, n, patches.shape[2 : 2 + rank])
+
+
+def patch_gradient(dy, w, group):
+    """The adjoint of `filtered` in the patches."""
+    columns = as_filters(w, group).swapaxes(1, 2) @ as_columns(dy, group, dy.ndim - 2)
+    return from_columns(columns, len(dy), dy.shape[2:], w.shape[2:])
 
 
 def spread(y, w, windows, group):
     """The adjoint of `correlated` in x: (n, m, *out) to (n, c, *size)."""
-    columns = as_filters(w, group).swapaxes(1, 2) @ as_columns(y, group, y.ndim - 2)
-    return windows.scatter(from_columns(columns, y.shape[0], windows.out, w.shape[2:]))
+    return windows.scatter(patch_gradient(y, w, group))
 
 
-def filter_gradient(x, dy, w, windows, group):
-    """The gradient of w, under the gradient dy of `correlated`."""
-    both = (as_columns(a, group, x.ndim - 2) for a in (dy, windows.view(x)))
-    positions = len(x), math.prod(windows.out)
+def filter_gradient(patches, dy, w, group):
+    """The gradient of w, under the gradient dy of `filtered`."""
+    both = (as_columns(a, group, dy.ndim - 2) for a in (dy, patches))
+    positions = len(dy), math.prod(dy.shape[2:])
     rows, columns = (a.reshape(*a.shape[:2], *positions) for a in both)
     return np.einsum("gmnp,gcnp->gmc", rows, columns).reshape(w.shape)
 

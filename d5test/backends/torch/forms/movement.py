@@ -309,14 +309,13 @@ def inference(function: Plan, op: Any, x: Tensor, ratio: Tensor | None = None) -
 
 INFERENCE = {"inputs": {"max": 2}}
 for _title, _function, _where in (
-    ("torch.nn.functional.dropout(training=False)", partial(F.dropout, training=False), {}),
     ("torch.dropout(train=False)", lambda x: torch.dropout(x, 0.5, False), {}),
     ("torch.dropout_(train=False)", in_place(lambda x: torch.dropout_(x, 0.5, False)), {}),
     ("torch.nn.Dropout", nn.Dropout().eval(), {}),
     ("torch.nn.Dropout1d", nn.Dropout1d().eval(), {"rank0": [2, 3]}),
     ("torch.nn.Dropout2d", nn.Dropout2d().eval(), {"rank0": [3, 4]}),
 ):
-    forms.add("Dropout", _title, where={**INFERENCE, **_where})(
+    forms.add("Dropout", _title, outputs=1, where={**INFERENCE, **_where})(
         planned(partial(inference, _function))
     )
 

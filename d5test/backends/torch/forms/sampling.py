@@ -2,11 +2,12 @@
 
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from d5test.backends.base import Forms, Plan, Unsupported, planned
 from d5test.backends.resized import Resized
-from d5test.backends.torch.arguments import numbers
+from d5test.backends.torch.arguments import integers, numbers
 from d5test.backends.torch.forms.calls import in_channels_last
 from d5test.backends.torch.sampling import CORNERS, mode_of, resize
 
@@ -35,3 +36,10 @@ forms.add(
     "Resize", "torch.nn.functional.interpolate in channels_last",
     where={"rank0": {"min": 4, "max": 5}}, **RESIZE,
 )(planned(laid_out))  # fmt: skip
+
+
+@forms.add("AffineGrid", "torch.affine_grid_generator", values=(1,))
+@planned
+def affine_grid(op: Any, theta: Tensor, size: Tensor) -> Plan:
+    sides, aligned = integers(size), bool(op.align_corners)
+    return lambda theta, size: torch.affine_grid_generator(theta, sides, aligned)
