@@ -197,6 +197,7 @@ UNRUN = (
     "not implemented",
     "not supported",
     "does not support",
+    "not currently supported",  # RotaryEmbedding with more elements than rows of its caches
     "must be true for floating point",  # fmod of Mod-13, which knows no other of floats
     "only support",  # 'Linear' mode only supports 2-D inputs or ...
     "\nUnsupported ",  # at the beginning of a line: Unsupported padding mode: [wrap]

@@ -184,6 +184,29 @@ def attention_mask(d: Draw, scores: Shape, infinite: bool) -> Tensor | None:
     return d.mask(shape, 0.75) if kind == "boolean" else d.tensor(shape, "normal", "uniform")
 
 
+choices(
+    attention.RotaryEmbedding,
+    interleaved=(0, 1),
+    num_heads=lambda d: d.maybe(d.integer(1, 3)),
+    rotary_embedding_dim=(0, 2, 6),
+)
+
+
+@inputs(attention.RotaryEmbedding)
+def rotary_inputs(d: Draw, op: attention.RotaryEmbedding) -> tuple[Tensor, ...]:
+    """All of a head or its beginning; a row of the caches for each element, or by positions."""
+    n = d.samples(most=3, empty=True)
+    heads = op.num_heads or d.integer(1, 3)
+    length, half, positions = d.sides(3)
+    r = op.rotary_embedding_dim
+    width = r if r and d.flag() else r + 2 * half
+    x = (n, heads, length, width) if op.num_heads is None else (n, length, heads * width)
+    ids = (d.index((n, length), positions),) if d.flag() else ()
+    rows = (positions,) if ids else (n, length)
+    cache = (*rows, (r or width) // 2)
+    return (*d.factors(x, cache, cache), *ids)
+
+
 @inputs(linear.Det)
 def det_inputs(d: Draw, op: linear.Det) -> tuple[Tensor]:
     """Small matrices, alone and in batches, which have an inverse."""

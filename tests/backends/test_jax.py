@@ -196,6 +196,10 @@ ROWS: list[tuple[str, tuple[Tensor | None, ...], dict[str, Any]]] = [
     ("Expand", (some(3, 1), ints(2, 1, 4)), {}),
     ("Dropout", (some(3, 5), None, mask(3, 5)), {}),
     ("Attention", HEADS, {"is_causal": 1}),
+    *(("RotaryEmbedding", (some(2, 3, 5, 8), *(some(2, 5, 4),) * 2), {"interleaved": paired})
+      for paired in (0, 1)),
+    ("RotaryEmbedding", (some(2, 5, 24), some(6, 3), some(6, 3), below(6, 2, 5)),
+     {"num_heads": 3, "rotary_embedding_dim": 6}),
     ("Attention", (*HEADS, mask(5, 8), *PAST), {"is_causal": 1}),
     ("Attention", (*HEADS, some(2, 1, 5, 5)), {"scale": 0.5}),
     ("Attention", (some(2, 3, 8), some(2, 5, 4), some(2, 5, 4)),

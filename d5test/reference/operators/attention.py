@@ -1,4 +1,4 @@
-"""Scaled dot-product attention with grouped heads, masks and a cache of keys and values."""
+"""Scaled dot-product attention with grouped heads, masks and a cache; positions as rotations."""
 
 import math
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ import numpy as np
 from d5test.case import Batch, Operator
 from d5test.reference.operators.broadcasting import unbroadcast
 
-__all__ = ["Attention"]
+__all__ = ["Attention", "RotaryEmbedding"]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -158,6 +158,80 @@ class Attention(Operator):
         """The square root of the scale, which multiplies q as well as k."""
         scale = 1 / math.sqrt(q.shape[3]) if self.scale is None else self.scale
         return math.sqrt(scale)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class RotaryEmbedding(Operator):
+    """Pairs of elements, each turned by the angle of its position. ONNX RotaryEmbedding-23.
+
+    Su et al. 2021. x, y: (n, heads, l, d), or (n, l, heads d) with `num_heads`. Of each head the
+    first r = `rotary_embedding_dim` elements are turned, all if that is 0: element i with
+    i + r / 2, or with its neighbour if `interleaved`.
+    cos_cache, sin_cache: (n, l, r / 2), or (positions, r / 2) with position_ids (n, l).
+    """
+
+    interleaved: int = 0
+    num_heads: int | None = None
+    rotary_embedding_dim: int = 0
+    since = 23
+
+    def forward(self, x, cos_cache, sin_cache, position_ids=None):
+        return self._turned(x, *_at(position_ids, cos_cache, sin_cache))
+
+    def backward(self, grads, inputs, outputs):
+        (dy,), (x, *caches, ids) = grads, (*inputs, None)[:4]
+        cos, sin = _at(ids, *caches)
+        (a, b, _), (da, db, _) = self._pairs(x), self._pairs(dy)
+        # the transposed rotation is the one by the opposite angle
+        dcos = _product_of_pairs((a, b), (da, db))
+        dsin = _product_of_pairs((a, b), (db, -da))
+        if ids is not None:
+            dcos, dsin = (_added_up(ids, d, c) for d, c in zip((dcos, dsin), caches, strict=True))
+        return (self._turned(dy, cos, -sin), dcos, dsin, None)[: len(inputs)]
+
+    def batch(self, *shapes):
+        along = 0 if len(shapes[1]) == 3 else None
+        return Batch((0, along, along, 0)[: len(shapes)], (0,))
+
+    def fits(self, inputs):
+        return inputs[0].shape[-1] % (2 * (self.num_heads or 1)) == 0
+
+    def _turned(self, x, cos, sin):
+        a, b, rest = self._pairs(x)
+        cos, sin = cos[:, None], sin[:, None]
+        pairs = np.stack((cos * a - sin * b, sin * a + cos * b), self._axis)
+        y = np.concatenate((pairs.reshape(*a.shape[:3], 2 * a.shape[3]), rest), 3)
+        return y if self.num_heads is None else _join_heads(y)
+
+    def _pairs(self, x):
+        """First and second elements of the pairs, (n, heads, l, r / 2), and what is not turned."""
+        x = x if self.num_heads is None else _split_heads(x, self.num_heads)
+        r = self.rotary_embedding_dim or x.shape[3]
+        sides = (r // 2, 2) if self.interleaved else (2, r // 2)
+        pairs = x[..., :r].reshape(*x.shape[:3], *sides)
+        return *np.moveaxis(pairs, self._axis, 0), x[..., r:]
+
+    @property
+    def _axis(self):
+        """The axis of the two elements of a pair, which are neighbours or half a head apart."""
+        return 4 if self.interleaved else 3
+
+
+def _at(ids, *caches):
+    """The caches at each position, (n, l, r / 2)."""
+    return caches if ids is None else tuple(cache[ids] for cache in caches)
+
+
+def _product_of_pairs(x, y):
+    """Inner products of pairs, summed over heads: one sum. (n, l, r / 2)."""
+    return np.einsum("pnhlr,pnhlr->nlr", np.stack(x), np.stack(y))
+
+
+def _added_up(ids, dx, cache):
+    """Gradients at positions, added up where these are in the cache."""
+    dcache = np.zeros_like(dx, shape=cache.shape)
+    np.add.at(dcache, ids, dx)
+    return dcache
 
 
 def _split_heads(x, heads):
