@@ -17,6 +17,7 @@ from d5test.checks import CHECKS
 from d5test.numerics.arithmetic import classes
 from d5test.numerics.bounds import double, forward_bounds, gradient_bounds
 from d5test.numerics.judgement import Judgement, tightest
+from d5test.reference.formulas import computed
 from tests.faults.score import Local
 
 EAGER, COMPILED = Jax(), JaxCompiled()
@@ -217,6 +218,8 @@ ROWS: list[tuple[str, tuple[Tensor | None, ...], dict[str, Any]]] = [
     ("LSTM", (some(4, 3, 2), some(1, 20, 2), some(1, 20, 5), None, None, None, None, some(1, 15)),
      {"hidden_size": 5}),
     *(("Cast", (some(3, 5),), {"to": to}) for to in (6, 9, 10, 16)),
+    *((name, (Tensor((), "int64", data=(6,)),), {"periodic": 0, "output_datatype": 11})
+      for name in ("BlackmanWindow", "HammingWindow", "HannWindow")),
     ("Cast", (some(3, 5),), {"to": 17, "saturate": 0}),
     ("CastLike", (some(3, 5), Tensor((2,), "bfloat16")), {}),
 ]  # fmt: skip
@@ -236,6 +239,7 @@ def put(array: Any) -> Any:
 def judged(case: Case, backend: Jax, *, flushes: bool = True) -> tuple[Row, Judgement, Judgement]:
     """Outputs and gradients of a case against the bars of the reference."""
     row, arrays = Jax.rows[case.op.name], case.arrays()
+    op = computed(case.op, row.contract, np.inf)
     dys = case.upstream(case.op(*(arrays if case.op.typed else double(arrays))))
     n = len(dys) if row.outputs is None else row.outputs
     dys = dys[:n]
@@ -245,7 +249,7 @@ def judged(case: Case, backend: Jax, *, flushes: bool = True) -> tuple[Row, Judg
     ys = ys if isinstance(ys, tuple) else (ys,)
     arithmetics = classes(case.dtype, flushes=flushes, ulps=Jax.ulps)
     outputs, _ = tightest(
-        arithmetics, lambda a: forward_bounds(case.op, arrays, a), [np.asarray(y) for y in ys[:n]]
+        arithmetics, lambda a: forward_bounds(op, arrays, a), [np.asarray(y) for y in ys[:n]]
     )
     if row.gradient or not case.op.differentiable:
         return row, outputs, Judgement()
@@ -253,9 +257,7 @@ def judged(case: Case, backend: Jax, *, flushes: bool = True) -> tuple[Row, Judg
     spread: list[Any] = [None] * len(arrays)
     for i, dx in zip(case.wanted, dxs, strict=True):
         spread[i] = np.asarray(dx)
-    gradients, _ = tightest(
-        arithmetics, lambda a: gradient_bounds(case.op, arrays, dys, a), spread
-    )
+    gradients, _ = tightest(arithmetics, lambda a: gradient_bounds(op, arrays, dys, a), spread)
     return row, outputs, gradients
 
 
