@@ -17,6 +17,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
+from d5test.dtypes import NAMES, NUMBERS
 from d5test.values import REGIMES
 
 Array = NDArray[Any]
@@ -69,6 +70,8 @@ class Operator:
     """Inputs that are floats, and yet no data but arguments of the call: scales, regions."""
     parameters: ClassVar[tuple[str, ...]] = ()
     """What its inputs are called in messages; nothing: by their numbers."""
+    counted: ClassVar[tuple[int, ...]] = ()
+    """Inputs that are whole numbers, with which it computes what is rounded: sizes of windows."""
     typed: ClassVar[bool] = False
     """Whether it is about dtypes: it is given arrays in their own and returns such, exactly."""
     whole_dtypes: ClassVar[bool] = False
@@ -287,9 +290,9 @@ class Case:
 
     @property
     def dtype(self) -> str:
-        """The dtype under test: that of the first floating-point input."""
+        """The dtype under test: that of the first floating-point input, or of what is made."""
         floats = (t.dtype for t in self.inputs if t is not None and is_float(t.dtype))
-        return next(floats, "float32")
+        return next(floats, NAMES[getattr(self.op, "output_datatype", NUMBERS["float32"])])
 
     @property
     def random(self) -> bool:

@@ -48,6 +48,7 @@ FAMILIES = (
     "reductions",
     "sampling",
     "selection",
+    "signal",
     "types",
     "windows",
 )

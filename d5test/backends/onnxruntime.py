@@ -14,6 +14,9 @@ from d5test.backends.onnx import OnnxBackend
 IMAGES = 4
 """The axes of images."""
 
+MADE = ("BlackmanWindow", "HammingWindow", "HannWindow", "MelWeightMatrix")
+"""Operators that make numbers, which ONNX Runtime does in float32 alone."""
+
 
 class OnnxRuntime(OnnxBackend):
     """ONNX Runtime, on the CPU or on what `onnxruntime.backend` supports besides."""
@@ -29,7 +32,7 @@ class OnnxRuntime(OnnxBackend):
 
     def single(self, operator: str) -> str:
         """Besides ONNX's: operators without a kernel for float64, run as their function body."""
-        if operator in ("Attention", "Gelu"):
+        if operator in ("Attention", "Gelu", *MADE):
             return "no kernel of its own; ONNX's function body has its constants in float32"
         return super().single(operator)
 
@@ -48,6 +51,8 @@ class OnnxRuntime(OnnxBackend):
 
     def dtypes_of(self, operator: str) -> tuple[str, ...]:
         """ONNX's, but for bfloat16, which ONNX Runtime does not take from NumPy."""
+        if operator in MADE:
+            return ("float32",)
         return tuple(dtype for dtype in super().dtypes_of(operator) if dtype != "bfloat16")
 
     def threads(self) -> int:

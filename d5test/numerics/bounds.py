@@ -70,6 +70,7 @@ class Bound:
 
 
 Bounds = tuple[Bound | None, ...]
+ONE = np.ones(())
 
 
 def forward_bounds(
@@ -83,7 +84,8 @@ def forward_bounds(
         return typed_bounds(op, arrays, arithmetic)
 
     def run(op: Callable[..., tuple[Any, ...]]) -> tuple[Bound, ...]:
-        return tuple(as_compared(y, arithmetic) for y in op(*exact_bars(arrays, arithmetic)))
+        inputs = counted(op, exact_bars(arrays, arithmetic), Bar(ONE, arithmetic=arithmetic))
+        return tuple(as_compared(y, arithmetic) for y in op(*inputs))
 
     with np.errstate(all="ignore"):
         if arithmetic.rounded_attributes and isinstance(op, Operator):
@@ -323,7 +325,7 @@ def lifted_results(
         return lift(x.astype(np.float64))
 
     with np.errstate(all="ignore"):
-        inputs = map_floats(arrays, lifted)
+        inputs = counted(op, map_floats(arrays, lifted), lift(ONE))
         results = op(*inputs)
         if grads is not None:
             results = op.vjp(map_floats(grads, lifted), inputs, results)
@@ -345,6 +347,12 @@ def exact_bars(arrays: Sequence[Any], arithmetic: Arithmetic) -> tuple[Any, ...]
     return map_floats(
         arrays, lambda x: Bar(x.astype(np.float64, copy=False), arithmetic=arithmetic)
     )
+
+
+def counted(op: Any, arrays: Sequence[Any], one: Any) -> tuple[Any, ...]:
+    """The arrays; whole numbers with which `op` computes what is rounded are tracked as `one`."""
+    places = getattr(op, "counted", ()) if isinstance(one, Tracked) else ()
+    return tuple(one.like(x) if i in places else x for i, x in enumerate(arrays))
 
 
 def _any_infinite(arrays: Sequence[Any]) -> bool:

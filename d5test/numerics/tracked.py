@@ -186,6 +186,12 @@ class Tracked:
     def __len__(self) -> int:
         return len(self.value)
 
+    def __index__(self) -> int:
+        """A whole number that is known: how many elements there are."""
+        if self.companion is not None:
+            raise TypeError("a reference may not count by what is computed")
+        return int(self.value.__index__())
+
     def __bool__(self) -> bool:
         raise TypeError("a reference may not branch on what is computed: use numpy.where")
 

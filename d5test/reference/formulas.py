@@ -23,6 +23,7 @@ from d5test.reference.operators import (
     linear,
     normalisation,
     reductions,
+    signal,
     types,
 )
 from d5test.reference.operators.quantisation import ConvInteger, QLinearConv
@@ -600,6 +601,25 @@ class LettersInOrderOfAppearance(linear.Einsum):
         return letters
 
 
+class HammingOfHundredths(signal.HammingWindow):
+    """The Hamming window with the two digits that Hamming gave."""
+
+    terms = (0.54, 0.46)
+
+
+class SymmetricOddHann(signal.HannWindow):
+    """A periodic window that is the symmetric one where its length is odd."""
+
+    def period(self, size):
+        return size - 1 + self.periodic * (1 - int(size) % 2)
+
+
+class SymmetricOddHamming(SymmetricOddHann, HammingOfHundredths):
+    """The same of a Hamming window, of its two digits."""
+
+    terms = HammingOfHundredths.terms
+
+
 FORMULAS: Mapping[str, Mapping[type[Operator], type[Operator]]] = {
     "running sums": {normalisation.LRN: RunningSums},
     "band matrix": {normalisation.LRN: BandMatrix},
@@ -669,6 +689,11 @@ FORMULAS: Mapping[str, Mapping[type[Operator], type[Operator]]] = {
     },
     "float32 first": _mixed(SingleFirst, types.Cast, types.CastLike),
     "448 for 480": _mixed(LargestFor480, types.Cast, types.CastLike),
+    "0.54 and 0.46": {signal.HammingWindow: HammingOfHundredths},
+    "symmetric of odd lengths": {
+        signal.HannWindow: SymmetricOddHann,
+        signal.HammingWindow: SymmetricOddHamming,
+    },
     "whole gradient for all near the maximum": {MaxPool: MaxPoolOfEach},
 }
 """What `formula` may name, and the operators that it is of."""

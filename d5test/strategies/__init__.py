@@ -44,6 +44,7 @@ for family in (
     "reductions",
     "sampling",
     "selection",
+    "signal",
     "types",
     "windows",
 ):

@@ -184,6 +184,62 @@ def attention_mask(d: Draw, scores: Shape, infinite: bool) -> Tensor | None:
     return d.mask(shape, 0.75) if kind == "boolean" else d.tensor(shape, "normal", "uniform")
 
 
+@attributes(attention.LinearAttention)
+def linear_attention_attributes(d: Draw) -> attention.LinearAttention:
+    """Each rule; one head of keys for each of queries, and for several."""
+    kv = d.integer(1, 2)
+    return attention.LinearAttention(
+        kv_num_heads=kv,
+        q_num_heads=kv * d.integer(1, 3),
+        scale=d.choose((0.0, 0.25, 1.0)),
+        update_rule=d.choose(("linear", "gated", "delta", "gated_delta")),
+    )
+
+
+@inputs(attention.LinearAttention)
+def linear_attention_inputs(d: Draw, op: attention.LinearAttention) -> tuple[Tensor | None, ...]:
+    """A few steps; a past or none; rates of a head, of each element, or of all heads."""
+    kv, heads = op.kv_num_heads or 1, op.q_num_heads or 1
+    n, steps = d.samples(most=3), d.side(most=4, few=True)
+    width, value_width = d.sides(2, most=5)
+    gated, delta = "gated" in op.update_rule, "delta" in op.update_rule
+    keys: tuple[Regime, ...] = (("scaled", -2), "onehot") if delta else SCORES
+    past = d.maybe(d.tensor((n, kv, width, value_width), *SCORES))
+    rates = (n, steps, kv * d.choose((1, width)))
+    given = (
+        d.tensor((n, steps, heads * width), *SCORES),
+        d.tensor((n, steps, kv * width), *keys),
+        d.tensor((n, steps, kv * value_width), *SCORES),
+        past,
+        d.tensor(rates, ("uniform", -2, 0)) if gated else None,
+        d.tensor((n, steps, d.choose((kv, 1))), ("uniform", 0, 1)) if delta else None,
+    )
+    return given if gated or delta or past or d.flag() else given[:3]
+
+
+choices(
+    attention.RotaryEmbedding,
+    interleaved=(0, 1),
+    num_heads=lambda d: d.maybe(d.integer(1, 3)),
+    rotary_embedding_dim=(0, 2, 6),
+)
+
+
+@inputs(attention.RotaryEmbedding)
+def rotary_inputs(d: Draw, op: attention.RotaryEmbedding) -> tuple[Tensor, ...]:
+    """All of a head or its beginning; a row of the caches for each element, or by positions."""
+    n = d.samples(most=3, empty=True)
+    heads = op.num_heads or d.integer(1, 3)
+    length, half, positions = d.sides(3)
+    r = op.rotary_embedding_dim
+    width = r if r and d.flag() else r + 2 * half
+    x = (n, heads, length, width) if op.num_heads is None else (n, length, heads * width)
+    ids = (d.index((n, length), positions),) if d.flag() else ()
+    rows = (positions,) if ids else (n, length)
+    cache = (*rows, (r or width) // 2)
+    return (*d.factors(x, cache, cache), *ids)
+
+
 @inputs(linear.Det)
 def det_inputs(d: Draw, op: linear.Det) -> tuple[Tensor]:
     """Small matrices, alone and in batches, which have an inverse."""

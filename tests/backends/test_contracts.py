@@ -29,6 +29,7 @@ SAMPLES = {
         OPERATORS["MaxPool"](kernel_shape=(2, 2)),
         (Tensor((2, 3, 5, 4)),),
     ),
+    "0.54 and 0.46": (OPERATORS["HammingWindow"](), (Tensor((), "int64", data=(5,)),)),
     "unbiased running variance": (
         OPERATORS["BatchNormalization"](training_mode=1),
         (Tensor((4, 3, 5)), *(Tensor((3,)),) * 4),

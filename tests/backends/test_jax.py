@@ -17,6 +17,7 @@ from d5test.checks import CHECKS
 from d5test.numerics.arithmetic import classes
 from d5test.numerics.bounds import double, forward_bounds, gradient_bounds
 from d5test.numerics.judgement import Judgement, tightest
+from d5test.reference.formulas import computed
 from tests.faults.score import Local
 
 EAGER, COMPILED = Jax(), JaxCompiled()
@@ -198,6 +199,10 @@ ROWS: list[tuple[str, tuple[Tensor | None, ...], dict[str, Any]]] = [
     ("Dropout", (some(3, 5), None, mask(3, 5)), {}),
     ("Dropout", (some(3, 5),), {}),
     ("Attention", HEADS, {"is_causal": 1}),
+    *(("RotaryEmbedding", (some(2, 3, 5, 8), *(some(2, 5, 4),) * 2), {"interleaved": paired})
+      for paired in (0, 1)),
+    ("RotaryEmbedding", (some(2, 5, 24), some(6, 3), some(6, 3), below(6, 2, 5)),
+     {"num_heads": 3, "rotary_embedding_dim": 6}),
     ("Attention", (*HEADS, mask(5, 8), *PAST), {"is_causal": 1}),
     ("Attention", (*HEADS, some(2, 1, 5, 5)), {"scale": 0.5}),
     ("Attention", (some(2, 3, 8), some(2, 5, 4), some(2, 5, 4)),
@@ -215,6 +220,8 @@ ROWS: list[tuple[str, tuple[Tensor | None, ...], dict[str, Any]]] = [
     ("LSTM", (some(4, 3, 2), some(1, 20, 2), some(1, 20, 5), None, None, None, None, some(1, 15)),
      {"hidden_size": 5}),
     *(("Cast", (some(3, 5),), {"to": to}) for to in (6, 9, 10, 16)),
+    *((name, (Tensor((), "int64", data=(6,)),), {"periodic": 0, "output_datatype": 11})
+      for name in ("BlackmanWindow", "HammingWindow", "HannWindow")),
     ("Cast", (some(3, 5),), {"to": 17, "saturate": 0}),
     ("CastLike", (some(3, 5), Tensor((2,), "bfloat16")), {}),
     ("BitCast", (Tensor((3, 5), "uint32", ("bits",)),), {"to": 6}),
@@ -235,6 +242,7 @@ def put(array: Any) -> Any:
 def judged(case: Case, backend: Jax, *, flushes: bool = True) -> tuple[Row, Judgement, Judgement]:
     """Outputs and gradients of a case against the bars of the reference."""
     row, arrays = Jax.rows[case.op.name], case.arrays()
+    op = computed(case.op, row.contract, np.inf)
     dys = case.upstream(case.op(*(arrays if case.op.typed else double(arrays))))
     n = len(dys) if row.outputs is None else row.outputs
     dys = dys[:n]
@@ -244,7 +252,7 @@ def judged(case: Case, backend: Jax, *, flushes: bool = True) -> tuple[Row, Judg
     ys = ys if isinstance(ys, tuple) else (ys,)
     arithmetics = classes(case.dtype, flushes=flushes, ulps=Jax.ulps)
     outputs, _ = tightest(
-        arithmetics, lambda a: forward_bounds(case.op, arrays, a), [np.asarray(y) for y in ys[:n]]
+        arithmetics, lambda a: forward_bounds(op, arrays, a), [np.asarray(y) for y in ys[:n]]
     )
     if row.gradient or not case.op.differentiable:
         return row, outputs, Judgement()
@@ -252,9 +260,7 @@ def judged(case: Case, backend: Jax, *, flushes: bool = True) -> tuple[Row, Judg
     spread: list[Any] = [None] * len(arrays)
     for i, dx in zip(case.wanted, dxs, strict=True):
         spread[i] = np.asarray(dx)
-    gradients, _ = tightest(
-        arithmetics, lambda a: gradient_bounds(case.op, arrays, dys, a), spread
-    )
+    gradients, _ = tightest(arithmetics, lambda a: gradient_bounds(op, arrays, dys, a), spread)
     return row, outputs, gradients
 
 

@@ -104,3 +104,18 @@ def attention(op: Any, q: Array, k: Array, v: Array, *optional: Any) -> Any:
         y = jnp.where(seen.any(-1, keepdims=True).swapaxes(1, 2), y, 0)
     y = y.reshape(*y.shape[:2], -1) if flat else y.swapaxes(1, 2)
     return y, k.swapaxes(1, 2), v.swapaxes(1, 2)
+
+
+@rows.composed("RotaryEmbedding", arithmetic="S")
+def rotary_embedding(op: Any, x: Array, cos: Array, sin: Array, ids: Array | None = None) -> Array:
+    cos, sin = (cos, sin) if ids is None else (cos[ids], sin[ids])
+    cos, sin = cos[:, None], sin[:, None]
+    y, heads = x, op.num_heads
+    if heads is not None:
+        y = x.reshape(*x.shape[:2], heads, x.shape[2] // heads).swapaxes(1, 2)
+    y, rest = jnp.split(y, [op.rotary_embedding_dim or y.shape[3]], 3)
+    a, b = (y[..., ::2], y[..., 1::2]) if op.interleaved else jnp.split(y, 2, 3)
+    pairs = a * cos - b * sin, a * sin + b * cos
+    y = jnp.stack(pairs, 4).reshape(y.shape) if op.interleaved else jnp.concatenate(pairs, 3)
+    y = jnp.concatenate((y, rest), 3)
+    return y if heads is None else y.swapaxes(1, 2).reshape(x.shape)

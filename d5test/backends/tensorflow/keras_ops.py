@@ -101,11 +101,28 @@ for _function, _rank in ((partial(ops.tensordot, axes=1), 2), (ops.vdot, 1), (op
     )
 
 
+def window(function: Plan, op: Any, size: Any) -> Plan:
+    """A symmetric window, of Keras' own dtype."""
+    (n,) = integers(size)
+    return lambda size: function(n)
+
+
 @forms.add("EyeLike", "keras.ops.eye", gradient=UNDERIVED)
 @planned
 def eye(op: Any, x: Any) -> Plan:
     (n, m), dtype = x.shape, NAMES.get(op.dtype, x.dtype.name)
     return lambda x: ops.eye(n, m, op.k, dtype)
+
+
+HAMMING = "https://keras.io/api/ops/numpy/#hamming-function"
+for _operator, _function, _contract in (
+    ("HammingWindow", ops.hamming, {"contract": "0.54 and 0.46", "source": HAMMING}),
+    ("HannWindow", ops.hanning, {}),
+):
+    forms.add(
+        _operator, named(_function), gradient=UNDERIVED, values=(0,), dtypes=("float32",),
+        attributes={"periodic": (0,)}, **_contract,
+    )(planned(partial(window, _function)))  # fmt: skip
 
 
 SIX: Mapping[str, Any] = {

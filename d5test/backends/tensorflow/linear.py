@@ -116,5 +116,21 @@ def attention(op: Any, q: Any, k: Any, v: Any, *optional: Any) -> Any:
     return y, *present, stages[op.qk_matmul_output_mode]
 
 
+@rows.composed("RotaryEmbedding", arithmetic="S")
+def rotary_embedding(op: Any, x: Any, cos: Any, sin: Any, ids: Any = None) -> Any:
+    cos, sin = (cos, sin) if ids is None else (tf.gather(cos, ids), tf.gather(sin, ids))
+    cos, sin = cos[:, None], sin[:, None]
+    y, heads = x, op.num_heads
+    if heads is not None:
+        y = tf.transpose(tf.reshape(x, (*x.shape[:2], heads, x.shape[2] // heads)), (0, 2, 1, 3))
+    r = op.rotary_embedding_dim or y.shape[3]
+    y, rest = y[..., :r], y[..., r:]
+    a, b = (y[..., ::2], y[..., 1::2]) if op.interleaved else tf.split(y, 2, 3)
+    pairs = a * cos - b * sin, a * sin + b * cos
+    y = tf.reshape(tf.stack(pairs, 4), y.shape) if op.interleaved else tf.concat(pairs, 3)
+    y = tf.concat((y, rest), 3)
+    return y if heads is None else tf.reshape(tf.transpose(y, (0, 2, 1, 3)), x.shape)
+
+
 PRECISIONS = {1: tf.float32, 10: tf.float16, 11: tf.float64, 16: tf.bfloat16}
 """ONNX's numbers of floating-point dtypes."""

@@ -131,3 +131,18 @@ def dropout(op: Any, x: Tensor, ratio: Tensor | None = None, train: Tensor | Non
 
 def masked_dropout(x: Tensor, ratio: Tensor | None, mask: Tensor) -> Tensor:
     return x * mask * (1 / (1 - (0.5 if ratio is None else ratio)))
+
+
+@rows.composed("RotaryEmbedding", arithmetic="S")
+def rotary_embedding(
+    op: Any, x: Tensor, cos: Tensor, sin: Tensor, ids: Tensor | None = None
+) -> Tensor:
+    cos, sin = (cos, sin) if ids is None else (cos[ids], sin[ids])
+    cos, sin = cos[:, None], sin[:, None]
+    y = x if op.num_heads is None else x.unflatten(2, (op.num_heads, -1)).transpose(1, 2)
+    y, rest = y.tensor_split([op.rotary_embedding_dim or y.shape[3]], 3)
+    a, b = (y[..., ::2], y[..., 1::2]) if op.interleaved else y.chunk(2, 3)
+    pairs = a * cos - b * sin, a * sin + b * cos
+    y = torch.stack(pairs, 4).flatten(3) if op.interleaved else torch.cat(pairs, 3)
+    y = torch.cat((y, rest), 3)
+    return y if op.num_heads is None else y.transpose(1, 2).flatten(2)

@@ -11,7 +11,7 @@ FAMILIES = tuple(
     for family in (
         "elementwise", "reductions", "normalisation", "linear", "windows", "attention",
         "recurrent", "movement", "indexing", "comparison", "logic",
-        "creation", "selection", "quantisation", "types", "sampling",
+        "creation", "selection", "quantisation", "types", "sampling", "signal",
     )
 )  # fmt: skip
 """The modules whose `__all__` are operators."""

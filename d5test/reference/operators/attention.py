@@ -1,15 +1,16 @@
-"""Scaled dot-product attention with grouped heads, masks and a cache of keys and values."""
+"""Attention with grouped heads, masks and a cache, or a linear one; positions as rotations."""
 
 import math
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from d5test.case import Batch, Operator
 from d5test.reference.operators.broadcasting import unbroadcast
 
-__all__ = ["Attention"]
+__all__ = ["Attention", "LinearAttention", "RotaryEmbedding"]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -158,6 +159,178 @@ class Attention(Operator):
         """The square root of the scale, which multiplies q as well as k."""
         scale = 1 / math.sqrt(q.shape[3]) if self.scale is None else self.scale
         return math.sqrt(scale)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class LinearAttention(Operator):
+    """y = s q' S of a state S = e^g S + k u', step by step. ONNX LinearAttention-27.
+
+    u is v by the rules "linear" and "gated", b (v - e^g S' k) by "delta" and "gated_delta"; g is 0
+    by "linear" and "delta". Yang et al. 2024, 2025.
+    query: (n, l, heads d), key: (n, l, kv d), value: (n, l, kv e): `q_num_heads` in a row share
+    one of `kv_num_heads`. past_state: (n, kv, d, e); decay, the g: (n, l, kv d) or (n, l, kv);
+    beta, the b: (n, l, kv) or (n, l, 1). `scale`, the s: 1 / sqrt(d) where it is 0.
+    Outputs y, (n, l, heads e), and the last state; ONNX has no gradient of either state.
+    `chunk_size` changes the arithmetic, not the meaning.
+    """
+
+    chunk_size: int = 64
+    kv_num_heads: int | None = None
+    q_num_heads: int | None = None
+    scale: float = 0.0
+    update_rule: str = "gated_delta"
+    since = 27
+    stopped_outputs = (1,)
+
+    def forward(self, *inputs):
+        steps = self._steps(*inputs)
+        y = np.stack([self._scale(step.k) * (step.q @ step.state) for step in steps], 3)
+        return _join_heads(y.reshape(len(y), self.q_num_heads, *y.shape[3:])), steps[-1].state
+
+    def backward(self, grads, inputs, outputs):
+        (dy, _), (*_, decay, beta) = grads, (*inputs, *(None,) * 3)[:6]
+        steps = self._steps(*inputs)
+        dy = self._grouped(dy)
+        dstate = np.zeros_like(dy, shape=steps[0].state.shape)
+        flows = []
+        for i, step in reversed(list(enumerate(steps))):
+            do = self._scale(step.k) * dy[:, :, :, i]
+            dstate = dstate + step.q.swapaxes(2, 3) @ do
+            du, dk = step.k @ dstate, step.u @ dstate.swapaxes(2, 3)
+            dbeta = np.einsum("nkie,nkie->nki", du, step.missing)
+            if beta is not None:
+                du = step.beta * du
+                dk = dk - du @ step.faded.swapaxes(2, 3)
+                dstate = dstate - step.k.swapaxes(2, 3) @ du
+            ddecay = np.einsum("nkde,nkde->nkd", dstate, step.faded)
+            dstate = dstate * step.kept
+            dq = do @ step.state.swapaxes(2, 3)
+            flows.insert(0, (dq, dk[:, :, 0], du[:, :, 0], ddecay, dbeta))
+        dq, dk, dv, ddecay, dbeta = (np.stack(d, -2) for d in zip(*flows, strict=True))
+        if decay is not None and decay.shape[2] == self.kv_num_heads:
+            ddecay = ddecay.sum(3, keepdims=True)
+        if beta is not None and beta.shape[2] == 1:
+            dbeta = dbeta.sum(1, keepdims=True)
+        dq = dq.reshape(len(dq), self.q_num_heads, *dq.shape[3:])
+        ddecay, dbeta = (None if x is None else dx for x, dx in ((decay, ddecay), (beta, dbeta)))
+        found = (dq, dk, dv, None, ddecay, dbeta)
+        return tuple(None if d is None else _join_heads(d) for d in found)[: len(inputs)]
+
+    def batch(self, *shapes):
+        return Batch(tuple(None if s is None else 0 for s in shapes), (0, 0))
+
+    def _steps(self, query, key, value, past_state=None, decay=None, beta=None):
+        """Each step, with one row of k, and as many of q as share it."""
+        q, kv = self._grouped(query), self.kv_num_heads
+        k, v = _split_heads(key, kv), _split_heads(value, kv)
+        state = past_state
+        if state is None:
+            state = np.zeros_like(k, shape=(*k.shape[:2], k.shape[3], v.shape[3]))
+        kept = None if decay is None else np.exp(_split_heads(decay, kv))[..., None]
+        beta = None if beta is None else _split_heads(beta, beta.shape[2])[..., None]
+        steps = []
+        for i in range(k.shape[2]):
+            row, missing = k[:, :, i : i + 1], v[:, :, i : i + 1]
+            at = 1.0 if kept is None else kept[:, :, i]
+            faded = state if kept is None else at * state
+            rate = None if beta is None else beta[:, :, i]
+            missing = missing if rate is None else missing - row @ faded
+            u = missing if rate is None else rate * missing
+            state = faded + row.swapaxes(2, 3) * u
+            steps.append(Step(q[:, :, :, i], row, u, missing, rate, at, faded, state))
+        return steps
+
+    def _grouped(self, x):
+        """(n, l, heads d) to (n, kv, heads / kv, l, d)."""
+        x = _split_heads(x, self.q_num_heads)
+        return x.reshape(len(x), self.kv_num_heads, -1, *x.shape[2:])
+
+    def _scale(self, k):
+        return self.scale or 1 / math.sqrt(k.shape[3])
+
+
+class Step(NamedTuple):
+    """A step of linear attention: what is multiplied, and the state before and after it."""
+
+    q: Any
+    k: Any
+    u: Any
+    missing: Any
+    beta: Any
+    kept: Any
+    faded: Any
+    state: Any
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class RotaryEmbedding(Operator):
+    """Pairs of elements, each turned by the angle of its position. ONNX RotaryEmbedding-23.
+
+    Su et al. 2021. x, y: (n, heads, l, d), or (n, l, heads d) with `num_heads`. Of each head the
+    first r = `rotary_embedding_dim` elements are turned, all if that is 0: element i with
+    i + r / 2, or with its neighbour if `interleaved`.
+    cos_cache, sin_cache: (n, l, r / 2), or (positions, r / 2) with position_ids (n, l).
+    """
+
+    interleaved: int = 0
+    num_heads: int | None = None
+    rotary_embedding_dim: int = 0
+    since = 23
+
+    def forward(self, x, cos_cache, sin_cache, position_ids=None):
+        return self._turned(x, *_at(position_ids, cos_cache, sin_cache))
+
+    def backward(self, grads, inputs, outputs):
+        (dy,), (x, *caches, ids) = grads, (*inputs, None)[:4]
+        cos, sin = _at(ids, *caches)
+        (a, b, _), (da, db, _) = self._pairs(x), self._pairs(dy)
+        # the transposed rotation is the one by the opposite angle
+        dcos = _product_of_pairs((a, b), (da, db))
+        dsin = _product_of_pairs((a, b), (db, -da))
+        if ids is not None:
+            dcos, dsin = (_added_up(ids, d, c) for d, c in zip((dcos, dsin), caches, strict=True))
+        return (self._turned(dy, cos, -sin), dcos, dsin, None)[: len(inputs)]
+
+    def batch(self, *shapes):
+        along = 0 if len(shapes[1]) == 3 else None
+        return Batch((0, along, along, 0)[: len(shapes)], (0,))
+
+    def _turned(self, x, cos, sin):
+        a, b, rest = self._pairs(x)
+        cos, sin = cos[:, None], sin[:, None]
+        pairs = np.stack((cos * a - sin * b, sin * a + cos * b), self._axis)
+        y = np.concatenate((pairs.reshape(*a.shape[:3], 2 * a.shape[3]), rest), 3)
+        return y if self.num_heads is None else _join_heads(y)
+
+    def _pairs(self, x):
+        """First and second elements of the pairs, (n, heads, l, r / 2), and what is not turned."""
+        x = x if self.num_heads is None else _split_heads(x, self.num_heads)
+        r = self.rotary_embedding_dim or x.shape[3]
+        sides = (r // 2, 2) if self.interleaved else (2, r // 2)
+        pairs = x[..., :r].reshape(*x.shape[:3], *sides)
+        return *np.moveaxis(pairs, self._axis, 0), x[..., r:]
+
+    @property
+    def _axis(self):
+        """The axis of the two elements of a pair, which are neighbours or half a head apart."""
+        return 4 if self.interleaved else 3
+
+
+def _at(ids, *caches):
+    """The caches at each position, (n, l, r / 2)."""
+    return caches if ids is None else tuple(cache[ids] for cache in caches)
+
+
+def _product_of_pairs(x, y):
+    """Inner products of pairs, summed over heads: one sum. (n, l, r / 2)."""
+    return np.einsum("pnhlr,pnhlr->nlr", np.stack(x), np.stack(y))
+
+
+def _added_up(ids, dx, cache):
+    """Gradients at positions, added up where these are in the cache."""
+    dcache = np.zeros_like(dx, shape=cache.shape)
+    np.add.at(dcache, ids, dx)
+    return dcache
 
 
 def _split_heads(x, heads):
