@@ -17,7 +17,7 @@ from onnx.reference import ReferenceEvaluator
 from d5test.backends.base import Unsupported
 from d5test.case import Array, Operator
 from d5test.networks.graph import Graph, Node, Unmodelled, Value
-from d5test.networks.model import inferred, subgraphs_of, to_proto
+from d5test.networks.model import inferred, to_proto
 
 Shape = tuple[int, ...]
 
@@ -55,31 +55,35 @@ def runnable(graph: Graph) -> list[tuple[Node, Operator]]:
 
 def _fixed(inputs: Mapping[str, Value], shapes: Mapping[str, Shape]) -> dict[str, Value]:
     """The inputs with the shapes that are fed; a side with a name is the same everywhere."""
-    if missing := inputs.keys() - shapes.keys():
+    if missing := {name for name, value in inputs.items() if not value.within} - shapes.keys():
         raise ValueError(f"not fed: {', '.join(sorted(missing))}")
     if unknown := shapes.keys() - inputs.keys():
         raise ValueError(f"no input is called {', '.join(sorted(unknown))}")
     sides: dict[str, int] = {}
-    for name, value in inputs.items():
-        shape = shapes[name]
+    for name, shape in shapes.items():
+        value = inputs[name]
         fits = len(shape) == len(value.shape) and all(
             size == (side if isinstance(side, int) else sides.setdefault(side, size))
             for side, size in zip(value.shape, shape, strict=False)
         )
         if not fits:
             raise ValueError(f"input {name!r} is {value.shape}, given {shape}")
-    return {name: Value(value.dtype, tuple(shapes[name])) for name, value in inputs.items()}
+    return {
+        name: Value(value.dtype, tuple(shapes[name])) if name in shapes else value
+        for name, value in inputs.items()
+    }
 
 
 def _without_identities(graph: Graph, types: Mapping[str, int]) -> Graph:
     """Without nodes that hand their input on; their readers read that."""
     read = {tensor for node in graph.nodes for tensor in node.reads}.union(graph.outputs)
+    captured = {tensor for node in graph.nodes for tensor in node.captured}  # keep their names
     names: dict[str, str] = {}
     kept = []
     for node in graph.nodes:
         x, y = "".join(node.inputs[:1]), "".join(node.outputs[:1])
         x = names.get(x, x)
-        if not _hands_on(node, graph, read, types):
+        if not _hands_on(node, graph, read, types) or captured & {x, y}:
             kept.append(node)
         elif y not in graph.outputs:
             names[y] = x
@@ -135,9 +139,8 @@ def _folded(
             inputs |= {x: np.broadcast_to(zero, shapes[x]) for x in node.reads if x in shapes}
         whole = all(types.get(tensor) in INTEGERS for tensor in node.makes)
         if node.reads and (node.kind in EXACT or whole) and len(inputs) == len({*node.reads}):
-            proto = to_proto(node)
-            if subgraphs_of(proto):
+            if isinstance(node.op, Unmodelled) and node.op.bodies:
                 continue
-            outputs = ReferenceEvaluator(proto).run(None, inputs)
+            outputs = ReferenceEvaluator(to_proto(node)).run(None, inputs)
             known |= {name: np.asarray(y) for name, y in zip(node.makes, outputs, strict=False)}
     return {name: x for name, x in known.items() if name not in graph.constants}

@@ -34,6 +34,10 @@ COUNTED = {"Split": "num_outputs"}
 """Attributes that nodes before them expressed by the number of their outputs."""
 
 
+SPELLED = {("MeanVarianceNormalization", "axes")}
+"""Attributes that are written although they have their default: ONNX infers no shapes without."""
+
+
 class NotModelled(LookupError):
     """There is no operator for this node; the text says why."""
 
@@ -72,7 +76,7 @@ def to_node(
     """The node of an operator. `None` is an input or output left out.
 
     An attribute with its default value is left out, so that a version before that attribute
-    reads the node too.
+    reads the node too; `SPELLED` are not.
     """
     from onnx import defs, helper
 
@@ -84,7 +88,7 @@ def to_node(
     known: Any = {} if op.domain else defs.get_schema(op.name).attributes
     defaults = {f.name: f.default for f in fields(op)}
     for key, value in op.attributes.items():
-        if value != defaults[key]:
+        if value != defaults[key] or (op.name, key) in SPELLED:
             kind = known[key].type.value if key in known else None
             node.attribute.append(helper.make_attribute(key, value, attr_type=kind))
     return node
