@@ -33,8 +33,6 @@ ANSWER_SECONDS = 900.0
 """Seconds until a request counts as hung: a compiler may need minutes for a whole network."""
 KEPT = 16
 """Shapes for which nodes between control flow stay loaded: a loop may change them each time."""
-TEXT = "OSU"
-"""The kinds of NumPy's dtypes of text."""
 Arrays = Mapping[str, Array]
 Loss = str | Mapping[str, Array]
 """The output whose gradient is 1; or upstream gradients, by output."""
@@ -212,8 +210,11 @@ class Executor:
 
     def _ready(self, inputs: Arrays) -> Loaded:
         """The network made ready for inputs of these shapes."""
+        if text := [name for name, x in inputs.items() if any(map(is_text, elements(x)))]:
+            raise Unsupported(f"the input {text[0]!r} is text")
         for name, value in self.network.inputs.items():
-            _require(name, value, inputs.get(name))
+            if name in inputs:
+                _require(name, value, inputs[name])
         held = {name for name, value in self.network.inputs.items() if value.within}
         if missing := held - inputs.keys():
             raise ValueError(f"not fed: {', '.join(sorted(missing))}")
@@ -313,10 +314,7 @@ def describe(graph: Graph, original: Graph, as_model: bool) -> dict[str, Any]:
 
 
 def _ordered(loaded: Loaded, inputs: Arrays) -> list[Array]:
-    """The inputs in the network's order. Raises `Unsupported` for text."""
-    for name in loaded.graph.inputs:
-        if any(x.dtype.kind in TEXT for x in elements(inputs[name])):
-            raise Unsupported(f"the input {name!r} is text")
+    """The inputs in the network's order."""
     return [inputs[name] for name in loaded.graph.inputs]
 
 
@@ -325,9 +323,15 @@ def elements(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [] if value is None else [value]
 
 
+def is_text(x: Array) -> bool:
+    """Whether an array holds text."""
+    return x.dtype.kind in "OSU"
+
+
 def _require(name: str, value: Value, x: Any) -> None:
-    """Raise ValueError where an input that is fed is not what it should be; None may be absent."""
-    if isinstance(x, list) != ("sequence" in value.within) and x is not None:
+    """Raise ValueError where an input that is fed is not what it should be."""
+    absent = x is None and "optional" in value.within
+    if not absent and (x is None or isinstance(x, list) != ("sequence" in value.within)):
         what = " of ".join((*value.within, "tensor"))
         raise ValueError(f"input {name!r} is {what}, given {type(x).__name__}")
     if others := {a.dtype.name for a in elements(x)} - {value.dtype}:

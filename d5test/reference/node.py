@@ -34,6 +34,15 @@ COUNTED = {"Split": "num_outputs"}
 """Attributes that nodes before them expressed by the number of their outputs."""
 
 
+OUT_OF_SCOPE = {
+    "ImageDecoder": "an image's decoder",
+    **dict.fromkeys(
+        ("RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit", "TfIdfVectorizer"),
+        "text",
+    ),
+}
+"""Operators that will have no reference, and what they are about: nothing that is judged here."""
+
 SPELLED = {("MeanVarianceNormalization", "axes")}
 """Attributes that are written although they have their default: ONNX infers no shapes without."""
 
@@ -51,7 +60,7 @@ def from_node(node: onnx.NodeProto, opset: int | None = None) -> Operator:
     """
     cls = OPERATORS.get(node.op_type)
     if cls is None or cls.domain != DOMAINS.get(node.domain, node.domain):
-        raise NotModelled("no such operator")
+        raise NotModelled(OUT_OF_SCOPE.get(node.op_type, "no such operator"))
     if opset is not None:
         _require_meaning(cls, opset)
     names = {f.name for f in fields(cls)}
