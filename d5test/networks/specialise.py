@@ -104,7 +104,7 @@ def _hands_on(node: Node, graph: Graph, read: set[str], types: Mapping[str, int]
     """Whether a node's first output is its first input, and nobody reads another one."""
     if node.op.domain or read & set(node.makes[1:]):
         return False
-    if node.kind == "Cast":
+    if node.kind in ("Cast", "CastLike"):
         return types.get(node.inputs[0], 0) == types.get(node.outputs[0])
     if node.kind == "Identity":
         return True
