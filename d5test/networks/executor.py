@@ -271,6 +271,10 @@ class Piece:
 
     def __call__(self, inputs: Arrays) -> dict[str, Array]:
         """The outputs, by name."""
+        return self.executor(inputs).inference(inputs)
+
+    def executor(self, inputs: Arrays) -> Executor:
+        """The nodes as a network of their own, for inputs like these."""
         values = {name: Value(x.dtype.name, x.shape) for name, x in inputs.items()}
         key = tuple(values.items())
         if key not in self._executors:
@@ -278,7 +282,7 @@ class Piece:
                 self._executors.pop(next(iter(self._executors))).unload()
             network = Network.of(self._graph.with_(inputs=values))
             self._executors[key] = Executor(self._client, network)
-        return self._executors[key].inference(inputs)
+        return self._executors[key]
 
     def unload(self) -> None:
         """Give the memory back where it runs."""
@@ -315,7 +319,8 @@ def describe(graph: Graph, original: Graph, as_model: bool) -> dict[str, Any]:
 
 def _ordered(loaded: Loaded, inputs: Arrays) -> list[Array]:
     """The inputs in the network's order."""
-    return [inputs[name] for name in loaded.graph.inputs]
+    given = [inputs[name] for name in loaded.graph.inputs]
+    return [x if x is None or isinstance(x, list) else np.asarray(x) for x in given]
 
 
 def elements(value: Any) -> list[Any]:

@@ -3,6 +3,7 @@ endless is refused in one line.
 """
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,13 +12,15 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from d5test.backends.base import Unsupported
-from d5test.client.client import WorkerClient
+from d5test.client.client import InProcessClient, WorkerClient
 from d5test.networks import BrokenGraph, Network
 from d5test.networks import call as module
 from d5test.networks.executor import KEPT, Executor
+from d5test.networks.nodes import PASSES, judged_nodes
 
 FLOAT, INT, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 node = helper.make_node
+WRONG = Path(__file__).with_name("wrong.py")
 
 
 @pytest.fixture(scope="module", params=["numpy", "torch"])
@@ -101,6 +104,18 @@ def test_gradients_are_refused_in_one_line(client: Any) -> None:
     ):
         with pytest.raises(Unsupported, match="control flow and sequences, for results alone"):
             refused()
+
+
+def test_the_nodes_of_bodies_are_judged_and_a_wrong_one_is_named() -> None:
+    inputs = {"x": np.float32([0.5, 1]), "n": np.array(9)}
+    for backend, faults, count in (
+        ("numpy", set(), 0), (f"{WRONG}:LargeSums", {"Add_v", "Add_sum"}, 3),
+    ):  # fmt: skip
+        executor = Executor(InProcessClient(backend), Network(doubling(1e9)))
+        found = judged_nodes(executor, inputs, None)
+        assert set(found.faults) == faults
+        assert not found.reasons
+        assert found.judged == 4 * PASSES - count
 
 
 def doubling(limit: float) -> onnx.ModelProto:
@@ -340,7 +355,7 @@ def lists(kind: str, *inputs: str, **attributes: Any) -> onnx.ModelProto:
     )  # fmt: skip
 
 
-WRONG: dict[str, tuple[str, tuple[str, ...], dict[str, int], str]] = {
+MISUSED: dict[str, tuple[str, tuple[str, ...], dict[str, int], str]] = {
     "at": ("SequenceAt", ("xs", "five"), {}, "no position 5 among 2"),
     "erase": ("SequenceErase", ("xs", "five"), {}, "no position 5 among 2"),
     "insert": ("SequenceInsert", ("xs", "x", "five"), {}, "no position 5 to insert among 2"),
@@ -352,9 +367,9 @@ WRONG: dict[str, tuple[str, tuple[str, ...], dict[str, int], str]] = {
 }
 
 
-@pytest.mark.parametrize("what", WRONG)
+@pytest.mark.parametrize("what", MISUSED)
 def test_a_wrong_sequence_is_one_line(client: Any, what: str) -> None:
-    kind, inputs, attributes, words = WRONG[what]
+    kind, inputs, attributes, words = MISUSED[what]
     executor = Executor(client, Network(lists(kind, *inputs, **attributes)))
     feed = {"x": np.ones((2, 3), np.int64), "two": np.array([1, 2]), "five": np.array(5)}
     with pytest.raises(BrokenGraph, match=f"node '{kind}_y': .*{words}") as caught:
