@@ -1,6 +1,6 @@
 """A graph for inputs of given shapes: what depends on shapes alone becomes a constant, and what
 does nothing (an Identity, a Dropout that does not train, a Cast to the dtype that is there) is
-left out.
+left out. Of an If whose condition is known so, the branch stands in its place.
 
 Exporters write shapes as arithmetic (Shape, Gather, Concat, Reshape). For given sizes the result
 is known before anything runs, so that no backend needs an operator for it, and a compiler sees
@@ -8,6 +8,7 @@ numbers. ONNX's shape inference finds the sizes, its reference evaluates the int
 (floating-point arithmetic) is never done here: that is what is judged.
 """
 
+import operator
 from collections.abc import Mapping
 
 import numpy as np
@@ -18,6 +19,7 @@ from d5test.backends.base import Unsupported
 from d5test.case import Array, Operator
 from d5test.networks.graph import Graph, Node, Unmodelled, Value
 from d5test.networks.model import inferred, to_proto
+from d5test.reference.operators import OPERATORS
 
 Shape = tuple[int, ...]
 
@@ -33,10 +35,13 @@ INTEGERS = (onnx.TensorProto.INT64, onnx.TensorProto.INT32, onnx.TensorProto.BOO
 def specialised(graph: Graph, shapes: Mapping[str, Shape]) -> Graph:
     """The graph with inputs of these shapes. Raises ValueError if they do not fit it."""
     graph = graph.with_(inputs=_fixed(graph.inputs, shapes))
-    graph = _without_identities(graph, shapes_and_types(graph)[1])
-    while constants := _folded(graph, *shapes_and_types(graph)):
-        nodes = tuple(n for n in graph.nodes if not constants.keys() & set(n.makes))
-        graph = graph.with_(nodes=nodes, constants={**graph.constants, **constants})
+    before = None
+    while graph is not before:
+        graph = _without_identities(graph, shapes_and_types(graph)[1])
+        while constants := _folded(graph, *shapes_and_types(graph)):
+            nodes = tuple(n for n in graph.nodes if not constants.keys() & set(n.makes))
+            graph = graph.with_(nodes=nodes, constants={**graph.constants, **constants})
+        before, graph = graph, _with_branches(graph)
     needed, kept = set(graph.outputs), []
     for node in reversed(graph.nodes):
         if needed.intersection(node.makes):
@@ -51,6 +56,42 @@ def runnable(graph: Graph) -> list[tuple[Node, Operator]]:
     if len(operators) < len(graph.nodes):
         raise Unsupported("no reference: " + "; ".join(sorted(graph.unmodelled.values())))
     return operators
+
+
+def _with_branches(graph: Graph) -> Graph:
+    """With the nodes of a branch in place of each If whose condition is known.
+
+    Their names begin with that of the If, as those of its parameters and constants do. Without
+    such an If it is the very same graph.
+    """
+    nodes: list[Node] = []
+    arrays: dict[str, Array] = {}
+    for node in graph.nodes:
+        known = graph.constants.get(node.inputs[0]) if node.kind == "If" else None
+        if known is None or known.size != 1 or not isinstance(node.op, Unmodelled):
+            nodes.append(node)
+            continue
+        branch = node.op.bodies["then_branch" if known.all() else "else_branch"]
+        names = {name: f"{node.name}/{name}" for name in (*branch.makers, *branch.sources)}
+        if any(names.keys() & {*inner.captured} for inner in branch.nodes):
+            nodes.append(node)  # a body in the branch knows its tensors by their names
+            continue
+        nodes += [_renamed(inner, names, f"{node.name}/{inner.name}") for inner in branch.nodes]
+        nodes += [
+            Node(f"{node.name}/{y}", OPERATORS["Identity"](), (names.get(x, x),), (y,))
+            for x, y in zip(branch.outputs, node.outputs, strict=True)
+        ]
+        own = {**branch.parameters, **branch.constants}
+        arrays |= {names[name]: x for name, x in own.items()}
+    if all(map(operator.is_, nodes, graph.nodes)):
+        return graph
+    return graph.with_(nodes=tuple(nodes)).with_arrays(arrays)
+
+
+def _renamed(node: Node, names: Mapping[str, str], name: str) -> Node:
+    """The node under another name, on tensors under other names."""
+    inputs, outputs = (tuple(names.get(t, t) for t in ts) for ts in (node.inputs, node.outputs))
+    return Node(name, node.op, inputs, outputs)
 
 
 def _fixed(inputs: Mapping[str, Value], shapes: Mapping[str, Shape]) -> dict[str, Value]:
@@ -92,12 +133,7 @@ def _without_identities(graph: Graph, types: Mapping[str, int]) -> Graph:
         else:
             kept.append(node)
 
-    def renamed(tensors: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(names.get(tensor, tensor) for tensor in tensors)
-
-    return graph.with_(
-        nodes=tuple(Node(n.name, n.op, renamed(n.inputs), renamed(n.outputs)) for n in kept)
-    )
+    return graph.with_(nodes=tuple(_renamed(node, names, node.name) for node in kept))
 
 
 def _hands_on(node: Node, graph: Graph, read: set[str], types: Mapping[str, int]) -> bool:
