@@ -13,8 +13,9 @@ import numpy as np
 from d5test.backends.base import Unsupported
 from d5test.case import Array, Operator, dtype_of, is_float
 from d5test.dtypes import NAMES
-from d5test.networks.graph import Graph, Node
-from d5test.networks.specialise import runnable, shapes_and_types
+from d5test.networks.flow import Flow, has_flow
+from d5test.networks.graph import Graph, Node, Value
+from d5test.networks.specialise import runnable, shapes_and_types, specialised
 from d5test.numerics.arithmetic import format_of
 from d5test.numerics.perturbed import Perturbed, round_to
 
@@ -35,7 +36,8 @@ class Pass:
         lift: Lift,
         dtypes: Mapping[str, str] | None = None,
     ) -> None:
-        self._nodes = runnable(graph)
+        self._graph = graph
+        self._nodes = [] if has_flow(graph) else runnable(graph)
         self._lift = lift
         self._dtypes = dtypes or {}
         arrays = {**graph.constants, **graph.parameters, **inputs}
@@ -44,6 +46,11 @@ class Pass:
 
     def forward(self) -> None:
         """Run the nodes."""
+        if has_flow(self._graph):
+            given = {name: self.values[name] for name in self._graph.inputs}
+            results = Flow(self._graph, self._ready)(given)
+            named = zip(self._graph.outputs, results, strict=True)
+            self.values |= {name: self.entered(y, name) for name, y in named}
         for node, op in self._nodes:
             inputs = self._inputs(node)
             with np.errstate(all="ignore"):
@@ -52,8 +59,8 @@ class Pass:
                 else:
                     outputs = op(*inputs)
             self._outputs[node.name] = outputs
-            named = zip(node.outputs, outputs, strict=False)
-            self.values |= {name: y for name, y in named if name}
+            pairs = zip(node.outputs, outputs, strict=False)
+            self.values |= {name: y for name, y in pairs if name}
 
     def backward(self, loss: str) -> dict[str, Any]:
         """The gradients of all tensors that a loss depends on; of all their readers the sum."""
@@ -71,6 +78,30 @@ class Pass:
                 if name and dx is not None:
                     grads[name] = grads[name] + dx if name in grads else dx
         return grads
+
+    def _ready(self, nodes: Graph) -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
+        """Nodes between control flow. All floating-point numbers are in one dtype there."""
+        floats = (x.dtype for x in self._graph.inputs.values() if is_float(x.dtype))
+        dtype = next(floats, "float32")
+        known: dict[Any, Graph] = {}
+
+        def run(given: Mapping[str, Any]) -> Mapping[str, Any]:
+            values = {name: _value_of(x, dtype) for name, x in given.items()}
+            key = tuple(values.items())
+            if key not in known:
+                shapes = {name: tuple(x.shape) for name, x in given.items()}
+                known[key] = specialised(nodes.with_(inputs=values), shapes)
+                _require_one_dtype(known[key], dtype)
+            one = Pass(known[key], {}, self._lift, dtypes_of(known[key]))
+            one.values |= {name: one.entered(x, name) for name, x in given.items()}
+            one.forward()
+            return {name: one.values[name] for name in nodes.outputs}
+
+        return run
+
+    def entered(self, x: Any, name: str) -> Any:
+        """A tensor that comes from elsewhere: a constant is lifted, and all others are already."""
+        return self._lifted(np.asarray(x), name) if is_plain(x) else x
 
     def _inputs(self, node: Node) -> tuple[Any, ...]:
         return tuple(self.values[name] if name else None for name in node.inputs)
@@ -99,6 +130,28 @@ class Pass:
             return lifted
         there = round_to(value, number.precision) == value
         return lifted.like(np.where(there, lifted.value, lifted.perturb(value, np.abs(value))))
+
+
+def is_plain(x: Any) -> bool:
+    """Whether an array carries nothing beside its values."""
+    return isinstance(x, np.ndarray | np.generic)
+
+
+def _value_of(x: Any, dtype: str) -> Value:
+    """What stands for a tensor: its floating-point numbers are in one dtype."""
+    whole = is_plain(x) and x.dtype.kind not in "fV"
+    return Value(x.dtype.name if whole else dtype, tuple(x.shape))
+
+
+def _require_one_dtype(graph: Graph, dtype: str) -> None:
+    """Raise `Unsupported` where floating-point numbers are converted, or cut."""
+    dtypes = dtypes_of(graph)
+    for node in graph.nodes:
+        if isinstance(node.op, Operator) and node.op.typed:
+            source, target = dtypes[node.inputs[0]], dtypes[node.outputs[0]]
+            if target != dtype if is_float(target) else is_float(source):
+                what = f"{source} to {target}, beside control flow"
+                raise Unsupported(f"{node.name}: {what}: judged by itself alone")
 
 
 def double(x: Array) -> Array:

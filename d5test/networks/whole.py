@@ -18,7 +18,9 @@ import numpy as np
 
 from d5test.backends.base import Unsupported
 from d5test.case import Array, Operator, is_float
+from d5test.networks.flow import BESIDE, has_flow
 from d5test.networks.graph import Graph
+from d5test.networks.model import inferred
 from d5test.networks.network import Network
 from d5test.networks.passes import Pass, double, dtypes_of
 from d5test.networks.specialise import shapes_and_types, specialised
@@ -170,6 +172,10 @@ def expected(
 def _expected(
     graph: Graph, inputs: Arrays, loss: str | None, arithmetic: Arithmetic
 ) -> Expectation:
+    if has_flow(graph):
+        if loss is not None:
+            raise Unsupported(f"{graph.name}: {BESIDE}")
+        _require_tensors(graph)
     parameters = () if loss is None else tuple(graph.parameters)
     wide = graph.with_arrays({n: double(x) for n, x in graph.parameters.items()})
     dtypes = dtypes_of(graph)
@@ -187,6 +193,8 @@ def _expected(
         member = Pass(wide, inputs, partial(_noisy, arithmetic, seed), dtypes)
         member.forward()
         for name, spread in spreads.items():
+            if np.shape(member.values[name]) != spread.value.shape:
+                raise KinkInDoubt(f"{name!r}: honest errors give it another shape")
             spread.add(member.values[name])
         if loss is not None:
             members.append(member)
@@ -208,6 +216,13 @@ def _expected(
     lower = Pass(wide, inputs, partial(_coarse, arithmetic), dtypes)
     tells, void = telling(bounds, list(inputs.values()), lambda: _results(lower, loss, names))
     return Expectation(graph, inputs, loss, names, bounds, tells, void)
+
+
+def _require_tensors(graph: Graph) -> None:
+    """Raise `Unsupported` where an output is a sequence, or may be."""
+    for name, info in inferred(graph).items():
+        if name in graph.outputs and info.type.WhichOneof("value") != "tensor_type":
+            raise Unsupported(f"the output {name!r} is no tensor")
 
 
 def _noisy(arithmetic: Arithmetic, seed: int, x: Array, dtype: str) -> Any:

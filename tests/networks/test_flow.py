@@ -17,6 +17,8 @@ from d5test.networks import BrokenGraph, Network
 from d5test.networks import call as module
 from d5test.networks.executor import KEPT, Executor
 from d5test.networks.nodes import PASSES, judged_nodes
+from d5test.networks.specialise import specialised
+from d5test.networks.whole import arithmetic, expected
 
 FLOAT, INT, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 node = helper.make_node
@@ -118,6 +120,22 @@ def test_the_nodes_of_bodies_are_judged_and_a_wrong_one_is_named() -> None:
         assert found.judged == 4 * PASSES - count
 
 
+@pytest.mark.parametrize("backend", ["numpy", "torch", "onnxruntime"])
+def test_a_loop_is_judged_as_a_whole(backend: str) -> None:
+    pytest.importorskip(backend)
+    network, inputs = Network(scanning()), {"s0": x_of(3), "a": x_of(5, 3), "b": x_of(5, 3) * 2}
+    graph = specialised(network.graph, {name: x.shape for name, x in inputs.items()})
+    wanted = expected(graph, lambda _: inputs, None, arithmetic(network))
+    assert wanted.telling
+    with WorkerClient(backend) as client:
+        outputs = Executor(client, network).inference(inputs)
+    assert wanted.judged(outputs).ratio < 0.5
+    for name, y in outputs.items():
+        assert wanted.judged({**outputs, name: np.flip(y, 0)}).ratio > 1
+    with pytest.raises(Unsupported, match="for results alone"):
+        expected(graph, lambda _: inputs, "s_last", arithmetic(network))
+
+
 def doubling(limit: float) -> onnx.ModelProto:
     """v = 2 v while the sum of x and v is below a limit; all v collected."""
     step = body(
@@ -206,32 +224,30 @@ SCANS = {
 }  # fmt: skip
 
 
+def scanning(**attributes: Any) -> onnx.ModelProto:
+    """s = s + a w at each row a; s - b at each row b of another input, and -s."""
+    step = body(
+        [node("Mul", ["a_i", "w"], ["aw"]), node("Add", ["s_in", "aw"], ["s"]),
+         node("Sub", ["s", "b_i"], ["d"]), node("Neg", ["s"], ["e"])],
+        [info("s_in", FLOAT, [3]), info("a_i", FLOAT, [3]), info("b_i", FLOAT, [3])],
+        [info("s", FLOAT, [3]), info("d", FLOAT, [3]), info("e", FLOAT, [3])],
+    )  # fmt: skip
+    return model(
+        [node("Scan", ["s0", "a", "b"], ["s_last", "ds", "es"], body=step,
+              num_scan_inputs=2, **attributes)],
+        [info("s0", FLOAT, [3]), info("a", FLOAT, ["i", "j"]), info("b", FLOAT, ["k", "l"])],
+        [info("s_last", FLOAT, [3]), info("ds", FLOAT, ["m", "n"]), info("es", FLOAT, ["o", "p"])],
+        w=np.float32([2, 3, 5]),
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize("how", SCANS)
 def test_scan_has_axes_and_directions(client: Any, how: str) -> None:
     attributes = SCANS[how]
-    step = body(
-        [node("Mul", ["a", "w"], ["aw"]), node("Add", ["s_in", "aw"], ["s"]),
-         node("Sub", ["s", "b"], ["d"]), node("Neg", ["s"], ["e"])],
-        [info("s_in", FLOAT, [3]), info("a", FLOAT, [3]), info("b", FLOAT, [3])],
-        [info("s", FLOAT, [3]), info("d", FLOAT, [3]), info("e", FLOAT, [3])],
-    )  # fmt: skip
     s, a, b, w = x_of(3), x_of(5, 3), x_of(5, 3) * 2, np.float32([2, 3, 5])
     axes = attributes.get("scan_input_axes", [0, 0])
-    given = model(
-        [node("Scan", ["s0", "a_all", "b_all"], ["s_last", "d_all", "e_all"], body=step,
-              num_scan_inputs=2, **attributes)],
-        [info("s0", FLOAT, [3]), info("a_all", FLOAT, None), info("b_all", FLOAT, None)],
-        [info("s_last", FLOAT, [3]), info("d_all", FLOAT, None), info("e_all", FLOAT, None)],
-        w=w,
-    )  # fmt: skip
-    for value, axis in zip(given.graph.input[1:], axes, strict=True):
-        for side in np.moveaxis(a, 0, axis).shape:
-            value.type.tensor_type.shape.dim.add(dim_value=side)
-    for value in given.graph.output[1:]:
-        for _ in range(2):
-            value.type.tensor_type.shape.dim.add()
-    inputs = {"s0": s, "a_all": np.moveaxis(a, 0, axes[0]), "b_all": np.moveaxis(b, 0, axes[1])}
-    last, d, e = run(client, given, **inputs)
+    at_a, at_b = (np.moveaxis(x, 0, axis) for x, axis in zip((a, b), axes, strict=True))
+    last, d, e = run(client, scanning(**attributes), s0=s, a=at_a, b=at_b)
     back = attributes.get("scan_input_directions", [0, 0])
     state, ds, es = s, [], []
     for i in range(5):
