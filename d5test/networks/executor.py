@@ -5,8 +5,11 @@
     outputs, gradients = executor.inference_and_backprop({"x": images, "labels": labels}, "loss")
 
 The network runs whole where the backend is. Its parameters are the framework's own tensors there,
-until they are fetched. It is made ready once for each set of input shapes.
+until they are fetched. It is made ready once for each set of input shapes. One with control flow
+runs in parts (`d5test.networks.flow`), unless the backend reads models: then it infers only.
 """
+
+from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,15 +23,16 @@ import numpy as np
 from d5test.backends.base import Unsupported
 from d5test.case import Array
 from d5test.client.messages import Crashed, Hung, plain
-from d5test.networks.graph import Graph
+from d5test.networks.flow import BESIDE, Flow, has_flow
+from d5test.networks.graph import Graph, Value
 from d5test.networks.model import to_model
 from d5test.networks.network import Network
 from d5test.networks.specialise import runnable, specialised
 
 ANSWER_SECONDS = 900.0
 """Seconds until a request counts as hung: a compiler may need minutes for a whole network."""
-TEXT = "OSU"
-"""The kinds of NumPy's dtypes of text."""
+KEPT = 16
+"""Shapes for which nodes between control flow stay loaded: a loop may change them each time."""
 Arrays = Mapping[str, Array]
 Loss = str | Mapping[str, Array]
 """The output whose gradient is 1; or upstream gradients, by output."""
@@ -55,10 +59,12 @@ class NodeResult(NamedTuple):
 
 
 class Loaded(NamedTuple):
-    """A network made ready for some shapes: its number where it runs, and its graph."""
+    """A network made ready for some shapes: its number where it runs, its graph, and its parts if
+    it runs in such."""
 
     number: int
     graph: Graph
+    flow: Flow | None = None
 
 
 @dataclass(frozen=True)
@@ -99,12 +105,17 @@ class Executor:
         self.network = network.copy()
         self.listeners = tuple(listeners)
         self._loaded: dict[Any, Loaded] = {}
+        self._pieces: list[Piece] = []
 
     def inference(self, inputs: Arrays) -> dict[str, Array]:
         """The outputs, by name. Raises ValueError where the inputs do not fit the network."""
         loaded = self._ready(inputs)
         with self._events("inference"):
-            outputs = self._ask("infer", loaded, _ordered(loaded, inputs))
+            if loaded.flow is None:
+                outputs = self._ask("infer", loaded, _ordered(loaded, inputs))
+            else:
+                given = dict(zip(loaded.graph.inputs, _ordered(loaded, inputs), strict=True))
+                outputs = self._lost_with_process(loaded.flow, given)
         if self.listeners:
             with suppress(Unsupported):
                 for name, (seconds,) in self.profile(inputs).nodes.items():
@@ -159,7 +170,7 @@ class Executor:
         """
         loaded = self._ready(feeds[0])
         arrays = [_ordered(loaded, inputs) for inputs in feeds]
-        request = loaded.number, arrays, _upstream(loaded, loss), False, loops
+        request = _whole(loaded), arrays, _upstream(loaded, loss), False, loops
         return int(self.client.ask("start_network_timing", *request))
 
     def graph(self, inputs: Arrays) -> Graph:
@@ -172,6 +183,8 @@ class Executor:
         if not self._loaded or self.client.about.reads_models:
             return self.network.fetch(names)
         loaded = next(iter(self._loaded.values()))
+        if loaded.flow is not None:
+            return self.network.fetch(names)
         there = [name for name in names if name in loaded.graph.parameters]
         return {**self.network.fetch(names), **self._ask("fetch", loaded, there)}
 
@@ -179,7 +192,7 @@ class Executor:
         """New values of parameters, of their shapes and dtypes. Raises KeyError or ValueError."""
         for name, array in values.items():
             self.network.feed(name, array)
-        if self.client.about.reads_models:
+        if self.client.about.reads_models or has_flow(self.network.graph):
             self.unload()
         for loaded in self._loaded.values():
             there = {name: x for name, x in values.items() if name in loaded.graph.parameters}
@@ -187,28 +200,54 @@ class Executor:
 
     def unload(self) -> None:
         """Give the memory back where the network runs."""
+        for piece in self._pieces:
+            piece.unload()
+        self._pieces.clear()
         while self._loaded:
-            self._ask("unload", self._loaded.popitem()[1])
+            _, loaded = self._loaded.popitem()
+            if loaded.flow is None:
+                self._ask("unload", loaded)
 
     def _ready(self, inputs: Arrays) -> Loaded:
         """The network made ready for inputs of these shapes."""
+        if text := [name for name, x in inputs.items() if any(map(is_text, elements(x)))]:
+            raise Unsupported(f"the input {text[0]!r} is text")
         for name, value in self.network.inputs.items():
-            dtype = inputs[name].dtype.name if name in inputs else value.dtype
-            if dtype != value.dtype:
-                raise ValueError(f"input {name!r} is {value.dtype}, given {dtype}")
-        shapes = {name: x.shape for name, x in inputs.items()}
+            if name in inputs:
+                _require(name, value, inputs[name])
+        held = {name for name, value in self.network.inputs.items() if value.within}
+        if missing := held - inputs.keys():
+            raise ValueError(f"not fed: {', '.join(sorted(missing))}")
+        shapes = {name: x.shape for name, x in inputs.items() if name not in held}
         key = tuple(sorted(shapes.items()))
         if key not in self._loaded:
-            graph = specialised(self.network.graph, shapes)
-            described = describe(graph, self.network.graph, self.client.about.reads_models)
-            self._loaded[key] = Loaded(self.client.ask("network", "load", described), graph)
+            self._loaded[key] = self._load(specialised(self.network.graph, shapes))
         return self._loaded[key]
 
+    def _load(self, graph: Graph) -> Loaded:
+        as_model = self.client.about.reads_models
+        if has_flow(graph) and not as_model:
+            return Loaded(0, graph, Flow(graph, self._piece))
+        described = describe(graph, self.network.graph, as_model)
+        return Loaded(self.client.ask("network", "load", described), graph)
+
+    def _piece(self, graph: Graph) -> Piece:
+        """Nodes of a graph that runs in parts, on the same backend."""
+        self._pieces.append(Piece(self.client, graph))
+        return self._pieces[-1]
+
     def _ask(self, verb: str, loaded: Loaded, *arguments: Any) -> Any:
+        return self._lost_with_process(
+            self.client.ask, "network", verb, _whole(loaded), *arguments
+        )
+
+    def _lost_with_process(self, call: Callable[..., Any], *arguments: Any) -> Any:
+        """What is answered; where the process ends, all that is loaded is lost with it."""
         try:
-            return self.client.ask("network", verb, loaded.number, *arguments)
+            return call(*arguments)
         except (Crashed, Hung):
-            self._loaded.clear()  # with the process; the next request loads anew
+            self._loaded.clear()  # the next request loads anew
+            self._pieces.clear()
             raise
 
     @contextmanager
@@ -221,6 +260,34 @@ class Executor:
     def _tell(self, event: Event) -> None:
         for listener in self.listeners:
             listener(event)
+
+
+class Piece:
+    """Nodes between control flow, made ready once for each set of shapes, of which `KEPT` stay."""
+
+    def __init__(self, client: Any, graph: Graph) -> None:
+        self._client, self._graph = client, graph
+        self._executors: dict[Any, Executor] = {}
+
+    def __call__(self, inputs: Arrays) -> dict[str, Array]:
+        """The outputs, by name."""
+        return self.executor(inputs).inference(inputs)
+
+    def executor(self, inputs: Arrays) -> Executor:
+        """The nodes as a network of their own, for inputs like these."""
+        values = {name: Value(x.dtype.name, x.shape) for name, x in inputs.items()}
+        key = tuple(values.items())
+        if key not in self._executors:
+            if len(self._executors) == KEPT:
+                self._executors.pop(next(iter(self._executors))).unload()
+            network = Network.of(self._graph.with_(inputs=values))
+            self._executors[key] = Executor(self._client, network)
+        return self._executors[key]
+
+    def unload(self) -> None:
+        """Give the memory back where it runs."""
+        while self._executors:
+            self._executors.popitem()[1].unload()
 
 
 def describe(graph: Graph, original: Graph, as_model: bool) -> dict[str, Any]:
@@ -251,12 +318,36 @@ def describe(graph: Graph, original: Graph, as_model: bool) -> dict[str, Any]:
 
 
 def _ordered(loaded: Loaded, inputs: Arrays) -> list[Array]:
-    """The inputs in the network's order. Raises `Unsupported` for text."""
-    arrays = {name: np.asarray(inputs[name]) for name in loaded.graph.inputs}
-    for name, x in arrays.items():
-        if x.dtype.kind in TEXT:
-            raise Unsupported(f"the input {name!r} is text")
-    return list(arrays.values())
+    """The inputs in the network's order."""
+    given = [inputs[name] for name in loaded.graph.inputs]
+    return [x if x is None or isinstance(x, list) else np.asarray(x) for x in given]
+
+
+def elements(value: Any) -> list[Any]:
+    """The arrays of an input: it is one, or a list of some, or None."""
+    return value if isinstance(value, list) else [] if value is None else [value]
+
+
+def is_text(x: Array) -> bool:
+    """Whether an array holds text."""
+    return x.dtype.kind in "OSU"
+
+
+def _require(name: str, value: Value, x: Any) -> None:
+    """Raise ValueError where an input that is fed is not what it should be."""
+    absent = x is None and "optional" in value.within
+    if not absent and (x is None or isinstance(x, list) != ("sequence" in value.within)):
+        what = " of ".join((*value.within, "tensor"))
+        raise ValueError(f"input {name!r} is {what}, given {type(x).__name__}")
+    if others := {a.dtype.name for a in elements(x)} - {value.dtype}:
+        raise ValueError(f"input {name!r} is {value.dtype}, given {', '.join(sorted(others))}")
+
+
+def _whole(loaded: Loaded) -> int:
+    """The number of a network that runs whole. Raises `Unsupported`."""
+    if loaded.flow is not None:
+        raise Unsupported(f"{loaded.graph.name}: {BESIDE}")
+    return loaded.number
 
 
 def _upstream(loaded: Loaded, loss: Loss | None) -> str | list[Array | None] | None:

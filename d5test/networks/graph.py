@@ -4,6 +4,8 @@ Every tensor has one origin: an input, a parameter, a constant, or one node's ou
 changes; an edit is a new graph.
 """
 
+from __future__ import annotations
+
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -27,10 +29,15 @@ class BrokenGraph(ValueError):
 
 @dataclass(frozen=True)
 class Value:
-    """What an input of a network is: a dtype's name, and a shape whose free sides are names."""
+    """What an input of a network is: a dtype's name, and a shape whose free sides are names.
+
+    `within` says what holds such tensors, from the outside in: `("optional", "sequence")` is a
+    sequence of them that may be absent. A tensor itself is in nothing.
+    """
 
     dtype: str
     shape: tuple[int | str, ...]
+    within: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -38,12 +45,17 @@ class Unmodelled:
     """A node's operator that has no reference: `proto` is its serialised NodeProto.
 
     It can be kept, saved and handed to a runtime; it cannot be judged, for this `reason`.
+    `bodies` are the graphs among its attributes. What they read of the graphs around them the
+    node reads; `attributes` are the others, and `version` that of the operator set.
     """
 
     name: str
     proto: bytes
     reason: str
     domain: str = ""
+    version: int = OPSET
+    attributes: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    bodies: Mapping[str, Graph] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True)
@@ -62,8 +74,14 @@ class Node:
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The tensors that it reads, without those left out."""
-        return tuple(filter(None, self.inputs))
+        """The tensors that it reads, without those left out; its bodies read some, too."""
+        return (*filter(None, self.inputs), *self.captured)
+
+    @cached_property
+    def captured(self) -> tuple[str, ...]:
+        """The tensors of the graphs around them that its bodies read."""
+        bodies = self.op.bodies.values() if isinstance(self.op, Unmodelled) else ()
+        return tuple(dict.fromkeys(name for body in bodies for name in body.captured))
 
     @property
     def makes(self) -> tuple[str, ...]:
@@ -79,6 +97,7 @@ class Graph:
     outputs     the tensors that are the network's results
     parameters  floating-point arrays that are learned
     constants   all other arrays: shapes, axes, indices, masks
+    declared    what a file says that outputs are; of a body, or where ONNX cannot tell
     """
 
     name: str
@@ -88,11 +107,19 @@ class Graph:
     parameters: Mapping[str, Array] = field(default_factory=dict)
     constants: Mapping[str, Array] = field(default_factory=dict)
     opsets: Mapping[str, int] = field(default_factory=lambda: {"": OPSET})
+    declared: Mapping[str, Value] = field(default_factory=dict)
 
     @cached_property
     def makers(self) -> Mapping[str, Node]:
         """The node that makes each tensor which a node makes."""
         return {tensor: node for node in self.nodes for tensor in node.makes}
+
+    @cached_property
+    def captured(self) -> tuple[str, ...]:
+        """The tensors that it reads, being a body, and that are no body's own."""
+        read = [name for node in self.nodes for name in node.reads]
+        own = {*self.makers, *self.sources}
+        return tuple(dict.fromkeys(n for n in (*read, *self.outputs) if n not in own))
 
     @property
     def sources(self) -> Iterator[str]:

@@ -5,7 +5,8 @@ functions are inlined, and its Constant nodes become constants.
 """
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,13 @@ from onnx.shape_inference import InferenceError
 from onnx.version_converter import ConvertError
 
 from d5test.case import Array, Operator, dtype_of, is_float
+from d5test.networks.flow import BESIDE, is_flow
 from d5test.networks.graph import OPSET, BrokenGraph, Graph, Node, Unmodelled, Value
 from d5test.reference.node import DOMAINS, NotModelled, from_node, to_node
 
+HOLDERS = {
+    "optional": helper.make_optional_type_proto, "sequence": helper.make_sequence_type_proto,
+}  # fmt: skip
 GRAPHS = (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
 NEWEST = onnx.defs.onnx_opset_version()
 UNCONVERTED = {"PRelu"}
@@ -72,6 +77,12 @@ def from_model(model: onnx.ModelProto) -> Graph:
     proto = model.graph
     if not model.HasField("graph"):
         raise BrokenGraph("the model has no graph")
+    opsets = {DOMAINS.get(o.domain, o.domain): o.version for o in model.opset_import}
+    return _graph(proto, version, opsets)
+
+
+def _graph(proto: onnx.GraphProto, was: int, opsets: Mapping[str, int]) -> Graph:
+    """A graph, or a body, of a model that `was` in another version of ONNX's operator set."""
     if sides := [t.name for t in proto.initializer if any(side < 0 for side in t.dims)]:
         raise BrokenGraph(f"the tensor {sides[0]!r} has a side below zero")
     if proto.sparse_initializer:
@@ -82,14 +93,14 @@ def from_model(model: onnx.ModelProto) -> Graph:
         if node.op_type == "Constant" and not node.domain:
             arrays[node.output[0]] = _constant(node)
         else:
-            opset = version if node.op_type in UNCONVERTED else max(version, OPSET)
-            nodes.append(_node(node, _name(node, names), opset))
+            nodes.append(_with_vector(_node(node, _name(node, names), was, opsets), arrays))
     return Graph(
         name=proto.name or "network",
         nodes=tuple(nodes),
         inputs={v.name: _value(v) for v in proto.input if v.name not in arrays},
         outputs=tuple(v.name for v in proto.output),
-        opsets={DOMAINS.get(o.domain, o.domain): o.version for o in model.opset_import},
+        opsets=opsets,
+        declared={v.name: _value(v) for v in proto.output if v.type.WhichOneof("value")},
     ).with_arrays(arrays)
 
 
@@ -105,6 +116,10 @@ def to_model(graph: Graph, *, values: bool = True) -> onnx.ModelProto:
     if values:  # runtimes want an output's dtype and shape said
         tensors = inferred(graph)
         outputs = [tensors.get(name, onnx.ValueInfoProto(name=name)) for name in graph.outputs]
+        for info in outputs:
+            said = graph.declared.get(info.name)
+            if said and said.dtype and not info.type.tensor_type.HasField("shape"):
+                info.CopyFrom(_info(info.name, said))
     else:
         bare = {name: x for name, x in arrays.items() if is_float(x.dtype.name)}
         inputs += [_info(name, Value(x.dtype.name, x.shape)) for name, x in bare.items()]
@@ -124,7 +139,7 @@ def to_model(graph: Graph, *, values: bool = True) -> onnx.ModelProto:
     return helper.make_model(
         proto,
         opset_imports=imports,
-        ir_version=helper.find_min_ir_version_for([o for o in imports if not o.domain]),
+        ir_version=max(4, helper.find_min_ir_version_for([o for o in imports if not o.domain])),
         producer_name="d5test",
     )
 
@@ -136,13 +151,18 @@ def inferred(graph: Graph) -> dict[str, onnx.ValueInfoProto]:
 
 
 def _converted(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model in `OPSET`, or a newer one that it is in, without functions."""
+    """The model in `OPSET`, or a newer one that it is in, without functions.
+
+    One with a Scan of version 8 stays in its own: the converter forgets the batch.
+    """
     if model.functions:
         model = inliner.inline_local_functions(model, convert_version=True)
     version = _version(model)
     if version > NEWEST:
         raise ValueError(f"the model is in operator set {version}; {NEWEST} is the newest known")
-    if version < OPSET:
+    if version < OPSET and not (
+        version < 9 and any(n.op_type == "Scan" for n in _every(model.graph.node))
+    ):
         try:
             model = version_converter.convert_version(model, OPSET)
         except RuntimeError as error:
@@ -168,22 +188,39 @@ def _name(node: onnx.NodeProto, names: set[str]) -> str:
     return name
 
 
-def subgraphs_of(node: onnx.NodeProto) -> list[str]:
-    """The attributes of a node that are graphs, which may read what the node does not name."""
-    return [a.name for a in node.attribute if a.type in GRAPHS]
-
-
-def _node(node: onnx.NodeProto, name: str, opset: int) -> Node:
-    subgraphs = subgraphs_of(node)
+def _node(node: onnx.NodeProto, name: str, was: int, opsets: Mapping[str, int]) -> Node:
+    """A node under this name."""
+    opset = was if node.op_type in UNCONVERTED else opsets.get("", OPSET)
+    bodies: dict[str, Graph] = {}
+    attributes: dict[str, Any] = {}
+    for attribute in node.attribute:
+        value = helper.get_attribute_value(attribute)
+        if attribute.type not in GRAPHS:
+            attributes[attribute.name] = value
+            continue
+        for i, graph in enumerate((value,) if attribute.type == GRAPHS[0] else value):
+            bodies[f"{attribute.name}{i or ''}"] = _graph(graph, was, opsets)
     op: Operator | Unmodelled
     try:
-        if subgraphs:
-            raise NotModelled(f"attribute {subgraphs[0]} is a graph")
+        if bodies:
+            raise NotModelled(f"attribute {next(iter(bodies))} is a graph")
         op = from_node(node, opset)
     except NotModelled as why:
-        reason = f"{node.op_type}: {why}"
-        op = Unmodelled(node.op_type, node.SerializeToString(), reason, node.domain)
+        reason = f"{node.op_type}: {BESIDE if is_flow(node.op_type, node.domain) else why}"
+        proto = node.SerializeToString()
+        op = Unmodelled(node.op_type, proto, reason, node.domain, opset, attributes, bodies)
     return Node(name, op, tuple(node.input), tuple(node.output))
+
+
+def _with_vector(node: Node, arrays: dict[str, Array]) -> Node:
+    """A node whose axes are no number but a vector, as ONNX's text has it, and not its tests."""
+    if node.kind not in ("Squeeze", "Unsqueeze") or not node.inputs[1:]:
+        return node
+    x, axes = node.inputs
+    if axes not in arrays or arrays[axes].ndim:
+        return node
+    arrays[f"{axes}_vector"] = arrays[axes].reshape(1)
+    return replace(node, inputs=(x, f"{axes}_vector"))
 
 
 def to_proto(node: Node) -> onnx.NodeProto:
@@ -215,20 +252,31 @@ def _constant(node: onnx.NodeProto) -> Array:
 
 
 def _value(info: onnx.ValueInfoProto) -> Value:
-    """Dtype and shape of an input; a side without a size has its name, or one of its own."""
-    if info.type.WhichOneof("value") != "tensor_type":
-        raise BrokenGraph(f"the input {info.name!r} is not a tensor")
-    tensor = info.type.tensor_type
+    """Dtype and shape; a side without a size has its name, or one of its own.
+
+    What a body is given may have no dtype.
+    """
+    kind, within = info.type, list[str]()
+    while (what := kind.WhichOneof("value")) in ("optional_type", "sequence_type"):
+        within.append(what.removesuffix("_type"))
+        kind = getattr(kind, what).elem_type
+    if what not in ("tensor_type", None):
+        raise BrokenGraph(f"{info.name!r} is a {what.removesuffix('_type')}")
+    tensor = kind.tensor_type
     shape = (
         side.dim_value if side.HasField("dim_value") else side.dim_param or f"{info.name}_{axis}"
         for axis, side in enumerate(tensor.shape.dim)
     )
-    return Value(helper.tensor_dtype_to_np_dtype(tensor.elem_type).name, tuple(shape))
+    dtype = helper.tensor_dtype_to_np_dtype(tensor.elem_type).name if tensor.elem_type else ""
+    return Value(dtype, tuple(shape), tuple(within))
 
 
 def _info(name: str, value: Value) -> onnx.ValueInfoProto:
     kind = helper.np_dtype_to_tensor_dtype(dtype_of(value.dtype))
-    return helper.make_tensor_value_info(name, kind, value.shape)
+    of = helper.make_tensor_type_proto(kind, value.shape)
+    for what in reversed(value.within):
+        of = HOLDERS[what](of)
+    return helper.make_value_info(name, of)
 
 
 def _external(model: onnx.ModelProto) -> list[onnx.TensorProto]:
@@ -240,11 +288,19 @@ def _external(model: onnx.ModelProto) -> list[onnx.TensorProto]:
 
 def _in_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.TensorProto]:
     """The tensors in the attributes of nodes, and in the graphs there."""
-    for attribute in (a for node in nodes for a in node.attribute):
+    for attribute in (a for node in _every(nodes) for a in node.attribute):
         yield from (attribute.t, *attribute.tensors)
         for graph in (attribute.g, *attribute.graphs):
             yield from graph.initializer
-            yield from _in_nodes(graph.node)
+
+
+def _every(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    """Nodes, and those in the graphs among their attributes."""
+    for node in nodes:
+        yield node
+        for attribute in node.attribute:
+            for graph in (attribute.g, *attribute.graphs):
+                yield from _every(graph.node)
 
 
 def _inside(folder: Path, tensor: onnx.TensorProto, file: Path) -> tuple[Path, int]:

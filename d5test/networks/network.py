@@ -27,7 +27,7 @@ import onnx
 from d5test import files
 from d5test.case import Array, Operator
 from d5test.networks import model
-from d5test.networks.graph import BrokenGraph, Graph, Node, Value
+from d5test.networks.graph import BrokenGraph, Graph, Node, Unmodelled, Value
 
 NODE = re.compile(r"node name: (?P<inferred>[^)]+)\)|node\. Name: (?P<checked>.+) OpType:")
 """How ONNX names a node in what it raises: its shape inference, and its checker."""
@@ -53,8 +53,13 @@ class Network:
     @classmethod
     def empty(cls, name: str, **inputs: Value) -> Self:
         """A network of inputs alone, to which nodes are added; it has no output yet."""
+        return cls.of(Graph(name, (), inputs, ()))
+
+    @classmethod
+    def of(cls, graph: Graph) -> Self:
+        """The network of a graph that was checked."""
         network = cls.__new__(cls)
-        network.graph = Graph(name, (), inputs, ())
+        network.graph = graph
         return network
 
     @property
@@ -123,7 +128,7 @@ class Network:
         """
         node = self.graph.node(name)
         for tensor in node.makes:
-            needs = [n.name for n in self.nodes if tensor in n.inputs]
+            needs = [n.name for n in self.nodes if tensor in n.reads]
             needs += ["the network's outputs"] * (tensor in self.outputs)
             if needs:
                 raise BrokenGraph(f"makes {tensor!r}, which {', '.join(needs)} need", name)
@@ -143,8 +148,9 @@ class Network:
     def remove_edge(self, tensor: str, node: str) -> None:
         """Let a node no longer read a tensor; refused where the operator cannot do without it."""
         reader = self.graph.node(node)
-        if tensor not in reader.reads:
-            raise BrokenGraph(f"does not read {tensor!r}, only {', '.join(reader.reads)}", node)
+        if tensor not in reader.inputs:
+            reads = ", ".join(filter(None, reader.inputs))
+            raise BrokenGraph(f"does not read {tensor!r}, only {reads}", node)
         inputs = ["" if name == tensor else name for name in reader.inputs]
         while inputs and not inputs[-1]:
             inputs.pop()
@@ -191,10 +197,28 @@ def checked(graph: Graph) -> Graph:
     for output in graph.outputs:
         if output not in {*graph.makers, *graph.sources}:
             raise BrokenGraph(f"the network's output {output!r} is made by no node")
-    for node in ordered.nodes:
-        _complete(node)
+    ordered = ordered.with_(nodes=tuple(_with_bodies(node) for node in ordered.nodes))
     _accepted(ordered)
     return ordered
+
+
+def _with_bodies(node: Node) -> Node:
+    """A node that has what it needs, and the nodes of its bodies in an order.
+
+    What a body reads of the graphs around it is there: its node reads it. Raises `BrokenGraph`.
+    """
+    _complete(node)
+    if not isinstance(node.op, Unmodelled) or not node.op.bodies:
+        return node
+    bodies = {}
+    for name, body in node.op.bodies.items():
+        try:
+            _named_once(body)
+            inner = tuple(map(_with_bodies, _in_order(body, body.captured)))
+        except BrokenGraph as error:
+            raise BrokenGraph(f"{name}: {error}", node.name) from None
+        bodies[name] = body.with_(nodes=inner)
+    return replace(node, op=replace(node.op, bodies=bodies))
 
 
 def _named_once(graph: Graph) -> None:
@@ -214,9 +238,9 @@ def _named_once(graph: Graph) -> None:
             raise BrokenGraph(f"{count} tensors are called {tensor!r}")
 
 
-def _in_order(graph: Graph) -> tuple[Node, ...]:
+def _in_order(graph: Graph, around: Iterable[str] = ()) -> tuple[Node, ...]:
     """The nodes, each behind those whose outputs it reads; otherwise as they stand."""
-    there, ordered, waiting = set(graph.sources), [], list(graph.nodes)
+    there, ordered, waiting = {*graph.sources, *around}, [], list(graph.nodes)
     for node in waiting:
         for tensor in node.reads:
             if tensor not in graph.makers and tensor not in there:
@@ -256,9 +280,10 @@ def _complete(node: Node) -> None:
 def _accepted(graph: Graph) -> None:
     """Ask ONNX. Raises `BrokenGraph`."""
     bare = model.to_model(graph, values=False)
-    try:
+    plain = not any(isinstance(n.op, Unmodelled) and n.op.bodies for n in graph.nodes)
+    try:  # in a body of a body, ONNX takes a value that it meets again for an error
         onnx.checker.check_model(bare)
-        onnx.shape_inference.infer_shapes(bare, check_type=True, strict_mode=True, data_prop=True)
+        onnx.shape_inference.infer_shapes(bare, check_type=True, strict_mode=True, data_prop=plain)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
         nodes = " ".join(str(error).split()).split(" (op_type:")
         reason = " (op_type:".join(nodes[:2])  # the first node; what follows, follows from it

@@ -4,7 +4,7 @@ An error before a node is no fault of that node, and bars do not grow from one t
 node that computes wrongly is named, and its operator alone is what a reproducer needs.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,10 +13,14 @@ import numpy as np
 from d5test.backends.base import Unsupported
 from d5test.case import Array, Arrays, Case, Operator, Tensor, is_float
 from d5test.checks.inquiry import Inquiry
-from d5test.networks.executor import Executor, Loss, NodeResult
-from d5test.networks.graph import Graph, Node
+from d5test.networks.executor import Executor, Loss, NodeResult, Piece
+from d5test.networks.flow import Flow, has_flow
+from d5test.networks.graph import BrokenGraph, Graph, Node
 from d5test.numerics.judgement import Judgement
 from d5test.outcome.fault import Fault
+
+PASSES = 3
+"""Passes through the body of a loop in which its nodes are judged; the later ones only run."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -43,11 +47,11 @@ class NodesJudged:
     reasons  why nodes were not judged, by their names
     """
 
-    judged: int
-    worst: Judgement
-    worst_node: str
-    faults: Mapping[str, Fault]
-    reasons: Mapping[str, str]
+    judged: int = 0
+    worst: Judgement = field(default_factory=Judgement)
+    worst_node: str = ""
+    faults: Mapping[str, Fault] = field(default_factory=dict)
+    reasons: Mapping[str, str] = field(default_factory=dict)
 
 
 def judged_nodes(
@@ -56,11 +60,14 @@ def judged_nodes(
     """Every node's outputs, and with a loss its gradients. Raises `Unsupported`.
 
     A compiled mode has no nodes: what it computes between the network's ends is its own affair.
+    Of control flow the nodes of its bodies are judged, without gradients.
     """
     client = executor.client
     if client.about.mode != "eager":
         raise Unsupported(f"{client.about.name} compiles a network whole: no nodes to be judged")
     graph = executor.graph(inputs)
+    if has_flow(graph) and not client.about.reads_models:
+        return _of_pieces(executor, graph, inputs)
     values = {**graph.constants, **graph.parameters, **inputs}
     wanted = {node.name: _pulled(client.about, node, graph) for node in graph.nodes}
     judged, worst, worst_node = 0, Judgement(), ""
@@ -71,6 +78,10 @@ def judged_nodes(
         values |= dict(zip(node.outputs, passed.outputs, strict=False))
         if not isinstance(node.op, Operator):
             reasons[node.name] = node.op.reason
+            continue
+        if client.about.reads_models and (dtype := _hidden(node, graph, values)):
+            kept = "between its nodes a runtime may keep more digits than it shows"
+            reasons[node.name] = f"{dtype}: {kept}"
             continue
         try:
             for judgement in _judged(client, node, passed, values, wanted[node.name]):
@@ -83,6 +94,41 @@ def judged_nodes(
         except Unsupported as unsupported:
             reasons[node.name] = str(unsupported)
     return NodesJudged(judged, worst, worst_node, faults, reasons)
+
+
+def _of_pieces(executor: Executor, graph: Graph, inputs: Mapping[str, Array]) -> NodesJudged:
+    """The nodes between and inside of control flow, each in the first passes through it."""
+    passes: list[NodesJudged] = []
+    pieces: list[Piece] = []
+
+    def ready(nodes: Graph) -> Callable[[Mapping[str, Array]], Mapping[str, Array]]:
+        piece, left = Piece(executor.client, nodes), iter(range(PASSES))
+        pieces.append(piece)
+
+        def run(given: Mapping[str, Array]) -> Mapping[str, Array]:
+            there = piece.executor(given)
+            if next(left, None) is not None:
+                passes.append(judged_nodes(there, given, None))
+            return there.inference(given)
+
+        return run
+
+    try:
+        Flow(graph, ready)(inputs)
+    except BrokenGraph:  # what a wrong node made, it says, may not fit the graph
+        if not any(one.faults for one in passes):
+            raise
+    finally:
+        for piece in pieces:
+            piece.unload()
+    worst = max(passes, key=lambda one: one.worst.ratio, default=NodesJudged())
+    return NodesJudged(
+        sum(one.judged for one in passes),
+        worst.worst,
+        worst.worst_node,
+        {name: fault for one in passes for name, fault in one.faults.items()},
+        {name: why for one in passes for name, why in one.reasons.items()},
+    )
 
 
 def _judged(
@@ -121,6 +167,12 @@ def _judged(
         results, (feed,), kind="gradient", what="the gradient of a node of a network is wrong",
     )  # fmt: skip
     yield judgement
+
+
+def _hidden(node: Node, graph: Graph, values: Mapping[str, Array]) -> str:
+    """The 16-bit dtype of what a node is given by others, if it is given such."""
+    dtypes = (values[name].dtype.name for name in node.reads if name in graph.makers)
+    return next((dtype for dtype in dtypes if dtype in ("float16", "bfloat16")), "")
 
 
 def _same_as(names: tuple[str, ...], position: int) -> int | None:

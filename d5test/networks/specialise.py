@@ -1,6 +1,6 @@
 """A graph for inputs of given shapes: what depends on shapes alone becomes a constant, and what
 does nothing (an Identity, a Dropout that does not train, a Cast to the dtype that is there) is
-left out.
+left out. Of an If whose condition is known so, the branch stands in its place.
 
 Exporters write shapes as arithmetic (Shape, Gather, Concat, Reshape). For given sizes the result
 is known before anything runs, so that no backend needs an operator for it, and a compiler sees
@@ -8,6 +8,7 @@ numbers. ONNX's shape inference finds the sizes, its reference evaluates the int
 (floating-point arithmetic) is never done here: that is what is judged.
 """
 
+import operator
 from collections.abc import Mapping
 
 import numpy as np
@@ -16,8 +17,9 @@ from onnx.reference import ReferenceEvaluator
 
 from d5test.backends.base import Unsupported
 from d5test.case import Array, Operator
-from d5test.networks.graph import Graph, Node, Value
-from d5test.networks.model import inferred, subgraphs_of, to_proto
+from d5test.networks.graph import Graph, Node, Unmodelled, Value
+from d5test.networks.model import inferred, to_proto
+from d5test.reference.operators import OPERATORS
 
 Shape = tuple[int, ...]
 
@@ -33,10 +35,13 @@ INTEGERS = (onnx.TensorProto.INT64, onnx.TensorProto.INT32, onnx.TensorProto.BOO
 def specialised(graph: Graph, shapes: Mapping[str, Shape]) -> Graph:
     """The graph with inputs of these shapes. Raises ValueError if they do not fit it."""
     graph = graph.with_(inputs=_fixed(graph.inputs, shapes))
-    graph = _without_identities(graph, shapes_and_types(graph)[1])
-    while constants := _folded(graph, *shapes_and_types(graph)):
-        nodes = tuple(n for n in graph.nodes if not constants.keys() & set(n.makes))
-        graph = graph.with_(nodes=nodes, constants={**graph.constants, **constants})
+    before = None
+    while graph is not before:
+        graph = _without_identities(graph, shapes_and_types(graph)[1])
+        while constants := _folded(graph, *shapes_and_types(graph)):
+            nodes = tuple(n for n in graph.nodes if not constants.keys() & set(n.makes))
+            graph = graph.with_(nodes=nodes, constants={**graph.constants, **constants})
+        before, graph = graph, _with_branches(graph)
     needed, kept = set(graph.outputs), []
     for node in reversed(graph.nodes):
         if needed.intersection(node.makes):
@@ -53,33 +58,73 @@ def runnable(graph: Graph) -> list[tuple[Node, Operator]]:
     return operators
 
 
+def _with_branches(graph: Graph) -> Graph:
+    """With the nodes of a branch in place of each If whose condition is known.
+
+    Their names begin with that of the If, as those of its parameters and constants do. Without
+    such an If it is the very same graph.
+    """
+    nodes: list[Node] = []
+    arrays: dict[str, Array] = {}
+    for node in graph.nodes:
+        known = graph.constants.get(node.inputs[0]) if node.kind == "If" else None
+        if known is None or known.size != 1 or not isinstance(node.op, Unmodelled):
+            nodes.append(node)
+            continue
+        branch = node.op.bodies["then_branch" if known.all() else "else_branch"]
+        names = {name: f"{node.name}/{name}" for name in (*branch.makers, *branch.sources)}
+        if any(names.keys() & {*inner.captured} for inner in branch.nodes):
+            nodes.append(node)  # a body in the branch knows its tensors by their names
+            continue
+        nodes += [_renamed(inner, names, f"{node.name}/{inner.name}") for inner in branch.nodes]
+        nodes += [
+            Node(f"{node.name}/{y}", OPERATORS["Identity"](), (names.get(x, x),), (y,))
+            for x, y in zip(branch.outputs, node.outputs, strict=True)
+        ]
+        own = {**branch.parameters, **branch.constants}
+        arrays |= {names[name]: x for name, x in own.items()}
+    if all(map(operator.is_, nodes, graph.nodes)):
+        return graph
+    return graph.with_(nodes=tuple(nodes)).with_arrays(arrays)
+
+
+def _renamed(node: Node, names: Mapping[str, str], name: str) -> Node:
+    """The node under another name, on tensors under other names."""
+    inputs, outputs = (tuple(names.get(t, t) for t in ts) for ts in (node.inputs, node.outputs))
+    return Node(name, node.op, inputs, outputs)
+
+
 def _fixed(inputs: Mapping[str, Value], shapes: Mapping[str, Shape]) -> dict[str, Value]:
     """The inputs with the shapes that are fed; a side with a name is the same everywhere."""
-    if missing := inputs.keys() - shapes.keys():
+    if missing := {name for name, value in inputs.items() if not value.within} - shapes.keys():
         raise ValueError(f"not fed: {', '.join(sorted(missing))}")
     if unknown := shapes.keys() - inputs.keys():
         raise ValueError(f"no input is called {', '.join(sorted(unknown))}")
     sides: dict[str, int] = {}
-    for name, value in inputs.items():
-        shape = shapes[name]
+    for name, shape in shapes.items():
+        value = inputs[name]
         fits = len(shape) == len(value.shape) and all(
             size == (side if isinstance(side, int) else sides.setdefault(side, size))
             for side, size in zip(value.shape, shape, strict=False)
         )
         if not fits:
             raise ValueError(f"input {name!r} is {value.shape}, given {shape}")
-    return {name: Value(value.dtype, tuple(shapes[name])) for name, value in inputs.items()}
+    return {
+        name: Value(value.dtype, tuple(shapes[name])) if name in shapes else value
+        for name, value in inputs.items()
+    }
 
 
 def _without_identities(graph: Graph, types: Mapping[str, int]) -> Graph:
     """Without nodes that hand their input on; their readers read that."""
     read = {tensor for node in graph.nodes for tensor in node.reads}.union(graph.outputs)
+    captured = {tensor for node in graph.nodes for tensor in node.captured}  # keep their names
     names: dict[str, str] = {}
     kept = []
     for node in graph.nodes:
         x, y = "".join(node.inputs[:1]), "".join(node.outputs[:1])
         x = names.get(x, x)
-        if not _hands_on(node, graph, read, types):
+        if not _hands_on(node, graph, read, types) or captured & {x, y}:
             kept.append(node)
         elif y not in graph.outputs:
             names[y] = x
@@ -88,19 +133,14 @@ def _without_identities(graph: Graph, types: Mapping[str, int]) -> Graph:
         else:
             kept.append(node)
 
-    def renamed(tensors: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(names.get(tensor, tensor) for tensor in tensors)
-
-    return graph.with_(
-        nodes=tuple(Node(n.name, n.op, renamed(n.inputs), renamed(n.outputs)) for n in kept)
-    )
+    return graph.with_(nodes=tuple(_renamed(node, names, node.name) for node in kept))
 
 
 def _hands_on(node: Node, graph: Graph, read: set[str], types: Mapping[str, int]) -> bool:
     """Whether a node's first output is its first input, and nobody reads another one."""
     if node.op.domain or read & set(node.makes[1:]):
         return False
-    if node.kind == "Cast":
+    if node.kind in ("Cast", "CastLike"):
         return types.get(node.inputs[0], 0) == types.get(node.outputs[0])
     if node.kind == "Identity":
         return True
@@ -133,9 +173,8 @@ def _folded(
             inputs |= {x: np.broadcast_to(zero, shapes[x]) for x in node.reads if x in shapes}
         whole = all(types.get(tensor) in INTEGERS for tensor in node.makes)
         if node.reads and (node.kind in EXACT or whole) and len(inputs) == len({*node.reads}):
-            proto = to_proto(node)
-            if subgraphs_of(proto):
+            if isinstance(node.op, Unmodelled) and node.op.bodies:
                 continue
-            outputs = ReferenceEvaluator(proto).run(None, inputs)
+            outputs = ReferenceEvaluator(to_proto(node)).run(None, inputs)
             known |= {name: np.asarray(y) for name, y in zip(node.makes, outputs, strict=False)}
     return {name: x for name, x in known.items() if name not in graph.constants}

@@ -2,20 +2,28 @@
 
 `expected` runs the reference once as it is and eight times with noise; `expectation` does so once
 for all backends. At a kink (a Relu at zero, two equal maxima) an error of one rounding changes a
-gradient by more than any spread: inputs that come near one are passed over, and others drawn.
+gradient by more than any spread: inputs that come near one are passed over, and others drawn. So
+are those near a jump, where a conversion to whole numbers cuts.
+
+Each tensor has the noise of its own dtype. In 16 bits that is a rounding to these at each
+primitive: a network stores what each node makes.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from d5test.backends.base import Unsupported
 from d5test.case import Array, Operator, is_float
-from d5test.networks.graph import Graph, Node
+from d5test.networks.flow import BESIDE, has_flow
+from d5test.networks.graph import Graph
+from d5test.networks.model import inferred
 from d5test.networks.network import Network
-from d5test.networks.specialise import runnable, shapes_and_types, specialised
+from d5test.networks.passes import Pass, double, dtypes_of
+from d5test.networks.specialise import shapes_and_types, specialised
 from d5test.networks.zoo.built import Built
 from d5test.numerics.arithmetic import NEXT_LOWER, Arithmetic, classes
 from d5test.numerics.bounds import Bound
@@ -24,7 +32,8 @@ from d5test.numerics.judgement import Judgement, judge, telling
 from d5test.numerics.perturbed import rounded
 
 Arrays = Mapping[str, Array]
-Lift = Callable[[Array], Any]
+Gap = Callable[..., tuple[Array, Array]]
+"""Of an operator, the reach of errors and its inputs: how far elements are, and that reach."""
 AFFORDABLE = 3 * 10**9
 """Multiplications of a model whose reference runs in seconds, nine times, in NumPy."""
 DRAWS = 40
@@ -32,55 +41,6 @@ DRAWS = 40
 REACH = 4.0
 """Deviations that an error may take an element towards a kink; a normal one does once in 30,000
 times, and of a thousand elements hardly one is that near."""
-
-
-class Pass:
-    """One pass over a graph by its references. `values` has every tensor that was met, by name.
-
-    It runs on NumPy arrays of any kind: plain float64, or arrays that carry noise or round; `lift`
-    turns the network's own arrays into them.
-    """
-
-    def __init__(self, graph: Graph, inputs: Mapping[str, Array], lift: Lift) -> None:
-        self._nodes = runnable(graph)
-        self._lift = lift
-        arrays = {**graph.constants, **graph.parameters, **inputs}
-        self.values: dict[str, Any] = {name: self._lifted(x) for name, x in arrays.items()}
-        self._outputs: dict[str, tuple[Any, ...]] = {}
-
-    def forward(self) -> None:
-        """Run the nodes."""
-        for node, op in self._nodes:
-            with np.errstate(all="ignore"):
-                outputs = op(*self._inputs(node))
-            self._outputs[node.name] = outputs
-            named = zip(node.outputs, outputs, strict=False)
-            self.values |= {name: y for name, y in named if name}
-
-    def backward(self, loss: str) -> dict[str, Any]:
-        """The gradients of all tensors that a loss depends on; of all their readers the sum."""
-        grads = {loss: self._lifted(np.ones(np.shape(self.values[loss])))}
-        for node, op in reversed(self._nodes):
-            dys = tuple(grads.get(name) if name else None for name in node.outputs)
-            if not op.differentiable or all(dy is None for dy in dys):
-                continue
-            with np.errstate(all="ignore"):
-                dxs = op.vjp(dys, self._inputs(node), self._outputs[node.name])
-            for name, dx in zip(node.inputs, dxs, strict=False):
-                if name and dx is not None:
-                    grads[name] = grads[name] + dx if name in grads else dx
-        return grads
-
-    def _inputs(self, node: Node) -> tuple[Any, ...]:
-        return tuple(self.values[name] if name else None for name in node.inputs)
-
-    def _lifted(self, x: Array) -> Any:
-        return self._lift(double(x)) if x.dtype.kind in "fV" else x
-
-
-def double(x: Array) -> Array:
-    """Floating-point numbers in float64: the array itself if it is, or holds other things."""
-    return x.astype(np.float64, copy=False) if x.dtype.kind in "fV" else x
 
 
 class KinkInDoubt(Exception):
@@ -162,7 +122,14 @@ def expectation(
 def arithmetic(network: Network) -> Arithmetic:
     """The arithmetic of a network's first floating-point dtype, flushing to zero or not."""
     dtypes = (value.dtype for value in network.inputs.values() if is_float(value.dtype))
-    return classes(next(dtypes, "float32"), flushes=True)[0]
+    return classes(next(dtypes, "float32"), flushes=True)[-1]
+
+
+def in_dtype(dtype: str, like: Arithmetic) -> Arithmetic:
+    """The arithmetic of tensors in a dtype; of those whose dtype is unknown, that of others."""
+    if not is_float(dtype) or dtype == like.storage.name:
+        return like
+    return classes(dtype, flushes=like.flushes)[-1]
 
 
 def multiplications(graph: Graph) -> int:
@@ -192,11 +159,8 @@ def expected(
     """What is expected on the first inputs that `draw(seed)` gives away from all kinks.
 
     With a loss: its gradients by the parameters. Raises `KinkInDoubt` if there are none in
-    `DRAWS` draws, and `Unsupported` where a node rounds to another dtype.
+    `DRAWS` draws, and `Unsupported` where a node has no reference.
     """
-    for node in graph.nodes:
-        if isinstance(node.op, Operator) and node.op.typed:
-            raise Unsupported(f"{node.name} converts dtypes: it is judged by itself alone")
     for seed in range(DRAWS):
         try:
             return _expected(graph, draw(seed), loss, arithmetic)
@@ -208,22 +172,34 @@ def expected(
 def _expected(
     graph: Graph, inputs: Arrays, loss: str | None, arithmetic: Arithmetic
 ) -> Expectation:
+    if has_flow(graph):
+        if loss is not None:
+            raise Unsupported(f"{graph.name}: {BESIDE}")
+        _require_tensors(graph)
     parameters = () if loss is None else tuple(graph.parameters)
     wide = graph.with_arrays({n: double(x) for n, x in graph.parameters.items()})
-    plain = Pass(wide, inputs, lambda x: x)
+    dtypes = dtypes_of(graph)
+
+    def computed(name: str) -> Arithmetic:
+        return in_dtype(dtypes.get(name, ""), arithmetic)
+
+    plain = Pass(wide, inputs, lambda x, dtype: x, dtypes)
     plain.forward()
-    kinks = [node.inputs[0] for node in graph.nodes if loss is not None and node.kind in GAPS]
+    gaps = _gaps(graph, dtypes, backwards=loss is not None)
+    kinks = [graph.node(name).inputs[0] for name in gaps]
     spreads = {name: Spread(plain.values[name]) for name in (*graph.outputs, *kinks)}
     members: list[Pass] = []
     for seed in range(MEMBERS):
-        member = Pass(wide, inputs, noise(arithmetic, seed))
+        member = Pass(wide, inputs, partial(_noisy, arithmetic, seed), dtypes)
         member.forward()
         for name, spread in spreads.items():
+            if np.shape(member.values[name]) != spread.value.shape:
+                raise KinkInDoubt(f"{name!r}: honest errors give it another shape")
             spread.add(member.values[name])
         if loss is not None:
             members.append(member)
+    _away_from_kinks(graph, gaps, spreads, plain.values)
     if loss is not None:
-        _away_from_kinks(graph, spreads, plain.values)
         grads = plain.backward(loss)
         slopes = {name: Spread(grads.get(name, np.zeros(graph.parameters[name].shape)))
                   for name in parameters}  # fmt: skip
@@ -233,40 +209,80 @@ def _expected(
                 spread.add(grads.get(name, 0.0))
         spreads |= {f"gradient of {name}": spread for name, spread in slopes.items()}
     names = (*graph.outputs, *(f"gradient of {name}" for name in parameters))
-    bounds = tuple(spreads[name].bound(arithmetic) for name in names)
-    tells, void = telling(
-        bounds, list(inputs.values()), lambda: _lowered(graph, inputs, loss, names, arithmetic)
+    whose = (*graph.outputs, *parameters)
+    bounds = tuple(
+        spreads[name].bound(computed(of)) for name, of in zip(names, whose, strict=True)
     )
+    lower = Pass(wide, inputs, partial(_coarse, arithmetic), dtypes)
+    tells, void = telling(bounds, list(inputs.values()), lambda: _results(lower, loss, names))
     return Expectation(graph, inputs, loss, names, bounds, tells, void)
 
 
-def _lowered(
-    graph: Graph, inputs: Arrays, loss: str | None, names: Iterable[str], arithmetic: Arithmetic
-) -> tuple[Array | None, ...]:
-    """The same results, computed in the next lower precision."""
-    bits = NEXT_LOWER[arithmetic.storage.name]
-    lower = Pass(graph, inputs, lambda x: rounded(x, bits))
-    lower.forward()
-    results = dict(lower.values)
+def _require_tensors(graph: Graph) -> None:
+    """Raise `Unsupported` where an output is a sequence, or may be."""
+    for name, info in inferred(graph).items():
+        if name in graph.outputs and info.type.WhichOneof("value") != "tensor_type":
+            raise Unsupported(f"the output {name!r} is no tensor")
+
+
+def _noisy(arithmetic: Arithmetic, seed: int, x: Array, dtype: str) -> Any:
+    """An array of a member of the ensemble."""
+    return noise(in_dtype(dtype, arithmetic), seed)(x)
+
+
+def _coarse(arithmetic: Arithmetic, x: Array, dtype: str) -> Any:
+    """An array in the next lower precision."""
+    return rounded(x, NEXT_LOWER[in_dtype(dtype, arithmetic).storage.name])
+
+
+def _results(one: Pass, loss: str | None, names: Iterable[str]) -> tuple[Array | None, ...]:
+    """What a pass makes, by name: outputs and gradients."""
+    one.forward()
+    results = dict(one.values)
     if loss is not None:
-        results |= {f"gradient of {name}": dx for name, dx in lower.backward(loss).items()}
+        results |= {f"gradient of {name}": dx for name, dx in one.backward(loss).items()}
     return tuple(getattr(x, "value", x) for x in map(results.get, names))
 
 
-def _away_from_kinks(
-    graph: Graph, spreads: Mapping[str, Spread], values: Mapping[str, Any]
-) -> None:
-    """Raise `KinkInDoubt` if an element may lie on either side of a kink."""
+def _gaps(graph: Graph, dtypes: Mapping[str, str], *, backwards: bool) -> dict[str, Gap]:
+    """The nodes with a kink, or with a jump, and how far from it an element is."""
+    gaps = {}
     for node in graph.nodes:
-        if node.kind not in GAPS or not isinstance(node.op, Operator):
+        if not isinstance(node.op, Operator):
             continue
+        if node.op.typed and is_float(dtypes[node.inputs[0]]):
+            target = dtypes[node.outputs[0]]
+            if not is_float(target):
+                gaps[node.name] = _to_zero if target == "bool" else _to_whole
+        elif node.kind in GAPS and backwards:
+            gaps[node.name] = GAPS[node.kind]
+    return gaps
+
+
+def _away_from_kinks(
+    graph: Graph, gaps: Mapping[str, Gap], spreads: Mapping[str, Spread], values: Mapping[str, Any]
+) -> None:
+    """Raise `KinkInDoubt` if an element may lie on either side of a kink or a jump."""
+    for name, distance in gaps.items():
+        node = graph.node(name)
         reach = REACH * spreads[node.inputs[0]].deviation
-        gap, reach = GAPS[node.kind](node.op, reach, *[values[name] for name in node.reads])
+        gap, reach = distance(node.op, reach, *[values[read] for read in node.reads])
         if np.any(gap < reach):
-            raise KinkInDoubt(f"node {node.name!r}: {np.sum(gap < reach)} elements are in doubt")
+            raise KinkInDoubt(f"node {name!r}: {np.sum(gap < reach)} elements are in doubt")
 
 
-def _to_bend(bends: Callable[..., Sequence[Any]]) -> Callable[..., tuple[Array, Array]]:
+def _to_whole(op: Any, reach: Array, x: Array, *like: Array) -> tuple[Array, Array]:
+    """How far each element is from the whole numbers but 0, at which what is cut jumps."""
+    nearest = np.rint(x)
+    return np.where(nearest == 0, np.inf, np.abs(x - nearest)), reach
+
+
+def _to_zero(op: Any, reach: Array, x: Array, *like: Array) -> tuple[Array, Array]:
+    """How far each element is from 0, which alone is false."""
+    return np.abs(x), reach
+
+
+def _to_bend(bends: Callable[..., Sequence[Any]]) -> Gap:
     """How far each element is from the nearest bend, and how far an error may take it."""
 
     def gap(op: Any, reach: Array, x: Array, *others: Array) -> tuple[Array, Array]:
@@ -289,7 +305,7 @@ def _to_second(op: Any, reach: Array, x: Array) -> tuple[Array, Array]:
     return gap, errors.sum(-1)
 
 
-GAPS: Mapping[str, Callable[..., tuple[Array, Array]]] = {
+GAPS: Mapping[str, Gap] = {
     **dict.fromkeys(("Relu", "LeakyRelu", "Abs", "Elu", "Selu"), _to_bend(lambda op: (0,))),
     "Clip": _to_bend(lambda op, *bounds: bounds),
     "HardSigmoid": _to_bend(lambda op: (-op.beta / op.alpha, (1 - op.beta) / op.alpha)),

@@ -36,7 +36,7 @@ class Spread:
         if self.value.dtype.kind == "f":
             with np.errstate(all="ignore"):
                 plain = member.value if isinstance(member, Tracked) else member
-                deviation = plain - self.value
+                deviation = np.where(plain == self.value, 0.0, plain - self.value)
                 kind = self._members % 2
                 self._squares[kind] = self._squares[kind] + deviation * deviation
         self._members += 1
@@ -60,6 +60,7 @@ class Spread:
         size, output = np.abs(self.value), arithmetic.output
         bar = BY_ELEMENT * self.deviation + size * output.error + output.eta
         bar += np.minimum(size + bar, output.flushed)
+        bar = np.where(np.isinf(size), BY_ELEMENT * self.deviation, bar)
         return Bound(self.value, bar, arithmetic.storage)
 
 
@@ -70,7 +71,7 @@ def noise(arithmetic: Arithmetic, seed: int) -> Callable[[Array], Perturbed]:
     def perturb(value: Array, size: Array) -> Array:
         size = np.maximum(np.abs(value), size)
         noisy: Array = value + u * deviates(value, size, seed) * size
-        return noisy
+        return np.where(np.isinf(value), value, noisy)  # rounding leaves an infinity alone
 
     return partial(Perturbed, perturb=perturb)
 
@@ -95,7 +96,9 @@ def norm_ratio(bounds: Bounds, results: Sequence[Array | None]) -> float:
     for _, bound, got in pairs(bounds, results):
         if bound.storage is None or not bound.value.size:
             continue
-        allowed = float(np.linalg.norm(bound.bar)) * BY_NORM / BY_ELEMENT
-        error = float(np.linalg.norm(np.asarray(got).astype(np.float64) - bound.value))
+        finite = np.isfinite(bound.value)  # an infinity is judged by element
+        allowed = float(np.linalg.norm(bound.bar[finite])) * BY_NORM / BY_ELEMENT
+        difference = np.asarray(got).astype(np.float64)[finite] - bound.value[finite]
+        error = float(np.linalg.norm(difference))
         worst = max(worst, 0.0 if error == 0 else error / allowed)
     return worst

@@ -102,21 +102,35 @@ def differences(
     test = node_cases()[name]
     if set(got) != set(expected):
         return f"outputs {', '.join(got)}, not {', '.join(expected)}"
-    for o in test.model.graph.output:
-        y, want = got[o.name], array(expected[o.name], typed=exact)
-        if exact and y.dtype != want.dtype:
-            return f"{o.name} is {y.dtype}, not {want.dtype}"
-        y, want = y.astype(np.float64), want.astype(np.float64)
-        if y.shape != want.shape:
-            return f"{o.name} has the shape {y.shape}, not {want.shape}"
-        rtol, atol = (0.0, 0.0) if exact else (max(test.rtol, _roundings(o)), test.atol)
-        if not np.allclose(y, want, rtol=rtol, atol=atol, equal_nan=True):
-            return f"{o.name} is {y.tolist()}, not {want.tolist()}"
+    limits = (0.0, 0.0) if exact else (test.rtol, test.atol)
+    found = (_difference(name, got[name], expected[name], exact, *limits) for name in expected)
+    return next(filter(None, found), "")
+
+
+def _difference(name: str, y: Any, want: Any, exact: bool, rtol: float, atol: float) -> str:
+    """How an output differs: an array, a sequence of such, or None."""
+    if isinstance(want, list):
+        if not isinstance(y, list) or len(y) != len(want):
+            return f"{name} is no sequence of {len(want)}"
+        pairs = enumerate(zip(y, want, strict=True))
+        found = (_difference(f"{name}[{i}]", *pair, exact, rtol, atol) for i, pair in pairs)
+        return next(filter(None, found), "")
+    if not isinstance(y, np.ndarray | np.generic) or want is None:
+        return "" if y is want else f"{name} is {y}, not {want}"
+    want = numpy_helper.to_array(want) if isinstance(want, onnx.TensorProto) else want
+    rtol = rtol if exact else max(rtol, _roundings(np.asarray(want).dtype))
+    want = array(want, typed=exact)
+    if exact and y.dtype != want.dtype:
+        return f"{name} is {y.dtype}, not {want.dtype}"
+    y, want = y.astype(np.float64), want.astype(np.float64)
+    if y.shape != want.shape:
+        return f"{name} has the shape {y.shape}, not {want.shape}"
+    if not np.allclose(y, want, rtol=rtol, atol=atol, equal_nan=True):
+        return f"{name} is {y.tolist()}, not {want.tolist()}"
     return ""
 
 
-def _roundings(output: Any) -> float:
+def _roundings(dtype: np.dtype[Any]) -> float:
     """By which share a result of 16 bits may differ; of others none is allowed for."""
-    dtype = onnx.helper.tensor_dtype_to_np_dtype(output.type.tensor_type.elem_type)
     small = dtype.itemsize == 2 and dtype.kind in "fV"
     return ROUNDINGS * float(finfo(dtype).eps) if small else 0.0

@@ -34,6 +34,19 @@ COUNTED = {"Split": "num_outputs"}
 """Attributes that nodes before them expressed by the number of their outputs."""
 
 
+OUT_OF_SCOPE = {
+    "ImageDecoder": "an image's decoder",
+    **dict.fromkeys(
+        ("RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit", "TfIdfVectorizer"),
+        "text",
+    ),
+}
+"""Operators that will have no reference, and what they are about: nothing that is judged here."""
+
+SPELLED = {("MeanVarianceNormalization", "axes")}
+"""Attributes that are written although they have their default: ONNX infers no shapes without."""
+
+
 class NotModelled(LookupError):
     """There is no operator for this node; the text says why."""
 
@@ -47,7 +60,7 @@ def from_node(node: onnx.NodeProto, opset: int | None = None) -> Operator:
     """
     cls = OPERATORS.get(node.op_type)
     if cls is None or cls.domain != DOMAINS.get(node.domain, node.domain):
-        raise NotModelled("no such operator")
+        raise NotModelled(OUT_OF_SCOPE.get(node.op_type, "no such operator"))
     if opset is not None:
         _require_meaning(cls, opset)
     names = {f.name for f in fields(cls)}
@@ -72,7 +85,7 @@ def to_node(
     """The node of an operator. `None` is an input or output left out.
 
     An attribute with its default value is left out, so that a version before that attribute
-    reads the node too.
+    reads the node too; `SPELLED` are not.
     """
     from onnx import AttributeProto, defs, helper
 
@@ -84,7 +97,7 @@ def to_node(
     known: Any = {} if op.domain else defs.get_schema(op.name).attributes
     defaults = {f.name: f.default for f in fields(op)}
     for key, value in op.attributes.items():
-        if value != defaults[key]:
+        if value != defaults[key] or (op.name, key) in SPELLED:
             kind = known[key].type.value if key in known else None
             if kind == AttributeProto.TENSOR:
                 dtype, shape, numbers = value

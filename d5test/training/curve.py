@@ -17,8 +17,8 @@ import numpy as np
 from d5test.backends.base import Unsupported
 from d5test.networks.graph import Graph
 from d5test.networks.network import Network
+from d5test.networks.passes import Pass
 from d5test.networks.specialise import specialised
-from d5test.networks.whole import Lift, Pass
 from d5test.networks.zoo.small import mlp
 from d5test.numerics.arithmetic import classes
 from d5test.numerics.bounds import Bounds
@@ -68,7 +68,9 @@ class ReferenceRun:
         shapes = {name: x.shape for name, x in self.steps[0][0].items()}
         return specialised(self.network.graph, shapes)
 
-    def losses(self, lift: Lift = lambda x: x, combine: Combine = mean) -> list[float]:
+    def losses(
+        self, lift: Callable[[Any], Any] = lambda x: x, combine: Combine = mean
+    ) -> list[float]:
         """The mean loss of the ranks' minibatches before each step.
 
         Arrays are what `lift` makes of the network's own; hyperparameters are those of the dtype,
@@ -84,7 +86,7 @@ class ReferenceRun:
         for batches in self.steps:
             values, grads = [], []
             for batch in batches:
-                rank = Pass(self.graph, batch, lift)
+                rank = Pass(self.graph, batch, lambda x, dtype: lift(x))
                 rank.values |= at_work.parameters
                 rank.forward()
                 values.append(rank.values["loss"])

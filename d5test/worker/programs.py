@@ -39,7 +39,13 @@ class ModelProgram:
 
     def place(self, inputs: Inputs) -> list[Any]:
         """Tensors with these values, for the inputs in order."""
-        return [self.backend.put(x.array.copy(), x.dtype) for x in inputs]
+        return [
+            x if x is None else [self._put(y) for y in x] if isinstance(x, list) else self._put(x)
+            for x in inputs
+        ]
+
+    def _put(self, x: Bits) -> Any:
+        return self.backend.put(x.array.copy(), x.dtype)
 
     def infer(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
         """The outputs."""
@@ -202,6 +208,9 @@ class Programs:
     def _get(self, tensor: Any) -> Bits:
         return Bits(*self._backend.get(tensor))
 
-    def _all(self, tensors: Sequence[Any]) -> list[Bits | None]:
-        """The values of tensors, None of None."""
-        return [None if tensor is None else self._get(tensor) for tensor in tensors]
+    def _all(self, tensors: Sequence[Any]) -> list[Any]:
+        """The values of tensors, None of None; of sequences, which models have, lists."""
+        return [
+            x if x is None else self._all(x) if isinstance(x, list) else self._get(x)
+            for x in tensors
+        ]

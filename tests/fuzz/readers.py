@@ -283,7 +283,34 @@ def models(folder: Path) -> list[bytes]:
         found.append(model.SerializeToString())
     onnx.save_model(model, str(folder / "there.onnx"), save_as_external_data=True,
                     location="weights.bin", size_threshold=0)  # fmt: skip
-    return [*found, (folder / "there.onnx").read_bytes()]
+    return [*found, looping().SerializeToString(), (folder / "there.onnx").read_bytes()]
+
+
+def looping() -> onnx.ModelProto:
+    """A loop whose body has a branch, reads of the graph around it and makes a sequence."""
+    node, info = helper.make_node, helper.make_tensor_value_info
+    small = helper.make_graph([node("Identity", ["v"], ["s"])], "small", [],
+                              [info("s", TensorProto.FLOAT, [3])])  # fmt: skip
+    large = helper.make_graph([node("Add", ["v", "x"], ["l"])], "large", [],
+                              [info("l", TensorProto.FLOAT, [3])])  # fmt: skip
+    body = helper.make_graph(
+        [node("If", ["go"], ["w"], then_branch=large, else_branch=small),
+         node("SequenceInsert", ["seen", "w"], ["more"]), node("Identity", ["go"], ["on"])],
+        "body",
+        [info("i", TensorProto.INT64, []), info("go", TensorProto.BOOL, []),
+         info("v", TensorProto.FLOAT, [3]),
+         helper.make_tensor_sequence_value_info("seen", TensorProto.FLOAT, None)],
+        [info("on", TensorProto.BOOL, []), info("w", TensorProto.FLOAT, [3]),
+         helper.make_tensor_sequence_value_info("more", TensorProto.FLOAT, None)],
+    )  # fmt: skip
+    graph = helper.make_graph(
+        [node("SequenceEmpty", [], ["none"], dtype=1),
+         node("Loop", ["n", "", "x", "none"], ["y", "ys"], "loop", body=body),
+         node("ConcatFromSequence", ["ys"], ["z"], axis=0)],
+        "net", [info("n", TensorProto.INT64, []), info("x", TensorProto.FLOAT, [3])],
+        [info("y", TensorProto.FLOAT, [3]), info("z", TensorProto.FLOAT, ["k"])],
+    )  # fmt: skip
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
 
 
 def read_model(content: bytes, folder: Path) -> None:

@@ -111,3 +111,45 @@ def test_a_node_without_inputs_does_not_hand_anything_on() -> None:
     nodes = [helper.make_node("SequenceEmpty", [], ["y"])]
     (node,) = specialised(network(nodes, "y").graph, {"x": (2, 3, 5)}).nodes
     assert node.kind == "SequenceEmpty"
+
+
+def by_rank(rank: int) -> Network:
+    """x w1 where x has so many axes, else x w2, as exporters write it; in a loop neither is."""
+    branches = {
+        name: helper.make_graph(
+            [helper.make_node("Mul", ["x", "w"], ["p"]), helper.make_node("Neg", ["p"], ["q"])],
+            name, [], [helper.make_tensor_value_info("q", TensorProto.FLOAT, ("n", 3, 5))],
+            [numpy_helper.from_array(np.full((3, 5), w, np.float32), "w")],
+        )
+        for name, w in (("then_branch", 2), ("else_branch", 3))
+    }  # fmt: skip
+    return network(
+        [
+            helper.make_node("Shape", ["x"], ["s"]),
+            helper.make_node("Size", ["s"], ["rank"]),
+            helper.make_node("Equal", ["rank", "wanted"], ["is"]),
+            helper.make_node("If", ["is"], ["z"], "which", **branches),
+            helper.make_node("Relu", ["z"], ["y"]),
+        ],
+        "y", ("wanted", np.int64(rank)),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("rank", "w"), [(3, 2), (2, 3)])
+def test_of_an_if_that_shapes_decide_the_branch_is_left(rank: int, w: int) -> None:
+    graph = specialised(by_rank(rank).graph, {"x": (2, 3, 5)})
+    assert [(n.name, n.kind, *n.inputs) for n in graph.nodes] == [
+        ("which/Mul_p", "Mul", "x", "which/w"), ("which/Neg_q", "Neg", "which/p"),
+        ("Relu_y", "Relu", "which/q"),
+    ]  # fmt: skip
+    assert {name: x.tolist() for name, x in graph.parameters.items()} == {"which/w": [[w] * 5] * 3}
+    runnable(graph)
+
+
+def test_an_if_that_a_constant_decides_is_a_branch_too() -> None:
+    made = by_rank(3).to_model()
+    del made.graph.node[:3]
+    made.graph.initializer.append(numpy_helper.from_array(np.array(False), "is"))
+    graph = specialised(Network(made).graph, {"x": (2, 3, 5)})
+    assert [n.kind for n in graph.nodes] == ["Mul", "Neg", "Relu"]
+    assert graph.parameters["which/w"].max() == 3

@@ -89,3 +89,18 @@ def test_the_size_of_a_sum_is_that_of_its_partial_sums(n: int, signs: str) -> No
     size = walk(wide.sum(1), (wide * wide).sum(1), n)
     uniform = 2.0**-24 * size / np.sqrt(3)
     assert 0.4 < np.sqrt(np.mean((error / uniform) ** 2)) < 1
+
+
+def test_an_infinity_is_demanded_and_hides_no_number_beside_it() -> None:
+    x = np.array([[1.5, -np.inf, 0.25], [np.inf, 3.0, -7.0]])
+    w = np.full(3, 1.7)
+    mul = OPERATORS["Mul"]()
+    (bound,) = bounds = ensemble_bounds(mul, (x, w), None, SINGLE)
+    assert np.isfinite(bound.bar).all()
+    right = x.astype(np.float32) * np.float32(1.7)
+    assert judge(bounds, [right]).ratio < 1
+    assert norm_ratio(bounds, [right]) < 1
+    for at, value in (((0, 1), -np.finfo(np.float32).max), ((1, 0), -np.inf), ((0, 2), 0.4251)):
+        wrong = right.copy()
+        wrong[at] = value
+        assert judge(bounds, [wrong]).ratio > 1

@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
+from d5test.backends.base import Unsupported
 from d5test.case import Array, Operator, Tensor, is_float
 from d5test.networks.external import array, data_sets
 from d5test.networks.graph import Graph, Node, Value
@@ -80,6 +81,7 @@ class Built:
     shapes   of the inputs with which it is judged
     limits   of the integer inputs: they are below that
     loss     the output that is differentiated, if there is one
+    dtypes   of inputs that are not in float32, or not int64 where they have a limit
     """
 
     name: str
@@ -87,6 +89,7 @@ class Built:
     shapes: Mapping[str, tuple[int, ...]]
     limits: Mapping[str, int]
     loss: str | None = "loss"
+    dtypes: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def from_file(cls, path: Path) -> Self:
@@ -101,20 +104,24 @@ class Built:
         """The network that a function makes: whole numbers are 0 or 1, unknown sides are 2."""
         network = make()
         inputs = network.inputs
+        if held := [name for name, value in inputs.items() if value.within]:
+            raise Unsupported(f"the input {held[0]!r} is a sequence or optional: none is drawn")
         shapes = (shapes_beside(path, inputs) if path else {}) or {
             name: tuple(side if isinstance(side, int) else 2 for side in value.shape)
             for name, value in inputs.items()
         }
         limits = {name: 2 for name, value in inputs.items() if not is_float(value.dtype)}
-        return cls(name, make, shapes, limits, "loss" if "loss" in network.outputs else None)
+        loss = "loss" if "loss" in network.outputs else None
+        dtypes = {name: value.dtype for name, value in inputs.items()}
+        return cls(name, make, shapes, limits, loss, dtypes)
 
     def inputs(self, seed: int = 0) -> dict[str, Array]:
         """Random inputs: normal, or whole numbers below their limit."""
         return {
             name: (
-                Tensor(shape, "int64", ("below", self.limits[name]))
+                Tensor(shape, self.dtypes.get(name, "int64"), ("below", self.limits[name]))
                 if name in self.limits
-                else Tensor(shape)
+                else Tensor(shape, self.dtypes.get(name, "float32"))
             ).array(seed, position)
             for position, (name, shape) in enumerate(self.shapes.items())
         }
