@@ -28,7 +28,12 @@ class Equal:
 
 
 SHIFT = "exponentials may be shifted by any amount, as far as they do not overflow"
-WINDOWED = ("Conv", "ConvTranspose", "AveragePool", "Col2Im", "LpPool", "MaxPool")
+WINDOWED = (
+    "Conv", "ConvTranspose", "CausalConvWithState", "AveragePool", "Col2Im", "LpPool", "MaxPool",
+)  # fmt: skip
+DETERMINANT = "each is the determinant; their bars differ"
+CLIPPED = "indices are clipped to the side behind it"
+TURNED = "indices turn back, too, and are clipped"
 
 EQUAL: Sequence[Equal] = (
     Equal(("Attention",), "_scores", "biased.min(", SHIFT),
@@ -36,6 +41,12 @@ EQUAL: Sequence[Equal] = (
     Equal(("Attention",), "_scores", ".max(-1, keepdims=True)", SHIFT),
     Equal(("Attention",), "_root", "-math.sqrt(scale)", "q and k both change their sign"),
     Equal(WINDOWED, "scatter", "(self.kernel) < math", "the roles tell how much memory is taken"),
+    Equal(("Det",), "forward", "eliminated", DETERMINANT),
+    Equal(("Det",), "forward", "EXPANDED", DETERMINANT),
+    Equal(("Det",), "forward", "x.swapaxes(-1, -2) -> x", DETERMINANT),
+    Equal(("GridSample",), "along", "n - 1 -> n", CLIPPED),
+    Equal(("GridSample",), "along", "- np.arange", "the same elements, backwards, and one more"),
+    Equal(("GridSample",), "reflected", "plain(place) - low ->", TURNED),
     Equal(("TopK",), "forward", "[axis] + 1", "where it does not raise, all elements are equal"),
     Equal(("Conv",), "_padding", "o - 1", "no window reads the zeros behind the padding"),
 )

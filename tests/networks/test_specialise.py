@@ -8,7 +8,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from d5test.networks import Network
-from d5test.networks.specialise import specialised
+from d5test.networks.specialise import runnable, specialised
 
 
 def network(nodes: list[onnx.NodeProto], output: str, *arrays: tuple[str, object]) -> Network:
