@@ -109,6 +109,12 @@ class Operator:
         """As `bounds`: the results as computed in so many bits."""
         return None
 
+    def normwise(self, *inputs: Any) -> Any:
+        """For each output, how many unit roundoffs its elements may be off besides their own
+        terms: where an algorithm's error is bounded by a norm. `None`: by none.
+        """
+        return None
+
     def undefined(self, *inputs: Any) -> Any:
         """Where ONNX leaves open what the output of an operator that is `typed` is."""
         return False

@@ -79,14 +79,14 @@ CLIPPED = 3
 MEETS_ZEROS = {
     "ConvTranspose": (1,), "PRelu": (1,), "RNN": (2,), "GRU": (2, 5), "LSTM": (2, 7),
     "GridSample": (0,), "Resize": (0,), "RoiAlign": (0,),
-    "DeformConv": (0,),
+    "DeformConv": (0,), "DFT": (0,), "STFT": (0, 2),
 }  # fmt: skip
 """Inputs that may meet zeros which the reference has not: the weights, where it is computed as a
 convolution of the inputs with zeros between and around them; the slope, where it multiplies what
 is not positive; what multiplies states, which may be too small for their format; a state that is
 multiplied by its own gate, whose logistic function may be 0 of an infinity, or the number of a
-clamped argument; the elements around a place, of which some have no weight. NaN and infinity times
-zero are NaN."""
+clamped argument; the elements around a place, of which some have no weight; what a fast transform
+adds up and takes away again. NaN and infinity times zero are NaN."""
 
 CLEAR = {"GridSample": 2**-10, "Resize": 2**-10}
 """Operators with weights that follow from coordinates: one below that may be zero, where its

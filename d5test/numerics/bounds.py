@@ -85,12 +85,25 @@ def forward_bounds(
 
     def run(op: Callable[..., tuple[Any, ...]]) -> tuple[Bound, ...]:
         inputs = counted(op, exact_bars(arrays, arithmetic), Bar(ONE, arithmetic=arithmetic))
-        return tuple(as_compared(y, arithmetic) for y in op(*inputs))
+        return besides(op, arrays, [as_compared(y, arithmetic) for y in op(*inputs)], arithmetic)
 
     with np.errstate(all="ignore"):
         if arithmetic.rounded_attributes and isinstance(op, Operator):
             return _reaching(op, run)
         return run(op)
+
+
+def besides(
+    op: Any, arrays: Sequence[Any], bounds: Sequence[Bound], arithmetic: Arithmetic
+) -> tuple[Bound, ...]:
+    """The bounds of outputs, whose elements may be off by more than their own terms explain."""
+    known = op.normwise(*double(arrays)) if isinstance(op, Operator) else None
+    if known is None:
+        return tuple(bounds)
+    return tuple(
+        replace(b, bar=b.bar + arithmetic.u * error)
+        for b, error in zip(bounds, known, strict=True)
+    )
 
 
 def library_bound(value: Array, arithmetic: Arithmetic) -> Bound:

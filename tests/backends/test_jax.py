@@ -58,6 +58,7 @@ def scalar(value: float) -> Tensor:
 
 IMAGE, PARAMETERS = some(2, 4, 7, 5), (positive(4), some(4))
 HEADS = (some(2, 4, 5, 8), some(2, 2, 5, 8), some(2, 2, 5, 8))
+SEVEN_FIRST = tuple(Tensor((), "int64", data=(n,)) for n in (7, 0))
 PAST = (some(2, 2, 3, 8), some(2, 2, 3, 8))
 ROWS: list[tuple[str, tuple[Tensor | None, ...], dict[str, Any]]] = [
     *((name, (some(3, 5),), {}) for name in "Relu LeakyRelu Sigmoid Tanh Exp Erf".split()),
@@ -220,6 +221,9 @@ ROWS: list[tuple[str, tuple[Tensor | None, ...], dict[str, Any]]] = [
     ("LSTM", (some(4, 3, 2), some(1, 20, 2), some(1, 20, 5), None, None, None, None, some(1, 15)),
      {"hidden_size": 5}),
     *(("Cast", (some(3, 5),), {"to": to}) for to in (6, 9, 10, 16)),
+    *(("DFT", (some(3, 5, 1), *given), {"onesided": 1}) for given in ((), SEVEN_FIRST)),
+    *(("DFT", (some(3, 5, 2), *given), {"inverse": 1, "onesided": onesided})
+      for given in ((), SEVEN_FIRST) for onesided in (0, 1)),
     *((name, (Tensor((), "int64", data=(6,)),), {"periodic": 0, "output_datatype": 11})
       for name in ("BlackmanWindow", "HammingWindow", "HannWindow")),
     ("Cast", (some(3, 5),), {"to": 17, "saturate": 0}),

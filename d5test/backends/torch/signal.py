@@ -1,4 +1,4 @@
-"""Windows of signals."""
+"""Windows of signals, and Fourier transforms."""
 
 from functools import partial
 from typing import Any
@@ -31,3 +31,48 @@ for _operator, _function in (
     ("HannWindow", torch.hann_window),
 ):
     rows.native(_operator, gradient=UNDERIVED, values=(0,))(window(_function))
+
+
+SPECTRAL: dict[str, Any] = {"gradient": UNDERIVED, "dtypes": ("float64", "float32")}
+TRANSFORMS: dict[tuple[int, int], Any] = {
+    (0, 0): torch.fft.fft, (0, 1): torch.fft.rfft, (1, 0): torch.fft.ifft, (1, 1): torch.fft.irfft,
+}  # fmt: skip
+
+
+def numbers(x: Tensor) -> Tensor:
+    """The real or complex numbers that stand along the last axis."""
+    return x[..., 0] if x.shape[-1] == 1 else torch.complex(*x.unbind(-1))
+
+
+@rows.native("DFT", values=(1, 2), **SPECTRAL)
+@planned
+def dft(op: Any, x: Tensor, length: Tensor | None = None, axis: Tensor | None = None) -> Plan:
+    n = None if length is None else integers(length)[0]
+    along = (-2 if axis is None else integers(axis)[0]) % x.ndim
+    transform = TRANSFORMS[op.inverse, op.onesided]
+    if op.inverse and op.onesided:
+        return lambda x, *_: transform(numbers(x), n, along)[..., None]
+    return lambda x, *_: torch.view_as_real(transform(numbers(x), n, along).resolve_conj())
+
+
+def stft(transform: Any) -> Any:
+    """The row of a function like `torch.stft`."""
+
+    def plan(
+        op: Any, x: Tensor, step: Tensor, window: Tensor | None = None, *length: Tensor
+    ) -> Plan:
+        n = len(window) if window is not None and not length else integers(length[0])[0]
+        made = partial(
+            transform, n_fft=n, hop_length=integers(step)[0], center=False,
+            onesided=bool(op.onesided), return_complex=True,
+        )  # fmt: skip
+
+        def call(x: Tensor, step: Tensor, window: Tensor | None = None, *length: Tensor) -> Tensor:
+            return torch.view_as_real(made(numbers(x), window=window).transpose(1, 2))
+
+        return call
+
+    return planned(plan)
+
+
+rows.native("STFT", values=(1, 3), **SPECTRAL)(stft(torch.stft))
