@@ -125,6 +125,19 @@ for _operator, _function, _contract in (
     )(planned(partial(window, _function)))  # fmt: skip
 
 
+@forms.add(
+    "STFT", "keras.ops.stft", gradient=UNDERIVED, values=(1, 3), attributes={"onesided": (1,)},
+    dtypes=("float64", "float32"),
+)  # fmt: skip
+@planned
+def stft(op: Any, x: Any, step: Any, window: Any = None, *length: Any) -> Plan:
+    n = integers(length[0])[0] if length else window.shape[0]
+    (hop,) = integers(step)
+    return lambda x, step, window=None, *length: ops.stack(
+        ops.stft(x[..., 0], n, hop, n, window, center=False), -1
+    )
+
+
 SIX: Mapping[str, Any] = {
     "arithmetic": "S",
     "stopped": (1, 2),

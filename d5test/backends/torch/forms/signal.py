@@ -1,4 +1,4 @@
-"""Forms of windows: those of torch.signal, which say symmetric where others say periodic."""
+"""Forms of windows, of which torch.signal says symmetric for not periodic, and of transforms."""
 
 from functools import partial
 from typing import Any
@@ -7,7 +7,7 @@ import torch
 from torch.signal import windows
 
 from d5test.backends.base import UNDERIVED, Forms
-from d5test.backends.torch.signal import window
+from d5test.backends.torch.signal import SPECTRAL, stft, window
 
 forms = Forms()
 
@@ -30,3 +30,4 @@ for _operator, _functions in FORMS.items():
             _operator, f"torch.signal.windows.{_name}", gradient=UNDERIVED, values=(0,),
             dtypes=("float64", "float32"),
         )(window(partial(made, _function)))  # fmt: skip
+forms.add("STFT", "torch.Tensor.stft", values=(1, 3), **SPECTRAL)(stft(torch.Tensor.stft))
