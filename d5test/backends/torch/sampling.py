@@ -72,5 +72,5 @@ def grid_sample(op: Any, x: Tensor, grid: Tensor) -> Plan:
 @rows.native("AffineGrid", values=(1,))
 @planned
 def affine_grid(op: Any, theta: Tensor, size: Tensor) -> Plan:
-    sides, aligned = integers(size), bool(op.align_corners)
+    sides, aligned = [*integers(size)], bool(op.align_corners)
     return lambda theta, size: F.affine_grid(theta, sides, aligned)

@@ -276,7 +276,7 @@ class Dropout(Operator):
     absent; training_mode: (), false if absent. The mask is that of ONNX's own reference.
 
     No framework draws that one. So `training_mode` may also have the shape of x, if that has axes:
-    then it is the mask. ONNX has no such node.
+    then it is the mask, and there is no other output. ONNX has no such node.
     """
 
     seed: int | None = None
@@ -288,15 +288,15 @@ class Dropout(Operator):
         if not trains(training_mode):
             return +x, np.ones(x.shape, bool)
         if training_mode.ndim:
-            mask = np.copy(training_mode)
-        else:
-            drawn = np.random.RandomState(self.seed or 0).uniform(size=x.shape)
-            mask = drawn >= (0.5 if ratio is None else float(plain(ratio)))
+            return self.dropped(x, training_mode, ratio)
+        drawn = np.random.RandomState(self.seed or 0).uniform(size=x.shape)
+        mask = drawn >= (0.5 if ratio is None else float(plain(ratio)))
         return self.dropped(x, mask, ratio), mask
 
     def backward(self, grads, inputs, outputs):
-        (dy, _), (_, *rest), (_, mask) = grads, inputs, outputs
+        (dy, *_), (_, *rest) = grads, inputs
         ratio, training_mode = (*rest, None, None)[:2]
+        mask = outputs[1] if len(outputs) > 1 else training_mode
         dx = self.dropped(dy, mask, ratio) if trains(training_mode) else +dy
         return dx, *(None for _ in rest)
 

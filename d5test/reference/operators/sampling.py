@@ -407,7 +407,7 @@ class RoiAlign(Operator):
                 ]
                 yield i, (int(image), *places), weights.reshape(*shape, 1), points
 
-    def points(self, ends, bins):
+    def points(self, ends: Any, bins: int) -> Any:
         """The coordinates (bins, k) of the points along a side of a region."""
         half = self.coordinate_transformation_mode == "half_pixel"
         start, end = (ends[i] * self.spatial_scale - (0.5 if half else 0.0) for i in (0, 1))
