@@ -1,6 +1,7 @@
 """A graph for inputs of given shapes: what depends on shapes alone becomes a constant, and what
 does nothing (an Identity, a Dropout that does not train, a Cast to the dtype that is there) is
-left out. Of an If whose condition is known so, the branch stands in its place.
+left out. Of an If whose condition is known so, the branch stands in its place. An operator without
+a reference that ONNX defines by others (FlexAttention, whose scores a graph may change) is those.
 
 Exporters write shapes as arithmetic (Shape, Gather, Concat, Reshape). For given sizes the result
 is known before anything runs, so that no backend needs an operator for it, and a compiler sees
@@ -10,15 +11,18 @@ numbers. ONNX's shape inference finds the sizes, its reference evaluates the int
 
 import operator
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import onnx
+from onnx import inliner
 from onnx.reference import ReferenceEvaluator
 
 from d5test.backends.base import Unsupported
 from d5test.case import Array, Operator
+from d5test.networks.flow import is_flow
 from d5test.networks.graph import Graph, Node, Unmodelled, Value
-from d5test.networks.model import inferred, to_proto
+from d5test.networks.model import from_model, inferred, to_model, to_proto
 from d5test.reference.operators import OPERATORS
 
 Shape = tuple[int, ...]
@@ -34,7 +38,8 @@ INTEGERS = (onnx.TensorProto.INT64, onnx.TensorProto.INT32, onnx.TensorProto.BOO
 
 def specialised(graph: Graph, shapes: Mapping[str, Shape]) -> Graph:
     """The graph with inputs of these shapes. Raises ValueError if they do not fit it."""
-    graph = graph.with_(inputs=_fixed(graph.inputs, shapes))
+    fixed = _fixed(graph.inputs, shapes)
+    graph = _expanded(graph).with_(inputs=fixed)
     before = None
     while graph is not before:
         graph = _without_identities(graph, shapes_and_types(graph)[1])
@@ -56,6 +61,42 @@ def runnable(graph: Graph) -> list[tuple[Node, Operator]]:
     if len(operators) < len(graph.nodes):
         raise Unsupported("no reference: " + "; ".join(sorted(graph.unmodelled.values())))
     return operators
+
+
+def _expanded(graph: Graph) -> Graph:
+    """With what has no reference, and what ONNX defines by other operators, as those."""
+    wanted = {
+        (node.op.domain, node.kind)
+        for node in graph.nodes
+        if isinstance(node.op, Unmodelled) and _has_function(node.kind, node.op.domain)
+    }
+    if not wanted:
+        return graph
+    model = to_model(graph)
+    for node in model.graph.node:  # the inliner does not know of defaults
+        if (node.domain, node.op_type) in wanted:
+            there = {attribute.name for attribute in node.attribute}
+            formal = onnx.defs.get_schema(node.op_type, domain=node.domain).attributes
+            node.attribute.extend(
+                attribute.default_value
+                for name, attribute in formal.items()
+                if attribute.default_value.name and name not in there
+            )
+    try:
+        model = inliner.inline_selected_functions(
+            model, sorted(wanted), inline_schema_functions=True
+        )
+    except RuntimeError:  # an assertion of the inliner's: what it cannot has no reference
+        return graph
+    return from_model(model).with_(inputs=graph.inputs, declared=graph.declared)
+
+
+def _has_function(kind: str, domain: str) -> bool:
+    """Whether ONNX defines an operator by others, and control flow is none of them."""
+    if is_flow(kind, domain) or not onnx.defs.has(kind, domain):
+        return False
+    schema: Any = onnx.defs.get_schema(kind, domain=domain)
+    return bool(schema.has_function or schema.has_context_dependent_function)
 
 
 def _with_branches(graph: Graph) -> Graph:
