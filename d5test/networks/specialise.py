@@ -11,6 +11,7 @@ numbers. ONNX's shape inference finds the sizes, its reference evaluates the int
 
 import operator
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -46,7 +47,7 @@ def specialised(graph: Graph, shapes: Mapping[str, Shape]) -> Graph:
         while constants := _folded(graph, *shapes_and_types(graph)):
             nodes = tuple(n for n in graph.nodes if not constants.keys() & set(n.makes))
             graph = graph.with_(nodes=nodes, constants={**graph.constants, **constants})
-        before, graph = graph, _with_branches(graph)
+        before, graph = graph, _with_scalars(_with_branches(graph))
     needed, kept = set(graph.outputs), []
     for node in reversed(graph.nodes):
         if needed.intersection(node.makes):
@@ -89,6 +90,23 @@ def _expanded(graph: Graph) -> Graph:
     except RuntimeError:  # an assertion of the inliner's: what it cannot has no reference
         return graph
     return from_model(model).with_(inputs=graph.inputs, declared=graph.declared)
+
+
+def _with_scalars(graph: Graph) -> Graph:
+    """With a number where a Range is given a vector of one, as ONNX's own function AffineGrid has
+    it. Without such it is the very same graph.
+    """
+    if all(node.kind != "Range" for node in graph.nodes):
+        return graph
+    shapes, _ = shapes_and_types(graph)
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        vectors = [x for x in node.inputs if node.kind == "Range" and shapes.get(x) == (1,)]
+        names = {x: f"{node.name}/{x}" for x in vectors}
+        nodes += [Node(y, OPERATORS["Squeeze"](), (x,), (y,)) for x, y in names.items()]
+        inputs = tuple(names.get(x, x) for x in node.inputs)
+        nodes.append(replace(node, inputs=inputs) if names else node)
+    return graph if len(nodes) == len(graph.nodes) else graph.with_(nodes=tuple(nodes))
 
 
 def _has_function(kind: str, domain: str) -> bool:

@@ -170,3 +170,14 @@ def test_what_onnx_defines_by_others_is_those(case: str, backend: str) -> None:
     assert not executor.graph(inputs).unmodelled
     assert not differences(case, executor.inference(inputs), expected)
     assert not judged_nodes(executor, inputs, None).faults
+
+
+def test_a_vector_of_one_is_a_number_where_one_is_wanted() -> None:
+    """ONNX's function AffineGrid hands such to Range, behind an If that shapes decide."""
+    case = "test_affine_grid_2d_expanded"
+    ((inputs, expected),) = data_sets(case)
+    executor = Executor(InProcessClient("numpy"), Network(node_cases()[case].model))
+    kinds = {node.kind for node in executor.graph(inputs).nodes}
+    assert "Range" in kinds
+    assert "If" not in kinds
+    assert not differences(case, executor.inference(inputs), expected)
