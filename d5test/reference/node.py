@@ -40,13 +40,11 @@ OUT_OF_SCOPE = {
         ("RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit", "TfIdfVectorizer"),
         "text",
     ),
+    **dict.fromkeys(("Adagrad", "Adam", "Momentum"), "an optimizer, which level 2 judges"),
 }
 """Operators that will have no reference, and what they are about: nothing that is judged here."""
 
-OTHER_DOMAINS = {
-    "ai.onnx.ml": "classical machine learning",
-    "ai.onnx.preview.training": "an optimizer, which level 2 judges",
-}
+OTHER_DOMAINS = {"ai.onnx.ml": "classical machine learning"}
 """Likewise of all operators in a domain."""
 
 SPELLED = {("MeanVarianceNormalization", "axes")}
