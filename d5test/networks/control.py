@@ -77,7 +77,11 @@ def _scanned(
     `layout` has the axes and directions (1: backwards) of the inputs, then of the outputs.
     """
     axes, directions, out_axes, out_directions = layout
+    names = call.body.outputs[len(states) :]
     call.require(len(axes) == len(directions) == len(scanned), "has axes for other scan inputs")
+    call.require(
+        len(out_axes) == len(out_directions) == len(names), "has axes for other scan outputs"
+    )
     call.require(
         all(-np.ndim(x) <= axis < np.ndim(x) for x, axis in zip(scanned, axes, strict=True)),
         "scans along an axis that is not there",
@@ -99,7 +103,6 @@ def _scanned(
             column.append(element)
         collected += held(results[count:])
     stacked = []
-    names = call.body.outputs[count:]
     for column, axis, back, name in zip(columns, out_axes, out_directions, names, strict=True):
         whole = _stacked(call, column[:: -1 if back else 1], name)
         call.require(-whole.ndim <= axis < whole.ndim, f"has no axis {axis} of its output")
@@ -132,8 +135,8 @@ def _batched_scan(call: Call, lengths: Any, *inputs: Any) -> list[Any]:
 
 def _sequence_map(call: Call, first: Any, *others: Any) -> list[Any]:
     """ONNX SequenceMap-17: the body of each element, and of tensors as they are."""
-    results, collected = list[list[Any]](), 0
-    alike = all(len(x) == len(call.sequence(first)) for x in others if isinstance(x, list))
+    first, results, collected = call.sequence(first), list[list[Any]](), 0
+    alike = all(len(x) == len(first) for x in others if isinstance(x, list))
     call.require(alike, "is given sequences of different lengths")
     for i in range(len(first)):
         call.budget.spend(call.node, collected)

@@ -1,6 +1,7 @@
 """A graph for inputs of given shapes: what depends on shapes alone becomes a constant, and what
 does nothing (an Identity, a Dropout that does not train, a Cast to the dtype that is there) is
-left out. Of an If whose condition is known so, the branch stands in its place.
+left out. Of an If whose condition is known so, the branch stands in its place. An operator without
+a reference that ONNX defines by others (FlexAttention, whose scores a graph may change) is those.
 
 Exporters write shapes as arithmetic (Shape, Gather, Concat, Reshape). For given sizes the result
 is known before anything runs, so that no backend needs an operator for it, and a compiler sees
@@ -10,15 +11,19 @@ numbers. ONNX's shape inference finds the sizes, its reference evaluates the int
 
 import operator
 from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import onnx
+from onnx import inliner
 from onnx.reference import ReferenceEvaluator
 
 from d5test.backends.base import Unsupported
 from d5test.case import Array, Operator
+from d5test.networks.flow import is_flow
 from d5test.networks.graph import Graph, Node, Unmodelled, Value
-from d5test.networks.model import inferred, to_proto
+from d5test.networks.model import from_model, inferred, to_model, to_proto
 from d5test.reference.operators import OPERATORS
 
 Shape = tuple[int, ...]
@@ -34,14 +39,15 @@ INTEGERS = (onnx.TensorProto.INT64, onnx.TensorProto.INT32, onnx.TensorProto.BOO
 
 def specialised(graph: Graph, shapes: Mapping[str, Shape]) -> Graph:
     """The graph with inputs of these shapes. Raises ValueError if they do not fit it."""
-    graph = graph.with_(inputs=_fixed(graph.inputs, shapes))
+    fixed = _fixed(graph.inputs, shapes)
+    graph = _expanded(graph).with_(inputs=fixed)
     before = None
     while graph is not before:
         graph = _without_identities(graph, shapes_and_types(graph)[1])
         while constants := _folded(graph, *shapes_and_types(graph)):
             nodes = tuple(n for n in graph.nodes if not constants.keys() & set(n.makes))
             graph = graph.with_(nodes=nodes, constants={**graph.constants, **constants})
-        before, graph = graph, _with_branches(graph)
+        before, graph = graph, _with_scalars(_with_branches(graph))
     needed, kept = set(graph.outputs), []
     for node in reversed(graph.nodes):
         if needed.intersection(node.makes):
@@ -56,6 +62,59 @@ def runnable(graph: Graph) -> list[tuple[Node, Operator]]:
     if len(operators) < len(graph.nodes):
         raise Unsupported("no reference: " + "; ".join(sorted(graph.unmodelled.values())))
     return operators
+
+
+def _expanded(graph: Graph) -> Graph:
+    """With what has no reference, and what ONNX defines by other operators, as those."""
+    wanted = {
+        (node.op.domain, node.kind)
+        for node in graph.nodes
+        if isinstance(node.op, Unmodelled) and _has_function(node.kind, node.op.domain)
+    }
+    if not wanted:
+        return graph
+    model = to_model(graph)
+    for node in model.graph.node:  # the inliner does not know of defaults
+        if (node.domain, node.op_type) in wanted:
+            there = {attribute.name for attribute in node.attribute}
+            formal = onnx.defs.get_schema(node.op_type, domain=node.domain).attributes
+            node.attribute.extend(
+                attribute.default_value
+                for name, attribute in formal.items()
+                if attribute.default_value.name and name not in there
+            )
+    try:
+        model = inliner.inline_selected_functions(
+            model, sorted(wanted), inline_schema_functions=True
+        )
+    except RuntimeError:  # an assertion of the inliner's: what it cannot has no reference
+        return graph
+    return from_model(model).with_(inputs=graph.inputs, declared=graph.declared)
+
+
+def _with_scalars(graph: Graph) -> Graph:
+    """With a number where a Range is given a vector of one, as ONNX's own function AffineGrid has
+    it. Without such it is the very same graph.
+    """
+    if all(node.kind != "Range" for node in graph.nodes):
+        return graph
+    shapes, _ = shapes_and_types(graph)
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        vectors = [x for x in node.inputs if node.kind == "Range" and shapes.get(x) == (1,)]
+        names = {x: f"{node.name}/{x}" for x in vectors}
+        nodes += [Node(y, OPERATORS["Squeeze"](), (x,), (y,)) for x, y in names.items()]
+        inputs = tuple(names.get(x, x) for x in node.inputs)
+        nodes.append(replace(node, inputs=inputs) if names else node)
+    return graph if len(nodes) == len(graph.nodes) else graph.with_(nodes=tuple(nodes))
+
+
+def _has_function(kind: str, domain: str) -> bool:
+    """Whether ONNX defines an operator by others, and control flow is none of them."""
+    if is_flow(kind, domain) or not onnx.defs.has(kind, domain):
+        return False
+    schema: Any = onnx.defs.get_schema(kind, domain=domain)
+    return bool(schema.has_function or schema.has_context_dependent_function)
 
 
 def _with_branches(graph: Graph) -> Graph:

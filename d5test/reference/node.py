@@ -40,8 +40,12 @@ OUT_OF_SCOPE = {
         ("RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit", "TfIdfVectorizer"),
         "text",
     ),
+    **dict.fromkeys(("Adagrad", "Adam", "Momentum"), "an optimizer, which level 2 judges"),
 }
 """Operators that will have no reference, and what they are about: nothing that is judged here."""
+
+OTHER_DOMAINS = {"ai.onnx.ml": "classical machine learning"}
+"""Likewise of all operators in a domain."""
 
 SPELLED = {("MeanVarianceNormalization", "axes")}
 """Attributes that are written although they have their default: ONNX infers no shapes without."""
@@ -60,7 +64,8 @@ def from_node(node: onnx.NodeProto, opset: int | None = None) -> Operator:
     """
     cls = OPERATORS.get(node.op_type)
     if cls is None or cls.domain != DOMAINS.get(node.domain, node.domain):
-        raise NotModelled(OUT_OF_SCOPE.get(node.op_type, "no such operator"))
+        about = OTHER_DOMAINS.get(node.domain) or OUT_OF_SCOPE.get(node.op_type)
+        raise NotModelled(about or "no such operator")
     if opset is not None:
         _require_meaning(cls, opset)
     names = {f.name for f in fields(cls)}

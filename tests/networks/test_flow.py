@@ -262,6 +262,18 @@ def test_scan_has_axes_and_directions(client: Any, how: str) -> None:
         assert got.tolist() == want.tolist()
 
 
+@pytest.mark.parametrize(
+    "attributes",
+    [{"scan_input_axes": [0]}, {"scan_input_axes": [0, 2]}, {"scan_output_axes": [0, 1, 0]},
+     {"scan_output_axes": [0, -3]}, {"scan_input_directions": [1]}],
+    ids=str,
+)  # fmt: skip
+def test_axes_that_do_not_fit_are_one_line(client: Any, attributes: dict[str, Any]) -> None:
+    with pytest.raises(BrokenGraph, match="Scan_s_last") as caught:
+        run(client, scanning(**attributes), s0=x_of(3), a=x_of(5, 3), b=x_of(5, 3))
+    assert "\n" not in str(caught.value)
+
+
 def test_scan_of_version_8_has_a_batch_of_lengths(client: Any) -> None:
     step = body([node("Add", ["s_in", "a"], ["s"]), node("Identity", ["s"], ["e"])],
                 [info("s_in", FLOAT, [2]), info("a", FLOAT, [2])],

@@ -7,8 +7,12 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from d5test.client.client import InProcessClient
 from d5test.networks import Network
+from d5test.networks.executor import Executor
+from d5test.networks.nodes import judged_nodes
 from d5test.networks.specialise import runnable, specialised
+from d5test.problems.node_cases import data_sets, differences, node_cases
 
 
 def network(nodes: list[onnx.NodeProto], output: str, *arrays: tuple[str, object]) -> Network:
@@ -153,3 +157,27 @@ def test_an_if_that_a_constant_decides_is_a_branch_too() -> None:
     graph = specialised(Network(made).graph, {"x": (2, 3, 5)})
     assert [n.kind for n in graph.nodes] == ["Mul", "Neg", "Relu"]
     assert graph.parameters["which/w"].max() == 3
+
+
+@pytest.mark.parametrize("case", ["test_flexattention_score_mod", "test_flexattention_gqa"])
+@pytest.mark.parametrize("backend", ["numpy", "torch"])
+def test_what_onnx_defines_by_others_is_those(case: str, backend: str) -> None:
+    pytest.importorskip(backend)
+    made = Network(node_cases()[case].model)
+    assert set(made.graph.unmodelled) == {"FlexAttention"}
+    ((inputs, expected),) = data_sets(case)
+    executor = Executor(InProcessClient(backend), made)
+    assert not executor.graph(inputs).unmodelled
+    assert not differences(case, executor.inference(inputs), expected)
+    assert not judged_nodes(executor, inputs, None).faults
+
+
+def test_a_vector_of_one_is_a_number_where_one_is_wanted() -> None:
+    """ONNX's function AffineGrid hands such to Range, behind an If that shapes decide."""
+    case = "test_affine_grid_2d_expanded"
+    ((inputs, expected),) = data_sets(case)
+    executor = Executor(InProcessClient("numpy"), Network(node_cases()[case].model))
+    kinds = {node.kind for node in executor.graph(inputs).nodes}
+    assert "Range" in kinds
+    assert "If" not in kinds
+    assert not differences(case, executor.inference(inputs), expected)
