@@ -5,7 +5,7 @@ judged, and under mpirun those that it started. A test that needs mpirun has pyt
 whether or not that plugin is installed. Ids come from ordered lists, the same on each rank.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
@@ -16,7 +16,7 @@ from d5test.arguments import listed
 from d5test.distributed.provider import launched
 from d5test.names import BadName, resolve
 from d5test.plugin.outcomes import carried
-from d5test.plugin.selection import SELECTION, resolving
+from d5test.plugin.selection import SELECTION, resolving, subclass_of
 
 MEASURED = "d5test-measured"
 """The name of the entry in a report's `user_properties`."""
@@ -44,6 +44,8 @@ class Kind:
 
 
 KINDS = pytest.StashKey[dict[str, Kind]]()
+COMPRESSORS = pytest.StashKey[Sequence[str]]()
+"""The names that --compressor gives."""
 COMMUNICATORS = {
     "virtual": Kind((), schedules=True, library=False),
     "mpi": Kind(
@@ -64,6 +66,21 @@ def pytest_configure(config: pytest.Config) -> None:
     default = "mpi" if launched() else "virtual"
     names = listed(config.getoption("--comm")) or (default,)
     config.stash[KINDS] = {name: _kind(name) for name in names}
+    config.stash[COMPRESSORS] = tuple(listed(config.getoption("--compressor")))
+    _accept(config.stash[COMPRESSORS])
+
+
+def _accept(compressors: Sequence[str]) -> None:
+    """See that each is ours, installed, or a class that is derived from ours."""
+    if not compressors:
+        return
+    from d5test.reference.compressors import COMPRESSORS, Compressor
+
+    accept = subclass_of("compressor", Compressor)
+    for name in compressors:
+        made = resolve("compressor", name, COMPRESSORS)
+        if name not in COMPRESSORS:
+            accept(name, made)
 
 
 def _kind(name: str) -> Kind:
@@ -91,7 +108,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "part" in asked:
         mark = metafunc.definition.get_closest_marker("collective")
         parts = _parts(config, mark.args[0]) if mark else []
-        metafunc.parametrize("part", parts, ids=["-".join(part) for part in parts])
+        ids = [f"{subject.rpartition(':')[2]}-{dtype}" for subject, dtype in parts]
+        metafunc.parametrize("part", parts, ids=ids)
     if "learner" in asked:
         metafunc.parametrize("learner", _learners(config, timed="scale" in asked))
     if "scale" in asked:  # one rank first: it is the base case of the others
@@ -103,13 +121,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def _parts(config: pytest.Config, check: str) -> list[tuple[str, str]]:
-    """Subjects, algorithms or optimizers, x dtypes; `--dtype` names floating-point ones."""
+    """Subjects, algorithms, optimizers or compressors, x dtypes; `--dtype` names floats."""
+    from d5test.distributed.compression import COMPRESSION, asked
     from d5test.distributed.optimizers import DISTRIBUTED
 
     row, selection = property_of(check), config.stash[SELECTION]
     dtypes = [d for d in row.dtypes if not selection.dtype_names or d in selection.dtypes]
     left_out = DISTRIBUTED.keys() - set(_optimizers(config))
-    subjects = [subject for subject in row.subjects if subject not in left_out]
+    named = asked(row, config.stash[COMPRESSORS]) if check in COMPRESSION else row.subjects
+    subjects = [subject for subject in named if subject not in left_out]
     return [(subject, dtype) for subject in subjects for dtype in dtypes]
 
 
@@ -159,9 +179,10 @@ def property_of(check: str) -> Any:
     """The check of this name."""
     # the bars of level 0 come with these: other suites pay nothing for them
     from d5test.distributed.checks import COLLECTIVE
+    from d5test.distributed.compression import COMPRESSION
     from d5test.distributed.probes import DESCENT
 
-    return {**COLLECTIVE, **DESCENT}[check]
+    return {**COLLECTIVE, **DESCENT, **COMPRESSION}[check]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
