@@ -158,7 +158,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def _exists(item: pytest.Item) -> bool:
     params = getattr(getattr(item, "callspec", None), "params", {})
-    if not {"part", "learner"} & params.keys():
+    if "comm" not in params or not {"part", "learner"} & params.keys():
         return True
     kind = item.config.stash[KINDS][params["comm"]]
     part = params.get("part", ("", ""))
@@ -181,8 +181,9 @@ def property_of(check: str) -> Any:
     from d5test.distributed.checks import COLLECTIVE
     from d5test.distributed.compression import COMPRESSION
     from d5test.distributed.probes import DESCENT
+    from d5test.distributed.sparse import SPARSE
 
-    return {**COLLECTIVE, **DESCENT, **COMPRESSION}[check]
+    return {**COLLECTIVE, **DESCENT, **COMPRESSION, **SPARSE}[check]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -35,8 +35,9 @@ from d5test.values import finfo
 
 Array = NDArray[Any]
 INDEX = np.dtype("u4")
+"""Of an item among all."""
 HEADER = 8
-"""Bytes by which a rank tells the others how many are to follow."""
+"""Bytes that tell how many are to follow."""
 
 
 @dataclass
@@ -223,7 +224,7 @@ class Threshold(Sparse):
     """The magnitudes of at least `threshold`; all items without indices where that is shorter.
 
     Strom, Interspeech 2015, without its quantisation; the switch to dense data is that of Renggli
-    et al., SC 2019, section 5.1.
+    et al., SC 2019.
     """
 
     def __init__(self, threshold: float = 1.0) -> None:
@@ -323,7 +324,7 @@ class QSGD(Levels):
 
 
 class TernGrad(Levels):
-    """The scale is the largest magnitude, the levels are -1, 0 and 1. Wen et al., NIPS 2017, (2).
+    """The scale is the largest magnitude, the levels are -1, 0 and 1. Wen et al., NIPS 2017, 3.
 
     Each rank has scales of its own; gradients are not clipped.
     """
@@ -337,7 +338,7 @@ class TernGrad(Levels):
 
 
 class OneBit(Compressor):
-    """The signs, and of each bucket the mean of its items of either sign. Seide et al. 2014, 3.1.
+    """The signs, and of each bucket the mean of its items of either sign. Seide et al. 2014.
 
     The paper's buckets are the columns of a weight matrix.
     """
