@@ -4,7 +4,7 @@ As `d5test.distributed.checks`, for cases whose operator is `Compression`. Some 
 decode on one rank, and need no communicator; others have all ranks take the mean.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from math import log, sqrt
@@ -15,7 +15,7 @@ import numpy as np
 from d5test.case import Case, Operator, Tensor, dtype_of
 from d5test.distributed.checks import ANYTHING, RIGHT, Pick, Property, RanksInquiry, same
 from d5test.distributed.communicator import Array, Reduced, Runner
-from d5test.names import resolve
+from d5test.names import BadName, installed, resolve
 from d5test.numerics.arithmetic import format_of
 from d5test.numerics.bounds import Bound
 from d5test.numerics.judgement import Judgement, judge, rejects
@@ -67,8 +67,11 @@ class Claim(Property):
 @cache
 def compressing(name: str) -> Compressing:
     """What makes the compressor of this name. Raises `BadName`."""
-    make: Compressing = resolve("compressor", name, COMPRESSORS)
-    return make
+    make: Any = resolve("compressor", name, COMPRESSORS)
+    if name not in COMPRESSORS and not (isinstance(make, type) and issubclass(make, Compressor)):
+        place = f"{Compressor.__module__}.{Compressor.__name__}"
+        raise BadName(f"compressor {name!r} is not a subclass of {place}")
+    return make  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)
@@ -445,10 +448,11 @@ _ROWS = (
     _row("telescoping", telescoping, kind="value", one=compression, asks=lambda c: c.feedback),
     _row("mean", mean, one=compression),
 )
-COMPRESSION = {row.name: row for row in _ROWS}
+COMPRESSION: Mapping[str, Claim] = {row.name: row for row in _ROWS}
 """By name, in the order in which they run."""
 
 
 def asked(row: Claim, names: Sequence[str]) -> list[str]:
-    """The compressors, of those that are named, of which a check is asked."""
-    return [name for name in names or COMPRESSORS if row.asks(compressing(name)())]
+    """The compressors, of those that are named or of all, of which a check is asked."""
+    every = names or (*COMPRESSORS, *installed("compressor"))
+    return [name for name in every if row.asks(compressing(name)())]

@@ -343,7 +343,7 @@ CONSISTENT: Mapping[str, Distributed] = {
 COMPRESSED: Mapping[str, Distributed] = {
     "compressed-topk": partial(Compressed, compressor=TopK(share=0.1)),
     "compressed-qsgd-4": partial(Compressed, compressor=QSGD(bits=4)),
-    "compressed-powersgd": partial(Compressed, compressor=PowerSGD(columns=16)),
+    "compressed-powersgd": partial(Compressed, compressor=PowerSGD(columns=32)),
 }
 """Those whose replicas are equal, and whose steps are as exact as their compressor."""
 AVERAGING: Mapping[str, Distributed] = {

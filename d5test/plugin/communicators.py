@@ -16,7 +16,7 @@ from d5test.arguments import listed
 from d5test.distributed.provider import launched
 from d5test.names import BadName, resolve
 from d5test.plugin.outcomes import carried
-from d5test.plugin.selection import SELECTION, resolving, subclass_of
+from d5test.plugin.selection import SELECTION, resolving
 
 MEASURED = "d5test-measured"
 """The name of the entry in a report's `user_properties`."""
@@ -66,21 +66,12 @@ def pytest_configure(config: pytest.Config) -> None:
     default = "mpi" if launched() else "virtual"
     names = listed(config.getoption("--comm")) or (default,)
     config.stash[KINDS] = {name: _kind(name) for name in names}
-    config.stash[COMPRESSORS] = tuple(listed(config.getoption("--compressor")))
-    _accept(config.stash[COMPRESSORS])
+    config.stash[COMPRESSORS] = listed(config.getoption("--compressor"))
+    if config.stash[COMPRESSORS]:
+        from d5test.distributed.compression import compressing
 
-
-def _accept(compressors: Sequence[str]) -> None:
-    """See that each is ours, installed, or a class that is derived from ours."""
-    if not compressors:
-        return
-    from d5test.reference.compressors import COMPRESSORS, Compressor
-
-    accept = subclass_of("compressor", Compressor)
-    for name in compressors:
-        made = resolve("compressor", name, COMPRESSORS)
-        if name not in COMPRESSORS:
-            accept(name, made)
+        for name in config.stash[COMPRESSORS]:
+            compressing(name)
 
 
 def _kind(name: str) -> Kind:
