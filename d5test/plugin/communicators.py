@@ -33,6 +33,7 @@ gloo sleep until others come."""
 class Kind:
     """What has to be installed for a communicator, what it runs, and how its tests are marked.
 
+    hooks  whether it has hooks that compress gradients
     make  makes a stranger's, from an MPI communicator of all ranks, or from None without mpirun
     """
 
@@ -41,6 +42,7 @@ class Kind:
     library: bool
     marks: tuple[pytest.MarkDecorator, ...] = ()
     make: Callable[[Any], Any] | None = None
+    hooks: bool = False
 
 
 KINDS = pytest.StashKey[dict[str, Kind]]()
@@ -52,7 +54,11 @@ COMMUNICATORS = {
         ("mpi4py",), schedules=True, library=True, marks=(pytest.mark.mpi, PATIENT, AWAKE)
     ),
     "gloo": Kind(
-        ("torch", "mpi4py"), schedules=False, library=True, marks=(pytest.mark.mpi, PATIENT)
+        ("torch", "mpi4py"),
+        schedules=False,
+        library=True,
+        marks=(pytest.mark.mpi, PATIENT),
+        hooks=True,
     ),
 }
 
@@ -155,6 +161,8 @@ def _exists(item: pytest.Item) -> bool:
     part = params.get("part", ("", ""))
     if not isinstance(part, tuple):  # nothing is left of the subjects: pytest says so
         return True
+    if part[0].endswith("_hook"):
+        return kind.hooks
     return kind.library if part[0] == LIBRARY else kind.schedules
 
 
@@ -171,10 +179,11 @@ def property_of(check: str) -> Any:
     # the bars of level 0 come with these: other suites pay nothing for them
     from d5test.distributed.checks import COLLECTIVE
     from d5test.distributed.compression import COMPRESSION
+    from d5test.distributed.hooked import HOOKED
     from d5test.distributed.probes import DESCENT
     from d5test.distributed.sparse import SPARSE
 
-    return {**COLLECTIVE, **DESCENT, **COMPRESSION, **SPARSE}[check]
+    return {**COLLECTIVE, **DESCENT, **COMPRESSION, **HOOKED, **SPARSE}[check]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
