@@ -110,7 +110,8 @@ def _stepped(model: torch.nn.Module, g: torch.Tensor) -> Array:
     model.zero_grad()
     model(g).backward()
     (w,) = model.parameters()
-    return np.array(w.grad)
+    mean: Array = w.grad.numpy().copy()
+    return mean
 
 
 def hook_state(name: str) -> Any:
