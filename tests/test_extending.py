@@ -96,6 +96,14 @@ def test_a_communicator(tmp_path: Path) -> None:
     assert "none was wrong" in ran.stdout
 
 
+def test_a_compressor(tmp_path: Path) -> None:
+    suite = ROOT / "suites" / "distributed" / "test_compression.py"
+    ran = run(tmp_path, suite, "--compressor=./signs.py:Signs", "--examples=3")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "12 passed" in ran.stdout
+    assert "none was wrong" in ran.stdout
+
+
 def test_plain_files_stay_out_where_tests_are_chosen(tmp_path: Path) -> None:
     listed = run(tmp_path, OPERATORS, "--backend=numpy", "--operator=Relu", "--collect-only")
     assert "test_forward.py" in listed.stdout

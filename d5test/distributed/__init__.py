@@ -8,6 +8,9 @@
     scaling        a step on some of the ranks, timed, and what is recorded of it
     stepwise       optimizers with `step(inputs)` and blocking collectives, for processes
     checks, probes what must hold of an allreduce, and of an optimizer that fits a linear model
+    compression, hooked, sparse
+                   what must hold of compressors of gradients, of a library's hooks that compress
+                   them, and of sums of sparse vectors
     provider       which MPI this is
     guarded        a communicator on which nobody waits for a rank that has left
     watchdog, sentry

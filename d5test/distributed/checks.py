@@ -71,6 +71,10 @@ class Property(Check):
     least: int = 1
     measures: str = ""
 
+    def done_in(self, comm: Communicator, subject: str) -> tuple[str, ...]:
+        """The dtypes in which a communicator does what this is asked of; none if it does not."""
+        return comm.dtypes(subject)
+
 
 class RanksInquiry:
     """A case, how many ranks it has, and what the first of their tensors is like."""

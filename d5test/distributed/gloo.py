@@ -1,10 +1,10 @@
-"""torch.distributed's own allreduce, by its backend gloo, in the processes that mpirun started.
+"""torch.distributed's allreduce and hooks, by its backend gloo, in the processes of mpirun.
 
 MPI only introduces the processes to each other (rank 0 says at which port it listens), and brings
 the results together to be judged.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -13,6 +13,9 @@ from typing import Any
 import numpy as np
 import torch
 import torch.distributed as dist
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
+from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
+from torch.nn.parallel import DistributedDataParallel
 
 from d5test.case import dtype_of
 from d5test.distributed.communicator import (
@@ -24,6 +27,7 @@ from d5test.distributed.communicator import (
     Processes,
     Reduced,
 )
+from d5test.distributed.hooked import COLUMNS
 
 RENDEZVOUS = timedelta(seconds=60)
 """How long a rank is waited for that has yet to join: it may share its core with many."""
@@ -74,3 +78,53 @@ class Gloo(Processes):
     def reducer(self, algorithm: str) -> Callable[[Array], None]:
         """The bare allreduce of an array in place, for times."""
         return lambda x: dist.all_reduce(torch.from_numpy(x))
+
+    def hooked(self, name: str, gradients: Sequence[Array]) -> list[tuple[Array, Array]]:
+        """By DistributedDataParallel, of a linear function whose gradient is what is told."""
+        mine = torch.from_numpy(gradients[self.comm.rank].copy())
+        model = DistributedDataParallel(_Told(mine[0]))
+        state = hook_state(name)
+        model.register_comm_hook(state, HOOKS[name])
+        # PowerSGD's hook leaves the first steps uncompressed
+        for _ in range(getattr(state, "start_powerSGD_iter", 0)):
+            _stepped(model, mine[0])
+        means = np.stack([_stepped(model, g) for g in mine])
+        owed = getattr(state, "error_dict", {}).get(0, torch.zeros(mine[0].numel()))
+        residual = owed.numpy().reshape(mine[0].shape).copy()
+        return list(self.comm.allgather((means, residual)))
+
+
+class _Told(torch.nn.Module):  # type: ignore[misc]
+    """The inner product of a parameter with a matrix, which is its gradient."""
+
+    def __init__(self, like: torch.Tensor) -> None:
+        super().__init__()
+        self.w = torch.nn.Parameter(torch.zeros_like(like))
+
+    def forward(self, g: torch.Tensor) -> torch.Tensor:
+        return (self.w * g).sum()
+
+
+def _stepped(model: torch.nn.Module, g: torch.Tensor) -> Array:
+    """The mean gradient after one step."""
+    model.zero_grad()
+    model(g).backward()
+    (w,) = model.parameters()
+    mean: Array = w.grad.numpy().copy()
+    return mean
+
+
+def hook_state(name: str) -> Any:
+    """What a hook is registered with."""
+    if name == "powerSGD_hook":
+        return PowerSGDState(
+            None, matrix_approximation_rank=COLUMNS, start_powerSGD_iter=2, min_compression_rate=0
+        )
+    return None
+
+
+HOOKS: Mapping[str, Any] = {
+    "fp16_compress_hook": fp16_compress_hook,
+    "powerSGD_hook": powerSGD_hook,
+}
+"""The hooks that are judged, by name."""

@@ -10,7 +10,7 @@ Averaged is always over all contributions, so that with minibatches of one size 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from math import inf
 from typing import Any, ClassVar
@@ -28,6 +28,7 @@ from d5test.reference.collectives import (
     broadcast,
     reduce,
 )
+from d5test.reference.compressors import QSGD, Compressor, PowerSGD, TopK
 from d5test.reference.optimizers import Optimizer
 
 Gradient = Callable[[int, Any], Any]
@@ -70,6 +71,10 @@ class DistributedOptimizer:
     def items(self, size: int, n: int, steps: int) -> int:
         """Items that all ranks move, for `n` parameters."""
         raise NotImplementedError
+
+    def nbytes(self, size: int, w: Any, steps: int) -> int:
+        """Bytes that all ranks move, for parameters like `w`."""
+        return self.items(size, len(w), steps) * int(w.itemsize)
 
     def workers(self, size: int) -> range:
         """The ranks that take gradients."""
@@ -133,6 +138,30 @@ class Decentralised(DistributedOptimizer):
     def items(self, size: int, n: int, steps: int) -> int:
         """Items that all ranks send: those of the allreduce."""
         return ALLREDUCE[self.algorithm].items(size, n) * steps
+
+
+@dataclass(frozen=True)
+class Compressed(DistributedOptimizer):
+    """Every rank has the mean of what the ranks' gradients are compressed to, and steps by itself.
+
+    Replicas are equal, since the mean has the same bits at all ranks. With error feedback a step
+    has what earlier ones left out: Stich et al., NeurIPS 2018; Karimireddy et al., ICML 2019.
+    """
+
+    compressor: Compressor = field(default_factory=TopK)
+    seed: int = 0
+
+    def train(self, rank: int, size: int, w: Any, gradient: Gradient, steps: int) -> Schedule:
+        """The slots of the base optimizer are the same at all ranks, the residuals are not."""
+        local, state = Local(self.base), self.compressor.start(len(w), w.dtype, rank, self.seed)
+        for step in range(steps):
+            g = gradient(step, w)
+            yield from self.compressor.mean(rank, size, g, state)
+            local.step(w, g)
+
+    def nbytes(self, size: int, w: Any, steps: int) -> int:
+        """Those of the compressor, where they do not depend on the gradients' values."""
+        return self.compressor.sent([w] * size) * steps
 
 
 @dataclass(frozen=True)
@@ -311,6 +340,12 @@ CONSISTENT: Mapping[str, Distributed] = {
     "decentralised-halving_doubling": partial(Decentralised, algorithm="halving_doubling"),
 }
 """Those that take the steps of the base optimizer on the joined minibatch, with equal replicas."""
+COMPRESSED: Mapping[str, Distributed] = {
+    "compressed-topk": partial(Compressed, compressor=TopK(share=0.1)),
+    "compressed-qsgd-4": partial(Compressed, compressor=QSGD(bits=4)),
+    "compressed-powersgd": partial(Compressed, compressor=PowerSGD(columns=32)),
+}
+"""Those whose replicas are equal, and whose steps are as exact as their compressor."""
 AVERAGING: Mapping[str, Distributed] = {
     "neighbour_averaging": NeighbourAveraging,
     "model_averaging": ModelAveraging,
@@ -327,5 +362,11 @@ ONE_SIDED: Mapping[str, Distributed] = {
     "one_sided-2": partial(OneSided, bound=2),
 }
 """Those with parameters that workers reach by themselves, and stale reads."""
-DISTRIBUTED: Mapping[str, Distributed] = {**CONSISTENT, **AVERAGING, **SERVERS, **ONE_SIDED}
+DISTRIBUTED: Mapping[str, Distributed] = {
+    **CONSISTENT,
+    **COMPRESSED,
+    **AVERAGING,
+    **SERVERS,
+    **ONE_SIDED,
+}
 """By name."""

@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from d5test.case import Case, Operator, Tensor, dtype_of
+from d5test.case import Case, Operator, Tensor
 from d5test.distributed.checks import ANYTHING, RIGHT, Pick, Property, RanksInquiry
 from d5test.distributed.communicator import Array, Reduced, Runner, run_copies
 from d5test.distributed.optimizers import (
     AVERAGING,
+    COMPRESSED,
     CONSISTENT,
     DISTRIBUTED,
     ONE_SIDED,
@@ -273,14 +274,41 @@ def replicas(comm: Runner, case: Case) -> Judgement:
     return inquiry.equal(inquiry.descend().results)
 
 
+def paid_back(comm: Runner, case: Case) -> Judgement:
+    """What top-k left out of a step is there after as many steps as there are parameters.
+
+    Only the first gradient is not zero. Each step sends one item more of what is owed, so that
+    the parameters end where one step with the mean gradient leads, exactly: all numbers are
+    multiples of the number of ranks.
+    """
+    inquiry = Probe("paid_back", comm, case, WHOLE_STEP.name)
+    n, size, dtype = inquiry.n, inquiry.size, inquiry.dtype
+    gradients = np.outer(np.arange(1, size + 1), size * (1 + np.arange(n) % 5)).astype(dtype)
+    optimizer = comm.optimizers[inquiry.op.optimizer](WHOLE_STEP)
+    starts = np.zeros((size, n), dtype)
+    trained = inquiry.train(
+        optimizer, starts, lambda rank: lambda step, w: gradients[rank] * (step == 0), n
+    )
+    want = -gradients.mean(axis=0, dtype=np.float64)
+    for rank, got in enumerate(trained.results):
+        if not np.array_equal(got, want):
+            element = int(np.flatnonzero(got != want)[0])
+            raise inquiry.fault(
+                "lost", "what was left out of a step does not come later",
+                where=f"element [{element}] of rank {rank}", got=f"{got[element]:g}",
+                want=f"{want[element]:g}",
+            )  # fmt: skip
+    return RIGHT
+
+
 def traffic(comm: Runner, case: Case) -> Judgement:
     """The bytes sent are what the optimizer's formula says."""
     inquiry = Probe("traffic", comm, case)
     sent = inquiry.descend().traffic or ()
     optimizer = DISTRIBUTED[inquiry.op.optimizer](WHOLE_STEP)
-    items = optimizer.items(inquiry.size, inquiry.n, inquiry.op.steps)
-    bytes_ = (sum(t.bytes for t in sent), items * dtype_of(inquiry.dtype).itemsize)
-    return inquiry.costs({"bytes": bytes_}, f"{type(optimizer).__name__}.items")
+    want = optimizer.nbytes(inquiry.size, inquiry.arrays[0], inquiry.op.steps)
+    bytes_ = (sum(t.bytes for t in sent), want)
+    return inquiry.costs({"bytes": bytes_}, f"{type(optimizer).__name__}.nbytes")
 
 
 def staleness(comm: Runner, case: Case) -> Judgement:
@@ -330,10 +358,11 @@ def staleness(comm: Runner, case: Case) -> Judgement:
 _COUNTED = tuple(name for name in DISTRIBUTED if name != "one_sided-2")
 _row = partial(Property, dtypes=("float64", "float32"), one=descent)
 _ROWS = (
-    _row("one_step", one_step, subjects=(*DISTRIBUTED,)),
+    _row("one_step", one_step, subjects=(*FORMULAS,)),
     _row("sequential", sequential, kind="value", subjects=(*CONSISTENT, *AVERAGING)),
-    _row("replicas", replicas, subjects=(*CONSISTENT,)),
+    _row("replicas", replicas, subjects=(*CONSISTENT, *COMPRESSED)),
     _row("staleness", staleness, subjects=(*SERVERS, *ONE_SIDED), least=2, measures=LAG),
+    _row("paid_back", paid_back, subjects=("compressed-topk",)),
     _row("traffic", traffic, subjects=_COUNTED),
 )
 DESCENT: Mapping[str, Property] = {row.name: row for row in _ROWS}

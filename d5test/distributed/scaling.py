@@ -178,8 +178,8 @@ class TimedStep:
 
     def wrong(self, measured: list[Measured]) -> str:
         """Why the time of these steps means nothing; empty if they were right."""
-        items = self.optimizer.items(self.size, self.start.size, steps=1)
-        want, sent = items * self.start.itemsize, sum(own.bytes for own in measured)
+        want = self.optimizer.nbytes(self.size, self.start, steps=1)
+        sent = sum(own.bytes for own in measured)
         if not all(own.moved for own in measured):
             return "the parameters have not moved, or not to numbers"
         if len({own.replica for own in measured}) > 1:

@@ -5,7 +5,7 @@ judged, and under mpirun those that it started. A test that needs mpirun has pyt
 whether or not that plugin is installed. Ids come from ordered lists, the same on each rank.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
@@ -33,6 +33,7 @@ gloo sleep until others come."""
 class Kind:
     """What has to be installed for a communicator, what it runs, and how its tests are marked.
 
+    hooks  whether it has hooks that compress gradients
     make  makes a stranger's, from an MPI communicator of all ranks, or from None without mpirun
     """
 
@@ -41,16 +42,23 @@ class Kind:
     library: bool
     marks: tuple[pytest.MarkDecorator, ...] = ()
     make: Callable[[Any], Any] | None = None
+    hooks: bool = False
 
 
 KINDS = pytest.StashKey[dict[str, Kind]]()
+COMPRESSORS = pytest.StashKey[Sequence[str]]()
+"""The names that --compressor gives."""
 COMMUNICATORS = {
     "virtual": Kind((), schedules=True, library=False),
     "mpi": Kind(
         ("mpi4py",), schedules=True, library=True, marks=(pytest.mark.mpi, PATIENT, AWAKE)
     ),
     "gloo": Kind(
-        ("torch", "mpi4py"), schedules=False, library=True, marks=(pytest.mark.mpi, PATIENT)
+        ("torch", "mpi4py"),
+        schedules=False,
+        library=True,
+        marks=(pytest.mark.mpi, PATIENT),
+        hooks=True,
     ),
 }
 
@@ -64,6 +72,12 @@ def pytest_configure(config: pytest.Config) -> None:
     default = "mpi" if launched() else "virtual"
     names = listed(config.getoption("--comm")) or (default,)
     config.stash[KINDS] = {name: _kind(name) for name in names}
+    config.stash[COMPRESSORS] = listed(config.getoption("--compressor"))
+    if config.stash[COMPRESSORS]:
+        from d5test.distributed.compression import compressing
+
+        for name in config.stash[COMPRESSORS]:
+            compressing(name)
 
 
 def _kind(name: str) -> Kind:
@@ -91,7 +105,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "part" in asked:
         mark = metafunc.definition.get_closest_marker("collective")
         parts = _parts(config, mark.args[0]) if mark else []
-        metafunc.parametrize("part", parts, ids=["-".join(part) for part in parts])
+        ids = [f"{subject.rpartition(':')[2]}-{dtype}" for subject, dtype in parts]
+        metafunc.parametrize("part", parts, ids=ids)
     if "learner" in asked:
         metafunc.parametrize("learner", _learners(config, timed="scale" in asked))
     if "scale" in asked:  # one rank first: it is the base case of the others
@@ -103,13 +118,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def _parts(config: pytest.Config, check: str) -> list[tuple[str, str]]:
-    """Subjects, algorithms or optimizers, x dtypes; `--dtype` names floating-point ones."""
+    """Subjects, algorithms, optimizers or compressors, x dtypes; `--dtype` names floats."""
+    from d5test.distributed.compression import COMPRESSION, asked
     from d5test.distributed.optimizers import DISTRIBUTED
 
     row, selection = property_of(check), config.stash[SELECTION]
     dtypes = [d for d in row.dtypes if not selection.dtype_names or d in selection.dtypes]
     left_out = DISTRIBUTED.keys() - set(_optimizers(config))
-    subjects = [subject for subject in row.subjects if subject not in left_out]
+    named = asked(row, config.stash[COMPRESSORS]) if check in COMPRESSION else row.subjects
+    subjects = [subject for subject in named if subject not in left_out]
     return [(subject, dtype) for subject in subjects for dtype in dtypes]
 
 
@@ -138,12 +155,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def _exists(item: pytest.Item) -> bool:
     params = getattr(getattr(item, "callspec", None), "params", {})
-    if not {"part", "learner"} & params.keys():
+    if "comm" not in params or not {"part", "learner"} & params.keys():
         return True
     kind = item.config.stash[KINDS][params["comm"]]
     part = params.get("part", ("", ""))
     if not isinstance(part, tuple):  # nothing is left of the subjects: pytest says so
         return True
+    if part[0].endswith("_hook"):
+        return kind.hooks
     return kind.library if part[0] == LIBRARY else kind.schedules
 
 
@@ -159,9 +178,12 @@ def property_of(check: str) -> Any:
     """The check of this name."""
     # the bars of level 0 come with these: other suites pay nothing for them
     from d5test.distributed.checks import COLLECTIVE
+    from d5test.distributed.compression import COMPRESSION
+    from d5test.distributed.hooked import HOOKED
     from d5test.distributed.probes import DESCENT
+    from d5test.distributed.sparse import SPARSE
 
-    return {**COLLECTIVE, **DESCENT}[check]
+    return {**COLLECTIVE, **DESCENT, **COMPRESSION, **HOOKED, **SPARSE}[check]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -130,6 +130,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="communicators: virtual (the default), mpi (the default under mpirun), gloo, "
         "module:Name or ./file.py:Name",
     )
+    add(
+        "--compressor",
+        **names,
+        help="only these compressors of gradients: topk, powersgd, ..., module:Name or "
+        "./file.py:Name",
+    )
     add("--cold", action="store_true", help="empty the caches before each timed call")
     add(
         "--control",

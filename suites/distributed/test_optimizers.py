@@ -4,7 +4,14 @@ from collections.abc import Callable
 
 import pytest
 
-from d5test.distributed.probes import one_step, replicas, sequential, staleness, traffic
+from d5test.distributed.probes import (
+    one_step,
+    paid_back,
+    replicas,
+    sequential,
+    staleness,
+    traffic,
+)
 from d5test.fixtures.comm import Body
 
 
@@ -31,3 +38,8 @@ def test_staleness(each_case: Callable[[Body], None]) -> None:
 @pytest.mark.collective("traffic")
 def test_traffic(each_case: Callable[[Body], None]) -> None:
     each_case(traffic)
+
+
+@pytest.mark.collective("paid_back")
+def test_paid_back(each_case: Callable[[Body], None]) -> None:
+    each_case(paid_back)

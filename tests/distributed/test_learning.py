@@ -141,8 +141,8 @@ def test_the_bytes_of_a_training_are_those_of_the_formula(name: str) -> None:
     seen = small.first(len(fleet.workers))
     traffic = fleet.train(seen).traffic
     assert traffic is not None
-    items = fleet.optimizer.items(RANKS, fleet.start.size, len(seen[0]))
-    assert sum(sent.bytes for sent in traffic) == 4 * items
+    want = fleet.optimizer.nbytes(RANKS, fleet.start, len(seen[0]))
+    assert sum(sent.bytes for sent in traffic) == want
 
 
 def test_own_work_is_counted_of_each_rank() -> None:

@@ -73,3 +73,19 @@ def test_step_by_step_is_the_schedule_bit_for_bit(ranks: int) -> None:
     pytest.importorskip("sklearn")
     ran = under_mpirun(ranks, "tests.distributed.stepwise_under_mpi")
     assert f"{ranks} of {ranks} equal, {ranks} moved" in ran.stdout, ran.stdout + ran.stderr
+
+
+def test_a_hook_that_is_wrong_is_found() -> None:
+    pytest.importorskip("torch")
+    ran = under_mpirun(2, "tests.distributed.hooks_under_mpi")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert dict(line.split(": ") for line in ran.stdout.splitlines()) == {
+        "torch's float16": "nothing",
+        "torch's PowerSGD": "nothing",
+        "not narrow": "volume",
+        "divided twice": "value",
+        "own alone": "disagreement",
+        "no feedback": "value",
+        "too many columns": "volume",
+        "not compressed": "volume",
+    }

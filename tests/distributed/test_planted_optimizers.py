@@ -9,10 +9,12 @@ import pytest
 
 from d5test.distributed.checks import table
 from d5test.distributed.communicator import Virtual
-from d5test.distributed.optimizers import DISTRIBUTED
+from d5test.distributed.optimizers import DISTRIBUTED, Compressed
 from d5test.distributed.probes import DESCENT
 from d5test.outcome.fault import Fault
+from d5test.reference.compressors import QSGD, TopK
 from tests.distributed import wrong_optimizers as wrong
+from tests.distributed.wrong_compressors import OwnExactly
 
 CASES = 25
 
@@ -49,6 +51,17 @@ def first_fault(name: str, optimizer: Any, check: str, dtype: str = "float32") -
         ("one_sided-2", DISTRIBUTED["one_sided"], "staleness", "stale"),
         ("one_sided-2", partial(wrong.TornClock, bound=2), "staleness", "stale"),
         ("asynchronous", wrong.Selfish, "staleness", "deadlock"),
+        ("compressed-topk", wrong.Unremembered, "paid_back", "lost"),
+        ("compressed-topk", partial(Compressed, compressor=QSGD(4)), "paid_back", "lost"),
+        ("compressed-topk", wrong.StepsCompressed, "paid_back", "lost"),
+        ("compressed-topk", wrong.StepsCompressed, "replicas", "disagreement"),
+        (
+            "compressed-qsgd-4",
+            partial(Compressed, compressor=OwnExactly()),
+            "replicas",
+            "disagreement",
+        ),
+        ("compressed-powersgd", DISTRIBUTED["decentralised"], "traffic", "volume"),
     ],
 )
 def test_it_is_found(name: str, optimizer: Any, check: str, kind: str) -> None:
@@ -62,6 +75,12 @@ def test_it_is_found(name: str, optimizer: Any, check: str, kind: str) -> None:
 def test_nothing_is_found_in_what_is_right(check: str) -> None:
     for name in DESCENT[check].subjects:
         assert first_fault(name, DISTRIBUTED[name], check) is None
+
+
+@pytest.mark.parametrize("check", ["one_step", "sequential", "replicas"])
+def test_a_compressor_that_leaves_nothing_out_makes_the_same_steps(check: str) -> None:
+    lossless = partial(Compressed, compressor=TopK(share=1.0))
+    assert first_fault("decentralised", lossless, check) is None
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import numpy as np
 
 from d5test.distributed.optimizers import (
     Centralised,
+    Compressed,
     Decentralised,
     Gradient,
     Local,
@@ -31,6 +32,32 @@ class OneRankTooFew(Decentralised):
             g = gradient(step, w)
             yield from ALLREDUCE[self.algorithm].schedule(rank, size, g)
             local.step(w, g / max(size - 1, 1))
+
+
+@dataclass(frozen=True)
+class Unremembered(Compressed):
+    """Each step begins with nothing owed."""
+
+    def train(self, rank: int, size: int, w: Any, gradient: Gradient, steps: int) -> Schedule:
+        local = Local(self.base)
+        for step in range(steps):
+            g = gradient(step, w)
+            state = self.compressor.start(len(w), w.dtype, rank, self.seed)
+            yield from self.compressor.mean(rank, size, g, state)
+            local.step(w, g)
+
+
+@dataclass(frozen=True)
+class StepsCompressed(Compressed):
+    """Each rank steps on what it has sent itself."""
+
+    def train(self, rank: int, size: int, w: Any, gradient: Gradient, steps: int) -> Schedule:
+        local, state = Local(self.base), self.compressor.start(len(w), w.dtype, rank, self.seed)
+        for step in range(steps):
+            g = gradient(step, w)
+            own = g.copy()
+            yield from self.compressor.mean(rank, size, g, state)
+            local.step(w, np.where(g != 0, own, 0))
 
 
 @dataclass(frozen=True)
