@@ -1,8 +1,9 @@
 """Communicators x (subjects x dtypes): which tests of collectives and optimizers there are.
 
-Requirements: `--comm` is resolved before anything is collected; by default virtual ranks are
-judged, and under mpirun those that it started. A test that needs mpirun has pytest-mpi's marker,
-whether or not that plugin is installed. Ids come from ordered lists, the same on each rank.
+Requirements: `--comm` and `--collective` are resolved before anything is collected; by default
+virtual ranks are judged, and under mpirun those that it started. A test that needs mpirun has
+pytest-mpi's marker, whether or not that plugin is installed. Ids come from ordered lists, the same
+on each rank.
 """
 
 from collections.abc import Callable
@@ -14,9 +15,10 @@ import pytest
 
 from d5test.arguments import listed
 from d5test.distributed.provider import launched
-from d5test.names import BadName, resolve
+from d5test.names import BadName, chosen, resolve
 from d5test.plugin.outcomes import carried
 from d5test.plugin.selection import SELECTION, resolving
+from d5test.reference.semantics import COLLECTIVES
 
 MEASURED = "d5test-measured"
 """The name of the entry in a report's `user_properties`."""
@@ -33,12 +35,15 @@ gloo sleep until others come."""
 class Kind:
     """What has to be installed for a communicator, what it runs, and how its tests are marked.
 
+    collectives
+          whether the library has others than an allreduce
     make  makes a stranger's, from an MPI communicator of all ranks, or from None without mpirun
     """
 
     needs: tuple[str, ...]
     schedules: bool
     library: bool
+    collectives: bool = True
     marks: tuple[pytest.MarkDecorator, ...] = ()
     make: Callable[[Any], Any] | None = None
 
@@ -64,6 +69,7 @@ def pytest_configure(config: pytest.Config) -> None:
     default = "mpi" if launched() else "virtual"
     names = listed(config.getoption("--comm")) or (default,)
     config.stash[KINDS] = {name: _kind(name) for name in names}
+    chosen("collective", listed(config.getoption("--collective")), COLLECTIVES)
 
 
 def _kind(name: str) -> Kind:
@@ -77,7 +83,10 @@ def _kind(name: str) -> Kind:
     if not isinstance(make, type):  # what it runs is read from the class, before it is made
         raise BadName(f"communicator {name!r} is not a class")
     marks = (AWAKE,) if getattr(make, "polls", False) else ()
-    return Kind((), schedules=hasattr(make, "run"), library=True, marks=marks, make=make)
+    return Kind(
+        (), schedules=hasattr(make, "run"), library=True,
+        collectives=hasattr(make, "collective"), marks=marks, make=make,
+    )  # fmt: skip
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -109,8 +118,19 @@ def _parts(config: pytest.Config, check: str) -> list[tuple[str, str]]:
     row, selection = property_of(check), config.stash[SELECTION]
     dtypes = [d for d in row.dtypes if not selection.dtype_names or d in selection.dtypes]
     left_out = DISTRIBUTED.keys() - set(_optimizers(config))
-    subjects = [subject for subject in row.subjects if subject not in left_out]
+    asked = listed(config.getoption("--collective"))
+    subjects = [
+        subject
+        for subject in row.subjects
+        if subject not in left_out
+        if subject in DISTRIBUTED or not asked or _collective(subject) in asked
+    ]
     return [(subject, dtype) for subject in subjects for dtype in dtypes]
+
+
+def _collective(subject: str) -> str:
+    """The collective of `broadcast-binomial`; without a name it is an allreduce."""
+    return subject.rpartition("-")[0] or "allreduce"
 
 
 def _optimizers(config: pytest.Config) -> list[str]:
@@ -144,7 +164,10 @@ def _exists(item: pytest.Item) -> bool:
     part = params.get("part", ("", ""))
     if not isinstance(part, tuple):  # nothing is left of the subjects: pytest says so
         return True
-    return kind.library if part[0] == LIBRARY else kind.schedules
+    name, _, algorithm = part[0].rpartition("-")
+    if algorithm != LIBRARY:
+        return kind.schedules
+    return kind.library and (not name or kind.collectives)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -159,9 +182,10 @@ def property_of(check: str) -> Any:
     """The check of this name."""
     # the bars of level 0 come with these: other suites pay nothing for them
     from d5test.distributed.checks import COLLECTIVE
+    from d5test.distributed.movement import MOVEMENT
     from d5test.distributed.probes import DESCENT
 
-    return {**COLLECTIVE, **DESCENT}[check]
+    return {**COLLECTIVE, **MOVEMENT, **DESCENT}[check]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -130,6 +130,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="communicators: virtual (the default), mpi (the default under mpirun), gloo, "
         "module:Name or ./file.py:Name",
     )
+    add(
+        "--collective",
+        **names,
+        help="only these collectives: broadcast, allgather, all_to_all, barrier, ...",
+    )
     add("--cold", action="store_true", help="empty the caches before each timed call")
     add(
         "--control",

@@ -67,3 +67,28 @@ def test_a_name_that_is_not_there_is_one_line(name: str, said: str) -> None:
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert ran.returncode == 4
     assert said in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("brodcast", "unknown collective 'brodcast': did you mean broadcast?"),
+        ("scan", "known: broadcast, scatter, gather, allgather, all_to_all, send_receive"),
+    ],
+)
+def test_a_collective_that_is_not_there_is_one_line(name: str, said: str) -> None:
+    command = [sys.executable, "-m", "pytest", "suites/distributed", f"--collective={name}"]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ran.returncode == 4
+    assert said in ran.stderr
+
+
+def test_a_collective_that_is_named_is_judged_alone() -> None:
+    ran = suite("Right", "--collective=allgather,barrier", "--collect-only")
+    ids = [line for line in ran.stdout.splitlines() if "test_collectives.py::" in line]
+    subjects = {line.partition("[")[2].split("-")[1] for line in ids if "NOTSET" not in line}
+    assert subjects == {"allgather", "barrier"}
+    assert (
+        "test_allreduce.py::test_values[tests.distributed.communicators:Right-NOTSET]"
+        in ran.stdout
+    )
