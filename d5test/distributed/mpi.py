@@ -102,8 +102,8 @@ def _window(array: Array, comm: Any) -> Iterator[Any]:
         window.Free()
 
 
-def _enter(op: Collective, comm: Any, y: Array) -> None:
-    """MPI's barrier: who has entered is counted at rank 0 of the group, and read on leaving.
+def enter(op: Collective, comm: Any, y: Array, barrier: Callable[[], None]) -> None:
+    """A barrier of `comm`: who has entered is counted at its rank 0, and read on leaving.
 
     A rank counts itself before it enters. So whoever reads less than all has left too early; and
     one rank is late, or nobody would have a chance to.
@@ -113,7 +113,7 @@ def _enter(op: Collective, comm: Any, y: Array) -> None:
         if comm.rank == late:
             time.sleep(LATE)
         _access(Accumulate(0, np.ones(1), comm.rank), window)
-        comm.Barrier()
+        barrier()
         seen = np.zeros(comm.size)
         _access(Get(0, seen), window)
         comm.Barrier()  # the window is read before it goes
@@ -184,7 +184,7 @@ class Mpi(Processes):
     def own(self, op: Collective, place: Place, group: Any, x: Array, y: Array) -> None:
         """MPI's. What it only moves travels as whole numbers, which it has of every size."""
         if op.collective == "barrier":
-            _enter(op, group, y)
+            enter(op, group, y, group.Barrier)
             return
         if not op.meaning.adds:
             x, y = (part.view(f"u{part.dtype.itemsize}") for part in (x, y))
