@@ -302,6 +302,15 @@ class Communicator(Protocol):
         """What one process finds, sent to all: the judgement, or the fault that it raised."""
 
 
+class Library(Communicator, Protocol):
+    """A communicator with collectives of its own besides an allreduce."""
+
+    def collective(
+        self, op: Collective, places: Mapping[int, Place], buffers: Sequence[Array]
+    ) -> Reduced:
+        """Have the ranks do it on copies of their buffers, which are the results."""
+
+
 class Runner(Communicator, Protocol):
     """A communicator that runs any schedule, not only collectives of its own."""
 
