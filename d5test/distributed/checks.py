@@ -177,7 +177,8 @@ def same(x: Array, y: Array) -> bool:
 def _bits(x: Array) -> Array:
     raw = x.view(f"u{x.dtype.itemsize}").copy()
     if x.dtype.kind not in "iu":
-        raw[np.isnan(x)] = np.iinfo(raw.dtype).max
+        with np.errstate(invalid="ignore"):  # a signalling NaN
+            raw[np.isnan(x)] = np.iinfo(raw.dtype).max
     return raw
 
 

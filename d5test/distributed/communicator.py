@@ -10,15 +10,20 @@ delivery can occur; messages from one rank to another with the same tag keep the
 promises. Room that waits for a message is poisoned: who reads it too early, or sends it, shows.
 """
 
+from __future__ import annotations
+
 import random
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from d5test.backends.base import Unsupported
 from d5test.case import FLOATS, Operator
 from d5test.distributed.optimizers import DISTRIBUTED, Distributed
 from d5test.numerics.judgement import Judgement
@@ -34,8 +39,14 @@ from d5test.reference.collectives import (
     Send,
     Step,
 )
+from d5test.reference.schedules import SCHEDULES, Scheduled
+
+if TYPE_CHECKING:
+    from d5test.distributed.collective import Collective, Place
 
 Array = NDArray[Any]
+Groups = tuple[tuple[int, ...], ...]
+"""Ranks that do something among themselves, in their order."""
 Choose = Callable[[int], int]
 """Given a count, an index below it."""
 Program = Callable[[int, int, Any], Schedule]
@@ -44,6 +55,9 @@ DTYPES = (*FLOATS, "int64")
 """In which collectives are judged."""
 LIBRARY = "library"
 """The algorithm that a library chooses for itself: the sum may be formed in any order."""
+
+LATE = 0.01
+"""Seconds by which one rank enters a library's barrier after the others."""
 
 
 @dataclass
@@ -79,6 +93,11 @@ class WrongSize(Exception):
 def volume(data: Any) -> int:
     """Bytes of an array of any kind."""
     return int(data.size) * int(data.dtype.itemsize)
+
+
+def poison(dtype: Any) -> float:
+    """What stands where nothing was written: a number that shows wherever it gets."""
+    return float("nan") if dtype.kind not in "iu" else int(np.iinfo(dtype).max)
 
 
 def advance(schedule: Schedule, heard: int | None) -> tuple[Step, ...] | None:
@@ -154,7 +173,7 @@ class _Rank:
             self.number += 1
             self.waiting = list(steps)
             for room in (step.into for step in steps if isinstance(step, Recv)):
-                room[...] = np.iinfo(room.dtype).max if room.dtype.kind in "iu" else np.nan
+                room[...] = poison(room.dtype)
 
     @property
     def whereabouts(self) -> str:
@@ -236,6 +255,11 @@ class Allreduce(Operator):
         return run_copies(ALLREDUCE[self.algorithm].schedule, contributions, self.order)[0]
 
 
+def subjects(schedules: Mapping[str, Mapping[str, Scheduled]]) -> Iterator[str]:
+    """Collectives by our algorithms, as they stand in ids: `broadcast-binomial`."""
+    yield from (f"{name}-{algorithm}" for name, row in schedules.items() for algorithm in row)
+
+
 @dataclass(frozen=True)
 class Reduced:
     """What each rank has afterwards, and what it has sent if the communicator counts that."""
@@ -278,10 +302,20 @@ class Communicator(Protocol):
         """What one process finds, sent to all: the judgement, or the fault that it raised."""
 
 
+class Library(Communicator, Protocol):
+    """A communicator with collectives of its own besides an allreduce."""
+
+    def collective(
+        self, op: Collective, places: Mapping[int, Place], buffers: Sequence[Array]
+    ) -> Reduced:
+        """Have the ranks do it on copies of their buffers, which are the results."""
+
+
 class Runner(Communicator, Protocol):
     """A communicator that runs any schedule, not only collectives of its own."""
 
     optimizers: Mapping[str, Distributed]
+    schedules: Mapping[str, Mapping[str, Scheduled]]
 
     def run(
         self, program: Program, arrays: Sequence[Array], order: int, *, exposed: bool = False
@@ -298,6 +332,7 @@ class Virtual:
 
     algorithms: Mapping[str, Algorithm] = field(default_factory=lambda: ALLREDUCE)
     optimizers: Mapping[str, Distributed] = field(default_factory=lambda: DISTRIBUTED)
+    schedules: Mapping[str, Mapping[str, Scheduled]] = field(default_factory=lambda: SCHEDULES)
     sizes: Sequence[int] = range(1, 10)
     drawn: bool = True
 
@@ -307,7 +342,8 @@ class Virtual:
 
     def dtypes(self, subject: str) -> tuple[str, ...]:
         """All of them, of every schedule."""
-        return DTYPES if subject in (*self.algorithms, *self.optimizers) else ()
+        known = (*self.algorithms, *self.optimizers, *subjects(self.schedules))
+        return DTYPES if subject in known else ()
 
     def allreduce(self, op: Allreduce, contributions: Sequence[Array]) -> Reduced:
         """In the order of delivery that `op` asks for."""
@@ -329,11 +365,35 @@ class Virtual:
 
 
 @dataclass(frozen=True)
-class Processes:
+class Processes(ABC):
     """Ranks that are processes under mpirun, those of the MPI communicator `comm`."""
 
     comm: Any
     drawn: bool = field(default=False, kw_only=True)
+
+    @abstractmethod
+    def group(self, groups: Groups) -> AbstractContextManager[Any]:
+        """What this rank's group is to the library, in the order of its ranks; None: in none."""
+
+    def lacks(self, op: Collective) -> str:
+        """Why the library has no such collective, the same at all ranks; empty if it has."""
+        return ""
+
+    @abstractmethod
+    def own(self, op: Collective, place: Place, group: Any, x: Array, y: Array) -> None:
+        """The library's own collective. `x` is what this rank has, `y` is filled."""
+
+    def collective(
+        self, op: Collective, places: Mapping[int, Place], buffers: Sequence[Array]
+    ) -> Reduced:
+        """The library's own, on copies of the ranks' buffers: what is in them afterwards."""
+        if reason := self.lacks(op):
+            raise Unsupported(reason)
+        mine, place = buffers[self.comm.rank].copy(), places.get(self.comm.rank)
+        with self.group(op.groups) as group:
+            if place is not None:
+                self.own(op, place, group, mine[place.x], mine[place.y])
+        return Reduced(tuple(self.comm.allgather(mine)))
 
     @property
     def sizes(self) -> Sequence[int]:

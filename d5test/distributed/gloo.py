@@ -1,9 +1,10 @@
-"""torch.distributed's allreduce and hooks, by its backend gloo, in the processes of mpirun.
+"""torch.distributed's own collectives and hooks, by its backend gloo, in mpirun's processes.
 
 MPI only introduces the processes to each other (rank 0 says at which port it listens), and brings
 the results together to be judged.
 """
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,16 +19,20 @@ from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDSt
 from torch.nn.parallel import DistributedDataParallel
 
 from d5test.case import dtype_of
+from d5test.distributed.collective import Collective, Place
 from d5test.distributed.communicator import (
     DTYPES,
+    LATE,
     LIBRARY,
     Allreduce,
     Array,
     Facts,
+    Groups,
     Processes,
     Reduced,
 )
 from d5test.distributed.hooked import COLUMNS
+from d5test.reference.semantics import blocks
 
 RENDEZVOUS = timedelta(seconds=60)
 """How long a rank is waited for that has yet to join: it may share its core with many."""
@@ -38,8 +43,11 @@ wait, so that nobody sees which of them sleeps for ever: those that waited leave
 
 
 @contextmanager
-def joined(comm: Any) -> Iterator[None]:
-    """A process group with the ranks of the MPI communicator `comm`, as long as it is needed."""
+def joined(comm: Any) -> Iterator[Any]:
+    """A process group with the ranks of the MPI communicator `comm`, as long as it is needed.
+
+    What is yielded is a table that all ranks reach.
+    """
     store = None
     if not comm.rank:
         store = dist.TCPStore("127.0.0.1", 0, comm.size, True, RENDEZVOUS, False)
@@ -49,31 +57,178 @@ def joined(comm: Any) -> Iterator[None]:
         "gloo", store=store, rank=comm.rank, world_size=comm.size, timeout=COLLECTIVE
     )
     try:
-        yield
+        yield store
     finally:
         dist.destroy_process_group()
 
 
+def _tensor(x: Array) -> Any:
+    """The same memory, as a tensor. torch knows bfloat16, but not NumPy's."""
+    carrier = np.int16 if x.dtype == dtype_of("bfloat16") else x.dtype
+    return torch.from_numpy(x.view(carrier)).view(getattr(torch, x.dtype.name))
+
+
+@dataclass(frozen=True)
+class Call:
+    """What a rank calls a collective with: tensors on `x` and `y`.
+
+    Roots and partners are counted among all ranks.
+    """
+
+    place: Place
+    group: Any
+    x: Any
+    y: Any
+
+    @property
+    def root(self) -> int:
+        """By the count of all ranks."""
+        return self.place.members[self.place.layout.root]
+
+    @property
+    def at_root(self) -> bool:
+        """Whether this rank is the root."""
+        return self.place.rank == self.place.layout.root
+
+    def parts(self, x: Any) -> list[Any]:
+        """One block a rank."""
+        return blocks(x, self.place.layout.counts)
+
+
+def _broadcast(call: Call) -> None:
+    if call.at_root:
+        call.y.copy_(call.x)
+    dist.broadcast(call.y, call.root, call.group)
+
+
+def _scatter(call: Call) -> None:
+    parts = call.parts(call.x) if call.at_root else None
+    dist.scatter(call.y, parts, call.root, call.group)
+
+
+def _gather(call: Call) -> None:
+    parts = call.parts(call.y) if call.at_root else None
+    dist.gather(call.x, parts, call.root, call.group)
+
+
+def _allgather(call: Call) -> None:
+    dist.all_gather(call.parts(call.y), call.x, call.group)
+
+
+def _all_to_all(call: Call) -> None:
+    layout, rank = call.place.layout, call.place.rank
+    given, taken = list(layout.row(rank)), list(layout.column(rank))
+    dist.all_to_all_single(call.y, call.x, taken, given, call.group)
+
+
+def _send_receive(call: Call) -> None:
+    members, rank = call.place.members, call.place.rank
+    distance, size = call.place.layout.root, call.place.layout.size
+    sent = dist.isend(call.x, members[(rank + distance) % size], call.group)
+    dist.recv(call.y, members[(rank - distance) % size], call.group)
+    if sent is not None:
+        sent.wait()
+
+
+def _reduce(call: Call) -> None:
+    # elsewhere than at the root a tensor may be overwritten, too
+    total = call.y if call.at_root else torch.empty_like(call.x)
+    total.copy_(call.x)
+    dist.reduce(total, call.root, group=call.group)
+
+
+def _allreduce(call: Call) -> None:
+    call.y.copy_(call.x)
+    dist.all_reduce(call.y, group=call.group)
+
+
+def _reduce_scatter(call: Call) -> None:
+    dist.reduce_scatter(call.y, call.parts(call.x), group=call.group)
+
+
+OWN: Mapping[str, Callable[[Call], None]] = {
+    "broadcast": _broadcast,
+    "scatter": _scatter,
+    "gather": _gather,
+    "allgather": _allgather,
+    "all_to_all": _all_to_all,
+    "send_receive": _send_receive,
+    "reduce": _reduce,
+    "allreduce": _allreduce,
+    "reduce_scatter": _reduce_scatter,
+}
+"""By name. A barrier fills nothing."""
+IN_PLACE = ("broadcast", "reduce", "allreduce")
+"""Those that torch.distributed has in no other form."""
+ONE_SIZE = ("scatter", "gather", "allgather", "reduce_scatter")
+"""Those whose blocks have one size."""
+
+
 @dataclass(frozen=True)
 class Gloo(Processes):
-    """The default process group."""
+    """The default process group, and the table that introduced its ranks to each other."""
+
+    table: Any = None
 
     def about(self, size: int) -> Facts:
         """PyTorch."""
         return Facts("torch.distributed", torch.__version__, f"{size} ranks", "gloo")
 
     def dtypes(self, subject: str) -> tuple[str, ...]:
-        """Of its own allreduce."""
-        return DTYPES if subject == LIBRARY else ()
+        """Of its own collectives."""
+        return DTYPES if subject.rpartition("-")[2] == LIBRARY else ()
 
     def allreduce(self, op: Allreduce, contributions: Sequence[Array]) -> Reduced:
         """In place, as it does it."""
         mine = contributions[self.comm.rank].copy()
-        # torch knows bfloat16, but not NumPy's
-        carrier = np.int16 if mine.dtype == dtype_of("bfloat16") else mine.dtype
-        tensor = torch.from_numpy(mine.view(carrier)).view(getattr(torch, mine.dtype.name))
-        dist.all_reduce(tensor)
+        dist.all_reduce(_tensor(mine))
         return Reduced(tuple(self.comm.allgather(mine)))
+
+    @contextmanager
+    def group(self, groups: Groups) -> Iterator[Any]:
+        """The default group, or groups of some ranks, which all ranks make."""
+        if groups == (tuple(range(self.comm.size)),):
+            yield dist.group.WORLD
+            return
+        made = [dist.new_group(list(members)) for members in groups]
+        mine = [g for g, members in zip(made, groups, strict=True) if self.comm.rank in members]
+        yield mine[0] if mine else None
+        for group in mine:
+            dist.destroy_process_group(group)
+
+    def lacks(self, op: Collective) -> str:
+        """Groups in another order, blocks of several sizes, most collectives in place."""
+        if any(list(members) != sorted(members) for members in op.groups):
+            return "torch.distributed sorts the ranks of a group"
+        if op.collective in ONE_SIZE and any(len(set(counts)) > 1 for counts in op.counts):
+            return f"{op.collective} of torch.distributed has blocks of one size"
+        if op.in_place and op.collective not in IN_PLACE:
+            return f"torch.distributed has no {op.collective} in place"
+        if op.collective == "send_receive" and any(layout.root == 0 for layout in op.layouts):
+            return "gloo sends nothing to the rank itself"
+        return ""
+
+    def own(self, op: Collective, place: Place, group: Any, x: Array, y: Array) -> None:
+        """Its own, on tensors."""
+        if op.collective == "barrier":
+            self._enter(op, place, group, y)
+            return
+        OWN[op.collective](Call(place, group, _tensor(x), _tensor(y)))
+
+    def _enter(self, op: Collective, place: Place, group: Any, y: Array) -> None:
+        """Its barrier: who has entered stands in the table, and is read on leaving.
+
+        A rank writes that before it enters. So whoever does not find all has left too early; and
+        one rank is late, or nobody would have a chance to.
+        """
+        keys = [f"{op!r} {rank}" for rank in place.members]
+        if place.rank == op.order % len(keys):
+            time.sleep(LATE)
+        self.table.set(keys[place.rank], "entered")
+        dist.barrier(group)
+        y[...] = [self.table.check([key]) for key in keys]
+        dist.barrier(group)  # the table is read before it is cleared
+        self.table.delete_key(keys[place.rank])
 
     def reducer(self, algorithm: str) -> Callable[[Array], None]:
         """The bare allreduce of an array in place, for times."""

@@ -142,6 +142,10 @@ class Guarded(MPI.Intracomm):
         self.notices.complete(request, "Dup")
         return Guarded(comm, self.notices)
 
+    def Split(self, color: int = 0, key: int = 0) -> Guarded:  # noqa: N802
+        """That of the ranks of one color, guarded as well; MPI's own call makes it."""
+        return Guarded(MPI.Intracomm(self).Split(color, key), self.notices)
+
     def Sendrecv(  # noqa: N802
         self,
         sendbuf: Any,

@@ -5,6 +5,7 @@ Messages travel as bytes, so that every dtype does; what a library has no dataty
 only the schedules can sum.
 """
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -13,12 +14,15 @@ from typing import Any, ClassVar
 import numpy as np
 from mpi4py import MPI
 
+from d5test.distributed.collective import Collective, Place
 from d5test.distributed.communicator import (
     DTYPES,
+    LATE,
     LIBRARY,
     Allreduce,
     Array,
     Facts,
+    Groups,
     Processes,
     Program,
     Reduced,
@@ -27,6 +31,7 @@ from d5test.distributed.communicator import (
     advance,
     volume,
 )
+from d5test.distributed.mpi_calls import OWN, Call
 from d5test.distributed.optimizers import DISTRIBUTED, Distributed
 from d5test.reference.collectives import (
     ALLREDUCE,
@@ -38,6 +43,8 @@ from d5test.reference.collectives import (
     Schedule,
     Send,
 )
+from d5test.reference.schedules import SCHEDULES, Scheduled
+from d5test.reference.semantics import COLLECTIVES
 
 
 def run(schedule: Schedule, comm: Any, window: Any = None) -> Traffic:
@@ -95,6 +102,24 @@ def _window(array: Array, comm: Any) -> Iterator[Any]:
         window.Free()
 
 
+def enter(op: Collective, comm: Any, y: Array, barrier: Callable[[], None]) -> None:
+    """A barrier of `comm`: who has entered is counted at its rank 0, and read on leaving.
+
+    A rank counts itself before it enters. So whoever reads less than all has left too early; and
+    one rank is late, or nobody would have a chance to.
+    """
+    entered, late = np.zeros(comm.size), op.order % comm.size
+    with _window(entered, comm) as window:
+        if comm.rank == late:
+            time.sleep(LATE)
+        _access(Accumulate(0, np.ones(1), comm.rank), window)
+        barrier()
+        seen = np.zeros(comm.size)
+        _access(Get(0, seen), window)
+        comm.Barrier()  # the window is read before it goes
+    y[...] = seen
+
+
 def _wait(request: Any, status: Any, recv: Recv, rank: int, number: int) -> None:
     room = volume(recv.into)
     try:
@@ -117,6 +142,7 @@ class Mpi(Processes):
 
     algorithms: Mapping[str, Algorithm] = field(default_factory=lambda: ALLREDUCE)
     optimizers: Mapping[str, Distributed] = field(default_factory=lambda: DISTRIBUTED)
+    schedules: Mapping[str, Mapping[str, Scheduled]] = field(default_factory=lambda: SCHEDULES)
     polls: ClassVar[bool] = True
     """A rank that waits for others uses its core: one that does not is to blame."""
 
@@ -126,8 +152,10 @@ class Mpi(Processes):
         return Facts("MPI", f"{name} {'.'.join(map(str, version))}", f"{size} ranks", "processes")
 
     def dtypes(self, subject: str) -> tuple[str, ...]:
-        """Schedules sum whatever NumPy sums; MPI has no datatype for bfloat16."""
-        return tuple(d for d in DTYPES if subject != LIBRARY or d != "bfloat16")
+        """Schedules sum whatever NumPy sums; MPI has no datatype for bfloat16, which it moves."""
+        name, _, algorithm = subject.rpartition("-")
+        sums = algorithm == LIBRARY and (not name or COLLECTIVES[name].adds)
+        return tuple(d for d in DTYPES if not sums or d != "bfloat16")
 
     def allreduce(self, op: Allreduce, contributions: Sequence[Array]) -> Reduced:
         """By a schedule, or by the library. The order of delivery is as it comes."""
@@ -137,6 +165,30 @@ class Mpi(Processes):
         result = np.empty_like(mine)
         self.comm.Allreduce(mine, result)
         return Reduced(tuple(self.comm.allgather(result)))
+
+    @contextmanager
+    def group(self, groups: Groups) -> Iterator[Any]:
+        """All ranks, or a communicator of some of them."""
+        rank = self.comm.rank
+        if groups == (tuple(range(self.comm.size)),):
+            yield self.comm
+            return
+        mine = [number for number, members in enumerate(groups) if rank in members]
+        color = mine[0] if mine else MPI.UNDEFINED
+        key = groups[color].index(rank) if mine else 0
+        part = self.comm.Split(color, key)
+        yield part
+        if mine:
+            part.Free()
+
+    def own(self, op: Collective, place: Place, group: Any, x: Array, y: Array) -> None:
+        """MPI's. What it only moves travels as whole numbers, which it has of every size."""
+        if op.collective == "barrier":
+            enter(op, group, y, group.Barrier)
+            return
+        if not op.meaning.adds:
+            x, y = (part.view(f"u{part.dtype.itemsize}") for part in (x, y))
+        OWN[op.collective](Call(group, place.layout, x, y, in_place=op.in_place, other=op.order))
 
     def run(
         self, program: Program, arrays: Sequence[Array], order: int, *, exposed: bool = False

@@ -1,8 +1,9 @@
 """Communicators x (subjects x dtypes): which tests of collectives and optimizers there are.
 
-Requirements: `--comm` is resolved before anything is collected; by default virtual ranks are
-judged, and under mpirun those that it started. A test that needs mpirun has pytest-mpi's marker,
-whether or not that plugin is installed. Ids come from ordered lists, the same on each rank.
+Requirements: `--comm` and `--collective` are resolved before anything is collected; by default
+virtual ranks are judged, and under mpirun those that it started. A test that needs mpirun has
+pytest-mpi's marker, whether or not that plugin is installed. Ids come from ordered lists, the same
+on each rank.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,9 +15,10 @@ import pytest
 
 from d5test.arguments import listed
 from d5test.distributed.provider import launched
-from d5test.names import BadName, resolve
+from d5test.names import BadName, chosen, resolve
 from d5test.plugin.outcomes import carried
 from d5test.plugin.selection import SELECTION, resolving
+from d5test.reference.semantics import COLLECTIVES
 
 MEASURED = "d5test-measured"
 """The name of the entry in a report's `user_properties`."""
@@ -33,6 +35,8 @@ gloo sleep until others come."""
 class Kind:
     """What has to be installed for a communicator, what it runs, and how its tests are marked.
 
+    collectives
+          whether the library has others than an allreduce
     hooks  whether it has hooks that compress gradients
     make  makes a stranger's, from an MPI communicator of all ranks, or from None without mpirun
     """
@@ -40,6 +44,7 @@ class Kind:
     needs: tuple[str, ...]
     schedules: bool
     library: bool
+    collectives: bool = True
     marks: tuple[pytest.MarkDecorator, ...] = ()
     make: Callable[[Any], Any] | None = None
     hooks: bool = False
@@ -78,6 +83,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
         for name in config.stash[COMPRESSORS]:
             compressing(name)
+    chosen("collective", listed(config.getoption("--collective")), COLLECTIVES)
 
 
 def _kind(name: str) -> Kind:
@@ -91,7 +97,10 @@ def _kind(name: str) -> Kind:
     if not isinstance(make, type):  # what it runs is read from the class, before it is made
         raise BadName(f"communicator {name!r} is not a class")
     marks = (AWAKE,) if getattr(make, "polls", False) else ()
-    return Kind((), schedules=hasattr(make, "run"), library=True, marks=marks, make=make)
+    return Kind(
+        (), schedules=hasattr(make, "run"), library=True,
+        collectives=hasattr(make, "collective"), marks=marks, make=make,
+    )  # fmt: skip
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -120,14 +129,28 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def _parts(config: pytest.Config, check: str) -> list[tuple[str, str]]:
     """Subjects, algorithms, optimizers or compressors, x dtypes; `--dtype` names floats."""
     from d5test.distributed.compression import COMPRESSION, asked
+    from d5test.distributed.hooked import HOOKED
     from d5test.distributed.optimizers import DISTRIBUTED
 
     row, selection = property_of(check), config.stash[SELECTION]
     dtypes = [d for d in row.dtypes if not selection.dtype_names or d in selection.dtypes]
     left_out = DISTRIBUTED.keys() - set(_optimizers(config))
     named = asked(row, config.stash[COMPRESSORS]) if check in COMPRESSION else row.subjects
-    subjects = [subject for subject in named if subject not in left_out]
+    wanted = listed(config.getoption("--collective"))
+    if wanted and check in {*COMPRESSION, *HOOKED}:  # these are no collectives
+        return []
+    subjects = [
+        subject
+        for subject in named
+        if subject not in left_out
+        if subject in DISTRIBUTED or not wanted or _collective(subject) in wanted
+    ]
     return [(subject, dtype) for subject in subjects for dtype in dtypes]
+
+
+def _collective(subject: str) -> str:
+    """The collective of `broadcast-binomial`; without a name it is an allreduce."""
+    return subject.rpartition("-")[0] or "allreduce"
 
 
 def _optimizers(config: pytest.Config) -> list[str]:
@@ -163,7 +186,10 @@ def _exists(item: pytest.Item) -> bool:
         return True
     if part[0].endswith("_hook"):
         return kind.hooks
-    return kind.library if part[0] == LIBRARY else kind.schedules
+    name, _, algorithm = part[0].rpartition("-")
+    if algorithm != LIBRARY:
+        return kind.schedules
+    return kind.library and (not name or kind.collectives)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -180,10 +206,11 @@ def property_of(check: str) -> Any:
     from d5test.distributed.checks import COLLECTIVE
     from d5test.distributed.compression import COMPRESSION
     from d5test.distributed.hooked import HOOKED
+    from d5test.distributed.movement import MOVEMENT
     from d5test.distributed.probes import DESCENT
     from d5test.distributed.sparse import SPARSE
 
-    return {**COLLECTIVE, **DESCENT, **COMPRESSION, **HOOKED, **SPARSE}[check]
+    return {**COLLECTIVE, **MOVEMENT, **DESCENT, **COMPRESSION, **HOOKED, **SPARSE}[check]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -136,6 +136,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="only these compressors of gradients: topk, powersgd, ..., module:Name or "
         "./file.py:Name",
     )
+    add(
+        "--collective",
+        **names,
+        help="only these collectives: broadcast, allgather, all_to_all, barrier, ...",
+    )
     add("--cold", action="store_true", help="empty the caches before each timed call")
     add(
         "--control",

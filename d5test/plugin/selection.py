@@ -28,7 +28,7 @@ PLAIN = "test_plain.py"
 """The file of a suite that is written for readers: its tests have no fields to choose them by."""
 CHOOSING = (
     "--operator", "--check", "--dtype", "--native", "--optimizer", "--network", "--recipe",
-    "--compressor", "--comm", "--control", "--benchmark-only", "--benchmark-json",
+    "--comm", "--collective", "--compressor", "--control", "--benchmark-only", "--benchmark-json",
     "--benchmark-save", "--benchmark-autosave", "--gate-old",
 )  # fmt: skip
 """Options that choose tests, or keep times that are measured with care."""

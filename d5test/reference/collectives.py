@@ -10,14 +10,17 @@ Arrays are flat and contiguous; `x` holds a rank's contribution, and the result 
 Messages carry slices of it. Formulas count all ranks together; an item is an element of `x`.
 """
 
-from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import isqrt
 from typing import Any
 
 import numpy as np
 
 ANY = -1
 """A source: whoever sends first."""
+SEGMENTS = 4
+"""Into so many segments a pipeline cuts what goes through it."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -61,6 +64,28 @@ Steps = Step | tuple[Step, ...]
 Schedule = Generator[Steps, int, None]
 
 
+def within(schedule: Schedule, members: Sequence[int]) -> Schedule:
+    """The schedule of rank `i` of a group, as that of rank `members[i]` of all."""
+    heard = None
+    while True:
+        try:
+            # the first time, a generator takes nothing but None
+            steps = schedule.send(heard)  # type: ignore[arg-type]
+        except StopIteration:
+            return
+        each = steps if isinstance(steps, tuple) else (steps,)
+        source = yield tuple(_among(step, members) for step in each)
+        heard = members.index(source) if source in members else None
+
+
+def _among(step: Step, members: Sequence[int]) -> Step:
+    if isinstance(step, Send):
+        return replace(step, to=members[step.to])
+    if isinstance(step, Recv):
+        return step if step.source == ANY else replace(step, source=members[step.source])
+    return replace(step, target=members[step.target])
+
+
 def star(rank: int, size: int, x: Any) -> Schedule:
     """Rank 0 adds the contributions in the order of the ranks, and hands out the sum."""
     if rank > 0:
@@ -101,6 +126,60 @@ def broadcast(rank: int, size: int, x: Any) -> Schedule:
         bit >>= 1
         if rank + bit < size:
             yield Send(rank + bit, x)
+
+
+def chain(rank: int, size: int, x: Any) -> Schedule:
+    """What rank 0 has, at every rank: in segments, from each rank to the next one.
+
+    A rank hands a segment on while it is sent the next. Patarasuk, Faraj and Yuan, IPDPS 2006, 3.
+    """
+    segments = np.array_split(x, SEGMENTS)
+    for coming in range(SEGMENTS + 1):
+        steps: list[Step] = []
+        if rank > 0 and coming < SEGMENTS:
+            steps.append(Recv(rank - 1, segments[coming]))
+        if rank < size - 1 and coming > 0:
+            steps.append(Send(rank + 1, segments[coming - 1]))
+        yield tuple(steps)
+
+
+def pipelined(rank: int, size: int, x: Any) -> Schedule:
+    """In segments, along a chain: added up on the way to rank 0, and handed out on the way back.
+
+    A rank sends a segment while it is sent the next.
+    """
+    segments = np.array_split(x, SEGMENTS)
+    parts = [np.empty_like(segment) for segment in segments]
+    for coming in range(SEGMENTS + 1):
+        steps: list[Step] = []
+        if rank < size - 1 and coming < SEGMENTS:
+            steps.append(Recv(rank + 1, parts[coming]))
+        if rank > 0 and coming > 0:
+            steps.append(Send(rank - 1, segments[coming - 1]))
+        yield tuple(steps)
+        if rank < size - 1 and coming < SEGMENTS:
+            np.add(segments[coming], parts[coming], out=segments[coming])
+    yield from chain(rank, size, x)
+
+
+def width(size: int) -> int:
+    """Ranks of a node in the two-level schedules: as many as there are nodes, or one more."""
+    return isqrt(size - 1) + 1
+
+
+def hierarchical(rank: int, size: int, x: Any) -> Schedule:
+    """In each node to its first rank, among these by recursive doubling, and back.
+
+    Two levels, as on nodes with shared memory: Karonis et al., IPDPS 2000.
+    """
+    first, of_node = rank - rank % width(size), width(size)
+    members = range(first, min(first + of_node, size))
+    leaders = range(0, size, of_node)
+    yield from within(reduce(rank - first, len(members), x), members)
+    if rank == first:
+        leader = recursive_doubling(rank // of_node, len(leaders), x)
+        yield from within(leader, leaders)
+    yield from within(broadcast(rank - first, len(members), x), members)
 
 
 def ring(rank: int, size: int, x: Any) -> Schedule:
@@ -209,6 +288,30 @@ def _spare(size: int) -> int:
     return size - (1 << _exponent(size))
 
 
+def _nodes(size: int) -> int:
+    return len(range(0, size, width(size)))
+
+
+def _doubled(rank: int, size: int) -> int:
+    """Messages that one rank sends in `recursive_doubling`."""
+    if rank >= 2 * _spare(size):
+        return _exponent(size)
+    return 1 if rank % 2 == 0 else _exponent(size) + 1
+
+
+def _led(size: int) -> int:
+    """Messages that the busiest rank sends in `hierarchical`, the first one of a node."""
+    nodes, of_node = _nodes(size), width(size)
+    below = [min(of_node, size - node * of_node) - 1 for node in range(nodes)]
+    return max(_doubled(node, nodes) + others.bit_length() for node, others in enumerate(below))
+
+
+def _hierarchical(size: int) -> int:
+    nodes = _nodes(size)
+    members = nodes - _spare(nodes)
+    return 2 * (size - nodes) + 2 * _spare(nodes) + members * _exponent(nodes)
+
+
 ALLREDUCE: Mapping[str, Algorithm] = {
     "star": Algorithm(
         star,
@@ -240,6 +343,19 @@ ALLREDUCE: Mapping[str, Algorithm] = {
         messages=lambda p: 2 * _spare(p) + 2 * (p - _spare(p)) * _exponent(p),
         busiest=lambda p, n: 2 * (n - n // (p - _spare(p))) + bool(_spare(p)) * n,
         source="Rabenseifner, ICCS 2004, section 4: 2 n (1 - 1 / p) for each rank",
+    ),
+    "hierarchical": Algorithm(
+        hierarchical,
+        messages=_hierarchical,
+        items=lambda p, n: _hierarchical(p) * n,
+        busiest=lambda p, n: _led(p) * n,
+        source="n up and down for each rank that leads no node, recursive doubling of the others",
+    ),
+    "pipelined": Algorithm(
+        pipelined,
+        messages=lambda p: 2 * (p - 1) * SEGMENTS,
+        busiest=lambda p, n: min(p - 1, 2) * n,
+        source=f"each rank but one sends n and is sent n, in {SEGMENTS} segments",
     ),
 }
 """By name. In each of them all ranks end with the same bits: a sum is formed once, or is formed of

@@ -4,6 +4,7 @@ from typing import Any
 
 from d5test.distributed.communicator import Virtual
 from d5test.distributed.optimizers import DISTRIBUTED
+from tests.distributed import wrong_collectives
 from tests.distributed.wrong import last_step_skipped, planted, send_first
 from tests.distributed.wrong_optimizers import OneRankTooFew
 
@@ -21,6 +22,14 @@ class WrongRing(Virtual):
     def __init__(self, comm: Any) -> None:
         optimizers = {**DISTRIBUTED, "decentralised": OneRankTooFew}
         super().__init__(planted("ring", last_step_skipped), optimizers)
+
+
+class WrongScatter(Virtual):
+    """Its scatter gives each rank the next one's block."""
+
+    def __init__(self, comm: Any) -> None:
+        schedules = wrong_collectives.planted("scatter", "linear", wrong_collectives.to_the_next)
+        super().__init__(schedules=schedules)
 
 
 class StuckRing(Virtual):

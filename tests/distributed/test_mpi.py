@@ -55,6 +55,31 @@ def test_what_is_wrong_is_found_on_processes(planted: str, said: str) -> None:
     assert said in ran.stdout, ran.stdout + ran.stderr
 
 
+def test_wrong_collectives_are_found_on_processes() -> None:
+    ran = under_mpirun(3, "tests.distributed.collectives_under_mpi")
+    assert ran.stdout.splitlines() == [
+        "NobodyWaits barrier-library entry: barrier",
+        "Mpi barrier-library entry: nothing",
+        "WrongRoot broadcast-library moves: data",
+        "AddsTwice reduce_scatter-library positions: census",
+        "AddsTwice allreduce-library sums: value",
+        "OtherGroup allgather-library positions: census",
+        "Mpi scatter-linear positions: census",
+        "Mpi all_to_all-pairwise moves: data",
+        "Mpi barrier-dissemination entry: barrier",
+        "Mpi reduce-binomial sums: mutated",
+        "Mpi reduce_scatter-ring positions: census",
+        "Mpi broadcast-binomial cost: volume",
+    ], ran.stdout + ran.stderr
+
+
+@pytest.mark.nightly
+def test_a_barrier_of_gloo_at_which_nobody_waits_is_found() -> None:
+    pytest.importorskip("torch")
+    ran = under_mpirun(3, "tests.distributed.collectives_under_mpi", "gloo")
+    assert "gloo's barrier: nothing; none: barrier" in ran.stdout, ran.stdout + ran.stderr
+
+
 @pytest.mark.nightly
 def test_a_rank_that_sleeps_in_gloo_is_named_when_the_others_have_left() -> None:
     pytest.importorskip("torch")

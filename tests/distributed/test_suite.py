@@ -46,6 +46,21 @@ def test_a_ring_that_is_wrong_trains_wrong() -> None:
     assert "the losses are not those of the base optimizer on all ranks' minibatches" in ran.stdout
 
 
+def test_a_scatter_that_is_wrong_is_found_and_shrunk() -> None:
+    ran = suite("WrongScatter", "--collective=scatter", "-k", "scatter")
+    assert ran.returncode == 1, ran.stdout
+    headline = (
+        "Collective(collective='scatter', algorithm='linear', groups=((0, 1),), counts=((1, 1),)"
+    )
+    assert f"{headline}): a contribution is not where it is due on" in ran.stdout
+    assert "where   element [0] at rank 0" in ran.stdout
+    assert "got     element [1] of rank 0" in ran.stdout
+    assert "want    element [0] of rank 0" in ran.stdout
+    failed = {line for line in ran.stdout.splitlines() if line.startswith("FAILED ")}
+    assert len(failed) == 2
+    assert all("-scatter-linear-float32" in line for line in failed)
+
+
 def test_stuck_ranks_are_found() -> None:
     ran = suite("StuckRing", "-k", "ring and census")
     assert ran.returncode == 1, ran.stdout
@@ -67,3 +82,28 @@ def test_a_name_that_is_not_there_is_one_line(name: str, said: str) -> None:
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert ran.returncode == 4
     assert said in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("brodcast", "unknown collective 'brodcast': did you mean broadcast?"),
+        ("scan", "known: broadcast, scatter, gather, allgather, all_to_all, send_receive"),
+    ],
+)
+def test_a_collective_that_is_not_there_is_one_line(name: str, said: str) -> None:
+    command = [sys.executable, "-m", "pytest", "suites/distributed", f"--collective={name}"]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ran.returncode == 4
+    assert said in ran.stderr
+
+
+def test_a_collective_that_is_named_is_judged_alone() -> None:
+    ran = suite("Right", "--collective=allgather,barrier", "--collect-only")
+    ids = [line for line in ran.stdout.splitlines() if "test_collectives.py::" in line]
+    subjects = {line.partition("[")[2].split("-")[1] for line in ids if "NOTSET" not in line}
+    assert subjects == {"allgather", "barrier"}
+    assert (
+        "test_allreduce.py::test_values[tests.distributed.communicators:Right-NOTSET]"
+        in ran.stdout
+    )
