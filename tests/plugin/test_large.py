@@ -177,7 +177,7 @@ def test_all_operators_but_a_few_have_samples() -> None:
     without = {name for name, op in OPERATORS.items() if not large.large_cases(op, "float32")}
     over_all_axes = {"CenterCropPad", "ReduceLogSumExp", "ReduceMax", "ReduceSumSquare"}
     of_all = {"MaxUnpool", "NonMaxSuppression", "NonZero", "Unique"}  # indices count over all
-    no_samples = {"EyeLike", "Range", "Shape", "Size"}
+    no_samples = {"ConstantOfShape", "EyeLike", "Range", "Shape", "Size"}
     assert without == over_all_axes | {"ScatterElements", "ScatterND"} | of_all | no_samples
 
 

@@ -54,7 +54,8 @@ class EyeLike(Operator):
 class Range(Operator):
     """y[i] = start + i delta, below the limit, or above it if delta < 0. ONNX Range-27.
 
-    start, limit, delta: (); y: (n,), n = max(0, ceil((limit - start) / delta)).
+    start, limit, delta: (), or (1,), as in ONNX's function of AffineGrid; y: (n,),
+    n = max(0, ceil((limit - start) / delta)).
     """
 
     stash_type: int = 1
@@ -62,6 +63,7 @@ class Range(Operator):
     exact = True
 
     def forward(self, start, limit, delta):
+        start, limit, delta = (x.reshape(()) for x in (start, limit, delta))
         n = max(0, math.ceil((limit - start) / delta))
         return start + np.arange(n, dtype=start.dtype) * delta
 
