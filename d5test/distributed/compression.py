@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from d5test.case import Case, Operator, Tensor, dtype_of
-from d5test.distributed.checks import ANYTHING, RIGHT, Pick, Property, RanksInquiry, same
+from d5test.distributed.checks import ANYTHING, RIGHT, Pick, Property, RanksInquiry, raised, same
 from d5test.distributed.communicator import Array, Reduced, Runner
 from d5test.names import BadName, installed, resolve
 from d5test.numerics.arithmetic import format_of
 from d5test.numerics.bounds import Bound
 from d5test.numerics.judgement import Judgement, judge, rejects
-from d5test.outcome.fault import judgement_in_words
+from d5test.outcome.fault import Fault, judgement_in_words
 from d5test.reference.collectives import Schedule
 from d5test.reference.compressors import COMPRESSORS, Compressing, Compressor
 
@@ -74,9 +74,19 @@ def compressing(name: str) -> Compressing:
     return make  # type: ignore[no-any-return]
 
 
+def made(name: str) -> Compressor:
+    """The compressor of this name. Raises `BadName`, also where it cannot be made."""
+    make = compressing(name)
+    try:
+        return make()
+    except Exception as error:  # noqa: BLE001 - whatever a stranger's class raises
+        words = " ".join(f"{type(error).__name__}: {error}".split())
+        raise BadName(f"compressor {name!r} cannot be made: {words}") from None
+
+
 @dataclass(frozen=True)
 class Encoded:
-    """A gradient with what was owed, its payload, and what that is decoded to. All (n,)."""
+    """(n,): a gradient with what was owed; its payload; and (n,): what that is decoded to."""
 
     x: Array
     payload: Array
@@ -106,7 +116,7 @@ class CompressionInquiry(RanksInquiry):
         super().__init__(check, comm, case, len(case.inputs))
         assert isinstance(case.op, Compression)
         self.op, self.runner = case.op, comm
-        self.compressor = compressing(self.op.compressor)()
+        self.compressor = made(self.op.compressor)
         self.n //= self.op.steps
         self.gradients = [x.reshape(self.op.steps, self.n) for x in self.arrays]
         self.format, self.u = format_of(self.dtype), format_of(self.dtype).u
@@ -152,7 +162,13 @@ class CompressionInquiry(RanksInquiry):
 
     def claimed(self, x: Array) -> Bound:
         """`x`, give or take the error that is claimed."""
-        return self.bound(x, np.asarray(self.compressor.error(x), np.float64))
+        error = np.asarray(self.compressor.error(x), np.float64)
+        if error.shape != x.shape:
+            raise self.fault(
+                "shape", "the errors claimed are not those of a gradient",
+                got=str(error.shape), want=str(x.shape),
+            )  # fmt: skip
+        return self.bound(x, error)
 
     def bound(self, value: Array, bar: Array) -> Bound:
         """A value and its bar."""
@@ -166,6 +182,22 @@ class CompressionInquiry(RanksInquiry):
             words["worst"] = words["worst"].removesuffix(" of result 0")
             raise self.fault("value", wrong, judgement, **words)
         return judgement
+
+    def agree(self, judge: Callable[[], Judgement]) -> Judgement:
+        """What one process finds, sent to all. What a stranger's formula raises is a fault."""
+
+        def told() -> Judgement:
+            try:
+                return judge()
+            except Fault:
+                raise
+            except Exception as error:
+                words = raised(error)
+                if not words:
+                    raise
+                raise self.fault("exception", "a compressor raised", message=words) from None
+
+        return self.comm.agree(told)
 
     def averaged(self) -> Averaged:
         """The ranks take the mean of each step's gradients."""
@@ -211,7 +243,7 @@ def faithful(comm: Runner, case: Case) -> Judgement:
             tells.append(rejects((bound,), [-sent.x]))
         return replace(worst, telling=all(tells))
 
-    return comm.agree(judged)
+    return inquiry.agree(judged)
 
 
 def unbiased(comm: Runner, case: Case) -> Judgement:
@@ -238,7 +270,7 @@ def unbiased(comm: Runner, case: Case) -> Judgement:
         tells = rejects((bound,), [exact + error / 2])
         return replace(judgement, telling=tells, void=not tells)
 
-    return comm.agree(judged)
+    return inquiry.agree(judged)
 
 
 def telescoping(comm: Runner, case: Case) -> Judgement:
@@ -267,7 +299,7 @@ def telescoping(comm: Runner, case: Case) -> Judgement:
             worst = max(worst, judgement, key=lambda j: j.ratio)
         return replace(worst, telling=telling, void=not telling)
 
-    return comm.agree(judged)
+    return inquiry.agree(judged)
 
 
 def mean(comm: Runner, case: Case) -> Judgement:
@@ -295,7 +327,7 @@ def mean(comm: Runner, case: Case) -> Judgement:
         inquiry.costs({"bytes": (averaged.sent, want)}, f"{type(compressor).__name__}.sent")
         return replace(worst, telling=True)
 
-    return comm.agree(judged)
+    return inquiry.agree(judged)
 
 
 def wire(comm: Runner, case: Case) -> Judgement:
@@ -318,7 +350,7 @@ def wire(comm: Runner, case: Case) -> Judgement:
             )  # fmt: skip
         return RIGHT
 
-    return comm.agree(judged)
+    return inquiry.agree(judged)
 
 
 def special(comm: Runner, case: Case) -> Judgement:
@@ -347,7 +379,7 @@ def special(comm: Runner, case: Case) -> Judgement:
                 _refused(inquiry, one(value))
         return RIGHT
 
-    return comm.agree(judged)
+    return inquiry.agree(judged)
 
 
 def _kept(inquiry: CompressionInquiry, g: Array) -> None:
@@ -398,7 +430,7 @@ def independence(comm: Runner, case: Case) -> Judgement:
                     raise inquiry.fault("state", what, step=f"{step + 1} of {len(alone)}")
         return RIGHT
 
-    return comm.agree(judged)
+    return inquiry.agree(judged)
 
 
 def projection(comm: Runner, case: Case) -> Judgement:
@@ -433,7 +465,7 @@ def projection(comm: Runner, case: Case) -> Judgement:
             tells.append(rejects((bound,), [np.zeros(n)]))
         return replace(worst, telling=all(tells))
 
-    return comm.agree(judged)
+    return inquiry.agree(judged)
 
 
 _alone = partial(compression, alone=True)
@@ -455,4 +487,4 @@ COMPRESSION: Mapping[str, Claim] = {row.name: row for row in _ROWS}
 def asked(row: Claim, names: Sequence[str]) -> list[str]:
     """The compressors, of those that are named or of all, of which a check is asked."""
     every = names or (*COMPRESSORS, *installed("compressor"))
-    return [name for name in every if row.asks(compressing(name)())]
+    return [name for name in every if row.asks(made(name))]

@@ -79,10 +79,10 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[KINDS] = {name: _kind(name) for name in names}
     config.stash[COMPRESSORS] = listed(config.getoption("--compressor"))
     if config.stash[COMPRESSORS]:
-        from d5test.distributed.compression import compressing
+        from d5test.distributed.compression import made
 
         for name in config.stash[COMPRESSORS]:
-            compressing(name)
+            made(name)
     chosen("collective", listed(config.getoption("--collective")), COLLECTIVES)
 
 

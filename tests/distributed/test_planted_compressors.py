@@ -1,12 +1,14 @@
 """Wrong compressors are found, by the check that is meant to; right ones are never accused."""
 
+import re
 from itertools import islice
 
 import pytest
 
 from d5test.distributed.checks import table
 from d5test.distributed.communicator import Virtual
-from d5test.distributed.compression import COMPRESSION, asked, compressing
+from d5test.distributed.compression import COMPRESSION, asked, made
+from d5test.names import BadName
 from d5test.outcome.fault import Fault
 from d5test.reference.compressors import COMPRESSORS
 
@@ -17,7 +19,7 @@ RIGHT = ("Third", "Low", "Odd", "OneColumn", "Recovering", "Shifted")
 
 def first_fault(name: str, check: str, dtype: str = "float32", cases: int = CASES) -> Fault | None:
     row, comm = COMPRESSION[check], Virtual()
-    assert row.asks(compressing(name)())
+    assert row.asks(made(name))
     for case in islice(table(row, name, comm.sizes, dtype, 0), cases):
         try:
             row.run(comm, case)
@@ -60,6 +62,8 @@ def first_fault(name: str, check: str, dtype: str = "float32", cases: int = CASE
         ("Widened", "faithful", "shape"),
         ("NoBytes", "faithful", "payload"),
         ("Raises", "faithful", "exception"),
+        ("NoFormula", "wire", "exception"),
+        ("OneError", "faithful", "shape"),
         ("OwnExactly", "mean", "disagreement"),
         ("OneRankTooFew", "mean", "value"),
         ("Uncompressed", "mean", "volume"),
@@ -79,6 +83,19 @@ def test_nothing_is_found_in_what_is_right(check: str, dtype: str) -> None:
     for name in asked(row, (*COMPRESSORS, *(PLACE + name for name in RIGHT))):
         cases = 4 if check == "unbiased" else CASES  # of hundreds of encodings each
         assert first_fault(name, check, dtype, cases) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("topq", "unknown compressor 'topq': did you mean topk?"),
+        ("numpy:ndarray", "is not a subclass of d5test.reference.compressors.Compressor"),
+        (PLACE + "Unmade", "cannot be made: TypeError: "),
+    ],
+)
+def test_a_name_that_is_no_compressor_is_one_line(name: str, said: str) -> None:
+    with pytest.raises(BadName, match=re.escape(said)):
+        made(name)
 
 
 def test_an_exception_is_told_with_its_line() -> None:

@@ -295,6 +295,27 @@ class Raises(TopK):
         return super().encode(g, state)[: 1 // (len(g) // (len(g) + 1))]
 
 
+class NoFormula(TopK):
+    """Its formula of bytes divides by nothing."""
+
+    def nbytes(self, x: Any) -> int:
+        return super().nbytes(x) // (len(x) // (len(x) + 1))
+
+
+class OneError(TopK):
+    """One error is claimed for all items."""
+
+    def error(self, x: Any) -> Any:
+        return np.max(super().error(x), initial=0)
+
+
+class Unmade(TopK):
+    """It has to be told a share."""
+
+    def __init__(self, share: float) -> None:
+        super().__init__(share)
+
+
 class OwnExactly(Float16):
     """A rank adds its own gradient as it is, not as the others decode it."""
 
