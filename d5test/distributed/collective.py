@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from d5test.case import Operator
-from d5test.distributed.communicator import Program
+from d5test.distributed.communicator import Program, advance
 from d5test.reference.collectives import Recv, Schedule, Send, Step, within
 from d5test.reference.schedules import Body
 from d5test.reference.semantics import COLLECTIVES, Layout, Meaning
@@ -71,14 +71,12 @@ class Collective(Operator):
 class Place:
     """Where a rank stands: in its group, and what it has in its buffer.
 
-    group     number of the group
     rank      by the group's own count
     members   ranks of the group, by the count of all
     x, y      in the buffer, which has `size` elements
     overlaps  whether what it has before may be overwritten
     """
 
-    group: int
     rank: int
     members: tuple[int, ...]
     layout: Layout
@@ -91,7 +89,7 @@ class Place:
 def places(op: Collective) -> dict[int, Place]:
     """By rank, of all that take part."""
     found = {}
-    for number, (members, layout) in enumerate(zip(op.groups, op.layouts, strict=True)):
+    for members, layout in zip(op.groups, op.layouts, strict=True):
         for rank, (have, get) in enumerate(op.meaning.sizes(layout)):
             start_x, start_y = PAD, 2 * PAD + have
             overlaps = op.in_place and op.meaning.overlap is not None
@@ -100,7 +98,7 @@ def places(op: Collective) -> dict[int, Place]:
                 start_x, start_y = (PAD + at for at in op.meaning.overlap(layout, rank))
             x, y = slice(start_x, start_x + have), slice(start_y, start_y + get)
             found[members[rank]] = Place(
-                number, rank, members, layout, x, y, max(x.stop, y.stop) + PAD,
+                rank, members, layout, x, y, max(x.stop, y.stop) + PAD,
                 overlaps and have > 0 and get > 0,
             )  # fmt: skip
     return found
@@ -131,17 +129,18 @@ def with_clocks(schedule: Schedule, rank: int, y: Any) -> Schedule:
     """
     known = np.zeros_like(y)
     known[rank] = 1
-    for steps in schedule:
+    heard: int | None = None
+    while (steps := advance(schedule, heard)) is not None:
         rooms: list[Any] = []
         carrying: list[Step] = []
-        for step in steps if isinstance(steps, tuple) else (steps,):
+        for step in steps:
             if isinstance(step, Send):
                 carrying.append(replace(step, data=known.copy()))
             else:
                 assert isinstance(step, Recv)
                 rooms.append(np.zeros_like(y))
                 carrying.append(replace(step, into=rooms[-1]))
-        yield tuple(carrying)
+        heard = yield tuple(carrying)
         for room in rooms:
             np.maximum(known, room, out=known)
     y[...] = known

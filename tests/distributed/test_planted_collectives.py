@@ -11,8 +11,6 @@ from d5test.distributed.collective import Collective
 from d5test.distributed.communicator import LIBRARY, Virtual
 from d5test.distributed.movement import MOVEMENT
 from d5test.outcome.fault import Fault
-from d5test.reference.collectives import ALLREDUCE
-from d5test.reference.schedules import SCHEDULES
 from d5test.reference.semantics import COLLECTIVES
 from tests.distributed import wrong_collectives as wrong
 
@@ -176,9 +174,3 @@ def test_who_has_not_entered_is_named() -> None:
         MOVEMENT["entry"].run(comm, type(case)(op, case.inputs))
     assert found.value.details["rank"] == "4"
     assert found.value.details["missing"] == "the entry of 3"
-
-
-@pytest.mark.parametrize("name", ["hierarchical", "pipelined"])
-def test_schedules_of_two_levels_and_in_segments_are_allreduces_too(name: str) -> None:
-    assert name in ALLREDUCE
-    assert name in SCHEDULES["allreduce"]

@@ -11,7 +11,16 @@ import numpy as np
 
 from d5test.distributed.communicator import Reduced, Virtual
 from d5test.reference import rooted, rootless
-from d5test.reference.collectives import SEGMENTS, Recv, Schedule, Send, broadcast, reduce, within
+from d5test.reference.collectives import (
+    ANY,
+    SEGMENTS,
+    Recv,
+    Schedule,
+    Send,
+    broadcast,
+    reduce,
+    within,
+)
 from d5test.reference.schedules import SCHEDULES, Body, Scheduled
 from d5test.reference.semantics import Layout, blocks
 
@@ -248,13 +257,14 @@ def backwards(rank: int, layout: Layout, x: Any, y: Any) -> Schedule:
 
 
 def through_rank_0(rank: int, layout: Layout, x: Any, y: Any) -> Schedule:
-    """Honest: a barrier in which rank 0 hears of all, and tells them."""
+    """Honest: a barrier in which rank 0 hears of all, in any order, and tells them."""
     if rank:
         yield Send(0, x)
         yield Recv(0, x)
         return
-    for other in range(1, layout.size):
-        yield Recv(other, x)
+    coming = set(range(1, layout.size))
+    while coming:
+        coming.remove((yield Recv(ANY, x)))
     yield tuple(Send(other, x) for other in range(1, layout.size))
 
 
