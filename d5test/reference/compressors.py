@@ -312,7 +312,7 @@ class Levels(Compressor):
 
 
 class QSGD(Levels):
-    """The scale is the Euclidean norm of a bucket. Alistarh et al., NIPS 2017, section 3.1.
+    """The scale is the Euclidean norm of a bucket. Alistarh et al., NIPS 2017.
 
     The codes are of a fixed length, not Elias'.
     """
@@ -324,7 +324,7 @@ class QSGD(Levels):
 
 
 class TernGrad(Levels):
-    """The scale is the largest magnitude, the levels are -1, 0 and 1. Wen et al., NIPS 2017, 3.
+    """The scale is the largest magnitude, the levels are -1, 0 and 1. Wen et al., NIPS 2017.
 
     Each rank has scales of its own; gradients are not clipped.
     """

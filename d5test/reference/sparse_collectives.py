@@ -197,13 +197,13 @@ SPARSE_ALLREDUCE: Mapping[str, SparseAlgorithm] = {
         recursive_doubling,
         streams=_doubling_streams,
         sent=doubling_bytes,
-        source="Renggli et al., SC 2019, 5.3: log2 p rounds of the union of 2^t supports",
+        source="Renggli et al., SC 2019: log2 p rounds of the union of 2^t supports",
     ),
     "sparse_split_allgather": SparseAlgorithm(
         split_allgather,
         streams=lambda p: 2 * p * (p - 1),
         sent=split_bytes,
-        source="Renggli et al., SC 2019, 5.3: chunks to their owner, then round",
+        source="Renggli et al., SC 2019: chunks to their owner, then round",
     ),
 }
 """By name. Ranks have the same bits: a sum is formed once, or of the same two parts at both."""
