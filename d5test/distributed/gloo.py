@@ -4,6 +4,7 @@ MPI only introduces the processes to each other (rank 0 says at which port it li
 the results together to be judged.
 """
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -32,6 +33,9 @@ COLLECTIVE = timedelta(seconds=15)
 wait, so that nobody sees which of them sleeps for ever: those that waited leave, and it is left.
 """
 
+TOLD = 5.0
+"""Seconds from the end of a connection until the rank at its other end says that it has left."""
+
 
 @contextmanager
 def joined(comm: Any) -> Iterator[None]:
@@ -48,6 +52,21 @@ def joined(comm: Any) -> Iterator[None]:
         yield
     finally:
         dist.destroy_process_group()
+
+
+def raise_if_left(error: Exception, comm: Any) -> None:
+    """Raise `Left` if gloo raised since a rank has left the test, of which `comm` hears."""
+    from d5test.distributed.guarded import Left
+
+    closed = "gloo/transport" in str(error) and "Timed out" not in str(error)
+    until = time.monotonic() + (TOLD if closed else 0.0)
+    while "gloo/transport" in str(error):
+        rank = comm.notices.sender()
+        if rank is not None:
+            raise Left(f"waited in gloo when rank {rank} left") from error
+        if time.monotonic() >= until:
+            return
+        time.sleep(0.01)
 
 
 @dataclass(frozen=True)

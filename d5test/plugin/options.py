@@ -130,6 +130,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="communicators: virtual (the default), mpi (the default under mpirun), gloo, "
         "module:Name or ./file.py:Name",
     )
+    add(
+        "--engine",
+        **names,
+        help="engines of parallel training, under mpirun: torch-ddp (the default), torch-fsdp2, "
+        "..., all, module:Name or ./file.py:Name",
+    )
+    add(
+        "--mesh",
+        default="",
+        metavar="AXIS[,AXIS]",
+        help="the ranks of an engine by axes, the outermost first: dp2,tp2",
+    )
     add("--cold", action="store_true", help="empty the caches before each timed call")
     add(
         "--control",
