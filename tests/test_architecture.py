@@ -18,7 +18,7 @@ PACKAGE = ROOT / "d5test"
 DOCUMENT = ROOT / "docs" / "architecture.md"
 
 HOMES = {
-    "torch": ("backends/torch", "native/bridges", "distributed/gloo.py", "modules"),
+    "torch": ("backends/torch", "native/bridges", "distributed/gloo.py", "engines", "modules"),
     "tensorflow": ("backends/tensorflow", "native/bridges"),
     "keras": ("backends/tensorflow",),
     "jax": ("backends/jax", "native/bridges"),

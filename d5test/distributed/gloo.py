@@ -41,6 +41,9 @@ COLLECTIVE = timedelta(seconds=15)
 wait, so that nobody sees which of them sleeps for ever: those that waited leave, and it is left.
 """
 
+TOLD = 5.0
+"""Seconds from the end of a connection until the rank at its other end says that it has left."""
+
 
 @contextmanager
 def joined(comm: Any) -> Iterator[Any]:
@@ -60,6 +63,21 @@ def joined(comm: Any) -> Iterator[Any]:
         yield store
     finally:
         dist.destroy_process_group()
+
+
+def raise_if_left(error: Exception, comm: Any) -> None:
+    """Raise `Left` if gloo raised since a rank has left the test, of which `comm` hears."""
+    from d5test.distributed.guarded import Left
+
+    closed = "gloo/transport" in str(error) and "Timed out" not in str(error)
+    until = time.monotonic() + (TOLD if closed else 0.0)
+    while "gloo/transport" in str(error):
+        rank = comm.notices.sender()
+        if rank is not None:
+            raise Left(f"waited in gloo when rank {rank} left") from error
+        if time.monotonic() >= until:
+            return
+        time.sleep(0.01)
 
 
 def _tensor(x: Array) -> Any:

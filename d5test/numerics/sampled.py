@@ -72,8 +72,8 @@ class Sampled(Operator):
         spreads = [None if y is None else _Spread(y) for y in exact]
         for k in range(pairs):
             for sign in (AMPLIFIED, -AMPLIFIED):
-                off = partial(_off, arithmetic, k, sign)
-                member = self.run(arrays, grads, off, arithmetic.ulps)
+                wrong = partial(off, arithmetic, k, sign)
+                member = self.run(arrays, grads, wrong, arithmetic.ulps)
                 for spread, y in zip(spreads, member, strict=True):
                     if spread is not None:
                         spread.add(y)
@@ -94,11 +94,14 @@ class Sampled(Operator):
         return self.run(lowered(arrays), None if grads is None else lowered(grads), to_bits)
 
 
-def _off(
+def off(
     arithmetic: Arithmetic, member: int, factor: float, value: Array, size: Array,
     summed: Array | None,
 ) -> Array:  # fmt: skip
-    """A result with an error: of a primitive, and of a sum that may run in a wider format."""
+    """A result with an error: of a primitive, and of a sum that may run in a wider format.
+
+    It is a function of `value` and `size`, and of the number of the member.
+    """
     with np.errstate(all="ignore"):
         error = arithmetic.primitive.u * size
         if summed is not None:
@@ -106,8 +109,8 @@ def _off(
             error = arithmetic.sums.u * np.maximum(size, summed) + wider * error
         xi = deviates(value, size, member)
         xi += np.copysign(1.0, xi)
-        off: Array = value + (factor * NARROWED / 2) * xi * error
-        return np.where(np.isfinite(off), off, value)
+        erring: Array = value + (factor * NARROWED / 2) * xi * error
+        return np.where(np.isfinite(erring), erring, value)
 
 
 class _Spread:

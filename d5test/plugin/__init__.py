@@ -14,6 +14,7 @@ pytest_plugins = (
     "d5test.plugin.optimizers",  # optimizers x dtypes, and recipes
     "d5test.plugin.networks",  # networks, and models that others made
     "d5test.plugin.communicators",  # communicators x (algorithms, optimizers) x dtypes
+    "d5test.plugin.engines",  # engines x (cases x dtypes)
     "d5test.plugin.budget",  # ends in time
     "d5test.plugin.progress",  # each fault when it is found, and what is under test
     "d5test.plugin.interrupt",  # Ctrl-C pressed twice is pressed once
@@ -23,6 +24,7 @@ pytest_plugins = (
     "d5test.fixtures.training",
     "d5test.fixtures.network",
     "d5test.fixtures.comm",
+    "d5test.fixtures.engines",
     "d5test.plugin.benchmarks",  # what is timed, and the corpus: runs of their own
     "d5test.fixtures.stopwatch",
     "d5test.plugin.ranks.begin",  # pytest under MPI. What is registered last is configured first

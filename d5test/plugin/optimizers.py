@@ -144,7 +144,9 @@ def _of_no_recipe(item: pytest.Item, config: pytest.Config) -> bool:
     asked = getattr(getattr(item, "callspec", None), "params", {})
     if "rule_cell" in asked:
         return not config.getoption("--optimizer")
-    return "part" in asked or ("curve" in asked and asked["curve"] is None)
+    return bool({"part", "engine_case"} & asked.keys()) or (
+        "curve" in asked and asked["curve"] is None
+    )
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

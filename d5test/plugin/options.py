@@ -141,6 +141,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         **names,
         help="only these collectives: broadcast, allgather, all_to_all, barrier, ...",
     )
+    add(
+        "--engine",
+        **names,
+        help="engines of parallel training, under mpirun: torch-ddp (the default), torch-fsdp2, "
+        "..., all, module:Name or ./file.py:Name",
+    )
+    add(
+        "--mesh",
+        default="",
+        metavar="AXIS[,AXIS]",
+        help="the ranks of an engine by axes, the outermost first: dp2,tp2",
+    )
     add("--cold", action="store_true", help="empty the caches before each timed call")
     add(
         "--control",

@@ -1,0 +1,70 @@
+"""Engines by name, and the axes of a mesh of ranks.
+
+Nothing of PyTorch is imported here: names on the command line are resolved before it is.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from d5test.names import BadName, quoted, unknown
+
+ENGINES: Mapping[str, str] = {
+    "torch-ddp": "d5test.engines.data_parallel:Ddp",
+    "torch-zero": "d5test.engines.data_parallel:Zero",
+    "torch-fsdp2": "d5test.engines.data_parallel:Fsdp2",
+    "torch-tp": "d5test.engines.model_parallel:TensorParallel",
+    "torch-pp": "d5test.engines.model_parallel:Pipeline",
+    "torch-pp-1f1b": "d5test.engines.model_parallel:OneForwardOneBackward",
+}
+"""Where each of ours is."""
+ALL = "all"
+
+Division = Literal["", "rows", "plan", "whole"]
+"""How ranks along an axis divide tensors: not at all, by rows, as the plan splits modules, or each
+rank has some of the tensors."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """What ranks along an axis of a mesh divide among themselves.
+
+    parameters  how the parameters are divided
+    state       how the optimizer's state is
+    """
+
+    parameters: Division = ""
+    state: Division = ""
+
+
+AXES: Mapping[str, Axis] = {
+    "dp": Axis(),
+    "zero": Axis(state="whole"),
+    "fsdp": Axis("rows", "rows"),
+    "tp": Axis("plan", "plan"),
+    "pp": Axis("whole", "whole"),
+}
+"""Data parallelism; with the state divided; with all divided; tensor parallelism; pipelines."""
+
+
+def mesh_of(text: str) -> dict[str, int]:
+    """Axes and their sizes, the outermost first. Raises `BadName`.
+
+    >>> mesh_of("dp2,tp4")
+    {'dp': 2, 'tp': 4}
+    """
+    mesh: dict[str, int] = {}
+    for word in filter(None, (part.strip() for part in text.split(","))):
+        match = re.fullmatch(r"([a-z]+)([1-9]\d*)", word)
+        if match is None:
+            raise BadName(
+                f"--mesh: expected an axis and its size, such as dp2, got {quoted(word)}"
+            )
+        axis, size = match[1], int(match[2])
+        if axis not in AXES:
+            raise unknown("axis of a mesh", axis, AXES)
+        if axis in mesh:
+            raise BadName(f"--mesh: the axis {axis} is named twice")
+        mesh[axis] = size
+    return mesh

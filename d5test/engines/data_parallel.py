@@ -1,0 +1,194 @@
+"""Engines of PyTorch that share out samples: DistributedDataParallel, ZeRO stage 1, FSDP2."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from math import inf
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.optim import ZeroRedundancyOptimizer
+from torch.distributed.tensor import DTensor
+from torch.nn.parallel import DistributedDataParallel
+from torch.nn.utils import clip_grad_norm_
+
+from d5test.engines.engine import Engine, Held, Minibatch, Plan, Rule, World, mean_loss
+
+BUCKET = 2**-10
+"""MiB of a bucket of gradients: small models have several, too."""
+
+
+def whole(p: torch.Tensor) -> torch.Tensor:
+    """All of a tensor that may be distributed."""
+    return p.full_tensor() if isinstance(p, DTensor) else p
+
+
+def here(p: torch.Tensor) -> int:
+    """How many elements of it are on this rank."""
+    return int((p.to_local() if isinstance(p, DTensor) else p).numel())
+
+
+def sharded(model: nn.Sequential, mesh: DeviceMesh) -> nn.Module:
+    """Child by child, or all at once where two of them share a parameter."""
+    names = [name for name, _ in model.named_parameters(remove_duplicate=False)]
+    if len(names) == len(list(model.parameters())):
+        for child in model:
+            fully_shard(child, mesh=mesh)
+    module: nn.Module = fully_shard(model, mesh=mesh)
+    return module
+
+
+class TorchEngine(Engine):
+    """What these have in common: a mesh, a module, an optimizer."""
+
+    version = f"torch {torch.__version__}"
+    model: nn.Module
+    optimizer: Any
+
+    def start(self, world: World) -> None:
+        """See `Engine`."""
+        self.world = world
+        names = tuple(world.mesh)
+        self.mesh = init_device_mesh("cpu", tuple(world.mesh.values()), mesh_dim_names=names)
+
+    @property
+    def named(self) -> Mapping[str, torch.Tensor]:
+        """This rank's parameters, by their names in the model."""
+        return dict(self.model.named_parameters())
+
+    def parameters(self) -> Mapping[str, torch.Tensor]:
+        """See `Engine`."""
+        return {name: whole(p) for name, p in self.named.items()}
+
+    def placements(self) -> Held:
+        """See `Engine`."""
+        states = self.optimizer.state
+        return Held(
+            {name: here(p) for name, p in self.named.items()},
+            {
+                name: max((here(slot) for slot in states[p].values() if slot.ndim), default=0)
+                for name, p in self.named.items()
+                if p in states
+            },
+        )
+
+
+class DataParallel(TorchEngine):
+    """Each rank has a share of the samples. Gradients are averaged over the ranks."""
+
+    def wrap(self, model: nn.Sequential, optimizer: Rule, plan: Plan) -> None:
+        """See `Engine`."""
+        self.plan = plan
+        self.model = self.distributed(model)
+        self.optimizer = self.optimizing(optimizer)
+
+    def distributed(self, model: nn.Sequential) -> nn.Module:
+        """The module that averages."""
+        raise NotImplementedError
+
+    def optimizing(self, optimizer: Rule) -> Any:
+        """The optimizer of its parameters."""
+        return optimizer(self.model.parameters())
+
+    def accumulating(self) -> AbstractContextManager[None]:
+        """Within: a backward pass keeps its gradients to the rank."""
+        return nullcontext()
+
+    @property
+    def replicas(self) -> tuple[int, int]:
+        """Which share of the samples this rank has, and how many there are."""
+        return self.world.rank, self.world.size
+
+    def step(self, joined: Minibatch) -> float:
+        """The loss of a part counts as it has samples: the mean over ranks is that of all."""
+        rank, ranks = self.replicas
+        mine, parts = joined.part(rank, ranks), self.plan.accumulate
+        total = torch.zeros((), dtype=joined.x.dtype if joined.x.is_floating_point() else None)
+        for number in range(parts):
+            part = mine.part(number, parts)
+            with nullcontext() if number == parts - 1 else self.accumulating():
+                loss = mean_loss(self.model(part.x), part.y) * (len(part) / len(joined))
+                (loss * ranks).backward()
+            total = total + loss.detach()
+        if self.plan.clip < inf:
+            self.norm = float(whole(clip_grad_norm_(self.model.parameters(), self.plan.clip)))
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        return self.summed(total)
+
+    def summed(self, loss: torch.Tensor) -> float:
+        """Over the shares of all ranks."""
+        dist.all_reduce(loss)
+        return float(loss)
+
+
+class Ddp(DataParallel):
+    """`DistributedDataParallel`."""
+
+    name = "torch-ddp"
+    axes = ("dp",)
+    model: DistributedDataParallel
+
+    def distributed(self, model: nn.Sequential) -> nn.Module:
+        """Of several buckets."""
+        return DistributedDataParallel(model, bucket_cap_mb=BUCKET)
+
+    def accumulating(self) -> AbstractContextManager[None]:
+        """Without the allreduce."""
+        context: AbstractContextManager[None] = self.model.no_sync()
+        return context
+
+    @property
+    def named(self) -> Mapping[str, torch.Tensor]:
+        """Those of the module within."""
+        return dict(self.model.module.named_parameters())
+
+
+class Zero(Ddp):
+    """`ZeroRedundancyOptimizer`: each rank steps some of the parameters, and hands them out."""
+
+    name = "torch-zero"
+    axes = ("zero",)
+
+    def optimizing(self, optimizer: Rule) -> Any:
+        """Over the optimizer's class."""
+        self.zero = ZeroRedundancyOptimizer(
+            self.model.parameters(), optimizer_class=optimizer.kind, **optimizer.options
+        )
+        return self.zero
+
+    def placements(self) -> Held:
+        """The state is that of the optimizer within."""
+        state = self.zero.optim.state
+        held = {
+            name: max(here(slot) for slot in state[p].values() if slot.ndim)
+            for name, p in self.named.items()
+            if p in state
+        }
+        return Held(super().placements().parameters, held)
+
+
+class Fsdp2(DataParallel):
+    """`fully_shard`: each rank holds some rows of each parameter; replicated along `dp`."""
+
+    name = "torch-fsdp2"
+    axes = ("dp", "fsdp")
+
+    def distributed(self, model: nn.Sequential) -> nn.Module:
+        """See `sharded`."""
+        return sharded(model, self.mesh)
+
+    @contextmanager
+    def accumulating(self) -> Iterator[None]:
+        """Without the reduction."""
+        assert isinstance(self.model, FSDPModule)
+        self.model.set_requires_gradient_sync(False)
+        try:
+            yield
+        finally:
+            self.model.set_requires_gradient_sync(True)

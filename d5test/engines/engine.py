@@ -1,0 +1,138 @@
+"""What an engine owes, and what it is given.
+
+An engine takes a PyTorch module, an optimizer and a plan, and trains on the ranks of the default
+process group of `torch.distributed`, which is there before `start` and ended after `close`. It is
+a class that is called without arguments. `lacks` says what it does not do, and why: such a case is
+skipped. What it cannot do on these ranks, it says by raising `d5test.backends.base.Unsupported` on
+all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from math import inf, nan
+from types import MappingProxyType
+from typing import Any, Literal
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+
+@dataclass(frozen=True)
+class World:
+    """All ranks, of which this is one, and the mesh in which they are to be.
+
+    mesh  the size of each axis, the outermost first
+    """
+
+    rank: int
+    size: int
+    mesh: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Minibatch:
+    """Inputs (n, ...) and the class of each prediction (n, ...)."""
+
+    x: torch.Tensor
+    y: torch.Tensor
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def part(self, number: int, count: int) -> Minibatch:
+        """One of so many parts of consecutive samples; the first ones are larger by at most 1."""
+        x, y = (torch.tensor_split(tensor, count)[number] for tensor in (self.x, self.y))
+        return Minibatch(x, y)
+
+
+def mean_loss(output: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """The mean cross-entropy of outputs (n, ..., classes)."""
+    return functional.cross_entropy(output.flatten(end_dim=-2), y.flatten())
+
+
+@dataclass(frozen=True)
+class Rule:
+    """An optimizer of PyTorch that has yet to be given its parameters."""
+
+    kind: type[torch.optim.Optimizer]
+    options: Mapping[str, Any]
+
+    def __call__(self, parameters: Iterable[torch.Tensor], **more: Any) -> Any:
+        """The optimizer of these."""
+        return self.kind(parameters, **self.options, **more)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a step is to be made.
+
+    accumulate  parts in which a rank takes its share; gradients are added up, and stepped once
+    clip        the norm to which the gradient of all parameters is clipped, as
+                `torch.nn.utils.clip_grad_norm_` does
+    split       linear modules whose weights tensor parallelism splits, and by what: the columns of
+                a module's output (rows of its weight), or the rows of its input
+    """
+
+    accumulate: int = 1
+    clip: float = inf
+    split: Mapping[str, Literal["columns", "rows"]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Held:
+    """How many elements of each parameter this rank holds, and of the optimizer's state of it.
+
+    By sequential names. A parameter that is not here may be left out. `state` is that of one slot.
+    """
+
+    parameters: Mapping[str, int]
+    state: Mapping[str, int]
+
+
+class Engine:
+    """An engine of parallel training. Derive yours from this.
+
+    name      as it stands in messages
+    version   of the software that it is
+    axes      of the meshes that it takes, the outermost first; the last one has all ranks if
+              `--mesh` says nothing else
+    rounding  the format to which gradients are rounded on their way; empty: none
+    lacks     features of a case (`accumulate`, `clip`, `tied`, `uneven`) that it has not, and why
+    norm      that of the gradient in the last step, before it was clipped, if the plan clips
+    """
+
+    name = ""
+    version = ""
+    axes: tuple[str, ...] = ("dp",)
+    rounding = ""
+    lacks: Mapping[str, str] = MappingProxyType({})
+    norm = nan
+
+    def start(self, world: World) -> None:
+        """Get ready on these ranks."""
+        raise NotImplementedError
+
+    def wrap(self, model: nn.Sequential, optimizer: Rule, plan: Plan) -> None:
+        """Distribute the model, which is the same at each rank, and make its optimizer."""
+        raise NotImplementedError
+
+    def step(self, joined: Minibatch) -> float:
+        """Step on the minibatch of all ranks, of which this one takes its share.
+
+        The mean loss of all of it before the step, at every rank.
+        """
+        raise NotImplementedError
+
+    def parameters(self) -> Mapping[str, torch.Tensor]:
+        """All parameters, whole, by their names in the model, at every rank."""
+        raise NotImplementedError
+
+    def placements(self) -> Held:
+        """What this rank holds."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Let go of what `start` took."""

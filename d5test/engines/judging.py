@@ -1,0 +1,357 @@
+"""Is an engine where the run on one process is, on every rank, and was its plan applied?
+
+The bars are the spread of an ensemble of sequential runs with a rounding error at each primitive:
+a loss, a norm or a parameter is wrong that is further away than `BY_ELEMENT` spreads, or by norm
+`BY_NORM`. A spread is known from `MEMBERS` runs: of a number alone, which shares its variance with
+no other, half of them (see `ensemble.Spread`) are 16 spreads off with a probability of 1e-11.
+
+A case counts only if these bars reject, by the parameters alone, every one of the mistakes that
+`sequential.mistakes` has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, zip_longest
+from math import ceil, inf, prod
+from typing import Any
+
+import numpy as np
+
+from d5test.backends.base import Unsupported
+from d5test.case import Array
+from d5test.distributed.checks import raised
+from d5test.distributed.gloo import joined, raise_if_left
+from d5test.engines.catalogue import AXES
+from d5test.engines.engine import Engine, Held, World
+from d5test.engines.models import Training
+from d5test.engines.sequential import (
+    COARSE,
+    LOSS,
+    NORM,
+    Noise,
+    Trajectory,
+    arithmetic_of,
+    followed,
+    mistakes,
+)
+from d5test.names import plural
+from d5test.numerics.bounds import Bound
+from d5test.numerics.ensemble import Spread
+from d5test.outcome.fault import Fault, kind_of_fault
+from d5test.training.trajectory import ratio
+
+MEMBERS = 16
+"""Twice as many as elsewhere: losses and norms are single numbers."""
+SHOWN = 6
+"""Parameters that a message names."""
+HELD = {"parameters": "a parameter", "state": "the optimizer's state"}
+"""The parts of `Held`, in words."""
+Finding = tuple[str, str, dict[str, str]]
+"""The kind of a fault, what is wrong, and details."""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a rank has after each step, and what it holds.
+
+    dtypes  of the parameters, by name, as they came
+    """
+
+    trajectory: Trajectory
+    held: Held
+    dtypes: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Bars:
+    """How far an honest engine may be from the sequential run."""
+
+    training: Training
+    bounds: tuple[dict[str, Bound], ...]
+    rounding: str = ""
+
+    def distances(
+        self, trajectory: Trajectory, around: Trajectory | None = None
+    ) -> Iterator[dict[str, float]]:
+        """After each step, by name, in units of what is allowed; perhaps from another run."""
+        for step, (bounds, met) in enumerate(zip(self.bounds, trajectory, strict=False)):
+            of_step = {}
+            for name, value in met.items():
+                bound = bounds[name]
+                if around is not None:
+                    bound = replace(bound, value=around[step][name])
+                of_step[name] = ratio((bound,), (value,))
+            yield of_step
+
+    def takes_for_right(self, mistake: str) -> bool:
+        """Whether these bars do not reject the parameters to which a mistake leads."""
+        wrong = followed(self.training, mistakes(self.training)[mistake])
+        return not _apart(self.distances(_parameters(wrong)))
+
+    def blind(self, world: World, comm: Any) -> tuple[str, ...]:
+        """The mistakes that these bars take for right; each rank looks at some of them.
+
+        Where gradients may be rounded, that is none.
+        """
+        names = [
+            name for name in mistakes(self.training) if not (self.rounding and name == COARSE)
+        ]
+        mine = [name for name in names[world.rank :: world.size] if self.takes_for_right(name)]
+        return tuple(chain.from_iterable(comm.allgather(mine)))
+
+    def looks_like(self, trajectory: Trajectory) -> str:
+        """The mistake that leads to the parameters of these first steps; empty if none does."""
+        met = _parameters(trajectory)
+        for name, combine in mistakes(self.training).items():
+            if not _apart(self.distances(met, followed(self.training, combine))):
+                return name
+        return ""
+
+
+def _parameters(trajectory: Trajectory) -> Trajectory:
+    return tuple(
+        {name: value for name, value in step.items() if name not in (LOSS, NORM)}
+        for step in trajectory
+    )
+
+
+def _apart(distances: Iterator[dict[str, float]]) -> bool:
+    """Whether a run has left the one that the distances are from."""
+    return any(not distance <= 1 for step in distances for distance in step.values())
+
+
+def expected(training: Training, rounding: str, world: World, comm: Any) -> Bars:
+    """The bars; the ranks share the members of the ensemble, and all have the same bars."""
+    arithmetic = arithmetic_of(training.dtype)
+    mine = [
+        followed(training, noise=Noise(arithmetic, member, rounding))
+        for member in range(world.rank, MEMBERS, world.size)
+    ]
+    ordered = chain.from_iterable(zip_longest(*comm.allgather(mine)))
+    right = comm.bcast(followed(training) if not world.rank else None)
+    spreads = [{name: Spread(value) for name, value in step.items()} for step in right]
+    for member in ordered:
+        for of_step, values in zip(spreads, member or (), strict=False):
+            for name, value in values.items():
+                of_step[name].add(value)
+    bounds = [{name: s.bound(arithmetic) for name, s in step.items()} for step in spreads]
+    return Bars(training, tuple(bounds), rounding)
+
+
+def attempted(engine: Engine, subject: Subject, world: World, comm: Any) -> Trained:
+    """Have this rank's engine train, in a process group of its own.
+
+    What it raises is a fault. A rank that only waited for one that has left is freed.
+    """
+    try:
+        with joined(comm):
+            return trained(engine, subject.training, world)
+    except (Unsupported, Fault):
+        raise
+    except Exception as error:
+        raise_if_left(error, comm)
+        if words := raised(error):
+            told = {"rank": str(world.rank), "message": words}
+            raise subject.fault("exception", "a rank raised", told) from None
+        raise
+
+
+def trained(engine: Engine, training: Training, world: World) -> Trained:
+    """Have this rank's engine train. Raises whatever it raises."""
+    try:
+        engine.start(world)
+        engine.wrap(training.model(), training.rule, training.plan)
+        made, dtypes = [], {}
+        for batch in training.batches():
+            loss = engine.step(batch)
+            after: dict[str, Array] = {LOSS: np.asarray(float(loss))}
+            if training.case.clip < inf:
+                after[NORM] = np.asarray(float(engine.norm))
+            for name, value in engine.parameters().items():
+                dtypes[name] = str(value.dtype).removeprefix("torch.")
+                after[name] = value.detach().double().numpy().copy()
+            made.append(after)
+        return Trained(tuple(made), engine.placements(), dtypes)
+    finally:
+        engine.close()
+
+
+@dataclass(frozen=True)
+class Subject:
+    """An engine, and what it is asked.
+
+    given  its name on the command line
+    """
+
+    given: str
+    name: str
+    version: str
+    training: Training
+    mesh: Mapping[str, int]
+
+    def fault(self, kind: str, what: str, details: Mapping[str, str]) -> Fault:
+        """A fault of it; `what` completes the sentence "torch-ddp: ..."."""
+        case, dtype = self.training.case, self.training.dtype
+        mesh = ",".join(f"{axis}{size}" for axis, size in self.mesh.items())
+        ranks = plural(self.training.ranks, "rank")
+        headline = ", ".join(filter(None, (f"{self.name}: {what} on {ranks}", self.version)))
+        again = (
+            f"mpirun -n {self.training.ranks} pytest suites/distributed/test_engines.py "
+            f"--engine={self.given} --mesh={mesh} --dtype={dtype} -k {case.name}"
+        )
+        words = {"case": f"{case.name} in {dtype}, mesh {mesh}", **details, "again": again}
+        return kind_of_fault(kind)("engine", case.name, headline, words)
+
+
+def judge(subject: Subject, bars: Bars, ranks: Sequence[Trained]) -> float:
+    """The largest distance, in units of what is allowed. Raises the `Fault`, all ranks' in one."""
+    training = subject.training
+    found = [*_shapes(training, ranks)]
+    worst = 0.0
+    if not found:
+        distances = [[*bars.distances(each.trajectory)] for each in ranks]
+        worst = max(d for each in distances for step in each for d in step.values())
+        found += [*_values(bars, ranks, distances), *_replicas(ranks)]
+        found += _placements(training, subject.mesh, [each.held for each in ranks])
+    if not found:
+        return worst
+    (kind, what, details), *others = found
+    for _, other, more in others:
+        details |= {other: "; ".join(f"{name} {text}" for name, text in more.items())}
+    raise subject.fault(kind, what, details)
+
+
+def _shapes(training: Training, ranks: Sequence[Trained]) -> Iterator[Finding]:
+    """All parameters are there, in their dtype and shape."""
+    for rank, each in enumerate(ranks):
+        for step, values in enumerate(each.trajectory, 1):
+            got = {name: v.shape for name, v in values.items() if name not in (LOSS, NORM)}
+            if got != training.shapes:
+                odd = sorted(
+                    name
+                    for name in {*got, *training.shapes}
+                    if got.get(name) != training.shapes.get(name)
+                )
+                yield "shape", "parameters are not those of the model", {
+                    "rank": str(rank), "step": str(step),
+                    **{n: f"{got.get(n)}, due {training.shapes.get(n)}" for n in odd[:SHOWN]},
+                }  # fmt: skip
+                return
+        wrong = {n: d for n, d in each.dtypes.items() if d != training.dtype}
+        if wrong:
+            name, dtype = next(iter(wrong.items()))
+            yield "shape", "parameters are in another dtype", {"rank": str(rank), name: dtype}
+            return
+
+
+def _values(
+    bars: Bars, ranks: Sequence[Trained], distances: Sequence[Sequence[Mapping[str, float]]]
+) -> Iterator[Finding]:
+    """Losses, norms and parameters are those of the sequential run."""
+    for step in range(len(bars.bounds)):
+        wrong = {
+            (rank, name): d
+            for rank, of_rank in enumerate(distances)
+            for name, d in of_rank[step].items()
+            if not d <= 1
+        }
+        if not wrong:
+            continue
+        rank, name = max(wrong, key=lambda at: wrong[at])
+        bound, got = bars.bounds[step][name], ranks[rank].trajectory[step][name]
+        names = list(dict.fromkeys(name for _, name in wrong))
+        at = _furthest(bound, got)
+        begun = (ranks[r].trajectory[: step + 1] for r in (rank, 0))
+        likely = next(filter(None, map(bars.looks_like, begun)), "")
+        yield "value", "it is not where the sequential run is", {
+            "step": f"{step + 1} of {len(bars.bounds)}",
+            "rank": f"{rank}, of {_numbers({r for r, _ in wrong})} that are too far",
+            "what": name,
+            "distance": f"{wrong[rank, name]:.4g} times what is allowed",
+            "got": repr(float(got[at])),
+            "want": f"{float(bound.value[at])!r}, give or take {float(bound.bar[at]):.3g}",
+            "wrong": ", ".join(names[:SHOWN]) + ", ..." * (len(names) > SHOWN),
+            **({"looks like": likely} if likely else {}),
+        }  # fmt: skip
+        return
+
+
+def _furthest(bound: Bound, got: Array) -> tuple[int, ...]:
+    error = np.abs(np.nan_to_num(got - bound.value, nan=np.inf)) / bound.bar
+    return tuple(int(i) for i in np.unravel_index(int(np.argmax(error)), error.shape))
+
+
+def _numbers(ranks: set[int]) -> str:
+    return f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, sorted(ranks)))}"
+
+
+def _replicas(ranks: Sequence[Trained]) -> Iterator[Finding]:
+    """All ranks have the same bits, but for those of a NaN."""
+    for step in range(len(ranks[0].trajectory)):
+        first = ranks[0].trajectory[step]
+        odd = {
+            (rank, name)
+            for rank, each in enumerate(ranks)
+            for name, value in each.trajectory[step].items()
+            if not np.array_equal(value, first[name], equal_nan=True)
+        }
+        if odd:
+            names = sorted({name for _, name in odd})
+            yield "disagreement", "ranks have different results", {
+                "step": f"{step + 1} of {len(ranks[0].trajectory)}",
+                "differing": f"{_numbers({rank for rank, _ in odd})} from 0",
+                "of": ", ".join(names[:SHOWN]) + ", ..." * (len(names) > SHOWN),
+            }  # fmt: skip
+            return
+
+
+def _placements(
+    training: Training, mesh: Mapping[str, int], held: Sequence[Held]
+) -> Iterator[Finding]:
+    """The ranks hold together what the axes of their mesh say, and none holds more than its part.
+
+    A parameter that an axis divides is there once along it; else, as often as the axis is long.
+    """
+    for what in HELD:
+        divisions = {axis: getattr(AXES[axis], what) for axis in mesh}
+        of_ranks = [getattr(each, what) for each in held]
+        for name, shape in training.shapes.items():
+            numel = prod(shape)
+            counts = [each.get(name, 0) for each in of_ranks]
+            total, most = numel, numel
+            for axis, size in mesh.items():
+                if not _divided(divisions[axis], name, training):
+                    total *= size
+                elif divisions[axis] != "whole":
+                    most = (
+                        ceil(most / size)
+                        if divisions[axis] == "plan"
+                        else (most // shape[0] * ceil(shape[0] / size))
+                    )
+            if sum(counts) == total and max(counts) <= most:
+                continue
+            likely = "the plan was not applied: each rank has all of it"
+            yield "placement", f"{HELD[what]} is not where it belongs", {
+                "what": f"{name} {shape}",
+                "held": ", ".join(map(str, counts)) + " elements, by rank",
+                "want": f"{total} together, at most {most} on a rank",
+                **({"looks like": likely} if set(counts) == {numel} else {}),
+            }  # fmt: skip
+            return
+        if "whole" in divisions.values() and any(map(bool, of_ranks)):
+            full = [rank for rank, each in enumerate(of_ranks) if set(each) == {*training.shapes}
+                    and all(each.values())]  # fmt: skip
+            if full:
+                yield "placement", f"{HELD[what]} is not divided", {"all is on": _numbers({*full})}
+                return
+
+
+def _divided(division: str, name: str, training: Training) -> bool:
+    """Whether the ranks along an axis that divides so have a parameter once."""
+    if division != "plan":
+        return division != ""
+    module, _, kind = name.rpartition(".")
+    split = training.plan.split.get(module)
+    return split is not None and (kind == "weight" or split == "columns")

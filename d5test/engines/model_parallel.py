@@ -1,0 +1,139 @@
+"""Engines of PyTorch that divide the model: tensor parallelism and pipelines."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import replace
+from math import inf
+from types import MappingProxyType
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    RowwiseParallel,
+    parallelize_module,
+)
+from torch.nn.utils import clip_grads_with_norm_
+
+from d5test.backends.base import Unsupported
+from d5test.engines.data_parallel import DataParallel, TorchEngine, sharded
+from d5test.engines.engine import Minibatch, Plan, Rule, World, mean_loss
+
+STYLES = {"columns": ColwiseParallel, "rows": RowwiseParallel}
+SIDE = {"columns": 0, "rows": 1}
+"""Of a weight, which is split."""
+
+
+class TensorParallel(DataParallel):
+    """`parallelize_module`: ranks along `tp` have the same samples, and parts of the weights.
+
+    Along the other axes it is FSDP2's `fully_shard`.
+    """
+
+    name = "torch-tp"
+    axes = ("dp", "fsdp", "tp")
+    lacks: Mapping[str, str] = MappingProxyType(
+        {
+            "clip": "torch's clip_grad_norm_ refuses DTensors beside tensors (its issue 180346)",
+            "tied": "a shared weight cannot be split twice",
+        }
+    )
+
+    def start(self, world: World) -> None:
+        """With all axes, if only of one rank: `fully_shard` replicates along the first of two."""
+        super().start(replace(world, mesh={axis: world.mesh.get(axis, 1) for axis in self.axes}))
+
+    @property
+    def replicas(self) -> tuple[int, int]:
+        """Ranks along `tp` are one."""
+        size = self.world.mesh["tp"]
+        return self.world.rank // size, self.world.size // size
+
+    def distributed(self, model: nn.Sequential) -> nn.Module:
+        """By the plan, and sharded along the other axes."""
+        size = self.world.mesh["tp"]
+        for name, by in self.plan.split.items():
+            shape = tuple(model.get_submodule(name).weight.shape)
+            if shape[SIDE[by]] % size:
+                raise Unsupported(f"{name} {shape} cannot be split among {size} ranks")
+        styles = {name: STYLES[by]() for name, by in self.plan.split.items()}
+        parallelize_module(model, self.mesh["tp"], styles)
+        return sharded(model, self.mesh["dp", "fsdp"]) if self.replicas[1] > 1 else model
+
+    def summed(self, loss: torch.Tensor) -> float:
+        """Over the shares of those that have others."""
+        for axis in ("dp", "fsdp"):
+            dist.all_reduce(loss, group=self.mesh.get_group(axis))
+        return float(loss)
+
+
+class Pipeline(TorchEngine):
+    """`ScheduleGPipe`: each rank has some of the model's children, as one stage."""
+
+    name = "torch-pp"
+    axes = ("pp",)
+    lacks: Mapping[str, str] = MappingProxyType(
+        {
+            "tied": "stages share no parameter",
+            "uneven": "microbatches of a pipeline have one size",
+        }
+    )
+    schedule: Any = ScheduleGPipe
+
+    def wrap(self, model: nn.Sequential, optimizer: Rule, plan: Plan) -> None:
+        """The stage of this rank."""
+        children, size = list(model.named_children()), self.world.size
+        if size > len(children):
+            raise Unsupported(f"a model of {len(children)} children has no {size} stages")
+        cuts = [number * len(children) // size for number in range(size + 1)]
+        first, end = cuts[self.world.rank : self.world.rank + 2]
+        self.plan = plan
+        self.model = nn.Sequential(OrderedDict(children[first:end]))
+        self.optimizer = optimizer(self.model.parameters())
+        stage = PipelineStage(self.model, self.world.rank, size, torch.device("cpu"))
+        self.pipeline = self.schedule(stage, size * plan.accumulate, loss_fn=mean_loss)
+
+    def step(self, joined: Minibatch) -> float:
+        """The first stage has the inputs, the last one the classes and the losses."""
+        last = self.world.size - 1
+        losses: list[torch.Tensor] = []
+        inputs = (joined.x,) if self.world.rank == 0 else ()
+        if self.world.rank == last:
+            self.pipeline.step(*inputs, target=joined.y, losses=losses)
+        else:
+            self.pipeline.step(*inputs)
+        if self.plan.clip < inf:
+            self._clip()
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        loss: list[float | None] = [torch.stack(losses).mean().item() if losses else None]
+        dist.broadcast_object_list(loss, src=last)
+        assert loss[0] is not None
+        return loss[0]
+
+    def _clip(self) -> None:
+        """By the norm of all stages' gradients."""
+        gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
+        square = torch.stack([g.square().sum() for g in gradients]).sum()
+        dist.all_reduce(square)
+        norm = square.sqrt()
+        clip_grads_with_norm_(self.model.parameters(), self.plan.clip, norm)
+        self.norm = float(norm)
+
+    def parameters(self) -> Mapping[str, torch.Tensor]:
+        """Those of all stages."""
+        stages: list[Any] = [None] * self.world.size
+        dist.all_gather_object(stages, {name: p.detach() for name, p in self.named.items()})
+        return {name: p for stage in stages for name, p in stage.items()}
+
+
+class OneForwardOneBackward(Pipeline):
+    """`Schedule1F1B`."""
+
+    name = "torch-pp-1f1b"
+    schedule = Schedule1F1B

@@ -1,0 +1,176 @@
+"""The models and the data of a case, in PyTorch.
+
+A model is a sequence of children, which a pipeline can cut anywhere. Widths of what tensor
+parallelism splits are divisible by 2, 3 and 4. There is no kink (Gelu, no Relu) on the other side
+of which a rounding error would lead, and no parameter whose gradient is zero, as the bias of an
+attention's keys is: a lost gradient must show.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from d5test.case import Tensor
+from d5test.engines.cases import OPTIMIZERS, STEPS, Case
+from d5test.engines.engine import Minibatch, Plan, Rule
+
+INPUTS, WIDTH, HIDDEN, CLASSES = 7, 10, 24, 5
+WORDS, LENGTH, HEADS, HEAD = 11, 6, 12, 2
+SEED = 1
+
+
+class Pair(nn.Module):  # type: ignore[misc]
+    """(n, ..., width) to (n, ..., width), by a wider layer."""
+
+    def __init__(self, width: int, hidden: int) -> None:
+        super().__init__()
+        self.up, self.down = nn.Linear(width, hidden, bias=False), nn.Linear(hidden, width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Up, Gelu, down."""
+        y: torch.Tensor = self.down(nn.functional.gelu(self.up(x)))
+        return y
+
+
+class Attention(nn.Module):  # type: ignore[misc]
+    """Causal attention, (n, length, width) to the same; as many heads as there are columns."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.q, self.k, self.v = (nn.Linear(width, HEADS * HEAD, bias=False) for _ in range(3))
+        self.out = nn.Linear(HEADS * HEAD, width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Softmax(q k^T / sqrt(d)) v."""
+        q, k, v = (
+            m(x).unflatten(-1, (-1, HEAD)).transpose(1, 2) for m in (self.q, self.k, self.v)
+        )
+        scores = q @ k.transpose(-1, -2) * HEAD**-0.5
+        later = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+        weights = scores.masked_fill(later, -torch.inf).softmax(-1)
+        y: torch.Tensor = self.out((weights @ v).transpose(1, 2).flatten(-2))
+        return y
+
+
+class Block(nn.Module):  # type: ignore[misc]
+    """Attention and a pair of layers, each on what is normalised and beside a residual path."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.before, self.attention = nn.LayerNorm(width), Attention(width)
+        self.between, self.pair = nn.LayerNorm(width), Pair(width, HIDDEN)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """(n, length, width) to the same."""
+        x = x + self.attention(self.before(x))
+        y: torch.Tensor = x + self.pair(self.between(x))
+        return y
+
+
+class Words(nn.Module):  # type: ignore[misc]
+    """(n, length) words to (n, length, width), each word where it stands."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.word = nn.Embedding(WORDS, width)
+        self.place = nn.Parameter(torch.empty(LENGTH, width))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """The sum of both embeddings."""
+        y: torch.Tensor = self.word(x) + self.place
+        return y
+
+
+def _mlp() -> OrderedDict[str, nn.Module]:
+    return OrderedDict(
+        enter=nn.Linear(INPUTS, WIDTH, bias=False),
+        first=Pair(WIDTH, HIDDEN),
+        second=Pair(WIDTH, HIDDEN),
+        leave=nn.Linear(WIDTH, CLASSES),
+    )
+
+
+def _transformer() -> OrderedDict[str, nn.Module]:
+    return OrderedDict(
+        enter=Words(WIDTH), first=Block(WIDTH), second=Block(WIDTH), leave=nn.Linear(WIDTH, WORDS)
+    )
+
+
+MODELS = {"mlp": _mlp, "transformer": _transformer}
+COLUMNS, ROWS = ("up", "q", "k", "v"), ("down", "out")
+
+
+@dataclass(frozen=True)
+class Training:
+    """A case in a dtype, for so many ranks: the same on each of them.
+
+    dtype  a name
+    """
+
+    case: Case
+    dtype: str
+    ranks: int
+
+    def model(self, dtype: torch.dtype | None = None) -> nn.Sequential:
+        """With its initial parameters, numbers of the dtype under test; perhaps in another one."""
+        model = nn.Sequential(MODELS[self.case.model]())
+        if self.case.tied:
+            children = dict(model.named_children())
+            children["second"].up.weight = children["first"].up.weight
+        model = model.to(dtype or getattr(torch, self.dtype))
+        with torch.no_grad():
+            for i, (name, p) in enumerate(model.named_parameters()):
+                # near 1 a normalisation's weight; a power of two keeps what is drawn exact
+                scale = 0.125 if p.ndim == 1 else 2.0 ** np.round(-0.5 * np.log2(p.shape[-1]))
+                drawn = scale * self._drawn(tuple(p.shape), i).double()
+                if name.endswith(("before.weight", "between.weight")):
+                    drawn = (drawn + 1).to(getattr(torch, self.dtype)).double()
+                p.copy_(drawn)
+        return model
+
+    @property
+    def rule(self) -> Rule:
+        """The optimizer."""
+        name = self.case.optimizer
+        return Rule(getattr(torch.optim, name), OPTIMIZERS[name])
+
+    @property
+    def plan(self) -> Plan:
+        """How a step is to be made."""
+        splits: dict[str, Any] = {
+            name: "columns" if last in COLUMNS else "rows"
+            for name, module in self.model().named_modules()
+            if isinstance(module, nn.Linear)
+            and (last := name.rpartition(".")[2]) in (*COLUMNS, *ROWS)
+        }
+        return Plan(self.case.accumulate, self.case.clip, splits)
+
+    @cached_property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Of the parameters, by name."""
+        return {name: tuple(p.shape) for name, p in self.model().named_parameters()}
+
+    def batches(self, dtype: torch.dtype | None = None) -> list[Minibatch]:
+        """The joined minibatch of each step; inputs perhaps in another dtype."""
+        made = []
+        for step in range(STEPS):
+            n, chance = self.case.samples(step, self.ranks), np.random.Philox(key=(SEED, step))
+            classes = (n, LENGTH) if self.case.model == "transformer" else (n,)
+            kinds = WORDS if self.case.model == "transformer" else CLASSES
+            words = chance.random_raw(2 * int(np.prod(classes))).reshape(2, *classes) >> 33
+            x = torch.from_numpy((words[0] % kinds).astype(np.int64))
+            y = torch.from_numpy((words[1] % kinds).astype(np.int64))
+            if self.case.model == "mlp":
+                x = self._drawn((n, INPUTS), 1000 + step).to(dtype or getattr(torch, self.dtype))
+            made.append(Minibatch(x, y))
+        return made
+
+    def _drawn(self, shape: tuple[int, ...], number: int) -> torch.Tensor:
+        return torch.from_numpy(Tensor(shape, self.dtype, ("normal",)).array(SEED, number))

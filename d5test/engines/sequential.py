@@ -1,0 +1,209 @@
+"""The run on one process: in float64, with a rounding error at each primitive, or a mistake.
+
+In float64 and as it is, it is what an engine should arrive at. With errors (`Noise`) it is a
+member of the ensemble whose spread is how far honest arithmetic strays: each primitive of the
+forward and the backward pass and each in-place operation of the optimizer is off. With a mistake,
+it is what an engine must not be taken for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from math import inf
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from d5test.case import Array
+from d5test.engines.engine import Minibatch, mean_loss
+from d5test.engines.models import Training
+from d5test.modules.montecarlo import MonteCarlo
+from d5test.numerics.arithmetic import Arithmetic, classes, format_of
+from d5test.numerics.perturbed import deviates
+from d5test.numerics.sampled import off
+
+Gradient = dict[str, torch.Tensor]
+Combine = Callable[[Sequence[Gradient]], Gradient]
+"""What a step makes of the ranks' gradients: of the mean loss of the joined minibatch, each scaled
+so that their mean is that of all samples."""
+Trajectory = tuple[dict[str, Array], ...]
+"""After each step the parameters, by name, and under `LOSS` and `NORM` those of the step."""
+LOSS, NORM = "loss", "norm of the gradient"
+COARSE = "gradients rounded to bfloat16"
+TINY = 1e-6
+"""What `torch.nn.utils.clip_grad_norm_` adds to a norm before it divides by it."""
+
+
+def mean(gradients: Sequence[Gradient]) -> Gradient:
+    """What is right."""
+    return scaled(gradients, 1 / len(gradients))
+
+
+def scaled(gradients: Sequence[Gradient], factor: float) -> Gradient:
+    """The sum of the gradients, times a factor."""
+    return {name: factor * sum(g[name] for g in gradients) for name in gradients[0]}
+
+
+def norm_of(gradient: Gradient) -> torch.Tensor:
+    """That of all parameters as one vector."""
+    return torch.stack([(g * g).sum() for g in gradient.values()]).sum().sqrt()
+
+
+def clipped(gradient: Gradient, most: float) -> Gradient:
+    """A gradient of at most this norm."""
+    if most == inf:
+        return gradient
+    factor = (most / (norm_of(gradient) + TINY)).clamp(max=1.0)
+    return {name: factor * g for name, g in gradient.items()}
+
+
+@dataclass(frozen=True)
+class Noise:
+    """The errors of one member of an ensemble.
+
+    rounding  the format in which gradients are on their way; empty: that of all else
+    """
+
+    arithmetic: Arithmetic
+    member: int
+    rounding: str = ""
+
+    @contextmanager
+    def made(self) -> Iterator[None]:
+        """Within: each primitive of PyTorch is off."""
+        with MonteCarlo(partial(off, self.arithmetic, self.member, 1.0)):
+            yield
+
+    def summed(self, gradients: Sequence[Gradient]) -> Gradient:
+        """The mean of gradients that are rounded, and rounded after each addition."""
+        u = format_of(self.rounding).u
+
+        def rounded(x: torch.Tensor) -> torch.Tensor:
+            value = x.numpy()
+            return torch.from_numpy(value + u * value * deviates(value, value, self.member))
+
+        total = {}
+        for name, first in gradients[0].items():
+            part = rounded(first)
+            for other in gradients[1:]:
+                part = rounded(part + rounded(other[name]))
+            total[name] = part
+        return scaled([total], 1 / len(gradients))
+
+
+def followed(
+    training: Training, combine: Combine | None = None, noise: Noise | None = None
+) -> Trajectory:
+    """The run on the joined minibatches; or on the ranks' shares, whose gradients are combined."""
+    model = training.model(torch.float64)
+    own = dict(model.named_parameters())
+    optimizer = training.rule(own.values(), foreach=False, **_unfused(training))
+    made = []
+    with _in_float64():
+        for batch in training.batches(torch.float64):
+            loss, gradient = _asked(training, model, batch, combine, noise)
+            with noise.made() if noise else _exactly():
+                norm = norm_of(gradient)
+                for name, g in clipped(gradient, training.case.clip).items():
+                    own[name].grad = g
+                optimizer.step()
+            after = {name: p.detach().numpy().copy() for name, p in own.items()}
+            made.append({LOSS: np.asarray(loss), NORM: np.asarray(float(norm)), **after})
+    return tuple(made)
+
+
+def _asked(
+    training: Training, model: nn.Module, batch: Minibatch, combine: Combine | None,
+    noise: Noise | None,
+) -> tuple[float, Gradient]:  # fmt: skip
+    """The loss and the gradient of a step."""
+    if combine is None and (noise is None or not noise.rounding):
+        with noise.made() if noise else _exactly():
+            loss, gradient = _gradient(model, batch, 1.0)
+        return loss, gradient
+    ranks, each = training.ranks, []
+    losses = 0.0
+    for rank in range(ranks):
+        share = batch.part(rank, ranks)
+        with noise.made() if noise else _exactly():
+            loss, gradient = _gradient(model, share, len(share) * ranks / len(batch))
+        each.append(gradient)
+        losses += loss
+    joined = combine or (noise.summed if noise else mean)
+    return losses / ranks, joined(each)
+
+
+def _gradient(model: nn.Module, batch: Minibatch, weight: float) -> tuple[float, Gradient]:
+    loss = mean_loss(model(batch.x), batch.y)
+    if weight != 1:
+        loss = weight * loss
+    own = dict(model.named_parameters())
+    found = torch.autograd.grad(loss, list(own.values()))
+    return loss.item(), dict(zip(own, found, strict=True))
+
+
+def _unfused(training: Training) -> dict[str, Any]:
+    return {"fused": False} if training.case.optimizer in ("SGD", "AdamW") else {}
+
+
+@contextmanager
+def _exactly() -> Iterator[None]:
+    yield
+
+
+@contextmanager
+def _in_float64() -> Iterator[None]:
+    """Within: what an optimizer counts its steps in is in float64."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+def arithmetic_of(dtype: str) -> Arithmetic:
+    """Of float32 or float64, of which there is one class."""
+    (arithmetic,) = classes(dtype)
+    return arithmetic
+
+
+def mistakes(training: Training) -> Mapping[str, Combine]:
+    """The usual ones, by name: how a step combines the ranks' gradients."""
+    ranks, names = training.ranks, list(training.shapes)
+    parts = range(ranks)
+
+    def one(rank: int) -> Combine:
+        return lambda g: g[rank]
+
+    def without(rank: int) -> Combine:
+        return lambda g: scaled([*g[:rank], *g[rank + 1 :]], 1 / ranks)
+
+    def lost(name: str) -> Combine:
+        return lambda g: {**mean(g), name: g[0][name]}
+
+    def coarse(g: Sequence[Gradient]) -> Gradient:
+        return mean([{name: x.bfloat16().double() for name, x in each.items()} for each in g])
+
+    named: dict[str, Combine] = {
+        f"a mean over W - 1 = {ranks - 1} ranks": lambda g: scaled(g, 1 / (ranks - 1)),
+        f"a mean over W + 1 = {ranks + 1} ranks": lambda g: scaled(g, 1 / (ranks + 1)),
+        "a sum instead of a mean": lambda g: scaled(g, 1.0),
+        **{
+            f"the gradient of part {rank} of the samples left out": without(rank) for rank in parts
+        },
+        "the last rank has rank 0's samples": lambda g: mean([*g[:-1], g[0]]),
+        **{f"rank {rank}'s gradient alone": one(rank) for rank in parts},
+        **{f"a lost bucket: {name} has rank 0's gradient alone": lost(name) for name in names},
+        COARSE: coarse,
+    }
+    if training.case.clip < inf:
+        named["each rank's gradient clipped by its own norm"] = lambda g: mean(
+            [clipped(each, training.case.clip) for each in g]
+        )
+    return named

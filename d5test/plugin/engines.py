@@ -1,0 +1,100 @@
+"""Engines x (cases x dtypes): which tests of parallel training there are.
+
+Requirements: `--engine` and `--mesh` are resolved before anything is collected, and PyTorch is
+imported for tests that run only. Where no engine is named, one of them is judged on few cases, so
+that a run of the whole suite stays short.
+"""
+
+from dataclasses import dataclass
+from importlib.util import find_spec
+from math import prod
+from typing import Any
+
+import pytest
+
+from d5test.arguments import listed
+from d5test.distributed.provider import launched
+from d5test.engines.cases import CASES, DTYPES, USUAL
+from d5test.engines.catalogue import ALL, ENGINES, mesh_of
+from d5test.names import BadName, load, resolve
+from d5test.plugin.selection import SELECTION, resolving
+
+DEFAULT = "torch-ddp"
+PATIENT = pytest.mark.deadline(120)
+"""Ranks share cores. Those of gloo sleep while they wait: no idle rank is to blame."""
+
+
+@dataclass(frozen=True)
+class Named:
+    """An engine as it was named, and what that stands for: a class, or where it is."""
+
+    name: str
+    what: Any
+
+    @property
+    def id(self) -> str:
+        """For tests."""
+        return self.name.rpartition(":")[2]
+
+    def make(self) -> Any:
+        """The engine. A class of ours is imported now."""
+        return (load(self.what) if isinstance(self.what, str) else self.what)()
+
+
+ENGINES_ASKED = pytest.StashKey[tuple[Named, ...]]()
+MESH = pytest.StashKey[dict[str, int]]()
+
+
+@resolving()
+def pytest_configure(config: pytest.Config) -> None:
+    """See that what is asked for exists."""
+    asked = listed(config.getoption("--engine"))
+    names = tuple(ENGINES) if ALL in asked else asked or (DEFAULT,)
+    if asked and not find_spec("torch"):
+        raise BadName("--engine needs torch: pip install 'd5test[torch]'")
+    config.stash[ENGINES_ASKED] = tuple(map(_named, names))
+    config.stash[MESH] = mesh = mesh_of(config.getoption("--mesh"))
+    launch, ranks = launched(), prod(mesh.values())
+    if mesh and launch is not None and ranks != launch.size:
+        text = config.getoption("--mesh")
+        raise BadName(f"--mesh={text} has {ranks} ranks, mpirun started {launch.size}")
+
+
+def _named(name: str) -> Named:
+    what = resolve("engine", name, {**ENGINES, ALL: ""})
+    if not isinstance(what, str | type):
+        raise BadName(f"engine {name!r} is not a class")
+    return Named(name, what)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Parametrise what asks for `engine` and `engine_case`."""
+    if "engine_case" not in metafunc.fixturenames:
+        return
+    config = metafunc.config
+    few = not listed(config.getoption("--engine"))
+    engines = [
+        pytest.param(named, id=named.id, marks=(pytest.mark.mpi, PATIENT))
+        for named in config.stash[ENGINES_ASKED]
+    ]
+    metafunc.parametrize("engine", engines)
+    cases = [
+        (case, dtype)
+        for name, case in CASES.items()
+        for dtype in DTYPES[: 1 if few else None]
+        if dtype in config.stash[SELECTION].dtypes and (not few or name in USUAL)
+    ]
+    ids = [f"{case.name}-{dtype}" for case, dtype in cases]
+    metafunc.parametrize("engine_case", cases, ids=ids)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Import on ranks what the first test would, before its deadline runs."""
+    params = [getattr(getattr(item, "callspec", None), "params", {}) for item in session.items]
+    asked = {given["engine"] for given in params if "engine_case" in given}
+    if asked and launched() is not None and not session.config.option.collectonly:
+        import d5test.engines.judging  # noqa: F401
+
+        for named in asked:
+            if isinstance(named.what, str):
+                load(named.what)

@@ -1,0 +1,45 @@
+"""`mpirun -n 4 python -m tests.engines.judged_under_mpi Ddp:mlp-sgd Fsdp2:mlp-sgd:dp2,fsdp2 ...`.
+
+Judges engines of `tests.engines.planted`, or those that it imports, in float32. Rank 0 prints a
+line of JSON for each: its name, and its distance or the kind, headline and details of its fault.
+"""
+
+import json
+import sys
+from typing import Any
+
+from mpi4py import MPI
+
+from d5test.distributed.gloo import joined
+from d5test.engines.cases import CASES
+from d5test.engines.catalogue import mesh_of
+from d5test.engines.engine import World
+from d5test.engines.judging import Subject, expected, judge, trained
+from d5test.engines.models import Training
+from d5test.outcome.fault import Fault
+from tests.engines import planted
+
+comm, known = MPI.COMM_WORLD, {}
+for word in sys.argv[1:]:
+    name, case, mesh_given, *_ = (*word.split(":"), "")
+    engine = getattr(planted, name)()
+    mesh = mesh_of(mesh_given) or {engine.axes[-1]: comm.size}
+    training, world = (
+        Training(CASES[case], "float32", comm.size),
+        World(comm.rank, comm.size, mesh),
+    )
+    key = case, engine.rounding
+    if key not in known:
+        known[key] = expected(training, engine.rounding, world, comm)
+        assert not known[key].blind(world, comm)
+    with joined(comm):
+        ranks = comm.gather(trained(engine, training, world))
+    if comm.rank:
+        continue
+    said: dict[str, Any] = {"asked": word}
+    try:
+        subject = Subject(name, name, engine.version, training, mesh)
+        said["distance"] = judge(subject, known[key], ranks)
+    except Fault as fault:
+        said |= {"kind": fault.kind, "headline": fault.headline, "details": fault.details}
+    print(json.dumps(said), flush=True)

@@ -1,0 +1,90 @@
+"""Each case tells the usual mistakes from what is right, and one that does not is seen."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from d5test.engines.cases import CASES, DTYPES, USUAL
+from d5test.engines.engine import World
+from d5test.engines.judging import Bars, expected
+from d5test.engines.models import Training
+from d5test.engines.sequential import LOSS, NORM, followed, mean, mistakes
+
+ALONE = World(0, 1, {})
+
+
+class Alone:
+    """A communicator of one rank, which runs all members of the ensemble."""
+
+    def allgather(self, value: Any) -> list[Any]:
+        return [value]
+
+    def bcast(self, value: Any) -> Any:
+        return value
+
+
+def bars(training: Training) -> Bars:
+    return expected(training, "", ALONE, Alone())
+
+
+def blind(training: Training) -> Sequence[str]:
+    return bars(training).blind(ALONE, Alone())
+
+
+@pytest.mark.parametrize("name", USUAL)
+def test_a_case_rejects_every_mistake(name: str) -> None:
+    assert blind(Training(CASES[name], "float32", 3)) == ()
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+@pytest.mark.parametrize("name", CASES)
+def test_every_case_does(name: str, ranks: int, dtype: str) -> None:
+    assert blind(Training(CASES[name], dtype, ranks)) == ()
+
+
+def test_a_threshold_that_never_bites_tells_nothing_of_clipping() -> None:
+    case = replace(CASES["mlp-clipped"], clip=1000.0)
+    assert blind(Training(case, "float32", 3)) == ("each rank's gradient clipped by its own norm",)
+
+
+def test_one_that_always_bites_tells_nothing_of_the_gradient_s_length() -> None:
+    case = replace(CASES["mlp-clipped"], clip=0.125)
+    found = blind(Training(case, "float32", 3))
+    assert "a mean over W - 1 = 2 ranks" in found
+    assert "a sum instead of a mean" in found
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_mean_of_the_shares_gradients_is_that_of_the_joined_minibatch(name: str) -> None:
+    training = Training(CASES[name], "float64", 3)
+    for whole, shared in zip(followed(training), followed(training, mean), strict=True):
+        for key, value in whole.items():
+            np.testing.assert_allclose(shared[key], value, rtol=1e-11, atol=1e-14)
+
+
+def test_clipping_bites_in_some_steps_and_not_in_others() -> None:
+    for ranks in (2, 3, 4):
+        training = Training(CASES["mlp-clipped"], "float64", ranks)
+        norms = [float(step[NORM]) for step in followed(training)]
+        assert min(norms) < training.case.clip < max(norms)
+
+
+def test_the_ensemble_strays_by_some_roundings_and_no_more() -> None:
+    """In float32 a bar is between 1 and 1,000 units of roundoff of a parameter of size 1."""
+    found = bars(Training(CASES["mlp-sgd"], "float32", 3))
+    for step in found.bounds:
+        for name, bound in step.items():
+            if name not in (LOSS, NORM):
+                assert 2.0**-24 < float(np.median(bound.bar)) < 1000 * 2.0**-24
+
+
+def test_a_mistake_is_told_by_its_own_name() -> None:
+    training = Training(CASES["mlp-sgd"], "float32", 3)
+    found = bars(training)
+    for name, combine in mistakes(training).items():
+        assert found.looks_like(followed(training, combine)) == name

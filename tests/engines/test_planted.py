@@ -1,0 +1,139 @@
+"""Engines that are wrong on purpose are found, and named; honest ones are not accused."""
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from tests.distributed.test_mpi import MPIRUN, ROOT, under_mpirun
+
+pytestmark = pytest.mark.skipif(MPIRUN is None, reason="there is no mpirun")
+RANKS = 4
+WRONG = {
+    "MeanOverTooFew:mlp-sgd": ("value", "a mean over W - 1 = 3 ranks"),
+    "MeanOverTooFew:mlp-adamw": ("value", "a mean over W - 1 = 3 ranks"),
+    "MeanOverTooMany:mlp-adamw": ("value", "a mean over W + 1 = 5 ranks"),
+    "LastBucketLost:mlp-sgd": ("value", "a lost bucket: leave.bias has rank 0's gradient alone"),
+    "PastDdp:mlp-sgd": ("value", "'s gradient alone"),
+    "NoSyncToTheLast:mlp-accumulated": ("value", "'s gradient alone"),
+    "ClippedByOwnNorm:mlp-clipped": ("value", "each rank's gradient clipped by its own norm"),
+    "NormAfterClipping:mlp-clipped": ("value", ""),
+    "ReducedInBfloat16:mlp-sgd": ("value", ""),
+    "SamplesRepeated:mlp-sgd": ("value", "the last rank has rank 0's samples"),
+    "MeanOfMeans:mlp-uneven": ("value", ""),
+    "OwnLoss:mlp-sgd": ("value", ""),
+    "NotANumber:mlp-sgd": ("value", ""),
+    "MomentumForgotten:mlp-sgd": ("value", ""),
+    "OtherRate:mlp-sgd": ("value", ""),
+    "OwnShardKept:mlp-sgd": ("value", ""),
+    "StateEverywhere:mlp-sgd": ("placement", "the plan was not applied: each rank has all of it"),
+    "NotSharded:mlp-sgd": ("placement", "the plan was not applied: each rank has all of it"),
+    "RowOff:mlp-sgd": ("value", ""),
+    "NothingSplit:mlp-sgd": ("placement", "the plan was not applied: each rank has all of it"),
+    "NoAllreduceInBackward:mlp-sgd": ("value", ""),
+    "NotScaled:mlp-sgd": ("value", "a sum instead of a mean"),
+    "LastMicrobatchLost:mlp-sgd": ("value", "the gradient of part "),
+    "ParameterMissing:mlp-sgd": ("shape", ""),
+}
+"""Engine and case; the kind of the fault, and what it is said to look like."""
+HONEST = (
+    "Ddp:mlp-sgd", "Ddp:mlp-adamw", "Ddp:mlp-accumulated", "Zero:mlp-adamw", "Fsdp2:mlp-clipped",
+    "Fsdp2:mlp-uneven", "Fsdp2:mlp-sgd:dp2,fsdp2", "TensorParallel:mlp-sgd",
+    "TensorParallel:mlp-sgd:dp2,tp2", "Pipeline:mlp-sgd", "Pipeline:mlp-clipped",
+    "OneBucket:mlp-sgd", "NamedBfloat16:mlp-sgd", "ByHand:mlp-uneven",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def said() -> dict[str, dict[str, Any]]:
+    """What was said of each engine: all are judged in one run."""
+    ran = under_mpirun(RANKS, "tests.engines.judged_under_mpi", *WRONG, *HONEST)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    found = [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("{")]
+    return {each["asked"]: each for each in found}
+
+
+@pytest.mark.parametrize("asked", WRONG)
+def test_it_is_found(said: dict[str, dict[str, Any]], asked: str) -> None:
+    (kind, likely), fault = WRONG[asked], said[asked]
+    assert fault.get("kind") == kind, fault
+    assert likely in fault["details"].get("looks like", "")
+    assert bool(likely) == ("looks like" in fault["details"])
+
+
+@pytest.mark.parametrize("asked", HONEST)
+def test_what_is_right_is_not_accused(said: dict[str, dict[str, Any]], asked: str) -> None:
+    assert "kind" not in said[asked], said[asked]
+    assert 0 < said[asked]["distance"] < 0.5
+
+
+def test_a_message_names_step_parameter_ranks_and_how_to_repeat_it(
+    said: dict[str, dict[str, Any]],
+) -> None:
+    details = said["LastBucketLost:mlp-sgd"]["details"]
+    assert details["step"] == "1 of 4"
+    assert details["what"] == details["wrong"] == "leave.bias"
+    assert details["rank"].endswith("of ranks 0, 1, 2, 3 that are too far")
+    assert "ranks 1, 2, 3 from 0" in details["ranks have different results"]
+    assert f"mpirun -n {RANKS} pytest " in details["again"]
+    assert said["MomentumForgotten:mlp-sgd"]["details"]["step"] == "2 of 4"
+
+
+def suite(*words: str, ranks: int = 0) -> subprocess.CompletedProcess[str]:
+    words = ("pytest", "suites/distributed/test_engines.py", "-q", *words)
+    if ranks:
+        return under_mpirun(ranks, *words)
+    command = [sys.executable, "-m", *words]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def test_what_a_rank_raises_is_a_fault_with_its_line_and_frees_the_others() -> None:
+    ran = suite("--engine=tests.engines.planted:RaisingByHand", "-k", "sgd-float32", ranks=2)
+    assert ran.returncode == 1, ran.stdout + ran.stderr
+    assert "ZeroDivisionError: division by zero, at planted.py:" in ran.stdout
+    assert "rank 0 waited in gloo when rank 1 left" in ran.stdout
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("engine", "told"),
+    [
+        ("Raising", "(call): rank 1 left it, rank 0 hung in a call"),
+        ("Sleeping", "(call): rank 0 left it, rank 1 hung in a call"),
+        ("Exiting", "(call): rank 1 left by os._exit"),
+    ],
+)
+def test_a_rank_that_is_gone_is_named(engine: str, told: str) -> None:
+    ran = suite(f"--engine=tests.engines.planted:{engine}", "-k", "mlp-sgd-float32", ranks=2)
+    assert ran.returncode != 0
+    assert told in ran.stderr, ran.stdout + ran.stderr
+    assert "rank 1 stood at " in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ("--engine=torch-dpp",),
+            "unknown engine 'torch-dpp': did you mean torch-pp or torch-ddp",
+        ),
+        (("--engine=nowhere:Mine",), "cannot be loaded"),
+        (("--engine=tests.distributed.test_mpi:under_mpirun",), "is not a class"),
+        (("--mesh=dp2,qp2",), "unknown axis of a mesh 'qp': known: dp, zero, fsdp, tp, pp"),
+        (("--mesh=2",), "expected an axis and its size, such as dp2, got '2'"),
+        (("--mesh=dp2,dp2",), "the axis dp is named twice"),
+    ],
+)
+def test_a_mistyped_option_is_one_line(words: tuple[str, ...], said: str) -> None:
+    ran = suite(*words)
+    assert ran.returncode == 4
+    assert said in ran.stderr
+
+
+def test_without_ranks_it_is_skipped_and_says_how() -> None:
+    ran = suite("-rs")
+    assert ran.returncode == 0
+    assert "2 skipped" in ran.stdout
+    assert "an engine needs ranks: mpirun -n 4 pytest ..., or pytest --np=4 ..." in ran.stdout
