@@ -61,7 +61,7 @@ def stft(transform: Any) -> Any:
     def plan(
         op: Any, x: Tensor, step: Tensor, window: Tensor | None = None, *length: Tensor
     ) -> Plan:
-        n = len(window) if window is not None and not length else integers(length[0])[0]
+        n = integers(length[0])[0] if window is None or length else window.shape[0]
         made = partial(
             transform, n_fft=n, hop_length=integers(step)[0], center=False,
             onesided=bool(op.onesided), return_complex=True,
