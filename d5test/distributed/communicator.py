@@ -364,6 +364,26 @@ class Virtual:
         return judge()
 
 
+def agreed(comm: Any, judge: Callable[[], Judgement]) -> Judgement:
+    """What `judge` returns at rank 0 of an MPI communicator, or the fault it raises.
+
+    The others rest meanwhile: where ranks share cores, eight that judge the same are four times as
+    slow as one.
+    """
+    verdict: Judgement | tuple[Any, ...] | None = None
+    if comm.rank == 0:
+        try:
+            verdict = judge()
+        except Fault as fault:  # its class is made at run time, and does not travel
+            verdict = (fault.kind, fault.check, fault.case, fault.headline, fault.details,
+                       fault.judgement, fault.evidence)  # fmt: skip
+    verdict = comm.bcast(verdict)
+    if isinstance(verdict, Judgement):
+        return verdict
+    kind, *words = verdict
+    raise kind_of_fault(kind)(*words)
+
+
 @dataclass(frozen=True)
 class Processes(ABC):
     """Ranks that are processes under mpirun, those of the MPI communicator `comm`."""
@@ -401,20 +421,5 @@ class Processes(ABC):
         return (self.comm.size,)
 
     def agree(self, judge: Callable[[], Judgement]) -> Judgement:
-        """What `judge` returns at rank 0, or the fault it raises.
-
-        The others rest meanwhile: where ranks share cores, eight that judge the same are four
-        times as slow as one.
-        """
-        verdict: Judgement | tuple[Any, ...] | None = None
-        if self.comm.rank == 0:
-            try:
-                verdict = judge()
-            except Fault as fault:  # its class is made at run time, and does not travel
-                verdict = (fault.kind, fault.check, fault.case, fault.headline, fault.details,
-                           fault.judgement, fault.evidence)  # fmt: skip
-        verdict = self.comm.bcast(verdict)
-        if isinstance(verdict, Judgement):
-            return verdict
-        kind, *words = verdict
-        raise kind_of_fault(kind)(*words)
+        """As `agreed`."""
+        return agreed(self.comm, judge)
