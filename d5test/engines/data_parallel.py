@@ -12,7 +12,6 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
-from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils import clip_grad_norm_
@@ -46,7 +45,6 @@ def sharded(model: nn.Sequential, mesh: DeviceMesh) -> nn.Module:
 class TorchEngine(Engine):
     """What these have in common: a mesh, a module, an optimizer."""
 
-    version = f"torch {torch.__version__}"
     model: nn.Module
     optimizer: Any
 
@@ -157,6 +155,9 @@ class Zero(Ddp):
 
     def optimizing(self, optimizer: Rule) -> Any:
         """Over the optimizer's class."""
+        # its package warns of torch.jit 66 times: within a test pytest counts these, and is brief
+        from torch.distributed.optim import ZeroRedundancyOptimizer
+
         self.zero = ZeroRedundancyOptimizer(
             self.model.parameters(), optimizer_class=optimizer.kind, **optimizer.options
         )

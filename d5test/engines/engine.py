@@ -96,7 +96,7 @@ class Engine:
     """An engine of parallel training. Derive yours from this.
 
     name      as it stands in messages
-    version   of the software that it is
+    version   of the software that it is; PyTorch's if yours says nothing
     axes      of the meshes that it takes, the outermost first; the last one has all ranks if
               `--mesh` says nothing else
     rounding  the format to which gradients are rounded on their way; empty: none
@@ -105,7 +105,7 @@ class Engine:
     """
 
     name = ""
-    version = ""
+    version = f"torch {torch.__version__}"
     axes: tuple[str, ...] = ("dp",)
     rounding = ""
     lacks: Mapping[str, str] = MappingProxyType({})
