@@ -95,9 +95,13 @@ class Input:
     def _require_sense(self, axes: str) -> None:
         if SEVERAL in self.axes[1:]:
             raise ValueError(f'"{axes}": ... stands first')
-        for name, *_ in self.regimes:
+        for name, *arguments in self.regimes:
             if name not in REGIMES:
                 raise ValueError(f"no value regime {name!r}: {hint(name, REGIMES)}")
+            try:
+                Tensor((2,) * 4, values=(name, *arguments)).array(0, 0)
+            except (TypeError, ValueError) as error:
+                raise ValueError(f"values={(name, *arguments)}: {error}") from None
         known = ("bool", *WHOLE, *FLOATS)
         if self.dtype not in (None, *known):
             raise ValueError(f"no dtype {self.dtype!r}: {hint(str(self.dtype), known)}")

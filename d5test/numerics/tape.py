@@ -23,7 +23,7 @@ import numpy as np
 from d5test.case import Operator, as_tuple
 from d5test.numerics.elementary import COMPARISONS, LOGIC, STEPS, TABLE, no_row
 from d5test.numerics.functions import normal_axes
-from d5test.numerics.tracked import Tracked, as_array, plain, times, zeros_of
+from d5test.numerics.tracked import Tracked, as_array, in_doubt, plain, times, zeros_of
 
 Pull = Callable[[Any], Any]
 _numbers = count()
@@ -259,6 +259,8 @@ class Variable(Tracked):
         return self.made(value, [(self.now, pull)], owned=owned)
 
     def __getitem__(self, key: Any) -> Any:
+        if in_doubt(key):
+            return self.chosen(key)
         return self.move(lambda elements: as_array(elements[key]))
 
     def _join(self, function: Any, arrays: Any, axis: int = 0) -> Any:

@@ -56,6 +56,20 @@ INSTEAD: Mapping[str, str] = {
 Method = Callable[..., Any]
 
 
+def in_doubt(key: Any) -> bool:
+    """Whether an index, or one of several, is itself an array that may be off."""
+    return isinstance(key, Tracked) or (isinstance(key, tuple) and any(map(in_doubt, key)))
+
+
+def _rows(a: Any, index: Any, axis: int | None = None) -> Any:
+    """`np.take` by an index that is in doubt."""
+    if axis is None:
+        return np.ravel(a)[index]
+    front = np.moveaxis(a, axis, 0)[index]
+    axis %= a.ndim
+    return np.moveaxis(front, range(index.ndim), range(axis, axis + index.ndim))
+
+
 def _binary(ufunc: np.ufunc) -> tuple[Method, Method, Method]:
     """x op y, y op x, and x op= y, which keeps the array and changes its elements."""
 
@@ -222,7 +236,20 @@ class Tracked:
         return np.zeros(np.shape(self.value)) if self.companion is None else self.companion
 
     def __getitem__(self, key: Any) -> Any:
+        if in_doubt(key):
+            return self.chosen(key)
         return self.move(lambda elements: np.asarray(elements[key]))
+
+    def chosen(self, key: Any) -> Any:
+        """The rows that an index names which may be in doubt, as that of an order is."""
+        index, *rest = key if isinstance(key, tuple) else (key,)
+        if not isinstance(index, Tracked) or in_doubt(tuple(rest)):
+            raise TypeError("an order that is in doubt chooses by numpy.take_along_axis")
+        rows, row = self.shape[0], self.shape[1:]
+        every = np.broadcast_to(np.reshape(self, (1, rows, -1)), (index.size, rows, prod(row)))
+        which = np.broadcast_to(np.reshape(index, (-1, 1, 1)), (index.size, 1, prod(row)))
+        taken = np.reshape(np.take_along_axis(every, which, 1), (*index.shape, *row))
+        return taken[(slice(None),) * index.ndim + tuple(rest)]
 
     def __setitem__(self, key: Any, other: Any) -> None:
         other = self.lift(other)
@@ -357,6 +384,8 @@ class Tracked:
         return target
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        if function is np.take and in_doubt(args[1]):
+            return _rows(*args, **kwargs)
         if function in MOVES:
             return args[0].move(function, *args[1:], **kwargs)
         if function in SPLITS:

@@ -295,6 +295,23 @@ def test_what_is_computed_has_an_element() -> None:
         operator_of(lambda x: x, {"x": "n d-40"}, {"d": (32, 64)})
 
 
+def by_index(z: Any, w: Any) -> Any:
+    return w[np.argsort(-np.tanh(z), axis=-1)[:, :2]].sum(1)
+
+
+def by_take(z: Any, w: Any) -> Any:
+    return np.take(w, np.argsort(-np.tanh(z), axis=-1)[:, :2], 0).sum(1)
+
+
+@pytest.mark.parametrize("formula", [by_index, by_take])
+def test_rows_may_be_chosen_by_an_order_that_is_in_doubt(formula: Any) -> None:
+    inputs = {"z": Input("t 4", values="normal"), "w": "4 f"}
+    options: dict[str, Any] = {"like": formula, "inputs": inputs, "dtypes": HALF, "wrt": "w"}
+    d5test.check(lambda z, w: w[z.topk(2, -1)[1]].sum(1), backend="torch", **options)
+    with pytest.raises(Fault, match="the result is wrong"):
+        d5test.check(lambda z, w: w[z.topk(2, -1)[1]].mean(1), backend="torch", **options)
+
+
 def test_scores_of_attention_stay_affordable() -> None:
     """Where an axis is as long as a loop that runs in parallel, n by n would be 10^9."""
     made = operator_of(causal, dict.fromkeys("qkv", "n d"))
@@ -365,6 +382,7 @@ def test_what_makes_no_sense_says_what_does(options: dict[str, Any], words: str 
         ({"below": 2.5}, "below= is a whole number"),
         ({"values": ["uniform", 0, 1]}, r'or \("uniform", 0, 1\) say'),
         ({"dtype": torch.int8}, "no dtype torch.int8"),
+        ({"values": ("scaled", 0.003)}, r"values=\(.scaled., 0.003\): "),
     ],
 )
 def test_an_input_that_makes_no_sense_says_what_does(described: Any, words: str) -> None:
