@@ -323,6 +323,8 @@ class AffineGrid(Operator):
 
     def forward(self, theta, size):
         n, _, *sides = map(int, size)
+        if theta.shape != (n, len(sides), len(sides) + 1):
+            raise ValueError(f"theta {theta.shape} is no map of {n} images of {len(sides)} sides")
         places = self.places(theta, sides)
         return (places @ np.swapaxes(theta, 1, 2)).reshape(n, *sides, -1)
 
