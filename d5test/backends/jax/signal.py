@@ -1,5 +1,6 @@
 """Windows of signals, which are symmetric and of the widest dtype; Fourier transforms."""
 
+from functools import partial
 from typing import Any
 
 from d5test.backends.base import UNDERIVED, Plan, Table, Unsupported, planned
@@ -9,24 +10,20 @@ rows = Table()
 WIDEST: dict[str, Any] = {"gradient": UNDERIVED, "values": (0,), "dtypes": ("float64",)}
 
 
-def window(function: Any) -> Any:
-    """A function of the length alone."""
-
-    def plan(op: Any, size: Array) -> Plan:
-        (n,) = integers(size)
-        if op.periodic:
-            raise Unsupported("jax.numpy has symmetric windows")
-        return lambda size: function(n)
-
-    return planned(plan)
+def window(function: Any, op: Any, size: Array) -> Plan:
+    """By a function of the length alone."""
+    (n,) = integers(size)
+    if op.periodic:
+        raise Unsupported("jax.numpy has symmetric windows")
+    return lambda size: function(n)
 
 
-rows.native("BlackmanWindow", **WIDEST)(window(jnp.blackman))
+rows.native("BlackmanWindow", **WIDEST)(planned(partial(window, jnp.blackman)))
 rows.native(
     "HammingWindow", contract="0.54 and 0.46", **WIDEST,
     source="https://docs.jax.dev/en/latest/_autosummary/jax.numpy.hamming.html",
-)(window(jnp.hamming))  # fmt: skip
-rows.native("HannWindow", **WIDEST)(window(jnp.hanning))
+)(planned(partial(window, jnp.hamming)))  # fmt: skip
+rows.native("HannWindow", **WIDEST)(planned(partial(window, jnp.hanning)))
 
 
 TRANSFORMS: dict[tuple[int, int], Any] = {

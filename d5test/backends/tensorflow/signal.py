@@ -10,22 +10,20 @@ from d5test.dtypes import NAMES
 rows = Table()
 
 
-def window(function: Any) -> Any:
-    """A function of the length, whether it is periodic, and the dtype."""
-
-    def plan(op: Any, size: Any) -> Plan:
-        (n,) = integers(size)
-        made = partial(function, n, bool(op.periodic), tf.as_dtype(NAMES[op.output_datatype]))
-        return lambda size: made()
-
-    return planned(plan)
+def window(function: Any, op: Any, size: Any) -> Plan:
+    """By a function of the length, whether it is periodic, and the dtype."""
+    (n,) = integers(size)
+    made = partial(function, n, bool(op.periodic), tf.as_dtype(NAMES[op.output_datatype]))
+    return lambda size: made()
 
 
 rows.native(
     "HammingWindow", gradient=UNDERIVED, values=(0,), contract="0.54 and 0.46",
     source="https://www.tensorflow.org/api_docs/python/tf/signal/hamming_window",
-)(window(tf.signal.hamming_window))  # fmt: skip
-rows.native("HannWindow", gradient=UNDERIVED, values=(0,))(window(tf.signal.hann_window))
+)(planned(partial(window, tf.signal.hamming_window)))  # fmt: skip
+rows.native("HannWindow", gradient=UNDERIVED, values=(0,))(
+    planned(partial(window, tf.signal.hann_window))
+)
 
 
 SPECTRAL: dict[str, Any] = {"gradient": UNDERIVED, "dtypes": ("float64", "float32")}

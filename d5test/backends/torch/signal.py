@@ -13,15 +13,11 @@ from d5test.dtypes import NAMES
 rows = Table()
 
 
-def window(function: Any) -> Any:
-    """A function of the length, whether it is periodic, and the dtype."""
-
-    def plan(op: Any, size: Tensor) -> Plan:
-        (n,), dtype = integers(size), getattr(torch, NAMES[op.output_datatype])
-        made = partial(function, n, bool(op.periodic), dtype=dtype, device=size.device)
-        return lambda size: made()
-
-    return planned(plan)
+def window(function: Any, op: Any, size: Tensor) -> Plan:
+    """By a function of the length, whether it is periodic, and the dtype."""
+    (n,), dtype = integers(size), getattr(torch, NAMES[op.output_datatype])
+    made = partial(function, n, bool(op.periodic), dtype=dtype, device=size.device)
+    return lambda size: made()
 
 
 hamming = partial(torch.hamming_window, alpha=25 / 46, beta=21 / 46)
@@ -30,7 +26,7 @@ for _operator, _function in (
     ("HammingWindow", hamming),
     ("HannWindow", torch.hann_window),
 ):
-    rows.native(_operator, gradient=UNDERIVED, values=(0,))(window(_function))
+    rows.native(_operator, gradient=UNDERIVED, values=(0,))(planned(partial(window, _function)))
 
 
 SPECTRAL: dict[str, Any] = {"gradient": UNDERIVED, "dtypes": ("float64", "float32")}
@@ -55,24 +51,20 @@ def dft(op: Any, x: Tensor, length: Tensor | None = None, axis: Tensor | None = 
     return lambda x, *_: torch.view_as_real(transform(numbers(x), n, along).resolve_conj())
 
 
-def stft(transform: Any) -> Any:
-    """The row of a function like `torch.stft`."""
+def stft(
+    transform: Any, op: Any, x: Tensor, step: Tensor, window: Tensor | None = None, *length: Tensor
+) -> Plan:
+    """By a function like `torch.stft`."""
+    n = integers(length[0])[0] if window is None or length else window.shape[0]
+    made = partial(
+        transform, n_fft=n, hop_length=integers(step)[0], center=False,
+        onesided=bool(op.onesided), return_complex=True,
+    )  # fmt: skip
 
-    def plan(
-        op: Any, x: Tensor, step: Tensor, window: Tensor | None = None, *length: Tensor
-    ) -> Plan:
-        n = integers(length[0])[0] if window is None or length else window.shape[0]
-        made = partial(
-            transform, n_fft=n, hop_length=integers(step)[0], center=False,
-            onesided=bool(op.onesided), return_complex=True,
-        )  # fmt: skip
+    def call(x: Tensor, step: Tensor, window: Tensor | None = None, *length: Tensor) -> Tensor:
+        return torch.view_as_real(made(numbers(x), window=window).transpose(1, 2))
 
-        def call(x: Tensor, step: Tensor, window: Tensor | None = None, *length: Tensor) -> Tensor:
-            return torch.view_as_real(made(numbers(x), window=window).transpose(1, 2))
-
-        return call
-
-    return planned(plan)
+    return call
 
 
-rows.native("STFT", values=(1, 3), **SPECTRAL)(stft(torch.stft))
+rows.native("STFT", values=(1, 3), **SPECTRAL)(planned(partial(stft, torch.stft)))

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch.signal import windows
 
-from d5test.backends.base import UNDERIVED, Forms
+from d5test.backends.base import UNDERIVED, Forms, planned
 from d5test.backends.torch.signal import SPECTRAL, stft, window
 
 forms = Forms()
@@ -29,5 +29,7 @@ for _operator, _functions in FORMS.items():
         forms.add(
             _operator, f"torch.signal.windows.{_name}", gradient=UNDERIVED, values=(0,),
             dtypes=("float64", "float32"),
-        )(window(partial(made, _function)))  # fmt: skip
-forms.add("STFT", "torch.Tensor.stft", values=(1, 3), **SPECTRAL)(stft(torch.Tensor.stft))
+        )(planned(partial(window, partial(made, _function))))  # fmt: skip
+forms.add("STFT", "torch.Tensor.stft", values=(1, 3), **SPECTRAL)(
+    planned(partial(stft, torch.Tensor.stft))
+)
