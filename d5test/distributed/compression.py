@@ -186,7 +186,7 @@ class CompressionInquiry(RanksInquiry):
     def agree(self, judge: Callable[[], Judgement]) -> Judgement:
         """What one process finds, sent to all. What a stranger's formula raises is a fault."""
 
-        def told() -> Judgement:
+        def tried() -> Judgement:
             try:
                 return judge()
             except Fault:
@@ -197,7 +197,7 @@ class CompressionInquiry(RanksInquiry):
                     raise
                 raise self.fault("exception", "a compressor raised", message=words) from None
 
-        return self.comm.agree(told)
+        return self.comm.agree(tried)
 
     def averaged(self) -> Averaged:
         """The ranks take the mean of each step's gradients."""
@@ -420,11 +420,11 @@ def independence(comm: Runner, case: Case) -> Judgement:
         for g in inquiry.gradients[0]:
             inquiry.encoded(1 - 2 * g[::-1], other)
             beside.append(inquiry.encoded(g, state).payload)
-        told = {
+        repeated = {
             "the same seed makes other payloads": again,
             "a rank's payloads depend on what another rank sends": beside,
         }
-        for what, payloads in told.items():
+        for what, payloads in repeated.items():
             for step, (payload, first) in enumerate(zip(payloads, alone, strict=True)):
                 if not np.array_equal(payload, first):
                     raise inquiry.fault("state", what, step=f"{step + 1} of {len(alone)}")

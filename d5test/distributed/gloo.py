@@ -253,7 +253,7 @@ class Gloo(Processes):
         return lambda x: dist.all_reduce(torch.from_numpy(x))
 
     def hooked(self, name: str, gradients: Sequence[Array]) -> list[tuple[Array, Array]]:
-        """By DistributedDataParallel, of a linear function whose gradient is what is told."""
+        """By DistributedDataParallel, of a linear function, whose gradient is chosen."""
         mine = torch.from_numpy(gradients[self.comm.rank].copy())
         model = DistributedDataParallel(_Told(mine[0]))
         state = hook_state(name)

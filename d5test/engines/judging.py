@@ -153,8 +153,8 @@ def attempted(engine: Engine, subject: Subject, world: World, comm: Any) -> Trai
     except Exception as error:
         raise_if_left(error, comm)
         if words := raised(error):
-            told = {"rank": str(world.rank), "message": words}
-            raise subject.fault("exception", "a rank raised", told) from None
+            details = {"rank": str(world.rank), "message": words}
+            raise subject.fault("exception", "a rank raised", details) from None
         raise
 
 

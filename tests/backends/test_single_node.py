@@ -40,6 +40,7 @@ SINGLE = ("DynamicQuantizeLinear", "NonMaxSuppression", "QLinearConv")
 
 def test_a_strict_runtime_has_nothing_against_any_case() -> None:
     every = [p.case for p in corpus().problems if p.case.op.domain == ""]
+    every = [case for case in every if case.op.name != "Dropout"]  # no runtime is asked for it
     assert len(every) > 800
     left_out = set()
     for case in every:
@@ -50,6 +51,8 @@ def test_a_strict_runtime_has_nothing_against_any_case() -> None:
             left_out.add((case.op.name, case.dtype))
     assert left_out == {
         ("Shrink", "bfloat16"),
+        ("LinearAttention", "float64"),
+        ("RotaryEmbedding", "float64"),
         *((name, "float64") for name in OF_SCALES),
         *((name, dtype) for name in SINGLE for dtype in ("float64", "float16", "bfloat16")),
         *(("MeanVarianceNormalization", dtype) for dtype in ("float64", "float16", "bfloat16")),
