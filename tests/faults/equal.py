@@ -47,6 +47,11 @@ EQUAL: Sequence[Equal] = (
     Equal(("GridSample",), "along", "n - 1 -> n", CLIPPED),
     Equal(("GridSample",), "along", "- np.arange", "the same elements, backwards, and one more"),
     Equal(("GridSample",), "reflected", "plain(place) - low ->", TURNED),
+    Equal(("Resize",), "taps", "- np.arange", "the same elements, backwards"),
+    Equal(("Resize",), "taps", "-> math.floor(", "the one element more reaches as far"),
+    Equal(("Resize",), "taps", "-> np.ceil(place)", "the one element more reaches as far"),
+    Equal(("RoiAlign",), "triangle", "return -np.maximum", "both factors change their sign"),
+    Equal(("BlackmanWindow",), "output 0", "first element", "it is zero"),
     Equal(("TopK",), "forward", "[axis] + 1", "where it does not raise, all elements are equal"),
     Equal(("Conv",), "_padding", "o - 1", "no window reads the zeros behind the padding"),
 )
