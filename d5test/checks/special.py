@@ -88,9 +88,19 @@ multiplied by its own gate, whose logistic function may be 0 of an infinity, or 
 clamped argument; the elements around a place, of which some have no weight; what a fast transform
 adds up and takes away again. NaN and infinity times zero are NaN."""
 
-CLEAR = {"GridSample": 2**-10, "Resize": 2**-10}
-"""Operators with weights that follow from coordinates: one below that may be zero, where its
-coordinate is rounded to a whole number, and need not meet a NaN."""
+AT_COORDINATES = ("GridSample", "Resize")
+"""Operators with weights that follow from coordinates: where one is rounded to a whole number, a
+weight that was next to zero is zero, and need not meet a NaN."""
+COORDINATE = 16
+"""By how many roundings of the longest side a coordinate, or the weight that follows, may be off:
+four operations on numbers up to four sides long."""
+
+
+def unclear(case: Case, arithmetic: Arithmetic) -> float:
+    """Weights up to which an honest computation may have zero instead."""
+    if case.op.name not in AT_COORDINATES:
+        return 0.0
+    return COORDINATE * arithmetic.u * max(case.shapes[0] or (0,), default=0)
 
 
 def decides(case: Case, chosen: int) -> bool:
@@ -208,7 +218,7 @@ def _with_special(
     bounds, poisoned = inquiry.forward_bounds(arithmetic), feed.inputs
     demands = bool(np.isnan(value)) and (inquiry.row.propagates_nan or not is_open(case, chosen))
     spread = spreads(case, chosen) or (bool(np.isnan(value)) and case.op.name in UNORDERED)
-    clear = CLEAR.get(case.op.name, 0.0)
+    clear = unclear(case, arithmetic)
     (result,) = inquiry.ask(feed)
     inquiry.shaped(bounds, result.outputs, (feed,))
     expected = tuple(

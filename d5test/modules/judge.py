@@ -547,8 +547,8 @@ class Judge:
                 verdict.faults.append(fault)
             elif not self._of_reference.excuses(fault):
                 verdict.notes.append(f"unlike the problem's own module: {fault.headline}")
-        except (Unsupported, Inapplicable, LeftToOthers):
-            return
+        except (Unsupported, Inapplicable, LeftToOthers) as why:
+            verdict.notes.append(f"NaN and infinity are not asked: {why}")
 
     def _ask_redrawn(self, verdict: Verdict, setting: Setting, path: Path, name: str) -> None:
         """Values and gradients with parameters drawn that begin as one number everywhere.
