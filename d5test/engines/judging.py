@@ -3,7 +3,8 @@
 The bars are the spread of an ensemble of sequential runs with a rounding error at each primitive:
 a loss, a norm or a parameter is wrong that is further away than `BY_ELEMENT` spreads, or by norm
 `BY_NORM`. A spread is known from `MEMBERS` runs: of a number alone, which shares its variance with
-no other, half of them (see `ensemble.Spread`) are 16 spreads off with a probability of 3e-11 (Student's t).
+no other, half of them (see `ensemble.Spread`) are 16 spreads off with a probability of 3e-11, by
+Student's distribution.
 
 A case counts only if these bars reject, by the parameters alone, every one of the mistakes that
 `sequential.mistakes` has.
