@@ -256,16 +256,22 @@ class ParameterMissing(Ddp):
         return named
 
 
-class Raising(Ddp):
-    """Rank 1 raises in the second step."""
+class InTheSecondStep:
+    """Rank 1 raises there."""
 
+    world: World
     steps = 0
 
     def step(self, joined: Minibatch) -> float:
         self.steps += 1
         if self.steps == 2 and self.world.rank == 1:
             return 1 / (self.steps - 2)
-        return super().step(joined)
+        step: float = super().step(joined)  # type: ignore[misc]
+        return step
+
+
+class Raising(InTheSecondStep, Ddp):
+    """Rank 1 raises in the second step."""
 
 
 class Sleeping(Ddp):
@@ -332,13 +338,5 @@ class ByHand(Engine):
         return Held(every, every)
 
 
-class RaisingByHand(ByHand):
+class RaisingByHand(InTheSecondStep, ByHand):
     """Rank 1 raises in the second step, and holds nothing that keeps its connections."""
-
-    steps = 0
-
-    def step(self, joined: Minibatch) -> float:
-        self.steps += 1
-        if self.steps == 2 and self.world.rank == 1:
-            return 1 / (self.steps - 2)
-        return super().step(joined)
