@@ -9,13 +9,17 @@ error in one line.
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 LAUNCHERS = (
     (
         ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"),
         ("Open MPI",),
+    ),
+    (
+        ("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_SIZE"),
+        ("MVAPICH",),
     ),
     (("PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"), ("MPICH", "Intel MPI")),
 )
@@ -29,11 +33,13 @@ SCHEDULERS: Mapping[str, tuple[tuple[str, str], ...]] = {
     ),
     "flux": (("FLUX_TASK_RANK", "FLUX_JOB_SIZE"),),
     "jsrun": (("JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"),),
+    "PALS": (("PALS_RANKID", ""),),
+    "aprun": (("ALPS_APP_PE", ""),),
     "a launcher with PMIx": (("PMIX_RANK", ""),),
 }
 """Variables of rank and size of what starts ranks of any library. A rank above 0, or a size above
 1 beside the rank of a step, is a parallel run; the shell of an allocation has rank 0, and a size
-of which it is the whole."""
+of which it is the whole. Where a launcher states no size, it is that of MPI's world."""
 SHELL = ("SLURM_PROCID", "SLURM_NTASKS")
 """What such a shell has, too: with rank 0 it says nothing."""
 YIELDING: Mapping[str, Mapping[str, str]] = {
@@ -65,6 +71,7 @@ class Launch:
     cores      that these may use
     libraries  that the launcher belongs to; empty: any
     launcher   what started them
+    stated     whether it says the size, which is otherwise the least that there can be
     """
 
     rank: int
@@ -73,6 +80,7 @@ class Launch:
     cores: int
     libraries: tuple[str, ...]
     launcher: str = "mpirun"
+    stated: bool = True
 
     @property
     def oversubscribed(self) -> bool:
@@ -123,7 +131,7 @@ def launched(environ: Mapping[str, str] = os.environ) -> Launch | None:
                 # 4(x2),1 is 4, 4 and 1 on a machine each
                 first = re.match(r"\d+", environ.get("SLURM_STEP_TASKS_PER_NODE", ""))
                 here = int(first[0]) if first else ranks
-                return Launch(number, ranks, here, _cores(), (), launcher)
+                return Launch(number, ranks, here, _cores(), (), launcher, bool(size))
     return None
 
 
@@ -133,7 +141,8 @@ def connect(launch: Launch) -> World:
         for settings in YIELDING.values():  # which library it will be is not known yet
             for name, value in settings.items():
                 os.environ.setdefault(name, value)
-    started = f"{launch.launcher} started {launch.size} ranks"
+    at_least = "" if launch.stated else "at least "
+    started = f"{launch.launcher} started {at_least}{launch.size} ranks"
     try:
         import mpi4py
 
@@ -156,8 +165,10 @@ def connect(launch: Launch) -> World:
         raise Unusable(f"{started} with PMIx, and {library} is built without it: {ALONE}")  # too
     if not MPI.Is_initialized():
         MPI.Init_thread(MPI.THREAD_MULTIPLE)
-    if launch.size != MPI.COMM_WORLD.size:
+    ranks = MPI.COMM_WORLD.size
+    if launch.rank >= ranks or (launch.stated and launch.size != ranks):
         raise Unusable(_unpaired(started, launch, library))
+    launch = replace(launch, size=ranks)
     names = YIELDING.get(name, ()) if launch.oversubscribed else ()
     return World(MPI, launch, library, {name: os.environ[name] for name in names})
 

@@ -2,12 +2,15 @@
 
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
-from d5test.distributed.provider import Launch, launched, library_of
+from d5test.distributed.provider import Launch, Unusable, connect, launched, library_of
 
 HYDRA = {"PMI_RANK": "3", "PMI_SIZE": "8", "MPI_LOCALNRANKS": "4"}
+MV2 = {"RANK": "2", "SIZE": "6", "LOCAL_SIZE": "3"}
+MV2 = {f"MV2_COMM_WORLD_{name}": number for name, number in MV2.items()}
 PRTE = {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "5"}
 
 
@@ -33,6 +36,8 @@ STEP = {"SLURM_PROCID": "2", "SLURM_STEP_NUM_TASKS": "4", "SLURM_NTASKS": "4"}
         ({"FLUX_TASK_RANK": "0", "FLUX_JOB_SIZE": "5"}, (0, 5, 5), "flux"),
         ({"JSM_NAMESPACE_RANK": "1", "JSM_NAMESPACE_SIZE": "6"}, (1, 6, 6), "jsrun"),
         ({"PMIX_RANK": "3"}, (3, 4, 4), "a launcher with PMIx"),
+        ({"PALS_RANKID": "2"}, (2, 3, 3), "PALS"),
+        ({"ALPS_APP_PE": "2"}, (2, 3, 3), "aprun"),
         (HYDRA | STEP, (3, 8, 4), "mpirun"),
     ],
 )
@@ -70,6 +75,7 @@ def test_a_rank_that_mpi_leaves_alone_is_one_line(
     ("variables", "numbers", "libraries"),
     [
         (HYDRA, (3, 8, 4), ("MPICH", "Intel MPI")),
+        (MV2, (2, 6, 3), ("MVAPICH",)),
         (PRTE, (1, 5, 5), ("Open MPI",)),
         (PRTE | {"OMPI_COMM_WORLD_LOCAL_SIZE": "2"}, (1, 5, 2), ("Open MPI",)),
     ],
@@ -81,6 +87,34 @@ def test_a_launcher_says_who_this_is(
     assert launch is not None
     assert (launch.rank, launch.size, launch.local) == numbers
     assert launch.libraries == libraries
+
+
+@pytest.mark.parametrize(
+    ("environment", "ranks", "said"),
+    [
+        ({"PALS_RANKID": "1"}, 4, "4"),
+        ({"PALS_RANKID": "3"}, 3, "PALS started at least 4 ranks, but MPICH"),
+        ({"FLUX_TASK_RANK": "1", "FLUX_JOB_SIZE": "3"}, 4, "flux started 3 ranks, but MPICH"),
+    ],
+)
+def test_a_size_that_no_launcher_states_is_that_of_the_world(
+    environment: dict[str, str], ranks: int, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("mpi4py")
+    launch = launched(environment)
+    assert launch is not None
+    world = SimpleNamespace(
+        COMM_WORLD=SimpleNamespace(size=ranks),
+        Get_library_version=lambda: "MPICH Version: 5.0.2",
+        Is_initialized=lambda: True,
+    )
+    monkeypatch.setitem(sys.modules, "mpi4py.MPI", world)
+    monkeypatch.setattr("mpi4py.MPI", world, raising=False)
+    try:
+        answer = str(connect(launch).launch.size)
+    except Unusable as error:
+        answer = str(error)
+    assert answer.startswith(said)
 
 
 def test_ranks_share_cores_when_there_are_more_of_them_on_this_machine() -> None:
