@@ -5,6 +5,7 @@ and in other factorings, gradients by the references' own backward and by the de
 primitive. What they give lies within the bars of their class, in drawn cases and in long sums.
 """
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
@@ -318,6 +319,50 @@ def test_softmax_by_powers_of_two_lies_within_the_bars() -> None:
         factor = np.float32(np.log2(np.e) * (1 + off))
         e = np.exp2((pairs - pairs.max(-1, keepdims=True)) * factor)
         assert judge(bounds, (e / e.sum(-1, keepdims=True),)).right is right
+
+
+def test_what_underflows_before_it_is_scaled_lies_within_the_bars() -> None:
+    """In float16 x / |x| is subnormal, and then multiplied by dy, as PyTorch does."""
+    x = np.geomspace(1e-6, 1, 3019).reshape(1, -1).astype(np.float16)
+    norm = np.sqrt(np.square(x.astype(np.float32)).sum(keepdims=True)).astype(np.float16)
+    grads = (np.full((1, 1), 19.125, np.float16),)
+    arithmetic = {a.name: a for a in classes("float16")}["P"]
+    bounds = gradient_bounds(OPERATORS["ReduceL2"](), (x,), grads, arithmetic)
+    for dx in ((x / norm) * grads[0], (grads[0] * x) / norm):
+        assert judge(bounds, (dx,)).right
+    assert not judge(bounds, (dx * np.float16(1.01),)).right
+
+
+@pytest.mark.parametrize("mode", ["half_pixel", "half_pixel_symmetric", "align_corners"])
+def test_a_scale_that_is_rounded_lies_within_the_bars(mode: str) -> None:
+    """A scale that follows from sizes is a quotient, as ONNX Runtime has it in float32."""
+    f, rng = np.float32, np.random.default_rng(3)
+
+    def stretched(x: Any, scale: Any) -> Any:
+        """Each column of x, read at the places of the mode."""
+        n = len(x)
+        i = np.arange(math.floor(n * scale + f(0.5)), dtype=f)
+        middles, width = (i + f(0.5)) / scale - f(0.5), f(n) * scale
+        place = {
+            "half_pixel": middles,
+            "half_pixel_symmetric": f(n / 2) * (1 - f(len(i)) / width) + middles,
+            "align_corners": i * (f(n - 1) / (width - 1)),
+        }[mode].clip(0, n - 1)
+        low = np.floor(place).astype(int)
+        weight = (place - low.astype(f))[:, None]
+        return x[low] * (1 - weight) + x[np.minimum(low + 1, n - 1)] * weight
+
+    op = OPERATORS["Resize"](
+        coordinate_transformation_mode=mode, keep_aspect_ratio_policy="not_larger", mode="linear"
+    )
+    (single,) = classes("float32")
+    for n in (7, 13, 49, 201):
+        x = rng.normal(size=(n, 3)).astype(f)
+        bounds = forward_bounds(op, (x, None, None, np.array([2 * n, 4])), single)
+        scale = f(4) / f(3)
+        assert judge(bounds, (stretched(stretched(x, scale).T, scale).T,)).right
+        scale *= f(1.0001)
+        assert not judge(bounds, (stretched(stretched(x, scale).T, scale).T,)).right
 
 
 def _as_tuple(function: Any, *inputs: Any) -> tuple[Any, ...]:

@@ -197,7 +197,7 @@ class ReduceL2(Reduction):
         return np.sqrt((x * x).sum(axes, keepdims=True))
 
     def gradient(self, dy, x, y, axes):
-        return dy * x / y
+        return dy * (x / y)  # |x| <= y: neither overflows; what underflows there, dy scales
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
