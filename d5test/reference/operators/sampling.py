@@ -157,6 +157,7 @@ class Resize(Operator):
         """The coordinate (m,) of each output along an axis of n, in the arithmetic of `like`."""
         i = np.zeros_like(like, shape=(m,))
         i[...] = np.arange(m)
+        scale = scale * np.ones_like(like, shape=())  # the quotient of two sizes is rounded
         width = n * scale
         match self.coordinate_transformation_mode:
             case "asymmetric":
