@@ -28,6 +28,7 @@ from d5test.cli import (
     gate,
     judge,
     known,
+    merge,
     native,
     new,
     report,
@@ -36,7 +37,7 @@ from d5test.cli import (
     verify,
 )
 
-COMMANDS = (doctor, run, repro, compare, report, verify, corpus, gate, judge, new, native,
+COMMANDS = (doctor, run, merge, repro, compare, report, verify, corpus, gate, judge, new, native,
             known, coverage)  # fmt: skip
 MISTAKE, INTERNAL = 2, 3
 """Exit statuses of a wrong command line or file, and of a fault of d5test's own, as pytest's."""

@@ -11,6 +11,8 @@ pytest_plugins = (
     "d5test.plugin.gating",  # two versions in one session: each test is a verdict
     "d5test.plugin.workers",  # one process for each backend
     "d5test.plugin.parametrise",  # backends x (operator x dtype), and why a cell does not apply
+    "d5test.plugin.shards",  # one part of the tests, and a file of what came of each
+    "d5test.plugin.replay",  # a run that is reported again
     "d5test.plugin.optimizers",  # optimizers x dtypes, and recipes
     "d5test.plugin.networks",  # networks, and models that others made
     "d5test.plugin.communicators",  # communicators x (algorithms, optimizers) x dtypes

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from d5test.arguments import count, duration, positive, share
+from d5test.shards import shard
 
 if TYPE_CHECKING:
     import pytest
@@ -161,6 +162,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="N",
         help="time in N more runs, so that one file tells what runs differ by (default: 0)",
     )
+    add(
+        "--shard",
+        type=shard,
+        metavar="I/N",
+        help="only part I of N, by the tests' ids: for CI, and for job arrays",
+    )
+    add("--outcomes", metavar="FILE", help="write what came of each test, for `d5test merge`")
+    add("--replay", metavar="FILE", help="report again what --outcomes wrote, and run nothing")
     add("--np", type=positive, metavar="N", help="run on N ranks: start mpirun, survive its crash")
     add(
         "--deadline",

@@ -82,9 +82,10 @@ def pytest_terminal_summary(
     unconfirmed = carried(terminalreporter, UNCONFIRMED, "failed")
     interrupted = exitstatus == pytest.ExitCode.INTERRUPTED
     until = progress(terminalreporter) if interrupted else ""
-    said = verdict(tallies, failed=failed, unconfirmed=unconfirmed, until=until)
+    missed = left_unsaid(config, tallies)
+    said = verdict(tallies, missed, failed=failed, unconfirmed=unconfirmed, until=until)
     console.print(said, markup=False, soft_wrap=True)
-    for line in chain(fault_lines(tallies), unaccused_lines(tallies)):
+    for line in chain(fault_lines(tallies), unaccused_lines(missed)):
         console.print(line, markup=False, soft_wrap=True)
     console.print()
     console.print(outcome_table(tallies, everything=terminalreporter.verbosity > 0))
@@ -105,10 +106,18 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if reporter is None or session.exitstatus != pytest.ExitCode.OK:
         return
     tallies = tallies_in(reporter)
-    if unaccused(tallies):
+    if left_unsaid(session.config, tallies):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
     elif tallies and not judged(tallies):
         session.exitstatus = NOTHING_JUDGED
+
+
+def left_unsaid(config: pytest.Config, tallies: Sequence[Tally]) -> list[Tally]:
+    """What was found wrong and left to tests that did not say it.
+
+    Of a shard nobody knows: those tests may be in another one. `d5test merge` says it.
+    """
+    return [] if config.getoption("--shard") else unaccused(tallies)
 
 
 def no_tests(selection: Selection) -> str:
@@ -136,6 +145,7 @@ def progress(reporter: pytest.TerminalReporter) -> str:
 
 def verdict(
     tallies: Sequence[Tally],
+    missed: Sequence[Tally] = (),
     *,
     failed: int = 0,
     unconfirmed: Iterable[str] = (),
@@ -143,8 +153,9 @@ def verdict(
 ) -> str:
     """The run in one line.
 
-    `failed` tests may have shown no fault; `unconfirmed` is what was said of known failures;
-    `until` is how far a run came that was interrupted.
+    `missed` is what was found wrong and said by no test; `failed` tests may have shown no fault;
+    `unconfirmed` is what was said of known failures; `until` is how far a run came that was
+    interrupted.
     """
     right, untested = (sum(getattr(t, name) for t in tallies) for name in ("right", "untested"))
     names = sorted({f"{t.backend} {t.version}" for t in tallies if t.version})
@@ -159,7 +170,7 @@ def verdict(
         also += f"; {stale}" if stale else ""
         also += f"; interrupted after {until}" if until else ""
         return f"FAILED: {faults} of {of} {where}; {were}{also}"
-    if missed := unaccused(tallies):
+    if missed:
         wrong = shortened(sorted({tally.operator for tally in missed}))
         is_wrong = f"{wrong} {'is' if len(missed) == 1 else 'are'} wrong"
         return f"FAILED: {is_wrong}, though no test of values drew such a case; {were} {where}"
@@ -196,9 +207,9 @@ def fault_lines(tallies: Sequence[Tally]) -> Iterator[str]:
         yield from _other_causes(others)
 
 
-def unaccused_lines(tallies: Sequence[Tally]) -> Iterator[str]:
+def unaccused_lines(missed: Sequence[Tally]) -> Iterator[str]:
     """What was found wrong by tests of something else, and how to have it judged."""
-    for tally in unaccused(tallies):
+    for tally in missed:
         wrong, check, case = (tally.left_to_others[key] for key in ("wrong", "check", "case"))
         yield f"\n  {wrong} on {tally.backend}: no test of values drew such a case"
         yield f"    met by: {tally.check} in {tally.dtype}, {case}"

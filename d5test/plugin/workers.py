@@ -23,6 +23,7 @@ from d5test.client.messages import RowInfo
 from d5test.names import hint
 from d5test.plugin import native
 from d5test.plugin.selection import SELECTION, Selection, resolving
+from d5test.record import describe_backend
 from d5test.strategies.sizes import MIXED, SMALL
 
 BROUGHT = pytest.StashKey[Mapping[str, str]]()
@@ -30,6 +31,8 @@ BROUGHT = pytest.StashKey[Mapping[str, str]]()
 WORKERS = pytest.StashKey["Workers"]()
 GATING = pytest.StashKey[Any]()
 """The gate (`d5test.plugin.gating.Gating`) of a run that is one."""
+DESCRIBED = pytest.StashKey[dict[str, Mapping[str, Any]]]()
+"""What a record says of each backend."""
 LIMITS = pytest.StashKey[threadpool_limits]()
 """The judge's own BLAS on one thread: its products are small, and several threads take twice the
 CPU time for them, beside workers that have their own."""
@@ -243,6 +246,8 @@ def opened(config: pytest.Config, name: str, *, fork: bool = True) -> Any:
 def pytest_configure(config: pytest.Config) -> None:
     """Start the workers of the backends that are named."""
     workers = config.stash[WORKERS] = Workers(config)
+    described: dict[str, Mapping[str, Any]] = {}
+    config.stash[DESCRIBED] = described
     if config.getoption("--sizes") in (MIXED, SMALL):
         config.stash[LIMITS] = threadpool_limits(1, user_api="blas")
     selection = config.stash[SELECTION]
@@ -253,6 +258,7 @@ def pytest_configure(config: pytest.Config) -> None:
     except pytest.UsageError:
         workers.close()
         raise
+    described |= {n: describe_backend(client.about) for n, client in workers.clients.items()}
     if distributes(config):
         workers.close()
 

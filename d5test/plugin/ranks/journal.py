@@ -16,6 +16,9 @@ from typing import Any, Literal
 
 import pytest
 
+from d5test.plugin.elsewhere import plain, rebuilt
+from d5test.plugin.shards import WHOLE
+
 JOURNAL, PLAN = "journal.jsonl", "plan.json"
 FIELDS = ("name", "fullname", "group", "param", "params", "extra_info", "iterations", "options")
 """Of what pytest-benchmark measured."""
@@ -49,12 +52,12 @@ class Journal:
 
     def collected(self, ids: list[str]) -> None:
         """What there is to do, once the ranks agree on it."""
-        self._write("collected", ids=ids)
+        self._write("collected", ids=ids, whole=self.config.stash.get(WHOLE, None))
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """What cannot be collected."""
         if not report.passed:
-            self._write("uncollected", report=self._plain(report))
+            self._write("uncollected", report=plain(self.config, report))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logstart(self, nodeid: str, location: tuple[str, int | None, str]) -> None:
@@ -63,7 +66,7 @@ class Journal:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """A phase that is over, and what the ranks agreed on."""
-        self._write("report", report=self._plain(report))
+        self._write("report", report=plain(self.config, report))
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logfinish(self) -> None:
@@ -77,9 +80,6 @@ class Journal:
         """The run is over."""
         self._write("end", status=status)
         self._file.close()
-
-    def _plain(self, report: Any) -> Any:
-        return self.config.hook.pytest_report_to_serializable(config=self.config, report=report)
 
     def _write(self, event: str, **what: Any) -> None:
         self._file.write(json.dumps({"event": event, **what}, default=str) + "\n")
@@ -140,15 +140,22 @@ class Replay:
     def _hear_world(self, facts: Mapping[str, Any]) -> None:
         self.facts = facts
 
-    def _hear_collected(self, ids: list[str]) -> None:
+    def _hear_collected(self, ids: list[str], whole: list[Any] | None) -> None:
         self.ids = ids
+        config = self.session.config
+        outcomes = config.pluginmanager.get_plugin("d5test-outcomes")
+        if outcomes is not None and not self.again:
+            outcomes.heard(ids)
+        if whole is not None:
+            tests, sha256 = whole
+            config.stash[WHOLE] = tests, sha256
         self.session.testscollected = max(self.session.testscollected, len(ids))
 
     def _hear_uncollected(self, report: dict[str, Any]) -> None:
-        rebuilt = self._rebuilt(report)
-        self.broken += rebuilt.failed
+        heard = rebuilt(self.session.config, report)
+        self.broken += heard.failed
         if not self.again:
-            self._hook.pytest_collectreport(report=rebuilt)
+            self._hook.pytest_collectreport(report=heard)
 
     def _hear_start(self, nodeid: str, location: list[Any]) -> None:
         path, line, name = location
@@ -156,9 +163,9 @@ class Replay:
         self._hook.pytest_runtest_logstart(nodeid=nodeid, location=(path, line, name))
 
     def _hear_report(self, report: dict[str, Any]) -> None:
-        rebuilt = self._rebuilt(report)
-        self.called |= rebuilt.when == "call"
-        self._hook.pytest_runtest_logreport(report=rebuilt)
+        heard = rebuilt(self.session.config, report)
+        self.called |= heard.when == "call"
+        self._hook.pytest_runtest_logreport(report=heard)
 
     def _hear_finish(self, timed: list[Any]) -> None:
         _put(self.session.config, timed)
@@ -191,15 +198,6 @@ class Replay:
         (nodeid, location), self.running = self.running, None
         self.finished.add(nodeid)
         self._hook.pytest_runtest_logfinish(nodeid=nodeid, location=location)
-
-    def _rebuilt(self, data: dict[str, Any]) -> Any:
-        """The report that was written; JSON has no tuples, and pytest insists on them."""
-        for name in ("location", "longrepr"):
-            if isinstance(data.get(name), list):
-                data[name] = tuple(data[name])
-        for name in ("sections", "user_properties"):
-            data[name] = [tuple(pair) for pair in data.get(name, ())]
-        return self._hook.pytest_report_from_serializable(config=self.session.config, data=data)
 
     @property
     def _hook(self) -> Any:

@@ -18,7 +18,7 @@ SUPERVISED = "D5TEST_SUPERVISED"
 """The variable that holds the folder of the supervisor that started this mpirun."""
 FILES = (
     "xmlpath", "htmlpath", "report_log", "json_report_file", "benchmark_json", "benchmark_save",
-    "benchmark_autosave", "benchmark_histogram", "record_known", "log_file",
+    "benchmark_autosave", "benchmark_histogram", "record_known", "log_file", "outcomes",
 )  # fmt: skip
 """Options, of pytest and of its plugins, that name a file to write."""
 
@@ -37,22 +37,30 @@ class Quiet:
             folder.mkdir(parents=True, exist_ok=True)
             option.basetemp = str(folder / f"rank{rank}")
         if not speaks:
-            for name in FILES:
-                if getattr(option, name, None):
-                    setattr(option, name, None)
+            write_nothing(option)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         """Take the terminal and the cache away."""
-        if self.speaks:
-            return
-        config = session.config
-        reporter = config.pluginmanager.unregister(name="terminalreporter")
-        if reporter is not None:
-            config.pluginmanager.register(Silent(config, reporter), "terminalreporter")
-        cache: Any = getattr(config, "cache", None)
-        if cache is not None:
-            cache.set = lambda key, value: None
+        if not self.speaks:
+            hush(session.config)
+
+
+def write_nothing(option: Any) -> None:
+    """Leave all files out that options name."""
+    for name in FILES:
+        if getattr(option, name, None):
+            setattr(option, name, None)
+
+
+def hush(config: pytest.Config) -> None:
+    """Take the terminal and the cache away."""
+    reporter = config.pluginmanager.unregister(name="terminalreporter")
+    if reporter is not None:
+        config.pluginmanager.register(Silent(config, reporter), "terminalreporter")
+    cache: Any = getattr(config, "cache", None)
+    if cache is not None:
+        cache.set = lambda key, value: None
 
 
 class Silent:
