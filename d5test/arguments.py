@@ -43,6 +43,55 @@ def duration(text: str) -> float:
     return seconds
 
 
+SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
+_DECIMAL = {f"{p}B": 1e3**i for i, p in enumerate(("", "K", "M", "G", "T"))}
+BYTES = {**_DECIMAL, **{f"{p}iB": 1024.0**i for i, p in enumerate("KMGT", 1)}}
+RATES = {
+    **{f"{unit}/s": value for unit, value in BYTES.items()},
+    **{f"{p}bit/s": 1e3**i / 8 for i, p in enumerate(("K", "M", "G", "T"), 1)},
+}
+
+
+def _quantity(text: str, units: dict[str, float], example: str) -> float:
+    found = re.fullmatch(r"(\d+(?:\.\d+)?(?:e[+-]?\d+)?) ?([A-Za-z/]+)", text.strip())
+    value = float(found[1]) * units.get(found[2], 0.0) if found else 0.0
+    if not found or found[2] not in units or not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(
+            f"expected {example}, in one of {', '.join(units)}, got {text!r}"
+        )
+    return value
+
+
+def latency(text: str) -> float:
+    """Seconds, with their unit.
+
+    >>> latency("2ms")
+    0.002
+    """
+    return _quantity(text, SECONDS, "a time such as 1.5us")
+
+
+def nbytes(text: str) -> int:
+    """Bytes, with their unit: a whole number of them.
+
+    >>> nbytes("25MiB"), nbytes("1KB")
+    (26214400, 1000)
+    """
+    value = _quantity(text, BYTES, "a size such as 25MiB")
+    if value != int(value):
+        raise argparse.ArgumentTypeError(f"expected whole bytes, got {text!r}")
+    return int(value)
+
+
+def rate(text: str) -> float:
+    """Bytes a second, with their unit.
+
+    >>> rate("10GB/s"), rate("8Gbit/s")
+    (10000000000.0, 1000000000.0)
+    """
+    return _quantity(text, RATES, "a rate such as 10GB/s")
+
+
 def listed(values: Iterable[str]) -> tuple[str, ...]:
     """The names of an option that is repeated, or given with commas, or both; each once."""
     names = (name.strip() for value in values for name in value.split(","))

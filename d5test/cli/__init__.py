@@ -25,6 +25,7 @@ from d5test.cli import (
     corpus,
     coverage,
     doctor,
+    fit,
     gate,
     judge,
     known,
@@ -34,11 +35,12 @@ from d5test.cli import (
     report,
     repro,
     run,
+    simulate,
     verify,
 )
 
 COMMANDS = (doctor, run, merge, repro, compare, report, verify, corpus, gate, judge, new, native,
-            known, coverage)  # fmt: skip
+            known, coverage, fit, simulate)  # fmt: skip
 MISTAKE, INTERNAL = 2, 3
 """Exit statuses of a wrong command line or file, and of a fault of d5test's own, as pytest's."""
 PIPE, INTERRUPTED = 128 + signal.SIGPIPE, 128 + signal.SIGINT

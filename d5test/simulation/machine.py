@@ -1,0 +1,57 @@
+"""What a machine is in the model.
+
+Alexandrov, Ionescu, Schauser and Scheiman, LogGP (SPAA 1995), with the time of additions as in
+Thakur, Rabenseifner and Gropp 2005, section 3. Hockney's alpha and beta are the case without an
+overhead and a gap.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Times in seconds, of bytes in seconds per byte. All ranks and all links are alike.
+
+    A rank sends at o + wait + k G: its core is busy for `overhead`, then its port sends k bytes,
+    once it has sent those before. The first byte is there `latency` later. Ports take messages one
+    after another, in the order of the schedule, no two within `gap`; both directions go on at
+    once. A message that has come costs the core of its receiver another `overhead`. LogGP counts
+    k - 1 bytes where this counts k: an empty message has none.
+
+    latency   L
+    per_byte  G, the reciprocal of the bandwidth of a port
+    addition  gamma: of one byte that is added to another
+    overhead  o, at either end
+    gap       g, from the start of a message to that of the next at one port
+    """
+
+    latency: float
+    per_byte: float
+    addition: float = 0.0
+    overhead: float = 0.0
+    gap: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if not 0 <= value < float("inf"):
+                raise ValueError(f"{name} is {value}, not a time from 0 on")
+
+    @property
+    def alpha(self) -> float:
+        """Seconds of an empty message: L + 2 o."""
+        return self.latency + 2 * self.overhead
+
+    def busy(self, nbytes: float) -> float:
+        """Seconds that a message keeps a port."""
+        return max(self.gap, nbytes * self.per_byte)
+
+
+@dataclass(frozen=True)
+class Links:
+    """Nodes of `ranks` ranks each. One link, of `per_byte` seconds a byte, leads out of a node.
+
+    Its messages go one after another, as they come; a link puts them aside, and no port waits.
+    """
+
+    ranks: int
+    per_byte: float
