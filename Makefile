@@ -72,6 +72,8 @@ nightly: $(VENV)/dev.stamp
 	  --backend=numpy,native,torch,tensorflow,jax,onnxruntime
 	OMP_NUM_THREADS=1 $(BIN)/pytest suites/operators --backend=jax \
 	  --examples=3 --ignore-glob='*/test_accuracy*.py' -n 2
+	$(BIN)/pytest suites/distributed/test_training.py --optimizer=$$($(BIN)/python -c \
+	  "from d5test.distributed.optimizers import NAMED; print(','.join(NAMED))")
 	OMP_NUM_THREADS=1 $(BIN)/pytest tests -m nightly --durations=20
 	$(MAKE) fuzz faults benchmarks kernels
 

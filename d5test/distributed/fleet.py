@@ -23,7 +23,7 @@ import numpy as np
 
 from d5test.case import Array
 from d5test.distributed.communicator import Runner, Traffic
-from d5test.distributed.optimizers import DistributedOptimizer, Gradient
+from d5test.distributed.optimizer import DistributedOptimizer, Gradient
 from d5test.networks.executor import Executor
 from d5test.networks.network import Network
 from d5test.reference.collectives import Schedule
@@ -52,8 +52,10 @@ class Replica:
 
     def begin(self) -> None:
         """Forget what was measured so far."""
-        self.losses: list[float] = []
-        """Of each minibatch, before its step."""
+        self.losses: dict[int, float] = {}
+        """Of each step's minibatch, before the step."""
+        self.gradients = 0
+        """That were taken."""
         self.seconds = 0.0
         """That its gradients have taken: the rank's own work, no waiting for others."""
 
@@ -81,7 +83,8 @@ class Replica:
             outputs, gradients = self.executor.inference_and_backprop(
                 minibatch(step), self.loss, self.names
             )
-            self.losses.append(float(outputs[self.loss]))
+            self.losses[step] = float(outputs[self.loss])
+            self.gradients += 1
             g = np.concatenate([np.ravel(gradients[name]) for name in self.names])
             self.seconds += time.perf_counter() - start
             return g
@@ -99,7 +102,8 @@ class Fitted:
 
     parameters  those that it has led to, flat
     replicas    of each rank
-    losses      (steps, workers): of each worker's minibatch before its step
+    losses      (steps, workers): of each worker's minibatch before its step; masked where it
+                took no part
     traffic     of each rank, if the communicator counts
     compute     (p,): seconds that each rank's own gradients took
     seconds     from start to end, on the slowest rank
@@ -154,7 +158,10 @@ class Fleet:
         return Fitted(
             np.asarray(self.optimizer.trained(replicas), self.start.dtype),
             replicas,
-            np.array([losses[rank] for rank in self.workers]).T,
+            np.ma.masked_array(
+                [[losses[k].get(t, 0.0) for k in self.workers] for t in range(steps)],
+                [[t not in losses[k] for k in self.workers] for t in range(steps)],
+            ),
             reduced.traffic,
             np.array(compute),
             max(seconds),

@@ -16,7 +16,8 @@ import numpy as np
 
 from d5test.distributed.communicator import Runner
 from d5test.distributed.fleet import Fleet, Shares, at_root, shares, spread
-from d5test.distributed.optimizers import CONSISTENT, DistributedOptimizer
+from d5test.distributed.optimizer import DistributedOptimizer
+from d5test.distributed.optimizers import CONSISTENT
 from d5test.numerics.bounds import Bounds
 from d5test.numerics.ensemble import MEMBERS, noise
 from d5test.numerics.judgement import Judgement, judge
@@ -190,7 +191,13 @@ def train(comm: Runner, client: Any, task: Task, name: str, seed: int) -> Run:
         tested = time.perf_counter() - start
     compute = float(fitted.compute.max())
     history = History(losses=[float(loss) for loss in fitted.losses.mean(axis=1)])
-    history.trained = sum(len(indices) for own in seen for indices in own)
+    took_part = ~np.ma.getmaskarray(fitted.losses).T
+    history.trained = sum(
+        len(indices)
+        for own, took in zip(seen, took_part, strict=True)
+        for indices, part in zip(own, took, strict=True)
+        if part
+    )
     history.spend("compute", compute)
     history.spend("transfer", fitted.seconds - compute)
     history.spend("evaluation", at_root(comm, task.size, lambda: tested))

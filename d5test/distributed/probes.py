@@ -13,20 +13,22 @@ from typing import Any
 import numpy as np
 
 from d5test.case import Case, Operator, Tensor
-from d5test.distributed.checks import ANYTHING, RIGHT, Pick, Property, RanksInquiry
+from d5test.distributed.checks import ANYTHING, RIGHT, Pick, Property, RanksInquiry, same
 from d5test.distributed.communicator import Array, Reduced, Runner, run_copies
+from d5test.distributed.graphs import GRAPHS, mixing, spectral_gap
+from d5test.distributed.optimizer import DistributedOptimizer, Gradient
 from d5test.distributed.optimizers import (
     AVERAGING,
+    AWARE,
     COMPRESSED,
     CONSISTENT,
     DISTRIBUTED,
+    ELASTIC,
+    FEDERATED,
     ONE_SIDED,
     SERVERS,
-    DistributedOptimizer,
-    Gradient,
-    Local,
-    neighbours,
 )
+from d5test.distributed.rules import RULES, Event, furthest, noted, oddity
 from d5test.numerics.arithmetic import classes, format_of
 from d5test.numerics.bounds import double, forward_bounds, lower_precision
 from d5test.numerics.judgement import Judgement, judge
@@ -45,10 +47,19 @@ Formula = Callable[[Array, Array], Array]
 """(parameters, gradients) of all ranks, (ranks, n) each -> parameters after a step of length 1."""
 
 
-def _mixed(w: Array) -> Array:
+def _mixed(w: Array, graph: str = "ring") -> Array:
     """The mean of each rank's row and its neighbours'."""
-    rows = [[rank, *neighbours(rank, len(w))] for rank in range(len(w))]
+    rows = [[rank, *GRAPHS[graph](rank, len(w))] for rank in range(len(w))]
     return np.array([w[row].mean(axis=0) for row in rows])
+
+
+def _mixes(graph: str) -> Formula:
+    return lambda w, g: _mixed(w, graph) - g
+
+
+def _alone(steps: int) -> Formula:
+    """So many steps on one's own, then the mean: with the same gradients, wherever it is taken."""
+    return lambda w, g: np.broadcast_to((w - steps * g).mean(axis=0), w.shape)
 
 
 def _silent(g: Array, rank: int) -> Array:
@@ -65,12 +76,14 @@ def _at_server(w: Array, move: Array) -> Array:
 
 FORMULAS: Mapping[str, Formula] = {
     **dict.fromkeys(CONSISTENT, lambda w, g: np.broadcast_to(w[0] - g.mean(axis=0), w.shape)),
-    "neighbour_averaging": lambda w, g: _mixed(w) - g,
-    "model_averaging": lambda w, g: np.broadcast_to((w - 2 * g).mean(axis=0), w.shape),
+    "neighbour_averaging": _mixes("ring"),
+    **{f"neighbour_averaging-{graph}": _mixes(graph) for graph in ("torus", "random_regular")},
+    "model_averaging": _alone(2),
+    **dict.fromkeys(("local_sgd-4", "post_local_sgd"), _alone(4)),
     **dict.fromkeys(SERVERS, lambda w, g: _at_server(w, g[1:].sum(axis=0))),
     **dict.fromkeys(ONE_SIDED, lambda w, g: _at_server(w, g.sum(axis=0))),
 }
-"""What one step does, or as many as `ModelAveraging` makes between two averages: two."""
+"""What one step does, or as many as `ModelAveraging` makes between two averages."""
 SUSPECTS: Mapping[str, Callable[[Formula, Array, Array], Array]] = {
     "an average over one rank too few": lambda _, w, g: w - g.sum(0) / max(len(g) - 1, 1),
     "an average over one rank too many": lambda _, w, g: w - g.sum(0) / (len(g) + 1),
@@ -132,28 +145,29 @@ class Descent(Operator):
 
     def sequential(self, w: Any, *minibatches: Any) -> list[Any]:
         """The parameters of each rank, by one process that has all minibatches."""
-        size = len(minibatches) // 2
+        gradients = [self.gradient(rank, minibatches) for rank in range(len(minibatches) // 2)]
         if self.optimizer in CONSISTENT:
             samples = np.concatenate(minibatches[::2], axis=1)
             joined = partial(_gradient, samples, np.concatenate(minibatches[1::2], axis=1))
-            w, local = w.copy(), Local(self.base_optimizer(w))
-            for step in range(self.steps):
-                local.step(w, joined(step, w))
-            return [w] * size
-        gradients = [self.gradient(rank, minibatches) for rank in range(size)]
-        replicas = [(w.copy(), Local(self.base_optimizer(w))) for _ in range(size)]
-        for step in range(self.steps):
-            before = [w.copy() for w, _ in replicas]
-            for rank, (w, local) in enumerate(replicas):
-                beside = {(rank - 1) % size, rank, (rank + 1) % size}
-                mixes = self.optimizer == "neighbour_averaging"
-                at = np.mean([before[k] for k in beside], axis=0) if mixes else None
-                local.step(w, gradients[rank](step, before[rank]), at=at)
-            if self.optimizer == "model_averaging" and step % 2:
-                mean = np.mean([w for w, _ in replicas], axis=0)
-                for w, _ in replicas:
-                    w[...] = mean
-        return [w for w, _ in replicas]
+            return self.by_rule(w, [joined], ()) * len(gradients)
+        return self.by_rule(w, gradients, ())
+
+    def by_rule(self, w: Any, gradients: Sequence[Gradient], events: Sequence[Event]) -> list[Any]:
+        """The parameters of each rank, by the optimizer's rule."""
+        optimizer = DISTRIBUTED[self.optimizer](self.base_optimizer(w))
+        return RULES[self.optimizer](optimizer, w, gradients, self.steps, events)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Replay(Descent):
+    """A `Descent` in which rank 0 takes messages in a known order."""
+
+    events: tuple[Event, ...] = ()
+
+    def forward(self, w: Any, *minibatches: Any) -> Any:
+        """The parameters of each rank."""
+        gradients = [self.gradient(rank, minibatches) for rank in range(len(minibatches) // 2)]
+        return tuple(self.by_rule(w, gradients, self.events))
 
 
 def _gradient(samples: Any, targets: Any, step: int, w: Any) -> Any:
@@ -178,12 +192,12 @@ class Probe(RanksInquiry):
         self.op, self.runner = case.op.with_(base=base or case.op.base), comm
         super().__init__(check, comm, replace(case, op=self.op), len(case.inputs) // 2)
 
-    def descend(self) -> Reduced:
-        """What the communicator's own optimizer makes of the case."""
+    def descend(self, events: list[Event] | None = None) -> Reduced:
+        """What the communicator's own optimizer makes of the case; also the events of rank 0."""
         w, *minibatches = self.arrays
         optimizer = self.runner.optimizers[self.op.optimizer](self.op.base_optimizer(w))
         gradient_of = partial(self.op.gradient, minibatches=tuple(minibatches))
-        return self.train(optimizer, [w] * self.size, gradient_of, self.op.steps)
+        return self.train(optimizer, [w] * self.size, gradient_of, self.op.steps, events)
 
     def train(
         self,
@@ -191,11 +205,13 @@ class Probe(RanksInquiry):
         starts: Iterable[Array],
         gradient_of: Callable[[int], Gradient],
         steps: int,
+        events: list[Event] | None = None,
     ) -> Reduced:
         """What the ranks have after so many steps, without the optimizer's room."""
 
         def program(rank: int, size: int, w: Any) -> Schedule:
-            return optimizer.train(rank, size, w, gradient_of(rank), steps)
+            schedule = optimizer.train(rank, size, w, gradient_of(rank), steps)
+            return schedule if rank > 0 or events is None else noted(schedule, events)
 
         room, exposed = optimizer.room(self.size), optimizer.exposed
         arrays = [np.concatenate([start, np.zeros(room, start.dtype)]) for start in starts]
@@ -214,7 +230,7 @@ def one_step(comm: Runner, case: Case) -> Judgement:
     inquiry = Probe("one_step", comm, case, WHOLE_STEP.name)
     name = inquiry.op.optimizer
     averages = name in AVERAGING
-    unit = lcm(6, inquiry.size) * (1 + np.arange(inquiry.n) % 5)
+    unit = lcm(60, inquiry.size) * (1 + np.arange(inquiry.n) % 5)
     factors = np.arange(1, inquiry.size + 1)[:, None]
     gradients = (unit * factors).astype(inquiry.dtype)
     starts = (unit * factors[::-1] ** 2 if averages else unit + 0 * factors).astype(inquiry.dtype)
@@ -268,6 +284,141 @@ def sequential(comm: Runner, case: Case) -> Judgement:
     return comm.agree(judged)
 
 
+def replay(comm: Runner, case: Case) -> Judgement:
+    """As one process that takes messages in the order in which rank 0 did, within its bar.
+
+    No worker that reads is further ahead of the slowest than the bound: `got` is the lead.
+    """
+    inquiry = Probe("replay", comm, case)
+    op, arrays, events = inquiry.op, inquiry.arrays, list[Event]()
+    results = inquiry.descend(events).results
+    events = comm.everywhere(dict.fromkeys(range(inquiry.size), events))[0]
+    ours: Any = DISTRIBUTED[op.optimizer](WHOLE_STEP)
+    if odd := oddity(events, inquiry.size, ours.rounds(op.steps)):
+        raise inquiry.fault("lost", "a round is lost, or one too many", None, who=odd)
+    lead = furthest(events, inquiry.size)
+    if lead > ours.bound:
+        raise inquiry.fault(
+            "stale", "a worker reads too early", None, lead=f"{lead}, at most {ours.bound:g}"
+        )
+    replayed = Replay(optimizer=op.optimizer, base=op.base, steps=op.steps, events=tuple(events))
+
+    def judged() -> Judgement:
+        (arithmetic,) = classes(inquiry.dtype)
+        bounds = forward_bounds(replayed, arrays, arithmetic)
+        return inquiry.within(
+            judge(bounds, results), bounds, f"a rank is not where {op.base} is in one process",
+            lambda: lower_precision(replayed, arrays, None, inquiry.dtype),
+        )  # fmt: skip
+
+    return replace(comm.agree(judged), got=float(lead))
+
+
+def shards(comm: Runner, case: Case) -> Judgement:
+    """Bit for bit what one server makes that adds the gradients in the order of ranks."""
+    inquiry = Probe("shards", comm, case)
+    op, (w, *minibatches) = inquiry.op, inquiry.arrays
+    gradients = [op.gradient(rank, tuple(minibatches)) for rank in range(inquiry.size)]
+    results = inquiry.descend().results
+    with np.errstate(all="ignore"):
+        want = op.by_rule(w, gradients, ())[0]
+    for rank, got in enumerate(results):
+        if not same(got, want):
+            at = int(np.argmax(got != want))
+            raise inquiry.fault(
+                "bits", "several servers do not make what one does",
+                where=f"element [{at}] of rank {rank}", got=str(got[at]), want=str(want[at]),
+            )  # fmt: skip
+    return RIGHT
+
+
+def at_rest(comm: Runner, case: Case) -> Judgement:
+    """With gradients of zero, and parameters that are alike, nothing moves.
+
+    Weights that are averaged with sum to one, then; whole numbers show it exactly.
+    """
+    inquiry = Probe("at_rest", comm, case, WHOLE_STEP.name)
+    start = (inquiry.size * (1 + np.arange(inquiry.n) % 5)).astype(inquiry.dtype)
+    optimizer = comm.optimizers[inquiry.op.optimizer](WHOLE_STEP)
+    rested = inquiry.train(
+        optimizer, [start] * inquiry.size, lambda _: _no_gradient, 4 * inquiry.op.steps
+    )
+    for rank, got in enumerate(rested.results):
+        if not np.array_equal(got, start):
+            at = int(np.flatnonzero(got != start)[0])
+            raise inquiry.fault(
+                "weights", "it moves parameters that are alike without a gradient",
+                where=f"element [{at}] of rank {rank}", got=f"{got[at]:.10g}",
+                want=f"{start[at]:g}",
+            )  # fmt: skip
+    return RIGHT
+
+
+def _no_gradient(step: int, w: Any) -> Any:
+    return np.zeros_like(w)
+
+
+def conserved(comm: Runner, case: Case) -> Judgement:
+    """Without gradients the sum over all ranks stays, but for roundings.
+
+    In each of k steps each of p ranks adds up at most p terms, divides or multiplies thrice, and
+    takes two sums more: p + 5 roundings of numbers that are at most M, since averages stay within
+    what is averaged. The bar is k p (p + 5) u M, and as much again for terms of second order.
+    """
+    inquiry = Probe("conserved", comm, case, WHOLE_STEP.name)
+    size, steps = inquiry.size, 4 * inquiry.op.steps
+    starts = _apart(inquiry)
+    optimizer = comm.optimizers[inquiry.op.optimizer](WHOLE_STEP)
+    results = inquiry.train(optimizer, starts, lambda _: _no_gradient, steps).results
+    before, after = (np.sum(np.array(x, np.float64), axis=0) for x in (starts, results))
+    largest = np.abs(starts).max(axis=0).astype(np.float64)
+    bar = 2 * steps * size * (size + 5) * format_of(inquiry.dtype).u * largest
+    if not np.all(np.abs(after - before) <= bar):
+        at = int(np.argmax(~(np.abs(after - before) <= bar)))
+        raise inquiry.fault(
+            "sum", "the sum of the ranks' parameters does not stay",
+            where=f"element [{at}]", got=f"{after[at]:.10g}", want=f"{before[at]:.10g}",
+        )  # fmt: skip
+    return RIGHT
+
+
+def _apart(inquiry: Probe) -> Array:
+    """Whole numbers that differ by rank and element: (ranks, n)."""
+    unit, ranks = 1 + np.arange(inquiry.n) % 5, 1 + np.arange(inquiry.size)
+    return (unit * ranks[::-1, None] ** 2).astype(inquiry.dtype)
+
+
+def consensus(comm: Runner, case: Case) -> Judgement:
+    """The distance from the mean over ranks shrinks as the graph's spectral gap says.
+
+    |x_k - mean| <= (1 - gap)^k |x_0 - mean|, in the norm over all ranks. It starts along the
+    eigenvector that shrinks most slowly, so that nothing is to spare. k roundings of p + 1 terms
+    each are granted.
+    """
+    inquiry = Probe("consensus", comm, case, WHOLE_STEP.name)
+    size, steps, name = inquiry.size, inquiry.op.steps, inquiry.op.optimizer
+    ours: Any = DISTRIBUTED[name](WHOLE_STEP)
+    matrix = mixing(GRAPHS[ours.graph], size)
+    values, vectors = np.linalg.eigh(matrix)
+    slow = vectors[:, np.argsort(np.abs(values))[-2 if size > 1 else -1]]
+    starts = np.outer(slow, 1 + np.arange(inquiry.n) % 5).astype(inquiry.dtype)
+    optimizer = comm.optimizers[name](WHOLE_STEP)
+    results = inquiry.train(optimizer, starts, lambda _: _no_gradient, steps).results
+    before, after = (_spread(np.array(x, np.float64)) for x in (starts, results))
+    u, norm = format_of(inquiry.dtype).u, float(np.linalg.norm(np.abs(starts).astype(np.float64)))
+    bar = (1 - spectral_gap(matrix)) ** steps * before + 2 * steps * (size + 1) * size * u * norm
+    if not after <= bar:
+        raise inquiry.fault(
+            "consensus", "replicas come together too slowly", None, got=f"{after:.6g}",
+            want=f"at most {bar:.6g} after {steps} steps, from {before:.6g}",
+        )  # fmt: skip
+    return RIGHT
+
+
+def _spread(x: Array) -> float:
+    return float(np.linalg.norm(x - x.mean(axis=0)))
+
+
 def replicas(comm: Runner, case: Case) -> Judgement:
     """All ranks have the same bits after each number of steps."""
     inquiry = Probe("replicas", comm, case)
@@ -306,9 +457,11 @@ def traffic(comm: Runner, case: Case) -> Judgement:
     inquiry = Probe("traffic", comm, case)
     sent = inquiry.descend().traffic or ()
     optimizer = DISTRIBUTED[inquiry.op.optimizer](WHOLE_STEP)
-    want = optimizer.nbytes(inquiry.size, inquiry.arrays[0], inquiry.op.steps)
-    bytes_ = (sum(t.bytes for t in sent), want)
-    return inquiry.costs({"bytes": bytes_}, f"{type(optimizer).__name__}.nbytes")
+    w, size, steps = inquiry.arrays[0], inquiry.size, inquiry.op.steps
+    costs = {"bytes": (sum(t.bytes for t in sent), optimizer.nbytes(size, w, steps))}
+    for rank, items in enumerate(optimizer.sent(size, len(w), steps)):
+        costs[f"bytes of rank {rank}"] = (sent[rank].bytes, items * w.itemsize)
+    return inquiry.costs(costs, f"{type(optimizer).__name__}.nbytes")
 
 
 def staleness(comm: Runner, case: Case) -> Judgement:
@@ -357,9 +510,23 @@ def staleness(comm: Runner, case: Case) -> Judgement:
 # with a bound, one-sided access waits by reading
 _COUNTED = tuple(name for name in DISTRIBUTED if name != "one_sided-2")
 _row = partial(Property, dtypes=("float64", "float32"), one=descent)
+# fmt: off
 _ROWS = (
     _row("one_step", one_step, subjects=(*FORMULAS,)),
-    _row("sequential", sequential, kind="value", subjects=(*CONSISTENT, *AVERAGING)),
+    _row(
+        "sequential", sequential, kind="value", subjects=(*CONSISTENT, *AVERAGING, *FEDERATED)
+    ),
+    _row(
+        "replay", replay, kind="value", subjects=(*SERVERS, *AWARE, *ELASTIC), least=2,
+        measures="rounds by which a worker that reads is ahead of the slowest",
+    ),
+    _row("shards", shards, subjects=("centralised-sharded",)),
+    _row("at_rest", at_rest, subjects=(*RULES,)),
+    _row("conserved", conserved, subjects=(*AVERAGING, *ELASTIC)),
+    _row(
+        "consensus", consensus,
+        subjects=tuple(name for name in AVERAGING if name.startswith("neighbour")),
+    ),
     _row("replicas", replicas, subjects=(*CONSISTENT, *COMPRESSED)),
     _row("staleness", staleness, subjects=(*SERVERS, *ONE_SIDED), least=2, measures=LAG),
     _row("paid_back", paid_back, subjects=("compressed-topk",)),

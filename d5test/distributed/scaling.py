@@ -167,7 +167,7 @@ class TimedStep:
         """Of the ranks that took part, sent to all."""
         replica, traffic = self.replica, self._traffic
         own = Measured(
-            replica.seconds / max(len(replica.losses), 1),
+            replica.seconds / max(replica.gradients, 1),
             traffic.messages,
             traffic.bytes,
             hashlib.sha256(self._w.tobytes()).hexdigest(),

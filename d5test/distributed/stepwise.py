@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 
 from d5test.case import Array
+from d5test.distributed.averaging import reduce_from
 from d5test.distributed.communicator import Program
+from d5test.distributed.graphs import ring
 from d5test.distributed.mpi import run
-from d5test.distributed.optimizers import Local, neighbours, reduce_from_neighbours
+from d5test.distributed.optimizer import Local
 from d5test.reference.collectives import ALLREDUCE
 from d5test.reference.optimizers import Optimizer
 
@@ -32,11 +34,11 @@ class Communication:
     @property
     def neighborhood(self) -> int:
         """Ranks whose arrays `reduce_from_neighbors` adds: 3; on 2 ranks 2, on 1 rank 1."""
-        return len(neighbours(self.rank, self.size)) + 1
+        return len(ring(self.rank, self.size)) + 1
 
     def reduce_from_neighbors(self, x: Array) -> Array:
         """The sum over this rank and its neighbours in a ring."""
-        return self._result(reduce_from_neighbours, x)
+        return self._result(lambda rank, size, x: reduce_from(ring(rank, size), x), x)
 
     def allreduce(self, x: Array, algorithm: str = "ring") -> Array:
         """The sum over all ranks, by an algorithm of `ALLREDUCE`."""
@@ -73,7 +75,7 @@ class ConsistentNeighbors(StepwiseOptimizer):
     """Parameters are averaged with the neighbours', then moved by the rank's own gradient.
 
     Lian et al., NIPS 2017 (arXiv 1705.09056), algorithm 1: the same steps, bit for bit, as those
-    of `d5test.distributed.optimizers.NeighbourAveraging`, which says what is wrong in the slides'
+    of `d5test.distributed.averaging.NeighbourAveraging`, which says what is wrong in the slides'
     listing of this name.
     """
 

@@ -162,12 +162,17 @@ def _optimizers(config: pytest.Config) -> list[str]:
 
 
 def _learners(config: pytest.Config, *, timed: bool) -> list[str]:
-    """Those that train networks, which are in float32; timed are those whose steps are alike."""
-    from d5test.distributed.optimizers import CONSISTENT
+    """Those that train networks, which are in float32; timed are those whose steps are alike.
+
+    Where --optimizer names none, variants are left out: each takes seconds.
+    """
+    from d5test.distributed.optimizers import CONSISTENT, NAMED
 
     if "float32" not in config.stash[SELECTION].dtypes:
         return []
-    return [name for name in _optimizers(config) if not timed or name in CONSISTENT]
+    unasked = () if listed(config.getoption("--optimizer")) else NAMED
+    names = [name for name in _optimizers(config) if name not in unasked]
+    return [name for name in names if not timed or name in CONSISTENT]
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -5,10 +5,15 @@ from collections.abc import Callable
 import pytest
 
 from d5test.distributed.probes import (
+    at_rest,
+    consensus,
+    conserved,
     one_step,
     paid_back,
+    replay,
     replicas,
     sequential,
+    shards,
     staleness,
     traffic,
 )
@@ -43,3 +48,28 @@ def test_traffic(each_case: Callable[[Body], None]) -> None:
 @pytest.mark.collective("paid_back")
 def test_paid_back(each_case: Callable[[Body], None]) -> None:
     each_case(paid_back)
+
+
+@pytest.mark.collective("replay")
+def test_replay(each_case: Callable[[Body], None]) -> None:
+    each_case(replay)
+
+
+@pytest.mark.collective("shards")
+def test_shards(each_case: Callable[[Body], None]) -> None:
+    each_case(shards)
+
+
+@pytest.mark.collective("at_rest")
+def test_at_rest(each_case: Callable[[Body], None]) -> None:
+    each_case(at_rest)
+
+
+@pytest.mark.collective("conserved")
+def test_conserved(each_case: Callable[[Body], None]) -> None:
+    each_case(conserved)
+
+
+@pytest.mark.collective("consensus")
+def test_consensus(each_case: Callable[[Body], None]) -> None:
+    each_case(consensus)

@@ -7,8 +7,8 @@ import numpy as np
 from mpi4py import MPI
 
 from d5test.case import Array
+from d5test.distributed.averaging import NeighbourAveraging
 from d5test.distributed.communicator import Virtual
-from d5test.distributed.optimizers import NeighbourAveraging
 from d5test.distributed.stepwise import Communication, ConsistentNeighbors
 from d5test.reference.collectives import Schedule
 from d5test.reference.optimizers import Adam

@@ -10,7 +10,7 @@ from d5test.client.client import InProcessClient
 from d5test.distributed.communicator import Virtual
 from d5test.distributed.fleet import shares
 from d5test.distributed.learning import Begun, Sequential, Task, begin, train
-from d5test.distributed.optimizers import CONSISTENT, DISTRIBUTED
+from d5test.distributed.optimizers import CONSISTENT, DISTRIBUTED, FEDERATED
 from d5test.networks.zoo import mlp
 from d5test.numerics.bounds import Bounds
 from d5test.reference.optimizers import Momentum
@@ -85,7 +85,10 @@ def test_a_loss_that_does_not_fall_is_found(name: str, factor: int) -> None:
     """Steps uphill, or none."""
     found = begun(name, lambda base: DISTRIBUTED[name](base.with_(lr=factor * base.lr)))
     assert found.reason
-    assert found.after > found.before * (1 - np.finfo(np.float32).eps)
+    # a weighted mean of parameters that are alike is rounded
+    _, (bound, *_) = expected(RANKS)
+    fall = bound.bar if name in FEDERATED else found.before * np.finfo(np.float32).eps
+    assert found.before - found.after < fall
     assert ("the loss does not fall" in found.reason) == (name not in CONSISTENT)
 
 
@@ -106,7 +109,8 @@ def test_it_learns_the_whole_task(name: str) -> None:
     assert run.broken == ()
     workers = len(DISTRIBUTED[name](Momentum()).workers(RANKS))
     assert len(run.history.losses) == 3 * -(-SAMPLES // (BATCH // workers * workers))
-    assert run.history.trained == 3 * SAMPLES
+    took_part = run.history.trained / (3 * SAMPLES)
+    assert 0.3 < took_part < 0.9 if name in FEDERATED else took_part == 1
 
 
 def test_a_bound_that_is_out_of_reach_is_broken() -> None:

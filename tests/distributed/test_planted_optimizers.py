@@ -7,16 +7,23 @@ from typing import Any
 
 import pytest
 
+from d5test.distributed.averaging import FederatedAveraging, ModelAveraging
 from d5test.distributed.checks import table
 from d5test.distributed.communicator import Virtual
 from d5test.distributed.optimizers import DISTRIBUTED, Compressed
 from d5test.distributed.probes import DESCENT
+from d5test.distributed.servers import ElasticAveraging, Sharded
 from d5test.outcome.fault import Fault
 from d5test.reference.compressors import QSGD, TopK
 from tests.distributed import wrong_optimizers as wrong
 from tests.distributed.wrong_compressors import OwnExactly
 
 CASES = 25
+
+
+def regular(neighbours: Any) -> Any:
+    """Such an averaging among the neighbours that its name says."""
+    return partial(neighbours, graph="random_regular")
 
 
 def first_fault(name: str, optimizer: Any, check: str, dtype: str = "float32") -> Fault | None:
@@ -62,6 +69,48 @@ def first_fault(name: str, optimizer: Any, check: str, dtype: str = "float32") -
             "disagreement",
         ),
         ("compressed-powersgd", DISTRIBUTED["decentralised"], "traffic", "volume"),
+        ("centralised-sharded", wrong.ShardForgotten, "one_step", "step"),
+        ("centralised-sharded", wrong.ShardForgotten, "sequential", "value"),
+        ("centralised-sharded", wrong.ShardForgotten, "shards", "bits"),
+        ("centralised-sharded", wrong.ShardsSlotsShared, "sequential", "value"),
+        ("centralised-sharded", wrong.AddedInReverse, "shards", "bits"),
+        ("centralised-sharded", DISTRIBUTED["centralised"], "traffic", "volume"),
+        ("centralised-hierarchical", wrong.NodeLeftOut, "one_step", "step"),
+        ("centralised-hierarchical", wrong.NodeLeftOut, "sequential", "value"),
+        ("centralised-hierarchical", DISTRIBUTED["centralised"], "traffic", "volume"),
+        ("neighbour_averaging-torus", DISTRIBUTED["neighbour_averaging"], "one_step", "step"),
+        ("neighbour_averaging-torus", DISTRIBUTED["neighbour_averaging"], "sequential", "value"),
+        ("neighbour_averaging-torus", DISTRIBUTED["neighbour_averaging"], "traffic", "volume"),
+        ("neighbour_averaging-torus", regular(wrong.OneNeighbourTooFew), "at_rest", "weights"),
+        ("neighbour_averaging-random_regular", regular(wrong.OneSidedWeights), "conserved", "sum"),
+        ("neighbour_averaging-random_regular", regular(wrong.OneSidedWeights), "one_step", "step"),
+        ("neighbour_averaging-random_regular", regular(wrong.Lazy), "consensus", "consensus"),
+        ("neighbour_averaging", wrong.Lazy, "sequential", "value"),
+        ("local_sgd-4", partial(wrong.MeanOverTooFew, every=4), "at_rest", "weights"),
+        ("local_sgd-4", partial(wrong.MeanOverTooFew, every=4), "sequential", "value"),
+        ("local_sgd-4", DISTRIBUTED["model_averaging"], "sequential", "value"),
+        ("post_local_sgd", DISTRIBUTED["local_sgd-4"], "sequential", "value"),
+        ("post_local_sgd", DISTRIBUTED["local_sgd-4"], "traffic", "volume"),
+        ("federated_averaging", wrong.Unweighted, "sequential", "value"),
+        ("federated_averaging", wrong.OneClientTooMany, "at_rest", "weights"),
+        ("federated_averaging", wrong.OneClientTooMany, "sequential", "value"),
+        ("federated_averaging", wrong.AlwaysTheSame, "sequential", "value"),
+        ("federated_averaging", wrong.AlwaysTheSame, "traffic", "volume"),
+        ("federated_averaging", wrong.FromOwnParameters, "sequential", "value"),
+        ("federated_averaging", partial(FederatedAveraging, share=1.0), "traffic", "volume"),
+        ("stale_synchronous-2", DISTRIBUTED["asynchronous"], "replay", "stale"),
+        ("asynchronous", wrong.Lossy, "replay", "value"),
+        ("asynchronous", wrong.StalenessAware, "replay", "value"),
+        ("staleness_aware", DISTRIBUTED["asynchronous"], "replay", "value"),
+        ("staleness_aware", wrong.OneLessStale, "replay", "value"),
+        ("elastic_averaging-0", partial(wrong.CentreStays, bound=0), "replay", "value"),
+        ("elastic_averaging", wrong.CentreStays, "conserved", "sum"),
+        ("elastic_averaging", wrong.WorkerStays, "conserved", "sum"),
+        ("elastic_averaging-2", partial(wrong.WorkerStays, bound=2), "replay", "value"),
+        ("elastic_averaging", wrong.PulledFirst, "replay", "value"),
+        ("elastic_averaging-0", partial(wrong.HastyElastic, bound=0), "replay", "stale"),
+        ("elastic_averaging", partial(ElasticAveraging, every=1), "replay", "lost"),
+        ("elastic_averaging", partial(ElasticAveraging, every=3), "traffic", "volume"),
     ],
 )
 def test_it_is_found(name: str, optimizer: Any, check: str, kind: str) -> None:
@@ -75,6 +124,20 @@ def test_it_is_found(name: str, optimizer: Any, check: str, kind: str) -> None:
 def test_nothing_is_found_in_what_is_right(check: str) -> None:
     for name in DESCENT[check].subjects:
         assert first_fault(name, DISTRIBUTED[name], check) is None
+
+
+@pytest.mark.parametrize("servers", [1, 3, 9])
+@pytest.mark.parametrize("check", ["shards", "sequential", "replicas", "traffic"])
+def test_any_number_of_servers_is_right(check: str, servers: int) -> None:
+    """The bits are those of one server; what a rank sends depends on the number, and is told."""
+    found = first_fault("centralised-sharded", partial(Sharded, servers=servers), check)
+    assert (found is None) == (check != "traffic")
+
+
+def test_local_sgd_that_meets_after_each_step_is_synchronous() -> None:
+    """With plain gradient descent, the mean of steps is the step with the mean gradient."""
+    each = partial(ModelAveraging, every=1)
+    assert first_fault("decentralised", each, "one_step") is None
 
 
 @pytest.mark.parametrize("check", ["one_step", "sequential", "replicas"])

@@ -1,25 +1,40 @@
 """Distributed optimizers that are wrong on purpose, each in one way."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from d5test.distributed.optimizers import (
-    Centralised,
-    Compressed,
-    Decentralised,
-    Gradient,
-    Local,
+from d5test.distributed.averaging import (
+    FederatedAveraging,
     ModelAveraging,
     NeighbourAveraging,
-    OneSided,
-    StaleSynchronous,
-    neighbours,
-    reduce_from_neighbours,
+    reduce_from,
 )
-from d5test.reference.collectives import ALLREDUCE, ANY, Accumulate, Recv, Schedule, Send
+from d5test.distributed.graphs import ring
+from d5test.distributed.optimizer import Gradient, Local
+from d5test.distributed.optimizers import Compressed, Decentralised
+from d5test.distributed.servers import (
+    Centralised,
+    ElasticAveraging,
+    Hierarchical,
+    OneSided,
+    Sharded,
+    StalenessAware,
+    StaleSynchronous,
+)
+from d5test.reference.collectives import (
+    ALLREDUCE,
+    ANY,
+    Accumulate,
+    Recv,
+    Schedule,
+    Send,
+    width,
+    within,
+)
 
 
 @dataclass(frozen=True)
@@ -108,7 +123,7 @@ class GradientsAmongNeighbours(NeighbourAveraging):
     """As the slides have it: the gradients are averaged, and divided by 3."""
 
     def train(self, rank: int, size: int, w: Any, gradient: Gradient, steps: int) -> Schedule:
-        local, others = Local(self.base), neighbours(rank, size)
+        local, others = Local(self.base), ring(rank, size)
         parts = [np.empty_like(w) for _ in others]
         for step in range(steps):
             g = gradient(step, w)
@@ -127,8 +142,8 @@ class LooksAhead(NeighbourAveraging):
         local = Local(self.base)
         for step in range(steps):
             mixed = np.array(w)
-            yield from reduce_from_neighbours(rank, size, mixed)
-            mixed /= len(neighbours(rank, size)) + 1
+            yield from reduce_from(ring(rank, size), mixed)
+            mixed /= len(ring(rank, size)) + 1
             local.step(w, gradient(step, mixed), at=mixed)
 
 
@@ -234,3 +249,193 @@ class TornClock(OneSided):
                 yield step
                 yield kept
                 kept = None
+
+
+@dataclass(frozen=True)
+class ShardForgotten(Sharded):
+    """The second server hands its shard out as it was."""
+
+    def train(self, rank: int, size: int, w: Any, gradient: Gradient, steps: int) -> Schedule:
+        base = self.base.with_(lr=0.0) if rank == 1 else self.base
+        yield from Sharded(base).train(rank, size, w, gradient, steps)
+
+
+@dataclass(frozen=True)
+class ShardsSlotsShared(Sharded):
+    """The servers start each step with fresh slots."""
+
+    def train(self, rank: int, size: int, w: Any, gradient: Gradient, steps: int) -> Schedule:
+        for step in range(steps):
+            yield from super().train(rank, size, w, lambda _, at, t=step: gradient(t, at), 1)
+
+
+@dataclass(frozen=True)
+class AddedInReverse(Sharded):
+    """A server adds the gradients from the last rank to the first: the bits are others."""
+
+    def train(self, rank: int, size: int, w: Any, gradient: Gradient, steps: int) -> Schedule:
+        reverse = range(size)[::-1]
+        yield from within(super().train(size - 1 - rank, size, w, gradient, steps), reverse)
+
+
+@dataclass(frozen=True)
+class NodeLeftOut(Hierarchical):
+    """The server of a node sends its own gradient alone."""
+
+    def gather(self, rank: int, size: int, g: Any) -> Schedule:
+        served = rank % width(size) > 0
+        return super().gather(rank, size, np.zeros_like(g) if served else g)
+
+
+@dataclass(frozen=True)
+class OneNeighbourTooFew(NeighbourAveraging):
+    """The sum over a rank and its neighbours is divided by the number of neighbours."""
+
+    def train(self, rank: int, size: int, w: Any, gradient: Gradient, steps: int) -> Schedule:
+        local, mixed = Local(self.base), np.empty_like(w)
+        others = self.neighbours(rank, size)
+        for step in range(steps):
+            g = gradient(step, w)
+            mixed[...] = w
+            yield from reduce_from(others, mixed)
+            local.step(w, g, at=mixed / max(len(others), 1))
+
+
+@dataclass(frozen=True)
+class OneSidedWeights(NeighbourAveraging):
+    """Rows sum to one, columns do not: rank 0 keeps what it has."""
+
+    def train(self, rank: int, size: int, w: Any, gradient: Gradient, steps: int) -> Schedule:
+        local, mixed = Local(self.base), np.empty_like(w)
+        others = self.neighbours(rank, size)
+        for step in range(steps):
+            g = gradient(step, w)
+            mixed[...] = w
+            yield from reduce_from(others, mixed)
+            local.step(w, g, at=w if rank == 0 else mixed / (len(others) + 1))
+
+
+@dataclass(frozen=True)
+class Lazy(NeighbourAveraging):
+    """Half the mean, half what the rank has itself: doubly stochastic, but slower."""
+
+    def train(self, rank: int, size: int, w: Any, gradient: Gradient, steps: int) -> Schedule:
+        local, mixed = Local(self.base), np.empty_like(w)
+        others = self.neighbours(rank, size)
+        for step in range(steps):
+            g = gradient(step, w)
+            mixed[...] = w
+            yield from reduce_from(others, mixed)
+            local.step(w, g, at=(mixed / (len(others) + 1) + w) / 2)
+
+
+@dataclass(frozen=True)
+class MeanOverTooFew(ModelAveraging):
+    """The parameters are averaged over all ranks but one."""
+
+    def train(self, rank: int, size: int, w: Any, gradient: Gradient, steps: int) -> Schedule:
+        local = Local(self.base)
+        for step in range(steps):
+            local.step(w, gradient(step, w))
+            if self.meets(step + 1):
+                yield from ALLREDUCE[self.algorithm].schedule(rank, size, w)
+                w /= max(size - 1, 1)
+
+
+@dataclass(frozen=True)
+class Unweighted(FederatedAveraging):
+    """Each client counts as much as any other."""
+
+    def weight(self, rank: int) -> int:
+        return 1
+
+
+@dataclass(frozen=True)
+class OneClientTooMany(FederatedAveraging):
+    """The weighted sum is divided by the samples of the clients, the first one's counted twice."""
+
+    def _weigh(self, chosen: Sequence[int], w: Any) -> Schedule:
+        yield from super()._weigh(chosen, w)
+        samples = sum(self.weight(k) for k in chosen)
+        w *= samples / (samples + self.weight(chosen[0]))
+
+
+@dataclass(frozen=True)
+class AlwaysTheSame(FederatedAveraging):
+    """The clients of the first round take part in all of them."""
+
+    def clients(self, size: int, number: int) -> tuple[int, ...]:
+        return super().clients(size, 0)
+
+
+@dataclass(frozen=True)
+class FromOwnParameters(FederatedAveraging):
+    """A client goes on from its own parameters, and not from rank 0's."""
+
+    def train(self, rank: int, size: int, w: Any, gradient: Gradient, steps: int) -> Schedule:
+        own = w.copy()
+        for step in super().train(rank, size, w, gradient, steps):
+            own[...] = w
+            yield step
+            if isinstance(step, Recv) and rank > 0:
+                w[...] = own
+
+
+@dataclass(frozen=True)
+class CentreStays(ElasticAveraging):
+    """The force moves the worker alone."""
+
+    def apply(self, local: Local, w: Any, g: Any, missed: int) -> None:
+        pass
+
+
+@dataclass(frozen=True)
+class WorkerStays(ElasticAveraging):
+    """The force moves the centre alone."""
+
+    def train(self, rank: int, size: int, w: Any, gradient: Gradient, steps: int) -> Schedule:
+        if rank == 0:
+            yield from super().train(rank, size, w, gradient, steps)
+            return
+        local, centre = Local(self.base), np.empty_like(w)
+        for step in range(steps):
+            g = gradient(step, w)
+            if step % self.every == 0:
+                yield Recv(0, centre)
+                yield Send(0, (w - centre) * self.moving_rate / (size - 1))
+            local.step(w, g)
+
+
+@dataclass(frozen=True)
+class PulledFirst(ElasticAveraging):
+    """The gradient is that where the force has moved the worker: right where it is told."""
+
+    def train(self, rank: int, size: int, w: Any, gradient: Gradient, steps: int) -> Schedule:
+        if rank == 0:
+            yield from super().train(rank, size, w, gradient, steps)
+            return
+        local, centre = Local(self.base), np.empty_like(w)
+        for step in range(steps):
+            if step % self.every == 0:
+                yield Recv(0, centre)
+                force = (w - centre) * self.moving_rate / (size - 1)
+                w -= force
+                yield Send(0, force)
+            local.step(w, gradient(step, w))
+
+
+@dataclass(frozen=True)
+class HastyElastic(ElasticAveraging):
+    """The server lets a worker run one round further ahead than it may."""
+
+    def train(self, rank: int, size: int, w: Any, gradient: Gradient, steps: int) -> Schedule:
+        right = ElasticAveraging(self.base, self.bound + 1, every=self.every)
+        return right.train(rank, size, w, gradient, steps)
+
+
+@dataclass(frozen=True)
+class OneLessStale(StalenessAware):
+    """A gradient counts as fresher than it is by one."""
+
+    def apply(self, local: Local, w: Any, g: Any, missed: int) -> None:
+        super().apply(local, w, g, missed - 1)
