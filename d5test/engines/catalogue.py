@@ -17,6 +17,11 @@ ENGINES: Mapping[str, str] = {
     "torch-tp": "d5test.engines.model_parallel:TensorParallel",
     "torch-pp": "d5test.engines.model_parallel:Pipeline",
     "torch-pp-1f1b": "d5test.engines.model_parallel:OneForwardOneBackward",
+    "torch-pp-interleaved": "d5test.engines.model_parallel:Interleaved",
+    "torch-pp-bfs": "d5test.engines.model_parallel:LoopedBreadthFirst",
+    "torch-pp-zero-bubble": "d5test.engines.model_parallel:ZeroBubble",
+    "torch-pp-zbv": "d5test.engines.model_parallel:ZeroBubbleV",
+    "torch-pp-dualpipev": "d5test.engines.model_parallel:DualPipeV",
 }
 """Where each of ours is."""
 ALL = "all"

@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
-from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
+from torch.distributed.pipelining import PipelineStage, ScheduleGPipe, ScheduleZBVZeroBubble
 from torch.distributed.tensor import DTensor, Replicate
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils import clip_grad_norm_
@@ -21,7 +21,11 @@ from torch.utils.checkpoint import checkpoint
 
 from d5test.engines.data_parallel import BUCKET, Ddp, Fsdp2, Zero, whole
 from d5test.engines.engine import Engine, Held, Minibatch, Plan, Rule, World, mean_loss
-from d5test.engines.model_parallel import Pipeline, TensorParallel
+from d5test.engines.model_parallel import (
+    Pipeline,
+    TensorParallel,
+    ZeroBubbleV,
+)
 
 
 class Hooked(Ddp):
@@ -284,6 +288,21 @@ class LastMicrobatchLost(Pipeline):
             return loss if len(calls) % parts else loss.detach() + 0 * loss
 
         return ScheduleGPipe(stage, parts, loss_fn=lossy)
+
+
+class LastMicrobatchLostLater(ZeroBubbleV):
+    """The gradients of the weights of a microbatch are dropped, those of the inputs are not."""
+
+    @staticmethod
+    def schedule(stages: list[PipelineStage], parts: int, **given: Any) -> Any:
+        for stage in stages:
+            own = stage.backward_weight_one_chunk
+
+            def lossy(chunk: int, *rest: Any, own: Any = own, **named: Any) -> Any:
+                return None if chunk == parts - 1 else own(chunk, *rest, **named)
+
+            stage.backward_weight_one_chunk = lossy
+        return ScheduleZBVZeroBubble(stages, parts, **given)
 
 
 class ParameterMissing(Ddp):

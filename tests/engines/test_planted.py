@@ -38,6 +38,7 @@ WRONG = {
     "NoAllreduceInBackward:mlp-sgd": ("value", ""),
     "NotScaled:mlp-sgd": ("value", "a sum instead of a mean"),
     "LastMicrobatchLost:mlp-sgd": ("value", "the gradient of part "),
+    "LastMicrobatchLostLater:deep-sgd": ("value", ""),
     "ParameterMissing:mlp-sgd": ("shape", ""),
     "WholeBatch:mlp-sgd": ("work", "each rank trains on all samples"),
     "WholeBatchByHand:mlp-sgd": ("work", "each rank trains on all samples"),
@@ -53,7 +54,9 @@ HONEST = (
     "TensorParallel:mlp-sgd:dp2,tp2", "Pipeline:mlp-sgd", "Pipeline:mlp-clipped",
     "OneBucket:mlp-sgd", "NamedBfloat16:mlp-sgd", "ByHand:mlp-uneven", "Float16:mlp-sgd",
     "UnusedToo:mlp-sgd", "Recomputed:mlp-sgd", "Zero:mlp-accumulated", "Fsdp2:mlp-accumulated",
-    "Fsdp2:mlp-tied", "Pipeline:mlp-accumulated",
+    "Fsdp2:mlp-tied", "Pipeline:mlp-accumulated", "Interleaved:deep-sgd",
+    "LoopedBreadthFirst:deep-sgd", "ZeroBubble:deep-sgd", "ZeroBubbleV:deep-sgd",
+    "DualPipeV:deep-sgd", "Ddp:deep-sgd", "TensorParallel:deep-sgd:dp2,tp2",
 )  # fmt: skip
 
 
