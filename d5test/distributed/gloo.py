@@ -4,9 +4,12 @@ MPI only introduces the processes to each other (rank 0 says at which port it li
 the results together to be judged.
 """
 
+import os
+import socket
+import stat
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -49,20 +52,49 @@ TOLD = 5.0
 def joined(comm: Any) -> Iterator[Any]:
     """A process group with the ranks of the MPI communicator `comm`, as long as it is needed.
 
-    What is yielded is a table that all ranks reach.
+    What is yielded is a table that all ranks reach. Whoever raises within closes its connections:
+    objects that outlive it (DDP's reducer) keep them open, and the others would wait.
     """
     store = None
     if not comm.rank:
         store = dist.TCPStore("127.0.0.1", 0, comm.size, True, RENDEZVOUS, False)
     port = comm.bcast(store.port if store else None)
     store = store or dist.TCPStore("127.0.0.1", port, comm.size, False, RENDEZVOUS)
+    before = _connections(port)
     dist.init_process_group(
         "gloo", store=store, rank=comm.rank, world_size=comm.size, timeout=COLLECTIVE
     )
     try:
         yield store
+    except BaseException:
+        for number in _connections(port) - before:
+            _hang_up(number)
+        raise
     finally:
         dist.destroy_process_group()
+
+
+def _connections(port: int) -> set[int]:
+    """This process's connections within the machine, but for those with the table at a port.
+
+    Their file descriptors. torch's own `abort` of gloo leaves them open.
+    """
+    found = set()
+    for number in map(int, os.listdir("/dev/fd")):
+        with suppress(OSError):  # it has been closed, or is not connected
+            if not stat.S_ISSOCK(os.fstat(number).st_mode):
+                continue
+            with socket.socket(fileno=os.dup(number)) as end:
+                if end.family == socket.AF_INET:
+                    own, other = end.getsockname(), end.getpeername()
+                    if own[0] == other[0] == "127.0.0.1" and port not in (own[1], other[1]):
+                        found.add(number)
+    return found
+
+
+def _hang_up(number: int) -> None:
+    with socket.socket(fileno=os.dup(number)) as end, suppress(OSError):
+        end.shutdown(socket.SHUT_RDWR)  # an error says that the other end was faster
 
 
 def raise_if_left(error: Exception, comm: Any) -> None:

@@ -34,7 +34,7 @@ class Case:
     """
 
     name: str
-    model: Literal["mlp", "transformer"] = "mlp"
+    model: Literal["mlp", "deep", "transformer"] = "mlp"
     optimizer: str = "SGD"
     accumulate: int = 1
     clip: float = inf
@@ -67,6 +67,7 @@ _ROWS = (
     Case("mlp-clipped", clip=0.9),
     Case("mlp-tied", tied=True),
     Case("mlp-uneven", uneven=True),
+    Case("deep-sgd", "deep"),
     Case("transformer-sgd", "transformer"),
     Case("transformer-adamw", "transformer", "AdamW"),
 )

@@ -17,6 +17,11 @@ ENGINES: Mapping[str, str] = {
     "torch-tp": "d5test.engines.model_parallel:TensorParallel",
     "torch-pp": "d5test.engines.model_parallel:Pipeline",
     "torch-pp-1f1b": "d5test.engines.model_parallel:OneForwardOneBackward",
+    "torch-pp-interleaved": "d5test.engines.model_parallel:Interleaved",
+    "torch-pp-bfs": "d5test.engines.model_parallel:LoopedBreadthFirst",
+    "torch-pp-zero-bubble": "d5test.engines.model_parallel:ZeroBubble",
+    "torch-pp-zbv": "d5test.engines.model_parallel:ZeroBubbleV",
+    "torch-pp-dualpipev": "d5test.engines.model_parallel:DualPipeV",
 }
 """Where each of ours is."""
 ALL = "all"
@@ -25,6 +30,10 @@ Division = Literal["", "rows", "plan", "whole"]
 """How ranks along an axis divide tensors: not at all, by rows, as the plan splits modules, or each
 rank has some of the tensors."""
 
+Samples = Literal["shared", "same", "first"]
+"""What ranks along an axis train on: each on its share, all on the same, or all on what the first
+of them is given."""
+
 
 @dataclass(frozen=True)
 class Axis:
@@ -32,18 +41,20 @@ class Axis:
 
     parameters  how the parameters are divided
     state       how the optimizer's state is
+    samples     how the samples are
     """
 
     parameters: Division = ""
     state: Division = ""
+    samples: Samples = "shared"
 
 
 AXES: Mapping[str, Axis] = {
     "dp": Axis(),
     "zero": Axis(state="whole"),
     "fsdp": Axis("rows", "rows"),
-    "tp": Axis("plan", "plan"),
-    "pp": Axis("whole", "whole"),
+    "tp": Axis("plan", "plan", "same"),
+    "pp": Axis("whole", "whole", "first"),
 }
 """Data parallelism; with the state divided; with all divided; tensor parallelism; pipelines."""
 

@@ -141,6 +141,10 @@ class Ddp(DataParallel):
         context: AbstractContextManager[None] = self.model.no_sync()
         return context
 
+    def gives(self, itemsize: int) -> int:
+        """All gradients, to an allreduce."""
+        return itemsize * sum(p.numel() for p in self.named.values())
+
     @property
     def named(self) -> Mapping[str, torch.Tensor]:
         """Those of the module within."""
@@ -163,6 +167,10 @@ class Zero(Ddp):
         )
         return self.zero
 
+    def gives(self, itemsize: int) -> int:
+        """All gradients to an allreduce, and all parameters to broadcasts."""
+        return super().gives(itemsize) + sum(p.nbytes for p in self.named.values())
+
     def placements(self) -> Held:
         """The state is that of the optimizer within."""
         state = self.zero.optim.state
@@ -183,6 +191,19 @@ class Fsdp2(DataParallel):
     def distributed(self, model: nn.Sequential) -> nn.Module:
         """See `sharded`."""
         return sharded(model, self.mesh)
+
+    def gives(self, itemsize: int) -> int:
+        """Its rows to a gather forward and backward, all rows to a reduction.
+
+        Rows are padded, so that all shards are as long as the longest. Along `dp` the gradient of
+        a shard is added up. Parameters of the root, where tied ones are, are gathered once.
+        """
+        ranks, replicas = self.world.mesh.get("fsdp", 1), self.world.mesh.get("dp", 1)
+        shard = sum(p.numel() // len(p) * -(-len(p) // ranks) for p in self.named.values())
+        by_child = all(isinstance(child, FSDPModule) for child in self.model.children())
+        gathers = self.plan.accumulate * (2 if by_child else 1)
+        width = next(self.model.parameters()).itemsize
+        return shard * (itemsize * (ranks + (replicas > 1)) + width * gathers)
 
     @contextmanager
     def accumulating(self) -> Iterator[None]:

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from d5test.backends.base import Unsupported
-from d5test.case import Array
+from d5test.case import Array, dtype_of
 from d5test.distributed.checks import raised
 from d5test.distributed.gloo import joined, raise_if_left
 from d5test.engines.catalogue import AXES
@@ -37,6 +37,7 @@ from d5test.engines.sequential import (
     followed,
     mistakes,
 )
+from d5test.engines.work import Meter, Work
 from d5test.names import plural
 from d5test.numerics.bounds import Bound
 from d5test.numerics.ensemble import Spread
@@ -55,13 +56,17 @@ Finding = tuple[str, str, dict[str, str]]
 
 @dataclass(frozen=True)
 class Trained:
-    """What a rank has after each step, and what it holds.
+    """What a rank has after each step, what it holds, and what it did.
 
+    work    in each step
+    due     bytes that it should give in each, by its formula; `None` if there is none
     dtypes  of the parameters, by name, as they came
     """
 
     trajectory: Trajectory
     held: Held
+    work: Sequence[Work]
+    due: int | None
     dtypes: Mapping[str, str]
 
 
@@ -163,10 +168,13 @@ def trained(engine: Engine, training: Training, world: World) -> Trained:
     """Have this rank's engine train. Raises whatever it raises."""
     try:
         engine.start(world)
-        engine.wrap(training.model(), training.rule, training.plan)
+        model = training.model()
+        meter, work = Meter(model), list[Work]()
+        engine.wrap(model, training.rule, training.plan)
         made, dtypes = [], {}
         for batch in training.batches():
-            loss = engine.step(batch)
+            with meter.step(work):
+                loss = engine.step(batch)
             after: dict[str, Array] = {LOSS: np.asarray(float(loss))}
             if training.case.clip < inf:
                 after[NORM] = np.asarray(float(engine.norm))
@@ -174,7 +182,8 @@ def trained(engine: Engine, training: Training, world: World) -> Trained:
                 dtypes[name] = str(value.dtype).removeprefix("torch.")
                 after[name] = value.detach().double().numpy().copy()
             made.append(after)
-        return Trained(tuple(made), engine.placements(), dtypes)
+        due = engine.gives(dtype_of(engine.rounding or training.dtype).itemsize)
+        return Trained(tuple(made), engine.placements(), work, due, dtypes)
     finally:
         engine.close()
 
@@ -216,6 +225,7 @@ def judge(subject: Subject, bars: Bars, ranks: Sequence[Trained]) -> float:
         worst = max(d for each in distances for step in each for d in step.values())
         found += [*_values(bars, ranks, distances), *_replicas(ranks)]
         found += _placements(training, subject.mesh, [each.held for each in ranks])
+        found += [*_shares(training, subject.mesh, ranks), *_volume(bars, ranks)]
     if not found:
         return worst
     (kind, what, details), *others = found
@@ -347,6 +357,51 @@ def _placements(
             if full:
                 yield "placement", f"{HELD[what]} is not divided", {"all is on": _numbers({*full})}
                 return
+
+
+def _shares(
+    training: Training, mesh: Mapping[str, int], ranks: Sequence[Trained]
+) -> Iterator[Finding]:
+    """Each sample is trained on once, but once a rank along an axis whose ranks have the same."""
+    along = {kind: prod(size for axis, size in mesh.items() if AXES[axis].samples == kind)
+             for kind in ("shared", "same")}  # fmt: skip
+    for step in range(len(ranks[0].work)):
+        joined = training.case.samples(step, training.ranks)
+        seen = [each.work[step].samples for each in ranks]
+        total, most = joined * along["same"], ceil(joined / along["shared"])
+        if sum(seen) == total and max(seen) <= most:
+            continue
+        likely = "each rank trains on all samples" if set(seen) == {joined} else ""
+        yield "work", "a rank does not train on its share", {
+            "step": f"{step + 1} of {len(ranks[0].work)}",
+            "samples": ", ".join(map(str, seen)) + ", by rank",
+            "want": f"{total} together, at most {most} on a rank",
+            **({"looks like": likely} if likely else {}),
+        }  # fmt: skip
+        return
+
+
+def _volume(bars: Bars, ranks: Sequence[Trained]) -> Iterator[Finding]:
+    """In each step a rank gives to collectives what its formula says.
+
+    The first step does not count: an engine may get ready in it.
+    """
+    if bars.rounding and ranks[0].due is None:
+        yield "volume", "it names a rounding, and no formula of its bytes", {
+            "rounding": bars.rounding, "owes": "gives(itemsize): see d5test.engines.engine",
+        }  # fmt: skip
+    for step in range(1, len(ranks[0].work)):
+        given = {rank: each.work[step].given for rank, each in enumerate(ranks)}
+        wrong = [rank for rank, bytes_ in given.items() if ranks[rank].due not in (None, bytes_)]
+        if wrong:
+            rank = wrong[0]
+            yield "volume", "it does not give others what it should", {
+                "step": f"{step + 1} of {len(ranks[0].work)}",
+                "rank": f"{rank}, of {_numbers(set(wrong))}",
+                "bytes": f"{given[rank]}, due {ranks[rank].due}",
+                **({"rounding": bars.rounding} if bars.rounding else {}),
+            }  # fmt: skip
+            return
 
 
 def _divided(division: str, name: str, training: Training) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import chain
 from math import inf
 from types import MappingProxyType
 from typing import Any
@@ -12,7 +13,16 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
+from torch.distributed.pipelining import (
+    PipelineStage,
+    Schedule1F1B,
+    ScheduleDualPipeV,
+    ScheduleGPipe,
+    ScheduleInterleaved1F1B,
+    ScheduleInterleavedZeroBubble,
+    ScheduleLoopedBFS,
+    ScheduleZBVZeroBubble,
+)
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
     RowwiseParallel,
@@ -73,7 +83,10 @@ class TensorParallel(DataParallel):
 
 
 class Pipeline(TorchEngine):
-    """`ScheduleGPipe`: each rank has some of the model's children, as one stage."""
+    """`ScheduleGPipe`: each rank has some of the model's children, as one stage.
+
+    held  stages of a rank
+    """
 
     name = "torch-pp"
     axes = ("pp",)
@@ -84,23 +97,34 @@ class Pipeline(TorchEngine):
         }
     )
     schedule: Any = ScheduleGPipe
+    held = 1
+
+    def numbers(self, rank: int) -> list[int]:
+        """The stages of a rank: one of each round through the ranks."""
+        return [turn * self.world.size + rank for turn in range(self.held)]
 
     def wrap(self, model: nn.Sequential, optimizer: Rule, plan: Plan) -> None:
-        """The stage of this rank."""
-        children, size = list(model.named_children()), self.world.size
-        if size > len(children):
-            raise Unsupported(f"a model of {len(children)} children has no {size} stages")
-        cuts = [number * len(children) // size for number in range(size + 1)]
-        first, end = cuts[self.world.rank : self.world.rank + 2]
+        """The stages of this rank."""
+        children, count = list(model.named_children()), self.world.size * self.held
+        if count > len(children):
+            raise Unsupported(f"a model of {len(children)} children has no {count} stages")
+        cuts = [number * len(children) // count for number in range(count + 1)]
+        mine = {n: children[cuts[n] : cuts[n + 1]] for n in self.numbers(self.world.rank)}
         self.plan = plan
-        self.model = nn.Sequential(OrderedDict(children[first:end]))
+        self.model = nn.Sequential(OrderedDict(chain.from_iterable(mine.values())))
         self.optimizer = optimizer(self.model.parameters())
-        stage = PipelineStage(self.model, self.world.rank, size, torch.device("cpu"))
-        self.pipeline = self.schedule(stage, size * plan.accumulate, loss_fn=mean_loss)
+        stages = [
+            PipelineStage(nn.Sequential(OrderedDict(part)), n, count, torch.device("cpu"))
+            for n, part in mine.items()
+        ]
+        self.pipeline = self.schedule(
+            stages if self.held > 1 else stages[0], count * plan.accumulate, loss_fn=mean_loss
+        )
 
     def step(self, joined: Minibatch) -> float:
         """The first stage has the inputs, the last one the classes and the losses."""
-        last = self.world.size - 1
+        end = self.world.size * self.held - 1
+        last = next(rank for rank in range(self.world.size) if end in self.numbers(rank))
         losses: list[torch.Tensor] = []
         inputs = (joined.x,) if self.world.rank == 0 else ()
         if self.world.rank == last:
@@ -137,3 +161,43 @@ class OneForwardOneBackward(Pipeline):
 
     name = "torch-pp-1f1b"
     schedule = Schedule1F1B
+
+
+class Interleaved(Pipeline):
+    """`ScheduleInterleaved1F1B`: two stages a rank."""
+
+    name = "torch-pp-interleaved"
+    schedule = ScheduleInterleaved1F1B
+    held = 2
+
+
+class LoopedBreadthFirst(Interleaved):
+    """`ScheduleLoopedBFS`."""
+
+    name = "torch-pp-bfs"
+    schedule = ScheduleLoopedBFS
+
+
+class ZeroBubble(Interleaved):
+    """`ScheduleInterleavedZeroBubble`: the gradients of weights wait until a rank is idle."""
+
+    name = "torch-pp-zero-bubble"
+    schedule = ScheduleInterleavedZeroBubble
+
+
+class ZeroBubbleV(Interleaved):
+    """`ScheduleZBVZeroBubble`: the first rank has the last stage, too."""
+
+    name = "torch-pp-zbv"
+    schedule = ScheduleZBVZeroBubble
+
+    def numbers(self, rank: int) -> list[int]:
+        """There and back."""
+        return [rank, 2 * self.world.size - 1 - rank]
+
+
+class DualPipeV(ZeroBubbleV):
+    """`ScheduleDualPipeV`."""
+
+    name = "torch-pp-dualpipev"
+    schedule = ScheduleDualPipeV

@@ -97,13 +97,21 @@ def _mlp() -> OrderedDict[str, nn.Module]:
     )
 
 
+def _deep() -> OrderedDict[str, nn.Module]:
+    """Eight children: two stages for each of four ranks."""
+    pairs = {f"pair{number}": Pair(WIDTH, HIDDEN) for number in range(6)}
+    return OrderedDict(
+        enter=nn.Linear(INPUTS, WIDTH, bias=False), **pairs, leave=nn.Linear(WIDTH, CLASSES)
+    )
+
+
 def _transformer() -> OrderedDict[str, nn.Module]:
     return OrderedDict(
         enter=Words(WIDTH), first=Block(WIDTH), second=Block(WIDTH), leave=nn.Linear(WIDTH, WORDS)
     )
 
 
-MODELS = {"mlp": _mlp, "transformer": _transformer}
+MODELS = {"mlp": _mlp, "deep": _deep, "transformer": _transformer}
 COLUMNS, ROWS = ("up", "q", "k", "v"), ("down", "out")
 
 
@@ -167,7 +175,7 @@ class Training:
             words = chance.random_raw(2 * int(np.prod(classes))).reshape(2, *classes) >> 33
             x = torch.from_numpy((words[0] % kinds).astype(np.int64))
             y = torch.from_numpy((words[1] % kinds).astype(np.int64))
-            if self.case.model == "mlp":
+            if self.case.model != "transformer":
                 x = self._drawn((n, INPUTS), 1000 + step).to(dtype or getattr(torch, self.dtype))
             made.append(Minibatch(x, y))
         return made

@@ -1,6 +1,6 @@
 """`mpirun -n 4 python -m tests.engines.judged_under_mpi Ddp:mlp-sgd Fsdp2:mlp-sgd:dp2,fsdp2 ...`.
 
-Judges engines of `tests.engines.planted`, or those that it imports, in float32. Rank 0 prints a
+Judges engines of `tests.engines.planted`, or else of ours, in float32. Rank 0 prints a
 line of JSON for each: its name, and its distance or the kind, headline and details of its fault.
 """
 
@@ -11,6 +11,7 @@ from typing import Any
 from mpi4py import MPI
 
 from d5test.distributed.gloo import joined
+from d5test.engines import data_parallel, model_parallel
 from d5test.engines.cases import CASES
 from d5test.engines.catalogue import mesh_of
 from d5test.engines.engine import World
@@ -19,10 +20,11 @@ from d5test.engines.models import Training
 from d5test.outcome.fault import Fault
 from tests.engines import planted
 
+MODULES = (planted, data_parallel, model_parallel)
 comm, known = MPI.COMM_WORLD, {}
 for word in sys.argv[1:]:
     name, case, mesh_given, *_ = (*word.split(":"), "")
-    engine = getattr(planted, name)()
+    engine = next(vars(where)[name] for where in MODULES if name in vars(where))()
     mesh = mesh_of(mesh_given) or {engine.axes[-1]: comm.size}
     training, world = (
         Training(CASES[case], "float32", comm.size),

@@ -3,24 +3,29 @@
 `--engine=tests.engines.planted:NAME`.
 """
 
-import os
-import time
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from math import inf
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
+from torch.distributed.pipelining import PipelineStage, ScheduleGPipe, ScheduleZBVZeroBubble
 from torch.distributed.tensor import DTensor, Replicate
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils import clip_grad_norm_
+from torch.utils.checkpoint import checkpoint
 
-from d5test.engines.data_parallel import Ddp, Fsdp2, Zero
+from d5test.engines.data_parallel import BUCKET, Ddp, Fsdp2, Zero, whole
 from d5test.engines.engine import Engine, Held, Minibatch, Plan, Rule, World, mean_loss
-from d5test.engines.model_parallel import Pipeline, TensorParallel
+from d5test.engines.model_parallel import (
+    Pipeline,
+    TensorParallel,
+    ZeroBubbleV,
+)
 
 
 class Hooked(Ddp):
@@ -126,6 +131,42 @@ class SamplesRepeated(Ddp):
     @property
     def replicas(self) -> tuple[int, int]:
         return self.world.rank % (self.world.size - 1), self.world.size
+
+
+class WholeBatch(Ddp):
+    """Each rank trains on all samples: the mean over ranks is right."""
+
+    @property
+    def replicas(self) -> tuple[int, int]:
+        return 0, 1
+
+    def summed(self, loss: torch.Tensor) -> float:
+        return super().summed(loss) / self.world.size
+
+
+class ReducedTwice(Hooked):
+    """The mean of the means: all is right, and twice as much travels."""
+
+    def before(self, parameters: list[torch.Tensor]) -> None:
+        for p in parameters:
+            assert p.grad is not None
+            dist.all_reduce(p.grad)
+            p.grad /= self.world.size
+
+
+class GatheredTwice(Fsdp2):
+    """Each weight is gathered once more than it has to be."""
+
+    def step(self, joined: Minibatch) -> float:
+        for p in self.model.parameters():
+            whole(p.detach())
+        return super().step(joined)
+
+
+class NotCompressed(Ddp):
+    """It says that gradients travel in float16, and they do not."""
+
+    rounding = "float16"
 
 
 class MeanOfMeans(Ddp):
@@ -249,47 +290,26 @@ class LastMicrobatchLost(Pipeline):
         return ScheduleGPipe(stage, parts, loss_fn=lossy)
 
 
+class LastMicrobatchLostLater(ZeroBubbleV):
+    """The gradients of the weights of a microbatch are dropped, those of the inputs are not."""
+
+    @staticmethod
+    def schedule(stages: list[PipelineStage], parts: int, **given: Any) -> Any:
+        for stage in stages:
+            own = stage.backward_weight_one_chunk
+
+            def lossy(chunk: int, *rest: Any, own: Any = own, **named: Any) -> Any:
+                return None if chunk == parts - 1 else own(chunk, *rest, **named)
+
+            stage.backward_weight_one_chunk = lossy
+        return ScheduleZBVZeroBubble(stages, parts, **given)
+
+
 class ParameterMissing(Ddp):
     def parameters(self) -> Mapping[str, torch.Tensor]:
         named = dict(super().parameters())
         named.pop("leave.bias")
         return named
-
-
-class InTheSecondStep:
-    """Rank 1 raises there."""
-
-    world: World
-    steps = 0
-
-    def step(self, joined: Minibatch) -> float:
-        self.steps += 1
-        if self.steps == 2 and self.world.rank == 1:
-            return 1 / (self.steps - 2)
-        step: float = super().step(joined)  # type: ignore[misc]
-        return step
-
-
-class Raising(InTheSecondStep, Ddp):
-    """Rank 1 raises in the second step."""
-
-
-class Sleeping(Ddp):
-    """Rank 1 sleeps."""
-
-    def step(self, joined: Minibatch) -> float:
-        if self.world.rank == 1:
-            time.sleep(600)
-        return super().step(joined)
-
-
-class Exiting(Ddp):
-    """Rank 1 is gone, as after a segmentation fault."""
-
-    def step(self, joined: Minibatch) -> float:
-        if self.world.rank == 1:
-            os._exit(11)
-        return super().step(joined)
 
 
 class OneBucket(Ddp):
@@ -338,5 +358,47 @@ class ByHand(Engine):
         return Held(every, every)
 
 
-class RaisingByHand(InTheSecondStep, ByHand):
-    """Rank 1 raises in the second step, and holds nothing that keeps its connections."""
+class WholeBatchByHand(ByHand):
+    """Each rank trains on all samples by itself: no gradient travels."""
+
+    def step(self, joined: Minibatch) -> float:
+        loss = mean_loss(self.model(joined.x), joined.y)
+        loss.backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        return float(loss)
+
+
+class NoFormula(ByHand):
+    """It names a rounding, and nobody can tell whether it makes use of it."""
+
+    rounding = "float16"
+
+
+class Float16(Ddp):
+    """Honest: torch's own hook, and it names its rounding."""
+
+    rounding = "float16"
+
+    def distributed(self, model: nn.Sequential) -> nn.Module:
+        module = super().distributed(model)
+        module.register_comm_hook(None, fp16_compress_hook)
+        return module
+
+
+class UnusedToo(Ddp):
+    """Honest: it looks for parameters that are not used."""
+
+    def distributed(self, model: nn.Sequential) -> nn.Module:
+        return DistributedDataParallel(
+            model, bucket_cap_mb=BUCKET, find_unused_parameters=True, gradient_as_bucket_view=True
+        )
+
+
+class Recomputed(Ddp):
+    """Honest: each child is computed once more in the backward pass."""
+
+    def distributed(self, model: nn.Sequential) -> nn.Module:
+        for child in model:
+            child.forward = partial(checkpoint, child.forward, use_reentrant=False)
+        return super().distributed(model)

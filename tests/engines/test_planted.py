@@ -11,6 +11,9 @@ from tests.distributed.test_mpi import MPIRUN, ROOT, under_mpirun
 
 pytestmark = pytest.mark.skipif(MPIRUN is None, reason="there is no mpirun")
 RANKS = 4
+OTHERS = ("Fsdp2", "TensorParallel", "Pipeline")
+"""Engines beside `Ddp` that `failing` makes fail."""
+FIRST = ("-k", "mlp-sgd-float32")
 WRONG = {
     "MeanOverTooFew:mlp-sgd": ("value", "a mean over W - 1 = 3 ranks"),
     "MeanOverTooFew:mlp-adamw": ("value", "a mean over W - 1 = 3 ranks"),
@@ -35,14 +38,25 @@ WRONG = {
     "NoAllreduceInBackward:mlp-sgd": ("value", ""),
     "NotScaled:mlp-sgd": ("value", "a sum instead of a mean"),
     "LastMicrobatchLost:mlp-sgd": ("value", "the gradient of part "),
+    "LastMicrobatchLostLater:deep-sgd": ("value", ""),
     "ParameterMissing:mlp-sgd": ("shape", ""),
+    "WholeBatch:mlp-sgd": ("work", "each rank trains on all samples"),
+    "WholeBatchByHand:mlp-sgd": ("work", "each rank trains on all samples"),
+    "ReducedTwice:mlp-sgd": ("volume", ""),
+    "GatheredTwice:mlp-sgd": ("volume", ""),
+    "NotCompressed:mlp-sgd": ("volume", ""),
+    "NoFormula:mlp-sgd": ("volume", ""),
 }
 """Engine and case; the kind of the fault, and what it is said to look like."""
 HONEST = (
     "Ddp:mlp-sgd", "Ddp:mlp-adamw", "Ddp:mlp-accumulated", "Zero:mlp-adamw", "Fsdp2:mlp-clipped",
     "Fsdp2:mlp-uneven", "Fsdp2:mlp-sgd:dp2,fsdp2", "TensorParallel:mlp-sgd",
     "TensorParallel:mlp-sgd:dp2,tp2", "Pipeline:mlp-sgd", "Pipeline:mlp-clipped",
-    "OneBucket:mlp-sgd", "NamedBfloat16:mlp-sgd", "ByHand:mlp-uneven",
+    "OneBucket:mlp-sgd", "NamedBfloat16:mlp-sgd", "ByHand:mlp-uneven", "Float16:mlp-sgd",
+    "UnusedToo:mlp-sgd", "Recomputed:mlp-sgd", "Zero:mlp-accumulated", "Fsdp2:mlp-accumulated",
+    "Fsdp2:mlp-tied", "Pipeline:mlp-accumulated", "Interleaved:deep-sgd",
+    "LoopedBreadthFirst:deep-sgd", "ZeroBubble:deep-sgd", "ZeroBubbleV:deep-sgd",
+    "DualPipeV:deep-sgd", "Ddp:deep-sgd", "TensorParallel:deep-sgd:dp2,tp2",
 )  # fmt: skip
 
 
@@ -89,27 +103,35 @@ def suite(*words: str, ranks: int = 0) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
-def test_what_a_rank_raises_is_a_fault_with_its_line_and_frees_the_others() -> None:
-    ran = suite("--engine=tests.engines.planted:RaisingByHand", "-k", "sgd-float32", ranks=2)
+@pytest.mark.parametrize(
+    "kind", ["Ddp", *(pytest.param(each, marks=pytest.mark.nightly) for each in OTHERS)]
+)
+def test_what_a_rank_raises_is_a_fault_with_its_line_and_frees_the_others(kind: str) -> None:
+    ran = suite(f"--engine=tests.engines.failing:Raises{kind}", *FIRST, ranks=3)
     assert ran.returncode == 1, ran.stdout + ran.stderr
-    assert "ZeroDivisionError: division by zero, at planted.py:" in ran.stdout
-    assert "rank 0 waited in gloo when rank 1 left" in ran.stdout
+    assert "ZeroDivisionError: on purpose, at failing.py:" in ran.stdout
+    assert "ranks 0, 2 waited in gloo when rank 1 left" in ran.stdout
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(
-    ("engine", "told"),
+    ("way", "told"),
     [
-        ("Raising", "(call): rank 1 left it, rank 0 hung in a call"),
-        ("Sleeping", "(call): rank 0 left it, rank 1 hung in a call"),
-        ("Exiting", "(call): rank 1 left by os._exit"),
+        ("Exits", "(call): rank 1 left by os._exit"),
+        ("IsKilled", "(call): rank 1 left by os.kill"),
+        ("SegmentationFault", "(call): rank 1 died"),
+        ("IsStopped", "(call): stopped for 12 s, so rank 1 was killed"),
+        ("Sleeps", "left it, rank 1 hung in a call"),
+        ("Spins", "left it, rank 1 hung in a call"),
     ],
 )
-def test_a_rank_that_is_gone_is_named(engine: str, told: str) -> None:
-    ran = suite(f"--engine=tests.engines.planted:{engine}", "-k", "mlp-sgd-float32", ranks=2)
+@pytest.mark.parametrize("kind", ["Ddp", *OTHERS])
+def test_a_rank_that_is_gone_is_named(kind: str, way: str, told: str) -> None:
+    ran = suite(f"--engine=tests.engines.failing:{way}{kind}", *FIRST, ranks=3)
     assert ran.returncode != 0
     assert told in ran.stderr, ran.stdout + ran.stderr
     assert "rank 1 stood at " in ran.stderr
+    assert "failing.py" in ran.stderr  # of a segmentation fault by faulthandler
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,82 @@
+"""What a rank does in a step: the samples on which it trains, the bytes that it gives to others.
+
+Requirements: the engine is not asked. Samples are counted in the backward pass of the model's
+first child, by a hook that wrappers leave in place: a forward pass that is repeated, or made for
+its loss alone, does not count. Collectives are seen below the engine, where PyTorch dispatches
+them: those of DDP's reducer, which is C++, are among them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+NAMESPACES = ("c10d", "_c10d_functional")
+NOTHING_GIVEN = ("recv", "barrier", "wait_tensor", "check_for_nan")
+"""Parts of the names of calls in which a rank gives nothing."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """Of one rank in one step.
+
+    samples  on which it has trained
+    given    bytes of floating numbers that it has given to collectives: all of what is reduced or
+             broadcast, its own part of what is gathered. Single numbers (losses, norms) and
+             objects do not count
+    """
+
+    samples: int
+    given: int
+
+
+class Meter(TorchDispatchMode):  # type: ignore[misc]
+    """Counts the work of this rank on a model: `read` it after each step."""
+
+    def __init__(self, model: nn.Sequential) -> None:
+        super().__init__()
+        self._samples = self._given = 0
+
+        def seen(gradient: torch.Tensor) -> None:
+            self._samples += len(gradient)
+
+        # a closure: a model that is copied still counts here
+        def hook(module: nn.Module, given: Any, output: torch.Tensor) -> None:
+            if output.requires_grad:
+                output.register_hook(seen)
+
+        next(model.children()).register_forward_hook(hook)
+
+    @contextmanager
+    def step(self, made: list[Work]) -> Iterator[None]:
+        """Within: a step, whose work is added to a list."""
+        self._samples = self._given = 0
+        with self:
+            yield
+        made.append(Work(self._samples, self._given))
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func.namespace in NAMESPACES:
+            self._given += given(func, args)
+        return func(*args, **(kwargs or {}))
+
+
+def given(func: Any, args: Any) -> int:
+    """The bytes that a call of a collective gives: what is called an input, or else a tensor."""
+    if any(word in func.__name__ for word in NOTHING_GIVEN):
+        return 0
+    named = {each.name: value for each, value in zip(func._schema.arguments, args, strict=False)}  # noqa: SLF001
+    inputs = [value for name, value in named.items() if name.startswith("input")]
+    tensors = tree_leaves(inputs or [v for n, v in named.items() if n.startswith("tensor")])
+    return sum(
+        t.numel() * t.itemsize
+        for t in tensors
+        if isinstance(t, torch.Tensor) and t.is_floating_point() and t.numel() > 1
+    )
