@@ -153,7 +153,7 @@ class Resize(Operator):
             if (n, s, start, end) != (m, 1, 0, 1):
                 yield axis, m, s, start, end
 
-    def places(self, like: Any, n: int, m: int, scale: float, start: float, end: float) -> Any:
+    def places(self, like: Any, n: int, m: int, scale: Any, start: float, end: float) -> Any:
         """The coordinate (m,) of each output along an axis of n, in the arithmetic of `like`."""
         i = np.zeros_like(like, shape=(m,))
         i[...] = np.arange(m)
