@@ -255,9 +255,11 @@ class Exploration:
         except Flaky:
             raise
         except BaseExceptionGroup as group:
-            _, others = group.split(Found)
+            _, others = group.split((Found, Enough))
             if others is not None:
                 raise others from None
+            if group.subgroup(Enough) is not None:  # while one of several kinds was reduced
+                raise Enough from None
             return list(_leaves(group))
         return []
 
