@@ -31,7 +31,7 @@ from d5test.numerics.bounds import double
 from d5test.outcome.assessment import Assessment
 from d5test.outcome.fault import Fault
 from d5test.outcome.roundings import Roundings
-from d5test.outcome.tally import Inapplicable, Tally
+from d5test.outcome.tally import Inapplicable, Tally, rarely_judged
 from d5test.problems.real import small_problems
 from d5test.reference.operators.broadcasting import Broadcasting
 from d5test.strategies.pairs import Pairs
@@ -389,6 +389,8 @@ def shortage(tally: Tally, check: Any, examples: int) -> str:
         return f"nothing was judged: {tally.void} of {tally.drawn} cases are void"
     if check.fixed or check.kind != "value":
         return ""
+    if shares := rarely_judged(tally.shares, NEEDED):
+        return f"on the average only {shares} could be judged"
     needed = NEEDED if examples >= 2 * NEEDED else max(1, examples // 2)
     if tally.telling >= needed:
         return ""
