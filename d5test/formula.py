@@ -41,8 +41,6 @@ IN_NUMPY = (
     "A formula runs on arrays that carry error bars: write it in NumPy alone, with the functions "
     "that docs/extending.md lists, or call operators of d5test.reference.operators."
 )
-LEAST_SHARE = 0.5
-"""The share of a formula's elements that have to be judged, on the average of its cases."""
 LARGEST_RESULT = 1_000_000
 """Elements of what a formula computes on the way, about: more take a second of every case."""
 RARE = 1e-30

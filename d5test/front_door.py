@@ -31,13 +31,13 @@ from d5test.client.client import InProcessClient, in_this_process
 from d5test.client.messages import Advice
 from d5test.exploration.draws import seed_of_cell
 from d5test.exploration.explore import COMPILED, Exploration
-from d5test.formula import LEAST_SHARE, Described, Input, operator_of
+from d5test.formula import Described, Input, operator_of
 from d5test.modules import is_of_torch
-from d5test.numerics.arithmetic import Arithmetic, classes
+from d5test.numerics.arithmetic import EXPLAINED, Arithmetic, classes
 from d5test.numerics.bounds import Bounds, forward_bounds, gradient_bounds, lower_precision
 from d5test.numerics.judgement import Judgement, telling, tightest
 from d5test.outcome.assessment import Assessment
-from d5test.outcome.tally import Tally
+from d5test.outcome.tally import Tally, rarely_judged
 from d5test.reference.operators import OPERATORS
 from d5test.worker.bound import BadRow
 from d5test.worker.service import Service
@@ -46,6 +46,13 @@ Function = Callable[..., Any]
 MISCALLED = re.compile(r"takes .*positional argument.* given|missing \d+ required positional")
 """What Python says of a call with too many or too few arguments."""
 STARRED = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+ELSE = (
+    'Draw values by which they do not, as Input(..., values="normal"), write the formula so that '
+    "no order is in doubt and nothing overflows, or leave a gradient out by wrt= (docs/formula.md)"
+)
+"""What to do where an output or a gradient cannot be judged."""
+TIGHTER = '. If it computes in float32 and rounds each result once, arithmetic="F" says so'
+"""What to do where the bars of 16 bits are too wide."""
 OF_A_FRAMEWORK = 'backend="torch", say, gives tensors of a framework'
 
 
@@ -138,6 +145,7 @@ def check(
     backend: str | None = None,
     device: str = "cpu",
     outputs: int | None = None,
+    arithmetic: str = "S",
     seed: int = 0,
 ) -> None:
     """Judge a function that should compute what an operator computes, on drawn cases.
@@ -157,9 +165,12 @@ def check(
     device    where this backend makes its tensors, `cuda:0` say
     outputs   how many of the operator's outputs the function returns, from the first; None: as
               many as the backend's row does, else all
+    arithmetic
+              in 16 bits, what the function may round: `F`, it computes in float32 and rounds
+              each result once; `P`, each primitive's result, with sums in float32; `S`, everything
 
-    Asked are the checks `forward` and `gradient` (in 16 bits `low_precision`, where any honest
-    arithmetic is accepted, class S) and `untouched`: inputs must be left as they are. NaN and
+    Asked are the checks `forward` and `gradient` (in 16 bits `low_precision`, by the bars of
+    `arithmetic`) and `untouched`: inputs must be left as they are. NaN and
     infinity, degenerate shapes and other layouts are the suites' to ask, and so are errors in ULPs
     on fixed inputs (`accuracy`), and whether a call depends on those before it (`no_caching`).
 
@@ -173,8 +184,11 @@ def check(
     described = {"inputs": inputs, "sizes": sizes, "wrt": wrt, "attributes": attributes}
     judge_by = _operator(like, {k: v for k, v in described.items() if v is not None})
     _require_sense(function, judge_by, dtypes, examples, gradient, backend, outputs)
+    if arithmetic not in EXPLAINED:
+        known = "; ".join(f"{name}: {what}" for name, what in EXPLAINED.items())
+        raise ValueError(f"arithmetic={arithmetic!r}: in 16 bits there are {known}")
     tested = _tested(backend, device, gradient)
-    client = _client(function, judge_by, tested, outputs, dtypes)
+    client = _client(function, judge_by, tested, outputs, dtypes, arithmetic)
     operator: type[Operator] = judge_by if isinstance(judge_by, type) else type(judge_by)
     differentiable = operator.backward is not Operator.backward
     pulled = (gradient is not None or backend is not None) and differentiable
@@ -354,6 +368,7 @@ def _client(
     tested: Any,
     outputs: int | None,
     dtypes: tuple[str, ...],
+    arithmetic: str,
 ) -> OneFunction:
     """The function in the place of the backend's row, with what that row is granted."""
     drawn = isinstance(like, type)
@@ -383,7 +398,7 @@ def _client(
         granted,
         call=call,
         outputs=granted.outputs if outputs is None else outputs,
-        arithmetic="S",
+        arithmetic=arithmetic,
         dtypes=dtypes,
         rounded_attributes=not drawn,
         values=(),
@@ -489,12 +504,14 @@ def _explore(
     if tally.left_to_others:
         text = "{wrong}, though no case that {check} drew has shown it: {case}"
         raise Untested(text.format_map(tally.left_to_others))
-    if issubclass(operator, Described) and tally.right and tally.share < LEAST_SHARE:
+    if issubclass(operator, Described) and (shares := rarely_judged(tally.shares)):
         raise Untested(
-            f"{operator.__name__} in {dtype}, {name}: {tally.share:.0%} of the elements could be "
-            "judged: of the others the formula's own bars say nothing (docs/formula.md)"
+            f"{operator.__name__} in {dtype}, {name}: on the average of {tally.right} cases only "
+            f"{shares} could be judged: the formula's own bars accept anything there, or zeros. "
+            f"{ELSE}"
         )
     conclusion = assessment.conclude(lambda fault: ("", ""))
     if conclusion.status != "passed":
         called = operator.__name__ if isinstance(like, type) else repr(like)
-        raise Untested(f"{called} in {dtype}, {name}: {conclusion.text}")
+        wide = name == "low_precision" and client.about.rows[operator.__name__].arithmetic == "S"
+        raise Untested(f"{called} in {dtype}, {name}: {conclusion.text}{TIGHTER * wide}")

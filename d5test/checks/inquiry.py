@@ -36,6 +36,7 @@ from d5test.numerics.judgement import (
     pairs,
     rejects,
     rounded_to,
+    share_of,
     telling,
     tightest,
 )
@@ -353,11 +354,7 @@ class Inquiry:
             count = f"{len(expected)}{self.advice.fewer.format(len(results))}"
             raise fault("shape", "the wrong number of results", got=str(len(results)), want=count)
         for k, bound, got in pairs(expected, results):
-            name = (
-                f"the gradient of {self.case.op.input_name(self.wanted[k])}"
-                if gradients
-                else f"result {k}"
-            )
+            name = self._result(k, gradients=gradients)
             if got.shape != bound.value.shape:
                 what, want = f"{name} has the wrong shape", bound.value.shape
                 raise fault("shape", what, got=str(got.shape), want=str(want))
@@ -371,6 +368,12 @@ class Inquiry:
             if has != dtype and not stashed:
                 what = f"{name} has the wrong dtype"
                 raise fault("dtype", what, got=got.dtype.name, want=dtype)
+
+    def _result(self, k: int, *, gradients: bool) -> str:
+        """What an output, or a gradient at `wanted`, is called."""
+        if gradients:
+            return f"the gradient of {self.case.op.input_name(self.wanted[k])}"
+        return f"result {k}"
 
     def shapes_only(self, results: Sequence[Any], feed: Any) -> Judgement:
         """The judgement of shapes and dtypes, or the fault that they are."""
@@ -422,7 +425,13 @@ class Inquiry:
         # an error model is no rounding, and gradients have several
         looked_at = kind == "value" and not judgement.model and not self.case.op.typed
         rounding = rounding_of(expected, results) if looked_at else Rounding()
-        return replace(self.controlled(judgement, expected, grads), rounding=rounding)
+        shares = {
+            self._result(k, gradients=grads is not None): share_of(bound)
+            for k, bound, got in pairs(expected, results)
+            if got.size
+        }
+        judgement = replace(judgement, rounding=rounding, shares=shares)
+        return self.controlled(judgement, expected, grads)
 
     def controlled(
         self, judgement: Judgement, expected: Bounds, grads: Arrays | None = None

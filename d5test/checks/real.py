@@ -81,7 +81,10 @@ def real(client: Any, case: Case) -> Judgement:
     gradients = _judged(inquiry, grads, _at_every_input(inquiry, result))
     worse = max(outputs, gradients, key=lambda j: (j.arithmetic, j.ratio))
     return replace(
-        worse, void=outputs.void and gradients.void, share=min(outputs.share, gradients.share)
+        worse,
+        void=outputs.void and gradients.void,
+        share=min(outputs.share, gradients.share),
+        shares={**outputs.shares, **gradients.shares},
     )
 
 

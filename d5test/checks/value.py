@@ -83,6 +83,7 @@ def _both(inquiry: Inquiry) -> Judgement:
         telling=outputs.telling or gradients.telling,
         void=outputs.void and gradients.void,
         share=min(outputs.share, gradients.share),
+        shares={**outputs.shares, **gradients.shares},
         rounding=outputs.rounding,
     )
 

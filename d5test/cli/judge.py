@@ -114,6 +114,12 @@ def lines(verdict: Any) -> Iterator[str]:
 def _headline(verdict: Any) -> str:
     if verdict.broken:
         return f"WRONG: {verdict.broken}"
+    if verdict.status == "untested" and verdict.rarely:
+        return (
+            f"UNTESTED: only {verdict.rarely} could be judged: the error bars accept anything "
+            "there, or zeros. Give a problem whose inputs keep what it computes finite, and no "
+            "order in doubt"
+        )
     if verdict.status == "untested":
         return (
             "UNTESTED: a wrong result would not have shown: the reference is constant, returns no "

@@ -31,7 +31,7 @@ from d5test.numerics.bounds import double
 from d5test.outcome.assessment import Assessment
 from d5test.outcome.fault import Fault
 from d5test.outcome.roundings import Roundings
-from d5test.outcome.tally import Inapplicable, Tally
+from d5test.outcome.tally import Inapplicable, Tally, rarely_judged
 from d5test.problems.real import small_problems
 from d5test.reference.operators.broadcasting import Broadcasting
 from d5test.strategies.pairs import Pairs
@@ -255,9 +255,11 @@ class Exploration:
         except Flaky:
             raise
         except BaseExceptionGroup as group:
-            _, others = group.split(Found)
+            _, others = group.split((Found, Enough))
             if others is not None:
                 raise others from None
+            if group.subgroup(Enough) is not None:  # while one of several kinds was reduced
+                raise Enough from None
             return list(_leaves(group))
         return []
 
@@ -387,6 +389,8 @@ def shortage(tally: Tally, check: Any, examples: int) -> str:
         return f"nothing was judged: {tally.void} of {tally.drawn} cases are void"
     if check.fixed or check.kind != "value":
         return ""
+    if shares := rarely_judged(tally.shares, NEEDED):
+        return f"on the average only {shares} could be judged"
     needed = NEEDED if examples >= 2 * NEEDED else max(1, examples // 2)
     if tally.telling >= needed:
         return ""

@@ -38,7 +38,6 @@ from d5test.client.messages import (
     Raised,
 )
 from d5test.client.registry import Spec
-from d5test.formula import LEAST_SHARE
 from d5test.modules.candidate import JOB, NAME
 from d5test.modules.problem import LARGE, SEED, SMALL, Problem
 from d5test.modules.reference import (
@@ -51,7 +50,7 @@ from d5test.numerics.arithmetic import Arithmetic
 from d5test.numerics.bounds import Bounds
 from d5test.numerics.judgement import Judgement
 from d5test.outcome.fault import Fault
-from d5test.outcome.tally import Inapplicable, LeftToOthers
+from d5test.outcome.tally import Inapplicable, LeftToOthers, add_shares, rarely_judged
 
 RIGHT, WRONG, UNTESTED = "right", "wrong", "untested"
 OWN = ("own",)
@@ -320,6 +319,7 @@ class Verdict:
 
     ratio    the largest error / bar among the right results
     shares   the sum of the shares of elements that were judged, over the calls that were
+    each     the same of each output and gradient, and its calls
     gradient whether gradients were judged
     notes    what a reader has to know of it, and is no fault
     own      whether it is upon the problem's own module
@@ -331,6 +331,7 @@ class Verdict:
     ratio: float = 0.0
     judged: int = 0
     shares: float = 0.0
+    each: dict[str, list[float]] = field(default_factory=dict)
     telling: int = 0
     gradient: bool = False
     broken: str = ""
@@ -342,8 +343,12 @@ class Verdict:
         """`right`, `wrong` or `untested`."""
         if self.faults or self.broken:
             return WRONG
-        enough = self.judged and self.shares / self.judged >= LEAST_SHARE
-        return RIGHT if self.telling and enough else UNTESTED
+        return RIGHT if self.telling and not self.rarely else UNTESTED
+
+    @property
+    def rarely(self) -> str:
+        """The outputs and gradients of which too little was judged, in words."""
+        return rarely_judged(self.each)
 
     def excuses(self, fault: Fault) -> bool:
         """Whether this one has the same fault on the same inputs, and its error is no smaller."""
@@ -363,6 +368,7 @@ class Verdict:
             "largest error / bar": self.ratio,
             "calls judged": self.judged,
             "share judged": self.shares / max(self.judged, 1),
+            "judged too rarely": self.rarely,
             "calls that would expose a wrong result": self.telling,
             "gradient judged": self.gradient,
             "faults": [
@@ -597,6 +603,7 @@ class Judge:
             if name in ("forward", "gradient"):
                 verdict.judged += 1
                 verdict.shares += judgement.share
+                add_shares(verdict.each, judgement)
                 verdict.telling += judgement.telling and not judgement.void
                 verdict.ratio = max(verdict.ratio, judgement.ratio)
                 verdict.gradient |= name == "gradient"

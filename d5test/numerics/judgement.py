@@ -14,14 +14,14 @@ function is what no such arithmetic explains. Where all results are numbers of a
 that is said instead.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import floor, inf, isfinite, log2
 
 import numpy as np
 from numpy.typing import NDArray
 
-from d5test.numerics.arithmetic import NARROWER, NEXT_LOWER, Arithmetic
+from d5test.numerics.arithmetic import DOUBLE_ROUNDOFF, NARROWER, NEXT_LOWER, Arithmetic
 from d5test.numerics.bounds import Array, Bound, Bounds
 from d5test.numerics.rounding import Rounding
 
@@ -45,6 +45,7 @@ class Judgement:
 
     ratio       error / bar; infinite where a bar of zero is missed
     share       elements that were judged, of all; the others have no bar
+    shares      the same of each output or gradient by itself, by its name; see `share_of`
     output      which output or input gradient the worst element is in
     position    its index there
     got, want, bar
@@ -80,6 +81,7 @@ class Judgement:
     rounded_to: str = ""
     read_as: str = ""
     rounding: Rounding = field(default_factory=Rounding)
+    shares: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def right(self) -> bool:
@@ -129,6 +131,19 @@ def judge(bounds: Bounds, results: Sequence[Array | None], arithmetic: str = "")
         )  # fmt: skip
     share = judged / total if total else 1.0
     return replace(worst, ratio=max(worst.ratio, 0.0), share=share)
+
+
+def share_of(bound: Bound) -> float:
+    """The share of a result's elements that are judged: none where its bars hold zeros, too.
+
+    Zeros are what a gradient is that was stopped. Where they are expected, up to what the float64
+    of the reference itself errs, they are right.
+    """
+    if bound.storage is not None and not rejects((bound,), (np.zeros(bound.value.shape),)):
+        noise = bound.bar * (DOUBLE_ROUNDOFF / bound.storage.u)
+        if np.any(bound.judged & (np.abs(bound.value) > noise)):
+            return 0.0
+    return float(np.mean(bound.judged))
 
 
 def pairs(bounds: Bounds, results: Sequence[Array | None]) -> Iterator[tuple[int, Bound, Array]]:

@@ -17,7 +17,7 @@ from d5test.backends.base import Unsupported
 from d5test.case import Case, Operator, dtype_of
 from d5test.client.history import Before
 from d5test.client.messages import FAILURES, TO_A_ROW, Advice, Calls
-from d5test.numerics.arithmetic import format_of
+from d5test.numerics.arithmetic import NARROWER, format_of
 from d5test.numerics.bounds import Bounds
 from d5test.numerics.judgement import Judgement, bits_right
 from d5test.worker.machine import FRESH
@@ -27,13 +27,15 @@ SMALL = 8
 TINY = 2
 """A number below this multiple of the smallest normal number is tiny."""
 Character = Literal[
-    "inaccuracy", "either", "cancellation", "NaN", "infinite", "finite", "other infinity", "zero",
-    "flushed", "unwritten", "different function",
+    "inaccuracy", "either", "approximation", "cancellation", "NaN", "infinite", "finite",
+    "other infinity", "zero", "flushed", "unwritten", "different function",
 ]  # fmt: skip
 EXPLANATIONS: Mapping[Character | None, str] = {
     None: "",
     "inaccuracy": ": an inaccuracy, as computing in {0.explained} bits may make",
     "either": ": a different function, or computing in {0.explained} bits",
+    "approximation": ": a different constant, a missing term or an approximation: as computing in "
+    "{0.explained} bits, which no dtype has",
     "cancellation": ": an inaccuracy, as a difference of numbers near 1 may make: "
     "{2:.2g} ULPs of 1",
     "NaN": ": NaN, where a number is due",
@@ -45,6 +47,16 @@ EXPLANATIONS: Mapping[Character | None, str] = {
     "unwritten": ": memory that nothing wrote, which d5test fills with the byte {1:#x}",
     "different function": ": a different function, which no rounding explains",
 }
+
+
+BY_SIZE = ("inaccuracy", "approximation", "cancellation")
+"""Characters that depend on the inputs: one cause may have them all."""
+ABOVE = 6
+"""Bits by which arithmetic is better than its own bars, upper bounds that they are."""
+LOST = 4
+"""Bits that a sum loses whose terms cancel, where nothing else is said of it."""
+LITTLE = 2
+"""Bits fewer than the dtype has, as any rounding too many may make."""
 
 
 @dataclass(frozen=True)
@@ -166,7 +178,7 @@ class Fault(AssertionError):
             return f"{self.case.dtype} rounded to {self.judgement.rounded_to}"
         if self.judgement is not None and self.judgement.read_as:
             return f"inputs in {self.case.dtype} rounded to {self.judgement.read_as}"
-        character = "inaccuracy" if self.character == "cancellation" else self.character
+        character = "inaccuracy" if self.character in BY_SIZE else self.character
         return f"{self.kind}: {operator} {character or ''}"
 
     @property
@@ -370,4 +382,9 @@ def _character(judgement: Judgement, dtype: str) -> Character | None:
         return "cancellation"
     if not judgement.explained:
         return "different function"
-    return "either" if want and not bits_right(got, want, 1) else "inaccuracy"
+    least = max(judgement.explained - LOST, 1)
+    if want and bits_right(got, want, least) < least:
+        return "either"
+    near = any(bits <= judgement.explained <= bits + ABOVE for bits in NARROWER)
+    slight = bool(dtype) and judgement.explained >= format_of(dtype).precision - LITTLE
+    return "inaccuracy" if near or slight else "approximation"

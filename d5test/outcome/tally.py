@@ -1,7 +1,7 @@
 """What came of the cases drawn for each cell, counted as they come, and the probable
 causes of its faults."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,8 @@ from d5test.accuracy import Accuracy, Grade
 from d5test.backends.base import Unsupported
 from d5test.outcome.fault import Fault
 
+LEAST_SHARE = 0.5
+"""The share of each output and gradient that has to be judged, on the average of its cases."""
 OUTCOMES = ("right", "fault", "known", "inapplicable", "unsupported", "void", "untested")
 
 
@@ -41,6 +43,7 @@ class Tally:
     right .. untested   how many cases, by outcome; `untested` is 1 when the cell was not tested
     telling             cases that were right, and whose bar rejects all that is obviously wrong
     share               mean share of the elements that were judged, over the cases that were right
+    shares              the same of each output and gradient: the sum of its shares, and its cases
     worst, worst_case   the largest ratio of error and bar among the right ones, and its case
     arithmetics         classes of low-precision arithmetic that were met, with counts
     models              error models without which a case would be wrong, with counts
@@ -69,6 +72,7 @@ class Tally:
     untested: int = 0
     telling: int = 0
     share: float = 0.0
+    shares: dict[str, list[float]] = field(default_factory=dict)
     worst: float = 0.0
     worst_case: str = ""
     arithmetics: dict[str, int] = field(default_factory=dict)
@@ -92,6 +96,7 @@ class Tally:
             self.void += 1
             return
         self.share += (float(judgement.share) - self.share) / (self.right + 1)
+        add_shares(self.shares, judgement)
         self.right += 1
         self.telling += bool(judgement.telling)
         ratio = float(judgement.ratio)
@@ -135,6 +140,22 @@ class Tally:
                 "reproducer": reproducer,
             }
         )
+
+
+def add_shares(shares: dict[str, list[float]], judgement: Any) -> None:
+    """Add those of a judgement to the sums of what was judged of each output and gradient."""
+    for name, share in judgement.shares.items():
+        total, cases = shares.get(name, (0.0, 0))
+        shares[name] = [total + share, cases + 1]
+
+
+def rarely_judged(shares: Mapping[str, Sequence[float]], least: int = 1) -> str:
+    """The outputs and gradients of which too little was judged, in words; empty: none.
+
+    Of those only that were there in `least` cases: few say nothing of an optional input.
+    """
+    means = {name: total / n for name, (total, n) in shares.items() if n >= least}
+    return ", ".join(f"{mean:.0%} of {name}" for name, mean in means.items() if mean < LEAST_SHARE)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Any formula in NumPy is a reference: right functions pass, each mistake is found."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from scipy import special
 import d5test
 from d5test import Input
 from d5test.formula import operator_of
+from d5test.front_door import Untested
 from d5test.outcome.fault import Fault
 from d5test.reference.operators import LogSoftmax, Relu, Softmax
 from d5test.strategies import cases
@@ -462,6 +464,65 @@ def test_a_formula_of_which_little_can_be_judged_is_an_error() -> None:
     options: dict[str, Any] = {"inputs": {"x": Input("n", values=("huge",))}, "backend": "torch"}
     with pytest.raises(AssertionError, match=r"\d+% of the elements could be|nothing was judged"):
         d5test.check(lambda x: x * x / x, like=lambda x: x * x / x, dtypes="float32", **options)
+
+
+def test_each_gradient_has_to_be_judged() -> None:
+    """That of `s` is infinite; those of `x`, which are many, do not stand for it."""
+    options: dict[str, Any] = {
+        "like": lambda x, s: x * 2 + np.sqrt(s),
+        "inputs": {"x": "3 n d", "s": Input("d", values=("constant", 0.0))},
+        "backend": "torch",
+        "dtypes": "float32",
+    }
+    with pytest.raises(Untested, match=r"only 0% of the gradient of input s could .* wrt="):
+        d5test.check(lambda x, s: x * 2 + torch.sqrt(s.detach()), **options)
+    d5test.check(lambda x, s: x * 2 + torch.sqrt(s.detach()), wrt="x", **options)
+
+
+SUM: dict[str, Any] = {
+    "like": lambda x: x.sum(-1),
+    "inputs": {"x": Input("n d", values="positive")},
+    "backend": "torch",
+    "dtypes": "bfloat16",
+    "wrt": "",
+}
+
+
+def added(x: Any, factor: float = 1.02) -> Any:
+    return (factor * x.float().sum(-1)).bfloat16()
+
+
+def test_who_computes_in_float32_is_held_to_it() -> None:
+    """Eight roundings to bfloat16 are a 32nd of a sum, one is a 256th."""
+    options = {**SUM, "sizes": {"d": 8}}
+    d5test.check(partial(added, factor=1.0), arithmetic="F", **options)
+    d5test.check(added, **options)
+    with pytest.raises(Fault, match="outside class F, inside class S"):
+        d5test.check(added, arithmetic="F", **options)
+    with pytest.raises(ValueError, match="in 16 bits there are F: only the output is rounded"):
+        d5test.check(added, arithmetic="f", **options)
+
+
+def test_where_bars_of_16_bits_are_too_wide_it_is_said_what_narrows_them() -> None:
+    with pytest.raises(Untested, match='arithmetic="F" says so'):
+        d5test.check(added, **SUM, sizes={"d": 4096})
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_an_epsilon_in_another_place_is_found_in_16_bits(seed: int) -> None:
+    def normalised(x: Any, w: Any, outside: float = 0.0) -> Any:
+        h = x.float()
+        scale = ((h * h).mean(-1, keepdim=True) + 1e-5 * (not outside)).sqrt() + outside
+        return (h / scale * w.float()).to(x.dtype)
+
+    options: dict[str, Any] = {
+        "like": lambda x, w: x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-5) * w,
+        "inputs": {"x": Input("... d", values=["normal", ("scaled", -8)]), "w": "d"},
+        "backend": "torch", "dtypes": "bfloat16", "seed": seed, "arithmetic": "F",
+    }  # fmt: skip
+    d5test.check(normalised, **options)
+    with pytest.raises(Fault, match=r"outside class F|the result is wrong"):
+        d5test.check(partial(normalised, outside=1e-5), **options)
 
 
 def test_a_formula_without_a_derivative_at_zero_is_not_accused() -> None:

@@ -8,8 +8,11 @@ from textwrap import dedent, indent
 import pytest
 
 from d5test.cli import main
-from d5test.modules.judge import Judge
+from d5test.cli.judge import lines
+from d5test.modules.judge import Judge, Verdict
 from d5test.modules.problem import Problem
+from d5test.numerics.judgement import Judgement
+from d5test.outcome.tally import add_shares
 
 PROBLEM = '''
 """A layer with an activation."""
@@ -386,3 +389,14 @@ def test_where_most_results_are_no_numbers_nothing_is_told(tmp_path: Path) -> No
     with Judge(problem) as judge:
         verdict = judge.judge(written(tmp_path, f"return {results}"))
     assert verdict.status == "untested"
+
+
+def test_each_output_and_each_gradient_has_to_be_judged() -> None:
+    """Many values do not stand for a gradient of which nothing could be."""
+    verdict = Verdict("mine.py", telling=3, judged=3, shares=2.9, gradient=True)
+    add_shares(verdict.each, Judgement(shares={"result 0": 1.0, "the gradient of input 0": 1.0}))
+    assert verdict.status == "right"
+    add_shares(verdict.each, Judgement(shares={"the gradient of input 1": 0.0}))
+    assert verdict.status == "untested"
+    assert "UNTESTED: only 0% of the gradient of input 1 could be judged" in next(lines(verdict))
+    assert verdict.to_json()["judged too rarely"] == "0% of the gradient of input 1"

@@ -8,9 +8,15 @@ import pytest
 from hypothesis.vendor.pretty import pretty
 
 from d5test.case import Case, Tensor
-from d5test.numerics.arithmetic import Arithmetic, classes
-from d5test.numerics.bounds import Bounds, forward_bounds, gradient_bounds
-from d5test.numerics.judgement import COARSEST, Judgement, bits_right, explaining_precision
+from d5test.numerics.arithmetic import Arithmetic, classes, format_of
+from d5test.numerics.bounds import Bound, Bounds, forward_bounds, gradient_bounds
+from d5test.numerics.judgement import (
+    COARSEST,
+    Judgement,
+    bits_right,
+    explaining_precision,
+    share_of,
+)
 from d5test.numerics.perturbed import rounded
 from d5test.outcome.fault import EXPLANATIONS, _character
 from d5test.reference.operators import OPERATORS
@@ -113,6 +119,7 @@ def test_where_bars_reject_nothing_it_is_not_known() -> None:
     [
         (1.0 + 2.0**-9, 1.0, "an inaccuracy, as computing in 9 bits may make"),
         (-10.3, 2.04, "a different function, or computing in 9 bits"),
+        (1.0 + 2.0**-4, 1.0 + 2.0**-3, "a different function, or computing in 9 bits"),
         (2.0**-30, 0.0, "an inaccuracy, as computing in 9 bits may make"),
     ],
 )
@@ -121,6 +128,36 @@ def test_a_result_without_a_right_bit_may_be_a_different_function(
 ) -> None:
     judgement = Judgement(got=got, want=want, ratio=2.0, explained=9)
     assert EXPLANATIONS[_character(judgement, "float64")].format(judgement) == f": {words}"
+
+
+@pytest.mark.parametrize(
+    ("explained", "dtype", "words"),
+    [
+        (21, "float32", "a different constant, a missing term or an approximation: as computing"),
+        (22, "float32", "an inaccuracy, as computing in 22 bits may make"),
+        (30, "float64", "an inaccuracy, as computing in 30 bits may make"),
+        (31, "float64", "a different constant, a missing term or an approximation: as computing"),
+    ],
+)
+def test_an_error_that_no_dtype_makes_is_no_inaccuracy(
+    explained: int, dtype: str, words: str
+) -> None:
+    judgement = Judgement(got=1.0 + 2.0**-explained, want=1.0, ratio=2.0**30, explained=explained)
+    text = EXPLANATIONS[_character(judgement, dtype)].format(judgement)
+    assert text.startswith(f": {words}")
+
+
+def test_bars_that_hold_zeros_judge_nothing() -> None:
+    """But where zeros are right up to what float64 errs, as of what no shift changes."""
+    storage = format_of("float32")
+
+    def share(value: Any, bar: Any) -> float:
+        return share_of(Bound(np.array(value), np.array(bar), storage))
+
+    assert share([1.0, 2.0, 3.0, 4.0], [0.1, 0.1, 0.1, np.inf]) == 0.75
+    assert share([1.0, 2.0], [3.0, 3.0]) == 0
+    assert share([1e-17, 0.0], [1e-6, 1e-6]) == 1
+    assert share([1e-12, 0.0], [1e-6, 1e-6]) == 0
 
 
 def test_hypothesis_prints_an_operator_and_its_class() -> None:

@@ -113,6 +113,29 @@ def test_each_kind_is_found_and_shrunk_although_one_line_raises_them() -> None:
     assert found.steady
 
 
+def test_time_runs_out_while_one_of_several_kinds_is_reported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Hypothesis repeats the smallest case of each kind at the end, and groups what is raised."""
+    calls: list[Case] = []
+
+    def faults(last: float) -> list[Fault]:
+        """What is found where time is up after so many calls."""
+
+        def run(client: Any, case: Case) -> Judgement:
+            calls.append(case)
+            raise fault("value" if case.seed % 2 else "shape", case)
+
+        calls.clear()
+        clock = SimpleNamespace(monotonic=lambda: 0.0 if len(calls) < last else 1e9)
+        monkeypatch.setattr(exploration, "time", clock)
+        return explore(run)[1]
+
+    assert len(faults(float("inf"))) == 2
+    for last in range(len(calls) - 6, len(calls) + 1):
+        assert faults(last)
+
+
 def test_a_fault_that_does_not_come_back_is_reported_all_the_same() -> None:
     calls: list[Case] = []
 
@@ -177,6 +200,8 @@ def test_it_goes_on_longer_where_a_backend_does_few_of_the_cases() -> None:
         ({"known": 20, "unsupported": 5}, 25, "value", False),
         ({"right": 1, "left_out": "the budget was spent"}, 25, "value", False),
         ({"right": 1, "fault": 1}, 25, "value", False),
+        ({"right": 25, "telling": 25, "shares": {"dx": [13.0, 25]}}, 25, "value", False),
+        ({"right": 25, "telling": 25, "shares": {"dx": [12.0, 25]}}, 25, "value", True),
     ],
 )
 def test_what_counts_as_untested(
