@@ -26,6 +26,8 @@ HOMES = {
     "onnxruntime": ("backends/onnxruntime.py",),
     "cupy": ("backends/cupy.py",),
     "mpi4py": ("distributed", "plugin/ranks", "fixtures/comm.py"),
+    "dask": ("plugin/cluster",),
+    "distributed": ("plugin/cluster",),
     "pytest": ("plugin", "fixtures", "suite.py", "cli", "gate"),
 }
 """Where a package may be imported."""

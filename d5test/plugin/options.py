@@ -170,6 +170,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     add("--outcomes", metavar="FILE", help="write what came of each test, for `d5test merge`")
     add("--replay", metavar="FILE", help="report again what --outcomes wrote, and run nothing")
+    add(
+        "--on",
+        metavar="CLUSTER",
+        help="run the tests on workers of Dask: dask starts some here, tcp://HOST:8786 names a "
+        "scheduler",
+    )
+    add("--workers", type=positive, metavar="N", help="how many --on=dask starts (cores)")
     add("--np", type=positive, metavar="N", help="run on N ranks: start mpirun, survive its crash")
     add(
         "--deadline",
