@@ -47,6 +47,16 @@ def test_without_noise_it_is_found_exactly() -> None:
     assert found.values == pytest.approx(VALUES, rel=1e-6)
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_no_machine_fits_noisy_times_better_even_if_it_is_the_true_one(seed: int) -> None:
+    times = planted(seed, noise=0.3)
+    measured = np.array([t.seconds for t in times])
+    ours, true = (
+        fitting._deviance(measured / predict(times, m)) for m in (fit(times).machine, TRUTH)
+    )
+    assert ours <= true
+
+
 @pytest.fixture(scope="module")
 def fits() -> list[Fit]:
     """Forty, of few times each."""
