@@ -1,4 +1,4 @@
-"""Fit alpha, beta and gamma to measured allreduces: d5test fit times.json
+"""Fit a machine, alpha to gamma, to measured allreduces: d5test fit times.json
 
 Requirements: exit status 0: fitted, however well; 2: the command line or a file is wrong, or
 has too few times, in one line. Each size is predicted by a fit that has not seen it.
@@ -63,7 +63,7 @@ def described(found: Fit) -> list[str]:
 
     lines = []
     for name, value in found.values.items():
-        unit = "" if name == "alpha" else " a byte"
+        unit = " a byte" if name in ("beta", "gamma") else ""
         half = found.half(name)
         if found.determined[name]:
             low, high = (measured(v, TIME) for v in (value - half, value + half))
@@ -71,7 +71,7 @@ def described(found: Fit) -> list[str]:
         else:
             most = f"up to {measured(value + half, TIME)}{unit}" if half < float("inf") else "any"
             said = f"not determined by these times: {most} ({measured(value, TIME)} fits best)"
-        lines.append(f"{name:5}  {said}")
+        lines.append(f"{name:8}  {said}")
     lines.append(f"measured is off what is predicted by {found.residual:.0%} (standard deviation)")
     return lines
 

@@ -1,18 +1,18 @@
 """The machine, from times that were measured; and how far off its predictions are.
 
-The model is Hockney's: alpha, beta (seconds a byte) and gamma (seconds of a byte's addition). The
-time of a schedule is the longest of many paths, each a sum of counts times alpha, beta and gamma:
-so at the fit it is linear, and the counts are its derivatives. Least squares of errors relative
-to what is predicted, none of the three below zero: a time that is off by a tenth counts the same
-at 8 bytes as at 16 MiB. (Relative to what was measured, a noisy time would count for less if it
-is long, and the fit would be too low by twice the variance.)
+The model is LogGP's without a gap: latency, overhead, beta (seconds a byte) and gamma (seconds of
+a byte's addition). The time of a schedule is the longest of many paths, each a sum of counts times
+these: so at the fit it is linear, and the counts are its derivatives. Least squares of errors
+relative to what is predicted, none of the four below zero: a time that is off by a tenth counts
+the same at 8 bytes as at 16 MiB. (Relative to what was measured, a noisy time would count for less
+if it is long, and the fit would be too low by twice the variance.)
 
 Requirements: the confidence is that of the residuals, which hold what the model leaves out as well
 as noise; what the times do not determine is said.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,10 +26,12 @@ from d5test.simulation.gradients import ITEMSIZE
 from d5test.simulation.machine import Machine
 from d5test.simulation.rounds import ROUNDS, seconds
 
-NAMES = ("alpha", "beta", "gamma")
+NAMES = ("alpha", "overhead", "beta", "gamma")
+"""Alpha is the latency and twice the overhead: what an empty message takes."""
 CONFIDENCE = 0.95
 PASSES = 50
-"""Of linear fits, each at the result of the last; the paths are mostly found in three."""
+"""Of linear fits, each at the result of the last. Where other paths become the longest each time,
+the fits go round, and the one of the least deviance is taken."""
 SETTLED = 1e-9
 SEPARATE = 1e-6
 """A column of counts that is, up to this part of it, made of the others says nothing new."""
@@ -48,7 +50,7 @@ class Time:
 
 @dataclass(frozen=True)
 class Fit:
-    """A machine, and for alpha, beta and gamma the standard error and the half of the interval.
+    """A machine, and the standard errors of what it is.
 
     determined  whether the times tell it: its interval does not reach zero, and it is not the
                 others in another guise
@@ -66,7 +68,7 @@ class Fit:
     def values(self) -> dict[str, float]:
         """By name, in seconds, and seconds a byte."""
         m = self.machine
-        return dict(zip(NAMES, (m.alpha, m.per_byte, m.addition), strict=True))
+        return dict(zip(NAMES, (m.alpha, m.overhead, m.per_byte, m.addition), strict=True))
 
     def half(self, name: str, confidence: float = CONFIDENCE) -> float:
         """Half of the interval of Student's distribution."""
@@ -100,14 +102,20 @@ def predict(times: Sequence[Time], machine: Machine) -> Array:
     return result
 
 
+def _machine(theta: Array) -> Machine:
+    """From latency, overhead, beta and gamma."""
+    latency, overhead, beta, gamma = map(float, theta)
+    return Machine(latency, beta, gamma, overhead)
+
+
 def _counts(times: Sequence[Time], theta: Array) -> Array:
-    """Of alpha, beta and gamma on the longest path: (times, 3)."""
-    base = predict(times, Machine(*theta))
+    """Of latency, overhead, beta and gamma on the longest path: (times, 4)."""
+    base = predict(times, _machine(theta))
     columns = []
     for i, value in enumerate(theta):
-        step = np.zeros(3)
+        step = np.zeros(len(theta))
         step[i] = 1e-6 * value
-        columns.append((predict(times, Machine(*(theta + step))) - base) / step[i])
+        columns.append((predict(times, _machine(theta + step)) - base) / step[i])
     return np.stack(columns, axis=1)
 
 
@@ -115,47 +123,70 @@ def fit(times: Sequence[Time]) -> Fit:
     """By least squares. Raises `TooFew`."""
     if len(times) <= len(NAMES):
         raise TooFew(
-            f"{len(times)} times of allreduces by our schedules on 2 ranks and more: alpha, beta "
-            f"and gamma need {len(NAMES) + 1} and more"
+            f"{len(times)} times of allreduces by our schedules on 2 ranks and more: "
+            f"{', '.join(NAMES)} need {len(NAMES) + 1} and more"
         )
     measured = np.array([t.seconds for t in times])
     largest = max(times, key=lambda t: t.nbytes)
-    floor = np.array([1e-6 * measured.min(), *[1e-6 * largest.seconds / largest.nbytes] * 2])
-    theta = np.array([measured.min(), *[largest.seconds / largest.nbytes] * 2])
+    per_byte = largest.seconds / largest.nbytes
+    theta = np.array([measured.min(), measured.min() / 4, per_byte, per_byte])
+    floor = 1e-6 * theta
+    best = np.inf, theta
     for _ in range(PASSES):
         at = np.maximum(theta, floor)
-        expected = predict(times, Machine(*at))
-        design = _counts(times, at) / expected[:, None]
-        scale = np.maximum(np.linalg.norm(design, axis=0), np.finfo(float).tiny)
-        found = nnls(design / scale, measured / expected)[0] / scale
-        settled = bool(np.all(np.abs(found - theta) <= SETTLED * np.maximum(theta, floor)))
-        theta = found
-        if settled:
+        expected = predict(times, _machine(at))
+        best = min(best, (_deviance(measured / expected), at), key=lambda pair: pair[0])
+        columns = _counts(times, at) / expected[:, None]
+        lengths = _lengths(columns)
+        found = nnls(columns / lengths, measured / expected)[0] / lengths
+        if np.all(np.abs(found - theta) <= SETTLED * np.maximum(theta, floor)):
+            best = 0.0, found
             break
-    machine = Machine(*map(float, theta))
+        theta = found
+    theta = best[1]
+    counts = _counts(times, np.maximum(theta, floor)) / predict(times, _machine(theta))[:, None]
+    machine = _machine(theta)
     off = measured / predict(times, machine) - 1
     freedom = len(times) - len(NAMES)
     residual = float(np.sqrt(off @ off / freedom))
-    new = _new(design / scale)
-    half = stdtrit(freedom, (1 + CONFIDENCE) / 2)
+    # with alpha in the place of the latency, an overhead takes the place of half a latency
+    counts[:, 1] -= 2 * counts[:, 0]
+    new = _new(counts)
     errors = {
-        name: float(residual / (new[i] * scale[i])) if new[i] > SEPARATE else np.inf
-        for i, name in enumerate(NAMES)
+        name: residual / float(length) if length > 0 else np.inf
+        for name, length in zip(NAMES, new, strict=True)
     }
-    determined = {name: bool(half * errors[name] < theta[i]) for i, name in enumerate(NAMES)}
-    return Fit(machine, errors, determined, residual, freedom)
+    fitted = Fit(machine, errors, {}, residual, freedom)
+    told = {name: fitted.half(name) < value for name, value in fitted.values.items()}
+    return replace(fitted, determined=told)
 
 
-def _new(design: Array) -> Array:
-    """Of each column of length 1, the length of what no sum of the others is.
+def _deviance(quotients: Array) -> float:
+    """What the fits lessen, of measured over predicted: that of errors in proportion to the time.
+
+    McCullagh and Nelder, Generalized Linear Models (1989), table 2.1, of the gamma distribution.
+    """
+    return float(2 * np.sum(quotients - 1 - np.log(quotients)))
+
+
+def _lengths(columns: Array) -> Array:
+    """Of each column; of one of zeros, 1."""
+    lengths = np.linalg.norm(columns, axis=0)
+    return np.where(lengths > 0, lengths, 1.0)
+
+
+def _new(columns: Array) -> Array:
+    """Of each column, the length of what no sum of the others is; 0 up to `SEPARATE` of it.
 
     The standard error of a coefficient is that of the residuals over this length.
     """
+    whole = columns / _lengths(columns)
     lengths = []
-    for i in range(design.shape[1]):
-        column, others = design[:, i], np.delete(design, i, axis=1)
+    for i in range(columns.shape[1]):
+        column, others = whole[:, i], np.delete(whole, i, axis=1)
         left = column - others @ np.linalg.lstsq(others, column, rcond=None)[0]
-        lengths.append(float(np.linalg.norm(left)))
+        length = float(np.linalg.norm(left))
+        lengths.append(length * _lengths(columns)[i] if length > SEPARATE else 0.0)
     return np.array(lengths)
 
 
