@@ -129,6 +129,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def _parts(config: pytest.Config, check: str) -> list[tuple[str, str]]:
     """Subjects, algorithms, optimizers or compressors, x dtypes; `--dtype` names floats."""
     from d5test.distributed.compression import COMPRESSION, asked
+    from d5test.distributed.division import DIVISION
     from d5test.distributed.hooked import HOOKED
     from d5test.distributed.optimizers import DISTRIBUTED
 
@@ -137,7 +138,7 @@ def _parts(config: pytest.Config, check: str) -> list[tuple[str, str]]:
     left_out = DISTRIBUTED.keys() - set(_optimizers(config))
     named = asked(row, config.stash[COMPRESSORS]) if check in COMPRESSION else row.subjects
     wanted = listed(config.getoption("--collective"))
-    if wanted and check in {*COMPRESSION, *HOOKED}:  # these are no collectives
+    if wanted and check in {*COMPRESSION, *HOOKED, *DIVISION}:  # these are no collectives
         return []
     subjects = [
         subject
@@ -210,12 +211,15 @@ def property_of(check: str) -> Any:
     # the bars of level 0 come with these: other suites pay nothing for them
     from d5test.distributed.checks import COLLECTIVE
     from d5test.distributed.compression import COMPRESSION
+    from d5test.distributed.division import DIVISION
     from d5test.distributed.hooked import HOOKED
     from d5test.distributed.movement import MOVEMENT
     from d5test.distributed.probes import DESCENT
     from d5test.distributed.sparse import SPARSE
 
-    return {**COLLECTIVE, **MOVEMENT, **DESCENT, **COMPRESSION, **HOOKED, **SPARSE}[check]
+    return {**COLLECTIVE, **MOVEMENT, **DESCENT, **COMPRESSION, **HOOKED, **SPARSE, **DIVISION}[
+        check
+    ]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -6,6 +6,7 @@ from d5test.distributed.communicator import Virtual
 from d5test.distributed.optimizers import DISTRIBUTED
 from tests.distributed import wrong_collectives
 from tests.distributed.wrong import last_step_skipped, planted, send_first
+from tests.distributed.wrong_division import StaleActivations
 from tests.distributed.wrong_optimizers import OneRankTooFew
 
 
@@ -30,6 +31,15 @@ class WrongScatter(Virtual):
     def __init__(self, comm: Any) -> None:
         schedules = wrong_collectives.planted("scatter", "linear", wrong_collectives.to_the_next)
         super().__init__(schedules=schedules)
+
+
+class StaleStages(Virtual):
+    """Its pipelines use the activations of another microbatch."""
+
+    division = StaleActivations
+
+    def __init__(self, comm: Any) -> None:
+        super().__init__()
 
 
 class StuckRing(Virtual):
