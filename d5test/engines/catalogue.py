@@ -12,6 +12,9 @@ from d5test.names import BadName, quoted, unknown
 
 ENGINES: Mapping[str, str] = {
     "torch-ddp": "d5test.engines.data_parallel:Ddp",
+    "torch-ddp-static": "d5test.engines.data_parallel:StaticDdp",
+    "torch-ddp-unused": "d5test.engines.data_parallel:SearchingDdp",
+    "torch-ddp-fp16": "d5test.engines.data_parallel:Float16Ddp",
     "torch-zero": "d5test.engines.data_parallel:Zero",
     "torch-fsdp2": "d5test.engines.data_parallel:Fsdp2",
     "torch-tp": "d5test.engines.model_parallel:TensorParallel",

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from math import inf
+from math import ceil, inf
+from types import MappingProxyType
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor
@@ -126,15 +128,16 @@ class DataParallel(TorchEngine):
 
 
 class Ddp(DataParallel):
-    """`DistributedDataParallel`."""
+    """`DistributedDataParallel`, with options."""
 
     name = "torch-ddp"
     axes = ("dp",)
     model: DistributedDataParallel
+    options: Mapping[str, Any] = MappingProxyType({})
 
     def distributed(self, model: nn.Sequential) -> nn.Module:
         """Of several buckets."""
-        return DistributedDataParallel(model, bucket_cap_mb=BUCKET)
+        return DistributedDataParallel(model, bucket_cap_mb=BUCKET, **self.options)
 
     def accumulating(self) -> AbstractContextManager[None]:
         """Without the allreduce."""
@@ -143,12 +146,43 @@ class Ddp(DataParallel):
 
     def gives(self, itemsize: int) -> int:
         """All gradients, to an allreduce."""
-        return itemsize * sum(p.numel() for p in self.named.values())
+        numel: int = sum(p.numel() for p in self.named.values())
+        return itemsize * numel
 
     @property
     def named(self) -> Mapping[str, torch.Tensor]:
         """Those of the module within."""
         return dict(self.model.module.named_parameters())
+
+
+class StaticDdp(Ddp):
+    """Gradients are views of the buckets, and the graph is said to be the same in each step."""
+
+    name = "torch-ddp-static"
+    options = MappingProxyType({"gradient_as_bucket_view": True, "static_graph": True})
+    lacks = MappingProxyType(
+        {"accumulate": "torch's reducer fails its own assertion: no_sync with a static graph"}
+    )
+
+
+class SearchingDdp(Ddp):
+    """It looks for parameters that a step does not use."""
+
+    name = "torch-ddp-unused"
+    options = MappingProxyType({"find_unused_parameters": True})
+
+
+class Float16Ddp(Ddp):
+    """Gradients travel in float16, by torch's own hook."""
+
+    name = "torch-ddp-fp16"
+    rounding = "float16"
+
+    def distributed(self, model: nn.Sequential) -> nn.Module:
+        """With the hook."""
+        module = super().distributed(model)
+        module.register_comm_hook(None, fp16_compress_hook)
+        return module
 
 
 class Zero(Ddp):
@@ -169,7 +203,8 @@ class Zero(Ddp):
 
     def gives(self, itemsize: int) -> int:
         """All gradients to an allreduce, and all parameters to broadcasts."""
-        return super().gives(itemsize) + sum(p.nbytes for p in self.named.values())
+        parameters: int = sum(p.nbytes for p in self.named.values())
+        return super().gives(itemsize) + parameters
 
     def placements(self) -> Held:
         """The state is that of the optimizer within."""
@@ -199,10 +234,10 @@ class Fsdp2(DataParallel):
         a shard is added up. Parameters of the root, where tied ones are, are gathered once.
         """
         ranks, replicas = self.world.mesh.get("fsdp", 1), self.world.mesh.get("dp", 1)
-        shard = sum(p.numel() // len(p) * -(-len(p) // ranks) for p in self.named.values())
+        shard: int = sum(p.numel() // len(p) * ceil(len(p) / ranks) for p in self.named.values())
         by_child = all(isinstance(child, FSDPModule) for child in self.model.children())
         gathers = self.plan.accumulate * (2 if by_child else 1)
-        width = next(self.model.parameters()).itemsize
+        width: int = next(self.model.parameters()).itemsize
         return shard * (itemsize * (ranks + (replicas > 1)) + width * gathers)
 
     @contextmanager

@@ -390,6 +390,11 @@ def _volume(bars: Bars, ranks: Sequence[Trained]) -> Iterator[Finding]:
         yield "volume", "it names a rounding, and no formula of its bytes", {
             "rounding": bars.rounding, "owes": "gives(itemsize): see d5test.engines.engine",
         }  # fmt: skip
+    formats = ranks[0].work[-1].formats
+    if bars.rounding and bars.rounding not in formats:
+        yield "volume", "gradients do not travel in the format that it names", {
+            "rounding": bars.rounding, "formats": ", ".join(sorted(formats)) or "none",
+        }  # fmt: skip
     for step in range(1, len(ranks[0].work)):
         given = {rank: each.work[step].given for rank, each in enumerate(ranks)}
         wrong = [rank for rank, bytes_ in given.items() if ranks[rank].due not in (None, bytes_)]

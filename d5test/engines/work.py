@@ -28,6 +28,7 @@ class Work:
     """Of one rank in one step.
 
     samples  on which it has trained
+    formats  of the numbers that it has given to collectives
     given    bytes of floating numbers that it has given to collectives: all of what is reduced or
              broadcast, its own part of what is gathered. Single numbers (losses, norms) and
              objects do not count
@@ -35,6 +36,7 @@ class Work:
 
     samples: int
     given: int
+    formats: frozenset[str]
 
 
 class Meter(TorchDispatchMode):  # type: ignore[misc]
@@ -42,7 +44,7 @@ class Meter(TorchDispatchMode):  # type: ignore[misc]
 
     def __init__(self, model: nn.Sequential) -> None:
         super().__init__()
-        self._samples = self._given = 0
+        self._samples, self._given = 0, list[tuple[str, int]]()
 
         def seen(gradient: torch.Tensor) -> None:
             self._samples += len(gradient)
@@ -57,10 +59,11 @@ class Meter(TorchDispatchMode):  # type: ignore[misc]
     @contextmanager
     def step(self, made: list[Work]) -> Iterator[None]:
         """Within: a step, whose work is added to a list."""
-        self._samples = self._given = 0
+        self._samples, self._given = 0, list[tuple[str, int]]()
         with self:
             yield
-        made.append(Work(self._samples, self._given))
+        formats = frozenset(name for name, _ in self._given)
+        made.append(Work(self._samples, sum(size for _, size in self._given), formats))
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func.namespace in NAMESPACES:
@@ -68,15 +71,15 @@ class Meter(TorchDispatchMode):  # type: ignore[misc]
         return func(*args, **(kwargs or {}))
 
 
-def given(func: Any, args: Any) -> int:
-    """The bytes that a call of a collective gives: what is called an input, or else a tensor."""
+def given(func: Any, args: Any) -> list[tuple[str, int]]:
+    """What a call of a collective gives: an input, or else a tensor. Its format and bytes."""
     if any(word in func.__name__ for word in NOTHING_GIVEN):
-        return 0
+        return []
     named = {each.name: value for each, value in zip(func._schema.arguments, args, strict=False)}  # noqa: SLF001
     inputs = [value for name, value in named.items() if name.startswith("input")]
     tensors = tree_leaves(inputs or [v for n, v in named.items() if n.startswith("tensor")])
-    return sum(
-        t.numel() * t.itemsize
+    return [
+        (str(t.dtype).removeprefix("torch."), t.nbytes)
         for t in tensors
         if isinstance(t, torch.Tensor) and t.is_floating_point() and t.numel() > 1
-    )
+    ]

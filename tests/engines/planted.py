@@ -12,14 +12,13 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
 from torch.distributed.pipelining import PipelineStage, ScheduleGPipe, ScheduleZBVZeroBubble
 from torch.distributed.tensor import DTensor, Replicate
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils import clip_grad_norm_
 from torch.utils.checkpoint import checkpoint
 
-from d5test.engines.data_parallel import BUCKET, Ddp, Fsdp2, Zero, whole
+from d5test.engines.data_parallel import Ddp, Fsdp2, Zero, whole
 from d5test.engines.engine import Engine, Held, Minibatch, Plan, Rule, World, mean_loss
 from d5test.engines.model_parallel import (
     Pipeline,
@@ -375,24 +374,10 @@ class NoFormula(ByHand):
     rounding = "float16"
 
 
-class Float16(Ddp):
-    """Honest: torch's own hook, and it names its rounding."""
+class OtherFormat(ReducedInBfloat16):
+    """It names float16, and has gradients travel in bfloat16."""
 
     rounding = "float16"
-
-    def distributed(self, model: nn.Sequential) -> nn.Module:
-        module = super().distributed(model)
-        module.register_comm_hook(None, fp16_compress_hook)
-        return module
-
-
-class UnusedToo(Ddp):
-    """Honest: it looks for parameters that are not used."""
-
-    def distributed(self, model: nn.Sequential) -> nn.Module:
-        return DistributedDataParallel(
-            model, bucket_cap_mb=BUCKET, find_unused_parameters=True, gradient_as_bucket_view=True
-        )
 
 
 class Recomputed(Ddp):

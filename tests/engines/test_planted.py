@@ -52,18 +52,22 @@ HONEST = (
     "Ddp:mlp-sgd", "Ddp:mlp-adamw", "Ddp:mlp-accumulated", "Zero:mlp-adamw", "Fsdp2:mlp-clipped",
     "Fsdp2:mlp-uneven", "Fsdp2:mlp-sgd:dp2,fsdp2", "TensorParallel:mlp-sgd",
     "TensorParallel:mlp-sgd:dp2,tp2", "Pipeline:mlp-sgd", "Pipeline:mlp-clipped",
-    "OneBucket:mlp-sgd", "NamedBfloat16:mlp-sgd", "ByHand:mlp-uneven", "Float16:mlp-sgd",
-    "UnusedToo:mlp-sgd", "Recomputed:mlp-sgd", "Zero:mlp-accumulated", "Fsdp2:mlp-accumulated",
+    "OneBucket:mlp-sgd", "NamedBfloat16:mlp-sgd", "ByHand:mlp-uneven", "Float16Ddp:mlp-sgd",
+    "Float16Ddp:mlp-accumulated", "SearchingDdp:mlp-sgd", "StaticDdp:mlp-adamw",
+    "Recomputed:mlp-sgd", "Zero:mlp-accumulated", "Fsdp2:mlp-accumulated",
     "Fsdp2:mlp-tied", "Pipeline:mlp-accumulated", "Interleaved:deep-sgd",
     "LoopedBreadthFirst:deep-sgd", "ZeroBubble:deep-sgd", "ZeroBubbleV:deep-sgd",
     "DualPipeV:deep-sgd", "Ddp:deep-sgd", "TensorParallel:deep-sgd:dp2,tp2",
 )  # fmt: skip
 
 
+OTHER_FORMAT = "OtherFormat:mlp-sgd"
+
+
 @pytest.fixture(scope="module")
 def said() -> dict[str, dict[str, Any]]:
     """What was said of each engine: all are judged in one run."""
-    ran = under_mpirun(RANKS, "tests.engines.judged_under_mpi", *WRONG, *HONEST)
+    ran = under_mpirun(RANKS, "tests.engines.judged_under_mpi", *WRONG, *HONEST, OTHER_FORMAT)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     found = [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("{")]
     return {each["asked"]: each for each in found}
@@ -75,6 +79,15 @@ def test_it_is_found(said: dict[str, dict[str, Any]], asked: str) -> None:
     assert fault.get("kind") == kind, fault
     assert likely in fault["details"].get("looks like", "")
     assert bool(likely) == ("looks like" in fault["details"])
+
+
+def test_gradients_in_another_format_than_the_one_that_is_named_are_found(
+    said: dict[str, dict[str, Any]],
+) -> None:
+    """By the format itself: bfloat16 has the bytes of float16, and is near its bars."""
+    fault = said[OTHER_FORMAT]
+    told = {fault["headline"]: "", **fault["details"]}
+    assert any("gradients do not travel in the format that it names" in name for name in told)
 
 
 @pytest.mark.parametrize("asked", HONEST)
