@@ -21,7 +21,7 @@ HOMES = {
     "torch": ("backends/torch", "native/bridges", "distributed/gloo.py", "engines", "modules"),
     "tensorflow": ("backends/tensorflow", "native/bridges"),
     "keras": ("backends/tensorflow",),
-    "jax": ("backends/jax", "native/bridges"),
+    "jax": ("backends/jax", "native/bridges", "engines/jax_parallel.py"),
     "optax": ("backends/jax",),
     "onnxruntime": ("backends/onnxruntime.py",),
     "cupy": ("backends/cupy.py",),

@@ -8,7 +8,9 @@
     judging        the bars, the faults, and what a case must tell apart
     data_parallel  DistributedDataParallel, ZeroRedundancyOptimizer, FSDP2
     model_parallel tensor parallelism and pipelines
+    functional     the models as functions of their parameters, for other frameworks
+    jax_parallel   sharded arrays, shard_map
 
-An engine trains a PyTorch module on all ranks. It is right where it arrives where one process does
+An engine trains a model on all ranks. It is right where it arrives where one process does
 on the joined minibatches, as far as rounding lets it, and where its plan was applied.
 """

@@ -25,9 +25,23 @@ ENGINES: Mapping[str, str] = {
     "torch-pp-zero-bubble": "d5test.engines.model_parallel:ZeroBubble",
     "torch-pp-zbv": "d5test.engines.model_parallel:ZeroBubbleV",
     "torch-pp-dualpipev": "d5test.engines.model_parallel:DualPipeV",
+    "jax-sharding": "d5test.engines.jax_parallel:Sharding",
+    "jax-shard-map": "d5test.engines.jax_parallel:ShardMap",
+    "jax-shard-map-unchecked": "d5test.engines.jax_parallel:ShardMapUnchecked",
 }
 """Where each of ours is."""
 ALL = "all"
+
+
+def needs(engine: str) -> str:
+    """The package that an engine of ours needs beside PyTorch; empty: none.
+
+    >>> needs("jax-shard-map")
+    'jax'
+    """
+    package = engine.partition("-")[0] if engine in ENGINES else ""
+    return "" if package == "torch" else package
+
 
 Division = Literal["", "rows", "plan", "whole"]
 """How ranks along an axis divide tensors: not at all, by rows, as the plan splits modules, or each

@@ -19,6 +19,9 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+TINY = 1e-6
+"""What `torch.nn.utils.clip_grad_norm_` adds to a norm before it divides by it."""
+
 
 @dataclass(frozen=True)
 class World:

@@ -20,7 +20,7 @@ import torch
 from torch import nn
 
 from d5test.case import Array
-from d5test.engines.engine import Minibatch, mean_loss
+from d5test.engines.engine import TINY, Minibatch, mean_loss
 from d5test.engines.models import Training
 from d5test.modules.montecarlo import MonteCarlo
 from d5test.numerics.arithmetic import Arithmetic, classes, format_of
@@ -35,8 +35,6 @@ Trajectory = tuple[dict[str, Array], ...]
 """After each step the parameters, by name, and under `LOSS` and `NORM` those of the step."""
 LOSS, NORM = "loss", "norm of the gradient"
 COARSE = "gradients rounded to bfloat16"
-TINY = 1e-6
-"""What `torch.nn.utils.clip_grad_norm_` adds to a norm before it divides by it."""
 
 
 def mean(gradients: Sequence[Gradient]) -> Gradient:

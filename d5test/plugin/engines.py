@@ -15,7 +15,7 @@ import pytest
 from d5test.arguments import listed
 from d5test.distributed.provider import launched
 from d5test.engines.cases import CASES, DTYPES, USUAL
-from d5test.engines.catalogue import ALL, ENGINES, mesh_of
+from d5test.engines.catalogue import ALL, ENGINES, mesh_of, needs
 from d5test.names import BadName, load, resolve
 from d5test.plugin.selection import SELECTION, resolving
 
@@ -36,6 +36,14 @@ class Named:
         """For tests."""
         return self.name.rpartition(":")[2]
 
+    @property
+    def missing(self) -> str:
+        """Why it cannot run here; empty if it can."""
+        extra = "" if find_spec("torch") else "torch"
+        if not extra and (package := needs(self.name)) and not find_spec(package):
+            extra = package
+        return f"{self.name} needs {extra}: pip install 'd5test[{extra}]'" if extra else ""
+
     def make(self) -> Any:
         """The engine. A class of ours is imported now."""
         return (load(self.what) if isinstance(self.what, str) else self.what)()
@@ -50,9 +58,10 @@ def pytest_configure(config: pytest.Config) -> None:
     """See that what is asked for exists."""
     asked = listed(config.getoption("--engine"))
     names = tuple(ENGINES) if ALL in asked else asked or (DEFAULT,)
-    if asked and not find_spec("torch"):
-        raise BadName("--engine needs torch: pip install 'd5test[torch]'")
-    config.stash[ENGINES_ASKED] = tuple(map(_named, names))
+    config.stash[ENGINES_ASKED] = engines = tuple(map(_named, names))
+    for named in engines:
+        if named.name in asked and named.missing:
+            raise BadName(f"--engine: {named.missing}")
     config.stash[MESH] = mesh = mesh_of(config.getoption("--mesh"))
     launch, ranks = launched(), prod(mesh.values())
     if mesh and launch is not None and ranks != launch.size:
@@ -92,9 +101,10 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Import on ranks what the first test would, before its deadline runs."""
     params = [getattr(getattr(item, "callspec", None), "params", {}) for item in session.items]
     asked = {given["engine"] for given in params if "engine_case" in given}
-    if asked and launched() is not None and not session.config.option.collectonly:
+    ready = find_spec("torch") and not session.config.option.collectonly
+    if asked and launched() is not None and ready:
         import d5test.engines.judging  # noqa: F401
 
         for named in asked:
-            if isinstance(named.what, str):
+            if isinstance(named.what, str) and not named.missing:
                 load(named.what)

@@ -1,11 +1,12 @@
-"""`mpirun -n 4 python -m tests.engines.judged_under_mpi Ddp:mlp-sgd Fsdp2:mlp-sgd:dp2,fsdp2 ...`.
+"""`mpirun -n 4 python -m tests.engines.judged_under_mpi planted Ddp:mlp-sgd Ddp:mlp-sgd:dp4 ...`.
 
-Judges engines of `tests.engines.planted`, or else of ours, in float32. Rank 0 prints a
+Judges engines of a module beside this one, or torch's own, in float32. Rank 0 prints a
 line of JSON for each: its name, and its distance or the kind, headline and details of its fault.
 """
 
 import json
 import sys
+from importlib import import_module
 from typing import Any
 
 from mpi4py import MPI
@@ -18,11 +19,10 @@ from d5test.engines.engine import World
 from d5test.engines.judging import Subject, expected, judge, trained
 from d5test.engines.models import Training
 from d5test.outcome.fault import Fault
-from tests.engines import planted
 
-MODULES = (planted, data_parallel, model_parallel)
+MODULES = (import_module(f"tests.engines.{sys.argv[1]}"), data_parallel, model_parallel)
 comm, known = MPI.COMM_WORLD, {}
-for word in sys.argv[1:]:
+for word in sys.argv[2:]:
     name, case, mesh_given, *_ = (*word.split(":"), "")
     engine = next(vars(where)[name] for where in MODULES if name in vars(where))()
     mesh = mesh_of(mesh_given) or {engine.axes[-1]: comm.size}
@@ -44,4 +44,4 @@ for word in sys.argv[1:]:
         said["distance"] = judge(subject, known[key], ranks)
     except Fault as fault:
         said |= {"kind": fault.kind, "headline": fault.headline, "details": fault.details}
-    print(json.dumps(said), flush=True)
+    print(f"\n{json.dumps(said)}", flush=True)  # what gloo prints of itself ends in no line

@@ -67,7 +67,8 @@ OTHER_FORMAT = "OtherFormat:mlp-sgd"
 @pytest.fixture(scope="module")
 def said() -> dict[str, dict[str, Any]]:
     """What was said of each engine: all are judged in one run."""
-    ran = under_mpirun(RANKS, "tests.engines.judged_under_mpi", *WRONG, *HONEST, OTHER_FORMAT)
+    asked = ("planted", *WRONG, *HONEST, OTHER_FORMAT)
+    ran = under_mpirun(RANKS, "tests.engines.judged_under_mpi", *asked)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     found = [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("{")]
     return {each["asked"]: each for each in found}
