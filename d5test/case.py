@@ -51,6 +51,8 @@ class Operator:
     """
 
     domain: ClassVar[str] = ""
+    op_type: ClassVar[str] = ""
+    """What ONNX calls it, where that is not the name of the class."""
     since: ClassVar[int] = 1
     """The version of ONNX's operator set whose meaning this is."""
     stopped_outputs: ClassVar[tuple[int, ...]] = ()
@@ -175,8 +177,13 @@ class Operator:
 
     @property
     def name(self) -> str:
-        """ONNX's name."""
+        """The name by which it is asked for and reported, of each operator its own."""
         return type(self).__name__
+
+    @classmethod
+    def node_type(cls) -> tuple[str, str]:
+        """The domain and the type of its nodes in ONNX."""
+        return cls.domain, cls.op_type or cls.__name__
 
     @property
     def differentiable(self) -> bool:

@@ -57,6 +57,8 @@ from d5test.backends.base import (
 from d5test.dtypes import NAMES, NUMBERS
 
 Kind = onnx.defs.OpSchema.FormalParameterOption
+ML = "ai.onnx.ml"
+"""ONNX's domain beside its own. A model imports the version that has its operator's newest."""
 GRAPHS = (onnx.defs.OpSchema.AttrType.GRAPH, onnx.defs.OpSchema.AttrType.GRAPHS)
 APART: Mapping[str, Mapping[int, tuple[int, ...]]] = {"Attention": {6: (1, 2)}}
 """By operator and the position of an optional input: outputs that ONNX forbids a node with it.
@@ -66,11 +68,11 @@ The operators' own `apart`, which no worker has: tests hold one to the other.
 
 
 def operators(opset: int) -> list[str]:
-    """The operators of ONNX's own domain that take and give tensors, and no graphs."""
+    """ONNX's operators, classical ones among them, that take and give tensors, and no graphs."""
     schemas = (
-        onnx.defs.get_schema(s.name, opset)
+        schema_of(s.name, opset)
         for s in onnx.defs.get_all_schemas()
-        if s.domain == "" and not s.deprecated and onnx.defs.has(s.name, opset)
+        if s.domain == ML or (s.domain == "" and onnx.defs.has(s.name, opset))
     )
     return sorted(
         s.name
@@ -81,13 +83,20 @@ def operators(opset: int) -> list[str]:
     )
 
 
+def schema_of(name: str, opset: int) -> Any:
+    """An operator's schema in this version of ONNX's own operator set, or the newest of `ML`."""
+    if onnx.defs.has(name, domain=ML):
+        return onnx.defs.get_schema(name, domain=ML)
+    return onnx.defs.get_schema(name, opset)
+
+
 def attributes_of(name: str, op: Any, opset: int) -> dict[str, Any]:
     """The operator's attributes by their ONNX names, without those that are absent or default.
 
     Raises `Unsupported` where one is set that this operator set does not have.
     """
-    known = onnx.defs.get_schema(name, opset).attributes
-    newest = onnx.defs.get_schema(name).attributes
+    known = schema_of(name, opset).attributes
+    newest = schema_of(name, onnx.defs.onnx_opset_version()).attributes
     values: dict[str, Any] = {}
     for attribute, formal in newest.items():
         value = getattr(op, attribute, None)
@@ -111,7 +120,7 @@ def build_model(
     name: str, attributes: Mapping[str, Any], inputs: Sequence[Any], opset: int
 ) -> tuple[onnx.ModelProto, tuple[int, ...]]:
     """A model of the operator with all outputs of its schema, and which of `inputs` it takes."""
-    schema = onnx.defs.get_schema(name, opset)
+    schema = schema_of(name, opset)
     if len(inputs) > schema.max_input:
         raise Unsupported(f"{name} of operator set {opset} has {schema.max_input} inputs at most")
     if name == "Dropout":
@@ -127,6 +136,8 @@ def build_model(
     infos = [_info(f"x{i}", inputs[i].dtype, inputs[i].shape) for i in present]
     graph = onnx.helper.make_graph(nodes, name, infos, [])
     opsets = [onnx.helper.make_opsetid("", opset)]
+    if schema.domain:
+        opsets.append(onnx.helper.make_opsetid(schema.domain, schema.since_version))
     version = onnx.helper.find_min_ir_version_for(opsets)
     model = onnx.helper.make_model(graph, opset_imports=opsets, ir_version=version)
     model.graph.output.extend(_output_infos(model, [f"y{k}" for k in outputs], inputs, present))
@@ -137,7 +148,7 @@ def _node(
     schema: Any, attributes: Mapping[str, Any], present: Sequence[int], wanted: Sequence[int]
 ) -> onnx.NodeProto:
     """A node that takes the inputs `present` and names the outputs `wanted`, and what it must."""
-    node = onnx.NodeProto(op_type=schema.name)
+    node = onnx.NodeProto(op_type=schema.name, domain=schema.domain)
     last = present[-1] + 1 if present else 0
     node.input.extend(f"x{i}" if i in present else "" for i in range(last))
     for k in range(max(wanted, default=-1) + 1):
@@ -207,6 +218,7 @@ UNRUN = (
     "\nUnsupported ",  # at the beginning of a line: Unsupported padding mode: [wrap]
     "zero point must be a scalar",  # of MatMulInteger, for which ONNX has one for each row
     "block_size must be 0 for per-tensor quantization",  # of blocks of which there is one
+    "Input data with index",  # ... is NaN: of Binarizer, for which that is no number to compare
     "can't be converted to MLDataType",  # NumPy's dtypes do not include bfloat16
     "No corresponding Numpy type for Tensor Type",  # likewise of a result
 )
@@ -273,7 +285,7 @@ class OnnxBackend(Backend):
 
     def single(self, operator: str) -> str:
         """Why an operator computes in float32 what is float64; empty if it does not."""
-        if "stash_type" in onnx.defs.get_schema(operator, self.opset).attributes:
+        if "stash_type" in schema_of(operator, self.opset).attributes:
             return "by ONNX's default of stash_type, 1, statistics are computed in float32"
         return ""
 
@@ -289,7 +301,7 @@ class OnnxBackend(Backend):
 
         Not float64 where the computation is in float32.
         """
-        schema = onnx.defs.get_schema(operator, self.opset)
+        schema = schema_of(operator, self.opset)
         allowed = {t for rule in schema.type_constraints for t in rule.allowed_type_strs}
         allowed |= {formal.type_str for formal in schema.inputs}
         names = {"float64": "tensor(double)", "float32": "tensor(float)"}

@@ -53,6 +53,8 @@ class OnnxRuntime(OnnxBackend):
         """ONNX's, but for bfloat16, which ONNX Runtime does not take from NumPy."""
         if operator in MADE:
             return ("float32",)
+        if operator == "TreeEnsemble":  # a float16 one is cast, but for its attributes
+            return ("float64", "float32")
         return tuple(dtype for dtype in super().dtypes_of(operator) if dtype != "bfloat16")
 
     def threads(self) -> int:

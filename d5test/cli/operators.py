@@ -99,12 +99,13 @@ def schemas() -> Mapping[str, Any]:
 
 def node_counts() -> tuple[Counter[str], Counter[str]]:
     """For each operator, the node cases that its reference passes, and all of one node."""
-    from d5test.problems.node_cases import failure, node_cases
+    from d5test.problems.node_cases import failure, node_cases, operator_of
 
     passed, counted = Counter[str](), Counter[str]()
     for name, test in node_cases().items():
         if len(test.model.graph.node) == 1:
-            operator = test.model.graph.node[0].op_type
+            op, _ = operator_of(name)
+            operator = op.name if op else test.model.graph.node[0].op_type
             counted[operator] += 1
             passed[operator] += not failure(name)
     return passed, counted

@@ -190,7 +190,8 @@ def _name(node: onnx.NodeProto, names: set[str]) -> str:
 
 def _node(node: onnx.NodeProto, name: str, was: int, opsets: Mapping[str, int]) -> Node:
     """A node under this name."""
-    opset = was if node.op_type in UNCONVERTED else opsets.get("", OPSET)
+    domain = DOMAINS.get(node.domain, node.domain)
+    opset = was if node.op_type in UNCONVERTED else opsets.get(domain, OPSET)
     bodies: dict[str, Graph] = {}
     attributes: dict[str, Any] = {}
     for attribute in node.attribute:

@@ -169,7 +169,8 @@ def model(problem: Problem, arrays: dict[str, Array], about: dict[str, str]) -> 
     }
     read, written = ([infos[name] for name in side] for side in (inputs.values(), outputs))
     graph = helper.make_graph([node], problem.name, read, written)
-    newest = defs.get_schema(case.op.name).since_version
+    domain, kind = case.op.node_type()
+    newest = defs.get_schema(kind, domain=domain).since_version
     why = ""
     for version in dict.fromkeys((min(case.op.since, newest), newest)):
         opsets = [helper.make_opsetid(case.op.domain, version)]

@@ -6,19 +6,24 @@ what their versions' signatures do not show.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Container, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from d5test.case import Operator
 from d5test.dtypes import NAMES, NUMBERS
 from d5test.reference.operators import OPERATORS
+from d5test.reference.operators.classical import TRANSFORMED
 
 if TYPE_CHECKING:
     import onnx
 
 DOMAINS = {"ai.onnx": ""}
 """Other names of a domain."""
+
+NODES = {cls.node_type(): cls for cls in OPERATORS.values()}
+"""The operators by the domains and types of their nodes."""
 
 OTHER_MEANING = {
     ("GroupNormalization", 18): "scale and bias are given for each group",
@@ -27,7 +32,11 @@ OTHER_MEANING = {
 }
 """Older versions with a signature that reads like the one whose meaning we have."""
 
-MODELLED = {("BitCast", "to"): NAMES, ("Cast", "to"): NAMES}
+MODELLED: dict[tuple[str, str], Container[Any]] = {
+    ("BitCast", "to"): NAMES,
+    ("Cast", "to"): NAMES,
+    ("TreeEnsemble", "post_transform"): range(len(TRANSFORMED)),
+}
 """Values of attributes, of which there are more in ONNX than we have."""
 
 COUNTED = {"Split": "num_outputs"}
@@ -40,7 +49,6 @@ OUT_OF_SCOPE = {
         ("RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit", "TfIdfVectorizer"),
         "text",
     ),
-    **dict.fromkeys(("Adagrad", "Adam", "Momentum"), "an optimizer, which level 2 judges"),
 }
 """Operators that will have no reference, and what they are about: nothing that is judged here."""
 
@@ -58,12 +66,13 @@ class NotModelled(LookupError):
 def from_node(node: onnx.NodeProto, opset: int | None = None) -> Operator:
     """The operator of a node.
 
-    `opset` is the version of the operator set that its model imports: an older version of an
-    operator is accepted if its attributes have the same defaults and its inputs the same names.
+    `opset` is the version of its domain's operator set that its model imports: an older version
+    of an operator is accepted if its attributes have the same defaults and its inputs the same
+    names.
     Raises `NotModelled` if there is no such operator, version or attribute.
     """
-    cls = OPERATORS.get(node.op_type)
-    if cls is None or cls.domain != DOMAINS.get(node.domain, node.domain):
+    cls = NODES.get((DOMAINS.get(node.domain, node.domain), node.op_type))
+    if cls is None:
         about = OTHER_DOMAINS.get(node.domain) or OUT_OF_SCOPE.get(node.op_type)
         raise NotModelled(about or "no such operator")
     if opset is not None:
@@ -98,16 +107,18 @@ def to_node(
     while inputs and not inputs[-1]:
         inputs.pop()
     outputs = [name or "" for name in output_names]
-    node = helper.make_node(op.name, inputs, outputs, name=name or None, domain=op.domain)
-    known: Any = {} if op.domain else defs.get_schema(op.name).attributes
+    domain, kind = op.node_type()
+    node = helper.make_node(kind, inputs, outputs, name=name or None, domain=domain)
+    schema: Any = defs.get_schema(kind, domain=domain) if defs.has(kind, domain) else None
+    known = schema.attributes if schema else {}
     defaults = {f.name: f.default for f in fields(op)}
     for key, value in op.attributes.items():
         if value != defaults[key] or (op.name, key) in SPELLED:
-            kind = known[key].type.value if key in known else None
-            if kind == AttributeProto.TENSOR:
+            form = known[key].type.value if key in known else None
+            if form == AttributeProto.TENSOR:
                 dtype, shape, numbers = value
                 value = helper.make_tensor("", NUMBERS[dtype], shape, numbers)
-            node.attribute.append(helper.make_attribute(key, value, attr_type=kind))
+            node.attribute.append(helper.make_attribute(key, value, attr_type=form))
     return node
 
 
@@ -123,7 +134,8 @@ def _value(attribute: onnx.AttributeProto) -> Any:
         if value.data_type not in NAMES:
             raise NotModelled(f"attribute {attribute.name}, a tensor of text or complex numbers")
         array = numpy_helper.to_array(value)
-        return NAMES[value.data_type], array.shape, tuple(array.ravel().tolist())
+        numbers = (math.nan if x != x else x for x in array.ravel().tolist())  # one, and equal
+        return NAMES[value.data_type], array.shape, tuple(numbers)
     if attribute.type in lists:
         return tuple(v.decode() if isinstance(v, bytes) else v for v in value)
     return value
@@ -133,10 +145,12 @@ def _require_meaning(cls: type[Operator], opset: int) -> None:
     """Raise `NotModelled` unless the operator means in `opset` what it means in `cls.since`."""
     from onnx import defs
 
-    if cls.domain or opset >= cls.since:
+    domain, kind = cls.node_type()
+    if opset >= cls.since or not defs.has(kind, domain):
         return
-    older = defs.get_schema(cls.__name__, opset)
-    ours = defs.get_schema(cls.__name__, cls.since)
+    if not defs.has(kind, opset, domain):
+        raise NotModelled(f"no such operator in version {opset}")
+    older, ours = (defs.get_schema(kind, version, domain) for version in (opset, cls.since))
     version = older.since_version
     why = OTHER_MEANING.get((cls.__name__, version), "")
     if not why and not _attributes(older).items() <= _attributes(ours).items():

@@ -31,6 +31,7 @@ __all__ = [
 ]
 
 for family in (
+    "classical",
     "comparison",
     "creation",
     "elementwise",
@@ -46,6 +47,7 @@ for family in (
     "selection",
     "signal",
     "types",
+    "updates",
     "windows",
 ):
     import_module(f"{__name__}.{family}")

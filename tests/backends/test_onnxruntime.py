@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from onnx.reference import ReferenceEvaluator
 
 from d5test.backends.base import Unsupported, bits
-from d5test.backends.onnx import OnnxBackend
+from d5test.backends.onnx import ML, OnnxBackend
 from d5test.case import Case, Tensor, dtype_of
 from d5test.numerics.arithmetic import classes
 from d5test.numerics.bounds import forward_bounds
@@ -27,7 +27,7 @@ from d5test.backends.onnxruntime import OnnxRuntime
 from d5test.worker.bound import OperatorView
 
 BACKEND = OnnxRuntime()
-NAMES = sorted(name for name, operator in OPERATORS.items() if operator.domain == "")
+NAMES = sorted(name for name, operator in OPERATORS.items() if operator.domain in ("", ML))
 
 
 def judged(case: Case) -> Judgement:
@@ -50,7 +50,25 @@ def made(name: str, *inputs: Tensor | None, **attributes: Any) -> Case:
     return Case(OPERATORS[name](**attributes), inputs, seed=1)
 
 
+STUMP: dict[str, Any] = {
+    "leaf_targetids": (0, 1), "leaf_weights": ("float32", (2,), (1.0, 2.0)), "n_targets": 2,
+    "nodes_falseleafs": (1,), "nodes_falsenodeids": (1,), "nodes_trueleafs": (1,),
+    "nodes_truenodeids": (0,), "nodes_featureids": (0,), "tree_roots": (0,),
+    "nodes_splits": ("float32", (1,), (0.0,)),
+}  # fmt: skip
+"""A tree of one node, but for its mode."""
+
 FAULTS = {
+    "the logistic function is taken for the softmax": made(
+        "TreeEnsemble", tensor(3, 1), nodes_modes=("uint8", (1,), (0,)), post_transform=1, **STUMP
+    ),
+    "a set of whole numbers has numbers between them": made(
+        "TreeEnsemble",
+        Tensor((1, 1), data=(2.5,)),
+        nodes_modes=("uint8", (1,), (6,)),
+        membership_values=("float32", (3,), (-1.0, 2.0, float("nan"))),
+        **STUMP,
+    ),
     "the sigmoid is zero below -18": made("Sigmoid", Tensor((3,), data=(-18.5, -20.0, 1.0))),
     "the sigmoid's tail costs an LSTM its accuracy": made(
         "LSTM",

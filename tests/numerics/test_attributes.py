@@ -51,7 +51,8 @@ def test_corners_are_all_combinations() -> None:
 def test_the_operators_with_open_defaults_are_all_here() -> None:
     assert [op.name for op in OPEN] == [
         "LeakyRelu", "HardSigmoid", "Selu", "LRN", "BatchNormalization", "GroupNormalization",
-        "InstanceNormalization", "LayerNormalization", "RMSNormalization",
+        "InstanceNormalization", "LayerNormalization", "RMSNormalization", "AdagradUpdate",
+        "AdamUpdate",
     ]  # fmt: skip
 
 

@@ -1,17 +1,23 @@
 """The update rules against ONNX's training operators, and against each other where they meet."""
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import onnx
 import pytest
+from hypothesis import given, settings
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
+from d5test.case import Case
 from d5test.numerics.arithmetic import classes
 from d5test.numerics.bars import Bar
+from d5test.numerics.bounds import forward_bounds
+from d5test.numerics.judgement import judge
+from d5test.reference.node import from_node
+from d5test.reference.operators import OPERATORS
 from d5test.reference.optimizers import (
     OPTIMIZERS,
     AdaGrad,
@@ -23,37 +29,37 @@ from d5test.reference.optimizers import (
     Optimizer,
     State,
 )
+from d5test.strategies import cases
 
 DOMAIN = "ai.onnx.preview.training"
 (DOUBLE,) = classes("float64")
 Array = np.ndarray[Any, Any]
 
 
-def rule_of(node: onnx.NodeProto, lr: float, t: int) -> tuple[Optimizer, int]:
-    """The rule that a node of ONNX applies in its update number `t`, and the step that this is."""
-    given = {a.name: helper.get_attribute_value(a) for a in node.attribute}
-    decay = given["norm_coefficient"]
-    assert not given.get("norm_coefficient_post")
-    if node.op_type == "Adagrad":
+def rule_of(op: Any, lr: float, t: int) -> tuple[Optimizer, int]:
+    """The rule that an operator of ONNX applies in its update number `t`, and its step."""
+    decay = op.norm_coefficient
+    if op.name == "AdagradUpdate":
         rule: Optimizer = AdaGrad(
-            lr=lr, epsilon=given["epsilon"], lr_decay=given["decay_factor"], weight_decay=decay
+            lr=lr, epsilon=op.epsilon, lr_decay=op.decay_factor, weight_decay=decay
         )
         return rule, t + 1
-    if node.op_type == "Momentum":
-        kind = {b"standard": Momentum, b"nesterov": Nesterov}[given["mode"]]
-        damped = 1 - given["beta"]
-        return kind(lr=lr, momentum=given["alpha"], dampening=damped, weight_decay=decay), t + 1
+    if op.name == "MomentumUpdate":
+        kind = {"standard": Momentum, "nesterov": Nesterov}[op.mode]
+        damped = 1 - op.beta
+        return kind(lr=lr, momentum=op.alpha, dampening=damped, weight_decay=decay), t + 1
+    assert not op.norm_coefficient_post  # which no rule has
     rule = Adam(
-        lr=lr, beta1=given["alpha"], beta2=given["beta"], epsilon=given["epsilon"],
+        lr=lr, beta1=op.alpha, beta2=op.beta, epsilon=op.epsilon,
         epsilon_hat=True, bias_correction=t > 0, weight_decay=decay,
     )  # fmt: skip
     return rule, t
 
 
-def updated(node: onnx.NodeProto, inputs: list[Array]) -> list[Array]:
-    """What our rule makes of a node's inputs: R, T, then parameters, gradients, slots."""
+def updated(op: Any, inputs: Sequence[Any]) -> list[Any]:
+    """What our rule makes of an operator's inputs: R, T, then parameters, gradients, slots."""
     lr, t, *arrays = inputs
-    rule, step = rule_of(node, float(lr), int(t))
+    rule, step = rule_of(op, float(lr), int(t))
     each = 2 + len(rule.slots)
     count = len(arrays) // each
     results = [rule.apply(np, step, *arrays[i::count]) for i in range(count)]
@@ -83,10 +89,26 @@ def test_onnx_node_test(name: str) -> None:
     test = TESTS[name]
     (node,) = test.model.graph.node
     for inputs, expected in test.data_sets:
-        got = updated(node, [array(x) for x in inputs])
+        got = updated(from_node(node), [array(x) for x in inputs])
         assert len(got) == len(expected)
         for mine, want in zip(got, expected, strict=True):
             np.testing.assert_allclose(mine, array(want), rtol=test.rtol, atol=test.atol)
+
+
+@pytest.mark.parametrize("kind", ["AdagradUpdate", "AdamUpdate", "MomentumUpdate"])
+def test_an_operator_and_the_rule_agree(kind: str) -> None:
+    """In all that both have: ONNX alone shrinks weights after an update."""
+
+    whole: dict[str, Any] = {"norm_coefficient_post": (0.0,)} if kind == "AdamUpdate" else {}
+
+    @settings(max_examples=50, deadline=None, database=None, derandomize=True)
+    @given(cases(OPERATORS[kind], "float64", attributes=whole))
+    def every(case: Case) -> None:
+        arrays = case.arrays()
+        judgement = judge(forward_bounds(case.op, arrays, DOUBLE), updated(case.op, arrays))
+        assert judgement.right, judgement
+
+    every()
 
 
 def test_every_kind_of_onnx_was_met() -> None:
@@ -128,7 +150,7 @@ def test_onnx_evaluator_in_float64(name: str, t: int) -> None:
     model = helper.make_model(graph, opset_imports=opsets)
     want = ReferenceEvaluator(model).run(None, dict(zip(names, inputs, strict=True)))
     lifted = [inputs[0], inputs[1], *(Bar(x, arithmetic=DOUBLE) for x in (*arrays, *slots))]
-    for mine, theirs in zip(updated(made, lifted), want, strict=True):
+    for mine, theirs in zip(updated(from_node(made), lifted), want, strict=True):
         assert (np.abs(mine.value - theirs) <= mine.companion).all()
         assert (np.abs(mine.value - inputs[2]) > mine.companion).all()
 
