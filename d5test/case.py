@@ -76,6 +76,8 @@ class Operator:
     """Inputs that are whole numbers, with which it computes what is rounded: sizes of windows."""
     typed: ClassVar[bool] = False
     """Whether it is about dtypes: it is given arrays in their own and returns such, exactly."""
+    random: ClassVar[bool] = False
+    """Whether it draws numbers by chance: its `distribution` is judged, and no value of them."""
     whole_dtypes: ClassVar[bool] = False
     """Whether integers come in the reference's own dtype, and not in any of them."""
     apart: ClassVar[Mapping[int, tuple[int, ...]]] = MappingProxyType({})

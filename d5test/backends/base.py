@@ -33,6 +33,8 @@ from numpy.typing import NDArray
 FLOATS = ("float64", "float32", "float16", "bfloat16")
 UNDERIVED = "ONNX's schema calls it not differentiable"
 """Why a row has no gradient whose operator has none."""
+DRAWN = "it draws by chance"
+"""Likewise of one that makes random numbers."""
 FAMILIES = (
     "comparison",
     "creation",
@@ -44,6 +46,7 @@ FAMILIES = (
     "normalisation",
     "optimizers",
     "quantisation",
+    "random",
     "recurrent",
     "reductions",
     "sampling",

@@ -203,8 +203,12 @@ def _output_infos(
             inferred[info.name] = onnx.helper.make_tensor_value_info(
                 info.name, tensor.elem_type, unknown
             )
-    first = inputs[present[0]]
-    return [inferred.get(name) or _info(name, first.dtype, [None] * first.ndim) for name in names]
+
+    def like_first(name: str) -> onnx.ValueInfoProto:
+        first = inputs[present[0]]
+        return _info(name, first.dtype, [None] * first.ndim)
+
+    return [inferred.get(name) or like_first(name) for name in names]
 
 
 UNRUN = (
@@ -271,6 +275,10 @@ class OnnxBackend(Backend):
         )
         return tuple(device for device in ("cpu", "cuda") if supports(device.upper()))
 
+    def opset_of(self, operator: str) -> int:
+        """The operator set of an operator's models: an older one where that alone has kernels."""
+        return self.opset
+
     def options(self) -> Mapping[str, Any]:
         """Further arguments of `prepare`."""
         return {}
@@ -291,9 +299,15 @@ class OnnxBackend(Backend):
 
     def declined(self, operator: str, op: Any, inputs: Sequence[Any]) -> str:
         """Why a call counts as unsupported; empty if it does not."""
-        wide = "float64" in (inputs[0].dtype.name, NAMES.get(getattr(op, "output_datatype", 0)))
+        made = NAMES.get(getattr(op, "output_datatype", 0))
+        wide = "float64" in (made, *(x.dtype.name for x in inputs[:1]))
         if wide and (reason := self.single(operator)):
             return f"{operator} in float64: {reason}"
+        return ""
+
+    def nondeterministic(self, operator: str, what: str) -> str:
+        if "seed" in schema_of(operator, self.opset).attributes:
+            return "a seed is where a model's numbers begin: ONNX does not say that each run does"
         return ""
 
     def dtypes_of(self, operator: str) -> tuple[str, ...]:
@@ -347,14 +361,15 @@ class OnnxBackend(Backend):
         if self._last is not None and self._last[0] is op and self._last[1] == kinds:
             prepared = self._last[2]
         else:
-            attributes = attributes_of(name, op, self.opset)
+            opset = self.opset_of(name)
+            attributes = attributes_of(name, op, opset)
             if reason := self.declined(name, op, inputs):
                 raise Unsupported(reason)
             key = (name, repr(attributes), kinds)
             if key not in self._prepared:
                 if len(self._prepared) == KEPT:
                     del self._prepared[next(iter(self._prepared))]
-                model, present = build_model(name, attributes, inputs, self.opset)
+                model, present = build_model(name, attributes, inputs, opset)
                 run = partial(self._run, self._runtime_of(model), present)
                 self._prepared[key] = partial(_typed, run, dtypes_in(model))
             prepared = self._prepared[key]

@@ -17,6 +17,12 @@ IMAGES = 4
 MADE = ("BlackmanWindow", "HammingWindow", "HannWindow", "MelWeightMatrix")
 """Operators that make numbers, which ONNX Runtime does in float32 alone."""
 
+DRAWN = (
+    "Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform",
+    "RandomUniformLike",
+)  # fmt: skip
+"""Operators of which ONNX Runtime has kernels up to operator set 21: 22 added bfloat16 alone."""
+
 
 class OnnxRuntime(OnnxBackend):
     """ONNX Runtime, on the CPU or on what `onnxruntime.backend` supports besides."""
@@ -41,6 +47,9 @@ class OnnxRuntime(OnnxBackend):
         if operator == "DeformConv" and inputs[0].ndim != IMAGES:
             return "ONNX Runtime's DeformConv has images"
         return super().declined(operator, op, inputs)
+
+    def opset_of(self, operator: str) -> int:
+        return min(self.opset, 21) if operator in DRAWN else self.opset
 
     def options(self) -> Mapping[str, Any]:
         return {"intra_op_num_threads": self.threads(), "log_severity_level": 4}

@@ -12,6 +12,7 @@ their table, in the order in which they run.
     numerical, derivatives
                   central differences; forward mode and second derivatives
     repetition    determinism, private inputs and outputs, no caching
+    distribution  what is drawn by chance
     bias          a bias below one ULP
     real, large   full sizes; calls beyond 2^31
 
@@ -35,13 +36,22 @@ from d5test.checks.arguments import (
     layout,
 )
 from d5test.checks.bias import rounded_to_nearest
-from d5test.checks.check import Check, drawn, listed, of_numbers, supported, with_gradient
+from d5test.checks.check import (
+    Check,
+    drawn,
+    listed,
+    of_numbers,
+    repeatable,
+    supported,
+    with_gradient,
+)
 from d5test.checks.derivatives import (
     forward_mode,
     second_gradient,
     with_forward_mode,
     with_second_gradient,
 )
+from d5test.checks.distribution import distribution
 from d5test.checks.inquiry import Inquiry
 from d5test.checks.large import (
     has_samples,
@@ -66,6 +76,7 @@ from d5test.checks.value import compiled, forms, forward, gradient, low_precisio
 from d5test.outcome.fault import Evidence, Fault
 from d5test.problems.functions import function_cases, slope_cases
 from d5test.reference.operators.elementwise import Binary, Pow, Unary
+from d5test.reference.operators.random import Random
 from d5test.strategies.sizes import LARGE, REAL
 
 CHECKS: Mapping[str, Check] = {
@@ -145,7 +156,7 @@ CHECKS: Mapping[str, Check] = {
                 every=slope_cases,
                 parts=("gradient",),
             ),
-            Check("determinism", determinism, reason=listed),
+            Check("determinism", determinism, reason=repeatable),
             Check("untouched", untouched, reason=listed),
             Check("no_caching", no_caching),
             Check("layout", layout, reason=has_layouts),
@@ -174,6 +185,15 @@ CHECKS: Mapping[str, Check] = {
             Check("batch", batch, largest=4096),  # it is asked for many samples
             Check("invalid_arguments", invalid_arguments, largest=0),
             Check("declared_dtypes", declared_dtypes, FLOATS, reason=has_row, draws=1),
+            Check(
+                "distribution",
+                distribution,
+                FLOATS,
+                family=Random,
+                reason=listed,
+                largest=0,
+                share=0.4,  # each has as many elements as show a wrong share
+            ),
             Check("compiled", compiled, modes=("compiled", "xla"), draws=3, parts=("special",)),
             Check(
                 "real",
@@ -208,7 +228,7 @@ CHECKS: Mapping[str, Check] = {
 
 __all__ = [
     "CHECKS", "Check", "Evidence", "Fault", "Inquiry", "accuracy", "accuracy_gradient", "batch",
-    "compiled", "declared_dtypes", "degenerate", "determinism", "forms", "forward",
+    "compiled", "declared_dtypes", "degenerate", "determinism", "distribution", "forms", "forward",
     "forward_mode", "gradient", "invalid_arguments", "large_bytes", "large_bytes_gradient",
     "large_elements", "large_elements_gradient", "layout", "layout_gradient", "low_precision",
     "no_caching", "numerical_gradient", "real", "second_gradient", "special",

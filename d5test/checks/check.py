@@ -42,9 +42,17 @@ def listed(operator: type[Operator], about: BackendInfo, dtype: str) -> Why:
 
 def without_reference(operator: type[Operator]) -> Why:
     """What is said of an operator whose values nobody can judge; nothing if it has a reference."""
+    if operator.random:
+        return Inapplicable(f"{operator.__name__} draws by chance: its distribution is judged")
     if operator.forward is not Operator.forward:
         return None
     return Inapplicable(f"{operator.__name__} has no reference: its values were not judged")
+
+
+def repeatable(operator: type[Operator], about: BackendInfo, dtype: str) -> Why:
+    """As `listed`, and the same call is to give the same result."""
+    drawn = without_reference(operator) if operator.random else None
+    return listed(operator, about, dtype) or drawn
 
 
 def supported(operator: type[Operator], about: BackendInfo, dtype: str) -> Why:
@@ -66,7 +74,7 @@ def of_numbers(reason: Reason) -> Reason:
     """As `reason`, and the operator is one of real numbers: not of the dtypes that they have."""
 
     def why(operator: type[Operator], about: BackendInfo, dtype: str) -> Why:
-        if operator.typed:
+        if operator.typed and not operator.random:
             return Inapplicable(f"{operator.__name__} rounds, and its dtypes are judged with it")
         return reason(operator, about, dtype)
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from d5test.backends.base import Unsupported
 from d5test.case import Array, Arrays, Case, Operator, Tensor, is_float
+from d5test.checks.check import without_reference
 from d5test.checks.inquiry import Inquiry
 from d5test.networks.executor import Executor, Loss, NodeResult, Piece
 from d5test.networks.flow import Flow, has_flow
@@ -78,6 +79,9 @@ def judged_nodes(
         values |= dict(zip(node.outputs, passed.outputs, strict=False))
         if not isinstance(node.op, Operator):
             reasons[node.name] = node.op.reason
+            continue
+        if why := without_reference(type(node.op)):
+            reasons[node.name] = str(why)
             continue
         if client.about.reads_models and (dtype := _hidden(node, graph, values)):
             kept = "between its nodes a runtime may keep more digits than it shows"

@@ -234,6 +234,8 @@ def _folded(
         if node.reads and (node.kind in EXACT or whole) and len(inputs) == len({*node.reads}):
             if isinstance(node.op, Unmodelled) and node.op.bodies:
                 continue
+            if isinstance(node.op, Operator) and node.op.random:
+                continue
             outputs = ReferenceEvaluator(to_proto(node)).run(None, inputs)
             known |= {name: np.asarray(y) for name, y in zip(node.makes, outputs, strict=False)}
     return {name: x for name, x in known.items() if name not in graph.constants}

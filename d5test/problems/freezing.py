@@ -152,10 +152,11 @@ def extended(corpus: Corpus, seed: int = 0) -> Corpus:
     cells = {(p.case.op.name, p.case.dtype) for p in corpus.problems}
     added = [
         Problem(f"{name}-{dtype}-{k}", case, f"corpus {corpus.version + 1}")
-        for name in OPERATORS
+        for name, operator in OPERATORS.items()
+        if not operator.random
         for dtype in COUNTS
-        if (name, dtype) not in cells and any(drawn(OPERATORS[name], dtype, 1, seed))
-        for k, case in enumerate(chosen(OPERATORS[name], dtype, seed))
+        if (name, dtype) not in cells and any(drawn(operator, dtype, 1, seed))
+        for k, case in enumerate(chosen(operator, dtype, seed))
     ]
     if not added:
         return corpus

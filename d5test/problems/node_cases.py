@@ -14,6 +14,7 @@ from onnx import TensorProto, numpy_helper
 
 from d5test.case import Array, Operator
 from d5test.reference.node import NotModelled, from_node
+from d5test.reference.operators import OPERATORS
 from d5test.values import finfo
 
 ROUNDINGS = 4
@@ -105,6 +106,9 @@ def differences(
     if set(got) != set(expected):
         return f"outputs {', '.join(got)}, not {', '.join(expected)}"
     limits = (0.0, 0.0) if exact else (test.rtol, test.atol)
+    kinds = (OPERATORS.get(node.op_type) for node in test.model.graph.node)
+    if any(cls is not None and cls.random for cls in kinds):
+        limits = (0.0, float(np.finfo(float).max))  # ONNX compares the shapes of what is drawn
     if name in BY_NORM:
         largest = max(float(np.abs(array(want)).max()) for want in expected.values())
         limits = test.rtol, max(test.atol, float(np.finfo(np.float32).eps) * largest)

@@ -41,6 +41,7 @@ for family in (
     "movement",
     "normalisation",
     "quantisation",
+    "random",
     "recurrent",
     "reductions",
     "sampling",

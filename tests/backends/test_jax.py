@@ -300,7 +300,8 @@ def view(name: str, **given: Any) -> Any:
 
 
 def test_every_operator_of_the_reference_has_a_case_here() -> None:
-    missing = set(reference.OPERATORS) & set(Jax.rows) - {row[0] for row in KNOWN}
+    valued = {name for name, cls in reference.OPERATORS.items() if not cls.random}
+    missing = valued & set(Jax.rows) - {row[0] for row in KNOWN}
     assert not missing, f"add a case of {', '.join(sorted(missing))} to ROWS"
 
 

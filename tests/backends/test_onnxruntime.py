@@ -106,6 +106,8 @@ FAULTS = {
 TOUCHED = {"AveragePool", "BatchNormalization", "DFT", "GRU"} | {
     case.op.name for case in FAULTS.values()
 }
+RANDOM = {name for name, cls in OPERATORS.items() if cls.random}
+"""Those that have a distribution, and no value."""
 
 LACKING = {"Dropout", "GlobalLpPool", "MaxRoiPool", "RoiAlign", "Swish"}
 """Operators of which ONNX Runtime 1.31 has no kernel in this operator set, or is not asked."""
@@ -114,7 +116,7 @@ DECLARED = [
     (name, dtype)
     for name in NAMES
     for dtype in ("float32", "float16")
-    if name not in TOUCHED | LACKING
+    if name not in TOUCHED | LACKING | RANDOM
     and name in BACKEND.rows  # those of newer operator sets than its own are not
     and dtype in BACKEND.rows[name].dtypes
 ]

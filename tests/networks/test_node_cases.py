@@ -14,7 +14,7 @@ from d5test.networks.executor import Executor
 from d5test.networks.network import Network
 from d5test.problems.node_cases import data_sets, differences, node_cases
 
-PASS = 1836
+PASS = 1842
 """How many pass at least: whoever adds an operator raises it."""
 
 

@@ -12,7 +12,7 @@ FAMILIES = tuple(
         "elementwise", "reductions", "normalisation", "linear", "windows", "attention",
         "recurrent", "movement", "indexing", "comparison", "logic",
         "creation", "selection", "quantisation", "types", "sampling", "signal",
-        "classical", "updates",
+        "classical", "updates", "random",
     )
 )  # fmt: skip
 """The modules whose `__all__` are operators."""
