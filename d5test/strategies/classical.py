@@ -63,7 +63,7 @@ class Forest:
 
 @attributes(classical.TreeEnsemble)
 def tree_attributes(d: Draw) -> classical.TreeEnsemble:
-    """Nodes of one mode or of any, splits and sets of whole numbers, weights of any.
+    """Nodes of one mode or of any, whole numbers in splits and sets, weights small or large.
 
     Of extremes a tree has one target, and each target a tree: what is without one ONNX leaves
     open. A node of `NOT_EQUAL` sends NaN the way of true, as all agree.
@@ -88,12 +88,13 @@ def tree_attributes(d: Draw) -> classical.TreeEnsemble:
     (true_leaf, true), (false_leaf, false) = (
         zip(*branch, strict=True) for branch in zip(*forest.nodes, strict=True)
     )
+    weights = d.choose((("normal",), ("scaled", 10)))
     return classical.TreeEnsemble(
         aggregate_function=aggregate,
         leaf_targetids=tuple(tree % targets for tree in forest.leaves)
         if aggregate > 1
         else drawn(2, leaves, "below", targets),
-        leaf_weights=(d.dtype, (leaves,), drawn(3, leaves, "normal", dtype=d.dtype)),
+        leaf_weights=(d.dtype, (leaves,), drawn(3, leaves, *weights, dtype=d.dtype)),
         membership_values=(d.dtype, (len(members),), members) if members else None,
         n_targets=targets,
         nodes_falseleafs=false_leaf,

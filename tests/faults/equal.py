@@ -53,6 +53,7 @@ EQUAL: Sequence[Equal] = (
     Equal(("RoiAlign",), "triangle", "return -np.maximum", "both factors change their sign"),
     Equal(("BlackmanWindow",), "output 0", "first element", "it is zero"),
     Equal(("TopK",), "forward", "[axis] + 1", "where it does not raise, all elements are equal"),
+    Equal(("TreeEnsemble",), "forward", "tree_roots", "the same trees, added in another order"),
     Equal(("Conv",), "_padding", "o - 1", "no window reads the zeros behind the padding"),
 )
 

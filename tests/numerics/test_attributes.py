@@ -57,10 +57,12 @@ def test_the_operators_with_open_defaults_are_all_here() -> None:
 
 
 def results(case: Case, op: Operator) -> tuple[Any, ...]:
-    """Outputs and gradients in float64, as a function with the attributes of `op` has them."""
+    """Outputs and any gradients in float64, as a function with the attributes of `op` has them."""
     inputs = double(case.arrays())
     with np.errstate(all="ignore"):
         outputs = op(*inputs)
+        if not op.differentiable:
+            return outputs
         return *outputs, *op.vjp(case.upstream(outputs), inputs, outputs)
 
 
@@ -69,7 +71,8 @@ def ratio(case: Case, computed: tuple[Any, ...], *, rounded_attributes: bool) ->
     arrays = case.arrays()
     bounds = forward_bounds(case.op, arrays, arithmetic)
     grads = case.upstream(tuple(b.value for b in bounds if b is not None))
-    bounds = (*bounds, *gradient_bounds(case.op, arrays, grads, arithmetic))
+    if case.op.differentiable:
+        bounds = (*bounds, *gradient_bounds(case.op, arrays, grads, arithmetic))
     return judge(bounds, computed).ratio
 
 
@@ -87,8 +90,14 @@ def test_whatever_onnx_stores_alike_is_accepted(op: Operator, data: st.DataObjec
     assert ratio(case, computed, rounded_attributes=True) <= 1
 
 
+SHOWING: dict[tuple[str, str], dict[str, Any]] = {
+    ("BatchNormalization", "momentum"): {"training_mode": 1},
+    ("AdamUpdate", "epsilon"): {"alpha": 0.875, "beta": 0.75},
+}
+"""With what an attribute shows: Adam's epsilon is small beside what 1 - 0.999 leaves open."""
+
 EACH = [
-    (op.with_(training_mode=1) if f.name == "momentum" else op, f.name)
+    (op.with_(**SHOWING.get((op.name, f.name), {})), f.name)
     for op in OPEN
     for f in fields(op)
     if isinstance(f.default, float) and half_ulp(f.default)
