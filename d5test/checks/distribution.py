@@ -10,6 +10,7 @@ from d5test.case import Case, dtype_of, is_float
 from d5test.checks.chance import ODDS, SHARES, chance_of, wrong
 from d5test.checks.inquiry import Inquiry
 from d5test.numerics.judgement import Judgement
+from d5test.outcome.fault import NO_CALLS
 from d5test.values import finfo
 
 APART = 17
@@ -31,7 +32,8 @@ def distribution(client: Any, case: Case) -> Judgement:
     law, eps = op.distribution(*inquiry.arrays), coarsest(dtype, *inquiry.arrays)
 
     def fault(kind: str, what: str) -> Any:
-        return inquiry.fault(kind, what, (feed, feed), "returns")
+        """Of a sample as a whole, which no file with a few calls and their results shows."""
+        return inquiry.subject.fault(kind, what, NO_CALLS)
 
     for y in drawn:
         if y.shape != shape:
@@ -48,7 +50,8 @@ def distribution(client: Any, case: Case) -> Judgement:
             raise fault("cached", "two calls without a seed draw the same numbers")
         return Judgement(telling=telling)
     if not same and not client.about.nondeterministic[op.name]["outputs"]:
-        raise fault("nondeterministic", "the same seed draws other numbers")
+        what = "the same seed draws other numbers"
+        raise inquiry.fault("nondeterministic", what, (feed, feed), "repeats")
     other = Inquiry("distribution", client, replace(case, op=op.with_(seed=op.seed + APART)))
     (result,) = other.ask(feed)
     if telling and np.array_equal(result.outputs[0], drawn[0]):
