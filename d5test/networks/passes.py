@@ -38,6 +38,10 @@ class Pass:
     ) -> None:
         self._graph = graph
         self._nodes = [] if has_flow(graph) else runnable(graph)
+        drawn = sorted({node.kind for node, op in self._nodes if op.random})
+        if drawn:
+            what = f"what depends on {' and '.join(drawn)} is drawn by chance"
+            raise Unsupported(f"{what}, and has no one value")
         self._lift = lift
         self._dtypes = dtypes or {}
         arrays = {**graph.constants, **graph.parameters, **inputs}

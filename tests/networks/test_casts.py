@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from d5test.backends.base import Unsupported
 from d5test.case import Tensor
 from d5test.client.client import InProcessClient, WorkerClient
 from d5test.dtypes import NUMBERS
@@ -151,6 +152,20 @@ def test_whole_numbers_are_cut_and_not_rounded() -> None:
     x[2] = 5 / 3
     with pytest.raises(KinkInDoubt, match="'at': 1 elements are in doubt"):
         wanted_of(network, x)
+
+
+def test_a_network_that_draws_by_chance_is_judged_by_its_other_nodes() -> None:
+    draft = Draft("noisy", x=Value("float32", ("n", 24)))
+    draft.add("noise", OPERATORS["RandomNormalLike"](seed=3.0), "x")
+    draft.add("y", Add(), "x", "noise")
+    network = draft.finished("y")
+    with pytest.raises(Unsupported, match="RandomNormalLike is drawn by chance"):
+        wanted_of(network, X, None)
+    with InProcessClient("numpy") as client:
+        each = judged_nodes(Executor(client, network), {"x": X}, None)
+    assert each.judged == 1
+    assert not each.faults
+    assert "distribution" in each.reasons["noise"]
 
 
 def test_inputs_are_drawn_in_their_dtypes(tmp_path: Path) -> None:
