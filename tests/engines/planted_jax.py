@@ -11,7 +11,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from d5test.case import Array
 from d5test.engines.engine import Minibatch
 from d5test.engines.jax_parallel import Arrays, Sharding, ShardMap, ShardMapUnchecked
-from tests.engines.planted import InTheSecondStep
+from tests.engines.failing import failing
 
 
 class PmeanOnTop(ShardMap):
@@ -77,8 +77,8 @@ class PaddingCounted(ShardMap):
         return super().loss(p, replace(part, weight=part.weight.max()[None]))
 
 
-class Raising(InTheSecondStep, ShardMap):
-    """Rank 1 raises in the second step, and the others wait in jax."""
+Raising = failing("Raises", ShardMap)
+"""Rank 1 raises in the second step, and the others wait in jax."""
 
 
 class OptimizationBarrier(Sharding):

@@ -10,10 +10,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from d5test.reference.operators import OPERATORS
 from tests.faults import report
 from tests.faults.known import EVERY, Finding, found_first
-from tests.faults.score import Outcome, outcomes_alone
+from tests.faults.score import VALUED, Outcome, outcomes_alone
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "faults.md"
 PROCESSES = min(4, os.cpu_count() or 1)
@@ -21,12 +20,12 @@ PROCESSES = min(4, os.cpu_count() or 1)
 
 def main(names: list[str]) -> int:
     """1 if a backend was not found, or of an operator no mutant of some kind."""
-    unknown = [name for name in names if name not in OPERATORS]
+    unknown = [name for name in names if name not in VALUED]
     if unknown:
-        print(f"no operator {', '.join(unknown)}; there are {', '.join(OPERATORS)}")
+        print(f"no operator {', '.join(unknown)}; there are {', '.join(VALUED)}")
         return 2
     begun = time.monotonic()
-    found = list(judged(names or list(OPERATORS)))
+    found = list(judged(names or list(VALUED)))
     print(report.table(found, "operator", report.tally(found, "operator").items()))
     print(report.table(found, "kind", report.tally(found, "kind").items()))
     survivors = [one for one in found if report.verdict(one) == "survived"]

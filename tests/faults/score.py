@@ -33,6 +33,9 @@ CHECKED = {
 }
 COUNTS = {"float64": 40, "float32": 25}
 """Cases drawn of each operator: as many as a user draws (25) in each dtype, in all."""
+VALUED = tuple(name for name, operator in OPERATORS.items() if not operator.random)
+"""Operators of which mutants are made. A sample is right or wrong as a whole, and most changes of
+an element leave it right: see tests/numerics/test_chance.py."""
 SECONDS = 5
 """What a mutant may take for one case."""
 

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from d5test.reference.operators import OPERATORS
 from tests.faults.mutants import KINDS, Mutant
 from tests.faults.report import score, unfound, verdict
-from tests.faults.score import Outcome, outcomes
+from tests.faults.score import VALUED, Outcome, outcomes
 
 A_KIND = 1
 """Mutants of each kind that are taken of each operator."""
@@ -26,7 +25,7 @@ def some(every: Sequence[Mutant]) -> list[Mutant]:
 
 @pytest.fixture(scope="module")
 def sample() -> list[Outcome]:
-    return [one for name in OPERATORS for one in outcomes(name, some)]
+    return [one for name in VALUED for one in outcomes(name, some)]
 
 
 def test_the_faults_of_the_sample_are_found(sample: list[Outcome]) -> None:

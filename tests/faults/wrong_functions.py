@@ -39,3 +39,19 @@ class UnsignedZero(Wrong):
 
     def forward(self, honest: Honest, *inputs: Any) -> Arrays:
         return tuple(y + y.dtype.type(0) for y in honest(*inputs))
+
+
+class WiderByTwoPercent(Wrong):
+    """The standard deviation of a normal sample is 2% off."""
+
+    def forward(self, honest: Honest, *inputs: Any) -> Arrays:
+        (y,) = honest(*inputs)
+        return (y * y.dtype.type(1.02),)
+
+
+class RowsAlike(Wrong):
+    """Each sample of a batch is given the same noise."""
+
+    def forward(self, honest: Honest, *inputs: Any) -> Arrays:
+        (y,) = honest(*inputs)
+        return (np.broadcast_to(y[:1], y.shape).copy(),)

@@ -34,7 +34,7 @@ few = settings(
 )
 
 
-@pytest.mark.parametrize("name", sorted(OPERATORS))
+@pytest.mark.parametrize("name", sorted(name for name, op in OPERATORS.items() if not op.random))
 def test_numpys_own_float32_lies_within_the_bars(name: str) -> None:
     worst = 0.0
 

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 import dask
 import pytest
-from distributed import Client, KilledWorker, LocalCluster
+from distributed import CancelledError, Client, KilledWorker, LocalCluster
 
 from d5test.names import plural
 from d5test.plugin.budget import END
@@ -113,12 +113,13 @@ class Controller:
         while tasks:
             future = self._next(session, done, len(tasks))
             test = tasks.pop(future)
-            if future.cancelled():
-                self._gone(session, len(tasks) + 1)
-            if isinstance(future.exception(), KilledWorker):
+            try:
+                answer = future.result()  # of a task that is over, if its worker still has it
+            except KilledWorker:
                 suspects.append(test)
                 continue
-            answer = future.result()
+            except CancelledError:
+                self._gone(session, len(tasks) + 1)
             if isinstance(answer, Unfit):
                 raise pytest.UsageError(answer.why)
             if not isinstance(answer, Died):
