@@ -368,7 +368,7 @@ def _client(
     tested: Any,
     outputs: int | None,
     dtypes: tuple[str, ...],
-    arithmetic: str = "",
+    arithmetic: str = "S",
 ) -> OneFunction:
     """The function in the place of the backend's row, with what that row is granted."""
     drawn = isinstance(like, type)

@@ -105,9 +105,12 @@ class Engine:
     rounding  the format to which gradients are rounded on their way; empty: none
     lacks     features of a case (`accumulate`, `clip`, `tied`, `uneven`) that it has not, and why
     norm      that of the gradient in the last step, before it was clipped, if the plan clips
+    seen      whether PyTorch calls the model and the collectives, so that samples and bytes are
+              counted: not of an engine that computes in another framework
     """
 
     name = ""
+    seen = True
     version = f"torch {torch.__version__}"
     axes: tuple[str, ...] = ("dp",)
     rounding = ""

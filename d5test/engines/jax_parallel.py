@@ -102,6 +102,7 @@ class JaxEngine(Engine):
     """What these have in common: a jitted step on sharded arrays."""
 
     version = f"jax {jax.__version__}"
+    seen = False
     axes: tuple[str, ...] = ("dp", "fsdp", "tp")
 
     def start(self, world: World) -> None:

@@ -58,7 +58,7 @@ Finding = tuple[str, str, dict[str, str]]
 class Trained:
     """What a rank has after each step, what it holds, and what it did.
 
-    work    in each step
+    work    in each step; nothing where it cannot be seen
     due     bytes that it should give in each, by its formula; `None` if there is none
     dtypes  of the parameters, by name, as they came
     """
@@ -183,7 +183,8 @@ def trained(engine: Engine, training: Training, world: World) -> Trained:
                 after[name] = value.detach().double().numpy().copy()
             made.append(after)
         due = engine.gives(dtype_of(engine.rounding or training.dtype).itemsize)
-        return Trained(tuple(made), engine.placements(), work, due, dtypes)
+        counted = work if engine.seen else []
+        return Trained(tuple(made), engine.placements(), counted, due, dtypes)
     finally:
         engine.close()
 
@@ -390,6 +391,8 @@ def _volume(bars: Bars, ranks: Sequence[Trained]) -> Iterator[Finding]:
         yield "volume", "it names a rounding, and no formula of its bytes", {
             "rounding": bars.rounding, "owes": "gives(itemsize): see d5test.engines.engine",
         }  # fmt: skip
+    if not ranks[0].work:
+        return
     formats = ranks[0].work[-1].formats
     if bars.rounding and bars.rounding not in formats:
         yield "volume", "gradients do not travel in the format that it names", {

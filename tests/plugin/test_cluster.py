@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -125,7 +126,8 @@ def test_whatever_dies_nothing_is_lost_or_counted_twice(pytester: pytest.Pyteste
     assert "SIGSEGV: the process died that ran it, 2 times" in text
     assert "Fatal Python error: Segmentation fault" in text
     assert "a worker of Dask died whenever it ran this test, and nothing else" in text
-    assert "test_dies_once: SIGKILL at tcp://" in text
+    # of which death its report is, or whether a worker of Dask took it along, is a matter of time
+    assert re.search("test_dies_once: (SIGKILL at tcp://|a worker died that had it)", text)
     # a pytest keeps what its session has: at most one for each process that there was
     built = Path("built").read_text().split()
     assert len(built) == len(set(built)) < 12
