@@ -3,6 +3,8 @@
 import json
 import subprocess
 import sys
+from collections.abc import Iterable
+from functools import cache
 from typing import Any
 
 import pytest
@@ -62,51 +64,66 @@ HONEST = (
 
 
 OTHER_FORMAT = "OtherFormat:mlp-sgd"
+QUICK = (
+    *(asked for asked in WRONG if "deep" not in asked),
+    "Ddp:mlp-sgd", "Zero:mlp-adamw", "Fsdp2:mlp-uneven", "Fsdp2:mlp-sgd:dp2,fsdp2",
+    "TensorParallel:mlp-sgd:dp2,tp2", "Pipeline:mlp-sgd", "Float16Ddp:mlp-sgd",
+    "ByHand:mlp-uneven", OTHER_FORMAT,
+)  # fmt: skip
+"""The others are judged at night."""
+LONG = tuple(asked for asked in (*WRONG, *HONEST) if asked not in QUICK)
 
 
-@pytest.fixture(scope="module")
-def said() -> dict[str, dict[str, Any]]:
+@cache
+def judged(*asked: str) -> dict[str, dict[str, Any]]:
     """What was said of each engine: all are judged in one run."""
-    asked = ("planted", *WRONG, *HONEST, OTHER_FORMAT)
-    ran = under_mpirun(RANKS, "tests.engines.judged_under_mpi", *asked)
+    ran = under_mpirun(RANKS, "tests.engines.judged_under_mpi", "planted", *asked)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     found = [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("{")]
     return {each["asked"]: each for each in found}
 
 
-@pytest.mark.parametrize("asked", WRONG)
-def test_it_is_found(said: dict[str, dict[str, Any]], asked: str) -> None:
-    (kind, likely), fault = WRONG[asked], said[asked]
+def said(asked: str) -> dict[str, Any]:
+    """What was said of an engine on a case."""
+    return judged(*(QUICK if asked in QUICK else LONG))[asked]
+
+
+def at_night(every: Iterable[str]) -> list[Any]:
+    """The parameters of a test, of which those in `LONG` run at night."""
+    return [
+        pytest.param(asked, marks=pytest.mark.nightly if asked in LONG else ()) for asked in every
+    ]
+
+
+@pytest.mark.parametrize("asked", at_night(WRONG))
+def test_it_is_found(asked: str) -> None:
+    (kind, likely), fault = WRONG[asked], said(asked)
     assert fault.get("kind") == kind, fault
     assert likely in fault["details"].get("looks like", "")
     assert bool(likely) == ("looks like" in fault["details"])
 
 
-def test_gradients_in_another_format_than_the_one_that_is_named_are_found(
-    said: dict[str, dict[str, Any]],
-) -> None:
+def test_gradients_in_another_format_than_the_one_that_is_named_are_found() -> None:
     """By the format itself: bfloat16 has the bytes of float16, and is near its bars."""
-    fault = said[OTHER_FORMAT]
+    fault = said(OTHER_FORMAT)
     told = {fault["headline"]: "", **fault["details"]}
     assert any("gradients do not travel in the format that it names" in name for name in told)
 
 
-@pytest.mark.parametrize("asked", HONEST)
-def test_what_is_right_is_not_accused(said: dict[str, dict[str, Any]], asked: str) -> None:
-    assert "kind" not in said[asked], said[asked]
-    assert 0 < said[asked]["distance"] < 0.5
+@pytest.mark.parametrize("asked", at_night(HONEST))
+def test_what_is_right_is_not_accused(asked: str) -> None:
+    assert "kind" not in said(asked), said(asked)
+    assert 0 < said(asked)["distance"] < 0.5
 
 
-def test_a_message_names_step_parameter_ranks_and_how_to_repeat_it(
-    said: dict[str, dict[str, Any]],
-) -> None:
-    details = said["LastBucketLost:mlp-sgd"]["details"]
+def test_a_message_names_step_parameter_ranks_and_how_to_repeat_it() -> None:
+    details = said("LastBucketLost:mlp-sgd")["details"]
     assert details["step"] == "1 of 4"
     assert details["what"] == details["wrong"] == "leave.bias"
     assert details["rank"].endswith("of ranks 0, 1, 2, 3 that are too far")
     assert "ranks 1, 2, 3 from 0" in details["ranks have different results"]
     assert f"mpirun -n {RANKS} pytest " in details["again"]
-    assert said["MomentumForgotten:mlp-sgd"]["details"]["step"] == "2 of 4"
+    assert said("MomentumForgotten:mlp-sgd")["details"]["step"] == "2 of 4"
 
 
 def suite(*words: str, ranks: int = 0) -> subprocess.CompletedProcess[str]:
