@@ -49,6 +49,9 @@ AIM = 15
 """Telling cases that are drawn for, so that `NEEDED` are left when some are known failures."""
 NEEDED = 10
 """Telling cases without which a cell of a value check is untested."""
+A_PART = 0.1
+"""Of each output and gradient so much has to be judged on the average, where a cell is to count as
+tested. Where operands tie, chance decides of which one the gradient is."""
 COMPILED = 2
 """Sets of data for each drawn shape where a shape is compiled: 20 to 600 ms against 5 of a set.
 
@@ -389,7 +392,7 @@ def shortage(tally: Tally, check: Any, examples: int) -> str:
         return f"nothing was judged: {tally.void} of {tally.drawn} cases are void"
     if check.fixed or check.kind != "value":
         return ""
-    if shares := rarely_judged(tally.shares, NEEDED):
+    if shares := rarely_judged(tally.shares, NEEDED, A_PART):
         return f"on the average only {shares} could be judged"
     needed = NEEDED if examples >= 2 * NEEDED else max(1, examples // 2)
     if tally.telling >= needed:

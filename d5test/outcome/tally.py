@@ -149,13 +149,15 @@ def add_shares(shares: dict[str, list[float]], judgement: Any) -> None:
         shares[name] = [total + share, cases + 1]
 
 
-def rarely_judged(shares: Mapping[str, Sequence[float]], least: int = 1) -> str:
-    """The outputs and gradients of which too little was judged, in words; empty: none.
+def rarely_judged(
+    shares: Mapping[str, Sequence[float]], least: int = 1, share: float = LEAST_SHARE
+) -> str:
+    """The outputs and gradients of which less than a share was judged, in words; empty: none.
 
     Of those only that were there in `least` cases: few say nothing of an optional input.
     """
     means = {name: total / n for name, (total, n) in shares.items() if n >= least}
-    return ", ".join(f"{mean:.0%} of {name}" for name, mean in means.items() if mean < LEAST_SHARE)
+    return ", ".join(f"{mean:.0%} of {name}" for name, mean in means.items() if mean < share)
 
 
 @dataclass(frozen=True)

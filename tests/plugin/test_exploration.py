@@ -200,8 +200,8 @@ def test_it_goes_on_longer_where_a_backend_does_few_of_the_cases() -> None:
         ({"known": 20, "unsupported": 5}, 25, "value", False),
         ({"right": 1, "left_out": "the budget was spent"}, 25, "value", False),
         ({"right": 1, "fault": 1}, 25, "value", False),
-        ({"right": 25, "telling": 25, "shares": {"dx": [13.0, 25]}}, 25, "value", False),
-        ({"right": 25, "telling": 25, "shares": {"dx": [12.0, 25]}}, 25, "value", True),
+        ({"right": 25, "telling": 25, "shares": {"dx": [2.5, 25]}}, 25, "value", False),
+        ({"right": 25, "telling": 25, "shares": {"dx": [2.4, 25]}}, 25, "value", True),
     ],
 )
 def test_what_counts_as_untested(
