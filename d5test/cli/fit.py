@@ -35,12 +35,12 @@ def execute(options: argparse.Namespace) -> int:
     from d5test.files import replace
     from d5test.simulation.fit import as_json, predictions
 
-    times, found = fitted(options.side)
+    times, fit = fitted(options.side)
     predicted = list(predictions(times))
-    print("\n".join(described(found)))
+    print("\n".join(described(fit)))
     _show(predicted)
     if options.output:
-        replace(options.output, json.dumps(as_json(found, predicted), indent=1) + "\n")
+        replace(options.output, json.dumps(as_json(fit, predicted), indent=1) + "\n")
     return 0
 
 
@@ -57,22 +57,22 @@ def fitted(side: str) -> tuple[list[Time], Fit]:
         raise Mistake(str(error)) from None
 
 
-def described(found: Fit) -> list[str]:
+def described(fit: Fit) -> list[str]:
     """A line for each parameter, with its interval or with why it has none; and the spread."""
     from d5test.metric import TIME, measured
 
     lines = []
-    for name, value in found.values.items():
+    for name, value in fit.values.items():
         unit = " a byte" if name in ("beta", "gamma") else ""
-        half = found.half(name)
-        if found.determined[name]:
+        half = fit.half(name)
+        if fit.determined[name]:
             low, high = (measured(v, TIME) for v in (value - half, value + half))
             said = f"{measured(value, TIME)}{unit}, 95% interval {low} to {high}"
         else:
             most = f"up to {measured(value + half, TIME)}{unit}" if half < float("inf") else "any"
             said = f"not determined by these times: {most} ({measured(value, TIME)} fits best)"
         lines.append(f"{name:8}  {said}")
-    lines.append(f"measured is off what is predicted by {found.residual:.0%} (standard deviation)")
+    lines.append(f"measured is off what is predicted by {fit.residual:.0%} (standard deviation)")
     return lines
 
 

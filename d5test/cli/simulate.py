@@ -116,9 +116,9 @@ def execute(options: argparse.Namespace) -> int:
     _show(rows)
     for path in options.output:
         if path.endswith(".json"):
-            told = {"machine": vars(machine), "links": links and vars(links), "items": items,
+            record = {"machine": vars(machine), "links": links and vars(links), "items": items,
                     "assumed": lines, "rows": rows}  # fmt: skip
-            replace(path, json.dumps(told, indent=1) + "\n")
+            replace(path, json.dumps(record, indent=1) + "\n")
         else:
             replace(path, _picture(names, max(options.ranks), machine, links, lines[0]))
         print(path)
@@ -137,8 +137,8 @@ def _machine(options: argparse.Namespace) -> tuple[Machine, list[str]]:
     if options.times:
         if given:
             raise Mistake(f"--{given[0]} and --times: the times say it")
-        _, found = fitted(options.times)
-        values, lines = found.values, [f"fitted to {options.times}", *described(found)]
+        _, fit = fitted(options.times)
+        values, lines = fit.values, [f"fitted to {options.times}", *described(fit)]
         overhead = values["overhead"]
     elif options.alpha is None or options.beta is None:
         raise Mistake("give --alpha=1us --beta=10GB/s, or measured times: --times=times.json")

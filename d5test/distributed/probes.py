@@ -343,15 +343,20 @@ def at_rest(comm: Runner, case: Case) -> Judgement:
     rested = inquiry.train(
         optimizer, [start] * inquiry.size, lambda _: _no_gradient, 4 * inquiry.op.steps
     )
-    for rank, got in enumerate(rested.results):
-        if not np.array_equal(got, start):
-            at = int(np.flatnonzero(got != start)[0])
-            raise inquiry.fault(
-                "weights", "it moves parameters that are alike without a gradient",
-                where=f"element [{at}] of rank {rank}", got=f"{got[at]:.10g}",
-                want=f"{start[at]:g}",
-            )  # fmt: skip
+    what = "it moves parameters that are alike without a gradient"
+    _require_equal(inquiry, rested.results, start, "weights", what)
     return RIGHT
+
+
+def _require_equal(inquiry: Probe, results: Any, want: Any, kind: str, what: str) -> None:
+    """Raise a fault where the parameters of a rank are not exactly those that are due."""
+    for rank, got in enumerate(results):
+        if not np.array_equal(got, want):
+            at = int(np.flatnonzero(got != want)[0])
+            raise inquiry.fault(
+                kind, what, where=f"element [{at}] of rank {rank}", got=f"{got[at]:.10g}",
+                want=f"{want[at]:.10g}",
+            )  # fmt: skip
 
 
 def _no_gradient(step: int, w: Any) -> Any:
@@ -441,14 +446,8 @@ def paid_back(comm: Runner, case: Case) -> Judgement:
         optimizer, starts, lambda rank: lambda step, w: gradients[rank] * (step == 0), n
     )
     want = -gradients.mean(axis=0, dtype=np.float64)
-    for rank, got in enumerate(trained.results):
-        if not np.array_equal(got, want):
-            element = int(np.flatnonzero(got != want)[0])
-            raise inquiry.fault(
-                "lost", "what was left out of a step does not come later",
-                where=f"element [{element}] of rank {rank}", got=f"{got[element]:g}",
-                want=f"{want[element]:g}",
-            )  # fmt: skip
+    what = "what was left out of a step does not come later"
+    _require_equal(inquiry, trained.results, want, "lost", what)
     return RIGHT
 
 

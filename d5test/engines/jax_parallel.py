@@ -123,9 +123,9 @@ class JaxEngine(Engine):
     def wrap(self, model: nn.Sequential, optimizer: Rule, plan: Plan) -> None:
         """Parameters and slots are put where they belong."""
         self.plan, self.update, self.taken = plan, Update.of(optimizer), 0
-        self.given = Parameters.of(model)
+        self.initial = Parameters.of(model)
         self.shardings = {name: self.sharding(spec) for name, spec in self.specs().items()}
-        self.p = {name: self.placed(name, value) for name, value in self.given.values.items()}
+        self.p = {name: self.placed(name, value) for name, value in self.initial.values.items()}
         self.slots = {name: self.slots_of(name) for name in self.p}
         self.whole = jax.jit(self.unpadded, out_shardings=self.sharding(PartitionSpec()))
         self.stepped = jax.jit(
@@ -144,7 +144,7 @@ class JaxEngine(Engine):
 
     def specs(self) -> Mapping[str, PartitionSpec]:
         """How each parameter is divided: not at all."""
-        return {name: PartitionSpec() for name in self.given.values}
+        return {name: PartitionSpec() for name in self.initial.values}
 
     def placed(self, name: str, value: Array) -> Any:
         """With rows of zeros below: jax has equal shards only."""
@@ -161,16 +161,16 @@ class JaxEngine(Engine):
 
     def slots_of(self, name: str) -> dict[str, Any]:
         """Zeros, divided as the parameter is."""
-        zeros = np.zeros_like(self.given.values[name])
+        zeros = np.zeros_like(self.initial.values[name])
         return {slot: self.placed(name, zeros) for slot in self.update.slots}
 
     def unpadded(self, p: Arrays) -> dict[str, Any]:
         """Without the rows that were added."""
-        return {name: p[name][: len(value)] for name, value in self.given.values.items()}
+        return {name: p[name][: len(value)] for name, value in self.initial.values.items()}
 
     def loss(self, p: Arrays, part: Rows) -> Any:
         """Of some samples, each by its weight."""
-        named = self.given.under_all_names(self.unpadded(p))
+        named = self.initial.under_all_names(self.unpadded(p))
         return weighted_loss(JaxFunctions(), named, part.x, part.y, part.weight)
 
     def gradient(self, p: Arrays, part: Rows) -> tuple[Any, Any]:
@@ -237,7 +237,7 @@ class JaxEngine(Engine):
         """How many elements of a parameter are on this rank."""
         (shard,) = x.addressable_shards
         start, stop, _ = shard.index[0].indices(x.shape[0])
-        rows = self.given.values[name].shape[0]
+        rows = self.initial.values[name].shape[0]
         real = min(stop, rows) - min(start, rows)
         return int(real * prod(shard.data.shape[1:]))
 
@@ -256,7 +256,7 @@ class Sharding(JaxEngine):
 
     def specs(self) -> Mapping[str, PartitionSpec]:
         """Rows along `fsdp`; what the plan splits, along `tp`."""
-        return {name: self.spec(name, value) for name, value in self.given.values.items()}
+        return {name: self.spec(name, value) for name, value in self.initial.values.items()}
 
     def spec(self, name: str, value: Array) -> PartitionSpec:
         """Of one parameter."""

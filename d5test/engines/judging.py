@@ -370,6 +370,12 @@ def _shares(
         joined = training.case.samples(step, training.ranks)
         seen = [each.work[step].samples for each in ranks]
         total, most = joined * along["same"], ceil(joined / along["shared"])
+        if not any(seen):
+            yield "work", "it trains no module of the model: samples are not counted", {
+                "step": f"{step + 1} of {len(ranks[0].work)}",
+                "owes": "calls of the model's modules; `seen = False` if others compute",
+            }  # fmt: skip
+            return
         if sum(seen) == total and max(seen) <= most:
             continue
         likely = "each rank trains on all samples" if set(seen) == {joined} else ""
@@ -399,14 +405,14 @@ def _volume(bars: Bars, ranks: Sequence[Trained]) -> Iterator[Finding]:
             "rounding": bars.rounding, "formats": ", ".join(sorted(formats)) or "none",
         }  # fmt: skip
     for step in range(1, len(ranks[0].work)):
-        given = {rank: each.work[step].given for rank, each in enumerate(ranks)}
-        wrong = [rank for rank, bytes_ in given.items() if ranks[rank].due not in (None, bytes_)]
+        sent = {rank: each.work[step].sent for rank, each in enumerate(ranks)}
+        wrong = [rank for rank, bytes_ in sent.items() if ranks[rank].due not in (None, bytes_)]
         if wrong:
             rank = wrong[0]
             yield "volume", "it does not give others what it should", {
                 "step": f"{step + 1} of {len(ranks[0].work)}",
                 "rank": f"{rank}, of {_numbers(set(wrong))}",
-                "bytes": f"{given[rank]}, due {ranks[rank].due}",
+                "bytes": f"{sent[rank]}, due {ranks[rank].due}",
                 **({"rounding": bars.rounding} if bars.rounding else {}),
             }  # fmt: skip
             return

@@ -1,4 +1,4 @@
-"""What a rank does in a step: the samples on which it trains, the bytes that it gives to others.
+"""What a rank does in a step: the samples on which it trains, the bytes that it sends to others.
 
 Requirements: the engine is not asked. Samples are counted in the backward pass of the model's
 first child, by a hook that wrappers leave in place: a forward pass that is repeated, or made for
@@ -28,14 +28,14 @@ class Work:
     """Of one rank in one step.
 
     samples  on which it has trained
-    formats  of the numbers that it has given to collectives
-    given    bytes of floating numbers that it has given to collectives: all of what is reduced or
+    formats  of the numbers that it has sent to collectives
+    sent     bytes of floating numbers that it has sent to collectives: all of what is reduced or
              broadcast, its own part of what is gathered. Single numbers (losses, norms) and
              objects do not count
     """
 
     samples: int
-    given: int
+    sent: int
     formats: frozenset[str]
 
 
@@ -44,13 +44,13 @@ class Meter(TorchDispatchMode):  # type: ignore[misc]
 
     def __init__(self, model: nn.Sequential) -> None:
         super().__init__()
-        self._samples, self._given = 0, list[tuple[str, int]]()
+        self._samples, self._sent = 0, list[tuple[str, int]]()
 
         def seen(gradient: torch.Tensor) -> None:
             self._samples += len(gradient)
 
         # a closure: a model that is copied still counts here
-        def hook(module: nn.Module, given: Any, output: torch.Tensor) -> None:
+        def hook(module: nn.Module, inputs: Any, output: torch.Tensor) -> None:
             if output.requires_grad:
                 output.register_hook(seen)
 
@@ -59,19 +59,19 @@ class Meter(TorchDispatchMode):  # type: ignore[misc]
     @contextmanager
     def step(self, made: list[Work]) -> Iterator[None]:
         """Within: a step, whose work is added to a list."""
-        self._samples, self._given = 0, list[tuple[str, int]]()
+        self._samples, self._sent = 0, list[tuple[str, int]]()
         with self:
             yield
-        formats = frozenset(name for name, _ in self._given)
-        made.append(Work(self._samples, sum(size for _, size in self._given), formats))
+        formats = frozenset(name for name, _ in self._sent)
+        made.append(Work(self._samples, sum(size for _, size in self._sent), formats))
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func.namespace in NAMESPACES:
-            self._given += given(func, args)
+            self._sent += sent(func, args)
         return func(*args, **(kwargs or {}))
 
 
-def given(func: Any, args: Any) -> list[tuple[str, int]]:
+def sent(func: Any, args: Any) -> list[tuple[str, int]]:
     """What a call of a collective gives: an input, or else a tensor. Its format and bytes."""
     if any(word in func.__name__ for word in NOTHING_GIVEN):
         return []

@@ -157,8 +157,8 @@ def fit(times: Sequence[Time]) -> Fit:
         for name, length in zip(NAMES, new, strict=True)
     }
     fitted = Fit(machine, errors, {}, residual, freedom)
-    told = {name: fitted.half(name) < value for name, value in fitted.values.items()}
-    return replace(fitted, determined=told)
+    determined = {name: fitted.half(name) < value for name, value in fitted.values.items()}
+    return replace(fitted, determined=determined)
 
 
 def _deviance(quotients: Array) -> float:
@@ -215,17 +215,17 @@ def predictions(times: Sequence[Time]) -> Iterator[Prediction]:
             yield Prediction(time, float(predicted), held_out)
 
 
-def as_json(found: Fit, predicted: Sequence[Prediction]) -> dict[str, Any]:
+def as_json(fit: Fit, predicted: Sequence[Prediction]) -> dict[str, Any]:
     """The fit and its predictions, in seconds and bytes."""
     return {
-        "residual": found.residual,
+        "residual": fit.residual,
         "parameters": {
             name: {
                 "value": value,
-                "half_interval_95": found.half(name) if np.isfinite(found.errors[name]) else None,
-                "determined": bool(found.determined[name]),
+                "half_interval_95": fit.half(name) if np.isfinite(fit.errors[name]) else None,
+                "determined": bool(fit.determined[name]),
             }
-            for name, value in found.values.items()
+            for name, value in fit.values.items()
         },
         "predictions": [
             {**vars(p.time), "predicted": p.predicted, "off": p.off, "held_out": p.held_out}

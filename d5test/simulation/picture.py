@@ -50,24 +50,24 @@ def surveyed(
     return Map(ranks, sizes, times)
 
 
-def svg(found: Map, title: str) -> str:
+def svg(winners: Map, title: str) -> str:
     """The file's text. `title` is what was assumed."""
-    colours = {name: COLOURS[i % len(COLOURS)] for i, name in enumerate(found.times)}
-    columns, rows = len(found.ranks), len(found.sizes)
+    colours = {name: COLOURS[i % len(COLOURS)] for i, name in enumerate(winners.times)}
+    columns, rows = len(winners.ranks), len(winners.sizes)
     right, bottom = LEFT + columns * CELL_WIDTH, TOP + rows * CELL_HEIGHT
     parts = [_text(LEFT, 20, "The fastest allreduce"), _text(LEFT, 38, title, 11)]
-    for j, size in enumerate(found.sizes):
+    for j, size in enumerate(winners.sizes):
         y = bottom - (j + 1) * CELL_HEIGHT
         parts.append(_text(LEFT - 6, y + 15, measured(size, RESIDENT), 11, "end"))
-        for i, ranks in enumerate(found.ranks):
-            name, best = found.winner(i, j)
+        for i, ranks in enumerate(winners.ranks):
+            name, best = winners.winner(i, j)
             words = f"{name}: {measured(best, TIME)} for {measured(size, RESIDENT)}, {ranks} ranks"
             parts.append(
                 f'<rect x="{LEFT + i * CELL_WIDTH}" y="{y}" width="{CELL_WIDTH}" '
                 f'height="{CELL_HEIGHT}" fill="{colours[name]}" stroke="#fff">'
                 f"<title>{escape(words)}</title></rect>"
             )
-    for i, ranks in enumerate(found.ranks):
+    for i, ranks in enumerate(winners.ranks):
         x = LEFT + i * CELL_WIDTH + CELL_WIDTH // 2
         parts.append(_text(x, bottom + 16, str(ranks), 11, "middle"))
     parts.append(_text((LEFT + right) // 2, bottom + 34, "ranks", 11, "middle"))

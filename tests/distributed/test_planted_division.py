@@ -12,6 +12,7 @@ from d5test.distributed.division import DIVISION, DIVISIONS
 from d5test.outcome.fault import Fault
 from d5test.reference.pipelines import Division, Plan, undivided
 from tests.distributed import wrong_division as wrong
+from tests.distributed.test_planted_optimizers import first_of
 
 CASES = 25
 
@@ -19,12 +20,7 @@ CASES = 25
 def first_fault(subject: str, division: Any, check: str) -> Fault | None:
     row, comm = DIVISION[check], Virtual()
     object.__setattr__(comm, "division", division)
-    for case in islice(table(row, subject, comm.sizes, "float32", 0), CASES):
-        try:
-            row.run(comm, case)
-        except Fault as fault:
-            return fault
-    return None
+    return first_of(row, comm, islice(table(row, subject, comm.sizes, "float32", 0), CASES))
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Wrong distributed optimizers are found, by the check that is meant to, and named."""
 
 import re
+from collections.abc import Iterable
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -29,7 +30,12 @@ def regular(neighbours: Any) -> Any:
 def first_fault(name: str, optimizer: Any, check: str, dtype: str = "float32") -> Fault | None:
     row, comm = DESCENT[check], Virtual(optimizers={**DISTRIBUTED, name: optimizer})
     sizes = [size for size in comm.sizes if size >= row.least]
-    for case in islice(table(row, name, sizes, dtype, 0), CASES):
+    return first_of(row, comm, islice(table(row, name, sizes, dtype, 0), CASES))
+
+
+def first_of(row: Any, comm: Any, cases: Iterable[Any]) -> Fault | None:
+    """The first fault of cases; None if there is none."""
+    for case in cases:
         try:
             row.run(comm, case)
         except Fault as fault:

@@ -109,13 +109,18 @@ class StepsAveraged(Decentralised):
             w /= size
 
 
-@dataclass(frozen=True)
-class Forgetful(Centralised):
-    """The server begins each step with fresh slots."""
+class Forgets:
+    """Servers begin each step with fresh slots."""
 
     def train(self, rank: int, size: int, w: Any, gradient: Gradient, steps: int) -> Schedule:
+        once: Any = super()
         for step in range(steps):
-            yield from super().train(rank, size, w, lambda _, at, t=step: gradient(t, at), 1)
+            yield from once.train(rank, size, w, lambda _, at, t=step: gradient(t, at), 1)
+
+
+@dataclass(frozen=True)
+class Forgetful(Forgets, Centralised):
+    """The server does."""
 
 
 @dataclass(frozen=True)
@@ -261,12 +266,8 @@ class ShardForgotten(Sharded):
 
 
 @dataclass(frozen=True)
-class ShardsSlotsShared(Sharded):
-    """The servers start each step with fresh slots."""
-
-    def train(self, rank: int, size: int, w: Any, gradient: Gradient, steps: int) -> Schedule:
-        for step in range(steps):
-            yield from super().train(rank, size, w, lambda _, at, t=step: gradient(t, at), 1)
+class ShardsSlotsShared(Forgets, Sharded):
+    """Each server of a shard does."""
 
 
 @dataclass(frozen=True)

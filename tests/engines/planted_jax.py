@@ -39,14 +39,14 @@ class NothingSharded(Sharding):
     """No name of the plan is met: each rank holds everything, and all is right."""
 
     def specs(self) -> Mapping[str, PartitionSpec]:
-        return {name: PartitionSpec() for name in self.given.values}
+        return {name: PartitionSpec() for name in self.initial.values}
 
 
 class StateEverywhere(Sharding):
     """The parameters are sharded. The optimizer's state is not."""
 
     def slots_of(self, name: str) -> dict[str, Any]:
-        zeros = np.zeros_like(self.given.values[name])
+        zeros = np.zeros_like(self.initial.values[name])
         ways = self.p[name].shape[0]
         padded = np.pad(zeros, [(0, ways - len(zeros))] + [(0, 0)] * (zeros.ndim - 1))
         sharding = self.sharding(PartitionSpec())

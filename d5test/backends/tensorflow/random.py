@@ -23,18 +23,18 @@ def made(op: Any, x: Any = None) -> dict[str, Any]:
 
 @rows.native("RandomNormal", "RandomNormalLike", gradient=DRAWN)
 def normal(op: Any, x: Any = None) -> Any:
-    given = {**made(op, x), "mean": op.mean, "stddev": op.scale}
+    arguments = {**made(op, x), "mean": op.mean, "stddev": op.scale}
     if op.seed is None:
-        return tf.random.normal(**given)
-    return tf.random.stateless_normal(**given, **of_seed(op))
+        return tf.random.normal(**arguments)
+    return tf.random.stateless_normal(**arguments, **of_seed(op))
 
 
 @rows.native("RandomUniform", "RandomUniformLike", gradient=DRAWN)
 def uniform(op: Any, x: Any = None) -> Any:
-    given = {**made(op, x), "minval": op.low, "maxval": op.high}
+    arguments = {**made(op, x), "minval": op.low, "maxval": op.high}
     if op.seed is None:
-        return tf.random.uniform(**given)
-    return tf.random.stateless_uniform(**given, **of_seed(op))
+        return tf.random.uniform(**arguments)
+    return tf.random.stateless_uniform(**arguments, **of_seed(op))
 
 
 @rows.composed("Bernoulli", gradient=DRAWN)
@@ -50,7 +50,7 @@ def bernoulli(op: Any, p: Any) -> Any:
 
 @rows.native("Multinomial", gradient=DRAWN)
 def multinomial(op: Any, x: Any) -> Any:
-    given = {"logits": x, "num_samples": op.sample_size, "dtype": NAMES[op.dtype]}
+    arguments = {"logits": x, "num_samples": op.sample_size, "dtype": NAMES[op.dtype]}
     if op.seed is None:
-        return tf.random.categorical(**given)
-    return tf.random.stateless_categorical(**given, **of_seed(op))
+        return tf.random.categorical(**arguments)
+    return tf.random.stateless_categorical(**arguments, **of_seed(op))

@@ -43,7 +43,7 @@ class Controller:
         self._opened = ExitStack()
         self.name = f"d5test-{uuid.uuid4().hex[:12]}"
         self.deaths: Counter[str] = Counter()
-        self.told: list[str] = []
+        self.rerun: list[str] = []
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
@@ -56,7 +56,9 @@ class Controller:
 
     def _connected(self) -> Any:
         where: Any = self.on
-        logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what matters is told below
+        logging.getLogger("distributed").setLevel(
+            logging.CRITICAL
+        )  # what matters is reported below
         if self.on == LOCAL:
             settings = {"distributed.scheduler.allowed-failures": DEATHS - 1}
             self._opened.enter_context(dask.config.set(settings))
@@ -94,7 +96,7 @@ class Controller:
         self._opened.callback(self._leave)
         locations = {item.nodeid: item.location for item in session.items}
         for test in self._run(session, list(locations), locations):
-            self.told.append(f"{test}: a worker died that had it; it was run again, alone")
+            self.rerun.append(f"{test}: a worker died that had it; it was run again, alone")
             if self._run(session, [test], locations):
                 self._blame(test, locations[test], WORKER_STORY, "")
                 _stop(session)
@@ -126,7 +128,7 @@ class Controller:
                 hear(self.config, answer)
             elif self.deaths[test] + 1 < DEATHS:
                 self.deaths[test] += 1
-                self.told.append(f"{test}: {answer.how} at {answer.worker}; it was run again")
+                self.rerun.append(f"{test}: {answer.how} at {answer.worker}; it was run again")
                 tasks[self._submitted(test, done)] = test
             else:
                 story = f"{answer.how}: the process died that ran it, {DEATHS} times"
@@ -183,9 +185,9 @@ class Controller:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """What died, and what came of it."""
-        if self.told:
+        if self.rerun:
             terminalreporter.section("Dask", sep="=")
-            for line in self.told:
+            for line in self.rerun:
                 terminalreporter.write_line(line)
 
     def pytest_unconfigure(self) -> None:
