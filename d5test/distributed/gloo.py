@@ -4,10 +4,12 @@ MPI only introduces the processes to each other (rank 0 says at which port it li
 the results together to be judged.
 """
 
+import gc
 import os
 import socket
 import stat
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -17,6 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.distributed as dist
+from torch.distributed import distributed_c10d
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
 from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
 from torch.nn.parallel import DistributedDataParallel
@@ -44,6 +47,11 @@ COLLECTIVE = timedelta(seconds=15)
 wait, so that nobody sees which of them sleeps for ever: those that waited leave, and it is left.
 """
 
+ENDED: deque[tuple[float, Any]] = deque()
+"""When process groups ended, and their objects. See `_let_go`."""
+KEPT = 8
+"""How many groups are kept for longer than their work can last."""
+
 TOLD = 5.0
 """Seconds from the end of a connection until the rank at its other end says that it has left."""
 
@@ -55,6 +63,7 @@ def joined(comm: Any) -> Iterator[Any]:
     What is yielded is a table that all ranks reach. Whoever raises within closes its connections:
     objects that outlive it (DDP's reducer) keep them open, and the others would wait.
     """
+    _let_go()
     store = None
     if not comm.rank:
         store = dist.TCPStore("127.0.0.1", 0, comm.size, True, RENDEZVOUS, False)
@@ -71,7 +80,24 @@ def joined(comm: Any) -> Iterator[Any]:
             _hang_up(number)
         raise
     finally:
+        groups = [*distributed_c10d._world.pg_map]  # noqa: SLF001 (no other name)
+        ENDED.append((time.monotonic(), groups))
         dist.destroy_process_group()
+
+
+def _let_go() -> None:
+    """Give up the groups whose work is over.
+
+    The last reference to a group joins its threads. Where DDP's reducer has it, that is done with
+    Python's lock, for which a thread may wait that frees a gradient: a step that nobody has
+    awaited, and the process hangs (torch 2.13). So references are kept until all work of a group
+    has ended or is overdue; of many groups, until the garbage collector has freed the reducers.
+    """
+    if len(ENDED) > KEPT:
+        gc.collect()
+    overdue = time.monotonic() - 2 * COLLECTIVE.total_seconds()
+    while ENDED and (len(ENDED) > KEPT or ENDED[0][0] < overdue):
+        ENDED.popleft()
 
 
 def _connections(port: int) -> set[int]:

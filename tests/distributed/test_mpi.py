@@ -15,7 +15,8 @@ pytestmark = pytest.mark.skipif(MPIRUN is None, reason="there is no mpirun")
 
 
 def under_mpirun(ranks: int, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [str(MPIRUN), "-n", str(ranks), sys.executable, "-m", *words]
+    """A module; what it raises on one rank ends all ranks."""
+    command = [str(MPIRUN), "-n", str(ranks), sys.executable, "-m", "mpi4py", "-m", *words]
     env = {**os.environ, "OMP_NUM_THREADS": "1"}
     return subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False, env=env
@@ -114,3 +115,9 @@ def test_a_hook_that_is_wrong_is_found() -> None:
         "too many columns": "volume",
         "not compressed": "volume",
     }
+
+
+def test_an_allreduce_that_nobody_has_awaited_does_not_hang_at_the_end() -> None:
+    ran = under_mpirun(2, "tests.distributed.pending_under_mpi")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert ran.stdout.count("over") == 2
