@@ -9,6 +9,7 @@ import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
@@ -45,6 +46,7 @@ class Candidate(Torch):
         self.inputs = job["inputs"]
         """The inputs of a call: `None` for each tensor, and whatever else there is as it is."""
         self._tensors = [i for i, x in enumerate(self.inputs) if x is None]
+        self._differentiable = job["differentiable"]
         self.module, self.parameters, self.shares_state = _made(job, device)
         absent = [len(self._tensors) + i for i, p in enumerate(self.parameters) if p is None]
         row = Row(
@@ -69,11 +71,15 @@ class Candidate(Torch):
         return self.call(op, *tensors)
 
     def call(self, _: Any, *tensors: Any) -> tuple[Any, ...]:
-        """The module's results; the parameters, which come last, are its own."""
+        """The module's results; the parameters, which come last, are its own.
+
+        Of a module without a gradient none is recorded: compilers would make it in advance.
+        """
         inputs = list(self.inputs)
         for i, x in zip(self._tensors, tensors, strict=False):
             inputs[i] = x
-        return tuple(_flat(self.module(*inputs)))
+        with nullcontext() if self._differentiable else torch.no_grad():
+            return tuple(_flat(self.module(*inputs)))
 
     def vjp(
         self, function: Function, inputs: Tensors, grads: Tensors, wanted: Sequence[int]

@@ -211,6 +211,7 @@ class Setting:
             "dtype": self.dtype,
             "parameters": {name: torch.Size(p.shape) for name, p in self._parameters.items()},
             "compile": compiled,
+            "differentiable": not self.without_gradient,
         }
 
     def _why_no_gradient(self) -> str:
@@ -488,7 +489,7 @@ class Judge:
         """Say what becomes of a candidate that raises wherever it is judged."""
         cost, broken = self.problem.cost(), refusal
         if not self.own and max(cost.elements, cost.largest) <= self._room:
-            broken = self._refusal(Setting(self.problem, self.dtype, judged=False), path, name)
+            broken = self._refusal(self._called(self.problem), path, name)
         if broken:
             verdict.broken = broken
         else:
@@ -496,6 +497,12 @@ class Judge:
                 "made for the file's own sizes alone, at which the reference takes too much in "
                 "float64: give a problem that has smaller ones"
             )
+
+    def _called(self, problem: Problem) -> Setting:
+        """At sizes at which nothing is judged."""
+        setting = Setting(problem, self.dtype, judged=False)
+        setting.without_gradient = self.small.without_gradient
+        return setting
 
     @property
     def _room(self) -> int:
@@ -514,7 +521,7 @@ class Judge:
 
         work = CPU_WORK if self.device == "cpu" else inf
         problem = self.problem.smaller(self._room, work)
-        timed = times(Setting(problem, self.dtype, judged=False), path, name, self.device)
+        timed = times(self._called(problem), path, name, self.device)
         verdict.times = {"sizes": problem.described(), **timed.to_json()}
         if timed.wrong:
             verdict.broken = f"timed calls are wrong: {timed.wrong}"

@@ -314,6 +314,21 @@ def test_a_clock_that_the_candidate_replaces_says_nothing(judge: Judge, tmp_path
     assert verdict.times["seconds"]["candidate"][0] > 0.02
 
 
+def test_a_compiler_of_what_has_no_gradient_makes_none(tmp_path: Path) -> None:
+    """AOT autograd traces the backward pass with the forward one, in whose result is written."""
+    problem = tmp_path / "problem.py"
+    forward = "y = torch.relu(self.linear(x))\n        y += 1\n        return y"
+    usual = "return torch.softmax(torch.relu(self.linear(x)), dim=1)"
+    problem.write_text(PROBLEM.replace(usual, forward))
+    path = tmp_path / "candidate.py"
+    compiled = "    forward = torch.compile(Model.forward, backend='aot_eager')\n"
+    path.write_text(problem.read_text() + "\n\nclass ModelNew(Model):\n" + compiled)
+    with Judge(problem) as judge:
+        verdict = judge.judge(path)
+    assert verdict.status == "right", verdict
+    assert any("the reference has no gradient" in note for note in verdict.notes)
+
+
 def test_sizes_are_halved_as_far_as_the_model_runs(tmp_path: Path) -> None:
     path = tmp_path / "problem.py"
     path.write_text(PROBLEM.replace("= 64", "= 1 << 20").replace("32, 48", "4096, 4096"))
