@@ -34,7 +34,7 @@ class Case:
     """
 
     name: str
-    model: Literal["mlp", "deep", "transformer"] = "mlp"
+    model: Literal["mlp", "deep", "transformer", "experts", "residual"] = "mlp"
     optimizer: str = "SGD"
     accumulate: int = 1
     clip: float = inf
@@ -49,6 +49,8 @@ class Case:
             "clip": self.clip < inf,
             "tied": self.tied,
             "uneven": self.uneven,
+            "experts": self.model == "experts",
+            "residual": self.model == "residual",
         }
         return tuple(name for name, wanted in asked.items() if wanted)
 
@@ -70,6 +72,8 @@ _ROWS = (
     Case("deep-sgd", "deep"),
     Case("transformer-sgd", "transformer"),
     Case("transformer-adamw", "transformer", "AdamW"),
+    Case("experts-sgd", "experts"),
+    Case("residual-sgd", "residual"),
 )
 CASES: Mapping[str, Case] = {case.name: case for case in _ROWS}
 USUAL = ("mlp-sgd", "mlp-clipped")

@@ -103,7 +103,8 @@ class Engine:
     axes      of the meshes that it takes, the outermost first; the last one has all ranks if
               `--mesh` says nothing else
     rounding  the format to which gradients are rounded on their way; empty: none
-    lacks     features of a case (`accumulate`, `clip`, `tied`, `uneven`) that it has not, and why
+    lacks     features of a case that it has not, and why: `accumulate`, `clip`, `tied`, `uneven`;
+              `experts`, `residual`
     norm      that of the gradient in the last step, before it was clipped, if the plan clips
     seen      whether PyTorch calls the model and the collectives, so that samples and bytes are
               counted: not of an engine that computes in another framework

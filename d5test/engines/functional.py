@@ -38,6 +38,9 @@ class Functions(Protocol):
     def log_softmax(self, x: Any) -> Any:
         """Along the last axis."""
 
+    def without_least(self, x: Any) -> Any:
+        """-inf in place of the least, along the last axis."""
+
     def normalised(self, x: Any) -> Any:
         """(x - mean) / sqrt(variance + `EPSILON`), along the last axis."""
 
@@ -62,15 +65,15 @@ class Functions(Protocol):
 
 def outputs(f: Functions, p: Mapping[str, Any], x: Any) -> Any:
     """What `d5test.engines.models` has for these parameters: (n, ...) to (n, ..., classes)."""
-    if "enter.place" in p:
-        y = f.rows(p["enter.word.weight"], x) + p["enter.place"]
-        for block in ("first", "second"):
-            y = y + _attention(f, p, f"{block}.attention", _normalised(f, p, f"{block}.before", y))
-            y = y + _pair(f, p, f"{block}.pair", _normalised(f, p, f"{block}.between", y))
-    else:
-        y = f.linear(x, p["enter.weight"])
-        for pair in ("first", "second"):
-            y = _pair(f, p, pair, y)
+    y = f.linear(x, p["enter.weight"]) if "enter.weight" in p else _words(f, p, x)
+    for child in dict.fromkeys(name.partition(".")[0] for name in p):
+        if f"{child}.attention.out.weight" in p:
+            y = y + _attention(f, p, f"{child}.attention", _normalised(f, p, f"{child}.before", y))
+            y = y + _pair(f, p, f"{child}.pair", _normalised(f, p, f"{child}.between", y))
+        elif f"{child}.gate.weight" in p:
+            y = _experts(f, p, child, y)
+        elif f"{child}.up.weight" in p:
+            y = _pair(f, p, child, y)
     return f.linear(y, p["leave.weight"]) + p["leave.bias"]
 
 
@@ -86,6 +89,17 @@ def _normalised(f: Functions, p: Mapping[str, Any], name: str, x: Any) -> Any:
 def _pair(f: Functions, p: Mapping[str, Any], name: str, x: Any) -> Any:
     y = f.gelu(f.linear(x, p[f"{name}.up.weight"]))
     return f.linear(y, p[f"{name}.down.weight"]) + p[f"{name}.down.bias"]
+
+
+def _words(f: Functions, p: Mapping[str, Any], x: Any) -> Any:
+    return f.rows(p["enter.word.weight"], x) + p["enter.place"]
+
+
+def _experts(f: Functions, p: Mapping[str, Any], name: str, x: Any) -> Any:
+    gate = p[f"{name}.gate.weight"]
+    weights = f.softmax(f.without_least(f.linear(x, gate)))
+    experts = (_pair(f, p, f"{name}.expert.{i}", x) for i in range(gate.shape[0]))
+    return sum(weights[..., i : i + 1] * y for i, y in enumerate(experts))
 
 
 def _attention(f: Functions, p: Mapping[str, Any], name: str, x: Any) -> Any:

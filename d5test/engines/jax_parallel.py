@@ -11,6 +11,7 @@ import socket
 from collections.abc import Mapping, Sequence
 from functools import partial
 from math import inf, prod
+from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -52,6 +53,11 @@ class JaxFunctions:
     def linear(x: Any, w: Any) -> Any:
         """See `Functions`."""
         return x @ w.T
+
+    @staticmethod
+    def without_least(x: Any) -> Any:
+        """See `Functions`."""
+        return jnp.where(x == x.min(-1, keepdims=True), -jnp.inf, x)
 
     @staticmethod
     def rows(table: Any, indices: Any) -> Any:
@@ -103,6 +109,7 @@ class JaxEngine(Engine):
 
     version = f"jax {jax.__version__}"
     seen = False
+    lacks = MappingProxyType({"residual": "no convolution is written as a function yet"})
     axes: tuple[str, ...] = ("dp", "fsdp", "tp")
 
     def start(self, world: World) -> None:

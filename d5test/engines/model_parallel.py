@@ -51,6 +51,7 @@ class TensorParallel(DataParallel):
         {
             "clip": "torch's clip_grad_norm_ refuses DTensors beside tensors (its issue 180346)",
             "tied": "a shared weight cannot be split twice",
+            "residual": "the plan splits no convolution",
         }
     )
 

@@ -23,6 +23,8 @@ from d5test.engines.engine import Minibatch, Plan, Rule
 
 INPUTS, WIDTH, HIDDEN, CLASSES = 7, 10, 24, 5
 WORDS, LENGTH, HEADS, HEAD = 11, 6, 12, 2
+EXPERTS = 3
+IMAGE, CHANNELS, GROUPS = (3, 7, 7), 6, 2
 SEED = 1
 
 
@@ -74,6 +76,57 @@ class Block(nn.Module):  # type: ignore[misc]
         return y
 
 
+class Experts(nn.Module):  # type: ignore[misc]
+    """A mixture of pairs of layers, (n, width) to the same. Shazeer et al., ICLR 2017.
+
+    A gate weighs them, sample by sample; the one that it thinks the least of does not count.
+    """
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.gate = nn.Linear(width, EXPERTS, bias=False)
+        self.expert = nn.ModuleList(Pair(width, HIDDEN) for _ in range(EXPERTS))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """The sum of their outputs, by the softmax of what is left of the gate's scores."""
+        scores = self.gate(x)
+        least = scores == scores.amin(-1, keepdim=True)
+        weights = scores.masked_fill(least, -torch.inf).softmax(-1).unsqueeze(-1)
+        y: torch.Tensor = (weights * torch.stack([e(x) for e in self.expert], -2)).sum(-2)
+        return y
+
+
+class Residual(nn.Module):  # type: ignore[misc]
+    """Two convolutions of what is normalised, beside a residual path. He et al., ECCV 2016.
+
+    (n, channels, height, width) to (n, outputs, height / stride, width / stride). Groups are
+    normalised: the statistics of a batch would be those of a rank's share.
+    """
+
+    def __init__(self, channels: int, outputs: int, stride: int) -> None:
+        super().__init__()
+        self.before, self.between = nn.GroupNorm(GROUPS, channels), nn.GroupNorm(GROUPS, outputs)
+        self.near = nn.Conv2d(channels, outputs, 3, stride, padding=1, bias=False)
+        self.far = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
+        self.path = nn.Conv2d(channels, outputs, 1, stride, bias=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """The sum of both paths."""
+        y = self.near(nn.functional.gelu(self.before(x)))
+        y = self.far(nn.functional.gelu(self.between(y)))
+        z: torch.Tensor = self.path(x) + y
+        return z
+
+
+class Pooled(nn.Linear):  # type: ignore[misc]
+    """(n, channels, height, width) to (n, classes), by the mean of each channel."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """A linear function of the means."""
+        y: torch.Tensor = super().forward(x.mean((-2, -1)))
+        return y
+
+
 class Words(nn.Module):  # type: ignore[misc]
     """(n, length) words to (n, length, width), each word where it stands."""
 
@@ -111,7 +164,30 @@ def _transformer() -> OrderedDict[str, nn.Module]:
     )
 
 
-MODELS = {"mlp": _mlp, "deep": _deep, "transformer": _transformer}
+def _experts() -> OrderedDict[str, nn.Module]:
+    return OrderedDict(
+        enter=nn.Linear(INPUTS, WIDTH, bias=False),
+        first=Experts(WIDTH),
+        second=Experts(WIDTH),
+        leave=nn.Linear(WIDTH, CLASSES),
+    )
+
+
+def _residual() -> OrderedDict[str, nn.Module]:
+    """A ResNet of eight layers."""
+    return OrderedDict(
+        enter=nn.Conv2d(IMAGE[0], CHANNELS, 3, padding=1, bias=False),
+        first=Residual(CHANNELS, CHANNELS, 1),
+        second=Residual(CHANNELS, 2 * CHANNELS, 2),
+        third=Residual(2 * CHANNELS, 2 * CHANNELS, 2),
+        leave=Pooled(2 * CHANNELS, CLASSES),
+    )
+
+
+MODELS = {
+    "mlp": _mlp, "deep": _deep, "transformer": _transformer, "experts": _experts,
+    "residual": _residual,
+}  # fmt: skip
 COLUMNS, ROWS = ("up", "q", "k", "v"), ("down", "out")
 
 
@@ -136,7 +212,7 @@ class Training:
         with torch.no_grad():
             for i, (name, p) in enumerate(model.named_parameters()):
                 # near 1 a normalisation's weight; a power of two keeps what is drawn exact
-                scale = 0.125 if p.ndim == 1 else 2.0 ** np.round(-0.5 * np.log2(p.shape[-1]))
+                scale = 0.125 if p.ndim == 1 else 2.0 ** np.round(-0.5 * np.log2(p[0].numel()))
                 drawn = scale * self._drawn(tuple(p.shape), i).double()
                 if name.endswith(("before.weight", "between.weight")):
                     drawn = (drawn + 1).to(getattr(torch, self.dtype)).double()
@@ -176,7 +252,8 @@ class Training:
             x = torch.from_numpy((words[0] % kinds).astype(np.int64))
             y = torch.from_numpy((words[1] % kinds).astype(np.int64))
             if self.case.model != "transformer":
-                x = self._drawn((n, INPUTS), 1000 + step).to(dtype or getattr(torch, self.dtype))
+                sample = IMAGE if self.case.model == "residual" else (INPUTS,)
+                x = self._drawn((n, *sample), 1000 + step).to(dtype or getattr(torch, self.dtype))
             made.append(Minibatch(x, y))
         return made
 

@@ -59,6 +59,15 @@ class LastBucketLost(Ddp):
         return super().distributed(model)
 
 
+class OwnExpert(Ddp):
+    """One of the experts takes no part in the allreduce, as where each rank is to have its own."""
+
+    def distributed(self, model: nn.Sequential) -> nn.Module:
+        own = [name for name, _ in model.named_parameters() if name.startswith("second.expert.1.")]
+        DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(model, own)
+        return super().distributed(model)
+
+
 class PastDdp(Ddp):
     """The module within is called, so that nothing is reduced."""
 

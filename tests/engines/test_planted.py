@@ -21,6 +21,7 @@ WRONG = {
     "MeanOverTooFew:mlp-adamw": ("value", "a mean over W - 1 = 3 ranks"),
     "MeanOverTooMany:mlp-adamw": ("value", "a mean over W + 1 = 5 ranks"),
     "LastBucketLost:mlp-sgd": ("value", "a lost bucket: leave.bias has rank 0's gradient alone"),
+    "OwnExpert:experts-sgd": ("value", ""),
     "PastDdp:mlp-sgd": ("value", "'s gradient alone"),
     "NoSyncToTheLast:mlp-accumulated": ("value", "'s gradient alone"),
     "ClippedByOwnNorm:mlp-clipped": ("value", "each rank's gradient clipped by its own norm"),
@@ -60,6 +61,8 @@ HONEST = (
     "Fsdp2:mlp-tied", "Pipeline:mlp-accumulated", "Interleaved:deep-sgd",
     "LoopedBreadthFirst:deep-sgd", "ZeroBubble:deep-sgd", "ZeroBubbleV:deep-sgd",
     "DualPipeV:deep-sgd", "Ddp:deep-sgd", "TensorParallel:deep-sgd:dp2,tp2",
+    "Ddp:experts-sgd", "TensorParallel:experts-sgd:dp2,tp2", "Pipeline:experts-sgd",
+    "Fsdp2:experts-sgd", "Ddp:residual-sgd", "Fsdp2:residual-sgd", "Pipeline:residual-sgd",
 )  # fmt: skip
 
 
