@@ -20,6 +20,8 @@ It reads one JSON object a line. Each is laid over those before it, unless it co
     waiting  whether it waits for the other ranks, and is not the one to blame
     at       where its main thread stands
     eye      a thread of it that does not count: the one that says all this
+    beat     a number that this thread changes several times a second, unless a call keeps Python's
+             lock. `null`: it does not
     left     the rank that has left what this one does, which hangs in a call; then it is killed
     leaving  the call by which it leaves Python
     done     that the run has ended: its end is not reported then, if it comes within `limit`
@@ -47,12 +49,19 @@ LOOK = 1.0
 """Seconds between looks at what the rank does."""
 STOPPED = 12.0
 """Seconds that a rank may be stopped (SIGSTOP), which no healthy one is."""
+HELD = 20.0
+"""Seconds that a call may do nothing while it keeps Python's lock: it hears of nothing, and what
+waits for its end cannot say so."""
+DYING = 2.0
+"""Seconds in which Python's fault handler says where a rank stands."""
 GRACE = 3.0
 """Seconds in which a rank that did nothing may do nothing more."""
 AWAKE = 1e-3
 """The share of a core from which on a thread does something. One that polls as our communicators
 do, every millisecond, has 5 to 20 times as much; a loop that sleeps a tenth of a second each time
 has less."""
+WORKING = 1e-2
+"""The same where a call keeps Python's lock: gloo's thread, which polls, has a tenth of it."""
 
 
 def watch(stream: int) -> dict[str, Any]:
@@ -90,7 +99,11 @@ def watch(stream: int) -> dict[str, Any]:
         elif time.monotonic() > deadline:
             known["killed"] = f"not over after {known['limit']:g} s"
         if "killed" in known:
-            os.kill(known["pid"], signal.SIGKILL)
+            if idleness.held:
+                os.kill(known["pid"], signal.SIGABRT)
+                broken.poll(DYING * 1000)
+            with suppress(ProcessLookupError):
+                os.kill(known["pid"], signal.SIGKILL)
 
 
 class Seen(NamedTuple):
@@ -136,11 +149,14 @@ def _family(pid: int) -> Iterator[int]:
 class Idleness:
     """For how long the rank has done nothing.
 
-    limit  seconds that it may; `None`: it may, but be stopped for `STOPPED`
+    limit  seconds that it may; `None`: it may, but be stopped for `STOPPED`, or keep Python's lock
+           for `HELD`
+    held   whether it kept that too long
     """
 
     def __init__(self, limit: float | None = None) -> None:
-        self._limit, self._warned = limit, False
+        self._limit, self._warned, self.held = limit, False, False
+        self._beat: int | None = None
         self._seconds, self._at = 0.0, time.monotonic()
         self._first: Seen | None = None
         self._last: Seen | None = None
@@ -157,9 +173,14 @@ class Idleness:
             self._first = None
             return ""
         stopped, limit = seen.state == "T", GRACE if self._warned else self._limit
+        silent = self._beat is not None and self._beat == known.get("beat")
+        self._beat = known.get("beat")
         if stopped:
             limit = min(limit or STOPPED, STOPPED)
-        if limit is None or self._first is None or self._awake(seen, limit):
+        elif limit is None and silent:
+            limit = HELD
+        share = WORKING if self._limit is None and not stopped else AWAKE
+        if limit is None or self._first is None or self._awake(seen, limit * share):
             self._seconds, self._first = 0.0, seen
         else:
             # a look that is late says nothing of the rank: this process was stopped itself
@@ -169,17 +190,20 @@ class Idleness:
             return ""
         if stopped:
             return f"stopped for {limit:g} s"
+        if self._limit is None:
+            self.held = True
+            return f"a call that keeps Python's lock did nothing for {limit:g} s"
         if self._warned:
             return f"nothing was done for {self._limit:g} s"
         self._warned, self._first = True, None
         os.kill(known["pid"], signal.SIGALRM)
         return ""
 
-    def _awake(self, seen: Seen, limit: float) -> bool:
+    def _awake(self, seen: Seen, least: float) -> bool:
         assert self._first is not None
         before = self._first.ran
         longest = max(ran - before.get(thread, 0.0) for thread, ran in seen.ran.items())
-        return seen.busy or seen.moved != self._first.moved or longest > AWAKE * limit
+        return seen.busy or seen.moved != self._first.moved or longest > least
 
     def _starved(self, seen: Seen) -> float:
         """Seconds since the last look in which a thread had no core. It could not do anything."""

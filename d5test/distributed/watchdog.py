@@ -1,9 +1,10 @@
 """Tells the sentry where this rank's main thread is, and how long it may stay there.
 
 Requirements: started before MPI is, for nothing forks below MPI; the sentry knows at any moment
-what the rank does, and within a quarter of a second where; a call that leaves Python at once is
-told before. So is a call of C that goes on long after another rank has left the test: no notice
-reaches it. What is told costs microseconds; a sentry that is gone is no error.
+what the rank does, and within a quarter of a second where, unless a call keeps Python's lock; a
+call that leaves Python at once is told before. So is a call of C that goes on long after another
+rank has left the test: no notice reaches it. What is told costs microseconds; a sentry that is
+gone is no error.
 """
 
 import json
@@ -113,13 +114,14 @@ class Watchdog:
 
     def _look(self) -> None:
         self._tell(eye=threading.get_native_id())
-        pause, seen, call = FIRST, "", Call()
+        pause, seen, call, beats = FIRST, "", Call(), 0
         while self._looking and self._pipe >= 0:
             if self._changed.wait(pause):
                 self._changed.clear()
                 pause, seen, call = FIRST, "", Call()
                 continue
-            pause = min(2 * pause, LONGEST)
+            pause, beats = min(2 * pause, LONGEST), beats + 1
+            self._tell(beat=beats)
             file, stage = self._file, self._stage
             frame = sys._current_frames().get(self._main)  # noqa: SLF001
             if not file or frame is None:
@@ -130,6 +132,7 @@ class Watchdog:
                 self._tell(at=at, stage=stage)
             if gone is not None:
                 self._tell(left=gone, stage=stage)
+        self._tell(beat=None)
 
     def _tell(self, **what: Any) -> None:
         if self._pipe < 0:

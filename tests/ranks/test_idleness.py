@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import count, repeat
 from typing import Any
 
 import pytest
@@ -36,12 +37,15 @@ def child(*command: str) -> Iterator[subprocess.Popen[bytes]]:
                 os.killpg(process.pid, signal.SIGKILL)
 
 
-def looked(process: subprocess.Popen[bytes], limit: float | None, seconds: float) -> str:
+def looked(
+    process: subprocess.Popen[bytes], limit: float | None, seconds: float, beats: Any = None
+) -> str:
     """What comes of looking at a process for so long, or until it has to be killed."""
     idleness, end, why = sentry.Idleness(limit), time.monotonic() + seconds, ""
+    beats = beats or repeat(None)
     while time.monotonic() < end and process.poll() is None and not why:
         time.sleep(0.05)
-        why = idleness.look({"pid": process.pid})
+        why = idleness.look({"pid": process.pid, "beat": next(beats)})
     return why
 
 
@@ -86,6 +90,19 @@ def test_who_works_or_polls_is_let_alone(command: list[str]) -> None:
     with child(*command) as process:
         assert looked(process, 1.5, 5) == ""
         assert process.poll() is None
+
+
+@pytest.mark.usefixtures("often")
+def test_who_keeps_python_s_lock_and_does_nothing_has_to_be_killed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sentry, "HELD", 1.5)
+    said = "a call that keeps Python's lock did nothing for 1.5 s"
+    with child("sleep", "600") as process:
+        assert looked(process, None, 4, beats=count()) == ""
+        assert looked(process, None, 20, beats=repeat(7)) == said
+    with child(*BUSY) as process:
+        assert looked(process, None, 4, beats=repeat(7)) == ""
 
 
 def seen(waited: float, state: str = "S", read: int = 7) -> sentry.Seen:
