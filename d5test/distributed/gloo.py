@@ -50,7 +50,7 @@ wait, so that nobody sees which of them sleeps for ever: those that waited leave
 ENDED: deque[tuple[float, Any]] = deque()
 """When process groups ended, and their objects. See `_let_go`."""
 KEPT = 8
-"""How many groups are kept for longer than their work can last."""
+"""How many groups are kept though their work may last; twice as many before one is given up."""
 
 TOLD = 5.0
 """Seconds from the end of a connection until the rank at its other end says that it has left."""
@@ -93,11 +93,13 @@ def _let_go() -> None:
     awaited, and the process hangs (torch 2.13). So references are kept until all work of a group
     has ended or is overdue; of many groups, until the garbage collector has freed the reducers.
     """
-    if len(ENDED) > KEPT:
-        gc.collect()
     overdue = time.monotonic() - 2 * COLLECTIVE.total_seconds()
-    while ENDED and (len(ENDED) > KEPT or ENDED[0][0] < overdue):
+    while ENDED and ENDED[0][0] < overdue:
         ENDED.popleft()
+    if len(ENDED) > 2 * KEPT:
+        gc.collect()
+        while len(ENDED) > KEPT:
+            ENDED.popleft()
 
 
 def _connections(port: int) -> set[int]:
