@@ -73,6 +73,7 @@ def joined(comm: Any) -> Iterator[Any]:
     dist.init_process_group(
         "gloo", store=store, rank=comm.rank, world_size=comm.size, timeout=COLLECTIVE
     )
+    comm.barrier()  # who leaves at once would close what others are still connecting to
     try:
         yield store
     except BaseException:

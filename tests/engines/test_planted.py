@@ -154,6 +154,14 @@ def test_what_a_rank_raises_is_a_fault_with_its_line_and_frees_the_others(kind: 
     assert "ranks 0, 2 waited in gloo when rank 1 left" in ran.stdout
 
 
+def test_what_each_rank_refuses_at_once_is_skipped() -> None:
+    """None of them leaves while others are still being connected."""
+    cases = ("-k", "mlp-sgd or mlp-adamw or mlp-clipped", "--dtype=float32")
+    ran = suite("--engine=torch-pp-interleaved", *cases, ranks=4)
+    assert "3 skipped" in ran.stdout, ran.stdout + ran.stderr
+    assert "failed" not in ran.stdout
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize(
     ("way", "told"),
