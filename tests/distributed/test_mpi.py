@@ -14,12 +14,14 @@ MPIRUN = shutil.which("mpirun", path=f"{Path(sys.executable).parent}:{os.environ
 pytestmark = pytest.mark.skipif(MPIRUN is None, reason="there is no mpirun")
 
 
-def under_mpirun(ranks: int, *words: str) -> subprocess.CompletedProcess[str]:
+def under_mpirun(
+    ranks: int, *words: str, seconds: float = 300
+) -> subprocess.CompletedProcess[str]:
     """A module; what it raises on one rank ends all ranks."""
     command = [str(MPIRUN), "-n", str(ranks), sys.executable, "-m", "mpi4py", "-m", *words]
     env = {**os.environ, "OMP_NUM_THREADS": "1"}
     return subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False, env=env
+        command, cwd=ROOT, capture_output=True, text=True, timeout=seconds, check=False, env=env
     )
 
 

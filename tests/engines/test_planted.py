@@ -87,7 +87,7 @@ LONG = tuple(asked for asked in (*WRONG, *HONEST) if asked not in QUICK)
 @cache
 def judged(*asked: str) -> dict[str, dict[str, Any]]:
     """What was said of each engine: all are judged in one run."""
-    ran = under_mpirun(RANKS, "tests.engines.judged_under_mpi", "planted", *asked)
+    ran = under_mpirun(RANKS, "tests.engines.judged_under_mpi", "planted", *asked, seconds=900)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     found = [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("{")]
     return {each["asked"]: each for each in found}
