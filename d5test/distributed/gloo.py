@@ -73,7 +73,7 @@ def joined(comm: Any) -> Iterator[Any]:
     dist.init_process_group(
         "gloo", store=store, rank=comm.rank, world_size=comm.size, timeout=COLLECTIVE
     )
-    comm.barrier()  # who leaves at once would close what others are still connecting to
+    comm.barrier()  # a rank that leaves at once would close connections that others are making
     try:
         yield store
     except BaseException:
@@ -90,7 +90,7 @@ def _let_go() -> None:
     """Give up the groups whose work is over.
 
     The last reference to a group joins its threads. Where DDP's reducer has it, that is done with
-    Python's lock, for which a thread may wait that frees a gradient: a step that nobody has
+    the GIL, for which a thread may wait that frees a gradient: a step that nobody has
     awaited, and the process hangs (torch 2.13). So references are kept until all work of a group
     has ended or is overdue; of many groups, until the garbage collector has freed the reducers.
     """

@@ -20,8 +20,8 @@ It reads one JSON object a line. Each is laid over those before it, unless it co
     waiting  whether it waits for the other ranks, and is not the one to blame
     at       where its main thread stands
     eye      a thread of it that does not count: the one that says all this
-    beat     a number that this thread changes several times a second, unless a call keeps Python's
-             lock. `null`: it does not
+    beat     a number that this thread changes several times a second, unless a call holds the GIL.
+             `null`: it does not
     left     the rank that has left what this one does, which hangs in a call; then it is killed
     leaving  the call by which it leaves Python
     done     that the run has ended: its end is not reported then, if it comes within `limit`
@@ -50,8 +50,8 @@ LOOK = 1.0
 STOPPED = 12.0
 """Seconds that a rank may be stopped (SIGSTOP), which no healthy one is."""
 HELD = 20.0
-"""Seconds that a call may do nothing while it keeps Python's lock: it hears of nothing, and what
-waits for its end cannot say so."""
+"""Seconds that a call may do nothing while it holds the GIL: no other thread of Python runs then,
+and neither does a signal's handler."""
 DYING = 2.0
 """Seconds in which Python's fault handler says where a rank stands."""
 GRACE = 3.0
@@ -61,7 +61,7 @@ AWAKE = 1e-3
 do, every millisecond, has 5 to 20 times as much; a loop that sleeps a tenth of a second each time
 has less."""
 WORKING = 1e-2
-"""The same where a call keeps Python's lock: gloo's thread, which polls, has a tenth of it."""
+"""The same where a call holds the GIL: gloo's thread, which polls, has a tenth of it."""
 
 
 def watch(stream: int) -> dict[str, Any]:
@@ -149,7 +149,7 @@ def _family(pid: int) -> Iterator[int]:
 class Idleness:
     """For how long the rank has done nothing.
 
-    limit  seconds that it may; `None`: it may, but be stopped for `STOPPED`, or keep Python's lock
+    limit  seconds that it may; `None`: it may, but be stopped for `STOPPED`, or hold the GIL
            for `HELD`
     held   whether it kept that too long
     """
@@ -192,7 +192,7 @@ class Idleness:
             return f"stopped for {limit:g} s"
         if self._limit is None:
             self.held = True
-            return f"a call that keeps Python's lock did nothing for {limit:g} s"
+            return f"a call that holds the GIL did nothing for {limit:g} s"
         if self._warned:
             return f"nothing was done for {self._limit:g} s"
         self._warned, self._first = True, None

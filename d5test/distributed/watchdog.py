@@ -1,7 +1,7 @@
 """Tells the sentry where this rank's main thread is, and how long it may stay there.
 
 Requirements: started before MPI is, for nothing forks below MPI; the sentry knows at any moment
-what the rank does, and within a quarter of a second where, unless a call keeps Python's lock; a
+what the rank does, and within a quarter of a second where, unless a call holds the GIL; a
 call that leaves Python at once is told before. So is a call of C that goes on long after another
 rank has left the test: no notice reaches it. What is told costs microseconds; a sentry that is
 gone is no error.

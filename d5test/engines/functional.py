@@ -74,6 +74,8 @@ def outputs(f: Functions, p: Mapping[str, Any], x: Any) -> Any:
             y = _experts(f, p, child, y)
         elif f"{child}.up.weight" in p:
             y = _pair(f, p, child, y)
+        elif child not in ("enter", "leave"):
+            raise NotImplementedError(f"{child} is not written as a function")
     return f.linear(y, p["leave.weight"]) + p["leave.bias"]
 
 

@@ -79,7 +79,7 @@ class Block(nn.Module):  # type: ignore[misc]
 class Experts(nn.Module):  # type: ignore[misc]
     """A mixture of pairs of layers, (n, width) to the same. Shazeer et al., ICLR 2017.
 
-    A gate weighs them, sample by sample; the one that it thinks the least of does not count.
+    A gate weighs them, sample by sample; the one with the lowest score does not count.
     """
 
     def __init__(self, width: int) -> None:

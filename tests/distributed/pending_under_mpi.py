@@ -2,7 +2,7 @@
 
 Rank 0 calls it, rank 1 does not. DDP's reducer outlives the process group; where it has the last
 reference to the group, PyTorch 2.13 hangs in `~ProcessGroupGloo`: it joins a thread and holds
-Python's lock, for which the thread waits to free the tensor.
+the GIL, for which the thread waits to free the tensor.
 """
 
 import gc

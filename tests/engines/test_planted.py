@@ -172,7 +172,7 @@ def test_what_each_rank_refuses_at_once_is_skipped() -> None:
         ("IsStopped", "(call): stopped for 12 s, so rank 1 was killed"),
         ("Sleeps", "left it, rank 1 hung in a call"),
         ("Spins", "left it, rank 1 hung in a call"),
-        ("HangsInC", "a call that keeps Python's lock did nothing for 20 s, so rank 1 was killed"),
+        ("HangsInC", "a call that holds the GIL did nothing for 20 s, so rank 1 was killed"),
     ],
 )
 @pytest.mark.parametrize("kind", ["Ddp", *OTHERS])

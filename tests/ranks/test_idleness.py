@@ -93,11 +93,11 @@ def test_who_works_or_polls_is_let_alone(command: list[str]) -> None:
 
 
 @pytest.mark.usefixtures("often")
-def test_who_keeps_python_s_lock_and_does_nothing_has_to_be_killed(
+def test_a_call_that_holds_the_gil_and_does_nothing_has_to_be_killed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sentry, "HELD", 1.5)
-    said = "a call that keeps Python's lock did nothing for 1.5 s"
+    said = "a call that holds the GIL did nothing for 1.5 s"
     with child("sleep", "600") as process:
         assert looked(process, None, 4, beats=count()) == ""
         assert looked(process, None, 20, beats=repeat(7)) == said

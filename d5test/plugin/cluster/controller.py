@@ -56,9 +56,8 @@ class Controller:
 
     def _connected(self) -> Any:
         where: Any = self.on
-        logging.getLogger("distributed").setLevel(
-            logging.CRITICAL
-        )  # what matters is reported below
+        # what matters is reported below
+        logging.getLogger("distributed").setLevel(logging.CRITICAL)
         if self.on == LOCAL:
             settings = {"distributed.scheduler.allowed-failures": DEATHS - 1}
             self._opened.enter_context(dask.config.set(settings))
