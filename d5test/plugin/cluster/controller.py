@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 import dask
 import pytest
 from distributed import CancelledError, Client, KilledWorker, LocalCluster
+from distributed.comm import CommClosedError
 
 from d5test.names import plural
 from d5test.plugin.budget import END
@@ -119,7 +120,7 @@ class Controller:
             except KilledWorker:
                 suspects.append(test)
                 continue
-            except CancelledError:
+            except (CancelledError, CommClosedError, TimeoutError):
                 self._gone(session, len(tasks) + 1)
             if isinstance(answer, Unfit):
                 raise pytest.UsageError(answer.why)
