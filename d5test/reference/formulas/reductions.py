@@ -1,0 +1,128 @@
+"""Reductions and softmax: axes, ties, and where a sum begins."""
+
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from d5test.reference.formulas.table import Table, mixed
+from d5test.reference.operators import reductions
+
+
+class CumProdFlatAtZero(reductions.CumProd):
+    """CumProd whose gradient is the sum of y dy from each element on, over x: 0 where x is."""
+
+    def backward(self, grads, inputs, outputs):
+        dx, axis = super().backward(grads, inputs, outputs)
+        return np.where(inputs[0] == 0, 0.0, dx), axis
+
+
+class ShiftFromZero(reductions.ReduceLogSumExp):
+    """ReduceLogSumExp whose maximum starts from 0 where the first element is infinite."""
+
+    def reduce(self, x, axes):
+        if not x.size:
+            return super().reduce(x, axes)
+        first = x[tuple(slice(1 if axis in axes else None) for axis in range(x.ndim))]
+        m = reductions.largest(x, axes)
+        m = np.where(np.isinf(first), np.maximum(m, 0.0), m)
+        m = np.where(np.isfinite(m), m, 0.0)
+        return m + np.log(np.exp(x - m).sum(axes, keepdims=True))
+
+
+class FromTheFrontOnly(reductions.Reduction):
+    """A reduction that, of an empty tensor, ignores axes counted from the end."""
+
+    def reduced(self, x, axes):
+        if x.size or axes is None or not axes.size:
+            return super().reduced(x, axes)
+        return tuple(int(axis) for axis in axes if axis >= 0)
+
+
+class EvenShares(reductions.Chosen):
+    """ReduceMax or ReduceMin whose equal elements have equal shares of the gradient.
+
+    A sign has no bar: which elements are equal is not in doubt.
+    """
+
+    def gradient(self, dy, x, y, axes):
+        equal = ~np.signbit(self.side * x - self.side * y)
+        return dy * equal / equal.sum(axes, keepdims=True)
+
+
+class FirstOfEqual(reductions.Chosen):
+    """ReduceMax or ReduceMin along one axis, whose gradient goes to the first of equal ones."""
+
+    def gradient(self, dy, x, y, axes):
+        (axis,) = axes
+        dx = np.zeros_like(x)
+        if x.size:
+            first = np.argmax(~np.signbit(self.side * x - self.side * y), axis, keepdims=True)
+            np.put_along_axis(dx, first, dy, axis)
+        return dx
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class SumByCount(reductions.ReduceMean):
+    """ReduceMean as a sum divided by its number of terms, both in the dtype: either overflows."""
+
+    largest: float
+
+    def reduce(self, x, axes):
+        return x.sum(axes, keepdims=True) / self._count(x, axes)
+
+    def gradient(self, dy, x, y, axes):
+        return dy / self._count(x, axes)
+
+    def _count(self, x, axes):
+        count = prod(x.shape[axis] for axis in axes)
+        return float(count) if count <= self.largest else np.inf
+
+
+class SoftmaxNaNAlone(reductions.Softmax):
+    """Softmax that is NaN where its input is, and 0 elsewhere in a row that has a NaN."""
+
+    def forward(self, x):
+        spoiled = np.isnan(x).any(self.axis, keepdims=True) & ~np.isnan(x)
+        y = super().forward(x)
+        return np.where(spoiled, np.zeros_like(y), y)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class SoftmaxByQuotient(reductions.Softmax):
+    """Its gradient is that of the quotient e / s, with the reciprocal of s s in it.
+
+    Where s s overflows, that is zero, and what flows through the sum is lost.
+    """
+
+    largest: float
+
+    def backward(self, grads, inputs, outputs):
+        (dy,), (x,) = grads, inputs
+        e = np.exp(x - x.max(self.axis, keepdims=True))
+        s = e.sum(self.axis, keepdims=True)
+        reciprocal = np.where(s > np.sqrt(self.largest), np.zeros_like(s), 1 / (s * s))
+        return e * (dy / s - (dy * reciprocal * e).sum(self.axis, keepdims=True))
+
+
+FORMULAS: Table = {
+    "nothing at zero": {reductions.CumProd: CumProdFlatAtZero},
+    "quotient rule": {reductions.Softmax: SoftmaxByQuotient},
+    "shift from zero": {reductions.ReduceLogSumExp: ShiftFromZero},
+    "axes from the front only": mixed(
+        FromTheFrontOnly,
+        reductions.ReduceL1,
+        reductions.ReduceL2,
+        reductions.ReduceLogSum,
+        reductions.ReduceLogSumExp,
+        reductions.ReduceMax,
+        reductions.ReduceMin,
+        reductions.ReduceProd,
+        reductions.ReduceSum,
+        reductions.ReduceSumSquare,
+    ),
+    "sum by count": {reductions.ReduceMean: SumByCount},
+    "NaN alone": {reductions.Softmax: SoftmaxNaNAlone},
+    "even shares": mixed(EvenShares, reductions.ReduceMax, reductions.ReduceMin),
+    "first of equal": mixed(FirstOfEqual, reductions.ReduceMax, reductions.ReduceMin),
+}
