@@ -2,6 +2,13 @@
 
 montecarlo   rounding errors at each primitive of what PyTorch runs
 reference    a function or a module as an operator, whose bars are the spread of such runs
+problem      a file with `Model` and `get_inputs`, at its own sizes and at others
+setting      a problem at some sizes: the operator, and its inputs by regime
+candidate    what a worker knows that makes and calls the module of a file
+bench        such a worker, seen from outside
+verdict      what is said of a candidate
+judge        which checks a candidate is asked, at which sizes
+timing       whether a candidate is faster
 
 Nothing here imports torch but these modules, which are imported once torch was.
 """

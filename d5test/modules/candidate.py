@@ -25,7 +25,7 @@ from d5test.worker.bound import BadRow
 from d5test.worker.wire import Bits
 
 JOB = "D5TEST_CANDIDATE"
-"""The variable that names the file with what is to be made; see `d5test.modules.judge`."""
+"""The variable that names the file with what is to be made; see `d5test.modules.bench`."""
 NAME = "Model"
 FORWARD_ONLY = "its results are not differentiable"
 SYNCHRONIZE = torch.cuda.synchronize  # as it is before a candidate can replace it

@@ -9,388 +9,43 @@ file where the reference can run them in float64, and smaller ones. Values are t
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
-from hashlib import blake2b
+from dataclasses import replace
+from functools import cached_property
 from math import inf
 from pathlib import Path
-from typing import Any, ClassVar, Self
-
-import numpy as np
-import torch
+from typing import Self
 
 from d5test.arguments import Mistake
 from d5test.backends.base import Unsupported
 from d5test.backends.torch import Torch
-from d5test.case import Array, Case, Operator, Tensor, dtype_of
+from d5test.case import Case, dtype_of
 from d5test.checks import CHECKS
 from d5test.checks.memory import bytes_available
 from d5test.client.client import WorkerClient
 from d5test.client.messages import (
-    FAILURES,
-    Advice,
     BackendFailed,
     Crashed,
     Feed,
     Hung,
     Raised,
 )
-from d5test.client.registry import Spec
-from d5test.modules.candidate import JOB, NAME
+from d5test.modules.bench import FAILED, WORKER, Bench
 from d5test.modules.problem import LARGE, SEED, SMALL, Problem
-from d5test.modules.reference import (
-    TorchReference,
-    function_of,
-    require_repeatable,
-    results_of,
-)
-from d5test.numerics.arithmetic import Arithmetic
-from d5test.numerics.bounds import Bounds
+from d5test.modules.setting import OWN, Setting
+from d5test.modules.timing import times
+from d5test.modules.verdict import Verdict
 from d5test.numerics.judgement import Judgement
 from d5test.outcome.fault import Fault
-from d5test.outcome.tally import Inapplicable, LeftToOthers, add_shares, rarely_judged
+from d5test.outcome.tally import Inapplicable, LeftToOthers, add_shares
 
-RIGHT, WRONG, UNTESTED = "right", "wrong", "untested"
-OWN = ("own",)
-"""The regime of what `get_inputs()` draws."""
 NORMAL, LARGE_VALUES = ("normal",), ("scaled", 8)
 """Other regimes: exponentials of the second overflow where no maximum is subtracted."""
-FURTHER = 100
-"""What is added to the seed of an input that changes alone."""
 SEEDS = 3
 """Sets of inputs that `get_inputs()` draws, for the values alone."""
-TIMEOUT = 300.0
-"""Seconds for one request: kernels are compiled in the first."""
 COPIES, MEMORY, CPU_WORK = 64, 1 << 33, 10**11
 """How many times the elements of a pass fit into what memory there is, when it is timed: three
 processes have three sets of them each, and what is computed on the way. Bytes of a system that
 does not say how many it has. Operations of a pass on a CPU: a second or so."""
-FAILED = (Raised, BackendFailed, *FAILURES)
-"""What is raised where a module cannot be made or called."""
-WORKER = "d5test.modules.candidate"
-TARGET = f"{WORKER}:Candidate"
-ADVICE = Advice(
-    unreadable="what it returned cannot be read",
-    refusing="",
-    given="",
-    stopped="",
-    flushes="",
-    rounded="",
-    looser="",
-    fewer="",
-)
-
-
-@dataclass(frozen=True, repr=False)
-class Drawn(Tensor):
-    """An input that a problem draws, or a parameter, which no seed changes."""
-
-    source: Callable[[int], Any] = field(default=lambda seed: None, compare=False)
-
-    def array(self, seed: int, position: int) -> Array:
-        """See `Tensor.array`."""
-        if self.values[0] in ("own", "constant"):
-            return np.asarray(self.source(seed))
-        return super().array(seed, position)
-
-    def __repr__(self) -> str:
-        return repr(Tensor(self.shape, self.dtype, self.values))
-
-
-class Setting:
-    """A problem at some sizes in a dtype: the operator, and its inputs by regime.
-
-    Raises `Mistake` where the reference cannot run, or draws random numbers; where it is `judged`
-    by, and not only called.
-    """
-
-    def __init__(
-        self, problem: Problem, dtype: str, *, judged: bool = True, uneven: bool = False
-    ) -> None:
-        self.problem, self.dtype, self._uneven = problem, dtype, uneven
-        model = problem.model().to(getattr(torch, dtype))
-        self._state = model.state_dict()
-        self.even = [name for name, x in self._state.items() if _even(x)]
-        """Parameters and statistics that begin as one number everywhere: scales, offsets."""
-        if uneven:
-            for k, name in enumerate(self.even):
-                self._state[name] = _uneven(self._state[name], SEED + k)
-            model.load_state_dict(self._state)
-        function, self._parameters = function_of(model)
-        inputs = self._inputs(0)
-        _require_plain(inputs, problem.path)
-        self._tensors = [i for i, x in enumerate(inputs) if isinstance(x, torch.Tensor)]
-        others = [None if i in self._tensors else x for i, x in enumerate(inputs)]
-        self.others = others
-        self.drawn = self._tensors if len(self._tensors) > 1 else []
-        """The inputs of which each may change alone."""
-
-        def call(*arrays: Any) -> Any:
-            every = list(others)
-            for i, x in zip(self._tensors, arrays, strict=False):
-                every[i] = x
-            return function(*every, *arrays[len(self._tensors) :])
-
-        known: dict[bytes, Any] = {}
-        members: dict[str, Any] = {"function": staticmethod(call), "known": known}
-        self.operator = type(NAME, (Remembered,), members)()
-        self.without_gradient = ""
-        if judged:
-            self._require_sense(call)
-            self.without_gradient = self._why_no_gradient()
-        if self.without_gradient:
-            members["backward"] = Operator.backward
-            self.operator = type(NAME, (Remembered,), members)()
-
-    def _require_sense(self, call: Callable[..., Any]) -> None:
-        """Raise `Mistake` if the reference cannot run in float64, or draws random numbers."""
-        try:
-            require_repeatable(call, self.case().arrays())
-            shapes = [
-                [y.shape for y in self.operator(*self.case(OWN, k).arrays())] for k in (0, 1)
-            ]
-            if shapes[0] != shapes[1]:
-                raise Mistake("the shapes of its results depend on what its inputs hold")
-        except Exception as error:
-            kind = "" if isinstance(error, Mistake) else f"{type(error).__name__}: "
-            raise Mistake(f"{self.problem.path}: in float64: {kind}{error}") from error
-
-    def _inputs(self, seed: int) -> list[Any]:
-        dtype = getattr(torch, self.dtype)
-        return [
-            x.to(dtype) if isinstance(x, torch.Tensor) and x.is_floating_point() else x
-            for x in self.problem.inputs(seed)
-        ]
-
-    def _drawn(self, position: int, seed: int, later: int = 0) -> Array:
-        return _array(self._inputs(seed + later)[position])
-
-    def case(
-        self, values: tuple[Any, ...] = OWN, seed: int = 0, changed: int | None = None
-    ) -> Case:
-        """The inputs of one call; the parameters are the last of them.
-
-        With `changed` this input alone is what another seed draws.
-        """
-        tensors: list[Tensor] = []
-        for i, x in enumerate(self._inputs(0)):
-            if i in self._tensors:
-                own = values if x.is_floating_point() else OWN
-                name = str(x.dtype).removeprefix("torch.")
-                drawn = partial(self._drawn, i, later=FURTHER * (i == changed))
-                tensors.append(Drawn(tuple(x.shape), name, own, source=drawn))
-        for name, p in self._parameters.items():
-            array = p.astype(dtype_of(self.dtype))
-            fixed = partial(_whatever_the_seed, array)
-            values = ("constant", name, *(("uneven",) if self._uneven else ()))
-            tensors.append(Drawn(p.shape, self.dtype, values, source=fixed))
-        return Case(self.operator, tuple(tensors), seed)
-
-    @cached_property
-    def redrawn(self) -> Setting | None:
-        """The same with such parameters drawn; `None` where none is, or the reference refuses."""
-        if not self.even:
-            return None
-        try:
-            redrawn = Setting(self.problem, self.dtype, uneven=True)
-        except Mistake:
-            return None
-        return redrawn if redrawn.takes(OWN) else None
-
-    def job(self, path: Path, name: str, *, compiled: bool = False) -> dict[str, Any]:
-        """What a worker has to know to make the module of a file."""
-        return {
-            "path": str(path),
-            "name": name,
-            "init": self.problem.init_inputs(),
-            "inputs": self.others,
-            "seed": SEED,
-            "state": self._state,
-            "dtype": self.dtype,
-            "parameters": {name: torch.Size(p.shape) for name, p in self._parameters.items()},
-            "compile": compiled,
-            "differentiable": not self.without_gradient,
-        }
-
-    def _why_no_gradient(self) -> str:
-        """Why the reference has none, as where it writes to what its gradient needs."""
-        case = self.case()
-        arrays = case.arrays()
-        try:
-            self.operator.vjp(case.upstream(self.operator(*arrays)), arrays)
-        except RuntimeError as error:
-            return f"the reference has no gradient: {error}".partition(": [")[0]
-        return ""
-
-    def require_stateless(self) -> None:
-        """Raise `Mistake` if a call of the reference depends on those before it."""
-        model, inputs = self.problem.model(), self.problem.inputs(0)
-        with torch.no_grad():
-            pairs = zip(*(results_of(model(*inputs)) for _ in range(2)), strict=True)
-        if not all(torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in pairs):
-            raise Mistake(
-                f"{self.problem.path}: the reference returns something else when it is called "
-                "again: it keeps a state, by which nobody can be judged"
-            )
-
-    def takes(self, values: tuple[Any, ...]) -> bool:
-        """Whether the reference is finite on such numbers: a logarithm is not on normal ones."""
-        arrays = self.case(values).arrays()
-        return all(np.isfinite(y).all() for y in self.operator(*arrays) if y.dtype.kind == "f")
-
-
-class Bench:
-    """A worker in which one module after the other is made, each in a process that is fresh."""
-
-    def __init__(self, device: str) -> None:
-        self._folder = tempfile.TemporaryDirectory()
-        self._job = Path(self._folder.name) / "job.pt"
-        environment = {JOB: str(self._job)}
-        self._client = WorkerClient(
-            Spec("a candidate", TARGET), device, timeout=TIMEOUT, environment=environment
-        )
-        self._client.advice = ADVICE
-
-    def client(
-        self, setting: Setting, path: Path, name: str, *, compiled: bool = False
-    ) -> WorkerClient:
-        """The module of a file, made. Raises what making it raises."""
-        torch.save(setting.job(path, name, compiled=compiled), self._job)
-        self._client.renew()
-        self._client.named(f"{path.name}:{name} with torch")
-        self._client.ask("describe")
-        return self._client
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._client.close()
-        self._folder.cleanup()
-
-
-class Remembered(TorchReference):
-    """A reference whose bars are computed once for each set of inputs, for all candidates."""
-
-    known: ClassVar[dict[bytes, Any]]
-
-    def bounds(
-        self, arrays: Sequence[Any], grads: Sequence[Any] | None, arithmetic: Arithmetic
-    ) -> Bounds:
-        """See `Operator.bounds`."""
-        hashed = blake2b(repr((arithmetic.name, arithmetic.primitive, arithmetic.sums)).encode())
-        for x in (*arrays, *(("grads", *grads) if grads is not None else ())):
-            hashed.update(x.tobytes() if isinstance(x, np.ndarray) else repr(x).encode())
-        key = hashed.digest()
-        if key not in self.known:
-            self.known[key] = super().bounds(arrays, grads, arithmetic)
-        bounds: Bounds = self.known[key]
-        return bounds
-
-
-def _array(x: torch.Tensor) -> Array:
-    """A tensor as an array; bfloat16 as ml_dtypes has it."""
-    x = x.detach()
-    array: Array = x.view(torch.uint16).numpy() if x.dtype == torch.bfloat16 else x.numpy()
-    return array.view(dtype_of("bfloat16")) if x.dtype == torch.bfloat16 else array
-
-
-def _even(x: torch.Tensor) -> bool:
-    """Whether a tensor is one finite number everywhere."""
-    return bool(
-        x.is_floating_point() and x.numel() and x.isfinite().all() and (x == x.max()).all()
-    )
-
-
-def _uneven(x: torch.Tensor, seed: int) -> torch.Tensor:
-    """Other numbers of the same sign, by up to a half apart; of zero, from -1/2 to 1/2."""
-    apart = torch.rand(x.shape, generator=torch.Generator().manual_seed(seed)).to(x.dtype) - 0.5
-    return torch.where(x == 0, apart, x * (1 + apart))
-
-
-def _whatever_the_seed(array: Array, seed: int) -> Array:
-    return array
-
-
-@dataclass
-class Verdict:
-    """What is said of a candidate.
-
-    ratio    the largest error / bar among the right results
-    shares   the sum of the shares of elements that were judged, over the calls that were
-    each     the same of each output and gradient, and its calls
-    gradient whether gradients were judged
-    notes    what a reader has to know of it, and is no fault
-    own      whether it is upon the problem's own module
-    """
-
-    candidate: str
-    faults: list[Fault] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    ratio: float = 0.0
-    judged: int = 0
-    shares: float = 0.0
-    each: dict[str, list[float]] = field(default_factory=dict)
-    telling: int = 0
-    gradient: bool = False
-    broken: str = ""
-    own: bool = False
-    times: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def status(self) -> str:
-        """`right`, `wrong` or `untested`."""
-        if self.faults or self.broken:
-            return WRONG
-        return RIGHT if self.telling and not self.rarely else UNTESTED
-
-    @property
-    def rarely(self) -> str:
-        """The outputs and gradients of which too little was judged, in words."""
-        return rarely_judged(self.each)
-
-    def excuses(self, fault: Fault) -> bool:
-        """Whether this one has the same fault on the same inputs, and its error is no smaller."""
-        alike = (fault.check, fault.kind, repr(fault.case))
-        return any(
-            own.judgement is None or fault.judgement is None
-            or own.judgement.ratio >= fault.judgement.ratio
-            for own in self.faults
-            if (own.check, own.kind, repr(own.case)) == alike
-        )  # fmt: skip
-
-    def to_json(self) -> dict[str, Any]:
-        """Builtins alone."""
-        return {
-            "candidate": self.candidate,
-            "status": self.status,
-            "largest error / bar": self.ratio,
-            "calls judged": self.judged,
-            "share judged": self.shares / max(self.judged, 1),
-            "judged too rarely": self.rarely,
-            "calls that would expose a wrong result": self.telling,
-            "gradient judged": self.gradient,
-            "faults": [
-                {"check": f.check, "kind": f.kind, "headline": f.headline, **f.details}
-                for f in self.faults
-            ],
-            "broken": self.broken,
-            "notes": self.notes,
-            "times": dict(self.times),
-        }
-
-
-def _require_plain(inputs: Sequence[Any], path: Path) -> None:
-    """Raise `Mistake` unless the inputs are real tensors, perhaps beside plain values."""
-    if any(isinstance(x, list | tuple | dict | set) for x in inputs):
-        raise Mistake(f"{path}: get_inputs() returns a nested list: give the tensors one by one")
-    tensors = [x for x in inputs if isinstance(x, torch.Tensor)]
-    if not tensors:
-        raise Mistake(f"{path}: get_inputs() returns no tensor: there is nothing to vary")
-    if any(x.is_complex() for x in tensors):
-        raise Mistake(f"{path}: get_inputs() returns complex numbers, of which nothing is judged")
 
 
 def _in_words(error: Exception) -> str:
@@ -517,8 +172,6 @@ class Judge:
 
     def time(self, verdict: Verdict, path: Path, name: str = "ModelNew") -> None:
         """Time a file's module at the problem's own sizes, and look at what it returned then."""
-        from d5test.modules.timing import times  # which times a `Setting`
-
         work = CPU_WORK if self.device == "cpu" else inf
         problem = self.problem.smaller(self._room, work)
         timed = times(self._called(problem), path, name, self.device)

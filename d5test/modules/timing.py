@@ -20,7 +20,8 @@ import numpy as np
 from d5test.case import Array, Arrays, is_float
 from d5test.client.client import WorkerClient
 from d5test.metric import median_interval
-from d5test.modules.judge import FAILED, OWN, WORKER, Bench, Setting
+from d5test.modules.bench import FAILED, WORKER, Bench
+from d5test.modules.setting import OWN, Setting
 
 REFERENCE, COMPILED, CANDIDATE = "reference", "torch.compile", "candidate"
 FEEDS = 3

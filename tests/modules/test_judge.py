@@ -9,8 +9,9 @@ import pytest
 
 from d5test.cli import main
 from d5test.cli.judge import lines
-from d5test.modules.judge import Judge, Verdict
+from d5test.modules.judge import Judge
 from d5test.modules.problem import Problem
+from d5test.modules.verdict import Verdict
 from d5test.numerics.judgement import Judgement
 from d5test.outcome.tally import add_shares
 
