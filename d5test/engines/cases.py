@@ -13,6 +13,8 @@ from typing import Any, Literal
 
 STEPS = 4
 """Momentum shows in the second step, and whatever is kept from step to step in the others."""
+HALF = STEPS // 2
+"""Steps before the checkpoint of a case that is resumed: moments differ from their first step."""
 OWN = 4
 """Samples of a rank, in a joined minibatch that is even."""
 DTYPES = ("float32", "float64")
@@ -21,6 +23,11 @@ OPTIMIZERS: Mapping[str, Mapping[str, Any]] = {
     "AdamW": {"lr": 2.0**-6, "betas": (0.875, 0.984375), "eps": 2.0**-6, "weight_decay": 2.0**-7},
 }
 """Those of `torch.optim`, with their options."""
+SLOTS: Mapping[str, tuple[str, ...]] = {
+    "SGD": ("momentum_buffer",),
+    "AdamW": ("exp_avg", "exp_avg_sq", "step"),
+}
+"""What each keeps of a parameter from step to step."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +38,7 @@ class Case:
     clip        the largest norm of the gradient of all parameters
     tied        whether two modules share a weight
     uneven      whether ranks have different numbers of samples in some steps
+    resumed     whether half of the steps are made by a fresh engine, from a checkpoint
     """
 
     name: str
@@ -40,6 +48,7 @@ class Case:
     clip: float = inf
     tied: bool = False
     uneven: bool = False
+    resumed: bool = False
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -49,6 +58,7 @@ class Case:
             "clip": self.clip < inf,
             "tied": self.tied,
             "uneven": self.uneven,
+            "resumed": self.resumed,
             "experts": self.model == "experts",
             "residual": self.model == "residual",
         }
@@ -69,6 +79,8 @@ _ROWS = (
     Case("mlp-clipped", clip=0.9),
     Case("mlp-tied", tied=True),
     Case("mlp-uneven", uneven=True),
+    Case("mlp-resumed-sgd", resumed=True),
+    Case("mlp-resumed-adamw", optimizer="AdamW", resumed=True),
     Case("deep-sgd", "deep"),
     Case("transformer-sgd", "transformer"),
     Case("transformer-adamw", "transformer", "AdamW"),

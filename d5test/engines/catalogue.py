@@ -76,8 +76,17 @@ AXES: Mapping[str, Axis] = {
 """Data parallelism; with the state divided; with all divided; tensor parallelism; pipelines."""
 
 
-def mesh_of(text: str) -> dict[str, int]:
-    """Axes and their sizes, the outermost first. Raises `BadName`.
+def words_of(mesh: Mapping[str, int]) -> str:
+    """As it stands on the command line.
+
+    >>> words_of({"dp": 2, "tp": 4})
+    'dp2,tp4'
+    """
+    return ",".join(f"{axis}{size}" for axis, size in mesh.items())
+
+
+def mesh_of(text: str, option: str = "--mesh") -> dict[str, int]:
+    """Axes and their sizes, the outermost first. Raises `BadName`, which names the option.
 
     >>> mesh_of("dp2,tp4")
     {'dp': 2, 'tp': 4}
@@ -87,12 +96,12 @@ def mesh_of(text: str) -> dict[str, int]:
         match = re.fullmatch(r"([a-z]+)([1-9]\d*)", word)
         if match is None:
             raise BadName(
-                f"--mesh: expected an axis and its size, such as dp2, got {quoted(word)}"
+                f"{option}: expected an axis and its size, such as dp2, got {quoted(word)}"
             )
         axis, size = match[1], int(match[2])
         if axis not in AXES:
             raise unknown("axis of a mesh", axis, AXES)
         if axis in mesh:
-            raise BadName(f"--mesh: the axis {axis} is named twice")
+            raise BadName(f"{option}: the axis {axis} is named twice")
         mesh[axis] = size
     return mesh

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from math import ceil, inf
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import torch
 import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
 from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_state_dict,
+    set_state_dict,
+)
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor
@@ -22,6 +30,8 @@ from d5test.engines.engine import Engine, Held, Minibatch, Plan, Rule, World, me
 
 BUCKET = 2**-10
 """MiB of a bucket of gradients: small models have several, too."""
+BY_NAME = StateDictOptions(flatten_optimizer_state_dict=True)
+"""Every slot has a key, so that a rank of a pipeline writes those of its own parameters."""
 
 
 def whole(p: torch.Tensor) -> torch.Tensor:
@@ -75,6 +85,26 @@ class TorchEngine(Engine):
                 for name, p in self.named.items()
                 if p in states
             },
+        )
+
+    def _state(self) -> dict[str, Any]:
+        model, optimizer = get_state_dict(self.model, self.optimizer, options=BY_NAME)
+        return {"model": model, "optimizer": optimizer}
+
+    def save(self, folder: Path) -> None:
+        """By `torch.distributed.checkpoint`."""
+        dcp.save(self._state(), checkpoint_id=folder)
+
+    def load(self, folder: Path) -> None:
+        """Into this mesh's shards."""
+        state = self._state()
+        dcp.load(state, checkpoint_id=folder)
+        set_state_dict(
+            self.model,
+            self.optimizer,
+            model_state_dict=state["model"],
+            optim_state_dict=state["optimizer"],
+            options=BY_NAME,
         )
 
 
@@ -206,6 +236,19 @@ class Zero(Ddp):
         parameters: int = sum(p.nbytes for p in self.named.values())
         return super().gives(itemsize) + parameters
 
+    def save(self, folder: Path) -> None:
+        """Rank 0 writes it, with the whole state: `get_state_dict` refuses this optimizer."""
+        self.zero.consolidate_state_dict(to=0)
+        if not self.world.rank:
+            state = {"model": self.model.state_dict(), "optimizer": self.zero.state_dict()}
+            torch.save(state, folder / "state.pt")
+
+    def load(self, folder: Path) -> None:
+        """Each rank reads it, and keeps its part of the state."""
+        state = torch.load(folder / "state.pt")
+        self.model.load_state_dict(state["model"])
+        self.zero.load_state_dict(state["optimizer"])
+
     def placements(self) -> Held:
         """The state is that of the optimizer within."""
         state = self.zero.optim.state
@@ -214,7 +257,7 @@ class Zero(Ddp):
             for name, p in self.named.items()
             if p in state
         }
-        return Held(super().placements().parameters, held)
+        return Held({name: here(p) for name, p in self.named.items()}, held)
 
 
 class Fsdp2(DataParallel):
@@ -222,6 +265,10 @@ class Fsdp2(DataParallel):
 
     name = "torch-fsdp2"
     axes = ("dp", "fsdp")
+
+    def start(self, world: World) -> None:
+        """With both axes if it has replicas: `fully_shard` shards along a single one."""
+        super().start(replace(world, mesh={**world.mesh, "fsdp": world.mesh.get("fsdp", 1)}))
 
     def distributed(self, model: nn.Sequential) -> nn.Module:
         """See `sharded`."""
@@ -231,14 +278,15 @@ class Fsdp2(DataParallel):
         """Its rows to a gather forward and backward, all rows to a reduction.
 
         Rows are padded, so that all shards are as long as the longest. Along `dp` the gradient of
-        a shard is added up. Parameters of the root, where tied ones are, are gathered once.
+        a shard is added up. Parameters of the root, where tied ones are, are gathered once. Of
+        one rank nothing is gathered, nor reduced.
         """
-        ranks, replicas = self.world.mesh.get("fsdp", 1), self.world.mesh.get("dp", 1)
+        ranks, replicated = self.world.mesh["fsdp"], "dp" in self.world.mesh
         shard: int = sum(p.numel() // len(p) * ceil(len(p) / ranks) for p in self.named.values())
         by_child = all(isinstance(child, FSDPModule) for child in self.model.children())
-        gathers = self.plan.accumulate * (2 if by_child else 1)
+        gathers = self.plan.accumulate * (2 if by_child else 1) * (ranks > 1)
         width: int = next(self.model.parameters()).itemsize
-        return shard * (itemsize * (ranks + (replicas > 1)) + width * gathers)
+        return shard * (itemsize * (ranks * (ranks > 1) + replicated) + width * gathers)
 
     @contextmanager
     def accumulating(self) -> Iterator[None]:

@@ -12,12 +12,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import inf, nan
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
 import torch
 from torch import nn
 from torch.nn import functional
+
+from d5test.backends.base import Unsupported
 
 TINY = 1e-6
 """What `torch.nn.utils.clip_grad_norm_` adds to a norm before it divides by it."""
@@ -103,8 +106,8 @@ class Engine:
     axes      of the meshes that it takes, the outermost first; the last one has all ranks if
               `--mesh` says nothing else
     rounding  the format to which gradients are rounded on their way; empty: none
-    lacks     features of a case that it has not, and why: `accumulate`, `clip`, `tied`, `uneven`;
-              `experts`, `residual`
+    lacks     features of a case that it has not, and why: `accumulate`, `clip`, `tied`, `uneven`,
+              `resumed`; `experts`, `residual`
     norm      that of the gradient in the last step, before it was clipped, if the plan clips
     seen      whether PyTorch calls the model and the collectives, so that samples and bytes are
               counted: not of an engine that computes in another framework
@@ -149,6 +152,20 @@ class Engine:
         engine that names a rounding owes one: that its gradients are short is seen by their bytes.
         """
         return None
+
+    def save(self, folder: Path) -> None:
+        """Write a checkpoint of parameters and of the optimizer's state, after a step.
+
+        All ranks are given the same folder, which is empty. Nobody reads before all have returned.
+        """
+        raise Unsupported(f"{self.name or type(self).__name__} writes no checkpoint")
+
+    def load(self, folder: Path) -> None:
+        """Go on from a checkpoint that an engine of this class wrote, perhaps on another mesh.
+
+        It comes after `wrap`. The folder is gone after the last step.
+        """
+        raise NotImplementedError
 
     def close(self) -> None:
         """Let go of what `start` took."""

@@ -109,7 +109,12 @@ class JaxEngine(Engine):
 
     version = f"jax {jax.__version__}"
     seen = False
-    lacks = MappingProxyType({"residual": "no convolution is written as a function yet"})
+    lacks = MappingProxyType(
+        {
+            "residual": "no convolution is written as a function yet",
+            "resumed": "no checkpoint of jax is written yet",
+        }
+    )
     axes: tuple[str, ...] = ("dp", "fsdp", "tp")
 
     def start(self, world: World) -> None:

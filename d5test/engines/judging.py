@@ -13,19 +13,20 @@ A case counts only if these bars reject, by the parameters alone, every one of t
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain, zip_longest
-from math import ceil, inf, prod
+from math import ceil, prod
 from typing import Any
 
 import numpy as np
 
 from d5test.backends.base import Unsupported
-from d5test.case import Array, dtype_of
+from d5test.case import Array
 from d5test.distributed.checks import raised
 from d5test.distributed.gloo import joined, raise_if_left
-from d5test.engines.catalogue import AXES
-from d5test.engines.engine import Engine, Held, World
+from d5test.engines.cases import STEPS
+from d5test.engines.catalogue import AXES, words_of
+from d5test.engines.engine import Engine, World
 from d5test.engines.models import Training
 from d5test.engines.sequential import (
     COARSE,
@@ -37,7 +38,8 @@ from d5test.engines.sequential import (
     followed,
     mistakes,
 )
-from d5test.engines.work import Meter, Work
+from d5test.engines.trained import Phase, Trained, trained
+from d5test.engines.work import Work
 from d5test.names import plural
 from d5test.numerics.bounds import Bound
 from d5test.numerics.ensemble import Spread
@@ -52,22 +54,6 @@ HELD = {"parameters": "a parameter", "state": "the optimizer's state"}
 """The parts of `Held`, in words."""
 Finding = tuple[str, str, dict[str, str]]
 """The kind of a fault, what is wrong, and details."""
-
-
-@dataclass(frozen=True)
-class Trained:
-    """What a rank has after each step, what it holds, and what it did.
-
-    work    in each step; nothing where it cannot be seen
-    due     bytes that it should give in each, by its formula; `None` if there is none
-    dtypes  of the parameters, by name, as they came
-    """
-
-    trajectory: Trajectory
-    held: Held
-    work: Sequence[Work]
-    due: int | None
-    dtypes: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -93,7 +79,7 @@ class Bars:
 
     def takes_for_right(self, mistake: str) -> bool:
         """Whether these bars do not reject the parameters to which a mistake leads."""
-        wrong = followed(self.training, mistakes(self.training)[mistake])
+        wrong = mistakes(self.training)[mistake]()
         return not _apart(self.distances(_parameters(wrong)))
 
     def blind(self, world: World, comm: Any) -> tuple[str, ...]:
@@ -110,8 +96,8 @@ class Bars:
     def looks_like(self, trajectory: Trajectory) -> str:
         """The mistake that leads to the parameters of these first steps; empty if none does."""
         met = _parameters(trajectory)
-        for name, combine in mistakes(self.training).items():
-            if not _apart(self.distances(met, followed(self.training, combine))):
+        for name, run in mistakes(self.training).items():
+            if not _apart(self.distances(met, run())):
                 return name
         return ""
 
@@ -153,7 +139,7 @@ def attempted(engine: Engine, subject: Subject, world: World, comm: Any) -> Trai
     """
     try:
         with joined(comm):
-            return trained(engine, subject.training, world)
+            return trained(engine, subject.training, world, subject.resumed)
     except (Unsupported, Fault):
         raise
     except Exception as error:
@@ -164,36 +150,12 @@ def attempted(engine: Engine, subject: Subject, world: World, comm: Any) -> Trai
         raise
 
 
-def trained(engine: Engine, training: Training, world: World) -> Trained:
-    """Have this rank's engine train. Raises whatever it raises."""
-    try:
-        engine.start(world)
-        model = training.model()
-        meter, work = Meter(model), list[Work]()
-        engine.wrap(model, training.rule, training.plan)
-        made, dtypes = [], {}
-        for batch in training.batches():
-            with meter.step(work):
-                loss = engine.step(batch)
-            after: dict[str, Array] = {LOSS: np.asarray(float(loss))}
-            if training.case.clip < inf:
-                after[NORM] = np.asarray(float(engine.norm))
-            for name, value in engine.parameters().items():
-                dtypes[name] = str(value.dtype).removeprefix("torch.")
-                after[name] = value.detach().double().numpy().copy()
-            made.append(after)
-        due = engine.gives(dtype_of(engine.rounding or training.dtype).itemsize)
-        counted = work if engine.seen else []
-        return Trained(tuple(made), engine.placements(), counted, due, dtypes)
-    finally:
-        engine.close()
-
-
 @dataclass(frozen=True)
 class Subject:
     """An engine, and what it is asked.
 
-    given  its name on the command line
+    given    its name on the command line
+    resumed  the mesh on which it reads a checkpoint, in a case that has one
     """
 
     given: str
@@ -201,18 +163,22 @@ class Subject:
     version: str
     training: Training
     mesh: Mapping[str, int]
+    resumed: Mapping[str, int] = field(default_factory=dict)
 
     def fault(self, kind: str, what: str, details: Mapping[str, str]) -> Fault:
         """A fault of it; `what` completes the sentence "torch-ddp: ..."."""
         case, dtype = self.training.case, self.training.dtype
-        mesh = ",".join(f"{axis}{size}" for axis, size in self.mesh.items())
+        mesh, resumed = words_of(self.mesh), words_of(self.resumed)
         ranks = plural(self.training.ranks, "rank")
         headline = ", ".join(filter(None, (f"{self.name}: {what} on {ranks}", self.version)))
         again = (
             f"mpirun -n {self.training.ranks} pytest suites/distributed/test_engines.py "
-            f"--engine={self.given} --mesh={mesh} --dtype={dtype} -k {case.name}"
+            f"--engine={self.given} --mesh={mesh} "
+            + f"--resume-mesh={resumed} " * bool(resumed)
+            + f"--dtype={dtype} -k {case.name}"
         )
-        words = {"case": f"{case.name} in {dtype}, mesh {mesh}", **details, "again": again}
+        where = f"{case.name} in {dtype}, mesh {mesh}" + f", then {resumed}" * bool(resumed)
+        words = {"case": where, **details, "again": again}
         return kind_of_fault(kind)("engine", case.name, headline, words)
 
 
@@ -225,8 +191,9 @@ def judge(subject: Subject, bars: Bars, ranks: Sequence[Trained]) -> float:
         distances = [[*bars.distances(each.trajectory)] for each in ranks]
         worst = max(d for each in distances for step in each for d in step.values())
         found += [*_values(bars, ranks, distances), *_replicas(ranks)]
-        found += _placements(training, subject.mesh, [each.held for each in ranks])
-        found += [*_shares(training, subject.mesh, ranks), *_volume(bars, ranks)]
+        for phases in zip(*(each.phases for each in ranks), strict=True):
+            found += _placements(training, phases)
+            found += [*_shares(training, phases), *_volume(bars, phases)]
     if not found:
         return worst
     (kind, what, details), *others = found
@@ -251,7 +218,8 @@ def _shapes(training: Training, ranks: Sequence[Trained]) -> Iterator[Finding]:
                     **{n: f"{got.get(n)}, due {training.shapes.get(n)}" for n in odd[:SHOWN]},
                 }  # fmt: skip
                 return
-        wrong = {n: d for n, d in each.dtypes.items() if d != training.dtype}
+        dtypes = chain.from_iterable(phase.dtypes.items() for phase in each.phases)
+        wrong = {n: d for n, d in dtypes if d != training.dtype}
         if wrong:
             name, dtype = next(iter(wrong.items()))
             yield "shape", "parameters are in another dtype", {"rank": str(rank), name: dtype}
@@ -319,16 +287,15 @@ def _replicas(ranks: Sequence[Trained]) -> Iterator[Finding]:
             return
 
 
-def _placements(
-    training: Training, mesh: Mapping[str, int], held: Sequence[Held]
-) -> Iterator[Finding]:
+def _placements(training: Training, ranks: Sequence[Phase]) -> Iterator[Finding]:
     """The ranks hold together what the axes of their mesh say, and none holds more than its part.
 
     A parameter that an axis divides is there once along it; else, as often as the axis is long.
     """
+    mesh = ranks[0].mesh
     for what in HELD:
         divisions = {axis: getattr(AXES[axis], what) for axis in mesh}
-        of_ranks = [getattr(each, what) for each in held]
+        of_ranks = [getattr(each.held, what) for each in ranks]
         for name, shape in training.shapes.items():
             numel = prod(shape)
             counts = [each.get(name, 0) for each in of_ranks]
@@ -360,19 +327,24 @@ def _placements(
                 return
 
 
-def _shares(
-    training: Training, mesh: Mapping[str, int], ranks: Sequence[Trained]
-) -> Iterator[Finding]:
+def _works(ranks: Sequence[Phase]) -> list[tuple[int, tuple[Work, ...]]]:
+    """Each step, and what each rank did in it; nothing where it cannot be seen."""
+    works = zip(*(each.work for each in ranks), strict=True)
+    return list(zip(ranks[0].steps, works, strict=False))
+
+
+def _shares(training: Training, ranks: Sequence[Phase]) -> Iterator[Finding]:
     """Each sample is trained on once, but once a rank along an axis whose ranks have the same."""
+    mesh = ranks[0].mesh
     along = {kind: prod(size for axis, size in mesh.items() if AXES[axis].samples == kind)
              for kind in ("shared", "same")}  # fmt: skip
-    for step in range(len(ranks[0].work)):
+    for step, works in _works(ranks):
         joined = training.case.samples(step, training.ranks)
-        seen = [each.work[step].samples for each in ranks]
+        seen = [work.samples for work in works]
         total, most = joined * along["same"], ceil(joined / along["shared"])
         if not any(seen):
             yield "work", "it trains no module of the model: samples are not counted", {
-                "step": f"{step + 1} of {len(ranks[0].work)}",
+                "step": f"{step + 1} of {STEPS}",
                 "owes": "calls of the model's modules; `seen = False` if others compute",
             }  # fmt: skip
             return
@@ -380,7 +352,7 @@ def _shares(
             continue
         likely = "each rank trains on all samples" if set(seen) == {joined} else ""
         yield "work", "a rank does not train on its share", {
-            "step": f"{step + 1} of {len(ranks[0].work)}",
+            "step": f"{step + 1} of {STEPS}",
             "samples": ", ".join(map(str, seen)) + ", by rank",
             "want": f"{total} together, at most {most} on a rank",
             **({"looks like": likely} if likely else {}),
@@ -388,7 +360,7 @@ def _shares(
         return
 
 
-def _volume(bars: Bars, ranks: Sequence[Trained]) -> Iterator[Finding]:
+def _volume(bars: Bars, ranks: Sequence[Phase]) -> Iterator[Finding]:
     """In each step a rank gives to collectives what its formula says.
 
     The first step does not count: an engine may get ready in it.
@@ -404,13 +376,13 @@ def _volume(bars: Bars, ranks: Sequence[Trained]) -> Iterator[Finding]:
         yield "volume", "gradients do not travel in the format that it names", {
             "rounding": bars.rounding, "formats": ", ".join(sorted(formats)) or "none",
         }  # fmt: skip
-    for step in range(1, len(ranks[0].work)):
-        sent = {rank: each.work[step].sent for rank, each in enumerate(ranks)}
+    for step, works in _works(ranks)[1:]:
+        sent = {rank: work.sent for rank, work in enumerate(works)}
         wrong = [rank for rank, bytes_ in sent.items() if ranks[rank].due not in (None, bytes_)]
         if wrong:
             rank = wrong[0]
             yield "volume", "it does not give others what it should", {
-                "step": f"{step + 1} of {len(ranks[0].work)}",
+                "step": f"{step + 1} of {STEPS}",
                 "rank": f"{rank}, of {_numbers(set(wrong))}",
                 "bytes": f"{sent[rank]}, due {ranks[rank].due}",
                 **({"rounding": bars.rounding} if bars.rounding else {}),

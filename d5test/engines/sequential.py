@@ -20,6 +20,8 @@ import torch
 from torch import nn
 
 from d5test.case import Array
+from d5test.engines.cases import HALF
+from d5test.engines.checkpoints import Load, Saved, lapses, restore, saved
 from d5test.engines.engine import TINY, Minibatch, mean_loss
 from d5test.engines.models import Training
 from d5test.modules.montecarlo import MonteCarlo
@@ -95,15 +97,25 @@ class Noise:
 
 
 def followed(
-    training: Training, combine: Combine | None = None, noise: Noise | None = None
+    training: Training,
+    combine: Combine | None = None,
+    noise: Noise | None = None,
+    load: Load | None = None,
 ) -> Trajectory:
-    """The run on the joined minibatches; or on the ranks' shares, whose gradients are combined."""
+    """The run on the joined minibatches; or on the ranks' shares, whose gradients are combined.
+
+    After half of the steps it may go on from what a mistaken checkpoint brings back.
+    """
     model = training.model(torch.float64)
     own = dict(model.named_parameters())
     optimizer = training.rule(own.values(), foreach=False, **_unfused(training))
-    made = []
+    made, there = list[dict[str, Array]](), list[Saved]()
     with _in_float64():
         for batch in training.batches(torch.float64):
+            if load is not None and len(made) <= HALF:
+                there.append(saved(own, optimizer))
+                if len(made) == HALF:
+                    restore(load(there), own, optimizer)
             loss, gradient = _asked(training, model, batch, combine, noise)
             with noise.made() if noise else _exactly():
                 norm = norm_of(gradient)
@@ -171,8 +183,20 @@ def arithmetic_of(dtype: str) -> Arithmetic:
     return arithmetic
 
 
-def mistakes(training: Training) -> Mapping[str, Combine]:
-    """The usual ones, by name: how a step combines the ranks' gradients."""
+def mistakes(training: Training) -> Mapping[str, Callable[[], Trajectory]]:
+    """The usual ones, by name: the run of each."""
+    loads = lapses(training) if training.case.resumed else {}
+    return {
+        **{
+            name: partial(followed, training, combine)
+            for name, combine in combinations(training).items()
+        },
+        **{name: partial(followed, training, load=load) for name, load in loads.items()},
+    }
+
+
+def combinations(training: Training) -> Mapping[str, Combine]:
+    """How a step combines the ranks' gradients, mistakenly."""
     ranks, names = training.ranks, list(training.shapes)
     parts = range(ranks)
 

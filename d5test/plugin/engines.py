@@ -1,8 +1,8 @@
 """Engines x (cases x dtypes): which tests of parallel training there are.
 
-Requirements: `--engine` and `--mesh` are resolved before anything is collected, and PyTorch is
-imported for tests that run only. Where no engine is named, one of them is judged on few cases, so
-that a run of the whole suite stays short.
+Requirements: `--engine`, `--mesh` and `--resume-mesh` are resolved before anything is collected,
+and PyTorch is imported for tests that run only. Where no engine is named, one of them is judged on
+few cases, so that a run of the whole suite stays short.
 """
 
 from dataclasses import dataclass
@@ -50,7 +50,7 @@ class Named:
 
 
 ENGINES_ASKED = pytest.StashKey[tuple[Named, ...]]()
-MESH = pytest.StashKey[dict[str, int]]()
+MESH, RESUME_MESH = pytest.StashKey[dict[str, int]](), pytest.StashKey[dict[str, int]]()
 
 
 @resolving()
@@ -62,11 +62,17 @@ def pytest_configure(config: pytest.Config) -> None:
     for named in engines:
         if named.name in asked and named.missing:
             raise BadName(f"--engine: {named.missing}")
-    config.stash[MESH] = mesh = mesh_of(config.getoption("--mesh"))
-    launch, ranks = launched(), prod(mesh.values())
+    config.stash[MESH] = _mesh(config, "--mesh")
+    config.stash[RESUME_MESH] = _mesh(config, "--resume-mesh")
+
+
+def _mesh(config: pytest.Config, option: str) -> dict[str, int]:
+    text = config.getoption(option)
+    mesh, launch = mesh_of(text, option), launched()
+    ranks = prod(mesh.values())
     if mesh and launch is not None and ranks != launch.size:
-        text = config.getoption("--mesh")
-        raise BadName(f"--mesh={text} has {ranks} ranks, mpirun started {launch.size}")
+        raise BadName(f"{option}={text} has {ranks} ranks, mpirun started {launch.size}")
+    return mesh
 
 
 def _named(name: str) -> Named:

@@ -154,6 +154,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="AXIS[,AXIS]",
         help="the ranks of an engine by axes, the outermost first: dp2,tp2",
     )
+    add(
+        "--resume-mesh",
+        default="",
+        metavar="AXIS[,AXIS]",
+        help="those of the engine that reads a checkpoint (default: all along its first axis)",
+    )
     add("--cold", action="store_true", help="empty the caches before each timed call")
     add(
         "--control",

@@ -1,5 +1,7 @@
 """`mpirun -n 4 python -m tests.engines.judged_under_mpi planted Ddp:mlp-sgd Ddp:mlp-sgd:dp4 ...`.
 
+A second mesh is that on which a checkpoint is read.
+
 Judges engines of a module beside this one, or torch's own, in float32. Rank 0 prints a
 line of JSON for each: its name, and its distance or the kind, headline and details of its fault.
 """
@@ -16,16 +18,18 @@ from d5test.engines import data_parallel, model_parallel
 from d5test.engines.cases import CASES
 from d5test.engines.catalogue import mesh_of
 from d5test.engines.engine import World
-from d5test.engines.judging import Subject, expected, judge, trained
+from d5test.engines.judging import Subject, expected, judge
 from d5test.engines.models import Training
+from d5test.engines.trained import trained
 from d5test.outcome.fault import Fault
 
 MODULES = (import_module(f"tests.engines.{sys.argv[1]}"), data_parallel, model_parallel)
 comm, known = MPI.COMM_WORLD, {}
 for word in sys.argv[2:]:
-    name, case, mesh_given, *_ = (*word.split(":"), "")
+    name, case, mesh_given, resumed_given, *_ = (*word.split(":"), "", "")
     engine = next(vars(where)[name] for where in MODULES if name in vars(where))()
     mesh = mesh_of(mesh_given) or {engine.axes[-1]: comm.size}
+    resumed = mesh_of(resumed_given) or {engine.axes[0]: comm.size}
     training, world = (
         Training(CASES[case], "float32", comm.size),
         World(comm.rank, comm.size, mesh),
@@ -35,12 +39,12 @@ for word in sys.argv[2:]:
         known[key] = expected(training, engine.rounding, world, comm)
         assert not known[key].blind(world, comm)
     with joined(comm):
-        ranks = comm.gather(trained(engine, training, world))
+        ranks = comm.gather(trained(engine, training, world, resumed))
     if comm.rank:
         continue
     said: dict[str, Any] = {"asked": word}
     try:
-        subject = Subject(name, name, engine.version, training, mesh)
+        subject = Subject(name, name, engine.version, training, mesh, resumed)
         said["distance"] = judge(subject, known[key], ranks)
     except Fault as fault:
         said |= {"kind": fault.kind, "headline": fault.headline, "details": fault.details}

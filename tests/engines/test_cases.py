@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from d5test.engines.cases import CASES, DTYPES, USUAL
+from d5test.engines.cases import CASES, DTYPES, SLOTS, USUAL
+from d5test.engines.checkpoints import ITSELF, Saved
 from d5test.engines.engine import World
 from d5test.engines.judging import Bars, expected
 from d5test.engines.models import Training
@@ -86,5 +87,27 @@ def test_the_ensemble_strays_by_some_roundings_and_no_more() -> None:
 def test_a_mistake_is_told_by_its_own_name() -> None:
     training = Training(CASES["mlp-sgd"], "float32", 3)
     found = bars(training)
-    for name, combine in mistakes(training).items():
-        assert found.looks_like(followed(training, combine)) == name
+    for name, run in mistakes(training).items():
+        assert found.looks_like(run()) == name
+
+
+@pytest.mark.parametrize("name", ["mlp-resumed-sgd", "mlp-resumed-adamw"])
+def test_what_a_checkpoint_brings_back_is_all_that_the_run_has(name: str) -> None:
+    """The right load changes nothing; slots that PyTorch has and no mistake loses would show."""
+    training = Training(CASES[name], "float64", 3)
+    kept: list[Saved] = []
+
+    def right(there: Sequence[Saved]) -> Saved:
+        kept.append(there[-1])
+        return there[-1]
+
+    for straight, again in zip(followed(training), followed(training, load=right), strict=True):
+        for key, value in straight.items():
+            assert np.array_equal(again[key], value)
+    slots = {slot for _, slot in kept[0]}
+    assert slots == {ITSELF, *SLOTS[training.case.optimizer]}
+
+
+def test_only_a_case_with_a_checkpoint_asks_for_its_mistakes() -> None:
+    assert not [m for m in mistakes(Training(CASES["mlp-adamw"], "float32", 3)) if "loaded" in m]
+    assert "step is not loaded" in mistakes(Training(CASES["mlp-resumed-adamw"], "float32", 3))
