@@ -98,7 +98,7 @@ def star(fleet: Fleet) -> None:
     core[others] = start + wire
     ends = queue(start + machine.latency, busy, into[0])
     added = fleet.itemsize * machine.addition * n
-    # a sum, and the overhead of the next receive, which does not wait: there is none after the last
+    # a sum, and the overhead of the next receive; after the last there is none
     sums = queue(ends - busy + wire, added + o, core[0] + o) - o
     posted = sums[-1] + o * np.arange(1, fleet.size)[:, None]
     leaving = queue(posted, busy, out[0]) - busy
@@ -257,8 +257,8 @@ def _along(fleet: Fleet, states: Times, adds: bool) -> None:
     """Take ranks in the order of a chain from what they were (ranks, 3, sizes) to what they are.
 
     Where a rank has been free, its overhead paid, since before anything comes, only what comes
-    decides; so once a rank is later than the one before by one shift in all times, the ranks between it and the last
-    are, too.
+    decides; so once a rank is later than the one before by one shift in all times, the ranks
+    between it and the last are, too.
     """
     last, rank = fleet.size - 1, 0
     free = np.maximum.accumulate(states.max(axis=1)[::-1], axis=0)[::-1]
