@@ -66,7 +66,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
         "--overhead",
         type=latency,
         metavar="TIME",
-        help="the part of alpha that keeps a core busy, at either end (default: none)",
+        help="the part of alpha that keeps a core busy; so does a receive (default: none)",
     )
     parser.add_argument(
         "--gap", type=latency, metavar="TIME", help="between messages of a port (default: none)"
@@ -151,9 +151,9 @@ def _machine(options: argparse.Namespace) -> tuple[Machine, list[str]]:
             f"beta {options.beta:.4g} B/s, gamma {adding}, "
             f"overhead {measured(overhead, TIME)}, gap {measured(gap, TIME)}"
         ]
-    wire = values["alpha"] - 2 * overhead
+    wire = values["alpha"] - overhead
     if options.overhead and wire < 0:
-        raise Mistake("--overhead: twice of it, at both ends, is more than alpha")
+        raise Mistake("--overhead is a part of alpha, and is more than it")
     return Machine(max(wire, 0.0), values["beta"], values["gamma"], overhead, gap), lines
 
 

@@ -163,7 +163,7 @@ def _taken(rank: _Rank, number: int, machine: Machine) -> bool:
         raise WrongSize(recv.source, number, nbytes, volume(recv.into), rank.number)
     start = max(first_byte, rank.into)
     rank.into = start + machine.busy(nbytes)
-    rank.core = max(rank.core, start + nbytes * machine.per_byte) + machine.overhead
+    rank.core = max(rank.core + machine.overhead, start + nbytes * machine.per_byte)
     rank.heard = recv.source
     rank.pending.popleft()
     return True

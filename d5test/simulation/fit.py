@@ -8,7 +8,9 @@ the same at 8 bytes as at 16 MiB. (Relative to what was measured, a noisy time w
 if it is long, and the fit would be too low by twice the variance.)
 
 Requirements: the confidence is that of the residuals, which hold what the model leaves out as well
-as noise; what the times do not determine is said.
+as noise; what the times do not determine is said. An exchange is as long as the longer of 2 o and
+o + L: so fits start from a long overhead and from a long latency, and where both explain the
+times, the intervals hold both.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,11 +29,12 @@ from d5test.simulation.machine import Machine
 from d5test.simulation.rounds import ROUNDS, seconds
 
 NAMES = ("alpha", "overhead", "beta", "gamma")
-"""Alpha is the latency and twice the overhead: what an empty message takes."""
+"""Alpha is the overhead and the latency: what an empty message takes."""
 CONFIDENCE = 0.95
 PASSES = 50
-"""Of linear fits, each at the result of the last. Where other paths become the longest each time,
-the fits go round, and the one of the least deviance is taken."""
+"""Of linear fits, each at the result of the last."""
+HALVINGS = 12
+"""Of a step at most: a step of 1e-4 of the way that is no better ends the descent."""
 SETTLED = 1e-9
 SEPARATE = 1e-6
 """A column of counts that is, up to this part of it, made of the others says nothing new."""
@@ -72,7 +75,12 @@ class Fit:
 
     def half(self, name: str, confidence: float = CONFIDENCE) -> float:
         """Half of the interval of Student's distribution."""
-        return self.errors[name] * float(stdtrit(self.freedom, (1 + confidence) / 2))
+        return self.errors[name] * _quantile(self.freedom, confidence)
+
+
+def _quantile(freedom: int, confidence: float) -> float:
+    """Of Student's distribution, on both sides."""
+    return float(stdtrit(freedom, (1 + confidence) / 2))
 
 
 class TooFew(ValueError):
@@ -129,36 +137,62 @@ def fit(times: Sequence[Time]) -> Fit:
     measured = np.array([t.seconds for t in times])
     largest = max(times, key=lambda t: t.nbytes)
     per_byte = largest.seconds / largest.nbytes
-    theta = np.array([measured.min(), measured.min() / 4, per_byte, per_byte])
-    floor = 1e-6 * theta
-    best = np.inf, theta
-    for _ in range(PASSES):
-        at = np.maximum(theta, floor)
-        expected = predict(times, _machine(at))
-        best = min(best, (_deviance(measured / expected), at), key=lambda pair: pair[0])
-        columns = _counts(times, at) / expected[:, None]
-        lengths = _lengths(columns)
-        found = nnls(columns / lengths, measured / expected)[0] / lengths
-        if np.all(np.abs(found - theta) <= SETTLED * np.maximum(theta, floor)):
-            best = 0.0, found
-            break
-        theta = found
-    theta = best[1]
+    short, long = measured.min(), measured.min() / 4
+    starts = [np.array([*pair, per_byte, per_byte]) for pair in ((short, long), (long, short))]
+    floor = 1e-6 * starts[0]
+    ends = sorted((_descent(times, start, floor) for start in starts), key=lambda end: end[0])
+    (least, theta), *rivals = ends
     counts = _counts(times, np.maximum(theta, floor)) / predict(times, _machine(theta))[:, None]
     machine = _machine(theta)
     off = measured / predict(times, machine) - 1
     freedom = len(times) - len(NAMES)
     residual = float(np.sqrt(off @ off / freedom))
-    # with alpha in the place of the latency, an overhead takes the place of half a latency
-    counts[:, 1] -= 2 * counts[:, 0]
+    # with alpha in the place of the latency, an overhead takes the place of as much latency
+    counts[:, 1] -= counts[:, 0]
     new = _new(counts)
     errors = {
         name: residual / float(length) if length > 0 else np.inf
         for name, length in zip(NAMES, new, strict=True)
     }
     fitted = Fit(machine, errors, {}, residual, freedom)
+    sure = _quantile(freedom, CONFIDENCE)
+    for deviance, rival in rivals:
+        if deviance - least <= (residual * sure) ** 2:
+            other = replace(fitted, machine=_machine(rival)).values
+            for name, value in fitted.values.items():
+                errors[name] = max(errors[name], abs(other[name] - value) / sure)
     determined = {name: fitted.half(name) < value for name, value in fitted.values.items()}
     return replace(fitted, determined=determined)
+
+
+def _descent(times: Sequence[Time], theta: Array, floor: Array) -> tuple[float, Array]:
+    """The least deviance down from `theta`, and where it is.
+
+    Each step goes towards the linear fit at the result of the last, half as far as long as other
+    paths become the longest there and the deviance would not fall.
+    """
+    measured = np.array([t.seconds for t in times])
+
+    def deviance(at: Array) -> float:
+        return _deviance(measured / predict(times, _machine(np.maximum(at, floor))))
+
+    least = deviance(theta)
+    for _ in range(PASSES):
+        at = np.maximum(theta, floor)
+        expected = predict(times, _machine(at))
+        columns = _counts(times, at) / expected[:, None]
+        lengths = _lengths(columns)
+        linear = nnls(columns / lengths, measured / expected)[0] / lengths
+        if np.all(np.abs(linear - theta) <= SETTLED * np.maximum(theta, floor)):
+            return least, linear
+        for part in 0.5 ** np.arange(HALVINGS):
+            there = theta + part * (linear - theta)
+            if (now := deviance(there)) < least:
+                theta, least = there, now
+                break
+        else:
+            break
+    return least, theta
 
 
 def _deviance(quotients: Array) -> float:

@@ -15,8 +15,9 @@ class Machine:
     A rank sends at o + wait + k G: its core is busy for `overhead`, then its port sends k bytes,
     once it has sent those before. The first byte is there `latency` later. Ports take messages one
     after another, in the order of the schedule, no two within `gap`; both directions go on at
-    once. A message that has come costs the core of its receiver another `overhead`. LogGP counts
-    k - 1 bytes where this counts k: an empty message has none.
+    once. A receive costs the core of its rank another `overhead`, from when it turns to it: this
+    overlaps with its waiting, so the later of the two decides (LogGP begins it on arrival). LogGP
+    counts k - 1 bytes where this counts k: an empty message has none.
 
     latency   L
     per_byte  G, the reciprocal of the bandwidth of a port
@@ -38,8 +39,8 @@ class Machine:
 
     @property
     def alpha(self) -> float:
-        """Seconds of an empty message: L + 2 o."""
-        return self.latency + 2 * self.overhead
+        """Seconds of an empty message to a rank that waits for it: o + L."""
+        return self.overhead + self.latency
 
     def busy(self, nbytes: float) -> float:
         """Seconds that a message keeps a port."""

@@ -57,7 +57,7 @@ class Fleet:
         self.core[senders] = core
         there = np.maximum(start + machine.latency, self.into[receivers])
         self.into[receivers] = there + busy
-        self.core[receivers] = np.maximum(self.core[receivers], there + wire) + machine.overhead
+        self.core[receivers] = np.maximum(self.core[receivers] + machine.overhead, there + wire)
         self.core[senders] = np.maximum(self.core[senders], start + wire)
 
     def add(self, ranks: Ranks, items: Any) -> None:
@@ -98,12 +98,12 @@ def star(fleet: Fleet) -> None:
     core[others] = start + wire
     ends = queue(start + machine.latency, busy, into[0])
     added = fleet.itemsize * machine.addition * n
-    sums = queue(ends - busy + wire, o + added, core[0])
-    # the cost of a sum is paid after its overhead, and nothing waits between the two
+    # a sum, and the overhead of the next receive; after the last there is none
+    sums = queue(ends - busy + wire, added + o, core[0] + o) - o
     posted = sums[-1] + o * np.arange(1, fleet.size)[:, None]
     leaving = queue(posted, busy, out[0]) - busy
     core[0] = np.maximum(posted[-1], leaving[-1] + wire)
-    core[others] = np.maximum(core[others], leaving + machine.latency + wire) + o
+    core[others] = np.maximum(core[others] + o, leaving + machine.latency + wire)
 
 
 def reduce(fleet: Fleet, place: Ranks, count: Ranks) -> None:
@@ -135,26 +135,34 @@ def tree(fleet: Fleet) -> None:
 def ring(fleet: Fleet) -> None:
     """One rank for all, with the largest chunk in every step.
 
-    Where chunks differ, the last rank is done when it would be if all were as large as the
-    largest. It is not later: no time here falls when a chunk grows. It is not earlier: that chunk
-    is sent 2 (p - 1) times, each time after it has come and was added. Only where `gap` is above
-    `alpha` may a port be what they wait for; then each rank is simulated.
+    Where chunks differ and ranks wait for messages, the last rank is done when it would be if all
+    were as large as the largest. It is not later: no time here falls when a chunk grows. It is not
+    earlier: that chunk is sent 2 (p - 1) times, each time after it has come and was added.
+
+    Where the overhead of a receive outlasts its message, no rank waits for any other; the last one
+    adds all but one of the smallest chunks. Sums of two neighbours differ by an item at most: only
+    between the two cases, within the time of its addition, is each rank simulated. So it is
+    where `gap` is above `alpha`: a port may be what they wait for then.
     """
-    steps = fleet.size - 1
-    if fleet.machine.gap > fleet.machine.alpha and np.any(fleet.items % fleet.size):
+    steps, machine = fleet.size - 1, fleet.machine
+    one = Fleet(1, fleet.items, machine, fleet.itemsize)
+    chunk, unequal = -(-fleet.items // fleet.size), fleet.items % fleet.size
+    spare = machine.overhead - (machine.latency + fleet.wire(chunk))
+    waiting, busy = spare <= 0, spare >= fleet.itemsize * machine.addition
+    if np.any(unequal * ((machine.gap > machine.alpha) | ~(waiting | busy))):
         _unequal_ring(fleet)
         return
-    one = Fleet(1, fleet.items, fleet.machine, fleet.itemsize)
-    chunk = -(-fleet.items // fleet.size)
+    added = np.where(waiting, chunk, fleet.items // fleet.size)
 
     def hand_out() -> None:
         one.exchange(one.every, one.every, chunk)
 
     def add_up() -> None:
         hand_out()
-        one.add(one.every, chunk)
+        one.add(one.every, added)
 
     repeat(one, add_up, steps)
+    one.add(one.every, np.where(waiting, 0, unequal))
     repeat(one, hand_out, steps)
     fleet.core[:] = one.core
 
@@ -248,9 +256,9 @@ def pipelined(fleet: Fleet) -> None:
 def _along(fleet: Fleet, states: Times, adds: bool) -> None:
     """Take ranks in the order of a chain from what they were (ranks, 3, sizes) to what they are.
 
-    Where a rank has been free since before anything comes, only what comes decides; so once a
-    rank is later than the one before by one shift in all times, the ranks between it and the last
-    are, too.
+    Where a rank has been free, its overhead paid, since before anything comes, only what comes
+    decides; so once a rank is later than the one before by one shift in all times, the ranks
+    between it and the last are, too.
     """
     last, rank = fleet.size - 1, 0
     free = np.maximum.accumulate(states.max(axis=1)[::-1], axis=0)[::-1]
@@ -264,7 +272,8 @@ def _along(fleet: Fleet, states: Times, adds: bool) -> None:
         if previous is not None and 1 < rank < last - 1:
             shift = now - previous
             alike = np.allclose(shift, shift[:1], rtol=SAME, atol=0)
-            if alike and bool((free[rank - 1] <= entered[0]).all()):
+            ready = free[rank - 1] + fleet.machine.overhead
+            if alike and bool((ready <= entered[0]).all()):
                 steps = np.arange(1, last - rank)[:, None, None]
                 states[rank + 1 : last] = states[rank] + steps * shift[0]
                 leaving = leaving + (last - 1 - rank) * shift[0]
@@ -292,7 +301,7 @@ def _pass_on(
         if coming is not None and step < SEGMENTS:
             there = np.maximum(coming[step] + machine.latency, into)
             into = there + fleet.busy(segments[step])
-            core = np.maximum(core, there + fleet.wire(segments[step])) + machine.overhead
+            core = np.maximum(core + machine.overhead, there + fleet.wire(segments[step]))
         core = np.maximum(core, sent)
         if adds and coming is not None and step < SEGMENTS:
             core = core + segments[step] * (fleet.itemsize * machine.addition)

@@ -73,8 +73,9 @@ class Network:
                 self.leaving[rank].put((step.to, step.data.copy(), sent))
             for step in steps:
                 if isinstance(step, Recv):
+                    ready = time.perf_counter() + SLOW.overhead
                     data = self.come[step.source, rank].get()
-                    time.sleep(SLOW.overhead)
+                    _sleep_until(ready)
                     step.into[...] = data
             for sent in all_sent:
                 sent.wait()

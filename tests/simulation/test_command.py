@@ -94,7 +94,7 @@ def test_links_that_are_shared_cost_time(capsys: pytest.CaptureFixture[str]) -> 
         (["--bytes=1.5B", *GIVEN], "argument --bytes: expected whole bytes, got '1.5B'"),
         (["--ranks=0", *GIVEN], "argument --ranks: expected a whole number above 0"),
         (["--ranks=9999999", *GIVEN], "argument --ranks: expected at most 1048576 ranks"),
-        (["--overhead=2us", *GIVEN], "--overhead: twice of it, at both ends, is more than alpha"),
+        (["--overhead=2us", *GIVEN], "--overhead is a part of alpha, and is more than it"),
         (["--node=4", *GIVEN], "--node and --uplink are given together"),
         (["--node=4", "--uplink=1GB/s", "--algorithm=ring", *GIVEN], f"at most {MESSAGES}"),
         (["-omap.png", *GIVEN], "--output=map.png: its name ends with none of .svg, .json"),

@@ -56,8 +56,15 @@ def _sender_sends_all_at_once(posted: Any) -> Any:
 
 def _no_overhead_of_receivers(taken: Any) -> Any:
     def wrong(rank: Any, number: int, machine: Machine) -> bool:
-        done = bool(taken(rank, number, machine))
-        rank.core -= machine.overhead * done
+        return bool(taken(rank, number, replace(machine, overhead=0)))
+
+    return wrong
+
+
+def _overhead_after_arrival(taken: Any) -> Any:
+    def wrong(rank: Any, number: int, machine: Machine) -> bool:
+        done = bool(taken(rank, number, replace(machine, overhead=0)))
+        rank.core += machine.overhead * done
         return done
 
     return wrong
@@ -75,6 +82,7 @@ SIMULATORS: Mapping[str, Callable[..., Timeline]] = {
     "receiver_takes_all_at_once": _patched("_taken", _receiver_takes_all_at_once),
     "sender_sends_all_at_once": _patched("_posted", _sender_sends_all_at_once),
     "no_overhead_of_receivers": _patched("_taken", _no_overhead_of_receivers),
+    "overhead_after_arrival": _patched("_taken", _overhead_after_arrival),
     "unlinked": unlinked,
 }
 
@@ -123,11 +131,37 @@ def shift_of_the_first_step(fleet: rounds.Fleet) -> None:
     fleet.core[:] = few.core.max(axis=0) * (fleet.size - 1) / (few.size - 1)
 
 
+class _Late(rounds.Fleet):
+    """The overhead of a receive begins on arrival."""
+
+    def exchange(self, senders: Any, receivers: Any, items: Any) -> None:
+        self.machine = replace(machine := self.machine, overhead=0)
+        self.core[senders] += machine.overhead
+        super().exchange(senders, receivers, items)
+        self.core[receivers] += machine.overhead
+        self.machine = machine
+
+
+def overhead_after_arrival(fleet: rounds.Fleet) -> None:
+    late = _Late(fleet.size, fleet.items, fleet.machine)
+    rounds.recursive_doubling(late)
+    fleet.core[:] = late.core
+
+
+def nobody_is_busy(fleet: rounds.Fleet) -> None:
+    """A ring whose largest chunk decides even if nobody waits for it."""
+    more = -(-fleet.items // fleet.size) * fleet.size
+    rounds.ring(full := rounds.Fleet(fleet.size, more, fleet.machine))
+    fleet.core[:] = full.core
+
+
 ROUNDS: Mapping[str, tuple[str, Callable[[rounds.Fleet], None]]] = {
     "a_step_too_few": ("ring", a_step_too_few),
     "smallest_chunk": ("ring", smallest_chunk),
     "whole_arrays": ("halving_doubling", whole_arrays),
     "not_folded": ("recursive_doubling", not_folded),
+    "overhead_after_arrival": ("recursive_doubling", overhead_after_arrival),
+    "nobody_is_busy": ("ring", nobody_is_busy),
     "unserved": ("star", unserved),
     "shift_of_the_first_step": ("pipelined", shift_of_the_first_step),
 }
