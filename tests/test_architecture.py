@@ -19,8 +19,12 @@ DOCUMENT = ROOT / "docs" / "architecture.md"
 
 HOMES = {
     "torch": ("backends/torch", "native/bridges", "distributed/gloo.py", "engines", "modules"),
-    "tensorflow": ("backends/tensorflow", "native/bridges"),
-    "keras": ("backends/tensorflow",),
+    "tensorflow": (
+        "backends/tensorflow",
+        "native/bridges",
+        "engines/tensorflow_parallel.py",
+    ),
+    "keras": ("backends/tensorflow", "engines/keras_backend.py"),
     "jax": ("backends/jax", "native/bridges", "engines/jax_parallel.py"),
     "optax": ("backends/jax",),
     "onnxruntime": ("backends/onnxruntime.py",),
