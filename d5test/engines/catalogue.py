@@ -29,9 +29,11 @@ ENGINES: Mapping[str, str] = {
     "jax-shard-map": "d5test.engines.jax_parallel:ShardMap",
     "jax-shard-map-unchecked": "d5test.engines.jax_parallel:ShardMapUnchecked",
     "tf-multiworker": "d5test.engines.tensorflow_parallel:MultiWorker",
+    "keras-data-parallel": "d5test.engines.keras_parallel:DataParallel",
+    "keras-model-parallel": "d5test.engines.keras_parallel:ModelParallel",
 }
 """Where each of ours is."""
-PACKAGES = {"torch": "", "jax": "jax", "tf": "tensorflow"}
+PACKAGES = {"torch": "", "jax": "jax", "tf": "tensorflow", "keras": "jax"}
 """What an engine needs beside PyTorch, by the first word of its name."""
 ALL = "all"
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from math import inf, nan, prod, sqrt
 from types import MappingProxyType
@@ -29,7 +29,6 @@ from d5test.engines.functional import (
     EPSILON,
     Parameters,
     Rows,
-    Update,
     as_tensors,
     rows_of,
     weighted_loss,
@@ -40,6 +39,10 @@ keras_backend.prefer("tensorflow")
 
 import tensorflow as tf  # noqa: E402 (it imports Keras)
 
+TIMEOUT = 30.0
+"""Seconds that a collective waits for a rank that does not come: it may have a graph to make."""
+ENDED: list[str] = []
+"""Errors after which this process can have no collective of TensorFlow any more."""
 Arrays = Sequence[Any]
 
 
@@ -83,47 +86,6 @@ class TensorFlowFunctions:
         return tf.constant(value, like.dtype)
 
 
-@dataclass(frozen=True)
-class Optimizer:
-    """One of Keras, which does what one of PyTorch does.
-
-    Its velocity holds the learning rate, which is constant here: that is the same motion. AdamW
-    adds epsilon to the root of the uncorrected moment, so that epsilon is corrected in each step.
-
-    slot  the attribute that has one slot of all parameters
-    """
-
-    made: Any
-    slot: str
-    epsilon: Any = None
-
-    @classmethod
-    def of(cls, rule: Rule, dtype: str) -> Optimizer:
-        """In the scope of the strategy. Hyperparameters are kept in the parameters' dtype."""
-        keras = keras_backend.demand("tensorflow")
-        keras.config.set_floatx(dtype)
-        o, kind = rule.options, rule.kind.__name__
-        if kind == "SGD":
-            return cls(keras.optimizers.SGD(o["lr"], momentum=o["momentum"]), "momentums")
-        beta_1, beta_2 = o["betas"]
-        made = keras.optimizers.AdamW(
-            o["lr"], weight_decay=o["weight_decay"], beta_1=beta_1, beta_2=beta_2
-        )
-        made.epsilon = tf.Variable(o["eps"], trainable=False, dtype=dtype)
-        return cls(made, "_momentums", made.epsilon)
-
-    def prepare(self, update: Update, step: int) -> None:
-        """Say which step comes next."""
-        if self.epsilon is not None:
-            _, correction = update.corrections(step)
-            self.epsilon.assign(update.options["eps"] * sqrt(correction))
-
-    @property
-    def slots(self) -> Arrays:
-        """One of each parameter."""
-        return [slot.value for slot in getattr(self.made, self.slot)]
-
-
 @cache
 def connected(rank: int, size: int) -> Any:
     """The strategy, made once a process by all ranks together. Raises `Unsupported`."""
@@ -136,7 +98,8 @@ def connected(rank: int, size: int) -> Any:
         rpc_layer="grpc",
     )
     options = distribute.experimental.CommunicationOptions(
-        implementation=distribute.experimental.CommunicationImplementation.RING
+        implementation=distribute.experimental.CommunicationImplementation.RING,
+        timeout_seconds=TIMEOUT,
     )
     try:
         strategy = distribute.MultiWorkerMirroredStrategy(cluster, options)
@@ -147,17 +110,33 @@ def connected(rank: int, size: int) -> Any:
     return strategy
 
 
+@contextmanager
+def collectives() -> Iterator[None]:
+    """Within: TensorFlow is at work, and what it raises ends its collectives for good."""
+    try:
+        yield
+    except tf.errors.OpError as error:
+        ENDED.append(type(error).__name__)
+        raise
+
+
+def gathered(own: Any, size: int) -> list[Any]:
+    """What each rank says, by way of PyTorch's process group."""
+    every: list[Any] = [None] * size
+    dist.all_gather_object(every, own)
+    return every
+
+
 def addresses(size: int) -> list[str]:
-    """Where each rank may listen, told by way of PyTorch's process group.
+    """Where each rank may listen.
 
     All on one machine use its loopback, which a firewall or a name of a host does not concern.
     """
     host = socket.gethostname()
     with socket.socket() as free:
         free.bind(("", 0))
-        own = host, free.getsockname()[1]
-        every: list[Any] = [None] * size
-        dist.all_gather_object(every, own)  # while all ports are taken: no two are the same
+        # while all ports are taken: no two are the same
+        every = gathered((host, free.getsockname()[1]), size)
     alone = len({name for name, _ in every}) == 1
     return [f"{'127.0.0.1' if alone else name}:{port}" for name, port in every]
 
@@ -173,8 +152,13 @@ class MultiWorker(Engine):
     def start(self, world: World) -> None:
         """See `Engine`."""
         keras = keras_backend.demand("tensorflow")
+        ended = [*filter(None, gathered(ENDED[:1], world.size))]
+        if ended:
+            raise Unsupported(f"its collectives ended with an earlier fault: {ended[0][0]}")
         self.before = keras.config.floatx()
-        self.world, self.strategy = world, connected(world.rank, world.size)
+        self.world = world
+        with collectives():
+            self.strategy = connected(world.rank, world.size)
 
     def close(self) -> None:
         """See `Engine`."""
@@ -183,14 +167,14 @@ class MultiWorker(Engine):
 
     def wrap(self, model: nn.Sequential, optimizer: Rule, plan: Plan) -> None:
         """Variables are the first rank's, at every rank: the strategy sends them."""
-        self.plan, self.update, self.taken = plan, Update.of(optimizer), 0
+        self.plan = plan
         self.initial = Parameters.of(model)
         self.dtype = next(iter(self.initial.values.values())).dtype.name
-        with self.strategy.scope():
+        with collectives(), self.strategy.scope():
             self.p = {name: tf.Variable(value) for name, value in self.initial.values.items()}
-            self.optimizer = Optimizer.of(optimizer, self.dtype)
+            self.optimizer = keras_backend.Optimizer(optimizer, self.dtype)
             self.optimizer.made.build([*self.p.values()])
-        self.stepped = tf.function(self.computed)
+        self.stepped = tf.function(self.computed, autograph=False)
 
     def loss(self, part: Rows) -> Any:
         """Of some samples, each by its weight."""
@@ -254,9 +238,9 @@ class MultiWorker(Engine):
 
     def step(self, joined: Minibatch) -> float:
         """See `Engine`."""
-        self.taken += 1
-        self.optimizer.prepare(self.update, self.taken)
-        loss, norm = self.stepped(self.parts(joined))
+        with collectives():
+            self.optimizer.prepare()
+            loss, norm = self.stepped(self.parts(joined))
         self.norm = float(norm)
         return float(loss)
 
@@ -271,7 +255,8 @@ class MultiWorker(Engine):
 
     def placements(self) -> Held:
         """Of the replicas of this rank."""
-        state = dict(zip(self.p, self.optimizer.slots, strict=True))
+        slots = (slot.value for slot in self.optimizer.slots)
+        state = dict(zip(self.p, slots, strict=True))
         return Held(
             *({name: sum(prod(v.shape) for v in self.local(each)) for name, each in of.items()}
               for of in (self.p, state))

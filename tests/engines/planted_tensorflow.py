@@ -93,9 +93,9 @@ class PaddingCounted(MultiWorker):
 class EpsilonAsItStands(MultiWorker):
     """Keras' epsilon is taken for PyTorch's."""
 
-    def step(self, joined: Minibatch) -> float:
-        self.optimizer = replace(self.optimizer, epsilon=None)
-        return super().step(joined)
+    def wrap(self, model: nn.Sequential, optimizer: Rule, plan: Plan) -> None:
+        super().wrap(model, optimizer, plan)
+        self.optimizer.made.epsilon = optimizer.options["eps"]
 
 
 class RowsOneByOne(MultiWorker):
@@ -110,7 +110,7 @@ class StateForgotten(MultiWorker):
 
     def step(self, joined: Minibatch) -> float:
         for slot in self.optimizer.slots:
-            slot.assign(tf.zeros_like(slot))
+            slot.assign(tf.zeros_like(slot.value))
         return super().step(joined)
 
 
