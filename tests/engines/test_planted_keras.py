@@ -7,7 +7,10 @@ import pytest
 from tests.distributed.test_mpi import MPIRUN
 from tests.engines.test_planted_jax import EVERYWHERE, judged, see
 
-pytestmark = pytest.mark.skipif(MPIRUN is None, reason="there is no mpirun")
+pytestmark = [
+    pytest.mark.nightly,
+    pytest.mark.skipif(MPIRUN is None, reason="there is no mpirun"),
+]
 pytest.importorskip("keras")
 pytest.importorskip("jax")
 FOUND = {
@@ -19,7 +22,7 @@ MORE_FOUND = {
     "MeanOfOwn:mlp-adamw": ("value", "a sum instead of a mean"),
     "LastRankLost:mlp-sgd": ("value", "the gradient of part 3 of the samples left out"),
     "NothingDistributed:mlp-sgd": ("value", ""),
-    "KeysOfNoPath:mlp-sgd:dp2,tp2": ("placement", ""),
+    "KeysOfNoPath:mlp-sgd:dp2,tp2": ("placement", EVERYWHERE),
     "StateEverywhere:mlp-sgd:tp4": ("placement", EVERYWHERE),
 }
 HONEST = ("DataParallel:mlp-sgd", "ModelParallel:mlp-sgd:tp2")
@@ -49,13 +52,11 @@ def test_what_is_right_is_not_accused(asked: str) -> None:
     right(said(2, asked, *FOUND, *HONEST))
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("asked", MORE_FOUND)
 def test_it_is_found_on_four(asked: str) -> None:
     see(said(4, asked, *MORE_FOUND), *MORE_FOUND[asked])
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("asked", MORE_HONEST)
 def test_nor_is_it_accused_on_four(asked: str) -> None:
     right(said(4, asked, *MORE_HONEST))
