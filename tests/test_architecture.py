@@ -19,9 +19,18 @@ DOCUMENT = ROOT / "docs" / "architecture.md"
 
 HOMES = {
     "torch": ("backends/torch", "native/bridges", "distributed/gloo.py", "engines", "modules"),
-    "tensorflow": ("backends/tensorflow", "native/bridges"),
-    "keras": ("backends/tensorflow",),
-    "jax": ("backends/jax", "native/bridges", "engines/jax_parallel.py"),
+    "tensorflow": (
+        "backends/tensorflow",
+        "native/bridges",
+        "engines/tensorflow_parallel.py",
+    ),
+    "keras": ("backends/tensorflow", "engines/keras_backend.py", "engines/keras_parallel.py"),
+    "jax": (
+        "backends/jax",
+        "native/bridges",
+        "engines/jax_parallel.py",
+        "engines/keras_parallel.py",
+    ),
     "optax": ("backends/jax",),
     "onnxruntime": ("backends/onnxruntime.py",),
     "cupy": ("backends/cupy.py",),

@@ -28,8 +28,13 @@ ENGINES: Mapping[str, str] = {
     "jax-sharding": "d5test.engines.jax_parallel:Sharding",
     "jax-shard-map": "d5test.engines.jax_parallel:ShardMap",
     "jax-shard-map-unchecked": "d5test.engines.jax_parallel:ShardMapUnchecked",
+    "tf-multiworker": "d5test.engines.tensorflow_parallel:MultiWorker",
+    "keras-data-parallel": "d5test.engines.keras_parallel:DataParallel",
+    "keras-model-parallel": "d5test.engines.keras_parallel:ModelParallel",
 }
 """Where each of ours is."""
+PACKAGES = {"torch": "", "jax": "jax", "tf": "tensorflow", "keras": "jax"}
+"""What an engine needs beside PyTorch, by the first word of its name."""
 ALL = "all"
 
 
@@ -39,8 +44,7 @@ def needs(engine: str) -> str:
     >>> needs("jax-shard-map")
     'jax'
     """
-    package = engine.partition("-")[0] if engine in ENGINES else ""
-    return "" if package == "torch" else package
+    return PACKAGES[engine.partition("-")[0]] if engine in ENGINES else ""
 
 
 Division = Literal["", "rows", "plan", "whole"]

@@ -106,7 +106,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Import on ranks what the first test would, before its deadline runs."""
     params = [getattr(getattr(item, "callspec", None), "params", {}) for item in session.items]
-    asked = {given["engine"] for given in params if "engine_case" in given}
+    asked = dict.fromkeys(given["engine"] for given in params if "engine_case" in given)
     ready = find_spec("torch") and not session.config.option.collectonly
     if asked and launched() is not None and ready:
         import d5test.engines.judging  # noqa: F401

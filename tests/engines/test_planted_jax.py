@@ -36,9 +36,9 @@ MORE_HONEST = (
 
 
 @cache
-def judged(ranks: int, *asked: str) -> dict[str, dict[str, Any]]:
-    """What was said of each engine: all are judged in one run."""
-    ran = under_mpirun(ranks, "tests.engines.judged_under_mpi", "planted_jax", *asked)
+def judged(ranks: int, module: str, *asked: str) -> dict[str, dict[str, Any]]:
+    """What was said of each engine of a module: all are judged in one run."""
+    ran = under_mpirun(ranks, "tests.engines.judged_under_mpi", module, *asked)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     found = [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("{")]
     return {each["asked"]: each for each in found}
@@ -46,13 +46,15 @@ def judged(ranks: int, *asked: str) -> dict[str, dict[str, Any]]:
 
 @pytest.fixture
 def on_two() -> Callable[[str], dict[str, Any]]:
-    return lambda asked: judged(2, *FOUND, *HONEST)[asked]
+    return lambda asked: judged(2, "planted_jax", *FOUND, *HONEST)[asked]
 
 
 @pytest.fixture
 def on_four() -> Callable[[str], dict[str, Any]]:
     """In runs of which each is short enough for a busy machine."""
-    return lambda asked: judged(4, *(MORE_FOUND if asked in MORE_FOUND else MORE_HONEST))[asked]
+    return lambda asked: judged(
+        4, "planted_jax", *(MORE_FOUND if asked in MORE_FOUND else MORE_HONEST)
+    )[asked]
 
 
 def see(fault: dict[str, Any], kind: str, likely: str) -> None:
