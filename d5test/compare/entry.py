@@ -89,7 +89,7 @@ FACTS = {
         "median_interval_95.0", "median_interval_95.1", "samples_per_second", "load_imbalance",
         "base.samples_per_second",
     ),
-    "communication": ("algorithm", "ranks", "contribution_bytes", "imbalance"),
+    "communication": ("algorithm", "ranks", "contribution_bytes", "imbalance", "own_seconds"),
 }  # fmt: skip
 """What a report asks for, by where it stands in the objects of `extra_info`."""
 AGREE = 10

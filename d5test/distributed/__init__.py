@@ -6,6 +6,7 @@
     optimizers     schedules of training: consistent, averaging, and with parameter servers
     fleet          networks on all ranks, trained by an optimizer on their shares of the data
     learning       a recipe, its first steps and all of it; the losses that are expected
+    alone          what a schedule takes by itself, with no message sent
     scaling        a step on some of the ranks, timed, and what is recorded of it
     stepwise       optimizers with `step(inputs)` and blocking collectives, for processes
     checks, probes what must hold of an allreduce, and of an optimizer that fits a linear model

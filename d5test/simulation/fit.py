@@ -43,12 +43,16 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Time:
-    """A measured allreduce of float32 in seconds; `nbytes` of a contribution."""
+    """A measured allreduce of float32 in seconds; `nbytes` of a contribution.
+
+    own  seconds of these that it takes besides messages and sums, measured by themselves
+    """
 
     algorithm: str
     ranks: int
     nbytes: int
     seconds: float
+    own: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -96,17 +100,18 @@ def times_of(entries: Sequence[Entry]) -> list[Time]:
         nbytes = entry.detail.positive("communication.contribution_bytes")
         if algorithm in ROUNDS and ranks and ranks > 1 and nbytes and entry.right:
             fastest = min(entry.samples[TIME.name].values)
-            times.append(Time(str(algorithm), int(ranks), int(nbytes), fastest))
+            own = entry.detail.positive("communication.own_seconds") or 0.0
+            times.append(Time(str(algorithm), int(ranks), int(nbytes), fastest, own))
     return times
 
 
 def predict(times: Sequence[Time], machine: Machine) -> Array:
-    """Seconds, as the model has them."""
-    result = np.zeros(len(times))
+    """Seconds: what each takes by itself, and the model's messages and sums."""
+    result = np.array([t.own for t in times])
     for key in {(t.algorithm, t.ranks) for t in times}:
         at = [i for i, t in enumerate(times) if (t.algorithm, t.ranks) == key]
         items = [times[i].nbytes // ITEMSIZE for i in at]
-        result[at] = seconds(*key, items, machine, ITEMSIZE)
+        result[at] += seconds(*key, items, machine, ITEMSIZE)
     return result
 
 
@@ -171,7 +176,7 @@ def _descent(times: Sequence[Time], theta: Array, floor: Array) -> tuple[float, 
     Each step goes towards the linear fit at the result of the last, half as far as long as other
     paths become the longest there and the deviance would not fall.
     """
-    measured = np.array([t.seconds for t in times])
+    measured, own = (np.array([getattr(t, name) for t in times]) for name in ("seconds", "own"))
 
     def deviance(at: Array) -> float:
         return _deviance(measured / predict(times, _machine(np.maximum(at, floor))))
@@ -182,7 +187,7 @@ def _descent(times: Sequence[Time], theta: Array, floor: Array) -> tuple[float, 
         expected = predict(times, _machine(at))
         columns = _counts(times, at) / expected[:, None]
         lengths = _lengths(columns)
-        linear = nnls(columns / lengths, measured / expected)[0] / lengths
+        linear = nnls(columns / lengths, (measured - own) / expected)[0] / lengths
         if np.all(np.abs(linear - theta) <= SETTLED * np.maximum(theta, floor)):
             return least, linear
         for part in 0.5 ** np.arange(HALVINGS):

@@ -63,6 +63,19 @@ def test_a_machine_with_busy_receivers_is_found(seed: int) -> None:
     assert found.determined["overhead"]
 
 
+OWN = {name: 1e-5 * (k + 1) for k, name in enumerate(ALGORITHMS)}
+"""Seconds that schedules take by themselves: up to twenty messages."""
+
+
+def test_what_a_schedule_takes_by_itself_is_not_the_machine() -> None:
+    times = planted(0, noise=0)
+    longer = [replace(t, seconds=t.seconds + OWN[t.algorithm]) for t in times]
+    known = [replace(t, own=OWN[t.algorithm]) for t in longer]
+    assert fit(known).values == pytest.approx(VALUES, rel=1e-6)
+    assert all(abs(p.off) < 1e-6 for p in predictions(known))
+    assert fit(longer).values["alpha"] > 2 * VALUES["alpha"]
+
+
 MPICH = {"star": 11.9, "tree": 11.7, "recursive_doubling": 9.9, "halving_doubling": 19.1}
 """Microseconds of 8 bytes on 2 quiet cores, MPICH 5.0.2: an exchange takes 1.7 times a message."""
 
