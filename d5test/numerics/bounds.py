@@ -350,16 +350,21 @@ def lifted_results(
 
 def double(arrays: Sequence[Any]) -> tuple[Any, ...]:
     """The floating-point arrays in float64, as new arrays; the others as they are."""
-    with np.errstate(invalid="ignore"):  # of a NaN that signals
-        return map_floats(arrays, lambda x: x.astype(np.float64))
+    return map_floats(arrays, partial(_wide, copy=True))
+
+
+def _wide(x: Array, *, copy: bool = False) -> Array:
+    """In float64, with quiet NaNs: of one that signals, NaN^0 is 1 on some processors alone."""
+    with np.errstate(invalid="ignore"):
+        wide = x.astype(np.float64, copy=copy)
+    nan = np.isnan(wide)
+    return np.where(nan, np.nan, wide) if nan.any() else wide
 
 
 def exact_bars(arrays: Sequence[Any], arithmetic: Arithmetic) -> tuple[Any, ...]:
     """The floating-point arrays in float64, with bars; their values are exact."""
     arithmetic = replace(arithmetic, infinite=True) if _any_infinite(arrays) else arithmetic
-    return map_floats(
-        arrays, lambda x: Bar(x.astype(np.float64, copy=False), arithmetic=arithmetic)
-    )
+    return map_floats(arrays, lambda x: Bar(_wide(x), arithmetic=arithmetic))
 
 
 def counted(op: Any, arrays: Sequence[Any], one: Any) -> tuple[Any, ...]:

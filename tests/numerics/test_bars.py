@@ -12,6 +12,8 @@ from d5test.numerics.arithmetic import classes
 from d5test.numerics.bars import Bar
 from d5test.numerics.bounds import (
     Bound,
+    double,
+    exact_bars,
     forward_bounds,
     gradient_bounds,
     lower_precision,
@@ -20,9 +22,10 @@ from d5test.numerics.bounds import (
 from d5test.numerics.judgement import judge, telling
 from d5test.numerics.perturbed import round_to
 from d5test.reference.operators import OPERATORS
-from d5test.reference.operators.elementwise import Sum
+from d5test.reference.operators.elementwise import Pow, Sum
 from d5test.reference.operators.reductions import CumSum
 from d5test.strategies import cases
+from d5test.values import octets, signalling
 
 (SINGLE,) = classes("float32")
 few = settings(
@@ -316,3 +319,21 @@ def test_a_product_in_any_order_is_unknown_where_another_one_leaves_the_range() 
     product = Bar(factors, arithmetic=SINGLE).prod(-1)
     assert np.isfinite(product.companion).tolist() == [False, True]
     assert Bar(np.zeros((0, 3, 0)), arithmetic=SINGLE).prod(1).shape == (0, 0)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_no_nan_of_the_reference_signals(dtype: str) -> None:
+    """Of one that does, NaN^0 is 1 or NaN, as the processor has it."""
+    patterns = octets(np.random.Philox(1), (2**14,), dtype_of(dtype), 0, 64)
+    signals = signalling(patterns)
+    assert signals.any()
+    (wide,), (bar,) = double((patterns,)), exact_bars((patterns,), classes(dtype)[0])
+    for values in (wide, bar.value):
+        assert not signalling(values).any()
+        assert np.isnan(values[signals]).all()
+        with np.errstate(invalid="ignore"):
+            plain = patterns.astype(np.float64)
+        np.testing.assert_array_equal(values, plain)
+        numbers = ~np.isnan(plain)
+        np.testing.assert_array_equal(np.signbit(values[numbers]), np.signbit(plain[numbers]))
+        assert (Pow()(values, np.zeros(2**14))[0] == 1).all()
