@@ -31,6 +31,12 @@ def _listed(*fields: str) -> str:
     return next((s.partition(":")[2].strip() for s in lines if s.startswith(fields)), "")
 
 
+def adds_pairs_in_16_bits() -> bool:
+    """Whether products of uint8 and int8 are added in twos that saturate: x86 without VNNI."""
+    has = set(flags())
+    return "avx2" in has and not has & {"avx512_vnni", "avx_vnni"}
+
+
 def onednn_extensions() -> list[str]:
     """Those that the processor has, but for what ONEDNN_MAX_CPU_ISA takes away."""
     has = flags()

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from d5test.backends.onnx import OnnxBackend
+from d5test.processor import adds_pairs_in_16_bits
 
 IMAGES = 4
 """The axes of images."""
@@ -65,6 +66,11 @@ class OnnxRuntime(OnnxBackend):
         if operator == "TreeEnsemble":  # a float16 one is cast, but for its attributes
             return ("float64", "float32")
         return tuple(dtype for dtype in super().dtypes_of(operator) if dtype != "bfloat16")
+
+    def describe_device(self) -> str:
+        """With what MLAS does to products of 8 bits where the processor lacks VNNI."""
+        pairs = self.device == "cpu" and adds_pairs_in_16_bits()
+        return f"{self.device} (pairs_in_16_bits)" if pairs else self.device
 
     def threads(self) -> int:
         """Threads within one operator on the CPU."""

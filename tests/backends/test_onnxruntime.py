@@ -1,6 +1,7 @@
 """ONNX Runtime behind `onnx.backend`: what it computes, what it lacks, and what is a fault."""
 
 from dataclasses import fields
+from math import inf
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,6 +17,8 @@ from d5test.case import Case, Tensor, dtype_of
 from d5test.numerics.arithmetic import classes
 from d5test.numerics.bounds import forward_bounds
 from d5test.numerics.judgement import Judgement, tightest
+from d5test.processor import adds_pairs_in_16_bits
+from d5test.reference.formulas import computed
 from d5test.reference.operators import OPERATORS
 from d5test.strategies import cases
 
@@ -30,14 +33,15 @@ BACKEND = OnnxRuntime()
 NAMES = sorted(name for name, operator in OPERATORS.items() if operator.domain in ("", ML))
 
 
-def judged(case: Case) -> Judgement:
+def judged(case: Case, formula: str = "") -> Judgement:
+    """By ONNX's reference, or by another formula."""
     view = OperatorView(case.op.name, {f.name: getattr(case.op, f.name) for f in fields(case.op)})
     arrays = case.arrays()
     tensors = [None if x is None else BACKEND.put(*bits(x)) for x in arrays]
     outputs = [BACKEND.get(y) for y in BACKEND.rows[case.op.name].call(view, *tensors)]
     return tightest(
         classes(case.dtype, ulps=BACKEND.ulps),
-        lambda arithmetic: forward_bounds(case.op, arrays, arithmetic),
+        lambda arithmetic: forward_bounds(computed(case.op, formula, inf), arrays, arithmetic),
         [y.view(dtype_of(dtype)) if dtype == "bfloat16" else y for y, dtype in outputs],
     )[0]
 
@@ -106,6 +110,8 @@ FAULTS = {
 TOUCHED = {"AveragePool", "BatchNormalization", "DFT", "GRU"} | {
     case.op.name for case in FAULTS.values()
 }
+IN_PAIRS = {"ConvInteger", "MatMulInteger", "QLinearMatMul"} if adds_pairs_in_16_bits() else set()
+"""What saturates on processors without VNNI: a row of the known failures has the formula."""
 RANDOM = {name for name, cls in OPERATORS.items() if cls.random}
 """Those that have a distribution, and no value."""
 
@@ -116,7 +122,7 @@ DECLARED = [
     (name, dtype)
     for name in NAMES
     for dtype in ("float32", "float16")
-    if name not in TOUCHED | LACKING | RANDOM
+    if name not in TOUCHED | LACKING | RANDOM | IN_PAIRS
     and name in BACKEND.rows  # those of newer operator sets than its own are not
     and dtype in BACKEND.rows[name].dtypes
 ]
@@ -139,6 +145,33 @@ def test_a_row_is_inside_the_bars(name: str, dtype: str) -> None:
 
     every()
     assert len(judged_cases) > 3
+
+
+def test_pairs_saturate_at_16_bits_where_the_processor_lacks_vnni() -> None:
+    a, b = Tensor((1, 2), "uint8", data=(255, 255)), Tensor((2, 1), "int8", data=(127, 127))
+    judgement = judged(made("MatMulInteger", a, b, None, None))
+    assert judgement.right != adds_pairs_in_16_bits()
+    if not judgement.right:
+        assert (judgement.got, judgement.want) == (32767, 64770)
+    assert ("pairs_in_16_bits" in BACKEND.describe_device()) == adds_pairs_in_16_bits()
+
+
+@pytest.mark.parametrize("name", sorted(IN_PAIRS))
+def test_what_saturates_is_its_formula_to_the_last_bit(name: str) -> None:
+    judged_cases = []
+
+    @settings(max_examples=100, deadline=None, database=None, derandomize=True)
+    @given(case=cases(OPERATORS[name], "float32"))
+    def every(case: Case) -> None:
+        try:
+            judgement = judged(case, "pairs saturate at 16 bits")
+        except Unsupported:
+            return
+        judged_cases.append(case)
+        assert judgement.right, judgement
+
+    every()
+    assert len(judged_cases) > 20
 
 
 @pytest.mark.parametrize("name", sorted(LACKING))

@@ -157,9 +157,10 @@ class QLinearMatMul(Operator):
     """
 
     since = 21
+    product = MatMulInteger
 
     def forward(self, a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero):
-        sums = MatMulInteger().forward(a, b, a_zero, b_zero).astype(np.float64)
+        sums = self.product().forward(a, b, a_zero, b_zero).astype(np.float64)
         scale = along(a_scale, (-1, 1)) * b_scale / y_scale
         return saturated(sums * scale, y_zero, y_zero.dtype)
 
