@@ -110,12 +110,19 @@ def holds(where: Mapping[str, Any], case: Case) -> bool:
     """Whether every condition holds for this case."""
     if any("[*]" in name for name in where):
         axes = [f"[-{axis}]" for axis in range(1, AXES + 1)]  # counted from the last
-        tables = [{name.replace("[*]", at): where[name] for name in where} for at in axes]
+        tables = [{n.replace("[*]", at): _along(c, at) for n, c in where.items()} for at in axes]
         return any(holds(table, case) for table in tables)
     return all(
         _meets(value_of(name, case), _resolved(condition, case))
         for name, condition in where.items()
     )
+
+
+def _along(condition: Any, at: str) -> Any:
+    """The condition with the fields in `below` at this axis."""
+    if not isinstance(condition, dict) or "below" not in condition:
+        return condition
+    return condition | {"below": [name.replace("[*]", at) for name in condition["below"]]}
 
 
 def _resolved(condition: Any, case: Case) -> Any:

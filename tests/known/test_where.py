@@ -150,3 +150,14 @@ def test_a_number_can_be_required_to_be_below_the_sum_of_others() -> None:
     assert holds({"shape1[0]": {"below": ["shape0[1]", "strides[0]", "shape2[0]"]}}, CONV)
     with pytest.raises(ValueError, match="'shap' is not an attribute"):
         validate({"shape1[0]": {"below": ["shap"]}}, Conv)
+
+
+def test_below_means_the_same_axis() -> None:
+    where = {"shape0[*]": {"below": ["kernel_shape[*]"]}}
+
+    def pooled(*size: int) -> Case:
+        return Case(OPERATORS["AveragePool"](kernel_shape=(3, 5)), (Tensor((2, 9, *size)),))
+
+    assert holds(where, pooled(3, 4))
+    assert holds(where, pooled(2, 5))
+    assert not holds(where, pooled(4, 5))
