@@ -33,18 +33,24 @@ ENGINES: Mapping[str, str] = {
     "keras-model-parallel": "d5test.engines.keras_parallel:ModelParallel",
 }
 """Where each of ours is."""
-PACKAGES = {"torch": "", "jax": "jax", "tf": "tensorflow", "keras": "jax"}
-"""What an engine needs beside PyTorch, by the first word of its name."""
+EXTRAS: Mapping[str, Mapping[str, str]] = {
+    "torch": {},
+    "jax": {"jax": "jax"},
+    "tf": {"tensorflow": "tensorflow"},
+    "keras": {"jax": "jax", "keras": "tensorflow"},
+}
+"""What an engine needs beside PyTorch, by the first word of its name: packages, and the extra of
+d5test that brings each."""
 ALL = "all"
 
 
-def needs(engine: str) -> str:
-    """The package that an engine of ours needs beside PyTorch; empty: none.
+def needs(engine: str) -> Mapping[str, str]:
+    """The packages that an engine of ours needs, and the extra that brings each.
 
-    >>> needs("jax-shard-map")
-    'jax'
+    >>> needs("keras-data-parallel")
+    {'torch': 'torch', 'jax': 'jax', 'keras': 'tensorflow'}
     """
-    return PACKAGES[engine.partition("-")[0]] if engine in ENGINES else ""
+    return {"torch": "torch", **(EXTRAS[engine.partition("-")[0]] if engine in ENGINES else {})}
 
 
 Division = Literal["", "rows", "plan", "whole"]

@@ -39,10 +39,9 @@ class Named:
     @property
     def missing(self) -> str:
         """Why it cannot run here; empty if it can."""
-        extra = "" if find_spec("torch") else "torch"
-        if not extra and (package := needs(self.name)) and not find_spec(package):
-            extra = package
-        return f"{self.name} needs {extra}: pip install 'd5test[{extra}]'" if extra else ""
+        lacking = (item for item in needs(self.name).items() if not find_spec(item[0]))
+        package, extra = next(lacking, ("", ""))
+        return f"{self.name} needs {package}: pip install 'd5test[{extra}]'" if package else ""
 
     def make(self) -> Any:
         """The engine. A class of ours is imported now."""

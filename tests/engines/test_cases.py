@@ -13,6 +13,7 @@ from d5test.engines.engine import World
 from d5test.engines.judging import Bars, expected
 from d5test.engines.models import Training
 from d5test.engines.sequential import LOSS, NORM, followed, mean, mistakes
+from d5test.plugin import engines
 
 ALONE = World(0, 1, {})
 
@@ -111,3 +112,19 @@ def test_what_a_checkpoint_brings_back_is_all_that_the_run_has(name: str) -> Non
 def test_only_a_case_with_a_checkpoint_asks_for_its_mistakes() -> None:
     assert not [m for m in mistakes(Training(CASES["mlp-adamw"], "float32", 3)) if "loaded" in m]
     assert "step is not loaded" in mistakes(Training(CASES["mlp-resumed-adamw"], "float32", 3))
+
+
+@pytest.mark.parametrize(
+    "lacking, said",
+    [
+        ("torch", "keras-data-parallel needs torch: pip install 'd5test[torch]'"),
+        ("jax", "keras-data-parallel needs jax: pip install 'd5test[jax]'"),
+        ("keras", "keras-data-parallel needs keras: pip install 'd5test[tensorflow]'"),
+        ("", ""),
+    ],
+)
+def test_a_package_that_is_not_there_is_named(
+    monkeypatch: pytest.MonkeyPatch, lacking: str, said: str
+) -> None:
+    monkeypatch.setattr(engines, "find_spec", lambda package: package != lacking)
+    assert engines.Named("keras-data-parallel", "").missing == said

@@ -63,6 +63,11 @@ def see(fault: dict[str, Any], kind: str, likely: str) -> None:
     assert bool(likely) == ("looks like" in fault["details"])
 
 
+def right(said: dict[str, Any]) -> None:
+    assert "kind" not in said, said
+    assert 0 < said["distance"] < 0.5
+
+
 @pytest.mark.parametrize("asked", FOUND)
 def test_it_is_found(on_two: Callable[[str], dict[str, Any]], asked: str) -> None:
     see(on_two(asked), *FOUND[asked])
@@ -76,12 +81,10 @@ def test_it_is_found_on_four(on_four: Callable[[str], dict[str, Any]], asked: st
 
 @pytest.mark.parametrize("asked", HONEST)
 def test_what_is_right_is_not_accused(on_two: Callable[[str], dict[str, Any]], asked: str) -> None:
-    assert "kind" not in on_two(asked), on_two(asked)
-    assert 0 < on_two(asked)["distance"] < 0.5
+    right(on_two(asked))
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("asked", MORE_HONEST)
 def test_nor_is_it_on_four(on_four: Callable[[str], dict[str, Any]], asked: str) -> None:
-    assert "kind" not in on_four(asked), on_four(asked)
-    assert 0 < on_four(asked)["distance"] < 0.5
+    right(on_four(asked))

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.distributed.test_mpi import MPIRUN
-from tests.engines.test_planted_jax import EVERYWHERE, judged, see
+from tests.engines.test_planted_jax import EVERYWHERE, judged, right, see
 
 pytestmark = [
     pytest.mark.nightly,
@@ -35,11 +35,6 @@ MORE_HONEST = (
 
 def said(ranks: int, asked: str, *others: Any) -> dict[str, Any]:
     return judged(ranks, "planted_keras", *others)[asked]
-
-
-def right(said: dict[str, Any]) -> None:
-    assert "kind" not in said, said
-    assert 0 < said["distance"] < 0.5
 
 
 @pytest.mark.parametrize("asked", FOUND)

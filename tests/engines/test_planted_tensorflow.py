@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.distributed.test_mpi import MPIRUN
-from tests.engines.test_planted_jax import judged, see
+from tests.engines.test_planted_jax import judged, right, see
 
 pytestmark = pytest.mark.skipif(MPIRUN is None, reason="there is no mpirun")
 pytest.importorskip("tensorflow")
@@ -58,8 +58,3 @@ def test_it_is_found_on_four(asked: str) -> None:
 @pytest.mark.parametrize("asked", MORE_HONEST)
 def test_nor_is_it_accused_on_four(asked: str) -> None:
     right(said(4, asked, *MORE_HONEST))
-
-
-def right(said: dict[str, Any]) -> None:
-    assert "kind" not in said, said
-    assert 0 < said["distance"] < 0.5

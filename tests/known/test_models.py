@@ -290,3 +290,18 @@ def test_a_gate_that_may_be_zero_makes_anything_of_an_infinity(below: float, rig
     client.known = NearZero()
     with nullcontext() if right else pytest.raises(Fault, match=certain):
         assert special(client, case).right
+
+
+def test_only_pairs_of_uint8_and_int8_saturate() -> None:
+    """255 x 127 twice is beyond 16 bits, once it is not; a third term makes a pair of its own."""
+    a, b = np.full((1, 3), 255, np.uint8), np.full((3, 1), 127, np.int8)
+    pairs = computed(OPERATORS["MatMulInteger"](), "pairs saturate at 16 bits", np.inf)
+    assert pairs(a, b)[0].item() == 32767 + 32385
+    assert pairs(a[:, :1], b[:1])[0].item() == 32385
+    assert pairs(a, b[:, 0])[0].item() == 32767 + 32385
+    assert pairs(a, b.view(np.uint8))[0].item() == 3 * 32385
+    assert pairs(a, b, np.uint8(5), np.int8(-2))[0].item() == 3 * 250 * 129 - 32003
+    x, w = b.reshape(1, 3, 1), a.reshape(1, 3, 1)
+    conv = computed(OPERATORS["ConvInteger"](), "pairs saturate at 16 bits", np.inf)
+    assert conv(x, w)[0].item() == 32767 + 32385
+    assert conv(x.view(np.uint8), w)[0].item() == 3 * 32385
