@@ -147,7 +147,12 @@ class MultiWorker(Engine):
     name = "tf-multiworker"
     version = f"tensorflow {tf.__version__}"
     seen = False
-    lacks = MappingProxyType({"residual": "no convolution is written as a function yet"})
+    lacks = MappingProxyType(
+        {
+            "residual": "no convolution is written as a function yet",
+            "resumed": "no checkpoint of TensorFlow is written yet",
+        }
+    )
 
     def start(self, world: World) -> None:
         """See `Engine`."""
