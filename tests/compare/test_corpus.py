@@ -18,13 +18,7 @@ ROOT = Path(__file__).parents[2]
 SCHEMA = json.loads((ROOT / "d5test" / "compare" / "schema.json").read_text())
 Compared = Callable[..., Any]
 
-HONEST = """
-from d5test.backends.torch import Torch
-
-class Mine(Torch):
-    rows = {name: Torch.rows[name] for name in ("Conv", "Relu", "Neg")}
-"""
-COARSE = (
+BOTH = (
     """
 from dataclasses import replace
 
@@ -32,6 +26,17 @@ import torch
 from d5test.backends.torch import Torch
 """
     + CONV
+)
+HONEST = (
+    BOTH
+    + """
+class Mine(Torch):
+    rows = {name: Torch.rows[name] for name in ("Relu", "Neg")}
+    rows["Conv"] = replace(Torch.rows["Conv"], call=fine)
+"""
+)
+COARSE = (
+    BOTH
     + """
 class Mine(Torch):
     rows = {
