@@ -14,6 +14,8 @@ from d5test.outcome.tally import Tally
 from d5test.plugin.outcomes import tallies_of
 
 SUITES = shipped("torch").parents[1]
+SLOW, HUNG = 120, 300
+"""Seconds after which one test of a run says where it stands, and after which the run is ended."""
 ROOT = SUITES.parent if (SUITES.parent / "d5test").is_dir() else SUITES.parents[1]
 
 TINY = """
@@ -175,10 +177,15 @@ def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Suite:
 
     def run(backend: str, *options: str, where: str = "operators") -> Ran:
         given = (f"--backend=./tiny.py:{backend}",) if backend else ()
-        result = pytester.run(
-            sys.executable, "-m", "pytest", SUITES / where, *given, "-p", "no:cacheprovider",
-            "--junit-xml=run.xml", *options, timeout=120,
-        )  # fmt: skip
+        fixed = ("-p", "no:cacheprovider", "-o", f"faulthandler_timeout={SLOW}")
+        try:
+            result = pytester.run(
+                sys.executable, "-m", "pytest", SUITES / where, *given, *fixed,
+                "--junit-xml=run.xml", *options, timeout=HUNG,
+            )  # fmt: skip
+        except pytester.TimeoutExpired as hung:
+            said = [(pytester.path / stream).read_text() for stream in ("stdout", "stderr")]
+            raise AssertionError("\n".join([str(hung), *said])) from None
         text = "\n".join([*result.outlines, *result.errlines])
         return Ran(result.ret, text, dict(_tallies(pytester.path / "run.xml")))
 
