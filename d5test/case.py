@@ -169,6 +169,10 @@ class Operator:
         )
         return as_tuple(self.backward(grads, inputs, outputs))
 
+    def draws(self, *inputs: Any) -> bool:
+        """Whether these inputs have no one result: another call may give another one."""
+        return self.random
+
     def fits(self, inputs: tuple[Tensor | None, ...]) -> bool:
         """Whether inputs of such sizes, which nobody drew, are ones that it is meant for."""
         return True

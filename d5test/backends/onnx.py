@@ -123,8 +123,8 @@ def build_model(
     schema = schema_of(name, opset)
     if len(inputs) > schema.max_input:
         raise Unsupported(f"{name} of operator set {opset} has {schema.max_input} inputs at most")
-    if name == "Dropout":
-        raise Unsupported("ONNX's Dropout draws its mask itself, or is the identity")
+    if name == "Dropout" and any(x is not None and np.ndim(x) for x in inputs[2:]):
+        raise Unsupported("ONNX's Dropout is not given its mask")
     present = tuple(i for i, x in enumerate(inputs) if x is not None)
     excluding = [i for i in present if i in APART.get(name, {})]
     apart = [k for i in excluding for k in APART[name][i]]

@@ -12,7 +12,8 @@ their table, in the order in which they run.
     numerical, derivatives
                   central differences; forward mode and second derivatives
     repetition    determinism, private inputs and outputs, no caching
-    distribution  what is drawn by chance
+    distribution, dropped
+                  what is drawn by chance; a Dropout in training
     bias          a bias below one ULP
     real, large   full sizes; calls beyond 2^31
 
@@ -52,6 +53,7 @@ from d5test.checks.derivatives import (
     with_second_gradient,
 )
 from d5test.checks.distribution import distribution
+from d5test.checks.dropped import dropout
 from d5test.checks.inquiry import Inquiry
 from d5test.checks.large import (
     has_samples,
@@ -76,7 +78,9 @@ from d5test.checks.value import compiled, forms, forward, gradient, low_precisio
 from d5test.outcome.fault import Evidence, Fault
 from d5test.problems.functions import function_cases, slope_cases
 from d5test.reference.operators.elementwise import Binary, Pow, Unary
+from d5test.reference.operators.movement import Dropout
 from d5test.reference.operators.random import Random
+from d5test.strategies.random import in_training
 from d5test.strategies.sizes import LARGE, REAL
 
 CHECKS: Mapping[str, Check] = {
@@ -222,15 +226,24 @@ CHECKS: Mapping[str, Check] = {
                     (large_elements_gradient, has_samples_and_gradient),
                 )
             ),
+            Check(
+                "dropout",
+                dropout,
+                FLOATS,
+                family=Dropout,
+                cases=in_training,
+                largest=0,
+                share=0.4,
+            ),
         )
     )
 }
 
 __all__ = [
     "CHECKS", "Check", "Evidence", "Fault", "Inquiry", "accuracy", "accuracy_gradient", "batch",
-    "compiled", "declared_dtypes", "degenerate", "determinism", "distribution", "forms", "forward",
-    "forward_mode", "gradient", "invalid_arguments", "large_bytes", "large_bytes_gradient",
-    "large_elements", "large_elements_gradient", "layout", "layout_gradient", "low_precision",
-    "no_caching", "numerical_gradient", "real", "second_gradient", "special",
-    "special_gradient", "untouched",
+    "compiled", "declared_dtypes", "degenerate", "determinism", "distribution", "dropout", "forms",
+    "forward", "forward_mode", "gradient", "invalid_arguments", "large_bytes",
+    "large_bytes_gradient", "large_elements", "large_elements_gradient", "layout",
+    "layout_gradient", "low_precision", "no_caching", "numerical_gradient", "real",
+    "second_gradient", "special", "special_gradient", "untouched",
 ]  # fmt: skip

@@ -38,10 +38,8 @@ class Pass:
     ) -> None:
         self._graph = graph
         self._nodes = [] if has_flow(graph) else runnable(graph)
-        drawn = sorted({node.kind for node, op in self._nodes if op.random})
-        if drawn:
-            what = f"what depends on {' and '.join(drawn)} is drawn by chance"
-            raise Unsupported(f"{what}, and has no one value")
+        if drawn := sorted({node.kind for node, op in self._nodes if op.random}):
+            raise by_chance(" and ".join(drawn))
         self._lift = lift
         self._dtypes = dtypes or {}
         arrays = {**graph.constants, **graph.parameters, **inputs}
@@ -57,6 +55,8 @@ class Pass:
             self.values |= {name: self.entered(y, name) for name, y in named}
         for node, op in self._nodes:
             inputs = self._inputs(node)
+            if op.draws(*inputs):
+                raise by_chance(node.kind)
             with np.errstate(all="ignore"):
                 if op.typed:
                     outputs: tuple[Any, ...] = (self._converted(inputs[0], node.outputs[0], op),)
@@ -156,6 +156,11 @@ def _require_one_dtype(graph: Graph, dtype: str) -> None:
             if target != dtype if is_float(target) else is_float(source):
                 what = f"{source} to {target}, beside control flow"
                 raise Unsupported(f"{node.name}: {what}: judged by itself alone")
+
+
+def by_chance(what: str) -> Unsupported:
+    """What is raised of a node whose result has no one value."""
+    return Unsupported(f"what depends on {what} is drawn by chance, and has no one value")
 
 
 def double(x: Array) -> Array:

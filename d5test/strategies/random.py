@@ -1,12 +1,15 @@
 """Cases of tensors that are drawn by chance: of many elements, so that a wrong share shows."""
 
+from functools import partial
 from math import prod
 
-from d5test.case import Tensor
+from hypothesis.strategies import SearchStrategy
+
+from d5test.case import Case, Operator, Tensor
 from d5test.dtypes import NUMBERS
 from d5test.reference.operators import random
 from d5test.strategies.draw import Draw, Shape
-from d5test.strategies.registry import choices, inputs
+from d5test.strategies.registry import choices, drawn_by, inputs
 
 MANY = 50_000
 """Elements among which a share that is 1.5 % of all off shows."""
@@ -81,3 +84,14 @@ def log_probabilities(d: Draw, op: random.Multinomial) -> tuple[Tensor]:
     if d.choose((False, False, False, True)):
         return (d.literal((0.0, -1.5, float("-inf"), 0.5), d.dtype, (1, 4)),)
     return (d.tensor((d.side(most=4), d.side(most=6)), ("uniform", -3, 3), ("constant", 0.0)),)
+
+
+def in_training(operator: type[Operator], dtype: str) -> SearchStrategy[Case]:
+    """Cases of a Dropout that draws its mask, on an x that has no zeros."""
+    return drawn_by(partial(_trained, operator), dtype)
+
+
+def _trained(operator: type[Operator], d: Draw) -> Case:
+    x = d.tensor(sampled(d), ("uniform", 1, 2))
+    ratio = d.maybe(d.literal(d.choose((0.25, 0.1, 0.75, 0.0)), d.dtype))
+    return Case(operator(), (x, ratio, d.literal(True, "bool")), d.integer(0, 2**32 - 1))

@@ -86,7 +86,7 @@ def operators(
 ) -> SearchStrategy[Op]:
     """Operators of `cls` with drawn attributes."""
     _require(cls)
-    return _drawn(partial(_draw_operator, cls), dtype, degenerate)
+    return drawn_by(partial(_draw_operator, cls), dtype, degenerate)
 
 
 def cases(
@@ -104,7 +104,7 @@ def cases(
     small and different. `attributes` has the only values that some attributes may have.
     """
     _require(op if isinstance(op, type) else type(op))
-    return _drawn(partial(case_with, op, attributes=attributes), dtype, degenerate, sizes)
+    return drawn_by(partial(case_with, op, attributes=attributes), dtype, degenerate, sizes)
 
 
 def case_with(
@@ -145,13 +145,14 @@ def _sized(drawn: Inputs, problem: Case) -> Inputs:
 
 
 @st.composite
-def _drawn(
+def drawn_by(
     draw: DrawFn,
     rule: Callable[[Draw], T],
     dtype: str,
     degenerate: bool = False,
     sizes: Callable[[int], Sizes] | None = None,
 ) -> T:
+    """What a rule makes by choices of `Draw`; see `cases`."""
     d = Draw(draw, dtype, degenerate, sizes and sizes(draw(st.integers(0, MANY_NUMBERS))))
     drawn = rule(d)
     d.finish()

@@ -67,6 +67,8 @@ IN_PROCESS = (
             "off that of Normal", alone=True),
     Finding(functions.RowsAlike, "RandomUniformLike", "distribution", "distribution",
             "elements", alone=True),
+    Finding(functions.Unscaled, "Dropout", "dropout", "value", WRONG, alone=True),
+    Finding(functions.AnotherMask, "Dropout", "dropout", "gradient", GRADIENT, alone=True),
     Finding(values.AnotherCall, "MatMul", "forms", "value", WRONG, alone=True),
     Finding(values.Nondeterministic, "MatMul", "determinism", "nondeterministic",
             "the same call gives other outputs", alone=True),

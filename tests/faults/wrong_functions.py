@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.faults.wrong import Arrays, Honest, Wrong
+from tests.faults.wrong import Arrays, Gradients, Honest, Wrong
 
 
 class OneOfAll(Wrong):
@@ -55,3 +55,28 @@ class RowsAlike(Wrong):
     def forward(self, honest: Honest, *inputs: Any) -> Arrays:
         (y,) = honest(*inputs)
         return (np.broadcast_to(y[:1], y.shape).copy(),)
+
+
+class Unscaled(Wrong):
+    """What a Dropout keeps in training is not scaled."""
+
+    def forward(self, honest: Honest, *inputs: Any) -> Arrays:
+        y, *masks = honest(*inputs)
+        if not trains(*inputs):
+            return (y, *masks)
+        return (np.where(y == 0, y, inputs[0]), *masks)
+
+
+class AnotherMask(Wrong):
+    """The gradient of a Dropout is that of a mask that is drawn again."""
+
+    def backward(self, gradients: Gradients, inputs: Arrays, grads: Arrays) -> Gradients:
+        if not trains(*inputs):
+            return gradients
+        dx, *rest = gradients
+        return (np.roll(dx, 1), *rest)
+
+
+def trains(x: Any, ratio: Any = None, training_mode: Any = None) -> bool:
+    """Whether a Dropout draws its mask."""
+    return training_mode is not None and training_mode.ndim == 0 and bool(training_mode)

@@ -36,7 +36,7 @@ def dropout(op: Any, x: Array, ratio: Any = None, train: Any = None) -> Plan:
     if train is not None and train.ndim:
         return masked_dropout
     if train is not None and bool(train) and (ratio is None or float(ratio)):
-        raise Unsupported("jax draws a mask of its own")
+        raise Unsupported("jax has no function that drops")
     return lambda x, *_: x
 
 

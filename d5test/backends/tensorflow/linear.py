@@ -56,8 +56,9 @@ def einsum(op: Any, *inputs: Any) -> Plan:
 def dropout(op: Any, x: Any, ratio: Any = None, train: Any = None) -> Plan:
     if train is not None and train.ndim:
         return masked_dropout
-    if train is not None and train.numpy() and (ratio is None or ratio.numpy()):
-        raise Unsupported("TensorFlow draws a mask of its own")
+    if train is not None and train.numpy():
+        rate = 0.5 if ratio is None else float(ratio)
+        return lambda x, *_: tf.nn.dropout(x, rate)
     return lambda x, *_: tf.identity(x)
 
 

@@ -124,8 +124,6 @@ def dropout(op: Any, x: Tensor, ratio: Tensor | None = None, train: Tensor | Non
     if train is not None and train.ndim:
         return masked_dropout
     rate, trains = 0.5 if ratio is None else float(ratio), train is not None and bool(train)
-    if trains and rate:
-        raise Unsupported("torch draws a mask of its own")
     return lambda x, *_: F.dropout(x, rate, trains)
 
 

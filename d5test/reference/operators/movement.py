@@ -273,7 +273,7 @@ class Dropout(Operator):
     """Elements set to zero by chance, the others scaled to keep the mean. ONNX Dropout-22.
 
     y = mask x / (1 - ratio), and the mask, booleans; not in training y = x. ratio: (), 1/2 if
-    absent; training_mode: (), false if absent. The mask is that of ONNX's own reference.
+    absent; training_mode: (), false if absent. Of a seed the mask is that of ONNX's own reference.
 
     No framework draws that one. So `training_mode` may also have the shape of x, if that has axes:
     then it is the mask, and there is no other output. ONNX has no such node.
@@ -289,7 +289,7 @@ class Dropout(Operator):
             return +x, np.ones(x.shape, bool)
         if training_mode.ndim:
             return self.dropped(x, training_mode, ratio)
-        drawn = np.random.RandomState(self.seed or 0).uniform(size=x.shape)
+        drawn = np.random.RandomState(self.seed).uniform(size=x.shape)
         mask = drawn >= (0.5 if ratio is None else float(plain(ratio)))
         return self.dropped(x, mask, ratio), mask
 
@@ -299,6 +299,11 @@ class Dropout(Operator):
         mask = outputs[1] if len(outputs) > 1 else training_mode
         dx = self.dropped(dy, mask, ratio) if trains(training_mode) else +dy
         return dx, *(None for _ in rest)
+
+    def draws(self, x, ratio=None, training_mode=None):
+        if self.seed is not None or not trains(training_mode) or training_mode.ndim:
+            return False
+        return ratio is None or bool(plain(ratio) > 0)
 
     def dropped(self, x, mask, ratio):
         return mask * x * (1 / (1 - (0.5 if ratio is None else ratio)))
