@@ -75,6 +75,10 @@ class TorchEngine(Engine):
         """See `Engine`."""
         return {name: whole(p) for name, p in self.named.items()}
 
+    def buffers(self) -> Mapping[str, torch.Tensor]:
+        """See `Engine`."""
+        return dict(self.model.named_buffers())
+
     def placements(self) -> Held:
         """See `Engine`."""
         states = self.optimizer.state
@@ -162,6 +166,7 @@ class Ddp(DataParallel):
 
     name = "torch-ddp"
     axes = ("dp",)
+    statistics = "first"
     model: DistributedDataParallel
     options: Mapping[str, Any] = MappingProxyType({})
 
@@ -175,9 +180,15 @@ class Ddp(DataParallel):
         return context
 
     def gives(self, itemsize: int) -> int:
-        """All gradients, to an allreduce."""
+        """All gradients, to an allreduce, and buffers that are rank 0's, to a broadcast."""
         numel: int = sum(p.numel() for p in self.named.values())
-        return itemsize * numel
+        buffers = self.buffers().values() if self.statistics == "first" else ()
+        broadcast: int = sum(b.nbytes for b in buffers if b.is_floating_point())
+        return itemsize * numel + broadcast
+
+    def buffers(self) -> Mapping[str, torch.Tensor]:
+        """Those of the module within."""
+        return dict(self.model.module.named_buffers())
 
     @property
     def named(self) -> Mapping[str, torch.Tensor]:
@@ -265,6 +276,7 @@ class Fsdp2(DataParallel):
 
     name = "torch-fsdp2"
     axes = ("dp", "fsdp")
+    statistics = "own"
 
     def start(self, world: World) -> None:
         """With both axes if it has replicas: `fully_shard` shards along a single one."""
