@@ -59,6 +59,7 @@ class Case:
             "tied": self.tied,
             "uneven": self.uneven,
             "resumed": self.resumed,
+            "adamw": self.optimizer == "AdamW",
             "experts": self.model == "experts",
             "residual": self.model == "residual",
             "buffers": self.model == "batchnorm",

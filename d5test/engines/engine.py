@@ -109,7 +109,7 @@ class Engine:
     computes  the format of the forward and the backward pass, where the parameters that are
               stepped are wider; empty: theirs
     lacks     features of a case that it has not, and why: `accumulate`, `clip`, `tied`, `uneven`,
-              `resumed`; `experts`, `residual`, `buffers`
+              `resumed`, `adamw`; `experts`, `residual`, `buffers`
     norm      that of the gradient in the last step, before it was clipped, if the plan clips
     seen      whether PyTorch calls the model and the collectives, so that samples and bytes are
               counted: not of an engine that computes in another framework
