@@ -42,7 +42,7 @@ class Case:
     """
 
     name: str
-    model: Literal["mlp", "deep", "transformer", "experts", "residual"] = "mlp"
+    model: Literal["mlp", "deep", "transformer", "experts", "residual", "batchnorm"] = "mlp"
     optimizer: str = "SGD"
     accumulate: int = 1
     clip: float = inf
@@ -59,8 +59,10 @@ class Case:
             "tied": self.tied,
             "uneven": self.uneven,
             "resumed": self.resumed,
+            "adamw": self.optimizer == "AdamW",
             "experts": self.model == "experts",
             "residual": self.model == "residual",
+            "buffers": self.model == "batchnorm",
         }
         return tuple(name for name, wanted in asked.items() if wanted)
 
@@ -86,6 +88,7 @@ _ROWS = (
     Case("transformer-adamw", "transformer", "AdamW"),
     Case("experts-sgd", "experts"),
     Case("residual-sgd", "residual"),
+    Case("batchnorm-sgd", "batchnorm"),
 )
 CASES: Mapping[str, Case] = {case.name: case for case in _ROWS}
 USUAL = ("mlp-sgd", "mlp-clipped")

@@ -17,6 +17,7 @@ ENGINES: Mapping[str, str] = {
     "torch-ddp-fp16": "d5test.engines.data_parallel:Float16Ddp",
     "torch-zero": "d5test.engines.data_parallel:Zero",
     "torch-fsdp2": "d5test.engines.data_parallel:Fsdp2",
+    "torch-fsdp2-bf16": "d5test.engines.data_parallel:Bfloat16Fsdp2",
     "torch-tp": "d5test.engines.model_parallel:TensorParallel",
     "torch-pp": "d5test.engines.model_parallel:Pipeline",
     "torch-pp-1f1b": "d5test.engines.model_parallel:OneForwardOneBackward",

@@ -21,7 +21,7 @@ from torch.distributed.checkpoint.state_dict import (
     set_state_dict,
 )
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils import clip_grad_norm_
@@ -44,13 +44,13 @@ def here(p: torch.Tensor) -> int:
     return int((p.to_local() if isinstance(p, DTensor) else p).numel())
 
 
-def sharded(model: nn.Sequential, mesh: DeviceMesh) -> nn.Module:
+def sharded(model: nn.Sequential, mesh: DeviceMesh, **options: Any) -> nn.Module:
     """Child by child, or all at once where two of them share a parameter."""
     names = [name for name, _ in model.named_parameters(remove_duplicate=False)]
     if len(names) == len(list(model.parameters())):
         for child in model:
-            fully_shard(child, mesh=mesh)
-    module: nn.Module = fully_shard(model, mesh=mesh)
+            fully_shard(child, mesh=mesh, **options)
+    module: nn.Module = fully_shard(model, mesh=mesh, **options)
     return module
 
 
@@ -74,6 +74,10 @@ class TorchEngine(Engine):
     def parameters(self) -> Mapping[str, torch.Tensor]:
         """See `Engine`."""
         return {name: whole(p) for name, p in self.named.items()}
+
+    def buffers(self) -> Mapping[str, torch.Tensor]:
+        """See `Engine`."""
+        return dict(self.model.named_buffers())
 
     def placements(self) -> Held:
         """See `Engine`."""
@@ -162,6 +166,7 @@ class Ddp(DataParallel):
 
     name = "torch-ddp"
     axes = ("dp",)
+    statistics = "first"
     model: DistributedDataParallel
     options: Mapping[str, Any] = MappingProxyType({})
 
@@ -175,9 +180,15 @@ class Ddp(DataParallel):
         return context
 
     def gives(self, itemsize: int) -> int:
-        """All gradients, to an allreduce."""
+        """All gradients, to an allreduce, and buffers that are rank 0's, to a broadcast."""
         numel: int = sum(p.numel() for p in self.named.values())
-        return itemsize * numel
+        buffers = self.buffers().values() if self.statistics == "first" else ()
+        broadcast: int = sum(b.nbytes for b in buffers if b.is_floating_point())
+        return itemsize * numel + broadcast
+
+    def buffers(self) -> Mapping[str, torch.Tensor]:
+        """Those of the module within."""
+        return dict(self.model.module.named_buffers())
 
     @property
     def named(self) -> Mapping[str, torch.Tensor]:
@@ -265,6 +276,8 @@ class Fsdp2(DataParallel):
 
     name = "torch-fsdp2"
     axes = ("dp", "fsdp")
+    statistics = "own"
+    policy = MixedPrecisionPolicy()
 
     def start(self, world: World) -> None:
         """With both axes if it has replicas: `fully_shard` shards along a single one."""
@@ -272,7 +285,7 @@ class Fsdp2(DataParallel):
 
     def distributed(self, model: nn.Sequential) -> nn.Module:
         """See `sharded`."""
-        return sharded(model, self.mesh)
+        return sharded(model, self.mesh, mp_policy=self.policy)
 
     def gives(self, itemsize: int) -> int:
         """Its rows to a gather forward and backward, all rows to a reduction.
@@ -285,7 +298,8 @@ class Fsdp2(DataParallel):
         shard: int = sum(p.numel() // len(p) * ceil(len(p) / ranks) for p in self.named.values())
         by_child = all(isinstance(child, FSDPModule) for child in self.model.children())
         gathers = self.plan.accumulate * (2 if by_child else 1) * (ranks > 1)
-        width: int = next(self.model.parameters()).itemsize
+        own = next(self.model.parameters()).dtype
+        width: int = (getattr(torch, self.computes) if self.computes else own).itemsize
         return shard * (itemsize * (ranks * (ranks > 1) + replicated) + width * gathers)
 
     @contextmanager
@@ -297,3 +311,25 @@ class Fsdp2(DataParallel):
             yield
         finally:
             self.model.set_requires_gradient_sync(True)
+
+
+class Bfloat16Fsdp2(Fsdp2):
+    """Forward and backward in bfloat16; gradients are reduced, and parameters stepped, in float32.
+
+    Outputs are float32 again, so that the loss is.
+    """
+
+    name = "torch-fsdp2-bf16"
+    computes, rounding = "bfloat16", "float32"
+    lacks = MappingProxyType(
+        {
+            "adamw": "in bfloat16 its steps do not show over how many ranks the mean is",
+            "resumed": "in bfloat16 a checkpoint that is rounded to it does not show",
+            "experts": "in bfloat16 a gate may leave out another expert than in float64",
+            "buffers": "torch's batch_norm on CPUs takes no weights in bfloat16 beside statistics "
+            "in float32: expected scalar type BFloat16 but found Float",
+        }
+    )
+    policy = MixedPrecisionPolicy(
+        param_dtype=torch.bfloat16, reduce_dtype=torch.float32, output_dtype=torch.float32
+    )

@@ -106,11 +106,19 @@ class Engine:
     axes      of the meshes that it takes, the outermost first; the last one has all ranks if
               `--mesh` says nothing else
     rounding  the format to which gradients are rounded on their way; empty: none
+    computes  the format of the forward and the backward pass, where the parameters that are
+              stepped are wider; empty: theirs
     lacks     features of a case that it has not, and why: `accumulate`, `clip`, `tied`, `uneven`,
-              `resumed`; `experts`, `residual`
+              `resumed`, `adamw`; `experts`, `residual`, `buffers`
     norm      that of the gradient in the last step, before it was clipped, if the plan clips
     seen      whether PyTorch calls the model and the collectives, so that samples and bytes are
               counted: not of an engine that computes in another framework
+    statistics  by what a rank normalises in batch normalisation, and which running statistics it
+              moves by that: `own`, by its share of the samples, and its own; `first`, by its
+              share, and those that rank 0 had after the step before, as
+              `DistributedDataParallel` with `broadcast_buffers`; `joined`, by all samples, so
+              that all ranks have the same, as `SyncBatchNorm`. Empty: nothing is said, and a
+              model with buffers is skipped
     """
 
     name = ""
@@ -118,6 +126,8 @@ class Engine:
     version = f"torch {torch.__version__}"
     axes: tuple[str, ...] = ("dp",)
     rounding = ""
+    computes = ""
+    statistics: Literal["", "own", "first", "joined"] = ""
     lacks: Mapping[str, str] = MappingProxyType({})
     norm = nan
 
@@ -138,6 +148,10 @@ class Engine:
 
     def parameters(self) -> Mapping[str, torch.Tensor]:
         """All parameters, whole, by their names in the model, at every rank."""
+        raise NotImplementedError
+
+    def buffers(self) -> Mapping[str, torch.Tensor]:
+        """All buffers of the model, as they are at this rank; of an engine with `statistics`."""
         raise NotImplementedError
 
     def placements(self) -> Held:

@@ -112,6 +112,7 @@ class JaxEngine(Engine):
     lacks = MappingProxyType(
         {
             "residual": "no convolution is written as a function yet",
+            "buffers": "no batch normalisation is written as a function yet",
             "resumed": "no checkpoint of jax is written yet",
         }
     )

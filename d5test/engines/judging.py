@@ -87,9 +87,8 @@ class Bars:
 
         Where gradients may be rounded, that is none.
         """
-        names = [
-            name for name in mistakes(self.training) if not (self.rounding and name == COARSE)
-        ]
+        coarse = self.rounding or self.training.computes
+        names = [name for name in mistakes(self.training) if not (coarse and name == COARSE)]
         mine = [name for name in names[world.rank :: world.size] if self.takes_for_right(name)]
         return tuple(chain.from_iterable(comm.allgather(mine)))
 
@@ -118,7 +117,7 @@ def expected(training: Training, rounding: str, world: World, comm: Any) -> Bars
     """The bars; the ranks share the members of the ensemble, and all have the same bars."""
     arithmetic = arithmetic_of(training.dtype)
     mine = [
-        followed(training, noise=Noise(arithmetic, member, rounding))
+        followed(training, noise=Noise(arithmetic, member, rounding, training.computes))
         for member in range(world.rank, MEMBERS, world.size)
     ]
     ordered = chain.from_iterable(zip_longest(*comm.allgather(mine)))
@@ -190,7 +189,7 @@ def judge(subject: Subject, bars: Bars, ranks: Sequence[Trained]) -> float:
     if not found:
         distances = [[*bars.distances(each.trajectory)] for each in ranks]
         worst = max(d for each in distances for step in each for d in step.values())
-        found += [*_values(bars, ranks, distances), *_replicas(ranks)]
+        found += [*_values(bars, ranks, distances), *_replicas(training, ranks)]
         for phases in zip(*(each.phases for each in ranks), strict=True):
             found += _placements(training, phases)
             found += [*_shares(training, phases), *_volume(bars, phases)]
@@ -203,23 +202,21 @@ def judge(subject: Subject, bars: Bars, ranks: Sequence[Trained]) -> float:
 
 
 def _shapes(training: Training, ranks: Sequence[Trained]) -> Iterator[Finding]:
-    """All parameters are there, in their dtype and shape."""
+    """All parameters and buffers are there, in their dtype and shape."""
     for rank, each in enumerate(ranks):
+        buffers = {training.buffer(name, rank): s for name, s in training.buffers.items()}
+        due = {**training.shapes, **buffers}
         for step, values in enumerate(each.trajectory, 1):
             got = {name: v.shape for name, v in values.items() if name not in (LOSS, NORM)}
-            if got != training.shapes:
-                odd = sorted(
-                    name
-                    for name in {*got, *training.shapes}
-                    if got.get(name) != training.shapes.get(name)
-                )
+            if got != due:
+                odd = sorted(n for n in {*got, *due} if got.get(n) != due.get(n))
                 yield "shape", "parameters are not those of the model", {
                     "rank": str(rank), "step": str(step),
-                    **{n: f"{got.get(n)}, due {training.shapes.get(n)}" for n in odd[:SHOWN]},
+                    **{n: f"{got.get(n)}, due {due.get(n)}" for n in odd[:SHOWN]},
                 }  # fmt: skip
                 return
         dtypes = chain.from_iterable(phase.dtypes.items() for phase in each.phases)
-        wrong = {n: d for n, d in dtypes if d != training.dtype}
+        wrong = {n: d for n, d in dtypes if d != training.format(n)}
         if wrong:
             name, dtype = next(iter(wrong.items()))
             yield "shape", "parameters are in another dtype", {"rank": str(rank), name: dtype}
@@ -267,15 +264,19 @@ def _numbers(ranks: set[int]) -> str:
     return f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, sorted(ranks)))}"
 
 
-def _replicas(ranks: Sequence[Trained]) -> Iterator[Finding]:
-    """All ranks have the same bits, but for those of a NaN."""
+def _replicas(training: Training, ranks: Sequence[Trained]) -> Iterator[Finding]:
+    """All ranks have the same bits, but for those of a NaN; of buffers if samples are joined."""
+    buffers = training.buffers if training.statistics == "joined" else ()
     for step in range(len(ranks[0].trajectory)):
-        first = ranks[0].trajectory[step]
+        of_step = [dict(each.trajectory[step]) for each in ranks]
+        for rank, values in enumerate(of_step):
+            values |= {name: values[training.buffer(name, rank)] for name in buffers}
+        first = of_step[0]
         odd = {
             (rank, name)
-            for rank, each in enumerate(ranks)
-            for name, value in each.trajectory[step].items()
-            if not np.array_equal(value, first[name], equal_nan=True)
+            for rank, values in enumerate(of_step)
+            for name in first.keys() & values.keys()
+            if not np.array_equal(values[name], first[name], equal_nan=True)
         }
         if odd:
             names = sorted({name for _, name in odd})

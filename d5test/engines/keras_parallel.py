@@ -62,6 +62,7 @@ class KerasEngine(Engine):
         {
             "clip": "train_on_batch of Keras does not say the norm of the gradient",
             "residual": "no convolution is written as a function yet",
+            "buffers": "no batch normalisation is written as a function yet",
             "resumed": "no checkpoint of Keras is written yet",
         }
     )

@@ -52,6 +52,7 @@ class TensorParallel(DataParallel):
             "clip": "torch's clip_grad_norm_ refuses DTensors beside tensors (its issue 180346)",
             "tied": "a shared weight cannot be split twice",
             "residual": "the plan splits no convolution",
+            "buffers": "running statistics of ranks with the same samples are not written yet",
         }
     )
 
@@ -95,6 +96,7 @@ class Pipeline(TorchEngine):
         {
             "tied": "stages share no parameter",
             "uneven": "microbatches of a pipeline have one size",
+            "buffers": "running statistics that each microbatch moves are not written yet",
         }
     )
     schedule: Any = ScheduleGPipe

@@ -19,12 +19,14 @@ from torch import nn
 
 from d5test.case import Tensor
 from d5test.engines.cases import OPTIMIZERS, STEPS, Case
-from d5test.engines.engine import Minibatch, Plan, Rule
+from d5test.engines.engine import Engine, Minibatch, Plan, Rule
 
 INPUTS, WIDTH, HIDDEN, CLASSES = 7, 10, 24, 5
 WORDS, LENGTH, HEADS, HEAD = 11, 6, 12, 2
 EXPERTS = 3
 IMAGE, CHANNELS, GROUPS = (3, 7, 7), 6, 2
+MOMENTUM, EPSILON = 2.0**-3, 2.0**-7
+"""Of batch normalisation: no dtype rounds them."""
 SEED = 1
 
 
@@ -38,6 +40,24 @@ class Pair(nn.Module):  # type: ignore[misc]
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Up, Gelu, down."""
         y: torch.Tensor = self.down(nn.functional.gelu(self.up(x)))
+        return y
+
+
+class Normalised(nn.Module):  # type: ignore[misc]
+    """A pair of layers, between which a minibatch is normalised: (n, width) to the same.
+
+    There is no bias: before a normalisation its gradient is zero. Ioffe and Szegedy, ICML 2015.
+    """
+
+    def __init__(self, width: int, hidden: int) -> None:
+        super().__init__()
+        self.up = nn.Linear(width, hidden, bias=False)
+        self.down = nn.Linear(hidden, width, bias=False)
+        self.between = nn.BatchNorm1d(hidden, EPSILON, MOMENTUM)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Up, normalised, Gelu, down."""
+        y: torch.Tensor = self.down(nn.functional.gelu(self.between(self.up(x))))
         return y
 
 
@@ -184,9 +204,18 @@ def _residual() -> OrderedDict[str, nn.Module]:
     )
 
 
+def _batchnorm() -> OrderedDict[str, nn.Module]:
+    return OrderedDict(
+        enter=nn.Linear(INPUTS, WIDTH, bias=False),
+        first=Normalised(WIDTH, HIDDEN),
+        second=Normalised(WIDTH, HIDDEN),
+        leave=nn.Linear(WIDTH, CLASSES),
+    )
+
+
 MODELS = {
     "mlp": _mlp, "deep": _deep, "transformer": _transformer, "experts": _experts,
-    "residual": _residual,
+    "residual": _residual, "batchnorm": _batchnorm,
 }  # fmt: skip
 COLUMNS, ROWS = ("up", "q", "k", "v"), ("down", "out")
 
@@ -195,12 +224,22 @@ COLUMNS, ROWS = ("up", "q", "k", "v"), ("down", "out")
 class Training:
     """A case in a dtype, for so many ranks: the same on each of them.
 
-    dtype  a name
+    dtype       a name
+    statistics  what ranks do with buffers, if the model has any: see `Engine`
+    computes    the format of the forward and the backward pass, by name; empty: the dtype
     """
 
     case: Case
     dtype: str
     ranks: int
+    statistics: str = "first"
+    computes: str = ""
+
+    @classmethod
+    def of(cls, case: Case, dtype: str, ranks: int, engine: Engine) -> Training:
+        """Of an engine, by what it says of itself that the case asks for."""
+        said = {"statistics": engine.statistics} if "buffers" in case.features else {}
+        return cls(case, dtype, ranks, computes=engine.computes, **said)
 
     def model(self, dtype: torch.dtype | None = None) -> nn.Sequential:
         """With its initial parameters, numbers of the dtype under test; perhaps in another one."""
@@ -240,6 +279,19 @@ class Training:
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Of the parameters, by name."""
         return {name: tuple(p.shape) for name, p in self.model().named_parameters()}
+
+    @cached_property
+    def buffers(self) -> dict[str, tuple[int, ...]]:
+        """The shapes of the buffers, by name."""
+        return {name: tuple(b.shape) for name, b in self.model().named_buffers()}
+
+    def format(self, name: str) -> str:
+        """The dtype of a parameter or a buffer, of which some are counts."""
+        return "int64" if name.endswith("num_batches_tracked") else self.dtype
+
+    def buffer(self, name: str, rank: int) -> str:
+        """What a rank's buffer is called, in a run of all ranks."""
+        return f"{name} of rank {rank}"
 
     def batches(self, dtype: torch.dtype | None = None) -> list[Minibatch]:
         """The joined minibatch of each step; inputs perhaps in another dtype."""

@@ -9,8 +9,8 @@ it is what an engine must not be taken for.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
 from typing import Any
@@ -20,6 +20,7 @@ import torch
 from torch import nn
 
 from d5test.case import Array
+from d5test.engines.buffers import Buffers, Statistics, Way, mistaken, way_of
 from d5test.engines.cases import HALF
 from d5test.engines.checkpoints import Load, Saved, lapses, restore, saved
 from d5test.engines.engine import TINY, Minibatch, mean_loss
@@ -34,9 +35,12 @@ Combine = Callable[[Sequence[Gradient]], Gradient]
 """What a step makes of the ranks' gradients: of the mean loss of the joined minibatch, each scaled
 so that their mean is that of all samples."""
 Trajectory = tuple[dict[str, Array], ...]
-"""After each step the parameters, by name, and under `LOSS` and `NORM` those of the step."""
+"""After each step the parameters and buffers, by name, and under `LOSS` and `NORM` those of the
+step."""
 LOSS, NORM = "loss", "norm of the gradient"
 COARSE = "gradients rounded to bfloat16"
+SUMS = 24
+"""Bits of the sums of an engine that computes in 16."""
 
 
 def mean(gradients: Sequence[Gradient]) -> Gradient:
@@ -66,12 +70,21 @@ def clipped(gradient: Gradient, most: float) -> Gradient:
 class Noise:
     """The errors of one member of an ensemble.
 
-    rounding  the format in which gradients are on their way; empty: that of all else
+    arithmetic  of the optimizer, and of all else where nothing is said of it
+    rounding    the format in which gradients are on their way
+    computes    that of the forward and the backward pass, to which parameters and inputs are
+                rounded before it
     """
 
     arithmetic: Arithmetic
     member: int
     rounding: str = ""
+    computes: str = ""
+
+    @property
+    def apart(self) -> bool:
+        """Whether a rank's gradient has errors of its own, before the mean is taken."""
+        return bool(self.rounding or self.computes)
 
     @contextmanager
     def made(self) -> Iterator[None]:
@@ -79,14 +92,35 @@ class Noise:
         with MonteCarlo(partial(off, self.arithmetic, self.member, 1.0)):
             yield
 
+    def cast(self, x: torch.Tensor, name: str) -> torch.Tensor:
+        """Numbers that are rounded to a format; integers stay what they are."""
+        if not x.is_floating_point():
+            return x
+        value = x.detach().numpy()
+        error = format_of(name).u * value * deviates(value, value, self.member)
+        return torch.from_numpy(value + error)
+
+    @contextmanager
+    def passing(self, model: nn.Module, batch: Minibatch) -> Iterator[Minibatch]:
+        """Within: a forward and a backward pass. The minibatch as it enters."""
+        if not self.computes:
+            with self.made():
+                yield batch
+            return
+        exact = [(p, p.detach().clone()) for p in model.parameters()]
+        with torch.no_grad():
+            for p, value in exact:
+                p.copy_(self.cast(value, self.computes))
+        passes = replace(self, arithmetic=arithmetic_of(self.computes))
+        with passes.made():
+            yield replace(batch, x=self.cast(batch.x, self.computes))
+        with torch.no_grad():
+            for p, value in exact:
+                p.copy_(value)
+
     def summed(self, gradients: Sequence[Gradient]) -> Gradient:
         """The mean of gradients that are rounded, and rounded after each addition."""
-        u = format_of(self.rounding).u
-
-        def rounded(x: torch.Tensor) -> torch.Tensor:
-            value = x.numpy()
-            return torch.from_numpy(value + u * value * deviates(value, value, self.member))
-
+        rounded = partial(self.cast, name=self.rounding or self.arithmetic.primitive.name)
         total = {}
         for name, first in gradients[0].items():
             part = rounded(first)
@@ -101,55 +135,66 @@ def followed(
     combine: Combine | None = None,
     noise: Noise | None = None,
     load: Load | None = None,
+    way: Way | None = None,
 ) -> Trajectory:
     """The run on the joined minibatches; or on the ranks' shares, whose gradients are combined.
 
-    After half of the steps it may go on from what a mistaken checkpoint brings back.
+    After half of the steps it may go on from what a mistaken checkpoint brings back; and buffers
+    may come about in a mistaken way.
     """
     model = training.model(torch.float64)
     own = dict(model.named_parameters())
     optimizer = training.rule(own.values(), foreach=False, **_unfused(training))
     made, there = list[dict[str, Array]](), list[Saved]()
+    way = way or way_of(training)
+    statistics = Statistics(training, way, model) if way else None
     with _in_float64():
         for batch in training.batches(torch.float64):
             if load is not None and len(made) <= HALF:
                 there.append(saved(own, optimizer))
                 if len(made) == HALF:
                     restore(load(there), own, optimizer)
-            loss, gradient = _asked(training, model, batch, combine, noise)
-            with noise.made() if noise else _exactly():
+            loss, gradient = _asked(training, model, batch, combine, noise, statistics)
+            with noise.made() if noise else nullcontext():
                 norm = norm_of(gradient)
                 for name, g in clipped(gradient, training.case.clip).items():
                     own[name].grad = g
                 optimizer.step()
-            after = {name: p.detach().numpy().copy() for name, p in own.items()}
+            buffers = statistics.named() if statistics else {}
+            every = {**own, **buffers}
+            after = {name: p.detach().double().numpy().copy() for name, p in every.items()}
             made.append({LOSS: np.asarray(loss), NORM: np.asarray(float(norm)), **after})
     return tuple(made)
 
 
 def _asked(
     training: Training, model: nn.Module, batch: Minibatch, combine: Combine | None,
-    noise: Noise | None,
+    noise: Noise | None, statistics: Statistics | None,
 ) -> tuple[float, Gradient]:  # fmt: skip
-    """The loss and the gradient of a step."""
-    if combine is None and (noise is None or not noise.rounding):
-        with noise.made() if noise else _exactly():
-            loss, gradient = _gradient(model, batch, 1.0)
-        return loss, gradient
+    """The loss and the gradient of a step. Buffers are moved."""
+    if statistics is None and combine is None and (noise is None or not noise.apart):
+        with noise.made() if noise else nullcontext():
+            return _gradient(model, model(batch.x), batch, 1.0)
     ranks, each = training.ranks, []
-    losses = 0.0
+    losses, following = 0.0, list[Buffers]()
     for rank in range(ranks):
-        share = batch.part(rank, ranks)
-        with noise.made() if noise else _exactly():
-            loss, gradient = _gradient(model, share, len(share) * ranks / len(batch))
+        with noise.passing(model, batch) if noise else nullcontext(batch) as entering:
+            share = entering.part(rank, ranks)
+            y = statistics.outputs(entering, rank, following) if statistics else model(share.x)
+            loss, gradient = _gradient(model, y, share, len(share) * ranks / len(batch))
         each.append(gradient)
         losses += loss
+    if statistics:
+        statistics.end(following)
     joined = combine or (noise.summed if noise else mean)
     return losses / ranks, joined(each)
 
 
-def _gradient(model: nn.Module, batch: Minibatch, weight: float) -> tuple[float, Gradient]:
-    loss = mean_loss(model(batch.x), batch.y)
+def _gradient(
+    model: nn.Module, y: torch.Tensor, batch: Minibatch, weight: float
+) -> tuple[float, Gradient]:
+    """The weighted mean loss of outputs, and its gradient."""
+    loss = mean_loss(y, batch.y)
     if weight != 1:
         loss = weight * loss
     own = dict(model.named_parameters())
@@ -159,11 +204,6 @@ def _gradient(model: nn.Module, batch: Minibatch, weight: float) -> tuple[float,
 
 def _unfused(training: Training) -> dict[str, Any]:
     return {"fused": False} if training.case.optimizer in ("SGD", "AdamW") else {}
-
-
-@contextmanager
-def _exactly() -> Iterator[None]:
-    yield
 
 
 @contextmanager
@@ -178,8 +218,8 @@ def _in_float64() -> Iterator[None]:
 
 
 def arithmetic_of(dtype: str) -> Arithmetic:
-    """Of float32 or float64, of which there is one class."""
-    (arithmetic,) = classes(dtype)
+    """Of float32 or float64 the only class; of 16 bits that whose sums run in float32."""
+    *_, arithmetic = (each for each in classes(dtype) if each.sums.precision >= SUMS)
     return arithmetic
 
 
@@ -192,6 +232,7 @@ def mistakes(training: Training) -> Mapping[str, Callable[[], Trajectory]]:
             for name, combine in combinations(training).items()
         },
         **{name: partial(followed, training, load=load) for name, load in loads.items()},
+        **{name: partial(followed, training, way=way) for name, way in mistaken(training).items()},
     }
 
 

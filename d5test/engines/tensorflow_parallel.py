@@ -150,6 +150,7 @@ class MultiWorker(Engine):
     lacks = MappingProxyType(
         {
             "residual": "no convolution is written as a function yet",
+            "buffers": "no batch normalisation is written as a function yet",
             "resumed": "no checkpoint of TensorFlow is written yet",
         }
     )

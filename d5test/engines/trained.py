@@ -31,7 +31,7 @@ class Phase:
     steps   their numbers, from 0 on
     work    in each step; nothing where it cannot be seen
     due     bytes that it should give in each, by its formula; `None` if there is none
-    dtypes  of the parameters, by name, as they came
+    dtypes  of the parameters and buffers, by name, as they came
     """
 
     mesh: Mapping[str, int]
@@ -103,6 +103,9 @@ def _phase(
             for name, value in engine.parameters().items():
                 dtypes[name] = str(value.dtype).removeprefix("torch.")
                 after[name] = value.detach().double().numpy().copy()
+            for name, value in engine.buffers().items() if training.buffers else ():
+                dtypes[name] = str(value.dtype).removeprefix("torch.")
+                after[training.buffer(name, world.rank)] = value.detach().double().numpy().copy()
             made.append(after)
         if to is not None:
             engine.save(to)

@@ -31,10 +31,10 @@ for word in sys.argv[2:]:
     mesh = mesh_of(mesh_given) or {engine.axes[-1]: comm.size}
     resumed = mesh_of(resumed_given) or {engine.axes[0]: comm.size}
     training, world = (
-        Training(CASES[case], "float32", comm.size),
+        Training.of(CASES[case], "float32", comm.size, engine),
         World(comm.rank, comm.size, mesh),
     )
-    key = case, engine.rounding
+    key = training, engine.rounding
     if key not in known:
         known[key] = expected(training, engine.rounding, world, comm)
         assert not known[key].blind(world, comm)

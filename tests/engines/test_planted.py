@@ -85,9 +85,9 @@ LONG = tuple(asked for asked in (*WRONG, *HONEST) if asked not in QUICK)
 
 
 @cache
-def judged(*asked: str) -> dict[str, dict[str, Any]]:
-    """What was said of each engine: all are judged in one run."""
-    ran = under_mpirun(RANKS, "tests.engines.judged_under_mpi", "planted", *asked, seconds=900)
+def judged_of(module: str, *asked: str) -> dict[str, dict[str, Any]]:
+    """What was said of each engine of a module beside this one: all are judged in one run."""
+    ran = under_mpirun(RANKS, "tests.engines.judged_under_mpi", module, *asked, seconds=900)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     found = [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("{")]
     return {each["asked"]: each for each in found}
@@ -95,7 +95,7 @@ def judged(*asked: str) -> dict[str, dict[str, Any]]:
 
 def said(asked: str) -> dict[str, Any]:
     """What was said of an engine on a case."""
-    return judged(*(QUICK if asked in QUICK else LONG))[asked]
+    return judged_of("planted", *(QUICK if asked in QUICK else LONG))[asked]
 
 
 def at_night(every: Iterable[str]) -> list[Any]:
