@@ -59,10 +59,8 @@ class Case:
             "tied": self.tied,
             "uneven": self.uneven,
             "resumed": self.resumed,
-            "experts": self.model == "experts",
-            "residual": self.model == "residual",
         }
-        return tuple(name for name, wanted in asked.items() if wanted)
+        return (*(name for name, wanted in asked.items() if wanted), self.model)
 
     def samples(self, step: int, ranks: int) -> int:
         """Of the joined minibatch of a step."""

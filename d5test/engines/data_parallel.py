@@ -144,7 +144,7 @@ class DataParallel(TorchEngine):
             with nullcontext() if number == parts - 1 else self.accumulating():
                 loss = mean_loss(self.model(part.x), part.y) * (len(part) / len(joined))
                 (loss * ranks).backward()
-            total = total + loss.detach()
+            total = total + whole(loss.detach())
         if self.plan.clip < inf:
             self.norm = float(whole(clip_grad_norm_(self.model.parameters(), self.plan.clip)))
         self.optimizer.step()

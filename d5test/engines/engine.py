@@ -71,6 +71,11 @@ class Rule:
         return self.kind(parameters, **self.options, **more)
 
 
+Side = Literal["columns", "rows"]
+SIDE: Mapping[Side, int] = {"columns": 0, "rows": 1}
+"""Of the weight of a linear module, which tensor parallelism splits."""
+
+
 @dataclass(frozen=True)
 class Plan:
     """How a step is to be made.
@@ -84,7 +89,7 @@ class Plan:
 
     accumulate: int = 1
     clip: float = inf
-    split: Mapping[str, Literal["columns", "rows"]] = field(default_factory=dict)
+    split: Mapping[str, Side] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -107,7 +112,8 @@ class Engine:
               `--mesh` says nothing else
     rounding  the format to which gradients are rounded on their way; empty: none
     lacks     features of a case that it has not, and why: `accumulate`, `clip`, `tied`, `uneven`,
-              `resumed`; `experts`, `residual`
+              `resumed`, or the name of a model (`d5test.engines.cases.Case.model`)
+    split     linear modules that it splits along `tp` beside those of the plan, and by what
     norm      that of the gradient in the last step, before it was clipped, if the plan clips
     seen      whether PyTorch calls the model and the collectives, so that samples and bytes are
               counted: not of an engine that computes in another framework
@@ -119,6 +125,7 @@ class Engine:
     axes: tuple[str, ...] = ("dp",)
     rounding = ""
     lacks: Mapping[str, str] = MappingProxyType({})
+    split: Mapping[str, Side] = MappingProxyType({})
     norm = nan
 
     def start(self, world: World) -> None:

@@ -25,6 +25,7 @@ from torch.distributed.pipelining import (
 )
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
+    ParallelStyle,
     RowwiseParallel,
     parallelize_module,
 )
@@ -32,11 +33,9 @@ from torch.nn.utils import clip_grads_with_norm_
 
 from d5test.backends.base import Unsupported
 from d5test.engines.data_parallel import DataParallel, TorchEngine, sharded
-from d5test.engines.engine import Minibatch, Plan, Rule, World, mean_loss
+from d5test.engines.engine import SIDE, Minibatch, Plan, Rule, World, mean_loss
 
 STYLES = {"columns": ColwiseParallel, "rows": RowwiseParallel}
-SIDE = {"columns": 0, "rows": 1}
-"""Of a weight, which is split."""
 
 
 class TensorParallel(DataParallel):
@@ -72,9 +71,12 @@ class TensorParallel(DataParallel):
             shape = tuple(model.get_submodule(name).weight.shape)
             if shape[SIDE[by]] % size:
                 raise Unsupported(f"{name} {shape} cannot be split among {size} ranks")
-        styles = {name: STYLES[by]() for name, by in self.plan.split.items()}
-        parallelize_module(model, self.mesh["tp"], styles)
+        parallelize_module(model, self.mesh["tp"], self.styles(model))
         return sharded(model, self.mesh["dp", "fsdp"]) if self.replicas[1] > 1 else model
+
+    def styles(self, model: nn.Sequential) -> dict[str, ParallelStyle]:
+        """What becomes of modules, by name."""
+        return {name: STYLES[by]() for name, by in self.plan.split.items()}
 
     def summed(self, loss: torch.Tensor) -> float:
         """Over the shares of those that have others."""

@@ -14,7 +14,7 @@ from typing import Any
 from mpi4py import MPI
 
 from d5test.distributed.gloo import joined
-from d5test.engines import data_parallel, model_parallel
+from d5test.engines import data_parallel, model_parallel, sequence_parallel
 from d5test.engines.cases import CASES
 from d5test.engines.catalogue import mesh_of
 from d5test.engines.engine import World
@@ -23,7 +23,12 @@ from d5test.engines.models import Training
 from d5test.engines.trained import trained
 from d5test.outcome.fault import Fault
 
-MODULES = (import_module(f"tests.engines.{sys.argv[1]}"), data_parallel, model_parallel)
+MODULES = (
+    import_module(f"tests.engines.{sys.argv[1]}"),
+    data_parallel,
+    model_parallel,
+    sequence_parallel,
+)
 comm, known = MPI.COMM_WORLD, {}
 for word in sys.argv[2:]:
     name, case, mesh_given, resumed_given, *_ = (*word.split(":"), "", "")
