@@ -42,7 +42,7 @@ class Case:
     """
 
     name: str
-    model: Literal["mlp", "deep", "transformer", "experts", "residual"] = "mlp"
+    model: Literal["mlp", "deep", "branched", "transformer", "experts", "residual"] = "mlp"
     optimizer: str = "SGD"
     accumulate: int = 1
     clip: float = inf
@@ -77,6 +77,7 @@ _ROWS = (
     Case("mlp-clipped", clip=0.9),
     Case("mlp-tied", tied=True),
     Case("mlp-uneven", uneven=True),
+    Case("mlp-unused", "branched"),
     Case("mlp-resumed-sgd", resumed=True),
     Case("mlp-resumed-adamw", optimizer="AdamW", resumed=True),
     Case("deep-sgd", "deep"),

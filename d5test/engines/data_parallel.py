@@ -32,6 +32,8 @@ BUCKET = 2**-10
 """MiB of a bucket of gradients: small models have several, too."""
 BY_NAME = StateDictOptions(flatten_optimizer_state_dict=True)
 """Every slot has a key, so that a rank of a pipeline writes those of its own parameters."""
+MISMATCH = "fully_shard reduces what gradients a rank has: where others have less, gloo aborts"
+UNUSED = "torch's reducer waits for the gradient of each parameter (find_unused_parameters=False)"
 
 
 def whole(p: torch.Tensor) -> torch.Tensor:
@@ -164,6 +166,7 @@ class Ddp(DataParallel):
     axes = ("dp",)
     model: DistributedDataParallel
     options: Mapping[str, Any] = MappingProxyType({})
+    lacks: Mapping[str, str] = MappingProxyType({"branched": UNUSED})
 
     def distributed(self, model: nn.Sequential) -> nn.Module:
         """Of several buckets."""
@@ -191,7 +194,10 @@ class StaticDdp(Ddp):
     name = "torch-ddp-static"
     options = MappingProxyType({"gradient_as_bucket_view": True, "static_graph": True})
     lacks = MappingProxyType(
-        {"accumulate": "torch's reducer fails its own assertion: no_sync with a static graph"}
+        {
+            "accumulate": "torch's reducer fails its own assertion: no_sync with a static graph",
+            "branched": UNUSED,
+        }
     )
 
 
@@ -200,6 +206,7 @@ class SearchingDdp(Ddp):
 
     name = "torch-ddp-unused"
     options = MappingProxyType({"find_unused_parameters": True})
+    lacks: Mapping[str, str] = MappingProxyType({})
 
 
 class Float16Ddp(Ddp):
@@ -265,6 +272,7 @@ class Fsdp2(DataParallel):
 
     name = "torch-fsdp2"
     axes = ("dp", "fsdp")
+    lacks: Mapping[str, str] = MappingProxyType({"branched": MISMATCH})
 
     def start(self, world: World) -> None:
         """With both axes if it has replicas: `fully_shard` shards along a single one."""

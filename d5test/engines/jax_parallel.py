@@ -112,6 +112,7 @@ class JaxEngine(Engine):
     lacks = MappingProxyType(
         {
             "residual": "no convolution is written as a function yet",
+            "branched": "what no sample uses has a gradient of zero, and is stepped",
             "resumed": "no checkpoint of jax is written yet",
         }
     )

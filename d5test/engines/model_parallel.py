@@ -32,7 +32,7 @@ from torch.distributed.tensor.parallel import (
 from torch.nn.utils import clip_grads_with_norm_
 
 from d5test.backends.base import Unsupported
-from d5test.engines.data_parallel import DataParallel, TorchEngine, sharded
+from d5test.engines.data_parallel import MISMATCH, DataParallel, TorchEngine, sharded
 from d5test.engines.engine import SIDE, Minibatch, Plan, Rule, World, mean_loss
 
 STYLES = {"columns": ColwiseParallel, "rows": RowwiseParallel}
@@ -51,6 +51,7 @@ class TensorParallel(DataParallel):
             "clip": "torch's clip_grad_norm_ refuses DTensors beside tensors (its issue 180346)",
             "tied": "a shared weight cannot be split twice",
             "residual": "the plan splits no convolution",
+            "branched": f"along the other axes {MISMATCH}",
         }
     )
 

@@ -2,8 +2,9 @@
 
 A second mesh is that on which a checkpoint is read.
 
-Judges engines of a module beside this one, or torch's own, in float32. Rank 0 prints a
-line of JSON for each: its name, and its distance or the kind, headline and details of its fault.
+Judges engines of modules beside this one, whose names are separated by commas, or torch's own, in
+float32. Rank 0 prints a line of JSON for each: its name, and its distance or the kind, headline
+and details of its fault.
 """
 
 import json
@@ -24,7 +25,7 @@ from d5test.engines.trained import trained
 from d5test.outcome.fault import Fault
 
 MODULES = (
-    import_module(f"tests.engines.{sys.argv[1]}"),
+    *(import_module(f"tests.engines.{name}") for name in sys.argv[1].split(",")),
     data_parallel,
     model_parallel,
     sequence_parallel,
