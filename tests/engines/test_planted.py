@@ -102,7 +102,10 @@ def judged(*asked: str) -> dict[str, dict[str, Any]]:
 
 def said(asked: str) -> dict[str, Any]:
     """What was said of an engine on a case."""
-    return judged(*(QUICK if asked in QUICK else LONG))[asked]
+    if asked in QUICK:
+        return judged(*QUICK)[asked]
+    unused = "mlp-unused" in asked
+    return judged(*(each for each in LONG if ("mlp-unused" in each) == unused))[asked]
 
 
 def at_night(every: Iterable[str]) -> list[Any]:
