@@ -3,7 +3,7 @@
 PyTorch's own sums in bfloat16 on some processors and in float32 on others.
 """
 
-CONV = '''
+CONV = """
 conv = Torch.rows["Conv"].call
 
 def fine(op, *arrays):
@@ -20,4 +20,4 @@ def coarse(op, x, w, b=None):
         one[..., k] = taps[..., k]
         y = y + fine(op, x, one.reshape(w.shape))
     return y if b is None else y + b.reshape(-1, *[1] * (y.ndim - 2))
-'''
+"""
