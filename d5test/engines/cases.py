@@ -42,7 +42,9 @@ class Case:
     """
 
     name: str
-    model: Literal["mlp", "deep", "transformer", "experts", "residual", "batchnorm"] = "mlp"
+    model: Literal[
+        "mlp", "deep", "branched", "transformer", "experts", "residual", "batchnorm"
+    ] = "mlp"
     optimizer: str = "SGD"
     accumulate: int = 1
     clip: float = inf
@@ -60,11 +62,8 @@ class Case:
             "uneven": self.uneven,
             "resumed": self.resumed,
             "adamw": self.optimizer == "AdamW",
-            "experts": self.model == "experts",
-            "residual": self.model == "residual",
-            "buffers": self.model == "batchnorm",
         }
-        return tuple(name for name, wanted in asked.items() if wanted)
+        return (*(name for name, wanted in asked.items() if wanted), self.model)
 
     def samples(self, step: int, ranks: int) -> int:
         """Of the joined minibatch of a step."""
@@ -81,6 +80,7 @@ _ROWS = (
     Case("mlp-clipped", clip=0.9),
     Case("mlp-tied", tied=True),
     Case("mlp-uneven", uneven=True),
+    Case("mlp-unused", "branched"),
     Case("mlp-resumed-sgd", resumed=True),
     Case("mlp-resumed-adamw", optimizer="AdamW", resumed=True),
     Case("deep-sgd", "deep"),

@@ -19,6 +19,8 @@ ENGINES: Mapping[str, str] = {
     "torch-fsdp2": "d5test.engines.data_parallel:Fsdp2",
     "torch-fsdp2-bf16": "d5test.engines.data_parallel:Bfloat16Fsdp2",
     "torch-tp": "d5test.engines.model_parallel:TensorParallel",
+    "torch-tp-sequence": "d5test.engines.sequence_parallel:SequenceParallelism",
+    "torch-tp-loss": "d5test.engines.sequence_parallel:LossParallelism",
     "torch-pp": "d5test.engines.model_parallel:Pipeline",
     "torch-pp-1f1b": "d5test.engines.model_parallel:OneForwardOneBackward",
     "torch-pp-interleaved": "d5test.engines.model_parallel:Interleaved",

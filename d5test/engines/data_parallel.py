@@ -32,6 +32,8 @@ BUCKET = 2**-10
 """MiB of a bucket of gradients: small models have several, too."""
 BY_NAME = StateDictOptions(flatten_optimizer_state_dict=True)
 """Every slot has a key, so that a rank of a pipeline writes those of its own parameters."""
+MISMATCH = "fully_shard reduces what gradients a rank has: where others have less, gloo aborts"
+UNUSED = "torch's reducer waits for the gradient of each parameter (find_unused_parameters=False)"
 
 
 def whole(p: torch.Tensor) -> torch.Tensor:
@@ -148,7 +150,7 @@ class DataParallel(TorchEngine):
             with nullcontext() if number == parts - 1 else self.accumulating():
                 loss = mean_loss(self.model(part.x), part.y) * (len(part) / len(joined))
                 (loss * ranks).backward()
-            total = total + loss.detach()
+            total = total + whole(loss.detach())
         if self.plan.clip < inf:
             self.norm = float(whole(clip_grad_norm_(self.model.parameters(), self.plan.clip)))
         self.optimizer.step()
@@ -169,6 +171,7 @@ class Ddp(DataParallel):
     statistics = "first"
     model: DistributedDataParallel
     options: Mapping[str, Any] = MappingProxyType({})
+    lacks: Mapping[str, str] = MappingProxyType({"branched": UNUSED})
 
     def distributed(self, model: nn.Sequential) -> nn.Module:
         """Of several buckets."""
@@ -202,7 +205,10 @@ class StaticDdp(Ddp):
     name = "torch-ddp-static"
     options = MappingProxyType({"gradient_as_bucket_view": True, "static_graph": True})
     lacks = MappingProxyType(
-        {"accumulate": "torch's reducer fails its own assertion: no_sync with a static graph"}
+        {
+            "accumulate": "torch's reducer fails its own assertion: no_sync with a static graph",
+            "branched": UNUSED,
+        }
     )
 
 
@@ -211,6 +217,7 @@ class SearchingDdp(Ddp):
 
     name = "torch-ddp-unused"
     options = MappingProxyType({"find_unused_parameters": True})
+    lacks: Mapping[str, str] = MappingProxyType({})
 
 
 class Float16Ddp(Ddp):
@@ -278,6 +285,7 @@ class Fsdp2(DataParallel):
     axes = ("dp", "fsdp")
     statistics = "own"
     policy = MixedPrecisionPolicy()
+    lacks: Mapping[str, str] = MappingProxyType({"branched": MISMATCH})
 
     def start(self, world: World) -> None:
         """With both axes if it has replicas: `fully_shard` shards along a single one."""
@@ -323,10 +331,11 @@ class Bfloat16Fsdp2(Fsdp2):
     computes, rounding = "bfloat16", "float32"
     lacks = MappingProxyType(
         {
+            **Fsdp2.lacks,
             "adamw": "in bfloat16 its steps do not show over how many ranks the mean is",
             "resumed": "in bfloat16 a checkpoint that is rounded to it does not show",
             "experts": "in bfloat16 a gate may leave out another expert than in float64",
-            "buffers": "torch's batch_norm on CPUs takes no weights in bfloat16 beside statistics "
+            "batchnorm": "torch's batch_norm on CPUs takes no weights in bfloat16 beside statistics "
             "in float32: expected scalar type BFloat16 but found Float",
         }
     )

@@ -71,6 +71,11 @@ class Rule:
         return self.kind(parameters, **self.options, **more)
 
 
+Side = Literal["columns", "rows"]
+SIDE: Mapping[Side, int] = {"columns": 0, "rows": 1}
+"""Of the weight of a linear module, which tensor parallelism splits."""
+
+
 @dataclass(frozen=True)
 class Plan:
     """How a step is to be made.
@@ -84,7 +89,7 @@ class Plan:
 
     accumulate: int = 1
     clip: float = inf
-    split: Mapping[str, Literal["columns", "rows"]] = field(default_factory=dict)
+    split: Mapping[str, Side] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -109,7 +114,8 @@ class Engine:
     computes  the format of the forward and the backward pass, where the parameters that are
               stepped are wider; empty: theirs
     lacks     features of a case that it has not, and why: `accumulate`, `clip`, `tied`, `uneven`,
-              `resumed`, `adamw`; `experts`, `residual`, `buffers`
+              `resumed`, `adamw`, or the name of a model (`d5test.engines.cases.Case.model`)
+    split     linear modules that it splits along `tp` beside those of the plan, and by what
     norm      that of the gradient in the last step, before it was clipped, if the plan clips
     seen      whether PyTorch calls the model and the collectives, so that samples and bytes are
               counted: not of an engine that computes in another framework
@@ -129,6 +135,7 @@ class Engine:
     computes = ""
     statistics: Literal["", "own", "first", "joined"] = ""
     lacks: Mapping[str, str] = MappingProxyType({})
+    split: Mapping[str, Side] = MappingProxyType({})
     norm = nan
 
     def start(self, world: World) -> None:

@@ -112,7 +112,8 @@ class JaxEngine(Engine):
     lacks = MappingProxyType(
         {
             "residual": "no convolution is written as a function yet",
-            "buffers": "no batch normalisation is written as a function yet",
+            "batchnorm": "no batch normalisation is written as a function yet",
+            "branched": "what no sample uses has a gradient of zero, and is stepped",
             "resumed": "no checkpoint of jax is written yet",
         }
     )

@@ -26,7 +26,7 @@ from d5test.distributed.checks import raised
 from d5test.distributed.gloo import joined, raise_if_left
 from d5test.engines.cases import STEPS
 from d5test.engines.catalogue import AXES, words_of
-from d5test.engines.engine import Engine, World
+from d5test.engines.engine import SIDE, Engine, Side, World
 from d5test.engines.models import Training
 from d5test.engines.sequential import (
     COARSE,
@@ -300,16 +300,14 @@ def _placements(training: Training, ranks: Sequence[Phase]) -> Iterator[Finding]
         for name, shape in training.shapes.items():
             numel = prod(shape)
             counts = [each.get(name, 0) for each in of_ranks]
-            total, most = numel, numel
+            total, part = numel, list(shape)
             for axis, size in mesh.items():
-                if not _divided(divisions[axis], name, training):
-                    total *= size
+                side = _side(divisions[axis], name, ranks[0].split)
+                if side is not None:
+                    part[side] = ceil(part[side] / size)
                 elif divisions[axis] != "whole":
-                    most = (
-                        ceil(most / size)
-                        if divisions[axis] == "plan"
-                        else (most // shape[0] * ceil(shape[0] / size))
-                    )
+                    total *= size
+            most = prod(part)
             if sum(counts) == total and max(counts) <= most:
                 continue
             likely = "the plan was not applied: each rank has all of it"
@@ -391,10 +389,10 @@ def _volume(bars: Bars, ranks: Sequence[Phase]) -> Iterator[Finding]:
             return
 
 
-def _divided(division: str, name: str, training: Training) -> bool:
-    """Whether the ranks along an axis that divides so have a parameter once."""
-    if division != "plan":
-        return division != ""
+def _side(division: str, name: str, split: Mapping[str, Side]) -> int | None:
+    """The side of a parameter that the ranks along an axis divide, if they divide any."""
+    if division == "rows":
+        return 0
     module, _, kind = name.rpartition(".")
-    split = training.plan.split.get(module)
-    return split is not None and (kind == "weight" or split == "columns")
+    by = split.get(module) if division == "plan" else None
+    return None if by is None or (by == "rows" and kind == "bias") else SIDE[by]

@@ -62,7 +62,8 @@ class KerasEngine(Engine):
         {
             "clip": "train_on_batch of Keras does not say the norm of the gradient",
             "residual": "no convolution is written as a function yet",
-            "buffers": "no batch normalisation is written as a function yet",
+            "batchnorm": "no batch normalisation is written as a function yet",
+            "branched": "what no sample uses has a gradient of zero, and is stepped",
             "resumed": "no checkpoint of Keras is written yet",
         }
     )

@@ -25,18 +25,17 @@ from torch.distributed.pipelining import (
 )
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
+    ParallelStyle,
     RowwiseParallel,
     parallelize_module,
 )
 from torch.nn.utils import clip_grads_with_norm_
 
 from d5test.backends.base import Unsupported
-from d5test.engines.data_parallel import DataParallel, TorchEngine, sharded
-from d5test.engines.engine import Minibatch, Plan, Rule, World, mean_loss
+from d5test.engines.data_parallel import MISMATCH, DataParallel, TorchEngine, sharded
+from d5test.engines.engine import SIDE, Minibatch, Plan, Rule, World, mean_loss
 
 STYLES = {"columns": ColwiseParallel, "rows": RowwiseParallel}
-SIDE = {"columns": 0, "rows": 1}
-"""Of a weight, which is split."""
 
 
 class TensorParallel(DataParallel):
@@ -52,7 +51,8 @@ class TensorParallel(DataParallel):
             "clip": "torch's clip_grad_norm_ refuses DTensors beside tensors (its issue 180346)",
             "tied": "a shared weight cannot be split twice",
             "residual": "the plan splits no convolution",
-            "buffers": "running statistics of ranks with the same samples are not written yet",
+            "batchnorm": "running statistics of ranks with the same samples are not written yet",
+            "branched": f"along the other axes {MISMATCH}",
         }
     )
 
@@ -73,9 +73,12 @@ class TensorParallel(DataParallel):
             shape = tuple(model.get_submodule(name).weight.shape)
             if shape[SIDE[by]] % size:
                 raise Unsupported(f"{name} {shape} cannot be split among {size} ranks")
-        styles = {name: STYLES[by]() for name, by in self.plan.split.items()}
-        parallelize_module(model, self.mesh["tp"], styles)
+        parallelize_module(model, self.mesh["tp"], self.styles(model))
         return sharded(model, self.mesh["dp", "fsdp"]) if self.replicas[1] > 1 else model
+
+    def styles(self, model: nn.Sequential) -> dict[str, ParallelStyle]:
+        """What becomes of modules, by name."""
+        return {name: STYLES[by]() for name, by in self.plan.split.items()}
 
     def summed(self, loss: torch.Tensor) -> float:
         """Over the shares of those that have others."""
@@ -96,7 +99,7 @@ class Pipeline(TorchEngine):
         {
             "tied": "stages share no parameter",
             "uneven": "microbatches of a pipeline have one size",
-            "buffers": "running statistics that each microbatch moves are not written yet",
+            "batchnorm": "running statistics that each microbatch moves are not written yet",
         }
     )
     schedule: Any = ScheduleGPipe

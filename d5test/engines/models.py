@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 from d5test.case import Tensor
-from d5test.engines.cases import OPTIMIZERS, STEPS, Case
+from d5test.engines.cases import OPTIMIZERS, OWN, STEPS, Case
 from d5test.engines.engine import Engine, Minibatch, Plan, Rule
 
 INPUTS, WIDTH, HIDDEN, CLASSES = 7, 10, 24, 5
@@ -58,6 +58,25 @@ class Normalised(nn.Module):  # type: ignore[misc]
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Up, normalised, Gelu, down."""
         y: torch.Tensor = self.down(nn.functional.gelu(self.between(self.up(x))))
+        return y
+
+
+class Branched(nn.Module):  # type: ignore[misc]
+    """(n, inputs) to (n, outputs): two linear modules, of which some samples take one alone.
+
+    Where no sample takes the second, its parameters are not used, and have no gradient.
+    """
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.every, self.some = nn.Linear(inputs, outputs, bias=False), nn.Linear(inputs, outputs)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Samples whose first number is positive take both."""
+        y: torch.Tensor = self.every(x)
+        takes = x[:, :1] > 0
+        if takes.any():
+            y = y + takes.to(x.dtype) * self.some(x)
         return y
 
 
@@ -170,6 +189,10 @@ def _mlp() -> OrderedDict[str, nn.Module]:
     )
 
 
+def _branched() -> OrderedDict[str, nn.Module]:
+    return OrderedDict(_mlp(), enter=Branched(INPUTS, WIDTH))
+
+
 def _deep() -> OrderedDict[str, nn.Module]:
     """Eight children: two stages for each of four ranks."""
     pairs = {f"pair{number}": Pair(WIDTH, HIDDEN) for number in range(6)}
@@ -214,8 +237,8 @@ def _batchnorm() -> OrderedDict[str, nn.Module]:
 
 
 MODELS = {
-    "mlp": _mlp, "deep": _deep, "transformer": _transformer, "experts": _experts,
-    "residual": _residual, "batchnorm": _batchnorm,
+    "mlp": _mlp, "deep": _deep, "branched": _branched, "transformer": _transformer,
+    "experts": _experts, "residual": _residual, "batchnorm": _batchnorm,
 }  # fmt: skip
 COLUMNS, ROWS = ("up", "q", "k", "v"), ("down", "out")
 
@@ -238,7 +261,7 @@ class Training:
     @classmethod
     def of(cls, case: Case, dtype: str, ranks: int, engine: Engine) -> Training:
         """Of an engine, by what it says of itself that the case asks for."""
-        said = {"statistics": engine.statistics} if "buffers" in case.features else {}
+        said = {"statistics": engine.statistics} if "batchnorm" in case.features else {}
         return cls(case, dtype, ranks, computes=engine.computes, **said)
 
     def model(self, dtype: torch.dtype | None = None) -> nn.Sequential:
@@ -306,8 +329,19 @@ class Training:
             if self.case.model != "transformer":
                 sample = IMAGE if self.case.model == "residual" else (INPUTS,)
                 x = self._drawn((n, *sample), 1000 + step).to(dtype or getattr(torch, self.dtype))
+            if self.case.model == "branched":
+                x[:, 0] = torch.where(self._taking(step), x[:, 0].abs(), -x[:, 0].abs())
             made.append(Minibatch(x, y))
         return made
+
+    def _taking(self, step: int) -> torch.Tensor:
+        """Which samples take the branch: of the last rank, of none, of all but the first, of all.
+
+        Half of a rank's, step by step.
+        """
+        ranks = {0: [self.ranks - 1], 1: [], 2: range(1, self.ranks), 3: range(self.ranks)}[step]
+        sample = torch.arange(self.case.samples(step, self.ranks))
+        return torch.isin(sample // OWN, torch.tensor([*ranks])) & (sample % 2 == 0)
 
     def _drawn(self, shape: tuple[int, ...], number: int) -> torch.Tensor:
         return torch.from_numpy(Tensor(shape, self.dtype, ("normal",)).array(SEED, number))

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from math import inf
 from typing import Any
 
@@ -31,6 +32,7 @@ from d5test.numerics.perturbed import deviates
 from d5test.numerics.sampled import off
 
 Gradient = dict[str, torch.Tensor]
+"""By name; parameters that no sample uses are not there."""
 Combine = Callable[[Sequence[Gradient]], Gradient]
 """What a step makes of the ranks' gradients: of the mean loss of the joined minibatch, each scaled
 so that their mean is that of all samples."""
@@ -50,7 +52,10 @@ def mean(gradients: Sequence[Gradient]) -> Gradient:
 
 def scaled(gradients: Sequence[Gradient], factor: float) -> Gradient:
     """The sum of the gradients, times a factor."""
-    return {name: factor * sum(g[name] for g in gradients) for name in gradients[0]}
+    return {
+        name: factor * sum(g[name] for g in gradients if name in g)
+        for name in dict.fromkeys(chain.from_iterable(gradients))
+    }
 
 
 def norm_of(gradient: Gradient) -> torch.Tensor:
@@ -122,10 +127,11 @@ class Noise:
         """The mean of gradients that are rounded, and rounded after each addition."""
         rounded = partial(self.cast, name=self.rounding or self.arithmetic.primitive.name)
         total = {}
-        for name, first in gradients[0].items():
+        for name in dict.fromkeys(chain.from_iterable(gradients)):
+            first, *others = (g[name] for g in gradients if name in g)
             part = rounded(first)
-            for other in gradients[1:]:
-                part = rounded(part + rounded(other[name]))
+            for other in others:
+                part = rounded(part + rounded(other))
             total[name] = part
         return scaled([total], 1 / len(gradients))
 
@@ -157,8 +163,9 @@ def followed(
             loss, gradient = _asked(training, model, batch, combine, noise, statistics)
             with noise.made() if noise else nullcontext():
                 norm = norm_of(gradient)
-                for name, g in clipped(gradient, training.case.clip).items():
-                    own[name].grad = g
+                taken = clipped(gradient, training.case.clip)
+                for name, p in own.items():
+                    p.grad = taken.get(name)
                 optimizer.step()
             buffers = statistics.named() if statistics else {}
             every = {**own, **buffers}
@@ -198,8 +205,8 @@ def _gradient(
     if weight != 1:
         loss = weight * loss
     own = dict(model.named_parameters())
-    found = torch.autograd.grad(loss, list(own.values()))
-    return loss.item(), dict(zip(own, found, strict=True))
+    found = torch.autograd.grad(loss, list(own.values()), allow_unused=True)
+    return loss.item(), {n: g for n, g in zip(own, found, strict=True) if g is not None}
 
 
 def _unfused(training: Training) -> dict[str, Any]:
@@ -248,10 +255,21 @@ def combinations(training: Training) -> Mapping[str, Combine]:
         return lambda g: scaled([*g[:rank], *g[rank + 1 :]], 1 / ranks)
 
     def lost(name: str) -> Combine:
-        return lambda g: {**mean(g), name: g[0][name]}
+        def combine(g: Sequence[Gradient]) -> Gradient:
+            of_first = {n: x for n, x in g[0].items() if n == name}
+            return {n: x for n, x in mean(g).items() if n != name} | of_first
+
+        return combine
 
     def coarse(g: Sequence[Gradient]) -> Gradient:
         return mean([{name: x.bfloat16().double() for name, x in each.items()} for each in g])
+
+    def of_users(g: Sequence[Gradient]) -> Gradient:
+        return {n: x * ranks / sum(n in each for each in g) for n, x in mean(g).items()}
+
+    def zeros(g: Sequence[Gradient]) -> Gradient:
+        shapes = training.shapes.items()
+        return {n: torch.zeros(s, dtype=torch.float64) for n, s in shapes} | mean(g)
 
     named: dict[str, Combine] = {
         f"a mean over W - 1 = {ranks - 1} ranks": lambda g: scaled(g, 1 / (ranks - 1)),
@@ -269,4 +287,7 @@ def combinations(training: Training) -> Mapping[str, Combine]:
         named["each rank's gradient clipped by its own norm"] = lambda g: mean(
             [clipped(each, training.case.clip) for each in g]
         )
+    if training.case.model == "branched":
+        named["a mean over the ranks that use a parameter"] = of_users
+        named["a gradient of zero for what no rank uses"] = zeros
     return named

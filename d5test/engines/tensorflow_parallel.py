@@ -150,7 +150,8 @@ class MultiWorker(Engine):
     lacks = MappingProxyType(
         {
             "residual": "no convolution is written as a function yet",
-            "buffers": "no batch normalisation is written as a function yet",
+            "batchnorm": "no batch normalisation is written as a function yet",
+            "branched": "what no sample uses has a gradient of zero, and is stepped",
             "resumed": "no checkpoint of TensorFlow is written yet",
         }
     )

@@ -18,7 +18,7 @@ import torch.distributed as dist
 
 from d5test.case import Array, dtype_of
 from d5test.engines.cases import HALF, STEPS
-from d5test.engines.engine import Engine, Held, World
+from d5test.engines.engine import Engine, Held, Side, World
 from d5test.engines.models import Training
 from d5test.engines.sequential import LOSS, NORM, Trajectory
 from d5test.engines.work import Meter, Work
@@ -32,6 +32,7 @@ class Phase:
     work    in each step; nothing where it cannot be seen
     due     bytes that it should give in each, by its formula; `None` if there is none
     dtypes  of the parameters and buffers, by name, as they came
+    split   linear modules that are split along `tp`, and by what
     """
 
     mesh: Mapping[str, int]
@@ -41,6 +42,7 @@ class Phase:
     work: Sequence[Work]
     due: int | None
     dtypes: Mapping[str, str]
+    split: Mapping[str, Side]
 
 
 @dataclass(frozen=True)
@@ -112,6 +114,7 @@ def _phase(
         due = engine.gives(dtype_of(engine.rounding or training.dtype).itemsize)
         counted = work if engine.seen else []
         held = engine.placements()
-        return Phase(world.mesh, steps, tuple(made), held, counted, due, dtypes)
+        split = {**training.plan.split, **engine.split}
+        return Phase(world.mesh, steps, tuple(made), held, counted, due, dtypes, split)
     finally:
         engine.close()

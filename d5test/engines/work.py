@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 NAMESPACES = ("c10d", "_c10d_functional")
-NOTHING_GIVEN = ("recv", "barrier", "wait_tensor", "check_for_nan")
+NOTHING_GIVEN = ("recv", "barrier", "wait_tensor", "wrap_tensor", "check_for_nan")
 """Parts of the names of calls in which a rank gives nothing."""
 
 
@@ -31,7 +31,8 @@ class Work:
     formats  of the numbers that it has sent to collectives
     sent     bytes of floating numbers that it has sent to collectives: all of what is reduced or
              broadcast, its own part of what is gathered. Single numbers (losses, norms) and
-             objects do not count
+             objects do not count, nor what a `DTensor` redistributes unasked, within a call: a
+             norm of shards, the sum of a partial gradient in an optimizer's step
     """
 
     samples: int

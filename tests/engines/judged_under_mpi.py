@@ -2,8 +2,9 @@
 
 A second mesh is that on which a checkpoint is read.
 
-Judges engines of a module beside this one, or torch's own, in float32. Rank 0 prints a
-line of JSON for each: its name, and its distance or the kind, headline and details of its fault.
+Judges engines of modules beside this one, whose names are separated by commas, or torch's own, in
+float32. Rank 0 prints a line of JSON for each: its name, and its distance or the kind, headline
+and details of its fault.
 """
 
 import json
@@ -14,7 +15,7 @@ from typing import Any
 from mpi4py import MPI
 
 from d5test.distributed.gloo import joined
-from d5test.engines import data_parallel, model_parallel
+from d5test.engines import data_parallel, model_parallel, sequence_parallel
 from d5test.engines.cases import CASES
 from d5test.engines.catalogue import mesh_of
 from d5test.engines.engine import World
@@ -23,7 +24,12 @@ from d5test.engines.models import Training
 from d5test.engines.trained import trained
 from d5test.outcome.fault import Fault
 
-MODULES = (import_module(f"tests.engines.{sys.argv[1]}"), data_parallel, model_parallel)
+MODULES = (
+    *(import_module(f"tests.engines.{name}") for name in sys.argv[1].split(",")),
+    data_parallel,
+    model_parallel,
+    sequence_parallel,
+)
 comm, known = MPI.COMM_WORLD, {}
 for word in sys.argv[2:]:
     name, case, mesh_given, resumed_given, *_ = (*word.split(":"), "", "")

@@ -49,6 +49,10 @@ WRONG = {
     "GatheredTwice:mlp-sgd": ("volume", ""),
     "NotCompressed:mlp-sgd": ("volume", ""),
     "NoFormula:mlp-sgd": ("volume", ""),
+    "MeanOverUsers:mlp-unused": ("value", "a mean over the ranks that use a parameter"),
+    "ZeroForUnused:mlp-unused": ("value", "a gradient of zero for what no rank uses"),
+    "NoneForUnused:mlp-unused": ("value", ""),
+    "GradientKept:mlp-unused": ("value", ""),
 }
 """Engine and case; the kind of the fault, and what it is said to look like."""
 HONEST = (
@@ -61,6 +65,7 @@ HONEST = (
     "Fsdp2:mlp-tied", "Pipeline:mlp-accumulated", "Interleaved:deep-sgd",
     "LoopedBreadthFirst:deep-sgd", "ZeroBubble:deep-sgd", "ZeroBubbleV:deep-sgd",
     "DualPipeV:deep-sgd", "Ddp:deep-sgd", "TensorParallel:deep-sgd:dp2,tp2",
+    "SearchingDdp:mlp-unused", "Pipeline:mlp-unused", "OneForwardOneBackward:mlp-unused",
     "Ddp:experts-sgd", "TensorParallel:experts-sgd:dp2,tp2", "Pipeline:experts-sgd",
     "Fsdp2:experts-sgd", "Ddp:residual-sgd", "Fsdp2:residual-sgd", "Pipeline:residual-sgd",
 )  # fmt: skip
@@ -71,7 +76,8 @@ ALIKE = (
     "MeanOverTooFew:mlp-adamw", "MeanOverTooMany:mlp-adamw", "NormAfterClipping:mlp-clipped",
     "MeanOfMeans:mlp-uneven", "OwnLoss:mlp-sgd", "OtherRate:mlp-sgd", "RowOff:mlp-sgd",
     "NotScaled:mlp-sgd", "LastMicrobatchLostLater:deep-sgd", "WholeBatchByHand:mlp-sgd",
-    "GatheredTwice:mlp-sgd", "NotCompressed:mlp-sgd",
+    "GatheredTwice:mlp-sgd", "NotCompressed:mlp-sgd", "MeanOverUsers:mlp-unused",
+    "ZeroForUnused:mlp-unused", "NoneForUnused:mlp-unused", "GradientKept:mlp-unused",
 )  # fmt: skip
 """Of wrong engines those that others are like, by their kind."""
 QUICK = (
@@ -85,9 +91,9 @@ LONG = tuple(asked for asked in (*WRONG, *HONEST) if asked not in QUICK)
 
 
 @cache
-def judged_of(module: str, *asked: str) -> dict[str, dict[str, Any]]:
-    """What was said of each engine of a module beside this one: all are judged in one run."""
-    ran = under_mpirun(RANKS, "tests.engines.judged_under_mpi", module, *asked, seconds=900)
+def judged_of(modules: str, *asked: str) -> dict[str, dict[str, Any]]:
+    """What was said of each engine of modules beside this one: all are judged in one run."""
+    ran = under_mpirun(RANKS, "tests.engines.judged_under_mpi", modules, *asked, seconds=900)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     found = [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("{")]
     return {each["asked"]: each for each in found}
@@ -95,7 +101,12 @@ def judged_of(module: str, *asked: str) -> dict[str, dict[str, Any]]:
 
 def said(asked: str) -> dict[str, Any]:
     """What was said of an engine on a case."""
-    return judged_of("planted", *(QUICK if asked in QUICK else LONG))[asked]
+    modules = "planted,planted_unused"
+    if asked in QUICK:
+        return judged_of(modules, *QUICK)[asked]
+    unused = "mlp-unused" in asked
+    alike = (each for each in LONG if ("mlp-unused" in each) == unused)
+    return judged_of(modules, *alike)[asked]
 
 
 def at_night(every: Iterable[str]) -> list[Any]:
