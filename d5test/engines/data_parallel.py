@@ -335,8 +335,8 @@ class Bfloat16Fsdp2(Fsdp2):
             "adamw": "in bfloat16 its steps do not show over how many ranks the mean is",
             "resumed": "in bfloat16 a checkpoint that is rounded to it does not show",
             "experts": "in bfloat16 a gate may leave out another expert than in float64",
-            "batchnorm": "torch's batch_norm on CPUs takes no weights in bfloat16 beside statistics "
-            "in float32: expected scalar type BFloat16 but found Float",
+            "batchnorm": "torch's batch_norm on CPUs takes no weights in bfloat16 beside "
+            "statistics in float32: expected scalar type BFloat16 but found Float",
         }
     )
     policy = MixedPrecisionPolicy(
