@@ -1,7 +1,8 @@
 """torch.distributed's own collectives and hooks, by its backend gloo, in mpirun's processes.
 
-MPI only introduces the processes to each other (rank 0 says at which port it listens), and brings
-the results together to be judged.
+MPI only introduces the processes to each other (rank 0 says where it listens), and brings the
+results together to be judged. On several machines gloo takes the interface that PyTorch's
+`GLOO_SOCKET_IFNAME` names, or the one to which the name of the host leads.
 """
 
 import gc
@@ -38,6 +39,7 @@ from d5test.distributed.communicator import (
     Reduced,
 )
 from d5test.distributed.hooked import COLUMNS
+from d5test.distributed.meeting import hosts, is_loopback
 from d5test.reference.semantics import blocks
 
 RENDEZVOUS = timedelta(seconds=60)
@@ -64,20 +66,22 @@ def joined(comm: Any) -> Iterator[Any]:
     objects that outlive it (DDP's reducer) keep them open, and the others would wait.
     """
     _let_go()
-    store = None
+    store, (host, *_) = None, hosts(comm.allgather)
     if not comm.rank:
-        store = dist.TCPStore("127.0.0.1", 0, comm.size, True, RENDEZVOUS, False)
+        store = dist.TCPStore(host, 0, comm.size, True, RENDEZVOUS, False)
     port = comm.bcast(store.port if store else None)
-    store = store or dist.TCPStore("127.0.0.1", port, comm.size, False, RENDEZVOUS)
+    store = store or dist.TCPStore(host, port, comm.size, False, RENDEZVOUS)
     before = _connections(port)
     dist.init_process_group(
         "gloo", store=store, rank=comm.rank, world_size=comm.size, timeout=COLLECTIVE
     )
+    own = _connections(port) - before
     comm.barrier()  # a rank that leaves at once would close connections that others are making
     try:
         yield store
     except BaseException:
-        for number in _connections(port) - before:
+        # those of later groups as far as they are within the machine: others may be MPI's
+        for number in own | (_connections(port, within=True) - before):
             _hang_up(number)
         raise
     finally:
@@ -103,10 +107,10 @@ def _let_go() -> None:
             ENDED.popleft()
 
 
-def _connections(port: int) -> set[int]:
-    """This process's connections within the machine, but for those with the table at a port.
+def _connections(port: int, *, within: bool = False) -> set[int]:
+    """This process's connections, but for those with the table at a port: their file descriptors.
 
-    Their file descriptors. torch's own `abort` of gloo leaves them open.
+    `within` this machine only. torch's own `abort` of gloo leaves them open.
     """
     found = set()
     for number in map(int, os.listdir("/dev/fd")):
@@ -116,7 +120,8 @@ def _connections(port: int) -> set[int]:
             with socket.socket(fileno=os.dup(number)) as end:
                 if end.family == socket.AF_INET:
                     own, other = end.getsockname(), end.getpeername()
-                    if own[0] == other[0] == "127.0.0.1" and port not in (own[1], other[1]):
+                    inside = is_loopback(own[0]) and is_loopback(other[0])
+                    if port not in (own[1], other[1]) and (inside or not within):
                         found.add(number)
     return found
 

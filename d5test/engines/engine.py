@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch.nn import functional
 
@@ -52,6 +53,13 @@ class Minibatch:
         """One of so many parts of consecutive samples; the first ones are larger by at most 1."""
         x, y = (torch.tensor_split(tensor, count)[number] for tensor in (self.x, self.y))
         return Minibatch(x, y)
+
+
+def gathered(own: Any, size: int) -> list[Any]:
+    """What each of the ranks says, by way of PyTorch's process group."""
+    every: list[Any] = [None] * size
+    dist.all_gather_object(every, own)
+    return every
 
 
 def mean_loss(output: torch.Tensor, y: torch.Tensor) -> torch.Tensor:

@@ -7,7 +7,6 @@ carries its collectives. Arrays are as jax holds them; what a rank holds is aske
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Mapping, Sequence
 from functools import partial
 from math import inf, prod
@@ -18,13 +17,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import torch
-import torch.distributed as dist
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from torch import nn
 
 from d5test.backends.base import Unsupported
 from d5test.case import Array
-from d5test.engines.engine import TINY, Engine, Held, Minibatch, Plan, Rule, World
+from d5test.distributed.meeting import addresses
+from d5test.engines.engine import TINY, Engine, Held, Minibatch, Plan, Rule, World, gathered
 from d5test.engines.functional import (
     EPSILON,
     Parameters,
@@ -81,7 +80,7 @@ def connect(world: World) -> None:
         try:
             jax.config.update("jax_cpu_collectives_implementation", "gloo")
             jax.distributed.initialize(
-                agreed_address(world.rank),
+                addresses(partial(gathered, size=world.size))[0],
                 world.size,
                 world.rank,
                 initialization_timeout=TIMEOUT,
@@ -91,17 +90,6 @@ def connect(world: World) -> None:
             raise Unsupported(f"jax.distributed does not begin: {error}") from None
     if len(jax.devices()) != world.size:
         raise Unsupported(f"jax has {len(jax.devices())} devices on {world.size} ranks")
-
-
-def agreed_address(rank: int) -> str:
-    """Where rank 0 may listen, told by way of PyTorch's process group."""
-    port: list[int | None] = [None]
-    if not rank:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = [free.getsockname()[1]]
-    dist.broadcast_object_list(port, src=0)
-    return f"127.0.0.1:{port[0]}"
 
 
 class JaxEngine(Engine):

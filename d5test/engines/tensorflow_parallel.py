@@ -8,23 +8,22 @@ it does in a training loop of one's own. Arrays are as TensorFlow holds them.
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from math import inf, nan, prod, sqrt
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import torch
-import torch.distributed as dist
 from torch import nn
 
 from d5test.backends.base import Unsupported
 from d5test.case import Array
+from d5test.distributed.meeting import addresses
 from d5test.engines import keras_backend
-from d5test.engines.engine import TINY, Engine, Held, Minibatch, Plan, Rule, World
+from d5test.engines.engine import TINY, Engine, Held, Minibatch, Plan, Rule, World, gathered
 from d5test.engines.functional import (
     EPSILON,
     Parameters,
@@ -91,7 +90,7 @@ def connected(rank: int, size: int) -> Any:
     """The strategy, made once a process by all ranks together. Raises `Unsupported`."""
     distribute = tf.distribute
     cluster = distribute.cluster_resolver.SimpleClusterResolver(
-        tf.train.ClusterSpec({"worker": addresses(size)}),
+        tf.train.ClusterSpec({"worker": addresses(partial(gathered, size=size))}),
         task_type="worker",
         task_id=rank,
         num_accelerators={"CPU": 1},
@@ -118,27 +117,6 @@ def collectives() -> Iterator[None]:
     except tf.errors.OpError as error:
         ENDED.append(type(error).__name__)
         raise
-
-
-def gathered(own: Any, size: int) -> list[Any]:
-    """What each rank says, by way of PyTorch's process group."""
-    every: list[Any] = [None] * size
-    dist.all_gather_object(every, own)
-    return every
-
-
-def addresses(size: int) -> list[str]:
-    """Where each rank may listen.
-
-    All on one machine use its loopback, which a firewall or a name of a host does not concern.
-    """
-    host = socket.gethostname()
-    with socket.socket() as free:
-        free.bind(("", 0))
-        # while all ports are taken: no two are the same
-        every = gathered((host, free.getsockname()[1]), size)
-    alone = len({name for name, _ in every}) == 1
-    return [f"{'127.0.0.1' if alone else name}:{port}" for name, port in every]
 
 
 class MultiWorker(Engine):
