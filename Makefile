@@ -38,7 +38,9 @@ validate: $(VENV)/torch.stamp
 
 # one thread for each of the two processes: threads that wait for each other's cores take ten times as long;
 # a file in one process: what it compiles or starts for all of its tests is there once
+# what tests start compiles nothing by itself
 test: $(VENV)/dev.stamp
+	$(BIN)/python -m compileall -q d5test
 	OMP_NUM_THREADS=1 $(BIN)/pytest tests -m "not nightly" -n 2 --dist=loadfile --durations=20
 
 # PyTorch's operators are judged by `make validate`; jax, which compiles each shape, in one dtype

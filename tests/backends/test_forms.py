@@ -111,6 +111,7 @@ def accused(backend: str, folder: Path, *options: str) -> set[tuple[str, str]]:
     return set(failed)
 
 
+@pytest.mark.nightly
 def test_what_only_other_calls_get_wrong_is_found_and_nothing_else(tmp_path: Path) -> None:
     operators = (
         "Pad,BatchNormalization,LayerNormalization,Gemm,Max,Exp,Relu,Pow,MatMul,Slice,Gather"

@@ -62,12 +62,13 @@ def test_dropout_scales_what_its_mask_keeps() -> None:
     np.testing.assert_array_equal(y, x)
 
 
-def test_dropout_that_draws_a_mask_is_refused() -> None:
-    x, train = normal(3, 5), np.array(True)
+def test_dropout_draws_a_mask() -> None:
+    x, train = normal(30, 50), np.array(True)
     (y,) = run("Dropout", x, np.array(0.0), train)
     np.testing.assert_array_equal(y, x)
-    with pytest.raises(Unsupported, match="a mask of its own"):
-        run("Dropout", x, np.array(0.2), train)
+    (y,) = run("Dropout", x, np.array(0.5), train)
+    np.testing.assert_array_equal(y, np.where(y == 0, 0, 2 * x))
+    assert 0 < np.count_nonzero(y) < y.size
 
 
 def test_rnn_with_relu() -> None:

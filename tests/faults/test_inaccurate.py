@@ -12,6 +12,7 @@ from tests.faults import inaccurate
 from tests.faults.judging import findings
 from tests.faults.score import Local, with_row
 from tests.faults.wrong import Wrong
+from tests.nightly import thinned
 
 COUNT = 25
 BY_VALUE = {"forward", "low_precision", "accuracy", "degenerate", "real"}
@@ -20,13 +21,16 @@ BY_VALUE = {"forward", "low_precision", "accuracy", "degenerate", "real"}
 
 @pytest.mark.parametrize(
     ("backend", "operator", "character"),
-    [
-        (inaccurate.SlightlyOff, "Exp", "inaccuracy"),
-        (inaccurate.AtItsBar, "Softmax", "inaccuracy"),
-        (inaccurate.ErfByPolynomial, "Erf", "inaccuracy"),
-        (inaccurate.InElevenBits, "Softmax", "inaccuracy"),
-        (inaccurate.AnotherFunction, "Erf", "different function"),
-    ],
+    thinned(
+        [
+            (inaccurate.SlightlyOff, "Exp", "inaccuracy"),
+            (inaccurate.AtItsBar, "Softmax", "inaccuracy"),
+            (inaccurate.AnotherFunction, "Erf", "different function"),
+            (inaccurate.ErfByPolynomial, "Erf", "inaccuracy"),
+            (inaccurate.InElevenBits, "Softmax", "inaccuracy"),
+        ],
+        2,
+    ),
 )
 def test_wrong_values_are_accused_of_being_wrong(
     backend: type[Wrong], operator: str, character: str

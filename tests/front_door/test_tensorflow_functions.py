@@ -11,6 +11,7 @@ import d5test
 from d5test.case import FLOATS, Case, Tensor
 from d5test.reference.operators import OPERATORS
 from tests.front_door.own import Known, Own, Table, require_accepted, rows, unlisted
+from tests.nightly import thinned
 
 if importlib.util.find_spec("tensorflow") is None:
     pytest.skip("tensorflow is not installed", allow_module_level=True)
@@ -216,6 +217,6 @@ def test_every_function_is_in_the_table_or_has_a_reason() -> None:
     assert not gone, "TensorFlow has no such function any more"
 
 
-@pytest.mark.parametrize(("own", "dtype"), rows(TABLE, FLOATS))
+@pytest.mark.parametrize(("own", "dtype"), thinned(rows(TABLE, FLOATS)))
 def test_an_own_function_is_accepted(own: Own, dtype: str) -> None:
     require_accepted(own, dtype, "tensorflow")

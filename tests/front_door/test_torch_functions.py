@@ -12,6 +12,7 @@ from d5test.case import FLOATS, Case, Tensor
 from d5test.checks import Fault
 from d5test.reference.operators import OPERATORS
 from tests.front_door.own import WIDE, Known, Own, Table, require_accepted, rows, unlisted
+from tests.nightly import thinned
 
 if importlib.util.find_spec("torch") is None:
     pytest.skip("torch is not installed", allow_module_level=True)
@@ -253,7 +254,7 @@ def test_every_function_is_in_the_table_or_has_a_reason() -> None:
     assert not gone, "torch has no such function any more"
 
 
-@pytest.mark.parametrize(("own", "dtype"), rows(TABLE, FLOATS) + rows(TENSORS, FLOATS))
+@pytest.mark.parametrize(("own", "dtype"), thinned(rows(TABLE, FLOATS) + rows(TENSORS, FLOATS)))
 def test_an_own_function_is_accepted(own: Own, dtype: str) -> None:
     require_accepted(own, dtype, "torch")
 

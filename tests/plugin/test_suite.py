@@ -1,7 +1,7 @@
 """The suite, run on backends of a few lines: what it says, and with which exit status."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -9,6 +9,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from d5test.known.reading import shipped
+from tests.nightly import thinned
 
 SUITES = shipped("torch").parents[1]
 Suite = Callable[..., Any]
@@ -186,33 +187,34 @@ def test_a_budget_is_kept_and_what_it_left_out_is_said(suite: Suite) -> None:
     assert re.search(r"left out: \d+ tests, the budget was spent", ran.text)
 
 
-@pytest.mark.parametrize(
-    ("options", "line"),
-    [
-        (("--backend=nmpy",), "no backend 'nmpy'; did you mean numpy?"),
-        (("--backend=./none.py:Tiny",), "there is no file"),
-        (("--backend=./tiny.py:None_",), "has no|None_"),
-        (("--backend=./tiny.py:Tiny", "--operator=Gelu"), "no row for Gelu in ./tiny.py:Tiny"),
-        (("--backend=./tiny.py:Mistyped",), "a row for 'ReLU', which is not an operator: did you"),
-        (("--backend=./tiny.py:Half",), "row for Relu: dtypes='half' is a string, not a tuple"),
-        (("--backend=./tiny.py:HalfForm",), "form 'tiny.relu' of Relu: dtypes='half' is a string"),
-        (("--backend=./tiny.py:Single",), "unknown dtype 'single'; there are float64, float32"),
-        (
-            ("--backend=./tiny.py:WrongForm",),
-            "the form 'tiny.softmax' of Softmax in .*: 'rnk0' is",
-        ),
-        (("--backend=./tiny.py:WrongAttribute",), "attributes: did you mean axis"),
-        (("--backend=./tiny.py:FormOfNothing",), "'ReLU', which is not an operator: did you"),
-        (("--backend=numpy", "--operator=Sofmax"), "unknown operator 'Sofmax': did you mean Soft"),
-        (("--backend=numpy", "--device=cuad"), "numpy has no device 'cuad' here, only cpu"),
-        (("--backend=numpy", "--dtype=float23"), "unknown dtype 'float23'"),
-        (("--backend=numpy", "--check=forwrd"), "unknown check 'forwrd': did you mean forward?"),
-        (("--backend=numpy", "--known=none.toml"), "none.toml: No such file"),
-        (("--backend=numpy", "--budget=soon"), "expected a time such as 90s"),
-        ((), "no --backend is given; installed: numpy"),
-        (("-n2",), "no --backend is given; installed: numpy"),
-    ],
+MISTAKES: Sequence[tuple[tuple[str, ...], str]] = (
+    (("--backend=nmpy",), "no backend 'nmpy'; did you mean numpy?"),
+    (("--backend=./none.py:Tiny",), "there is no file"),
+    (("--backend=./tiny.py:None_",), "has no|None_"),
+    (("--backend=./tiny.py:Tiny", "--operator=Gelu"), "no row for Gelu in ./tiny.py:Tiny"),
+    (("--backend=./tiny.py:Mistyped",), "a row for 'ReLU', which is not an operator: did you"),
+    (("--backend=./tiny.py:Half",), "row for Relu: dtypes='half' is a string, not a tuple"),
+    (("--backend=./tiny.py:HalfForm",), "form 'tiny.relu' of Relu: dtypes='half' is a string"),
+    (("--backend=./tiny.py:Single",), "unknown dtype 'single'; there are float64, float32"),
+    (
+        ("--backend=./tiny.py:WrongForm",),
+        "the form 'tiny.softmax' of Softmax in .*: 'rnk0' is",
+    ),
+    (("--backend=./tiny.py:WrongAttribute",), "attributes: did you mean axis"),
+    (("--backend=./tiny.py:FormOfNothing",), "'ReLU', which is not an operator: did you"),
+    (("--backend=numpy", "--operator=Sofmax"), "unknown operator 'Sofmax': did you mean Soft"),
+    (("--backend=numpy", "--device=cuad"), "numpy has no device 'cuad' here, only cpu"),
+    (("--backend=numpy", "--dtype=float23"), "unknown dtype 'float23'"),
+    (("--backend=numpy", "--check=forwrd"), "unknown check 'forwrd': did you mean forward?"),
+    (("--backend=numpy", "--known=none.toml"), "none.toml: No such file"),
+    (("--backend=numpy", "--budget=soon"), "expected a time such as 90s"),
+    ((), "no --backend is given; installed: numpy"),
+    (("-n2",), "no --backend is given; installed: numpy"),
 )
+"""Of the command line, and of a backend; and what is said of each."""
+
+
+@pytest.mark.parametrize(("options", "line"), thinned(MISTAKES))
 def test_a_mistake_is_one_line_and_status_4(
     suite: Suite, options: tuple[str, ...], line: str
 ) -> None:

@@ -47,6 +47,7 @@ def times(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.nightly
 def test_65536_ranks_sum_the_gradients_of_resnet50(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -16,6 +16,7 @@ from d5test.reference.steps import STEPS, as_step
 from d5test.training.course import GROUPED, impossible
 from d5test.training.step import STEP, SUSPECTS, drawn, suspects
 from d5test.training.trajectory import USUAL, distance
+from tests.nightly import thinned
 from tests.training.wrong import (
     Confused,
     Decaying,
@@ -107,13 +108,9 @@ def test_a_mistake_is_named_after_one_step(rule: str, name: str) -> None:
 
 SAMPLE = ROWS[::2]
 """To name one takes as many courses as there are mistakes; after one step all are named."""
-COURSES = [
-    *SAMPLE[::2],
-    *(pytest.param(*row, marks=pytest.mark.nightly) for row in SAMPLE[1::2]),
-]
 
 
-@pytest.mark.parametrize(("rule", "name"), COURSES)
+@pytest.mark.parametrize(("rule", "name"), thinned(SAMPLE, 6))
 def test_a_mistake_is_named_after_a_hundred_steps(rule: str, name: str) -> None:
     found = distance(Local(mistaken(MISTAKES[rule][name])), "native", USUAL[rule], "float32")
     assert not found.right
@@ -121,11 +118,7 @@ def test_a_mistake_is_named_after_a_hundred_steps(rule: str, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "kind",
-    [
-        *(Stuck, Forgetful, SharedByShape),
-        *(pytest.param(kind, marks=pytest.mark.nightly) for kind in (Late, Confused, Stubborn)),
-    ],
+    "kind", thinned((Forgetful, Stuck, Late, SharedByShape, Confused, Stubborn))
 )
 def test_what_one_step_cannot_show_leaves_the_course(kind: Any) -> None:
     found = distance(Local(kind), "native", USUAL["Adam"], "float32")
@@ -171,7 +164,7 @@ SLIGHT = {
 }
 
 
-@pytest.mark.parametrize("name", SLIGHT)
+@pytest.mark.parametrize("name", thinned(SLIGHT, 2))
 def test_a_slight_change_leaves_the_course_in_float64(name: str) -> None:
     rule, change = SLIGHT[name]
     client = Local(mistaken(change))
