@@ -11,6 +11,7 @@ import d5test
 from d5test.case import Case, Tensor
 from d5test.reference.operators import OPERATORS
 from tests.front_door.own import Known, Own, Table, require_accepted, rows, unlisted
+from tests.nightly import thinned
 
 if importlib.util.find_spec("jax") is None:
     pytest.skip("jax is not installed", allow_module_level=True)
@@ -89,6 +90,6 @@ def test_every_function_is_in_the_table_or_has_a_reason() -> None:
     assert not gone, "jax has no such function any more"
 
 
-@pytest.mark.parametrize(("own", "dtype"), rows(TABLE, nightly=("float64",)))
+@pytest.mark.parametrize(("own", "dtype"), thinned(rows(TABLE, nightly=("float64",))))
 def test_an_own_function_is_accepted(own: Own, dtype: str) -> None:
     require_accepted(own, dtype, "jax")

@@ -10,6 +10,7 @@ import pytest
 import d5test
 from d5test.modules import is_of_torch
 from d5test.outcome.fault import Fault
+from tests.nightly import thinned
 
 torch = pytest.importorskip("torch")
 nn, F = torch.nn, torch.nn.functional
@@ -98,7 +99,7 @@ CASES: dict[str, tuple[Function, Function, dict[str, str], dict[str, Function]]]
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", thinned(CASES, 2))
 def test_a_right_function_passes(name: str) -> None:
     like, function, inputs, _ = CASES[name]
     d5test.check(
@@ -107,7 +108,7 @@ def test_a_right_function_passes(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "wrong"), [(name, wrong) for name, case in CASES.items() for wrong in case[3]]
+    ("name", "wrong"), thinned((name, wrong) for name, case in CASES.items() for wrong in case[3])
 )
 def test_a_mistake_is_found(name: str, wrong: str) -> None:
     like, _, inputs, mistakes = CASES[name]

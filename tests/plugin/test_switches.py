@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from tests.nightly import thinned
+
 Suite = Callable[..., Any]
 RELU = ("--operator=Relu", "--examples=3", "--dtype=float32,float64")
 FORWARD = (*RELU, "--check=forward")
@@ -74,7 +76,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("options", REFUSED)
+@pytest.mark.parametrize("options", thinned(REFUSED))
 def test_what_means_nothing_is_one_line(suite: Suite, options: str) -> None:
     ran = suite("" if "--backend" in options else "Tiny", *FORWARD, *options.split())
     assert ran.rc == pytest.ExitCode.USAGE_ERROR, ran.text
