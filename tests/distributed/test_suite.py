@@ -22,6 +22,7 @@ def test_a_right_one_passes() -> None:
     assert "failed" not in ran.stdout
 
 
+@pytest.mark.nightly
 def test_a_ring_and_an_average_that_are_wrong_are_found_and_shrunk() -> None:
     ran = suite("WrongRing", "-k", "(ring or decentralised) and not first_steps")
     assert ran.returncode == 1, ran.stdout

@@ -20,6 +20,7 @@ from d5test.networks.whole import expected
 from d5test.networks.zoo import Built
 from d5test.numerics.arithmetic import classes
 from d5test.plugin.networks import resolved
+from tests.nightly import thinned
 
 if importlib.util.find_spec("torch") is None:
     pytest.skip("torch is not installed", allow_module_level=True)
@@ -48,7 +49,7 @@ def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     return folder
 
 
-@pytest.mark.parametrize("module", HAS)
+@pytest.mark.parametrize("module", thinned(HAS, 2))
 def test_torchs_own_output_and_two_executors_are_right(exported: Path, module: str) -> None:
     path = exported / module / f"{module}.onnx"
     model = ExternalModel(module, path)
