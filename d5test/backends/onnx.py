@@ -116,6 +116,13 @@ def _default(attribute: Any) -> Any:
     return value.decode() if isinstance(value, bytes) else value
 
 
+def draws_a_mask(x: Any, ratio: Any = None, training_mode: Any = None) -> bool:
+    """Whether a Dropout does: not where it is given one, nor where nothing is dropped."""
+    if training_mode is None or training_mode.ndim or not training_mode:
+        return False
+    return ratio is None or bool(ratio > 0)
+
+
 def build_model(
     name: str, attributes: Mapping[str, Any], inputs: Sequence[Any], opset: int
 ) -> tuple[onnx.ModelProto, tuple[int, ...]]:
@@ -123,8 +130,6 @@ def build_model(
     schema = schema_of(name, opset)
     if len(inputs) > schema.max_input:
         raise Unsupported(f"{name} of operator set {opset} has {schema.max_input} inputs at most")
-    if name == "Dropout" and any(x is not None and np.ndim(x) for x in inputs[2:]):
-        raise Unsupported("ONNX's Dropout is not given its mask")
     present = tuple(i for i, x in enumerate(inputs) if x is not None)
     excluding = [i for i in present if i in APART.get(name, {})]
     apart = [k for i in excluding for k in APART[name][i]]
@@ -303,6 +308,8 @@ class OnnxBackend(Backend):
         wide = "float64" in (made, *(x.dtype.name for x in inputs[:1]))
         if wide and (reason := self.single(operator)):
             return f"{operator} in float64: {reason}"
+        if operator == "Dropout" and not draws_a_mask(*inputs):
+            return "ONNX's Dropout is not given a mask: it draws one, or is the identity"
         return ""
 
     def nondeterministic(self, operator: str, what: str) -> str:
