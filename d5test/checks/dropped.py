@@ -38,7 +38,7 @@ def dropout(client: Any, case: Case) -> Judgement:
     rare = chance_of(law, first, eps) < log(ODDS / SHARES / len(held))
     if rare and np.array_equal(first, second):
         raise inquiry.subject.fault("cached", "two calls draw the same mask", NO_CALLS)
-    worst = max((judgement for _, judgement in held), key=_width)
+    worst = max((judgement for _, judgement in held), key=_looseness)
     return replace(worst, telling=rare)
 
 
@@ -46,15 +46,15 @@ def _held(inquiry: Inquiry, feed: Any, result: Result) -> tuple[Array, Judgement
     """The mask of a call, and the judgement of its result and gradient by this mask."""
     x, ratio, _ = inquiry.arrays
     y, *masks = result.outputs
-    given = Inquiry("dropout", inquiry.client, inquiry.case)
+    known = Inquiry("dropout", inquiry.client, inquiry.case)
     assert x is not None
     mask = y != 0 if y.shape == x.shape else np.ones(x.shape, np.bool_)
-    given.arrays = (x, ratio, mask)
+    known.arrays = (x, ratio, mask)
     try:
-        judgement = given.judged(given.forward_bounds, (y,), (feed,))
+        judgement = known.judged(known.forward_bounds, (y,), (feed,))
         if feed.grads is not None:
-            gradient = given.judged_gradient(result, feed)
-            judgement = max(judgement, gradient, key=_width)
+            gradient = known.judged_gradient(result, feed)
+            judgement = max(judgement, gradient, key=_looseness)
     except Fault as fault:
         fault.evidence = NO_CALLS  # another call draws another mask
         raise
@@ -63,6 +63,6 @@ def _held(inquiry: Inquiry, feed: Any, result: Result) -> tuple[Array, Judgement
     return mask, judgement
 
 
-def _width(judgement: Judgement) -> tuple[str, float]:
+def _looseness(judgement: Judgement) -> tuple[str, float]:
     """How far a right result is from the exact one: the class that holds it, and its ratio."""
     return judgement.arithmetic, judgement.ratio

@@ -81,7 +81,7 @@ def joined(comm: Any) -> Iterator[Any]:
         yield store
     except BaseException:
         # those of later groups as far as they are within the machine: others may be MPI's
-        for number in own | (_connections(port, within=True) - before):
+        for number in (own & _connections(port)) | (_connections(port, within=True) - before):
             _hang_up(number)
         raise
     finally:

@@ -8,15 +8,15 @@ from d5test.distributed.meeting import LOOPBACK, addresses, hosts, is_loopback
 from tests.distributed.test_mpi import MPIRUN, under_mpirun
 
 
-def told(*others: str, own: str) -> list[str]:
+def of_all_ranks(*others: str, own: str) -> list[str]:
     """What all ranks say, of which this one is the first."""
     return [own, *others]
 
 
 def test_one_machine_needs_no_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "gethostname", lambda: "one")
-    assert hosts(lambda own: told("one", own=own)) == [LOOPBACK, LOOPBACK]
-    assert hosts(lambda own: told("other", "one", own=own)) == ["one", "other", "one"]
+    assert hosts(lambda own: of_all_ranks("one", own=own)) == [LOOPBACK, LOOPBACK]
+    assert hosts(lambda own: of_all_ranks("other", "one", own=own)) == ["one", "other", "one"]
 
 
 def test_each_rank_has_a_port(monkeypatch: pytest.MonkeyPatch) -> None:
