@@ -14,7 +14,8 @@ import torch
 from torch import nn
 
 from d5test.engines.engine import Minibatch
-from d5test.engines.models import MOMENTUM, Training
+from d5test.engines.models import MOMENTUM
+from d5test.engines.training import Training
 
 Buffers = dict[str, torch.Tensor]
 """By their names in the model."""

@@ -6,8 +6,8 @@ is large, since Adam's steps do not depend on the length of the gradient beside 
 clipping bites in some of the steps, not in all.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from math import inf
 from typing import Any, Literal
 
@@ -15,8 +15,7 @@ STEPS = 4
 """Momentum shows in the second step, and whatever is kept from step to step in the others."""
 HALF = STEPS // 2
 """Steps before the checkpoint of a case that is resumed: moments differ from their first step."""
-OWN = 4
-"""Samples of a rank, in a joined minibatch that is even."""
+Model = Literal["mlp", "branched", "transformer", "experts", "residual", "batchnorm"]
 DTYPES = ("float32", "float64")
 OPTIMIZERS: Mapping[str, Mapping[str, Any]] = {
     "SGD": {"lr": 0.125, "momentum": 0.875},
@@ -31,9 +30,45 @@ SLOTS: Mapping[str, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True)
+class Sizes:
+    """Of a model and of its minibatches.
+
+    Widths of what tensor parallelism splits (`hidden`, `heads`) are divisible by 2, 3 and 4.
+
+    depth     children between the one that enters and the one that leaves
+    inputs    numbers of a sample of a perceptron
+    width     numbers between two children
+    hidden    numbers within a pair of layers
+    classes   among which a sample is
+    words     that a transformer knows
+    length    words of a sample
+    heads     of attention
+    experts   of a mixture
+    channels  of the first convolution
+    side      of an image
+    own       samples of a rank, in a joined minibatch that is even
+    """
+
+    depth: int = 2
+    inputs: int = 7
+    width: int = 10
+    hidden: int = 24
+    classes: int = 5
+    words: int = 11
+    length: int = 6
+    heads: int = 12
+    experts: int = 3
+    channels: int = 6
+    side: int = 7
+    own: int = 4
+
+
+@dataclass(frozen=True)
 class Case:
     """A training of a few steps.
 
+    options     of the optimizer, beside and instead of those of `OPTIMIZERS`
+    seed        of parameters and samples
     accumulate  parts in which a rank takes its share, one after the other
     clip        the largest norm of the gradient of all parameters
     tied        whether two modules share a weight
@@ -42,10 +77,11 @@ class Case:
     """
 
     name: str
-    model: Literal[
-        "mlp", "deep", "branched", "transformer", "experts", "residual", "batchnorm"
-    ] = "mlp"
+    model: Model = "mlp"
     optimizer: str = "SGD"
+    sizes: Sizes = Sizes()
+    options: tuple[tuple[str, Any], ...] = ()
+    seed: int = 1
     accumulate: int = 1
     clip: float = inf
     tied: bool = False
@@ -67,10 +103,31 @@ class Case:
 
     def samples(self, step: int, ranks: int) -> int:
         """Of the joined minibatch of a step."""
-        return OWN * ranks - (self.uneven and step % 2)
+        return self.sizes.own * ranks - (self.uneven and step % 2)
+
+    @property
+    def about(self) -> str:
+        """All that it does not have in common with the simplest case, in words."""
+        plain = Case(self.name)
+        return ", ".join(
+            [self.model, self.optimizer]
+            + [f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
+               for name, value in self.options]
+            + _differing(self.sizes, plain.sizes)
+            + _differing(self, plain, ("seed", "accumulate", "clip", "tied", "uneven", "resumed"))
+        )  # fmt: skip
 
     def __repr__(self) -> str:
         return self.name
+
+
+def _differing(one: Any, plain: Any, names: Sequence[str] = ()) -> list[str]:
+    """Fields that are not those of another one."""
+    return [
+        name if value is True else f"{name} {value:g}"
+        for name in names or (field.name for field in fields(one))
+        if (value := getattr(one, name)) != getattr(plain, name)
+    ]
 
 
 _ROWS = (
@@ -83,7 +140,7 @@ _ROWS = (
     Case("mlp-unused", "branched"),
     Case("mlp-resumed-sgd", resumed=True),
     Case("mlp-resumed-adamw", optimizer="AdamW", resumed=True),
-    Case("deep-sgd", "deep"),
+    Case("deep-sgd", sizes=Sizes(depth=6)),
     Case("transformer-sgd", "transformer"),
     Case("transformer-adamw", "transformer", "AdamW"),
     Case("experts-sgd", "experts"),

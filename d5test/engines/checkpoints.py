@@ -9,7 +9,7 @@ from math import ceil
 import torch
 
 from d5test.engines.cases import SLOTS
-from d5test.engines.models import Training
+from d5test.engines.training import Training
 
 ITSELF = ""
 """The slot of a parameter."""

@@ -27,7 +27,6 @@ from d5test.distributed.gloo import joined, raise_if_left
 from d5test.engines.cases import STEPS
 from d5test.engines.catalogue import AXES, words_of
 from d5test.engines.engine import SIDE, Engine, Side, World
-from d5test.engines.models import Training
 from d5test.engines.sequential import (
     COARSE,
     LOSS,
@@ -39,6 +38,7 @@ from d5test.engines.sequential import (
     mistakes,
 )
 from d5test.engines.trained import Phase, Trained, trained
+from d5test.engines.training import Training
 from d5test.engines.work import Work
 from d5test.names import plural
 from d5test.numerics.bounds import Bound
@@ -155,6 +155,7 @@ class Subject:
 
     given    its name on the command line
     resumed  the mesh on which it reads a checkpoint, in a case that has one
+    options  those of the command line by which its training was drawn
     """
 
     given: str
@@ -163,6 +164,7 @@ class Subject:
     training: Training
     mesh: Mapping[str, int]
     resumed: Mapping[str, int] = field(default_factory=dict)
+    options: str = ""
 
     def fault(self, kind: str, what: str, details: Mapping[str, str]) -> Fault:
         """A fault of it; `what` completes the sentence "torch-ddp: ..."."""
@@ -174,10 +176,11 @@ class Subject:
             f"mpirun -n {self.training.ranks} pytest suites/distributed/test_engines.py "
             f"--engine={self.given} --mesh={mesh} "
             + f"--resume-mesh={resumed} " * bool(resumed)
-            + f"--dtype={dtype} -k {case.name}"
+            + f"--dtype={dtype} {self.options}-k {case.name}-{dtype}"
         )
         where = f"{case.name} in {dtype}, mesh {mesh}" + f", then {resumed}" * bool(resumed)
-        words = {"case": where, **details, "again": again}
+        words = {"case": where, **({"training": case.about} if self.options else {}), **details}
+        words["again"] = again
         return kind_of_fault(kind)("engine", case.name, headline, words)
 
 

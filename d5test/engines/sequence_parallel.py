@@ -36,7 +36,7 @@ class SequenceParallelism(TensorParallel):
 
     name = "torch-tp-sequence"
     lacks = MappingProxyType(
-        {**TensorParallel.lacks, **dict.fromkeys(("mlp", "deep", "experts"), NO_SEQUENCE)}
+        {**TensorParallel.lacks, **dict.fromkeys(("mlp", "experts"), NO_SEQUENCE)}
     )
 
     def styles(self, model: nn.Sequential) -> dict[str, ParallelStyle]:

@@ -25,7 +25,7 @@ from d5test.engines.buffers import Buffers, Statistics, Way, mistaken, way_of
 from d5test.engines.cases import HALF
 from d5test.engines.checkpoints import Load, Saved, lapses, restore, saved
 from d5test.engines.engine import TINY, Minibatch, mean_loss
-from d5test.engines.models import Training
+from d5test.engines.training import Training
 from d5test.modules.montecarlo import MonteCarlo
 from d5test.numerics.arithmetic import Arithmetic, classes, format_of
 from d5test.numerics.perturbed import deviates

@@ -19,8 +19,8 @@ import torch.distributed as dist
 from d5test.case import Array, dtype_of
 from d5test.engines.cases import HALF, STEPS
 from d5test.engines.engine import Engine, Held, Side, World
-from d5test.engines.models import Training
 from d5test.engines.sequential import LOSS, NORM, Trajectory
+from d5test.engines.training import Training
 from d5test.engines.work import Meter, Work
 
 

@@ -20,6 +20,8 @@ from d5test.names import BadName, load, resolve
 from d5test.plugin.selection import SELECTION, resolving
 
 DEFAULT = "torch-ddp"
+DRAWN = 2
+"""Trainings of each dtype that are drawn for an engine."""
 PATIENT = pytest.mark.deadline(120)
 """Ranks share cores. Those of gloo sleep while they wait: no idle rank is to blame."""
 
@@ -82,8 +84,9 @@ def _named(name: str) -> Named:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Parametrise what asks for `engine` and `engine_case`."""
-    if "engine_case" not in metafunc.fixturenames:
+    """Parametrise what asks for `engine`, and for `engine_case` or `drawn_training`."""
+    asked = {"engine_case", "drawn_training"} & {*metafunc.fixturenames}
+    if not asked:
         return
     config = metafunc.config
     few = not listed(config.getoption("--engine"))
@@ -92,20 +95,30 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         for named in config.stash[ENGINES_ASKED]
     ]
     metafunc.parametrize("engine", engines)
-    cases = [
-        (case, dtype)
-        for name, case in CASES.items()
-        for dtype in DTYPES[: 1 if few else None]
-        if dtype in config.stash[SELECTION].dtypes and (not few or name in USUAL)
+    dtypes = [
+        dtype for dtype in DTYPES[: 1 if few else None] if dtype in config.stash[SELECTION].dtypes
     ]
-    ids = [f"{case.name}-{dtype}" for case, dtype in cases]
-    metafunc.parametrize("engine_case", cases, ids=ids)
+    whats: list[tuple[Any, str]]
+    if "engine_case" in asked:
+        named_cases = [case for name, case in CASES.items() if not few or name in USUAL]
+        whats = [(case, case.name) for case in named_cases]
+    else:
+        numbers = range(config.getoption("--examples") or DRAWN)
+        whats = [(number, f"drawn-{number}") for number in numbers]
+    metafunc.parametrize(
+        asked.pop(),
+        [
+            pytest.param((what, dtype), id=f"{name}-{dtype}")
+            for what, name in whats
+            for dtype in dtypes
+        ],
+    )
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Import on ranks what the first test would, before its deadline runs."""
     params = [getattr(getattr(item, "callspec", None), "params", {}) for item in session.items]
-    asked = dict.fromkeys(given["engine"] for given in params if "engine_case" in given)
+    asked = dict.fromkeys(given["engine"] for given in params if "engine" in given)
     ready = find_spec("torch") and not session.config.option.collectonly
     if asked and launched() is not None and ready:
         import d5test.engines.judging  # noqa: F401

@@ -9,3 +9,7 @@ from collections.abc import Callable
 
 def test_training(judge_engine: Callable[[], None]) -> None:
     judge_engine()
+
+
+def test_drawn_training(judge_drawn_training: Callable[[], None]) -> None:
+    judge_drawn_training()

@@ -20,8 +20,8 @@ from d5test.engines.cases import CASES
 from d5test.engines.catalogue import mesh_of
 from d5test.engines.engine import World
 from d5test.engines.judging import Subject, expected, judge
-from d5test.engines.models import Training
 from d5test.engines.trained import trained
+from d5test.engines.training import Training
 from d5test.outcome.fault import Fault
 
 MODULES = (

@@ -13,8 +13,9 @@ from torch import nn
 
 from d5test.engines.buffers import WAYS, mistaken
 from d5test.engines.cases import CASES, DTYPES
-from d5test.engines.models import MOMENTUM, Training
+from d5test.engines.models import MOMENTUM
 from d5test.engines.sequential import followed, mean
+from d5test.engines.training import Training
 from tests.distributed.test_mpi import MPIRUN
 from tests.engines.test_cases import blind
 from tests.engines.test_planted import judged_of

@@ -10,8 +10,8 @@ import pytest
 from d5test.engines.cases import CASES
 from d5test.engines.data_parallel import Bfloat16Fsdp2
 from d5test.engines.judging import expected
-from d5test.engines.models import Training
 from d5test.engines.sequential import Noise, arithmetic_of, followed
+from d5test.engines.training import Training
 from tests.distributed.test_mpi import MPIRUN
 from tests.engines.test_cases import ALONE, Alone
 from tests.engines.test_planted import judged_of
