@@ -15,7 +15,7 @@ from __future__ import annotations
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
@@ -380,8 +380,17 @@ def agreed(comm: Any, judge: Callable[[], Judgement]) -> Judgement:
     verdict = comm.bcast(verdict)
     if isinstance(verdict, Judgement):
         return verdict
+    _all_have_come(comm)
     kind, *words = verdict
     raise kind_of_fault(kind)(*words)
+
+
+def _all_have_come(comm: Any) -> None:
+    """Wait for the others: a rank that leaves ends the collective that others are still in."""
+    from d5test.distributed.guarded import Left
+
+    with suppress(Left):  # a rank that has left was here, and so all were
+        comm.barrier()
 
 
 @dataclass(frozen=True)

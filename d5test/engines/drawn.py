@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from math import frexp, ldexp
+from math import frexp, inf, ldexp
 from typing import Any, TypeVar
 
 import torch
@@ -25,7 +25,7 @@ from d5test.engines.training import Training
 T = TypeVar("T")
 Pick = Callable[[Sequence[T]], T]
 """Chooses among values: by a seed, or as Hypothesis draws."""
-TRIES = 40
+TRIES = 100
 """Trainings that are drawn until one is such as an engine can do and a case has to be."""
 APART = 2.0**-12
 """The least distance between the scores of two experts of which one is left out: so far no
@@ -55,8 +55,9 @@ def one(name: str, ranks: int, pick: Pick[Any]) -> Case:
     own = uneven + pick(range(LEAST.get(model, 1), 6))
     tied = model == "mlp" and pick((False, False, True))
     costly = model in ("transformer", "experts")
+    deepest = 2 if costly else len(NAMES)  # for as many stages of a pipeline as can be
     sizes = Sizes(
-        depth=pick(range(1 + tied, 3 if costly else 1 + len(NAMES))),
+        depth=pick(pick((range(1 + tied, deepest + 1), (deepest,)))),
         inputs=pick(range(2, 10)),
         width=pick(pick(([size for size in near if size > 3] or [4], range(4, 20)))),
         hidden=pick(pick((near, (12, 24, 36), range(2, 40)))),
@@ -122,7 +123,7 @@ def told_apart(training: Training) -> bool:
     """Whether no expert is left out by so little that a rounding error may choose another one."""
     with _gaps() as least:
         followed(training)
-    return min(least, default=1.0) > APART
+    return min(least, default=inf) > APART
 
 
 @contextmanager

@@ -4,12 +4,12 @@ An engine takes a PyTorch module, an optimizer and a plan, and trains on the ran
 process group of `torch.distributed`, which is there before `start` and ended after `close`. It is
 a class that is called without arguments. `lacks` says what it does not do, and why: such a case is
 skipped. What it cannot do on these ranks, it says by raising `d5test.backends.base.Unsupported` on
-all of them.
+all of them, best in `check`, before they have met.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf, nan
 from pathlib import Path
@@ -100,6 +100,14 @@ class Plan:
     split: Mapping[str, Side] = field(default_factory=dict)
 
 
+def check_split(split: Mapping[str, Side], model: nn.Module, ranks: int) -> None:
+    """Raise `Unsupported` where ranks along `tp` would have parts of different sizes."""
+    for name, by in split.items():
+        shape = tuple(model.get_submodule(name).weight.shape)
+        if shape[SIDE[by]] % ranks:
+            raise Unsupported(f"{name} {shape} cannot be split among {ranks} ranks")
+
+
 @dataclass(frozen=True)
 class Held:
     """How many elements of each parameter this rank holds, and of the optimizer's state of it.
@@ -145,6 +153,14 @@ class Engine:
     lacks: Mapping[str, str] = MappingProxyType({})
     split: Mapping[str, Side] = MappingProxyType({})
     norm = nan
+
+    def check(
+        self, world: World, model: nn.Sequential, plan: Plan, samples: Sequence[int]
+    ) -> None:
+        """Raise `Unsupported` if it cannot train this model so on these ranks, before `start`.
+
+        All ranks must come to the same. `samples` are those of each step's joined minibatch.
+        """
 
     def start(self, world: World) -> None:
         """Get ready on these ranks."""

@@ -23,7 +23,17 @@ from torch import nn
 from d5test.backends.base import Unsupported
 from d5test.case import Array
 from d5test.distributed.meeting import addresses
-from d5test.engines.engine import TINY, Engine, Held, Minibatch, Plan, Rule, World, gathered
+from d5test.engines.engine import (
+    TINY,
+    Engine,
+    Held,
+    Minibatch,
+    Plan,
+    Rule,
+    World,
+    check_split,
+    gathered,
+)
 from d5test.engines.functional import (
     EPSILON,
     Parameters,
@@ -256,6 +266,12 @@ class Sharding(JaxEngine):
 
     name = "jax-sharding"
 
+    def check(
+        self, world: World, model: nn.Sequential, plan: Plan, samples: Sequence[int]
+    ) -> None:
+        """See `Engine`."""
+        check_split(plan.split, model, world.mesh.get("tp", 1))
+
     def specs(self) -> Mapping[str, PartitionSpec]:
         """Rows along `fsdp`; what the plan splits, along `tp`."""
         return {name: self.spec(name, value) for name, value in self.initial.values.items()}
@@ -263,12 +279,9 @@ class Sharding(JaxEngine):
     def spec(self, name: str, value: Array) -> PartitionSpec:
         """Of one parameter."""
         module, _, kind = name.rpartition(".")
-        by, size = self.plan.split.get(module), self.sizes["tp"]
+        by = self.plan.split.get(module)
         if by is None or (by == "rows" and kind == "bias"):
             return PartitionSpec("fsdp")
-        side = 0 if by == "columns" else 1
-        if value.shape[side] % size:
-            raise Unsupported(f"{name} {value.shape} cannot be split among {size} ranks")
         return PartitionSpec(("tp", "fsdp")) if by == "columns" else PartitionSpec("fsdp", "tp")
 
 

@@ -134,11 +134,16 @@ def expected(training: Training, rounding: str, world: World, comm: Any) -> Bars
 def attempted(engine: Engine, subject: Subject, world: World, comm: Any) -> Trained:
     """Have this rank's engine train, in a process group of its own.
 
-    What it raises is a fault. A rank that only waited for one that has left is freed.
+    What it raises is a fault. A rank that only waited for one that has left is freed. Where an
+    engine cannot do it, nobody leaves before all know: others may still be connecting.
     """
     try:
         with joined(comm):
-            return trained(engine, subject.training, world, subject.resumed)
+            try:
+                return trained(engine, subject.training, world, subject.resumed)
+            except Unsupported:
+                comm.barrier()
+                raise
     except (Unsupported, Fault):
         raise
     except Exception as error:

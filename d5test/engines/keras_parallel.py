@@ -7,7 +7,7 @@ its weights by the names of the sequential one, and is trained by `train_on_batc
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import prod
 from types import MappingProxyType
 from typing import Any
@@ -17,9 +17,17 @@ import numpy as np
 import torch
 from torch import nn
 
-from d5test.backends.base import Unsupported
 from d5test.engines import keras_backend
-from d5test.engines.engine import Engine, Held, Minibatch, Plan, Rule, World
+from d5test.engines.engine import (
+    SIDE,
+    Engine,
+    Held,
+    Minibatch,
+    Plan,
+    Rule,
+    World,
+    check_split,
+)
 from d5test.engines.functional import Parameters, as_tensors, outputs, rows_of
 from d5test.engines.jax_parallel import JaxFunctions, connect
 
@@ -160,6 +168,12 @@ class ModelParallel(KerasEngine):
     name = "keras-model-parallel"
     axes = ("dp", "tp")
 
+    def check(
+        self, world: World, model: nn.Sequential, plan: Plan, samples: Sequence[int]
+    ) -> None:
+        """See `Engine`."""
+        check_split(plan.split, model, world.mesh.get("tp", 1))
+
     def distribution(self) -> Any:
         """See `KerasEngine`."""
         layouts = keras.distribution.LayoutMap(self.mesh)
@@ -181,7 +195,4 @@ class ModelParallel(KerasEngine):
         by = self.plan.split.get(module)
         if by is None or (by == "rows" and kind == "bias"):
             return None
-        side = 0 if by == "columns" else 1
-        if value.shape[side] % self.ways:
-            raise Unsupported(f"{name} {value.shape} cannot be split among {self.ways} ranks")
-        return tuple(MODEL if i == side else None for i in range(value.ndim))
+        return tuple(MODEL if i == SIDE[by] else None for i in range(value.ndim))

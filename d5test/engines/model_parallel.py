@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from math import inf
@@ -33,7 +33,14 @@ from torch.nn.utils import clip_grads_with_norm_
 
 from d5test.backends.base import Unsupported
 from d5test.engines.data_parallel import MISMATCH, DataParallel, TorchEngine, sharded
-from d5test.engines.engine import SIDE, Minibatch, Plan, Rule, World, mean_loss
+from d5test.engines.engine import (
+    Minibatch,
+    Plan,
+    Rule,
+    World,
+    check_split,
+    mean_loss,
+)
 
 STYLES = {"columns": ColwiseParallel, "rows": RowwiseParallel}
 
@@ -56,6 +63,12 @@ class TensorParallel(DataParallel):
         }
     )
 
+    def check(
+        self, world: World, model: nn.Sequential, plan: Plan, samples: Sequence[int]
+    ) -> None:
+        """See `Engine`."""
+        check_split(plan.split, model, world.mesh.get("tp", 1))
+
     def start(self, world: World) -> None:
         """With all axes, if only of one rank: `fully_shard` replicates along the first of two."""
         super().start(replace(world, mesh={axis: world.mesh.get(axis, 1) for axis in self.axes}))
@@ -68,11 +81,6 @@ class TensorParallel(DataParallel):
 
     def distributed(self, model: nn.Sequential) -> nn.Module:
         """By the plan, and sharded along the other axes."""
-        size = self.world.mesh["tp"]
-        for name, by in self.plan.split.items():
-            shape = tuple(model.get_submodule(name).weight.shape)
-            if shape[SIDE[by]] % size:
-                raise Unsupported(f"{name} {shape} cannot be split among {size} ranks")
         parallelize_module(model, self.mesh["tp"], self.styles(model))
         return sharded(model, self.mesh["dp", "fsdp"]) if self.replicas[1] > 1 else model
 
@@ -105,6 +113,18 @@ class Pipeline(TorchEngine):
     schedule: Any = ScheduleGPipe
     held = 1
 
+    def check(
+        self, world: World, model: nn.Sequential, plan: Plan, samples: Sequence[int]
+    ) -> None:
+        """See `Engine`: stages have a child each, and microbatches one size."""
+        stages = world.size * self.held
+        if stages > len(model):
+            raise Unsupported(f"a model of {len(model)} children has no {stages} stages")
+        parts = stages * plan.accumulate
+        for n in samples:
+            if n % parts:
+                raise Unsupported(f"{n} samples are no {parts} microbatches of one size")
+
     def numbers(self, rank: int) -> list[int]:
         """The stages of a rank: one of each round through the ranks."""
         return [turn * self.world.size + rank for turn in range(self.held)]
@@ -112,8 +132,6 @@ class Pipeline(TorchEngine):
     def wrap(self, model: nn.Sequential, optimizer: Rule, plan: Plan) -> None:
         """The stages of this rank."""
         children, count = list(model.named_children()), self.world.size * self.held
-        if count > len(children):
-            raise Unsupported(f"a model of {len(children)} children has no {count} stages")
         cuts = [number * len(children) // count for number in range(count + 1)]
         mine = {n: children[cuts[n] : cuts[n + 1]] for n in self.numbers(self.world.rank)}
         self.plan = plan

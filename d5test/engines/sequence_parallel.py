@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import ceil
 from types import MappingProxyType
 
@@ -17,7 +17,8 @@ from torch.distributed.tensor.parallel import (
     loss_parallel,
 )
 
-from d5test.engines.engine import Minibatch, Plan, Rule, Side
+from d5test.backends.base import Unsupported
+from d5test.engines.engine import Minibatch, Plan, Rule, Side, World
 from d5test.engines.model_parallel import TensorParallel
 
 POSITIONS = Shard(1)
@@ -100,6 +101,15 @@ class LossParallelism(SequenceParallelism):
 
     name = "torch-tp-loss"
     split: Mapping[str, Side] = MappingProxyType({"leave": "columns"})
+
+    def check(
+        self, world: World, model: nn.Sequential, plan: Plan, samples: Sequence[int]
+    ) -> None:
+        """See `Engine`. torch's loss_parallel fails on a rank that has no class."""
+        super().check(world, model, plan, samples)
+        classes, ranks = model.get_submodule("leave").weight.shape[0], world.mesh.get("tp", 1)
+        if ceil(classes / ranks) * (ranks - 1) >= classes:
+            raise Unsupported(f"torch's loss_parallel: {classes} classes leave a rank none")
 
     def leaving(self) -> ParallelStyle:
         """Scores stay where they are."""
