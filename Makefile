@@ -76,6 +76,7 @@ nightly: $(VENV)/dev.stamp
 	  --examples=3 --ignore-glob='*/test_accuracy*.py' -n 2
 	$(BIN)/pytest suites/distributed/test_training.py --optimizer=$$($(BIN)/python -c \
 	  "from d5test.distributed.optimizers import NAMED; print(','.join(NAMED))")
+	$(INSTALL) --editable '.[deepspeed]'
 	OMP_NUM_THREADS=1 $(BIN)/pytest tests -m nightly --durations=20
 	$(MAKE) fuzz faults benchmarks kernels
 

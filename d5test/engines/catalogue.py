@@ -28,6 +28,10 @@ ENGINES: Mapping[str, str] = {
     "torch-pp-zero-bubble": "d5test.engines.model_parallel:ZeroBubble",
     "torch-pp-zbv": "d5test.engines.model_parallel:ZeroBubbleV",
     "torch-pp-dualpipev": "d5test.engines.model_parallel:DualPipeV",
+    "deepspeed": "d5test.engines.deepspeed_parallel:DeepSpeed",
+    "deepspeed-zero1": "d5test.engines.deepspeed_parallel:StageOne",
+    "deepspeed-zero2": "d5test.engines.deepspeed_parallel:StageTwo",
+    "deepspeed-zero3": "d5test.engines.deepspeed_parallel:StageThree",
     "jax-sharding": "d5test.engines.jax_parallel:Sharding",
     "jax-shard-map": "d5test.engines.jax_parallel:ShardMap",
     "jax-shard-map-unchecked": "d5test.engines.jax_parallel:ShardMapUnchecked",
@@ -38,6 +42,7 @@ ENGINES: Mapping[str, str] = {
 """Where each of ours is."""
 EXTRAS: Mapping[str, Mapping[str, str]] = {
     "torch": {},
+    "deepspeed": {"deepspeed": "deepspeed"},
     "jax": {"jax": "jax"},
     "tf": {"tensorflow": "tensorflow"},
     "keras": {"jax": "jax", "keras": "tensorflow"},
