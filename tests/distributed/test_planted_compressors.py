@@ -11,6 +11,7 @@ from d5test.distributed.compression import COMPRESSION, asked, made
 from d5test.names import BadName
 from d5test.outcome.fault import Fault
 from d5test.reference.compressors import COMPRESSORS
+from tests.nightly import thinned
 
 CASES = 25
 PLACE = "tests.distributed.wrong_compressors:"
@@ -77,7 +78,7 @@ def test_it_is_found(name: str, check: str, kind: str) -> None:
 
 
 @pytest.mark.parametrize("check", COMPRESSION)
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("dtype", thinned(["float32", "float64"]))
 def test_nothing_is_found_in_what_is_right(check: str, dtype: str) -> None:
     row = COMPRESSION[check]
     for name in asked(row, (*COMPRESSORS, *(PLACE + name for name in RIGHT))):

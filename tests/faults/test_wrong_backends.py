@@ -17,9 +17,10 @@ from tests.faults import wrong_processes as processes
 from tests.faults.judging import findings
 from tests.faults.known import COUNT, EVERY, IN_PROCESS, Finding, found_first, local
 from tests.faults.score import Local
+from tests.nightly import thinned
 
 
-@pytest.mark.parametrize("finding", EVERY, ids=str)
+@pytest.mark.parametrize("finding", thinned(EVERY, 2), ids=str)
 def test_is_found_and_named(finding: Finding) -> None:
     fault = found_first(finding)
     assert fault is not None, f"nothing finds {finding}"

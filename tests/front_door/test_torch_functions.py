@@ -254,7 +254,7 @@ def test_every_function_is_in_the_table_or_has_a_reason() -> None:
     assert not gone, "torch has no such function any more"
 
 
-@pytest.mark.parametrize(("own", "dtype"), thinned(rows(TABLE, FLOATS) + rows(TENSORS, FLOATS)))
+@pytest.mark.parametrize(("own", "dtype"), thinned(rows(TABLE, FLOATS) + rows(TENSORS, FLOATS), 5))
 def test_an_own_function_is_accepted(own: Own, dtype: str) -> None:
     require_accepted(own, dtype, "torch")
 

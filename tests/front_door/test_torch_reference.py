@@ -99,7 +99,7 @@ CASES: dict[str, tuple[Function, Function, dict[str, str], dict[str, Function]]]
 }
 
 
-@pytest.mark.parametrize("name", thinned(CASES, 2))
+@pytest.mark.parametrize("name", thinned(CASES, 4))
 def test_a_right_function_passes(name: str) -> None:
     like, function, inputs, _ = CASES[name]
     d5test.check(
@@ -108,7 +108,8 @@ def test_a_right_function_passes(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "wrong"), thinned((name, wrong) for name, case in CASES.items() for wrong in case[3])
+    ("name", "wrong"),
+    thinned(((name, wrong) for name, case in CASES.items() for wrong in case[3]), 6),
 )
 def test_a_mistake_is_found(name: str, wrong: str) -> None:
     like, _, inputs, mistakes = CASES[name]

@@ -9,6 +9,7 @@ import pytest
 
 from d5test.cli import main
 from d5test.report import verify
+from tests.nightly import thinned
 
 ROOT = Path(__file__).parents[2]
 MINE = """
@@ -112,16 +113,18 @@ def test_a_gate_that_compared_nothing_has_not_passed(gate) -> None:
 
 @pytest.mark.parametrize(
     ("new", "options", "suite", "why"),
-    [
-        ("/no/such/python", (), (), "no interpreter '/no/such/python'"),
-        ("./none.py:Mine", (), (), "there is no file"),
-        ("./mine.py:Smae", (), (), "Smae"),
-        ("./mine.py:Same", ("--accept=none.toml",), (), "none.toml: No such file"),
-        ("./mine.py:Same", ("--budget=abc",), (), "expected a time such as 90s, 2m or 1h30m"),
-        ("./mine.py:Same", (), ("-n2",), "leave out -n"),
-        ("./mine.py:Same", (), ("--in-process",), "leave out --in-process"),
-        ("./mine.py:Same", (), ("--operator=Gem",), "did you mean Gemm"),
-    ],
+    thinned(
+        [
+            ("/no/such/python", (), (), "no interpreter '/no/such/python'"),
+            ("./none.py:Mine", (), (), "there is no file"),
+            ("./mine.py:Smae", (), (), "Smae"),
+            ("./mine.py:Same", ("--accept=none.toml",), (), "none.toml: No such file"),
+            ("./mine.py:Same", ("--budget=abc",), (), "expected a time such as 90s, 2m or 1h30m"),
+            ("./mine.py:Same", (), ("-n2",), "leave out -n"),
+            ("./mine.py:Same", (), ("--in-process",), "leave out --in-process"),
+            ("./mine.py:Same", (), ("--operator=Gem",), "did you mean Gemm"),
+        ]
+    ),
 )
 def test_a_mistake_is_one_line(
     gate, new: str, options: tuple[str, ...], suite: tuple[str, ...], why: str

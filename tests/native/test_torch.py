@@ -266,6 +266,7 @@ def test_the_suite_validates_integers_masks_and_what_is_optional(
     mixed_judged_by_the_suite(backend, "compiled" if backend.endswith("compiled") else "gradient")
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(compiler.nvcc() is None, reason="there is no CUDA")
 def test_the_half_for_gpus_compiles(tmp_path: Path) -> None:
     """Where PyTorch is without CUDA its headers lack one that its build writes."""

@@ -49,7 +49,7 @@ def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     return folder
 
 
-@pytest.mark.parametrize("module", thinned(HAS, 2))
+@pytest.mark.parametrize("module", thinned(HAS, 4))
 def test_torchs_own_output_and_two_executors_are_right(exported: Path, module: str) -> None:
     path = exported / module / f"{module}.onnx"
     model = ExternalModel(module, path)

@@ -14,6 +14,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from d5test.shards import read
+from tests.nightly import thinned
 from tests.plugin.conftest import ROOT, Suite
 
 pytest.importorskip("distributed")
@@ -191,14 +192,16 @@ def test_right(n):
 
 @pytest.mark.parametrize(
     "options, why",
-    [
-        (("--on=dsk",), "--on=dsk: did you mean dask?"),
-        (("--on=somewhere",), "--on=somewhere: dask, or tcp://HOST:8786 of a scheduler"),
-        (("--on=tcp://127.0.0.1:9",), "--on=tcp://127.0.0.1:9: no scheduler answers: "),
-        (("--on=dask", "--np=2"), "--np and --on: --np has ranks run every test"),
-        (("--workers=2",), "--workers=N is for --on=dask"),
-        (("--on=dask", "--workers=0"), "argument --workers: expected a whole number above 0"),
-    ],
+    thinned(
+        [
+            (("--on=dsk",), "--on=dsk: did you mean dask?"),
+            (("--on=somewhere",), "--on=somewhere: dask, or tcp://HOST:8786 of a scheduler"),
+            (("--on=tcp://127.0.0.1:9",), "--on=tcp://127.0.0.1:9: no scheduler answers: "),
+            (("--on=dask", "--np=2"), "--np and --on: --np has ranks run every test"),
+            (("--workers=2",), "--workers=N is for --on=dask"),
+            (("--on=dask", "--workers=0"), "argument --workers: expected a whole number above 0"),
+        ]
+    ),
 )
 def test_what_means_nothing_is_one_line(pytester: pytest.Pytester, options: Any, why: str) -> None:
     ran = run(pytester, "def test_right():\n    pass\n", *options)

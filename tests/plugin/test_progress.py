@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from d5test.plugin.progress import in_words
+from tests.nightly import at_night
 from tests.plugin.test_suite import SUITES
 
 Suite = Callable[..., Any]
@@ -22,9 +23,9 @@ FAULT = re.compile(
 )
 
 
-@pytest.mark.parametrize("options", [(), ("-v",), ("-q",), ("-n1",)], ids=" ".join)
-def test_a_fault_is_a_line_when_it_is_found(suite: Suite, options: tuple[str, ...]) -> None:
-    ran = suite("Wrong", *WRONG, *options)
+@pytest.mark.parametrize("words", ["", *map(at_night, ("-v", "-q")), "-n1"])
+def test_a_fault_is_a_line_when_it_is_found(suite: Suite, words: str) -> None:
+    ran = suite("Wrong", *WRONG, *words.split())
     assert ran.rc == 1
     going_on, _, ended = ran.text.partition("= FAILURES =")
     lines = FAULT.findall(going_on)

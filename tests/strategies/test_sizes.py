@@ -22,6 +22,7 @@ from d5test.strategies import sizes as kinds
 from d5test.strategies.sizes import Deal, Seed, Sizes
 from tests.faults.score import Local
 from tests.faults.wrong_sizes import PLANTED, AtSizes, Planted, found
+from tests.nightly import thinned
 
 Shapes = Sequence[tuple[int, ...] | None]
 EXAMPLES = 25
@@ -245,6 +246,8 @@ def test_small_sizes_can_be_asked_for_alone() -> None:
     assert not cell(rule, kinds.SMALL).faults(Seed(7))
 
 
-@pytest.mark.parametrize("fault", PLANTED, ids=lambda fault: f"{fault.operator}, {fault.name}")
+@pytest.mark.parametrize(
+    "fault", thinned(PLANTED), ids=lambda fault: f"{fault.operator}, {fault.name}"
+)
 def test_kernels_that_are_wrong_at_some_sizes_are_found(fault: Planted) -> None:
     assert found(fault, 1)

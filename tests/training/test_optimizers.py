@@ -164,7 +164,7 @@ SLIGHT = {
 }
 
 
-@pytest.mark.parametrize("name", thinned(SLIGHT, 2))
+@pytest.mark.parametrize("name", thinned(SLIGHT, 4))
 def test_a_slight_change_leaves_the_course_in_float64(name: str) -> None:
     rule, change = SLIGHT[name]
     client = Local(mistaken(change))
@@ -177,7 +177,7 @@ def test_a_wrong_learning_rate_leaves_the_course_in_float32() -> None:
     assert not distance(Local(mistaken(change)), "native", rule, "float32").right
 
 
-@pytest.mark.parametrize("rule", OPTIMIZERS)
+@pytest.mark.parametrize("rule", thinned(OPTIMIZERS, 2))
 def test_the_right_ones_are_not_accused(rule: str) -> None:
     client = Local(NumpyUpdater)
     assert first_fault(client, rule, "float32") is None
