@@ -100,14 +100,6 @@ class Plan:
     split: Mapping[str, Side] = field(default_factory=dict)
 
 
-def check_split(split: Mapping[str, Side], model: nn.Module, ranks: int) -> None:
-    """Raise `Unsupported` where ranks along `tp` would have parts of different sizes."""
-    for name, by in split.items():
-        shape = tuple(model.get_submodule(name).weight.shape)
-        if shape[SIDE[by]] % ranks:
-            raise Unsupported(f"{name} {shape} cannot be split among {ranks} ranks")
-
-
 @dataclass(frozen=True)
 class Held:
     """How many elements of each parameter this rank holds, and of the optimizer's state of it.

@@ -31,7 +31,6 @@ from d5test.engines.engine import (
     Plan,
     Rule,
     World,
-    check_split,
     gathered,
 )
 from d5test.engines.functional import (
@@ -43,6 +42,7 @@ from d5test.engines.functional import (
     rows_of,
     weighted_loss,
 )
+from d5test.engines.models import check_split
 
 TIMEOUT = 60
 """Seconds until jax gives up on a rank that does not come, at the beginning and at the end."""

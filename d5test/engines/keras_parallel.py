@@ -26,10 +26,10 @@ from d5test.engines.engine import (
     Plan,
     Rule,
     World,
-    check_split,
 )
 from d5test.engines.functional import Parameters, as_tensors, outputs, rows_of
 from d5test.engines.jax_parallel import JaxFunctions, connect
+from d5test.engines.models import check_split
 
 keras_backend.prefer("jax")
 

@@ -38,9 +38,9 @@ from d5test.engines.engine import (
     Plan,
     Rule,
     World,
-    check_split,
     mean_loss,
 )
+from d5test.engines.models import check_split
 
 STYLES = {"columns": ColwiseParallel, "rows": RowwiseParallel}
 

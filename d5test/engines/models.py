@@ -13,7 +13,9 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import nn
 
+from d5test.backends.base import Unsupported
 from d5test.engines.cases import Sizes
+from d5test.engines.engine import SIDE, Side
 
 HEAD = 2
 """Columns of a head of attention."""
@@ -225,3 +227,15 @@ MODELS: Mapping[str, Callable[[Sizes], Children]] = {
     "mlp": _mlp, "branched": _branched, "transformer": _transformer,
     "experts": _experts, "residual": _residual, "batchnorm": _batchnorm,
 }  # fmt: skip
+COLUMNS, ROWS = ("up", "q", "k", "v"), ("down", "out")
+"""Linear modules that tensor parallelism splits, by the columns of their output or the rows of
+their input."""
+
+
+def check_split(split: Mapping[str, Side], model: nn.Module, ranks: int) -> None:
+    """Raise `Unsupported` where ranks along `tp` would have different parts, or parts of heads."""
+    for name, by in split.items():
+        shape = tuple(model.get_submodule(name).weight.shape)
+        unit = HEAD if name.rpartition(".")[2] in ("q", "k", "v", "out") else 1
+        if shape[SIDE[by]] % (unit * ranks):
+            raise Unsupported(f"{name} {shape} cannot be split among {ranks} ranks")

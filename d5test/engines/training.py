@@ -13,9 +13,7 @@ from torch import nn
 from d5test.case import Tensor
 from d5test.engines.cases import OPTIMIZERS, STEPS, Case
 from d5test.engines.engine import Engine, Minibatch, Plan, Rule
-from d5test.engines.models import COLORS, MODELS
-
-COLUMNS, ROWS = ("up", "q", "k", "v"), ("down", "out")
+from d5test.engines.models import COLORS, COLUMNS, MODELS, ROWS
 
 
 @dataclass(frozen=True)
