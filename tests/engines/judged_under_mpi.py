@@ -16,10 +16,11 @@ from mpi4py import MPI
 
 from d5test.distributed.gloo import joined
 from d5test.engines import data_parallel, model_parallel, sequence_parallel
+from d5test.engines.bars import expected
 from d5test.engines.cases import CASES
 from d5test.engines.catalogue import mesh_of
 from d5test.engines.engine import World
-from d5test.engines.judging import Subject, expected, judge
+from d5test.engines.judging import Subject, judge
 from d5test.engines.trained import trained
 from d5test.engines.training import Training
 from d5test.outcome.fault import Fault

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from d5test.engines.bars import Bars, expected
 from d5test.engines.cases import CASES, DTYPES, SLOTS, USUAL
 from d5test.engines.checkpoints import ITSELF, Saved
 from d5test.engines.engine import World
-from d5test.engines.judging import Bars, expected
 from d5test.engines.sequential import LOSS, NORM, followed, mean, mistakes
 from d5test.engines.training import Training
 from d5test.plugin import engines

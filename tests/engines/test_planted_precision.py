@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from d5test.engines.bars import expected
 from d5test.engines.cases import CASES
 from d5test.engines.data_parallel import Bfloat16Fsdp2
-from d5test.engines.judging import expected
 from d5test.engines.sequential import Noise, arithmetic_of, followed
 from d5test.engines.training import Training
 from tests.distributed.test_mpi import MPIRUN

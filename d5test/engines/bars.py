@@ -1,0 +1,112 @@
+"""How far an honest engine may be from the run on one process.
+
+The bars are the spread of an ensemble of sequential runs with a rounding error at each primitive:
+a loss, a norm or a parameter is wrong that is further away than `BY_ELEMENT` spreads, or by norm
+`BY_NORM`. A spread is known from `MEMBERS` runs: of a number alone, which shares its variance with
+no other, half of them (see `ensemble.Spread`) are 16 spreads off with a probability of 3e-11, by
+Student's distribution.
+
+A case counts only if these bars reject, by the parameters alone, every one of the mistakes that
+`sequential.mistakes` has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import chain, zip_longest
+from typing import Any
+
+from d5test.engines.engine import World
+from d5test.engines.sequential import (
+    COARSE,
+    LOSS,
+    NORM,
+    Noise,
+    Trajectory,
+    arithmetic_of,
+    followed,
+    mistakes,
+)
+from d5test.engines.training import Training
+from d5test.numerics.bounds import Bound
+from d5test.numerics.ensemble import Spread
+from d5test.training.trajectory import ratio
+
+MEMBERS = 16
+"""Twice as many as elsewhere: losses and norms are single numbers."""
+
+
+@dataclass(frozen=True)
+class Bars:
+    """How far an honest engine may be from the sequential run."""
+
+    training: Training
+    bounds: tuple[dict[str, Bound], ...]
+    rounding: str = ""
+
+    def distances(
+        self, trajectory: Trajectory, around: Trajectory | None = None
+    ) -> Iterator[dict[str, float]]:
+        """After each step, by name, in units of what is allowed; perhaps from another run."""
+        for step, (bounds, met) in enumerate(zip(self.bounds, trajectory, strict=False)):
+            of_step = {}
+            for name, value in met.items():
+                bound = bounds[name]
+                if around is not None:
+                    bound = replace(bound, value=around[step][name])
+                of_step[name] = ratio((bound,), (value,))
+            yield of_step
+
+    def takes_for_right(self, mistake: str) -> bool:
+        """Whether these bars do not reject the parameters to which a mistake leads."""
+        wrong = mistakes(self.training)[mistake]()
+        return not _apart(self.distances(_parameters(wrong)))
+
+    def blind(self, world: World, comm: Any) -> tuple[str, ...]:
+        """The mistakes that these bars take for right; each rank looks at some of them.
+
+        Where gradients may be rounded, that is none.
+        """
+        coarse = self.rounding or self.training.computes
+        names = [name for name in mistakes(self.training) if not (coarse and name == COARSE)]
+        mine = [name for name in names[world.rank :: world.size] if self.takes_for_right(name)]
+        return tuple(chain.from_iterable(comm.allgather(mine)))
+
+    def looks_like(self, trajectory: Trajectory) -> str:
+        """The mistake that leads to the parameters of these first steps; empty if none does."""
+        met = _parameters(trajectory)
+        for name, run in mistakes(self.training).items():
+            if not _apart(self.distances(met, run())):
+                return name
+        return ""
+
+
+def _parameters(trajectory: Trajectory) -> Trajectory:
+    return tuple(
+        {name: value for name, value in step.items() if name not in (LOSS, NORM)}
+        for step in trajectory
+    )
+
+
+def _apart(distances: Iterator[dict[str, float]]) -> bool:
+    """Whether a run has left the one that the distances are from."""
+    return any(not distance <= 1 for step in distances for distance in step.values())
+
+
+def expected(training: Training, rounding: str, world: World, comm: Any) -> Bars:
+    """The bars; the ranks share the members of the ensemble, and all have the same bars."""
+    arithmetic = arithmetic_of(training.dtype)
+    mine = [
+        followed(training, noise=Noise(arithmetic, member, rounding, training.computes))
+        for member in range(world.rank, MEMBERS, world.size)
+    ]
+    ordered = chain.from_iterable(zip_longest(*comm.allgather(mine)))
+    right = comm.bcast(followed(training) if not world.rank else None)
+    spreads = [{name: Spread(value) for name, value in step.items()} for step in right]
+    for member in ordered:
+        for of_step, values in zip(spreads, member or (), strict=False):
+            for name, value in values.items():
+                of_step[name].add(value)
+    bounds = [{name: s.bound(arithmetic) for name, s in step.items()} for step in spreads]
+    return Bars(training, tuple(bounds), rounding)
