@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
 from typing import Any
 
-from d5test.engines.engine import World
 from d5test.engines.sequential import (
     COARSE,
     LOSS,
@@ -35,6 +34,20 @@ from d5test.training.trajectory import ratio
 
 MEMBERS = 16
 """Twice as many as elsewhere: losses and norms are single numbers."""
+
+
+class Alone:
+    """The communicator of one rank, which does the work of all."""
+
+    rank, size = 0, 1
+
+    def allgather(self, value: Any) -> list[Any]:
+        """What there is."""
+        return [value]
+
+    def bcast(self, value: Any) -> Any:
+        """The same."""
+        return value
 
 
 @dataclass(frozen=True)
@@ -63,14 +76,14 @@ class Bars:
         wrong = mistakes(self.training)[mistake]()
         return not _apart(self.distances(_parameters(wrong)))
 
-    def blind(self, world: World, comm: Any) -> tuple[str, ...]:
+    def blind(self, comm: Any) -> tuple[str, ...]:
         """The mistakes that these bars take for right; each rank looks at some of them.
 
         Where gradients may be rounded, that is none.
         """
         coarse = self.rounding or self.training.computes
         names = [name for name in mistakes(self.training) if not (coarse and name == COARSE)]
-        mine = [name for name in names[world.rank :: world.size] if self.takes_for_right(name)]
+        mine = [name for name in names[comm.rank :: comm.size] if self.takes_for_right(name)]
         return tuple(chain.from_iterable(comm.allgather(mine)))
 
     def looks_like(self, trajectory: Trajectory) -> str:
@@ -94,15 +107,15 @@ def _apart(distances: Iterator[dict[str, float]]) -> bool:
     return any(not distance <= 1 for step in distances for distance in step.values())
 
 
-def expected(training: Training, rounding: str, world: World, comm: Any) -> Bars:
+def expected(training: Training, rounding: str, comm: Any) -> Bars:
     """The bars; the ranks share the members of the ensemble, and all have the same bars."""
     arithmetic = arithmetic_of(training.dtype)
     mine = [
         followed(training, noise=Noise(arithmetic, member, rounding, training.computes))
-        for member in range(world.rank, MEMBERS, world.size)
+        for member in range(comm.rank, MEMBERS, comm.size)
     ]
     ordered = chain.from_iterable(zip_longest(*comm.allgather(mine)))
-    right = comm.bcast(followed(training) if not world.rank else None)
+    right = comm.bcast(followed(training) if not comm.rank else None)
     spreads = [{name: Spread(value) for name, value in step.items()} for step in right]
     for member in ordered:
         for of_step, values in zip(spreads, member or (), strict=False):

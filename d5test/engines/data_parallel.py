@@ -59,6 +59,7 @@ def sharded(model: nn.Sequential, mesh: DeviceMesh, **options: Any) -> nn.Module
 class TorchEngine(Engine):
     """What these have in common: a mesh, a module, an optimizer."""
 
+    threads = True
     model: nn.Module
     optimizer: Any
 

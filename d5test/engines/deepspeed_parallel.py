@@ -36,6 +36,7 @@ class DeepSpeed(DataParallel):
     """Stage 0: each rank has all, and gradients are averaged."""
 
     name = "deepspeed"
+    threads = False
     version = f"deepspeed {deepspeed.__version__}, torch {torch.__version__}"
     axes: tuple[str, ...] = ("dp",)
     stage = 0

@@ -116,6 +116,11 @@ def threshold(training: Training) -> float:
     return ldexp(round(mantissa * 16) / 16, exponent)
 
 
+def ranks_of(number: int, seed: int) -> int:
+    """How many ranks the training of this number has, where they can be drawn, too."""
+    return random.Random(f"ranks {number} {seed}").choice((2, 3, 4))
+
+
 def mesh_of(axes: Sequence[str], number: int, ranks: int, seed: int) -> dict[str, int]:
     """That of the training of this number, for an engine with these axes."""
     return random.Random(f"{number} {ranks} {seed}").choice(meshes(axes, ranks))

@@ -127,6 +127,8 @@ class Engine:
     norm      that of the gradient in the last step, before it was clipped, if the plan clips
     seen      whether PyTorch calls the model and the collectives, so that samples and bytes are
               counted: not of an engine that computes in another framework
+    threads   whether ranks may be threads of one process, each with process groups of its own: not
+              of an engine that keeps anything for all of the process
     statistics  by what a rank normalises in batch normalisation, and which running statistics it
               moves by that: `own`, by its share of the samples, and its own; `first`, by its
               share, and those that rank 0 had after the step before, as
@@ -137,6 +139,7 @@ class Engine:
 
     name = ""
     seen = True
+    threads = False
     version = f"torch {torch.__version__}"
     axes: tuple[str, ...] = ("dp",)
     rounding = ""

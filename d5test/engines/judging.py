@@ -67,6 +67,7 @@ class Subject:
     given    its name on the command line
     resumed  the mesh on which it reads a checkpoint, in a case that has one
     options  those of the command line by which its training was drawn
+    threads  whether its ranks are threads of this process, so that nothing travels
     """
 
     given: str
@@ -76,15 +77,18 @@ class Subject:
     mesh: Mapping[str, int]
     resumed: Mapping[str, int] = field(default_factory=dict)
     options: str = ""
+    threads: bool = False
 
     def fault(self, kind: str, what: str, details: Mapping[str, str]) -> Fault:
         """A fault of it; `what` completes the sentence "torch-ddp: ..."."""
         case, dtype = self.training.case, self.training.dtype
         mesh, resumed = words_of(self.mesh), words_of(self.resumed)
-        ranks = plural(self.training.ranks, "rank")
+        ranks = plural(self.training.ranks, "thread" if self.threads else "rank")
         headline = ", ".join(filter(None, (f"{self.name}: {what} on {ranks}", self.version)))
         again = (
-            f"mpirun -n {self.training.ranks} pytest suites/distributed/test_engines.py "
+            f"mpirun -n {self.training.ranks} "
+            * (not self.threads)
+            + "pytest suites/distributed/test_engines.py "
             f"--engine={self.given} --mesh={mesh} "
             + f"--resume-mesh={resumed} " * bool(resumed)
             + f"--dtype={dtype} {self.options}-k {case.name}-{dtype}"
@@ -106,7 +110,8 @@ def judge(subject: Subject, bars: Bars, ranks: Sequence[Trained]) -> float:
         found += [*_values(bars, ranks, distances), *_replicas(training, ranks)]
         for phases in zip(*(each.phases for each in ranks), strict=True):
             found += _placements(training, phases)
-            found += [*_shares(training, phases), *_volume(bars, phases)]
+            found += _shares(training, phases)
+            found += () if subject.threads else _volume(bars, phases)
     if not found:
         return worst
     (kind, what, details), *others = found

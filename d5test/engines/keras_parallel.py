@@ -76,6 +76,12 @@ class KerasEngine(Engine):
         }
     )
 
+    def check(
+        self, world: World, model: nn.Sequential, plan: Plan, samples: Sequence[int]
+    ) -> None:
+        """See `Engine`."""
+        keras_backend.demand("jax")
+
     def start(self, world: World) -> None:
         """See `Engine`."""
         keras_backend.demand("jax")
@@ -172,6 +178,7 @@ class ModelParallel(KerasEngine):
         self, world: World, model: nn.Sequential, plan: Plan, samples: Sequence[int]
     ) -> None:
         """See `Engine`."""
+        super().check(world, model, plan, samples)
         check_split(plan.split, model, world.mesh.get("tp", 1))
 
     def distribution(self) -> Any:

@@ -102,6 +102,7 @@ class Pipeline(TorchEngine):
     """
 
     name = "torch-pp"
+    threads = False
     axes = ("pp",)
     lacks: Mapping[str, str] = MappingProxyType(
         {

@@ -100,6 +100,7 @@ class LossParallelism(SequenceParallelism):
     """The last child is split by columns; each rank has the scores of some classes alone."""
 
     name = "torch-tp-loss"
+    threads = False  # loss_parallel is in force for the whole process
     split: Mapping[str, Side] = MappingProxyType({"leave": "columns"})
 
     def check(

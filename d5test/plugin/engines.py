@@ -64,7 +64,10 @@ def pytest_configure(config: pytest.Config) -> None:
         if named.name in asked and named.missing:
             raise BadName(f"--engine: {named.missing}")
     config.stash[MESH] = _mesh(config, "--mesh")
-    config.stash[RESUME_MESH] = _mesh(config, "--resume-mesh")
+    config.stash[RESUME_MESH] = other = _mesh(config, "--resume-mesh")
+    ranks = {prod(mesh.values()) for mesh in (config.stash[MESH], other) if mesh}
+    if len(ranks) > 1:
+        raise BadName("--mesh and --resume-mesh are not of as many ranks")
 
 
 def _mesh(config: pytest.Config, option: str) -> dict[str, int]:

@@ -145,8 +145,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add(
         "--engine",
         **names,
-        help="engines of parallel training, under mpirun: torch-ddp (the default), torch-fsdp2, "
-        "..., all, module:Name or ./file.py:Name",
+        help="engines of parallel training, under mpirun or, some of them, on threads: torch-ddp "
+        "(the default), torch-fsdp2, ..., all, module:Name or ./file.py:Name",
     )
     add(
         "--mesh",

@@ -43,8 +43,8 @@ for word in sys.argv[2:]:
     )
     key = training, engine.rounding
     if key not in known:
-        known[key] = expected(training, engine.rounding, world, comm)
-        assert not known[key].blind(world, comm)
+        known[key] = expected(training, engine.rounding, comm)
+        assert not known[key].blind(comm)
     with joined(comm):
         ranks = comm.gather(trained(engine, training, world, resumed))
     if comm.rank:

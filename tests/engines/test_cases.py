@@ -2,38 +2,24 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 
-from d5test.engines.bars import Bars, expected
+from d5test.engines.bars import Alone, Bars, expected
 from d5test.engines.cases import CASES, DTYPES, SLOTS, USUAL
 from d5test.engines.checkpoints import ITSELF, Saved
-from d5test.engines.engine import World
 from d5test.engines.sequential import LOSS, NORM, followed, mean, mistakes
 from d5test.engines.training import Training
 from d5test.plugin import engines
 
-ALONE = World(0, 1, {})
-
-
-class Alone:
-    """A communicator of one rank, which runs all members of the ensemble."""
-
-    def allgather(self, value: Any) -> list[Any]:
-        return [value]
-
-    def bcast(self, value: Any) -> Any:
-        return value
-
 
 def bars(training: Training) -> Bars:
-    return expected(training, "", ALONE, Alone())
+    return expected(training, "", Alone())
 
 
 def blind(training: Training) -> Sequence[str]:
-    return bars(training).blind(ALONE, Alone())
+    return bars(training).blind(Alone())
 
 
 @pytest.mark.parametrize("name", USUAL)

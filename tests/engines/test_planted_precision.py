@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
-from d5test.engines.bars import expected
+from d5test.engines.bars import Alone, expected
 from d5test.engines.cases import CASES
 from d5test.engines.data_parallel import Bfloat16Fsdp2
 from d5test.engines.sequential import Noise, arithmetic_of, followed
 from d5test.engines.training import Training
 from tests.distributed.test_mpi import MPIRUN
-from tests.engines.test_cases import ALONE, Alone
 from tests.engines.test_planted import judged_of
 
 WRONG = {
@@ -46,8 +45,8 @@ def in_bfloat16(name: str, ranks: int) -> Training:
 
 
 def blind(training: Training) -> tuple[str, ...]:
-    bars = expected(training, Bfloat16Fsdp2.rounding, ALONE, Alone())
-    return bars.blind(ALONE, Alone())
+    bars = expected(training, Bfloat16Fsdp2.rounding, Alone())
+    return bars.blind(Alone())
 
 
 @pytest.mark.nightly
@@ -100,7 +99,7 @@ def test_adamw_hides_the_gradient_s_length_in_bfloat16() -> None:
 def test_by_values_alone_a_reduction_in_bfloat16_is_not_seen() -> None:
     """Each rank's gradient has such errors already: it is for the bytes to show."""
     training = in_bfloat16("mlp-sgd", 4)
-    bars = expected(training, Bfloat16Fsdp2.rounding, ALONE, Alone())
+    bars = expected(training, Bfloat16Fsdp2.rounding, Alone())
     noise = Noise(arithmetic_of("float32"), 100, "bfloat16", "bfloat16")
     distances = bars.distances(followed(training, noise=noise))
     assert max(d for step in distances for d in step.values()) < 1
