@@ -71,8 +71,9 @@ def one(name: str, ranks: int, pick: Pick[Any]) -> Case:
         own=own,
     )
     optimizer = pick(("SGD", "SGD", "AdamW"))
-    # the sequential run normalises a rank's share as one
-    parts = [n for n in (1, 1, 2, 3) if n <= own - uneven] if model != "batchnorm" else (1,)
+    # of running statistics it is not said whose a checkpoint has; a share is normalised as one
+    own_statistics = model == "batchnorm"
+    parts = [n for n in (1, 1, 2, 3) if n <= (1 if own_statistics else own - uneven)]
     return Case(
         name,
         model,
@@ -83,7 +84,7 @@ def one(name: str, ranks: int, pick: Pick[Any]) -> Case:
         accumulate=pick(parts),
         tied=tied,
         uneven=uneven,
-        resumed=pick((False, False, False, True)),
+        resumed=not own_statistics and pick((False, False, False, True)),
     )
 
 
