@@ -33,7 +33,7 @@ SLOTS: Mapping[str, tuple[str, ...]] = {
 class Sizes:
     """Of a model and of its minibatches.
 
-    Widths of what tensor parallelism splits (`hidden`, `heads`) are divisible by 2, 3 and 4.
+    Those of cases with a name can be split: `hidden` and `heads` are divisible by 2, 3 and 4.
 
     depth     children between the one that enters and the one that leaves
     inputs    numbers of a sample of a perceptron

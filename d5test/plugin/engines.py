@@ -106,7 +106,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         named_cases = [case for name, case in CASES.items() if not few or name in USUAL]
         whats = [(case, case.name) for case in named_cases]
     else:
-        numbers = range(config.getoption("--examples") or DRAWN)
+        # a run that names no engine asks for examples of other tests
+        numbers = range(DRAWN if few else config.getoption("--examples") or DRAWN)
         whats = [(number, f"drawn-{number}") for number in numbers]
     metafunc.parametrize(
         asked.pop(),

@@ -11,7 +11,7 @@ import pytest
 from d5test.backends.base import Unsupported
 from d5test.engines import drawn
 from d5test.engines.cases import CASES, STEPS, Case
-from d5test.engines.drawn import meshes, threshold, told_apart, trainings
+from d5test.engines.drawn import experts_are_certain, meshes, threshold, trainings
 from d5test.engines.engine import World
 from d5test.engines.model_parallel import Interleaved, Pipeline, TensorParallel
 from d5test.engines.sequence_parallel import LossParallelism
@@ -72,10 +72,10 @@ def test_a_threshold_clips_some_steps_and_not_all() -> None:
 
 def test_experts_that_a_rounding_may_exchange_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     training = Training(CASES["experts-sgd"], "float32", 3)
-    assert told_apart(training)
+    assert experts_are_certain(training)
     monkeypatch.setattr(drawn, "APART", 1.0)
-    assert not told_apart(training)
-    assert told_apart(Training(CASES["mlp-sgd"], "float32", 3))
+    assert not experts_are_certain(training)
+    assert experts_are_certain(Training(CASES["mlp-sgd"], "float32", 3))
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 4, 6, 8])
