@@ -1,0 +1,49 @@
+"""Faults of PyTorch that engines met, each as short as it gets: one that is mended fails here.
+
+They stand in docs/engines.md.
+"""
+
+import warnings
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+from d5test.engines.threads import together
+
+
+def test_a_checkpoint_mixes_the_running_statistics_of_ranks(tmp_path: Path) -> None:
+    """Each rank's are its own under DDP; what is read has one rank's mean, another's variance."""
+
+    def layers() -> nn.Module:
+        return nn.Sequential(*(nn.BatchNorm1d(8) for _ in range(6)))
+
+    def read(rank: int) -> list[tuple[float, float]]:
+        model = layers()
+        for buffer in model.buffers():
+            buffer.fill_(rank)
+        dcp.save({"model": model.state_dict()}, checkpoint_id=tmp_path)
+        dist.barrier()
+        state = {"model": layers().state_dict()}
+        dcp.load(state, checkpoint_id=tmp_path)
+        means, variances = (
+            [float(state["model"][f"{i}.{name}"][0]) for i in range(6)]
+            for name in ("running_mean", "running_var")
+        )
+        return list(zip(means, variances, strict=True))
+
+    for statistics in together(3, read):
+        assert any(mean != variance for mean, variance in statistics)
+
+
+def test_a_forward_pass_that_is_made_again_moves_running_statistics_again() -> None:
+    """In one step of `torch.utils.checkpoint`."""
+    layer = nn.BatchNorm1d(3)
+    x = torch.ones(2, 3, requires_grad=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        checkpoint(layer, x, use_reentrant=False).sum().backward()
+    assert int(layer.num_batches_tracked) == 2
