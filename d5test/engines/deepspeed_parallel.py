@@ -1,6 +1,6 @@
 """DeepSpeed's ZeRO, stages 0 to 3, on gloo.
 
-Requirements: DeepSpeed is told of no GPU, and takes the process group that is there. Its
+Requirements: DeepSpeed computes on the CPU, and takes the process group that is there. Its
 collectives in shared memory are left out: they are compiled when they are first used, and a build
 that was killed leaves a lock on which all later runs hang. What it keeps of a process group is
 released before that one ends.
@@ -14,6 +14,7 @@ from math import inf
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import nn
@@ -61,7 +62,8 @@ class DeepSpeed(DataParallel):
         self.world = world
         logger.setLevel("ERROR")
         deepspeed.ops.__compatible_ops__[COMPILED] = False
-        os.environ.setdefault("LOCAL_RANK", str(world.rank))
+        self.environment = patch.dict(os.environ, LOCAL_RANK=str(world.rank))  # it demands one
+        self.environment.start()
         deepspeed.init_distributed("gloo", auto_mpi_discovery=False, verbose=False)
 
     def wrap(self, model: nn.Sequential, optimizer: Rule, plan: Plan) -> None:
@@ -110,6 +112,7 @@ class DeepSpeed(DataParallel):
             self.engine.destroy()
         groups._release_process_group_references()  # noqa: SLF001 (no other way)
         deepspeed.comm.comm.cdb = None
+        self.environment.stop()
 
 
 class StageOne(DeepSpeed):
