@@ -92,6 +92,6 @@ def test_the_summary_line_and_the_output_are_those_of_a_rank_that_failed() -> No
 
 
 def test_a_remark_travels() -> None:
-    remark = replace(failed(), left=True, used=True)
+    remark = replace(failed(), left=True)
     assert Remark.read(remark.message_to_others()) == remark
     assert Remark.read(None) == PASSED

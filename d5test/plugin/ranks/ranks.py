@@ -25,7 +25,7 @@ RANKS = pytest.StashKey["Ranks"]()
 COLLECTING, ENDING = 300.0, 30.0
 """Seconds for frameworks to be imported, and for MPI to end."""
 STAGES = ("collection", "start", "setup", "call", "example", "teardown", "end")
-SHORTEST, LONGEST = 1e-5, 2e-3
+SHORTEST, LONGEST = 1e-5, 2e-4
 """Seconds between polls: each twice the one before."""
 
 
@@ -67,7 +67,7 @@ class Ranks:
     journal: Journal | None = None
     """At rank 0 under a supervisor."""
     used: bool = False
-    """Whether this test has asked for its communicator."""
+    """Whether this test has asked for its communicator; after an exchange: at any rank."""
     _communicator: Any = None
     _old: list[Any] = field(default_factory=list)
     _ended: bool = False
@@ -87,13 +87,14 @@ class Ranks:
         self, stage: str, remark: Mapping[str, Any] | None
     ) -> list[dict[str, Any] | None] | None:
         """The remarks of all ranks; `None` if there is none. Raises `Apart`, at all ranks."""
-        mine = np.array([2 * STAGES.index(stage) + (remark is not None)], np.uint8)
+        code = 4 * STAGES.index(stage) + 2 * self.used + (remark is not None)
         every = np.empty(self.comm.size, np.uint8)
-        _wait(self.comm.Iallgather(mine, every))
-        stages = tuple(STAGES[code // 2] for code in every)
+        _wait(self.comm.Iallgather(np.array([code], np.uint8), every))
+        stages = tuple(STAGES[code // 4] for code in every)
         if len(set(stages)) > 1:
             raise Apart(stages)
-        return self._remarks(remark) if (every % 2).any() else None
+        self.used = bool((every & 2).any())
+        return self._remarks(remark) if (every & 1).any() else None
 
     def _remarks(self, remark: Mapping[str, Any] | None) -> list[dict[str, Any] | None]:
         text = np.frombuffer(json.dumps(remark).encode(), np.uint8)
@@ -112,14 +113,19 @@ class Ranks:
         from d5test.distributed.guarded import Guarded
 
         old = self._communicator
-        self._communicator = Guarded(self.comm.Dup(), self.notices)
+        self._communicator = Guarded(self._duplicate(), self.notices)
         if spoilt:
             self._old += [old, self.own]
-            self.own = Guarded(self.comm.Dup(), self.notices)
+            self.own = Guarded(self._duplicate(), self.notices)
         elif old is not None:
             _drain(old.raw)
             old.Free()
         self.used = False
+
+    def _duplicate(self) -> Any:
+        comm, request = self.comm.Idup()
+        _wait(request)
+        return comm
 
     def end(self, status: int, why: str) -> tuple[int, str]:
         """Agree on the exit status, once: the largest of all ranks', and the reason of rank 0."""

@@ -158,19 +158,18 @@ class Together:
         left = call.excinfo is not None and not freed and not skipped  # others may do without it
         if left:
             self.ranks.notices.send()
-        used = call.when == "teardown" and self.ranks.used
-        mine = Remark.of(report, call, freed=freed, left=left, used=used)
+        mine = Remark.of(report, call, freed=freed, left=left)
         limit = self._deadline(item)
         wait = None if limit is None else limit + 2 * GRACE
         answers = self.exchange(
             call.when, None if mine.plain else mine.message_to_others(), wait, mine.where
         )
-        if answers is not None:
-            remarks = [Remark.read(remark) for remark in answers]
-            self.ranks.notices.clear([r for r, remark in enumerate(remarks) if remark.left])
-            spoilt = any(remark.left or remark.kind == "freed" for remark in remarks)
-            if spoilt or any(remark.used for remark in remarks):
-                self.ranks.renew(spoilt=spoilt)
+        remarks = [Remark.read(remark) for remark in answers or ()]
+        self.ranks.notices.clear([r for r, remark in enumerate(remarks) if remark.left])
+        spoilt = any(remark.left or remark.kind == "freed" for remark in remarks)
+        if spoilt or (call.when == "teardown" and self.ranks.used):
+            self.ranks.renew(spoilt=spoilt)
+        if remarks:
             apply(remarks, report, self.ranks.rank)
         return report
 

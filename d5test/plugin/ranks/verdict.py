@@ -36,7 +36,6 @@ class Remark:
     wasxfail  the reason of an xfail
     sections  its captured output
     left      whether it left the test before its end, and told the others
-    used      whether it used the communicator
     """
 
     kind: str
@@ -49,7 +48,6 @@ class Remark:
     wasxfail: str | None = None
     sections: tuple[tuple[str, str], ...] = ()
     left: bool = False
-    used: bool = False
 
     @classmethod
     def of(
@@ -59,7 +57,6 @@ class Remark:
         *,
         freed: bool,
         left: bool,
-        used: bool,
     ) -> Remark:
         """The remark of a rank with this report."""
         crash = getattr(report.longrepr, "reprcrash", None)
@@ -81,7 +78,6 @@ class Remark:
             wasxfail=wasxfail,
             sections=tuple(report.sections),
             left=left,
-            used=used,
         )
 
     @classmethod
@@ -96,7 +92,7 @@ class Remark:
     @property
     def plain(self) -> bool:
         """Whether nothing needs to be said."""
-        return self.kind == "passed" and not self.used
+        return self.kind == "passed"
 
     @property
     def where(self) -> str:
