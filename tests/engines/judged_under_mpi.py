@@ -15,6 +15,7 @@ from typing import Any
 from mpi4py import MPI
 
 from d5test.distributed.gloo import joined
+from d5test.distributed.guarded import Guarded, Notices
 from d5test.engines import data_parallel, model_parallel, sequence_parallel
 from d5test.engines.bars import expected
 from d5test.engines.cases import CASES
@@ -31,7 +32,9 @@ MODULES = (
     model_parallel,
     sequence_parallel,
 )
-comm, known = MPI.COMM_WORLD, {}
+# ranks that share cores, as those of a suite do: who waits leaves its core to the others
+everyone, known = MPI.COMM_WORLD, {}
+comm = Guarded(everyone.Dup(), Notices(everyone.Dup(), crowded=True))
 for word in sys.argv[2:]:
     name, case, mesh_given, resumed_given, *_ = (*word.split(":"), "", "")
     engine = next(vars(where)[name] for where in MODULES if name in vars(where))()
