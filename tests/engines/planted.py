@@ -23,6 +23,7 @@ from d5test.engines.engine import Engine, Held, Minibatch, Plan, Rule, World, me
 from d5test.engines.model_parallel import (
     Pipeline,
     TensorParallel,
+    ZeroBubble,
     ZeroBubbleV,
 )
 
@@ -311,6 +312,33 @@ class LastMicrobatchLostLater(ZeroBubbleV):
 
             stage.backward_weight_one_chunk = lossy
         return ScheduleZBVZeroBubble(stages, parts, **given)
+
+
+class ReplicasApart(Pipeline):
+    """Each pipeline trains on its share, and keeps its gradients."""
+
+    def sharded(self, model: nn.Sequential, **options: Any) -> nn.Module:
+        return model
+
+
+class FirstShareTwice(Pipeline):
+    @property
+    def replicas(self) -> tuple[int, int]:
+        return 0, super().replicas[1]
+
+
+class WholeStages(Pipeline):
+    """The plan is not applied along `tp`."""
+
+    def divide(self, model: nn.Sequential) -> None:
+        pass
+
+
+class Resharded(ZeroBubble):
+    """Weights are freed after the forward pass, as by default: torch loses their gradients."""
+
+    def sharded(self, model: nn.Sequential, **options: Any) -> nn.Module:
+        return super().sharded(model)
 
 
 class ParameterMissing(Ddp):

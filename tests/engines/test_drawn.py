@@ -13,7 +13,7 @@ from d5test.engines import drawn
 from d5test.engines.cases import CASES, STEPS, Case
 from d5test.engines.drawn import experts_are_certain, meshes, threshold, trainings
 from d5test.engines.engine import World
-from d5test.engines.model_parallel import Interleaved, Pipeline, TensorParallel
+from d5test.engines.model_parallel import Interleaved, Pipeline, TensorParallel, ZeroBubble
 from d5test.engines.sequence_parallel import LossParallelism
 from d5test.engines.sequential import NORM, followed
 from d5test.engines.training import Training
@@ -108,6 +108,14 @@ def test_what_an_engine_cannot_divide_it_refuses_before_ranks_meet() -> None:
     assert not refusal(Pipeline, odd, pp=4)
     uneven = refusal(Pipeline, replace(odd, accumulate=2), pp=4)
     assert uneven == "12 samples are no 8 microbatches of one size"
+    assert not refusal(Pipeline, odd, dp=2, pp=2)
+    assert refusal(Pipeline, CASES["mlp-clipped"], tp=2, pp=2).startswith(
+        "torch's clip_grad_norm_"
+    )
+    assert not refusal(Pipeline, CASES["mlp-clipped"], fsdp=2, pp=2)
+    assert "fully_shard reduces" in refusal(Pipeline, CASES["mlp-unused"], dp=2, pp=2)
+    assert not refusal(Pipeline, CASES["mlp-unused"], pp=4)
+    assert "detaches" in refusal(ZeroBubble, CASES["deep-sgd"], tp=2, pp=2)
     assert "5 classes leave a rank none" in refusal(LossParallelism, few, tp=4)
     assert not refusal(LossParallelism, few, tp=2)
     assert not refusal(LossParallelism, transformer, tp=4)

@@ -10,6 +10,9 @@ import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.pipelining import PipelineStage, ScheduleInterleavedZeroBubble
 from torch.utils.checkpoint import checkpoint
 
 from d5test.engines.threads import together
@@ -47,3 +50,19 @@ def test_a_forward_pass_that_is_made_again_moves_running_statistics_again() -> N
         warnings.simplefilter("ignore")
         checkpoint(layer, x, use_reentrant=False).sum().backward()
     assert int(layer.num_batches_tracked) == 2
+
+
+def test_a_zero_bubble_schedule_loses_the_gradients_of_sharded_weights() -> None:
+    """By the defaults of `fully_shard`: the second of two stages has none, in silence."""
+
+    def stepped(rank: int) -> list[bool]:
+        mesh, stages = init_device_mesh("cpu", (1,)), []
+        for number in range(2):
+            layers = (fully_shard(nn.Linear(3, 3), mesh=mesh) for _ in range(2))
+            stage = fully_shard(nn.Sequential(*layers), mesh=mesh)
+            stages.append(PipelineStage(stage, number, 2, torch.device("cpu")))
+        schedule = ScheduleInterleavedZeroBubble(stages, 2, loss_fn=nn.functional.mse_loss)
+        schedule.step(torch.ones(4, 3), target=torch.zeros(4, 3))
+        return [all(p.grad is not None for p in s.submod.parameters()) for s in stages]
+
+    assert together(1, stepped) == [[True, False]]

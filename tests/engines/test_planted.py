@@ -42,6 +42,10 @@ WRONG = {
     "NotScaled:mlp-sgd": ("value", "a sum instead of a mean"),
     "LastMicrobatchLost:mlp-sgd": ("value", "the gradient of part "),
     "LastMicrobatchLostLater:deep-sgd": ("value", ""),
+    "ReplicasApart:mlp-sgd:dp2,pp2": ("value", ""),
+    "FirstShareTwice:mlp-sgd:fsdp2,pp2": ("value", ""),
+    "WholeStages:mlp-sgd:tp2,pp2": ("placement", ""),
+    "Resharded:deep-sgd:fsdp2,pp2": ("value", ""),
     "ParameterMissing:mlp-sgd": ("shape", ""),
     "WholeBatch:mlp-sgd": ("work", "each rank trains on all samples"),
     "WholeBatchByHand:mlp-sgd": ("work", "each rank trains on all samples"),
@@ -67,6 +71,10 @@ HONEST = (
     "DualPipeV:deep-sgd", "Ddp:deep-sgd", "TensorParallel:deep-sgd:dp2,tp2",
     "SearchingDdp:mlp-unused", "Pipeline:mlp-unused", "OneForwardOneBackward:mlp-unused",
     "Ddp:experts-sgd", "TensorParallel:experts-sgd:dp2,tp2", "Pipeline:experts-sgd",
+    "Pipeline:mlp-sgd:dp2,pp2", "Pipeline:mlp-clipped:fsdp2,pp2", "Pipeline:mlp-sgd:tp2,pp2",
+    "Pipeline:mlp-accumulated:dp4", "Interleaved:deep-sgd:dp2,pp2",
+    "ZeroBubble:deep-sgd:fsdp2,pp2", "ZeroBubbleV:deep-sgd:dp2,pp2",
+    "DualPipeV:deep-sgd:fsdp2,pp2",
     "Fsdp2:experts-sgd", "Ddp:residual-sgd", "Fsdp2:residual-sgd", "Pipeline:residual-sgd",
 )  # fmt: skip
 
@@ -75,6 +83,7 @@ OTHER_FORMAT = "OtherFormat:mlp-sgd"
 QUICK = (
     "LastBucketLost:mlp-sgd", "MomentumForgotten:mlp-sgd", "LastMicrobatchLost:mlp-sgd",
     "ReducedTwice:mlp-sgd", "Ddp:mlp-sgd", "Pipeline:mlp-sgd", "Float16Ddp:mlp-sgd", OTHER_FORMAT,
+    "ReplicasApart:mlp-sgd:dp2,pp2", "Pipeline:mlp-sgd:dp2,pp2",
 )  # fmt: skip
 """The others are judged at night; most of them by day on threads, see `test_threads`."""
 LONG = tuple(asked for asked in (*WRONG, *HONEST) if asked not in QUICK)

@@ -77,7 +77,7 @@ def subjects() -> list[tuple[str, str, str, str]]:
     """Engines that are wrong by what shows on threads: not by what travels."""
     found = []
     for asked, (kind, likely) in WRONG.items():
-        name, case = asked.split(":")
+        name, case, *_ = asked.split(":")
         engine = getattr(planted, name, None) or getattr(planted_unused, name)
         if engine.threads and kind != "volume":
             found.append((name, case, kind, likely))
