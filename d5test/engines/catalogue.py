@@ -15,6 +15,7 @@ ENGINES: Mapping[str, str] = {
     "torch-ddp-static": "d5test.engines.data_parallel:StaticDdp",
     "torch-ddp-unused": "d5test.engines.data_parallel:SearchingDdp",
     "torch-ddp-fp16": "d5test.engines.data_parallel:Float16Ddp",
+    "torch-post-local-sgd": "d5test.engines.data_parallel:PostLocalSgd",
     "torch-zero": "d5test.engines.data_parallel:Zero",
     "torch-fsdp2": "d5test.engines.data_parallel:Fsdp2",
     "torch-fsdp2-bf16": "d5test.engines.data_parallel:Bfloat16Fsdp2",

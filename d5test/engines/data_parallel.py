@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
@@ -15,6 +16,11 @@ import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
+from torch.distributed.algorithms.ddp_comm_hooks.post_localSGD_hook import (
+    PostLocalSGDState,
+    post_localSGD_hook,
+)
+from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
 from torch.distributed.checkpoint.state_dict import (
     StateDictOptions,
     get_state_dict,
@@ -232,6 +238,42 @@ class Float16Ddp(Ddp):
         module = super().distributed(model)
         module.register_comm_hook(None, fp16_compress_hook)
         return module
+
+
+class PostLocalSgd(Ddp):
+    """`PostLocalSGDOptimizer`: from the second step on parameters are averaged, not gradients.
+
+    They are averaged after each step. So it is where the run on one process is as long as a step
+    is linear in the gradient: the mean of the ranks' steps is the step by their mean.
+    """
+
+    name = "torch-post-local-sgd"
+    averages = True
+    lacks = MappingProxyType(
+        {
+            "adamw": "its step is not linear in the gradient: the mean of the ranks' is another",
+            "clip": "each rank clips its own gradient",
+            "resumed": "each rank has a momentum of its own, and none says whose a checkpoint has",
+            "branched": UNUSED,
+        }
+    )
+
+    def distributed(self, model: nn.Sequential) -> nn.Module:
+        """With the hook, so that no gradient travels from the second step on."""
+        module = super().distributed(model)
+        world = dist.group.WORLD
+        state = PostLocalSGDState(world, world, 1, post_local_gradient_allreduce=False)
+        module.register_comm_hook(state, post_localSGD_hook)
+        return module
+
+    def optimizing(self, optimizer: Rule) -> Any:
+        """With an averager. Bytes are `Ddp`'s: parameters travel instead of gradients."""
+        from torch.distributed.optim import PostLocalSGDOptimizer  # see `Zero`
+
+        with warnings.catch_warnings():  # that to average in each step is of no use
+            warnings.simplefilter("ignore")
+            averager = PeriodicModelAverager(period=1, warmup_steps=1)
+        return PostLocalSGDOptimizer(super().optimizing(optimizer), averager)
 
 
 class Zero(Ddp):

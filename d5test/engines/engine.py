@@ -121,6 +121,8 @@ class Engine:
     rounding  the format to which gradients are rounded on their way; empty: none
     computes  the format of the forward and the backward pass, where the parameters that are
               stepped are wider; empty: theirs
+    averages  whether ranks average their parameters after a step, instead of their gradients: each
+              then has errors of its own, and the mean has more
     lacks     features of a case that it has not, and why: `accumulate`, `clip`, `tied`, `uneven`,
               `resumed`, `adamw`, or the name of a model (`d5test.engines.cases.Case.model`)
     split     linear modules that it splits along `tp` beside those of the plan, and by what
@@ -144,6 +146,7 @@ class Engine:
     axes: tuple[str, ...] = ("dp",)
     rounding = ""
     computes = ""
+    averages = False
     statistics: Literal["", "own", "first", "joined"] = ""
     lacks: Mapping[str, str] = MappingProxyType({})
     split: Mapping[str, Side] = MappingProxyType({})

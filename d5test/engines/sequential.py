@@ -8,7 +8,7 @@ it is what an engine must not be taken for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -167,6 +167,8 @@ def followed(
                 for name, p in own.items():
                     p.grad = taken.get(name)
                 optimizer.step()
+                if noise and training.averages:
+                    _average(own.values(), training.ranks)
             buffers = statistics.named() if statistics else {}
             every = {**own, **buffers}
             after = {name: p.detach().double().numpy().copy() for name, p in every.items()}
@@ -179,7 +181,8 @@ def _asked(
     noise: Noise | None, statistics: Statistics | None,
 ) -> tuple[float, Gradient]:  # fmt: skip
     """The loss and the gradient of a step. Buffers are moved."""
-    if statistics is None and combine is None and (noise is None or not noise.apart):
+    apart = noise is not None and (noise.apart or training.averages)
+    if statistics is None and combine is None and not apart:
         with noise.made() if noise else nullcontext():
             return _gradient(model, model(batch.x), batch, 1.0)
     ranks, each = training.ranks, []
@@ -207,6 +210,17 @@ def _gradient(
     own = dict(model.named_parameters())
     found = torch.autograd.grad(loss, list(own.values()), allow_unused=True)
     return loss.item(), {n: g for n, g in zip(own, found, strict=True) if g is not None}
+
+
+def _average(parameters: Iterable[torch.Tensor], ranks: int) -> None:
+    """The mean of as many like tensors, by as many roundings as it takes."""
+    with torch.no_grad():
+        for p in parameters:
+            part = p / ranks
+            total = part
+            for _ in range(ranks - 1):
+                total = total + part
+            p.copy_(total)
 
 
 def _unfused(training: Training) -> dict[str, Any]:

@@ -23,6 +23,7 @@ class Training:
     dtype       a name
     statistics  what ranks do with buffers, if the model has any: see `Engine`
     computes    the format of the forward and the backward pass, by name; empty: the dtype
+    averages    whether ranks average their parameters after a step
     """
 
     case: Case
@@ -30,12 +31,13 @@ class Training:
     ranks: int
     statistics: str = "first"
     computes: str = ""
+    averages: bool = False
 
     @classmethod
     def of(cls, case: Case, dtype: str, ranks: int, engine: Engine) -> Training:
         """Of an engine, by what it says of itself that the case asks for."""
         said = {"statistics": engine.statistics} if "batchnorm" in case.features else {}
-        return cls(case, dtype, ranks, computes=engine.computes, **said)
+        return cls(case, dtype, ranks, computes=engine.computes, averages=engine.averages, **said)
 
     def model(self, dtype: torch.dtype | None = None) -> nn.Sequential:
         """With its initial parameters, numbers of the dtype under test; perhaps in another one."""

@@ -18,7 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils import clip_grad_norm_
 from torch.utils.checkpoint import checkpoint
 
-from d5test.engines.data_parallel import Ddp, Fsdp2, Zero, whole
+from d5test.engines.data_parallel import Ddp, Fsdp2, PostLocalSgd, Zero, whole
 from d5test.engines.engine import Engine, Held, Minibatch, Plan, Rule, World, mean_loss
 from d5test.engines.model_parallel import (
     Pipeline,
@@ -312,6 +312,22 @@ class LastMicrobatchLostLater(ZeroBubbleV):
 
             stage.backward_weight_one_chunk = lossy
         return ScheduleZBVZeroBubble(stages, parts, **given)
+
+
+class NeverAveraged(PostLocalSgd):
+    """Ranks stop to exchange gradients, and exchange nothing else."""
+
+    def optimizing(self, optimizer: Rule) -> Any:
+        return Ddp.optimizing(self, optimizer)
+
+
+class AveragedTooLate(PostLocalSgd):
+    """In the second step ranks exchange nothing."""
+
+    def optimizing(self, optimizer: Rule) -> Any:
+        made = super().optimizing(optimizer)
+        made.averager.warmup_steps = 2
+        return made
 
 
 class ReplicasApart(Pipeline):

@@ -42,6 +42,8 @@ WRONG = {
     "NotScaled:mlp-sgd": ("value", "a sum instead of a mean"),
     "LastMicrobatchLost:mlp-sgd": ("value", "the gradient of part "),
     "LastMicrobatchLostLater:deep-sgd": ("value", ""),
+    "NeverAveraged:mlp-sgd": ("value", ""),
+    "AveragedTooLate:mlp-sgd": ("value", ""),
     "ReplicasApart:mlp-sgd:dp2,pp2": ("value", ""),
     "FirstShareTwice:mlp-sgd:fsdp2,pp2": ("value", ""),
     "WholeStages:mlp-sgd:tp2,pp2": ("placement", ""),
@@ -75,6 +77,7 @@ HONEST = (
     "Pipeline:mlp-accumulated:dp4", "Interleaved:deep-sgd:dp2,pp2",
     "ZeroBubble:deep-sgd:fsdp2,pp2", "ZeroBubbleV:deep-sgd:dp2,pp2",
     "DualPipeV:deep-sgd:fsdp2,pp2",
+    "PostLocalSgd:mlp-accumulated", "PostLocalSgd:batchnorm-sgd",
     "Fsdp2:experts-sgd", "Ddp:residual-sgd", "Fsdp2:residual-sgd", "Pipeline:residual-sgd",
 )  # fmt: skip
 

@@ -103,6 +103,7 @@ def test_what_is_wrong_is_found_and_named(name: str, case: str, kind: str, likel
         (planted.TensorParallel, "mlp-sgd"),
         (planted.Zero, "mlp-clipped"),
         (planted.OneBucket, "mlp-tied"),
+        (planted.PostLocalSgd, "mlp-accumulated"),
     ],
 )
 def test_what_is_right_is_not_accused(engine: type, case: str) -> None:
