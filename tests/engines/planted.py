@@ -315,7 +315,7 @@ class LastMicrobatchLostLater(ZeroBubbleV):
 
 
 class NeverAveraged(PostLocalSgd):
-    """Ranks stop to exchange gradients, and exchange nothing else."""
+    """Ranks stop exchanging gradients, and exchange nothing else."""
 
     def optimizing(self, optimizer: Rule) -> Any:
         return Ddp.optimizing(self, optimizer)
