@@ -1,4 +1,4 @@
-"""Engines of PyTorch that share out samples: DistributedDataParallel, ZeRO stage 1, FSDP2."""
+"""Engines of PyTorch that share out samples: DDP, PostLocalSGD, ZeRO stage 1, FSDP2."""
 
 from __future__ import annotations
 

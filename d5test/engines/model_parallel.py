@@ -149,7 +149,7 @@ class Pipeline(Divided):
         if tp > 1 and plan.clip < inf:
             raise Unsupported(CLIP)
         if tp > 1 and self.delayed:
-            raise Unsupported("torch detaches the outputs of DTensors in place, which fails")
+            raise Unsupported("its schedule fails beside tp: Can't detach views in-place")
         check_split(plan.split, model, tp)
 
     @property
@@ -174,7 +174,7 @@ class Pipeline(Divided):
         for part in parts.values():
             if self.world.mesh["tp"] > 1:
                 self.divide(part)
-            # else torch finds no gradient of a weight that is gathered anew, and says nothing
+            # else torch loses gradients in silence, see tests/engines/test_found.py
             self.sharded(part, reshard_after_forward=not self.delayed)
         named = chain.from_iterable(part.named_children() for part in parts.values())
         self.model = nn.Sequential(OrderedDict(named))

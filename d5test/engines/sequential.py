@@ -213,7 +213,7 @@ def _gradient(
 
 
 def _average(parameters: Iterable[torch.Tensor], ranks: int) -> None:
-    """The mean of as many like tensors, by as many roundings as it takes."""
+    """Make each parameter the mean of `ranks` copies of it, added up one by one."""
     with torch.no_grad():
         for p in parameters:
             part = p / ranks

@@ -32,7 +32,7 @@ MODULES = (
     model_parallel,
     sequence_parallel,
 )
-# ranks that share cores, as those of a suite do: who waits leaves its core to the others
+# ranks share cores, as those of a suite do: one that waits leaves its core to the others
 everyone, known = MPI.COMM_WORLD, {}
 comm = Guarded(everyone.Dup(), Notices(everyone.Dup(), crowded=True))
 for word in sys.argv[2:]:
