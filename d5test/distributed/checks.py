@@ -1,7 +1,7 @@
 """What must hold of an allreduce, on every communicator: one function per property.
 
-Each takes a communicator and a case (whose operator is `Allreduce`), and returns a judgement or
-raises a fault. Under mpirun every rank knows the results of all, and finds the same fault.
+Each takes a communicator and a case (whose operator is `Allreduce`), asks the ranks, and returns
+a `Judge`, which reads what came of it. Under mpirun one of the processes judges a case for all.
 
 Cases are drawn by Hypothesis, or, where ranks must agree, come from a table: a case is described
 once, by what a `Pick` picks out of sequences.
@@ -30,9 +30,12 @@ from d5test.distributed.communicator import (
     Allreduce,
     Array,
     Communicator,
+    Judge,
     Reduced,
     Stuck,
+    Traffic,
     WrongSize,
+    single,
 )
 from d5test.numerics.arithmetic import classes, format_of
 from d5test.numerics.bounds import Bounds, forward_bounds, lower_precision
@@ -90,8 +93,11 @@ class RanksInquiry:
         self.arrays = [array for array in case.arrays() if array is not None]
         self.subject = Subject(check, case, comm.about(size))
 
-    def attempt(self, call: Callable[[], Reduced], like: Sequence[Array]) -> Reduced:
-        """What `call` returns, for each rank something `like` that. All else is a fault."""
+    def attempt(self, call: Callable[[], Reduced], like: Sequence[Array]) -> Callable[[], Reduced]:
+        """Call it; a judge finds what it returns, for each rank something `like` that.
+
+        All else is a fault.
+        """
         before = [x.copy() for x in like]
         try:
             with np.errstate(all="ignore"):
@@ -106,15 +112,20 @@ class RanksInquiry:
             if not words:
                 raise
             raise self.fault("exception", "a rank raised", message=words) from None
-        for rank, (x, was, got) in enumerate(zip(like, before, reduced.results, strict=True)):
+        for rank, (x, was) in enumerate(zip(like, before, strict=True)):
             if not same(x, was):
                 raise self.fault("mutated", "what was given was overwritten", rank=str(rank))
-            if (got.dtype, got.shape) != (x.dtype, x.shape):
-                raise self.fault(
-                    "shape", "a rank has something else", rank=str(rank),
-                    got=f"{got.dtype} {got.shape}", want=f"{x.dtype} {x.shape}",
-                )  # fmt: skip
-        return reduced
+
+        def found() -> Reduced:
+            for rank, (x, got) in enumerate(zip(like, reduced.results, strict=True)):
+                if (got.dtype, got.shape) != (x.dtype, x.shape):
+                    raise self.fault(
+                        "shape", "a rank has something else", rank=str(rank),
+                        got=f"{got.dtype} {got.shape}", want=f"{x.dtype} {x.shape}",
+                    )  # fmt: skip
+            return reduced
+
+        return found
 
     def fault(
         self, kind: str, what: str, judgement: Judgement | None = None, **details: str
@@ -157,6 +168,12 @@ class RanksInquiry:
                 element=f"[{at}] is {first[at]} on rank 0, {other[at]} on rank {odd[0]}",
             )  # fmt: skip
         return RIGHT
+
+    def sent(self, reduced: Reduced) -> Sequence[Traffic]:
+        """What each rank has sent, of a communicator that counts it."""
+        if reduced.traffic is None:
+            raise TypeError(f"{self.subject.about.name} does not count what it sends")
+        return reduced.traffic
 
     def costs(self, expected: dict[str, tuple[int, int]], formula: str) -> Judgement:
         """What was sent, by name (got, want), is what the formula says."""
@@ -238,11 +255,11 @@ def allreduce(algorithm: str, dtype: str, sizes: Sequence[int], pick: Pick) -> C
     return Case(op, (Tensor((length,), dtype, values),) * size, seed=pick(ANYTHING))
 
 
-def values(comm: Communicator, case: Case) -> Judgement:
+def values(comm: Communicator, case: Case) -> Judge:
     """Each rank's sum lies within the bar of its order of summation."""
     inquiry = RanksInquiry("values", comm, case, len(case.inputs))
     op, arrays, dtype = case.op, inquiry.arrays, inquiry.dtype
-    results = _ask(inquiry, arrays).results
+    found = _ask(inquiry, arrays)
 
     def lowered() -> tuple[Array | None, ...]:
         if is_float(dtype):
@@ -251,22 +268,23 @@ def values(comm: Communicator, case: Case) -> Judgement:
 
     def judged() -> Judgement:
         judgement, bounds = tightest(
-            classes(case.dtype), lambda a: forward_bounds(op, arrays, a), results
+            classes(case.dtype), lambda a: forward_bounds(op, arrays, a), found().results
         )
         judgement = inquiry.within(judgement, bounds, "a rank has a wrong sum", lowered)
         tells = judgement.telling and all(rejects(bounds, wrong) for wrong in _incomplete(inquiry))
         return replace(judgement, telling=tells)
 
-    return comm.agree(judged)
+    return judged
 
 
-def agreement(comm: Communicator, case: Case) -> Judgement:
+def agreement(comm: Communicator, case: Case) -> Judge:
     """All ranks have the same bits, but for those of a NaN."""
     inquiry = RanksInquiry("agreement", comm, case, len(case.inputs))
-    return inquiry.equal(_ask(inquiry, inquiry.arrays).results)
+    found = _ask(inquiry, inquiry.arrays)
+    return lambda: inquiry.equal(found().results)
 
 
-def census(comm: Communicator, case: Case) -> Judgement:
+def census(comm: Communicator, case: Case) -> Judge:
     """Each rank's contribution is counted once, in every element, at every rank.
 
     Rank `r` contributes a digit of its own of base 4, so that the sum is a list of counts, exact
@@ -275,46 +293,56 @@ def census(comm: Communicator, case: Case) -> Judgement:
     inquiry = RanksInquiry("census", comm, case, len(case.inputs))
     bits = format_of(inquiry.dtype).precision if is_float(inquiry.dtype) else 62
     digits, size = bits // 2, inquiry.size
+    every = []
     for first in range(0, size, digits):
         counted = range(first, min(first + digits, size))
         contributions = [
             np.full_like(x, 4 ** (rank - first) if rank in counted else 0)
             for rank, x in enumerate(inquiry.arrays)
         ]
-        results = _ask(inquiry, contributions).results
-        for rank in counted:
-            for at, result in enumerate(results):
-                counts = result.astype(np.float64) // 4.0 ** (rank - first) % 4
-                if np.any(counts != 1):
-                    element = int(np.flatnonzero(counts != 1)[0])
-                    raise inquiry.fault(
-                        "census", "a contribution is not counted once",
-                        whose=f"rank {rank}'s", where=f"element [{element}] at rank {at}",
-                        counted=f"{counts[element]:g} times", sum=str(result[element]),
-                    )  # fmt: skip
-    return RIGHT
+        every.append((counted, _ask(inquiry, contributions)))
+
+    def judged() -> Judgement:
+        for counted, found in every:
+            for rank in counted:
+                for at, result in enumerate(found().results):
+                    counts = result.astype(np.float64) // 4.0 ** (rank - counted.start) % 4
+                    if np.any(counts != 1):
+                        element = int(np.flatnonzero(counts != 1)[0])
+                        raise inquiry.fault(
+                            "census", "a contribution is not counted once",
+                            whose=f"rank {rank}'s", where=f"element [{element}] at rank {at}",
+                            counted=f"{counts[element]:g} times", sum=str(result[element]),
+                        )  # fmt: skip
+        return RIGHT
+
+    return judged
 
 
-def volume(comm: Communicator, case: Case) -> Judgement:
+def volume(comm: Communicator, case: Case) -> Judge:
     """Messages and bytes are what the algorithm's formulas say."""
     inquiry = RanksInquiry("volume", comm, case, len(case.inputs))
     algorithm = ALLREDUCE[case.op.attributes["algorithm"]]
     n, size, itemsize = inquiry.n, inquiry.size, dtype_of(inquiry.dtype).itemsize
-    traffic = _ask(inquiry, inquiry.arrays).traffic
-    if traffic is None:
-        raise TypeError(f"{inquiry.subject.about.name} does not count what it sends")
-    expected = {
-        "messages": (sum(t.messages for t in traffic), algorithm.messages(size)),
-        "bytes": (sum(t.bytes for t in traffic), algorithm.items(size, n) * itemsize),
-    }
-    # chunks are of equal size only where every number of them that occurs divides n
-    if n % size == 0 and n % (1 << size.bit_length() - 1) == 0:
-        busiest = max(t.bytes for t in traffic)
-        expected["bytes of the busiest rank"] = (busiest, algorithm.busiest(size, n) * itemsize)
-    return inquiry.costs(expected, algorithm.source)
+    found = _ask(inquiry, inquiry.arrays)
+
+    def judged() -> Judgement:
+        traffic = inquiry.sent(found())
+        expected = {
+            "messages": (sum(t.messages for t in traffic), algorithm.messages(size)),
+            "bytes": (sum(t.bytes for t in traffic), algorithm.items(size, n) * itemsize),
+        }
+        # chunks are of equal size only where every number of them that occurs divides n
+        if n % size == 0 and n % (1 << size.bit_length() - 1) == 0:
+            busiest = max(t.bytes for t in traffic)
+            want = algorithm.busiest(size, n) * itemsize
+            expected["bytes of the busiest rank"] = (busiest, want)
+        return inquiry.costs(expected, algorithm.source)
+
+    return judged
 
 
-def _ask(inquiry: RanksInquiry, contributions: list[Array]) -> Reduced:
+def _ask(inquiry: RanksInquiry, contributions: list[Array]) -> Callable[[], Reduced]:
     op: Any = inquiry.case.op
     return inquiry.attempt(lambda: inquiry.comm.allreduce(op, contributions), contributions)
 
@@ -329,10 +357,10 @@ def _incomplete(inquiry: RanksInquiry) -> Iterator[tuple[Array, ...]]:
 
 _row = partial(Property, dtypes=DTYPES, subjects=(*ALLREDUCE, LIBRARY), one=allreduce)
 _ROWS = (
-    _row("values", values, kind="value"),
-    _row("agreement", agreement),
-    _row("census", census),
-    _row("volume", volume, subjects=(*ALLREDUCE,)),  # a library does not say what it sends
+    _row("values", single(values), kind="value"),
+    _row("agreement", single(agreement)),
+    _row("census", single(census)),
+    _row("volume", single(volume), subjects=(*ALLREDUCE,)),  # a library does not say what it sends
 )
 COLLECTIVE: Mapping[str, Property] = {row.name: row for row in _ROWS}
 """By name, in the order in which they run."""

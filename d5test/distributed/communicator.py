@@ -24,10 +24,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from d5test.backends.base import Unsupported
-from d5test.case import FLOATS, Operator
+from d5test.case import FLOATS, Case, Operator
 from d5test.distributed.optimizers import DISTRIBUTED, Distributed
 from d5test.numerics.judgement import Judgement
 from d5test.outcome.fault import Fault, kind_of_fault
+from d5test.outcome.tally import Inapplicable
 from d5test.reference.collectives import (
     ALLREDUCE,
     ANY,
@@ -264,8 +265,30 @@ def subjects(schedules: Mapping[str, Mapping[str, Scheduled]]) -> Iterator[str]:
 class Reduced:
     """What each rank has afterwards, and what it has sent if the communicator counts that."""
 
-    results: tuple[Array, ...]
-    traffic: tuple[Traffic, ...] | None = None
+    results: Sequence[Array]
+    traffic: Sequence[Traffic] | None = None
+
+
+Judge = Callable[[], Judgement]
+"""Called by one process, once it has what all ranks have. Raises a fault."""
+Ask = Callable[[], Judge]
+"""Has the ranks do something; its judge reads what came of it, and nothing does before."""
+Outcome = Judgement | Fault | Inapplicable | Unsupported
+Shared = tuple[Any, list[Any]]
+"""What this rank has, and room for what each has."""
+
+
+def asked(ask: Ask) -> Judge:
+    """Its judge; what cannot be asked, the judge says."""
+    try:
+        return ask()
+    except (Inapplicable, Unsupported) as why:
+        reason = why
+
+        def refused() -> Judgement:
+            raise reason
+
+        return refused
 
 
 @dataclass(frozen=True)
@@ -298,8 +321,8 @@ class Communicator(Protocol):
     def allreduce(self, op: Allreduce, contributions: Sequence[Array]) -> Reduced:
         """Have the ranks do it. The contributions, one a rank, are left as they are."""
 
-    def agree(self, judge: Callable[[], Judgement]) -> Judgement:
-        """What one process finds, sent to all: the judgement, or the fault that it raised."""
+    def outcomes(self, asks: Sequence[Ask]) -> list[Outcome]:
+        """What comes of each, at all ranks. A fault that an `Ask` raises itself is raised."""
 
 
 class Library(Communicator, Protocol):
@@ -359,30 +382,68 @@ class Virtual:
         """All ranks are here."""
         return [values[rank] for rank in sorted(values)]
 
-    def agree(self, judge: Callable[[], Judgement]) -> Judgement:
+    def outcomes(self, asks: Sequence[Ask]) -> list[Outcome]:
         """There is one process only."""
-        return judge()
+        return [_unpacked(_packed(asked(ask))) for ask in asks]
 
 
-def agreed(comm: Any, judge: Callable[[], Judgement]) -> Judgement:
-    """What `judge` returns at rank 0 of an MPI communicator, or the fault it raises.
+def in_turns(
+    comm: Any, judges: Sequence[Judge], shared: Sequence[Sequence[Shared]] = ()
+) -> list[Outcome]:
+    """What comes of each judge, at all ranks of an MPI communicator.
 
-    The others rest meanwhile: where ranks share cores, eight that judge the same are four times as
-    slow as one.
+    Each is called by one rank, whose turn it is, once that rank has what all have `shared` for it.
+    Whatever else it raises, it raises there.
     """
-    verdict: Judgement | tuple[Any, ...] | None = None
-    if comm.rank == 0:
-        try:
-            verdict = judge()
-        except Fault as fault:  # its class is made at run time, and does not travel
-            verdict = (fault.kind, fault.check, fault.case, fault.headline, fault.details,
-                       fault.judgement, fault.evidence)  # fmt: skip
-    verdict = comm.bcast(verdict)
-    if isinstance(verdict, Judgement):
-        return verdict
-    _all_have_come(comm)
-    kind, *words = verdict
-    raise kind_of_fault(kind)(*words)
+    turns = [range(rank, len(judges), comm.size) for rank in range(comm.size)]
+    mine = turns[comm.rank]
+    if any(shared):
+        parts = [[[own for own, _ in shared[k]] for k in theirs] for theirs in turns]
+        found = comm.alltoall(parts)
+        for at, k in enumerate(mine):
+            for number, (_, room) in enumerate(shared[k]):
+                room.extend(part[at][number] for part in found)
+    told = comm.allgather([_packed(judges[k]) for k in mine])
+    outcomes = [_unpacked(told[k % comm.size][k // comm.size]) for k in range(len(judges))]
+    if any(isinstance(outcome, Fault) for outcome in outcomes):
+        _all_have_come(comm)
+    return outcomes
+
+
+def single(ask: Callable[[Any, Case], Judge]) -> Callable[[Any, Case], Judgement]:
+    """The check that asks a communicator a single case, and judges it."""
+    return lambda comm, case: settled(comm.outcomes([partial(ask, comm, case)])[0])
+
+
+def agreed(comm: Any, judge: Judge) -> Judgement:
+    """What `judge` returns at rank 0, at all ranks, or the fault that it raises."""
+    return settled(in_turns(comm, [judge])[0])
+
+
+def settled(outcome: Outcome) -> Judgement:
+    """The judgement, or else it is raised."""
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
+
+
+def _packed(judge: Judge) -> Any:
+    """What comes of it, so that it can travel."""
+    try:
+        return judge()
+    except Fault as fault:  # its class is made at run time
+        return (fault.kind, fault.check, fault.case, fault.headline, fault.details,
+                fault.judgement, fault.evidence)  # fmt: skip
+    except (Inapplicable, Unsupported) as why:
+        return why
+
+
+def _unpacked(told: Any) -> Outcome:
+    if not isinstance(told, tuple):
+        outcome: Outcome = told
+        return outcome
+    kind, *words = told
+    return kind_of_fault(kind)(*words)
 
 
 def _all_have_come(comm: Any) -> None:
@@ -399,6 +460,8 @@ class Processes(ABC):
 
     comm: Any
     drawn: bool = field(default=False, kw_only=True)
+    _shared: list[list[Shared]] = field(default_factory=list, init=False, repr=False)
+    """Of each case that is asked; empty outside of `outcomes`."""
 
     @abstractmethod
     def group(self, groups: Groups) -> AbstractContextManager[Any]:
@@ -422,13 +485,29 @@ class Processes(ABC):
         with self.group(op.groups) as group:
             if place is not None:
                 self.own(op, place, group, mine[place.x], mine[place.y])
-        return Reduced(tuple(self.comm.allgather(mine)))
+        return Reduced(self.shared(mine))
 
     @property
     def sizes(self) -> Sequence[int]:
         """As many as mpirun started."""
         return (self.comm.size,)
 
-    def agree(self, judge: Callable[[], Judgement]) -> Judgement:
-        """As `agreed`."""
-        return agreed(self.comm, judge)
+    def shared(self, mine: Any) -> list[Any]:
+        """What each rank has: `mine` at this one. Within `outcomes` it is filled for its judge."""
+        if not self._shared:
+            return list(self.comm.allgather(mine))
+        room: list[Any] = []
+        self._shared[-1].append((mine, room))
+        return room
+
+    def outcomes(self, asks: Sequence[Ask]) -> list[Outcome]:
+        """All are asked before the ranks exchange what they have, and judge it in turns."""
+        judges = []
+        try:
+            for ask in asks:
+                self._shared.append([])
+                judges.append(asked(ask))
+            shared = [*self._shared]
+        finally:
+            self._shared.clear()
+        return in_turns(self.comm, judges, shared)

@@ -14,7 +14,13 @@ import numpy as np
 
 from d5test.case import Case, Operator, Tensor, dtype_of
 from d5test.distributed.checks import ANYTHING, RIGHT, Pick, Property, RanksInquiry, raised, same
-from d5test.distributed.communicator import Array, Reduced, Runner
+from d5test.distributed.communicator import (
+    Array,
+    Judge,
+    Reduced,
+    Runner,
+    single,
+)
 from d5test.names import BadName, installed, resolve
 from d5test.numerics.arithmetic import format_of
 from d5test.numerics.bounds import Bound
@@ -151,7 +157,7 @@ class CompressionInquiry(RanksInquiry):
             decoded = self.compressor.decode(payload.copy(), self.n, g.dtype)
             return Reduced((np.asarray(decoded),))
 
-        (decoded,) = self.attempt(call, [g]).results
+        (decoded,) = self.attempt(call, [g])().results
         return Encoded(x, payloads[0], decoded)
 
     def stream(self, rank: int = 0) -> Iterator[Encoded]:
@@ -183,8 +189,8 @@ class CompressionInquiry(RanksInquiry):
             raise self.fault("value", wrong, judgement, **words)
         return judgement
 
-    def agree(self, judge: Callable[[], Judgement]) -> Judgement:
-        """What one process finds, sent to all. What a stranger's formula raises is a fault."""
+    def tried(self, judge: Judge) -> Judge:
+        """The same, but what a stranger's formula raises is a fault."""
 
         def tried() -> Judgement:
             try:
@@ -197,10 +203,10 @@ class CompressionInquiry(RanksInquiry):
                     raise
                 raise self.fault("exception", "a compressor raised", message=words) from None
 
-        return self.comm.agree(tried)
+        return tried
 
-    def averaged(self) -> Averaged:
-        """The ranks take the mean of each step's gradients."""
+    def averaged(self) -> Callable[[], Averaged]:
+        """The ranks take the mean of each step's gradients; a judge finds what came of it."""
         op, n, here = self.op, self.n, dict[int, list[Array]]()
 
         def program(rank: int, size: int, x: Array) -> Schedule:
@@ -210,13 +216,17 @@ class CompressionInquiry(RanksInquiry):
                 yield from self.compressor.mean(rank, size, x[step * n : (step + 1) * n], state)
                 kept.append(self.kept(state))
 
-        reduced = self.attempt(
-            lambda: self.runner.run(program, self.arrays, op.order), self.arrays
-        )
-        kept = np.array(self.runner.everywhere(here))
-        owed = np.array(self.gradients) + kept[:, :-1]
-        sent = sum(t.bytes for t in reduced.traffic or ())
-        return Averaged([x.reshape(op.steps, n) for x in reduced.results], owed, kept[:, 1:], sent)
+        found = self.attempt(lambda: self.runner.run(program, self.arrays, op.order), self.arrays)
+        kept_by_rank = self.runner.everywhere(here)
+
+        def averaged() -> Averaged:
+            kept, reduced = np.array(kept_by_rank), found()
+            owed = np.array(self.gradients) + kept[:, :-1]
+            sent = sum(t.bytes for t in self.sent(reduced))
+            applied = [x.reshape(op.steps, n) for x in reduced.results]
+            return Averaged(applied, owed, kept[:, 1:], sent)
+
+        return averaged
 
 
 def compression(
@@ -230,7 +240,7 @@ def compression(
     return Case(op, (tensor,) * size, seed=pick(ANYTHING))
 
 
-def faithful(comm: Runner, case: Case) -> Judgement:
+def faithful(comm: Runner, case: Case) -> Judge:
     """What is decoded is off by no more than is claimed; the claim excludes the negative."""
     inquiry = CompressionInquiry("faithful", comm, case)
 
@@ -243,10 +253,10 @@ def faithful(comm: Runner, case: Case) -> Judgement:
             tells.append(rejects((bound,), [-sent.x]))
         return replace(worst, telling=all(tells))
 
-    return inquiry.agree(judged)
+    return inquiry.tried(judged)
 
 
-def unbiased(comm: Runner, case: Case) -> Judgement:
+def unbiased(comm: Runner, case: Case) -> Judge:
     """The mean of many encodings of one gradient is the gradient.
 
     Each error lies within what is claimed, E. So the mean of N of them is off by more than
@@ -270,10 +280,10 @@ def unbiased(comm: Runner, case: Case) -> Judgement:
         tells = rejects((bound,), [exact + error / 2])
         return replace(judgement, telling=tells, void=not tells)
 
-    return inquiry.agree(judged)
+    return inquiry.tried(judged)
 
 
-def telescoping(comm: Runner, case: Case) -> Judgement:
+def telescoping(comm: Runner, case: Case) -> Judge:
     """All means, and the mean of what is still owed, are the sum of the mean gradients.
 
     That holds exactly, whatever is lost in a step, but for roundings: one where the gradient is
@@ -281,10 +291,10 @@ def telescoping(comm: Runner, case: Case) -> Judgement:
     payloads, of size |x| + |residual| at most, are added up and divided.
     """
     inquiry = CompressionInquiry("telescoping", comm, case)
-    averaged = inquiry.averaged()
+    found = inquiry.averaged()
 
     def judged() -> Judgement:
-        gradients = np.array(inquiry.gradients, np.float64)
+        averaged, gradients = found(), np.array(inquiry.gradients, np.float64)
         owed, kept = np.abs(averaged.owed, dtype=float), np.abs(averaged.kept, dtype=float)
         whole = gradients.mean(axis=0).sum(axis=0)
         left = averaged.kept[:, -1].astype(np.float64).mean(axis=0)
@@ -299,19 +309,20 @@ def telescoping(comm: Runner, case: Case) -> Judgement:
             worst = max(worst, judgement, key=lambda j: j.ratio)
         return replace(worst, telling=telling, void=not telling)
 
-    return inquiry.agree(judged)
+    return inquiry.tried(judged)
 
 
-def mean(comm: Runner, case: Case) -> Judgement:
+def mean(comm: Runner, case: Case) -> Judge:
     """All ranks have the same bits, near the mean of what they had, for the bytes of the formula.
 
     Near: off by the mean of the errors that are claimed, and the roundings of the mean.
     """
     inquiry = CompressionInquiry("mean", comm, case)
-    averaged = inquiry.averaged()
-    inquiry.equal([applied.reshape(-1) for applied in averaged.applied])
+    found = inquiry.averaged()
 
     def judged() -> Judgement:
+        averaged = found()
+        inquiry.equal([applied.reshape(-1) for applied in averaged.applied])
         compressor, size = inquiry.compressor, len(averaged.owed)
         worst = RIGHT
         for step, got in enumerate(averaged.applied[0]):
@@ -327,10 +338,10 @@ def mean(comm: Runner, case: Case) -> Judgement:
         inquiry.costs({"bytes": (averaged.sent, want)}, f"{type(compressor).__name__}.sent")
         return replace(worst, telling=True)
 
-    return inquiry.agree(judged)
+    return inquiry.tried(judged)
 
 
-def wire(comm: Runner, case: Case) -> Judgement:
+def wire(comm: Runner, case: Case) -> Judge:
     """Payloads have the bytes of the formula, by which a long gradient becomes shorter."""
     inquiry = CompressionInquiry("wire", comm, case)
     compressor, formula = inquiry.compressor, f"{type(inquiry.compressor).__name__}.nbytes"
@@ -350,10 +361,10 @@ def wire(comm: Runner, case: Case) -> Judgement:
             )  # fmt: skip
         return RIGHT
 
-    return inquiry.agree(judged)
+    return inquiry.tried(judged)
 
 
-def special(comm: Runner, case: Case) -> Judgement:
+def special(comm: Runner, case: Case) -> Judge:
     """Zeros are decoded to zeros, one huge number within the claim; NaN and infinity as stated."""
     inquiry = CompressionInquiry("special", comm, case)
     compressor, n = inquiry.compressor, inquiry.n
@@ -379,7 +390,7 @@ def special(comm: Runner, case: Case) -> Judgement:
                 _refused(inquiry, one(value))
         return RIGHT
 
-    return inquiry.agree(judged)
+    return inquiry.tried(judged)
 
 
 def _kept(inquiry: CompressionInquiry, g: Array) -> None:
@@ -407,7 +418,7 @@ def _refused(inquiry: CompressionInquiry, g: Array) -> None:
     raise inquiry.fault("accepted", "what is not finite is not refused", given=bad)
 
 
-def independence(comm: Runner, case: Case) -> Judgement:
+def independence(comm: Runner, case: Case) -> Judge:
     """A rank sends the same bits whatever other ranks do, and again from the same seed."""
     inquiry = CompressionInquiry("independence", comm, case)
 
@@ -430,10 +441,10 @@ def independence(comm: Runner, case: Case) -> Judgement:
                     raise inquiry.fault("state", what, step=f"{step + 1} of {len(alone)}")
         return RIGHT
 
-    return inquiry.agree(judged)
+    return inquiry.tried(judged)
 
 
-def projection(comm: Runner, case: Case) -> Judgement:
+def projection(comm: Runner, case: Case) -> Judge:
     """Columns P are orthonormal, and what is decoded is what they make of the gradient: P P' M.
 
     Of r columns of length m that Householder's QR has made, each item of P' P is off by a small
@@ -465,20 +476,26 @@ def projection(comm: Runner, case: Case) -> Judgement:
             tells.append(rejects((bound,), [np.zeros(n)]))
         return replace(worst, telling=all(tells))
 
-    return inquiry.agree(judged)
+    return inquiry.tried(judged)
 
 
 _alone = partial(compression, alone=True)
 _row = partial(Claim, dtypes=("float64", "float32"), one=_alone)
 _ROWS = (
-    _row("faithful", faithful, kind="value", asks=lambda c: not c.factors),
-    _row("unbiased", unbiased, kind="value", asks=lambda c: c.unbiased),
-    _row("projection", projection, kind="value", asks=lambda c: c.factors),
-    _row("wire", wire),
-    _row("special", special),
-    _row("independence", independence),
-    _row("telescoping", telescoping, kind="value", one=compression, asks=lambda c: c.feedback),
-    _row("mean", mean, one=compression),
+    _row("faithful", single(faithful), kind="value", asks=lambda c: not c.factors),
+    _row("unbiased", single(unbiased), kind="value", asks=lambda c: c.unbiased),
+    _row("projection", single(projection), kind="value", asks=lambda c: c.factors),
+    _row("wire", single(wire)),
+    _row("special", single(special)),
+    _row("independence", single(independence)),
+    _row(
+        "telescoping",
+        single(telescoping),
+        kind="value",
+        one=compression,
+        asks=lambda c: c.feedback,
+    ),
+    _row("mean", single(mean), one=compression),
 )
 COMPRESSION: Mapping[str, Claim] = {row.name: row for row in _ROWS}
 """By name, in the order in which they run."""

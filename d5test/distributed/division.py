@@ -4,7 +4,7 @@ Each rank's gradient is that of the undivided network; the pipeline's bubble, by
 and the activations that it keeps are those of its schedule; bytes are those of a formula.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -13,7 +13,14 @@ import numpy as np
 
 from d5test.case import Case, Operator, Tensor, dtype_of
 from d5test.distributed.checks import ANYTHING, RIGHT, Pick, Property, RanksInquiry
-from d5test.distributed.communicator import Array, Reduced, Runner, run_copies
+from d5test.distributed.communicator import (
+    Array,
+    Judge,
+    Reduced,
+    Runner,
+    run_copies,
+    single,
+)
 from d5test.numerics.arithmetic import classes
 from d5test.numerics.bounds import double, forward_bounds, lower_precision
 from d5test.numerics.judgement import Judgement, judge
@@ -146,8 +153,8 @@ class _Inquiry(RanksInquiry):
         self.op, self.runner = case.op, comm
         super().__init__(check, comm, case, case.op.plan.size)
 
-    def divided(self) -> Reduced:
-        """What the ranks have."""
+    def divided(self) -> Callable[[], Reduced]:
+        """A judge finds what the ranks have."""
         make = getattr(self.comm, "division", Division)
         rooms = self.op.rooms(*self.arrays)
 
@@ -157,10 +164,10 @@ class _Inquiry(RanksInquiry):
         return self.attempt(lambda: self.runner.run(program, rooms, self.op.delivery), rooms)
 
 
-def gradients(comm: Runner, case: Case) -> Judgement:
+def gradients(comm: Runner, case: Case) -> Judge:
     """Each rank's gradient is the undivided network's, within the bar of the schedule."""
     inquiry = _Inquiry("gradients", comm, case)
-    op, arrays, results = inquiry.op, inquiry.arrays, inquiry.divided().results
+    op, arrays, found = inquiry.op, inquiry.arrays, inquiry.divided()
 
     def judged() -> Judgement:
         (arithmetic,) = classes(inquiry.dtype)
@@ -169,49 +176,59 @@ def gradients(comm: Runner, case: Case) -> Judgement:
         )
         bounds = tuple(replace(bound, value=value) if bound else None for value, bound in ours)
         return inquiry.within(
-            judge(bounds, results), bounds, "a gradient is not the undivided network's",
+            judge(bounds, found().results), bounds, "a gradient is not the undivided network's",
             lambda: lower_precision(op, arrays, None, inquiry.dtype),
         )  # fmt: skip
 
-    return comm.agree(judged)
+    return judged
 
 
-def bubble(comm: Runner, case: Case) -> Judgement:
+def bubble(comm: Runner, case: Case) -> Judge:
     """The share of time that stages wait is (p - 1) / (m + p - 1), by the virtual clock.
 
     Each stage ends when it should, and keeps the activations of as many microbatches as it
     should: all m in GPipe, p less its own number in 1F1B.
     """
     inquiry = _Inquiry("bubble", comm, case)
-    plan, results = inquiry.op.plan, inquiry.divided().results
-    for rank, result in enumerate(results):
-        _, stage, _ = plan.place(rank)
-        got, want = [float(x) for x in result[-2:]], inquiry.op.counts(stage)
-        if got != want:
-            raise inquiry.fault(
-                "bubble", "a stage waits too long, or keeps too much", None,
-                where=f"rank {rank}, stage {stage} of {plan.stages}",
-                got=f"ends at {got[0]:g}, keeps {got[1]:g}",
-                want=f"ends at {want[0]:g}, keeps {want[1]:g}",
-            )  # fmt: skip
-    end = max(float(result[-2]) for result in results)
-    waits = 1 - 2 * plan.microbatches / end
-    return replace(RIGHT, got=waits, bar=plan.bubble())
+    plan, found = inquiry.op.plan, inquiry.divided()
+
+    def judged() -> Judgement:
+        results = found().results
+        for rank, result in enumerate(results):
+            _, stage, _ = plan.place(rank)
+            got, want = [float(x) for x in result[-2:]], inquiry.op.counts(stage)
+            if got != want:
+                raise inquiry.fault(
+                    "bubble", "a stage waits too long, or keeps too much", None,
+                    where=f"rank {rank}, stage {stage} of {plan.stages}",
+                    got=f"ends at {got[0]:g}, keeps {got[1]:g}",
+                    want=f"ends at {want[0]:g}, keeps {want[1]:g}",
+                )  # fmt: skip
+        end = max(float(result[-2]) for result in results)
+        waits = 1 - 2 * plan.microbatches / end
+        return replace(RIGHT, got=waits, bar=plan.bubble())
+
+    return judged
 
 
-def division_traffic(comm: Runner, case: Case) -> Judgement:
+def division_traffic(comm: Runner, case: Case) -> Judge:
     """The bytes sent are what the plan's formula says."""
     inquiry = _Inquiry("division_traffic", comm, case)
-    op, sent = inquiry.op, inquiry.divided().traffic or ()
-    want = op.plan.items(op.d, op.h, op.count) * dtype_of(inquiry.dtype).itemsize
-    return inquiry.costs({"bytes": (sum(t.bytes for t in sent), want)}, "Plan.items")
+    op, found = inquiry.op, inquiry.divided()
+
+    def judged() -> Judgement:
+        sent = sum(t.bytes for t in inquiry.sent(found()))
+        want = op.plan.items(op.d, op.h, op.count) * dtype_of(inquiry.dtype).itemsize
+        return inquiry.costs({"bytes": (sent, want)}, "Plan.items")
+
+    return judged
 
 
 _row = partial(DividedProperty, dtypes=("float64", "float32"), one=divided, subjects=DIVISIONS)
 _ROWS = (
-    _row("gradients", gradients, kind="value"),
-    _row("bubble", bubble, measures="of a stage's time is spent waiting"),
-    _row("division_traffic", division_traffic),
+    _row("gradients", single(gradients), kind="value"),
+    _row("bubble", single(bubble), measures="of a stage's time is spent waiting"),
+    _row("division_traffic", single(division_traffic)),
 )
 DIVISION: Mapping[str, DividedProperty] = {row.name: row for row in _ROWS}
 """By name, in the order in which they run."""

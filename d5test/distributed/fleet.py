@@ -112,7 +112,7 @@ class Fitted:
     parameters: Array
     replicas: tuple[Array, ...]
     losses: Array
-    traffic: tuple[Traffic, ...] | None
+    traffic: Sequence[Traffic] | None
     compute: Array
     seconds: float
 

@@ -267,7 +267,7 @@ class Gloo(Processes):
         """In place, as it does it."""
         mine = contributions[self.comm.rank].copy()
         dist.all_reduce(_tensor(mine))
-        return Reduced(tuple(self.comm.allgather(mine)))
+        return Reduced(self.shared(mine))
 
     @contextmanager
     def group(self, groups: Groups) -> Iterator[Any]:
@@ -319,7 +319,7 @@ class Gloo(Processes):
         """The bare allreduce of an array in place, for times."""
         return lambda x: dist.all_reduce(torch.from_numpy(x))
 
-    def hooked(self, name: str, gradients: Sequence[Array]) -> list[tuple[Array, Array]]:
+    def hooked(self, name: str, gradients: Sequence[Array]) -> tuple[list[Array], list[Array]]:
         """By DistributedDataParallel, of a linear function, whose gradient is chosen."""
         mine = torch.from_numpy(gradients[self.comm.rank].copy())
         model = DistributedDataParallel(_Told(mine[0]))
@@ -331,7 +331,7 @@ class Gloo(Processes):
         means = np.stack([_stepped(model, g) for g in mine])
         owed = getattr(state, "error_dict", {}).get(0, torch.zeros(mine[0].numel()))
         residual = owed.numpy().reshape(mine[0].shape).copy()
-        return list(self.comm.allgather((means, residual)))
+        return self.shared(means), self.shared(residual)
 
 
 class _Told(torch.nn.Module):  # type: ignore[misc]

@@ -206,7 +206,13 @@ class Guarded(MPI.Intracomm):
 
     def alltoall(self, sendobj: Sequence[Any]) -> list[Any]:
         """The object that each rank has for this one."""
-        return [objects[self.rank] for objects in self.allgather(sendobj)]
+        objects = [np.frombuffer(pickle.dumps(obj), np.uint8) for obj in sendobj]
+        sent, counts = np.array([obj.size for obj in objects]), np.empty(self.size, np.int64)
+        self.Alltoall(sent, counts)
+        every = np.empty(counts.sum(), np.uint8)
+        self.Alltoallv([np.concatenate(objects), sent], [every, counts])
+        ends = np.cumsum(counts)
+        return [pickle.loads(part.tobytes()) for part in np.split(every, ends[:-1])]
 
     def allreduce(self, sendobj: Any, op: Operation = operator.add) -> Any:
         """The objects of all ranks, reduced from left to right."""

@@ -13,7 +13,13 @@ import numpy as np
 
 from d5test.case import Case, Operator, Tensor
 from d5test.distributed.checks import ANYTHING, Pick, Property, RanksInquiry
-from d5test.distributed.communicator import Array, Communicator, Reduced
+from d5test.distributed.communicator import (
+    Array,
+    Communicator,
+    Judge,
+    Reduced,
+    single,
+)
 from d5test.numerics.arithmetic import format_of
 from d5test.numerics.bounds import Bound
 from d5test.numerics.judgement import Judgement, judge, rejects
@@ -28,10 +34,12 @@ LOW_RANK = ("powerSGD_hook",)
 class HasHooks(Communicator, Protocol):
     """A communicator with hooks."""
 
-    def hooked(self, name: str, gradients: Sequence[Array]) -> list[tuple[Array, Array]]:
+    def hooked(
+        self, name: str, gradients: Sequence[Array]
+    ) -> tuple[Sequence[Array], Sequence[Array]]:
         """What a hook makes of the ranks' gradients, (steps, rows, width) each, step by step.
 
-        Of each rank the means, (steps, rows, width), and what it still owes, (rows, width).
+        Each rank's means, (steps, rows, width), and what each still owes, (rows, width).
         """
 
 
@@ -62,7 +70,7 @@ class HookProperty(Property):
 
 
 class HookInquiry(RanksInquiry):
-    """One case of `Hooked`, put to the hook: `means` (steps, n) of this rank, `owed` of each."""
+    """One case of `Hooked`, put to the hook. A judge finds `means` and `owed`."""
 
     def __init__(self, check: str, comm: HasHooks, case: Case) -> None:
         super().__init__(check, comm, case, len(case.inputs))
@@ -70,17 +78,24 @@ class HookInquiry(RanksInquiry):
         op = self.op = case.op
         self.format, self.u = format_of(self.dtype), format_of(self.dtype).u
         self.gradients = [x.reshape(op.steps, op.rows, -1) for x in self.arrays]
-        owed: list[Array] = []
 
         def call() -> Reduced:
-            means, residuals = zip(*comm.hooked(op.hook, self.gradients), strict=True)
-            owed.extend(residuals)
-            return Reduced(tuple(x.reshape(-1) for x in means))
+            means, self._owed = comm.hooked(op.hook, self.gradients)
+            return Reduced(means)
 
-        self.results = self.attempt(call, self.arrays).results
-        self.owed = np.array(owed, np.float64)
-        self.equal(self.results)
-        self.means = self.results[0].reshape(op.steps, op.rows, -1)
+        self._found = self.attempt(call, self.gradients)
+
+    @property
+    def means(self) -> Array:
+        """What all ranks have, step by step: (steps, rows, width)."""
+        results = self._found().results
+        self.equal([x.reshape(-1) for x in results])
+        return results[0]
+
+    @property
+    def owed(self) -> Array:
+        """What each rank owes: (ranks, rows, width)."""
+        return np.array(self._owed, np.float64)
 
     def held(self, want: Array, bar: Array, got: Array, wrong: str) -> tuple[Judgement, Bound]:
         """The judgement of a result and its bound, or the fault that it is outside."""
@@ -100,27 +115,27 @@ def hooked(hook: str, dtype: str, sizes: Sequence[int], pick: Pick) -> Case:
     return Case(op, (Tensor((steps * rows * width,), dtype),) * size, seed=pick(ANYTHING))
 
 
-def narrow(comm: HasHooks, case: Case) -> Judgement:
+def narrow(comm: HasHooks, case: Case) -> Judge:
     """Means are float16's, off by its roundings: of each contribution, its share, and each sum."""
     inquiry = HookInquiry("hook_narrow", comm, case)
 
     def judged() -> Judgement:
         half, size = format_of("float16"), inquiry.size
-        exact = np.array(inquiry.gradients, np.float64)
+        exact, means = np.array(inquiry.gradients, np.float64), inquiry.means
         whole = np.abs(exact).mean(axis=0)
         bar = (size + 2) * (half.u * (1 + size * half.u) * whole + half.smallest_subnormal)
         judgement, bound = inquiry.held(
-            exact.mean(axis=0), bar, inquiry.means, "a mean is further off than float16 explains"
+            exact.mean(axis=0), bar, means, "a mean is further off than float16 explains"
         )
-        if np.any(inquiry.means != inquiry.means.astype(np.float16)):
+        if np.any(means != means.astype(np.float16)):
             raise inquiry.fault("volume", "means are no numbers of float16: more was sent")
         tells = size == 1 or rejects((bound,), [exact[1:].mean(axis=0)])
         return replace(judgement, telling=tells)
 
-    return comm.agree(judged)
+    return judged
 
 
-def low_rank(comm: HasHooks, case: Case) -> Judgement:
+def low_rank(comm: HasHooks, case: Case) -> Judge:
     """Means are products of few columns; with what is owed they are the sum of the mean gradients.
 
     Roundings are those of `d5test.distributed.compression.telescoping`.
@@ -151,13 +166,13 @@ def low_rank(comm: HasHooks, case: Case) -> Judgement:
         )
         return replace(judgement, telling=rejects((bound,), [whole - left]))
 
-    return comm.agree(judged)
+    return judged
 
 
 _row = partial(HookProperty, kind="value", dtypes=("float32",), one=hooked)
 _ROWS = (
-    _row("hook_narrow", narrow, subjects=NARROW),
-    _row("hook_low_rank", low_rank, subjects=LOW_RANK),
+    _row("hook_narrow", single(narrow), subjects=NARROW),
+    _row("hook_low_rank", single(low_rank), subjects=LOW_RANK),
 )
 HOOKED: Mapping[str, HookProperty] = {row.name: row for row in _ROWS}
 """By name, in the order in which they run."""

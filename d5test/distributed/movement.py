@@ -29,8 +29,10 @@ from d5test.distributed.communicator import (
     LIBRARY,
     Array,
     Groups,
+    Judge,
     Reduced,
     poison,
+    single,
     subjects,
 )
 from d5test.numerics.arithmetic import classes, format_of
@@ -52,10 +54,16 @@ class CollectiveInquiry(RanksInquiry):
         super().__init__(check, comm, case, len(case.inputs))
         self.op, self.places, self.asked = case.op, places(case.op), comm
 
-    def ask(self, arrays: Sequence[Array], *, clocked: bool = True) -> Reduced:
-        """What the ranks have after, of what they have before. All else is a fault."""
+    def ask(self, arrays: Sequence[Array], *, clocked: bool = True) -> Callable[[], Reduced]:
+        """Ask; a judge finds what the ranks have after, of what they have before.
+
+        All else is a fault.
+        """
         buffers = [self._buffer(rank, x) for rank, x in enumerate(arrays)]
-        reduced = self.attempt(partial(self._call, buffers, clocked), buffers)
+        found = self.attempt(partial(self._call, buffers, clocked), buffers)
+        return lambda: self._within_room(buffers, found())
+
+    def _within_room(self, buffers: Sequence[Array], reduced: Reduced) -> Reduced:
         results = []
         for rank, (before, after) in enumerate(zip(buffers, reduced.results, strict=True)):
             spot = self.places.get(rank)
@@ -113,29 +121,31 @@ def bits(x: Array) -> Array:
     return x.view(f"u{x.dtype.itemsize}")
 
 
-def moves(comm: Any, case: Case) -> Judgement:
+def moves(comm: Any, case: Case) -> Judge:
     """Each rank has exactly the data that it must have, bit for bit: a NaN is data, too."""
     inquiry = CollectiveInquiry("moves", comm, case)
-    wanted = inquiry.op.forward(*inquiry.arrays)
-    results = inquiry.ask(inquiry.arrays).results
-    for rank, (got, want) in enumerate(zip(results, wanted, strict=True)):
-        if np.any(odd := bits(got) != bits(want)):
-            at = int(np.flatnonzero(odd)[0])
-            raise inquiry.fault(
-                "data", "a rank has the wrong data", where=f"element [{at}] at rank {rank}",
-                got=f"{got[at]} ({bits(got)[at]:#x})", want=f"{want[at]} ({bits(want)[at]:#x})",
-            )  # fmt: skip
-    return RIGHT
+    found = inquiry.ask(inquiry.arrays)
+
+    def judged() -> Judgement:
+        wanted = inquiry.op.forward(*inquiry.arrays)
+        for rank, (got, want) in enumerate(zip(found().results, wanted, strict=True)):
+            if np.any(odd := bits(got) != bits(want)):
+                at = int(np.flatnonzero(odd)[0])
+                raise inquiry.fault(
+                    "data", "a rank has the wrong data", where=f"element [{at}] at rank {rank}",
+                    got=f"{got[at]} ({bits(got)[at]:#x})",
+                    want=f"{want[at]} ({bits(want)[at]:#x})",
+                )  # fmt: skip
+        return RIGHT
+
+    return judged
 
 
-def sums(comm: Any, case: Case) -> Judgement:
+def sums(comm: Any, case: Case) -> Judge:
     """Each rank's sum lies within the bar of any order; where all have it, they have its bits."""
     inquiry = CollectiveInquiry("sums", comm, case)
     op, arrays, dtype = inquiry.op, inquiry.arrays, inquiry.dtype
-    results = inquiry.ask(arrays).results
-    if op.collective == "allreduce":
-        for group in op.groups:
-            inquiry.equal([results[rank] for rank in group])
+    found = inquiry.ask(arrays)
 
     def bounds(arithmetic: Any) -> Bounds:
         every = forward_bounds(op, arrays, arithmetic)
@@ -147,13 +157,16 @@ def sums(comm: Any, case: Case) -> Judgement:
         return next(_incomplete(inquiry), ())
 
     def judged() -> Judgement:
+        results = found().results
+        if op.collective == "allreduce":
+            for group in op.groups:
+                inquiry.equal([results[rank] for rank in group])
         judgement, expected = tightest(classes(case.dtype), bounds, results)
         judgement = inquiry.within(judgement, expected, "a rank has a wrong sum", lowered)
         tells = judgement.telling and all(rejects(expected, w) for w in _incomplete(inquiry))
         return replace(judgement, telling=tells)
 
-    judgement: Judgement = comm.agree(judged)
-    return judgement
+    return judged
 
 
 def _incomplete(inquiry: CollectiveInquiry) -> Iterator[Sequence[Array]]:
@@ -165,15 +178,14 @@ def _incomplete(inquiry: CollectiveInquiry) -> Iterator[Sequence[Array]]:
             yield inquiry.op.forward(*without)
 
 
-def positions(comm: Any, case: Case) -> Judgement:
+def positions(comm: Any, case: Case) -> Judge:
     """Each contribution is counted once, at exactly the rank and the place where it is due.
 
     Contributions carry digits of sender and position, so many at a time as a number of the dtype
     holds exactly.
     """
     inquiry = CollectiveInquiry("positions", comm, case)
-    (_added if inquiry.op.meaning.adds else _moved)(inquiry)
-    return RIGHT
+    return (_added if inquiry.op.meaning.adds else _moved)(inquiry)
 
 
 def _bits_of(dtype: str) -> int:
@@ -181,19 +193,15 @@ def _bits_of(dtype: str) -> int:
     return format_of(dtype).precision if is_float(dtype) else 52
 
 
-def _moved(inquiry: CollectiveInquiry) -> None:
+def _moved(inquiry: CollectiveInquiry) -> Judge:
     """All elements of all ranks are numbered from 1 on; a few bits of the number go at once."""
     sizes = [len(x) for x in inquiry.arrays]
     ends = np.cumsum(sizes)
     numbers = np.split(np.arange(1, ends[-1] + 1), ends[:-1])
-    bits, got = _bits_of(inquiry.dtype), [0 * y for y in inquiry.op.forward(*numbers)]
+    bits, every = _bits_of(inquiry.dtype), []
     for low in range(0, int(ends[-1]).bit_length(), bits):
         digits = [(n >> low & (1 << bits) - 1).astype(dtype_of(inquiry.dtype)) for n in numbers]
-        for rank, y in enumerate(inquiry.ask(digits).results):
-            with np.errstate(invalid="ignore"):  # poison
-                digit = y.astype(np.float64)
-                odd = ~((digit >= 0) & (digit < 1 << bits)) | (got[rank] < 0)
-                got[rank] = np.where(odd, -1, got[rank] + (digit.astype(np.int64) << low))
+        every.append((low, inquiry.ask(digits)))
 
     def whose(number: int) -> str:
         if not 1 <= number <= ends[-1]:
@@ -201,23 +209,35 @@ def _moved(inquiry: CollectiveInquiry) -> None:
         rank = int(np.searchsorted(ends, number))
         return f"element [{number - 1 - int(ends[rank]) + sizes[rank]}] of rank {rank}"
 
-    for rank, (y, want) in enumerate(zip(got, inquiry.op.forward(*numbers), strict=True)):
-        if np.any(y != want):
-            at = int(np.flatnonzero(y != want)[0])
-            raise inquiry.fault(
-                "census", "a contribution is not where it is due",
-                where=f"element [{at}] at rank {rank}", got=whose(int(y[at])),
-                want=whose(int(want[at])),
-            )  # fmt: skip
+    def judged() -> Judgement:
+        wanted = inquiry.op.forward(*numbers)
+        got = [0 * y for y in wanted]
+        for low, found in every:
+            for rank, y in enumerate(found().results):
+                with np.errstate(invalid="ignore"):  # poison
+                    digit = y.astype(np.float64)
+                    odd = ~((digit >= 0) & (digit < 1 << bits)) | (got[rank] < 0)
+                    got[rank] = np.where(odd, -1, got[rank] + (digit.astype(np.int64) << low))
+        for rank, (y, want) in enumerate(zip(got, wanted, strict=True)):
+            if np.any(y != want):
+                at = int(np.flatnonzero(y != want)[0])
+                raise inquiry.fault(
+                    "census", "a contribution is not where it is due",
+                    where=f"element [{at}] at rank {rank}", got=whose(int(y[at])),
+                    want=whose(int(want[at])),
+                )  # fmt: skip
+        return RIGHT
+
+    return judged
 
 
-def _added(inquiry: CollectiveInquiry) -> None:
+def _added(inquiry: CollectiveInquiry) -> Judge:
     """Rank `r` has a digit of its own, of base 4, in the elements whose position has a bit.
 
     So each sum is a list of counts, and of all sums of all bits no two places have the same.
     """
     digits, size = _bits_of(inquiry.dtype) // 2, inquiry.size
-    longest = max(len(x) for x in inquiry.arrays)
+    longest, every = max(len(x) for x in inquiry.arrays), []
     for first in range(0, size, digits):
         counted = range(first, min(first + digits, size))
         for bit in range(longest.bit_length()):
@@ -226,12 +246,19 @@ def _added(inquiry: CollectiveInquiry) -> None:
                 << 2 * max(rank - first, 0)
                 for rank, x in enumerate(inquiry.arrays)
             ]
+            contributions = [m.astype(dtype_of(inquiry.dtype)) for m in marked]
+            every.append((counted, marked, inquiry.ask(contributions)))
+
+    def judged() -> Judgement:
+        for counted, marked, found in every:
             wanted = inquiry.op.forward(*marked)
-            given = [m.astype(dtype_of(inquiry.dtype)) for m in marked]
-            for at, (y, want) in enumerate(zip(inquiry.ask(given).results, wanted, strict=True)):
+            for at, (y, want) in enumerate(zip(found().results, wanted, strict=True)):
                 if np.any(odd := y.astype(np.float64) != want):
                     element = int(np.flatnonzero(odd)[0])
                     raise _miscounted(inquiry, counted, at, element, y[element], want[element])
+        return RIGHT
+
+    return judged
 
 
 def _miscounted(
@@ -248,38 +275,46 @@ def _miscounted(
     return inquiry.fault("census", "a contribution is not counted once", None, **details)
 
 
-def cost(comm: Any, case: Case) -> Judgement:
+def cost(comm: Any, case: Case) -> Judge:
     """Messages and bytes are what the algorithm's formulas say."""
     inquiry = CollectiveInquiry("cost", comm, case)
     op, itemsize = inquiry.op, dtype_of(inquiry.dtype).itemsize
-    sent = inquiry.ask(inquiry.arrays, clocked=False).traffic
-    if sent is None:
-        raise TypeError(f"{inquiry.subject.about.name} does not count what it sends")
-    row = SCHEDULES[op.collective][op.algorithm]
-    expected: dict[str, tuple[int, int]] = {}
-    for number, layout in enumerate(op.layouts):
-        ours = [sent[rank] for rank in op.groups[number]]
-        messages = sum(t.messages for t in ours), row.messages(layout)
-        bytes_ = sum(t.bytes for t in ours), row.items(layout) * itemsize
-        expected |= {f"messages in group {number}": messages, f"bytes in group {number}": bytes_}
-    idle = [t for rank, t in enumerate(sent) if rank not in inquiry.places]
-    expected["messages of ranks in no group"] = (sum(t.messages for t in idle), 0)
-    return inquiry.costs(expected, f"SCHEDULES[{op.collective!r}][{op.algorithm!r}]")
+    found = inquiry.ask(inquiry.arrays, clocked=False)
+
+    def judged() -> Judgement:
+        sent, row = inquiry.sent(found()), SCHEDULES[op.collective][op.algorithm]
+        expected: dict[str, tuple[int, int]] = {}
+        for number, layout in enumerate(op.layouts):
+            ours = [sent[rank] for rank in op.groups[number]]
+            messages = sum(t.messages for t in ours), row.messages(layout)
+            bytes_ = sum(t.bytes for t in ours), row.items(layout) * itemsize
+            expected[f"messages in group {number}"] = messages
+            expected[f"bytes in group {number}"] = bytes_
+        idle = [t for rank, t in enumerate(sent) if rank not in inquiry.places]
+        expected["messages of ranks in no group"] = (sum(t.messages for t in idle), 0)
+        return inquiry.costs(expected, f"SCHEDULES[{op.collective!r}][{op.algorithm!r}]")
+
+    return judged
 
 
-def entry(comm: Any, case: Case) -> Judgement:
+def entry(comm: Any, case: Case) -> Judge:
     """No rank leaves a barrier before the last has entered, by what it can know."""
     inquiry = CollectiveInquiry("entry", comm, case)
-    op, results = inquiry.op, inquiry.ask(inquiry.arrays).results
-    for group in op.groups:
-        for rank in group:
-            missing = [who for who, in_ in zip(group, results[rank], strict=True) if in_ != 1]
-            if missing:
-                raise inquiry.fault(
-                    "barrier", "a rank left before all had entered", rank=str(rank),
-                    missing=f"the entry of {', '.join(map(str, missing))}",
-                )  # fmt: skip
-    return RIGHT
+    found = inquiry.ask(inquiry.arrays)
+
+    def judged() -> Judgement:
+        results = found().results
+        for group in inquiry.op.groups:
+            for rank in group:
+                missing = [who for who, in_ in zip(group, results[rank], strict=True) if in_ != 1]
+                if missing:
+                    raise inquiry.fault(
+                        "barrier", "a rank left before all had entered", rank=str(rank),
+                        missing=f"the entry of {', '.join(map(str, missing))}",
+                    )  # fmt: skip
+        return RIGHT
+
+    return judged
 
 
 def grouped(size: int, pick: Pick) -> Groups:
@@ -347,14 +382,15 @@ def _of(choose: Callable[[str, Meaning], bool], names: Sequence[str] = EVERY) ->
 
 _row = partial(Property, dtypes=DTYPES, one=collective)
 _ROWS = (
-    _row("moves", moves, subjects=_of(lambda name, m: not m.adds and name != "barrier"),
+    _row("moves", single(moves), subjects=_of(lambda name, m: not m.adds and name != "barrier"),
          one=partial(collective, large=True)),
-    _row("sums", sums, kind="value", subjects=_of(lambda _, m: m.adds),
+    _row("sums", single(sums), kind="value", subjects=_of(lambda _, m: m.adds),
          one=partial(collective, large=True)),
-    _row("positions", positions, dtypes=("float32", "float16"),
+    _row("positions", single(positions), dtypes=("float32", "float16"),
          subjects=_of(lambda name, _: name != "barrier")),
-    _row("cost", cost, dtypes=("float32",), subjects=SUBJECTS),
-    _row("entry", entry, dtypes=("float32",), subjects=_of(lambda name, _: name == "barrier")),
+    _row("cost", single(cost), dtypes=("float32",), subjects=SUBJECTS),
+    _row("entry", single(entry), dtypes=("float32",),
+         subjects=_of(lambda name, _: name == "barrier")),
 )  # fmt: skip
 """A library does not say what it sends."""
 MOVEMENT: Mapping[str, Property] = {row.name: row for row in _ROWS}

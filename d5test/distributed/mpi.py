@@ -164,7 +164,7 @@ class Mpi(Processes):
         mine = contributions[self.comm.rank].copy()
         result = np.empty_like(mine)
         self.comm.Allreduce(mine, result)
-        return Reduced(tuple(self.comm.allgather(result)))
+        return Reduced(self.shared(result))
 
     @contextmanager
     def group(self, groups: Groups) -> Iterator[Any]:
@@ -198,8 +198,7 @@ class Mpi(Processes):
         mine = arrays[rank].copy()
         with _window(mine, self.comm) if exposed else nullcontext() as window:
             traffic = run(program(rank, size, mine), self.comm, window)
-        results, sent = zip(*self.comm.allgather((mine, traffic)), strict=True)
-        return Reduced(results, sent)
+        return Reduced(self.shared(mine), self.shared(traffic))
 
     def reducer(self, algorithm: str) -> Callable[[Array], Traffic | None]:
         """The bare allreduce of an array in place, for times: no guard, nothing judged."""
@@ -217,4 +216,4 @@ class Mpi(Processes):
 
     def everywhere(self, values: Mapping[int, Any]) -> list[Any]:
         """Each process has found something for its own rank."""
-        return list(self.comm.allgather(values[self.comm.rank]))
+        return self.shared(values[self.comm.rank])

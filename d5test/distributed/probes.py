@@ -14,7 +14,14 @@ import numpy as np
 
 from d5test.case import Case, Operator, Tensor
 from d5test.distributed.checks import ANYTHING, RIGHT, Pick, Property, RanksInquiry, same
-from d5test.distributed.communicator import Array, Reduced, Runner, run_copies
+from d5test.distributed.communicator import (
+    Array,
+    Judge,
+    Reduced,
+    Runner,
+    run_copies,
+    single,
+)
 from d5test.distributed.graphs import GRAPHS, mixing, spectral_gap
 from d5test.distributed.optimizer import DistributedOptimizer, Gradient
 from d5test.distributed.optimizers import (
@@ -192,7 +199,7 @@ class Probe(RanksInquiry):
         self.op, self.runner = case.op.with_(base=base or case.op.base), comm
         super().__init__(check, comm, replace(case, op=self.op), len(case.inputs) // 2)
 
-    def descend(self, events: list[Event] | None = None) -> Reduced:
+    def descend(self, events: list[Event] | None = None) -> Callable[[], Reduced]:
         """What the communicator's own optimizer makes of the case; also the events of rank 0."""
         w, *minibatches = self.arrays
         optimizer = self.runner.optimizers[self.op.optimizer](self.op.base_optimizer(w))
@@ -206,8 +213,11 @@ class Probe(RanksInquiry):
         gradient_of: Callable[[int], Gradient],
         steps: int,
         events: list[Event] | None = None,
-    ) -> Reduced:
-        """What the ranks have after so many steps, without the optimizer's room."""
+    ) -> Callable[[], Reduced]:
+        """Train; a judge finds what the ranks have after so many steps.
+
+        The optimizer's room is no part of that.
+        """
 
         def program(rank: int, size: int, w: Any) -> Schedule:
             schedule = optimizer.train(rank, size, w, gradient_of(rank), steps)
@@ -215,13 +225,18 @@ class Probe(RanksInquiry):
 
         room, exposed = optimizer.room(self.size), optimizer.exposed
         arrays = [np.concatenate([start, np.zeros(room, start.dtype)]) for start in starts]
-        reduced = self.attempt(
+        found = self.attempt(
             lambda: self.runner.run(program, arrays, self.op.order, exposed=exposed), arrays
         )
-        return replace(reduced, results=tuple(x[: len(x) - room] for x in reduced.results))
+
+        def trained() -> Reduced:
+            reduced = found()
+            return replace(reduced, results=[x[: len(x) - room] for x in reduced.results])
+
+        return trained
 
 
-def one_step(comm: Runner, case: Case) -> Judgement:
+def one_step(comm: Runner, case: Case) -> Judge:
     """After one step with gradients of rank + 1 each rank has exactly what the formula says.
 
     Averaging begins with different parameters at each rank, the others with the same ones. All
@@ -236,38 +251,42 @@ def one_step(comm: Runner, case: Case) -> Judgement:
     starts = (unit * factors[::-1] ** 2 if averages else unit + 0 * factors).astype(inquiry.dtype)
     optimizer = comm.optimizers[name](WHOLE_STEP)
     steps = getattr(optimizer, "every", 1)
-    reduced = inquiry.train(
+    found = inquiry.train(
         optimizer, starts, lambda rank: lambda step, w: gradients[rank].copy(), steps
     )
-    w, g = starts.astype(np.float64), gradients.astype(np.float64)
-    right = FORMULAS[name]
-    want, got = right(w, g), np.array(reduced.results, np.float64)
-    if np.array_equal(got, want):
-        return RIGHT
-    rank, element = (int(i) for i in np.argwhere(got != want)[0])
-    details = {
-        "where": f"element [{element}] of rank {rank}",
-        "got": f"{got[rank, element]:.10g}",
-        "want": f"{want[rank, element]:.10g}, from {starts[rank, element]:g} "
-        f"with the gradients {', '.join(f'{g:g}' for g in gradients[:, element])}",
-    }
-    # a suspect divides where the right formula does not have to: a sum, a quotient, a difference
-    roundings = 3 * format_of(inquiry.dtype).u * (np.abs(w) + np.abs(g).sum(axis=0))
-    for suspect, wrong in SUSPECTS.items():
-        if np.all(np.abs(got - wrong(right, w, g)) <= roundings):
-            details["looks like"] = suspect
-            break
-    raise inquiry.fault("step", "a step is wrong", None, **details)
+
+    def judged() -> Judgement:
+        w, g = starts.astype(np.float64), gradients.astype(np.float64)
+        right = FORMULAS[name]
+        want, got = right(w, g), np.array(found().results, np.float64)
+        if np.array_equal(got, want):
+            return RIGHT
+        rank, element = (int(i) for i in np.argwhere(got != want)[0])
+        details = {
+            "where": f"element [{element}] of rank {rank}",
+            "got": f"{got[rank, element]:.10g}",
+            "want": f"{want[rank, element]:.10g}, from {starts[rank, element]:g} "
+            f"with the gradients {', '.join(f'{g:g}' for g in gradients[:, element])}",
+        }
+        # a suspect divides where the right formula does not: a sum, a quotient, a difference
+        roundings = 3 * format_of(inquiry.dtype).u * (np.abs(w) + np.abs(g).sum(axis=0))
+        for suspect, wrong in SUSPECTS.items():
+            if np.all(np.abs(got - wrong(right, w, g)) <= roundings):
+                details["looks like"] = suspect
+                break
+        raise inquiry.fault("step", "a step is wrong", None, **details)
+
+    return judged
 
 
-def sequential(comm: Runner, case: Case) -> Judgement:
+def sequential(comm: Runner, case: Case) -> Judge:
     """As one process with all minibatches, within the bar of the distributed sums.
 
     For a consistent optimizer that is the base optimizer on the joined minibatch; where replicas
     are averaged, it holds all of them.
     """
     inquiry = Probe("sequential", comm, case)
-    op, arrays, results = inquiry.op, inquiry.arrays, inquiry.descend().results
+    op, arrays, found = inquiry.op, inquiry.arrays, inquiry.descend()
 
     def judged() -> Judgement:
         (arithmetic,) = classes(inquiry.dtype)
@@ -277,62 +296,70 @@ def sequential(comm: Runner, case: Case) -> Judgement:
         bounds = tuple(replace(bound, value=value) if bound else None for value, bound in ours)
         where = "on the joined minibatch" if op.optimizer in CONSISTENT else "in one process"
         return inquiry.within(
-            judge(bounds, results), bounds, f"a rank is not where {op.base} is {where}",
+            judge(bounds, found().results), bounds, f"a rank is not where {op.base} is {where}",
             lambda: lower_precision(op, arrays, None, inquiry.dtype),
         )  # fmt: skip
 
-    return comm.agree(judged)
+    return judged
 
 
-def replay(comm: Runner, case: Case) -> Judgement:
+def replay(comm: Runner, case: Case) -> Judge:
     """As one process that takes messages in the order in which rank 0 did, within its bar.
 
     No worker that reads is further ahead of the slowest than the bound: `got` is the lead.
     """
     inquiry = Probe("replay", comm, case)
     op, arrays, events = inquiry.op, inquiry.arrays, list[Event]()
-    results = inquiry.descend(events).results
-    events = comm.everywhere(dict.fromkeys(range(inquiry.size), events))[0]
-    ours: Any = DISTRIBUTED[op.optimizer](WHOLE_STEP)
-    if odd := oddity(events, inquiry.size, ours.rounds(op.steps)):
-        raise inquiry.fault("lost", "a round is lost, or one too many", None, who=odd)
-    lead = furthest(events, inquiry.size)
-    if lead > ours.bound:
-        raise inquiry.fault(
-            "stale", "a worker reads too early", None, lead=f"{lead}, at most {ours.bound:g}"
-        )
-    replayed = Replay(optimizer=op.optimizer, base=op.base, steps=op.steps, events=tuple(events))
+    found = inquiry.descend(events)
+    noted_by_rank = comm.everywhere(dict.fromkeys(range(inquiry.size), events))
 
     def judged() -> Judgement:
+        results, events = found().results, noted_by_rank[0]
+        ours: Any = DISTRIBUTED[op.optimizer](WHOLE_STEP)
+        if odd := oddity(events, inquiry.size, ours.rounds(op.steps)):
+            raise inquiry.fault("lost", "a round is lost, or one too many", None, who=odd)
+        lead = furthest(events, inquiry.size)
+        if lead > ours.bound:
+            raise inquiry.fault(
+                "stale", "a worker reads too early", None, lead=f"{lead}, at most {ours.bound:g}"
+            )
+        replayed = Replay(
+            optimizer=op.optimizer, base=op.base, steps=op.steps, events=tuple(events)
+        )
         (arithmetic,) = classes(inquiry.dtype)
         bounds = forward_bounds(replayed, arrays, arithmetic)
-        return inquiry.within(
+        judgement = inquiry.within(
             judge(bounds, results), bounds, f"a rank is not where {op.base} is in one process",
             lambda: lower_precision(replayed, arrays, None, inquiry.dtype),
         )  # fmt: skip
+        return replace(judgement, got=float(lead))
 
-    return replace(comm.agree(judged), got=float(lead))
+    return judged
 
 
-def shards(comm: Runner, case: Case) -> Judgement:
+def shards(comm: Runner, case: Case) -> Judge:
     """Bit for bit what one server makes that adds the gradients in the order of ranks."""
     inquiry = Probe("shards", comm, case)
     op, (w, *minibatches) = inquiry.op, inquiry.arrays
     gradients = [op.gradient(rank, tuple(minibatches)) for rank in range(inquiry.size)]
-    results = inquiry.descend().results
-    with np.errstate(all="ignore"):
-        want = op.by_rule(w, gradients, ())[0]
-    for rank, got in enumerate(results):
-        if not same(got, want):
-            at = int(np.argmax(got != want))
-            raise inquiry.fault(
-                "bits", "several servers do not make what one does",
-                where=f"element [{at}] of rank {rank}", got=str(got[at]), want=str(want[at]),
-            )  # fmt: skip
-    return RIGHT
+    found = inquiry.descend()
+
+    def judged() -> Judgement:
+        with np.errstate(all="ignore"):
+            want = op.by_rule(w, gradients, ())[0]
+        for rank, got in enumerate(found().results):
+            if not same(got, want):
+                at = int(np.argmax(got != want))
+                raise inquiry.fault(
+                    "bits", "several servers do not make what one does",
+                    where=f"element [{at}] of rank {rank}", got=str(got[at]), want=str(want[at]),
+                )  # fmt: skip
+        return RIGHT
+
+    return judged
 
 
-def at_rest(comm: Runner, case: Case) -> Judgement:
+def at_rest(comm: Runner, case: Case) -> Judge:
     """With gradients of zero, and parameters that are alike, nothing moves.
 
     Weights that are averaged with sum to one, then; whole numbers show it exactly.
@@ -340,16 +367,15 @@ def at_rest(comm: Runner, case: Case) -> Judgement:
     inquiry = Probe("at_rest", comm, case, WHOLE_STEP.name)
     start = (inquiry.size * (1 + np.arange(inquiry.n) % 5)).astype(inquiry.dtype)
     optimizer = comm.optimizers[inquiry.op.optimizer](WHOLE_STEP)
-    rested = inquiry.train(
+    found = inquiry.train(
         optimizer, [start] * inquiry.size, lambda _: _no_gradient, 4 * inquiry.op.steps
     )
     what = "it moves parameters that are alike without a gradient"
-    _require_equal(inquiry, rested.results, start, "weights", what)
-    return RIGHT
+    return lambda: _equal(inquiry, found().results, start, "weights", what)
 
 
-def _require_equal(inquiry: Probe, results: Any, want: Any, kind: str, what: str) -> None:
-    """Raise a fault where the parameters of a rank are not exactly those that are due."""
+def _equal(inquiry: Probe, results: Any, want: Any, kind: str, what: str) -> Judgement:
+    """A fault where the parameters of a rank are not exactly those that are due."""
     for rank, got in enumerate(results):
         if not np.array_equal(got, want):
             at = int(np.flatnonzero(got != want)[0])
@@ -357,13 +383,14 @@ def _require_equal(inquiry: Probe, results: Any, want: Any, kind: str, what: str
                 kind, what, where=f"element [{at}] of rank {rank}", got=f"{got[at]:.10g}",
                 want=f"{want[at]:.10g}",
             )  # fmt: skip
+    return RIGHT
 
 
 def _no_gradient(step: int, w: Any) -> Any:
     return np.zeros_like(w)
 
 
-def conserved(comm: Runner, case: Case) -> Judgement:
+def conserved(comm: Runner, case: Case) -> Judge:
     """Without gradients the sum over all ranks stays, but for roundings.
 
     In each of k steps each of p ranks adds up at most p terms, divides or multiplies thrice, and
@@ -374,17 +401,23 @@ def conserved(comm: Runner, case: Case) -> Judgement:
     size, steps = inquiry.size, 4 * inquiry.op.steps
     starts = _apart(inquiry)
     optimizer = comm.optimizers[inquiry.op.optimizer](WHOLE_STEP)
-    results = inquiry.train(optimizer, starts, lambda _: _no_gradient, steps).results
-    before, after = (np.sum(np.array(x, np.float64), axis=0) for x in (starts, results))
-    largest = np.abs(starts).max(axis=0).astype(np.float64)
-    bar = 2 * steps * size * (size + 5) * format_of(inquiry.dtype).u * largest
-    if not np.all(np.abs(after - before) <= bar):
-        at = int(np.argmax(~(np.abs(after - before) <= bar)))
-        raise inquiry.fault(
-            "sum", "the sum of the ranks' parameters does not stay",
-            where=f"element [{at}]", got=f"{after[at]:.10g}", want=f"{before[at]:.10g}",
-        )  # fmt: skip
-    return RIGHT
+    found = inquiry.train(optimizer, starts, lambda _: _no_gradient, steps)
+
+    def judged() -> Judgement:
+        before, after = (
+            np.sum(np.array(x, np.float64), axis=0) for x in (starts, found().results)
+        )
+        largest = np.abs(starts).max(axis=0).astype(np.float64)
+        bar = 2 * steps * size * (size + 5) * format_of(inquiry.dtype).u * largest
+        if not np.all(np.abs(after - before) <= bar):
+            at = int(np.argmax(~(np.abs(after - before) <= bar)))
+            raise inquiry.fault(
+                "sum", "the sum of the ranks' parameters does not stay",
+                where=f"element [{at}]", got=f"{after[at]:.10g}", want=f"{before[at]:.10g}",
+            )  # fmt: skip
+        return RIGHT
+
+    return judged
 
 
 def _apart(inquiry: Probe) -> Array:
@@ -393,7 +426,7 @@ def _apart(inquiry: Probe) -> Array:
     return (unit * ranks[::-1, None] ** 2).astype(inquiry.dtype)
 
 
-def consensus(comm: Runner, case: Case) -> Judgement:
+def consensus(comm: Runner, case: Case) -> Judge:
     """The distance from the mean over ranks shrinks as the graph's spectral gap says.
 
     |x_k - mean| <= (1 - gap)^k |x_0 - mean|, in the norm over all ranks. It starts along the
@@ -408,29 +441,39 @@ def consensus(comm: Runner, case: Case) -> Judgement:
     slow = vectors[:, np.argsort(np.abs(values))[-2 if size > 1 else -1]]
     starts = np.outer(slow, 1 + np.arange(inquiry.n) % 5).astype(inquiry.dtype)
     optimizer = comm.optimizers[name](WHOLE_STEP)
-    results = inquiry.train(optimizer, starts, lambda _: _no_gradient, steps).results
-    before, after = (_spread(np.array(x, np.float64)) for x in (starts, results))
-    u, norm = format_of(inquiry.dtype).u, float(np.linalg.norm(np.abs(starts).astype(np.float64)))
-    bar = (1 - spectral_gap(matrix)) ** steps * before + 2 * steps * (size + 1) * size * u * norm
-    if not after <= bar:
-        raise inquiry.fault(
-            "consensus", "replicas come together too slowly", None, got=f"{after:.6g}",
-            want=f"at most {bar:.6g} after {steps} steps, from {before:.6g}",
-        )  # fmt: skip
-    return RIGHT
+    found = inquiry.train(optimizer, starts, lambda _: _no_gradient, steps)
+
+    def judged() -> Judgement:
+        before, after = (_spread(np.array(x, np.float64)) for x in (starts, found().results))
+        u, norm = (
+            format_of(inquiry.dtype).u,
+            float(np.linalg.norm(np.abs(starts).astype(np.float64))),
+        )
+        bar = (1 - spectral_gap(matrix)) ** steps * before + 2 * steps * (
+            size + 1
+        ) * size * u * norm
+        if not after <= bar:
+            raise inquiry.fault(
+                "consensus", "replicas come together too slowly", None, got=f"{after:.6g}",
+                want=f"at most {bar:.6g} after {steps} steps, from {before:.6g}",
+            )  # fmt: skip
+        return RIGHT
+
+    return judged
 
 
 def _spread(x: Array) -> float:
     return float(np.linalg.norm(x - x.mean(axis=0)))
 
 
-def replicas(comm: Runner, case: Case) -> Judgement:
+def replicas(comm: Runner, case: Case) -> Judge:
     """All ranks have the same bits after each number of steps."""
     inquiry = Probe("replicas", comm, case)
-    return inquiry.equal(inquiry.descend().results)
+    found = inquiry.descend()
+    return lambda: inquiry.equal(found().results)
 
 
-def paid_back(comm: Runner, case: Case) -> Judgement:
+def paid_back(comm: Runner, case: Case) -> Judge:
     """What top-k left out of a step is there after as many steps as there are parameters.
 
     Only the first gradient is not zero. Each step sends one item more of what is owed, so that
@@ -442,28 +485,32 @@ def paid_back(comm: Runner, case: Case) -> Judgement:
     gradients = np.outer(np.arange(1, size + 1), size * (1 + np.arange(n) % 5)).astype(dtype)
     optimizer = comm.optimizers[inquiry.op.optimizer](WHOLE_STEP)
     starts = np.zeros((size, n), dtype)
-    trained = inquiry.train(
+    found = inquiry.train(
         optimizer, starts, lambda rank: lambda step, w: gradients[rank] * (step == 0), n
     )
     want = -gradients.mean(axis=0, dtype=np.float64)
     what = "what was left out of a step does not come later"
-    _require_equal(inquiry, trained.results, want, "lost", what)
-    return RIGHT
+    return lambda: _equal(inquiry, found().results, want, "lost", what)
 
 
-def traffic(comm: Runner, case: Case) -> Judgement:
+def traffic(comm: Runner, case: Case) -> Judge:
     """The bytes sent are what the optimizer's formula says."""
     inquiry = Probe("traffic", comm, case)
-    sent = inquiry.descend().traffic or ()
+    found = inquiry.descend()
     optimizer = DISTRIBUTED[inquiry.op.optimizer](WHOLE_STEP)
     w, size, steps = inquiry.arrays[0], inquiry.size, inquiry.op.steps
-    costs = {"bytes": (sum(t.bytes for t in sent), optimizer.nbytes(size, w, steps))}
-    for rank, items in enumerate(optimizer.sent(size, len(w), steps)):
-        costs[f"bytes of rank {rank}"] = (sent[rank].bytes, items * w.itemsize)
-    return inquiry.costs(costs, f"{type(optimizer).__name__}.nbytes")
+
+    def judged() -> Judgement:
+        sent = inquiry.sent(found())
+        costs = {"bytes": (sum(t.bytes for t in sent), optimizer.nbytes(size, w, steps))}
+        for rank, items in enumerate(optimizer.sent(size, len(w), steps)):
+            costs[f"bytes of rank {rank}"] = (sent[rank].bytes, items * w.itemsize)
+        return inquiry.costs(costs, f"{type(optimizer).__name__}.nbytes")
+
+    return judged
 
 
-def staleness(comm: Runner, case: Case) -> Judgement:
+def staleness(comm: Runner, case: Case) -> Judge:
     """No read lacks more than the bound allows, and no gradient is lost.
 
     Element `r` is moved by rank `r` alone, by 1 for each of its gradients: the parameters that a
@@ -480,30 +527,44 @@ def staleness(comm: Runner, case: Case) -> Judgement:
 
     optimizer = comm.optimizers[name](WHOLE_STEP)
     starts = np.zeros((size, size), inquiry.dtype)
-    trained = inquiry.train(optimizer, starts, lambda rank: partial(clockwork, rank), steps)
-    final = -trained.results[0]
-    ours: Any = DISTRIBUTED[name](WHOLE_STEP)
-    workers, worst = ours.workers(size), 0.0
-    for worker, seen in enumerate(comm.everywhere(reads)):
-        for clock, read in enumerate(seen):
-            clocks = read[workers]
-            lag = float(clock - clocks.min())
-            worst = max(worst, lag)
-            details = {
-                "who": f"rank {worker}, after {clock} gradients of its own",
-                "read": f"clocks {', '.join(f'{c:g}' for c in clocks)} of the workers",
-                "lag": f"{lag:g}, at most {ours.bound:g}",
-            }
-            if lag > ours.bound:
-                raise inquiry.fault("stale", "a read is staler than its bound", None, **details)
-            if read[worker] != clock:
-                raise inquiry.fault("lost", "a worker does not read what it sent", None, **details)
-    if np.any(final[workers] != steps):
-        counts = ", ".join(f"{count:g}" for count in final[workers])
-        raise inquiry.fault("lost", "gradients are lost", None, got=counts, want=f"{steps} each")
-    return replace(
-        RIGHT, ratio=worst / ours.bound if ours.bound else 0.0, got=worst, bar=float(ours.bound)
-    )
+    found = inquiry.train(optimizer, starts, lambda rank: partial(clockwork, rank), steps)
+    read_by_rank = comm.everywhere(reads)
+
+    def judged() -> Judgement:
+        final = -found().results[0]
+        ours: Any = DISTRIBUTED[name](WHOLE_STEP)
+        workers, worst = ours.workers(size), 0.0
+        for worker, seen in enumerate(read_by_rank):
+            for clock, read in enumerate(seen):
+                clocks = read[workers]
+                lag = float(clock - clocks.min())
+                worst = max(worst, lag)
+                details = {
+                    "who": f"rank {worker}, after {clock} gradients of its own",
+                    "read": f"clocks {', '.join(f'{c:g}' for c in clocks)} of the workers",
+                    "lag": f"{lag:g}, at most {ours.bound:g}",
+                }
+                if lag > ours.bound:
+                    raise inquiry.fault(
+                        "stale", "a read is staler than its bound", None, **details
+                    )
+                if read[worker] != clock:
+                    raise inquiry.fault(
+                        "lost", "a worker does not read what it sent", None, **details
+                    )
+        if np.any(final[workers] != steps):
+            counts = ", ".join(f"{count:g}" for count in final[workers])
+            raise inquiry.fault(
+                "lost", "gradients are lost", None, got=counts, want=f"{steps} each"
+            )
+        return replace(
+            RIGHT,
+            ratio=worst / ours.bound if ours.bound else 0.0,
+            got=worst,
+            bar=float(ours.bound),
+        )
+
+    return judged
 
 
 # with a bound, one-sided access waits by reading
@@ -511,25 +572,26 @@ _COUNTED = tuple(name for name in DISTRIBUTED if name != "one_sided-2")
 _row = partial(Property, dtypes=("float64", "float32"), one=descent)
 # fmt: off
 _ROWS = (
-    _row("one_step", one_step, subjects=(*FORMULAS,)),
+    _row("one_step", single(one_step), subjects=(*FORMULAS,)),
     _row(
-        "sequential", sequential, kind="value", subjects=(*CONSISTENT, *AVERAGING, *FEDERATED)
+        "sequential", single(sequential), kind="value",
+        subjects=(*CONSISTENT, *AVERAGING, *FEDERATED),
     ),
     _row(
-        "replay", replay, kind="value", subjects=(*SERVERS, *AWARE, *ELASTIC), least=2,
+        "replay", single(replay), kind="value", subjects=(*SERVERS, *AWARE, *ELASTIC), least=2,
         measures="rounds by which a worker that reads is ahead of the slowest",
     ),
-    _row("shards", shards, subjects=("centralised-sharded",)),
-    _row("at_rest", at_rest, subjects=(*RULES,)),
-    _row("conserved", conserved, subjects=(*AVERAGING, *ELASTIC)),
+    _row("shards", single(shards), subjects=("centralised-sharded",)),
+    _row("at_rest", single(at_rest), subjects=(*RULES,)),
+    _row("conserved", single(conserved), subjects=(*AVERAGING, *ELASTIC)),
     _row(
-        "consensus", consensus,
+        "consensus", single(consensus),
         subjects=tuple(name for name in AVERAGING if name.startswith("neighbour")),
     ),
-    _row("replicas", replicas, subjects=(*CONSISTENT, *COMPRESSED)),
-    _row("staleness", staleness, subjects=(*SERVERS, *ONE_SIDED), least=2, measures=LAG),
-    _row("paid_back", paid_back, subjects=("compressed-topk",)),
-    _row("traffic", traffic, subjects=_COUNTED),
+    _row("replicas", single(replicas), subjects=(*CONSISTENT, *COMPRESSED)),
+    _row("staleness", single(staleness), subjects=(*SERVERS, *ONE_SIDED), least=2, measures=LAG),
+    _row("paid_back", single(paid_back), subjects=("compressed-topk",)),
+    _row("traffic", single(traffic), subjects=_COUNTED),
 )
 DESCENT: Mapping[str, Property] = {row.name: row for row in _ROWS}
 """By name, in the order in which they run."""

@@ -3,7 +3,7 @@
 As `d5test.distributed.checks`, for cases whose operator is `SparseAllreduce`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -20,7 +20,16 @@ from d5test.distributed.checks import (
     Property,
     RanksInquiry,
 )
-from d5test.distributed.communicator import DTYPES, LIBRARY, Allreduce, Array, Reduced, Runner
+from d5test.distributed.communicator import (
+    DTYPES,
+    LIBRARY,
+    Allreduce,
+    Array,
+    Judge,
+    Reduced,
+    Runner,
+    single,
+)
 from d5test.numerics.arithmetic import classes, format_of
 from d5test.numerics.bounds import forward_bounds, lower_precision
 from d5test.numerics.judgement import Judgement, rejects, tightest
@@ -89,8 +98,8 @@ class SparseInquiry(RanksInquiry):
             left = [kept & (np.arange(n) % self.size == rank) for rank, kept in enumerate(left)]
         return left
 
-    def reduced(self, contributions: Sequence[Array]) -> Reduced:
-        """What the schedule makes of contributions."""
+    def reduced(self, contributions: Sequence[Array]) -> Callable[[], Reduced]:
+        """A judge finds what the schedule makes of contributions."""
         schedule, order = self.algorithm.schedule, self.op.order
         return self.attempt(lambda: self.runner.run(schedule, contributions, order), contributions)
 
@@ -105,17 +114,17 @@ def sparse_allreduce(algorithm: str, dtype: str, sizes: Sequence[int], pick: Pic
     return Case(op, (Tensor((length,), dtype, values),) * size, seed=pick(ANYTHING))
 
 
-def values(comm: Runner, case: Case) -> Judgement:
+def values(comm: Runner, case: Case) -> Judge:
     """Each rank's sum lies within the bar of any order of summation."""
     inquiry = SparseInquiry("values", comm, case)
-    results = inquiry.reduced(inquiry.arrays).results
+    found = inquiry.reduced(inquiry.arrays)
     arrays, dtype, size = inquiry.arrays, inquiry.dtype, inquiry.size
     everything = np.array(arrays, np.float64)
 
     def judged() -> Judgement:
         op = Allreduce(algorithm=LIBRARY)
         judgement, bounds = tightest(
-            classes(case.dtype), lambda a: forward_bounds(op, arrays, a), results
+            classes(case.dtype), lambda a: forward_bounds(op, arrays, a), found().results
         )
         without = [
             (np.delete(everything, rank, axis=0).sum(axis=0),) * size
@@ -132,16 +141,17 @@ def values(comm: Runner, case: Case) -> Judgement:
         tells = judgement.telling and all(rejects(bounds, wrong) for wrong in without)
         return replace(judgement, telling=tells)
 
-    return comm.agree(judged)
+    return judged
 
 
-def agreement(comm: Runner, case: Case) -> Judgement:
+def agreement(comm: Runner, case: Case) -> Judge:
     """All ranks have the same bits, but for those of a NaN."""
     inquiry = SparseInquiry("agreement", comm, case)
-    return inquiry.equal(inquiry.reduced(inquiry.arrays).results)
+    found = inquiry.reduced(inquiry.arrays)
+    return lambda: inquiry.equal(found().results)
 
 
-def census(comm: Runner, case: Case) -> Judgement:
+def census(comm: Runner, case: Case) -> Judge:
     """Each item of each rank is counted once, at its place, at every rank; no other is.
 
     Rank r contributes a digit of its own, as in `d5test.distributed.checks.census`.
@@ -149,51 +159,61 @@ def census(comm: Runner, case: Case) -> Judgement:
     inquiry = SparseInquiry("census", comm, case)
     bits = format_of(inquiry.dtype).precision if is_float(inquiry.dtype) else 62
     digits, size, dtype = bits // 2, inquiry.size, dtype_of(inquiry.dtype)
+    every = []
     for first in range(0, size, digits):
         counted = range(first, min(first + digits, size))
         contributions = [
             (support * (BASE ** (rank - first) if rank in counted else 0)).astype(dtype)
             for rank, support in enumerate(inquiry.supports)
         ]
-        results = inquiry.reduced(contributions).results
-        for rank in counted:
-            for at, result in enumerate(results):
-                counts = result.astype(np.float64) // float(BASE) ** (rank - first) % BASE
-                wrong = counts != inquiry.supports[rank]
-                if np.any(wrong):
-                    element = int(np.flatnonzero(wrong)[0])
-                    want = int(inquiry.supports[rank][element])
-                    raise inquiry.fault(
-                        "census", "an item is not counted as it should be",
-                        whose=f"rank {rank}'s", where=f"element [{element}] at rank {at}",
-                        counted=f"{counts[element]:g} times, not {want}",
-                        sum=str(result[element]),
-                    )  # fmt: skip
-    return RIGHT
+        every.append((counted, inquiry.reduced(contributions)))
+
+    def judged() -> Judgement:
+        for counted, found in every:
+            for rank in counted:
+                for at, result in enumerate(found().results):
+                    unit = float(BASE) ** (rank - counted.start)
+                    counts = result.astype(np.float64) // unit % BASE
+                    wrong = counts != inquiry.supports[rank]
+                    if np.any(wrong):
+                        element = int(np.flatnonzero(wrong)[0])
+                        want = int(inquiry.supports[rank][element])
+                        raise inquiry.fault(
+                            "census", "an item is not counted as it should be",
+                            whose=f"rank {rank}'s", where=f"element [{element}] at rank {at}",
+                            counted=f"{counts[element]:g} times, not {want}",
+                            sum=str(result[element]),
+                        )  # fmt: skip
+        return RIGHT
+
+    return judged
 
 
-def volume(comm: Runner, case: Case) -> Judgement:
+def volume(comm: Runner, case: Case) -> Judge:
     """Messages and bytes are those of the formulas, of every rank; no two items cancel."""
     inquiry = SparseInquiry("volume", comm, case)
     contributions = [np.abs(x) for x in inquiry.arrays]
-    traffic = inquiry.reduced(contributions).traffic
-    if traffic is None:
-        raise TypeError(f"{inquiry.subject.about.name} does not count what it sends")
-    algorithm, itemsize = inquiry.algorithm, dtype_of(inquiry.dtype).itemsize
-    sent = algorithm.sent([x != 0 for x in contributions], itemsize)
-    expected = {
-        "messages": (sum(t.messages for t in traffic), 2 * algorithm.streams(inquiry.size)),
-        **{f"bytes of rank {r}": (traffic[r].bytes, want) for r, want in enumerate(sent)},
-    }
-    return inquiry.costs(expected, algorithm.source)
+    found = inquiry.reduced(contributions)
+
+    def judged() -> Judgement:
+        traffic = inquiry.sent(found())
+        algorithm, itemsize = inquiry.algorithm, dtype_of(inquiry.dtype).itemsize
+        sent = algorithm.sent([x != 0 for x in contributions], itemsize)
+        expected = {
+            "messages": (sum(t.messages for t in traffic), 2 * algorithm.streams(inquiry.size)),
+            **{f"bytes of rank {r}": (traffic[r].bytes, want) for r, want in enumerate(sent)},
+        }
+        return inquiry.costs(expected, algorithm.source)
+
+    return judged
 
 
 _row = partial(SparseProperty, dtypes=DTYPES, one=sparse_allreduce)
 _ROWS = (
-    _row("sparse_values", values, kind="value"),
-    _row("sparse_agreement", agreement),
-    _row("sparse_census", census),
-    _row("sparse_volume", volume),
+    _row("sparse_values", single(values), kind="value"),
+    _row("sparse_agreement", single(agreement)),
+    _row("sparse_census", single(census)),
+    _row("sparse_volume", single(volume)),
 )
 SPARSE: Mapping[str, SparseProperty] = {row.name: row for row in _ROWS}
 """By name, in the order in which they run."""
