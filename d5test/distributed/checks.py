@@ -29,8 +29,10 @@ from d5test.distributed.communicator import (
     LIBRARY,
     Allreduce,
     Array,
+    ByRank,
     Communicator,
     Judge,
+    Processes,
     Reduced,
     Stuck,
     Traffic,
@@ -90,15 +92,20 @@ class RanksInquiry:
         self.size = size
         self.dtype = tensor.dtype
         (self.n,) = tensor.shape
-        self.arrays = [array for array in case.arrays() if array is not None]
+        inputs = [tensor for tensor in case.inputs if tensor is not None]
+        self.lengths = [tensor.shape[0] for tensor in inputs]
+        self.here = (comm.comm.rank,) if isinstance(comm, Processes) else range(size)
+        self.arrays = ByRank(len(inputs), lambda i: inputs[i].array(case.seed, i))
         self.subject = Subject(check, case, comm.about(size))
 
-    def attempt(self, call: Callable[[], Reduced], like: Sequence[Array]) -> Callable[[], Reduced]:
+    def attempt(
+        self, call: Callable[[], Reduced], like: Sequence[Array], here: Sequence[int] = ()
+    ) -> Callable[[], Reduced]:
         """Call it; a judge finds what it returns, for each rank something `like` that.
 
-        All else is a fault.
+        All else is a fault. Of those like which it is, this process has those that are `here`.
         """
-        before = [x.copy() for x in like]
+        before = {rank: like[rank].copy() for rank in here or self.here}
         try:
             with np.errstate(all="ignore"):
                 reduced = call()
@@ -112,8 +119,8 @@ class RanksInquiry:
             if not words:
                 raise
             raise self.fault("exception", "a rank raised", message=words) from None
-        for rank, (x, was) in enumerate(zip(like, before, strict=True)):
-            if not same(x, was):
+        for rank, was in before.items():
+            if not same(like[rank], was):
                 raise self.fault("mutated", "what was given was overwritten", rank=str(rank))
 
         def found() -> Reduced:
@@ -292,13 +299,13 @@ def census(comm: Communicator, case: Case) -> Judge:
     """
     inquiry = RanksInquiry("census", comm, case, len(case.inputs))
     bits = format_of(inquiry.dtype).precision if is_float(inquiry.dtype) else 62
-    digits, size = bits // 2, inquiry.size
+    digits, size, dtype = bits // 2, inquiry.size, dtype_of(inquiry.dtype)
     every = []
     for first in range(0, size, digits):
         counted = range(first, min(first + digits, size))
         contributions = [
-            np.full_like(x, 4 ** (rank - first) if rank in counted else 0)
-            for rank, x in enumerate(inquiry.arrays)
+            np.full(inquiry.n, 4 ** (rank - first) if rank in counted else 0, dtype)
+            for rank in range(size)
         ]
         every.append((counted, _ask(inquiry, contributions)))
 
@@ -342,7 +349,7 @@ def volume(comm: Communicator, case: Case) -> Judge:
     return judged
 
 
-def _ask(inquiry: RanksInquiry, contributions: list[Array]) -> Callable[[], Reduced]:
+def _ask(inquiry: RanksInquiry, contributions: Sequence[Array]) -> Callable[[], Reduced]:
     op: Any = inquiry.case.op
     return inquiry.attempt(lambda: inquiry.comm.allreduce(op, contributions), contributions)
 

@@ -17,7 +17,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -267,6 +267,20 @@ class Reduced:
 
     results: Sequence[Array]
     traffic: Sequence[Traffic] | None = None
+
+
+class ByRank(Sequence[Array]):
+    """An array of each rank, made when it is asked for: a process needs its own, a judge all."""
+
+    def __init__(self, size: int, make: Callable[[int], Array]) -> None:
+        self._ranks, self._make = range(size), cache(make)
+
+    def __len__(self) -> int:
+        return len(self._ranks)
+
+    def __getitem__(self, at: Any) -> Any:
+        chosen = self._ranks[at]
+        return [*map(self._make, chosen)] if isinstance(at, slice) else self._make(chosen)
 
 
 Judge = Callable[[], Judgement]

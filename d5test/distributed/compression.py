@@ -16,6 +16,7 @@ from d5test.case import Case, Operator, Tensor, dtype_of
 from d5test.distributed.checks import ANYTHING, RIGHT, Pick, Property, RanksInquiry, raised, same
 from d5test.distributed.communicator import (
     Array,
+    ByRank,
     Judge,
     Reduced,
     Runner,
@@ -124,7 +125,9 @@ class CompressionInquiry(RanksInquiry):
         self.op, self.runner = case.op, comm
         self.compressor = made(self.op.compressor)
         self.n //= self.op.steps
-        self.gradients = [x.reshape(self.op.steps, self.n) for x in self.arrays]
+        self.gradients = ByRank(
+            len(case.inputs), lambda rank: self.arrays[rank].reshape(self.op.steps, self.n)
+        )
         self.format, self.u = format_of(self.dtype), format_of(self.dtype).u
 
     def start(self, rank: int, seed: int | None = None) -> Any:
@@ -157,7 +160,7 @@ class CompressionInquiry(RanksInquiry):
             decoded = self.compressor.decode(payload.copy(), self.n, g.dtype)
             return Reduced((np.asarray(decoded),))
 
-        (decoded,) = self.attempt(call, [g])().results
+        (decoded,) = self.attempt(call, [g], here=[0])().results
         return Encoded(x, payloads[0], decoded)
 
     def stream(self, rank: int = 0) -> Iterator[Encoded]:

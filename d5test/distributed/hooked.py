@@ -15,6 +15,7 @@ from d5test.case import Case, Operator, Tensor
 from d5test.distributed.checks import ANYTHING, Pick, Property, RanksInquiry
 from d5test.distributed.communicator import (
     Array,
+    ByRank,
     Communicator,
     Judge,
     Reduced,
@@ -77,7 +78,9 @@ class HookInquiry(RanksInquiry):
         assert isinstance(case.op, Hooked)
         op = self.op = case.op
         self.format, self.u = format_of(self.dtype), format_of(self.dtype).u
-        self.gradients = [x.reshape(op.steps, op.rows, -1) for x in self.arrays]
+        self.gradients = ByRank(
+            self.size, lambda rank: self.arrays[rank].reshape(op.steps, op.rows, -1)
+        )
 
         def call() -> Reduced:
             means, self._owed = comm.hooked(op.hook, self.gradients)

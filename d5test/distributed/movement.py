@@ -28,6 +28,7 @@ from d5test.distributed.communicator import (
     DTYPES,
     LIBRARY,
     Array,
+    ByRank,
     Groups,
     Judge,
     Reduced,
@@ -59,7 +60,7 @@ class CollectiveInquiry(RanksInquiry):
 
         All else is a fault.
         """
-        buffers = [self._buffer(rank, x) for rank, x in enumerate(arrays)]
+        buffers = ByRank(len(arrays), lambda rank: self._buffer(rank, arrays[rank]))
         found = self.attempt(partial(self._call, buffers, clocked), buffers)
         return lambda: self._within_room(buffers, found())
 
@@ -195,7 +196,7 @@ def _bits_of(dtype: str) -> int:
 
 def _moved(inquiry: CollectiveInquiry) -> Judge:
     """All elements of all ranks are numbered from 1 on; a few bits of the number go at once."""
-    sizes = [len(x) for x in inquiry.arrays]
+    sizes = inquiry.lengths
     ends = np.cumsum(sizes)
     numbers = np.split(np.arange(1, ends[-1] + 1), ends[:-1])
     bits, every = _bits_of(inquiry.dtype), []
@@ -237,14 +238,14 @@ def _added(inquiry: CollectiveInquiry) -> Judge:
     So each sum is a list of counts, and of all sums of all bits no two places have the same.
     """
     digits, size = _bits_of(inquiry.dtype) // 2, inquiry.size
-    longest, every = max(len(x) for x in inquiry.arrays), []
+    longest, every = max(inquiry.lengths), []
     for first in range(0, size, digits):
         counted = range(first, min(first + digits, size))
         for bit in range(longest.bit_length()):
             marked = [
-                (np.arange(1, len(x) + 1) >> bit & 1) * (rank in counted)
+                (np.arange(1, length + 1) >> bit & 1) * (rank in counted)
                 << 2 * max(rank - first, 0)
-                for rank, x in enumerate(inquiry.arrays)
+                for rank, length in enumerate(inquiry.lengths)
             ]
             contributions = [m.astype(dtype_of(inquiry.dtype)) for m in marked]
             every.append((counted, marked, inquiry.ask(contributions)))

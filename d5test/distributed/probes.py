@@ -16,6 +16,7 @@ from d5test.case import Case, Operator, Tensor
 from d5test.distributed.checks import ANYTHING, RIGHT, Pick, Property, RanksInquiry, same
 from d5test.distributed.communicator import (
     Array,
+    ByRank,
     Judge,
     Reduced,
     Runner,
@@ -146,7 +147,7 @@ class Descent(Operator):
         exact = {name: value for name, value in EXACT.items() if name in step.attributes}
         return step.with_(**exact).optimizer(like=w)
 
-    def gradient(self, rank: int, minibatches: tuple[Any, ...]) -> Gradient:
+    def gradient(self, rank: int, minibatches: Sequence[Any]) -> Gradient:
         """Of the loss of a rank's own minibatches."""
         return partial(_gradient, *minibatches[2 * rank : 2 * rank + 2])
 
@@ -198,12 +199,13 @@ class Probe(RanksInquiry):
         assert isinstance(case.op, Descent)
         self.op, self.runner = case.op.with_(base=base or case.op.base), comm
         super().__init__(check, comm, replace(case, op=self.op), len(case.inputs) // 2)
+        self.minibatches = ByRank(2 * self.size, lambda i: self.arrays[1 + i])
 
     def descend(self, events: list[Event] | None = None) -> Callable[[], Reduced]:
         """What the communicator's own optimizer makes of the case; also the events of rank 0."""
-        w, *minibatches = self.arrays
+        w, minibatches = self.arrays[0], self.minibatches
         optimizer = self.runner.optimizers[self.op.optimizer](self.op.base_optimizer(w))
-        gradient_of = partial(self.op.gradient, minibatches=tuple(minibatches))
+        gradient_of = partial(self.op.gradient, minibatches=minibatches)
         return self.train(optimizer, [w] * self.size, gradient_of, self.op.steps, events)
 
     def train(
@@ -340,11 +342,11 @@ def replay(comm: Runner, case: Case) -> Judge:
 def shards(comm: Runner, case: Case) -> Judge:
     """Bit for bit what one server makes that adds the gradients in the order of ranks."""
     inquiry = Probe("shards", comm, case)
-    op, (w, *minibatches) = inquiry.op, inquiry.arrays
-    gradients = [op.gradient(rank, tuple(minibatches)) for rank in range(inquiry.size)]
-    found = inquiry.descend()
+    op, found = inquiry.op, inquiry.descend()
 
     def judged() -> Judgement:
+        w, minibatches = inquiry.arrays[0], inquiry.minibatches
+        gradients = [op.gradient(rank, minibatches) for rank in range(inquiry.size)]
         with np.errstate(all="ignore"):
             want = op.by_rule(w, gradients, ())[0]
         for rank, got in enumerate(found().results):

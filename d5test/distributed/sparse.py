@@ -25,6 +25,7 @@ from d5test.distributed.communicator import (
     LIBRARY,
     Allreduce,
     Array,
+    ByRank,
     Judge,
     Reduced,
     Runner,
@@ -84,8 +85,10 @@ class SparseInquiry(RanksInquiry):
         self.op, self.runner = case.op, comm
         self.algorithm = SPARSE_ALLREDUCE[case.op.algorithm]
         self.supports = self._supports()
-        everything = zip(self.arrays, self.supports, strict=True)
-        self.arrays = [np.where(support, x, np.zeros_like(x)) for x, support in everything]
+        full, supports = self.arrays, self.supports
+        self.arrays = ByRank(
+            self.size, lambda rank: np.where(supports[rank], full[rank], full[rank].dtype.type(0))
+        )
 
     def _supports(self) -> list[Any]:
         """Where each rank's items are left, (n,) each."""
@@ -192,7 +195,7 @@ def census(comm: Runner, case: Case) -> Judge:
 def volume(comm: Runner, case: Case) -> Judge:
     """Messages and bytes are those of the formulas, of every rank; no two items cancel."""
     inquiry = SparseInquiry("volume", comm, case)
-    contributions = [np.abs(x) for x in inquiry.arrays]
+    contributions = ByRank(inquiry.size, lambda rank: np.abs(inquiry.arrays[rank]))
     found = inquiry.reduced(contributions)
 
     def judged() -> Judgement:
