@@ -398,7 +398,7 @@ class Virtual:
 
     def outcomes(self, asks: Sequence[Ask]) -> list[Outcome]:
         """There is one process only."""
-        return [_unpacked(_packed(asked(ask))) for ask in asks]
+        return [outcome(asked(ask)) for ask in asks]
 
 
 def in_turns(
@@ -417,7 +417,7 @@ def in_turns(
         for at, k in enumerate(mine):
             for number, (_, room) in enumerate(shared[k]):
                 room.extend(part[at][number] for part in found)
-    told = comm.allgather([_packed(judges[k]) for k in mine])
+    told = comm.allgather([_packed(outcome(judges[k])) for k in mine])
     outcomes = [_unpacked(told[k % comm.size][k // comm.size]) for k in range(len(judges))]
     if any(isinstance(outcome, Fault) for outcome in outcomes):
         _all_have_come(comm)
@@ -441,15 +441,20 @@ def settled(outcome: Outcome) -> Judgement:
     return outcome
 
 
-def _packed(judge: Judge) -> Any:
-    """What comes of it, so that it can travel."""
+def outcome(judge: Judge) -> Outcome:
+    """What it returns, or the fault or the reason that it raises."""
     try:
         return judge()
-    except Fault as fault:  # its class is made at run time
-        return (fault.kind, fault.check, fault.case, fault.headline, fault.details,
-                fault.judgement, fault.evidence)  # fmt: skip
-    except (Inapplicable, Unsupported) as why:
+    except (Fault, Inapplicable, Unsupported) as why:
         return why
+
+
+def _packed(outcome: Outcome) -> Any:
+    """So that it can travel: the class of a fault is made at run time."""
+    if not isinstance(outcome, Fault):
+        return outcome
+    return (outcome.kind, outcome.check, outcome.case, outcome.headline, outcome.details,
+            outcome.judgement, outcome.evidence)  # fmt: skip
 
 
 def _unpacked(told: Any) -> Outcome:
@@ -505,6 +510,11 @@ class Processes(ABC):
     def sizes(self) -> Sequence[int]:
         """As many as mpirun started."""
         return (self.comm.size,)
+
+    @property
+    def unmet(self) -> int:
+        """What ranks have shared since they met last: one may be that much ahead of another."""
+        return sum(map(len, self._shared))
 
     def shared(self, mine: Any) -> list[Any]:
         """What each rank has: `mine` at this one. Within `outcomes` it is filled for its judge."""

@@ -46,11 +46,15 @@ from d5test.reference.collectives import (
 from d5test.reference.schedules import SCHEDULES, Scheduled
 from d5test.reference.semantics import COLLECTIVES
 
+SERIES = 64
+"""Of messages: ranks are so many schedules apart at most."""
 
-def run(schedule: Schedule, comm: Any, window: Any = None) -> Traffic:
+
+def run(schedule: Schedule, comm: Any, window: Any = None, series: int = 0) -> Traffic:
     """Run this rank's schedule to the end; what it has sent. Raises `WrongSize`.
 
-    `window` has the ranks' arrays, for `Get` and `Accumulate`; all are locked, by all.
+    `window` has the ranks' arrays, for `Get` and `Accumulate`; all are locked, by all. A message
+    of another `series`, of `SERIES`, is none of this schedule, whoever sends it.
     """
     traffic, status, heard, number = Traffic(), MPI.Status(), None, 0
     while (steps := advance(schedule, heard)) is not None:
@@ -59,10 +63,13 @@ def run(schedule: Schedule, comm: Any, window: Any = None) -> Traffic:
         rooms = [step for step in steps if isinstance(step, Recv)]
         sends = [step for step in steps if isinstance(step, Send)]
         waiting = [
-            comm.Irecv(_bytes(r.into), MPI.ANY_SOURCE if r.source == ANY else r.source, r.tag)
+            comm.Irecv(
+                _bytes(r.into), MPI.ANY_SOURCE if r.source == ANY else r.source,
+                r.tag * SERIES + series,
+            )
             for r in rooms
-        ]
-        leaving = [comm.Isend(_bytes(s.data), s.to, s.tag) for s in sends]
+        ]  # fmt: skip
+        leaving = [comm.Isend(_bytes(s.data), s.to, s.tag * SERIES + series) for s in sends]
         for recv, request in zip(rooms, waiting, strict=True):
             _wait(request, status, recv, comm.rank, number)
             heard = status.Get_source()
@@ -197,7 +204,7 @@ class Mpi(Processes):
         rank, size = self.comm.rank, self.comm.size
         mine = arrays[rank].copy()
         with _window(mine, self.comm) if exposed else nullcontext() as window:
-            traffic = run(program(rank, size, mine), self.comm, window)
+            traffic = run(program(rank, size, mine), self.comm, window, self.unmet % SERIES)
         return Reduced(self.shared(mine), self.shared(traffic))
 
     def reducer(self, algorithm: str) -> Callable[[Array], Traffic | None]:

@@ -123,3 +123,8 @@ def test_an_allreduce_that_nobody_has_awaited_does_not_hang_at_the_end() -> None
     ran = under_mpirun(2, "tests.distributed.pending_under_mpi")
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert ran.stdout.count("over") == 2
+
+
+def test_a_rank_that_is_ahead_is_not_heard_in_the_schedule_before() -> None:
+    ran = under_mpirun(3, "tests.distributed.ahead_under_mpi")
+    assert ran.stdout.split() == ["2.0", "20.0"], ran.stdout + ran.stderr
