@@ -31,14 +31,13 @@ from d5test.distributed.communicator import (
     Array,
     ByRank,
     Communicator,
-    Judge,
     Processes,
     Reduced,
     Stuck,
     Traffic,
     WrongSize,
-    single,
 )
+from d5test.distributed.judges import Judge, single
 from d5test.numerics.arithmetic import classes, format_of
 from d5test.numerics.bounds import Bounds, forward_bounds, lower_precision
 from d5test.numerics.judgement import Judgement, rejects, telling, tightest
@@ -123,7 +122,7 @@ class RanksInquiry:
             if not same(like[rank], was):
                 raise self.fault("mutated", "what was given was overwritten", rank=str(rank))
 
-        def found() -> Reduced:
+        def answer() -> Reduced:
             for rank, (x, got) in enumerate(zip(like, reduced.results, strict=True)):
                 if (got.dtype, got.shape) != (x.dtype, x.shape):
                     raise self.fault(
@@ -132,7 +131,7 @@ class RanksInquiry:
                     )  # fmt: skip
             return reduced
 
-        return found
+        return answer
 
     def fault(
         self, kind: str, what: str, judgement: Judgement | None = None, **details: str
@@ -266,7 +265,7 @@ def values(comm: Communicator, case: Case) -> Judge:
     """Each rank's sum lies within the bar of its order of summation."""
     inquiry = RanksInquiry("values", comm, case, len(case.inputs))
     op, arrays, dtype = case.op, inquiry.arrays, inquiry.dtype
-    found = _ask(inquiry, arrays)
+    answer = _ask(inquiry, arrays)
 
     def lowered() -> tuple[Array | None, ...]:
         if is_float(dtype):
@@ -275,7 +274,7 @@ def values(comm: Communicator, case: Case) -> Judge:
 
     def judged() -> Judgement:
         judgement, bounds = tightest(
-            classes(case.dtype), lambda a: forward_bounds(op, arrays, a), found().results
+            classes(case.dtype), lambda a: forward_bounds(op, arrays, a), answer().results
         )
         judgement = inquiry.within(judgement, bounds, "a rank has a wrong sum", lowered)
         tells = judgement.telling and all(rejects(bounds, wrong) for wrong in _incomplete(inquiry))
@@ -287,8 +286,8 @@ def values(comm: Communicator, case: Case) -> Judge:
 def agreement(comm: Communicator, case: Case) -> Judge:
     """All ranks have the same bits, but for those of a NaN."""
     inquiry = RanksInquiry("agreement", comm, case, len(case.inputs))
-    found = _ask(inquiry, inquiry.arrays)
-    return lambda: inquiry.equal(found().results)
+    answer = _ask(inquiry, inquiry.arrays)
+    return lambda: inquiry.equal(answer().results)
 
 
 def census(comm: Communicator, case: Case) -> Judge:
@@ -310,9 +309,9 @@ def census(comm: Communicator, case: Case) -> Judge:
         every.append((counted, _ask(inquiry, contributions)))
 
     def judged() -> Judgement:
-        for counted, found in every:
+        for counted, answer in every:
             for rank in counted:
-                for at, result in enumerate(found().results):
+                for at, result in enumerate(answer().results):
                     counts = result.astype(np.float64) // 4.0 ** (rank - counted.start) % 4
                     if np.any(counts != 1):
                         element = int(np.flatnonzero(counts != 1)[0])
@@ -331,10 +330,10 @@ def volume(comm: Communicator, case: Case) -> Judge:
     inquiry = RanksInquiry("volume", comm, case, len(case.inputs))
     algorithm = ALLREDUCE[case.op.attributes["algorithm"]]
     n, size, itemsize = inquiry.n, inquiry.size, dtype_of(inquiry.dtype).itemsize
-    found = _ask(inquiry, inquiry.arrays)
+    answer = _ask(inquiry, inquiry.arrays)
 
     def judged() -> Judgement:
-        traffic = inquiry.sent(found())
+        traffic = inquiry.sent(answer())
         expected = {
             "messages": (sum(t.messages for t in traffic), algorithm.messages(size)),
             "bytes": (sum(t.bytes for t in traffic), algorithm.items(size, n) * itemsize),

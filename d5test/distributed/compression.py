@@ -17,11 +17,10 @@ from d5test.distributed.checks import ANYTHING, RIGHT, Pick, Property, RanksInqu
 from d5test.distributed.communicator import (
     Array,
     ByRank,
-    Judge,
     Reduced,
     Runner,
-    single,
 )
+from d5test.distributed.judges import Judge, single
 from d5test.names import BadName, installed, resolve
 from d5test.numerics.arithmetic import format_of
 from d5test.numerics.bounds import Bound
@@ -219,11 +218,11 @@ class CompressionInquiry(RanksInquiry):
                 yield from self.compressor.mean(rank, size, x[step * n : (step + 1) * n], state)
                 kept.append(self.kept(state))
 
-        found = self.attempt(lambda: self.runner.run(program, self.arrays, op.order), self.arrays)
+        answer = self.attempt(lambda: self.runner.run(program, self.arrays, op.order), self.arrays)
         kept_by_rank = self.runner.everywhere(here)
 
         def averaged() -> Averaged:
-            kept, reduced = np.array(kept_by_rank), found()
+            kept, reduced = np.array(kept_by_rank), answer()
             owed = np.array(self.gradients) + kept[:, :-1]
             sent = sum(t.bytes for t in self.sent(reduced))
             applied = [x.reshape(op.steps, n) for x in reduced.results]
@@ -294,10 +293,10 @@ def telescoping(comm: Runner, case: Case) -> Judge:
     payloads, of size |x| + |residual| at most, are added up and divided.
     """
     inquiry = CompressionInquiry("telescoping", comm, case)
-    found = inquiry.averaged()
+    answer = inquiry.averaged()
 
     def judged() -> Judgement:
-        averaged, gradients = found(), np.array(inquiry.gradients, np.float64)
+        averaged, gradients = answer(), np.array(inquiry.gradients, np.float64)
         owed, kept = np.abs(averaged.owed, dtype=float), np.abs(averaged.kept, dtype=float)
         whole = gradients.mean(axis=0).sum(axis=0)
         left = averaged.kept[:, -1].astype(np.float64).mean(axis=0)
@@ -321,10 +320,10 @@ def mean(comm: Runner, case: Case) -> Judge:
     Near: off by the mean of the errors that are claimed, and the roundings of the mean.
     """
     inquiry = CompressionInquiry("mean", comm, case)
-    found = inquiry.averaged()
+    answer = inquiry.averaged()
 
     def judged() -> Judgement:
-        averaged = found()
+        averaged = answer()
         inquiry.equal([applied.reshape(-1) for applied in averaged.applied])
         compressor, size = inquiry.compressor, len(averaged.owed)
         worst = RIGHT

@@ -15,12 +15,11 @@ from d5test.case import Case, Operator, Tensor, dtype_of
 from d5test.distributed.checks import ANYTHING, RIGHT, Pick, Property, RanksInquiry
 from d5test.distributed.communicator import (
     Array,
-    Judge,
     Reduced,
     Runner,
     run_copies,
-    single,
 )
+from d5test.distributed.judges import Judge, single
 from d5test.numerics.arithmetic import classes
 from d5test.numerics.bounds import double, forward_bounds, lower_precision
 from d5test.numerics.judgement import Judgement, judge
@@ -167,7 +166,7 @@ class _Inquiry(RanksInquiry):
 def gradients(comm: Runner, case: Case) -> Judge:
     """Each rank's gradient is the undivided network's, within the bar of the schedule."""
     inquiry = _Inquiry("gradients", comm, case)
-    op, arrays, found = inquiry.op, inquiry.arrays, inquiry.divided()
+    op, arrays, answer = inquiry.op, inquiry.arrays, inquiry.divided()
 
     def judged() -> Judgement:
         (arithmetic,) = classes(inquiry.dtype)
@@ -176,7 +175,7 @@ def gradients(comm: Runner, case: Case) -> Judge:
         )
         bounds = tuple(replace(bound, value=value) if bound else None for value, bound in ours)
         return inquiry.within(
-            judge(bounds, found().results), bounds, "a gradient is not the undivided network's",
+            judge(bounds, answer().results), bounds, "a gradient is not the undivided network's",
             lambda: lower_precision(op, arrays, None, inquiry.dtype),
         )  # fmt: skip
 
@@ -190,10 +189,10 @@ def bubble(comm: Runner, case: Case) -> Judge:
     should: all m in GPipe, p less its own number in 1F1B.
     """
     inquiry = _Inquiry("bubble", comm, case)
-    plan, found = inquiry.op.plan, inquiry.divided()
+    plan, answer = inquiry.op.plan, inquiry.divided()
 
     def judged() -> Judgement:
-        results = found().results
+        results = answer().results
         for rank, result in enumerate(results):
             _, stage, _ = plan.place(rank)
             got, want = [float(x) for x in result[-2:]], inquiry.op.counts(stage)
@@ -214,10 +213,10 @@ def bubble(comm: Runner, case: Case) -> Judge:
 def division_traffic(comm: Runner, case: Case) -> Judge:
     """The bytes sent are what the plan's formula says."""
     inquiry = _Inquiry("division_traffic", comm, case)
-    op, found = inquiry.op, inquiry.divided()
+    op, answer = inquiry.op, inquiry.divided()
 
     def judged() -> Judgement:
-        sent = sum(t.bytes for t in inquiry.sent(found()))
+        sent = sum(t.bytes for t in inquiry.sent(answer()))
         want = op.plan.items(op.d, op.h, op.count) * dtype_of(inquiry.dtype).itemsize
         return inquiry.costs({"bytes": (sent, want)}, "Plan.items")
 

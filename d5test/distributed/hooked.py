@@ -17,10 +17,9 @@ from d5test.distributed.communicator import (
     Array,
     ByRank,
     Communicator,
-    Judge,
     Reduced,
-    single,
 )
+from d5test.distributed.judges import Judge, single
 from d5test.numerics.arithmetic import format_of
 from d5test.numerics.bounds import Bound
 from d5test.numerics.judgement import Judgement, judge, rejects
@@ -86,12 +85,12 @@ class HookInquiry(RanksInquiry):
             means, self._owed = comm.hooked(op.hook, self.gradients)
             return Reduced(means)
 
-        self._found = self.attempt(call, self.gradients)
+        self._answer = self.attempt(call, self.gradients)
 
     @property
     def means(self) -> Array:
         """What all ranks have, step by step: (steps, rows, width)."""
-        results = self._found().results
+        results = self._answer().results
         self.equal([x.reshape(-1) for x in results])
         return results[0]
 

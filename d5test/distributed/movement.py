@@ -30,12 +30,11 @@ from d5test.distributed.communicator import (
     Array,
     ByRank,
     Groups,
-    Judge,
     Reduced,
     poison,
-    single,
     subjects,
 )
+from d5test.distributed.judges import Judge, single
 from d5test.numerics.arithmetic import classes, format_of
 from d5test.numerics.bounds import Bounds, forward_bounds, lower_precision
 from d5test.numerics.judgement import Judgement, rejects, tightest
@@ -61,8 +60,8 @@ class CollectiveInquiry(RanksInquiry):
         All else is a fault.
         """
         buffers = ByRank(len(arrays), lambda rank: self._buffer(rank, arrays[rank]))
-        found = self.attempt(partial(self._call, buffers, clocked), buffers)
-        return lambda: self._within_room(buffers, found())
+        answer = self.attempt(partial(self._call, buffers, clocked), buffers)
+        return lambda: self._within_room(buffers, answer())
 
     def _within_room(self, buffers: Sequence[Array], reduced: Reduced) -> Reduced:
         results = []
@@ -125,11 +124,11 @@ def bits(x: Array) -> Array:
 def moves(comm: Any, case: Case) -> Judge:
     """Each rank has exactly the data that it must have, bit for bit: a NaN is data, too."""
     inquiry = CollectiveInquiry("moves", comm, case)
-    found = inquiry.ask(inquiry.arrays)
+    answer = inquiry.ask(inquiry.arrays)
 
     def judged() -> Judgement:
         wanted = inquiry.op.forward(*inquiry.arrays)
-        for rank, (got, want) in enumerate(zip(found().results, wanted, strict=True)):
+        for rank, (got, want) in enumerate(zip(answer().results, wanted, strict=True)):
             if np.any(odd := bits(got) != bits(want)):
                 at = int(np.flatnonzero(odd)[0])
                 raise inquiry.fault(
@@ -146,7 +145,7 @@ def sums(comm: Any, case: Case) -> Judge:
     """Each rank's sum lies within the bar of any order; where all have it, they have its bits."""
     inquiry = CollectiveInquiry("sums", comm, case)
     op, arrays, dtype = inquiry.op, inquiry.arrays, inquiry.dtype
-    found = inquiry.ask(arrays)
+    answer = inquiry.ask(arrays)
 
     def bounds(arithmetic: Any) -> Bounds:
         every = forward_bounds(op, arrays, arithmetic)
@@ -158,7 +157,7 @@ def sums(comm: Any, case: Case) -> Judge:
         return next(_incomplete(inquiry), ())
 
     def judged() -> Judgement:
-        results = found().results
+        results = answer().results
         if op.collective == "allreduce":
             for group in op.groups:
                 inquiry.equal([results[rank] for rank in group])
@@ -213,8 +212,8 @@ def _moved(inquiry: CollectiveInquiry) -> Judge:
     def judged() -> Judgement:
         wanted = inquiry.op.forward(*numbers)
         got = [0 * y for y in wanted]
-        for low, found in every:
-            for rank, y in enumerate(found().results):
+        for low, answer in every:
+            for rank, y in enumerate(answer().results):
                 with np.errstate(invalid="ignore"):  # poison
                     digit = y.astype(np.float64)
                     odd = ~((digit >= 0) & (digit < 1 << bits)) | (got[rank] < 0)
@@ -251,9 +250,9 @@ def _added(inquiry: CollectiveInquiry) -> Judge:
             every.append((counted, marked, inquiry.ask(contributions)))
 
     def judged() -> Judgement:
-        for counted, marked, found in every:
+        for counted, marked, answer in every:
             wanted = inquiry.op.forward(*marked)
-            for at, (y, want) in enumerate(zip(found().results, wanted, strict=True)):
+            for at, (y, want) in enumerate(zip(answer().results, wanted, strict=True)):
                 if np.any(odd := y.astype(np.float64) != want):
                     element = int(np.flatnonzero(odd)[0])
                     raise _miscounted(inquiry, counted, at, element, y[element], want[element])
@@ -280,10 +279,10 @@ def cost(comm: Any, case: Case) -> Judge:
     """Messages and bytes are what the algorithm's formulas say."""
     inquiry = CollectiveInquiry("cost", comm, case)
     op, itemsize = inquiry.op, dtype_of(inquiry.dtype).itemsize
-    found = inquiry.ask(inquiry.arrays, clocked=False)
+    answer = inquiry.ask(inquiry.arrays, clocked=False)
 
     def judged() -> Judgement:
-        sent, row = inquiry.sent(found()), SCHEDULES[op.collective][op.algorithm]
+        sent, row = inquiry.sent(answer()), SCHEDULES[op.collective][op.algorithm]
         expected: dict[str, tuple[int, int]] = {}
         for number, layout in enumerate(op.layouts):
             ours = [sent[rank] for rank in op.groups[number]]
@@ -301,10 +300,10 @@ def cost(comm: Any, case: Case) -> Judge:
 def entry(comm: Any, case: Case) -> Judge:
     """No rank leaves a barrier before the last has entered, by what it can know."""
     inquiry = CollectiveInquiry("entry", comm, case)
-    found = inquiry.ask(inquiry.arrays)
+    answer = inquiry.ask(inquiry.arrays)
 
     def judged() -> Judgement:
-        results = found().results
+        results = answer().results
         for group in inquiry.op.groups:
             for rank in group:
                 missing = [who for who, in_ in zip(group, results[rank], strict=True) if in_ != 1]

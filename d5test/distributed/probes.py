@@ -17,13 +17,12 @@ from d5test.distributed.checks import ANYTHING, RIGHT, Pick, Property, RanksInqu
 from d5test.distributed.communicator import (
     Array,
     ByRank,
-    Judge,
     Reduced,
     Runner,
     run_copies,
-    single,
 )
 from d5test.distributed.graphs import GRAPHS, mixing, spectral_gap
+from d5test.distributed.judges import Judge, single
 from d5test.distributed.optimizer import DistributedOptimizer, Gradient
 from d5test.distributed.optimizers import (
     AVERAGING,
@@ -227,12 +226,12 @@ class Probe(RanksInquiry):
 
         room, exposed = optimizer.room(self.size), optimizer.exposed
         arrays = [np.concatenate([start, np.zeros(room, start.dtype)]) for start in starts]
-        found = self.attempt(
+        answer = self.attempt(
             lambda: self.runner.run(program, arrays, self.op.order, exposed=exposed), arrays
         )
 
         def trained() -> Reduced:
-            reduced = found()
+            reduced = answer()
             return replace(reduced, results=[x[: len(x) - room] for x in reduced.results])
 
         return trained
@@ -253,14 +252,14 @@ def one_step(comm: Runner, case: Case) -> Judge:
     starts = (unit * factors[::-1] ** 2 if averages else unit + 0 * factors).astype(inquiry.dtype)
     optimizer = comm.optimizers[name](WHOLE_STEP)
     steps = getattr(optimizer, "every", 1)
-    found = inquiry.train(
+    answer = inquiry.train(
         optimizer, starts, lambda rank: lambda step, w: gradients[rank].copy(), steps
     )
 
     def judged() -> Judgement:
         w, g = starts.astype(np.float64), gradients.astype(np.float64)
         right = FORMULAS[name]
-        want, got = right(w, g), np.array(found().results, np.float64)
+        want, got = right(w, g), np.array(answer().results, np.float64)
         if np.array_equal(got, want):
             return RIGHT
         rank, element = (int(i) for i in np.argwhere(got != want)[0])
@@ -288,7 +287,7 @@ def sequential(comm: Runner, case: Case) -> Judge:
     are averaged, it holds all of them.
     """
     inquiry = Probe("sequential", comm, case)
-    op, arrays, found = inquiry.op, inquiry.arrays, inquiry.descend()
+    op, arrays, answer = inquiry.op, inquiry.arrays, inquiry.descend()
 
     def judged() -> Judgement:
         (arithmetic,) = classes(inquiry.dtype)
@@ -298,7 +297,7 @@ def sequential(comm: Runner, case: Case) -> Judge:
         bounds = tuple(replace(bound, value=value) if bound else None for value, bound in ours)
         where = "on the joined minibatch" if op.optimizer in CONSISTENT else "in one process"
         return inquiry.within(
-            judge(bounds, found().results), bounds, f"a rank is not where {op.base} is {where}",
+            judge(bounds, answer().results), bounds, f"a rank is not where {op.base} is {where}",
             lambda: lower_precision(op, arrays, None, inquiry.dtype),
         )  # fmt: skip
 
@@ -312,11 +311,11 @@ def replay(comm: Runner, case: Case) -> Judge:
     """
     inquiry = Probe("replay", comm, case)
     op, arrays, events = inquiry.op, inquiry.arrays, list[Event]()
-    found = inquiry.descend(events)
+    answer = inquiry.descend(events)
     noted_by_rank = comm.everywhere(dict.fromkeys(range(inquiry.size), events))
 
     def judged() -> Judgement:
-        results, events = found().results, noted_by_rank[0]
+        results, events = answer().results, noted_by_rank[0]
         ours: Any = DISTRIBUTED[op.optimizer](WHOLE_STEP)
         if odd := oddity(events, inquiry.size, ours.rounds(op.steps)):
             raise inquiry.fault("lost", "a round is lost, or one too many", None, who=odd)
@@ -342,14 +341,14 @@ def replay(comm: Runner, case: Case) -> Judge:
 def shards(comm: Runner, case: Case) -> Judge:
     """Bit for bit what one server makes that adds the gradients in the order of ranks."""
     inquiry = Probe("shards", comm, case)
-    op, found = inquiry.op, inquiry.descend()
+    op, answer = inquiry.op, inquiry.descend()
 
     def judged() -> Judgement:
         w, minibatches = inquiry.arrays[0], inquiry.minibatches
         gradients = [op.gradient(rank, minibatches) for rank in range(inquiry.size)]
         with np.errstate(all="ignore"):
             want = op.by_rule(w, gradients, ())[0]
-        for rank, got in enumerate(found().results):
+        for rank, got in enumerate(answer().results):
             if not same(got, want):
                 at = int(np.argmax(got != want))
                 raise inquiry.fault(
@@ -369,11 +368,11 @@ def at_rest(comm: Runner, case: Case) -> Judge:
     inquiry = Probe("at_rest", comm, case, WHOLE_STEP.name)
     start = (inquiry.size * (1 + np.arange(inquiry.n) % 5)).astype(inquiry.dtype)
     optimizer = comm.optimizers[inquiry.op.optimizer](WHOLE_STEP)
-    found = inquiry.train(
+    answer = inquiry.train(
         optimizer, [start] * inquiry.size, lambda _: _no_gradient, 4 * inquiry.op.steps
     )
     what = "it moves parameters that are alike without a gradient"
-    return lambda: _equal(inquiry, found().results, start, "weights", what)
+    return lambda: _equal(inquiry, answer().results, start, "weights", what)
 
 
 def _equal(inquiry: Probe, results: Any, want: Any, kind: str, what: str) -> Judgement:
@@ -403,11 +402,11 @@ def conserved(comm: Runner, case: Case) -> Judge:
     size, steps = inquiry.size, 4 * inquiry.op.steps
     starts = _apart(inquiry)
     optimizer = comm.optimizers[inquiry.op.optimizer](WHOLE_STEP)
-    found = inquiry.train(optimizer, starts, lambda _: _no_gradient, steps)
+    answer = inquiry.train(optimizer, starts, lambda _: _no_gradient, steps)
 
     def judged() -> Judgement:
         before, after = (
-            np.sum(np.array(x, np.float64), axis=0) for x in (starts, found().results)
+            np.sum(np.array(x, np.float64), axis=0) for x in (starts, answer().results)
         )
         largest = np.abs(starts).max(axis=0).astype(np.float64)
         bar = 2 * steps * size * (size + 5) * format_of(inquiry.dtype).u * largest
@@ -443,10 +442,10 @@ def consensus(comm: Runner, case: Case) -> Judge:
     slow = vectors[:, np.argsort(np.abs(values))[-2 if size > 1 else -1]]
     starts = np.outer(slow, 1 + np.arange(inquiry.n) % 5).astype(inquiry.dtype)
     optimizer = comm.optimizers[name](WHOLE_STEP)
-    found = inquiry.train(optimizer, starts, lambda _: _no_gradient, steps)
+    answer = inquiry.train(optimizer, starts, lambda _: _no_gradient, steps)
 
     def judged() -> Judgement:
-        before, after = (_spread(np.array(x, np.float64)) for x in (starts, found().results))
+        before, after = (_spread(np.array(x, np.float64)) for x in (starts, answer().results))
         u, norm = (
             format_of(inquiry.dtype).u,
             float(np.linalg.norm(np.abs(starts).astype(np.float64))),
@@ -471,8 +470,8 @@ def _spread(x: Array) -> float:
 def replicas(comm: Runner, case: Case) -> Judge:
     """All ranks have the same bits after each number of steps."""
     inquiry = Probe("replicas", comm, case)
-    found = inquiry.descend()
-    return lambda: inquiry.equal(found().results)
+    answer = inquiry.descend()
+    return lambda: inquiry.equal(answer().results)
 
 
 def paid_back(comm: Runner, case: Case) -> Judge:
@@ -487,23 +486,23 @@ def paid_back(comm: Runner, case: Case) -> Judge:
     gradients = np.outer(np.arange(1, size + 1), size * (1 + np.arange(n) % 5)).astype(dtype)
     optimizer = comm.optimizers[inquiry.op.optimizer](WHOLE_STEP)
     starts = np.zeros((size, n), dtype)
-    found = inquiry.train(
+    answer = inquiry.train(
         optimizer, starts, lambda rank: lambda step, w: gradients[rank] * (step == 0), n
     )
     want = -gradients.mean(axis=0, dtype=np.float64)
     what = "what was left out of a step does not come later"
-    return lambda: _equal(inquiry, found().results, want, "lost", what)
+    return lambda: _equal(inquiry, answer().results, want, "lost", what)
 
 
 def traffic(comm: Runner, case: Case) -> Judge:
     """The bytes sent are what the optimizer's formula says."""
     inquiry = Probe("traffic", comm, case)
-    found = inquiry.descend()
+    answer = inquiry.descend()
     optimizer = DISTRIBUTED[inquiry.op.optimizer](WHOLE_STEP)
     w, size, steps = inquiry.arrays[0], inquiry.size, inquiry.op.steps
 
     def judged() -> Judgement:
-        sent = inquiry.sent(found())
+        sent = inquiry.sent(answer())
         costs = {"bytes": (sum(t.bytes for t in sent), optimizer.nbytes(size, w, steps))}
         for rank, items in enumerate(optimizer.sent(size, len(w), steps)):
             costs[f"bytes of rank {rank}"] = (sent[rank].bytes, items * w.itemsize)
@@ -529,11 +528,11 @@ def staleness(comm: Runner, case: Case) -> Judge:
 
     optimizer = comm.optimizers[name](WHOLE_STEP)
     starts = np.zeros((size, size), inquiry.dtype)
-    found = inquiry.train(optimizer, starts, lambda rank: partial(clockwork, rank), steps)
+    answer = inquiry.train(optimizer, starts, lambda rank: partial(clockwork, rank), steps)
     read_by_rank = comm.everywhere(reads)
 
     def judged() -> Judgement:
-        final = -found().results[0]
+        final = -answer().results[0]
         ours: Any = DISTRIBUTED[name](WHOLE_STEP)
         workers, worst = ours.workers(size), 0.0
         for worker, seen in enumerate(read_by_rank):

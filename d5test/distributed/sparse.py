@@ -26,11 +26,10 @@ from d5test.distributed.communicator import (
     Allreduce,
     Array,
     ByRank,
-    Judge,
     Reduced,
     Runner,
-    single,
 )
+from d5test.distributed.judges import Judge, single
 from d5test.numerics.arithmetic import classes, format_of
 from d5test.numerics.bounds import forward_bounds, lower_precision
 from d5test.numerics.judgement import Judgement, rejects, tightest
@@ -120,14 +119,14 @@ def sparse_allreduce(algorithm: str, dtype: str, sizes: Sequence[int], pick: Pic
 def values(comm: Runner, case: Case) -> Judge:
     """Each rank's sum lies within the bar of any order of summation."""
     inquiry = SparseInquiry("values", comm, case)
-    found = inquiry.reduced(inquiry.arrays)
+    answer = inquiry.reduced(inquiry.arrays)
     arrays, dtype, size = inquiry.arrays, inquiry.dtype, inquiry.size
     everything = np.array(arrays, np.float64)
 
     def judged() -> Judgement:
         op = Allreduce(algorithm=LIBRARY)
         judgement, bounds = tightest(
-            classes(case.dtype), lambda a: forward_bounds(op, arrays, a), found().results
+            classes(case.dtype), lambda a: forward_bounds(op, arrays, a), answer().results
         )
         without = [
             (np.delete(everything, rank, axis=0).sum(axis=0),) * size
@@ -150,8 +149,8 @@ def values(comm: Runner, case: Case) -> Judge:
 def agreement(comm: Runner, case: Case) -> Judge:
     """All ranks have the same bits, but for those of a NaN."""
     inquiry = SparseInquiry("agreement", comm, case)
-    found = inquiry.reduced(inquiry.arrays)
-    return lambda: inquiry.equal(found().results)
+    answer = inquiry.reduced(inquiry.arrays)
+    return lambda: inquiry.equal(answer().results)
 
 
 def census(comm: Runner, case: Case) -> Judge:
@@ -172,9 +171,9 @@ def census(comm: Runner, case: Case) -> Judge:
         every.append((counted, inquiry.reduced(contributions)))
 
     def judged() -> Judgement:
-        for counted, found in every:
+        for counted, answer in every:
             for rank in counted:
-                for at, result in enumerate(found().results):
+                for at, result in enumerate(answer().results):
                     unit = float(BASE) ** (rank - counted.start)
                     counts = result.astype(np.float64) // unit % BASE
                     wrong = counts != inquiry.supports[rank]
@@ -196,10 +195,10 @@ def volume(comm: Runner, case: Case) -> Judge:
     """Messages and bytes are those of the formulas, of every rank; no two items cancel."""
     inquiry = SparseInquiry("volume", comm, case)
     contributions = ByRank(inquiry.size, lambda rank: np.abs(inquiry.arrays[rank]))
-    found = inquiry.reduced(contributions)
+    answer = inquiry.reduced(contributions)
 
     def judged() -> Judgement:
-        traffic = inquiry.sent(found())
+        traffic = inquiry.sent(answer())
         algorithm, itemsize = inquiry.algorithm, dtype_of(inquiry.dtype).itemsize
         sent = algorithm.sent([x != 0 for x in contributions], itemsize)
         expected = {

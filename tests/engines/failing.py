@@ -1,6 +1,7 @@
 """Engines that fail on one rank in the second step: `--engine=tests.engines.failing:KindEngine`.
 
 Each way to fail with each of ours: `RaisesDdp`, `SpinsPipeline`, `LeavesOutTensorParallel`, ...
+What each is made of is imported when it is asked for: MPI has to be there before jax.
 """
 
 import ctypes
@@ -8,13 +9,12 @@ import os
 import signal
 import time
 from collections.abc import Callable, Mapping
+from importlib import import_module
 
 import torch
 import torch.distributed as dist
 
-from d5test.engines.data_parallel import Ddp, Fsdp2
 from d5test.engines.engine import Engine, Minibatch, World
-from d5test.engines.model_parallel import Pipeline, TensorParallel
 
 RANK = 1
 
@@ -50,8 +50,13 @@ WAYS: Mapping[str, Callable[[], object]] = {
     "LeavesOut": leaves_out,
     "OneMore": lambda: dist.all_reduce(torch.ones(3)),
 }
-"""The ways to fail, by name."""
-ENGINES: tuple[type[Engine], ...] = (Ddp, Fsdp2, TensorParallel, Pipeline)
+"""The ways to fail, by name. The last is a collective of torch's."""
+ENGINES: Mapping[str, str] = {
+    "Ddp": "data_parallel", "Fsdp2": "data_parallel", "TensorParallel": "model_parallel",
+    "Pipeline": "model_parallel", "Sharding": "jax_parallel", "ShardMap": "jax_parallel",
+    "MultiWorker": "tensorflow_parallel", "DataParallel": "keras_parallel",
+}  # fmt: skip
+"""Classes, and in which module of `d5test.engines` each is."""
 
 
 def failing(way: str, kind: type[Engine]) -> type[Engine]:
@@ -74,6 +79,9 @@ def failing(way: str, kind: type[Engine]) -> type[Engine]:
     return Failing
 
 
-for _way in WAYS:
-    for _kind in ENGINES:
-        globals()[_way + _kind.__name__] = failing(_way, _kind)
+def __getattr__(name: str) -> type[Engine]:
+    for kind, module in ENGINES.items():
+        way = name.removesuffix(kind)
+        if way in WAYS and way != name:
+            return failing(way, vars(import_module(f"d5test.engines.{module}"))[kind])
+    raise AttributeError(name)
