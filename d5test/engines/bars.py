@@ -12,11 +12,12 @@ A case counts only if these bars reject, by the parameters alone, every one of t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import chain, zip_longest
+from itertools import chain, repeat, zip_longest
 from typing import Any
 
+from d5test.case import Array
 from d5test.engines.sequential import (
     COARSE,
     LOSS,
@@ -32,6 +33,8 @@ from d5test.numerics.bounds import Bound
 from d5test.numerics.ensemble import Spread
 from d5test.training.trajectory import ratio
 
+Steps = Iterable[Mapping[str, Array]]
+"""Of a run, as in a `Trajectory`."""
 MEMBERS = 16
 """Twice as many as elsewhere: losses and norms are single numbers."""
 
@@ -58,16 +61,14 @@ class Bars:
     bounds: tuple[dict[str, Bound], ...]
     rounding: str = ""
 
-    def distances(
-        self, trajectory: Trajectory, around: Trajectory | None = None
-    ) -> Iterator[dict[str, float]]:
+    def distances(self, run: Steps, around: Steps | None = None) -> Iterator[dict[str, float]]:
         """After each step, by name, in units of what is allowed; perhaps from another run."""
-        for step, (bounds, met) in enumerate(zip(self.bounds, trajectory, strict=False)):
+        for bounds, values, others in zip(self.bounds, run, around or repeat({}), strict=False):
             of_step = {}
-            for name, value in met.items():
+            for name, value in values.items():
                 bound = bounds[name]
-                if around is not None:
-                    bound = replace(bound, value=around[step][name])
+                if others:
+                    bound = replace(bound, value=others[name])
                 of_step[name] = ratio((bound,), (value,))
             yield of_step
 
@@ -88,22 +89,20 @@ class Bars:
 
     def looks_like(self, trajectory: Trajectory) -> str:
         """The mistake that leads to the parameters of these first steps; empty if none does."""
-        met = _parameters(trajectory)
         for name, run in mistakes(self.training).items():
-            if not _apart(self.distances(met, run())):
+            if not _apart(self.distances(_parameters(trajectory), run())):
                 return name
         return ""
 
 
-def _parameters(trajectory: Trajectory) -> Trajectory:
-    return tuple(
-        {name: value for name, value in step.items() if name not in (LOSS, NORM)}
-        for step in trajectory
+def _parameters(run: Steps) -> Steps:
+    return (
+        {name: value for name, value in step.items() if name not in (LOSS, NORM)} for step in run
     )
 
 
 def _apart(distances: Iterator[dict[str, float]]) -> bool:
-    """Whether a run has left the one that the distances are from."""
+    """Whether a run leaves the one that the distances are from. The steps after are not made."""
     return any(not distance <= 1 for step in distances for distance in step.values())
 
 

@@ -136,29 +136,29 @@ class Noise:
         return scaled([total], 1 / len(gradients))
 
 
-def followed(
+def steps(
     training: Training,
     combine: Combine | None = None,
     noise: Noise | None = None,
     load: Load | None = None,
     way: Way | None = None,
-) -> Trajectory:
+) -> Iterator[dict[str, Array]]:
     """The run on the joined minibatches; or on the ranks' shares, whose gradients are combined.
 
     After half of the steps it may go on from what a mistaken checkpoint brings back; and buffers
-    may come about in a mistaken way.
+    may come about in a mistaken way. A step is made when it is asked for.
     """
     model = training.model(torch.float64)
     own = dict(model.named_parameters())
     optimizer = training.rule(own.values(), foreach=False, **_unfused(training))
-    made, there = list[dict[str, Array]](), list[Saved]()
+    there = list[Saved]()
     way = way or way_of(training)
     statistics = Statistics(training, way, model) if way else None
-    with _in_float64():
-        for batch in training.batches(torch.float64):
-            if load is not None and len(made) <= HALF:
+    for number, batch in enumerate(training.batches(torch.float64)):
+        with _in_float64():
+            if load is not None and number <= HALF:
                 there.append(saved(own, optimizer))
-                if len(made) == HALF:
+                if number == HALF:
                     restore(load(there), own, optimizer)
             loss, gradient = _asked(training, model, batch, combine, noise, statistics)
             with noise.made() if noise else nullcontext():
@@ -172,8 +172,12 @@ def followed(
             buffers = statistics.named() if statistics else {}
             every = {**own, **buffers}
             after = {name: p.detach().double().numpy().copy() for name, p in every.items()}
-            made.append({LOSS: np.asarray(loss), NORM: np.asarray(float(norm)), **after})
-    return tuple(made)
+        yield {LOSS: np.asarray(loss), NORM: np.asarray(float(norm)), **after}
+
+
+def followed(training: Training, combine: Combine | None = None, **kinds: Any) -> Trajectory:
+    """All steps of a run: see `steps`."""
+    return tuple(steps(training, combine, **kinds))
 
 
 def _asked(
@@ -244,16 +248,16 @@ def arithmetic_of(dtype: str) -> Arithmetic:
     return arithmetic
 
 
-def mistakes(training: Training) -> Mapping[str, Callable[[], Trajectory]]:
-    """The usual ones, by name: the run of each."""
+def mistakes(training: Training) -> Mapping[str, Callable[[], Iterable[Mapping[str, Array]]]]:
+    """The usual ones, by name: the steps of each."""
     loads = lapses(training) if training.case.resumed else {}
     return {
         **{
-            name: partial(followed, training, combine)
+            name: partial(steps, training, combine)
             for name, combine in combinations(training).items()
         },
-        **{name: partial(followed, training, load=load) for name, load in loads.items()},
-        **{name: partial(followed, training, way=way) for name, way in mistaken(training).items()},
+        **{name: partial(steps, training, load=load) for name, load in loads.items()},
+        **{name: partial(steps, training, way=way) for name, way in mistaken(training).items()},
     }
 
 

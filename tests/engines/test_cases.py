@@ -75,7 +75,7 @@ def test_a_mistake_is_told_by_its_own_name() -> None:
     training = Training(CASES["mlp-sgd"], "float32", 3)
     found = bars(training)
     for name, run in mistakes(training).items():
-        assert found.looks_like(run()) == name
+        assert found.looks_like(tuple(run())) == name
 
 
 @pytest.mark.parametrize("name", ["mlp-resumed-sgd", "mlp-resumed-adamw"])
