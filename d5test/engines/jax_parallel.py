@@ -7,6 +7,7 @@ carries its collectives. Arrays are as jax holds them; what a rank holds is aske
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from functools import partial
 from math import inf, prod
@@ -22,6 +23,7 @@ from torch import nn
 
 from d5test.backends.base import Unsupported
 from d5test.case import Array
+from d5test.distributed.gloo import COLLECTIVE
 from d5test.distributed.meeting import addresses
 from d5test.engines.engine import (
     TINY,
@@ -46,6 +48,8 @@ from d5test.engines.models import check_split
 
 TIMEOUT = 60
 """Seconds until jax gives up on a rank that does not come, at the beginning and at the end."""
+FLAG = "xla_cpu_collective_timeout_seconds"
+"""Of XLA: how long it waits in a collective, see `COLLECTIVE`."""
 Arrays = Mapping[str, Any]
 
 
@@ -87,6 +91,9 @@ class JaxFunctions:
 def connect(world: World) -> None:
     """Begin `jax.distributed` on these ranks, once a process. Raises `Unsupported`."""
     if not jax.distributed.is_initialized():
+        flags = os.environ.get("XLA_FLAGS", "")
+        if FLAG not in flags:
+            os.environ["XLA_FLAGS"] = f"{flags} --{FLAG}={COLLECTIVE.seconds}".strip()
         try:
             jax.config.update("jax_cpu_collectives_implementation", "gloo")
             jax.distributed.initialize(

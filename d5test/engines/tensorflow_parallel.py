@@ -21,6 +21,7 @@ from torch import nn
 
 from d5test.backends.base import Unsupported
 from d5test.case import Array
+from d5test.distributed.gloo import COLLECTIVE
 from d5test.distributed.meeting import addresses
 from d5test.engines import keras_backend
 from d5test.engines.engine import TINY, Engine, Held, Minibatch, Plan, Rule, World, gathered
@@ -38,8 +39,6 @@ keras_backend.prefer("tensorflow")
 
 import tensorflow as tf  # noqa: E402 (it imports Keras)
 
-TIMEOUT = 30.0
-"""Seconds that a collective waits for a rank that does not come: it may have a graph to make."""
 ENDED: list[str] = []
 """Errors after which this process can have no collective of TensorFlow any more."""
 Arrays = Sequence[Any]
@@ -98,7 +97,7 @@ def connected(rank: int, size: int) -> Any:
     )
     options = distribute.experimental.CommunicationOptions(
         implementation=distribute.experimental.CommunicationImplementation.RING,
-        timeout_seconds=TIMEOUT,
+        timeout_seconds=COLLECTIVE.total_seconds(),
     )
     try:
         strategy = distribute.MultiWorkerMirroredStrategy(cluster, options)
