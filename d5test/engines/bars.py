@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import chain, repeat, zip_longest
+from itertools import chain, islice, repeat, zip_longest
 from typing import Any
 
 from d5test.case import Array
@@ -88,9 +88,15 @@ class Bars:
         return tuple(chain.from_iterable(comm.allgather(mine)))
 
     def looks_like(self, trajectory: Trajectory) -> str:
-        """The mistake that leads to the parameters of these first steps; empty if none does."""
+        """The mistake that leads to the parameters of these first steps; empty if none does.
+
+        What has not led anywhere yet looks like nothing: the parameters are right so far.
+        """
         for name, run in mistakes(self.training).items():
-            if not _apart(self.distances(_parameters(trajectory), run())):
+            wrong = [*islice(run(), len(trajectory))]
+            if _apart(self.distances(_parameters(trajectory), wrong)):
+                continue
+            if _apart(self.distances(_parameters(wrong))):
                 return name
         return ""
 

@@ -9,13 +9,15 @@ clipping bites in some of the steps, not in all.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from math import inf
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 STEPS = 4
 """Momentum shows in the second step, and whatever is kept from step to step in the others."""
 HALF = STEPS // 2
 """Steps before the checkpoint of a case that is resumed: moments differ from their first step."""
 Model = Literal["mlp", "branched", "transformer", "experts", "residual", "batchnorm"]
+FEATURES = ("accumulate", "clip", "tied", "uneven", "resumed", "adamw", *get_args(Model))
+"""Of cases, which an engine may lack."""
 DTYPES = ("float32", "float64")
 OPTIMIZERS: Mapping[str, Mapping[str, Any]] = {
     "SGD": {"lr": 0.125, "momentum": 0.875},

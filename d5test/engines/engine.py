@@ -162,30 +162,30 @@ class Engine:
 
     def start(self, world: World) -> None:
         """Get ready on these ranks."""
-        raise NotImplementedError
+        raise self._owed("start(world)")
 
     def wrap(self, model: nn.Sequential, optimizer: Rule, plan: Plan) -> None:
         """Distribute the model, which is the same at each rank, and make its optimizer."""
-        raise NotImplementedError
+        raise self._owed("wrap(model, optimizer, plan)")
 
     def step(self, joined: Minibatch) -> float:
         """Step on the minibatch of all ranks, of which this one takes its share.
 
         The mean loss of all of it before the step, at every rank.
         """
-        raise NotImplementedError
+        raise self._owed("step(joined)")
 
     def parameters(self) -> Mapping[str, torch.Tensor]:
         """All parameters, whole, by their names in the model, at every rank."""
-        raise NotImplementedError
+        raise self._owed("parameters()")
 
     def buffers(self) -> Mapping[str, torch.Tensor]:
         """All buffers of the model, as they are at this rank; of an engine with `statistics`."""
-        raise NotImplementedError
+        raise self._owed("buffers()")
 
     def placements(self) -> Held:
         """What this rank holds."""
-        raise NotImplementedError
+        raise self._owed("placements()")
 
     def gives(self, itemsize: int) -> int | None:
         """The formula of the bytes of floating numbers that this rank gives to collectives.
@@ -208,7 +208,10 @@ class Engine:
 
         It comes after `wrap`. The folder is gone after the last step.
         """
-        raise NotImplementedError
+        raise self._owed("load(folder)")
 
     def close(self) -> None:
         """Let go of what `start` took."""
+
+    def _owed(self, method: str) -> NotImplementedError:
+        return NotImplementedError(f"{type(self).__name__} has no {method}: see docs/engines.md")

@@ -114,3 +114,9 @@ def test_a_package_that_is_not_there_is_named(
 ) -> None:
     monkeypatch.setattr(engines, "find_spec", lambda package: package != lacking)
     assert engines.Named("keras-data-parallel", "").missing == said
+
+
+def test_what_has_not_led_anywhere_yet_looks_like_nothing() -> None:
+    """A checkpoint of which nothing is loaded, before there is one."""
+    training = Training(CASES["mlp-resumed-sgd"], "float32", 3)
+    assert bars(training).looks_like(followed(training)[:1]) == ""
