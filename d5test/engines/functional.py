@@ -89,7 +89,7 @@ def _normalised(f: Functions, p: Mapping[str, Any], name: str, x: Any) -> Any:
 
 
 def _pair(f: Functions, p: Mapping[str, Any], name: str, x: Any) -> Any:
-    y = f.gelu(f.linear(x, p[f"{name}.up.weight"]))
+    y = f.gelu(f.linear(x, p[f"{name}.up.weight"]) + p[f"{name}.up.bias"])
     return f.linear(y, p[f"{name}.down.weight"]) + p[f"{name}.down.bias"]
 
 

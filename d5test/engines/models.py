@@ -31,7 +31,7 @@ class Pair(nn.Module):  # type: ignore[misc]
 
     def __init__(self, width: int, hidden: int) -> None:
         super().__init__()
-        self.up, self.down = nn.Linear(width, hidden, bias=False), nn.Linear(hidden, width)
+        self.up, self.down = nn.Linear(width, hidden), nn.Linear(hidden, width)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Up, Gelu, down."""

@@ -120,3 +120,11 @@ def test_what_has_not_led_anywhere_yet_looks_like_nothing() -> None:
     """A checkpoint of which nothing is loaded, before there is one."""
     training = Training(CASES["mlp-resumed-sgd"], "float32", 3)
     assert bars(training).looks_like(followed(training)[:1]) == ""
+
+
+@pytest.mark.parametrize("name", ["mlp-sgd", "experts-sgd", "transformer-sgd"])
+def test_a_layer_that_is_split_by_columns_has_a_bias(name: str) -> None:
+    """Without one the columns may be in any order, as long as the rows after them are, too."""
+    training = Training(CASES[name], "float32", 2)
+    columns = {module for module, by in training.plan.split.items() if by == "columns"}
+    assert any(f"{module}.bias" in training.shapes for module in columns)
