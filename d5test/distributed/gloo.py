@@ -47,6 +47,7 @@ RENDEZVOUS = timedelta(seconds=60)
 COLLECTIVE = timedelta(seconds=15)
 """How long gloo waits in a collective for a rank that does not come. Its ranks sleep while they
 wait, so that nobody sees which of them sleeps for ever: those that waited leave, and it is left.
+Engines of jax and TensorFlow wait as long in theirs.
 """
 
 ENDED: deque[tuple[float, Any]] = deque()

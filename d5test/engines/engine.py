@@ -114,7 +114,7 @@ class Held:
 class Engine:
     """An engine of parallel training. Derive yours from this.
 
-    name      as it stands in messages
+    name      as it stands in messages; of the class itself, else how it was asked for
     version   of the software that it is; PyTorch's if yours says nothing
     axes      of the meshes that it takes, the outermost first; the last one has all ranks if
               `--mesh` says nothing else

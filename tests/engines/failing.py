@@ -1,7 +1,7 @@
 """Engines that fail on one rank in the second step: `--engine=tests.engines.failing:KindEngine`.
 
 Each way to fail with each of ours: `RaisesDdp`, `SpinsPipeline`, `LeavesOutTensorParallel`, ...
-What each is made of is imported when it is asked for: MPI has to be there before jax.
+What each is made of is imported when it is asked for.
 """
 
 import ctypes
