@@ -162,8 +162,8 @@ class Fault(AssertionError):
         """The same for faults that probably have one cause, on one backend.
 
         The line of the backend's own code that raised; what was raised (its traceback apart) or
-        printed, without numbers; the format to which results or inputs are rounded; else the kind,
-        the operator, and the character.
+        printed, without numbers; the format to which results or inputs are rounded; of an engine
+        what is said of it, whatever it trained; else the kind, the operator, and the character.
         """
         if AT in self.details:
             return self.details[AT]
@@ -178,6 +178,8 @@ class Fault(AssertionError):
             return f"{self.case.dtype} rounded to {self.judgement.rounded_to}"
         if self.judgement is not None and self.judgement.read_as:
             return f"inputs in {self.case.dtype} rounded to {self.judgement.read_as}"
+        if self.check == "engine":
+            return self.headline
         character = "inaccuracy" if self.character in BY_SIZE else self.character
         return f"{self.kind}: {operator} {character or ''}"
 

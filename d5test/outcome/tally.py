@@ -207,7 +207,8 @@ def causes(tallies: Iterable[Tally]) -> list[Cause]:
     """The causes of all faults, those that show most often first, of these exceptions last.
 
     One missing kernel, one wrong row or one crash shows in many checks and dtypes. Faults that
-    raised the same words, or are of the same kind on the same operator, count as one cause.
+    raised the same words, or are of the same kind on the same operator or the same engine, count
+    as one cause.
     """
     groups: dict[tuple[str, str], list[tuple[Tally, dict[str, Any]]]] = {}
     for tally in tallies:

@@ -218,9 +218,12 @@ def unaccused_lines(missed: Sequence[Tally]) -> Iterator[str]:
 
 
 def _other_causes(others: Sequence[Cause]) -> Iterator[str]:
-    """Their operators, each with its number of faults, and where the reproducers are."""
+    """Their operators or engines, each with its number of faults, and where reproducers are."""
     faults = [pair for cause in others for pair in cause.faults]
-    counts = Counter(tally.operator or tally.check for tally, _ in faults)
+    counts = Counter(
+        tally.backend if tally.check == "engine" else tally.operator or tally.check
+        for tally, _ in faults
+    )
     yield f"\n  and {plural(len(others), 'more cause')} of {plural(len(faults), 'fault')}:"
     words = ", ".join(f"{name} {count}" for name, count in counts.most_common())
     yield from wrap(words, WIDTH, initial_indent=" " * 4, subsequent_indent=" " * 4)

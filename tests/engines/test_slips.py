@@ -1,7 +1,11 @@
-"""What whoever writes an engine reads after a slip."""
+"""What whoever writes an engine reads after a slip, and in the summary."""
 
 import pytest
 
+from d5test.engines.cases import CASES
+from d5test.engines.judging import Subject
+from d5test.engines.training import Training
+from d5test.outcome.tally import Tally, causes
 from tests.engines.test_planted import suite
 
 
@@ -24,3 +28,20 @@ def said() -> str:
 )
 def test_a_slip_is_named(said: str, words: str) -> None:
     assert words in said, said
+
+
+def test_what_is_wrong_in_many_trainings_is_one_cause() -> None:
+    tallies = []
+    for name in ("mlp-sgd", "deep-sgd"):
+        training = Training(CASES[name], "float32", 4)
+        subject = Subject("./mine.py:Mine", "Mine", "torch 2", training, {"dp": 4}, {})
+        tally = Tally("Mine", "engine", name, "float32", "torch 2")
+        for kind, what in (("value", "it is off"), ("placement", "it is elsewhere")):
+            tally.count_fault(subject.fault(kind, what, {}))
+        tallies.append(tally)
+    found = causes(tallies)
+    assert [cause.headline for cause in found] == [
+        "Mine: it is off on 4 ranks, torch 2",
+        "Mine: it is elsewhere on 4 ranks, torch 2",
+    ]
+    assert {cause.cells for cause in found} == {"deep-sgd, mlp-sgd; engine; float32"}
