@@ -142,6 +142,7 @@ _ROWS = (
     Case("mlp-unused", "branched"),
     Case("mlp-resumed-sgd", resumed=True),
     Case("mlp-resumed-adamw", optimizer="AdamW", resumed=True),
+    Case("mlp-resumed-unused", "branched", resumed=True),
     Case("deep-sgd", sizes=Sizes(depth=6)),
     Case("transformer-sgd", "transformer"),
     Case("transformer-adamw", "transformer", "AdamW"),

@@ -50,7 +50,8 @@ def lapses(training: Training) -> Mapping[str, Load]:
 
         def load(there: Sequence[Saved]) -> Saved:
             first, last = there[0], there[-1]
-            return {**last, **{k: first.get(k, torch.zeros_like(last[k])) for k in keys}}
+            there_is = [k for k in keys if k in last]
+            return {**last, **{k: first.get(k, torch.zeros_like(last[k])) for k in there_is}}
 
         return load
 
@@ -71,7 +72,9 @@ def lapses(training: Training) -> Mapping[str, Load]:
         every |= {f"{slot} is not loaded": lost(names, (slot,)) for slot in slots}
     for name, slot in product(names, (ITSELF, *slots)):
         what = f"{slot} of {name}" if slot else name
-        every[f"{what} is not loaded"] = lost((name,), (slot,))
-        if slot != "step":
+        used = name not in training.unused
+        if used:
+            every[f"{what} is not loaded"] = lost((name,), (slot,))
+        if slot == ITSELF or (used and slot != "step"):
             every[f"rows of {what} are a shard off"] = off(name, slot)
     return every

@@ -21,6 +21,7 @@ from torch.distributed.algorithms.ddp_comm_hooks.post_localSGD_hook import (
     post_localSGD_hook,
 )
 from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
+from torch.distributed.checkpoint import DefaultLoadPlanner
 from torch.distributed.checkpoint.state_dict import (
     StateDictOptions,
     get_state_dict,
@@ -111,7 +112,9 @@ class TorchEngine(Engine):
     def load(self, folder: Path) -> None:
         """Into this mesh's shards."""
         state = self._state()
-        dcp.load(state, checkpoint_id=folder)
+        # a fresh optimizer has slots for all parameters, one that stepped for those that were used
+        planner = DefaultLoadPlanner(allow_partial_load=True)
+        dcp.load(state, checkpoint_id=folder, planner=planner)
         set_state_dict(
             self.model,
             self.optimizer,

@@ -15,7 +15,7 @@ from d5test.case import Array
 from d5test.distributed.checks import raised
 from d5test.distributed.gloo import joined, raise_if_left
 from d5test.engines.bars import Bars
-from d5test.engines.cases import STEPS
+from d5test.engines.cases import HALF, STEPS
 from d5test.engines.catalogue import AXES, words_of
 from d5test.engines.engine import SIDE, Engine, Side, World
 from d5test.engines.sequential import (
@@ -215,6 +215,7 @@ def _placements(training: Training, ranks: Sequence[Phase]) -> Iterator[Finding]
     A parameter that an axis divides is there once along it; else, as often as the axis is long.
     """
     mesh = ranks[0].mesh
+    stateless = training.unused if ranks[0].steps[-1] < HALF else ()
     for what in HELD:
         divisions = {axis: getattr(AXES[axis], what) for axis in mesh}
         of_ranks = [getattr(each.held, what) for each in ranks]
@@ -228,6 +229,8 @@ def _placements(training: Training, ranks: Sequence[Phase]) -> Iterator[Finding]
                     part[side] = ceil(part[side] / size)
                 elif divisions[axis] != "whole":
                     total *= size
+            if what == "state" and name in stateless and not any(counts):
+                continue
             most = prod(part)
             if sum(counts) == total and max(counts) <= most:
                 continue

@@ -79,6 +79,13 @@ class Training:
         return {name: tuple(p.shape) for name, p in self.model().named_parameters()}
 
     @cached_property
+    def unused(self) -> frozenset[str]:
+        """The parameters that no sample uses before a checkpoint is written."""
+        if not (self.case.resumed and self.case.model == "branched"):
+            return frozenset()
+        return frozenset(name for name in self.shapes if name.startswith("enter.some."))
+
+    @cached_property
     def buffers(self) -> dict[str, tuple[int, ...]]:
         """The shapes of the buffers, by name."""
         return {name: tuple(b.shape) for name, b in self.model().named_buffers()}
@@ -114,11 +121,14 @@ class Training:
     def _taking(self, step: int) -> torch.Tensor:
         """Which samples take the branch: of the last rank, of none, of all but the first, of all.
 
-        Half of a rank's, step by step.
+        Half of a rank's, step by step. Where a checkpoint is written, none before that: what was
+        never used has no state that could be in it.
         """
-        ranks = {0: [self.ranks - 1], 1: [], 2: range(1, self.ranks), 3: range(self.ranks)}[step]
+        every = range(self.ranks)
+        last, none, others = every[-1:], every[:0], every[1:]
+        taking = (none, none, last, none) if self.case.resumed else (last, none, others, every)
         sample = torch.arange(self.case.samples(step, self.ranks))
-        return torch.isin(sample // self.case.sizes.own, torch.tensor([*ranks])) & (
+        return torch.isin(sample // self.case.sizes.own, torch.tensor([*taking[step]])) & (
             sample % 2 == 0
         )
 

@@ -3,6 +3,7 @@
 `--engine=tests.engines.planted_unused:NAME`.
 """
 
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -66,3 +67,21 @@ class GradientKept(Branching):
     def wrap(self, model: nn.Sequential, optimizer: Rule, plan: Plan) -> None:
         self.last: dict[torch.Tensor, torch.Tensor] = {}
         super().wrap(model, optimizer, plan)
+
+
+class SlotsShifted(SearchingDdp):
+    """A checkpoint has a list of the slots that there are, which are read in order."""
+
+    def save(self, folder: Path) -> None:
+        states = self.optimizer.state
+        named = self.model.module.named_parameters()
+        weights = {name: p.detach().clone() for name, p in named}
+        slots = [states[p]["momentum_buffer"] for p in self.model.parameters() if p in states]
+        torch.save((weights, slots), folder / f"{self.world.rank}")
+
+    def load(self, folder: Path) -> None:
+        weights, slots = torch.load(folder / f"{self.world.rank}")
+        self.model.module.load_state_dict(weights)
+        for p, slot in zip(self.model.parameters(), slots, strict=False):
+            if p.shape == slot.shape:
+                self.optimizer.state[p]["momentum_buffer"] = slot

@@ -5,11 +5,14 @@ They stand in docs/engines.md.
 
 import warnings
 from pathlib import Path
+from typing import Any
 
+import pytest
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch import nn
+from torch.distributed.checkpoint.state_dict import get_state_dict
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.pipelining import PipelineStage, ScheduleInterleavedZeroBubble
@@ -66,3 +69,20 @@ def test_a_zero_bubble_schedule_loses_the_gradients_of_sharded_weights() -> None
         return [all(p.grad is not None for p in s.submod.parameters()) for s in stages]
 
     assert together(1, stepped) == [[True, False]]
+
+
+def test_a_checkpoint_from_before_the_first_use_of_a_parameter_is_not_read(tmp_path: Path) -> None:
+    def state(*used: int) -> dict[str, Any]:
+        model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        for i in used:
+            model[i](torch.ones(1, 2)).sum().backward()
+            optimizer.step()
+        weights, slots = get_state_dict(model, optimizer)
+        return {"model": weights, "optimizer": slots}
+
+    dcp.save(state(0), checkpoint_id=tmp_path / "before")
+    dcp.save(state(0, 1), checkpoint_id=tmp_path / "after")
+    dcp.load(state(), checkpoint_id=tmp_path / "after")
+    with pytest.raises(dcp.api.CheckpointException, match="Missing key in checkpoint state_dict"):
+        dcp.load(state(), checkpoint_id=tmp_path / "before")

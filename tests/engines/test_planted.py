@@ -59,6 +59,7 @@ WRONG = {
     "ZeroForUnused:mlp-unused": ("value", "a gradient of zero for what no rank uses"),
     "NoneForUnused:mlp-unused": ("value", ""),
     "GradientKept:mlp-unused": ("value", ""),
+    "SlotsShifted:mlp-resumed-unused": ("value", ""),
 }
 """Engine and case; the kind of the fault, and what it is said to look like."""
 HONEST = (
