@@ -102,7 +102,7 @@ class RanksInquiry:
     ) -> Callable[[], Reduced]:
         """Call it; a judge finds what it returns, for each rank something `like` that.
 
-        All else is a fault. Of those like which it is, this process has those that are `here`.
+        All else is a fault. This process runs the ranks `here`, usually its own.
         """
         before = {rank: like[rank].copy() for rank in here or self.here}
         try:

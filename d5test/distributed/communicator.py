@@ -416,8 +416,8 @@ class Processes(ABC):
         return (self.comm.size,)
 
     @property
-    def unmet(self) -> int:
-        """What ranks have shared since they met last: one may be that much ahead of another."""
+    def pending(self) -> int:
+        """How much was shared since the last exchange: a rank may be so far ahead of another."""
         return sum(map(len, self._shared))
 
     def shared(self, mine: Any) -> list[Any]:

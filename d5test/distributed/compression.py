@@ -14,12 +14,7 @@ import numpy as np
 
 from d5test.case import Case, Operator, Tensor, dtype_of
 from d5test.distributed.checks import ANYTHING, RIGHT, Pick, Property, RanksInquiry, raised, same
-from d5test.distributed.communicator import (
-    Array,
-    ByRank,
-    Reduced,
-    Runner,
-)
+from d5test.distributed.communicator import Array, ByRank, Reduced, Runner
 from d5test.distributed.judges import Judge, single
 from d5test.names import BadName, installed, resolve
 from d5test.numerics.arithmetic import format_of

@@ -13,12 +13,7 @@ import numpy as np
 
 from d5test.case import Case, Operator, Tensor, dtype_of
 from d5test.distributed.checks import ANYTHING, RIGHT, Pick, Property, RanksInquiry
-from d5test.distributed.communicator import (
-    Array,
-    Reduced,
-    Runner,
-    run_copies,
-)
+from d5test.distributed.communicator import Array, Reduced, Runner, run_copies
 from d5test.distributed.judges import Judge, single
 from d5test.numerics.arithmetic import classes
 from d5test.numerics.bounds import double, forward_bounds, lower_precision

@@ -13,12 +13,7 @@ import numpy as np
 
 from d5test.case import Case, Operator, Tensor
 from d5test.distributed.checks import ANYTHING, Pick, Property, RanksInquiry
-from d5test.distributed.communicator import (
-    Array,
-    ByRank,
-    Communicator,
-    Reduced,
-)
+from d5test.distributed.communicator import Array, ByRank, Communicator, Reduced
 from d5test.distributed.judges import Judge, single
 from d5test.numerics.arithmetic import format_of
 from d5test.numerics.bounds import Bound

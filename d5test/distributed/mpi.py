@@ -47,7 +47,8 @@ from d5test.reference.schedules import SCHEDULES, Scheduled
 from d5test.reference.semantics import COLLECTIVES
 
 SERIES = 64
-"""Of messages: ranks are so many schedules apart at most."""
+"""Kinds of messages: ranks are less than so many schedules apart. Tags may go up to 511 with
+any MPI, which has to have those up to 32767."""
 
 
 def run(schedule: Schedule, comm: Any, window: Any = None, series: int = 0) -> Traffic:
@@ -204,7 +205,7 @@ class Mpi(Processes):
         rank, size = self.comm.rank, self.comm.size
         mine = arrays[rank].copy()
         with _window(mine, self.comm) if exposed else nullcontext() as window:
-            traffic = run(program(rank, size, mine), self.comm, window, self.unmet % SERIES)
+            traffic = run(program(rank, size, mine), self.comm, window, self.pending % SERIES)
         return Reduced(self.shared(mine), self.shared(traffic))
 
     def reducer(self, algorithm: str) -> Callable[[Array], Traffic | None]:

@@ -4,23 +4,18 @@ As `d5test.distributed.checks`, for cases whose operator is `Descent`. Some prob
 gradients that are told, not computed: whole numbers, from which one can read who has seen whose.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from math import lcm
 from typing import Any
 
 import numpy as np
 
-from d5test.case import Case, Operator, Tensor
-from d5test.distributed.checks import ANYTHING, RIGHT, Pick, Property, RanksInquiry, same
-from d5test.distributed.communicator import (
-    Array,
-    ByRank,
-    Reduced,
-    Runner,
-    run_copies,
-)
+from d5test.case import Case
+from d5test.distributed.checks import RIGHT, Property, RanksInquiry, same
+from d5test.distributed.communicator import Array, ByRank, Reduced, Runner
+from d5test.distributed.descent import Descent, Replay, descent
 from d5test.distributed.graphs import GRAPHS, mixing, spectral_gap
 from d5test.distributed.judges import Judge, single
 from d5test.distributed.optimizer import DistributedOptimizer, Gradient
@@ -40,14 +35,8 @@ from d5test.numerics.arithmetic import classes, format_of
 from d5test.numerics.bounds import double, forward_bounds, lower_precision
 from d5test.numerics.judgement import Judgement, judge
 from d5test.reference.collectives import Schedule
-from d5test.reference.optimizers import OPTIMIZERS, GradientDescent, Optimizer
-from d5test.reference.steps import STEPS
+from d5test.reference.optimizers import GradientDescent
 
-EXACT: Mapping[str, float] = {
-    "lr": 0.125, "momentum": 0.875, "rho": 0.875, "beta1": 0.875, "beta2": 0.9375,
-    "epsilon": 2.0**-10, "accumulator": 0.125,
-}  # fmt: skip
-"""Hyperparameters that are exact in every dtype."""
 LAG = "gradients by which a read lagged behind its reader"
 WHOLE_STEP = GradientDescent(lr=1.0)
 Formula = Callable[[Array, Array], Array]
@@ -106,89 +95,6 @@ SUSPECTS: Mapping[str, Callable[[Formula, Array, Array], Array]] = {
     "no step at all": lambda _, w, g: w,
 }
 """What a wrong result may be, by name: as a formula, given the right one."""
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class Descent(Operator):
-    """Several ranks fit a linear model: `steps` steps of a distributed optimizer.
-
-    Inputs: w, then X and y of each rank; outputs: w of each rank. Bars that run through it know
-    the arithmetic of a distributed optimizer, so that its result can be told from that of a wrong
-    one; what is right does not come from there, but from one process that has all minibatches.
-
-    w has shape (n,), X (steps, b, n), y (steps, b): of each step a minibatch of b samples. The
-    loss is half the mean square of X w - y over the samples of a minibatch.
-
-    optimizer  a name in `DISTRIBUTED`
-    base       a name in `d5test.reference.optimizers.OPTIMIZERS`
-    order      which order of delivery virtual ranks have
-    """
-
-    domain = "d5test"
-    optimizer: str
-    base: str
-    steps: int = 3
-    order: int = 0
-
-    def forward(self, w: Any, *minibatches: Any) -> Any:
-        """The parameters of each rank."""
-        optimizer = DISTRIBUTED[self.optimizer](self.base_optimizer(w))
-
-        def program(rank: int, size: int, w: Any) -> Schedule:
-            gradient = self.gradient(rank, minibatches)
-            return optimizer.train(rank, size, w, gradient, self.steps)
-
-        return run_copies(program, [w] * (len(minibatches) // 2), self.order)[0]
-
-    def base_optimizer(self, w: Any) -> Optimizer:
-        """The base optimizer, its numbers as arrays like `w`."""
-        step = STEPS[self.base]()
-        exact = {name: value for name, value in EXACT.items() if name in step.attributes}
-        return step.with_(**exact).optimizer(like=w)
-
-    def gradient(self, rank: int, minibatches: Sequence[Any]) -> Gradient:
-        """Of the loss of a rank's own minibatches."""
-        return partial(_gradient, *minibatches[2 * rank : 2 * rank + 2])
-
-    def sequential(self, w: Any, *minibatches: Any) -> list[Any]:
-        """The parameters of each rank, by one process that has all minibatches."""
-        gradients = [self.gradient(rank, minibatches) for rank in range(len(minibatches) // 2)]
-        if self.optimizer in CONSISTENT:
-            samples = np.concatenate(minibatches[::2], axis=1)
-            joined = partial(_gradient, samples, np.concatenate(minibatches[1::2], axis=1))
-            return self.by_rule(w, [joined], ()) * len(gradients)
-        return self.by_rule(w, gradients, ())
-
-    def by_rule(self, w: Any, gradients: Sequence[Gradient], events: Sequence[Event]) -> list[Any]:
-        """The parameters of each rank, by the optimizer's rule."""
-        optimizer = DISTRIBUTED[self.optimizer](self.base_optimizer(w))
-        return RULES[self.optimizer](optimizer, w, gradients, self.steps, events)
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class Replay(Descent):
-    """A `Descent` in which rank 0 takes messages in a known order."""
-
-    events: tuple[Event, ...] = ()
-
-    def forward(self, w: Any, *minibatches: Any) -> Any:
-        """The parameters of each rank."""
-        gradients = [self.gradient(rank, minibatches) for rank in range(len(minibatches) // 2)]
-        return tuple(self.by_rule(w, gradients, self.events))
-
-
-def _gradient(samples: Any, targets: Any, step: int, w: Any) -> Any:
-    x, y = samples[step], targets[step]
-    return np.transpose(x) @ (x @ w - y) / len(y)
-
-
-def descent(optimizer: str, dtype: str, sizes: Sequence[int], pick: Pick) -> Case:
-    """A few steps over any base optimizer. More parameters than samples, and fewer."""
-    size, n, samples, steps = pick(sizes), pick(range(1, 12)), pick(range(1, 6)), pick(range(1, 5))
-    op = Descent(optimizer=optimizer, base=pick(tuple(OPTIMIZERS)), steps=steps,
-                 order=pick(ANYTHING))  # fmt: skip
-    minibatches = Tensor((steps, samples, n), dtype), Tensor((steps, samples), dtype)
-    return Case(op, (Tensor((n,), dtype), *minibatches * size), seed=pick(ANYTHING))
 
 
 class Probe(RanksInquiry):
@@ -446,13 +352,9 @@ def consensus(comm: Runner, case: Case) -> Judge:
 
     def judged() -> Judgement:
         before, after = (_spread(np.array(x, np.float64)) for x in (starts, answer().results))
-        u, norm = (
-            format_of(inquiry.dtype).u,
-            float(np.linalg.norm(np.abs(starts).astype(np.float64))),
-        )
-        bar = (1 - spectral_gap(matrix)) ** steps * before + 2 * steps * (
-            size + 1
-        ) * size * u * norm
+        norm = float(np.linalg.norm(np.abs(starts).astype(np.float64)))
+        roundings = 2 * steps * (size + 1) * size * format_of(inquiry.dtype).u * norm
+        bar = (1 - spectral_gap(matrix)) ** steps * before + roundings
         if not after <= bar:
             raise inquiry.fault(
                 "consensus", "replicas come together too slowly", None, got=f"{after:.6g}",

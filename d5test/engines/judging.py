@@ -161,7 +161,7 @@ def _values(
         at = _furthest(bound, got)
         begun = (ranks[r].trajectory[: step + 1] for r in (rank, 0))
         likely = next(filter(None, map(bars.looks_like, begun)), "")
-        if name == NORM and np.isnan(got).all():
+        if names == [NORM] and np.isnan(got):
             likely = "the engine does not set `norm`"
         yield "value", "it is not where the sequential run is", {
             "step": f"{step + 1} of {len(bars.bounds)}",
