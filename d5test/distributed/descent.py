@@ -14,7 +14,7 @@ from d5test.case import Case, Operator, Tensor
 from d5test.distributed.checks import ANYTHING, Pick
 from d5test.distributed.communicator import run_copies
 from d5test.distributed.optimizer import Gradient
-from d5test.distributed.optimizers import CONSISTENT, DISTRIBUTED
+from d5test.distributed.optimizers import CONSISTENT, DISTRIBUTED, GROWING
 from d5test.distributed.rules import RULES, Event
 from d5test.reference.collectives import Schedule
 from d5test.reference.optimizers import OPTIMIZERS, Optimizer
@@ -102,8 +102,12 @@ def _gradient(samples: Any, targets: Any, step: int, w: Any) -> Any:
 
 
 def descent(optimizer: str, dtype: str, sizes: Sequence[int], pick: Pick) -> Case:
-    """A few steps over any base optimizer. More parameters than samples, and fewer."""
-    size, n, samples, steps = pick(sizes), pick(range(1, 12)), pick(range(1, 6)), pick(range(1, 5))
+    """A few steps over any base optimizer. More parameters than samples, and fewer.
+
+    One whose minibatches grow has some more, until they would grow a third time.
+    """
+    size, n, samples = pick(sizes), pick(range(1, 12)), pick(range(1, 6))
+    steps = pick(range(1, 14 if optimizer in GROWING else 5))
     op = Descent(optimizer=optimizer, base=pick(tuple(OPTIMIZERS)), steps=steps,
                  order=pick(ANYTHING))  # fmt: skip
     minibatches = Tensor((steps, samples, n), dtype), Tensor((steps, samples), dtype)

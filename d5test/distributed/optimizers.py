@@ -4,7 +4,7 @@ Averaged is always over all contributions, so that with minibatches of one size 
 `CONSISTENT` take the steps that the base optimizer takes on the joined minibatch.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -48,6 +48,45 @@ class Decentralised(DistributedOptimizer):
 
 
 @dataclass(frozen=True)
+class GrowingMinibatch(DistributedOptimizer):
+    """As `Decentralised`, but a step is on more and more minibatches, whose mean it takes.
+
+    Where training would divide the learning rate by `factor`, each rank's share of a step has
+    `factor` times the samples: Smith et al., ICLR 2018 (arXiv 1711.00489), section 2.
+
+    after   steps after which a step has more minibatches
+    most    minibatches that a step has at most
+    """
+
+    after: int = 1
+    factor: int = 2
+    most: int = 4
+
+    def train(self, rank: int, size: int, w: Any, gradient: Gradient, steps: int) -> Schedule:
+        """The slots of the base optimizer are the same at all ranks."""
+        local, allreduce = Local(self.base), ALLREDUCE["ring"].schedule
+        for part in self.parts(steps):
+            g = gradient(part[0], w)
+            for step in part[1:]:
+                g = g + gradient(step, w)
+            yield from allreduce(rank, size, g)
+            local.step(w, g / (size * len(part)))
+
+    def parts(self, steps: int) -> Iterator[range]:
+        """The minibatches of each step, of `steps` in all."""
+        first, many, made = 0, 1, 0
+        while first < steps:
+            yield range(first, min(first + many, steps))
+            first, made = first + many, made + 1
+            if made % self.after == 0:
+                many = min(many * self.factor, self.most)
+
+    def items(self, size: int, n: int, steps: int) -> int:
+        """Items that all ranks send: an allreduce a step."""
+        return ALLREDUCE["ring"].items(size, n) * len(list(self.parts(steps)))
+
+
+@dataclass(frozen=True)
 class Compressed(DistributedOptimizer):
     """Every rank has the mean of what the ranks' gradients are compressed to, and steps by itself.
 
@@ -81,6 +120,8 @@ CONSISTENT: Mapping[str, Distributed] = {
     "decentralised-halving_doubling": partial(Decentralised, algorithm="halving_doubling"),
 }
 """Those that take the steps of the base optimizer on the joined minibatch, with equal replicas."""
+GROWING: Mapping[str, Distributed] = {"growing_minibatch": GrowingMinibatch}
+"""Those with equal replicas, whose later steps are on several joined minibatches."""
 COMPRESSED: Mapping[str, Distributed] = {
     "compressed-topk": partial(Compressed, compressor=TopK(share=0.1)),
     "compressed-qsgd-4": partial(Compressed, compressor=QSGD(bits=4)),
@@ -119,6 +160,7 @@ ONE_SIDED: Mapping[str, Distributed] = {
 """Those with parameters that workers reach by themselves, and stale reads."""
 NAMED: tuple[str, ...] = (
     "centralised-hierarchical",
+    "growing_minibatch",
     "neighbour_averaging-torus",
     "neighbour_averaging-random_regular",
     "local_sgd-4",
@@ -127,9 +169,13 @@ NAMED: tuple[str, ...] = (
     "elastic_averaging-0",
     "elastic_averaging-2",
 )
-"""Those that train a network only where --optimizer names them: others of their kind do always."""
+"""Those that train a network only where --optimizer names them.
+
+Others of their kind do always; one whose minibatches grow makes too few steps for a recipe.
+"""
 DISTRIBUTED: Mapping[str, Distributed] = {
     **CONSISTENT,
+    **GROWING,
     **COMPRESSED,
     **AVERAGING,
     **FEDERATED,

@@ -27,6 +27,7 @@ from d5test.distributed.optimizers import (
     DISTRIBUTED,
     ELASTIC,
     FEDERATED,
+    GROWING,
     ONE_SIDED,
     SERVERS,
 )
@@ -71,7 +72,9 @@ def _at_server(w: Array, move: Array) -> Array:
 
 
 FORMULAS: Mapping[str, Formula] = {
-    **dict.fromkeys(CONSISTENT, lambda w, g: np.broadcast_to(w[0] - g.mean(axis=0), w.shape)),
+    **dict.fromkeys(
+        (*CONSISTENT, *GROWING), lambda w, g: np.broadcast_to(w[0] - g.mean(axis=0), w.shape)
+    ),
     "neighbour_averaging": _mixes("ring"),
     **{f"neighbour_averaging-{graph}": _mixes(graph) for graph in ("torus", "random_regular")},
     "model_averaging": _alone(2),
@@ -478,7 +481,7 @@ _ROWS = (
     _row("one_step", single(one_step), subjects=(*FORMULAS,)),
     _row(
         "sequential", single(sequential), kind="value",
-        subjects=(*CONSISTENT, *AVERAGING, *FEDERATED),
+        subjects=(*CONSISTENT, *GROWING, *AVERAGING, *FEDERATED),
     ),
     _row(
         "replay", single(replay), kind="value", subjects=(*SERVERS, *AWARE, *ELASTIC), least=2,
@@ -491,7 +494,7 @@ _ROWS = (
         "consensus", single(consensus),
         subjects=tuple(name for name in AVERAGING if name.startswith("neighbour")),
     ),
-    _row("replicas", single(replicas), subjects=(*CONSISTENT, *COMPRESSED)),
+    _row("replicas", single(replicas), subjects=(*CONSISTENT, *GROWING, *COMPRESSED)),
     _row("staleness", single(staleness), subjects=(*SERVERS, *ONE_SIDED), least=2, measures=LAG),
     _row("paid_back", single(paid_back), subjects=("compressed-topk",)),
     _row("traffic", single(traffic), subjects=_COUNTED),

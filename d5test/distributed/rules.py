@@ -12,7 +12,15 @@ import numpy as np
 
 from d5test.distributed.graphs import GRAPHS, mixing
 from d5test.distributed.optimizer import Gradient, Local
-from d5test.distributed.optimizers import AVERAGING, AWARE, CONSISTENT, ELASTIC, FEDERATED, SERVERS
+from d5test.distributed.optimizers import (
+    AVERAGING,
+    AWARE,
+    CONSISTENT,
+    ELASTIC,
+    FEDERATED,
+    GROWING,
+    SERVERS,
+)
 from d5test.reference.collectives import ANY, Recv, Schedule, Send, Step
 
 Event = tuple[str, int]
@@ -29,6 +37,19 @@ def together(
     for step in range(steps):
         g = [gradient(step, w) for gradient in gradients]
         local.step(w, sum(g[1:], g[0]) / len(g))
+    return [w] * len(gradients)
+
+
+def growing(
+    optimizer: Any, w: Any, gradients: Sequence[Gradient], steps: int, events: Sequence[Event]
+) -> list[Any]:
+    """The base optimizer with the mean over all ranks and so many minibatches in a row."""
+    w, local, step, made = w.copy(), Local(optimizer.base), 0, 0
+    while step < steps:
+        many = min(optimizer.factor ** (made // optimizer.after), optimizer.most, steps - step)
+        g = [gradient(step + i, w) for i in range(many) for gradient in gradients]
+        local.step(w, sum(g[1:], g[0]) / len(g))
+        step, made = step + many, made + 1
     return [w] * len(gradients)
 
 
@@ -179,6 +200,7 @@ def _event(step: Step, heard: int) -> list[Event]:
 
 RULES: Mapping[str, Rule] = {
     **dict.fromkeys(CONSISTENT, together),
+    **dict.fromkeys(GROWING, growing),
     **{name: mixed if name.startswith("neighbour") else alone for name in AVERAGING},
     **dict.fromkeys(FEDERATED, federated),
     **dict.fromkeys(SERVERS, served),

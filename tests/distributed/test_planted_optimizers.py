@@ -11,7 +11,7 @@ import pytest
 from d5test.distributed.averaging import FederatedAveraging, ModelAveraging
 from d5test.distributed.checks import table
 from d5test.distributed.communicator import Virtual
-from d5test.distributed.optimizers import DISTRIBUTED, Compressed
+from d5test.distributed.optimizers import DISTRIBUTED, Compressed, GrowingMinibatch
 from d5test.distributed.probes import DESCENT
 from d5test.distributed.servers import ElasticAveraging, Sharded
 from d5test.outcome.fault import Fault
@@ -50,6 +50,13 @@ def first_of(row: Any, comm: Any, cases: Iterable[Any]) -> Fault | None:
         ("decentralised", wrong.OneRankTooFew, "sequential", "value"),
         ("decentralised", wrong.StepsAveraged, "sequential", "value"),
         ("decentralised", DISTRIBUTED["asynchronous"], "replicas", "disagreement"),
+        ("growing_minibatch", DISTRIBUTED["decentralised"], "sequential", "value"),
+        ("growing_minibatch", partial(GrowingMinibatch, after=2), "sequential", "value"),
+        ("growing_minibatch", partial(GrowingMinibatch, most=8), "sequential", "value"),
+        ("growing_minibatch", wrong.MinibatchesSummed, "sequential", "value"),
+        ("growing_minibatch", wrong.LastIsFull, "sequential", "value"),
+        ("growing_minibatch", wrong.SummedEachTime, "traffic", "volume"),
+        ("growing_minibatch", wrong.OneRankTooFew, "one_step", "step"),
         ("centralised", wrong.Forgetful, "sequential", "value"),
         ("centralised", DISTRIBUTED["neighbour_averaging"], "traffic", "volume"),
         ("neighbour_averaging", wrong.GradientsAmongNeighbours, "one_step", "step"),

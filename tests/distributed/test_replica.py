@@ -10,7 +10,7 @@ from d5test.case import Array
 from d5test.client.client import InProcessClient
 from d5test.distributed.communicator import Virtual
 from d5test.distributed.fleet import Replica
-from d5test.distributed.optimizers import CONSISTENT, DISTRIBUTED, ELASTIC, FEDERATED
+from d5test.distributed.optimizers import CONSISTENT, DISTRIBUTED, ELASTIC, FEDERATED, GROWING
 from d5test.networks.executor import Executor
 from d5test.networks.zoo import mlp
 from d5test.reference.collectives import Schedule
@@ -40,8 +40,11 @@ def minibatch(rank: int, step: int) -> Mapping[str, Array]:
 
 
 def steps_of(name: str) -> int:
-    """Twice as many where a spring holds workers back, and four times where half of them rest."""
-    return STEPS * (4 if name in FEDERATED else 2 if name in ELASTIC else 1)
+    """Twice as many where a spring holds workers back.
+
+    Four times where half of them rest, or a step comes to have four minibatches.
+    """
+    return STEPS * (4 if name in {**FEDERATED, **GROWING} else 2 if name in ELASTIC else 1)
 
 
 def trained(name: str) -> tuple[tuple[Array, ...], list[Replica]]:

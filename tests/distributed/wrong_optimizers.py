@@ -15,7 +15,7 @@ from d5test.distributed.averaging import (
 )
 from d5test.distributed.graphs import ring
 from d5test.distributed.optimizer import Gradient, Local
-from d5test.distributed.optimizers import Compressed, Decentralised
+from d5test.distributed.optimizers import Compressed, Decentralised, GrowingMinibatch
 from d5test.distributed.servers import (
     Centralised,
     ElasticAveraging,
@@ -47,6 +47,46 @@ class OneRankTooFew(Decentralised):
             g = gradient(step, w)
             yield from ALLREDUCE[self.algorithm].schedule(rank, size, g)
             local.step(w, g / max(size - 1, 1))
+
+
+@dataclass(frozen=True)
+class MinibatchesSummed(GrowingMinibatch):
+    """The gradients of a step's minibatches are added up: the mean is over ranks alone."""
+
+    def train(self, rank: int, size: int, w: Any, gradient: Gradient, steps: int) -> Schedule:
+        local = Local(self.base)
+        for part in self.parts(steps):
+            g = sum(gradient(step, w) for step in part)
+            yield from ALLREDUCE["ring"].schedule(rank, size, g)
+            local.step(w, g / size)
+
+
+@dataclass(frozen=True)
+class LastIsFull(GrowingMinibatch):
+    """The last step divides by as many minibatches as it should have had."""
+
+    def train(self, rank: int, size: int, w: Any, gradient: Gradient, steps: int) -> Schedule:
+        local, full = Local(self.base), 1
+        for part in self.parts(steps):
+            full = max(full, len(part))
+            g = sum(gradient(step, w) for step in part)
+            yield from ALLREDUCE["ring"].schedule(rank, size, g)
+            local.step(w, g / (size * full))
+
+
+@dataclass(frozen=True)
+class SummedEachTime(GrowingMinibatch):
+    """Right, but each minibatch has an allreduce of its own."""
+
+    def train(self, rank: int, size: int, w: Any, gradient: Gradient, steps: int) -> Schedule:
+        local = Local(self.base)
+        for part in self.parts(steps):
+            total = 0 * w
+            for step in part:
+                g = gradient(step, w)
+                yield from ALLREDUCE["ring"].schedule(rank, size, g)
+                total = total + g
+            local.step(w, total / (size * len(part)))
 
 
 @dataclass(frozen=True)
