@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -53,7 +54,9 @@ Engines of jax and TensorFlow wait as long in theirs.
 ENDED: deque[tuple[float, Any]] = deque()
 """When process groups ended, and their objects. See `_let_go`."""
 KEPT = 8
-"""How many groups are kept though their work may last; twice as many before one is given up."""
+"""How many groups are kept though their work may last."""
+BEGUN = count(1)
+"""Numbers process groups."""
 
 TOLD = 5.0
 """Seconds from the end of a connection until the rank at its other end says that it has left."""
@@ -98,11 +101,15 @@ def _let_go() -> None:
     the GIL, for which a thread may wait that frees a gradient: a step that nobody has
     awaited, and the process hangs (torch 2.13). So references are kept until all work of a group
     has ended or is overdue; of many groups, until the garbage collector has freed the reducers.
+
+    Whatever else has a group (a mesh, a wrapped model) is in cycles, and the collector comes by
+    itself hardly ever, where frameworks have made millions of objects that stay. Each group has
+    threads that poll: of hundreds of groups they take the cores.
     """
     overdue = time.monotonic() - 2 * COLLECTIVE.total_seconds()
     while ENDED and ENDED[0][0] < overdue:
         ENDED.popleft()
-    if len(ENDED) > 2 * KEPT:
+    if next(BEGUN) % KEPT == 0:
         gc.collect()
         while len(ENDED) > KEPT:
             ENDED.popleft()

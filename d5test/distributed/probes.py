@@ -50,6 +50,11 @@ def _mixed(w: Array, graph: str = "ring") -> Array:
     return np.array([w[row].mean(axis=0) for row in rows])
 
 
+def _joined(w: Array, g: Array) -> Array:
+    """The step with the mean gradient, at each rank."""
+    return np.broadcast_to(w[0] - g.mean(axis=0), w.shape)
+
+
 def _mixes(graph: str) -> Formula:
     return lambda w, g: _mixed(w, graph) - g
 

@@ -16,8 +16,8 @@ STEPS = 4
 HALF = STEPS // 2
 """Steps before the checkpoint of a case that is resumed: moments differ from their first step."""
 Model = Literal["mlp", "branched", "transformer", "experts", "residual", "batchnorm"]
-FEATURES = ("accumulate", "clip", "tied", "uneven", "resumed", "adamw", *get_args(Model))
-"""Of cases, which an engine may lack."""
+FEATURES = ("accumulate", "clip", "tied", "uneven", "resumed", "adamw", "decay", *get_args(Model))
+"""Of cases, which an engine may lack. `decay` is that of SGD, in the gradient."""
 DTYPES = ("float32", "float64")
 OPTIMIZERS: Mapping[str, Mapping[str, Any]] = {
     "SGD": {"lr": 0.125, "momentum": 0.875},
@@ -100,6 +100,7 @@ class Case:
             "uneven": self.uneven,
             "resumed": self.resumed,
             "adamw": self.optimizer == "AdamW",
+            "decay": self.optimizer == "SGD" and "weight_decay" in dict(self.options),
         }
         return (*(name for name, wanted in asked.items() if wanted), self.model)
 
@@ -132,19 +133,23 @@ def _differing(one: Any, plain: Any, names: Sequence[str] = ()) -> list[str]:
     ]
 
 
+SQUARE = Sizes(width=24)
+"""Weights that may be transposed unseen by their shapes."""
 _ROWS = (
     Case("mlp-sgd"),
     Case("mlp-adamw", optimizer="AdamW"),
-    Case("mlp-accumulated", accumulate=2),
+    Case("mlp-accumulated", accumulate=3, sizes=Sizes(own=6)),
     Case("mlp-clipped", clip=0.9),
     Case("mlp-tied", tied=True),
+    Case("mlp-tied-clipped", tied=True, clip=0.9, options=(("weight_decay", 2.0**-4),)),
     Case("mlp-uneven", uneven=True),
     Case("mlp-unused", "branched"),
-    Case("mlp-resumed-sgd", resumed=True),
-    Case("mlp-resumed-adamw", optimizer="AdamW", resumed=True),
+    Case("mlp-resumed-sgd", resumed=True, sizes=SQUARE),
+    Case("mlp-resumed-adamw", optimizer="AdamW", resumed=True, sizes=SQUARE),
     Case("mlp-resumed-unused", "branched", resumed=True),
     Case("deep-sgd", sizes=Sizes(depth=6)),
     Case("transformer-sgd", "transformer"),
+    Case("transformer-uneven", "transformer", uneven=True),
     Case("transformer-adamw", "transformer", "AdamW"),
     Case("experts-sgd", "experts"),
     Case("residual-sgd", "residual"),

@@ -36,7 +36,12 @@ MODELS: Sequence[Model] = (
 LEAST: Mapping[Model, int] = {"batchnorm": 3, "branched": 2}
 """Samples of a rank: of two all are 1 or -1, once normalised; half of them take the branch."""
 RATES: Mapping[str, Sequence[tuple[tuple[str, Any], ...]]] = {
-    "SGD": [(("lr", lr), ("momentum", m)) for lr in (0.125, 0.0625) for m in (0.5, 0.75, 0.875)],
+    "SGD": [
+        (("lr", lr), ("momentum", m), *decay)
+        for lr in (0.125, 0.0625)
+        for m in (0.5, 0.75, 0.875)
+        for decay in ((), (("weight_decay", 2.0**-4),))
+    ],
     "AdamW": [
         (("lr", lr), ("betas", betas), ("weight_decay", decay))
         for lr in (2.0**-6, 2.0**-7)

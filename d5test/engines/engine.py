@@ -190,9 +190,10 @@ class Engine:
     def gives(self, itemsize: int) -> int | None:
         """The formula of the bytes of floating numbers that this rank gives to collectives.
 
-        In a step, where a number of the gradients has so many bytes on its way; what counts is in
-        `d5test.engines.work.Work`. `None`: no formula is known, so that bytes are not judged. An
-        engine that names a rounding owes one: that its gradients are short is seen by their bytes.
+        In the step that was made last, where a number of the gradients has so many bytes on its
+        way; what counts is in `d5test.engines.work.Work`. `None`: no formula is known, so that
+        bytes are not judged. An engine that names a rounding owes one: that its gradients are
+        short is seen by their bytes.
         """
         return None
 

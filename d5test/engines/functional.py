@@ -208,6 +208,8 @@ class Update:
         """The next parameter and slots."""
         o = self.options
         if self.kind == "SGD":
+            if "weight_decay" in o:
+                g = g + o["weight_decay"] * p
             momentum = o["momentum"] * slots["momentum"] + g
             return p - o["lr"] * momentum, {"momentum": momentum}
         beta1, beta2 = o["betas"]

@@ -288,7 +288,7 @@ def _volume(bars: Bars, ranks: Sequence[Phase]) -> Iterator[Finding]:
 
     The first step does not count: an engine may get ready in it.
     """
-    if bars.rounding and ranks[0].due is None:
+    if bars.rounding and ranks[0].due[-1] is None:
         yield "volume", "it names a rounding, and no formula of its bytes", {
             "rounding": bars.rounding, "owes": "gives(itemsize): see d5test.engines.engine",
         }  # fmt: skip
@@ -299,15 +299,16 @@ def _volume(bars: Bars, ranks: Sequence[Phase]) -> Iterator[Finding]:
         yield "volume", "gradients do not travel in the format that it names", {
             "rounding": bars.rounding, "formats": ", ".join(sorted(formats)) or "none",
         }  # fmt: skip
-    for step, works in _works(ranks)[1:]:
+    for at, (step, works) in enumerate(_works(ranks)[1:], 1):
         sent = {rank: work.sent for rank, work in enumerate(works)}
-        wrong = [rank for rank, bytes_ in sent.items() if ranks[rank].due not in (None, bytes_)]
+        due = {rank: phase.due[at] for rank, phase in enumerate(ranks)}
+        wrong = [rank for rank, bytes_ in sent.items() if due[rank] not in (None, bytes_)]
         if wrong:
             rank = wrong[0]
             yield "volume", "it does not give others what it should", {
                 "step": f"{step + 1} of {STEPS}",
                 "rank": f"{rank}, of {_numbers(set(wrong))}",
-                "bytes": f"{sent[rank]}, due {ranks[rank].due}",
+                "bytes": f"{sent[rank]}, due {due[rank]}",
                 **({"rounding": bars.rounding} if bars.rounding else {}),
             }  # fmt: skip
             return

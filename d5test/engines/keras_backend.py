@@ -51,6 +51,9 @@ def demand(backend: str) -> Any:
     return keras
 
 
+DECAY = "Keras' SGD decays weights beside its step, and PyTorch's in the gradient"
+
+
 class Optimizer:
     """One of Keras, which does what one of PyTorch does.
 

@@ -72,6 +72,7 @@ class KerasEngine(Engine):
             "residual": "no convolution is written as a function yet",
             "batchnorm": "no batch normalisation is written as a function yet",
             "branched": "what no sample uses has a gradient of zero, and is stepped",
+            "decay": keras_backend.DECAY,
             "resumed": "no checkpoint of Keras is written yet",
         }
     )

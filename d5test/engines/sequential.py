@@ -41,6 +41,8 @@ Trajectory = tuple[dict[str, Array], ...]
 step."""
 LOSS, NORM = "loss", "norm of the gradient"
 COARSE = "gradients rounded to bfloat16"
+DOUBLE = 53
+"""Bits of float64."""
 SUMS = 24
 """Bits of the sums of an engine that computes in 16."""
 
@@ -94,15 +96,16 @@ class Noise:
     @contextmanager
     def made(self) -> Iterator[None]:
         """Within: each primitive of PyTorch is off."""
-        with MonteCarlo(partial(off, self.arithmetic, self.member, 1.0)):
+        factor = _kept(self.arithmetic.primitive.precision)
+        with MonteCarlo(partial(off, self.arithmetic, self.member, factor)):
             yield
 
     def cast(self, x: torch.Tensor, name: str) -> torch.Tensor:
         """Numbers that are rounded to a format; integers stay what they are."""
         if not x.is_floating_point():
             return x
-        value = x.detach().numpy()
-        error = format_of(name).u * value * deviates(value, value, self.member)
+        value, to = x.detach().numpy(), format_of(name)
+        error = _kept(to.precision) * to.u * value * deviates(value, value, self.member)
         return torch.from_numpy(value + error)
 
     @contextmanager
@@ -134,6 +137,15 @@ class Noise:
                 part = rounded(part + rounded(other))
             total[name] = part
         return scaled([total], 1 / len(gradients))
+
+
+def _kept(precision: int) -> float:
+    """By how much errors of such a format are made larger, so that float64 has room for them.
+
+    One of half a unit in the last place of a number just above 1 is rounded away in float64: a
+    normalisation's weights, which begin at 1, would have no spread.
+    """
+    return 2.0 if precision >= DOUBLE else 1.0
 
 
 def steps(

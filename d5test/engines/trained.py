@@ -40,7 +40,7 @@ class Phase:
     trajectory: Trajectory
     held: Held
     work: Sequence[Work]
-    due: int | None
+    due: Sequence[int | None]
     dtypes: Mapping[str, str]
     split: Mapping[str, Side]
 
@@ -95,10 +95,12 @@ def _phase(
         engine.wrap(model, training.rule, training.plan)
         if since is not None:
             engine.load(since)
-        made, dtypes = [], {}
+        itemsize = dtype_of(engine.rounding or training.dtype).itemsize
+        made, due, dtypes = [], [], {}
         for batch in training.batches()[steps.start : steps.stop]:
             with meter.step(work):
                 loss = engine.step(batch)
+            due.append(engine.gives(itemsize))
             after: dict[str, Array] = {LOSS: np.asarray(float(loss))}
             if training.case.clip < inf:
                 after[NORM] = np.asarray(float(engine.norm))
@@ -111,7 +113,6 @@ def _phase(
             made.append(after)
         if to is not None:
             engine.save(to)
-        due = engine.gives(dtype_of(engine.rounding or training.dtype).itemsize)
         counted = work if engine.seen else []
         held = engine.placements()
         split = {**training.plan.split, **engine.split}
