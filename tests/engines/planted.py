@@ -86,6 +86,44 @@ class NoSyncToTheLast(Ddp):
             return super().step(joined)
 
 
+class ThirdPartLost(Ddp):
+    """Of three parts of a rank's share the last is stepped twice, and the second never."""
+
+    def step(self, joined: Minibatch) -> float:
+        if self.plan.accumulate > 2:
+            rank, ranks = self.replicas
+            part, count = joined.part(rank, ranks), self.plan.accumulate
+            lost, taken = part.part(1, count), part.part(2, count)
+            if len(lost) == len(taken):
+                lost.x.copy_(taken.x)
+                lost.y.copy_(taken.y)
+        return super().step(joined)
+
+
+class DecayedTwice(Hooked):
+    """A shared weight is decayed by each module that has it."""
+
+    def before(self, parameters: list[torch.Tensor]) -> None:
+        shared = self.model.module.first.up.weight
+        (group,) = self.optimizer.param_groups
+        shared.grad.add_(shared.detach(), alpha=group["weight_decay"])
+
+
+class CountedTwice(Hooked):
+    """A shared weight is twice in the norm by which gradients are clipped."""
+
+    def wrap(self, model: nn.Sequential, optimizer: Rule, plan: Plan) -> None:
+        super().wrap(model, optimizer, replace(plan, clip=inf))
+        self.most = plan.clip
+
+    def before(self, parameters: list[torch.Tensor]) -> None:
+        shared = self.model.module.first.up.weight
+        gradients = [p.grad for p in (*parameters, shared)]
+        norm = torch.stack([(g * g).sum() for g in gradients]).sum().sqrt()
+        for p in parameters:
+            p.grad *= (self.most / norm).clamp(max=1.0)
+
+
 class ClippedByOwnNorm(Hooked):
     """Each rank clips its own gradient, before the mean is taken."""
 

@@ -85,6 +85,16 @@ class OneParameterLost(TensorParallel):
             local(self.named["first.up.weight"]).copy_(before)
 
 
+class Transposed(Ddp):
+    """A square weight is read with its rows as columns."""
+
+    def load(self, folder: Path) -> None:
+        super().load(folder)
+        weight = self.named["first.up.weight"]
+        with torch.no_grad():
+            weight.copy_(weight.t().clone())
+
+
 class StepsLost(Ddp):
     """AdamW corrects the bias of its moments as in the first step."""
 

@@ -7,7 +7,7 @@ import torch.distributed as dist
 from torch import nn
 
 from d5test.backends.base import Unsupported
-from d5test.engines.data_parallel import Ddp, Fsdp2
+from d5test.engines.data_parallel import Fsdp2
 from d5test.engines.engine import Minibatch, Plan, Rule
 from tests.engines.planted import Hooked
 
@@ -36,26 +36,12 @@ class FirstSampleAlone(Hooked):
                 dist.broadcast(p.grad, 0)
 
 
-class ThirdPartLost(Ddp):
-    """Of three parts of a rank's share the last is stepped twice, and the second never."""
-
-    def step(self, joined: Minibatch) -> float:
-        if self.plan.accumulate > 2:
-            rank, ranks = self.replicas
-            part, count = joined.part(rank, ranks), self.plan.accumulate
-            lost, taken = part.part(1, count), part.part(2, count)
-            if len(lost) == len(taken):
-                lost.x.copy_(taken.x)
-                lost.y.copy_(taken.y)
-        return super().step(joined)
-
-
 class DecayForgotten(Hooked):
     """AdamW's weight decay is a constant."""
 
     def optimizing(self, optimizer: Rule) -> Any:
         options = dict(optimizer.options)
-        if "weight_decay" in options:
+        if optimizer.kind is torch.optim.AdamW:
             options["weight_decay"] = 2.0**-7
         return super().optimizing(Rule(optimizer.kind, options))
 

@@ -5,11 +5,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from d5test.engines.bars import Alone, Bars, expected
 from d5test.engines.cases import CASES, DTYPES, SLOTS, USUAL
 from d5test.engines.checkpoints import ITSELF, Saved
-from d5test.engines.sequential import LOSS, NORM, followed, mean, mistakes
+from d5test.engines.sequential import LOSS, NORM, Noise, arithmetic_of, followed, mean, mistakes
 from d5test.engines.training import Training
 from d5test.plugin import engines
 
@@ -69,6 +70,16 @@ def test_the_ensemble_strays_by_some_roundings_and_no_more() -> None:
         for name, bound in step.items():
             if name not in (LOSS, NORM):
                 assert 2.0**-24 < float(np.median(bound.bar)) < 1000 * 2.0**-24
+
+
+def test_a_number_just_above_one_strays_in_float64() -> None:
+    """Half a unit in its last place would be rounded away."""
+    noise = Noise(arithmetic_of("float64"), 0)
+    x = torch.linspace(1, 1.01, 64, dtype=torch.float64)
+    with noise.made():
+        made = x * 1
+    for strayed in (made, noise.cast(x, "float64")):
+        assert 0.2 < float((strayed != x).double().mean()) < 0.9
 
 
 def test_a_mistake_is_told_by_its_own_name() -> None:

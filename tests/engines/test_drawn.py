@@ -144,7 +144,6 @@ def test_what_an_engine_refuses_once_ranks_have_met_is_skipped() -> None:
     [
         ("LostWhereRowsAreFew", "(classes|length|hidden) 2"),
         ("FirstSampleAlone", "own 1"),
-        ("ThirdPartLost", "accumulate 3"),
         ("DecayForgotten", "weight_decay 0.0625"),
         ("SumAlongTwoAxes", "mesh dp2,fsdp2"),
     ],

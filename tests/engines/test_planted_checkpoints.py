@@ -26,6 +26,7 @@ WRONG = {
         "exp_avg_sq of second.down.bias is not loaded",
     ),
     "OneParameterLost:mlp-resumed-sgd": ("value", "first.up.weight is not loaded"),
+    "Transposed:mlp-resumed-sgd": ("value", ""),
     "StepsLost:mlp-resumed-adamw": ("value", "step is not loaded"),
     "NeighboursShard:mlp-resumed-sgd:fsdp4:fsdp4": ("value", ""),
     "StepOld:mlp-resumed-sgd": ("value", "the checkpoint is a step old"),

@@ -21,7 +21,10 @@ WRONG = {
     "ScoresGathered": "volume",
 }
 """The kind of the fault of each."""
-HONEST = ("SequenceParallelism:transformer-sgd", "LossParallelism:transformer-sgd")
+HONEST = (
+    "SequenceParallelism:transformer-sgd", "LossParallelism:transformer-sgd",
+    "SequenceParallelism:transformer-uneven", "LossParallelism:transformer-uneven",
+)  # fmt: skip
 MIXED = (
     "SequenceParallelism:transformer-sgd:dp2,tp2", "LossParallelism:transformer-sgd:dp2,tp2",
     "LossParallelism:transformer-sgd:fsdp2,tp2", "SequenceParallelism:transformer-adamw",
