@@ -40,6 +40,7 @@ class Divided(Operator):
     data: int = 1
     microbatches: int = 1
     order: str = "gpipe"
+    sequence: bool = False
     d: int = 1
     h: int = 1
     count: int = 1
@@ -48,7 +49,9 @@ class Divided(Operator):
     @property
     def plan(self) -> Plan:
         """How it is divided."""
-        return Plan(self.tensor, self.stages, self.data, self.microbatches, self.order)
+        return Plan(
+            self.tensor, self.stages, self.data, self.microbatches, self.order, self.sequence
+        )
 
     def shaped(self, w: Any, x: Any, targets: Any) -> tuple[Any, Any, Any, Any]:
         """`a`, `b`, samples and targets in their shapes."""
@@ -91,22 +94,25 @@ class Divided(Operator):
         for rank in range(self.plan.size):
             _, stage, _ = self.plan.place(rank)
             columns = self.plan.columns(rank, self.h)
-            parts = da[stage][:, columns], db[stage][columns], self.counts(stage)
+            parts = da[stage][:, columns], db[stage][columns], self.counts(rank)
             found.append(np.concatenate([np.ravel(part) for part in parts]))
         return found
 
-    def counts(self, stage: int) -> list[float]:
-        """The clock of a stage at the end, and the microbatches it kept.
+    def counts(self, rank: int) -> list[float]:
+        """The clock of a rank at the end, and the items of activations that it kept.
 
         The last backward pass of the first stage ends after 2 (microbatches + stages - 1) passes,
         that of each stage behind it one earlier.
         """
         plan = self.plan
-        return [2 * (plan.microbatches + plan.stages - 1) - stage, plan.kept(stage)]
+        _, stage, _ = plan.place(rank)
+        kept = plan.kept_items(rank, self.d, self.h, self.count)
+        return [2 * (plan.microbatches + plan.stages - 1) - stage, kept]
 
 
-DIVISIONS = ("column_row", *ORDERS, *(f"hybrid-{order}" for order in ORDERS))
-"""Tensor parallelism, pipelines, and those with replicas and both."""
+SEQUENCE = "column_row-sequence"
+DIVISIONS = ("column_row", SEQUENCE, *ORDERS, *(f"hybrid-{order}" for order in ORDERS))
+"""Tensor parallelism, with rows divided, too, or not; pipelines; those with replicas and all."""
 
 
 def divided(subject: str, dtype: str, sizes: Sequence[int], pick: Pick) -> Case:
@@ -120,10 +126,12 @@ def divided(subject: str, dtype: str, sizes: Sequence[int], pick: Pick) -> Case:
         tensor = pick(factors)
         stages = pick([k for k in factors if size // tensor % k == 0])
         data = size // tensor // stages
+    sequence = subject == SEQUENCE or (subject.startswith("hybrid") and pick((False, True)))
     op = Divided(
         tensor=tensor, stages=stages, data=data, microbatches=pick(range(1, 6)),
-        order=kind if kind in ORDERS else "gpipe", d=pick(range(1, 5)),
-        h=tensor + pick(range(3)), count=pick(range(1, 4)), delivery=pick(ANYTHING),
+        order=kind if kind in ORDERS else "gpipe", sequence=sequence, d=pick(range(1, 5)),
+        h=tensor + pick(range(3)), count=pick(range(1, 4 + sequence * tensor)),
+        delivery=pick(ANYTHING),
     )  # fmt: skip
     samples = data * op.microbatches * op.count * op.d
     shapes = (2 * stages * op.d * op.h,), (samples,), (samples,)
@@ -181,7 +189,7 @@ def bubble(comm: Runner, case: Case) -> Judge:
     """The share of time that stages wait is (p - 1) / (m + p - 1), by the virtual clock.
 
     Each stage ends when it should, and keeps the activations of as many microbatches as it
-    should: all m in GPipe, p less its own number in 1F1B.
+    should: all m in GPipe, p less its own number in 1F1B. Where rows are divided, of its own.
     """
     inquiry = _Inquiry("bubble", comm, case)
     plan, answer = inquiry.op.plan, inquiry.divided()
@@ -190,13 +198,13 @@ def bubble(comm: Runner, case: Case) -> Judge:
         results = answer().results
         for rank, result in enumerate(results):
             _, stage, _ = plan.place(rank)
-            got, want = [float(x) for x in result[-2:]], inquiry.op.counts(stage)
+            got, want = [float(x) for x in result[-2:]], inquiry.op.counts(rank)
             if got != want:
                 raise inquiry.fault(
                     "bubble", "a stage waits too long, or keeps too much", None,
                     where=f"rank {rank}, stage {stage} of {plan.stages}",
-                    got=f"ends at {got[0]:g}, keeps {got[1]:g}",
-                    want=f"ends at {want[0]:g}, keeps {want[1]:g}",
+                    got=f"ends at {got[0]:g}, keeps {got[1]:g} items",
+                    want=f"ends at {want[0]:g}, keeps {want[1]:g} items",
                 )  # fmt: skip
         end = max(float(result[-2]) for result in results)
         waits = 1 - 2 * plan.microbatches / end

@@ -36,6 +36,11 @@ def first_fault(subject: str, division: Any, check: str) -> Fault | None:
         ("1f1b", wrong.SendsFirst, "bubble", "deadlock"),
         ("column_row", wrong.SummedTwice, "division_traffic", "volume"),
         ("hybrid-gpipe", wrong.NotSummedBack, "division_traffic", "volume"),
+        ("column_row-sequence", wrong.OwnRowsOfOwnSum, "gradients", "value"),
+        ("column_row-sequence", wrong.NextRows, "gradients", "value"),
+        ("column_row-sequence", wrong.KeepsAllRows, "bubble", "bubble"),
+        ("column_row-sequence", wrong.SumsAllRows, "division_traffic", "volume"),
+        ("hybrid-1f1b", wrong.SumsAllRows, "division_traffic", "volume"),
     ],
 )
 def test_it_is_found(subject: str, division: Any, check: str, kind: str) -> None:
@@ -64,6 +69,16 @@ def test_a_bubble_is_that_of_the_formula() -> None:
         2,
         1,
     ]
+
+
+def test_divided_rows_cost_a_gather_more_and_keep_less() -> None:
+    """With 4 ranks that share a block: 5 to 4 in bytes, and a fourth of the rows."""
+    whole, own = Plan(tensor=4), Plan(tensor=4, sequence=True)
+    d, h, count = 5, 8, 12
+    assert own.items(d, h, count) * 4 == whole.items(d, h, count) * 5
+    columns = count * h // 4
+    assert whole.kept_items(0, d, h, count) == 2 * count * d + columns
+    assert own.kept_items(0, d, h, count) == 2 * count * d // 4 + columns
 
 
 def test_the_undivided_gradient_is_the_difference_quotient() -> None:

@@ -85,3 +85,41 @@ class SummedTwice(Division):
     def _summed(self, part: Any) -> Any:
         yield from super()._summed(np.zeros_like(part))
         return (yield from super()._summed(part))
+
+
+class KeepsAllRows(Division):
+    """It keeps the rows that it has gathered, where its own are enough."""
+
+    def forward(self, i: int) -> Any:
+        yield from super().forward(i)
+        x, u, out = self._stash[i]
+        self._stash[i] = (yield from super()._gathered(x)), u, out
+        self.kept = max(self.kept, sum(p.size for parts in self._stash.values() for p in parts))
+
+    def _gathered(self, own: Any) -> Any:
+        whole = len(own) == sum(self.layout.counts) // self.a.shape[0]
+        return own if whole else (yield from super()._gathered(own))
+
+
+class OwnRowsOfOwnSum(Division):
+    """What is scattered is no sum."""
+
+    def _scattered(self, part: Any) -> Any:
+        yield from super()._scattered(part)
+        return part[self.plan.rows(self.rank, len(part))] if self.plan.sequence else part
+
+
+class SumsAllRows(Division):
+    """Right, but each rank has the sum of all rows, and takes its own."""
+
+    def _scattered(self, part: Any) -> Any:
+        summed = yield from self._summed(part)
+        return summed[self.plan.rows(self.rank, len(part))]
+
+
+class NextRows(Division):
+    """A rank sends on what is another's: rows come in another order than they left."""
+
+    def _gathered(self, own: Any) -> Any:
+        every = yield from super()._gathered(own)
+        return np.concatenate([every[1:], every[:1]]) if self.plan.sequence else every
