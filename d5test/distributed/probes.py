@@ -77,9 +77,7 @@ def _at_server(w: Array, move: Array) -> Array:
 
 
 FORMULAS: Mapping[str, Formula] = {
-    **dict.fromkeys(
-        (*CONSISTENT, *GROWING), lambda w, g: np.broadcast_to(w[0] - g.mean(axis=0), w.shape)
-    ),
+    **dict.fromkeys((*CONSISTENT, *GROWING), _joined),
     "neighbour_averaging": _mixes("ring"),
     **{f"neighbour_averaging-{graph}": _mixes(graph) for graph in ("torus", "random_regular")},
     "model_averaging": _alone(2),
