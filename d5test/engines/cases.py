@@ -15,7 +15,7 @@ STEPS = 4
 """Momentum shows in the second step, and whatever is kept from step to step in the others."""
 HALF = STEPS // 2
 """Steps before the checkpoint of a case that is resumed: moments differ from their first step."""
-Model = Literal["mlp", "branched", "transformer", "experts", "residual", "batchnorm"]
+Model = Literal["mlp", "branched", "transformer", "experts", "residual", "batchnorm", "dropout"]
 FEATURES = ("accumulate", "clip", "tied", "uneven", "resumed", "adamw", "decay", *get_args(Model))
 """Of cases, which an engine may lack. `decay` is that of SGD, in the gradient."""
 DTYPES = ("float32", "float64")
@@ -154,6 +154,7 @@ _ROWS = (
     Case("experts-sgd", "experts"),
     Case("residual-sgd", "residual"),
     Case("batchnorm-sgd", "batchnorm"),
+    Case("dropout-sgd", "dropout", accumulate=2),
 )
 CASES: Mapping[str, Case] = {case.name: case for case in _ROWS}
 USUAL = ("mlp-sgd", "mlp-clipped")

@@ -41,18 +41,24 @@ class World:
 
 @dataclass(frozen=True)
 class Minibatch:
-    """Inputs (n, ...) and the class of each prediction (n, ...)."""
+    """Inputs (n, ...) and the class of each prediction (n, ...).
+
+    factors  of a sequential run with dropout: by what each module multiplies, (n, features)
+    """
 
     x: torch.Tensor
     y: torch.Tensor
+    factors: tuple[torch.Tensor, ...] = ()
 
     def __len__(self) -> int:
         return len(self.x)
 
     def part(self, number: int, count: int) -> Minibatch:
         """One of so many parts of consecutive samples; the first ones are larger by at most 1."""
-        x, y = (torch.tensor_split(tensor, count)[number] for tensor in (self.x, self.y))
-        return Minibatch(x, y)
+        x, y, *factors = (
+            torch.tensor_split(tensor, count)[number] for tensor in (self.x, self.y, *self.factors)
+        )
+        return Minibatch(x, y, tuple(factors))
 
 
 def gathered(own: Any, size: int) -> list[Any]:
@@ -124,7 +130,8 @@ class Engine:
     averages  whether ranks average their parameters after a step, instead of their gradients: each
               then has errors of its own, and the mean has more
     lacks     features of a case that it has not, and why: `accumulate`, `clip`, `tied`, `uneven`,
-              `resumed`, `adamw`, or the name of a model (`d5test.engines.cases.Case.model`)
+              `resumed`, `adamw`, `decay`, or the name of a model, as
+              `d5test.engines.cases.Case.model` has it
     split     linear modules that it splits along `tp` beside those of the plan, and by what
     norm      that of the gradient in the last step, before it was clipped, if the plan clips
     seen      whether PyTorch calls the model and the collectives, so that samples and bytes are

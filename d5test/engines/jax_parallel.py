@@ -118,6 +118,7 @@ class JaxEngine(Engine):
         {
             "residual": "no convolution is written as a function yet",
             "batchnorm": "no batch normalisation is written as a function yet",
+            "dropout": "no dropout is written as a function yet",
             "branched": "what no sample uses has a gradient of zero, and is stepped",
             "resumed": "no checkpoint of jax is written yet",
         }

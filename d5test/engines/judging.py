@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from math import ceil, prod
 from typing import Any
@@ -17,7 +17,9 @@ from d5test.distributed.gloo import joined, raise_if_left
 from d5test.engines.bars import Bars
 from d5test.engines.cases import HALF, STEPS
 from d5test.engines.catalogue import AXES, words_of
+from d5test.engines.dropping import Drops
 from d5test.engines.engine import SIDE, Engine, Side, World
+from d5test.engines.models import RATE
 from d5test.engines.sequential import (
     LOSS,
     NORM,
@@ -112,12 +114,23 @@ def judge(subject: Subject, bars: Bars, ranks: Sequence[Trained]) -> float:
             found += _placements(training, phases)
             found += _shares(training, phases)
             found += () if subject.threads else _volume(bars, phases)
+        if training.drops:
+            found += [("work", what, details) for what, details in training.drops.odd(RATE)]
     if not found:
         return worst
     (kind, what, details), *others = found
     for _, other, more in others:
         details |= {other: "; ".join(f"{name} {text}" for name, text in more.items())}
     raise subject.fault(kind, what, details)
+
+
+def with_drops(training: Training, ranks: Sequence[Trained]) -> Training:
+    """The same, whose sequential run drops what the ranks have. Raises `Unsupported`."""
+    works = [phase.work for each in ranks for phase in each.phases]
+    if not all(works):
+        raise Unsupported("what its dropout does is not seen")
+    kept = [[work.kept for work in step] for step in zip(*works, strict=True)]
+    return replace(training, drops=Drops.of(kept, training.shares, RATE))
 
 
 def _shapes(training: Training, ranks: Sequence[Trained]) -> Iterator[Finding]:

@@ -71,6 +71,7 @@ class KerasEngine(Engine):
             "clip": "train_on_batch of Keras does not say the norm of the gradient",
             "residual": "no convolution is written as a function yet",
             "batchnorm": "no batch normalisation is written as a function yet",
+            "dropout": "no dropout is written as a function yet",
             "branched": "what no sample uses has a gradient of zero, and is stepped",
             "decay": keras_backend.DECAY,
             "resumed": "no checkpoint of Keras is written yet",

@@ -89,6 +89,7 @@ class TensorParallel(Divided, DataParallel):
             "tied": "a shared weight cannot be split twice",
             "residual": "the plan splits no convolution",
             "batchnorm": "running statistics of ranks with the same samples are not written yet",
+            "dropout": "what ranks with the same samples drop is not judged yet",
             "branched": f"along the other axes {MISMATCH}",
         }
     )
@@ -126,6 +127,7 @@ class Pipeline(Divided):
             "tied": "stages share no parameter",
             "uneven": "microbatches of a pipeline have one size",
             "batchnorm": "running statistics that each microbatch moves are not written yet",
+            "dropout": "what stages drop is not judged yet",
         }
     )
     schedule: Any = ScheduleGPipe

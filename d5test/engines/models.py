@@ -22,6 +22,8 @@ HEAD = 2
 COLORS, GROUPS = 3, 2
 MOMENTUM, EPSILON = 2.0**-3, 2.0**-7
 """Of batch normalisation: no dtype rounds them."""
+RATE = 0.25
+"""Of dropout: the share that is dropped. It is not 1/2, which cannot be told from what is left."""
 NAMES = ("first", "second", "third", "fourth", "fifth", "sixth")
 """Of children between the one that enters and the one that leaves."""
 
@@ -36,6 +38,30 @@ class Pair(nn.Module):  # type: ignore[misc]
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Up, Gelu, down."""
         y: torch.Tensor = self.down(nn.functional.gelu(self.up(x)))
+        return y
+
+
+class Dropout(nn.Dropout):  # type: ignore[misc]
+    """PyTorch's own; in a sequential run it multiplies by the factors that ranks have drawn."""
+
+    factors: torch.Tensor | None = None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """The same shape."""
+        y: torch.Tensor = super().forward(x) if self.factors is None else x * self.factors
+        return y
+
+
+class Dropping(Pair):
+    """A pair of layers, between which numbers are dropped: (n, width) to the same."""
+
+    def __init__(self, width: int, hidden: int) -> None:
+        super().__init__(width, hidden)
+        self.drop = Dropout(RATE)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Up, Gelu, dropout, down."""
+        y: torch.Tensor = self.down(self.drop(nn.functional.gelu(self.up(x))))
         return y
 
 
@@ -219,13 +245,17 @@ def _residual(s: Sizes) -> Children:
     )
 
 
+def _dropout(s: Sizes) -> Children:
+    return _deep(s, lambda: Dropping(s.width, s.hidden))
+
+
 def _batchnorm(s: Sizes) -> Children:
     return _deep(s, lambda: Normalised(s.width, s.hidden))
 
 
 MODELS: Mapping[str, Callable[[Sizes], Children]] = {
     "mlp": _mlp, "branched": _branched, "transformer": _transformer,
-    "experts": _experts, "residual": _residual, "batchnorm": _batchnorm,
+    "experts": _experts, "residual": _residual, "batchnorm": _batchnorm, "dropout": _dropout,
 }  # fmt: skip
 COLUMNS, ROWS = ("up", "q", "k", "v"), ("down", "out")
 """Linear modules that tensor parallelism splits, by the columns of their output or the rows of

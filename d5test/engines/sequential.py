@@ -25,6 +25,7 @@ from d5test.engines.buffers import Buffers, Statistics, Way, mistaken, way_of
 from d5test.engines.cases import HALF
 from d5test.engines.checkpoints import Load, Saved, lapses, restore, saved
 from d5test.engines.engine import TINY, Minibatch, mean_loss
+from d5test.engines.models import Dropout
 from d5test.engines.training import Training
 from d5test.modules.montecarlo import MonteCarlo
 from d5test.numerics.arithmetic import Arithmetic, classes, format_of
@@ -200,13 +201,17 @@ def _asked(
     apart = noise is not None and (noise.apart or training.averages)
     if statistics is None and combine is None and not apart:
         with noise.made() if noise else nullcontext():
-            return _gradient(model, model(batch.x), batch, 1.0)
+            return _gradient(model, _outputs(model, batch), batch, 1.0)
     ranks, each = training.ranks, []
     losses, following = 0.0, list[Buffers]()
     for rank in range(ranks):
         with noise.passing(model, batch) if noise else nullcontext(batch) as entering:
             share = entering.part(rank, ranks)
-            y = statistics.outputs(entering, rank, following) if statistics else model(share.x)
+            y = (
+                statistics.outputs(entering, rank, following)
+                if statistics
+                else _outputs(model, share)
+            )
             loss, gradient = _gradient(model, y, share, len(share) * ranks / len(batch))
         each.append(gradient)
         losses += loss
@@ -214,6 +219,15 @@ def _asked(
         statistics.end(following)
     joined = combine or (noise.summed if noise else mean)
     return losses / ranks, joined(each)
+
+
+def _outputs(model: nn.Module, batch: Minibatch) -> torch.Tensor:
+    """The model's. What its dropout leaves is what the ranks have left."""
+    modules = (module for module in model.modules() if isinstance(module, Dropout))
+    for module, factors in zip(modules, batch.factors, strict=True):
+        module.factors = factors
+    y: torch.Tensor = model(batch.x)
+    return y
 
 
 def _gradient(

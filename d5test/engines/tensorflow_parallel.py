@@ -128,6 +128,7 @@ class MultiWorker(Engine):
         {
             "residual": "no convolution is written as a function yet",
             "batchnorm": "no batch normalisation is written as a function yet",
+            "dropout": "no dropout is written as a function yet",
             "branched": "what no sample uses has a gradient of zero, and is stepped",
             "decay": keras_backend.DECAY,
             "resumed": "no checkpoint of TensorFlow is written yet",

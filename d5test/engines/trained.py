@@ -14,6 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
+import torch
 import torch.distributed as dist
 
 from d5test.case import Array, dtype_of
@@ -91,6 +92,8 @@ def _phase(
     try:
         engine.start(world)
         model = training.model()
+        if training.case.model == "dropout":
+            torch.manual_seed(training.case.seed * training.ranks + world.rank)
         meter, work = Meter(model), list[Work]()
         engine.wrap(model, training.rule, training.plan)
         if since is not None:

@@ -12,6 +12,7 @@ from torch import nn
 
 from d5test.case import Tensor
 from d5test.engines.cases import OPTIMIZERS, STEPS, Case
+from d5test.engines.dropping import Drops
 from d5test.engines.engine import Engine, Minibatch, Plan, Rule
 from d5test.engines.models import COLORS, COLUMNS, MODELS, ROWS
 
@@ -24,6 +25,7 @@ class Training:
     statistics  what ranks do with buffers, if the model has any: see `Engine`
     computes    the format of the forward and the backward pass, by name; empty: the dtype
     averages    whether ranks average their parameters after a step
+    drops       of a model with dropout, what an engine's ranks have drawn; before that, nothing
     """
 
     case: Case
@@ -32,12 +34,13 @@ class Training:
     statistics: str = "first"
     computes: str = ""
     averages: bool = False
+    drops: Drops | None = None
 
     @classmethod
     def of(cls, case: Case, dtype: str, ranks: int, engine: Engine) -> Training:
         """Of an engine, by what it says of itself that the case asks for."""
-        said = {"statistics": engine.statistics} if "batchnorm" in case.features else {}
-        return cls(case, dtype, ranks, computes=engine.computes, averages=engine.averages, **said)
+        statistics = engine.statistics if "batchnorm" in case.features else cls.statistics
+        return cls(case, dtype, ranks, statistics, engine.computes, engine.averages)
 
     def model(self, dtype: torch.dtype | None = None) -> nn.Sequential:
         """With its initial parameters, numbers of the dtype under test; perhaps in another one."""
@@ -115,8 +118,15 @@ class Training:
                 x = self._drawn((n, *sample), 1000 + step).to(dtype or getattr(torch, self.dtype))
             if case.model == "branched":
                 x[:, 0] = torch.where(self._taking(step), x[:, 0].abs(), -x[:, 0].abs())
-            made.append(Minibatch(x, y))
+            factors = self.drops.factors[step] if self.drops else ()
+            made.append(Minibatch(x, y, factors))
         return made
+
+    @property
+    def shares(self) -> list[list[int]]:
+        """Of each step, the samples of each rank."""
+        ranks = range(self.ranks)
+        return [[len(each.part(rank, self.ranks)) for rank in ranks] for each in self.batches()]
 
     def _taking(self, step: int) -> torch.Tensor:
         """Which samples take the branch: of the last rank, of none, of all but the first, of all.

@@ -11,12 +11,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
+
+from d5test.case import Array
 
 NAMESPACES = ("c10d", "_c10d_functional")
 NOTHING_GIVEN = ("recv", "barrier", "wait_tensor", "wrap_tensor", "check_for_nan")
@@ -28,6 +32,7 @@ class Work:
     """Of one rank in one step.
 
     samples  on which it has trained
+    kept     by dropout modules: which numbers each has left in the forward passes, (n, features)
     formats  of the numbers that it has sent to collectives
     sent     bytes of floating numbers that it has sent to collectives: all of what is reduced or
              broadcast, its own part of what is gathered. Single numbers (losses, norms) and
@@ -38,6 +43,7 @@ class Work:
     samples: int
     sent: int
     formats: frozenset[str]
+    kept: tuple[Array, ...] = ()
 
 
 class Meter(TorchDispatchMode):  # type: ignore[misc]
@@ -46,6 +52,7 @@ class Meter(TorchDispatchMode):  # type: ignore[misc]
     def __init__(self, model: nn.Sequential) -> None:
         super().__init__()
         self._samples, self._sent = 0, list[tuple[str, int]]()
+        self._kept: dict[str, list[Array]] = {}
 
         def seen(gradient: torch.Tensor) -> None:
             self._samples += len(gradient)
@@ -57,14 +64,23 @@ class Meter(TorchDispatchMode):  # type: ignore[misc]
 
         next(model.children()).register_forward_hook(hook)
 
+        def dropping(name: str, module: nn.Module, inputs: Any, output: torch.Tensor) -> None:
+            self._kept.setdefault(name, []).append((output != 0).numpy())
+
+        for name, module in model.named_modules():
+            if isinstance(module, nn.Dropout):
+                module.register_forward_hook(partial(dropping, name))
+
     @contextmanager
     def step(self, made: list[Work]) -> Iterator[None]:
         """Within: a step, whose work is added to a list."""
         self._samples, self._sent = 0, list[tuple[str, int]]()
+        self._kept.clear()
         with self:
             yield
         formats = frozenset(name for name, _ in self._sent)
-        made.append(Work(self._samples, sum(size for _, size in self._sent), formats))
+        kept = tuple(np.concatenate(parts) for parts in self._kept.values())
+        made.append(Work(self._samples, sum(size for _, size in self._sent), formats, kept))
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func.namespace in NAMESPACES:

@@ -21,7 +21,7 @@ from d5test.engines.bars import expected
 from d5test.engines.cases import CASES
 from d5test.engines.catalogue import mesh_of
 from d5test.engines.engine import World
-from d5test.engines.judging import Subject, judge
+from d5test.engines.judging import Subject, judge, with_drops
 from d5test.engines.trained import trained
 from d5test.engines.training import Training
 from d5test.outcome.fault import Fault
@@ -44,12 +44,14 @@ for word in sys.argv[2:]:
         Training.of(CASES[case], "float32", comm.size, engine),
         World(comm.rank, comm.size, mesh),
     )
+    with joined(comm):
+        ranks = comm.allgather(trained(engine, training, world, resumed))
+    if training.case.model == "dropout":
+        training = with_drops(training, ranks)
     key = training, engine.rounding
     if key not in known:
         known[key] = expected(training, engine.rounding, comm)
         assert not known[key].blind(comm)
-    with joined(comm):
-        ranks = comm.gather(trained(engine, training, world, resumed))
     if comm.rank:
         continue
     said: dict[str, Any] = {"asked": word}

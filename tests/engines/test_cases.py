@@ -10,6 +10,8 @@ import torch
 from d5test.engines.bars import Alone, Bars, expected
 from d5test.engines.cases import CASES, DTYPES, SLOTS, USUAL
 from d5test.engines.checkpoints import ITSELF, Saved
+from d5test.engines.dropping import Drops
+from d5test.engines.models import RATE
 from d5test.engines.sequential import LOSS, NORM, Noise, arithmetic_of, followed, mean, mistakes
 from d5test.engines.training import Training
 from d5test.plugin import engines
@@ -17,6 +19,19 @@ from d5test.plugin import engines
 
 def bars(training: Training) -> Bars:
     return expected(training, "", Alone())
+
+
+def of(name: str, dtype: str, ranks: int) -> Training:
+    """A case's; of one with dropout, what ranks might have drawn."""
+    training = Training(CASES[name], dtype, ranks)
+    if training.case.model != "dropout":
+        return training
+    chance, sizes = np.random.Generator(np.random.Philox(5)), training.case.sizes
+    kept = [
+        [[chance.random((n, sizes.hidden)) > RATE for _ in range(sizes.depth)] for n in shares]
+        for shares in training.shares
+    ]
+    return replace(training, drops=Drops.of(kept, training.shares, RATE))
 
 
 def blind(training: Training) -> Sequence[str]:
@@ -33,7 +48,7 @@ def test_a_case_rejects_every_mistake(name: str) -> None:
 @pytest.mark.parametrize("ranks", [2, 3, 4])
 @pytest.mark.parametrize("name", CASES)
 def test_every_case_does(name: str, ranks: int, dtype: str) -> None:
-    assert blind(Training(CASES[name], dtype, ranks)) == ()
+    assert blind(of(name, dtype, ranks)) == ()
 
 
 def test_a_threshold_that_never_bites_tells_nothing_of_clipping() -> None:
@@ -50,7 +65,7 @@ def test_one_that_always_bites_tells_nothing_of_the_gradient_s_length() -> None:
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_mean_of_the_shares_gradients_is_that_of_the_joined_minibatch(name: str) -> None:
-    training = Training(CASES[name], "float64", 3)
+    training = of(name, "float64", 3)
     for whole, shared in zip(followed(training), followed(training, mean), strict=True):
         for key, value in whole.items():
             np.testing.assert_allclose(shared[key], value, rtol=1e-11, atol=1e-14)
