@@ -79,13 +79,14 @@ class SequenceParallelism(TensorParallel):
 
         Forward, the last child and each pair of modules that are split gather; backward, the first
         child and each pair do. Each pair scatters forward and backward, a last child that is split
-        backward. Shards are padded to the longest. No formula is known with `fully_shard`.
+        backward. Shards are padded to the longest. No formula is known with `fully_shard`, nor
+        where there are fewer positions than ranks: DTensor then gives less.
         """
-        if self.replicas[1] > 1:
+        count, length = self.sequences
+        if self.replicas[1] > 1 or length < self.world.size:
             return None
         pairs = sum(by == "rows" for by in self.plan.split.values())
         gathers, scatters = 2 * (pairs + 1), 2 * pairs + len(self.split)
-        count, length = self.sequences
         positions: int = count * ceil(length / self.world.size) * self.width
         return itemsize * positions * (gathers + self.world.size * scatters)
 
