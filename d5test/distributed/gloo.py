@@ -102,9 +102,9 @@ def _let_go() -> None:
     awaited, and the process hangs (torch 2.13). So references are kept until all work of a group
     has ended or is overdue; of many groups, until the garbage collector has freed the reducers.
 
-    Whatever else has a group (a mesh, a wrapped model) is in cycles, and the collector comes by
-    itself hardly ever, where frameworks have made millions of objects that stay. Each group has
-    threads that poll: of hundreds of groups they take the cores.
+    Whatever else has a group (a mesh, a wrapped model) keeps its threads, which poll, until it is
+    collected. In a run of 640 trainings each rank came to have 2,000 of them. So every few groups
+    are collected, however long they took.
     """
     overdue = time.monotonic() - 2 * COLLECTIVE.total_seconds()
     while ENDED and ENDED[0][0] < overdue:

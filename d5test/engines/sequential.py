@@ -97,7 +97,7 @@ class Noise:
     @contextmanager
     def made(self) -> Iterator[None]:
         """Within: each primitive of PyTorch is off."""
-        factor = _kept(self.arithmetic.primitive.precision)
+        factor = _visible(self.arithmetic.primitive.precision)
         with MonteCarlo(partial(off, self.arithmetic, self.member, factor)):
             yield
 
@@ -106,7 +106,7 @@ class Noise:
         if not x.is_floating_point():
             return x
         value, to = x.detach().numpy(), format_of(name)
-        error = _kept(to.precision) * to.u * value * deviates(value, value, self.member)
+        error = _visible(to.precision) * to.u * value * deviates(value, value, self.member)
         return torch.from_numpy(value + error)
 
     @contextmanager
@@ -140,7 +140,7 @@ class Noise:
         return scaled([total], 1 / len(gradients))
 
 
-def _kept(precision: int) -> float:
+def _visible(precision: int) -> float:
     """By how much errors of such a format are made larger, so that float64 has room for them.
 
     One of half a unit in the last place of a number just above 1 is rounded away in float64: a
