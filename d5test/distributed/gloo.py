@@ -41,6 +41,7 @@ from d5test.distributed.communicator import (
 )
 from d5test.distributed.hooked import COLUMNS
 from d5test.distributed.meeting import hosts, is_loopback
+from d5test.distributed.meshes import forget_meshes
 from d5test.reference.semantics import blocks
 
 RENDEZVOUS = timedelta(seconds=60)
@@ -92,6 +93,7 @@ def joined(comm: Any) -> Iterator[Any]:
         groups = [*distributed_c10d._world.pg_map]  # noqa: SLF001 (no other name)
         ENDED.append((time.monotonic(), groups))
         dist.destroy_process_group()
+        forget_meshes()
 
 
 def _let_go() -> None:

@@ -21,7 +21,7 @@ import torch
 import torch.distributed as dist
 
 from d5test.backends.base import Unsupported
-from d5test.distributed.checks import raised
+from d5test.distributed.meshes import forget_meshes
 from d5test.engines.engine import Engine, World
 from d5test.engines.judging import Subject
 from d5test.engines.trained import Trained, trained
@@ -44,9 +44,8 @@ def trained_on_threads(make: Callable[[], Engine], subject: Subject) -> Sequence
         except (Unsupported, Fault):
             raise
         except Exception as error:
-            if words := raised(error):
-                details = {"rank": str(rank), "message": words}
-                raise subject.fault("exception", "a rank raised", details) from None
+            if fault := subject.exception(error, rank):
+                raise fault from None
             raise
 
     try:
@@ -123,3 +122,4 @@ def _world_of_threads() -> Iterator[None]:
     finally:
         multi_threaded_pg._uninstall_threaded_pg()  # noqa: SLF001
         isolated(False)
+        forget_meshes()
