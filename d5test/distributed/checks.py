@@ -225,24 +225,30 @@ def table(
         yield check.one(subject, dtype, sizes, chance.choice)
 
 
+INSIDE = frozenset({"d5test", *sys.stdlib_module_names})
+"""Packages whose frames are d5test's and Python's."""
+
+
 @cache
 def ours() -> frozenset[str]:
     """Packages whose frames are nobody's schedule: d5test, Python's own, and those required."""
     required = (re.match(r"[\w-]+", line) for line in requires("d5test") or ())
-    names = (name[0].replace("-", "_") for name in required if name)
-    return frozenset({"d5test", *names, *sys.stdlib_module_names})
+    return INSIDE | {name[0].replace("-", "_") for name in required if name}
 
 
-def raised(error: BaseException) -> str:
+def raised(error: BaseException, own: frozenset[str] | None = None) -> str:
     """The exception and the stranger's innermost line; empty if none of the lines is a stranger's.
+
+    own  packages whose lines are no stranger's; by default `ours`
 
     >>> raised(error)
     "NameError: name 'size' is not defined, at mine.py:17 in ring"
     """
+    own = ours() if own is None else own
     frames = [
         (Path(frame.f_code.co_filename).name, line, frame.f_code.co_name)
         for frame, line in traceback.walk_tb(error.__traceback__)
-        if frame.f_globals.get("__name__", "").partition(".")[0] not in ours()
+        if frame.f_globals.get("__name__", "").partition(".")[0] not in own
     ]
     if not frames:
         return ""

@@ -12,7 +12,7 @@ import numpy as np
 
 from d5test.backends.base import Unsupported
 from d5test.case import Array
-from d5test.distributed.checks import raised
+from d5test.distributed.checks import INSIDE, raised
 from d5test.distributed.gloo import joined, raise_if_left
 from d5test.engines.bars import Bars
 from d5test.engines.cases import HALF, STEPS
@@ -56,9 +56,8 @@ def attempted(engine: Engine, subject: Subject, world: World, comm: Any) -> Trai
         raise
     except Exception as error:
         raise_if_left(error, comm)
-        if words := raised(error):
-            details = {"rank": str(world.rank), "message": words}
-            raise subject.fault("exception", "a rank raised", details) from None
+        if fault := subject.exception(error, world.rank):
+            raise fault from None
         raise
 
 
@@ -80,6 +79,16 @@ class Subject:
     resumed: Mapping[str, int] = field(default_factory=dict)
     options: str = ""
     threads: bool = False
+
+    def exception(self, error: Exception, rank: int) -> Fault | None:
+        """What a rank raised, as a fault of the engine; `None` if d5test itself raised it.
+
+        It names the innermost line of a user's engine, or else of a framework.
+        """
+        if words := raised(error) or raised(error, INSIDE):
+            details = {"rank": str(rank), "message": words}
+            return self.fault("exception", "a rank raised", details)
+        return None
 
     def fault(self, kind: str, what: str, details: Mapping[str, str]) -> Fault:
         """A fault of it; `what` completes the sentence "torch-ddp: ..."."""

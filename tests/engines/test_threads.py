@@ -1,6 +1,8 @@
 """Ranks that are threads: what they return, raise and leave behind; engines judged on them."""
 
+import gc
 import threading
+import weakref
 from functools import cache
 from time import sleep
 from typing import Any
@@ -8,6 +10,8 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.tensor import Shard, distribute_tensor
 
 from d5test.engines import threads
 from d5test.engines.bars import Alone, Bars, expected
@@ -43,6 +47,36 @@ def test_what_a_rank_raises_frees_the_others() -> None:
         together(3, failing_rank)
     assert threading.active_count() == before
     assert together(2, lambda rank: rank) == [0, 1]
+
+
+def test_what_a_framework_raises_under_an_engine_of_ours_is_a_fault() -> None:
+    """None of the lines is a user's, and the innermost one is the framework's."""
+    subject = Subject("it", "it", "", Training(CASES["mlp-sgd"], "float32", 2), {"dp": 2})
+    with pytest.raises(ValueError, match="batch_size") as caught:
+        torch.nn.functional.cross_entropy(torch.ones(2, 3), torch.ones(5).long())
+    error = caught.value
+    assert error.__traceback__ is not None
+    fault = subject.exception(error.with_traceback(error.__traceback__.tb_next), 1)
+    assert isinstance(fault, Fault)
+    assert fault.details["rank"] == "1"
+    assert ", at functional.py:" in fault.details["message"]
+    assert subject.exception(ValueError("of d5test itself"), 1) is None
+
+
+def test_no_mesh_outlives_its_process_groups() -> None:
+    """The caches of DTensor would keep it, and give it to the tensors of the next training."""
+    meshes: list[weakref.ref[DeviceMesh]] = []
+
+    def stepped(rank: int) -> None:
+        mesh = init_device_mesh("cpu", (2,))
+        meshes.append(weakref.ref(mesh))
+        x = distribute_tensor(torch.ones(4, 4), mesh, [Shard(0)])
+        (x @ x.T).sum().full_tensor()
+
+    together(2, stepped)
+    gc.collect()
+    assert len(meshes) == 2
+    assert all(mesh() is None for mesh in meshes)
 
 
 def test_a_rank_that_is_not_done_in_time_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
