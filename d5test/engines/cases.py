@@ -146,7 +146,7 @@ _ROWS = (
     Case("mlp-unused", "branched"),
     Case("mlp-resumed-sgd", resumed=True, sizes=SQUARE),
     Case("mlp-resumed-adamw", optimizer="AdamW", resumed=True, sizes=SQUARE),
-    Case("mlp-resumed-unused", "branched", resumed=True),
+    Case("mlp-resumed-unused", "branched", "AdamW", resumed=True),
     Case("deep-sgd", sizes=Sizes(depth=6)),
     Case("transformer-sgd", "transformer"),
     Case("transformer-uneven", "transformer", uneven=True),

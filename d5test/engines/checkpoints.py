@@ -62,6 +62,14 @@ def lapses(training: Training) -> Mapping[str, Load]:
     def coarse(there: Sequence[Saved]) -> Saved:
         return {key: value.bfloat16().double() for key, value in there[-1].items()}
 
+    def counted(there: Sequence[Saved]) -> Saved:
+        shapes = {name: training.shapes[name] for name in training.unused}
+        of_one = [
+            ((name, slot), torch.ones(()) if slot == "step" else torch.zeros(shape).double())
+            for (name, shape), slot in product(shapes.items(), slots)
+        ]
+        return {**dict(of_one), **there[-1]}
+
     every = {
         "nothing is loaded": lost(names, (ITSELF, *slots)),
         "the optimizer's state is not loaded": lost(names, slots),
@@ -70,6 +78,8 @@ def lapses(training: Training) -> Mapping[str, Load]:
     }
     if len(slots) > 1:
         every |= {f"{slot} is not loaded": lost(names, (slot,)) for slot in slots}
+    if training.unused and "step" in slots:
+        every["a step is counted of what no rank used"] = counted
     for name, slot in product(names, (ITSELF, *slots)):
         what = f"{slot} of {name}" if slot else name
         used = name not in training.unused

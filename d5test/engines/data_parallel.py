@@ -112,7 +112,11 @@ class TorchEngine(Engine):
     def load(self, folder: Path) -> None:
         """Into this mesh's shards."""
         state = self._state()
-        # a fresh optimizer has slots for all parameters, one that stepped for those that were used
+        # a fresh optimizer has slots for all parameters, by a step without a gradient; one that
+        # stepped has them for those that were used
+        for slots in self.optimizer.state.values():
+            if "step" in slots:
+                slots["step"].zero_()
         planner = DefaultLoadPlanner(allow_partial_load=True)
         dcp.load(state, checkpoint_id=folder, planner=planner)
         set_state_dict(

@@ -76,12 +76,21 @@ class SlotsShifted(SearchingDdp):
         states = self.optimizer.state
         named = self.model.module.named_parameters()
         weights = {name: p.detach().clone() for name, p in named}
-        slots = [states[p]["momentum_buffer"] for p in self.model.parameters() if p in states]
+        slots = [dict(states[p]) for p in self.model.parameters() if p in states]
         torch.save((weights, slots), folder / f"{self.world.rank}")
 
     def load(self, folder: Path) -> None:
         weights, slots = torch.load(folder / f"{self.world.rank}")
         self.model.module.load_state_dict(weights)
-        for p, slot in zip(self.model.parameters(), slots, strict=False):
-            if p.shape == slot.shape:
-                self.optimizer.state[p]["momentum_buffer"] = slot
+        for p, of_one in zip(self.model.parameters(), slots, strict=False):
+            if p.shape == of_one["exp_avg"].shape:
+                self.optimizer.state[p] = of_one
+
+
+class CountsAStep(SearchingDdp):
+    """What no rank used has made a step, when it is read: torch's own, by `get_state_dict`."""
+
+    def load(self, folder: Path) -> None:
+        super().load(folder)
+        for slots in self.optimizer.state.values():
+            slots["step"].clamp_(min=1)

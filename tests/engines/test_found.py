@@ -12,12 +12,15 @@ import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch import nn
+from torch.distributed.checkpoint import DefaultLoadPlanner
 from torch.distributed.checkpoint.state_dict import get_state_dict
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.pipelining import PipelineStage, ScheduleInterleavedZeroBubble
+from torch.distributed.tensor import Shard, distribute_tensor
 from torch.utils.checkpoint import checkpoint
 
+from d5test.distributed.meshes import forget_meshes
 from d5test.engines.threads import together
 
 
@@ -71,18 +74,46 @@ def test_a_zero_bubble_schedule_loses_the_gradients_of_sharded_weights() -> None
     assert together(1, stepped) == [[True, False]]
 
 
-def test_a_checkpoint_from_before_the_first_use_of_a_parameter_is_not_read(tmp_path: Path) -> None:
-    def state(*used: int) -> dict[str, Any]:
-        model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-        for i in used:
-            model[i](torch.ones(1, 2)).sum().backward()
-            optimizer.step()
-        weights, slots = get_state_dict(model, optimizer)
-        return {"model": weights, "optimizer": slots}
+def state(*used: int) -> dict[str, Any]:
+    """Of two layers after a step of each that is used."""
+    model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    optimizer = torch.optim.AdamW(model.parameters())
+    for i in used:
+        model[i](torch.ones(1, 2)).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    weights, slots = get_state_dict(model, optimizer)
+    return {"model": weights, "optimizer": slots}
 
+
+def test_a_checkpoint_from_before_the_first_use_of_a_parameter_is_not_read(tmp_path: Path) -> None:
     dcp.save(state(0), checkpoint_id=tmp_path / "before")
     dcp.save(state(0, 1), checkpoint_id=tmp_path / "after")
     dcp.load(state(), checkpoint_id=tmp_path / "after")
     with pytest.raises(dcp.api.CheckpointException, match="Missing key in checkpoint state_dict"):
         dcp.load(state(), checkpoint_id=tmp_path / "before")
+
+
+def test_if_it_is_read_in_part_a_step_was_made_that_nobody_made(tmp_path: Path) -> None:
+    """In silence: AdamW's first step is then corrected as if it were the second."""
+    dcp.save(state(0), checkpoint_id=tmp_path)
+    read = state()
+    dcp.load(read, checkpoint_id=tmp_path, planner=DefaultLoadPlanner(allow_partial_load=True))
+    assert float(read["optimizer"]["state"]["1.weight"]["step"]) == 1
+
+
+def test_tensors_have_a_mesh_whose_process_group_is_gone() -> None:
+    """Also one of two meshes of many ranks: a collective is then of a group that nobody knows."""
+
+    def of_its_mesh() -> bool:
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        mesh = init_device_mesh("cpu", (1,))
+        x = distribute_tensor(torch.ones(2), mesh, [Shard(0)]).abs()
+        dist.destroy_process_group()
+        return x.device_mesh is mesh
+
+    forget_meshes()
+    assert of_its_mesh()
+    assert not of_its_mesh()
+    forget_meshes()
+    assert of_its_mesh()

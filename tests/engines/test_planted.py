@@ -63,6 +63,7 @@ WRONG = {
     "NoneForUnused:mlp-unused": ("value", ""),
     "GradientKept:mlp-unused": ("value", ""),
     "SlotsShifted:mlp-resumed-unused": ("value", ""),
+    "CountsAStep:mlp-resumed-unused": ("value", "a step is counted of what no rank used"),
 }
 """Engine and case; the kind of the fault, and what it is said to look like."""
 HONEST = (
@@ -75,7 +76,8 @@ HONEST = (
     "Fsdp2:mlp-tied", "Ddp:mlp-tied-clipped", "Pipeline:mlp-accumulated", "Interleaved:deep-sgd",
     "LoopedBreadthFirst:deep-sgd", "ZeroBubble:deep-sgd", "ZeroBubbleV:deep-sgd",
     "DualPipeV:deep-sgd", "Ddp:deep-sgd", "TensorParallel:deep-sgd:dp2,tp2",
-    "SearchingDdp:mlp-unused", "Pipeline:mlp-unused", "OneForwardOneBackward:mlp-unused",
+    "SearchingDdp:mlp-unused", "SearchingDdp:mlp-resumed-unused", "Pipeline:mlp-unused",
+    "OneForwardOneBackward:mlp-unused",
     "Ddp:experts-sgd", "TensorParallel:experts-sgd:dp2,tp2", "Pipeline:experts-sgd",
     "Pipeline:mlp-sgd:dp2,pp2", "Pipeline:mlp-clipped:fsdp2,pp2", "Pipeline:mlp-sgd:tp2,pp2",
     "Pipeline:mlp-accumulated:dp4", "Interleaved:deep-sgd:dp2,pp2",
