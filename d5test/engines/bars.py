@@ -17,6 +17,8 @@ from dataclasses import dataclass, replace
 from itertools import chain, islice, repeat, zip_longest
 from typing import Any
 
+import numpy as np
+
 from d5test.case import Array
 from d5test.engines.sequential import (
     COARSE,
@@ -112,11 +114,31 @@ def _apart(distances: Iterator[dict[str, float]]) -> bool:
     return any(not distance <= 1 for step in distances for distance in step.values())
 
 
-def expected(training: Training, rounding: str, comm: Any) -> Bars:
-    """The bars; the ranks share the members of the ensemble, and all have the same bars."""
-    arithmetic = arithmetic_of(training.dtype)
+def expected(training: Training, rounding: str, comm: Any, plain: Bars | None = None) -> Bars:
+    """The bars; the ranks share the members of the ensemble, and all have the same bars.
+
+    The rounding of gradients on their way is independent of all other errors, so that its variance
+    and theirs add up. Where the passes are in a narrow format, one ensemble has both.
+
+    plain  those of the same training where nothing is rounded on its way, if they are known
+    """
+    noise = Noise(arithmetic_of(training.dtype), computes=training.computes)
+    if training.computes:
+        return Bars(training, _around(training, replace(noise, rounding=rounding), comm), rounding)
+    bounds = plain.bounds if plain else _around(training, noise, comm)
+    if rounding:
+        apart = _around(training, replace(noise, rounding=rounding, alone=True), comm)
+        bounds = tuple(
+            {name: replace(b, bar=np.hypot(b.bar, of_step[name].bar)) for name, b in step.items()}
+            for step, of_step in zip(bounds, apart, strict=True)
+        )
+    return Bars(training, bounds, rounding)
+
+
+def _around(training: Training, noise: Noise, comm: Any) -> tuple[dict[str, Bound], ...]:
+    """How far the members of an ensemble stray, after each step."""
     mine = [
-        followed(training, noise=Noise(arithmetic, member, rounding, training.computes))
+        followed(training, noise=replace(noise, member=member))
         for member in range(comm.rank, MEMBERS, comm.size)
     ]
     ordered = chain.from_iterable(zip_longest(*comm.allgather(mine)))
@@ -126,5 +148,5 @@ def expected(training: Training, rounding: str, comm: Any) -> Bars:
         for of_step, values in zip(spreads, member or (), strict=False):
             for name, value in values.items():
                 of_step[name].add(value)
-    bounds = [{name: s.bound(arithmetic) for name, s in step.items()} for step in spreads]
-    return Bars(training, tuple(bounds), rounding)
+    arithmetic = noise.arithmetic
+    return tuple({name: s.bound(arithmetic) for name, s in step.items()} for step in spreads)

@@ -82,12 +82,14 @@ class Noise:
     rounding    the format in which gradients are on their way
     computes    that of the forward and the backward pass, to which parameters and inputs are
                 rounded before it
+    alone       whether gradients are rounded on their way, and nothing else is
     """
 
     arithmetic: Arithmetic
-    member: int
+    member: int = 0
     rounding: str = ""
     computes: str = ""
+    alone: bool = False
 
     @property
     def apart(self) -> bool:
@@ -97,6 +99,9 @@ class Noise:
     @contextmanager
     def made(self) -> Iterator[None]:
         """Within: each primitive of PyTorch is off."""
+        if self.alone:
+            yield
+            return
         factor = _visible(self.arithmetic.primitive.precision)
         with MonteCarlo(partial(off, self.arithmetic, self.member, factor)):
             yield
@@ -193,12 +198,24 @@ def followed(training: Training, combine: Combine | None = None, **kinds: Any) -
     return tuple(steps(training, combine, **kinds))
 
 
+def unclipped(training: Training) -> Training:
+    """The same without a largest norm."""
+    return replace(training, case=replace(training.case, clip=inf))
+
+
+def between(training: Training) -> float:
+    """A threshold that clips the gradient in some steps, and not in all."""
+    norms = [float(step[NORM]) for step in steps(unclipped(training))]
+    mantissa, exponent = frexp((min(norms) + max(norms)) / 2)
+    return ldexp(round(mantissa * 16) / 16, exponent)
+
+
 def _asked(
     training: Training, model: nn.Module, batch: Minibatch, combine: Combine | None,
     noise: Noise | None, statistics: Statistics | None,
 ) -> tuple[float, Gradient]:  # fmt: skip
     """The loss and the gradient of a step. Buffers are moved."""
-    apart = noise is not None and (noise.apart or training.averages)
+    apart = noise is not None and noise.apart
     if statistics is None and combine is None and not apart:
         with noise.made() if noise else nullcontext():
             return _gradient(model, _outputs(model, batch), batch, 1.0)
