@@ -2,8 +2,7 @@
 
 Each case must bite: sequential runs with the usual mistakes (`d5test.engines.sequential`) must be
 rejected by its bars. So hyperparameters are binary fractions that no dtype rounds; AdamW's epsilon
-is large, since Adam's steps do not depend on the length of the gradient beside a small one; and
-clipping bites in some of the steps, not in all.
+is large, since Adam's steps do not depend on the length of the gradient beside a small one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,6 +18,9 @@ Model = Literal["mlp", "branched", "transformer", "experts", "residual", "batchn
 FEATURES = ("accumulate", "clip", "tied", "uneven", "resumed", "adamw", "decay", *get_args(Model))
 """Of cases, which an engine may lack. `decay` is that of SGD, in the gradient."""
 DTYPES = ("float32", "float64")
+BETWEEN = 0.0
+"""The largest norm of a gradient that is clipped in some of the steps, and not in all: see
+`Training.clip`."""
 OPTIMIZERS: Mapping[str, Mapping[str, Any]] = {
     "SGD": {"lr": 0.125, "momentum": 0.875},
     "AdamW": {"lr": 2.0**-6, "betas": (0.875, 0.984375), "eps": 2.0**-6, "weight_decay": 2.0**-7},
@@ -72,7 +74,7 @@ class Case:
     options     of the optimizer, beside and instead of those of `OPTIMIZERS`
     seed        of parameters and samples
     accumulate  parts in which a rank takes its share, one after the other
-    clip        the largest norm of the gradient of all parameters
+    clip        the largest norm of the gradient of all parameters, or `BETWEEN`
     tied        whether two modules share a weight
     uneven      whether ranks have different numbers of samples in some steps
     resumed     whether half of the steps are made by a fresh engine, from a checkpoint
@@ -117,7 +119,9 @@ class Case:
             + [f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
                for name, value in self.options]
             + _differing(self.sizes, plain.sizes)
-            + _differing(self, plain, ("seed", "accumulate", "clip", "tied", "uneven", "resumed"))
+            + _differing(self, plain, ("seed", "accumulate"))
+            + ["clipped"] * (self.clip < inf)
+            + _differing(self, plain, ("tied", "uneven", "resumed"))
         )  # fmt: skip
 
     def __repr__(self) -> str:
@@ -139,9 +143,9 @@ _ROWS = (
     Case("mlp-sgd"),
     Case("mlp-adamw", optimizer="AdamW"),
     Case("mlp-accumulated", accumulate=3, sizes=Sizes(own=6)),
-    Case("mlp-clipped", clip=0.9),
+    Case("mlp-clipped", clip=BETWEEN),
     Case("mlp-tied", tied=True),
-    Case("mlp-tied-clipped", tied=True, clip=0.9, options=(("weight_decay", 2.0**-4),)),
+    Case("mlp-tied-clipped", tied=True, clip=BETWEEN, options=(("weight_decay", 2.0**-4),)),
     Case("mlp-uneven", uneven=True),
     Case("mlp-unused", "branched"),
     Case("mlp-resumed-sgd", resumed=True, sizes=SQUARE),

@@ -11,15 +11,15 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from math import frexp, inf, ldexp
+from math import inf
 from typing import Any, TypeVar
 
 import torch
 from torch import nn
 
-from d5test.engines.cases import Case, Model, Sizes
+from d5test.engines.cases import BETWEEN, Case, Model, Sizes
 from d5test.engines.models import NAMES, Experts
-from d5test.engines.sequential import NORM, followed
+from d5test.engines.sequential import followed
 from d5test.engines.training import Training
 
 T = TypeVar("T")
@@ -112,14 +112,7 @@ def trainings(number: int, dtype: str, ranks: int, seed: int) -> Iterator[Case]:
         chance = random.Random(f"{number} {attempt} {dtype} {ranks} {seed}")
         case = one(f"drawn-{number}", ranks, chance.choice)
         clips = chance.random() < 0.25
-        yield replace(case, clip=threshold(Training(case, dtype, ranks))) if clips else case
-
-
-def threshold(training: Training) -> float:
-    """One that clips the gradient in some steps, and not in all."""
-    norms = [float(step[NORM]) for step in followed(training)]
-    mantissa, exponent = frexp((min(norms) + max(norms)) / 2)
-    return ldexp(round(mantissa * 16) / 16, exponent)
+        yield replace(case, clip=BETWEEN) if clips else case
 
 
 def ranks_of(number: int, seed: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from math import ceil, prod
+from math import ceil, inf, prod
 from typing import Any
 
 import numpy as np
@@ -106,6 +106,8 @@ class Subject:
         )
         where = f"{case.name} in {dtype}, mesh {mesh}" + f", then {resumed}" * bool(resumed)
         words = {"case": where, **({"training": case.about} if self.options else {}), **details}
+        if case.clip < inf:
+            words["clip"] = f"the gradient, to a norm of {self.training.clip:g}"
         words["again"] = again
         return kind_of_fault(kind)("engine", case.name, headline, words)
 

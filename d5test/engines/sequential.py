@@ -13,7 +13,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from math import inf
+from math import frexp, inf, ldexp
 from typing import Any
 
 import numpy as np
@@ -181,7 +181,7 @@ def steps(
             loss, gradient = _asked(training, model, batch, combine, noise, statistics)
             with noise.made() if noise else nullcontext():
                 norm = norm_of(gradient)
-                taken = clipped(gradient, training.case.clip)
+                taken = clipped(gradient, training.clip)
                 for name, p in own.items():
                     p.grad = taken.get(name)
                 optimizer.step()
@@ -294,11 +294,13 @@ def arithmetic_of(dtype: str) -> Arithmetic:
 def mistakes(training: Training) -> Mapping[str, Callable[[], Iterable[Mapping[str, Array]]]]:
     """The usual ones, by name: the steps of each."""
     loads = lapses(training) if training.case.resumed else {}
+    free = {"the gradient is not clipped": partial(steps, unclipped(training))}
     return {
         **{
             name: partial(steps, training, combine)
             for name, combine in combinations(training).items()
         },
+        **(free if training.clip < inf else {}),
         **{name: partial(steps, training, load=load) for name, load in loads.items()},
         **{name: partial(steps, training, way=way) for name, way in mistaken(training).items()},
     }
@@ -344,9 +346,9 @@ def combinations(training: Training) -> Mapping[str, Combine]:
         **{f"a lost bucket: {name} has rank 0's gradient alone": lost(name) for name in names},
         COARSE: coarse,
     }
-    if training.case.clip < inf:
+    if training.clip < inf:
         named["each rank's gradient clipped by its own norm"] = lambda g: mean(
-            [clipped(each, training.case.clip) for each in g]
+            [clipped(each, training.clip) for each in g]
         )
     if training.case.model == "branched":
         named["a mean over the ranks that use a parameter"] = of_users

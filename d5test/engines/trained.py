@@ -105,7 +105,7 @@ def _phase(
                 loss = engine.step(batch)
             due.append(engine.gives(itemsize))
             after: dict[str, Array] = {LOSS: np.asarray(float(loss))}
-            if training.case.clip < inf:
+            if training.clip < inf:
                 after[NORM] = np.asarray(float(engine.norm))
             for name, value in engine.parameters().items():
                 dtypes[name] = str(value.dtype).removeprefix("torch.")

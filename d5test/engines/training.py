@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from d5test.case import Tensor
-from d5test.engines.cases import OPTIMIZERS, STEPS, Case
+from d5test.engines.cases import BETWEEN, OPTIMIZERS, STEPS, Case
 from d5test.engines.dropping import Drops
 from d5test.engines.engine import Engine, Minibatch, Plan, Rule
 from d5test.engines.models import COLORS, COLUMNS, MODELS, ROWS
@@ -74,7 +74,14 @@ class Training:
             if isinstance(module, nn.Linear)
             and (last := name.rpartition(".")[2]) in (*COLUMNS, *ROWS)
         }
-        return Plan(self.case.accumulate, self.case.clip, splits)
+        return Plan(self.case.accumulate, self.clip, splits)
+
+    @cached_property
+    def clip(self) -> float:
+        """The largest norm of the gradient of all parameters."""
+        from d5test.engines.sequential import between  # which follows a training
+
+        return between(self) if self.case.clip == BETWEEN else self.case.clip
 
     @cached_property
     def shapes(self) -> dict[str, tuple[int, ...]]:

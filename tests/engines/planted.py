@@ -143,6 +143,13 @@ class ClippedByOwnNorm(Hooked):
             p.grad /= self.world.size
 
 
+class NotClipped(Ddp):
+    """It tells the norm, and leaves the gradient as long as it is."""
+
+    def wrap(self, model: nn.Sequential, optimizer: Rule, plan: Plan) -> None:
+        super().wrap(model, optimizer, replace(plan, clip=2.0**20))
+
+
 class NormAfterClipping(Ddp):
     """The steps are right; the norm that it tells is not."""
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -38,9 +39,10 @@ def blind(training: Training) -> Sequence[str]:
     return bars(training).blind(Alone())
 
 
+@pytest.mark.parametrize("ranks", [3, 8])
 @pytest.mark.parametrize("name", USUAL)
-def test_a_case_rejects_every_mistake(name: str) -> None:
-    assert blind(Training(CASES[name], "float32", 3)) == ()
+def test_a_case_rejects_every_mistake(name: str, ranks: int) -> None:
+    assert blind(Training(CASES[name], "float32", ranks)) == ()
 
 
 @pytest.mark.nightly
@@ -53,7 +55,9 @@ def test_every_case_does(name: str, ranks: int, dtype: str) -> None:
 
 def test_a_threshold_that_never_bites_tells_nothing_of_clipping() -> None:
     case = replace(CASES["mlp-clipped"], clip=1000.0)
-    assert blind(Training(case, "float32", 3)) == ("each rank's gradient clipped by its own norm",)
+    assert blind(Training(case, "float32", 3)) == (
+        "each rank's gradient clipped by its own norm", "the gradient is not clipped",
+    )  # fmt: skip
 
 
 def test_one_that_always_bites_tells_nothing_of_the_gradient_s_length() -> None:
@@ -72,10 +76,12 @@ def test_the_mean_of_the_shares_gradients_is_that_of_the_joined_minibatch(name: 
 
 
 def test_clipping_bites_in_some_steps_and_not_in_others() -> None:
-    for ranks in (2, 3, 4):
-        training = Training(CASES["mlp-clipped"], "float64", ranks)
+    """On any number of ranks, though a gradient is shorter on more of them."""
+    for name, ranks in product(("mlp-clipped", "mlp-tied-clipped"), (2, 3, 4, 8, 16)):
+        training = Training(CASES[name], "float64", ranks)
         norms = [float(step[NORM]) for step in followed(training)]
-        assert min(norms) < training.case.clip < max(norms)
+        assert min(norms) < training.clip < max(norms)
+        assert (training.clip * 2**10).is_integer()
 
 
 def test_the_ensemble_strays_by_some_roundings_and_no_more() -> None:

@@ -11,11 +11,10 @@ import pytest
 from d5test.backends.base import Unsupported
 from d5test.engines import drawn
 from d5test.engines.cases import CASES, STEPS, Case
-from d5test.engines.drawn import experts_are_certain, meshes, threshold, trainings
+from d5test.engines.drawn import experts_are_certain, meshes, trainings
 from d5test.engines.engine import World
 from d5test.engines.model_parallel import Interleaved, Pipeline, TensorParallel, ZeroBubble
 from d5test.engines.sequence_parallel import LossParallelism
-from d5test.engines.sequential import NORM, followed
 from d5test.engines.training import Training
 from tests.distributed.test_mpi import MPIRUN
 from tests.engines.test_cases import blind
@@ -60,14 +59,6 @@ def test_most_reject_every_mistake(number: int) -> None:
     """Another is drawn where one does not, and at most five times."""
     cases = islice(trainings(number, "float32", 3, 0), 3)
     assert not all(blind(Training(case, "float32", 3)) for case in cases)
-
-
-def test_a_threshold_clips_some_steps_and_not_all() -> None:
-    training = Training(CASES["mlp-sgd"], "float64", 3)
-    case = replace(training.case, clip=threshold(training))
-    norms = [float(step[NORM]) for step in followed(replace(training, case=case))]
-    assert min(norms) < case.clip < max(norms)
-    assert (case.clip * 2**10).is_integer()
 
 
 def test_experts_that_a_rounding_may_exchange_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,7 +116,7 @@ def test_a_case_says_what_it_has_in_words() -> None:
     assert CASES["mlp-sgd"].about == "mlp, SGD"
     assert CASES["deep-sgd"].about == "mlp, SGD, depth 6"
     case = replace(CASES["mlp-clipped"], options=(("lr", 0.125),), accumulate=2, uneven=True)
-    assert case.about == "mlp, SGD, lr 0.125, accumulate 2, clip 0.9, uneven"
+    assert case.about == "mlp, SGD, lr 0.125, accumulate 2, clipped, uneven"
     assert case.clip < inf
 
 

@@ -29,6 +29,7 @@ WRONG = {
     "CountedTwice:mlp-tied-clipped": ("value", ""),
     "ClippedByOwnNorm:mlp-clipped": ("value", "each rank's gradient clipped by its own norm"),
     "NormAfterClipping:mlp-clipped": ("value", ""),
+    "NotClipped:mlp-clipped": ("value", "the gradient is not clipped"),
     "ReducedInBfloat16:mlp-sgd": ("value", ""),
     "SamplesRepeated:mlp-sgd": ("value", "the last rank has rank 0's samples"),
     "MeanOfMeans:mlp-uneven": ("value", ""),

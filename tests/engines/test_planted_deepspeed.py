@@ -17,7 +17,7 @@ WRONG = {
     "NotDivided:mlp-sgd": ("placement", WHOLE),
     "AllKept:mlp-sgd": ("placement", WHOLE),
     "PartsNotCounted:mlp-accumulated": ("value", ""),
-    "NotClipped:mlp-clipped": ("value", ""),
+    "NotClipped:mlp-clipped": ("value", "the gradient is not clipped"),
     "SumOverRanks:mlp-sgd": ("value", "a sum instead of a mean"),
     "MomentumForgotten:mlp-resumed-sgd": ("value", "the optimizer's state is not loaded"),
     "RowOff:mlp-sgd": ("value", ""),
