@@ -120,6 +120,7 @@ class CountedTwice(Hooked):
         shared = self.model.module.first.up.weight
         gradients = [p.grad for p in (*parameters, shared)]
         norm = torch.stack([(g * g).sum() for g in gradients]).sum().sqrt()
+        self.norm = float(norm)
         for p in parameters:
             p.grad *= (self.most / norm).clamp(max=1.0)
 
