@@ -166,6 +166,7 @@ def steps(
     After half of the steps it may go on from what a mistaken checkpoint brings back; and buffers
     may come about in a mistaken way. A step is made when it is asked for.
     """
+    most = training.clip  # found by a run without errors
     model = training.model(torch.float64)
     own = dict(model.named_parameters())
     optimizer = training.rule(own.values(), foreach=False, **_unfused(training))
@@ -181,7 +182,7 @@ def steps(
             loss, gradient = _asked(training, model, batch, combine, noise, statistics)
             with noise.made() if noise else nullcontext():
                 norm = norm_of(gradient)
-                taken = clipped(gradient, training.clip)
+                taken = clipped(gradient, most)
                 for name, p in own.items():
                     p.grad = taken.get(name)
                 optimizer.step()
