@@ -57,6 +57,7 @@ def asked(crowd: ExitStack, core: int, after: str) -> tuple[socket.socket, int]:
         return ours, started(crowd, ANSWERS, str(core), after, str(number), keep=number)
 
 
+@pytest.mark.nightly
 def test_a_worker_without_a_core_is_waited_for(crowd: ExitStack) -> None:
     core = max(os.sched_getaffinity(0))
     for _ in range(4):
@@ -72,6 +73,7 @@ def test_a_worker_that_sleeps_is_not(crowd: ExitStack) -> None:
         await_answer(connection, process, 0.5)
 
 
+@pytest.mark.nightly
 def test_who_waits_for_memory_is_waited_for(
     crowd: ExitStack, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -25,7 +25,8 @@ def under_mpirun(
     )
 
 
-@pytest.mark.parametrize("ranks", [1, pytest.param(3, marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("ranks", [1, 3])
 def test_the_suite_passes(ranks: int) -> None:
     ran = under_mpirun(
         ranks,
@@ -119,6 +120,7 @@ def test_a_hook_that_is_wrong_is_found() -> None:
     }
 
 
+@pytest.mark.nightly
 def test_an_allreduce_that_nobody_has_awaited_does_not_hang_at_the_end() -> None:
     ran = under_mpirun(2, "tests.distributed.pending_under_mpi")
     assert ran.returncode == 0, ran.stdout + ran.stderr

@@ -16,6 +16,7 @@ def suite(comm: str, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.nightly
 def test_a_right_one_passes() -> None:
     ran = suite("Right", "--examples=2", "-k", "not first_steps")
     assert ran.returncode == 0, ran.stdout

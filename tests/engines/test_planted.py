@@ -174,6 +174,7 @@ def test_what_a_rank_raises_is_a_fault_with_its_line_and_frees_the_others(kind: 
     assert "ranks 0, 2 waited in gloo when rank 1 left" in ran.stdout
 
 
+@pytest.mark.nightly
 def test_what_each_rank_refuses_at_once_is_skipped() -> None:
     """None of them leaves while others are still being connected."""
     cases = ("-k", "mlp-sgd or mlp-adamw or mlp-clipped", "--dtype=float32")
@@ -230,6 +231,7 @@ def test_without_mpirun_ranks_are_threads() -> None:
     assert "1 passed" in ran.stdout
 
 
+@pytest.mark.nightly
 def test_an_engine_that_is_not_for_threads_is_skipped_and_says_how() -> None:
     ran = suite("--engine=torch-pp", *FIRST, "-rs")
     assert ran.returncode == 6, ran.stdout + ran.stderr  # nothing was judged

@@ -26,6 +26,7 @@ ASKED = (
 )
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(MPIRUN is None, reason="there is no mpirun")
 def test_all_are_told_apart() -> None:
     said = judged_of("planted_dropout,planted", *ASKED)

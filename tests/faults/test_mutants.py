@@ -1,4 +1,4 @@
-"""A sample of the mutants of every operator; `make faults` judges them all."""
+"""A sample of the mutants of some operators; `make faults` judges all of every one."""
 
 import random
 from collections import Counter
@@ -11,7 +11,9 @@ from tests.faults.report import score, unfound, verdict
 from tests.faults.score import VALUED, Outcome, outcomes
 
 A_KIND = 1
-"""Mutants of each kind that are taken of each operator."""
+"""Mutants of each kind that are taken of an operator."""
+SOME = VALUED[::3]
+"""Operators whose mutants are taken."""
 
 
 def some(every: Sequence[Mutant]) -> list[Mutant]:
@@ -25,7 +27,7 @@ def some(every: Sequence[Mutant]) -> list[Mutant]:
 
 @pytest.fixture(scope="module")
 def sample() -> list[Outcome]:
-    return [one for name in VALUED for one in outcomes(name, some)]
+    return [one for name in SOME for one in outcomes(name, some)]
 
 
 def test_the_faults_of_the_sample_are_found(sample: list[Outcome]) -> None:

@@ -63,6 +63,7 @@ def gate(tmp_path: Path):
     return run
 
 
+@pytest.mark.nightly
 def test_the_same_code_passes(gate, tmp_path: Path) -> None:
     ran = gate("./mine.py:Same", *SURE)
     assert ran.returncode == 0, ran.stdout + ran.stderr
@@ -95,6 +96,7 @@ def test_what_cannot_be_imported_is_a_regression_with_the_reason(gate) -> None:
     assert "libmine.so.3" in ran.stdout
 
 
+@pytest.mark.nightly
 def test_a_slowdown_that_is_accepted_is_read_from_a_file(gate, tmp_path: Path) -> None:
     (tmp_path / "accepted.toml").write_text(
         '[[accepted]]\nbenchmark = "another"\nmetric = "time"\nup_to = 0.1\nreason = "it is new"\n'

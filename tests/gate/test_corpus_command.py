@@ -130,6 +130,7 @@ def test_it_is_in_a_run_of_the_suite_unless_it_is_left_out(gate, tmp_path: Path)
     assert f"PASSED: nothing is worse; 0 better, {4 * 3} the same, 0 unsure" in ran.stdout
 
 
+@pytest.mark.nightly
 def test_what_there_was_no_time_for_is_told(gate) -> None:
     quick = ("operators/test_corpus.py", "--operator=Relu", "--dtype=float32")
     ran = gate("Old", *quick, options=("--budget=0.001s", "--unsure=fail"))

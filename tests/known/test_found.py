@@ -15,6 +15,7 @@ from d5test.client.registry import installed
 from d5test.known.failure import KnownFailure
 from d5test.known.reading import shipped_files
 from d5test.known.writing import page
+from tests.nightly import at_night
 
 FILES = shipped_files(CHECKS)
 FOUND = Path(__file__).parents[2] / "docs" / "found.md"
@@ -39,7 +40,9 @@ def test_the_page_is_up_to_date() -> None:
     assert FOUND.read_text() == page(FILES), "d5test known --page > docs/found.md"
 
 
-@pytest.mark.parametrize("framework", ["torch", "tensorflow", "jax", "onnxruntime"])
+@pytest.mark.parametrize(
+    "framework", [at_night("torch"), at_night("tensorflow"), at_night("jax"), "onnxruntime"]
+)
 def test_reproducers_print_what_the_page_says(framework: str) -> None:
     if framework not in installed():
         pytest.skip(f"{framework} is not installed")

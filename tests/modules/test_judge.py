@@ -291,6 +291,7 @@ def test_where_the_reference_is_constant_nothing_is_told(tmp_path: Path) -> None
     assert verdict.status == "untested"
 
 
+@pytest.mark.nightly
 def test_what_it_does_when_it_is_timed_counts(judge: Judge, tmp_path: Path) -> None:
     path = written(
         tmp_path,
@@ -322,6 +323,7 @@ def test_a_clock_that_the_candidate_replaces_says_nothing(judge: Judge, tmp_path
     assert verdict.times["seconds"]["candidate"][0] > 0.02
 
 
+@pytest.mark.nightly
 def test_a_compiler_of_what_has_no_gradient_makes_none(tmp_path: Path) -> None:
     """AOT autograd traces the backward pass with the forward one, in whose result is written."""
     problem = tmp_path / "problem.py"

@@ -192,6 +192,7 @@ print(dw is None, torch.allclose(dx, weights[labels][:, None].expand(4, 3)))
     assert set(said.split()) == {"True"}
 
 
+@pytest.mark.nightly
 def test_they_are_compiled_whole(mixed_says):
     said = mixed_says("""
 import torch._dynamo
@@ -257,9 +258,8 @@ def test_the_suite_sees_it_compiled(suite):
     assert ran.passed == {"test_compiled[torch-compiled-Right-float32]"}, ran.text
 
 
-@pytest.mark.parametrize(
-    "backend", ["torch", pytest.param("torch-compiled", marks=pytest.mark.nightly)]
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("backend", ["torch", "torch-compiled"])
 def test_the_suite_validates_integers_masks_and_what_is_optional(
     mixed_judged_by_the_suite, backend
 ):

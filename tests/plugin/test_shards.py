@@ -73,6 +73,7 @@ def _outcomes(run: Any) -> dict[Any, Any]:
     return {(r["nodeid"], r.get("when")): r["outcome"] for r in run.reports}
 
 
+@pytest.mark.nightly
 def test_a_fault_of_one_shard_is_the_whole_s(
     suite: Suite, pytester: pytest.Pytester, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -40,6 +40,7 @@ def test_checks_that_share_compiled_shapes_follow_one_another(suite: Suite) -> N
     assert "test_forward.py" not in ran.text  # nor a line for each change of files
 
 
+@pytest.mark.nightly
 def test_xdist_counts_the_same(suite: Suite) -> None:
     pytest.importorskip("xdist")
     options = ("--operator=Relu,Softmax", "--check=forward,special", "--examples=8")
@@ -118,6 +119,7 @@ def test_known_failures_are_recorded_and_then_known(
     assert "row 1: unknown key 'operater': did you mean operators?" in unreadable.text
 
 
+@pytest.mark.nightly
 def test_rows_of_the_suites_may_be_given_again(suite: Suite, pytester: pytest.Pytester) -> None:
     """The file itself adds nothing, and a copy in which one row is edited that row."""
     ours = shipped("jax")

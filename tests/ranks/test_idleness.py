@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from d5test.distributed import sentry
+from tests.nightly import at_night
 
 BUSY = [sys.executable, "-S", "-c", "while True: pass"]
 PARENT = f"import subprocess; subprocess.call({BUSY!r})"
@@ -78,10 +79,10 @@ def test_who_sleeps_on_has_to_be_killed() -> None:
     "command",
     [
         BUSY,
-        [sys.executable, "-S", "-c", PARENT],
-        [sys.executable, "-S", "-c", THREAD],
+        at_night([sys.executable, "-S", "-c", PARENT]),
+        at_night([sys.executable, "-S", "-c", THREAD]),
         [sys.executable, "-S", "-c", POLLS],
-        [sys.executable, "-S", "-c", READS],
+        at_night([sys.executable, "-S", "-c", READS]),
     ],
     ids=["computes", "child", "thread", "polls", "reads"],
 )

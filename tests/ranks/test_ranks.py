@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from tests.nightly import at_night
+
 SUITES = Path(__file__).with_name("suites")
 Run = Callable[..., Any]
 
@@ -43,7 +45,7 @@ SAID = (
 )
 
 
-@pytest.mark.parametrize("supervised", [False, True], ids=["mpirun", "np"])
+@pytest.mark.parametrize("supervised", [at_night(False), True], ids=["mpirun", "np"])
 def test_outcomes_are_those_of_all_ranks_and_said_once(run: Run, supervised: bool) -> None:
     ran = run("outcomes", *(["--np=3"] if supervised else []), ranks=0 if supervised else 3)
     assert ran.outcomes == EXPECTED, ran.printed

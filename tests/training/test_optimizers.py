@@ -110,7 +110,7 @@ SAMPLE = ROWS[::2]
 """To name one takes as many courses as there are mistakes; after one step all are named."""
 
 
-@pytest.mark.parametrize(("rule", "name"), thinned(SAMPLE, 6))
+@pytest.mark.parametrize(("rule", "name"), thinned(SAMPLE, 12))
 def test_a_mistake_is_named_after_a_hundred_steps(rule: str, name: str) -> None:
     found = distance(Local(mistaken(MISTAKES[rule][name])), "native", USUAL[rule], "float32")
     assert not found.right
@@ -118,7 +118,7 @@ def test_a_mistake_is_named_after_a_hundred_steps(rule: str, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", thinned((Forgetful, Stuck, Late, SharedByShape, Confused, Stubborn))
+    "kind", thinned((Forgetful, Stuck, Late, SharedByShape, Confused, Stubborn), 6)
 )
 def test_what_one_step_cannot_show_leaves_the_course(kind: Any) -> None:
     found = distance(Local(kind), "native", USUAL["Adam"], "float32")
@@ -149,6 +149,7 @@ def test_everything_can_be_done_on_the_way() -> None:
     assert not impossible(lambda: PerParameter(step, {GROUPED: np.zeros(3)}))
 
 
+@pytest.mark.nightly
 def test_the_parameter_that_is_wrong_is_named() -> None:
     found = distance(Local(Unmoved), "native", USUAL["Adam"], "float32")
     assert found.wrong == ("b",)

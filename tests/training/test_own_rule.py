@@ -41,6 +41,7 @@ def judged(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.nightly
 def test_the_documented_rule_is_judged(tmp_path: Path) -> None:
     (tmp_path / "lion.py").write_text(documented())
     ran = judged(tmp_path, "--backend=torch,numpy,onnxruntime", "-k", "step or trajectory", "-v")

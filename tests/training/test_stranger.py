@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.nightly import at_night
 from tests.training.test_mistakes import python
 
 SUITE = Path(__file__).parents[2] / "suites" / "training"
@@ -35,7 +36,7 @@ def documented() -> str:
 
 @pytest.mark.parametrize(
     "wrong",
-    ["", WRONG, pytest.param(FORGETFUL, marks=pytest.mark.nightly)],
+    [at_night(""), WRONG, at_night(FORGETFUL)],
     ids=["right", "doubled", "forgetful"],
 )
 def test_the_documented_file_is_judged(tmp_path: Path, wrong: str) -> None:
