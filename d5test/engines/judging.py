@@ -45,8 +45,10 @@ def attempted(engine: Engine, subject: Subject, world: World, comm: Any) -> Trai
     What it raises is a fault. A rank that only waited for one that has left is freed. Where an
     engine cannot do it, nobody leaves before all know: others may still be connecting.
     """
+    begun = False
     try:
         with joined(comm):
+            begun = True
             try:
                 return trained(engine, subject.training, world, subject.resumed)
             except Unsupported:
@@ -56,7 +58,7 @@ def attempted(engine: Engine, subject: Subject, world: World, comm: Any) -> Trai
         raise
     except Exception as error:
         raise_if_left(error, comm)
-        if fault := subject.exception(error, world.rank):
+        if begun and (fault := subject.exception(error, world.rank)):
             raise fault from None
         raise
 
