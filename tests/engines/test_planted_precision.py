@@ -13,7 +13,7 @@ from d5test.engines.data_parallel import Bfloat16Fsdp2
 from d5test.engines.sequential import Noise, arithmetic_of, followed
 from d5test.engines.training import Training
 from tests.distributed.test_mpi import MPIRUN
-from tests.engines.test_planted import judged_of
+from tests.engines.test_planted import judged_of, suite
 
 WRONG = {
     "ReducedInBfloat16": ("volume", "gradients do not travel in the format that it names", ""),
@@ -81,6 +81,15 @@ def test_these_cases_do(name: str, ranks: int) -> None:
     assert blind(in_bfloat16(name, ranks)) == (
         unseen if name == "mlp-clipped" and ranks < 4 else ()
     )
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(MPIRUN is None, reason="there is no mpirun")
+def test_one_that_does_not_is_skipped_and_says_what_it_takes_for_right() -> None:
+    words = ("--engine=torch-fsdp2-bf16", "-k", "mlp-clipped-float32", "-rs")
+    ran = suite(*words, ranks=2)
+    assert ran.returncode == 6, ran.stdout + ran.stderr  # nothing was judged
+    assert "it takes for right: a mean over W - 1 = 1 ranks; a sum instead" in ran.stdout
 
 
 @pytest.mark.nightly

@@ -12,7 +12,7 @@ from tests.faults.score import VALUED, Outcome, outcomes
 
 A_KIND = 1
 """Mutants of each kind that are taken of an operator."""
-SOME = VALUED[::3]
+BY_DAY = VALUED[::3]
 """Operators whose mutants are taken."""
 
 
@@ -27,7 +27,7 @@ def some(every: Sequence[Mutant]) -> list[Mutant]:
 
 @pytest.fixture(scope="module")
 def sample() -> list[Outcome]:
-    return [one for name in SOME for one in outcomes(name, some)]
+    return [one for name in BY_DAY for one in outcomes(name, some)]
 
 
 def test_the_faults_of_the_sample_are_found(sample: list[Outcome]) -> None:

@@ -36,7 +36,7 @@ def documented() -> str:
 
 @pytest.mark.parametrize(
     "wrong",
-    [at_night(""), WRONG, at_night(FORGETFUL)],
+    ["", at_night(WRONG), at_night(FORGETFUL)],
     ids=["right", "doubled", "forgetful"],
 )
 def test_the_documented_file_is_judged(tmp_path: Path, wrong: str) -> None:
