@@ -38,8 +38,9 @@ def test_all_are_told_apart() -> None:
         assert 0 < said[asked].get("distance", 2.0) < 1, said[asked]
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(MPIRUN is None, reason="there is no mpirun")
-@pytest.mark.parametrize("ranks", [2, pytest.param(3, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("ranks", [2, 3])
 def test_the_suite_judges_it(ranks: int) -> None:
     ran = suite("--engine=torch-ddp", "-k", "dropout-sgd", ranks=ranks)
     assert "2 passed" in ran.stdout, ran.stdout + ran.stderr

@@ -29,7 +29,7 @@ BY_VALUE = {"forward", "low_precision", "accuracy", "degenerate", "real"}
             (inaccurate.ErfByPolynomial, "Erf", "inaccuracy"),
             (inaccurate.InElevenBits, "Softmax", "inaccuracy"),
         ],
-        2,
+        3,
     ),
 )
 def test_wrong_values_are_accused_of_being_wrong(

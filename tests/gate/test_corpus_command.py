@@ -70,6 +70,7 @@ def failures(folder: Path) -> dict[str, str]:
     }
 
 
+@pytest.mark.nightly
 def test_a_healthy_version_passes(gate, tmp_path: Path) -> None:
     ran = gate("Old", "operators/test_corpus.py", OPERATORS, DTYPES)
     assert ran.returncode == 0, ran.stdout + ran.stderr

@@ -246,7 +246,6 @@ def get_init_inputs():
             ("torch.layer_norm(x, (columns,)).detach()", "wrong"),
             ("((self.norm(x) - self.norm.bias) * (1 + self.gain)).detach()", "wrong"),
         ],
-        2,
     ),
 )
 def test_parameters_that_begin_as_one_number_are_drawn(
@@ -307,6 +306,7 @@ def test_what_it_does_when_it_is_timed_counts(judge: Judge, tmp_path: Path) -> N
     assert "timed calls are wrong" in verdict.broken
 
 
+@pytest.mark.nightly
 def test_a_clock_that_the_candidate_replaces_says_nothing(judge: Judge, tmp_path: Path) -> None:
     path = written(
         tmp_path,

@@ -88,6 +88,7 @@ def mixed_says(says):
     return lambda code: says(PRELUDE + MIXED + code)
 
 
+@pytest.mark.nightly
 def test_values_and_gradients_of_what_is_there(mixed_says):
     said = mixed_says("""
 for form in (lambda f: f, jax.jit):
@@ -110,6 +111,7 @@ for form in (lambda f: f, jax.jit):
     assert set(said.split()) == {"True"}
 
 
+@pytest.mark.nightly
 def test_mapped_over_integers_and_masks(mixed_says):
     said = mixed_says("""
 look = jax.jit(jax.vmap(op("Embedding"), in_axes=(None, 0)))
@@ -120,6 +122,7 @@ same(jax.vmap(lambda x, keep: op("MaskedSoftmax")(x[None], keep[None])[0]),
     assert set(said.split()) == {"True"}
 
 
+@pytest.mark.nightly
 def test_what_does_not_fit_is_refused_by_name(mixed_says):
     said = mixed_says("""
 for name, inputs in (("Embedding", (table, scale)), ("Weighted", (x, labels, keep)),

@@ -108,6 +108,7 @@ def mixed_says(says):
     return lambda code: says(PRELUDE + MIXED + code)
 
 
+@pytest.mark.nightly
 def test_values_and_gradients_of_what_is_there(mixed_says):
     said = mixed_says("""
 for given in (indices, tf.cast(indices, tf.int32)):
@@ -127,6 +128,7 @@ print(dw is None, np.allclose(dx, tf.gather(weights, labels)[:, None] + tf.zeros
     assert set(said.split()) == {"True"}
 
 
+@pytest.mark.nightly
 def test_what_does_not_fit_is_refused_by_name(mixed_says):
     said = mixed_says("""
 unknown = tf.TensorSpec((None, 3), tf.float64)

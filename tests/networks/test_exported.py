@@ -20,7 +20,7 @@ from d5test.networks.whole import expected
 from d5test.networks.zoo import Built
 from d5test.numerics.arithmetic import classes
 from d5test.plugin.networks import resolved
-from tests.nightly import thinned
+from tests.nightly import at_night, thinned
 
 if importlib.util.find_spec("torch") is None:
     pytest.skip("torch is not installed", allow_module_level=True)
@@ -36,7 +36,7 @@ HAS = {
 (SINGLE,) = classes("float32", flushes=True)
 
 
-@pytest.fixture(scope="module", params=NEEDS)
+@pytest.fixture(scope="module", params=["dynamo", at_night("torchscript")])
 def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of what one of torch's exporters wrote, in a process of its own."""
     exporter = request.param

@@ -20,6 +20,7 @@ from d5test.numerics.arithmetic import classes
 from d5test.numerics.judgement import Judgement
 from d5test.reference.operators import OPERATORS
 from d5test.reproducer import write
+from tests.nightly import at_night
 
 WRONG = Path(__file__).with_name("wrong.py")
 (SINGLE,) = classes("float32")
@@ -51,7 +52,7 @@ def judged(running: Executor, expectation: Expectation) -> Judgement:
     return expectation.judged({**outputs, **{f"gradient of {k}": v for k, v in found.items()}})
 
 
-@pytest.mark.parametrize("name", ["mlp", "lenet5", "gpt2", "resnet44"])
+@pytest.mark.parametrize("name", ["mlp", "lenet5", "gpt2", at_night("resnet44")])
 def test_an_honest_network_is_right(name: str, expectations: Any) -> None:
     built = NETWORKS[name]
     running = executor("numpy", built.network())

@@ -89,7 +89,7 @@ def test_a_terminal_has_a_status_line(folder: Path) -> None:
     assert going_on.count("\x1b[?25l") == going_on.count("\x1b[?25h") > 0  # the cursor is back
 
 
-@pytest.mark.parametrize("option", ["-v", "-s", "-q", "--collect-only"])
+@pytest.mark.parametrize("option", ["-v", at_night("-s"), at_night("-q"), "--collect-only"])
 def test_who_asks_for_another_output_has_it_alone(folder: Path, option: str) -> None:
     said = on_terminal(folder, "--backend=./tiny.py:Tiny", *WRONG, option)
     assert "of 7 tests" not in said

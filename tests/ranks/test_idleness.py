@@ -78,7 +78,7 @@ def test_who_sleeps_on_has_to_be_killed() -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        BUSY,
+        at_night(BUSY),
         at_night([sys.executable, "-S", "-c", PARENT]),
         at_night([sys.executable, "-S", "-c", THREAD]),
         [sys.executable, "-S", "-c", POLLS],

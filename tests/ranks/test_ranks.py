@@ -56,7 +56,7 @@ def test_outcomes_are_those_of_all_ranks_and_said_once(run: Run, supervised: boo
     assert ran.status == 1
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 5])
+@pytest.mark.parametrize("ranks", [1, 2, at_night(5)])
 def test_a_guarded_communicator_is_mpis_own(run: Run, tmp_path: Path, ranks: int) -> None:
     times = tmp_path / "times.json"
     ran = run("calls", f"--benchmark-json={times}", ranks=ranks)
@@ -74,7 +74,7 @@ def test_a_guarded_communicator_is_mpis_own(run: Run, tmp_path: Path, ranks: int
     ("death", "line"),
     [
         ("killed", "os.kill(os.getpid(), signal.SIGKILL)"),
-        ("left", "os._exit(0)"),
+        at_night(("left", "os._exit(0)")),
         ("asleep", "not done after 3 s"),
     ],
 )
@@ -104,7 +104,7 @@ def test_a_supervisor_loses_one_test_with_a_rank(run: Run) -> None:
 @pytest.mark.parametrize(
     ("apart", "words", "status"),
     [
-        ("tests", "ERROR: the ranks collected different tests: rank 0 alone has", 4),
+        at_night(("tests", "ERROR: the ranks collected different tests: rank 0 alone has", 4)),
         ("import", "ImportError: planted at the import", 2),
         ("exit", "rank 1 has left the run", 6),
     ],

@@ -18,6 +18,7 @@ from d5test.outcome.fault import Evidence, Fault
 from d5test.reference.operators import OPERATORS
 from d5test.reproducer import prove, short
 from d5test.worker.recorder import public_names
+from tests.nightly import at_night
 from tests.reproducer.strangers import run
 
 FRAMEWORK = """
@@ -445,9 +446,7 @@ def pretended(client: WorkerClient, op: Any, inputs: tuple[Tensor, ...], pulled:
     return fault
 
 
-@pytest.fixture(
-    params=["torch", "jax", pytest.param("tensorflow", marks=pytest.mark.nightly)], scope="module"
-)
+@pytest.fixture(params=["torch", *map(at_night, ("jax", "tensorflow"))], scope="module")
 def framework(request: pytest.FixtureRequest) -> Iterator[WorkerClient]:
     pytest.importorskip(request.param)
     with WorkerClient(request.param) as client:
