@@ -333,6 +333,7 @@ class Fsdp2(DataParallel):
 
     name = "torch-fsdp2"
     axes = ("dp", "fsdp")
+    along = "fsdp"
     statistics = "own"
     policy = MixedPrecisionPolicy()
     lacks: Mapping[str, str] = MappingProxyType({"branched": MISMATCH})

@@ -120,9 +120,12 @@ def ranks_of(number: int, seed: int) -> int:
     return random.Random(f"ranks {number} {seed}").choice((2, 3, 4))
 
 
-def drawn_mesh(axes: Sequence[str], number: int, ranks: int, seed: int) -> dict[str, int]:
-    """That of the training of this number, for an engine with these axes."""
-    return random.Random(f"{number} {ranks} {seed}").choice(meshes(axes, ranks))
+def drawn_mesh(
+    axes: Sequence[str], along: str, number: int, ranks: int, seed: int
+) -> dict[str, int]:
+    """That of the training of this number, for an engine with these axes. It needs `along`."""
+    fit = [mesh for mesh in meshes(axes, ranks) if not along or along in mesh]
+    return random.Random(f"{number} {ranks} {seed}").choice(fit)
 
 
 def experts_are_certain(training: Training) -> bool:

@@ -124,6 +124,8 @@ class Engine:
     version   of the software that it is; PyTorch's if yours says nothing
     axes      of the meshes that it takes, the outermost first; the last one has all ranks if
               `--mesh` says nothing else
+    along     the axis without which it would be another engine, such as `tp`: a mesh that lacks it
+              is skipped. Empty: any of `axes` will do
     rounding  the format to which gradients are rounded on their way; empty: none
     computes  the format of the forward and the backward pass, where the parameters that are
               stepped are wider; empty: theirs
@@ -151,6 +153,7 @@ class Engine:
     threads = False
     version = f"torch {torch.__version__}"
     axes: tuple[str, ...] = ("dp",)
+    along = ""
     rounding = ""
     computes = ""
     averages = False

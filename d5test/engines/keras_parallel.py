@@ -175,6 +175,7 @@ class ModelParallel(KerasEngine):
 
     name = "keras-model-parallel"
     axes = ("dp", "tp")
+    along = "tp"
 
     def check(
         self, world: World, model: nn.Sequential, plan: Plan, samples: Sequence[int]

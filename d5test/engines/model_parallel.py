@@ -83,6 +83,7 @@ class TensorParallel(Divided, DataParallel):
 
     name = "torch-tp"
     axes = ("dp", "fsdp", "tp")
+    along = "tp"
     lacks: Mapping[str, str] = MappingProxyType(
         {
             "clip": CLIP,
@@ -122,6 +123,7 @@ class Pipeline(Divided):
     name = "torch-pp"
     threads = False
     axes = ("dp", "fsdp", "tp", "pp")
+    along = "pp"
     lacks: Mapping[str, str] = MappingProxyType(
         {
             "tied": "stages share no parameter",

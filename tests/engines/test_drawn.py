@@ -11,7 +11,8 @@ import pytest
 from d5test.backends.base import Unsupported
 from d5test.engines import drawn
 from d5test.engines.cases import CASES, STEPS, Case
-from d5test.engines.drawn import experts_are_certain, meshes, trainings
+from d5test.engines.catalogue import words_of
+from d5test.engines.drawn import drawn_mesh, experts_are_certain, meshes, trainings
 from d5test.engines.engine import World
 from d5test.engines.model_parallel import Interleaved, Pipeline, TensorParallel, ZeroBubble
 from d5test.engines.sequence_parallel import LossParallelism
@@ -75,6 +76,14 @@ def test_meshes_have_all_ranks_and_each_comes_once(ranks: int) -> None:
     assert len({tuple(mesh.items()) for mesh in made}) == len(made)
     assert all(prod(mesh.values()) == ranks and 1 not in mesh.values() for mesh in made)
     assert len(made) == {2: 3, 3: 3, 4: 6, 6: 9, 8: 10}[ranks]
+
+
+def test_an_engine_is_drawn_on_the_axis_that_it_is_named_after() -> None:
+    axes = TensorParallel.axes
+    made = [drawn_mesh(axes, TensorParallel.along, number, 4, 0) for number in range(40)]
+    assert {*map(words_of, made)} == {"tp4", "dp2,tp2", "fsdp2,tp2"}
+    any_axis = [drawn_mesh(axes, "", number, 4, 0) for number in range(40)]
+    assert len({*map(words_of, any_axis)}) == 6
 
 
 def refusal(engine: type, case: Case, ranks: int = 4, **mesh: int) -> str:
