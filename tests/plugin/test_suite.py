@@ -210,8 +210,8 @@ MISTAKES: Sequence[tuple[tuple[str, ...], str]] = (
     (("--backend=numpy", "--check=forwrd"), "unknown check 'forwrd': did you mean forward?"),
     (("--backend=numpy", "--known=none.toml"), "none.toml: No such file"),
     (("--backend=numpy", "--budget=soon"), "expected a time such as 90s"),
-    ((), "no --backend is given; installed: numpy"),
     (("-n2",), "no --backend is given; installed: numpy"),
+    ((), "no --backend is given; installed: numpy"),
 )
 """Of the command line, and of a backend; and what is said of each."""
 
