@@ -19,7 +19,7 @@ from d5test.numerics.bounds import double, forward_bounds, gradient_bounds
 from d5test.numerics.judgement import Judgement, tightest
 from d5test.reference.formulas import computed
 from tests.faults.score import Local
-from tests.nightly import thinned
+from tests.nightly import at_night, thinned
 
 EAGER, COMPILED = Jax(), JaxCompiled()
 BACKENDS = {"eager": EAGER, "compiled": COMPILED}
@@ -271,7 +271,7 @@ def judged(case: Case, backend: Jax, *, flushes: bool = True) -> tuple[Row, Judg
 
 @pytest.mark.parametrize(
     "mode,dtype",
-    [pytest.param("eager", "float64", marks=pytest.mark.nightly), ("compiled", "float32")],
+    [at_night(("eager", "float64")), ("compiled", "float32")],
 )
 @pytest.mark.parametrize(
     "name,inputs,attributes",

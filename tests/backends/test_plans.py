@@ -16,6 +16,7 @@ from d5test.case import Case
 from d5test.client import registry
 from d5test.reference.operators import OPERATORS
 from d5test.strategies import cases
+from tests.nightly import at_night
 
 FRAMEWORKS = ("torch", "tensorflow", "jax")
 
@@ -59,9 +60,7 @@ def values(backend: Backend, result: Any) -> list[tuple[str, bytes]]:
     return [(dtype, np.ascontiguousarray(array).tobytes()) for array, dtype in read]
 
 
-@pytest.mark.parametrize(
-    "framework", ["torch", "tensorflow", pytest.param("jax", marks=pytest.mark.nightly)]
-)
+@pytest.mark.parametrize("framework", ["torch", "tensorflow", at_night("jax")])
 def test_a_plan_of_shapes_alone_is_the_row(framework: str) -> None:
     """For all rows in one test, since what a framework's rows are is known when it is imported."""
     backend = made(framework)

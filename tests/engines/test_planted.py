@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.distributed.test_mpi import MPIRUN, ROOT, under_mpirun
+from tests.nightly import at_night
 
 pytestmark = pytest.mark.skipif(MPIRUN is None, reason="there is no mpirun")
 RANKS = 4
@@ -118,14 +119,12 @@ def said(asked: str) -> dict[str, Any]:
     return judged_of(modules, *alike)[asked]
 
 
-def at_night(every: Iterable[str]) -> list[Any]:
+def long_at_night(every: Iterable[str]) -> list[Any]:
     """The parameters of a test, of which those in `LONG` run at night."""
-    return [
-        pytest.param(asked, marks=pytest.mark.nightly if asked in LONG else ()) for asked in every
-    ]
+    return [at_night(asked) if asked in LONG else asked for asked in every]
 
 
-@pytest.mark.parametrize("asked", at_night(WRONG))
+@pytest.mark.parametrize("asked", long_at_night(WRONG))
 def test_it_is_found(asked: str) -> None:
     (kind, likely), fault = WRONG[asked], said(asked)
     assert fault.get("kind") == kind, fault
@@ -140,7 +139,7 @@ def test_gradients_in_another_format_than_the_one_that_is_named_are_found() -> N
     assert any("gradients do not travel in the format that it names" in name for name in told)
 
 
-@pytest.mark.parametrize("asked", at_night(HONEST))
+@pytest.mark.parametrize("asked", long_at_night(HONEST))
 def test_what_is_right_is_not_accused(asked: str) -> None:
     assert "kind" not in said(asked), said(asked)
     assert 0 < said(asked)["distance"] < 0.5
@@ -164,9 +163,7 @@ def suite(*words: str, ranks: int = 0) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize(
-    "kind", ["Ddp", *(pytest.param(each, marks=pytest.mark.nightly) for each in OTHERS)]
-)
+@pytest.mark.parametrize("kind", ["Ddp", *map(at_night, OTHERS)])
 def test_what_a_rank_raises_is_a_fault_with_its_line_and_frees_the_others(kind: str) -> None:
     ran = suite(f"--engine=tests.engines.failing:Raises{kind}", *FIRST, ranks=3)
     assert ran.returncode == 1, ran.stdout + ran.stderr

@@ -21,13 +21,14 @@ from d5test.reproducer import prove
 from d5test.strategies.sizes import Seed
 from tests.faults import wrong_rounding as wrong
 from tests.faults.score import Local
+from tests.nightly import at_night
 from tests.reproducer.strangers import run
 
 EXAMPLES = 25
 PARTS = {"float32": "forward", "float16": "low_precision", "bfloat16": "low_precision"}
 DTYPES = (
     "bfloat16",
-    *(pytest.param(dtype, marks=pytest.mark.nightly) for dtype in ("float16", "float32")),
+    *map(at_night, ("float16", "float32")),
 )
 DIRECTED = {
     wrong.Chopped: "toward zero",

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.nightly import at_night
+
 pytest.importorskip("jax")
 
 HERE = Path(__file__).parent
@@ -147,8 +149,6 @@ def test_the_suite_validates_integers_masks_and_what_is_optional(
     mixed_judged_by_the_suite(backend, "compiled" if backend.endswith("compiled") else "gradient")
 
 
-@pytest.mark.parametrize(
-    "backend", ["jax", pytest.param("jax-compiled", marks=pytest.mark.nightly)]
-)
+@pytest.mark.parametrize("backend", ["jax", at_night("jax-compiled")])
 def test_the_suite_validates_it_inside_jax(judged_by_the_suite, backend):
     judged_by_the_suite(backend, "compiled" if backend.endswith("compiled") else "gradient")

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.nightly import at_night
+
 pytest.importorskip("tensorflow")
 
 HERE = Path(__file__).parent
@@ -156,8 +158,6 @@ def test_the_suite_validates_integers_masks_and_what_is_optional(
     mixed_judged_by_the_suite(backend, "compiled" if backend.endswith("compiled") else "gradient")
 
 
-@pytest.mark.parametrize(
-    "backend", ["tensorflow", pytest.param("tensorflow-compiled", marks=pytest.mark.nightly)]
-)
+@pytest.mark.parametrize("backend", ["tensorflow", at_night("tensorflow-compiled")])
 def test_the_suite_validates_it_inside_tensorflow(judged_by_the_suite, backend):
     judged_by_the_suite(backend, "compiled" if backend.endswith("compiled") else "gradient")

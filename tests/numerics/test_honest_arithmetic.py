@@ -27,6 +27,7 @@ from d5test.reproducer import copied
 from d5test.strategies import cases
 from tests.faults.score import Local
 from tests.faults.wrong import LowPrecisionSums
+from tests.nightly import at_night
 from tests.numerics.emulated import Machine, blocked, composed, pairwise, reverse, run
 from tests.numerics.factorings import BACKWARDS, FORWARDS
 
@@ -226,7 +227,7 @@ def test_numbers_of_the_formula_may_be_stored(
     [
         "float32",
         "bfloat16",
-        *(pytest.param(d, marks=pytest.mark.nightly) for d in ("float64", "float16")),
+        *map(at_night, ("float64", "float16")),
     ],
 )
 @pytest.mark.parametrize("name", sorted({*FORWARDS, *BACKWARDS}))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.nightly import thinned
+from tests.nightly import at_night, thinned
 
 Suite = Callable[..., Any]
 RELU = ("--operator=Relu", "--examples=3", "--dtype=float32,float64")
@@ -87,9 +87,7 @@ def test_what_means_nothing_is_one_line(suite: Suite, options: str) -> None:
         assert noise not in ran.text
 
 
-@pytest.mark.parametrize(
-    "where", ["operators", pytest.param("training", marks=pytest.mark.nightly)]
-)
+@pytest.mark.parametrize("where", ["operators", at_night("training")])
 def test_the_first_failure_ends_it_and_is_tried_again(
     suite: Suite, pytester: pytest.Pytester, where: str
 ) -> None:

@@ -157,17 +157,13 @@ def test_a_rank_that_does_nothing_is_named_long_before_its_deadline(run: Run) ->
             "raises",
             "test_one_raises_and_others_wait_in_mpi (call): rank 1 left it, rank ",
         ),
-        pytest.param(
-            "stopped",
-            "stopped",
-            "(teardown): stopped for 12 s, so rank 1 was killed",
-            marks=pytest.mark.nightly,
-        ),
-        pytest.param(
-            "between",
-            "after",
-            "still.py::test_after (start): stopped for 12 s, so rank 1 was killed",
-            marks=pytest.mark.nightly,
+        at_night(("stopped", "stopped", "(teardown): stopped for 12 s, so rank 1 was killed")),
+        at_night(
+            (
+                "between",
+                "after",
+                "still.py::test_after (start): stopped for 12 s, so rank 1 was killed",
+            )
         ),
     ],
 )

@@ -28,6 +28,7 @@ from d5test.reproducer.compose import taken_apart
 from d5test.reproducer.mark import interpreter_of
 from d5test.worker.recorder import of_row, public_names
 from d5test.worker.worker import load
+from tests.nightly import at_night
 from tests.reproducer.strangers import case, fault_of, run
 
 WRONG = {
@@ -263,9 +264,7 @@ def test_the_module_of_a_function_is_imported_not_its_package_alone() -> None:
 COMPILED = ("torch-compiled", "tensorflow-xla", "jax-compiled")
 
 
-@pytest.mark.parametrize(
-    "name", ["torch", *(pytest.param(name, marks=pytest.mark.nightly) for name in COMPILED)]
-)
+@pytest.mark.parametrize("name", ["torch", *map(at_night, COMPILED)])
 def test_every_row_of_ours_can_be_taken_apart(name: str) -> None:
     from d5test.reference.operators import OPERATORS
 
@@ -310,7 +309,7 @@ def test_a_row_may_keep_what_it_compiled_by_its_operator(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("name", ["torch", "jax", "onnxruntime"])
-@pytest.mark.parametrize("dtype", ["float32", pytest.param("bfloat16", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("dtype", ["float32", at_night("bfloat16")])
 def test_frameworks(name: str, dtype: str, tmp_path: Path) -> None:
     from d5test.reference.operators import OPERATORS
 

@@ -11,6 +11,7 @@ from d5test.exploration.draws import PROFILE, reproducible_draws
 from d5test.reference.operators import OPERATORS
 from d5test.strategies import cases
 from d5test.strategies.pairs import ALL_MET, IN_VAIN, Pairs, pairs_of, values_of
+from tests.nightly import at_night
 
 EXAMPLES = 25
 SMALL = ("Softmax", "Gemm", "ReduceSum", "Pad", "CumSum", "Gelu")
@@ -43,7 +44,7 @@ def met(name: str, pairs: Pairs | None, number: int = 2) -> set[Any]:
     return {pair for case in drawn(name, EXAMPLES, number, pairs) for pair in pairs_of(case)}
 
 
-NIGHTLY = [pytest.param(name, marks=pytest.mark.nightly) for name in SMALL[2:]]
+NIGHTLY = [*map(at_night, SMALL[2:])]
 
 
 @pytest.mark.parametrize("name", [*SMALL[:2], *NIGHTLY])

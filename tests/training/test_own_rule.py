@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.nightly import at_night
 from tests.training.test_mistakes import python
 
 SUITE = Path(__file__).parents[2] / "suites" / "training"
@@ -16,7 +17,6 @@ from d5test.networks.zoo.small import mlp
 from d5test.training.history import TEST_ACCURACY
 from d5test.training.recipe import run_recipe
 from d5test.training.samplers import ShuffleSampler
-
 FIXED = {"model": mlp, "model_kwargs": {"sizes": (64, 17, 4)}, "dataset": "synthetic",
          "train_sampler": ShuffleSampler, "epochs": 3}
 MUTABLE = {"batch_size": 32, "backend": "torch", "optimizer": "./lion.py:Lion",
@@ -78,8 +78,8 @@ def test_a_wrong_implementation_says_what_it_looks_like(tmp_path: Path) -> None:
     "form",
     [
         "by name",
-        pytest.param("imported", marks=pytest.mark.nightly),
-        pytest.param("in the recipe", marks=pytest.mark.nightly),
+        at_night("imported"),
+        at_night("in the recipe"),
     ],
 )
 def test_a_recipe_has_an_optimizer_of_ones_own(tmp_path: Path, form: str) -> None:
