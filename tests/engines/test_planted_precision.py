@@ -86,10 +86,11 @@ def test_these_cases_do(name: str, ranks: int) -> None:
 @pytest.mark.nightly
 @pytest.mark.skipif(MPIRUN is None, reason="there is no mpirun")
 def test_one_that_does_not_is_skipped_and_says_what_it_takes_for_right() -> None:
-    words = ("--engine=torch-fsdp2-bf16", "-k", "mlp-clipped-float32", "-rs")
+    words = ("--engine=torch-fsdp2-bf16", "-k", "mlp-clipped", "-rs")
     ran = suite(*words, ranks=2)
     assert ran.returncode == 6, ran.stdout + ran.stderr  # nothing was judged
     assert "it takes for right: a mean over W - 1 = 1 ranks; a sum instead" in ran.stdout
+    assert "beside passes in bfloat16 float64 has the bars of float32" in ran.stdout
 
 
 @pytest.mark.nightly
