@@ -127,6 +127,17 @@ def test_a_module_is_a_reference_with_its_parameters_as_they_are() -> None:
         check(lambda x: x @ weight.T, linear)
 
 
+@pytest.mark.nightly
+def test_a_compiled_module_is_a_reference(capfd: pytest.CaptureFixture[str]) -> None:
+    """Dynamo compiles it alone, and not the modes that look at what it computes."""
+    like = torch.compile(nn.Softmax(-1), backend="eager")
+    check = partial(d5test.check, inputs={"input": "n d"}, backend="torch", dtypes="float32")
+    check(partial(torch.softmax, dim=-1), like)
+    with pytest.raises(Fault, match="the result is wrong"):
+        check(partial(torch.softmax, dim=0), like)
+    assert "recompil" not in capfd.readouterr().err
+
+
 def test_an_overflow_is_found_where_large_values_are_asked_for() -> None:
     with pytest.raises(Fault, match="nan"):
         d5test.check(
