@@ -86,6 +86,19 @@ class Sample:
         return {**asdict(self.metric), "values": list(self.values)}
 
 
+def allreduce_bandwidths(nbytes: float, ranks: int, seconds: float) -> tuple[float, float]:
+    """Algorithm and bus bandwidth in byte/s, as NCCL's tests define them.
+
+    Bytes of a rank's contribution a second; and 2 (p - 1) / p times that, what each of p ranks
+    has to send at the least: it can be compared with a link's, whatever the number of ranks.
+
+    >>> allreduce_bandwidths(1e6, 4, 0.5)
+    (2000000.0, 3000000.0)
+    """
+    algorithm = nbytes / seconds
+    return algorithm, algorithm * 2 * (ranks - 1) / ranks
+
+
 def median_interval(
     values: Sequence[float], confidence: float = 0.95
 ) -> tuple[float, float] | None:

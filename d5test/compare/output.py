@@ -28,7 +28,7 @@ from d5test.metric import ARITHMETIC, RIGHT, Metric, measured
 
 COLUMNS = ("verdict", "change", "limit", "seen from", "old", "new", "what")
 """`limit`: beyond which a change is called one; `seen from`: the least that is nearly always."""
-SUITES = ("test_time", "test_corpus", "test_allreduce", "test_scaling")
+SUITES = ("test_time", "test_corpus", "test_allreduce", "test_scaling", "test_engine_scaling")
 """Tests whose parameters say what they measure; of others the name does."""
 MOST = 20
 """Rows of one verdict that is not worse, and names in a list."""

@@ -144,6 +144,13 @@ def _bytes(array: Array) -> list[Any]:
     return [array.view(np.uint8), MPI.BYTE]
 
 
+def first(comm: Any, ranks: int) -> Any:
+    """The communicator of the first ranks of one, without its guard; `None` at the others."""
+    raw = getattr(comm, "raw", comm)
+    part = raw.Split(0 if raw.rank < ranks else MPI.UNDEFINED, raw.rank)
+    return None if part == MPI.COMM_NULL else part
+
+
 @dataclass(frozen=True)
 class Mpi(Processes):
     """The ranks of an MPI communicator, running these algorithms or the library's own."""
@@ -218,9 +225,7 @@ class Mpi(Processes):
 
     def part(self, ranks: int) -> Any:
         """The first `ranks` ranks, for times: no guard, nothing judged. None at the others."""
-        comm = getattr(self.comm, "raw", self.comm)
-        part = comm.Split(0 if comm.rank < ranks else MPI.UNDEFINED, comm.rank)
-        return None if part == MPI.COMM_NULL else part
+        return first(self.comm, ranks)
 
     def everywhere(self, values: Mapping[int, Any]) -> list[Any]:
         """Each process has found something for its own rank."""

@@ -1,4 +1,4 @@
-"""A step of a distributed optimizer on the first few ranks: timed, and what a run writes of it.
+"""A step of parallel training on the first few ranks: timed, and what a run writes of it.
 
 Requirements: nothing between the ranks and MPI; the other ranks do nothing. What was timed is
 checked afterwards: replicas have the same bits, and have moved; what was sent is what the
@@ -33,14 +33,19 @@ JOINED, OWN = 64, 16
 
 @dataclass(frozen=True)
 class Scaling:
-    """A step of a distributed optimizer on `ranks` ranks.
+    """A step of a distributed optimizer, or of an engine, on `ranks` ranks.
 
+    optimizer   or engine, and its mesh if that has several axes
     samples     of all ranks together, in a step
     parameters  that are trained
     seconds     wall time of each step, by the slowest rank
-    compute     of each rank: wall seconds a step in its own gradient, waiting for nobody
-    messages    that each rank sent in a step
-    bytes       likewise
+    compute     of each rank: wall seconds a step in its own gradient, waiting for nobody; of an
+                engine, seconds of its processor
+    messages    that each rank sent in a step; None where nobody sees them
+    bytes       likewise; of an engine, those of numbers that it gave to collectives
+    overlap     of an engine of data parallelism where each rank has a core: median seconds of a
+                `step`, of `compute` and of `communication` by themselves, in turns; how much of
+                the shorter one is `hidden` (0 nothing, 1 all of it), and `hidden_interval_95`
     base        the `summary` of one rank; None where it was not measured in this run
     """
 
@@ -52,11 +57,12 @@ class Scaling:
     parameters: int
     seconds: Sequence[float]
     compute: Sequence[float]
-    messages: Sequence[int]
-    bytes: Sequence[int]
+    messages: Sequence[int] | None
+    bytes: Sequence[int] | None
     backend: Mapping[str, Any]
     communicator: str
     base: Mapping[str, Any] | None = None
+    overlap: Mapping[str, Any] | None = None
     schema: int = SCHEMA
 
     @property
@@ -89,9 +95,12 @@ class Scaling:
             **asdict(self),
             **self.summary,
             "load_imbalance": self.load_imbalance,
-            "messages_sent": int(np.sum(self.messages)),
-            "bytes_sent": int(np.sum(self.bytes)),
             "speedup": self.speedup,
+            **{
+                f"{name}_sent": int(np.sum(counts))
+                for name, counts in (("messages", self.messages), ("bytes", self.bytes))
+                if counts is not None
+            },
         }
 
     def in_words(self) -> str:
@@ -102,11 +111,15 @@ class Scaling:
         if self.base is not None:
             rate = self.base["samples_per_second"]
             over = f"{self.speedup:5.2f} x {rate:.0f} sample/s of 1 rank"
+        hidden = ""
+        if self.overlap and (interval := self.overlap["hidden_interval_95"]):
+            hidden = "overlap {:.2f} [{:.2f}, {:.2f}]  ".format(self.overlap["hidden"], *interval)
+        sent = f"{np.sum(self.bytes)} bytes  " if self.bytes is not None else ""
         return (
             f"{measured(summary['median'], TIME):>10}  "
             f"[{measured(low, TIME)}, {measured(high, TIME)}]  "
             f"{summary['samples_per_second']:8.0f} sample/s  {over}  "
-            f"imbalance {self.load_imbalance:.2f}  {np.sum(self.bytes)} bytes  "
+            f"imbalance {self.load_imbalance:.2f}  {hidden}{sent}"
             f"{self.optimizer} {self.mode}, ranks: {self.ranks}"
         )
 

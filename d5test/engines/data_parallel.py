@@ -35,8 +35,10 @@ from torch.nn.utils import clip_grad_norm_
 
 from d5test.engines.engine import Engine, Held, Minibatch, Plan, Rule, World, mean_loss
 
-BUCKET = 2**-10
-"""MiB of a bucket of gradients: small models have several, too."""
+BUCKETS = 8
+"""About how many buckets of gradients a model has: small ones have several, too."""
+LEAST, MOST = 2**-10, 25
+"""MiB of a bucket. The most is torch's default."""
 BY_NAME = StateDictOptions(flatten_optimizer_state_dict=True)
 """Every slot has a key, so that a rank of a pipeline writes those of its own parameters."""
 MISMATCH = "fully_shard reduces what gradients a rank has: where others have less, gloo aborts"
@@ -189,7 +191,9 @@ class Ddp(DataParallel):
 
     def distributed(self, model: nn.Sequential) -> nn.Module:
         """Of several buckets."""
-        return DistributedDataParallel(model, bucket_cap_mb=BUCKET, **self.options)
+        share = sum(p.nbytes for p in model.parameters()) / BUCKETS / 2**20
+        bucket = min(max(share, LEAST), MOST)
+        return DistributedDataParallel(model, bucket_cap_mb=bucket, **self.options)
 
     def accumulating(self) -> AbstractContextManager[None]:
         """Without the allreduce."""

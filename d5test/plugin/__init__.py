@@ -29,6 +29,7 @@ pytest_plugins = (
     "d5test.fixtures.engines",
     "d5test.plugin.benchmarks",  # what is timed, and the corpus: runs of their own
     "d5test.fixtures.stopwatch",
+    "d5test.fixtures.scaling",
     "d5test.plugin.cluster.begin",  # tests that a cluster runs
     "d5test.plugin.ranks.begin",  # pytest under MPI. What is registered last is configured first
 )

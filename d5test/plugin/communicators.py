@@ -118,12 +118,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("part", parts, ids=ids)
     if "learner" in asked:
         metafunc.parametrize("learner", _learners(config, timed="scale" in asked))
-    if "scale" in asked:  # one rank first: it is the base case of the others
-        from d5test.distributed.scaling import MODES, sizes
+    if "scale" in asked:
+        by_ranks(metafunc)
 
-        launch = launched()
-        metafunc.parametrize("mode", MODES)
-        metafunc.parametrize("ranks", sizes(launch.size if launch else 1))
+
+def by_ranks(metafunc: pytest.Metafunc) -> None:
+    """Parametrise a test of scaling: one rank first, which is the base case of the others."""
+    from d5test.distributed.scaling import MODES, sizes
+
+    launch = launched()
+    metafunc.parametrize("mode", MODES)
+    metafunc.parametrize("ranks", sizes(launch.size if launch else 1))
 
 
 def _parts(config: pytest.Config, check: str) -> list[tuple[str, str]]:

@@ -17,6 +17,7 @@ from d5test.distributed.provider import launched
 from d5test.engines.cases import CASES, DTYPES, USUAL
 from d5test.engines.catalogue import ALL, ENGINES, mesh_of, needs
 from d5test.names import BadName, load, resolve
+from d5test.plugin.communicators import by_ranks
 from d5test.plugin.selection import SELECTION, resolving
 
 DEFAULT = "torch-ddp"
@@ -87,8 +88,8 @@ def _named(name: str) -> Named:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Parametrise what asks for `engine`, and for `engine_case` or `drawn_training`."""
-    asked = {"engine_case", "drawn_training"} & {*metafunc.fixturenames}
+    """Parametrise what asks for `engine`, and for what it trains or on how many ranks."""
+    asked = {"engine_case", "drawn_training", "scale_engine"} & {*metafunc.fixturenames}
     if not asked:
         return
     config = metafunc.config
@@ -98,6 +99,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         for named in config.stash[ENGINES_ASKED]
     ]
     metafunc.parametrize("engine", engines)
+    if "scale_engine" in asked:
+        by_ranks(metafunc)
+        return
     dtypes = [
         dtype for dtype in DTYPES[: 1 if few else None] if dtype in config.stash[SELECTION].dtypes
     ]

@@ -13,7 +13,17 @@ from d5test.compare.entry import Entry
 from d5test.compare.environment import span
 from d5test.compare.output import plain, quantity, short
 from d5test.compare.reading import Run
-from d5test.metric import ARITHMETIC, BANDWIDTH, CLASSES, RATIO, RIGHT, SHARE, TIME, Metric
+from d5test.metric import (
+    ARITHMETIC,
+    BANDWIDTH,
+    CLASSES,
+    RATIO,
+    RIGHT,
+    SHARE,
+    TIME,
+    Metric,
+    allreduce_bandwidths,
+)
 from d5test.record import KEY
 from d5test.report.content import Report, entries
 
@@ -245,18 +255,21 @@ class Collective:
     @property
     def cells(self) -> tuple[str, ...]:
         """Under `COLLECTIVES`."""
-        rate = quantity(self.contribution / self.seconds, BANDWIDTH)
+        rates = allreduce_bandwidths(self.contribution, self.ranks, self.seconds)
         return (
             f"{self.side}: {self.name}",
             str(self.ranks),
             f"{self.contribution:.6g}",
             quantity(self.seconds, TIME),
-            rate,
+            *(quantity(rate, BANDWIDTH) for rate in rates),
             "not known" if self.imbalance is None else f"{self.imbalance:.2f}",
         )
 
 
-COLLECTIVES = ("call", "ranks", "bytes a rank", "fastest", "contributed", "imbalance of bytes")
+COLLECTIVES = (
+    "call", "ranks", "bytes a rank", "fastest", "algorithm bandwidth", "bus bandwidth",
+    "imbalance of bytes",
+)  # fmt: skip
 
 
 def steps(report: Report) -> list[Step]:

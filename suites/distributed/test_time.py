@@ -1,4 +1,4 @@
-"""How long an allreduce and a step of training take, by the slowest rank."""
+"""How long an allreduce, and a step of an optimizer or an engine, take by the slowest rank."""
 
 from collections.abc import Callable
 
@@ -17,3 +17,7 @@ def test_allreduce(pace: Callable[[str, int], None], algorithm: str, nbytes: int
 @pytest.mark.deadline(180)  # the first imports the framework
 def test_scaling(scale: Callable[[str, int], None], mode: str, ranks: int) -> None:
     scale(mode, ranks)
+
+
+def test_engine_scaling(scale_engine: Callable[[str, int], None], mode: str, ranks: int) -> None:
+    scale_engine(mode, ranks)
