@@ -2,7 +2,8 @@
 
 Requirements: exit status 0: passed; 1: regressed, or unsure where that fails; 2: a mistake in the
 command line, explained in one line. What follows `--` is a suite, or one of its files, and
-pytest's arguments, as of `d5test run`.
+pytest's arguments, as of `d5test run`. What is timed on many ranks is run as a whole under each
+version, in turns, and compared as stored files are.
 """
 
 import argparse
@@ -14,7 +15,7 @@ from d5test.cli import run
 from d5test.cli.compare import UNSURE, declare_effect
 
 TIMES, CORPUS = "test_time.py", "test_corpus.py"
-FILES = {"operators": (TIMES, CORPUS), "networks": (TIMES,)}
+FILES = {"operators": (TIMES, CORPUS), "networks": (TIMES,), "distributed": (TIMES,)}
 """What is gated of each suite."""
 USAGE = {4: 2, 5: 2}
 """Pytest's exit statuses for a wrong command line, and for one that names no test."""
@@ -63,8 +64,41 @@ def execute(options: argparse.Namespace) -> int:
     page = Path(options.report) if options.report else None
     if page is not None and (page.is_dir() or not page.parent.is_dir()):
         raise Mistake(f"--report={page}: no file can be written there")
+    if options.suite.partition("/")[0] == "distributed":
+        return in_turns(options)
     status = int(pytest.main(arguments(options)))
     return USAGE.get(status, status)
+
+
+def in_turns(options: argparse.Namespace) -> int:
+    """Run the times of ranks under both versions, in turns, and compare; its exit status."""
+    from d5test.cli import compare, report
+    from d5test.client.messages import UnknownBackend
+    from d5test.client.registry import interpreter
+    from d5test.gate.alternating import Alternating
+    from d5test.gate.versions import NEW, OLD, names_backend
+    from d5test.plugin.options import GATED
+
+    if options.self_test or options.accept:
+        raise Mistake("--self-test and --accept are for what is measured in one process")
+    if not any(word.startswith("--np") for word in options.arguments):
+        raise Mistake("say on how many ranks: -- distributed --np=4")
+    versions = {OLD: options.old, NEW: options.new}
+    for version in versions.values():
+        if names_backend(version):
+            raise Mistake(f"{version} is a backend: give the Pythons of two environments")
+    try:
+        pythons = {side: interpreter(version) for side, version in versions.items()}
+    except UnknownBackend as error:
+        raise Mistake(str(error)) from None
+    runs = Alternating(pythons, options.arguments, GATED, options.budget).measured()
+    sides = {side: ",".join(map(str, files)) for side, files in runs.items()}
+    shared = {"effect": options.effect, "results": GATED}
+    if options.report:
+        asked = {"side": sides[OLD], "new": sides[NEW], "output": options.report}
+        report.execute(argparse.Namespace(**asked, format="html", **shared))
+    asked = {"old": sides[OLD], "new": sides[NEW], "unsure": options.unsure}
+    return compare.execute(argparse.Namespace(**asked, format="text", **shared))
 
 
 def arguments(options: argparse.Namespace) -> list[str]:

@@ -70,7 +70,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     pytest.importorskip("sklearn")
     file = tmp_path_factory.mktemp("times") / "times.json"
     ran = under_mpirun(
-        RANKS, "pytest", "suites/distributed/test_time.py", "-k", "scaling",
+        RANKS, "pytest", "suites/distributed/test_time.py", "-k", "test_scaling",
         f"--benchmark-json={file}", f"--optimizer={','.join(MESSAGES)}",
     )  # fmt: skip
     assert ran.returncode == 0, ran.stdout + ran.stderr
@@ -124,7 +124,7 @@ def test_the_base_case_stands_beside_each_speedup(written: list[dict[str, Any]])
 
 def test_virtual_ranks_are_not_timed() -> None:
     command = [sys.executable, "-m", "pytest", "suites/distributed/test_time.py", "-rs",
-               "-k", "scaling"]  # fmt: skip
+               "-k", "test_scaling"]  # fmt: skip
     ran = subprocess.run(command, cwd=Path(ROOT), capture_output=True, text=True, check=False)
     assert "not timed: virtual ranks share one process" in ran.stdout
     assert f"{len(CONSISTENT.keys() - set(NAMED)) * len(MODES)} skipped" in ran.stdout
