@@ -120,12 +120,15 @@ class TimedEngine:
     ) -> None:
         self.part, self.engine, self.training = part, engine, training
         self._mesh, self._processor, self._steps = mesh, 0.0, 0
-        if part is not None:
-            engine.start(World(part.rank, part.size, mesh))
-            model = training.model()
+
+    def start(self) -> None:
+        """Get the engine ready, on the ranks that take part."""
+        if self.part is not None:
+            self.engine.start(World(self.part.rank, self.part.size, self._mesh))
+            model = self.training.model()
             self._meter = Meter(model)
-            engine.wrap(model, training.rule, training.plan)
-            self._batches = cycle(training.batches())
+            self.engine.wrap(model, self.training.rule, self.training.plan)
+            self._batches = cycle(self.training.batches())
 
     def __call__(self) -> None:
         """On this rank, if it takes part."""
