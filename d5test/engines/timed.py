@@ -164,10 +164,10 @@ class TimedEngine:
 
     def parts(self) -> Parts | None:
         """Of data parallelism alone, where each rank has a core; all ranks ask at once."""
-        due = self.engine.gives(4)
-        if self.part is None or {*self._mesh} != {"dp"} or self.part.size < 2 or not due:
+        if self.part is None or {*self._mesh} != {"dp"}:
             return None
-        if not all(gathered(has_a_core(self.part.size), self.part.size)):
+        due = self.engine.gives(4)
+        if not due or not all(gathered(has_a_core(self.part.size), self.part.size)):
             return None
         alone = Alone()
         alone.start(World(self.part.rank, self.part.size, {}))

@@ -45,12 +45,12 @@ def test_overlap_is_how_much_of_the_shorter_part_is_hidden() -> None:
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str, int], Any]:
-    """What a run on two ranks writes of two engines, by engine, mode and ranks."""
+    """What a run on three ranks writes of two engines, by engine, mode and ranks."""
     if MPIRUN is None:
         pytest.skip("there is no mpirun")
     file = tmp_path_factory.mktemp("times") / "times.json"
     engines = "--engine=torch-ddp,torch-tp"
-    ran = under_mpirun(2, *SUITE, engines, f"--benchmark-json={file}")
+    ran = under_mpirun(3, *SUITE, engines, f"--benchmark-json={file}")
     assert ran.returncode == 0, ran.stdout + ran.stderr
     every = [each["extra_info"][KEY] for each in json.loads(file.read_text())["benchmarks"]]
     return {(each["optimizer"], each["mode"], each["ranks"]): each for each in every}
@@ -58,12 +58,12 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str, in
 
 @pytest.mark.nightly
 def test_each_stands_beside_pytorch_alone(written: dict[tuple[str, str, int], Any]) -> None:
-    assert len(written) == 2 * len(MODES) * 2
+    assert len(written) == 2 * len(MODES) * 3
     for (engine, mode, ranks), found in written.items():
         base = written[engine, mode, 1]
         assert found["base"]["samples_per_second"] == base["samples_per_second"]
         assert found["speedup"] == found["samples_per_second"] / base["samples_per_second"]
-        assert found["samples"] == (JOINED if mode == "strong" else OWN * ranks)
+        assert found["samples"] == training_of(mode, ranks).case.samples(0, ranks)
         assert len(found["compute"]) == len(found["bytes"]) == ranks
         assert "messages_sent" not in found
 
