@@ -168,6 +168,7 @@ def test_what_a_rank_raises_is_a_fault_with_its_line_and_frees_the_others(kind: 
     ran = suite(f"--engine=tests.engines.failing:Raises{kind}", *FIRST, ranks=3)
     assert ran.returncode == 1, ran.stdout + ran.stderr
     assert "ZeroDivisionError: on purpose, at failing.py:" in ran.stdout
+    assert "FAILED: 1 fault of 1 cause" in ran.stdout  # rank 0 alone did not fail
     assert "ranks 0, 2 waited in gloo when rank 1 left" in ran.stdout
 
 

@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 from _pytest._code.code import ReprEntryNative, ReprExceptionInfo, ReprFileLocation, ReprTraceback
 
+from d5test.plugin.outcomes import PROPERTY
+
 KINDS = ("failed", "xfailed", "unexpected", "xpassed", "passed", "skipped", "freed")
 """Outcomes of a rank, the deciding ones first. `unexpected`: a strict xfail that passed. `freed`:
 another rank left, and this one stopped waiting for it."""
@@ -35,6 +37,7 @@ class Remark:
     skip      path, line and reason of a skip
     wasxfail  the reason of an xfail
     sections  its captured output
+    tallies   what it counted, if it failed: the properties of its report
     left      whether it left the test before its end, and told the others
     """
 
@@ -47,6 +50,7 @@ class Remark:
     skip: tuple[str, int, str] | None = None
     wasxfail: str | None = None
     sections: tuple[tuple[str, str], ...] = ()
+    tallies: tuple[tuple[str, str], ...] = ()
     left: bool = False
 
     @classmethod
@@ -77,6 +81,7 @@ class Remark:
             skip=(str(skip[0]), skip[1], skip[2]) if skip else None,
             wasxfail=wasxfail,
             sections=tuple(report.sections),
+            tallies=tuple(p for p in report.user_properties if report.failed and p[0] == PROPERTY),
             left=left,
         )
 
@@ -147,6 +152,9 @@ def _fail(remarks: Sequence[Remark], report: pytest.TestReport, rank: int) -> No
     report.longrepr = ReprExceptionInfo(
         traceback, ReprFileLocation(first.path, first.line, message)
     )
+    if rank not in guilty[0]:  # whose fault it is has counted it
+        others = [each for each in report.user_properties if each[0] != PROPERTY]
+        report.user_properties = [*others, *((name, value) for name, value in first.tallies)]
     for ranks in guilty:
         if rank not in ranks:
             sections = remarks[ranks[0]].sections
