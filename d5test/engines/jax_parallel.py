@@ -147,7 +147,6 @@ class JaxEngine(Engine):
         self.shardings = {name: self.sharding(spec) for name, spec in self.specs().items()}
         self.p = {name: self.placed(name, value) for name, value in self.initial.values.items()}
         self.slots = {name: self.slots_of(name) for name in self.p}
-        self.whole = jax.jit(self.unpadded, out_shardings=self.sharding(PartitionSpec()))
         self.stepped = jax.jit(
             self.computed,
             out_shardings=(
@@ -240,10 +239,15 @@ class JaxEngine(Engine):
         return float(loss)
 
     def parameters(self) -> Mapping[str, torch.Tensor]:
-        """What this rank has of them, gathered where it has not all."""
-        return as_tensors(
-            {name: np.asarray(x.addressable_data(0)) for name, x in self.whole(self.p).items()}
-        )
+        """What this rank has of them, and what it has not from others."""
+        divided = {name: piece(x) for name, x in self.p.items() if not x.is_fully_replicated}
+        others = gathered(divided, self.world.size) if divided else []
+        whole = {}
+        for name, x in self.p.items():
+            whole[name] = np.full(x.shape, np.nan, x.dtype)  # where nobody has a shard
+            for index, part in (*(other[name] for other in others if name in other), piece(x)):
+                whole[name][index] = part
+        return as_tensors(self.unpadded(whole))
 
     def placements(self) -> Held:
         """Of the shard of this rank, without the rows that were added."""
@@ -260,6 +264,12 @@ class JaxEngine(Engine):
         rows = self.initial.values[name].shape[0]
         real = min(stop, rows) - min(start, rows)
         return int(real * prod(shard.data.shape[1:]))
+
+
+def piece(x: Any) -> tuple[tuple[slice, ...], Array]:
+    """Where this rank's shard of an array is, and what it is."""
+    (shard,) = x.addressable_shards
+    return shard.index, np.asarray(shard.data)
 
 
 jax.tree_util.register_dataclass(Rows, ["x", "y", "weight"], [])
