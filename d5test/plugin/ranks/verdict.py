@@ -50,7 +50,7 @@ class Remark:
     skip: tuple[str, int, str] | None = None
     wasxfail: str | None = None
     sections: tuple[tuple[str, str], ...] = ()
-    tallies: tuple[tuple[str, str], ...] = ()
+    tallies: tuple[tuple[str, object], ...] = ()
     left: bool = False
 
     @classmethod
