@@ -1,6 +1,6 @@
 """Whole runs of two versions, in turns: how what is timed on many ranks is gated.
 
-Requirements: the Python of each version has d5test, whose suite it runs, which is seen before
+Requirements: the Python of each version has d5test, whose suite it runs: that is checked before
 anything is measured; neither version is always the first, so that a load that lasts meets both;
 two runs a side are the least that can tell a slowdown from noise; each run leaves its file and its
 output; a run that timed nothing ends the gate with the reason.
