@@ -3,13 +3,14 @@
 Requirements: on one rank it is the step of PyTorch alone, the base case of every engine of
 PyTorch's. The model is large enough that a step computes for milliseconds. What was timed is
 checked afterwards: parameters have moved, ranks agree on them, and each gave to collectives what
-the engine's formula says. That it is where the run on one process is, is judged elsewhere.
+the engine's formula says. Whether they arrive where one process does is judged by `judging`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -94,7 +95,7 @@ class Parts:
 
 
 @dataclass(frozen=True)
-class Measured:
+class StepOfRank:
     """What a rank measured of itself.
 
     processor  seconds of its processor in a step: while it waits for others it sleeps
@@ -142,7 +143,7 @@ class TimedEngine:
         """Forget the steps so far: they made the framework ready."""
         self._processor, self._steps = 0.0, 0
 
-    def measured(self) -> Measured | None:
+    def measured(self) -> StepOfRank | None:
         """Of this rank, if it took part. It takes one more step."""
         if self.part is None:
             return None
@@ -151,10 +152,10 @@ class TimedEngine:
             loss = self.engine.step(next(self._batches))
         after = {name: p.detach().numpy() for name, p in self.engine.parameters().items()}
         before = {name: p.detach().numpy() for name, p in self.training.model().named_parameters()}
-        return Measured(
+        return StepOfRank(
             processor,
             work[0] if self.engine.seen else None,
-            self.engine.gives(dtype_of(self.engine.rounding or "float32").itemsize),
+            self._due(),
             hashlib.sha256(b"".join(after[name].tobytes() for name in sorted(after))).hexdigest(),
             after.keys() == before.keys()
             and any(not np.array_equal(after[name], before[name]) for name in after)
@@ -162,12 +163,16 @@ class TimedEngine:
             float(loss),
         )
 
+    def _due(self) -> int | None:
+        """Bytes that the engine gives in a step, by its formula."""
+        return self.engine.gives(dtype_of(self.engine.rounding or "float32").itemsize)
+
     def parts(self) -> Parts | None:
         """Of data parallelism alone, where each rank has a core; all ranks ask at once."""
         if self.part is None or {*self._mesh} != {"dp"}:
             return None
-        due = self.engine.gives(4)
-        if not due or not all(gathered(has_a_core(self.part.size), self.part.size)):
+        due, cores = self._due(), Cores.of_this_rank()
+        if not due or not cores or not enough(gathered(cores, self.part.size)):
             return None
         alone = Alone()
         alone.start(World(self.part.rank, self.part.size, {}))
@@ -188,9 +193,31 @@ class TimedEngine:
             self.engine.close()
 
 
-def has_a_core(ranks: int) -> bool:
-    """Whether this rank shares its cores with none of so many on its machine."""
-    return ranks * int(torch.get_num_threads()) <= len(os.sched_getaffinity(0))
+@dataclass(frozen=True)
+class Cores:
+    """Those that a rank may use on its host, and how many threads it has there."""
+
+    host: str
+    usable: frozenset[int]
+    threads: int
+
+    @classmethod
+    def of_this_rank(cls) -> Cores | None:
+        """`None` where the system does not say."""
+        if not hasattr(os, "sched_getaffinity"):
+            return None
+        usable = frozenset(os.sched_getaffinity(0))
+        return cls(socket.gethostname(), usable, torch.get_num_threads())
+
+
+def enough(ranks: Sequence[Cores]) -> bool:
+    """Whether each thread of these ranks can have a core, bound to some or not."""
+    for host in {each.host for each in ranks}:
+        there = [each for each in ranks if each.host == host]
+        every = frozenset[int]().union(*(each.usable for each in there))
+        if len(every) < sum(each.threads for each in there):
+            return False
+    return all(len(each.usable) >= each.threads for each in ranks)
 
 
 def _slowest(ranks: int, *calls: Callable[[], object]) -> list[list[float]]:
@@ -205,7 +232,7 @@ def _slowest(ranks: int, *calls: Callable[[], object]) -> list[list[float]]:
     return [of_call[1:] for of_call in seconds]
 
 
-def wrong(measured: Sequence[Measured]) -> str:
+def wrong(measured: Sequence[StepOfRank]) -> str:
     """Why the time of these steps means nothing; empty if they were right."""
     if not all(own.moved for own in measured):
         return "the parameters have not moved, or not to numbers"

@@ -90,7 +90,7 @@ def test_one_that_does_not_is_skipped_and_says_what_it_takes_for_right() -> None
     ran = suite(*words, ranks=2)
     assert ran.returncode == 6, ran.stdout + ran.stderr  # nothing was judged
     assert "it takes for right: a mean over W - 1 = 1 ranks; a sum instead" in ran.stdout
-    assert "beside passes in bfloat16 float64 has the bars of float32" in ran.stdout
+    assert "in float64 its bars are as wide as in float32" in ran.stdout
 
 
 @pytest.mark.nightly

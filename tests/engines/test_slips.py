@@ -34,7 +34,7 @@ def test_a_mesh_without_its_axis_would_be_another_engine() -> None:
     chosen = ("-k", "mlp-sgd-float32 or mlp-resumed-sgd-float32")
     ran = suite("--engine=torch-tp", "--mesh=dp2", "--resume-mesh=tp2", *chosen)
     assert "1 passed, 1 skipped" in ran.stdout, ran.stdout
-    assert "without tp it is another engine: --mesh=tp2" in ran.stdout
+    assert "without tp it would be another engine: --mesh=tp2" in ran.stdout
 
 
 def test_what_is_wrong_in_many_trainings_is_one_cause() -> None:

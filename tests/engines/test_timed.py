@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from d5test.distributed.scaling import JOINED, KEY, MODES, OWN
-from d5test.engines.timed import Measured, Parts, training_of, wrong
+from d5test.engines.timed import Cores, Parts, StepOfRank, enough, training_of, wrong
 from d5test.engines.work import Work
 from tests.distributed.test_mpi import MPIRUN, ROOT, under_mpirun
 
-RIGHT = Measured(0.5, Work(4, 80, frozenset({"float32"})), 80, "same", moved=True, loss=2.0)
+RIGHT = StepOfRank(0.5, Work(4, 80, frozenset({"float32"})), 80, "same", moved=True, loss=2.0)
 SUITE = ("pytest", "suites/distributed/test_time.py", "-k", "engine_scaling", "-rs")
 
 
@@ -41,6 +41,21 @@ def test_overlap_is_how_much_of_the_shorter_part_is_hidden() -> None:
     assert found["hidden"] == 0.0
     assert found["hidden_interval_95"] == (-0.5, 0.5)
     assert Parts(compute, compute, communication).to_json()["hidden"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("ranks", "suffice"),
+    [
+        ([("a", {0, 1}, 1), ("a", {0, 1}, 1)], True),
+        ([("a", {0, 1}, 1)] * 3, False),
+        ([("a", {0, 1}, 2)] * 2, False),
+        ([("a", {0}, 1), ("a", {1}, 1)], True),  # bound
+        ([("a", {0}, 1), ("a", {0}, 1)], False),  # to the same one
+        ([("a", {0}, 1), ("b", {0}, 1)], True),  # of two hosts
+    ],
+)
+def test_each_thread_has_a_core(ranks: list[tuple[str, set[int], int]], suffice: bool) -> None:
+    assert enough([Cores(host, frozenset(c), threads) for host, c, threads in ranks]) == suffice
 
 
 @pytest.fixture(scope="module")
