@@ -190,6 +190,6 @@ def arguments(op: Any, **sources: Any) -> dict[str, Any]:
     }
 
 
-def variant(backend: Any, name: str) -> dict[str, Any]:
-    """What the framework's own optimizer does instead of having a hyperparameter: see `fixed`."""
-    return dict(updater_of(backend, "native", name).fixed.get(name, {}))
+def variant(backend: Any, kind: str, name: str) -> dict[str, Any]:
+    """What a kind of optimizer does instead of having a hyperparameter: see `fixed`."""
+    return dict(updater_of(backend, kind, name).fixed.get(name, {}))

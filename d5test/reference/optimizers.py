@@ -1,6 +1,6 @@
 """Optimizers: pure update rules. Parameters, gradients, state in; parameters, state out.
 
-A rule is written against the array interface: `xp` is the module that has `sqrt` and `zeros_like`
+A rule is written against the array interface: `xp` is the module that has `sqrt` and `maximum`
 for the arrays at hand (`numpy`, `torch`, `tensorflow`, `jax.numpy`), so that the same lines run on
 NumPy arrays, on error bars, and on a framework's own tensors. It overwrites nothing. Nothing is
 imported here: a rule runs wherever a framework lives.
@@ -214,21 +214,29 @@ class Adam(Optimizer):
     epsilon: float = 1e-8
     epsilon_hat: bool = False
     bias_correction: bool = True
-    slots = ("first", "second")
+    slots: ClassVar[tuple[str, ...]] = ("first", "second")
 
     def rule(self, xp: Any, t: int, w: Any, g: Any, *slots: Any) -> tuple[Any, ...]:
         """Two slots: m, v."""
-        m, v = slots
+        m, v = self.moments(g, *slots)
+        return self.stepped(xp, w, m, v, *self.corrections(t)), m, v
+
+    def moments(self, g: Any, m: Any, v: Any) -> tuple[Any, Any]:
+        """Both averages, with the gradient in them."""
         m = self.beta1 * m + (1 - self.beta1) * g
-        v = self.beta2 * v + (1 - self.beta2) * (g * g)
-        first, second = 1.0, 1.0
-        if self.bias_correction:
-            first, second = 1 - self.beta1**t, 1 - self.beta2**t
+        return m, self.beta2 * v + (1 - self.beta2) * (g * g)
+
+    def corrections(self, t: int) -> tuple[Any, Any]:
+        """What the first and the second moment of step `t` are divided by."""
+        return (1 - self.beta1**t, 1 - self.beta2**t) if self.bias_correction else (1.0, 1.0)
+
+    def stepped(self, xp: Any, w: Any, m: Any, v: Any, first: Any, second: Any) -> Any:
+        """The parameter moved by these moments, which are not corrected yet."""
         # numerator and denominator times sqrt(second): v is read once, and not divided
         lr, epsilon = self.lr * second**0.5 / first, self.epsilon
         if not self.epsilon_hat:
             epsilon = epsilon * second**0.5
-        return w - lr * m / (xp.sqrt(v) + epsilon), m, v
+        return w - lr * m / (xp.sqrt(v) + epsilon)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -243,6 +251,32 @@ class AdamW(Adam):
     decoupled: bool = True
 
 
+@dataclass(frozen=True, kw_only=True)
+class AMSGrad(Adam):
+    """Adam with the largest second moment so far, l = max(l, v), in place of v.
+
+    Reddi, Kale and Kumar, ICLR 2018 (arXiv 1904.09237), algorithm 2, which corrects no moment and
+    has no epsilon.
+
+    largest_corrected  l is the largest of the corrected moments: max(l, v / (1 - beta2^t))
+    """
+
+    bias_correction: bool = False
+    largest_corrected: bool = False
+    slots: ClassVar[tuple[str, ...]] = ("first", "second", "largest")
+
+    def rule(self, xp: Any, t: int, w: Any, g: Any, *slots: Any) -> tuple[Any, ...]:
+        """Three slots: m, v, l."""
+        *moments, largest = slots
+        m, v = self.moments(g, *moments)
+        first, second = self.corrections(t)
+        if self.largest_corrected:
+            largest, second = xp.maximum(largest, v / second), 1.0
+        else:
+            largest = xp.maximum(largest, v)
+        return self.stepped(xp, w, m, largest, first, second), m, v, largest
+
+
 def rooted(xp: Any, x: Any, epsilon: float, inside: bool) -> Any:
     """The root of a mean or sum of squares, kept from zero by epsilon."""
     return xp.sqrt(x + epsilon) if inside else xp.sqrt(x) + epsilon
@@ -250,6 +284,6 @@ def rooted(xp: Any, x: Any, epsilon: float, inside: bool) -> Any:
 
 OPTIMIZERS: dict[str, type[Optimizer]] = {
     rule.__name__: rule
-    for rule in (GradientDescent, Momentum, Nesterov, AdaGrad, RMSProp, Adam, AdamW)
+    for rule in (GradientDescent, Momentum, Nesterov, AdaGrad, RMSProp, Adam, AdamW, AMSGrad)
 }
 """Every rule, by name."""

@@ -49,6 +49,7 @@ HYPERPARAMETERS: dict[str, tuple[Any, ...] | Callable[[Draw], Any]] = {
     "beta1": decay,
     "beta2": decay,
     "bias_correction": (True, False),
+    "largest_corrected": (False, True),
 }
 """What each hyperparameter may be, the simplest first, or what draws it."""
 

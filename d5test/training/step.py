@@ -22,7 +22,7 @@ from d5test.checks.inquiry import Inquiry
 from d5test.numerics.bounds import forward_bounds
 from d5test.numerics.judgement import Judgement, judge
 from d5test.outcome.fault import Fault
-from d5test.reference.optimizers import Adam, Optimizer
+from d5test.reference.optimizers import Adam, AMSGrad, Optimizer
 from d5test.reference.steps import STEPS, Step, step_of
 
 if TYPE_CHECKING:
@@ -33,9 +33,7 @@ Rule = TypeVar("Rule", Optimizer, Step)
 
 def variant(client: Any, rule: Rule, kind: str = "native") -> Rule:
     """A rule as a backend has it: its own optimizer, or (`reference`) our rule on its tensors."""
-    if kind != "native":
-        return rule
-    return rule.with_(**client.invoke("d5test.backends.updater:variant", rule.name))
+    return rule.with_(**client.invoke("d5test.backends.updater:variant", kind, rule.name))
 
 
 def step(client: Any, case: Case) -> Judgement:
@@ -108,7 +106,18 @@ class MistakenAdam(Adam):
         return w - step / root, m, v
 
 
+@dataclass(frozen=True, kw_only=True)
+class ForgetfulAMSGrad(AMSGrad):
+    """AMSGrad whose largest second moment is that of the step: Adam, but for what it keeps."""
+
+    def rule(self, xp: Any, t: int, w: Any, g: Any, *slots: Any) -> tuple[Any, ...]:
+        """Three slots: m, v, l."""
+        m, v, largest = slots
+        return super().rule(xp, t, w, g, m, v, xp.zeros_like(largest))
+
+
 MISTAKEN_ADAM: Any = step_of(MistakenAdam)
+FORGETFUL_AMSGRAD: Any = step_of(ForgetfulAMSGrad)
 
 
 def changing(changes: Callable[[Any], Mapping[str, Any]], *needed: str) -> Callable[[Any], Any]:
@@ -148,6 +157,11 @@ def in_adam(mistake: str) -> Callable[[Any], Any]:
     return suspect
 
 
+def forgetful(step: Any) -> Any:
+    """A suspect that keeps no largest moment."""
+    return FORGETFUL_AMSGRAD(**step.attributes) if step.name == "AMSGrad" else step
+
+
 SUSPECTS: Mapping[str, Callable[[Any], Any]] = {
     "beta1 and beta2 exchanged": changing(
         lambda step: {"beta1": step.beta2, "beta2": step.beta1}, "beta1", "beta2"
@@ -163,6 +177,10 @@ SUSPECTS: Mapping[str, Callable[[Any], Any]] = {
     ),
     "beta2 in the first moment too": changing(
         lambda step: {"beta1": step.beta2}, "beta1", "beta2"
+    ),
+    "the largest second moment forgotten": forgetful,
+    "the largest of the corrected moments, or of those as they are": toggled(
+        "largest_corrected", "bias_correction"
     ),
     "epsilon before the correction, or after it": toggled("epsilon_hat"),
     "epsilon on the other side of the root": toggled("epsilon_inside"),

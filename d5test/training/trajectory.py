@@ -21,6 +21,7 @@ from d5test.reference.optimizers import (
     AdaGrad,
     Adam,
     AdamW,
+    AMSGrad,
     GradientDescent,
     Momentum,
     Nesterov,
@@ -49,6 +50,14 @@ USUAL: Mapping[str, Optimizer] = {
         RMSProp(lr=0.03125, rho=0.9375, epsilon=SMALL, weight_decay=DECAY),
         Adam(lr=0.03125, beta1=0.875, beta2=0.984375, epsilon=SMALL, weight_decay=DECAY),
         AdamW(lr=0.03125, beta1=0.875, beta2=0.984375, epsilon=SMALL, weight_decay=DECAY),
+        AMSGrad(
+            lr=0.03125,
+            beta1=0.875,
+            beta2=0.984375,
+            epsilon=SMALL,
+            weight_decay=DECAY,
+            bias_correction=True,
+        ),
     )
 }
 """Hyperparameters of the usual size; binary fractions, so that no framework rounds them."""

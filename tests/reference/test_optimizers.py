@@ -23,6 +23,7 @@ from d5test.reference.optimizers import (
     AdaGrad,
     Adam,
     AdamW,
+    AMSGrad,
     GradientDescent,
     Momentum,
     Nesterov,
@@ -188,6 +189,7 @@ SAME = [
     (Nesterov(lr_in_velocity=True), Nesterov()),
     (Momentum(momentum=0.0), GradientDescent()),
     (AdamW(weight_decay=0.0), Adam()),
+    (AMSGrad(largest_corrected=True), AMSGrad()),  # where nothing is corrected
     (Adam(epsilon=0.0, epsilon_hat=True), Adam(epsilon=0.0)),
     (AdaGrad(epsilon=0.0, epsilon_inside=True), AdaGrad(epsilon=0.0)),
     (GradientDescent(weight_decay=0.5, decoupled=True), GradientDescent(weight_decay=0.5)),
@@ -199,6 +201,8 @@ DIFFERENT = [
     (Adam(beta1=0.999, beta2=0.9), Adam()),
     (Adam(bias_correction=False), Adam()),
     (Adam(epsilon=0.125, epsilon_hat=True), Adam(epsilon=0.125)),
+    (AMSGrad(beta2=0.5, bias_correction=True), Adam(beta2=0.5)),
+    (AMSGrad(bias_correction=True), AMSGrad()),
     (AdaGrad(accumulator=0.1), AdaGrad()),
     (AdaGrad(lr_decay=0.5), AdaGrad()),
 ]

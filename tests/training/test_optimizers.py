@@ -14,7 +14,7 @@ from d5test.outcome.fault import Fault
 from d5test.reference.optimizers import OPTIMIZERS, Adam, AdamW, Momentum, Nesterov, RMSProp
 from d5test.reference.steps import STEPS, as_step
 from d5test.training.course import GROUPED, impossible
-from d5test.training.step import STEP, SUSPECTS, drawn, suspects
+from d5test.training.step import STEP, SUSPECTS, ForgetfulAMSGrad, drawn, suspects
 from d5test.training.trajectory import USUAL, distance
 from tests.nightly import thinned
 from tests.training.wrong import (
@@ -72,6 +72,12 @@ MISTAKES = {
     "Nesterov": {"Momentum instead of Nesterov": lambda r: Momentum(**vars(r))},
     "AdaGrad": {
         "epsilon on the other side of the root": lambda r: r.with_(epsilon_inside=True),
+    },
+    "AMSGrad": {
+        "the largest second moment forgotten": lambda r: ForgetfulAMSGrad(**vars(r)),
+        "the largest of the corrected moments, or of those as they are": lambda r: r.with_(
+            largest_corrected=not r.largest_corrected
+        ),
     },
     "RMSProp": {"rho and 1 - rho exchanged": lambda r: r.with_(rho=1 - r.rho)},
 }

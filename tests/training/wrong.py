@@ -10,7 +10,7 @@ from d5test.backends.base import Row
 from d5test.backends.numpy import Numpy, NumpyUpdater
 from d5test.backends.updater import Updater, one_step
 from d5test.client.client import InProcessClient
-from d5test.reference.optimizers import Adam, Optimizer
+from d5test.reference.optimizers import OPTIMIZERS, Adam, Optimizer
 from d5test.worker.service import Service
 
 
@@ -23,7 +23,7 @@ class Local(InProcessClient):
         made.updaters = {"native": kind, "reference": NumpyUpdater}
         made.rows = {
             name: Row(lambda op, w, g, *slots: one_step(kind, op, w, g, *slots))
-            if name in ("Adam", "AdamW", "Momentum", "Nesterov", "AdaGrad", "RMSProp")
+            if name in OPTIMIZERS and name != "GradientDescent"
             else row
             for name, row in made.rows.items()
         }

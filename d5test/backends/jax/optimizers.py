@@ -36,6 +36,9 @@ KINDS: Mapping[str, Kind] = {
         ("mu", "nu"),
         counts=True,
     ),
+    "AMSGrad": Kind(
+        partial(optimizer, "amsgrad", **ADAM_NAMES), ("mu", "nu", "nu_max"), counts=True
+    ),
 }
 UNDECAYED = {"weight_decay": 0.0}
 HEAVY_BALL = UNDECAYED | {"lr_in_velocity": False, "dampening": 0.0}
@@ -56,6 +59,7 @@ class OptaxUpdater(Updater):
         "RMSProp": UNDECAYED,
         "Adam": UNDECAYED | ADAM,
         "AdamW": {"decoupled": True} | ADAM,
+        "AMSGrad": UNDECAYED | ADAM | {"largest_corrected": True},
     }
 
     def __init__(self, op: Any, parameters: Mapping[str, Any]) -> None:

@@ -33,6 +33,10 @@ KINDS: Mapping[str, Kind] = {
     "RMSProp": Kind(partial(optimizer, "RMSprop", rho="rho", epsilon="epsilon"), ("_velocities",)),
     "Adam": Kind(partial(optimizer, "Adam", **ADAM_NAMES), ("_momentums", "_velocities")),
     "AdamW": Kind(partial(optimizer, "AdamW", **ADAM_NAMES), ("_momentums", "_velocities")),
+    "AMSGrad": Kind(
+        partial(optimizer, "Adam", amsgrad=True, **ADAM_NAMES),
+        ("_momentums", "_velocities", "_velocity_hats"),
+    ),
 }
 DECOUPLED = {"decoupled": True}
 HEAVY_BALL = DECOUPLED | {"lr_in_velocity": True, "dampening": 0.0}
@@ -51,6 +55,7 @@ class KerasUpdater(Updater):
         "RMSProp": DECOUPLED | {"epsilon_inside": True},
         "Adam": ADAM,
         "AdamW": ADAM,
+        "AMSGrad": ADAM | {"largest_corrected": False},
     }
 
     def __init__(self, op: Any, parameters: Mapping[str, Any]) -> None:

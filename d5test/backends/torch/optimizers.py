@@ -38,6 +38,13 @@ adagrad = partial(
     lr_decay="lr_decay", initial_accumulator_value="accumulator", eps="epsilon",
 )  # fmt: skip
 ADAM_NAMES = {"betas": "beta1 beta2", "eps": "epsilon"}
+
+
+def amsgrad(op: Any, tensors: Any, **option: bool) -> optim.Optimizer:
+    kind = optim.AdamW if op.decoupled else optim.Adam
+    return made(kind, op, tensors, amsgrad=True, **ADAM_NAMES, **option)
+
+
 KINDS: Mapping[str, Kind] = {
     "GradientDescent": Kind(partial(made, optim.SGD), counts=False),
     "Momentum": Kind(momentum, ("momentum_buffer",), counts=False),
@@ -46,6 +53,7 @@ KINDS: Mapping[str, Kind] = {
     "RMSProp": Kind(partial(made, optim.RMSprop, alpha="rho", eps="epsilon"), ("square_avg",)),
     "Adam": Kind(partial(made, optim.Adam, **ADAM_NAMES), ("exp_avg", "exp_avg_sq")),
     "AdamW": Kind(partial(made, optim.AdamW, **ADAM_NAMES), ("exp_avg", "exp_avg_sq")),
+    "AMSGrad": Kind(amsgrad, ("exp_avg", "exp_avg_sq", "max_exp_avg_sq")),
 }
 COUPLED = {"decoupled": False}
 HEAVY_BALL = COUPLED | {"lr_in_velocity": False}
@@ -67,6 +75,7 @@ class TorchUpdater(Updater):
         "RMSProp": COUPLED | {"epsilon_inside": False},
         "Adam": COUPLED | ADAM,
         "AdamW": {"decoupled": True} | ADAM,
+        "AMSGrad": ADAM | {"largest_corrected": False},
     }
     skips_absent = True
 
