@@ -2,7 +2,8 @@
 
 While the inputs move in a random direction, the outputs have to move by J t and the gradients by
 H v, the derivative of `backward`. At a kink or a tie any of its sides is right, and none is judged
-where they are infinitely far apart. Inputs that have no gradient do not move.
+where they are infinitely far apart. Inputs that have no gradient do not move. In every other case
+inputs are not contiguous, where the framework has layouts.
 
 A framework's formula may be another one than the reference's: where a result is outside of its
 bars, these are widened so that they hold what transposing gives, too (`by_rows`, `by_forward`).
@@ -17,6 +18,7 @@ import numpy as np
 
 from d5test.backends.base import Unsupported
 from d5test.case import Arrays, Case, Operator, Tensor
+from d5test.checks.arguments import laid_out, places
 from d5test.checks.check import Why, with_gradient
 from d5test.checks.inquiry import Inquiry
 from d5test.checks.own_forward import OwnForward, forward_is_wrong
@@ -39,6 +41,14 @@ from d5test.numerics.judgement import Judgement, judge, rejects, telling
 from d5test.numerics.proof import prove_backward, prove_slopes
 from d5test.outcome.fault import Fault
 from d5test.outcome.tally import Inapplicable
+
+Layouts = tuple[str, ...] | None
+LAYOUTS = ("", "transposed", "", "strided")
+"""Of the inputs, case by case; contiguous where there is no name."""
+WRONG = {
+    "forward_mode": "the derivative by forward mode is wrong",
+    "second_gradient": "the second derivative is wrong",
+}
 
 
 def with_forward_mode(operator: type[Operator], about: BackendInfo, dtype: str) -> Why:
@@ -65,8 +75,11 @@ def _differentiable(operator: type[Operator], about: BackendInfo) -> Why:
 
 def forward_mode(client: Any, case: Case) -> Judgement:
     """Each output moves as it should when the inputs move in a random direction."""
-    inquiry = Derivative("forward_mode", client, case)
-    feed = inquiry.feed(tangents=inquiry.direction)
+    return Derivative("forward_mode", client, case).wherever(_forward_mode)
+
+
+def _forward_mode(inquiry: "Derivative", layouts: Layouts) -> Judgement:
+    feed = inquiry.feed(tangents=inquiry.direction, layouts=layouts)
     moves = (inquiry.arrays, inquiry.direction)
     tangents = partial(inquiry.once, tangent_bounds, data=moves)
     result = inquiry.answer(feed, tangents)
@@ -82,17 +95,18 @@ def forward_mode(client: Any, case: Case) -> Judgement:
             expected = widened(expected, others)
         return expected[: inquiry.row.outputs]
 
-    lowered = partial(lower_tangents, case.op, inquiry.arrays, inquiry.direction)
-    return inquiry.derived(
-        bounds, result, moved, feed, lowered, "tangent", "the derivative by forward mode is wrong"
-    )
+    lowered = partial(lower_tangents, inquiry.case.op, inquiry.arrays, inquiry.direction)
+    return inquiry.derived(bounds, result, moved, feed, lowered, "tangent")
 
 
 def second_gradient(client: Any, case: Case) -> Judgement:
     """Each gradient moves as it should when the inputs move in a random direction."""
-    inquiry = Derivative("second_gradient", client, case)
-    grads = inquiry.upstream
-    feed = inquiry.feed(grads=grads, tangents=inquiry.direction)
+    return Derivative("second_gradient", client, case).wherever(_second_gradient)
+
+
+def _second_gradient(inquiry: "Derivative", layouts: Layouts) -> Judgement:
+    case, grads = inquiry.case, inquiry.upstream
+    feed = inquiry.feed(grads=grads, tangents=inquiry.direction, layouts=layouts)
     moves = (inquiry.arrays, grads, inquiry.direction)
     second = partial(inquiry.once, slope_bounds, data=moves)
     result = inquiry.answer(feed, second)
@@ -115,9 +129,7 @@ def second_gradient(client: Any, case: Case) -> Judgement:
         every = lower_slopes(case.op, inquiry.arrays, grads, inquiry.direction, dtype)
         return tuple(every[i] for i in inquiry.wanted)
 
-    return inquiry.derived(
-        bounds, result, slopes, feed, lowered, "second gradient", "the second derivative is wrong"
-    )
+    return inquiry.derived(bounds, result, slopes, feed, lowered, "second gradient")
 
 
 class Derivative(Inquiry):
@@ -149,6 +161,27 @@ class Derivative(Inquiry):
         """The backend's forward in plain calls."""
         return OwnForward(self)
 
+    @property
+    def what(self) -> str:
+        """What is wrong where a derivative is, in words."""
+        return WRONG[self.subject.check]
+
+    def wherever(self, judged: Callable[["Derivative", Layouts], Judgement]) -> Judgement:
+        """What is `judged` of inputs in some layout, which is accused if it alone is wrong."""
+        case, at = self.case, places(self.case)
+        name = LAYOUTS[case.seed // 8 % len(LAYOUTS)]
+        if not at or name not in self.about.layouts:
+            return judged(self, None)
+        try:
+            return judged(self, laid_out(case, name, at))
+        except Fault as fault:
+            judged(self, None)
+            if fault.kind == "exception":
+                raise
+            which = "the inputs are" if len(at) > 1 else f"input {at[0]} alone is"
+            what = f"{self.what} where {which} {name}"
+            raise self.subject.fault("layout", what, fault.evidence, fault.judgement) from None
+
     def answer(self, feed: Any, bounds: Callable[[Arithmetic], Bounds]) -> Result:
         """What the backend makes of a feed; only the forward is accused where that is wrong."""
         try:
@@ -167,14 +200,13 @@ class Derivative(Inquiry):
         feed: Any,
         lowered: Callable[[str], Arrays],
         kind: str,
-        what: str,
     ) -> Judgement:
         """The judgement of the derivatives `found`, or the fault of whatever is wrong."""
         outputs = result.outputs
         if feed.grads is None and wrong_with_gradient(self.own, feed, outputs, "a derivative"):
             raise forward_is_wrong(self)
         try:
-            judgement, expected = self.held(bounds, found, (feed,), kind=kind, what=what)
+            judgement, expected = self.held(bounds, found, (feed,), kind=kind, what=self.what)
         except Fault:
             if self.own.faults:
                 raise forward_is_wrong(self) from None

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.faults.wrong import Wrong
+from tests.faults.wrong import Wrong, as_it_lies
 
 
 def half(x: Any) -> Any:
@@ -85,3 +85,20 @@ class CurvedLines(Wrong):
     def hvp(self, function: Any, inputs: Any, grads: Any, tangents: Any, wanted: Any) -> Any:
         outputs, _ = super().hvp(function, inputs, grads, tangents, wanted)
         return outputs, [tangents[i] for i in wanted]
+
+
+class TangentsOfMemory(Wrong):
+    """Moves as if its inputs were contiguous; its outputs are right."""
+
+    def jvp(self, function: Any, inputs: Any, tangents: Any) -> Any:
+        outputs, _ = super().jvp(function, inputs, tangents)
+        return outputs, super().jvp(function, [*map(as_it_lies, inputs)], tangents)[1]
+
+
+class SlopesOfMemory(Wrong):
+    """Its gradients move as if its inputs were contiguous."""
+
+    def hvp(self, function: Any, inputs: Any, grads: Any, tangents: Any, wanted: Any) -> Any:
+        outputs, _ = super().hvp(function, inputs, grads, tangents, wanted)
+        read = [*map(as_it_lies, inputs)]
+        return outputs, super().hvp(function, read, grads, tangents, wanted)[1]
