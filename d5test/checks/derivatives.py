@@ -172,15 +172,35 @@ class Derivative(Inquiry):
         name = LAYOUTS[case.seed // 8 % len(LAYOUTS)]
         if not at or name not in self.about.layouts:
             return judged(self, None)
+        layouts = laid_out(case, name, at)
         try:
-            return judged(self, laid_out(case, name, at))
-        except Fault as fault:
+            return judged(self, layouts)
+        except Unsupported:
+            return judged(self, None)
+        except Fault as found:
+            fault = found
             judged(self, None)
+            if self.known.covers(case, "layout"):
+                raise Inapplicable(f"{case.op.name} is known to be wrong in this layout") from None
+            forward = self._forward_fault(layouts)
+            if forward is None:
+                which = "the inputs are" if len(at) > 1 else f"input {at[0]} alone is"
+                what = f"{self.what} where {which} {name}"
+            else:
+                fault, what = forward, f"{name} inputs are misread"
             if fault.kind == "exception":
-                raise
-            which = "the inputs are" if len(at) > 1 else f"input {at[0]} alone is"
-            what = f"{self.what} where {which} {name}"
+                raise fault from None
             raise self.subject.fault("layout", what, fault.evidence, fault.judgement) from None
+
+    def _forward_fault(self, layouts: Layouts) -> Fault | None:
+        """That of a forward on inputs in these layouts; `None` if it is right."""
+        feed = self.feed(layouts=layouts)
+        try:
+            (result,) = self.ask(feed)
+            self.judged(self.forward_bounds, result.outputs, (feed,))
+        except Fault as fault:
+            return fault
+        return None
 
     def answer(self, feed: Any, bounds: Callable[[Arithmetic], Bounds]) -> Result:
         """What the backend makes of a feed; only the forward is accused where that is wrong."""
