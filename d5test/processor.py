@@ -6,10 +6,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-EXTENSIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {"AVX512_FP16": ("FP16", "AMX", "AVX10"), "AMX_BF16": ("AMX",)}
+EXTENSIONS: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "AVX512_CORE": ("avx512f", ("AVX512", "AVX10")),
+        "AVX512_FP16": ("avx512_fp16", ("FP16", "AMX", "AVX10")),
+        "AMX_BF16": ("amx_bf16", ("AMX",)),
+    }
 )
-"""Instructions for which oneDNN has code of its own, and words of the limits that leave them."""
+"""Instructions for which oneDNN has code of its own, with the system's name, and words of the
+limits that leave them."""
+REPLACED = {"AVX512_CORE": "AMX_BF16"}
+"""Code of oneDNN that is not chosen where it has the other."""
 
 
 def name() -> str:
@@ -38,12 +45,12 @@ def adds_pairs_in_16_bits() -> bool:
 
 
 def onednn_extensions() -> list[str]:
-    """Those that the processor has, but for what ONEDNN_MAX_CPU_ISA takes away."""
+    """Those by which it computes here: ONEDNN_MAX_CPU_ISA may take some away."""
     has = flags()
     limit = os.environ.get("ONEDNN_MAX_CPU_ISA", os.environ.get("DNNL_MAX_CPU_ISA", "ALL")).upper()
-    return [
+    found = [
         name
-        for name, words in EXTENSIONS.items()
-        if name.lower() in has
-        and (limit in ("ALL", "DEFAULT") or any(word in limit for word in words))
+        for name, (flag, words) in EXTENSIONS.items()
+        if flag in has and (limit in ("ALL", "DEFAULT") or any(word in limit for word in words))
     ]
+    return [name for name in found if REPLACED.get(name) not in found]

@@ -178,7 +178,13 @@ CHECKS: Mapping[str, Check] = {
                 cases=partial(drawn, degenerate=True),
                 later=0.3,
             ),
-            Check("special", special, reason=of_numbers(supported)),
+            Check(
+                "special",
+                special,
+                ("float32", "float16", "bfloat16"),
+                reason=of_numbers(supported),
+                later=0.2,
+            ),
             Check(
                 "special_gradient",
                 special_gradient,

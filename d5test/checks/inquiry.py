@@ -147,11 +147,11 @@ class Inquiry:
         return tuple(attempts(self.classes(), self.known.models(self.case)))
 
     def by_any(self, judge: Callable[[Arithmetic], Judgement]) -> Judgement:
-        """The judgement in the tightest class, or the first that an error model makes right.
+        """The judgement in the class of the row, or the first that an error model makes right.
 
         Raises what the class itself raises where none does.
         """
-        plain, *others = attempts(self.classes()[:1], self.known.models(self.case))
+        plain, *others = attempts([self.allowed], self.known.models(self.case))
         try:
             return judge(plain)
         except (Fault, Inapplicable):

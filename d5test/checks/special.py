@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from d5test.case import Array, Arrays, Case, Operator
+from d5test.case import FLOATS, Array, Arrays, Case, Operator
 from d5test.checks.inquiry import Inquiry, drawn_inputs
 from d5test.checks.own_forward import OwnForward, forward_is_wrong
 from d5test.numerics.arithmetic import Arithmetic
@@ -97,9 +97,15 @@ four operations on numbers up to four sides long."""
 
 
 def unclear(case: Case, arithmetic: Arithmetic) -> float:
-    """Weights up to which an honest computation may have zero instead."""
-    if case.op.name not in AT_COORDINATES:
+    """Weights up to which an honest computation may have zero instead.
+
+    All of them, where coordinates have 16 bits: the nearest element may be another one.
+    """
+    op: Any = case.op
+    if op.name not in AT_COORDINATES:
         return 0.0
+    if op.name == "GridSample" and op.mode == "nearest" and case.dtype in FLOATS[2:]:
+        return float(np.inf)
     return COORDINATE * arithmetic.u * max(case.shapes[0] or (0,), default=0)
 
 

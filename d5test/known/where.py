@@ -13,6 +13,7 @@ A condition is
     a list of values                one of them
     {min = 2, max = 5, not = 3}     in the range, and not that value (or none of a list of them)
     {below = ["shape1[-2]"]}        a whole number below the sum of these fields (0 if absent)
+    {odd = true}                    an odd number
 
 On a tuple, a range or a single number holds if it holds for some entry. All conditions of a table
 must hold; the empty table holds for every case.
@@ -75,7 +76,7 @@ def _require_condition(name: str, condition: Any) -> None:
         return
     if not condition or set(condition) - set(BOUNDS):
         raise ValueError(
-            f"where: {name!r} takes min, max, not and below, not {', '.join(condition) or '{}'}"
+            f"where: {name!r} takes {', '.join(BOUNDS)}, not {', '.join(condition) or '{}'}"
         )
     for bound, value in condition.items():
         good, wanted = BOUNDS[bound]
@@ -103,6 +104,7 @@ BOUNDS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "max": (_number, "a number"),
     "not": (_plain, "a value or a list"),
     "below": (_texts, 'a list of fields, ["shape0[0]"]'),
+    "odd": (lambda value: value is True, "true"),
 }
 
 
@@ -198,6 +200,8 @@ def _within(value: Any, bounds: Mapping[str, Any]) -> bool:
     if any(_same(value, entry) for entry in unwanted):
         return False
     if ("min" in bounds or "max" in bounds) and isinstance(value, str):
+        return False
+    if "odd" in bounds and not (isinstance(value, int) and value % 2):
         return False
     return bool(bounds.get("min", value) <= value <= bounds.get("max", value))
 
