@@ -366,7 +366,7 @@ def _character(judgement: Judgement, dtype: str) -> Character | None:
     got, want = judgement.got, judgement.want
     if judgement.right:
         return None
-    if dtype and got == np.full(8, FRESH, np.uint8).view(dtype_of(dtype))[0]:
+    if dtype and got == float(np.full(8, FRESH, np.uint8).view(dtype_of(dtype))[0]):
         return "unwritten"
     if isnan(got) and not isnan(want):
         return "NaN"
