@@ -163,13 +163,21 @@ CHECKS: Mapping[str, Check] = {
             Check("determinism", determinism, reason=repeatable),
             Check("untouched", untouched, reason=listed),
             Check("no_caching", no_caching),
-            Check("layout", layout, reason=has_layouts),
+            Check(
+                "layout",
+                layout,
+                ("float32", "float16", "bfloat16"),
+                reason=has_layouts,
+                later=0.2,
+            ),
             Check(
                 "layout_gradient",
                 layout_gradient,
+                ("float32", "float16", "bfloat16"),
                 reason=has_gradient_layouts,
                 parts=("gradient",),
                 share=0.2,  # each case in all layouts
+                later=0.4,
             ),
             Check(
                 "degenerate",
