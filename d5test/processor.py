@@ -48,9 +48,9 @@ def onednn_extensions() -> list[str]:
     """Those by which it computes here: ONEDNN_MAX_CPU_ISA may take some away."""
     has = flags()
     limit = os.environ.get("ONEDNN_MAX_CPU_ISA", os.environ.get("DNNL_MAX_CPU_ISA", "ALL")).upper()
-    found = [
+    names = [
         name
         for name, (flag, words) in EXTENSIONS.items()
         if flag in has and (limit in ("ALL", "DEFAULT") or any(word in limit for word in words))
     ]
-    return [name for name in found if REPLACED.get(name) not in found]
+    return [name for name in names if REPLACED.get(name) not in names]

@@ -8,7 +8,7 @@ XEON = ["avx2", "avx512f", "avx512_fp16", "amx_bf16"]
 
 
 @pytest.mark.parametrize(
-    ("flags", "limit", "found"),
+    ("flags", "limit", "expected"),
     [
         (["avx2"], "", []),
         (["avx2", "avx512f"], "", ["AVX512_CORE"]),
@@ -20,11 +20,11 @@ XEON = ["avx2", "avx512f", "avx512_fp16", "amx_bf16"]
     ],
 )
 def test_extensions(
-    flags: list[str], limit: str, found: list[str], monkeypatch: pytest.MonkeyPatch
+    flags: list[str], limit: str, expected: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("DNNL_MAX_CPU_ISA", raising=False)
     monkeypatch.delenv("ONEDNN_MAX_CPU_ISA", raising=False)
     if limit:
         monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", limit)
     monkeypatch.setattr(processor, "flags", lambda: flags)
-    assert processor.onednn_extensions() == found
+    assert processor.onednn_extensions() == expected

@@ -45,10 +45,11 @@ from d5test.outcome.tally import Inapplicable
 Layouts = tuple[str, ...] | None
 LAYOUTS = ("", "transposed", "", "strided")
 """Of the inputs, case by case; contiguous where there is no name."""
-WRONG = {
-    "forward_mode": "the derivative by forward mode is wrong",
-    "second_gradient": "the second derivative is wrong",
+FAULTS = {
+    "forward_mode": ("tangent", "the derivative by forward mode is wrong"),
+    "second_gradient": ("second gradient", "the second derivative is wrong"),
 }
+"""Of each check the kind of its fault, and its words."""
 
 
 def with_forward_mode(operator: type[Operator], about: BackendInfo, dtype: str) -> Why:
@@ -96,7 +97,7 @@ def _forward_mode(inquiry: "Derivative", layouts: Layouts) -> Judgement:
         return expected[: inquiry.row.outputs]
 
     lowered = partial(lower_tangents, inquiry.case.op, inquiry.arrays, inquiry.direction)
-    return inquiry.derived(bounds, result, moved, feed, lowered, "tangent")
+    return inquiry.derived(bounds, result, moved, feed, lowered)
 
 
 def second_gradient(client: Any, case: Case) -> Judgement:
@@ -129,7 +130,7 @@ def _second_gradient(inquiry: "Derivative", layouts: Layouts) -> Judgement:
         every = lower_slopes(case.op, inquiry.arrays, grads, inquiry.direction, dtype)
         return tuple(every[i] for i in inquiry.wanted)
 
-    return inquiry.derived(bounds, result, slopes, feed, lowered, "second gradient")
+    return inquiry.derived(bounds, result, slopes, feed, lowered)
 
 
 class Derivative(Inquiry):
@@ -161,11 +162,6 @@ class Derivative(Inquiry):
         """The backend's forward in plain calls."""
         return OwnForward(self)
 
-    @property
-    def what(self) -> str:
-        """What is wrong where a derivative is, in words."""
-        return WRONG[self.subject.check]
-
     def wherever(self, judged: Callable[["Derivative", Layouts], Judgement]) -> Judgement:
         """What is `judged` of inputs in some layout, which is accused if it alone is wrong."""
         case, at = self.case, places(self.case)
@@ -177,20 +173,22 @@ class Derivative(Inquiry):
             return judged(self, layouts)
         except Unsupported:
             return judged(self, None)
-        except Fault as found:
-            fault = found
+        except Fault as fault:
             judged(self, None)
             if self.known.covers(case, "layout"):
                 raise Inapplicable(f"{case.op.name} is known to be wrong in this layout") from None
-            forward = self._forward_fault(layouts)
-            if forward is None:
-                which = "the inputs are" if len(at) > 1 else f"input {at[0]} alone is"
-                what = f"{self.what} where {which} {name}"
-            else:
-                fault, what = forward, f"{name} inputs are misread"
-            if fault.kind == "exception":
-                raise fault from None
-            raise self.subject.fault("layout", what, fault.evidence, fault.judgement) from None
+            raise self._misread(fault, layouts, name, at) from None
+
+    def _misread(self, fault: Fault, layouts: Layouts, name: str, at: tuple[int, ...]) -> Fault:
+        """The fault of a layout: the forward's, where that is wrong in it, too."""
+        kind, what = FAULTS[self.subject.check]
+        which = "the inputs are" if len(at) > 1 else f"input {at[0]} alone is"
+        what = f"{what} where {which} {name}"
+        if forward := self._forward_fault(layouts):
+            fault, kind, what = forward, forward.kind, f"{name} inputs are misread"
+        if fault.judgement is None or fault.kind != kind:
+            return fault
+        return self.subject.fault("layout", what, fault.evidence, fault.judgement)
 
     def _forward_fault(self, layouts: Layouts) -> Fault | None:
         """That of a forward on inputs in these layouts; `None` if it is right."""
@@ -219,14 +217,14 @@ class Derivative(Inquiry):
         found: tuple[Any, ...],
         feed: Any,
         lowered: Callable[[str], Arrays],
-        kind: str,
     ) -> Judgement:
         """The judgement of the derivatives `found`, or the fault of whatever is wrong."""
         outputs = result.outputs
         if feed.grads is None and wrong_with_gradient(self.own, feed, outputs, "a derivative"):
             raise forward_is_wrong(self)
+        kind, what = FAULTS[self.subject.check]
         try:
-            judgement, expected = self.held(bounds, found, (feed,), kind=kind, what=self.what)
+            judgement, expected = self.held(bounds, found, (feed,), kind=kind, what=what)
         except Fault:
             if self.own.faults:
                 raise forward_is_wrong(self) from None
