@@ -180,11 +180,10 @@ class Det(Operator):
 
     def backward(self, grads, inputs, outputs):
         (dy,), (x,) = grads, inputs
-        m = range(x.shape[-1])
-        cofactors = np.zeros_like(x)
-        for i, j in itertools.product(m, m):
-            minor = x[..., [k for k in m if k != i], :][..., [k for k in m if k != j]]
-            cofactors[..., i, j] = self.forward(minor) * (-1) ** (i + j)
+        m = np.arange(x.shape[-1])
+        others = np.array([np.delete(m, i) for i in m], int).reshape(m.size, -1)
+        minors = x[..., others[:, None, :, None], others[:, None, :]]
+        cofactors = self.forward(minors) * (-1.0) ** np.add.outer(m, m)
         return (np.expand_dims(dy, (-1, -2)) * cofactors,)
 
     def other_backward(self, grads, inputs):
