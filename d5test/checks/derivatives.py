@@ -6,7 +6,7 @@ where they are infinitely far apart. Inputs that have no gradient do not move. I
 inputs are not contiguous, where the framework has layouts.
 
 A framework's formula may be another one than the reference's: where a result is outside of its
-bars, these are widened so that they hold what transposing gives, too (`by_rows`, `by_forward`).
+bars, these are widened so that they hold what another gives, too (`by_rows`, `by_other_formulas`).
 """
 
 from collections.abc import Callable
@@ -27,9 +27,7 @@ from d5test.client.messages import BackendInfo, Result
 from d5test.numerics.arithmetic import Arithmetic
 from d5test.numerics.bounds import Bounds, double
 from d5test.numerics.derivatives import (
-    by_forward,
-    by_others,
-    by_outputs,
+    by_other_formulas,
     by_rows,
     lower_slopes,
     lower_tangents,
@@ -115,15 +113,9 @@ def _second_gradient(inquiry: "Derivative", layouts: Layouts) -> Judgement:
 
     def bounds(arithmetic: Arithmetic) -> Bounds:
         expected = inquiry.at_wanted(second(arithmetic))
-        if judge(expected, slopes).right:
-            return expected
-        data = inquiry.operator(arithmetic), *moves
-        for others in (
-            by_outputs(*data, arithmetic),
-            by_forward(*data, arithmetic),
-            *by_others(*data, arithmetic),
-        ):
-            expected = widened(expected, inquiry.at_wanted(others))
+        others = by_other_formulas(inquiry.operator(arithmetic), *moves, arithmetic)
+        while not judge(expected, slopes).right and (other := next(others, None)) is not None:
+            expected = widened(expected, inquiry.at_wanted(other))
         return expected
 
     def lowered(dtype: str) -> Arrays:
