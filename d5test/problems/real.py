@@ -35,7 +35,7 @@ def small_problems(
     operator = op if isinstance(op, type) else type(op)
     return tuple(
         case
-        for case in _scaled().get(operator, ())
+        for case in _scaled(operator)
         if (isinstance(op, type) or _is_of(case.op, op))
         and all(
             name in FREE or getattr(case.op, name) in values for name, values in attributes.items()
@@ -55,12 +55,9 @@ def _by_operator() -> Mapping[type[Operator], tuple[Problem, ...]]:
 
 
 @cache
-def _scaled() -> Mapping[type[Operator], tuple[Case, ...]]:
-    every = {
-        operator: {small: None for p in problems if (small := scaled(p.case))}
-        for operator, problems in _by_operator().items()
-    }
-    return {operator: tuple(sorted(cases, key=_order)) for operator, cases in every.items()}
+def _scaled(operator: Any) -> tuple[Case, ...]:
+    every = (scaled(problem.case) for problem in real_problems(operator))
+    return tuple(sorted(dict.fromkeys(small for small in every if small), key=_order))
 
 
 def _order(case: Case) -> tuple[str, str]:
