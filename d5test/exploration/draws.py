@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from unittest.mock import patch
 
 from hypothesis import HealthCheck, Phase, Verbosity, core, settings
+from hypothesis.internal import entropy
 from hypothesis.internal.cache import LRUCache
 from hypothesis.internal.conjecture import providers
 
@@ -110,7 +111,9 @@ def reproducible_draws() -> Iterator[None]:
             stack.enter_context(patch.object(providers, CONSTANTS, lambda: nothing))
             stack.enter_context(patch.object(providers, CACHE, LRUCache(1024)))
         if hasattr(core, SEEDED):
-            stack.enter_context(getattr(core, SEEDED)())
+            seed, restore = entropy.get_seeder_and_restorer()
+            seed()
+            stack.callback(restore)
             stack.enter_context(patch.object(core, SEEDED, nullcontext))
         yield
 

@@ -19,6 +19,7 @@ pytest_plugins = (
     "d5test.plugin.engines",  # engines x (cases x dtypes)
     "d5test.plugin.budget",  # ends in time
     "d5test.plugin.progress",  # each fault when it is found, and what is under test
+    "d5test.plugin.garbage",  # what was imported is not looked through for garbage
     "d5test.plugin.interrupt",  # Ctrl-C pressed twice is pressed once
     "d5test.plugin.summary",  # what was judged and what was not, from reports alone
     "d5test.plugin.record",  # the faults of a run, written as known failures
