@@ -32,7 +32,7 @@ def small_problems(
     Only those whose attributes are those of an operator that is given, and whose attributes have
     values that `attributes` allows.
     """
-    operator = op if isinstance(op, type) else type(op)
+    operator: Any = op if isinstance(op, type) else type(op)
     return tuple(
         case
         for case in _scaled(operator)
@@ -55,7 +55,7 @@ def _by_operator() -> Mapping[type[Operator], tuple[Problem, ...]]:
 
 
 @cache
-def _scaled(operator: Any) -> tuple[Case, ...]:
+def _scaled(operator: type[Operator]) -> tuple[Case, ...]:
     every = (scaled(problem.case) for problem in real_problems(operator))
     return tuple(sorted(dict.fromkeys(small for small in every if small), key=_order))
 
