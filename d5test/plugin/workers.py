@@ -274,6 +274,8 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def distributes(config: pytest.Config) -> bool:
-    """Whether this process runs no test itself, but hands them to others."""
+    """Whether this process collects no test itself, but leaves that to others."""
+    if config.option.collectonly:
+        return False
     xdist = not hasattr(config, "workerinput") and config.getoption("dist", "no") != "no"
     return bool(config.getoption("--np")) or xdist

@@ -306,7 +306,8 @@ def test_a_stranger_has_a_fixture_called_backend(suite: Suite, pytester: pytest.
 
 
 def test_collecting_is_quick(suite: Suite) -> None:
-    ran = suite("", "--backend=numpy", "--collect-only", "-qq")
+    # two processes run tests, but do not collect them
+    ran = suite("", "--backend=numpy", "--collect-only", "-qq", "-n2")
     assert ran.rc == 0
     counts = dict(re.findall(r"(test_\w+)\.py: (\d+)", ran.text))
     assert int(counts["test_forward"]) > 100
