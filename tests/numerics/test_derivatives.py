@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from d5test.case import Case, Operator, Tensor
+from d5test.numerics import derivatives
 from d5test.numerics.arithmetic import classes
 from d5test.numerics.bounds import Bound, double
 from d5test.numerics.derivatives import (
@@ -105,6 +106,26 @@ def test_formulas_of_a_softmax_that_moves() -> None:
         second = moved * through - y * (dy * moved).sum(-1, keepdims=True)
         assert inside(slope, second)
         assert not inside(slope, moved * through)
+
+
+def test_formulas_that_take_long_are_computed_last_and_only_if_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    computed = []
+    for name in ("by_others", "by_outputs", "by_forward"):
+        original = getattr(derivatives, name)
+        monkeypatch.setattr(
+            derivatives, name, lambda *data, f=original, n=name: computed.append(n) or f(*data)
+        )
+    x, dy = np.array([[2.0, 1.0], [0.5, 3.0]]), np.array(1.0)
+    formulas = derivatives.by_other_formulas(OPERATORS["Det"](), (x,), (dy,), (x,), DOUBLE)
+    assert not computed
+    next(formulas)  # Det has one other formula of its gradient
+    assert computed == ["by_others"]
+    values = [bounds[0].value for bounds in formulas]
+    assert computed == ["by_others", "by_outputs", "by_forward"]
+    for value in values:  # the second derivative of ad - bc along x is its cofactors
+        assert np.allclose(value, [[3.0, -0.5], [-1.0, 2.0]])
 
 
 def test_either_side_of_a_kink_is_right_and_nothing_beyond() -> None:
