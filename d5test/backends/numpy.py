@@ -191,12 +191,15 @@ def reference_rows(
 def laid_out(xp: Any, x: Any, layout: str) -> Any:
     """A contiguous array of the module `xp` in another layout.
 
-    What lies between the values of a strided or before an offset array is 1 or true.
+    What lies between the values of a strided array or between the rows of a sliced one, or before
+    an offset one, is 1 or true.
     """
     if layout == "transposed" and x.ndim > 1:
         return x.swapaxes(-1, -2).copy().swapaxes(-1, -2)
     if layout == "strided":
         return xp.stack((x, xp.ones_like(x)), -1)[..., 0]
+    if layout == "sliced" and x.ndim:
+        return xp.concatenate((x, xp.ones((*x.shape[:-1], 1), x.dtype)), -1)[..., :-1]
     if layout == "reversed" and x.ndim:
         return x[::-1].copy()[::-1]
     if layout == "offset":
@@ -224,7 +227,8 @@ class Numpy(Backend):
     framework = "numpy"
     rows: ClassVar[Mapping[str, Row]] = reference_rows({**OPERATORS, **STEPS})
     layouts = (
-        "contiguous", "transposed", "strided", "reversed", "offset", "broadcast", "expanded",
+        "contiguous", "transposed", "strided", "sliced", "reversed", "offset", "broadcast",
+        "expanded",
     )  # fmt: skip
     mutable = True
     updaters: ClassVar[Mapping[str, Any]] = dict.fromkeys(("native", "reference"), NumpyUpdater)

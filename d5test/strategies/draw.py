@@ -289,9 +289,11 @@ class Draw:
         """
         return self.tensor(shape, *ORDINARY, *((LARGER,) if self.dtype in BEYOND else ()))
 
-    def index(self, shape: Shape, limit: int, *, negative: bool = False) -> Tensor:
-        """Indices below `limit` in int64; with `negative` they may count from the end."""
-        return Tensor(tuple(shape), "int64", ("within" if negative else "below", limit))
+    def index(
+        self, shape: Shape, limit: int, *, negative: bool = False, dtype: str = "int64"
+    ) -> Tensor:
+        """Indices below `limit`; with `negative` they may count from the end."""
+        return Tensor(tuple(shape), dtype, ("within" if negative else "below", limit))
 
     def mask(self, shape: Shape, share: float = 0.5) -> Tensor:
         """Booleans, about `share` of them true."""

@@ -32,8 +32,10 @@ EQUATIONS = (
     "ij,ik,kl->jl",
     "ij,jk,klm->ik",
     "ij,k->i",
+    "ij,jk->ki",
+    "bij,bjk->kib",
 )
-"""Products, traces, diagonals, transpositions and sums; letters that stand in one input alone.
+"""Products, also transposed, traces, diagonals and sums; letters that stand in one input alone.
 Without an arrow the result has its letters in the order of the alphabet."""
 
 

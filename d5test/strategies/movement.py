@@ -13,8 +13,8 @@ from d5test.strategies.sizes import WIDE
 
 PERIOD = 60
 """After so many sequences their lengths begin again."""
-FAR = 2**31 - 1
-"""An end that means: to the last element."""
+FAR = (2**31 - 1, 2**63 - 1)
+"""Ends that mean: to the last element."""
 
 
 choices(movement.Reshape, allowzero=(0, 1))  # zeros that copy a size, and zeros that mean zero
@@ -42,8 +42,8 @@ def reshape_inputs(d: Draw, op: movement.Reshape) -> tuple[Tensor, Tensor]:
 
 @attributes(movement.Transpose)
 def transpose_attributes(d: Draw) -> movement.Transpose:
-    """Every order of up to four axes."""
-    return movement.Transpose(perm=d.maybe(d.choose(permutations(range(d.integer(1, 4))))))
+    """Every order of up to six axes."""
+    return movement.Transpose(perm=d.maybe(d.choose(permutations(range(d.integer(1, 6))))))
 
 
 @inputs(movement.Transpose)
@@ -55,10 +55,10 @@ def transpose_inputs(d: Draw, op: movement.Transpose) -> tuple[Tensor]:
 
 @inputs(movement.Concat)
 def concat_inputs(d: Draw, op: movement.Concat) -> tuple[Tensor, ...]:
-    """One to three tensors, of different sizes along the axis; one of them twice."""
+    """One to three tensors or many, of different sizes along the axis; one of them twice."""
     shape = list(d.sides(d.rank_with(op.axis)))
     drawn = []
-    for _ in range(d.integer(1, 3)):
+    for _ in range(d.choose((1, 2, 3, 9))):
         shape[op.axis] = d.side(most=4, empty=True)
         drawn.append(d.tensor(tuple(shape)))
     return (*drawn, d.again(drawn[0], 0)) if d.flag() else tuple(drawn)
@@ -102,25 +102,32 @@ def slice_inputs(d: Draw, op: movement.Slice) -> tuple[Tensor | None, ...]:
 
 
 def slice_along(d: Draw, n: int) -> tuple[int, int, int]:
-    """Start, end and step along an axis of n; empty only in a degenerate draw."""
+    """Start, end and step along an axis of n; empty only in a degenerate draw. What lies beyond
+    an end of the axis means that end.
+    """
     low = d.integer(0, n - 1)
     high = d.integer(low if d.degenerate else low + 1, n)
     step = d.choose((1, 2, -1, 3, -2))
     if step > 0:
-        start, end = low, d.choose((high, FAR)) if high == n else high
+        start, end = low, d.choose((high, *FAR)) if high == n else high
     else:
-        start, end = high - 1, d.choose((-n - 1, -FAR)) if low == 0 else low - 1
+        start, end = high - 1, d.choose((-n - 1, *(-far for far in FAR))) if low == 0 else low - 1
     if 0 < start < n and d.flag():
         start -= n
+    elif start == 0 and step > 0 and d.flag():
+        start = -n - 2
     return start, end, step
 
 
 @inputs(movement.Gather)
 def gather_inputs(d: Draw, op: movement.Gather) -> tuple[Tensor, Tensor]:
-    """Indices of up to two axes, negative ones among them; a scalar where it is degenerate."""
+    """Indices of up to two axes, negative ones among them, in either dtype that ONNX has for them;
+    a scalar where it is degenerate.
+    """
     shape = d.sides(d.rank_with(op.axis))
-    indices = d.shape(0 if d.degenerate else 1, 2)
-    return d.tensor(shape), d.index(indices, shape[op.axis], negative=d.flag())
+    sides = d.shape(0 if d.degenerate else 1, 2)
+    dtype = d.choose(("int64", "int32"))
+    return d.tensor(shape), d.index(sides, shape[op.axis], negative=d.flag(), dtype=dtype)
 
 
 @inputs(movement.Pad)
@@ -238,7 +245,7 @@ def from_either_end(d: Draw, axes: tuple[int, ...], rank: int) -> tuple[int, ...
 choices(
     movement.DepthToSpace,
     movement.SpaceToDepth,
-    blocksize=lambda d: d.integer(1 if d.degenerate else 2, 3),
+    blocksize=lambda d: d.integer(1 if d.degenerate else 2, 4),
     mode=("DCR", "CRD"),
 )
 

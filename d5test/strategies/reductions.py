@@ -48,8 +48,10 @@ NEAR_ONE: Regime = ("uniform", 0.75, 1.25)
 
 
 def axes(d: Draw, rank: int) -> Tensor | None:
-    """All axes (absent, or an empty list), or some."""
+    """All axes (absent, or an empty list), or some, the last one first perhaps."""
     some = [axis - rank * d.flag() for axis in range(rank) if d.flag()]
+    if len(some) > 1 and d.flag():
+        some.reverse()
     return d.choose((d.literal(some), None)) if some else d.choose((None, d.literal(())))
 
 

@@ -39,7 +39,10 @@ CLEAR = 1e-3
 
 POLICIES = ("stretch", "not_larger", "not_smaller")
 OFFSETS: tuple[Regime, ...] = (("uniform", -1.5, 1.5), "normal", ("uniform", -4, 4), "ties")
-GRIDS: tuple[Regime, ...] = (("uniform", -1.25, 1.25), ("uniform", -3, 3), "ties")
+GRIDS: tuple[Regime, ...] = (
+    ("uniform", -1.25, 1.25), ("uniform", -3, 3), ("uniform", -6, 6), "ties",
+)  # fmt: skip
+"""Also so far outside that a reflection turns back more than once."""
 ENDS = (0.0, 1.0)
 PARTS = ((0.125, 0.75), (0.25, 1.25), (-0.25, 0.5), ENDS, (0.75, 0.25))
 """Starts and ends of what is read: inside, beyond either end, all, backwards."""

@@ -40,7 +40,7 @@ def test_results_have_the_inputs_dtype(client: Any, dtype: str) -> None:
         assert np.max(np.abs(got.astype(np.float64) - want)) < 4 * eps
 
 
-@pytest.mark.parametrize("layout", ["transposed", "strided", "reversed", "offset"])
+@pytest.mark.parametrize("layout", ["transposed", "strided", "sliced", "reversed", "offset"])
 def test_layouts_hold_the_same_values(client: Any, layout: str) -> None:
     x = np.random.default_rng(7).normal(size=(2, 3, 5)).astype(np.float32)
     assert layout in client.about.layouts

@@ -36,6 +36,7 @@ def test_layouts_are_what_they_say() -> None:
         "contiguous": (105, 35, 7, 1),
         "transposed": (105, 35, 1, 5),
         "strided": (210, 70, 14, 2),
+        "sliced": (120, 40, 8, 1),
         "offset": (105, 35, 7, 1),
         "broadcast": (0, 35, 7, 1),
         "channels_last": (105, 1, 21, 3),

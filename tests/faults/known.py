@@ -76,6 +76,8 @@ IN_PROCESS = (
     Finding(values.LayoutBlind, "MatMul", "layout", "layout", "inputs are misread", alone=True),
     Finding(values.LayoutOfTheFirst, "MatMul", "layout", "layout", "inputs are misread",
             alone=True),
+    Finding(values.RowsWithoutGaps, "Softmax", "layout", "layout", "inputs are misread",
+            alone=True),
     Finding(values.SizeOne, "Softmax", "degenerate", "value", WRONG, alone=True),
     Finding(values.ZeroSizeShape, "Softmax", "degenerate", "shape", "wrong shape", alone=True),
     Finding(values.NanSwallowed, "MatMul", "special", "special", "nan in an input is swallowed",

@@ -96,7 +96,8 @@ class Torch(Backend):
         "Tensor": "torch.Tensor",
     }
     layouts = (
-        "contiguous", "transposed", "strided", "offset", "broadcast", "channels_last", "expanded",
+        "contiguous", "transposed", "strided", "sliced", "offset", "broadcast", "channels_last",
+        "expanded",
     )  # fmt: skip
     template = TEMPLATE
     mutable = True
@@ -160,7 +161,9 @@ class Torch(Backend):
         return str(torch.__version__)
 
     def put(self, array: NDArray[Any], dtype: str, layout: str = "contiguous") -> Tensor:
-        """What lies between the values of a strided or before an offset tensor is NaN (or 0)."""
+        """A tensor with these values. What lies between those of a strided one, between the rows
+        of a sliced one, or before an offset one is NaN (or 0).
+        """
         if dtype in EIGHT_BITS:  # torch has few functions of these
             return self.put(array, "uint8", layout).view(getattr(torch, dtype))
         x = self._tensor(array, dtype)
@@ -169,6 +172,8 @@ class Torch(Backend):
             return x.mT.contiguous().mT if x.ndim > 1 else x
         if layout == "strided":
             return torch.stack((x, torch.full_like(x, filler)), -1)[..., 0]
+        if layout == "sliced" and x.ndim:
+            return torch.cat((x, x.new_full((*x.shape[:-1], 1), filler)), -1)[..., :-1]
         if layout == "offset":
             return torch.cat((x.new_full((1,), filler), x.flatten()))[1:].view(x.shape)
         if layout == "broadcast":
