@@ -11,6 +11,8 @@ from d5test.strategies.registry import choices, inputs
 
 SPREAD: tuple[Regime, ...] = ("normal", "uniform", "heavy", ("scaled", -6), "offset")
 """Regimes whose values differ."""
+LARGE: Regime = ("scaled", 9)
+"""Numbers whose squares overflow float16, and whose normalised ones do not."""
 EPSILONS = (ops.EPSILON, float(np.float32(1e-3)), 0.0625)
 """ONNX's, and two that show."""
 RANK = 4
@@ -57,7 +59,8 @@ def layer_normalization_inputs(d: Draw, op: ops.LayerNormalization) -> tuple[Ten
     x = x_shape(d, op.axis)
     scale = d.tensor(parameter_shape(d, x, op.axis))
     bias = d.maybe(d.tensor(parameter_shape(d, x, op.axis)))
-    drawn = d.tensor(x, *SPREAD, *level(*range(op.axis % len(x), len(x)))), scale, bias
+    levels = level(*range(op.axis % len(x), len(x)))
+    drawn = d.tensor(x, *SPREAD, LARGE, *levels), scale, bias
     return drawn if bias is not None or d.flag() else drawn[:2]
 
 
@@ -65,7 +68,7 @@ def layer_normalization_inputs(d: Draw, op: ops.LayerNormalization) -> tuple[Ten
 def rms_normalization_inputs(d: Draw, op: ops.RMSNormalization) -> tuple[Tensor | None, ...]:
     """A scale over the normalised axes, or one that broadcasts to them."""
     x = x_shape(d, op.axis)
-    regimes = *SPREAD, ("constant", 0.0)
+    regimes = *SPREAD, LARGE, ("constant", 0.0)
     return d.tensor(x, *regimes), d.tensor(parameter_shape(d, x, op.axis))
 
 
