@@ -194,7 +194,7 @@ class LayoutOfTheFirst(Wrong):
 
 
 class RowsWithoutGaps(Wrong):
-    """Takes it for granted that a row begins where the one before it ends, if a row has no gaps."""
+    """Takes it for granted that a row without gaps begins where the one before it ends."""
 
     def forward(self, honest: Honest, *inputs: Any) -> Arrays:
         return honest(*(as_it_lies(x) if whole_rows(x) else x for x in inputs))
