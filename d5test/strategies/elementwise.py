@@ -190,11 +190,11 @@ def pow_inputs(d: Draw, op: elementwise.Pow) -> tuple[Tensor | None, ...]:
 
 @inputs(elementwise.Max, elementwise.Mean, elementwise.Min, elementwise.Sum)
 def several_inputs(d: Draw, op: Operator) -> tuple[Tensor | None, ...]:
-    """One to four inputs, often four, which may have equal elements; every other one broadcasts.
+    """One to four inputs or nine, which may have equal elements; every other one broadcasts.
 
     Of two, the second may be the first.
     """
-    count = min(d.integer(1, 6), 4)
+    count = d.choose((1, 2, 3, 4, 4, 9))
     shape = d.shape(0)
     if count == 2 and twice(d):
         x = d.tensor(shape)

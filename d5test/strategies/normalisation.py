@@ -45,7 +45,7 @@ choices(  # sizes are even, too, and wider than there are channels; an alpha tha
 def batch_normalization_inputs(d: Draw, op: ops.BatchNormalization) -> tuple[Tensor | None, ...]:
     """Without samples only where the statistics are given; in training never one value alone."""
     n = d.samples(most=5, empty=not op.training_mode)
-    c, *rest = *d.channels(1, most=5), *d.sides(d.integer(0, 2), most=5, grain=True)
+    c, *rest = *d.channels(1, most=5), *d.sides(d.integer(0, 3), most=5, grain=True)
     if op.training_mode and not rest and not d.degenerate:
         n = max(n, 2)
     channels = d.tensor((c,)), d.tensor((c,)), d.tensor((c,)), d.tensor((c,), "positive")

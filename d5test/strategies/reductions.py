@@ -150,7 +150,7 @@ choices(
     reductions.NegativeLogLikelihoodLoss,
     reductions.SoftmaxCrossEntropyLoss,
     reduction=("mean", "sum", "none"),
-    ignore_index=(None, 0, 1, -1, -100),
+    ignore_index=(None, 0, 1, -1, -100, 255),
 )
 
 
