@@ -23,6 +23,8 @@ Edit = tuple[int, int, bytes]
 EQUALS = re.compile(rb"\s*=\s*")
 TABLES = {"Table", "Forms"}
 """What rows are entered into."""
+ROWS = {"rows", "forms"}
+"""What classes of backends have and a part of one has not: all functions of all operators."""
 DROPPED_BASES = {"ABC", "Generic", "Protocol"}
 DROPPED_DECORATORS = {"abstractmethod", "override"}
 
@@ -123,7 +125,10 @@ class Closure:
         bound = self.module(name).bound.keys()
         self.needed[name] |= globals_of(text) & bound
         nodes = ast.walk(ast.parse(textwrap.dedent(text)))
-        self.attributes |= {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+        attributes = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+        if attributes & ROWS:
+            raise Inseparable(f"{name} uses the rows of a backend")
+        self.attributes |= attributes
 
     def parts(self) -> dict[str, list[str]]:
         """The statements that are needed, by module, those that others import first."""
@@ -226,7 +231,7 @@ class Closure:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             return "" if backend else module.text(node)
         names = binds(node)
-        unused = not names & self.attributes or names & {"rows", "forms"}
+        unused = not names & self.attributes or names & ROWS
         if backend and (getattr(node, "value", None) is None or unused):
             return ""
         return module.text(node)

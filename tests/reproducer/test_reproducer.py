@@ -254,6 +254,23 @@ def test_a_source_that_cannot_be_taken_apart_is_imported(tmp_path: Path) -> None
     )
 
 
+def test_a_backend_that_wraps_a_row_of_another_is_imported(tmp_path: Path) -> None:
+    (tmp_path / "wrapping.py").write_text(
+        "from dataclasses import replace\n"
+        "from d5test.backends.numpy import Numpy\n"
+        "ADD = Numpy.rows['Add']\n"
+        "def add(op, x, y):\n"
+        "    (z,) = ADD.call(op, x, y)\n"
+        "    return z + 1\n"
+        "class Wrapping(Numpy):\n"
+        "    rows = {**Numpy.rows, 'Add': replace(ADD, call=add)}\n"
+    )
+    with WorkerClient(f"{tmp_path / 'wrapping.py'}:Wrapping") as client:
+        path, told = prove(fault_of(client, "forward"), client, tmp_path / "out")
+    assert told == ""
+    assert "wrapping uses the rows of a backend" in path.read_text()
+
+
 def test_the_module_of_a_function_is_imported_not_its_package_alone() -> None:
     """`import mlx` makes no `mlx.nn`."""
     names = {id(minidom.parse): "xml.dom.minidom.parse", id(partial): "xml.alias.partial"}
