@@ -96,6 +96,17 @@ def test_a_communicator(tmp_path: Path) -> None:
     assert "none was wrong" in ran.stdout
 
 
+def test_a_kernel_in_a_backend_of_ours(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    ran = run(
+        tmp_path, OPERATORS / "test_forward.py", "--backend=./kernel.py:Mine",
+        "--operator=Softmax,LogSoftmax", "--dtype=float32",
+    )  # fmt: skip
+    assert ran.returncode == 1, ran.stdout + ran.stderr
+    assert "1 failed, 1 passed" in ran.stdout
+    assert "Softmax() composed by its row of torch.exp" in ran.stdout
+
+
 def test_a_compressor(tmp_path: Path) -> None:
     suite = ROOT / "suites" / "distributed" / "test_compression.py"
     ran = run(tmp_path, suite, "--compressor=./signs.py:Signs", "--examples=3")
