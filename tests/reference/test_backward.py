@@ -65,3 +65,16 @@ def test_attributes_that_turn_the_sign(
     np.testing.assert_allclose(outputs[0], [y, 3 * gamma], rtol=1e-14)
     np.testing.assert_allclose(stable(op, x), [y, 3 * gamma], rtol=1e-14)
     np.testing.assert_allclose(dx, [slope, gamma], rtol=1e-13)
+
+
+@pytest.mark.parametrize("shape", [(0, 0), (2, 0, 0), (0, 3, 3), (1, 1), (3, 1, 1)])
+def test_the_gradient_of_a_determinant_has_the_shape_of_the_matrices(
+    shape: tuple[int, ...],
+) -> None:
+    """The determinant of no rows is 1, whatever stands in them."""
+    op, x = OPERATORS["Det"](), np.full(shape, 3.0)
+    (y,) = op(x)
+    assert np.all(y == (3.0 if shape[-1] else 1.0))
+    (dx,) = op.vjp((np.ones_like(y),), (x,))
+    assert dx.shape == shape
+    assert np.all(dx == 1)

@@ -181,7 +181,7 @@ class Det(Operator):
     def backward(self, grads, inputs, outputs):
         (dy,), (x,) = grads, inputs
         m = np.arange(x.shape[-1])
-        others = np.array([np.delete(m, i) for i in m], int).reshape(m.size, -1)
+        others = np.array([np.delete(m, i) for i in m], int).reshape(m.size, max(m.size - 1, 0))
         minors = x[..., others[:, None, :, None], others[:, None, :]]
         cofactors = self.forward(minors) * (-1.0) ** np.add.outer(m, m)
         return (np.expand_dims(dy, (-1, -2)) * cofactors,)
