@@ -68,6 +68,8 @@ class Operator:
     """Whether the result is the input, as of Identity: then that is no wrong result."""
     sized_by_values: ClassVar[bool] = False
     """Whether values decide how many elements there are in a result, as of NonZero."""
+    answers_nan: ClassVar[bool] = False
+    """Whether IEEE 754 says what becomes of NaN and infinities, though results are no numbers."""
     arguments: ClassVar[tuple[int, ...]] = ()
     """Inputs that are floats, and yet no data but arguments of the call: scales, regions."""
     parameters: ClassVar[tuple[str, ...]] = ()

@@ -6,7 +6,8 @@ if the result depends on that element at all: a weight that meets padding only n
 
 What an infinity becomes is demanded where it is certain, whatever the formula: an infinity, or a
 number within its bar (`d5test/numerics/infinities.py`). Infinity minus infinity is left open. An
-infinity is put into one element, and into a whole line, or all of an input.
+infinity is put into one element, and into a whole line, or all of an input. What is no number is
+judged where IEEE 754 says what it is: of comparisons.
 """
 
 from collections.abc import Iterator
@@ -228,7 +229,9 @@ def _with_special(
     (result,) = inquiry.ask(feed)
     inquiry.shaped(bounds, result.outputs, (feed,))
     expected = tuple(
-        _special_bound(*outputs, demands=demands, clear=clear, spreads=spread)
+        _special_bound(
+            *outputs, demands=demands, clear=clear, spreads=spread, answers=case.op.answers_nan
+        )
         for outputs in zip(
             bounds,
             before,
@@ -257,6 +260,8 @@ def _with_special(
         what = f"{value} in one element spoils others"
         if not kept[judgement.output].judged[judgement.position]:
             what = f"the result is {judgement.got:.7g} where an input of {value} makes it certain"
+        elif expected[judgement.output].storage is None:
+            what = f"the answer is wrong where an input is {value}"
         elif judgement.position == special.place:
             what = f"the result is wrong where the input is {value}"
         raise fault(what, judgement=judgement)
@@ -291,7 +296,7 @@ def _exact(op: Operator, arrays: Arrays, _: Arithmetic) -> tuple[Any, ...]:
 
 def _special_bound(
     bound: Bound, own: Array, clean: Array, moved: Array, want: Array,
-    *, demands: bool, clear: float, spreads: bool,
+    *, demands: bool, clear: float, spreads: bool, answers: bool,
 ) -> Bound:  # fmt: skip
     """What is demanded of one output: a NaN (bar 0), what it was before, or nothing (infinity).
 
@@ -300,7 +305,7 @@ def _special_bound(
     """
     assert bound is not None
     if bound.storage is None:
-        return Bound(want, np.full(want.shape, np.inf), None)
+        return Bound(want, np.full(want.shape, 0.0 if answers else np.inf), None)
     unchanged = want == clean
     with np.errstate(invalid="ignore"):
         follows = (moved != clean) & ~(np.abs(moved - clean) <= clear)

@@ -236,6 +236,14 @@ class NanSwallowed(Wrong):
                         for x in inputs))  # fmt: skip
 
 
+class NanIsGreater(Wrong):
+    """Says that whatever is not at most b is greater, and so is a NaN."""
+
+    def forward(self, honest: Honest, *inputs: Any) -> Arrays:
+        a, b = inputs
+        return (np.asarray(~(a <= b)),)
+
+
 class NanInvented(Wrong):
     """One NaN spoils the whole output."""
 

@@ -11,8 +11,12 @@ __all__ = ["Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"]
 
 
 class Comparison(Broadcasting):
-    """Whether it is so, element by element. a, b: shapes that broadcast; y: booleans."""
+    """Whether it is so, element by element. a, b: shapes that broadcast; y: booleans.
 
+    A NaN is not equal to any number, and not below or above it. IEEE 754, section 5.11.
+    """
+
+    answers_nan = True
     function: ClassVar[Any]
 
     def forward(self, a, b):
