@@ -129,21 +129,27 @@ def _require_attributes_followed(before: Inquiry) -> None:
 
 
 def with_another_attribute(case: Case, outputs: int) -> Case | None:
-    """The case with another number, or along another axis, if it has such an attribute or input.
+    """The case with another number, along another axis, or with the paddings of both ends
+    exchanged, if it has such an attribute or input.
 
     One attribute changes; which, the case's seed decides. An axis fits one input that becomes one
     output, others may have been divided or joined along it.
     """
     changes: list[Case] = []
+    other: dict[str, Any]
     rank = len(case.shapes[0] or ())
     for name, value in case.op.attributes.items():
         if isinstance(value, float):
             other = {name: value / 2 if abs(value) > LITTLE else 0.5}
         elif name == "axis" and rank > 1 and len(case.inputs) == outputs == 1:
             other = {name: (value % rank + 1) % rank}
+        elif name == "pads" and value and not getattr(case.op, "ceil_mode", 0):
+            half = len(value) // 2
+            other = {name: (*value[half:], *value[:half])}
         else:
             continue
-        changes.append(replace(case, op=case.op.with_(**other)))
+        if (op := case.op.with_(**other)) != case.op:
+            changes.append(replace(case, op=op))
     axes = case.inputs[1] if isinstance(case.op, ALONG) and len(case.inputs) > 1 else None
     if axes is not None and axes.data and rank > 1:
         turned = replace(axes, data=tuple((axis % rank + 1) % rank for axis in axes.data))
