@@ -266,8 +266,8 @@ def test_a_backend_that_wraps_a_row_of_another_is_imported(tmp_path: Path) -> No
         "    rows = {**Numpy.rows, 'Add': replace(ADD, call=add)}\n"
     )
     with WorkerClient(f"{tmp_path / 'wrapping.py'}:Wrapping") as client:
-        path, told = prove(fault_of(client, "forward"), client, tmp_path / "out")
-    assert told == ""
+        path, failure = prove(fault_of(client, "forward"), client, tmp_path / "out")
+    assert failure == ""
     assert "wrapping uses the rows of a backend" in path.read_text()
 
 
