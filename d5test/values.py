@@ -17,6 +17,7 @@ Words = np.random.Philox
 Shape = tuple[int, ...]
 DType = np.dtype[Any]
 Values = NDArray[Any]
+COMMON = np.uint64(0x3A5C96E1D2B4780F)
 finfo: Any = ml_dtypes.finfo  # which is not typed
 iinfo: Any = ml_dtypes.iinfo
 
@@ -243,13 +244,31 @@ def special_numbers(dtype: DType) -> Values:
     return np.array([*sizes, *-sizes, np.nan])
 
 
-def whole(words: Words, shape: Shape, dtype: DType) -> Values:
-    """Whole numbers of all magnitudes: random bits, shifted by a random number of places."""
-    bits = int(iinfo(dtype).bits)
+def whole(words: Words, shape: Shape, dtype: DType, factors: int = 1, spare: int = 0) -> Values:
+    """Whole numbers of all magnitudes: random bits, shifted by a random number of places.
+
+    The product of so many `factors` has so many bits to `spare` at least.
+    """
+    bits = max((int(iinfo(dtype).bits) - spare) // factors, 2)
     raw = np.asarray(words.random_raw(math.prod(shape)), np.uint64).reshape(shape)
     kind = np.uint64 if "uint" in dtype.name else np.int64
     places = 64 - bits + np.floor(bits * unit(words, shape))
     return np.asarray(raw.view(kind) >> places.astype(kind))
+
+
+def akin(words: Words, shape: Shape, dtype: DType) -> Values:
+    """Whole numbers that have some of their leading bits in common, or all but the last."""
+    bits = int(iinfo(dtype).bits)
+    raw = np.asarray(words.random_raw(math.prod(shape)), np.uint64).reshape(shape)
+    alike = np.floor(bits * unit(words, shape)).astype(np.uint64)
+    values = (COMMON ^ (raw >> alike)) >> np.uint64(64 - bits)
+    return np.asarray(values.astype(f"u{dtype.itemsize}").view(dtype))
+
+
+def divisors(words: Words, shape: Shape, dtype: DType, factors: int = 1) -> Values:
+    """As `whole`, without zero."""
+    values = whole(words, shape, dtype, factors)
+    return np.where(values == 0, 1, values).astype(values.dtype)
 
 
 def borders(words: Words, shape: Shape, dtype: DType, to: str) -> Values:
@@ -360,6 +379,8 @@ REGIMES: Mapping[str, Callable[..., Values]] = {
         special,
         near,
         whole,
+        akin,
+        divisors,
         borders,
     )
 }

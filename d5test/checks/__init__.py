@@ -14,6 +14,7 @@ their table, in the order in which they run.
     repetition    determinism, private inputs and outputs, no caching
     distribution, dropped
                   what is drawn by chance; a Dropout in training
+    integers      integers and booleans as data
     bias          a bias below one ULP
     real, large   full sizes; calls beyond 2^31
 
@@ -55,6 +56,7 @@ from d5test.checks.derivatives import (
 from d5test.checks.distribution import distribution
 from d5test.checks.dropped import dropout
 from d5test.checks.inquiry import Inquiry
+from d5test.checks.integers import has_integers, integers
 from d5test.checks.large import (
     has_samples,
     has_samples_and_gradient,
@@ -80,6 +82,7 @@ from d5test.problems.functions import function_cases, slope_cases
 from d5test.reference.operators.elementwise import Binary, Pow, Unary
 from d5test.reference.operators.movement import Dropout
 from d5test.reference.operators.random import Random
+from d5test.strategies.integers import of_integers
 from d5test.strategies.random import in_training
 from d5test.strategies.sizes import LARGE, REAL
 
@@ -249,6 +252,13 @@ CHECKS: Mapping[str, Check] = {
                 largest=0,
                 share=0.4,
             ),
+            Check(
+                "integers",
+                integers,
+                cases=of_integers,
+                reason=has_integers,
+                resizable=True,
+            ),
         )
     )
 }
@@ -256,7 +266,7 @@ CHECKS: Mapping[str, Check] = {
 __all__ = [
     "CHECKS", "Check", "Evidence", "Fault", "Inquiry", "accuracy", "accuracy_gradient", "batch",
     "compiled", "declared_dtypes", "degenerate", "determinism", "distribution", "dropout", "forms",
-    "forward", "forward_mode", "gradient", "invalid_arguments", "large_bytes",
+    "forward", "forward_mode", "gradient", "integers", "invalid_arguments", "large_bytes",
     "large_bytes_gradient", "large_elements", "large_elements_gradient", "layout",
     "layout_gradient", "low_precision", "no_caching", "numerical_gradient", "real",
     "second_gradient", "special", "special_gradient", "untouched",

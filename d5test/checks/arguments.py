@@ -203,7 +203,7 @@ def invalid_arguments(client: Any, case: Case) -> Judgement:
     except Unsupported:
         return Judgement(telling=True)
     except Fault as fault:
-        _require_refusal(fault)
+        require_refusal(fault)
         return Judgement(telling=True)
     what = "shapes that do not fit are accepted"
     raise inquiry.fault("accepted", what, (feed,), "raises", misfit=repr(wrong))
@@ -232,7 +232,7 @@ def _out_of_range(inquiry: Inquiry) -> Judgement:
     try:
         (result,) = inquiry.ask(feed, claim="raises")
     except Fault as refused:
-        _require_refusal(refused)
+        require_refusal(refused)
         if "raises" not in allowed:
             raise fault(f"an index out of range raises, not {' or '.join(documented)}") from None
         return Judgement(telling=True)
@@ -250,7 +250,7 @@ def _out_of_range(inquiry: Inquiry) -> Judgement:
     raise fault(f"the index {wrong.flat[at]} of {n} entries is accepted")
 
 
-def _require_refusal(fault: Fault) -> None:
+def require_refusal(fault: Fault) -> None:
     """Raise the fault unless it is an exception that the arguments may be the reason of.
 
     A mistake of the backend's own code is none: what it breaks is the claim that the call returns.

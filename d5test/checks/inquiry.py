@@ -25,6 +25,7 @@ from d5test.numerics.bounds import (
     double,
     forward_bounds,
     gradient_bounds,
+    is_real,
     lower_precision,
     map_floats,
 )
@@ -362,7 +363,7 @@ class Inquiry:
             dtype, has = str(bound.value.dtype.kind), str(got.dtype.kind)
             if bound.storage is not None:
                 dtype, has = own.dtype if own is not None else bound.storage.name, got.dtype.name
-            elif self.case.op.typed or self.case.op.whole_dtypes:
+            elif bound.exactly or self.case.op.whole_dtypes:
                 dtype, has = bound.value.dtype.name, got.dtype.name
             stashed = k in self.case.op.stashed_outputs and has == "float32"
             if has != dtype and not stashed:
@@ -525,7 +526,8 @@ class Inquiry:
         the factors of products. Its bars hold the results, and reject what is `right`. Empty if
         there is no such format.
         """
-        if feed.inputs is not self.arrays or feed.tangents is not None:
+        floats = any(x is not None and is_real(x) for x in feed.inputs)
+        if feed.inputs is not self.arrays or feed.tangents is not None or not floats:
             return ""
         exact, grads = double(feed.inputs), feed.grads
         for bits, name in NARROWER.items():

@@ -17,6 +17,7 @@ that is said instead.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import floor, inf, isfinite, log2
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -127,10 +128,15 @@ def judge(bounds: Bounds, results: Sequence[Array | None], arithmetic: str = "")
         at = tuple(int(i) for i in np.unravel_index(int(ratio.argmax()), ratio.shape))
         worst = Judgement(
             float(ratio[at]), 1.0, k, at,
-            float(got[at]), float(bound.value[at]), float(bound.bar[at]), arithmetic,
+            _number(got[at]), _number(bound.value[at]), float(bound.bar[at]), arithmetic,
         )  # fmt: skip
     share = judged / total if total else 1.0
     return replace(worst, ratio=max(worst.ratio, 0.0), share=share)
+
+
+def _number(element: Any) -> float:
+    """An element as Python's number: a whole one as it is, of which a float loses digits."""
+    return int(element) if np.asarray(element).dtype.kind in "iu" else float(element)
 
 
 def share_of(bound: Bound) -> float:

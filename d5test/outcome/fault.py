@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from d5test.backends.base import Unsupported
-from d5test.case import Case, Operator, dtype_of
+from d5test.case import Case, Operator, dtype_of, is_float
 from d5test.client.history import Before
 from d5test.client.messages import FAILURES, TO_A_ROW, Advice, Calls
 from d5test.numerics.arithmetic import NARROWER, format_of
@@ -232,7 +232,7 @@ class Subject:
         """A fault of `kind`; `what` completes the sentence "Conv: ... on torch 2.13.0"."""
         case, opset = self.case, getattr(self.about, "opset", 0)
         words = {
-            "check": f"{self.check} in {case.dtype}",
+            "check": f"{self.check} in {case.dtype}" if _has_floats(case) else self.check,
             "inputs": inputs_in_words(case, evidence),
             **values_in_words(case.op, evidence),
             **(
@@ -250,6 +250,12 @@ class Subject:
 def named(case: Case) -> str:
     """The operator, and the form by which it is called: `Reciprocal() as x ** -1`."""
     return f"{case.op!r} as {case.form}" if case.form else repr(case.op)
+
+
+def _has_floats(case: Case) -> bool:
+    """Whether a case has a floating-point input, or none at all: then it is of such a dtype."""
+    tensors = [t for t in case.inputs if t is not None]
+    return not tensors or any(is_float(t.dtype) for t in tensors)
 
 
 def place_of(about: Any) -> str:
@@ -317,7 +323,8 @@ def judgement_in_words(
         words["error"] = f"{error:.4g}, where none is allowed"
         if not isfinite(error) or not error or judgement.bar:
             del words["error"]
-    if not judgement.right and judgement.got != judgement.want:
+    whole = isinstance(judgement.want, int)  # of which each bit counts
+    if not (judgement.right or whole or judgement.got == judgement.want):
         precision = format_of(dtype).bits_of(judgement.want)
         bits = bits_right(judgement.got, judgement.want, precision)
         character = _character(judgement, dtype)

@@ -292,11 +292,15 @@ def difference(got: Any, dtype: str, want: Want) -> str:
         return f"shape {got.shape}, want {want.value.shape}"
     if dtype not in want.dtype.split(" or "):
         return f"dtype {dtype}, want {want.dtype}"
+    whole = got.dtype.kind in "iu" and want.value.dtype.kind in "iu"
+    unequal = got != want.value  # of integers exactly, which float64 is not beyond 2^53
+    shown, wanted = (got, want.value) if whole else (widened(got, dtype), want.value.astype(float))
     value, bar, got = want.value.astype(float), want.bar, widened(got, dtype)
     largest = LARGEST.get(dtype, np.inf)
     with np.errstate(all="ignore"):
         infinite = np.isinf(got) & (np.sign(got) == np.sign(value))
-        wrong = ~(np.abs(got - value) <= bar) & (got != value)
+        near = (np.abs(got - value) <= bar) & ((bar > 0) | ~np.bool_(whole))
+        wrong = ~near & (unequal if whole else got != value)
         wrong &= ~(infinite & (np.abs(value) + bar > largest))
         beyond = largest * (1 + ROUNDOFF.get(dtype, 0.0))
         wrong |= (np.abs(value) - bar > beyond) & ~infinite
@@ -310,7 +314,7 @@ def difference(got: Any, dtype: str, want: Want) -> str:
     at = np.unravel_index(np.where(wrong, excess, -1.0).argmax(), wrong.shape)
     return (
         f"{int(wrong.sum())} of {wrong.size} elements are wrong, worst at {[*map(int, at)]}: "
-        f"{float(got[at])!r}, want {float(value[at])!r} give or take {float(bar[at]):.3g}"
+        f"{shown[at].item()!r}, want {wanted[at].item()!r} give or take {float(bar[at]):.3g}"
     )
 
 

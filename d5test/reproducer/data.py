@@ -110,7 +110,7 @@ def dtypes(bound: Bound, stashed: bool) -> str:
     """The dtypes that a result may have: `float16 or float32` if it is stashed."""
     if bound.storage is not None:
         return f"{bound.storage.name} or float32" if stashed else str(bound.storage.name)
-    if bound.value.dtype.isbuiltin == 2:
+    if bound.exactly or bound.value.dtype.isbuiltin == 2:
         return str(bound.value.dtype.name)
     kind = bound.value.dtype.name.rstrip("0123456789")
     widths = {"int": (8, 16, 32, 64), "uint": (8, 16, 32, 64), "float": (16, 32, 64)}

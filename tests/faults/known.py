@@ -80,6 +80,7 @@ IN_PROCESS = (
             alone=True),
     Finding(values.SizeOne, "Softmax", "degenerate", "value", WRONG, alone=True),
     Finding(values.ZeroSizeShape, "Softmax", "degenerate", "shape", "wrong shape", alone=True),
+    Finding(values.IntegersInDouble, "Mul", "integers", "value", WRONG, alone=True),
     Finding(values.NanIsGreater, "Greater", "special", "special",
             "the answer is wrong where an input is nan", alone=True),
     Finding(values.NanSwallowed, "MatMul", "special", "special", "nan in an input is swallowed",

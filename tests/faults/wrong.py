@@ -244,6 +244,16 @@ class NanIsGreater(Wrong):
         return (np.asarray(~(a <= b)),)
 
 
+class IntegersInDouble(Wrong):
+    """Integers are computed with in float64."""
+
+    def forward(self, honest: Honest, *inputs: Any) -> Arrays:
+        whole = [x is not None and x.dtype.kind in "iu" for x in inputs]
+        wide = (x.astype(float) if w else x for x, w in zip(inputs, whole, strict=True))
+        outputs = honest(*wide)
+        return tuple(y.astype(inputs[0].dtype) for y in outputs) if any(whole) else outputs
+
+
 class NanInvented(Wrong):
     """One NaN spoils the whole output."""
 

@@ -75,7 +75,8 @@ def pooling(function: Plan, start: float, x: Array, at: Windows, pads: Pads) -> 
 @planned
 def max_pool(op: Any, x: Array) -> Plan:
     at = Windows.of(op, x.shape[2:], op.kernel_shape)
-    return pooling(lax.max, -np.inf, x, at, at.covering)
+    lowest = np.iinfo(x.dtype).min if x.dtype.kind in "iu" else -np.inf
+    return pooling(lax.max, lowest, x, at, at.covering)
 
 
 @rows.composed("AveragePool", arithmetic="S")

@@ -112,7 +112,7 @@ class MaxPoolOfUndilated(Undilated, MaxPool):
 
     def forward(self, x):
         y, indices = super().forward(x)
-        return np.where(y == -np.inf, np.nan, y), indices
+        return y if y.dtype.kind in "iu" else np.where(y == -np.inf, np.nan, y), indices
 
 
 class AveragePoolOfPaddedPositions(AveragePool):

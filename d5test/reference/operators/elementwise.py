@@ -428,7 +428,7 @@ class PRelu(Broadcasting):
 
 def quotient(a, b):
     """a / b; of integers truncated towards zero."""
-    if a.dtype.kind not in "iu":
+    if a.dtype.kind not in "iuO":
         return a / b
     return a // b + ((a % b != 0) & ((a < 0) != (b < 0)))
 
@@ -478,6 +478,8 @@ class Mod(Broadcasting):
     since = 28
 
     def forward(self, a, b):
+        if a.dtype.kind in "iuO":
+            return a - quotient(a, b) * b if self.fmod else a % b
         y = a - (np.trunc if self.fmod else np.floor)(a / b) * b
         own = self.fmod or np.signbit(a) == np.signbit(b)
         return np.where(np.isinf(b) & np.isfinite(a), np.where(own, a, b), y)

@@ -353,14 +353,18 @@ class MaxPool(_Pool):
 
     def forward(self, x):
         windows = self.windows(x.shape)
-        elements = self._flat(windows.view(x, fill=-np.inf))
+        numbers = x.astype(float) if x.dtype.kind in "iu" else x  # of eight bits, says ONNX
+        elements = self._flat(windows.view(numbers, fill=-np.inf))
         order = "F" if self.storage_order else "C"
         channel = np.arange(np.prod(x.shape[2:], dtype=int)).reshape(x.shape[2:], order=order)
         first = np.arange(x.shape[0] * x.shape[1]) * channel.size
         positions = first.reshape(*x.shape[:2], *(1,) * channel.ndim) + channel
         largest = np.argmax(elements, axis=-1, keepdims=True)
         indices = np.take_along_axis(self._flat(windows.view(positions)), largest, -1)
-        return elements.max(-1), indices.squeeze(-1)
+        y = elements.max(-1)
+        if numbers is not x:
+            y = np.maximum(y, np.iinfo(x.dtype).min).astype(x.dtype)
+        return y, indices.squeeze(-1)
 
     def backward(self, grads, inputs, outputs):
         (dy, _), (x,) = grads, inputs
