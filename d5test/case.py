@@ -265,7 +265,8 @@ class Case:
 
     `form` names the call of the framework that is to compute it, one of the backend's `forms`;
     empty: the call of the backend's row. `dy` names the regime of the upstream gradients, as
-    `values` of a `Tensor` does.
+    `values` of a `Tensor` does. `alone` is the position of the one input whose gradient is asked
+    for, where it is not that of all.
     """
 
     op: Operator
@@ -273,6 +274,7 @@ class Case:
     seed: int = 0
     form: str = ""
     dy: tuple[Any, ...] = NORMAL
+    alone: int | None = None
 
     def arrays(self) -> Arrays:
         """The inputs, each in its own dtype; inputs that are the same tensor are one array."""
@@ -327,6 +329,11 @@ class Case:
 
     @property
     def wanted(self) -> tuple[int, ...]:
+        """The positions of the inputs whose gradients are asked for."""
+        return self.pullable if self.alone is None else (self.alone,)
+
+    @property
+    def pullable(self) -> tuple[int, ...]:
         """The positions of the floating-point inputs, those that can have a gradient."""
         return tuple(
             i
@@ -341,7 +348,8 @@ class Case:
         seed = f", seed={self.seed}" if self.seed else ""
         form = f", form={self.form!r}" if self.form else ""
         dy = f", dy={self.dy!r}" if self.dy != NORMAL else ""
-        return f"Case({self.op!r}, {self.inputs!r}{seed}{form}{dy})"
+        alone = "" if self.alone is None else f", alone={self.alone}"
+        return f"Case({self.op!r}, {self.inputs!r}{seed}{form}{dy}{alone})"
 
 
 def _changed(thing: Operator | Tensor) -> list[str]:

@@ -33,7 +33,7 @@ def layout(client: Any, case: Case) -> Judgement:
     inquiry = Inquiry("layout", client, case)
     layouts = [name for name in inquiry.about.layouts if name not in ("contiguous", "expanded")]
     judgement, reasons, at = Judgement(), [], places(case)
-    alone = f" (input {at[0]} alone)" if len(at) < len(case.wanted) else ""
+    alone = f" (input {at[0]} alone)" if len(at) < len(case.pullable) else ""
     for name in layouts:
         arrays = broadcast(case, inquiry.arrays) if name == "broadcast" else inquiry.arrays
         feed = inquiry.feed(arrays, layouts=laid_out(case, name, at))
@@ -58,7 +58,7 @@ def places(case: Case, *others: int) -> tuple[int, ...]:
 
     A function may look at its first input, and read the others as if they were like it.
     """
-    every = (*case.wanted, *others)
+    every = (*case.pullable, *others)
     return (every[case.seed // 2 % len(every)],) if case.seed % 2 and every else every
 
 
@@ -78,7 +78,7 @@ def broadcast(case: Case, arrays: Arrays) -> Arrays:
     """Values that are constant along the first axis, as a stride of 0 makes them."""
     changed = [
         np.broadcast_to(a[:1], a.shape).copy()
-        if i in case.wanted and a is not None and a.ndim
+        if i in case.pullable and a is not None and a.ndim
         else a
         for i, a in enumerate(arrays)
     ]

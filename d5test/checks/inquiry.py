@@ -584,7 +584,7 @@ class Inquiry:
 
 def drawn_inputs(case: Case) -> Iterator[tuple[int, Tensor]]:
     """The floating-point inputs of a case whose values are drawn, with their positions."""
-    for i in case.wanted:
+    for i in case.pullable:
         tensor = case.inputs[i]
         if tensor is not None and tensor.data is None and tensor.values[0] != "constant":
             yield i, tensor

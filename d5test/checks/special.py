@@ -145,7 +145,7 @@ def spreads(case: Case, chosen: int) -> bool:
 def special(client: Any, case: Case, check: str = "special") -> Judgement:
     """A NaN reaches what depends on it, and nothing else; an infinity likewise."""
     inquiry = Inquiry(check, client, case)
-    if not case.wanted:
+    if not case.pullable:
         raise Inapplicable("no input can be NaN or infinite")
     if case.op.sized_by_values:
         raise Inapplicable("another value makes a result of another size")

@@ -109,7 +109,7 @@ def compiled(client: Any, case: Case) -> Judgement:
         kind="cached", what="the second call is wrong", last=True,
     )  # fmt: skip
     _another_shape(inquiry)
-    if case.wanted and not case.op.sized_by_values and not case.op.typed:
+    if case.pullable and not case.op.sized_by_values and not case.op.typed:
         special(client, case, "compiled")
     if not inquiry.flows:
         return judgement
@@ -146,7 +146,9 @@ def _adds_up(
     At a tie a bar holds every share that one element may have, but they are shares of one whole.
     The element that may have the largest is called wrong: the others lie within their bars.
     """
-    shared = inquiry.operator(arithmetic).follows_shifts and inquiry.wanted == inquiry.case.wanted
+    shared = (
+        inquiry.operator(arithmetic).follows_shifts and inquiry.wanted == inquiry.case.pullable
+    )
     if not shared or not all(map(np.size, gradients)):
         return Judgement()
     upstream = np.concatenate([dy.ravel().astype(float) for dy in grads if dy is not None])

@@ -4,7 +4,7 @@ A field is an attribute of the operator (`axis`), or a property of an input by i
 `shape0`, `rank0`, `size0`, `dtype0`, `regime0`, `layout0`, `present0`, `smallest0` and `largest0`
 (the extremes of its magnitudes, zeros left out), `subnormal0` (whether one of them is); or
 `inputs`, their number; `form`, the name of the form that is asked, empty for the row; or `dy`, the
-regime of the upstream gradients.
+regime of the upstream gradients; or `alone`, the one input whose gradient is asked for.
 `"strides[0]"` and `"shape1[-1]"` are one entry of a tuple. `[*]` is the same axis in all fields of
 a table that have it, counted from the last; the conditions hold if they do for some axis.
 A condition is
@@ -44,7 +44,7 @@ INPUTS: Mapping[str, Any] = {
     "layout": lambda tensor: tensor.layout,
 }
 OF_INPUTS = (*INPUTS, "smallest", "largest", "subnormal", "present")
-COUNT, FORM, UPSTREAM = "inputs", "form", "dy"
+COUNT, FORM, UPSTREAM, ALONE = "inputs", "form", "dy", "alone"
 
 
 class Absent:
@@ -56,13 +56,13 @@ def validate(where: Mapping[str, Any], operator: type[Operator]) -> None:
     attributes = [f.name for f in fields(operator)]
     for name, condition in where.items():
         match = FIELD.fullmatch(name)
-        known = OF_INPUTS if match and match["position"] else (COUNT, FORM, UPSTREAM)
+        known = OF_INPUTS if match and match["position"] else (COUNT, FORM, UPSTREAM, ALONE)
         if match is None or not (name.partition("[")[0] in attributes or match["name"] in known):
             raise ValueError(
                 f"where: {name!r} is not an attribute of {operator.__name__} "
                 f"({', '.join(attributes) or 'it has none'}), nor one of "
                 f"{', '.join(f'{field}0' for field in OF_INPUTS)}, {COUNT}, {FORM}, "
-                f"{UPSTREAM}"
+                f"{UPSTREAM}, {ALONE}"
             )
         _require_condition(name, condition)
         if isinstance(condition, dict) and "below" in condition:
@@ -151,6 +151,8 @@ def value_of(name: str, case: Case) -> Any:
         value = case.form
     elif whole == UPSTREAM:
         value = case.dy[0]
+    elif whole == ALONE:
+        value = case.alone
     else:
         value = _of_input(match["name"], int(match["position"]), case)
     if match["index"] is None or value is Absent:

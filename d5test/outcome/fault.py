@@ -125,6 +125,7 @@ class Fault(AssertionError):
         """Say in the headline which functions of the framework the case calls.
 
         The one that computes everything is accused; of several, which the row composes, none is.
+        A row of a user's own may call it with other arguments than the operator means.
         "And more" stands for what is not recorded: methods, operators, what is not public.
         A crash and a hang are not repeated for it. None is named where the backend's own code is
         wrong.
@@ -141,8 +142,10 @@ class Fault(AssertionError):
                     self.case.op, self.evidence.feeds[-1].inputs, self.case.form
                 )
         *others, last = self.calls.names or ("",)
-        if self.calls.one:
+        if self.calls.one and client.about.row_of(self.case).ours:
             self.headline = f"{op} by {last}: {what} on {place}"
+        elif self.calls.one:
+            self.headline = f"{op} by {last} as its row calls it: {what} on {place}"
         elif self.calls.complete and last:
             names = " and ".join(filter(None, (", ".join(others), last)))
             self.headline = f"{op} composed of {names} by its row: {what} with {place}"

@@ -73,9 +73,10 @@ OPEN = frozenset({"GridSample", "ReduceL2", "ReduceMean", "Resize", "Shrink"})
 """Operators that ONNX has for integers, of which it does not say how results are rounded."""
 
 DIVISORS: Regimes = (("divisors",), ("divisors", 2), ("divisors", 4))
+DIVIDENDS: Regimes = (("bits",), ("whole", 1, 4), ("below", 4))
 OF_INPUTS: Mapping[type[Operator], Mapping[int, Regimes]] = {
-    elementwise.Div: {1: DIVISORS},
-    elementwise.Mod: {1: DIVISORS},
+    elementwise.Div: {0: DIVIDENDS, 1: DIVISORS},
+    elementwise.Mod: {0: DIVIDENDS, 1: DIVISORS},
     elementwise.Pow: {1: (("below", 4),)},
 }
 """Other values of an input: no zero divides, and no power is a fraction."""
@@ -101,6 +102,8 @@ WIDENING: tuple[type[Operator], ...] = (
 )  # fmt: skip
 """Operators whose results some frameworks have in a wider dtype than the data."""
 DTYPES = ("int64", "int32", "uint8", "int8", "bool", "int16", "uint16", "uint32", "uint64")
+USUAL = 3
+"""The first so many are drawn twice as often as the others: the numbers of networks."""
 
 
 def data_of(operator: type[Operator]) -> tuple[int, ...]:
@@ -128,7 +131,8 @@ def of_integers(operator: type[Operator], dtype: str, **choices: Any) -> SearchS
 @st.composite
 def _with_integers(draw: DrawFn, operator: type[Operator], drawn: SearchStrategy[Case]) -> Case:
     case = draw(drawn)
-    dtype = draw(st.sampled_from(allowed(operator)))
+    dtypes = allowed(operator)
+    dtype = draw(st.sampled_from((*dtypes, *(d for d in DTYPES[:USUAL] if d in dtypes))))
     common, own = draw(st.sampled_from(OPERATORS[operator])), OF_INPUTS.get(operator, {})
     again = [None if t is None else t.same_as for t in case.inputs]
     inputs: list[Tensor | None] = []

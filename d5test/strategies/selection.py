@@ -18,9 +18,9 @@ OVERLAPS = (17 / 32, 19 / 64, 19 / 32)
 
 @inputs(selection.NonZero)
 def nonzero_inputs(d: Draw, op: selection.NonZero) -> tuple[Tensor]:
-    """Zeros among numbers, whole numbers or booleans."""
+    """Zeros among numbers, whole numbers or booleans; NaN, which is not zero."""
     shape = d.shape(1)
-    numbers = d.tensor(shape, "ties", ("often", 0.0, -0.0), "onehot")
+    numbers = d.tensor(shape, "ties", ("often", 0.0, -0.0), "onehot", "unbounded")
     return (d.choose((numbers, d.mask(shape), Tensor(shape, "int32", ("within", 2)))),)
 
 

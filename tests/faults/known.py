@@ -122,6 +122,7 @@ IN_PROCESS = (
             "upstream gradients are misread", alone=True),
     Finding(gradients.ExpandedReadOnce, "Tanh", "layout_gradient", "layout",
             "upstream gradients are misread", alone=True),
+    Finding(gradients.LostAlone, "MatMul", "gradient", "gradient", GRADIENT),
     Finding(gradients.UpstreamNanSwallowed, "MatMul", "special_gradient", "special",
             "nan in an upstream gradient is swallowed", alone=True),
     Finding(gradients.UpstreamNanSpread, "Tanh", "special_gradient", "special",

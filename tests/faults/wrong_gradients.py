@@ -234,3 +234,12 @@ class WrongSlope(Cubes):
     """Takes the derivative of x^3 for 2 x^2."""
 
     exponent = 2
+
+
+class LostAlone(Wrong):
+    """The gradient of an input is zero where no other one wants one."""
+
+    def backward(self, gradients: Gradients, inputs: Arrays, grads: Arrays) -> Gradients:
+        if len(gradients) == len(inputs) or len(gradients) > 1:
+            return gradients
+        return [np.zeros_like(dx) for dx in gradients]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -60,7 +61,7 @@ def test_reproducers_print_what_the_page_says(framework: str) -> None:
         ended = subprocess.run(
             [sys.executable, "-c", f"{preamble}\n{row.reproducer}"], capture_output=True
         )
-        assert ended.returncode == -8, row.reason
+        assert signal.strsignal(-ended.returncode) in row.prints, row.reason
 
 
 def printed(preamble: str, rows: list[KnownFailure]) -> list[tuple[KnownFailure, str]]:

@@ -214,7 +214,7 @@ def test_a_fault_of_one_call_is_short(kind: str, toy: Toy, tmp_path: Path) -> No
     with toy.client() as client:
         fault = toy.fault(client, check)
         path, told = prove(fault, client, tmp_path / "out")
-    assert fault.headline.startswith("ThresholdedRelu() by toy.threshold: ")
+    assert fault.headline.startswith("ThresholdedRelu() by toy.threshold as its row calls it: ")
     assert told == ""
     text = path.read_text()
     assert len(text.splitlines()) <= 40
@@ -344,7 +344,7 @@ def test_a_layer_is_named(row: str, toy: Toy, tmp_path: Path) -> None:
         fault = toy.fault(client)
         path, told = prove(fault, client, tmp_path / "out")
     name = "Twice" if row == "within a layer of theirs" else "Threshold"
-    assert fault.headline.startswith(f"ThresholdedRelu() by toy.{name}: ")
+    assert fault.headline.startswith(f"ThresholdedRelu() by toy.{name} as its row calls it: ")
     assert (fault.calls.source, told) == ("", "")
     assert "def thresholded(op, x)" in path.read_text()
     assert toy.run(path).returncode == 1
@@ -375,7 +375,9 @@ def test_a_call_that_raises_when_its_result_is_read_is_named(toy: Toy) -> None:
     toy.build("return kept.view(Late)")
     with toy.client() as client:
         fault = toy.fault(client)
-    said = "ThresholdedRelu() by toy.threshold: valid inputs raise an exception on "
+    said = (
+        "ThresholdedRelu() by toy.threshold as its row calls it: valid inputs raise an exception"
+    )
     assert fault.headline.startswith(said)
     assert "it is computed only now" in fault.details["raised"]
 

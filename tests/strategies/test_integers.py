@@ -28,12 +28,14 @@ OF_INDICES = {
 """Operators whose ordinary cases have integers for data, where they may."""
 EVALUATED_OTHERWISE = {
     "GatherElements": "refuses indices of fewer rows than the data",
+    "Col2Im": "refuses int8",
     "Gemm": "multiplies by a float64",
     "MaxPool": "counts indices within each channel",
     "OneHot": "refuses a depth of one dimension",
     "Pad": "refuses to cut off",
     "PRelu": "returns another dtype",
     "ScatterElements": "refuses int8",
+    "ScatterND": "refuses int8",
     "Unique": "returns slices in another order",
 }
 """What ONNX's evaluator does not do, or not as ONNX says."""

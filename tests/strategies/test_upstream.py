@@ -96,3 +96,20 @@ def test_checks_of_another_kind_have_normal_ones() -> None:
             honest, check, OPERATORS["Tanh"], "float64", tally, 25, lambda _: False
         ).faults(Seed(3))
         assert any(case.dy != ("normal",) for case in seen) == other
+
+
+def test_in_every_third_case_one_input_alone_wants_a_gradient() -> None:
+    upstreams, two = Upstreams(7, "float32"), (Tensor((2, 3)), Tensor((3,)))
+    dealt = [
+        upstreams.given(Case(OPERATORS["Add"](), two, seed), fresh=True) for seed in range(30)
+    ]
+    assert Counter(case.alone for case in dealt) == {None: 20, 0: 5, 1: 5}
+    assert all(case.dy == ("normal",) for case in dealt if case.alone is not None)
+    single = [upstreams.given(Case(Relu(), CASE.inputs, seed), fresh=True) for seed in range(30)]
+    assert {case.alone for case in single} == {None}
+    alone = Case(OPERATORS["Add"](), two, alone=1)
+    assert repr(alone) == "Case(Add(), (Tensor((2, 3)), Tensor((3,))), alone=1)"
+    assert case_from(repr(alone), OPERATORS) == alone
+    assert (alone.wanted, alone.pullable) == ((1,), (0, 1))
+    assert holds({"alone": [1, 2]}, alone)
+    assert not holds({"alone": 0}, alone)

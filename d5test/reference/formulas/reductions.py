@@ -105,7 +105,31 @@ class SoftmaxByQuotient(reductions.Softmax):
         return e * (dy / s - (dy * reciprocal * e).sum(self.axis, keepdims=True))
 
 
+@dataclass(frozen=True, kw_only=True, repr=False)
+class NormByQuotient(reductions.ReduceL2):
+    """ReduceL2 whose gradient is x / (y / dy), zero where y / dy overflows."""
+
+    largest: float
+
+    def gradient(self, dy, x, y, axes):
+        lost = np.abs(y) >= self.largest * np.abs(dy)
+        return np.where(lost, np.zeros_like(x), x / (y / dy))
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class LogByReciprocal(reductions.ReduceLogSum):
+    """ReduceLogSum whose gradient is dy (1 / s), infinite where 1 / s overflows."""
+
+    largest: float
+
+    def gradient(self, dy, x, y, axes):
+        s = x.sum(axes, keepdims=True)
+        return np.where(s * self.largest <= 1, np.sign(dy) * np.inf, dy * (1 / s))
+
+
 FORMULAS: Table = {
+    "norm by quotient": {reductions.ReduceL2: NormByQuotient},
+    "logarithm by reciprocal": {reductions.ReduceLogSum: LogByReciprocal},
     "nothing at zero": {reductions.CumProd: CumProdFlatAtZero},
     "quotient rule": {reductions.Softmax: SoftmaxByQuotient},
     "shift from zero": {reductions.ReduceLogSumExp: ShiftFromZero},
