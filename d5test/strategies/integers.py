@@ -61,7 +61,7 @@ OPERATORS: Mapping[type[Operator], Regimes] = {
     **dict.fromkeys(
         (
             *BINARY, elementwise.Abs, elementwise.Neg, elementwise.PRelu,
-            indexing.ScatterElements, indexing.ScatterND, linear.Einsum, linear.Gemm,
+            indexing.ScatterElements, indexing.ScatterND, linear.Einsum,
             reductions.CumProd, reductions.CumSum, reductions.ReduceL1, reductions.ReduceProd,
             reductions.ReduceSum, reductions.ReduceSumSquare, windows.Col2Im,
         ),
@@ -69,7 +69,7 @@ OPERATORS: Mapping[type[Operator], Regimes] = {
     ),
 }  # fmt: skip
 """The values of their data."""
-OPEN = frozenset({"GridSample", "ReduceL2", "ReduceMean", "Resize", "Shrink"})
+OPEN = frozenset({"Gemm", "GridSample", "ReduceL2", "ReduceMean", "Resize", "Shrink"})
 """Operators that ONNX has for integers, of which it does not say how results are rounded."""
 
 DIVISORS: Regimes = (("divisors",), ("divisors", 2), ("divisors", 4))
@@ -80,18 +80,13 @@ OF_INPUTS: Mapping[type[Operator], Mapping[int, Regimes]] = {
     elementwise.Pow: {1: (("below", 4),)},
 }
 """Other values of an input: no zero divides, and no power is a fraction."""
-ATTRIBUTES: Mapping[type[Operator], Mapping[str, tuple[Any, ...]]] = {
-    linear.Gemm: {"alpha": (1.0, 2.0, 3.0), "beta": (1.0, 0.0, 3.0)},
-    windows.MaxPool: {"storage_order": (0,)},
-}
-"""The only values of attributes that may be fractions otherwise, or of what is no integer."""
 DATA: Mapping[type[Operator], tuple[int, ...]] = {
     indexing.OneHot: (2,),
     movement.Where: (1, 2),
     indexing.ScatterElements: (0, 2),
     indexing.ScatterND: (0, 2),
     **dict.fromkeys((*BINARY, elementwise.PRelu), (0, 1)),
-    **dict.fromkeys((linear.Einsum, linear.Gemm), (0, 1, 2)),
+    linear.Einsum: (0, 1, 2),
 }
 """The positions of the inputs that are data, where others than the first are."""
 INDICES: tuple[type[Operator], ...] = (indexing.ArgMax, indexing.ArgMin, selection.NonZero)
@@ -124,8 +119,7 @@ def allowed(operator: type[Operator]) -> tuple[str, ...]:
 
 def of_integers(operator: type[Operator], dtype: str, **choices: Any) -> SearchStrategy[Case]:
     """Cases of an operator, with data of one of the dtypes that are `allowed`."""
-    fixed = ATTRIBUTES.get(operator, {})
-    return _with_integers(operator, cases(operator, dtype, attributes=fixed, **choices))
+    return _with_integers(operator, cases(operator, dtype, **choices))
 
 
 @st.composite

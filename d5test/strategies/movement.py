@@ -143,7 +143,7 @@ def pad_inputs(d: Draw, op: movement.Pad) -> tuple[Tensor | None, ...]:
     shape = d.sides(rank, least=1 if constant else 2, most=5, empty=constant)
     padded = range(first, rank)
     axes = d.choose(tuple(permutations(padded, d.integer(1, len(padded)))))
-    low = [-(shape[axis] > 2) if constant else 0 for axis in axes]
+    low = [-min(3, (shape[axis] - 1) // 2) if constant and shape[axis] else 0 for axis in axes]
     high = [min(5, shape[axis] - 1) if op.mode == "reflect" else 5 for axis in axes]
     ends = [d.integer(a, b) for a, b in [*zip(low, high, strict=True)] * 2]
     value = d.maybe(d.tensor((), "normal")) if constant else None

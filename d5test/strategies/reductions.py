@@ -83,7 +83,7 @@ def product_inputs(d: Draw, op: reductions.ReduceProd) -> tuple[Tensor | None, .
 
 
 choices(reductions.ReduceProd, *REDUCTIONS, keepdims=(1, 0), noop_with_empty_axes=(0, 0, 1))
-choices(reductions.CumSum, reductions.CumProd, exclusive=(0, 1), reverse=(0, 1))
+choices(reductions.CumSum, reductions.CumProd, exclusive=(0, 0, 1), reverse=(0, 0, 1))
 
 
 @inputs(reductions.CumSum)

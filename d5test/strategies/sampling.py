@@ -12,7 +12,7 @@ from d5test.strategies.draw import Draw, Regime
 from d5test.strategies.registry import Inputs, attributes, choices, inputs
 from d5test.strategies.windows import REGIMES, alike, along, most, rank_of, spatial
 
-SCALES = (2.0, 0.5, 1.5, 0.75, 1.25, 3.0, 0.625)
+SCALES = (2.0, 0.5, 1.5, 0.75, 1.25, 3.0, 0.625, 5.0)
 """Numbers of few bits, which no lower precision changes: with them the output's size would."""
 COORDINATES = (
     "half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel", "half_pixel_symmetric",
@@ -98,8 +98,9 @@ def resize_inputs(d: Draw, op: sampling.Resize) -> Inputs:
 
 
 def resized(d: Draw, n: int) -> int:
-    """Another size: twice as large, or a little larger or smaller, but 1 only for 1."""
-    return d.choose((2 * n, n + d.integer(1, 3), max(min(n, 2), n - d.integer(1, 3))))
+    """Another size: twice or five times as large, or a little larger or smaller; 1 only for 1."""
+    usual = 2 * n, n + d.integer(1, 3), max(min(n, 2), n - d.integer(1, 3))
+    return d.choose((*usual, *usual, 5 * n))
 
 
 def clear(op: sampling.Resize, inputs: Inputs) -> bool:

@@ -19,6 +19,8 @@ NETWORKS = ((3, 1), (3, 2), (5, 2), (5, 3), (7, 2))
 """Kernels and strides of networks, alike along each axis; padded by half a kernel."""
 AUTO_PADS = ("NOTSET", "NOTSET", "NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
 """The paddings of ONNX, explicit ones first and most often."""
+FAR = 13
+"""The largest kernel, stride and dilation; no unrolled loop is so long."""
 NORMS = (2, 1, 3)
 NONZERO: tuple[Regime, ...] = ("nonzero", "positive", ("uniform", 0.5, 1))
 """Of no window of zeros the norm has a gradient."""
@@ -162,8 +164,16 @@ def most(rank: int) -> int:
 
 
 def along(d: Draw, rank: int, most: int) -> Shape:
-    """Kernels, strides or dilations of 1 to `most`; in one draw of four larger ones, too."""
-    return d.vector(rank, 1, d.choose((most, most, most, most + 2)))
+    """Kernels, strides or dilations of 1 to `most`; in one draw of four larger ones, too.
+
+    In one of eight, one of up to two axes has a far larger one.
+    """
+    kind = d.choose(("few", "few", "few", "more", "few", "few", "few", "far"))
+    drawn = d.vector(rank, 1, most + 2 * (kind == "more"))
+    if kind != "far" or rank == 3:
+        return drawn
+    axis, far = d.integer(0, rank - 1), d.integer(6, FAR)
+    return (*drawn[:axis], far, *drawn[axis + 1 :])
 
 
 def exact(op: Any, size: Shape) -> tuple[bool, ...]:

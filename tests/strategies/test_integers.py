@@ -29,7 +29,6 @@ OF_INDICES = {
 EVALUATED_OTHERWISE = {
     "GatherElements": "refuses indices of fewer rows than the data",
     "Col2Im": "refuses int8",
-    "Gemm": "multiplies by a float64",
     "MaxPool": "counts indices within each channel",
     "OneHot": "refuses a depth of one dimension",
     "Pad": "refuses to cut off",

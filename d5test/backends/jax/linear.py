@@ -20,11 +20,8 @@ def det(op: Any, x: Array) -> Plan:
 
 @rows.composed("Gemm", arithmetic="S")
 def gemm(op: Any, a: Array, b: Array, c: Array | None = None) -> Array:
-    alpha, beta = op.alpha, op.beta
-    if jnp.issubdtype(a.dtype, jnp.integer):  # which a fraction would make floating-point numbers
-        alpha, beta = int(alpha), int(beta)
-    y = alpha * jnp.matmul(a.T if op.transA else a, b.T if op.transB else b)
-    return y if c is None else y + beta * c
+    y = op.alpha * jnp.matmul(a.T if op.transA else a, b.T if op.transB else b)
+    return y if c is None else y + op.beta * c
 
 
 # of three operands, or where axes of one are summed first: an intermediate result is stored
