@@ -12,8 +12,10 @@ from d5test.strategies.draw import Draw, Regime
 from d5test.strategies.registry import Inputs, attributes, choices, inputs
 from d5test.strategies.windows import REGIMES, alike, along, most, rank_of, spatial
 
-SCALES = (2.0, 0.5, 1.5, 0.75, 1.25, 3.0, 0.625, 5.0)
+SCALES = (2.0, 0.5, 1.5, 0.75, 1.25, 3.0, 0.625)
 """Numbers of few bits, which no lower precision changes: with them the output's size would."""
+FAR, FEW = 5.0, 8
+"""How much a side is enlarged at most, and which sides are: the reference needs memory for each."""
 COORDINATES = (
     "half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel", "half_pixel_symmetric",
     "tf_crop_and_resize",
@@ -83,7 +85,10 @@ def resize_inputs(d: Draw, op: sampling.Resize) -> Inputs:
     x, floats = d.tensor(shape), partial(d.literal, dtype="float32")
     by_scale = op.coordinate_transformation_mode in FRACTIONAL
     if by_scale and op.keep_aspect_ratio_policy == "stretch" and d.flag():
-        scales = [d.choose([s for s in SCALES if n * s >= min(n, 2)]) for n in sides[kept:]]
+        scales = [
+            d.choose([s for s in (*SCALES, FAR if n <= FEW else 2.0) if n * s >= min(n, 2)])
+            for n in sides[kept:]
+        ]
         drawn: Inputs = x, None, floats([1.0] * kept + scales)
         return drawn if clear(op, drawn) else (x, None, floats([2.0] * len(sides)))
     sizes = sides[:kept] + [resized(d, n) for n in sides[kept:]]
@@ -100,7 +105,7 @@ def resize_inputs(d: Draw, op: sampling.Resize) -> Inputs:
 def resized(d: Draw, n: int) -> int:
     """Another size: twice or five times as large, or a little larger or smaller; 1 only for 1."""
     usual = 2 * n, n + d.integer(1, 3), max(min(n, 2), n - d.integer(1, 3))
-    return d.choose((*usual, *usual, 5 * n))
+    return d.choose((*usual, *usual, int(FAR) * n if n <= FEW else 2 * n))
 
 
 def clear(op: sampling.Resize, inputs: Inputs) -> bool:
