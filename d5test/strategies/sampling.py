@@ -15,7 +15,7 @@ from d5test.strategies.windows import REGIMES, alike, along, most, rank_of, spat
 SCALES = (2.0, 0.5, 1.5, 0.75, 1.25, 3.0, 0.625)
 """Numbers of few bits, which no lower precision changes: with them the output's size would."""
 FAR, FEW = 5.0, 8
-"""How much a side is enlarged at most, and which sides are: the reference needs memory for each."""
+"""How much a side is enlarged at most, and up to which length: it costs the reference memory."""
 COORDINATES = (
     "half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel", "half_pixel_symmetric",
     "tf_crop_and_resize",
