@@ -15,12 +15,14 @@ BYTES = ("uint8", "int8")
 NARROW = (*BYTES, "uint16", "int16")
 BESIDE: tuple[Regime, ...] = tuple(("near", x, 4096) for x in (2.5, -3.5, 126.5))
 """Numbers beside the middle between two whole ones, where a lower precision has the middle."""
+HALVES: Regime = ("often", 0.5, -0.5, 1.5, -1.5, 2.5, -2.5, 7.5)
+"""The middle itself, of which the even number is the nearest."""
 POWERS: Regime = ("cycled", 1.0, 0.5, 2.0, 0.25)
 choices(
     quantisation.QuantizeLinear,
     axis=lambda d: d.any_axis(3),
     block_size=(0, 0, 2, 3),
-    output_dtype=(0, 3, 4, 5),
+    output_dtype=(0, 0, 0, 3, 4, 5),
 )
 choices(quantisation.DequantizeLinear, axis=lambda d: d.any_axis(3), block_size=(0, 0, 2, 3))
 
@@ -38,9 +40,9 @@ def quantize_inputs(d: Draw, op: quantisation.QuantizeLinear) -> tuple[Tensor, .
     """Quotients beside halves, ordinary ones, and some out of range."""
     shape = d.sides(d.rank_with(op.axis, 3))
     scale = parameter(d, op, shape)
-    x = d.tensor(shape, *BESIDE, "normal", ("uniform", -400, 400))
+    x = d.tensor(shape, *BESIDE, HALVES, HALVES, "normal", ("uniform", -400, 400))
     scales = d.tensor(scale, POWERS, POWERS, "positive")
-    if op.output_dtype or d.flag():
+    if op.output_dtype or d.choose((False, False, False, True)):
         return x, scales
     return x, scales, Tensor(scale, d.choose(NARROW), ("bits",))
 

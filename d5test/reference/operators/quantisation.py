@@ -11,6 +11,7 @@ import numpy as np
 
 from d5test.case import Operator, dtype_of
 from d5test.dtypes import NAMES
+from d5test.reference.operators.broadcasting import plain
 from d5test.reference.operators.types import is_real, nearest
 from d5test.reference.operators.windows import Conv
 
@@ -63,6 +64,12 @@ class Scaled(Operator):
         return np.take(repeated, range(shape[axis]), axis)
 
 
+def quotient(x, scale):
+    """x / scale, in which a scale that is a power of two rounds nothing: a half is one."""
+    exact, power = plain(x) / plain(scale), np.frexp(plain(scale))[0] == 0.5
+    return np.where(power, x.like(exact) if hasattr(x, "like") else exact, x / scale)
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
 class QuantizeLinear(Scaled):
     """y = round(x / scale) + zero. ONNX QuantizeLinear-28.
@@ -78,7 +85,7 @@ class QuantizeLinear(Scaled):
     def forward(self, x, scale, zero=None):
         dtype = zero.dtype if zero is not None else dtype_of(NAMES[self.output_dtype or 2])
         zero = 0 if zero is None else self.spread(zero, x.shape)
-        return saturated(x / self.spread(scale, x.shape), zero, dtype, self.saturate)
+        return saturated(quotient(x, self.spread(scale, x.shape)), zero, dtype, self.saturate)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
