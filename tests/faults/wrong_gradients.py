@@ -109,10 +109,10 @@ class OneElement(Wrong):
 
 
 class OneElementInSingle(OneElement):
-    """In float32 alone, and where an input has more than 256 elements."""
+    """In float32 alone, and where an input has more than 64 elements."""
 
     def backward(self, gradients: Gradients, inputs: Arrays, grads: Arrays) -> Gradients:
-        large = max(dx.size for dx in gradients) > 256
+        large = max(dx.size for dx in gradients) > 64
         single = gradients[0].dtype == np.float32 and large
         return super().backward(gradients, inputs, grads) if single else gradients
 
