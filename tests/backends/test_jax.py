@@ -357,6 +357,16 @@ def test_what_jax_cannot_do_says_so() -> None:
         Jax("cpu:7")
 
 
+def test_a_function_with_a_backward_of_its_own_has_no_forward_mode() -> None:
+    own = jax.custom_vjp(jax.numpy.sin)
+    own.defvjp(lambda x: (jax.numpy.sin(x), x), lambda x, dy: (dy * jax.numpy.cos(x),))
+    x = EAGER.put(np.ones(3, np.float32), "float32")
+    with pytest.raises(Unsupported, match="jax: can't apply forward-mode"):
+        EAGER.jvp(own, [x], [x])
+    _, (dx,) = EAGER.vjp(own, [x], [x], [0])
+    np.testing.assert_allclose(np.asarray(dx), np.cos(1.0), rtol=1e-6)
+
+
 def test_values_travel_bit_by_bit_and_copied() -> None:
     bits = np.arange(0x3F80, 0x3F90, dtype=np.uint16).reshape(2, 8)
     tensor = EAGER.put(bits, "bfloat16")

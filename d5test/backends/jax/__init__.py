@@ -49,7 +49,11 @@ TEMPLATE = Template(
     second_gradient="gradient = lambda {inputs}: jax.vjp(lambda {inputs}: {call}, {inputs})[1](dy)"
     "\nresults = jax.vjp(gradient, {inputs})[1](({tangents},))",
 )
-UNDERIVED = ("can't apply forward-mode differentiation", "cannot be differentiated")
+UNDERIVED = (
+    "can't apply forward-mode differentiation",
+    "can't apply forward-mode autodiff",
+    "cannot be differentiated",
+)
 """What jax says of a function of a user's own that has one derivative, and no other."""
 FORGET = 500
 """Tensors that are put until compiled shapes are forgotten. They pile up, at about 1 MB a case,
