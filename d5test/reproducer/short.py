@@ -26,7 +26,7 @@ from d5test.reproducer.trial import folder_of, searched
 LARGE = 1000
 """Elements of a tensor that are no longer readable on one line."""
 EXACT = 2.0**53
-"""The integers up to which float64 has all of them."""
+"""Below this float64 has all integers."""
 SHORT = ("got", "want", "raised", "misfit", "case")
 """The details of a fault whose first lines its file repeats."""
 TEXT = """\
@@ -197,7 +197,7 @@ def want(bound: Bound | None, stashed: bool) -> str:
         raise Inseparable("an infinity or a NaN can be right")
     if bar.size > LARGE:
         raise Inseparable("a result has too many elements")
-    if bound.storage is None and np.any(np.abs(bound.exact) > EXACT):
+    if bound.storage is None and np.any(np.abs(bound.exact) >= EXACT):
         raise Inseparable("float64 does not tell such integers apart")
     value = np.where(judged, bound.value, 0)
     return f'("{dtypes}", np.array({data.numbers(value)}), np.array({data.numbers(bar)}))'

@@ -1,14 +1,16 @@
 """What a reproducer is made of: data, the difference that it shows, the source that it takes."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import ml_dtypes
 import numpy as np
 import pytest
 
+from d5test.numerics.bounds import Bound
 from d5test.outcome.fault import Evidence, Fault
-from d5test.reproducer import copied, data
-from d5test.reproducer.closure import Module, globals_of
+from d5test.reproducer import copied, data, short
+from d5test.reproducer.closure import Inseparable, Module, globals_of
 from d5test.reproducer.copied import Want, difference, widened
 
 
@@ -77,3 +79,23 @@ def test_outputs_computed_with_a_gradient_may_be_stashed_in_float32(claim: str) 
     op = SimpleNamespace(stashed_outputs=(1,))
     fault = Fault("gradient", SimpleNamespace(op=op), "", {}, evidence=evidence)
     assert data.expected(fault) == [[(None, False), (None, claim == "computed")]]
+
+
+@pytest.mark.parametrize("dtype", ["int64", "uint64"])
+def test_integers_are_compared_exactly(dtype: str) -> None:
+    """Float64 does not tell 2^60 from its neighbours."""
+    want = Want(dtype, [2**60, 3], [0.0, 0.0])
+    right, wrong = np.array([2**60, 3], dtype), np.array([2**60 + 1, 3], dtype)
+    assert difference(right, dtype, want) == ""
+    words = difference(wrong, dtype, want)
+    assert words.startswith("1 of 2 elements are wrong, worst at [0]: 1152921504606846977, want")
+    open_ = Want(dtype, [0, 3], [np.inf, 0.0])  # beyond the dtype: anything is right
+    assert difference(wrong, dtype, open_) == ""
+
+
+def test_a_short_reproducer_compares_no_integer_that_float64_has_not() -> None:
+    bound = Bound(np.array([2**53 + 1]), np.zeros(1), None, exactly=True)
+    with pytest.raises(Inseparable, match="does not tell such integers apart"):
+        short.want(bound, stashed=False)
+    small = replace(bound, value=np.array([7]))
+    assert short.want(small, stashed=False) == '("int64", np.array([7]), np.array([0.0]))'
