@@ -18,6 +18,7 @@ Shape = tuple[int, ...]
 DType = np.dtype[Any]
 Values = NDArray[Any]
 COMMON = np.uint64(0x3A5C96E1D2B4780F)
+"""The bits of which `akin` numbers share the leading ones: any number would do."""
 finfo: Any = ml_dtypes.finfo  # which is not typed
 iinfo: Any = ml_dtypes.iinfo
 

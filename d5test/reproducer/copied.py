@@ -292,7 +292,7 @@ def difference(got: Any, dtype: str, want: Want) -> str:
         return f"shape {got.shape}, want {want.value.shape}"
     if dtype not in want.dtype.split(" or "):
         return f"dtype {dtype}, want {want.dtype}"
-    whole = got.dtype.kind in "iu" and want.value.dtype.kind in "iu"
+    whole = dtype.startswith(("int", "uint")) and want.value.dtype.kind in "iu"
     unequal = got != want.value  # of integers exactly, which float64 is not beyond 2^53
     shown, wanted = (got, want.value) if whole else (widened(got, dtype), want.value.astype(float))
     value, bar, got = want.value.astype(float), want.bar, widened(got, dtype)

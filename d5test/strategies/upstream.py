@@ -1,7 +1,7 @@
 """Which gradients a case asks for: of all inputs or of one alone, and under which upstream ones.
 
 A gradient is linear in the upstream ones: times 2^20 it is times 2^20, of zeros it is zero, of one
-element it is a row of the Jacobian. What is added to it, or rounded in absolute terms, shows so.
+element it is a row of the Jacobian. What is added to it, or rounded in absolute terms, shows.
 Where one input alone wants a gradient, a framework leaves out what the others would need.
 """
 
@@ -27,7 +27,7 @@ def kinds(dtype: str) -> tuple[tuple[object, ...], ...]:
 
 
 class Upstreams:
-    """The upstream gradients of the cases of one cell, in turns that the seed `number` shuffles.
+    """What the cases of one cell ask for, in turns that the seed `number` shuffles.
 
     A case is known by its seed: drawn again, it has the same ones.
     """

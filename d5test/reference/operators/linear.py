@@ -67,12 +67,9 @@ class Gemm(Operator):
 
     def forward(self, a, b, c=None):
         a, b = a.T if self.transA else a, b.T if self.transB else b
-        alpha, beta = self.alpha, self.beta
-        if a.dtype.kind in "iuO" and alpha == int(alpha) and beta == int(beta):
-            alpha, beta = int(alpha), int(beta)  # products of integers are integers
         if c is None:
-            return alpha * (a @ b)
-        return (alpha * a) @ b + beta * c
+            return self.alpha * (a @ b)
+        return (self.alpha * a) @ b + self.beta * c
 
     def backward(self, grads, inputs, outputs):
         (dy,), (a, b, *rest) = grads, inputs
