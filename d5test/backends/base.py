@@ -390,6 +390,15 @@ class Backend(ABC):
         for one through which nothing flows. A gradient is `None` if the framework has none.
         """
 
+    def vjp_again(
+        self, function: Function, inputs: Tensors, grads: Tensors, wanted: Sequence[int]
+    ) -> Pulled:
+        """As `vjp`, but the gradients of a second backward pass through the same graph.
+
+        Raises `Unsupported` where a graph lasts for one.
+        """
+        raise Unsupported(f"{self.framework} goes back through a graph once")
+
     def jvp(self, function: Function, inputs: Tensors, tangents: Tensors) -> Pushed:
         """Outputs of `function(*inputs)` and how each moves while the inputs do: forward mode.
 

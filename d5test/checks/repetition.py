@@ -27,19 +27,30 @@ LITTLE = 1 / 16
 
 
 def determinism(client: Any, case: Case) -> Judgement:
-    """Three calls with the same input give the same bits, outputs and gradients alike."""
+    """Three calls with the same input give the same bits, outputs and gradients alike.
+
+    So does a second backward pass through the graph of a fourth.
+    """
     inquiry = Inquiry("determinism", client, case)
     grads = inquiry.upstream if inquiry.has_gradient else None
-    feeds = (inquiry.feed(grads=grads),) * 3
+    feed = inquiry.feed(grads=grads)
+    _require_repeated(inquiry, (feed,) * 3, "the same call")
+    if grads is not None and "vjp_again" in client.about.derivatives:
+        again = inquiry.feed(grads=grads, again=True)
+        _require_repeated(inquiry, (feed, again), "a second backward pass through the same graph")
+    return Judgement(telling=True)
+
+
+def _require_repeated(inquiry: Inquiry, feeds: tuple[Any, ...], subject: str) -> None:
+    """Raise the fault of a call that does not repeat the first of them."""
     first, *others = inquiry.ask(*feeds, claim="repeats")
     for other in others:
         for name in ("outputs", "gradients"):
             if not _same(getattr(first, name) or (), getattr(other, name) or ()):
-                if reason := client.about.nondeterministic[case.op.name][name]:
+                if reason := inquiry.about.nondeterministic[inquiry.case.op.name][name]:
                     raise Unsupported(reason)
-                what = f"the same call gives other {name}"
+                what = f"{subject} gives other {name}"
                 raise inquiry.fault("nondeterministic", what, feeds, "repeats")
-    return Judgement(telling=True)
 
 
 def untouched(client: Any, case: Case) -> Judgement:

@@ -20,7 +20,8 @@ class Feed:
     same tensor; absent: all contiguous, all different. `grad_layout` is that of the upstream
     gradients. `tangents` say how each input moves, `None` of one that does not: then it is asked
     how the outputs move (forward mode), or with upstream gradients how the gradients do. `op` is
-    that of an earlier call, where its attributes were others.
+    that of an earlier call, where its attributes were others. `again`: the gradients are those of
+    a second backward pass through the same graph.
     """
 
     inputs: Arrays
@@ -30,6 +31,7 @@ class Feed:
     grad_layout: str = "contiguous"
     tangents: Arrays | None = None
     op: Any = None
+    again: bool = False
 
 
 @dataclass(frozen=True)
@@ -131,7 +133,7 @@ class BackendInfo:
     `libraries`: those with threads of their own (BLAS, OpenMP) that its process has loaded.
     `sources`: the files of operators that are no framework's but a user's own, by name.
     `forms`: other calls that compute what a row does, by operator and name.
-    `derivatives`: which of `jvp` and `hvp` it has.
+    `derivatives`: which of `jvp`, `hvp` and `vjp_again` it has.
     `nondeterministic`: why the same call may give other bits, by its documentation, else empty:
     by operator, of its `outputs` and its `gradients`.
     `opset`: the newest operator set of the ONNX models that it reads; 0: it reads none.
@@ -328,7 +330,8 @@ def plain(op: Operator) -> tuple[str, dict[str, Any]]:
 def plain_feed(feed: Feed) -> tuple[Any, ...]:
     """A feed as it travels."""
     return (
-        feed.inputs, feed.grads, feed.layouts, feed.same_as, feed.grad_layout, feed.tangents
+        feed.inputs, feed.grads, feed.layouts, feed.same_as, feed.grad_layout, feed.tangents,
+        feed.again,
     )  # fmt: skip
 
 

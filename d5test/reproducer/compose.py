@@ -50,6 +50,7 @@ RUNS: Mapping[str, str] = {
     "vjp": "differentiated(backend, function)",
     "jvp": "pushed(backend, function)",
     "hvp": "twice(backend, function)",
+    "vjp_again": "through_one_graph(backend, function)",
 }
 """How a call is made, by the method of the backend that it takes."""
 COPIED = "d5test.reproducer.copied"
@@ -172,6 +173,8 @@ def asked_of(evidence: Evidence) -> str:
     pulled = any(feed.grads is not None for feed in feeds)
     if any(feed.tangents is not None for feed in feeds):
         return "hvp" if pulled else "jvp"
+    if any(feed.again for feed in feeds):
+        return "vjp_again"
     return "vjp" if pulled else ""
 
 

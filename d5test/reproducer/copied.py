@@ -96,7 +96,7 @@ class Call(NamedTuple):
 
     An input that is the same tensor as an earlier one has that one's position in `same_as`. With
     `tangents`, how each input moves, it is asked how the gradients move, or else the outputs. `op`
-    has other attributes than `OP`.
+    has other attributes than `OP`. `again`: by a second backward pass.
     """
 
     inputs: Any
@@ -107,6 +107,7 @@ class Call(NamedTuple):
     grad_memory: str = "contiguous"
     tangents: Any = ()
     op: Any = None
+    again: bool = False
 
 
 class Answer(NamedTuple):
@@ -206,17 +207,32 @@ def differentiated(backend: Any, function: Callable[..., Any]) -> Callable[..., 
     def run(call: Call, tensors: Any) -> Any:
         if not call.grads:
             return forward(function)(call, tensors)
-        upstream = put_all(backend, call.grads, call.grad_memory)
-        of_distinct, distinct = folded(function, call)
-        outputs, gradients = backend.vjp(
-            of_distinct,
-            [tensors[i] for i in distinct],
-            upstream,
-            [distinct.index(i) for i in call.wanted],
-        )
-        return outputs, gradients, upstream
+        return pulled_by(backend.vjp, backend, function, call, tensors)
 
     return run
+
+
+def through_one_graph(backend: Any, function: Callable[..., Any]) -> Callable[..., Any]:
+    """How a call is made whose gradients may be those of a second backward pass."""
+
+    def run(call: Call, tensors: Any) -> Any:
+        method = backend.vjp_again if call.again else backend.vjp
+        return pulled_by(method, backend, function, call, tensors)
+
+    return run
+
+
+def pulled_by(method: Any, backend: Any, function: Any, call: Call, tensors: Any) -> Any:
+    """What a method of the backend makes of a call, and the upstream gradients."""
+    upstream = put_all(backend, call.grads, call.grad_memory)
+    of_distinct, distinct = folded(function, call)
+    outputs, gradients = method(
+        of_distinct,
+        [tensors[i] for i in distinct],
+        upstream,
+        [distinct.index(i) for i in call.wanted],
+    )
+    return outputs, gradients, upstream
 
 
 def pushed(backend: Any, function: Callable[..., Any]) -> Callable[..., Any]:

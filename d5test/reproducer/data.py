@@ -79,6 +79,8 @@ def _call(feed: Any, wanted: tuple[int, ...]) -> str:
         parts.append(f"op=Op(name={name!r}, attributes=dict({attributes}), {attributes})")
     if feed.tangents is not None:
         parts.append(_nested("tangents=[", map(tensor, feed.tangents)))
+    if feed.again:
+        parts.append("again=True")
     return _nested("Call(", parts)
 
 

@@ -22,7 +22,7 @@ from d5test.worker.wire import Bits
 
 PACKAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
 Arrays = tuple[Bits | None, ...]
-DERIVING = frozenset({"vjp", "jvp", "hvp"})
+DERIVING = frozenset({"vjp", "jvp", "hvp", "vjp_again"})
 """Methods of a backend that call a row and return its outputs with derivatives."""
 FRAMES = 8
 """The most frames of a traceback that are sent."""
@@ -38,7 +38,7 @@ class Placed:
     """
 
     def __init__(self, feed: Any) -> None:
-        inputs, grads, layouts, same_as, self.grad_layout, tangents = feed
+        inputs, grads, layouts, same_as, self.grad_layout, tangents, self.again = feed
         self.inputs: Arrays = tuple(inputs)
         self.grads: Arrays | None = None if grads is None else tuple(grads)
         self.tangents: Arrays | None = None if tangents is None else tuple(tangents)
@@ -54,6 +54,13 @@ class Placed:
         self.outputs: tuple[Any, ...] = ()
         self.gradients: tuple[Any, ...] | None = None
 
+    @property
+    def method(self) -> str:
+        """The backend's by which it is differentiated."""
+        if self.tangents is None:
+            return "vjp_again" if self.again else "vjp"
+        return "jvp" if self.grads is None else "hvp"
+
     def pull(
         self, bound: Bound, function: Callable[..., Any], roots: Sequence[int]
     ) -> Callable[[], Any]:
@@ -62,12 +69,13 @@ class Placed:
         tensors = [self.tensors[i] for i in self.distinct]
         upstream = self.upstream[: bound.row.outputs]
         wanted = [self.distinct.index(root) for root in roots]
+        method = getattr(bound.backend, self.method)
         if self.tangents is None:
-            return partial(bound.backend.vjp, folded, tensors, upstream, wanted)
+            return partial(method, folded, tensors, upstream, wanted)
         moves = [self.moves[i] for i in self.distinct]
         if self.grads is None:
-            return partial(bound.backend.jvp, folded, tensors, moves)
-        return partial(bound.backend.hvp, folded, tensors, upstream, moves, wanted)
+            return partial(method, folded, tensors, moves)
+        return partial(method, folded, tensors, upstream, moves, wanted)
 
     def wanted(self, wanted: Sequence[int] | None) -> list[int]:
         """The distinct inputs whose gradients are wanted; `None`: all floating-point ones."""
@@ -193,7 +201,7 @@ class Execution:
             function, roots = bound.function, now.wanted(wanted)
             if now.grads is not None and not bound.compiled:
                 function = partial(self.fitting, function, now.upstream)
-            self.where = "vjp" if now.tangents is None else "jvp" if now.grads is None else "hvp"
+            self.where = now.method
             pulled = now.pull(bound, function, roots)()
             if not isinstance(pulled, (tuple, list)) or len(pulled) != 2:
                 kind = type(pulled).__name__

@@ -77,7 +77,7 @@ def describe(execution: Execution) -> dict[str, Any]:
         "opset": int(backend.opset),
         "derivatives": tuple(
             name
-            for name in ("jvp", "hvp")
+            for name in ("jvp", "hvp", "vjp_again")
             if getattr(type(backend), name) is not getattr(Backend, name)
         ),
         "implementation": backend.implementation,

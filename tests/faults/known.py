@@ -72,6 +72,8 @@ IN_PROCESS = (
     Finding(values.AnotherCall, "MatMul", "forms", "value", WRONG, alone=True),
     Finding(values.Nondeterministic, "MatMul", "determinism", "nondeterministic",
             "the same call gives other outputs", alone=True),
+    Finding(gradients.SpentGraph, "MatMul", "determinism", "nondeterministic",
+            "a second backward pass through the same graph gives other gradients", alone=True),
     Finding(values.BatchDependent, "Conv", "batch", "batch", "in a batch of 17", alone=True),
     Finding(values.LayoutBlind, "MatMul", "layout", "layout", "inputs are misread"),
     Finding(values.LayoutOfTheFirst, "MatMul", "layout", "layout", "inputs are misread",

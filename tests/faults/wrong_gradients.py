@@ -246,3 +246,11 @@ class LostAlone(Wrong):
         if len(gradients) == len(inputs) or len(gradients) > 1:
             return gradients
         return [np.zeros_like(dx) for dx in gradients]
+
+
+class SpentGraph(Wrong):
+    """The first backward pass writes over what the graph has kept for a second one."""
+
+    def vjp_again(self, function: Any, inputs: Any, grads: Any, wanted: Any) -> Any:
+        outputs, gradients = super().vjp(function, inputs, grads, wanted)
+        return outputs, [dx * dx.dtype.type(0.5) for dx in gradients]

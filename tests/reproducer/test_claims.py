@@ -49,6 +49,10 @@ STRIDED = """layouts = ("contiguous", "transposed")
     def put(self, array: Any, dtype: str, layout: str = "contiguous") -> Any:
         return np.array(array, order="F" if layout == "transposed" else "C")
 """
+SPENT = """def vjp_again(self, function: Any, inputs: Any, grads: Any, wanted: Any) -> Any:
+        outputs, slopes = self.vjp(function, inputs, grads, wanted)
+        return outputs, [dx * np.float32(0.5) for dx in slopes]
+"""
 NARROW = "return (good.astype(np.float64) * (1 + 2.0**-8)).astype(good.dtype)"
 COUNTING = """mode = "compiled"
     def compile(self, function: Any) -> Any:
@@ -115,6 +119,9 @@ CASES = {
     ),
     "a random gradient": Wrong(
         "nondeterministic", "determinism", slopes="slopes[0] *= STATE['calls']", row=PULLED
+    ),
+    "a second pass": Wrong(
+        "nondeterministic", "determinism", row=PULLED, facts=SPENT, mended=("0.5", "1.0")
     ),
     "a layout": Wrong(
         "layout", "layout", "return good + (not (x.flags.c_contiguous and y.flags.c_contiguous))",

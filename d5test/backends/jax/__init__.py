@@ -86,8 +86,10 @@ def of_wanted(function: Function, wanted: Sequence[int], inputs: Tensors) -> Fun
     return of
 
 
-def pulled(function: Function, wanted: Sequence[int], inputs: Tensors, grads: Tensors) -> Pulled:
-    """The outputs, and the gradients of those that have upstream ones."""
+def pulled(
+    function: Function, wanted: Sequence[int], inputs: Tensors, grads: Tensors, times: int = 1
+) -> Pulled:
+    """The outputs, and the gradients of those that have upstream ones, by the last of `times`."""
     chosen = [inputs[i] for i in wanted]
     of = of_wanted(function, wanted, inputs)
     flowing = [i for i, dy in enumerate(grads) if dy is not None]
@@ -98,8 +100,10 @@ def pulled(function: Function, wanted: Sequence[int], inputs: Tensors, grads: Te
 
     with refusing():
         pulled_from, pull, outputs = jax.vjp(split, *chosen, has_aux=True)
-        upstream = zip(pulled_from, (grads[i] for i in flowing), strict=True)
-        return outputs, list(pull([jnp.asarray(dy, y.dtype) for y, dy in upstream]))
+        pairs = zip(pulled_from, (grads[i] for i in flowing), strict=True)
+        upstream = [jnp.asarray(dy, y.dtype) for y, dy in pairs]
+        *_, gradients = (pull(upstream) for _ in range(times))
+        return outputs, list(gradients)
 
 
 class Jax(Backend):
@@ -189,6 +193,11 @@ class Jax(Backend):
         self, function: Function, inputs: Tensors, grads: Tensors, wanted: Sequence[int]
     ) -> Pulled:
         return pulled(function, tuple(wanted), inputs, grads)
+
+    def vjp_again(
+        self, function: Function, inputs: Tensors, grads: Tensors, wanted: Sequence[int]
+    ) -> Pulled:
+        return pulled(function, tuple(wanted), inputs, grads, times=2)
 
     def jvp(self, function: Function, inputs: Tensors, tangents: Tensors) -> Pushed:
         moving = [i for i, t in enumerate(tangents) if t is not None]

@@ -67,9 +67,12 @@ LACKING = (
 """What TensorFlow says when it has no kernel for a dtype, a device or an attribute."""
 
 
-def pulled(function: Function, inputs: Tensors, grads: Tensors, wanted: Sequence[int]) -> Pulled:
+def pulled(
+    function: Function, inputs: Tensors, grads: Tensors, wanted: Sequence[int], times: int = 1
+) -> Pulled:
+    """The outputs, and the gradients by the last of `times` passes."""
     sources = [inputs[i] for i in wanted]
-    with tf.GradientTape(watch_accessed_variables=False) as tape:
+    with tf.GradientTape(persistent=times > 1, watch_accessed_variables=False) as tape:
         tape.watch(sources)
         result = function(*inputs)
         outputs = tuple(result) if isinstance(result, (tuple, list)) else (result,)
@@ -78,7 +81,8 @@ def pulled(function: Function, inputs: Tensors, grads: Tensors, wanted: Sequence
     if not flowing:
         return outputs, [None] * len(sources)
     ys, dys = zip(*flowing, strict=True)
-    gradients = tape.gradient(ys, sources, output_gradients=list(dys))
+    for _ in range(times):
+        gradients = tape.gradient(ys, sources, output_gradients=list(dys))
     return outputs, [None if dx is None else tf.convert_to_tensor(dx) for dx in gradients]
 
 
@@ -187,6 +191,11 @@ class TensorFlow(Backend):
         self, function: Function, inputs: Tensors, grads: Tensors, wanted: Sequence[int]
     ) -> Pulled:
         return pulled(function, inputs, grads, wanted)
+
+    def vjp_again(
+        self, function: Function, inputs: Tensors, grads: Tensors, wanted: Sequence[int]
+    ) -> Pulled:
+        return pulled(function, inputs, grads, wanted, times=2)
 
     def jvp(self, function: Function, inputs: Tensors, tangents: Tensors) -> Pushed:
         moving = [i for i, t in enumerate(tangents) if t is not None]

@@ -67,8 +67,20 @@ def as_tuple(result: Any) -> tuple[Any, ...]:
     return tuple(result) if isinstance(result, tuple | list) else (result,)
 
 
+def tracked(
+    function: Function, inputs: Tensors, wanted: Sequence[int]
+) -> tuple[tuple[Any, ...], list[Tensor]]:
+    """Outputs with their graph, and the variables at `wanted`.
+
+    An input that is given twice, as one object, is one variable: it gets the sum of both gradients.
+    """
+    leaves = {id(inputs[i]): inputs[i].detach().requires_grad_() for i in wanted}
+    outputs = as_tuple(function(*(leaves.get(id(x), x) for x in inputs)))
+    return outputs, [leaves[id(inputs[i])] for i in wanted]
+
+
 def pulled(
-    outputs: Sequence[Any], grads: Tensors, xs: Sequence[Tensor], *, create_graph: bool = False
+    outputs: Sequence[Any], grads: Tensors, xs: Sequence[Tensor], **kept: bool
 ) -> list[Any]:
     """Gradients at `xs`; `None` where nothing flows."""
     flowing = [
@@ -77,7 +89,7 @@ def pulled(
     if not flowing:
         return [None] * len(xs)
     ys, dys = zip(*flowing, strict=True)
-    gradients = torch.autograd.grad(ys, xs, dys, allow_unused=True, create_graph=create_graph)
+    gradients = torch.autograd.grad(ys, xs, dys, allow_unused=True, **kept)
     return list(gradients)
 
 
@@ -235,11 +247,15 @@ class Torch(Backend):
     def vjp(
         self, function: Function, inputs: Tensors, grads: Tensors, wanted: Sequence[int]
     ) -> Pulled:
-        """An input that is given twice, as one object, gets the sum of both gradients."""
-        leaves = {id(inputs[i]): inputs[i].detach().requires_grad_() for i in wanted}
-        outputs = as_tuple(function(*(leaves.get(id(x), x) for x in inputs)))
-        values = tuple(y.detach() for y in outputs)
-        return values, pulled(outputs, grads, [leaves[id(inputs[i])] for i in wanted])
+        outputs, xs = tracked(function, inputs, wanted)
+        return tuple(y.detach() for y in outputs), pulled(outputs, grads, xs)
+
+    def vjp_again(
+        self, function: Function, inputs: Tensors, grads: Tensors, wanted: Sequence[int]
+    ) -> Pulled:
+        outputs, xs = tracked(function, inputs, wanted)
+        pulled(outputs, grads, xs, retain_graph=True)
+        return tuple(y.detach() for y in outputs), pulled(outputs, grads, xs)
 
     def jvp(self, function: Function, inputs: Tensors, tangents: Tensors) -> Pushed:
         moving = [i for i, t in enumerate(tangents) if t is not None]
