@@ -44,6 +44,7 @@ def restore(
 def lapses(training: Training) -> Mapping[str, Load]:
     """The usual mistakes, by name. An initial state is zero."""
     names, slots = list(training.shapes), SLOTS[training.case.optimizer]
+    decay = dict(training.case.options).get("weight_decay", 0.0)
 
     def lost(of: Iterable[str], which: Iterable[str]) -> Load:
         keys = [*product(of, which)]
@@ -70,6 +71,10 @@ def lapses(training: Training) -> Mapping[str, Load]:
         ]
         return {**dict(of_one), **there[-1]}
 
+    def decayed(there: Sequence[Saved]) -> Saved:
+        of_unused = {name: there[-1][name, ITSELF] for name in training.unused}
+        return {**{(n, "momentum_buffer"): decay * p for n, p in of_unused.items()}, **there[-1]}
+
     every = {
         "nothing is loaded": lost(names, (ITSELF, *slots)),
         "the optimizer's state is not loaded": lost(names, slots),
@@ -80,6 +85,8 @@ def lapses(training: Training) -> Mapping[str, Load]:
         every |= {f"{slot} is not loaded": lost(names, (slot,)) for slot in slots}
     if training.unused and "step" in slots:
         every["a step is counted of what no rank used"] = counted
+    if training.unused and "momentum_buffer" in slots and decay:
+        every["what no rank used has the momentum of a decay"] = decayed
     for name, slot in product(names, (ITSELF, *slots)):
         what = f"{slot} of {name}" if slot else name
         used = name not in training.unused

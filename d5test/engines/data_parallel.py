@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
+from itertools import chain
 from math import ceil, inf
 from pathlib import Path
 from types import MappingProxyType
@@ -114,11 +115,10 @@ class TorchEngine(Engine):
     def load(self, folder: Path) -> None:
         """Into this mesh's shards."""
         state = self._state()
-        # a fresh optimizer has slots for all parameters, by a step without a gradient; one that
-        # stepped has them for those that were used
-        for slots in self.optimizer.state.values():
-            if "step" in slots:
-                slots["step"].zero_()
+        # torch gives a fresh optimizer all slots by a step without a gradient, which counts,
+        # and puts decayed weights into moments; a checkpoint has those that were used
+        for slot in chain.from_iterable(of.values() for of in self.optimizer.state.values()):
+            slot.zero_()
         planner = DefaultLoadPlanner(allow_partial_load=True)
         dcp.load(state, checkpoint_id=folder, planner=planner)
         set_state_dict(

@@ -1,4 +1,4 @@
-"""`vjp_again`: one forward pass, two backward passes through its graph, the gradients of the last."""
+"""`vjp_again`: one forward pass, two backward passes through it, and the last one's gradients."""
 
 from collections.abc import Callable
 from typing import Any

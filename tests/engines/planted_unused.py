@@ -94,3 +94,14 @@ class CountsAStep(SearchingDdp):
         super().load(folder)
         for slots in self.optimizer.state.values():
             slots["step"].clamp_(min=1)
+
+
+class Decays(SearchingDdp):
+    """What no rank used has a momentum, when it is read: torch's own, by `get_state_dict`."""
+
+    def load(self, folder: Path) -> None:
+        super().load(folder)
+        (group,) = self.optimizer.param_groups
+        for p, slots in self.optimizer.state.items():
+            if not slots["momentum_buffer"].any():
+                slots["momentum_buffer"] += group["weight_decay"] * p.detach()

@@ -15,7 +15,7 @@ from torch.distributed.tensor import Shard, distribute_tensor
 
 from d5test.engines import threads
 from d5test.engines.bars import Alone, Bars, expected
-from d5test.engines.cases import CASES
+from d5test.engines.cases import CASES, Case
 from d5test.engines.judging import Subject, judge
 from d5test.engines.threads import together, trained_on_threads
 from d5test.engines.training import Training
@@ -93,9 +93,10 @@ def test_a_rank_that_is_not_done_in_time_is_named(monkeypatch: pytest.MonkeyPatc
     assert together(2, lambda rank: rank) == [0, 1]
 
 
-def judged(engine: type, case: str, **more: Any) -> float:
+def judged(engine: type, case: str | Case, **more: Any) -> float:
     made = engine()
-    training = Training.of(CASES[case], "float32", RANKS, made)
+    case = CASES[case] if isinstance(case, str) else case
+    training = Training.of(case, "float32", RANKS, made)
     mesh = {made.axes[-1]: RANKS}
     resumed = mesh if training.case.resumed else {}
     subject = Subject("it", "it", made.version, training, mesh, resumed, threads=True, **more)
@@ -142,6 +143,15 @@ def test_what_is_wrong_is_found_and_named(name: str, case: str, kind: str, likel
 )
 def test_what_is_right_is_not_accused(engine: type, case: str) -> None:
     assert 0 < judged(engine, case) < 0.5
+
+
+def test_what_no_rank_used_before_a_checkpoint_has_no_momentum() -> None:
+    options = (("weight_decay", 2.0**-4),)
+    case = Case("resumed-unused-decayed", "branched", options=options, resumed=True)
+    assert 0 < judged(planted_unused.SearchingDdp, case) < 0.5
+    with pytest.raises(Fault) as caught:
+        judged(planted_unused.Decays, case)
+    assert caught.value.details["looks like"] == "what no rank used has the momentum of a decay"
 
 
 def test_what_a_stranger_raises_is_a_fault_with_its_line() -> None:

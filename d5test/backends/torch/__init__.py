@@ -72,7 +72,7 @@ def tracked(
 ) -> tuple[tuple[Any, ...], list[Tensor]]:
     """Outputs with their graph, and the variables at `wanted`.
 
-    An input that is given twice, as one object, is one variable: it gets the sum of both gradients.
+    An input that is given twice, as one object, is one variable, with the sum of both gradients.
     """
     leaves = {id(inputs[i]): inputs[i].detach().requires_grad_() for i in wanted}
     outputs = as_tuple(function(*(leaves.get(id(x), x) for x in inputs)))
