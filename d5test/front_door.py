@@ -501,6 +501,8 @@ def _explore(
         faults[0].add_note(f"and {fault.message}")
     if faults:
         raise faults[0].with_traceback(None) from None
+    if left := exploration.left_fault(CHECKS):
+        raise left from None
     if tally.left_to_others:
         text = "{wrong}, though no case that {check} drew has shown it: {case}"
         raise Untested(text.format_map(tally.left_to_others))

@@ -31,7 +31,7 @@ from d5test.numerics.bounds import double
 from d5test.outcome.assessment import Assessment
 from d5test.outcome.fault import Fault
 from d5test.outcome.roundings import Roundings
-from d5test.outcome.tally import Inapplicable, Tally, rarely_judged
+from d5test.outcome.tally import Inapplicable, LeftToOthers, Tally, rarely_judged
 from d5test.problems.real import small_problems
 from d5test.reference.operators.broadcasting import Broadcasting
 from d5test.strategies.pairs import Pairs
@@ -85,7 +85,8 @@ class Exploration:
     `covered` says whether a case is a known failure. `until` is the time (of `time.monotonic`)
     at which to stop, finished or not. What is drawn is judged on `data_sets` sets of data, each a
     case. `sizes` is `mixed`, or `small`; of cases that are fixed `most` are judged. Afterwards
-    `steady` says whether the faults were there again when their cases were repeated.
+    `steady` says whether the faults were there again when their cases were repeated, and `left` is
+    the first case on which a plain call was wrong.
     """
 
     client: Any
@@ -103,6 +104,7 @@ class Exploration:
     kinds: dict[str, type[Found]] = field(default_factory=dict)
     shrink_until: float = float("inf")
     steady: bool = True
+    left: LeftToOthers | None = None
     broken: Exception | None = None
     roundings: Roundings = field(default_factory=Roundings)
 
@@ -159,6 +161,18 @@ class Exploration:
         if where:
             return f"no drawn case of {name} meets where={dict(where)} of the form {form}"
         return f"{name}: {error}"
+
+    def left_fault(self, checks: Mapping[str, Any]) -> Fault | None:
+        """That of the first case which was left to another of the checks, as that one has it."""
+        if self.left is None:
+            return None
+        try:
+            checks[self.left.check].run(self.client, self.left.case)
+        except Fault as fault:
+            return fault
+        except (Inapplicable, Unsupported):
+            pass
+        return None
 
     def first(self, cases: Iterable[Case]) -> list[Fault]:
         """The fault of the first case that has one, as it is; fills the tally.
@@ -318,6 +332,8 @@ class Exploration:
             judgement = self.check.run(self.client, case)
         except (Inapplicable, Unsupported) as why:
             self.outcomes.count_unjudged(why)
+            if isinstance(why, LeftToOthers):
+                self.left = self.left or why
         except Fault as raised:
             fault = raised
         except Exception as error:  # noqa: BLE001 - raised again, when Hypothesis has let go of it

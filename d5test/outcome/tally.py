@@ -29,7 +29,7 @@ class LeftToOthers(Inapplicable):
     else is accused of this.
     """
 
-    def __init__(self, wrong: str, check: str, case: object) -> None:
+    def __init__(self, wrong: str, check: str, case: Any) -> None:
         super().__init__(f"{wrong}: only the {check} check accuses it")
         self.wrong, self.check, self.case = wrong, check, case
 
@@ -50,7 +50,8 @@ class Tally:
     reasons             why something was inapplicable or unsupported, with counts
     faults              the smallest fault of each kind
     left_to_others      the first case on which a plain call is wrong, which is left to another
-                        check to say: what is wrong, that check, and the case
+                        check to say: what is wrong, that check, and the case; the `text` of the
+                        fault that it finds there, and its `reproducer`, if it does
     accuracy            errors in ULPs of each function (an operator with its attributes)
     grades              of each function that has a stable form
     renewed             how often a fresh worker took over from one that had grown too large

@@ -210,11 +210,16 @@ def fault_lines(tallies: Sequence[Tally]) -> Iterator[str]:
 def unaccused_lines(missed: Sequence[Tally]) -> Iterator[str]:
     """What was found wrong by tests of something else, and how to have it judged."""
     for tally in missed:
-        wrong, check, case = (tally.left_to_others[key] for key in ("wrong", "check", "case"))
-        yield f"\n  {wrong} on {tally.backend}: no test of values drew such a case"
-        yield f"    met by: {tally.check} in {tally.dtype}, {case}"
-        options = f"--operator={tally.operator} --check={check} --dtype={tally.dtype}"
-        yield f"    have it judged: {options} --examples=200"
+        left = tally.left_to_others
+        yield f"\n  {left['wrong']} on {tally.backend}: no test of values drew such a case"
+        yield f"    met by: {tally.check} in {tally.dtype}, {left['case']}"
+        if "text" in left:
+            yield f"    {left['check']} says of it: {left['text']}"
+        if left.get("reproducer"):
+            yield f"    reproducer: {os.path.relpath(left['reproducer'])}"
+        else:
+            options = f"--operator={tally.operator} --check={left['check']} --dtype={tally.dtype}"
+            yield f"    have it judged: {options} --examples=200"
 
 
 def _other_causes(others: Sequence[Cause]) -> Iterator[str]:
