@@ -113,14 +113,14 @@ class Seen(NamedTuple):
     busy    whether one of them waits for a disk, or for its debugger
     ran     seconds on a core, by thread
     waited  seconds ready to run without a core, by thread
-    moved   bytes read and written, by process, as the system puts it
+    moved   bytes read and written, by thread, as the system puts it
     """
 
     state: str
     busy: bool
     ran: dict[str, float]
     waited: dict[str, float]
-    moved: dict[int, str]
+    moved: dict[str, str]
 
 
 def see(pid: int, eye: int | None = None) -> Seen:
@@ -129,11 +129,11 @@ def see(pid: int, eye: int | None = None) -> Seen:
     for process in _family(pid):
         folder = Path(f"/proc/{process}")
         states.append((folder / "stat").read_text().rpartition(") ")[2][0])
-        moved[process] = (folder / "io").read_text()
         for task in (folder / "task").iterdir():
             if task.name != str(eye):
                 on, off, _ = (task / "schedstat").read_text().split()
                 ran[str(task)], waited[str(task)] = int(on) * 1e-9, int(off) * 1e-9
+                moved[str(task)] = (task / "io").read_text()
     return Seen(states[0], bool({"D", "t"} & set(states)), ran, waited, moved)
 
 

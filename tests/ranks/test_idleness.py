@@ -27,6 +27,18 @@ POLLS = "import time\nwhile True: time.sleep(0.001)"
 READS = "import time\nwhile True: open('/proc/self/stat').read(); time.sleep(0.5)"
 
 
+BEATS = """
+import os, threading, time
+def beat():
+    pipe = os.pipe()
+    print(threading.get_native_id(), flush=True)
+    while True:
+        os.write(pipe[1], b"beat"); os.read(pipe[0], 4); time.sleep(0.01)
+threading.Thread(target=beat).start()
+time.sleep(60)
+"""
+
+
 @contextmanager
 def child(*command: str) -> Iterator[subprocess.Popen[bytes]]:
     """A process with all that it starts, ended at the end."""
@@ -175,3 +187,25 @@ def test_nobody_is_accused_where_the_system_does_not_tell(monkeypatch: pytest.Mo
     with child("sleep", "600") as process:
         assert looked(process, 0.2, 1) == ""
         assert process.poll() is None
+
+
+def test_what_the_watchdogs_own_thread_writes_is_not_the_ranks() -> None:
+    command = [sys.executable, "-S", "-c", BEATS]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            eye = int(process.stdout.readline())
+
+            def moved(eye: int | None) -> list[dict[str, str]]:
+                looks = []
+                for _ in range(3):
+                    looks.append(sentry.see(process.pid, eye).moved)
+                    time.sleep(0.2)
+                return looks[1:]
+
+            first, second = moved(eye)
+            assert first == second
+            first, second = moved(None)
+            assert first != second
+        finally:
+            process.kill()
