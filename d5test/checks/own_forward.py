@@ -58,7 +58,7 @@ class OwnForward:
             if fault.kind != "exception":
                 raise
             return [fault]
-        return [fault for fault in faults if fault is not None and fault.kind != "arithmetic"]
+        return [fault for fault in faults if fault is not None]
 
     @cached_property
     def off(self) -> float:
