@@ -31,6 +31,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 FLOATS = ("float64", "float32", "float16", "bfloat16")
+WHOLE = (
+    "int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8", "bool",
+)  # fmt: skip
+"""Dtypes of integers and booleans."""
 UNDERIVED = "ONNX's schema calls it not differentiable"
 """Why a row has no gradient whose operator has none."""
 DRAWN = "it draws by chance"
@@ -105,6 +109,8 @@ class Row:
     where       of a form: conditions on its cases, as on those of a known failure (docs/known.md).
     constants   of a form: inputs (positions) that it does not take, and the number that stands in
                 each of their elements. They have no gradient.
+    promotes    of a form: dtypes of integers and booleans of which it makes another dtype, as the
+                framework documents.
     """
 
     call: Callable[..., Any]
@@ -125,6 +131,7 @@ class Row:
     attributes: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     where: Mapping[str, Any] = field(default_factory=dict)
     constants: Mapping[int, float] = field(default_factory=dict)
+    promotes: tuple[str, ...] = ()
 
     def plan(self, op: Any, inputs: Sequence[Any]) -> Plan:
         """The function of the tensors, for all inputs like these.

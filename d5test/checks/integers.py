@@ -1,6 +1,6 @@
 """Integers and booleans as data: exactly what the reference makes of them, in their own dtype."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,34 @@ def integers(client: Any, case: Case) -> Judgement:
     result does not fit into the dtype, anything is right.
     """
     inquiry = Inquiry("integers", client, case)
+    judgement, bounds = _exactly(inquiry)
+    layouts = [name for name in inquiry.about.layouts if name in PERMUTED]
+    if layouts:
+        name = layouts[case.seed % len(layouts)]
+        feed = inquiry.feed(layouts=laid_out(case, name, data_of(type(case.op))[:1]))
+        (other,) = inquiry.ask(feed)
+        what = f"{name} inputs are misread"
+        inquiry.held(bounds, other.outputs, (feed,), kind="layout", what=what)
+    return judgement
+
+
+def integer_forms(client: Any, case: Case) -> Judgement:
+    """The same of another call of the framework, on contiguous data."""
+    inquiry = Inquiry("integer_forms", client, case)
+    if inquiry.row.constants:
+        raise Inapplicable("its constants are floating-point numbers")
+    places = data_of(type(case.op))
+    dtypes = {t.dtype for i, t in enumerate(case.inputs) if i in places and t is not None}
+    if len(dtypes) > 1:
+        raise Inapplicable("of two dtypes frameworks make the wider one, ONNX the first")
+    if promoted := dtypes.intersection(inquiry.row.promotes):
+        raise Unsupported(f"{case.form} makes another dtype of {', '.join(promoted)}")
+    judgement, _ = _exactly(inquiry)
+    return judgement
+
+
+def _exactly(inquiry: Inquiry) -> tuple[Judgement, Callable[[Arithmetic], Bounds]]:
+    """The judgement of a plain call, and what is expected of any."""
     feed = inquiry.feed()
     try:
         (result,) = inquiry.ask(feed)
@@ -42,15 +70,7 @@ def integers(client: Any, case: Case) -> Judgement:
     def bounds(arithmetic: Arithmetic) -> Bounds:
         return _expected(inquiry.operator(arithmetic), inquiry, result.outputs)
 
-    judgement = inquiry.judged(bounds, result.outputs, (feed,))
-    layouts = [name for name in inquiry.about.layouts if name in PERMUTED]
-    if layouts:
-        name = layouts[case.seed % len(layouts)]
-        feed = inquiry.feed(layouts=laid_out(case, name, data_of(type(case.op))[:1]))
-        (other,) = inquiry.ask(feed)
-        what = f"{name} inputs are misread"
-        inquiry.held(bounds, other.outputs, (feed,), kind="layout", what=what)
-    return judgement
+    return inquiry.judged(bounds, result.outputs, (feed,)), bounds
 
 
 def _expected(op: Operator, inquiry: Inquiry, outputs: Sequence[Any]) -> Bounds:

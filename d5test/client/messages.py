@@ -123,6 +123,7 @@ class RowInfo:
     attributes: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     where: Mapping[str, Any] = field(default_factory=dict)
     constants: Mapping[int, float] = field(default_factory=dict)
+    promotes: tuple[str, ...] = ()
     ours: bool = True
 
 

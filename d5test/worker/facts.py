@@ -123,6 +123,7 @@ def facts_of(row: Row, names: Any) -> tuple[Any, ...]:
         {name: tuple(values) for name, values in row.attributes.items()},
         dict(row.where),
         {int(i): float(value) for i, value in row.constants.items()},
+        tuple(row.promotes),
     )
 
 

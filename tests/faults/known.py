@@ -70,6 +70,7 @@ IN_PROCESS = (
     Finding(functions.Unscaled, "Dropout", "dropout", "value", WRONG, alone=True),
     Finding(functions.AnotherMask, "Dropout", "dropout", "gradient", GRADIENT, alone=True),
     Finding(values.AnotherCall, "MatMul", "forms", "value", WRONG, alone=True),
+    Finding(values.AnotherCallInDouble, "MatMul", "integer_forms", "value", WRONG, alone=True),
     Finding(values.Nondeterministic, "MatMul", "determinism", "nondeterministic",
             "the same call gives other outputs", alone=True),
     Finding(gradients.SpentGraph, "MatMul", "determinism", "nondeterministic",

@@ -141,7 +141,19 @@ class AnotherCall(Wrong):
 
     def _off(self, op: Any, *inputs: Any) -> Any:
         ys = Numpy.rows["MatMul"].call(op, *inputs)
-        return tuple(y if isinstance(y, Traced) else y * y.dtype.type(1.01) for y in ys)
+        return tuple(
+            y if isinstance(y, Traced) else np.asarray(y * y.dtype.type(1.01)) for y in ys
+        )
+
+
+class AnotherCallInDouble(AnotherCall):
+    """Another call of the framework computes with integers in float64."""
+
+    def _off(self, op: Any, *inputs: Any) -> Any:
+        row, first = Numpy.rows["MatMul"].call, inputs[0]
+        if isinstance(first, Traced) or first.dtype.kind not in "iu":
+            return row(op, *inputs)
+        return tuple(y.astype(first.dtype) for y in row(op, *(x.astype(float) for x in inputs)))
 
 
 class Nondeterministic(Wrong):

@@ -1,6 +1,7 @@
 """Forms that are functions of Keras: `keras.ops`, `keras.activations`, and layers that merge."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -9,6 +10,7 @@ import keras
 from d5test.backends.base import (
     FLOATS,
     UNDERIVED,
+    WHOLE,
     Forms,
     Plan,
     Unsupported,
@@ -518,3 +520,9 @@ def resize(op: Any, x: Any, roi: Any = None, scales: Any = None, sizes: Any = No
     method, antialias, size = method_of(op, x, scales, sizes)
     how = {"interpolation": method, "antialias": antialias, "data_format": "channels_first"}
     return lambda x, *_: ops.image.resize(x, size, **how)
+
+
+for _operator, _named in forms.items():
+    # keras.backend.result_type makes uint32 of uint64, and true division makes floats
+    _promotes = WHOLE if _operator == "Div" else ("uint64",)
+    forms[_operator] = {n: replace(row, promotes=_promotes) for n, row in _named.items()}

@@ -26,8 +26,9 @@ def in_place(function: Plan) -> Plan:
 
 
 def into(function: Plan, shape: Any, x: Tensor, strided: bool) -> Tensor:
-    """What `function(out)` leaves in a buffer of NaN; a strided one has other elements between."""
-    buffer = x.new_full((*shape, STRIDED) if strided else tuple(shape), torch.nan)
+    """What `function(out)` leaves in a buffer of NaN, or of ones; a strided one has gaps."""
+    number = torch.nan if x.is_floating_point() else 1
+    buffer = x.new_full((*shape, STRIDED) if strided else tuple(shape), number)
     out = buffer[..., 0] if strided else buffer
     function(out)
     return out

@@ -1,6 +1,7 @@
 """Forms of functions of each element."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -8,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from d5test.backends.base import FLOATS, Forms, Plan, Unsupported, planned
+from d5test.backends.base import FLOATS, WHOLE, Forms, Plan, Unsupported, planned
 from d5test.backends.torch.elementwise import HARD, SELU, slopes
 from d5test.backends.torch.forms.calls import each, in_place, into_broadcast, run, with_buffers
 
@@ -315,3 +316,6 @@ def prelu(op: Any, x: Tensor, slope: Tensor) -> Plan:
 for _fmod, _name in enumerate(("remainder", "fmod")):
     enter("Mod", _name, attributes={"fmod": (_fmod,)}, stopped=(1,))
 forms.same("Mod", {"a % b": lambda a, b: a % b}, attributes={"fmod": (0,)}, stopped=(1,))
+
+# its functions divide integers truly, but with a rounding_mode, as the row does
+forms["Div"] = {name: replace(row, promotes=WHOLE) for name, row in forms["Div"].items()}

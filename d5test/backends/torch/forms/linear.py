@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from d5test.backends.base import Always, Forms, Plan, Unsupported, planned
+from d5test.backends.base import WHOLE, Always, Forms, Plan, Unsupported, planned
 from d5test.backends.torch.forms.calls import HALVES, autocast, into, run, with_buffers
 from d5test.backends.torch.linear import attention, gemm
 
@@ -173,7 +173,7 @@ def by_formula(op: Any, *inputs: Tensor | None) -> Any:
 
 
 for _operator, _plan in (("MatMul", Always(torch.matmul)), ("Gemm", gemm)):
-    forms.add(_operator, "torch.autocast", dtypes=HALVES, arithmetic="S")(
+    forms.add(_operator, "torch.autocast", dtypes=HALVES, arithmetic="S", promotes=WHOLE)(
         planned(partial(autocast, _plan))
     )
 

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from d5test.backends.base import FLOATS, Forms, Plan, Unsupported, padded, planned
+from d5test.backends.base import FLOATS, WHOLE, Forms, Plan, Unsupported, padded, planned
 from d5test.backends.torch.arguments import integers, outwards
 from d5test.backends.torch.forms.calls import in_place, into, run, with_buffers
 from d5test.backends.torch.movement import (
@@ -138,7 +138,13 @@ forms.add("Concat", "torch.concatenate")(lambda op, *xs: torch.concatenate(xs, o
 forms.add("Concat", "torch.concat")(lambda op, *xs: torch.concat(xs, op.axis))
 
 
-@forms.add("Concat", "torch.cat of two dtypes", dtypes=FLOATS[1:], where={"inputs": {"min": 2}})
+@forms.add(
+    "Concat",
+    "torch.cat of two dtypes",
+    dtypes=FLOATS[1:],
+    where={"inputs": {"min": 2}},
+    promotes=WHOLE,
+)
 def promoted(op: Any, first: Tensor, *others: Tensor) -> Tensor:
     """All but the first are in float64, as the result is, too."""
     return torch.cat((first, *(x.double() for x in others)), op.axis).to(first.dtype)
