@@ -75,11 +75,7 @@ def describe(execution: Execution) -> dict[str, Any]:
         "mutable": bool(backend.mutable),
         "reads_models": bool(backend.reads_models),
         "opset": int(backend.opset),
-        "derivatives": tuple(
-            name
-            for name in ("jvp", "hvp", "vjp_again")
-            if getattr(type(backend), name) is not getattr(Backend, name)
-        ),
+        "derivatives": derivatives(type(backend)),
         "implementation": backend.implementation,
         "base": base(backend),
         "threads": threads(execution),
@@ -91,6 +87,17 @@ def describe(execution: Execution) -> dict[str, Any]:
         "sources": dict(backend.sources),
         "template": backend.template and astuple(backend.template),
     }
+
+
+def derivatives(kind: type[Backend]) -> tuple[str, ...]:
+    """Which of `jvp`, `hvp` and `vjp_again` a class has.
+
+    Not the last where its `vjp` is younger: that may take another way, to other bits.
+    """
+    names = ("jvp", "hvp", "vjp_again")
+    of = {n: next(k for k in kind.__mro__ if n in vars(k)) for n in ("vjp", *names)}
+    has = [n for n in names if of[n] is not Backend]
+    return tuple(n for n in has if n != "vjp_again" or issubclass(of[n], of["vjp"]))
 
 
 def base(backend: Backend) -> str:

@@ -79,3 +79,17 @@ def test_the_gradients_are_those_of_the_second_pass(target: str, made: Any) -> N
     _, (dx,) = backend.vjp_again(made(calls), [x], [dy], [0])
     assert calls == ["forward", "backward", "backward"]
     assert backend.get(dx)[0].tolist() == [12, 12]
+
+
+def test_a_backend_with_a_vjp_of_its_own_does_not_inherit_a_second_pass() -> None:
+    from d5test.backends.jax import Jax
+    from d5test.worker.facts import derivatives
+
+    class Own(Jax):
+        vjp = Jax.vjp
+
+    class Both(Own):
+        vjp_again = Jax.vjp_again
+
+    assert derivatives(Jax) == derivatives(Both) == ("jvp", "hvp", "vjp_again")
+    assert derivatives(Own) == ("jvp", "hvp")

@@ -317,6 +317,7 @@ def test_collecting_is_quick(suite: Suite) -> None:
         "test_compiled",
         "test_corpus",
         "test_forms",
+        "test_integer_forms",
         "test_known",
         "test_large",
         "test_real",
