@@ -19,3 +19,6 @@ EIGHT_BITS = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnu
 FOUR_BITS = ("int4", "uint4", "float4_e2m1fn")
 SCALES = "float8_e8m0fnu"
 """Powers of two, by which blocks of numbers are multiplied."""
+
+WHOLE = ("int64", "int32", "uint8", "int8", "bool", "int16", "uint16", "uint32", "uint64")
+"""Integers and booleans, those of networks first."""

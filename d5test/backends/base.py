@@ -31,10 +31,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 FLOATS = ("float64", "float32", "float16", "bfloat16")
-WHOLE = (
-    "int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8", "bool",
-)  # fmt: skip
-"""Dtypes of integers and booleans."""
 UNDERIVED = "ONNX's schema calls it not differentiable"
 """Why a row has no gradient whose operator has none."""
 DRAWN = "it draws by chance"

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from d5test.case import Case, Operator, Tensor, is_float
+from d5test.dtypes import WHOLE
 from d5test.reference.operators import (
     comparison,
     elementwise,
@@ -96,7 +97,6 @@ WIDENING: tuple[type[Operator], ...] = (
     reductions.ReduceProd, reductions.ReduceSum, reductions.ReduceSumSquare,
 )  # fmt: skip
 """Operators whose results some frameworks have in a wider dtype than the data."""
-DTYPES = ("int64", "int32", "uint8", "int8", "bool", "int16", "uint16", "uint32", "uint64")
 USUAL = 3
 """The first so many are drawn twice as often as the others: the numbers of networks."""
 
@@ -114,7 +114,7 @@ def allowed(operator: type[Operator]) -> tuple[str, ...]:
     schema: Any = defs.get_schema(name, domain=domain)
     data = schema.inputs[data_of(operator)[0]].type_str
     (types,) = (c.allowed_type_strs for c in schema.type_constraints if c.type_param_str == data)
-    return tuple(dtype for dtype in DTYPES if f"tensor({dtype})" in types)
+    return tuple(dtype for dtype in WHOLE if f"tensor({dtype})" in types)
 
 
 def of_integers(operator: type[Operator], dtype: str, **choices: Any) -> SearchStrategy[Case]:
@@ -126,7 +126,7 @@ def of_integers(operator: type[Operator], dtype: str, **choices: Any) -> SearchS
 def _with_integers(draw: DrawFn, operator: type[Operator], drawn: SearchStrategy[Case]) -> Case:
     case = draw(drawn)
     dtypes = allowed(operator)
-    dtype = draw(st.sampled_from((*dtypes, *(d for d in DTYPES[:USUAL] if d in dtypes))))
+    dtype = draw(st.sampled_from((*dtypes, *(d for d in WHOLE[:USUAL] if d in dtypes))))
     common, own = draw(st.sampled_from(OPERATORS[operator])), OF_INPUTS.get(operator, {})
     again = [None if t is None else t.same_as for t in case.inputs]
     inputs: list[Tensor | None] = []

@@ -10,7 +10,6 @@ import keras
 from d5test.backends.base import (
     FLOATS,
     UNDERIVED,
-    WHOLE,
     Forms,
     Plan,
     Unsupported,
@@ -39,7 +38,7 @@ from d5test.backends.tensorflow.movement import part, shape_of, sides_of, widths
 from d5test.backends.tensorflow.sampling import method_of
 from d5test.backends.tensorflow.types import cast
 from d5test.backends.tensorflow.windows import kernel_first
-from d5test.dtypes import EIGHT_BITS, FOUR_BITS, NAMES
+from d5test.dtypes import EIGHT_BITS, FOUR_BITS, NAMES, WHOLE
 
 ops, activations = keras.ops, keras.activations
 UNKNOWN = (*FOUR_BITS, "float8_e4m3fnuz", "float8_e5m2fnuz")

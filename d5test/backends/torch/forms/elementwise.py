@@ -9,9 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from d5test.backends.base import FLOATS, WHOLE, Forms, Plan, Unsupported, planned
+from d5test.backends.base import FLOATS, Forms, Plan, Unsupported, planned
 from d5test.backends.torch.elementwise import HARD, SELU, slopes
 from d5test.backends.torch.forms.calls import each, in_place, into_broadcast, run, with_buffers
+from d5test.dtypes import WHOLE
 
 forms = Forms()
 UNARY: Mapping[str, tuple[str, ...]] = {

@@ -8,9 +8,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from d5test.backends.base import WHOLE, Always, Forms, Plan, Unsupported, planned
+from d5test.backends.base import Always, Forms, Plan, Unsupported, planned
 from d5test.backends.torch.forms.calls import HALVES, autocast, into, run, with_buffers
 from d5test.backends.torch.linear import attention, gemm
+from d5test.dtypes import WHOLE
 
 forms = Forms()
 forms.same(

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from d5test.backends.base import FLOATS, WHOLE, Forms, Plan, Unsupported, padded, planned
+from d5test.backends.base import FLOATS, Forms, Plan, Unsupported, padded, planned
 from d5test.backends.torch.arguments import integers, outwards
 from d5test.backends.torch.forms.calls import in_place, into, run, with_buffers
 from d5test.backends.torch.movement import (
@@ -18,6 +18,7 @@ from d5test.backends.torch.movement import (
     shuffled,
     triangle,
 )
+from d5test.dtypes import WHOLE
 
 forms = Forms()
 NUMBER = 7.0
