@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from importlib import import_module
 from typing import Any, ClassVar
@@ -128,6 +128,7 @@ class Row:
     where: Mapping[str, Any] = field(default_factory=dict)
     constants: Mapping[int, float] = field(default_factory=dict)
     promotes: tuple[str, ...] = ()
+    transformed: bool = False
 
     def plan(self, op: Any, inputs: Sequence[Any]) -> Plan:
         """The function of the tensors, for all inputs like these.
@@ -271,6 +272,20 @@ class Always:
         return self.function
 
 
+@dataclass(frozen=True)
+class Tried:
+    """The call of a form that may not be there: `Unsupported`, with what it raises."""
+
+    call: Callable[..., Any]
+
+    def __call__(self, op: Any, *inputs: Any) -> Any:
+        """What the call returns."""
+        try:
+            return self.call(op, *inputs)
+        except Exception as error:
+            raise Unsupported(f"{type(error).__name__}: {error}") from error
+
+
 class Backend(ABC):
     """A framework on one device in one mode. The class is made once in each worker process."""
 
@@ -325,6 +340,34 @@ class Backend(ABC):
     """Whether to wait for one result is to wait for all that were asked for before it. Where not
     (a lazy framework, queues that overtake each other), each timed call is waited for."""
 
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        """Ask the rows with which a subclass replaces others under transformations in their place.
+
+        Nobody says that they can be transformed: an exception is no fault of theirs.
+        """
+        super().__init_subclass__(**arguments)
+        parent: Any = super(cls, cls)
+        replaced = getattr(parent, "rows", None)
+        if replaced is None or "rows" not in vars(cls):
+            return
+        own = {name: row for name, row in cls.rows.items() if row is not replaced.get(name)}
+        forms = Forms(parent.forms).merged(
+            {
+                operator: {name: replace(row, call=Tried(row.call)) for name, row in named.items()}
+                for operator, named in cls.transformed(own).items()
+            }
+        )
+        cls.forms = forms.merged(
+            {
+                operator: {
+                    name: row
+                    for name, row in named.items()
+                    if row is not parent.forms.get(operator, {}).get(name)
+                }
+                for operator, named in cls.forms.items()
+            }
+        )
+
     def __init__(self, device: str = "cpu") -> None:
         """Raises `Unsupported` for a device that is not here."""
         known = self.devices()
@@ -335,6 +378,11 @@ class Backend(ABC):
 
     def allow_tf32(self) -> None:  # noqa: B027 (not every framework has a device with TF32)
         """Let float32 multiplications run in TF32 where the device can. Otherwise they do not."""
+
+    @classmethod
+    def transformed(cls, rows: Mapping[str, Row]) -> Forms:  # noqa: ARG003 (for subclasses)
+        """These rows under the framework's transformations, as users have them of any function."""
+        return Forms()
 
     @classmethod
     def devices(cls) -> tuple[str, ...]:

@@ -18,7 +18,8 @@ their table, in the order in which they run.
     bias          a bias below one ULP
     real, large   full sizes; calls beyond 2^31
 
-`check` is what a check is, `inquiry` asks a backend and judges; `own_forward` and `memory` help.
+`check` is what a check is, `inquiry` asks a backend and judges; `own_forward`, `kept` and `memory`
+help.
 """
 
 from collections.abc import Mapping

@@ -12,6 +12,7 @@ from d5test.backends.base import Unsupported
 from d5test.case import Arrays, Case, Operator
 from d5test.checks.check import Why, supported, without_reference
 from d5test.checks.inquiry import Inquiry, drawn_inputs
+from d5test.checks.kept import require_kept
 from d5test.checks.own_forward import OwnForward
 from d5test.client.messages import MISTAKES, BackendInfo, Raised
 from d5test.numerics.arithmetic import Arithmetic
@@ -28,7 +29,7 @@ BATCHES = (17, 33)
 def layout(client: Any, case: Case) -> Judgement:
     """The same values in another layout of memory give results within the same bars.
 
-    All inputs have it, or in every other case one alone.
+    All inputs have it, or in every other case one alone. They keep their values.
     """
     inquiry = Inquiry("layout", client, case)
     layouts = [name for name in inquiry.about.layouts if name not in ("contiguous", "expanded")]
@@ -43,9 +44,11 @@ def layout(client: Any, case: Case) -> Judgement:
         except Unsupported as unsupported:
             reasons.append(f"{name}: {unsupported}")
             continue
+        plain = inquiry.feed(arrays)
+        require_kept(inquiry, (feed,), result, plain, f" in a call with {name} ones{alone}")
         other = OwnForward(inquiry).judged(
             bounds, result.outputs, (feed,),
-            inquiry.feed(arrays), kind="layout", what=f"{name} inputs are misread{alone}",
+            plain, kind="layout", what=f"{name} inputs are misread{alone}",
         )  # fmt: skip
         judgement = max(judgement, other, key=lambda j: j.ratio)
     if len(reasons) == len(layouts):

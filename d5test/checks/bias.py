@@ -17,17 +17,22 @@ def rounded_to_nearest(check: str, client: Any, roundings: Roundings) -> Fault |
 
     Its case is one in which all elements show it.
     """
-    total = roundings.total
-    direction = total.direction
-    if not direction or direction not in roundings.shown:
-        return None
-    _, case = roundings.shown[direction]
+    for part, those in (("", roundings), *roundings.parts.items()):
+        direction = those.total.direction
+        if direction in those.shown:
+            return _fault(check, client, those, direction, part)
+    return None
+
+
+def _fault(check: str, client: Any, roundings: Roundings, direction: str, part: str) -> Fault:
+    total, (_, case) = roundings.total, roundings.shown[direction]
     inquiry, way = Inquiry(check, client, case), total.ways[direction]
     evidence = Evidence(
         (inquiry.feed(),), "rounded", (inquiry.forward_bounds(inquiry.allowed),), inquiry.wanted
     )
+    results = f"results {part}".strip()
     return inquiry.subject.fault(
-        "biased", f"results are rounded {direction}, not to nearest", evidence,
+        "biased", f"{results} are rounded {direction}, not to nearest", evidence,
         share=(
             f"of {roundings.cases} cases, {way.followed} of {way.against} elements went "
             f"{direction} that rounding to nearest takes the other way by 3/4 of a ULP; "

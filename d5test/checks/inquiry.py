@@ -43,7 +43,7 @@ from d5test.numerics.judgement import (
 )
 from d5test.numerics.perturbed import round_to
 from d5test.numerics.proof import prove_backward
-from d5test.numerics.rounding import Rounding, rounding_of
+from d5test.numerics.rounding import ALONE, Rounding, rounding_of
 from d5test.outcome.fault import AT, Evidence, Fault, Subject
 from d5test.outcome.tally import Inapplicable, LeftToOthers
 from d5test.reference.formulas import computed
@@ -164,9 +164,10 @@ class Inquiry:
     def left_to(self, check: str, wrong: str) -> Inapplicable:
         """What is raised where a plain call is `wrong`, which `check` says, once for all.
 
-        Of a known failure, and of what an error model may explain, nobody needs to say it.
+        Of a known failure, and of what an error model may explain, nobody needs to say it. In 16
+        bits it is `low_precision` that judges values.
         """
-        if self.case.dtype not in ("float64", "float32"):
+        if check != "untouched" and self.case.dtype not in ("float64", "float32"):
             check = "low_precision"
         left = LeftToOthers(wrong, check, self.case)
         masked = self.known.covers(self.case, "forward", "gradient", "low_precision", "degenerate")
@@ -425,7 +426,8 @@ class Inquiry:
         judgement, expected = self.held(bounds, results, feeds, kind=kind, what=what, **more)
         # an error model is no rounding, and gradients have several
         looked_at = kind == "value" and not judgement.model and not self.case.op.typed
-        rounding = rounding_of(expected, results) if looked_at else Rounding()
+        alone = self.case.op.name in ALONE
+        rounding = rounding_of(expected, results, alone=alone) if looked_at else Rounding()
         shares = {
             self._result(k, gradients=grads is not None): share_of(bound)
             for k, bound, got in pairs(expected, results)

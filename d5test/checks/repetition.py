@@ -12,6 +12,7 @@ import numpy as np
 from d5test.backends.base import Unsupported
 from d5test.case import Arrays, Case
 from d5test.checks.inquiry import Inquiry, drawn_inputs
+from d5test.checks.kept import require_kept, same
 from d5test.checks.own_forward import OwnForward
 from d5test.client.messages import Result
 from d5test.numerics.arithmetic import Arithmetic
@@ -46,7 +47,7 @@ def _require_repeated(inquiry: Inquiry, feeds: tuple[Any, ...], subject: str) ->
     first, *others = inquiry.ask(*feeds, claim="repeats")
     for other in others:
         for name in ("outputs", "gradients"):
-            if not _same(getattr(first, name) or (), getattr(other, name) or ()):
+            if not same(getattr(first, name) or (), getattr(other, name) or ()):
                 if reason := inquiry.about.nondeterministic[inquiry.case.op.name][name]:
                     raise Unsupported(reason)
                 what = f"{subject} gives other {name}"
@@ -56,7 +57,8 @@ def _require_repeated(inquiry: Inquiry, feeds: tuple[Any, ...], subject: str) ->
 def untouched(client: Any, case: Case) -> Judgement:
     """Inputs and upstream gradients keep their values, and outputs survive the next call.
 
-    The forward pass is asked alone first: with a gradient a framework may take another way.
+    The forward pass is asked alone first: with a gradient a framework may take another way. In
+    other layouts the checks `layout` and `layout_gradient` look at the inputs.
     """
     inquiry = Inquiry("untouched", client, case)
     _require_untouched(inquiry, None)
@@ -69,17 +71,9 @@ def _require_untouched(inquiry: Inquiry, grads: Arrays | None) -> None:
     """Raise the fault of two calls that write where they may not."""
     feeds = (inquiry.feed(grads=grads), inquiry.feed(_other(inquiry.case), grads))
     results = inquiry.ask(*feeds, claim="untouched")
-    for count, (feed, result) in enumerate(zip(feeds, results, strict=True), 1):
-        for what, before, after in (
-            ("input", feed.inputs, result.inputs_after),
-            ("upstream gradient", feed.grads or (), result.grads_after or ()),
-        ):
-            if not _same(before, after):
-                raise inquiry.fault(
-                    "mutated", f"an {what} is overwritten", feeds[:count], "untouched",
-                    which=f"{what} {_change(before, after)}",
-                )  # fmt: skip
-        if not _same(result.outputs, result.late):
+    for count, result in enumerate(results, 1):
+        require_kept(inquiry, feeds[:count], result)
+        if not same(result.outputs, result.late):
             what = "an output changes when the next call is made"
             raise inquiry.fault("overwritten", what, feeds, "kept")
 
@@ -235,23 +229,3 @@ def _changed(case: Case, arrays: Arrays, change: Callable[[int, Any], Any]) -> A
     for i, _ in drawn_inputs(case):
         changed[i] = change(i, changed[i])
     return case.shared(changed)
-
-
-def _same(before: Any, after: Any) -> bool:
-    """Bit for bit, NaNs too."""
-    return all(
-        a is None or b is None or (a.shape == b.shape and a.tobytes() == b.tobytes())
-        for a, b in zip(before, after, strict=True)
-    ) and [x is None for x in before] == [x is None for x in after]
-
-
-def _change(before: Any, after: Any) -> str:
-    """The position of the first array that changed, and its first element whose bits did."""
-    i, was, now = next(
-        (i, a, b)
-        for i, (a, b) in enumerate(zip(before, after, strict=True))
-        if not _same([a], [b])
-    )
-    bits = f"u{was.dtype.itemsize}"
-    at = tuple(np.argwhere(was.view(bits) != now.view(bits))[0].tolist())
-    return f"{i}, element {list(at)}: {was[at]} before the call, {now[at]} after it"

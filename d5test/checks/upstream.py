@@ -14,6 +14,7 @@ from d5test.case import Arrays, Case, Operator
 from d5test.checks.arguments import broadcast, has_layouts, laid_out, places
 from d5test.checks.check import Why, with_gradient
 from d5test.checks.inquiry import Inquiry
+from d5test.checks.kept import require_kept
 from d5test.client.messages import BackendInfo, Feed, Result
 from d5test.numerics.arithmetic import Arithmetic
 from d5test.numerics.bounds import Bound, Bounds
@@ -42,6 +43,7 @@ def layout_gradient(client: Any, case: Case) -> Judgement:
     """The gradients are right wherever the inputs and the upstream gradients lie in memory.
 
     `expanded` is one number with strides of 0: the upstream gradient that `sum().backward()` has.
+    Inputs and upstream gradients keep their values.
     """
     inquiry = Inquiry("layout_gradient", client, case)
     layouts = [name for name in inquiry.about.layouts if name != "contiguous"]
@@ -58,6 +60,7 @@ def layout_gradient(client: Any, case: Case) -> Judgement:
         except Unsupported as unsupported:
             reasons.append(f"{name}: {unsupported}")
             continue
+        require_kept(inquiry, (feed,), result, plain, f" in a call with {name} ones")
         try:
             other = _held(inquiry, feed, result)
         except Fault as fault:

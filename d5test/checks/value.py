@@ -56,8 +56,27 @@ def low_precision(client: Any, case: Case) -> Judgement:
 
 
 def forms(client: Any, case: Case) -> Judgement:
-    """As `forward` and `gradient`, of another call that computes what the operator's row does."""
-    return _both(Inquiry("forms", client, case))
+    """As `forward` and `gradient`, of another call that computes what the operator's row does.
+
+    A user's own row under a transformation is left to these where it is wrong without one as well.
+    """
+    inquiry = Inquiry("forms", client, case)
+    try:
+        return _both(inquiry)
+    except Fault:
+        if inquiry.row.transformed and not inquiry.row.ours:
+            _require_plain(Inquiry("forms", client, replace(case, form="")))
+        raise
+
+
+def _require_plain(inquiry: Inquiry) -> None:
+    """Raise `Inapplicable` where a plain call is wrong already."""
+    try:
+        _both(inquiry)
+    except Fault as fault:
+        check = "gradient" if fault.kind == "gradient" else "forward"
+        wrong = f"{inquiry.case.op.name} is wrong in a plain call"
+        raise inquiry.left_to(check, wrong) from None
 
 
 def _both(inquiry: Inquiry) -> Judgement:

@@ -124,6 +124,7 @@ class RowInfo:
     where: Mapping[str, Any] = field(default_factory=dict)
     constants: Mapping[int, float] = field(default_factory=dict)
     promotes: tuple[str, ...] = ()
+    transformed: bool = False
     ours: bool = True
 
 

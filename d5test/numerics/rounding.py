@@ -16,8 +16,10 @@ Each element goes the wrong way with a probability of 1/2 at most then, if they 
 Errors of one case may all be one (that of a sum which its elements share): so at most `OF_CASE`
 elements of a case are counted, and `CASES` cases have to show both sorts. A normally distributed
 error explains one element of either sort with a probability of 0.14 at most, whatever its size;
-twelve cases, 6e-11. And one with an error in one direction: to be convicted, it would have to be
-off by 0.45 to 0.55 ULPs at nine elements of ten, which is what directed rounding is.
+twelve cases, 6e-11. Where each element is one sum, difference or product (`ALONE`), nothing is
+shared: more of its elements are counted, and pairs of them instead of cases. And one with an error
+in one direction: to be convicted, it would have to be off by 0.45 to 0.55 ULPs at nine elements of
+ten, which is what directed rounding is.
 """
 
 from __future__ import annotations
@@ -44,13 +46,20 @@ WIDEST = 24
 OF_CASE = 8
 """Elements of a case that are counted, of either sort."""
 CASES = 12
-"""Cases that have to show elements of both sorts."""
+"""Cases that have to show elements of both sorts, or pairs of elements that share no error."""
+ALONE = ("Add", "Sub", "Mul")
+"""Operators whose elements are each one operation of two numbers: they share no error. A quotient
+may: that of the reciprocal of one divisor."""
+OF_CASE_ALONE = 32
+"""As `OF_CASE`, of these operators."""
 MOST = 1024
 """Elements of a result that are looked at."""
 SHARE = 0.9
 """Of the elements that a direction has to explain."""
 FALSE_ALARM = 1e-9
 """How often an honest cell may be accused."""
+QUESTIONS = 3 * len(DIRECTIONS)
+"""That are asked of a cell: of all its cases, and of two parts of them."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +69,7 @@ class Way:
     against, followed  elements that rounding to nearest takes the other way; those that went
     along, kept        elements that it takes the same way; those that went
     seen               elements of the first sort, those that are not counted included
-    cases              that have elements of both sorts
+    cases              that have elements of both sorts, or pairs of such elements (see `CASES`)
     """
 
     against: int = 0
@@ -93,7 +102,7 @@ class Way:
     @property
     def convicted(self) -> bool:
         """Whether the cell is rounded this way, and not by chance."""
-        rare = self.chance <= FALSE_ALARM / len(DIRECTIONS)
+        rare = self.chance <= FALSE_ALARM / QUESTIONS
         return rare and self.explains and self.cases >= CASES
 
 
@@ -130,8 +139,13 @@ class Rounding:
         return next((name for name, way in self.ways.items() if way.convicted), "")
 
 
-def rounding_of(bounds: Bounds, results: Sequence[Array | None]) -> Rounding:
-    """How the results of one case are rounded; nothing is said of float64 and whole numbers."""
+def rounding_of(
+    bounds: Bounds, results: Sequence[Array | None], *, alone: bool = False
+) -> Rounding:
+    """How the results of one case are rounded; nothing is said of float64 and whole numbers.
+
+    alone  the elements share no error
+    """
     total = Rounding()
     for bound, got in zip(bounds, results, strict=False):
         if bound is None or bound.storage is None or got is None:
@@ -153,7 +167,7 @@ def rounding_of(bounds: Bounds, results: Sequence[Array | None]) -> Rounding:
             int(np.count_nonzero(np.abs(off) < 0.5)),
             float(off.sum()),
             {
-                name: _counted(value[near], against, went)
+                name: _counted(value[near], against, went, alone=alone)
                 for name, near, against, went in ways(value, above, step)
             },
         )
@@ -198,14 +212,17 @@ def ways(value: Any, above: Any, step: Any) -> Any:
         yield name, near, outward != target, step[near] == target
 
 
-def _counted(value: NDArray[Any], against: NDArray[Any], went: NDArray[Any]) -> Way:
+def _counted(
+    value: NDArray[Any], against: NDArray[Any], went: NDArray[Any], *, alone: bool
+) -> Way:
     """The counts of a case, of a few elements with different values."""
+    most = OF_CASE_ALONE if alone else OF_CASE
 
     def few(chosen: NDArray[Any]) -> tuple[int, int]:
         _, places = np.unique(value[chosen], return_index=True)
-        places = places[:: max(1, len(places) // OF_CASE)][:OF_CASE]
+        places = places[:: max(1, len(places) // most)][:most]
         return len(places), int(np.count_nonzero(went[chosen][places]))
 
     others, rest = few(against), few(~against)
-    seen, both = int(np.count_nonzero(against)), min(others[0], rest[0]) > 0
-    return Way(*others, *rest, seen, int(both))
+    seen, pairs = int(np.count_nonzero(against)), min(others[0], rest[0])
+    return Way(*others, *rest, seen, pairs if alone else min(pairs, 1))

@@ -131,6 +131,7 @@ def facts_of(row: Row, names: Any) -> tuple[Any, ...]:
         dict(row.where),
         {int(i): float(value) for i, value in row.constants.items()},
         tuple(row.promotes),
+        bool(row.transformed),
     )
 
 

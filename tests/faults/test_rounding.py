@@ -13,7 +13,16 @@ from d5test.exploration.draws import seed_of_cell
 from d5test.exploration.explore import Exploration
 from d5test.numerics.arithmetic import format_of
 from d5test.numerics.bounds import Bound
-from d5test.numerics.rounding import CASES, FALSE_ALARM, OF_CASE, Rounding, Way, rounding_of
+from d5test.numerics.rounding import (
+    CASES,
+    FALSE_ALARM,
+    OF_CASE,
+    OF_CASE_ALONE,
+    QUESTIONS,
+    Rounding,
+    Way,
+    rounding_of,
+)
 from d5test.outcome.fault import Fault
 from d5test.outcome.tally import Tally
 from d5test.reference.operators import OPERATORS
@@ -72,6 +81,14 @@ def test_a_direction_is_told_from_the_others() -> None:
         assert f"rounded {direction}, not to nearest" in fault.headline
 
 
+@pytest.mark.parametrize("backend", wrong.ONE_LOOP)
+@pytest.mark.parametrize("operator", ["Sub", "Mul"])
+def test_a_direction_of_one_of_two_loops_is_found(backend: Any, operator: str) -> None:
+    (fault,) = explored(backend(), operator, "bfloat16")
+    (part,) = [part for loop, part in wrong.ONE_LOOP.items() if loop is backend]
+    assert f"results of operands {part} are rounded toward zero, not to nearest" in fault.headline
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("backend", HONEST)
 def test_rounding_to_nearest_is_not_accused(backend: Any, dtype: str) -> None:
@@ -119,6 +136,16 @@ def test_of_a_case_few_different_elements_are_counted() -> None:
     assert equal.ways["toward zero"].against == 1
 
 
+def test_elements_that_share_no_error_count_each() -> None:
+    ulp = 2.0**-23
+    exact = 1 + np.arange(100) * 4 * ulp
+    value = np.concatenate([exact + 0.9 * ulp, exact + 1000 * ulp + 0.1 * ulp])
+    bound = Bound(value, np.full(value.shape, 1e-6), format_of("float32"))
+    got = np.concatenate([exact, exact + 1000 * ulp]).astype("float32")
+    way = rounding_of((bound,), (got,), alone=True).ways["toward zero"]
+    assert way == Way(OF_CASE_ALONE, OF_CASE_ALONE, OF_CASE_ALONE, OF_CASE_ALONE, 100, 32)
+
+
 def test_what_float64_cannot_tell_is_not_looked_at() -> None:
     assert told([1.1], [1.1], "float64") == Rounding()
     bound = Bound(np.array([1.1]), np.array([1.0]), format_of("float32"))
@@ -128,7 +155,7 @@ def test_what_float64_cannot_tell_is_not_looked_at() -> None:
 def test_the_false_alarms_are_as_rare_as_promised() -> None:
     """A conviction takes at least so many elements that chance makes them that rarely."""
     least = next(n for n in range(100) if Way(n, n, n, n, n, CASES).convicted)
-    assert 4 * 0.5**least <= FALSE_ALARM < 4 * 0.5 ** (least - 1)
+    assert QUESTIONS * 0.5**least <= FALSE_ALARM < QUESTIONS * 0.5 ** (least - 1)
     assert not Way(1000, 890, 1000, 1000, 1000, CASES).convicted  # not nearly all
     assert not Way(1000, 1000, 1000, 890, 1000, CASES).convicted
     assert not Way(1000, 1000, 1000, 1000, 1000, CASES - 1).convicted

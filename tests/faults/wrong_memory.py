@@ -88,6 +88,26 @@ class InputOverwritten(Wrong):
         return self.forward(lambda *_: outputs, *inputs), gradients
 
 
+class ViewOverwritten(Wrong):
+    """Works in what it takes for a copy of its own, and is none where the input is a view."""
+
+    def forward(self, honest: Honest, *inputs: Any) -> Arrays:
+        outputs = honest(*inputs)
+        if not inputs[0].flags.owndata and inputs[0].flags.writeable:
+            inputs[0][...] = outputs[0]
+        return outputs
+
+
+class ViewOfUpstreamOverwritten(Wrong):
+    """The same, of the upstream gradient."""
+
+    def backward(self, gradients: Gradients, inputs: Arrays, grads: Arrays) -> Gradients:
+        for dy in grads:
+            if dy is not None and not dy.flags.owndata and dy.flags.writeable:
+                dy *= 2
+        return gradients
+
+
 class UpstreamOverwritten(Wrong):
     """Scales the upstream gradient in place."""
 

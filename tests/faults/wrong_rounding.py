@@ -61,6 +61,26 @@ class Chopped(Stored):
         return chopped(y, dtype)
 
 
+class ChoppedWhereBroadcast(Chopped):
+    """Toward zero, in the loop for operands that broadcast."""
+
+    def forward(self, honest: Honest, *inputs: Any) -> Arrays:
+        return super().forward(honest, *inputs) if self.chops(*inputs) else honest(*inputs)
+
+    def chops(self, *inputs: Any) -> bool:
+        return len({x.shape for x in inputs}) > 1
+
+
+class ChoppedWhereAlike(ChoppedWhereBroadcast):
+    """Toward zero, in the loop for operands of one shape."""
+
+    def chops(self, *inputs: Any) -> bool:
+        return not super().chops(*inputs)
+
+
+ONE_LOOP = {ChoppedWhereBroadcast: "that broadcast", ChoppedWhereAlike: "of one shape"}
+
+
 class Outward(Stored):
     """Away from zero."""
 

@@ -23,9 +23,11 @@ from numpy.typing import NDArray
 
 from d5test.backends.base import (
     Backend,
+    Forms,
     Function,
     Pulled,
     Pushed,
+    Row,
     Table,
     Template,
     Tensors,
@@ -33,7 +35,7 @@ from d5test.backends.base import (
     bits,
     from_bits,
 )
-from d5test.backends.jax.forms import forms
+from d5test.backends.jax.forms import forms, of_new_rows
 from d5test.backends.jax.framework import jax, jnp
 from d5test.backends.jax.kernels import of_compiled, of_eager
 from d5test.backends.jax.optimizers import JaxReference, OptaxCompiled
@@ -148,6 +150,10 @@ class Jax(Backend):
 
     def allow_tf32(self) -> None:
         jax.config.update("jax_default_matmul_precision", "tensorfloat32")
+
+    @classmethod
+    def transformed(cls, rows: Mapping[str, Row]) -> Forms:
+        return of_new_rows(rows)
 
     @classmethod
     def devices(cls) -> tuple[str, ...]:

@@ -411,17 +411,16 @@ def convolved_back(op: Any, x: Array, w: Array) -> Plan:
     )
 
 
-def donated(row: Row, op: Any, *inputs: Array | None) -> Any:
-    """The row compiled, with buffers that it may write into: copies of the inputs."""
-    own = [x is not None and i not in row.values for i, x in enumerate(inputs)]
-    given = [x for x, o in zip(inputs, own, strict=True) if o]
+def compiled(row: Row, op: Any, *inputs: Array | None, give: bool = False) -> Any:
+    """The row compiled; `give`: it may write into its buffers, which are copies of the inputs."""
+    own = [i for i, x in enumerate(inputs) if x is not None and i not in row.values]
 
     def function(*xs: Array) -> Any:
-        rest = iter(xs)
-        return row.call(op, *(next(rest) if o else x for x, o in zip(inputs, own, strict=True)))
+        at = dict(zip(own, xs, strict=True))
+        return row.call(op, *(at.get(i, x) for i, x in enumerate(inputs)))
 
-    places = tuple(range(len(given)))
-    return jax.jit(function, donate_argnums=places)(*(jnp.array(x) for x in given))
+    jitted = jax.jit(function, donate_argnums=tuple(range(len(own))) if give else ())
+    return jitted(*(jnp.array(inputs[i]) if give else inputs[i] for i in own))
 
 
 DONATED = ("Relu", "Exp", "Add", "Mul", "Where", "Softmax", "MatMul", "Transpose", "CumSum")
@@ -464,12 +463,24 @@ def of_rows(rows: Mapping[str, Row]) -> Forms:
     return Forms(
         {
             operator: {
-                name: replace(row, call=partial(batched, row, varied))
+                name: replace(row, call=partial(batched, row, varied), transformed=True)
                 for name, varied in (("jax.vmap", False), ("jax.vmap(in_axes=)", True))
             }
             for operator, row in rows.items()
         }
     )
+
+
+def of_new_rows(rows: Mapping[str, Row]) -> Forms:
+    """Rows that are not jax's own under `jax.vmap`, and under `jax.jit`.
+
+    Those of jax are compiled by the backend `jax-compiled`.
+    """
+    jitted = {
+        operator: {"jax.jit": replace(row, call=partial(compiled, row), transformed=True)}
+        for operator, row in rows.items()
+    }
+    return of_rows(rows).merged(jitted)
 
 
 _FAMILIES = [family for family in FAMILIES if family != "optimizers"]
@@ -479,6 +490,6 @@ for _operator in DONATED:
     _row = _rows[_operator]
     forms[_operator]["jax.jit(donate_argnums=)"] = replace(
         _row,
-        call=partial(donated, _row),
+        call=partial(compiled, _row, give=True),
         gradient="a gradient may need the buffers that were given away",
     )

@@ -23,15 +23,18 @@ from torch import Tensor
 
 from d5test.backends.base import (
     Backend,
+    Forms,
     Function,
     Pulled,
     Pushed,
+    Row,
     Table,
     Template,
     Tensors,
     Unsupported,
 )
 from d5test.backends.torch.forms import forms
+from d5test.backends.torch.forms.transformed import of_rows
 from d5test.backends.torch.kernels import Dispatched, of_libraries, on_device
 from d5test.backends.torch.optimizers import (
     TorchForeach,
@@ -129,6 +132,10 @@ class Torch(Backend):
     def allow_tf32(self) -> None:
         torch.backends.cuda.matmul.allow_tf32 = True
         torch.backends.cudnn.allow_tf32 = True
+
+    @classmethod
+    def transformed(cls, rows: Mapping[str, Row]) -> Forms:
+        return of_rows(rows)
 
     @classmethod
     def devices(cls) -> tuple[str, ...]:

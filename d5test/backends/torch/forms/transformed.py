@@ -22,7 +22,7 @@ def of_rows(rows: Mapping[str, Row]) -> Forms:
     forms = Forms()
     for operator, row in rows.items():
         forms[operator] = {
-            name: replace(row, call=partial(batched, row, varied))
+            name: replace(row, call=partial(batched, row, varied), transformed=True)
             for name, varied in (("torch.func.vmap", False), ("torch.func.vmap(in_dims=)", True))
         }
     return forms
