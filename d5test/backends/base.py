@@ -307,6 +307,9 @@ class Backend(ABC):
     compiles_shapes: ClassVar[bool] = False
     """Whether each new shape is compiled, which takes far longer than the call itself: then the
     checks of an operator draw the same shapes, and judge each on several sets of data."""
+    compiles_quickly: ClassVar[bool] = False
+    """Of a compiled mode: whether a function of one operator is compiled in a few tenths of a
+    second, so that more than three cases of each operator are affordable."""
     default_device: ClassVar[str] = "cpu"
     """Where it computes without `--device`."""
 

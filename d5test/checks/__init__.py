@@ -216,7 +216,14 @@ CHECKS: Mapping[str, Check] = {
                 largest=0,
                 share=0.4,  # each has as many elements as show a wrong share
             ),
-            Check("compiled", compiled, modes=("compiled", "xla"), draws=3, parts=("special",)),
+            Check(
+                "compiled",
+                compiled,
+                modes=("compiled", "xla"),
+                draws=3,
+                quick=12,
+                parts=("special",),
+            ),
             Check(
                 "real",
                 real,

@@ -101,6 +101,7 @@ class Check:
     reason  why a cell is not asked, or empty
     draws   at most so many cases of 25 that the user wants (compilations are slow), and of more
             as many more; `None`: as many as the user wants
+    quick   as `draws`, of a backend that compiles quickly; 0: the same
     resizable
             its own `cases` take a kind of sizes, too
     share   of the examples that the user wants
@@ -129,6 +130,7 @@ class Check:
     cases: Callable[[Any, str], SearchStrategy[Case]] = drawn
     reason: Reason = supported
     draws: int | None = None
+    quick: int = 0
     family: type[Operator] | tuple[type[Operator], ...] = Operator
     every: Callable[[type[Operator], str], Sequence[Case]] | None = None
     largest: int | None = None
@@ -163,13 +165,14 @@ class Check:
         """Whether its cases may be of any kind of sizes."""
         return (self.cases is drawn or self.resizable) and self.largest != 0
 
-    def examples(self, wanted: int, dtype: str) -> int:
+    def examples(self, wanted: int, dtype: str, about: BackendInfo) -> int:
         """How many cases are drawn in a dtype where the user wants so many."""
+        draws = self.quick if self.quick and about.compiles_quickly else self.draws
         share = self.share * (1.0 if dtype == self.dtypes[0] else self.later)
         few = max(1, round(share * wanted))
-        if self.draws is None:
+        if draws is None:
             return few
-        return min(few, self.draws * max(1, wanted // USUAL))
+        return min(few, draws * max(1, wanted // USUAL))
 
     @property
     def fixed(self) -> bool:

@@ -171,6 +171,7 @@ class BackendInfo:
     nondeterministic: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     base: str = ""
     updaters: tuple[str, ...] = ()
+    compiles_quickly: bool = False
 
     @classmethod
     def of(cls, name: str, answer: dict[str, Any]) -> Self:

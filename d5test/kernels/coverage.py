@@ -198,7 +198,7 @@ def _explore(
         operator=operator,
         dtype=cell.dtype,
         tally=tally,
-        examples=check.examples(wish.examples, cell.dtype),
+        examples=check.examples(wish.examples, cell.dtype, about),
         covered=lambda case: client.known.covers(case, check.name, *check.parts),
         data_sets=COMPILED if about.compiles_shapes and not check.fixed else 1,
         sizes=wish.sizes,

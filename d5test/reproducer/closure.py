@@ -12,6 +12,7 @@ import ast
 import importlib.util
 import re
 import symtable
+import sys
 import textwrap
 from collections.abc import Iterable, Iterator
 from graphlib import TopologicalSorter
@@ -213,7 +214,11 @@ class Closure:
         bases = f"({', '.join(map(module.expression, kept))})" if kept else ""
         backend = self._is_backend(module, node)
         decorators = "".join(f"@{module.expression(d)}\n" for d in node.decorator_list)
-        members = (self._member(module, member, backend) for member in node.body)
+        whole = any(self._is_foreign(module, base) for base in node.bases)  # which calls methods
+        members = (
+            module.text(member) if whole else self._member(module, member, backend)
+            for member in node.body
+        )  # fmt: skip
         body = [member for member in members if member] or ["    pass"]
         text = f"{decorators}class {node.name}{bases}:\n{body[0]}"
         for before, member in pairwise(body):
@@ -235,6 +240,15 @@ class Closure:
         if backend and (getattr(node, "value", None) is None or unused):
             return ""
         return module.text(node)
+
+    def _is_foreign(self, module: Module, base: ast.expr) -> bool:
+        """Whether a class is a framework's own: neither d5test's, nor the standard library's."""
+        node = module.bound.get(ast.unparse(base).partition(".")[0])
+        if not isinstance(node, ast.Import | ast.ImportFrom):
+            return False
+        names = [node.module or ""] if isinstance(node, ast.ImportFrom) else [node.names[0].name]
+        package = names[0].partition(".")[0]
+        return package != "d5test" and package not in sys.stdlib_module_names
 
     def _is_backend(self, module: Module, node: ast.ClassDef) -> bool:
         """Whether a class is `Backend` or is derived from it, over some modules."""

@@ -179,7 +179,7 @@ def attention_mask(d: Draw, scores: Shape, infinite: bool) -> Tensor | None:
     if kind == "none":
         return None
     total = scores[-1] - (scores[-1] > 2 and d.flag())
-    leading = d.choose((scores[2:3], d.broadcastable(scores[:3]), scores[:3]))
+    leading = d.choose((scores[2:3], d.broadcastable(scores[:3]), scores[1:3], scores[:3]))
     shape = (*leading, total)
     if kind == "lengths":
         return Tensor(shape, d.dtype if infinite and total % 2 else "bool", ("leading",))

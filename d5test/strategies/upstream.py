@@ -1,8 +1,9 @@
 """Which gradients a case asks for: of all inputs or of one alone, and under which upstream ones.
 
 A gradient is linear in the upstream ones: times 2^20 it is times 2^20, of zeros it is zero, of one
-element it is a row of the Jacobian. What is added to it, or rounded in absolute terms, shows.
-Where one input alone wants a gradient, a framework leaves out what the others would need.
+element it is a row of the Jacobian, of ones it is that of a sum. What is added to it, or rounded
+in absolute terms, shows. Where one input alone wants a gradient, a framework leaves out what the
+others would need.
 """
 
 import random
@@ -23,7 +24,7 @@ def kinds(dtype: str) -> tuple[tuple[object, ...], ...]:
     exponent = IN_HALF if dtype == "float16" else EXPONENT
     heavy = () if dtype == "float16" else (("heavy",),)  # its sums overflow
     scaled = (("scaled", exponent), ("scaled", -exponent))
-    return (*scaled, ("onehot",), ("constant", 0.0), *heavy)
+    return (*scaled, ("onehot",), ("constant", 0.0), ("constant", 1.0), *heavy)
 
 
 class Upstreams:

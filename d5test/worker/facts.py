@@ -72,6 +72,7 @@ def describe(execution: Execution) -> dict[str, Any]:
             for name in backend.rows
         },
         "compiles_shapes": bool(backend.compiles_shapes),
+        "compiles_quickly": bool(backend.compiles_quickly),
         "mutable": bool(backend.mutable),
         "reads_models": bool(backend.reads_models),
         "opset": int(backend.opset),

@@ -288,6 +288,7 @@ class JaxCompiled(Jax):
     """jax with each operator, and its gradient, under `jax.jit`."""
 
     mode = "compiled"
+    compiles_quickly = True
     template = replace(TEMPLATE, compiled="jax.jit({function})")
 
     def __init__(self, device: str = "cpu") -> None:

@@ -287,6 +287,7 @@ class TensorFlowCompiled(TensorFlow):
     """Graphs by tf.function; the gradient is part of the graph."""
 
     mode = "compiled"
+    compiles_quickly = True
     template = replace(
         TEMPLATE, compiled="tensorflow.function({function}, autograph=False, jit_compile=False)"
     )

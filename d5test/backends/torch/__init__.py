@@ -61,6 +61,12 @@ TEMPLATE = Template(
     "results = torch.autograd.grad(dx, [{inputs}], [{tangents}], allow_unused=True)",
 )
 
+UNDERIVED = re.compile(
+    r"derivative for \S+ is not implemented$|.*Double backward is unsupported"
+    r"|trying to differentiate twice a function that was marked with @once_differentiable"
+    r"|In order to use an autograd\.Function with functorch transforms"
+)
+"""What torch says where a function has no second derivative, or no forward mode, by design."""
 NONDETERMINISTIC = "does not have a deterministic implementation"
 """What torch says of an operator that it refuses under `torch.use_deterministic_algorithms`."""
 
@@ -155,10 +161,8 @@ class Torch(Backend):
         """`"avg_pool3d_out_frame" not implemented for 'Half'`, for one, or of a derivative's own
         derivative `derivative for aten::hardsigmoid_backward is not implemented`.
         """
-        underived = re.match(
-            r"derivative for \S+ is not implemented$|.*Double backward is unsupported", str(error)
-        )
-        return str(error) if isinstance(error, NotImplementedError) or underived else ""
+        refused = isinstance(error, NotImplementedError) or UNDERIVED.match(str(error))
+        return str(error) if refused else ""
 
     def nondeterministic(self, operator: str, what: str) -> str:
         if torch.are_deterministic_algorithms_enabled():
@@ -291,8 +295,23 @@ class Torch(Backend):
         values = tuple(y.detach() for y in outputs)
         xs = list(moving.values())
         first = pulled(outputs, grads, xs, create_graph=True)
+        if not any(dx is not None and dx.requires_grad for dx in first):
+            self._refuse_once_differentiable(outputs, grads, xs)
         moves = [None if dx is None else tangents[i] for i, dx in zip(moving, first, strict=True)]
         return values, pulled(first, moves, xs)
+
+    def _refuse_once_differentiable(
+        self, outputs: Sequence[Any], grads: Tensors, xs: Sequence[Tensor]
+    ) -> None:
+        """Raise what torch says where a gradient may not be differentiated.
+
+        It says so only where the upstream gradient has a gradient, and all of the graph is passed.
+        """
+        varied = [None if dy is None else dy.detach().requires_grad_() for dy in grads]
+        first = pulled(outputs, varied, xs, create_graph=True)
+        flowing = [dx for dx in first if dx is not None and dx.requires_grad]
+        if flowing:
+            torch.autograd.backward(flowing, [dx.detach() for dx in flowing])
 
     def kernel_names(self, function: Function, inputs: Tensors) -> tuple[str, ...]:
         with Dispatched() as dispatched:

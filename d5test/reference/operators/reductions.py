@@ -380,6 +380,13 @@ class Softmax(AlongAxis):
         (dy,), (y,) = grads, outputs
         return y * (dy - (dy * y).sum(self.axis, keepdims=True))
 
+    def other_backward(self, grads, inputs):
+        """That of e^(x - m - ln(sum)), which subtracts what is multiplied by y already."""
+        (dy,), (x,) = grads, inputs
+        d = x - x.max(self.axis, keepdims=True)
+        flow = dy * np.exp(d - np.log(np.exp(d).sum(self.axis, keepdims=True)))
+        return (flow - self.forward(x) * flow.sum(self.axis, keepdims=True),)
+
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class LogSoftmax(AlongAxis):
