@@ -1,6 +1,7 @@
 """What a reproducer is made of: data, the difference that it shows, the source that it takes."""
 
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import ml_dtypes
@@ -10,7 +11,7 @@ import pytest
 from d5test.numerics.bounds import Bound
 from d5test.outcome.fault import Evidence, Fault
 from d5test.reproducer import copied, data, short
-from d5test.reproducer.closure import Inseparable, Module, globals_of
+from d5test.reproducer.closure import Closure, Inseparable, Module, globals_of
 from d5test.reproducer.copied import Want, difference, widened
 
 
@@ -65,6 +66,31 @@ def test_what_stands_in_an_inner_function_is_rewritten_once() -> None:
     assert source.text(source.statements[0]) == (
         "def f(a):\n    def g(b):\n        c = [b]\n        return c"
     )
+
+
+def test_a_class_of_a_framework_s_keeps_the_methods_that_the_framework_calls(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "import torch\n"
+        "from enum import Enum\n\n"
+        "class Relu(torch.autograd.Function):\n"
+        "    @staticmethod\n"
+        "    def backward(ctx, dy): return scaled(dy)\n\n"
+        "def scaled(x): return x\n\n"
+        "class Way(Enum):\n"
+        "    UP = 1\n\n"
+        "    def other(self): return 0\n\n"
+        "def relu(op, x): return Relu.apply(x, Way.UP)\n"
+    )
+    closure = Closure()
+    closure.module("mine", path)
+    closure.use("mine", "relu")
+    text = "\n".join(closure.parts()["mine"])
+    assert "def backward(ctx, dy)" in text
+    assert "def scaled(x)" in text
+    assert "def other" not in text
 
 
 def test_globals_are_those_that_a_function_does_not_bind() -> None:
