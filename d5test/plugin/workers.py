@@ -20,6 +20,7 @@ from threadpoolctl import threadpool_limits
 from d5test.backends.updater import own_rules
 from d5test.case import FLOATS, Operator
 from d5test.client.messages import RowInfo
+from d5test.dtypes import WHOLE
 from d5test.names import hint
 from d5test.plugin import native
 from d5test.plugin.selection import SELECTION, Selection, resolving
@@ -210,6 +211,8 @@ def require_forms(backend: str, operator: type[Operator], forms: Mapping[str, Ro
             validate(row.where, operator)
             if strange := row.attributes.keys() - known:
                 raise ValueError(f"attributes: {hint(min(strange), known)}")
+            if strange := set(row.promotes) - set(WHOLE):
+                raise ValueError(f"promotes: {hint(min(strange), WHOLE)}")
         except ValueError as error:
             where = f"the form {form!r} of {operator.__name__} in {backend}"
             raise pytest.UsageError(f"{where}: {error}") from None

@@ -109,6 +109,10 @@ class WrongAttribute(Tiny):
     forms = {"Softmax": {"tiny.softmax": Row(right["Softmax"].call, attributes={"axes": (0,)})}}
 
 
+class WrongPromotion(Tiny):
+    forms = {"Softmax": {"tiny.softmax": Row(right["Softmax"].call, promotes=("unit8",))}}
+
+
 class FormOfNothing(Tiny):
     forms = {"ReLU": {"tiny.relu": Row(right["Relu"].call)}}
 
