@@ -219,10 +219,12 @@ CHECKS: Mapping[str, Check] = {
             Check(
                 "compiled",
                 compiled,
+                ("float32", "float16", "bfloat16"),
                 modes=("compiled", "xla"),
                 draws=3,
                 quick=12,
-                parts=("special",),
+                later=0.34,
+                parts=("special", "low_precision"),
             ),
             Check(
                 "real",

@@ -105,7 +105,7 @@ class Check:
     resizable
             its own `cases` take a kind of sizes, too
     share   of the examples that the user wants
-    later   of these, the share in each dtype but the first
+    later   of these, and of `draws`, the share in each dtype but the first
     upstream
             whether its cases have upstream gradients of all regimes, not only normal ones
     every   all of its cases, where they are fixed and none is drawn
@@ -168,11 +168,11 @@ class Check:
     def examples(self, wanted: int, dtype: str, about: BackendInfo) -> int:
         """How many cases are drawn in a dtype where the user wants so many."""
         draws = self.quick if self.quick and about.compiles_quickly else self.draws
-        share = self.share * (1.0 if dtype == self.dtypes[0] else self.later)
-        few = max(1, round(share * wanted))
+        part = 1.0 if dtype == self.dtypes[0] else self.later
+        few = max(1, round(self.share * part * wanted))
         if draws is None:
             return few
-        return min(few, draws * max(1, wanted // USUAL))
+        return min(few, max(1, round(part * draws)) * max(1, wanted // USUAL))
 
     @property
     def fixed(self) -> bool:

@@ -58,6 +58,7 @@ TEMPLATE = Template(
 )
 LACKING = (
     "Could not find device for node",
+    "No OpKernel was registered to support",
     "list of allowed values",
     "not supported on CPU",
     "not yet support",
