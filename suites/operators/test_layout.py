@@ -1,4 +1,4 @@
-"""Strided, transposed, broadcast, offset and reversed inputs give the same results."""
+"""Strided, transposed, broadcast and offset inputs give the same results and keep their values."""
 
 from d5test.case import Case
 from d5test.checks import layout
