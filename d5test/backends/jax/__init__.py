@@ -244,12 +244,13 @@ class Jax(Backend):
 class Compiled:
     """A function under `jax.jit`, counting what is compiled.
 
-    Whole numbers and masks are traced like all inputs. A function that cannot be traced so, since
-    they decide shapes, is compiled once for each value of theirs.
+    Whole numbers, masks and arguments (`values` of the row) are traced like all inputs. A function
+    that cannot be traced so, since they decide shapes, is compiled once for each value of theirs.
     """
 
     def __init__(self, function: Function, count: Callable[[], None]) -> None:
         self.function, self._count = function, count
+        self.values: tuple[int, ...] = getattr(function, "values", ())
         self._dynamic = jax.jit(self._traced)
         self._jitted: dict[Any, Callable[..., Any]] = {}
         self._last: tuple[Any, ...] = ()
@@ -263,8 +264,10 @@ class Compiled:
             except (jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError):
                 self._needs_values = True
         whole = tuple(
-            x if x is not None and not jnp.issubdtype(x.dtype, jnp.inexact) else None
-            for x in inputs
+            x
+            if x is not None and (i in self.values or not jnp.issubdtype(x.dtype, jnp.inexact))
+            else None
+            for i, x in enumerate(inputs)
         )
         if self._latest is None or any(a is not b for a, b in zip(whole, self._last, strict=True)):
             key = tuple(None if x is None else (x.shape, np.asarray(x).tobytes()) for x in whole)
@@ -328,6 +331,7 @@ class JaxCompiled(Jax):
             self._compiled = before  # what is traced inside is no compilation of its own
             return result
 
+        pull.values = getattr(function, "values", ())  # type: ignore[attr-defined]
         return self.compile(pull)
 
     def _count(self) -> None:

@@ -237,8 +237,9 @@ class Traced:
     def __init__(self, owner: TensorFlowCompiled, function: Function) -> None:
         self.owner, self.function = owner, function
         self.graphs: dict[tuple[Any, ...], Any] = {}
+        self.values: tuple[int, ...] = getattr(function, "values", ())
         self.fixed = False
-        """Whether integer arguments are constants of the graph."""
+        """Whether integers, booleans and what the row reads are constants of the graph."""
 
     def __call__(self, *inputs: Any) -> Any:
         if not tf.executing_eagerly():  # within another graph
@@ -253,10 +254,10 @@ class Traced:
         tensors: list[Any] = []
         places: dict[int, int] = {}
         pattern: list[Any] = []
-        for x in inputs:
+        for i, x in enumerate(inputs):
             if x is None:
                 pattern.append(None)
-            elif self.fixed and x.dtype.is_integer:
+            elif self.fixed and (not x.dtype.is_floating or i in self.values):
                 pattern.append((x.dtype.name, tuple(x.shape), x.numpy().tobytes()))
             else:
                 place = places.setdefault(id(x), len(tensors))
@@ -281,7 +282,7 @@ def argument(place: Any, tensors: Sequence[Any]) -> Any:
     if place is None or isinstance(place, int):
         return None if place is None else tensors[place]
     dtype, shape, data = place
-    return tf.constant(np.frombuffer(data, dtype).reshape(shape))
+    return tf.constant(np.frombuffer(data, tf.as_dtype(dtype).as_numpy_dtype).reshape(shape))
 
 
 class TensorFlowCompiled(TensorFlow):
@@ -310,7 +311,11 @@ class TensorFlowCompiled(TensorFlow):
         return tuple(outputs), list(gradients)
 
     def _trace_pull(self, function: Function, n: int, wanted: tuple[int, ...]) -> Traced:
-        return Traced(self, lambda *both: pulled(function, both[:n], both[n:], wanted))
+        def pull(*both: Any) -> Any:
+            return pulled(function, both[:n], both[n:], wanted)
+
+        pull.values = getattr(function, "values", ())  # type: ignore[attr-defined]
+        return Traced(self, pull)
 
     def compilations(self) -> int | None:
         return self.traces

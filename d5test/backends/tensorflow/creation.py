@@ -3,7 +3,7 @@
 from typing import Any
 
 from d5test.backends.base import UNDERIVED, Plan, Table, Unsupported, planned
-from d5test.backends.tensorflow.framework import integers, tf
+from d5test.backends.tensorflow.framework import numbers, tf
 from d5test.dtypes import NAMES
 
 rows = Table()
@@ -31,7 +31,7 @@ def count(op: Any, *ends: Any) -> Plan:
     """It refuses a limit on the other side of the start, of which ONNX has nothing."""
     if ends[0].dtype == tf.int16:
         raise Unsupported("tf.range has no int16")
-    start, limit, delta = (integers(x)[0] for x in ends)
+    start, limit, delta = (numbers(x)[0] for x in ends)
     limit, dtype = max(start, limit) if delta > 0 else min(start, limit), ends[0].dtype
     return lambda *ends: tf.range(start, limit, delta, dtype)
 

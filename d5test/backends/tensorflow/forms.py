@@ -7,7 +7,7 @@ from typing import Any
 
 from d5test.backends.base import FAMILIES, UNDERIVED, Forms, Plan, Row, Table, Unsupported, planned
 from d5test.backends.tensorflow import depthwise, keras_ops, layers
-from d5test.backends.tensorflow.framework import integers, tf
+from d5test.backends.tensorflow.framework import numbers, tf
 from d5test.backends.tensorflow.layers import in_channels_last
 from d5test.backends.tensorflow.windows import kernel_first, padding
 from d5test.backends.windows import Windows
@@ -33,7 +33,7 @@ for _operator, _sign, _function in (
 @planned
 def full(op: Any, shape: Any) -> Plan:
     name, _, (number,) = op.value
-    sides = integers(shape)
+    sides = numbers(shape)
     return lambda shape: tf.constant(number, name, sides)
 
 

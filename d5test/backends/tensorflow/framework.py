@@ -11,15 +11,15 @@ if "OMP_NUM_THREADS" in os.environ:
 
 import tensorflow as tf
 
-__all__ = ["ValueNeeded", "channels_last", "channels_second", "channelwise", "integers", "tf"]
+__all__ = ["ValueNeeded", "channels_last", "channels_second", "channelwise", "numbers", "tf"]
 
 
 class ValueNeeded(Exception):
-    """The graph cannot be made before this integer is known."""
+    """The graph cannot be made before this argument is known."""
 
 
-def integers(tensor: Any) -> list[int]:
-    """The numbers in an integer tensor, flat, also while a graph is made."""
+def numbers(tensor: Any) -> list[Any]:
+    """The numbers in a tensor, flat, also while a graph is made."""
     value = tf.get_static_value(tensor)
     if value is None:
         raise ValueNeeded

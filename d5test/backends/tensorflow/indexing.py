@@ -4,7 +4,7 @@ from functools import partial
 from typing import Any
 
 from d5test.backends.base import Plan, Table, Unsupported, planned
-from d5test.backends.tensorflow.framework import integers, tf
+from d5test.backends.tensorflow.framework import numbers, tf
 
 rows = Table()
 NO_GRADIENT = "ONNX has none, of what jumps"
@@ -63,8 +63,8 @@ def largest_last(op: Any, x: Any, k: Any) -> int:
     """How many are wanted of the largest along the last axis."""
     if not op.largest or op.axis % x.ndim != x.ndim - 1:
         raise Unsupported("TensorFlow has the largest along the last axis")
-    (n,) = integers(k)
-    return n
+    (n,) = numbers(k)
+    return int(n)
 
 
 ARG: dict[str, Any] = {
@@ -96,7 +96,7 @@ def compress(op: Any, x: Any, condition: Any) -> Any:
 @planned
 def one_hot(op: Any, indices: Any, depth: Any, values: Any) -> Plan:
     """Indices below zero, of which TensorFlow has none, count from the end."""
-    (n,) = integers(depth)
+    (n,) = numbers(depth)
 
     def call(indices: Any, depth: Any, values: Any) -> Any:
         places = tf.where(indices < 0, indices + n, indices)

@@ -17,7 +17,7 @@ from d5test.backends.base import (
     planned,
 )
 from d5test.backends.tensorflow.elementwise import SELU
-from d5test.backends.tensorflow.framework import integers, tf
+from d5test.backends.tensorflow.framework import numbers, tf
 from d5test.backends.tensorflow.indexing import (
     ARG,
     NO_GRADIENT,
@@ -104,7 +104,7 @@ for _function, _rank in ((partial(ops.tensordot, axes=1), 2), (ops.vdot, 1), (op
 
 def window(function: Plan, op: Any, size: Any) -> Plan:
     """A symmetric window, of Keras' own dtype."""
-    (n,) = integers(size)
+    (n,) = numbers(size)
     return lambda size: function(n)
 
 
@@ -132,8 +132,8 @@ for _operator, _function, _contract in (
 )  # fmt: skip
 @planned
 def stft(op: Any, x: Any, step: Any, window: Any = None, *length: Any) -> Plan:
-    n = integers(length[0])[0] if length else window.shape[0]
-    (hop,) = integers(step)
+    n = numbers(length[0])[0] if length else window.shape[0]
+    (hop,) = numbers(step)
     return lambda x, step, window=None, *length: ops.stack(
         ops.stft(x[..., 0], n, hop, n, window, center=False), -1
     )
@@ -261,7 +261,7 @@ def over_list(cls: Any, inputs: Sequence[Any], **options: Any) -> Plan:
 
 def reduced(function: Plan, op: Any, x: Any, axes: Any = None) -> Plan:
     """`function` has `axis` and `keepdims`."""
-    chosen = [] if axes is None else integers(axes)
+    chosen = [] if axes is None else numbers(axes)
     axis, keepdims = tuple(chosen) or None, bool(op.keepdims)
     return lambda x, axes=None: function(x, axis=axis, keepdims=keepdims)
 
@@ -277,7 +277,7 @@ for _operator, _function in {
 
 
 def cumulative(function: Plan, op: Any, x: Any, axis: Any) -> Plan:
-    (over,) = integers(axis)
+    (over,) = numbers(axis)
     return lambda x, axis: function(x, over)
 
 
@@ -382,28 +382,28 @@ def broadcast(op: Any, x: Any, shape: Any) -> Plan:
 @forms.add("Tile", "keras.ops.tile", arithmetic="S", values=(1,))
 @planned
 def tile(op: Any, x: Any, repeats: Any) -> Plan:
-    times = integers(repeats)
+    times = numbers(repeats)
     return lambda x, repeats: ops.tile(x, times)
 
 
 @forms.add("Squeeze", "keras.ops.squeeze", values=(1,))
 @planned
 def squeeze(op: Any, x: Any, axes: Any = None) -> Plan:
-    axis = None if axes is None else tuple(integers(axes))
+    axis = None if axes is None else tuple(numbers(axes))
     return lambda x, axes=None: ops.squeeze(x, axis)
 
 
 @forms.add("Unsqueeze", "keras.ops.expand_dims", values=(1,))
 @planned
 def unsqueeze(op: Any, x: Any, axes: Any) -> Plan:
-    axis = tuple(integers(axes))
+    axis = tuple(numbers(axes))
     return lambda x, axes: ops.expand_dims(x, axis)
 
 
 @forms.add("Trilu", "keras.ops.tril, triu", arithmetic="S", values=(1,))
 @planned
 def trilu(op: Any, x: Any, k: Any = None) -> Plan:
-    (diagonal,) = [0] if k is None else integers(k)
+    (diagonal,) = [0] if k is None else numbers(k)
     function = ops.triu if op.upper else ops.tril
     return lambda x, k=None: function(x, diagonal)
 
@@ -434,7 +434,7 @@ def slices(op: Any, x: Any, *arguments: Any) -> Plan:
 @forms.add("Split", "keras.ops.split", values=(1,), where={"inputs": 2})
 @planned
 def split(op: Any, x: Any, sizes: Any) -> Plan:
-    *sides, _ = integers(sizes)
+    *sides, _ = numbers(sizes)
     if not sides:
         raise Unsupported("keras.ops.split cuts at least once")
     places = [sum(sides[: i + 1]) for i in range(len(sides))]

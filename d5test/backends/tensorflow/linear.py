@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from d5test.backends.base import Plan, Table, Unsupported, padded, planned
-from d5test.backends.tensorflow.framework import tf
+from d5test.backends.tensorflow.framework import numbers, tf
 
 rows = Table()
 rows.elementwise({"Det": tf.linalg.det}, dtypes=("float64", "float32"))
@@ -56,8 +56,8 @@ def einsum(op: Any, *inputs: Any) -> Plan:
 def dropout(op: Any, x: Any, ratio: Any = None, train: Any = None) -> Plan:
     if train is not None and train.ndim:
         return masked_dropout
-    if train is not None and train.numpy():
-        rate = 0.5 if ratio is None else float(ratio)
+    if train is not None and numbers(train)[0]:
+        (rate,) = [0.5] if ratio is None else numbers(ratio)
         return lambda x, *_: tf.nn.dropout(x, rate)
     return lambda x, *_: tf.identity(x)
 

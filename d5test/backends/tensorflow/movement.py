@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from d5test.backends.base import Plan, Table, Unsupported, planned
-from d5test.backends.tensorflow.framework import channels_last, channels_second, integers, tf
+from d5test.backends.tensorflow.framework import channels_last, channels_second, numbers, tf
 
 rows = Table()
 
@@ -23,7 +23,7 @@ def flatten(op: Any, x: Any) -> Plan:
 @rows.native("Squeeze", arithmetic="F", values=(1,))
 @planned
 def squeeze(op: Any, x: Any, axes: Any = None) -> Plan:
-    dims = None if axes is None else list(integers(axes))
+    dims = None if axes is None else list(numbers(axes))
     return lambda x, axes=None: tf.squeeze(x, dims)
 
 
@@ -31,7 +31,7 @@ def squeeze(op: Any, x: Any, axes: Any = None) -> Plan:
 @planned
 def unsqueeze(op: Any, x: Any, axes: Any) -> Plan:
     """One function for one axis; `tf.reshape` for more."""
-    dims = integers(axes)
+    dims = numbers(axes)
     rank = x.ndim + len(dims)
     if len(dims) == 1:
         return lambda x, axes: tf.expand_dims(x, dims[0])
@@ -49,7 +49,7 @@ def reshape(op: Any, data: Any, shape: Any) -> Plan:
 
 def shape_of(op: Any, data: Any, shape: Any) -> list[int]:
     """What Reshape is asked for, with the sides that are copied."""
-    wanted = integers(shape)
+    wanted = numbers(shape)
     if op.allowzero:
         return wanted
     return [data.shape[i] if n == 0 else n for i, n in enumerate(wanted)]
@@ -69,7 +69,7 @@ def concat(op: Any, *inputs: Any) -> Any:
 @planned
 def split(op: Any, x: Any, sizes: Any = None) -> Plan:
     if sizes is not None:
-        sides = integers(sizes)
+        sides = numbers(sizes)
     else:
         side, n = x.shape[op.axis], op.num_outputs
         chunk = -(-side // n)
@@ -90,10 +90,10 @@ def slices(op: Any, x: Any, starts: Any, ends: Any, axes: Any = None, steps: Any
 
 def part(x: Any, starts: Any, ends: Any, axes: Any, steps: Any) -> tuple[list[int], ...]:
     """Where each axis begins, ends, and by which steps."""
-    starts, ends = integers(starts), integers(ends)
-    steps = [1] * len(starts) if steps is None else integers(steps)
+    starts, ends = numbers(starts), numbers(ends)
+    steps = [1] * len(starts) if steps is None else numbers(steps)
     begin, end, stride = [0] * x.ndim, list(x.shape), [1] * x.ndim
-    axes = range(len(starts)) if axes is None else integers(axes)
+    axes = range(len(starts)) if axes is None else numbers(axes)
     for axis, *bounds in zip(axes, starts, ends, steps, strict=True):
         i = axis % x.ndim
         begin[i], end[i], stride[i] = slice(*bounds).indices(x.shape[i])
@@ -145,11 +145,11 @@ def around(data: Any, sides: list[tuple[int, int]]) -> Plan:
 
 def widths(data: Any, pads: Any, axes: Any) -> list[tuple[int, int]]:
     """What is added before and behind each axis; below zero, taken away."""
-    numbers = integers(pads)
-    half = len(numbers) // 2
+    both = numbers(pads)
+    half = len(both) // 2
     sides = [(0, 0)] * data.ndim
-    chosen = range(data.ndim) if axes is None else integers(axes)
-    for axis, begin, end in zip(chosen, numbers[:half], numbers[half:], strict=True):
+    chosen = range(data.ndim) if axes is None else numbers(axes)
+    for axis, begin, end in zip(chosen, both[:half], both[half:], strict=True):
         sides[axis % data.ndim] = (begin, end)
     return sides
 
@@ -163,21 +163,21 @@ def expand(op: Any, x: Any, shape: Any) -> Plan:
 
 def sides_of(x: Any, shape: Any) -> tuple[int, ...]:
     """The shape that x broadcasts to."""
-    return np.broadcast_shapes(tuple(x.shape), tuple(integers(shape)))
+    return np.broadcast_shapes(tuple(x.shape), tuple(numbers(shape)))
 
 
 # its gradient adds up the copies in 16 bits
 @rows.native("Tile", arithmetic="S", values=(1,))
 @planned
 def tile(op: Any, x: Any, repeats: Any) -> Plan:
-    times = integers(repeats)
+    times = numbers(repeats)
     return lambda x, repeats: tf.tile(x, times)
 
 
 @rows.composed("CenterCropPad", arithmetic="F", values=(1,))
 @planned
 def center(op: Any, x: Any, shape: Any) -> Plan:
-    sizes = dict(zip(op.axes or range(x.ndim), integers(shape), strict=True))
+    sizes = dict(zip(op.axes or range(x.ndim), numbers(shape), strict=True))
     more = [sizes.get(i, sizes.get(i - x.ndim, n)) - n for i, n in enumerate(x.shape)]
     return around(x, [(int(n / 2), n - int(n / 2)) for n in more])
 
@@ -201,7 +201,7 @@ for _operator, _function in (
 @rows.native("Trilu", arithmetic="F", values=(1,))
 @planned
 def trilu(op: Any, x: Any, k: Any = None) -> Plan:
-    (diagonal,) = [0] if k is None else integers(k)
+    (diagonal,) = [0] if k is None else numbers(k)
     if diagonal * (1 if op.upper else -1) > 0:
         raise Unsupported("tf.linalg.band_part has the main diagonal")
     rows, columns = x.shape[-2:]

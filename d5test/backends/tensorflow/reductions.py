@@ -4,7 +4,7 @@ from functools import partial
 from typing import Any
 
 from d5test.backends.base import Plan, Table, planned
-from d5test.backends.tensorflow.framework import channels_last, integers, tf
+from d5test.backends.tensorflow.framework import channels_last, numbers, tf
 
 rows = Table()
 
@@ -13,7 +13,7 @@ def reduction(
     function: Plan, op: Any, data: Any, axes: Any = None, *, of_one: Plan = tf.identity
 ) -> Plan:
     """`function` has `axis` and `keepdims`; `of_one` is what it makes of a single element."""
-    chosen = [] if axes is None else integers(axes)
+    chosen = [] if axes is None else numbers(axes)
     if not chosen and op.noop_with_empty_axes:
         return lambda data, axes=None: of_one(data)
     keepdims = bool(op.keepdims)
@@ -56,7 +56,7 @@ rows.composed("ReduceLogSum", arithmetic="S", values=(1,))(
 
 
 def cumulative(function: Plan, op: Any, x: Any, axis: Any) -> Plan:
-    (over,), exclusive, reverse = integers(axis), bool(op.exclusive), bool(op.reverse)
+    (over,), exclusive, reverse = numbers(axis), bool(op.exclusive), bool(op.reverse)
     return lambda x, axis: function(x, over, exclusive=exclusive, reverse=reverse)
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from d5test.backends.base import Plan, Table, Unsupported, planned
 from d5test.backends.resized import Resized
-from d5test.backends.tensorflow.framework import channels_last, channels_second, integers, tf
+from d5test.backends.tensorflow.framework import channels_last, channels_second, numbers, tf
 from d5test.backends.windows import Ints
 
 rows = Table()
@@ -13,7 +13,7 @@ METHODS = {"linear": "bilinear", "cubic": "bicubic", "nearest": "nearest"}
 
 def method_of(op: Any, x: Any, scales: Any, sizes: Any) -> tuple[str, bool, Ints]:
     """TensorFlow's words for what Resize does, and the size of images."""
-    at = Resized.of(op, x.shape, *([] if t is None else integers(t) for t in (scales, sizes)))
+    at = Resized.of(op, x.shape, *([] if t is None else numbers(t) for t in (scales, sizes)))
     if x.ndim != 4 or not at.pixels or not at.plain:
         raise Unsupported("TensorFlow resizes images to a size")
     if x.dtype != tf.float32:

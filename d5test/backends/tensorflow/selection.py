@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from d5test.backends.base import UNDERIVED, Plan, Table, Unsupported, planned
-from d5test.backends.tensorflow.framework import integers, tf
+from d5test.backends.tensorflow.framework import numbers, tf
 
 rows = Table()
 
@@ -29,7 +29,7 @@ def suppress(op: Any, boxes: Any, scores: Any, most: Any, *thresholds: Any) -> P
     """Composed of a call for each batch and class."""
     if op.center_point_box:
         raise Unsupported("tf.image.non_max_suppression takes two corners of a box")
-    (n,), places = integers(most), [*np.ndindex(*scores.shape[:2])]
+    (n,), places = numbers(most), [*np.ndindex(*scores.shape[:2])]
 
     def call(boxes: Any, scores: Any, most: Any, iou: Any = None, least: Any = None) -> Any:
         overlap, score = (
@@ -39,7 +39,8 @@ def suppress(op: Any, boxes: Any, scores: Any, most: Any, *thresholds: Any) -> P
         taken = []
         for b, c in places:
             i = tf.image.non_max_suppression(boxes[b], scores[b, c], n, overlap, score)
-            taken.append(tf.stack([tf.fill(i.shape, b), tf.fill(i.shape, c), i], 1))
+            count = tf.shape(i)  # which a graph does not know before
+            taken.append(tf.stack([tf.fill(count, b), tf.fill(count, c), i], 1))
         return tf.cast(tf.concat(taken, 0), tf.int64)
 
     return call

@@ -4,7 +4,7 @@ from functools import partial
 from typing import Any
 
 from d5test.backends.base import UNDERIVED, Plan, Table, Unsupported, planned
-from d5test.backends.tensorflow.framework import integers, tf
+from d5test.backends.tensorflow.framework import numbers, tf
 from d5test.dtypes import NAMES
 
 rows = Table()
@@ -12,7 +12,7 @@ rows = Table()
 
 def window(function: Any, op: Any, size: Any) -> Plan:
     """By a function of the length, whether it is periodic, and the dtype."""
-    (n,) = integers(size)
+    (n,) = numbers(size)
     made = partial(function, n, bool(op.periodic), tf.as_dtype(NAMES[op.output_datatype]))
     return lambda size: made()
 
@@ -38,9 +38,9 @@ def pairs(y: Any) -> Any:
 @planned
 def dft(op: Any, x: Any, length: Any = None, axis: Any = None) -> Plan:
     """Of a whole spectrum the length is that of the axis, so that it is cut off or filled up."""
-    along, rank = (-2 if axis is None else integers(axis)[0]) % x.ndim, x.ndim - 1
+    along, rank = (-2 if axis is None else numbers(axis)[0]) % x.ndim, x.ndim - 1
     real, m = bool(op.inverse and op.onesided), x.shape[along]
-    n = integers(length)[0] if length is not None else 2 * (m - 1) if real else m
+    n = numbers(length)[0] if length is not None else 2 * (m - 1) if real else m
     order = [*(i for i in range(rank) if i != along), along]
     back = [order.index(i) for i in range(rank)]
     pads = [(0, 0)] * (rank - 1) + [(0, max((n // 2 + 1 if real else n) - m, 0))]
@@ -64,8 +64,8 @@ def dft(op: Any, x: Any, length: Any = None, axis: Any = None) -> Plan:
 def stft(op: Any, x: Any, step: Any, window: Any = None, *length: Any) -> Plan:
     if not op.onesided:
         raise Unsupported("tf.signal.stft has half of a spectrum")
-    n = integers(length[0])[0] if length else window.shape[0]
-    (hop,) = integers(step)
+    n = numbers(length[0])[0] if length else window.shape[0]
+    (hop,) = numbers(step)
 
     def call(x: Any, step: Any, window: Any = None, *length: Any) -> Any:
         shape = None if window is None else lambda size, dtype: window
