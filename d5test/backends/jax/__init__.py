@@ -155,6 +155,11 @@ class Jax(Backend):
     def transformed(cls, rows: Mapping[str, Row]) -> Forms:
         return of_new_rows(rows)
 
+    def refusal(self, error: Exception) -> str:
+        """`The precision 'F16_F16_F32' is not supported by dot_general on CPU`, for one."""
+        refused = isinstance(error, ValueError) and "is not supported by dot_general" in str(error)
+        return str(error) if refused else ""
+
     @classmethod
     def devices(cls) -> tuple[str, ...]:
         devices: list[str] = []
