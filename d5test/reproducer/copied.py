@@ -90,6 +90,10 @@ class Op(SimpleNamespace):
     def __hash__(self) -> int:  # type: ignore[override]
         return id(self)
 
+    def with_(self, **attributes: Any) -> Any:
+        """The same operator with other attributes."""
+        return Op(**{**vars(self), **attributes})
+
 
 class Call(NamedTuple):
     """The inputs of one call, and upstream gradients with the positions that are differentiated.

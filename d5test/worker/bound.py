@@ -3,6 +3,8 @@
 NumPy and the framework only: this runs where the framework lives.
 """
 
+from __future__ import annotations
+
 import pickle
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -36,6 +38,12 @@ class OperatorView:
             f"{known.get('name')} has no attribute {name!r} (it has: {has}); a row is called with "
             "the operator first, and then its tensors"
         )
+
+    def with_(self, **attributes: Any) -> OperatorView:
+        """The same operator with other attributes."""
+        for name in attributes:
+            getattr(self, name)  # says which there are
+        return OperatorView(self.name, {**self.attributes, **attributes})
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, OperatorView) and self._key == other._key

@@ -112,3 +112,12 @@ def test_a_subclass_without_rows_has_the_forms_of_its_parent() -> None:
     assert type("Mine", (Torch,), {}).forms is Torch.forms
     none = Forms()
     assert type("Bare", (Torch,), {"forms": none}).forms is none
+
+
+def test_a_row_may_call_ours_with_another_attribute() -> None:
+    ours = Torch.rows["Softmax"].call
+    other = with_softmax(lambda op, x: ours(op.with_(axis=1 - op.axis), x.T).T)
+    judged(other, "forward")
+    mistyped = with_softmax(lambda op, x: ours(op.with_(axes=1), x))
+    with pytest.raises(Fault, match="has no attribute 'axes' \\(it has: axis\\)"):
+        judged(mistyped, "forward")
