@@ -36,7 +36,7 @@ CLAIMS: Mapping[str, str] = {
     "signed": "signed({run}, EXPECTED)",
     "rounded": "rounded({run}, EXPECTED)",
     "computed": "within({run}, EXPECTED, outputs=True)",
-    "repeats": "repeated(lambda: {run})",
+    "repeats": "repeated(lambda: {run}, CALLS)",
     "untouched": "untouched({run}, backend, CALLS)",
     "kept": "kept({run}, backend)",
     "slope": "sloping({run}, CALLS, BAR)",

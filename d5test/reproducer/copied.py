@@ -400,22 +400,23 @@ def unlike(one: Any, other: Any) -> bool:
     return not same or one[0].tobytes() != other[0].tobytes()
 
 
-def repeated(run: Callable[[], list[Answer]]) -> str:
+def repeated(run: Callable[[], list[Answer]], calls: Any) -> str:
     """What the same call gives otherwise than the first time, asked until it does."""
     until = time.monotonic() + PATIENCE
     first, *others = run()
-    calls = 0
+    count, asked = 0, calls[1:]
     while True:
-        for answer in others:
-            calls += 1
+        for answer, call in zip(others, asked, strict=True):
+            count += 1
+            how = "by a second backward pass" if call.again else "with the same inputs"
             for what in ("outputs", "gradients"):
                 one, other = getattr(first, what), getattr(answer, what)
                 alike = zip(one, other, strict=False)
                 if len(one) != len(other) or any(unlike(a, b) for a, b in alike):
-                    return f"call {calls}, with the same inputs, gives other {what}"
+                    return f"call {count}, {how}, gives other {what}"
         if time.monotonic() > until:
             return ""
-        others = run()
+        others, asked = run(), calls
 
 
 def untouched(results: list[Answer], backend: Any, calls: Any) -> str:
