@@ -122,7 +122,7 @@ def swiglu(op: Any, a: Array, b: Array) -> Array:
     return swish(op, a) * b
 
 
-@rows.native("Mod", stopped=(1,))
+@rows.native("Mod", arithmetic="S", stopped=(1,))
 @planned
 def mod(op: Any, a: Array, b: Array) -> Plan:
     return jnp.fmod if op.fmod else jnp.mod
