@@ -102,6 +102,13 @@ def equal(words: Words, shape: Shape, dtype: DType, *axes: int) -> Values:
     return np.broadcast_to(normal(words, sides, dtype), shape)
 
 
+def singular(words: Words, shape: Shape, dtype: DType) -> Values:
+    """Normal matrices without an inverse: the last row is the first; of one row, zeros."""
+    values = normal(words, shape, dtype)
+    values[..., -1:, :] = values[..., :1, :] if shape[-2] > 1 else 0
+    return values
+
+
 def scaled(words: Words, shape: Shape, dtype: DType, exponent: int) -> Values:
     """Normal values times 2^exponent."""
     return np.ldexp(normal(words, shape, dtype), exponent)
@@ -361,6 +368,7 @@ REGIMES: Mapping[str, Callable[..., Values]] = {
         constant,
         often,
         equal,
+        singular,
         scaled,
         huge,
         tiny,

@@ -244,6 +244,7 @@ def rotary_inputs(d: Draw, op: attention.RotaryEmbedding) -> tuple[Tensor, ...]:
 
 @inputs(linear.Det)
 def det_inputs(d: Draw, op: linear.Det) -> tuple[Tensor]:
-    """Small matrices, alone and in batches, which have an inverse."""
+    """Small matrices, alone and in batches; most of them have an inverse."""
     m = d.side(most=5, few=True)
-    return (d.tensor((*d.sides(d.rank(0, 2)), m, m), "normal", "uniform", "heavy"),)
+    shape = (*d.sides(d.rank(0, 2)), m, m)
+    return (d.tensor(shape, "normal", "uniform", "heavy", "singular"),)

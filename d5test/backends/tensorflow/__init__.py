@@ -64,6 +64,7 @@ LACKING = (
     "not yet support",
     "Detected unsupported operations",
     "gradient registry has no entry",
+    "Dynamic input unexpectedly found for unsupported instruction",
 )
 """What TensorFlow says when it has no kernel for a dtype, a device or an attribute."""
 
@@ -331,4 +332,6 @@ class TensorFlowXla(TensorFlowCompiled):
     template = replace(
         TEMPLATE, compiled="tensorflow.function({function}, autograph=False, jit_compile=True)"
     )
+    ulps: ClassVar[Mapping[str, float]] = {**TensorFlow.ulps, "sinh": 25, "cosh": 25}
+    """24.9 ULPs at 67, of 2 10^6 float32 arguments of TensorFlow 2.21's XLA on the CPU."""
     xla = True

@@ -253,13 +253,15 @@ def reciprocal(pivot):
 
 
 def inverted(x):
-    """The inverses of x (..., m, m), by elimination of all other rows."""
+    """The inverses of x (..., m, m), by elimination of all other rows; NaN where there is none."""
     m = x.shape[-1]
     rows = np.concatenate((x, np.broadcast_to(np.eye(m), x.shape)), -1)
     for k in range(m):
         order = exchanged(plain(rows[..., :, k]), k)
         rows = np.take_along_axis(rows, order[..., None], -2)
-        row = rows[..., k : k + 1, :] * np.expand_dims(reciprocal(rows[..., k : k + 1, k]), -1)
+        pivot = rows[..., k : k + 1, k]
+        scale = np.where(plain(pivot) == 0, np.full_like(pivot, np.nan), reciprocal(pivot))
+        row = rows[..., k : k + 1, :] * np.expand_dims(scale, -1)
         rows = rows - rows[..., k : k + 1] * row
         rows[..., k : k + 1, :] = row
     return rows[..., m:]
