@@ -64,9 +64,16 @@ LACKING = (
     "not yet support",
     "Detected unsupported operations",
     "gradient registry has no entry",
-    "Dynamic input unexpectedly found for unsupported instruction",
 )
 """What TensorFlow says when it has no kernel for a dtype, a device or an attribute."""
+
+
+DYNAMIC = (
+    "Dynamic input unexpectedly found for unsupported instruction",
+    "but the requested shape has",
+    "requires indices shape to be prefix of data_shape",
+)
+"""What XLA says where a size is known only when it runs, in a gradient above all."""
 
 
 def pulled(
@@ -335,3 +342,7 @@ class TensorFlowXla(TensorFlowCompiled):
     ulps: ClassVar[Mapping[str, float]] = {**TensorFlow.ulps, "sinh": 25, "cosh": 25}
     """24.9 ULPs at 67, of 2 10^6 float32 arguments of TensorFlow 2.21's XLA on the CPU."""
     xla = True
+
+    def refusal(self, error: Exception) -> str:
+        dynamic = isinstance(error, tf.errors.OpError) and any(p in str(error) for p in DYNAMIC)
+        return str(error).splitlines()[0][:300] if dynamic else super().refusal(error)

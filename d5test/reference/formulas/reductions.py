@@ -62,6 +62,13 @@ class FirstOfEqual(reductions.Chosen):
         return dx
 
 
+class NaNPassedOver(reductions.Chosen):
+    """ReduceMax or ReduceMin of those that are numbers; over NaN alone as over nothing."""
+
+    def reduce(self, x, axes):
+        return super().reduce(np.where(np.isnan(x), -self.side * np.inf, x), axes)
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
 class SumByCount(reductions.ReduceMean):
     """ReduceMean as a sum divided by its number of terms, both in the dtype: either overflows."""
@@ -147,6 +154,7 @@ FORMULAS: Table = {
     ),
     "sum by count": {reductions.ReduceMean: SumByCount},
     "NaN alone": {reductions.Softmax: SoftmaxNaNAlone},
+    "NaN passed over": mixed(NaNPassedOver, reductions.ReduceMax, reductions.ReduceMin),
     "even shares": mixed(EvenShares, reductions.ReduceMax, reductions.ReduceMin),
     "first of equal": mixed(FirstOfEqual, reductions.ReduceMax, reductions.ReduceMin),
 }
