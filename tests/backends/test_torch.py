@@ -120,6 +120,12 @@ def test_convolution_transposed_reaches_beyond_its_natural_size() -> None:
     np.testing.assert_allclose(y[0, 0], np.pad(np.convolve(x[0, 0], w[0, 0]), (0, 2)) + b)
 
 
+def test_convolution_transposed_may_lose_all_but_what_is_added_behind() -> None:
+    x, w, b = normal(1, 1, 1), normal(1, 1, 1), normal(1)
+    (y,) = run("ConvTranspose", x, w, b, strides=(7,), output_padding=(6,), output_shape=(4,))
+    np.testing.assert_allclose(y[0, 0], [b[0]] * 4)  # the product stands before what is kept
+
+
 @pytest.mark.parametrize(
     ("name", "inputs", "given"),
     [

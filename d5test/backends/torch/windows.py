@@ -46,11 +46,15 @@ def conv_transpose(op: Any, x: Tensor, w: Tensor, b: Tensor | None = None) -> Pl
         steps = strides, short(begin), short(more), group, dilations
         leading_steps = leading(steps, (1, 0, 0, 1, 1))
         return lambda x, w, b=None: convolve(x, w, b, *leading_steps)
-    sides = outwards([-p for p in begin], [m - p for m, p in zip(more, end, strict=True)])
+    before, behind = [-p for p in begin], [m - p for m, p in zip(more, end, strict=True)]
+    # what is cut off may reach into what is added
+    grown = outwards(*([max(n, 0) for n in side] for side in (before, behind)))
+    cut = outwards(*([min(n, 0) for n in side] for side in (before, behind)))
     channels = (-1, *(1,) * len(begin))
 
     def call(x: Tensor, w: Tensor, b: Tensor | None = None) -> Tensor:
-        y = F.pad(convolve(x, w, None, strides, 0, 0, group, dilations), sides)
+        y = F.pad(convolve(x, w, None, strides, 0, 0, group, dilations), grown)
+        y = F.pad(y, cut) if any(cut) else y
         return y if b is None else y + b.reshape(channels)
 
     return call
