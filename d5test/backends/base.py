@@ -107,6 +107,7 @@ class Row:
                 each of their elements. They have no gradient.
     promotes    of a form: dtypes of integers and booleans of which it makes another dtype, as the
                 framework documents.
+    transformed of a form: it is the backend's own row under a transformation of the framework.
     """
 
     call: Callable[..., Any]

@@ -68,9 +68,7 @@ def test_what_stands_in_an_inner_function_is_rewritten_once() -> None:
     )
 
 
-def test_a_class_of_a_framework_s_keeps_the_methods_that_the_framework_calls(
-    tmp_path: Path,
-) -> None:
+def test_a_class_that_a_framework_calls_keeps_all_methods(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text(
         "import torch\n"
