@@ -55,7 +55,7 @@ suites: $(VENV)/dev.stamp
 	OMP_NUM_THREADS=1 $(BIN)/pytest suites/networks --backend=numpy,torch,tensorflow,jax,onnxruntime \
 	  --network=mlp,lenet5 -n 2
 	OMP_NUM_THREADS=1 $(BIN)/pytest suites/training --backend=torch,tensorflow,jax --optimizer=Momentum,Adam \
-	  --examples=5 -n 2
+	  --examples=4 -n 2
 	OMP_NUM_THREADS=1 $(BIN)/pytest suites/distributed --examples=3 -n 2
 	$(BIN)/pytest suites/*/test_plain.py --backend=numpy,torch,tensorflow,jax,onnxruntime
 
@@ -70,12 +70,15 @@ FUZZ_SECONDS ?= 3600
 fuzz: $(VENV)/dev.stamp
 	$(BIN)/python -m tests.fuzz --seconds=$(FUZZ_SECONDS)
 
-# the accuracy of functions is on fixed inputs, however few examples are drawn; jax in every dtype
+# the accuracy of functions is on fixed inputs, however few examples are drawn; jax in every dtype, and
+# whole what compiles quickly
 nightly: $(VENV)/dev.stamp
 	OMP_NUM_THREADS=1 $(BIN)/pytest suites/operators/test_accuracy*.py -n 2 \
 	  --backend=numpy,native,torch,tensorflow,jax,onnxruntime
 	OMP_NUM_THREADS=1 $(BIN)/pytest suites/operators --backend=jax \
 	  --examples=3 --ignore-glob='*/test_accuracy*.py' -n 2
+	OMP_NUM_THREADS=1 $(BIN)/pytest suites/operators -n 2 \
+	  --backend=tensorflow-compiled,tensorflow-xla,jax-compiled
 	$(BIN)/pytest suites/distributed/test_training.py --optimizer=$$($(BIN)/python -c \
 	  "from d5test.distributed.optimizers import NAMED; print(','.join(NAMED))")
 	$(INSTALL) --editable '.[deepspeed]'
