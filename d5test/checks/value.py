@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from d5test.backends.base import Unsupported
 from d5test.case import Arrays, Case
 from d5test.checks.arguments import BATCHES, Crowd
 from d5test.checks.inquiry import Inquiry
@@ -58,13 +59,16 @@ def low_precision(client: Any, case: Case) -> Judgement:
 def forms(client: Any, case: Case) -> Judgement:
     """As `forward` and `gradient`, of another call that computes what the operator's row does.
 
-    A user's own row under a transformation is left to these where it is wrong without one as well.
+    A user's own row under a transformation is left to these where it is wrong without one as well,
+    and may raise: nobody says that it can be transformed.
     """
     inquiry = Inquiry("forms", client, case)
     try:
         return _both(inquiry)
-    except Fault:
+    except Fault as fault:
         if inquiry.row.transformed and not inquiry.row.ours:
+            if fault.kind == "exception":
+                raise Unsupported(fault.details.get("raised", fault.headline)) from None
             _require_plain(Inquiry("forms", client, replace(case, form="")))
         raise
 

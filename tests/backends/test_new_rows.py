@@ -63,6 +63,26 @@ class Once(torch.autograd.Function):  # type: ignore[misc]
         return y * (dy - (y * dy).sum(ctx.axis, True)), None
 
 
+class OnceBatched(torch.autograd.Function):  # type: ignore[misc]
+    """An identity without a gradient of batched calls."""
+
+    @staticmethod
+    def forward(x: Any) -> Any:
+        return x.clone()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        pass
+
+    @staticmethod
+    def backward(_ctx: Any, _dy: Any) -> Any:
+        raise RuntimeError("no gradient here")
+
+    @staticmethod
+    def vmap(_info: Any, in_dims: Any, x: Any) -> Any:
+        return OnceBatched.apply(x), in_dims[0]
+
+
 def judged(backend: type[Torch], check: str, form: str = "") -> Any:
     """What a check says of a small case."""
     case = Case(Softmax(axis=0), (Tensor((3, 4)),), seed=5, form=form)
@@ -94,6 +114,17 @@ def test_a_function_that_cannot_be_transformed_is_unsupported() -> None:
         judged(once, "forward_mode")
     with pytest.raises(Unsupported, match="once_differentiable"):
         judged(once, "second_gradient")
+
+
+def test_so_is_a_gradient_that_raises() -> None:
+    def softmax(op: Any, x: Any) -> Any:
+        y = torch.softmax(x, op.axis)
+        return OnceBatched.apply(y) if torch._C._functorch.is_batchedtensor(x) else y
+
+    mine = with_softmax(softmax)
+    judged(mine, "gradient")
+    with pytest.raises(Unsupported, match="no gradient here"):
+        judged(mine, "forms", VMAP)
 
 
 def test_forms_of_its_own_stay() -> None:
