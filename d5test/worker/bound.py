@@ -78,7 +78,7 @@ class Bound:
         def call(*inputs: Any) -> Any:
             return row.call(op, *inputs)
 
-        call.values = row.values  # type: ignore[attr-defined]  # for who compiles it
+        call.values = row.values  # type: ignore[attr-defined]  # for whoever compiles it
         self.backend = backend
         self.op = op
         self.row = row

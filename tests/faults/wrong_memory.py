@@ -89,7 +89,7 @@ class InputOverwritten(Wrong):
 
 
 class ViewOverwritten(Wrong):
-    """Works in what it takes for a copy of its own, and is none where the input is a view."""
+    """Works in place on what it takes for its own copy; where the input is a view, it is none."""
 
     def forward(self, honest: Honest, *inputs: Any) -> Arrays:
         outputs = honest(*inputs)
