@@ -65,13 +65,20 @@ class Draw:
     """Hypothesis' draw in the words of operators, for values of `dtype`.
 
     `degenerate` asks for the shapes at the border: empty, scalar, of size one; `sizes` for sides
-    at which kernels change.
+    at which kernels change; `plain` for attributes of which most are the simplest, and optional
+    inputs of which most are left out, as fast paths want it.
     """
 
     def __init__(
-        self, draw: DrawFn, dtype: str, degenerate: bool = False, sizes: Sizes | None = None
+        self,
+        draw: DrawFn,
+        dtype: str,
+        degenerate: bool = False,
+        sizes: Sizes | None = None,
+        plain: bool = False,
     ) -> None:
         self._draw = draw
+        self._plain = plain
         self._taken: set[int] = set()
         self._drawn = 0
         self.dtype = dtype
@@ -84,12 +91,18 @@ class Draw:
         return self._draw(_integers(low, high))
 
     def flag(self) -> bool:
-        """False or True."""
-        return self._draw(_FLAGS)
+        """False or True; in a plain draw True one time in four."""
+        return self._draw(_FLAGS) and not (self._plain and self._draw(_FLAGS))
 
     def choose(self, options: Iterable[T]) -> T:
-        """One of `options`; the first is the simplest."""
+        """One of `options`; the first is the simplest, which a plain draw prefers."""
         choices = tuple(options)
+        if self._plain and len(choices) > 1 and not self._draw(_FLAGS):
+            return choices[0]
+        return self.any_of(choices)
+
+    def any_of(self, choices: Sequence[T]) -> T:
+        """One of `choices`, each as often in a plain draw: of numbers, not of attributes."""
         return choices[self._draw(_indices(len(choices)))] if len(choices) > 1 else choices[0]
 
     def maybe(self, option: T) -> T | None:
@@ -103,7 +116,7 @@ class Draw:
         whose products were rounded to storage.
         """
         ample = self.dtype in BEYOND and not self.degenerate
-        return ample and self.choose((False, False, False, True))
+        return ample and self.any_of((False, False, False, True))
 
     def real(self, low: float, high: float) -> float:
         """A number in steps of 1/16 between `low` and `high`: an alpha, a slope; exact in float32.
@@ -152,7 +165,7 @@ class Draw:
         self._taken.update(sides)
         if self.degenerate:
             border = [size for size in (1, 0) if size >= least or (size == 0 and empty)]
-            sides = [self.choose([*border, side, side]) for side in sides]
+            sides = [self.any_of([*border, side, side]) for side in sides]
         elif not few:
             sides = [self._of_kind(side, least, most, grain) for side in sides]
         return tuple(sides)
@@ -269,7 +282,7 @@ class Draw:
         dtype = self.dtype if dtype is None else dtype
         beyond = BEYOND.get(dtype, frozenset())
         fitting = [regime for regime in named if regime[0] not in beyond]
-        return Tensor(tuple(shape), dtype, self.choose(fitting or named))
+        return Tensor(tuple(shape), dtype, self.any_of(fitting or named))
 
     def factors(self, *shapes: Shape) -> tuple[Tensor, ...]:
         """Tensors of which products are summed: one at most has a single element.

@@ -127,7 +127,7 @@ def attention_attributes(d: Draw) -> attention.Attention:
         kv_num_heads=kv if folded else None,
         left_window_size=d.integer(-1, 2) if windows else -1,
         q_num_heads=kv * d.integer(1, 3) if folded else None,
-        qk_matmul_output_mode=d.integer(0, 3),
+        qk_matmul_output_mode=d.choose((0, 1, 2, 3)),
         right_window_size=d.integer(-1, 2) if windows else -1,
         scale=d.maybe(d.choose((0.25, 1.0))),
         softcap=d.choose((0.0, 2.0)),

@@ -27,6 +27,7 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 
 from d5test.case import Case, Operator, Tensor
 from d5test.strategies.draw import Draw
+from d5test.strategies.pairs import MANY
 from d5test.strategies.sizes import Sizes
 
 T = TypeVar("T")
@@ -39,6 +40,8 @@ InputRule = Callable[[Draw, Op], Inputs]
 NORMAL = ("normal",)
 MANY_NUMBERS = 2**24 - 1
 """More numbers than there are cases."""
+PLAIN = 4
+"""Of so many cases one has attributes of which most are the simplest, where there are `MANY`."""
 
 FREE = frozenset({
     "activations", "alpha", "beta", "bias", "count_include_pad", "epsilon", "is_causal",
@@ -103,8 +106,10 @@ def cases(
     number that is drawn which sides a case has (`d5test.strategies.sizes.Deal`); without, they are
     small and different. `attributes` has the only values that some attributes may have.
     """
-    _require(op if isinstance(op, type) else type(op))
-    return drawn_by(partial(case_with, op, attributes=attributes), dtype, degenerate, sizes)
+    cls = op if isinstance(op, type) else type(op)
+    _require(cls)
+    rule = partial(case_with, op, attributes=attributes)
+    return drawn_by(rule, dtype, degenerate, sizes, plain=len(fields(cls)) >= MANY)
 
 
 def case_with(
@@ -151,9 +156,15 @@ def drawn_by(
     dtype: str,
     degenerate: bool = False,
     sizes: Callable[[int], Sizes] | None = None,
+    plain: bool = False,
 ) -> T:
-    """What a rule makes by choices of `Draw`; see `cases`."""
-    d = Draw(draw, dtype, degenerate, sizes and sizes(draw(st.integers(0, MANY_NUMBERS))))
+    """What a rule makes by choices of `Draw`; see `cases`. Some draws are `plain` ones."""
+    if sizes is None:
+        d = Draw(draw, dtype, degenerate)
+    else:
+        number = draw(st.integers(0, MANY_NUMBERS))
+        plain = plain and number % PLAIN == PLAIN - 1
+        d = Draw(draw, dtype, degenerate, sizes(number), plain)
     drawn = rule(d)
     d.finish()
     return drawn

@@ -168,7 +168,7 @@ def along(d: Draw, rank: int, most: int) -> Shape:
 
     In one of eight, one of up to two axes has a far larger one.
     """
-    kind = d.choose(("few", "few", "few", "more", "few", "few", "few", "far"))
+    kind = d.any_of(("few", "few", "few", "more", "few", "few", "few", "far"))
     drawn = d.vector(rank, 1, most + 2 * (kind == "more"))
     if kind != "far" or rank == 3:
         return drawn

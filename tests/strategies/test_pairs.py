@@ -1,6 +1,8 @@
 """The pairs of attribute values that the cases of a cell meet, operator by operator."""
 
 from collections import Counter
+from dataclasses import fields
+from itertools import product
 from typing import Any
 
 import pytest
@@ -10,7 +12,8 @@ from d5test.case import Case, Tensor
 from d5test.exploration.draws import PROFILE, reproducible_draws
 from d5test.reference.operators import OPERATORS
 from d5test.strategies import cases
-from d5test.strategies.pairs import ALL_MET, IN_VAIN, Pairs, pairs_of, values_of
+from d5test.strategies.pairs import ALL_MET, IN_VAIN, Pairs, alone, pairs_of, values_of
+from d5test.strategies.sizes import Sizes
 from tests.nightly import at_night
 
 EXAMPLES = 25
@@ -27,7 +30,7 @@ def drawn(name: str, count: int, number: int, pairs: Pairs | None = None) -> lis
         if len(judged) < count and not (pairs and pairs.passes(case)):
             judged.append(case)
 
-    draw = given(case=cases(OPERATORS[name], "float32"))(draw)
+    draw = given(case=cases(OPERATORS[name], "float32", sizes=lambda number: Sizes()))(draw)
     draw = settings(PROFILE, max_examples=count if pairs is None else 8 * count)(draw)
     with reproducible_draws():
         seed(number)(draw)()
@@ -87,6 +90,35 @@ def test_what_counts_as_a_value() -> None:
     assert (values["input 1"], values["input 2"]) == (True, False)
     gemm = dict(values_of(Case(OPERATORS["Gemm"](alpha=-0.5), ())))
     assert (gemm["alpha"], gemm["beta"]) == (-1, "default")
+
+
+def test_few_attributes_apart_from_their_defaults_are_of_themselves() -> None:
+    attention, inputs = OPERATORS["Attention"], (Tensor((2, 2, 2, 2)),) * 3
+    one = Case(attention(softcap=2.0), inputs)
+    assert alone(one)
+    assert not alone(Case(attention(), inputs))
+    assert not alone(Case(attention(softcap=2.0, is_causal=1, scale=0.5), inputs))
+    assert alone(one) != alone(Case(attention(softcap=2.0), (*inputs, Tensor((2, 2)))))
+    assert alone(one) != alone(Case(attention(softcap=2.0, scale=0.5), inputs))
+
+    pairs = Pairs()
+    for causal, mode, softcap in product((0, 1), (0, 1), (0.0, 2.0)):
+        op = attention(is_causal=causal, qk_matmul_output_mode=mode, softcap=softcap)
+        if op != one.op:
+            pairs.passes(Case(op, inputs))
+    assert pairs.met.issuperset(pairs_of(one))
+    assert [pairs.passes(one) for _ in range(2)] == [False, True]
+    assert not alone(Case(OPERATORS["Softmax"](axis=0), inputs[:1]))  # all of its cases have few
+
+
+def test_some_cases_have_all_but_few_attributes_at_their_defaults() -> None:
+    judged = [case for number in range(2, 10) for case in drawn("Attention", 25, number, Pairs())]
+    usual = OPERATORS["Attention"]()
+    apart = Counter(
+        sum(getattr(case.op, f.name) != getattr(usual, f.name) for f in fields(usual))
+        for case in judged
+    )
+    assert sum(apart[n] for n in (0, 1, 2)) > 0.3 * len(judged), apart
 
 
 def test_passing_over_ends() -> None:
