@@ -14,7 +14,7 @@ their table, in the order in which they run.
     repetition    determinism, private inputs and outputs, no caching
     distribution, dropped
                   what is drawn by chance; a Dropout in training
-    integers      integers and booleans as data, by rows and by forms
+    integers      integers and booleans as data, by rows, by forms and in compiled code
     bias          a bias below one ULP
     real, large   full sizes; calls beyond 2^31
 
@@ -57,7 +57,7 @@ from d5test.checks.derivatives import (
 from d5test.checks.distribution import distribution
 from d5test.checks.dropped import dropout
 from d5test.checks.inquiry import Inquiry
-from d5test.checks.integers import has_integers, integer_forms, integers
+from d5test.checks.integers import compiled_integers, has_integers, integer_forms, integers
 from d5test.checks.large import (
     has_samples,
     has_samples_and_gradient,
@@ -279,14 +279,24 @@ CHECKS: Mapping[str, Check] = {
                 share=0.12,
                 largest=0,
             ),
+            Check(
+                "compiled_integers",
+                compiled_integers,
+                cases=of_integers,
+                reason=has_integers,
+                modes=("compiled", "xla"),
+                draws=3,
+                quick=12,
+                parts=("integers",),
+            ),
         )
     )
 }
 
 __all__ = [
     "CHECKS", "Check", "Evidence", "Fault", "Inquiry", "accuracy", "accuracy_gradient",
-    "batch", "compiled", "declared_dtypes", "degenerate", "determinism", "distribution",
-    "dropout", "forms", "forward", "forward_mode", "gradient", "integer_forms", "integers",
+    "batch", "compiled", "compiled_integers", "declared_dtypes", "degenerate", "determinism",
+    "distribution", "dropout", "forms", "forward", "forward_mode", "gradient", "integer_forms", "integers",
     "invalid_arguments", "large_bytes", "large_bytes_gradient", "large_elements",
     "large_elements_gradient", "layout", "layout_gradient", "low_precision", "no_caching",
     "numerical_gradient", "real", "second_gradient", "special", "special_gradient",

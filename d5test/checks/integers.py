@@ -58,6 +58,13 @@ def integer_forms(client: Any, case: Case) -> Judgement:
     return judgement
 
 
+def compiled_integers(client: Any, case: Case) -> Judgement:
+    """The same of code that is compiled for these very shapes and dtypes."""
+    client.reset()
+    judgement, _ = _exactly(Inquiry("compiled_integers", client, case))
+    return judgement
+
+
 def _exactly(inquiry: Inquiry) -> tuple[Judgement, Callable[[Arithmetic], Bounds]]:
     """The judgement of a plain call, and what is expected of any."""
     feed = inquiry.feed()

@@ -24,13 +24,10 @@ COUNT = 12
 def asked(
     client: Any, operator: type[Operator], names: Iterable[str]
 ) -> Iterator[tuple[Check, str, Form]]:
-    """The checks that are meant for this backend, each with its dtypes and forms.
-
-    A compiled backend is asked everything.
-    """
+    """The checks that are meant for this backend, each with its dtypes and forms."""
     for name in names:
         check = CHECKS[name]
-        if client.about.mode not in (*check.modes, "compiled"):
+        if client.about.mode not in check.modes:
             continue
         if not issubclass(operator, check.family):
             continue

@@ -168,6 +168,8 @@ IN_PROCESS = (
     Finding(processes.Raising, "MatMul", "forward", "exception", "no kernel found"),
     Finding(processes.NeverCompiled, "MatMul", "compiled", "not compiled", "nothing was compiled",
             alone=True),
+    Finding(processes.IntegersOffWhenCompiled, "MatMul", "compiled_integers", "value", WRONG,
+            alone=True),
 )
 COMPILED = (
     Finding(processes.WrongWhenCompiled, "MatMul", "compiled", "value", WRONG),

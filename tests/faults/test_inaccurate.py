@@ -160,7 +160,7 @@ def test_every_property_is_tried() -> None:
     values = BY_VALUE | {"gradient", "numerical_gradient", "forward_mode", "second_gradient"}
     values |= {"accuracy_gradient"}
     others = {"untouched", "invalid_arguments", "declared_dtypes", "compiled", "distribution"}
-    others |= {"dropout", "integers", "integer_forms"}
+    others |= {"dropout", "integers", "integer_forms", "compiled_integers"}
     named = {"no_caching", "layout", "batch", "special", "determinism", "forms"}
     named |= {"layout_gradient", "special_gradient"}
     # at small sizes they ask what `forward` and `gradient` do

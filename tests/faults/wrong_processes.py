@@ -105,6 +105,14 @@ class WrongWhenCompiled(Compiled):
         return tuple(y * y.dtype.type(1.001) for y in function(*inputs))
 
 
+class IntegersOffWhenCompiled(Compiled):
+    """Compiled code has sums of products of integers in 8 bits."""
+
+    def run(self, function: Callable[..., Any], traced: Arrays, inputs: Arrays) -> Any:
+        ys = function(*inputs)
+        return tuple(y.astype("int8").astype(y.dtype) if y.dtype.kind in "iu" else y for y in ys)
+
+
 class ConstantsFolded(Compiled):
     """The values that it was traced with became constants."""
 

@@ -316,6 +316,7 @@ def test_collecting_is_quick(suite: Suite) -> None:
     files = {path.stem for path in (SUITES / "operators").glob("test_*.py")}
     assert files - set(counts) == {
         "test_compiled",
+        "test_compiled_integers",
         "test_corpus",
         "test_forms",
         "test_integer_forms",
