@@ -43,12 +43,15 @@ test: $(VENV)/dev.stamp
 	$(BIN)/python -m compileall -q d5test
 	OMP_NUM_THREADS=1 $(BIN)/pytest tests -m "not nightly" -n 2 --dist=loadfile --no-loadscope-reorder --durations=20
 
-# PyTorch's operators are judged by `make validate`; jax, which compiles each shape, in one dtype by
-# the checks that meet every function and form (`make nightly` has all)
-JAX_BY_DAY := $(patsubst %,suites/operators/test_%.py,forward gradient forms known)
+# PyTorch's operators are judged by `make validate`; NumPy's and ours briefly, which are the
+# reference's own; jax, which compiles each shape, in one dtype by the checks that meet every function
+# and form (`make nightly` has all)
+JAX_BY_DAY := $(patsubst %,suites/operators/test_%.py,gradient forms known)
 
 suites: $(VENV)/dev.stamp
-	OMP_NUM_THREADS=1 $(BIN)/pytest suites/operators --backend=numpy,native,tensorflow,onnxruntime \
+	OMP_NUM_THREADS=1 $(BIN)/pytest suites/operators --backend=numpy,native \
+	  --examples=1 --ignore-glob='*/test_accuracy*.py' -n 2
+	OMP_NUM_THREADS=1 $(BIN)/pytest suites/operators --backend=tensorflow,onnxruntime \
 	  --examples=3 --ignore-glob='*/test_accuracy*.py' -n 2
 	OMP_NUM_THREADS=1 $(BIN)/pytest $(JAX_BY_DAY) --backend=jax --dtype=float32 --examples=1 -n 2
 	OMP_NUM_THREADS=1 $(BIN)/pytest suites/operators/test_corpus.py --backend=torch -n 2

@@ -22,6 +22,7 @@ from d5test.engines.training import Training
 from d5test.outcome.fault import Fault
 from tests.engines import failing, planted, planted_unused
 from tests.engines.test_planted import WRONG
+from tests.nightly import thinned
 
 RANKS = 4
 
@@ -119,7 +120,7 @@ def subjects() -> list[tuple[str, str, str, str]]:
     return found
 
 
-@pytest.mark.parametrize(("name", "case", "kind", "likely"), subjects())
+@pytest.mark.parametrize(("name", "case", "kind", "likely"), thinned(subjects(), 2))
 def test_what_is_wrong_is_found_and_named(name: str, case: str, kind: str, likely: str) -> None:
     engine = getattr(planted, name, None) or getattr(planted_unused, name)
     with pytest.raises(Fault) as caught:

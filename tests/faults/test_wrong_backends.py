@@ -20,7 +20,7 @@ from tests.faults.score import Local
 from tests.nightly import thinned
 
 
-@pytest.mark.parametrize("finding", thinned(EVERY, 2), ids=str)
+@pytest.mark.parametrize("finding", thinned(EVERY, 3), ids=str)
 def test_is_found_and_named(finding: Finding) -> None:
     fault = found_first(finding)
     assert fault is not None, f"nothing finds {finding}"
