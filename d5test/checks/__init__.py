@@ -296,8 +296,8 @@ CHECKS: Mapping[str, Check] = {
 __all__ = [
     "CHECKS", "Check", "Evidence", "Fault", "Inquiry", "accuracy", "accuracy_gradient",
     "batch", "compiled", "compiled_integers", "declared_dtypes", "degenerate", "determinism",
-    "distribution", "dropout", "forms", "forward", "forward_mode", "gradient", "integer_forms", "integers",
-    "invalid_arguments", "large_bytes", "large_bytes_gradient", "large_elements",
+    "distribution", "dropout", "forms", "forward", "forward_mode", "gradient", "integer_forms",
+    "integers", "invalid_arguments", "large_bytes", "large_bytes_gradient", "large_elements",
     "large_elements_gradient", "layout", "layout_gradient", "low_precision", "no_caching",
     "numerical_gradient", "real", "second_gradient", "special", "special_gradient",
     "untouched",

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from d5test.checks.inquiry import Inquiry
-from d5test.client.messages import Feed, Result
+from d5test.client.messages import Feed, Result, same
 
 
 def require_kept(
@@ -34,14 +34,6 @@ def require_kept(
             "mutated", f"an {what} is overwritten{at}", tuple(feeds), "untouched",
             which=f"{what} {_change(before, after)}",
         )  # fmt: skip
-
-
-def same(before: Any, after: Any) -> bool:
-    """Bit for bit, NaNs too."""
-    return all(
-        a is b or a is None or b is None or (a.shape == b.shape and a.tobytes() == b.tobytes())
-        for a, b in zip(before, after, strict=True)
-    ) and [x is None for x in before] == [x is None for x in after]
 
 
 def _read(feed: Feed, result: Result) -> tuple[tuple[str, Any, Any], ...]:

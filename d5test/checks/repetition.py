@@ -12,9 +12,9 @@ import numpy as np
 from d5test.backends.base import Unsupported
 from d5test.case import Arrays, Case
 from d5test.checks.inquiry import Inquiry, drawn_inputs
-from d5test.checks.kept import require_kept, same
+from d5test.checks.kept import require_kept
 from d5test.checks.own_forward import OwnForward
-from d5test.client.messages import Result
+from d5test.client.messages import Result, same
 from d5test.numerics.arithmetic import Arithmetic
 from d5test.numerics.bounds import Bounds
 from d5test.numerics.judgement import Judgement, ratios

@@ -99,6 +99,7 @@ class BackendClient(ABC):
         wanted: Sequence[int] | None = None,
         reuse: bool = False,
         form: str = "",
+        ours: bool = False,
         meanwhile: Meanwhile = None,
     ) -> list[Result]:
         """The operator's results on each feed, one after the other, in one request.
@@ -106,6 +107,7 @@ class BackendClient(ABC):
         wanted     positions of the inputs whose gradients are wanted; all floating-point ones.
         reuse      write each feed into the tensors of the one before, if the backend is mutable.
         form       which of the backend's forms computes it; empty: its row.
+        ours       by the row of d5test's that the backend's replaces, if there is one.
         meanwhile  called while the backend computes, where it does so in a process of its own.
         """
         feeds = list(feeds)
@@ -113,7 +115,7 @@ class BackendClient(ABC):
         plain_feeds = [plain_feed(feed) for feed in feeds]
         self.history.add(op, form, feeds)
         try:
-            request = (*plain(op), plain_feeds, wanted, reuse, form)
+            request = (*plain(op), plain_feeds, wanted, reuse, form, ours)
             answers = self.ask("run", *request, meanwhile=meanwhile)
         except Raised as raised:
             self.history.raised(raised)

@@ -64,6 +64,14 @@ class Result:
         )
 
 
+def same(before: Any, after: Any) -> bool:
+    """Whether arrays are bit for bit the same, NaNs too."""
+    return all(
+        a is b or a is None or b is None or (a.shape == b.shape and a.tobytes() == b.tobytes())
+        for a, b in zip(before, after, strict=True)
+    ) and [x is None for x in before] == [x is None for x in after]
+
+
 class Extremes(NamedTuple):
     """Of a large result its shape and dtype; of its repetitions, by element, lowest and highest.
 

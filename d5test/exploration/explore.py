@@ -26,6 +26,7 @@ from d5test.client import history
 from d5test.client.client import BackendClient
 from d5test.client.messages import RowInfo
 from d5test.exploration.draws import PROFILE, reproducible_draws
+from d5test.exploration.ours import is_known_of_ours
 from d5test.known.where import holds
 from d5test.numerics.bounds import double
 from d5test.outcome.assessment import Assessment
@@ -208,6 +209,7 @@ class Exploration:
                 continue
             except Fault as fault:
                 judgement = fault.judgement
+                known = known or self._known_of_ours(fault)
                 if not known and _badness(fault) > _badness(worst.get(fault.kind)):
                     worst[fault.kind] = fault
             else:
@@ -335,7 +337,10 @@ class Exploration:
             if isinstance(why, LeftToOthers):
                 self.left = self.left or why
         except Fault as raised:
-            fault = raised
+            if self._known_of_ours(raised):
+                self.outcomes.known += 1
+            else:
+                fault = raised
         except Exception as error:  # noqa: BLE001 - raised again, when Hypothesis has let go of it
             error.add_note(f"while d5test itself worked on {case!r}")
             self.broken = error
@@ -352,6 +357,9 @@ class Exploration:
             if fault.kind not in self.kinds:
                 self.kinds[fault.kind] = type(f"Found_{fault.kind}", (Found,), {})
             raise self.kinds[fault.kind](fault)
+
+    def _known_of_ours(self, fault: Fault) -> bool:
+        return is_known_of_ours(self.client, fault, self.check.name, *self.check.parts)
 
     @property
     def outcomes(self) -> Tally:

@@ -153,6 +153,16 @@ class Known:
         )
         return next((row.reason for row in rows if row.holds_for(case)), "")
 
+    def of_ours(self, case: Case, *checks: str) -> bool:
+        """Whether a row that is about other code keeps this case from being judged as it is."""
+        rows = (
+            replace(row, replaced=frozenset()) for row in self.rows if not row.speaks_of_code(case)
+        )
+        return any(
+            any(row.covers(case, check) for check in checks) if row.masks else row.holds_for(case)
+            for row in rows
+        )
+
     def models(self, case: Case) -> tuple[ErrorModel, ...]:
         """The error models that hold for this case."""
         return tuple(row.model for row in self.rows if row.model and row.holds_for(case))

@@ -7,7 +7,7 @@ memory that results share with inputs or with each other is named. NumPy and the
 import os
 import traceback
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from types import TracebackType
@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from d5test.backends.base import Backend, Unsupported
+from d5test.backends.base import Backend, Row, Unsupported
 from d5test.worker.bound import BadRow, Bound, Misfit, OperatorView
 from d5test.worker.own_code import place_in_own_code
 from d5test.worker.wire import Bits
@@ -94,6 +94,17 @@ def shape_of(tensor: Any) -> tuple[int, ...] | None:
         return None
 
 
+def rows_of_ours(backend: Backend, operator: str, form: str = "") -> Iterator[Row]:
+    """The rows, or the forms of this name, that the backend's bases in d5test have, the nearest
+    one first; none where their instances make them.
+    """
+    for kind in type(backend).__mro__:
+        if kind.__module__.startswith("d5test.") and issubclass(kind, Backend):
+            rows = kind.forms.get(operator, {}) if form else getattr(kind, "rows", {})
+            if (form or operator) in rows:
+                yield rows[form or operator]
+
+
 class Execution:
     """The requests that need the backend, answered one after the other."""
 
@@ -109,11 +120,17 @@ class Execution:
         self._checked: Counter[tuple[str, tuple[bool, ...]]] = Counter()
         """How often plans were seen to read no values but those that their rows declare."""
 
-    def bind(self, name: str, attributes: dict[str, Any], form: str = "") -> Bound:
-        """The row of an operator. The same operator asked again is the same compiled function."""
-        row = self.backend.row_for(name, form)
+    def bind(
+        self, name: str, attributes: dict[str, Any], form: str = "", ours: bool = False
+    ) -> Bound:
+        """The row of an operator, or `ours` that it replaces.
+
+        The same operator asked again is the same compiled function.
+        """
+        row = next(rows_of_ours(self.backend, name, form), None) if ours else None
+        row = self.backend.row_for(name, form) if row is None else row
         op = OperatorView(name, attributes)
-        key = (name, form, repr(attributes))
+        key = (name, form, repr(attributes), ours)
         if self._latest is None or self._latest[0] != key:
             self._latest = None
             self.where = "compile"
@@ -128,13 +145,14 @@ class Execution:
         wanted: Sequence[int] | None,
         reuse: bool,
         form: str,
+        ours: bool = False,
     ) -> list[Any]:
         """Results of the operator on each feed, which is as `plain_feed` makes it.
 
         With `reuse` a feed is written into the tensors of the one before, where the framework can.
         An array that is as it was given is answered by `True`.
         """
-        bound = self.bind(name, attributes, form)
+        bound = self.bind(name, attributes, form, ours)
         placed: list[Placed] = []
         answers: list[Any] = []
         for feed in feeds:

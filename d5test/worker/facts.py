@@ -17,7 +17,7 @@ import numpy as np
 
 from d5test.backends.base import FLOATS, Backend, Row, Unsupported
 from d5test.worker.bound import Bound, OperatorView
-from d5test.worker.execution import Execution
+from d5test.worker.execution import Execution, rows_of_ours
 from d5test.worker.recorder import of_row, public_names
 
 HALVES: Mapping[str, tuple[Any, int, int]] = {
@@ -138,18 +138,10 @@ def facts_of(row: Row, names: Any) -> tuple[Any, ...]:
 
 def is_ours(backend: Backend, row: Row, operator: str, form: str = "") -> bool:
     """Whether a row, or a form, calls what it does in a backend of d5test's."""
-    for kind in type(backend).__mro__:
-        if kind.__module__.startswith("d5test.") and issubclass(kind, Backend):
-            own = kind.forms.get(operator, {}).get(form) if form else _rows(kind).get(operator)
-            if own is not None and own.call is row.call:
-                return True
+    if any(own.call is row.call for own in rows_of_ours(backend, operator, form)):
+        return True
     method = row.call.func if isinstance(row.call, partial) else None  # as an OnnxBackend's is
     return isinstance(method, MethodType) and method.__module__.startswith("d5test.")
-
-
-def _rows(kind: type[Backend]) -> Mapping[str, Row]:
-    """Those of a class; none where its instances make them."""
-    return getattr(kind, "rows", {})
 
 
 def flushes(execution: Execution) -> dict[str, bool]:
