@@ -21,6 +21,13 @@ SHOWN = 3
 
 Reproduce = Callable[[Fault], tuple[str, str]]
 """The path of a fault's reproducer, empty if there is none, and what to say of it."""
+First = Callable[[Fault], str]
+"""The test that was the first to meet an exception of this line; empty where it is this one."""
+
+
+def first_of_none(_: Fault) -> str:
+    """No test was before."""
+    return ""
 
 
 @dataclass(frozen=True)
@@ -65,8 +72,12 @@ class Assessment:
         except FAILURES as failure:
             self.faults.append(failed(self.tally.check, case, on, failure))
 
-    def conclude(self, reproduce: Reproduce) -> Conclusion:
-        """Count the faults, with their reproducers, and say what came of the test."""
+    def conclude(self, reproduce: Reproduce, first: First = first_of_none) -> Conclusion:
+        """Count the faults, with their reproducers, and say what came of the test.
+
+        Of an exception that a line of the backend's own code raised in an earlier test, too, only
+        that test is named: a misspelt name fails them all.
+        """
         tally, texts = self.tally, []
         if self.known:
             tally.known += 1
@@ -76,7 +87,10 @@ class Assessment:
             for accused in fault.accused:
                 path, note = reproduce(accused)
                 tally.count_fault(accused, path)
-                lines = [accused.message.rstrip()]
+                same = first(accused)
+                lines = [
+                    f"{accused.headline}\n  as in {same}" if same else accused.message.rstrip()
+                ]
                 if not self.steady:
                     lines.append("  not steady: repeated, the case can be right")
                 lines += [f"  reproducer: {note}"] if note else []

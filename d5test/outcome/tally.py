@@ -8,7 +8,7 @@ from typing import Any
 
 from d5test.accuracy import Accuracy, Grade
 from d5test.backends.base import Unsupported
-from d5test.outcome.fault import Fault
+from d5test.outcome.fault import AT, Fault
 
 LEAST_SHARE = 0.5
 """The share of each output and gradient that has to be judged, on the average of its cases."""
@@ -136,6 +136,7 @@ class Tally:
             {
                 "kind": fault.kind,
                 "cause": fault.cause,
+                "at": fault.details.get(AT, ""),
                 "case": repr(fault.case),
                 "text": fault.headline,
                 "reproducer": reproducer,

@@ -44,6 +44,8 @@ class Progress:
     def __init__(self, config: pytest.Config, reporter: Any) -> None:
         self.config, self.reporter = config, reporter
         self.faults: list[str] = []
+        self.first: dict[tuple[str, str], int] = {}
+        """For each backend and line of its own that raised: the number of the first fault."""
         self.running, self.folder = "", ""
         self.total, self.done, self.began = 0, 0, time.monotonic()
         self._live: Live | None = None
@@ -112,10 +114,14 @@ class Progress:
                 self.folder = os.path.dirname(path) or self.folder
                 words = f"{tally.check}, {tally.dtype}" if tally.dtype else tally.check
                 where = f": {path}" if path else ""
-                yield f"fault {len(self.faults)}: {fault['text']} ({words}){where}"
+                number = len(self.faults)
+                line = tally.backend, fault["at"] or str(number)
+                first = self.first.setdefault(line, number)
+                text = fault["text"] if first == number else f"as fault {first}"
+                yield f"fault {number}: {text} ({words}){where}"
         if report.failed and self._live is not None and len(self.faults) == before:
-            first = report.longreprtext.strip().partition("\n")[0]
-            yield f"{report.nodeid.rpartition('::')[2]} failed: {first}"
+            first_line = report.longreprtext.strip().partition("\n")[0]
+            yield f"{report.nodeid.rpartition('::')[2]} failed: {first_line}"
 
     def __rich__(self) -> Text:
         """The status line."""

@@ -49,6 +49,10 @@ def test_an_attribute_that_an_operator_lacks_is_the_rows_mistake(suite: Suite) -
     assert "Relu has no attribute 'slope' (it has: none)" in ran.text
     assert "Gather has no attribute 'axes' (it has: axis)" in ran.text
     assert "it says gone" not in ran.text
+    # the first test of each has all that is known; the others name it
+    assert ran.text.count("Relu has no attribute 'slope'") == 1
+    assert ran.text.count("  as in test_forward[./tiny.py:Lacking-") == 3
+    assert len(re.findall(r"^fault \d: as fault \d \(", ran.text, re.MULTILINE)) == 3
 
 
 def test_what_put_raises_accuses_no_function_and_tells_the_layout(suite: Suite) -> None:

@@ -153,7 +153,9 @@ class Other(Jax):
 """
     )
     options = ("--operator=Softplus", "--dtype=float32", "--check=accuracy_gradient")
-    same, other = (suite("", f"--backend=./mine.py:{name}", *options) for name in ("Same", "Other"))
+    same, other = (
+        suite("", f"--backend=./mine.py:{name}", *options) for name in ("Same", "Other")
+    )
     assert same.rc == 0
     assert "masked by known failures" in same.text
     assert other.rc == 1
