@@ -3,7 +3,9 @@
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +22,15 @@ x, w = (t.bfloat16().to(memory_format=torch.channels_last).requires_grad_() for 
 for _ in range(3000):
     torch.autograd.grad(F.conv2d(x, w, stride=(1, 2)).sum(), w)
 """
+GRADIENT = """
+import tensorflow as tf
+x, w = tf.ones((1, 96, 96, 2)), tf.ones((1, 1, 2, 3))
+for _ in range(300):
+    with tf.GradientTape() as tape:
+        tape.watch(w)
+        y = tf.nn.conv2d(x, w, (1, 2, 2, 1), "VALID")
+    tape.gradient(y, w)
+"""
 PRODUCT = """
 import tensorflow as tf
 for _ in range(300):
@@ -35,23 +46,49 @@ for _ in range(300):
         (16, 1, 2, "bfloat16", False),
         (2, 1, 1, "bfloat16", False),
         (2, 2, 2, "bfloat16", False),
-        (2, 1, 2, "float32", False),
+        (8, 1, 2, "float32", True),
+        (2, 1, 2, "float64", False),
     ],
 )
+@pytest.mark.parametrize(
+    ("framework", "function"),
+    [("torch", "conv"), ("tensorflow", "conv"), ("tensorflow", "conv_transpose")],
+)
 def test_strided_pointwise_convolutions_of_few_channels_are_not_asked(
-    channels: int, kernel: int, strides: int, dtype: str, refused: bool
+    framework: str,
+    function: str,
+    channels: int,
+    kernel: int,
+    strides: int,
+    dtype: str,
+    refused: bool,
 ) -> None:
-    torch = pytest.importorskip("torch")
-    from d5test.backends.torch.forms.windows import conv_last, in_channels_last
+    pytest.importorskip(framework)
+    inputs: Any
+    if framework == "torch":
+        import torch
 
-    op = OPERATORS["Conv"](strides=(1, strides))
-    x = torch.ones(1, channels, 5, 8, dtype=getattr(torch, dtype))
-    w = torch.ones(4, channels, kernel, kernel, dtype=x.dtype)
+        from d5test.backends.torch.forms.windows import conv_last, in_channels_last
+
+        plan = partial(conv_last, in_channels_last)
+        ones = partial(torch.ones, dtype=getattr(torch, dtype))
+    else:
+        import tensorflow as tf
+
+        from d5test.backends.tensorflow import windows
+
+        plan = getattr(windows, function).plan
+        ones = partial(tf.ones, dtype=dtype)
+    op = OPERATORS["ConvTranspose" if function == "conv_transpose" else "Conv"](
+        strides=(1, strides)
+    )
+    outer = 4 if function == "conv_transpose" else channels
+    inputs = ones((1, outer, 5, 8)), ones((4, channels, kernel, kernel))
     if not refused:
-        assert conv_last(in_channels_last, op, x, w)(x, w).shape[:2] == (1, 4)
+        assert plan(op, *inputs)(*inputs).shape[0] == 1
         return
     with pytest.raises(Unsupported, match="writes past the end"):
-        conv_last(in_channels_last, op, x, w)
+        plan(op, *inputs)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +120,14 @@ def test_products_of_a_shared_matrix_are_not_asked(
 @pytest.mark.nightly
 @pytest.mark.skipif(not CHECKED.exists(), reason="glibc's checking allocator is not here")
 @pytest.mark.skipif("avx512f" not in processor.flags(), reason="oneDNN has other kernels here")
-@pytest.mark.parametrize(("module", "calls"), [("torch", CONVOLUTION), ("tensorflow", PRODUCT)])
+@pytest.mark.parametrize(
+    ("module", "calls"),
+    [
+        ("torch", CONVOLUTION),
+        ("tensorflow", GRADIENT),
+        ("tensorflow", PRODUCT),
+    ],
+)
 def test_the_memory_of_others_is_still_overwritten(module: str, calls: str) -> None:
     """Once it is not, nothing has to be refused. Whether a block is hit in a try is chance."""
     pytest.importorskip(module)

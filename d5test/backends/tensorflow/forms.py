@@ -9,7 +9,7 @@ from d5test.backends.base import FAMILIES, UNDERIVED, Forms, Plan, Row, Table, U
 from d5test.backends.tensorflow import depthwise, keras_ops, layers
 from d5test.backends.tensorflow.framework import numbers, tf
 from d5test.backends.tensorflow.layers import in_channels_last
-from d5test.backends.tensorflow.windows import kernel_first, padding
+from d5test.backends.tensorflow.windows import kernel_first, padding, refuse_overrun
 from d5test.backends.windows import Windows
 
 forms = Forms()
@@ -100,6 +100,7 @@ def by_rank(op: Any, x: Any, w: Any, b: Any = None) -> Plan:
     """`tf.nn.conv1d`, `conv2d` or `conv3d`, without groups."""
     n = w.ndim - 2
     at = Windows.of(op, x.shape[2:], w.shape[2:])
+    refuse_overrun(at, op.group, x.shape[1], x)
     pad, kernel = padding(at.pads), kernel_first(n)
     around = (lambda each: each) if n < 3 else (lambda each: (1, *each, 1))
     function = (tf.nn.conv1d, tf.nn.conv2d, tf.nn.conv3d)[n - 1]

@@ -8,7 +8,7 @@ import keras
 
 from d5test.backends.base import Forms, Plan, Unsupported, padded, planned
 from d5test.backends.tensorflow.framework import channels_last, channels_second, tf
-from d5test.backends.tensorflow.windows import has_groups, kernel_first
+from d5test.backends.tensorflow.windows import has_groups, kernel_first, refuse_overrun
 from d5test.backends.windows import Windows
 
 forms = Forms()
@@ -169,7 +169,9 @@ def grouped(op: Any, x: Any, w: Any) -> Windows:
     """The windows of a convolution, if TensorFlow differentiates its groups."""
     if op.group > 1 and (x.ndim == 5 or not has_groups(x.dtype)):
         raise Unsupported("TensorFlow differentiates no groups here")
-    return spatial(op, x, w.shape[2:])
+    at = spatial(op, x, w.shape[2:])
+    refuse_overrun(at, op.group, x.shape[1], x)
+    return at
 
 
 @forms.add("Conv", "keras.layers.Conv1D, 2D, 3D", arithmetic="S", attributes=VALID)

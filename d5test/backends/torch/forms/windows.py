@@ -24,8 +24,8 @@ CONV_BY_WORD = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 
 BLOCK = 16
 OVERRUN = "oneDNN writes past the end of its workspace (uxlfoundation/oneDNN#6035)"
-"""In the weight gradient of a strided 1x1 convolution in channels_last and bfloat16, of fewer
-channels than a block has. Calls that come later crash, so that nothing may be asked there."""
+"""In the weight gradient of a strided 1x1 convolution in channels_last, of fewer channels than a
+block has. Calls that come later crash, so that nothing may be asked there."""
 
 
 def convolution(op: Any, x: Tensor, w: Tensor, b: Tensor | None, padding: Any) -> nn.Module:
@@ -58,7 +58,8 @@ def conv_last(layout: Plan, op: Any, x: Tensor, w: Tensor, b: Tensor | None = No
     """A module in channels_last; `layout` is that of the input."""
     module = convolution(op, x, w, b, same_pads(op, x, w))
     strided = max(w.shape[2:]) == 1 and max(module.stride) > 1
-    if strided and x.shape[1] < BLOCK and (x.dtype, x.device.type) == (torch.bfloat16, "cpu"):
+    narrow = x.dtype in (torch.float32, torch.bfloat16) and x.device.type == "cpu"
+    if strided and narrow and x.shape[1] < BLOCK:
         raise Unsupported(f"known failure: {OVERRUN}")
     return lambda x, w, b=None: run(module, layout(x), weight=in_channels_last(w), bias=b)
 
