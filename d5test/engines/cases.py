@@ -153,7 +153,7 @@ _ROWS = (
     Case("mlp-resumed-unused", "branched", "AdamW", resumed=True),
     Case("deep-sgd", sizes=Sizes(depth=6)),
     Case("transformer-sgd", "transformer"),
-    Case("transformer-uneven", "transformer", uneven=True),
+    Case("transformer-uneven", "transformer", accumulate=2, uneven=True),
     Case("transformer-adamw", "transformer", "AdamW"),
     Case("experts-sgd", "experts"),
     Case("residual-sgd", "residual"),

@@ -64,7 +64,7 @@ def needs(engine: str) -> Mapping[str, str]:
 
 Division = Literal["", "rows", "plan", "whole"]
 """How ranks along an axis divide tensors: not at all, by rows, as the plan splits modules, or each
-rank has some of the tensors."""
+rank has some of the tensors; of the optimizer's state it may have pieces of each."""
 
 Samples = Literal["shared", "same", "first"]
 """What ranks along an axis train on: each on its share, all on the same, or all on what the first

@@ -269,8 +269,12 @@ def _placements(training: Training, ranks: Sequence[Phase]) -> Iterator[Finding]
             }  # fmt: skip
             return
         if "whole" in divisions.values() and any(map(bool, of_ranks)):
-            full = [rank for rank, each in enumerate(of_ranks) if set(each) == {*training.shapes}
-                    and all(each.values())]  # fmt: skip
+            # of the state a rank may have a piece of each slot, but not all of them whole
+            full = [
+                rank for rank, each in enumerate(of_ranks)
+                if all(each.get(name, 0) >= (prod(shape) if what == "state" else 1)
+                       for name, shape in training.shapes.items())
+            ]  # fmt: skip
             if full:
                 yield "placement", f"{HELD[what]} is not divided", {"all is on": _numbers({*full})}
                 return

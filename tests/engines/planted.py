@@ -280,6 +280,23 @@ class StateEverywhere(Ddp):
     axes = ("zero",)
 
 
+class PiecesOfEach(Zero):
+    """An honest one: of a state that is cut in as many pieces as there are ranks, it has one."""
+
+    def placements(self) -> Held:
+        rank, ranks = self.replicas
+        whole = {name: p.numel() for name, p in self.named.items()}
+        return Held(whole, {name: (n + rank) // ranks for name, n in whole.items()})
+
+
+class StateOnOneRank(Zero):
+    """Rank 0 has the state of all parameters."""
+
+    def placements(self) -> Held:
+        whole = {name: p.numel() for name, p in self.named.items()}
+        return Held(whole, {} if self.world.rank else whole)
+
+
 class NotSharded(Ddp):
     """It says that it shards, and does not."""
 

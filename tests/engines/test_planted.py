@@ -40,6 +40,7 @@ WRONG = {
     "OtherRate:mlp-sgd": ("value", ""),
     "OwnShardKept:mlp-sgd": ("value", ""),
     "StateEverywhere:mlp-sgd": ("placement", "the plan was not applied: each rank has all of it"),
+    "StateOnOneRank:mlp-sgd": ("placement", ""),
     "NotSharded:mlp-sgd": ("placement", "the plan was not applied: each rank has all of it"),
     "RowOff:mlp-sgd": ("value", ""),
     "NothingSplit:mlp-sgd": ("placement", "the plan was not applied: each rank has all of it"),

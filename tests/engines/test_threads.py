@@ -138,6 +138,7 @@ def test_what_is_wrong_is_found_and_named(name: str, case: str, kind: str, likel
         (planted.Fsdp2, "mlp-resumed-adamw"),
         (planted.TensorParallel, "mlp-sgd"),
         (planted.Zero, "mlp-clipped"),
+        (planted.PiecesOfEach, "mlp-sgd"),
         (planted.OneBucket, "mlp-tied"),
         (planted.PostLocalSgd, "mlp-accumulated"),
     ],
