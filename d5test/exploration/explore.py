@@ -316,7 +316,7 @@ class Exploration:
         try:
             self.check.run(self.client, case)
         except Fault as fault:
-            return fault if fault.kind == kind else None
+            return fault if fault.kind == kind and not self._known_of_ours(fault) else None
         except (Inapplicable, Unsupported):
             pass
         return None
