@@ -107,7 +107,7 @@ class BackendClient(ABC):
         wanted     positions of the inputs whose gradients are wanted; all floating-point ones.
         reuse      write each feed into the tensors of the one before, if the backend is mutable.
         form       which of the backend's forms computes it; empty: its row.
-        ours       by the row of d5test's that the backend's replaces, if there is one.
+        ours       by the row of d5test's that the backend's replaces; without one `Unsupported`.
         meanwhile  called while the backend computes, where it does so in a process of its own.
         """
         feeds = list(feeds)

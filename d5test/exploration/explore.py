@@ -359,7 +359,8 @@ class Exploration:
             raise self.kinds[fault.kind](fault)
 
     def _known_of_ours(self, fault: Fault) -> bool:
-        return is_known_of_ours(self.client, fault, self.check.name, *self.check.parts)
+        names = self.check.name, *self.check.parts
+        return is_known_of_ours(self.client, fault, self.check.run, *names)
 
     @property
     def outcomes(self) -> Tally:

@@ -148,20 +148,14 @@ class Known:
 
     def of_other_code(self, case: Case) -> str:
         """The reason of a row that is about other code for this case; empty if there is none."""
-        rows = (
-            replace(row, replaced=frozenset()) for row in self.rows if not row.speaks_of_code(case)
-        )
-        return next((row.reason for row in rows if row.holds_for(case)), "")
+        rows = zip(self.rows, self.of_ours.rows, strict=True)
+        return next((ours.reason for row, ours in rows
+                     if not row.speaks_of_code(case) and ours.holds_for(case)), "")  # fmt: skip
 
-    def of_ours(self, case: Case, *checks: str) -> bool:
-        """Whether a row that is about other code keeps this case from being judged as it is."""
-        rows = (
-            replace(row, replaced=frozenset()) for row in self.rows if not row.speaks_of_code(case)
-        )
-        return any(
-            any(row.covers(case, check) for check in checks) if row.masks else row.holds_for(case)
-            for row in rows
-        )
+    @property
+    def of_ours(self) -> Known:
+        """What is known of the backend as if no row of d5test's was replaced."""
+        return Known(tuple(replace(row, replaced=frozenset()) for row in self.rows))
 
     def models(self, case: Case) -> tuple[ErrorModel, ...]:
         """The error models that hold for this case."""
@@ -176,7 +170,14 @@ class Known:
 @contextmanager
 def set_aside(client: Any) -> Iterator[None]:
     """Within: the backend is judged as if nothing were known of it."""
-    before, client.known = client.known, Known()
+    with taken_for(client, Known()):
+        yield
+
+
+@contextmanager
+def taken_for(client: Any, known: Known) -> Iterator[None]:
+    """Within: this is what is known of the backend."""
+    before, client.known = client.known, known
     try:
         yield
     finally:

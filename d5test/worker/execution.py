@@ -127,8 +127,12 @@ class Execution:
 
         The same operator asked again is the same compiled function.
         """
-        row = next(rows_of_ours(self.backend, name, form), None) if ours else None
-        row = self.backend.row_for(name, form) if row is None else row
+        row = self.backend.row_for(name, form)
+        if ours:
+            replaced = next(rows_of_ours(self.backend, name, form), None)
+            if replaced is None:
+                raise Unsupported(f"d5test has no row of {name} that the backend replaces")
+            row = replaced
         op = OperatorView(name, attributes)
         key = (name, form, repr(attributes), ours)
         if self._latest is None or self._latest[0] != key:

@@ -4,13 +4,18 @@ import os
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from d5test.backends.base import Unsupported
 from d5test.client.client import WorkerClient
+from d5test.client.messages import Feed, same
 from d5test.client.registry import installed
 from d5test.known.reading import shipped
+from d5test.reference.operators import OPERATORS
 
 pytestmark = pytest.mark.skipif("torch" not in installed(), reason="torch is not installed")
+TINY = Path(__file__).parents[1] / "backends" / "tiny.py"
 BACKENDS = """
 from d5test.backends.base import Forms, Row, planned
 from d5test.backends.torch import Torch
@@ -79,3 +84,20 @@ def test_whose_a_row_is(tmp_path: Path) -> None:
         }
         under = ("torch.func.vmap", "torch.func.vmap(in_dims=)")
         assert forms == {(op, form) for op in replaced for form in under}
+
+
+def test_ours_is_the_row_that_was_replaced_and_of_a_backend_of_its_own_there_is_none(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "mine.py").write_text(BACKENDS)
+    op, x = OPERATORS["HardSwish"](), np.linspace(-4, 4, 64, dtype=np.float32)
+    with WorkerClient(f"{tmp_path / 'mine.py'}:Replaced") as client:
+        mine, ours = (client.run(op, [Feed((x,))], ours=ours)[0].outputs for ours in (False, True))
+    with WorkerClient("torch") as client:
+        torchs = client.run(op, [Feed((x,))])[0].outputs
+    assert same(ours, torchs)
+    assert not same(mine, torchs)
+    with WorkerClient(f"{TINY}:Tiny") as client:
+        name = next(iter(client.about.rows))
+        with pytest.raises(Unsupported, match=f"no row of {name} that the backend replaces"):
+            client.run(OPERATORS[name](), [Feed((x, x))], ours=True)
