@@ -117,3 +117,27 @@ def test_tensors_have_a_mesh_whose_process_group_is_gone() -> None:
     assert not of_its_mesh()
     forget_meshes()
     assert of_its_mesh()
+
+
+def test_replicas_part_after_a_rank_has_joined() -> None:
+    """It takes no step while it shadows the others, and so its momentum stays behind."""
+
+    def trained(rank: int) -> list[float]:
+        model = nn.parallel.DistributedDataParallel(nn.Linear(1, 1, bias=False))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.125, momentum=0.75)
+        weights = []
+        for _ in range(2):
+            with model.join():
+                for _ in range(2 - rank):
+                    model(torch.ones(1, 1)).sum().backward()
+                    optimizer.step()
+                    optimizer.zero_grad()
+                    weights.append(model.module.weight.item())
+            weights.append(model.module.weight.item())
+        return weights
+
+    (first, _, ended, second, *_, last), (joined, also_ended, other, also_last) = together(
+        2, trained
+    )
+    assert (first, ended, last) == (joined, also_ended, also_last)
+    assert second != other
