@@ -7,7 +7,7 @@ others show what no case before them shows.
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from math import log2, prod
@@ -87,9 +87,8 @@ class Seeded(Draw):
         """See `Draw`."""
         return bool(self.integer(0, 1))
 
-    def choose(self, options: Iterable[T]) -> T:
+    def any_of(self, choices: Sequence[T]) -> T:
         """See `Draw`."""
-        choices = tuple(options)
         return choices[self.integer(0, len(choices) - 1)]
 
     def sides(self, n: int, least: int = 1, most: int = 6, **options: bool) -> Shape:
