@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import fields
 from typing import Any
 
 from d5test.backends.base import Unsupported
@@ -22,6 +23,8 @@ def is_known_of_ours(
     """
     case = fault.case
     if not fault.evidence.feeds or not client.known.of_other_code(case):
+        return False
+    if fault.kind == "not compiled":  # which no bits show
         return False
     if not _agrees(client, fault):
         return False
@@ -56,8 +59,8 @@ def _results(client: Any, fault: Fault, ours: bool) -> list[Result]:
 
 
 def _alike(one: Result, other: Result) -> bool:
-    """Outputs and gradients."""
-    pairs = ((one.outputs, other.outputs), (one.gradients or (), other.gradients or ()))
+    """Outputs and gradients, and what became of inputs and of earlier results."""
+    pairs = ((getattr(one, f.name) or (), getattr(other, f.name) or ()) for f in fields(Result))
     return all(len(a) == len(b) and _dtypes(a) == _dtypes(b) and same(a, b) for a, b in pairs)
 
 
