@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from math import inf
@@ -278,6 +279,24 @@ class StateEverywhere(Ddp):
     """It says that it divides the optimizer's state, and does not."""
 
     axes = ("zero",)
+
+
+class MeanOfParts(Ddp):
+    """Of the parts of a share it takes the mean of their means, however large each is."""
+
+    def step(self, joined: Minibatch) -> float:
+        rank, ranks = self.replicas
+        mine, parts = joined.part(rank, ranks), self.plan.accumulate
+        total = torch.zeros((), dtype=next(self.model.parameters()).dtype)
+        for number in range(parts):
+            part = mine.part(number, parts)
+            with nullcontext() if number == parts - 1 else self.accumulating():
+                loss = mean_loss(self.model(part.x), part.y) * (len(mine) / parts / len(joined))
+                (loss * ranks).backward()
+            total = total + loss.detach()
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        return self.summed(total)
 
 
 class PiecesOfEach(Zero):

@@ -34,6 +34,7 @@ WRONG = {
     "ReducedInBfloat16:mlp-sgd": ("value", ""),
     "SamplesRepeated:mlp-sgd": ("value", "the last rank has rank 0's samples"),
     "MeanOfMeans:mlp-uneven": ("value", ""),
+    "MeanOfParts:transformer-uneven": ("value", ""),
     "OwnLoss:mlp-sgd": ("value", ""),
     "NotANumber:mlp-sgd": ("value", ""),
     "MomentumForgotten:mlp-sgd": ("value", ""),
