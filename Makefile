@@ -83,6 +83,7 @@ nightly: $(VENV)/dev.stamp
 	OMP_NUM_THREADS=1 $(BIN)/pytest suites/operators -n 2 --backend=tensorflow,onnxruntime
 	OMP_NUM_THREADS=1 $(BIN)/pytest suites/operators -n 2 \
 	  --backend=tensorflow-compiled,tensorflow-xla,jax-compiled
+	OMP_NUM_THREADS=1 $(BIN)/pytest suites/operators -n 2 --backend=torch-compiled --examples=1
 	$(BIN)/pytest suites/distributed/test_training.py --optimizer=$$($(BIN)/python -c \
 	  "from d5test.distributed.optimizers import NAMED; print(','.join(NAMED))")
 	$(INSTALL) --editable '.[deepspeed]'
