@@ -18,7 +18,7 @@ def execute(options: argparse.Namespace) -> int:
     """Print a line for each fault, or the page."""
     from d5test.checks import CHECKS
     from d5test.known.reading import Unreadable, shipped_files
-    from d5test.known.writing import page, treatment
+    from d5test.known.writing import NO_CASE, page, treatment
 
     try:
         files = shipped_files(CHECKS)
@@ -30,8 +30,11 @@ def execute(options: argparse.Namespace) -> int:
     if options.page:
         print(page(chosen), end="")
         return 0
-    for name, (_, rows) in chosen.items():
+    for name, (_, rows, findings) in chosen.items():
         for row in rows:
             print(f"{name} {row.versions}  {', '.join(row.operators)}: {row.reason}"
                   f"  ({treatment(row)}, until {row.expires})")  # fmt: skip
+        for finding in findings:
+            print(f"{finding.package} {finding.versions}  {finding.about}: {finding.reason}"
+                  f"  ({NO_CASE})")  # fmt: skip
     return 0

@@ -178,7 +178,7 @@ class Pipeline(Divided):
         for part in parts.values():
             if self.world.mesh["tp"] > 1:
                 self.divide(part)
-            # else torch loses gradients in silence, see tests/engines/test_found.py
+            # else torch loses gradients in silence, see docs/found.md
             self.sharded(part, reshard_after_forward=not self.delayed)
         named = chain.from_iterable(part.named_children() for part in parts.values())
         self.model = nn.Sequential(OrderedDict(named))

@@ -8,22 +8,24 @@ import ast
 import datetime as dt
 import math
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from d5test.case import FLOATS, Case, Operator, Tensor
 from d5test.files import folder_of_suites
 from d5test.known.failure import Known, KnownFailure, Pinned, in_dtype
+from d5test.known.finding import Finding
 from d5test.known.where import validate
 from d5test.names import hint
 from d5test.numerics.arithmetic import ErrorModel, format_of
 from d5test.numerics.elementary import TABLE
 from d5test.reference.formulas import FORMULAS
 
+Entry = TypeVar("Entry")
 Operators = Mapping[str, type[Operator]]
 Checks = Mapping[str, Any]
 LARGEST = 4 * 2**20
@@ -33,6 +35,9 @@ LISTS = ("operators", "dtypes", "checks", "backends", "devices", "witnesses")
 REQUIRED = ("reason", "operators", "dtypes", "checks", "cases", "owner", "expires")
 KEYS = (*TEXTS, *LISTS, "cases", "expires", "where", "model")
 PINNED = ("case", "checks", "dtypes")
+FOUND = ("about", "reason", "here", "package", "versions", "owner", "reproducer", "prints")
+"""What a finding must have."""
+FOUND_TEXTS = (*FOUND, "link", "extent", "extension")
 FUNCTIONS = tuple(ufunc.__name__ for ufunc in TABLE)
 CONSTANTS = {"inf": math.inf, "nan": math.nan}
 LONGEST_CASE = 100_000
@@ -45,21 +50,42 @@ class Unreadable(ValueError):
     """A file that cannot be read; the text is one line."""
 
 
+class Shipped(NamedTuple):
+    """What comes with the suites for a framework."""
+
+    preamble: str
+    """What each reproducer begins with."""
+    rows: Sequence[KnownFailure]
+    findings: Sequence[Finding]
+
+
 def read(file: str | Path, operators: Operators, checks: Checks) -> list[KnownFailure]:
     """The rows of a file. Raises `Unreadable`."""
-    path = Path(file)
+    return _each(Path(file), "known", lambda row, at: _row(row, operators, checks, at))
+
+
+def read_findings(file: str | Path) -> list[Finding]:
+    """The findings of a file. Raises `Unreadable`."""
+    return _each(Path(file), "finding", lambda row, at: _finding(row))
+
+
+def _each(path: Path, key: str, made: Callable[[Any, str], Entry]) -> list[Entry]:
+    """What is made of each table of the file that has this key."""
     content = _content(path)
-    rows = content.get("known", [])
-    if set(content) - {"known", "preamble"} or not isinstance(rows, list):
+    if set(content) - {"known", "preamble", "finding"}:
         raise Unreadable(f"known failures {path}: expected [[known]] tables and nothing else")
-    failures = []
+    rows, entries = content.get(key, []), []
+    if not isinstance(rows, list):
+        raise Unreadable(f"known failures {path}: expected [[{key}]] tables, not {rows!r:.60}")
     for number, row in enumerate(rows, 1):
-        at = f"{path}, row {number}"
+        at = f"{path}, {'row' if key == 'known' else key} {number}"
         try:
-            failures.append(_row(row, operators, checks, at))
+            if not isinstance(row, dict):
+                raise ValueError(f"expected a table, [[{key}]], not {row!r:.60}")
+            entries.append(made(row, at))
         except ValueError as error:
             raise Unreadable(f"known failures {at}: {' '.join(str(error).split())}") from None
-    return failures
+    return entries
 
 
 def shipped(framework: str) -> Path:
@@ -76,12 +102,16 @@ def known_of(about: Any, checks: Checks) -> Known:
     return Known(tuple(row for row in rows if row.speaks_of(about)))
 
 
-def shipped_files(checks: Checks) -> dict[str, tuple[str, list[KnownFailure]]]:
-    """By framework, what comes with the suites: what its reproducers begin with, and the rows."""
+def shipped_files(checks: Checks) -> dict[str, Shipped]:
+    """What comes with the suites, by framework."""
     from d5test.reference.operators import OPERATORS
 
     return {
-        path.stem: (str(_content(path).get("preamble", "")), read(path, OPERATORS, checks))
+        path.stem: Shipped(
+            str(_content(path).get("preamble", "")),
+            read(path, OPERATORS, checks),
+            read_findings(path),
+        )
         for path in sorted(shipped("").parent.glob("*.toml"))
     }
 
@@ -103,21 +133,14 @@ def _content(path: Path) -> dict[str, Any]:
 
 
 def _row(row: Any, operators: Operators, checks: Checks, at: str) -> KnownFailure:
-    if not isinstance(row, dict):
-        raise ValueError(f"expected a table, [[known]], not {row!r:.60}")
     _only("key", row, KEYS)
-    for name in REQUIRED:
-        if not row.get(name):
-            raise ValueError(f"{name} is missing")
+    _require(row, REQUIRED)
     texts: dict[str, Any] = {name: _text(row, name) for name in TEXTS}
     lists: dict[str, Any] = {name: _texts(row, name) for name in LISTS}
     _only("operator", lists["operators"], operators)
     _only("dtype", lists["dtypes"], FLOATS)
     _only("check", lists["checks"], checks)
-    try:
-        SpecifierSet(texts["versions"])
-    except InvalidSpecifier as error:
-        raise ValueError(f"versions: {error}") from None
+    _require_specifier(texts["versions"])
     where = row.get("where")
     if where is not None:
         if not isinstance(where, dict):
@@ -133,6 +156,30 @@ def _row(row: Any, operators: Operators, checks: Checks, at: str) -> KnownFailur
         where=where,
         model=_model(row, lists["operators"], operators) if "model" in row else None,
     )
+
+
+def _finding(row: dict[str, Any]) -> Finding:
+    _only("key", row, (*FOUND_TEXTS, "environment"))
+    _require(row, FOUND)
+    texts = {name: _text(row, name) for name in FOUND_TEXTS}
+    _require_specifier(texts["versions"])
+    environment = row.get("environment", {})
+    if not isinstance(environment, dict):
+        raise ValueError('environment: expected a table, { OMP_NUM_THREADS = "2" }')
+    return Finding(**texts, environment={name: _text(environment, name) for name in environment})
+
+
+def _require(row: Mapping[str, Any], names: Iterable[str]) -> None:
+    for name in names:
+        if not row.get(name):
+            raise ValueError(f"{name} is missing")
+
+
+def _require_specifier(versions: str) -> None:
+    try:
+        SpecifierSet(versions)
+    except InvalidSpecifier as error:
+        raise ValueError(f"versions: {error}") from None
 
 
 def _pinned(

@@ -4,24 +4,28 @@ Requirements: what stands in the page stands in a row; the same rows make the sa
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from d5test.known.failure import KnownFailure
+from d5test.known.finding import Finding
+from d5test.known.reading import Shipped
 
 HEAD = """\
 # Faults that d5test found
 
-Each is a row of `suites/known`, whose cases run as tests and must still fail; each was checked
-against independent computations. A reproducer needs the framework alone: paste what stands first
-in its section, then the lines of the fault. Behind a `#` stands what is right; the block below
-has what was printed, or raised.
+Most are rows of `suites/known`, whose cases run as tests and must still fail; each was checked
+against independent computations. The last ones of a framework are those that no case of an
+operator shows: of training, of ranks, of memory. A reproducer needs the framework alone: paste
+what stands first in its section, then the lines of the fault. Behind a `#` stands what is right;
+the block below has what was printed, or raised.
 
 This page is made from the rows: `d5test known --page > docs/found.md`.
 """
 JUDGED = "judged by its error model"
 REFUSED = "counted as unsupported"
 MASKED = "not judged"
+NO_CASE = "no case shows it"
 
 
 def table(row: Mapping[str, Any]) -> str:
@@ -43,18 +47,18 @@ def _value(value: Any) -> str:
     return repr(value) if isinstance(value, float) else str(value)
 
 
-def page(files: Mapping[str, tuple[str, Sequence[KnownFailure]]]) -> str:
-    """The page, from the preamble and the rows of each framework."""
+def page(files: Mapping[str, Shipped]) -> str:
+    """The page, from what comes with the suites for each framework."""
     return "\n".join([HEAD, *_overview(files), "", *_sections(files)])
 
 
-def _overview(files: Mapping[str, tuple[str, Sequence[KnownFailure]]]) -> Iterator[str]:
-    yield f"| framework | faults | {JUDGED} | {REFUSED} | {MASKED} |"
-    yield "|---|---|---|---|---|"
-    for name, (_, rows) in files.items():
+def _overview(files: Mapping[str, Shipped]) -> Iterator[str]:
+    yield f"| framework | faults | {JUDGED} | {REFUSED} | {MASKED} | {NO_CASE} |"
+    yield "|---|---|---|---|---|---|"
+    for name, (_, rows, findings) in files.items():
         ways = [treatment(row) for row in rows]
-        counts = (ways.count(way) for way in (JUDGED, REFUSED, MASKED))
-        yield f"| {name} | {len(rows)} | {' | '.join(map(str, counts))} |"
+        counts = [ways.count(way) for way in (JUDGED, REFUSED, MASKED)] + [len(findings)]
+        yield f"| {name} | {sum(counts)} | {' | '.join(map(str, counts))} |"
 
 
 def treatment(row: KnownFailure) -> str:
@@ -64,13 +68,15 @@ def treatment(row: KnownFailure) -> str:
     return REFUSED if row.raises else MASKED
 
 
-def _sections(files: Mapping[str, tuple[str, Sequence[KnownFailure]]]) -> Iterator[str]:
-    for name, (preamble, rows) in files.items():
+def _sections(files: Mapping[str, Shipped]) -> Iterator[str]:
+    for name, (preamble, rows, findings) in files.items():
         yield f"## {name}\n"
         if preamble:
             yield f"```python\n{preamble.strip()}\n```\n"
         for row in rows:
             yield from _fault(row)
+        for finding in findings:
+            yield from _without_case(finding)
 
 
 def _fault(row: KnownFailure) -> Iterator[str]:
@@ -80,11 +86,32 @@ def _fault(row: KnownFailure) -> Iterator[str]:
     where += [f"processors or builds with {' or '.join(row.devices)}"] if row.devices else []
     yield f"* {', '.join(row.dtypes)}; {'; '.join(where)}"
     yield f"* how bad: {row.extent}"
-    owner = f"[{row.owner}]({row.link})" if row.link else row.owner
-    yield f"* where: {owner}"
+    yield _owner(row)
     yield f"* here: {treatment(row)}, until {row.expires}"
     yield from (f"* {witness}" for witness in row.witnesses)
     yield ""
     if row.reproducer:
-        yield f"```python\n{row.reproducer.strip()}\n```\n"
-        yield f"```text\n{row.prints.strip()}\n```\n"
+        yield from _blocks(row)
+
+
+def _without_case(finding: Finding) -> Iterator[str]:
+    yield f"### {finding.about}: {finding.reason}\n"
+    extension = f"; processors with {finding.extension}" if finding.extension else ""
+    yield f"* {finding.package} {finding.versions}{extension}"
+    yield from [f"* how bad: {finding.extent}"] if finding.extent else []
+    yield _owner(finding)
+    yield f"* here: {finding.here}"
+    if finding.environment:
+        pairs = " ".join(f"{name}={value}" for name, value in finding.environment.items())
+        yield f"* shown with `{pairs}` in the environment"
+    yield ""
+    yield from _blocks(finding)
+
+
+def _owner(fault: KnownFailure | Finding) -> str:
+    return f"* where: {f'[{fault.owner}]({fault.link})' if fault.link else fault.owner}"
+
+
+def _blocks(fault: KnownFailure | Finding) -> Iterator[str]:
+    yield f"```python\n{fault.reproducer.strip()}\n```\n"
+    yield f"```text\n{fault.prints.strip()}\n```\n"

@@ -10,15 +10,22 @@ from pathlib import Path
 
 import pytest
 
+from d5test import processor
 from d5test.checks import CHECKS
 from d5test.client.client import WorkerClient
 from d5test.client.registry import installed
 from d5test.known.failure import KnownFailure
+from d5test.known.finding import Finding
 from d5test.known.reading import shipped_files
 from d5test.known.writing import page
 from tests.nightly import at_night
 
 FILES = shipped_files(CHECKS)
+FINDINGS = [
+    pytest.param(files.preamble, finding, id=f"{finding.package}-{finding.about}-{number}")
+    for files in FILES.values()
+    for number, finding in enumerate(files.findings)
+]
 FOUND = Path(__file__).parents[2] / "docs" / "found.md"
 ALL = """
 import contextlib, io, json, sys
@@ -49,7 +56,7 @@ def test_reproducers_print_what_the_page_says(framework: str) -> None:
         pytest.skip(f"{framework} is not installed")
     with WorkerClient(framework) as client:
         about = client.about
-    preamble, rows = FILES[framework]
+    preamble, rows, _ = FILES[framework]
     every_mode = (replace(row, backends=()) for row in rows if row.prints)
     meant = [row for row in every_mode if row.speaks_of(about)]
     crash = [row for row in meant if "the process dies" in row.reproducer]
@@ -62,6 +69,34 @@ def test_reproducers_print_what_the_page_says(framework: str) -> None:
             [sys.executable, "-c", f"{preamble}\n{row.reproducer}"], capture_output=True
         )
         assert signal.strsignal(-ended.returncode) in row.prints, row.reason
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("preamble", "finding"), FINDINGS)
+def test_a_fault_without_a_case_is_still_there(preamble: str, finding: Finding) -> None:
+    """Once it is not, nothing has to be avoided. Whether memory of others is hit is chance."""
+    if not finding.installed:
+        pytest.skip(f"{finding.package} {finding.versions} is not installed")
+    if finding.extension and f"{finding.extension.lower()}f" not in processor.flags():
+        pytest.skip(f"this processor has no {finding.extension}")
+    told = []
+    for _ in range(8 if "the process dies" in finding.reproducer else 1):
+        ended = subprocess.run(
+            [sys.executable, "-c", f"{preamble}\n{finding.reproducer}"],
+            env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"} | finding.environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        told.append(f"{ended.stdout}{ended.stderr}{describe(ended.returncode)}")
+        if any(flat(words) in flat(told[-1]) for words in finding.prints.split(" or ")):
+            return
+    pytest.fail(f"{finding.about}: expected {finding.prints}, and not\n" + "\n".join(told))
+
+
+def describe(status: int) -> str:
+    """The signal of which a process died; empty if it ended by itself."""
+    return str(signal.strsignal(-status)) if status < 0 else ""
 
 
 def printed(preamble: str, rows: list[KnownFailure]) -> list[tuple[KnownFailure, str]]:

@@ -12,7 +12,7 @@ from d5test.case import Case, Tensor
 from d5test.checks import CHECKS, Fault
 from d5test.client.client import WorkerClient
 from d5test.known.failure import Known
-from d5test.known.reading import Unreadable, read, shipped
+from d5test.known.reading import Unreadable, read, read_findings, shipped
 from d5test.known.writing import table
 from d5test.reference.operators import OPERATORS
 
@@ -28,6 +28,18 @@ cases = ["Case(Softmax(axis=0), (Tensor((2, 3)),), seed=7)"]
 owner = "somebody"
 expires = 2999-06-30
 where = { axis = 0, rank0 = { min = 2 } }
+"""
+FINDING = """
+[[finding]]
+about = "join"
+reason = "momenta part"
+here = "no engine joins"
+package = "numpy"
+versions = ">=1"
+owner = "somebody"
+environment = { OMP_NUM_THREADS = "2" }
+reproducer = "print(1)  # 0"
+prints = "1"
 """
 DYING = """
 import os
@@ -174,6 +186,43 @@ def test_what_cannot_be_read_is_one_line(tmp_path: Path, old: str, new: str, wor
     assert "\n" not in str(caught.value)
     assert "known.toml" in str(caught.value)
     assert len(str(caught.value)) < 600
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "word"),
+    [
+        ('owner = "somebody"', "", "finding 1: owner is missing"),
+        ("reproducer =", "reproduces =", "unknown key 'reproduces': did you mean reproducer"),
+        (">=1", ">=one", "versions"),
+        ('{ OMP_NUM_THREADS = "2" }', '"OMP_NUM_THREADS"', "environment: expected a table"),
+        ('= "2"', "= 2", "OMP_NUM_THREADS: expected a text, not 2"),
+        (FINDING, "finding = 1", r"expected \[\[finding\]\] tables, not 1"),
+    ],
+)
+def test_a_finding_that_cannot_be_read_is_one_line(
+    tmp_path: Path, old: str, new: str, word: str
+) -> None:
+    assert old in FINDING
+    file = tmp_path / "known.toml"
+    file.write_text(FINDING.replace(old, new, 1))
+    with pytest.raises(Unreadable, match=word) as caught:
+        read_findings(file)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("package", "versions", "installed"),
+    [("numpy", ">=1", True), ("numpy", "<1", False), ("nowhere-to-be-found", ">=1", False)],
+)
+def test_a_finding_speaks_of_versions(
+    tmp_path: Path, package: str, versions: str, installed: bool
+) -> None:
+    file = tmp_path / "known.toml"
+    file.write_text(ROW + FINDING.replace("numpy", package).replace(">=1", versions))
+    (finding,) = read_findings(file)
+    assert finding.installed is installed
+    assert finding.environment == {"OMP_NUM_THREADS": "2"}
+    assert len(read(file, OPERATORS, CHECKS)) == 1
 
 
 def test_the_files_that_come_with_the_suites_can_be_read() -> None:
