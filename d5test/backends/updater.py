@@ -168,14 +168,10 @@ def one_step(kind: type[Updater], op: Any, w: Any, g: Any, *slots: Any) -> tuple
 
 @dataclass(frozen=True)
 class Kind:
-    """A framework's own optimizer: made of our hyperparameters, with its names of our slots.
-
-    Where it `counts`, its state holds the number of steps, too.
-    """
+    """A framework's own optimizer: made of our hyperparameters, with its names of our slots."""
 
     make: Callable[..., Any]
     slots: tuple[str, ...] = ()
-    counts: bool = False
 
 
 def arguments(op: Any, **sources: Any) -> dict[str, Any]:

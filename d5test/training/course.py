@@ -7,7 +7,10 @@ do to an optimizer, as far as it can be done to this one. Frameworks' operators 
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
+
+import numpy as np
 
 from d5test.backends.base import Backend, Unsupported
 from d5test.backends.updater import Updater, updater_of
@@ -22,10 +25,13 @@ FACTORS: Mapping[int, float] = {10: 0.5, 20: 2.0, 50: 0.5}
 """By which the learning rate is multiplied after so many steps."""
 FROZEN, FROZEN_STEPS = "b", range(15, 18)
 """A parameter that has no gradient in these steps, counted from 0."""
+BFLOAT16_NAN = 0x7FC0
 CHECKPOINTS = (7, 60)
 """After so many steps the optimizer is saved, and loaded into a new one."""
-LAYOUTS = {"v": "transposed", "b": "strided"}
-"""The memory layouts of gradients, where a framework has them. Parameters are contiguous."""
+PLACED = {"w": "transposed"}
+"""The memory layouts of parameters, where a framework has them; others are contiguous."""
+LAYOUTS = {"v": "transposed", "b": "strided", "w": "contiguous"}
+"""The memory layouts of gradients, where a framework has them and does not misread them."""
 
 
 def groups(updater: Any) -> None:
@@ -120,26 +126,59 @@ def run(
     curvature: dict[str, Bits],
     optimum: dict[str, Bits],
     noise: list[dict[str, Bits]],
-) -> tuple[dict[str, str], list[dict[str, Any]]]:
-    """Which of `CHANGES` cannot be made to a backend's updater of this kind, and why; and the
-    parameters after each step, as arrays.
+) -> tuple[dict[str, str], list[dict[str, Any]], str]:
+    """Which of `CHANGES` cannot be made to a backend's updater of this kind, and why; the
+    parameters after each step, as arrays; and the first gradient that a step overwrote, in words.
     """
 
-    def put(arrays: dict[str, Bits]) -> dict[str, Any]:
-        return {name: backend.put(x.array.copy(), x.dtype) for name, x in arrays.items()}
-
-    def laid_out(name: str, gradient: Any) -> Any:
-        layout = LAYOUTS.get(name)
-        if layout not in backend.layouts or "layouts" in reasons:
-            return gradient
-        return backend.put(*backend.get(gradient), layout)
+    def put(arrays: dict[str, Bits], layouts: Mapping[str, str] = MappingProxyType({})) -> Any:
+        known = {name: layout for name, layout in layouts.items() if layout in backend.layouts}
+        return {
+            name: backend.put(x.array.copy(), x.dtype, known.get(name, "contiguous"))
+            for name, x in arrays.items()
+        }
 
     def make() -> Updater:
-        return updater_of(backend, kind, rule)(OperatorView(rule, attributes), put(start))
+        return updater_of(backend, kind, rule)(OperatorView(rule, attributes), put(start, PLACED))
 
     reasons, samples = impossible(make), [put(sample) for sample in noise]
+    handed = Handed(backend, PLACED if "layouts" in reasons else LAYOUTS)
     changes = CHANGES.keys() - reasons
-    walked = follow(make(), put(curvature), put(optimum), samples, changes, laid_out)
-    return reasons, [
-        {name: Bits(*backend.get(w)) for name, w in parameters.items()} for parameters in walked
-    ]
+    walked = follow(make(), put(curvature), put(optimum), samples, changes, handed)
+    results, overwritten = [], ""
+    for number, parameters in enumerate(walked, 1):
+        results.append({name: Bits(*backend.get(w)) for name, w in parameters.items()})
+        if changed := handed.take_back():
+            overwritten = overwritten or f"that of {changed}, in step {number}"
+    return reasons, results, overwritten
+
+
+class Handed:
+    """The gradients of a step: laid out when they are handed over, and looked at afterwards."""
+
+    def __init__(self, backend: Backend, layouts: Mapping[str, str]) -> None:
+        self.backend, self.layouts = backend, layouts
+        self._out: dict[str, tuple[Any, Bits]] = {}
+
+    def __call__(self, name: str, gradient: Any) -> Any:
+        """The gradient of a parameter in its layout."""
+        array, layout = Bits(*self.backend.get(gradient)), self.layouts.get(name, "contiguous")
+        if layout in self.backend.layouts:
+            gradient = self.backend.put(*array, layout)
+        self._out[name] = gradient, array
+        return gradient
+
+    def take_back(self) -> str:
+        """The parameter whose gradient is another now; empty: none.
+
+        Where tensors can be overwritten these are, with NaN: whoever uses a buffer again does so.
+        """
+        changed = ""
+        for name, (gradient, before) in self._out.items():
+            if not Bits(*self.backend.get(gradient)).same(before):
+                changed = changed or name
+            if self.backend.mutable:
+                nan = BFLOAT16_NAN if before.dtype == "bfloat16" else np.nan
+                self.backend.refill(gradient, np.full_like(before.array, nan), before.dtype)
+        self._out.clear()
+        return changed

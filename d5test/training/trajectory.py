@@ -6,7 +6,7 @@ each step is the larger of the worst element's and the norm's, in units of what 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -37,8 +37,10 @@ SHOWN = (1, 2, 5, 10, 20, 50, 100)
 """Steps whose distance a message shows."""
 BEGINNING = 25
 """Steps by which a mistake is recognised."""
-SHAPES = {"w": (5, 7), "b": (3,), "v": (5, 7)}
-"""Parameters of different shapes and of the same, so that a slot of the wrong one shows."""
+SHAPES = {"w": (5, 7), "b": (3,), "s": (2,), "v": (5, 7)}
+"""Parameters of different shapes and of the same, so that a slot of the wrong one shows; but for
+the one with a group of its own an odd number."""
+KEPT = "a gradient that is kept, not copied: each is overwritten with NaN after its step"
 DECAY, SMALL = 2.0**-7, 2.0**-10
 USUAL: Mapping[str, Optimizer] = {
     rule.name: rule
@@ -68,16 +70,18 @@ def usual(rule: type[Optimizer], dtype: str) -> Optimizer:
 
     A step of a length that each step rounds alike, as 0.0001 is, would stray further than any
     ensemble of random roundings: the length is a power of two. In 16 bits 1 - beta2 is larger, or
-    its first power would be lost in noise.
+    its first power would be lost in noise. In every second dtype weights do not decay: a gradient
+    to which nothing is added takes another path through an optimizer.
     """
     from d5test.strategies.optimizers import exact
 
+    decay = DECAY if dtype in FLOATS[::2] else 0.0
     if type(USUAL.get(rule.__name__)) is rule:
-        known = USUAL[rule.__name__]
+        known = USUAL[rule.__name__].with_(weight_decay=decay)
         short = isinstance(known, Adam) and dtype in FLOATS[2:]
         return known.with_(beta2=0.9375) if short else known
     numbers = {name: exact(x) for name, x in vars(rule()).items() if isinstance(x, float)}
-    sizes = {"lr": 0.03125, "weight_decay": DECAY, "epsilon": SMALL}
+    sizes = {"lr": 0.03125, "weight_decay": decay, "epsilon": SMALL}
     return rule().with_(**numbers | {name: x for name, x in sizes.items() if name in numbers})
 
 
@@ -155,8 +159,9 @@ class Distance:
 
     `worst` is the first step, counted from 1, after which it is furthest; `looks_like` has the
     mistakes that explain a distance above 1, if any does, `wrong` the parameters that are too far
-    away, `changes` what was done on the way, `left` why something else was not; `telling`, whether
-    parameters that never move would be too far away.
+    away, `overwritten` the first gradient that is another after its step, `changes` what was done
+    on the way, `left` why something else was not; `telling`, whether parameters that never move
+    would be too far away.
     """
 
     ratios: tuple[float, ...]
@@ -165,11 +170,17 @@ class Distance:
     changes: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
     telling: bool = True
+    overwritten: str = ""
 
     @property
     def right(self) -> bool:
-        """Whether it is near enough after every step."""
-        return max(self.ratios) <= 1
+        """Whether it is near enough after every step, and leaves gradients as they are."""
+        return max(self.ratios) <= 1 and not self.overwritten
+
+    @property
+    def headline(self) -> str:
+        """What is wrong."""
+        return "wrong trajectory" if max(self.ratios) > 1 else "a gradient is overwritten"
 
     @property
     def worst(self) -> int:
@@ -208,7 +219,9 @@ def distance(client: Any, kind: str, rule: Optimizer, dtype: str, seed: int = 0)
     arithmetic = arithmetic_of(dtype, flushes)
     attributes = {key: value for key, value in course.step.attributes.items() if key != "t"}
     target = "d5test.training.course:run"
-    reasons, walked = client.invoke(target, kind, rule.name, attributes, *arranged(arrays))
+    reasons, walked, overwritten = client.invoke(
+        target, kind, rule.name, attributes, *arranged(arrays)
+    )
     course = course.with_(changes=tuple(name for name in CHANGES if name not in reasons))
     left = tuple(reasons.values()) if kind != "reference" else ()
     results = [parameters[name] for parameters in walked for name in SHAPES]
@@ -218,7 +231,9 @@ def distance(client: Any, kind: str, rule: Optimizer, dtype: str, seed: int = 0)
     if max(ratios) <= 1:
         unmoved = apart(bounds, arrays[: len(SHAPES)] * course.steps)
         telling = all(max(distances) > 1 for distances in unmoved.values())
-        return Distance(ratios, changes=course.changes, left=left, telling=telling)
+        return Distance(
+            ratios, changes=course.changes, left=left, telling=telling, overwritten=overwritten
+        )
     wrong = tuple(name for name, distances in by_parameter.items() if max(distances) > 1)
     begun, met = arrays[: (3 + BEGINNING) * len(SHAPES)], results[: BEGINNING * len(SHAPES)]
 
@@ -231,7 +246,11 @@ def distance(client: Any, kind: str, rule: Optimizer, dtype: str, seed: int = 0)
     bound = bounds[first]
     assert bound is not None
     named = looks_like(course.step, explains, arrays[first], bound.value, results[first])
-    return Distance(ratios, named, wrong, course.changes, left)
+    found = Distance(ratios, named, wrong, course.changes, left, overwritten=overwritten)
+    after = len(SHAPES) * (found.leaves or 1)
+    lost = any(np.isnan(w).any() for w in results[after - len(SHAPES) : after])
+    kept = lost and not named and client.about.mutable
+    return replace(found, looks_like=KEPT) if kept else found
 
 
 def apart(bounds: Bounds, results: Sequence[Array]) -> dict[str, tuple[float, ...]]:
@@ -252,10 +271,13 @@ def ratio(bounds: Bounds, results: Sequence[Array]) -> float:
 
 
 def in_words(distance: Distance) -> dict[str, str]:
-    """A distance that is too large."""
-    first = distance.leaves or 1
+    """A distance that is too large, or what is overwritten."""
+    overwritten = {"overwritten": distance.overwritten} if distance.overwritten else {}
+    if distance.leaves is None:
+        return overwritten
+    first = distance.leaves
     here = happened(first, distance.changes)
-    return {
+    return overwritten | {
         "leaves": f"after step {first} of {len(distance.ratios)}" + f" ({here})" * bool(here),
         "worst": f"{max(distance.ratios):.4g} times what is allowed, after step {distance.worst}",
         "distance": ", ".join(f"{distance.ratios[i - 1]:.3g} after {i}" for i in SHOWN),

@@ -3,6 +3,7 @@
 from d5test.client.client import BackendClient
 from d5test.fixtures.training import Runs
 from d5test.plugin.optimizers import RuleCell
+from d5test.training.step import variant
 from d5test.training.trajectory import distance, in_words, usual
 
 
@@ -13,5 +14,6 @@ def test_trajectory(
     rule = usual(rule_cell.rule, dtype)
     with training_run(check, rule_cell.rule, dtype, rule) as run:
         found = distance(backend, updater_kind, rule, dtype)
-        run.require(found, f"{rule!r}, {updater_kind}: wrong trajectory", in_words)
+        judged = variant(backend, rule, updater_kind)
+        run.require(found, f"{judged!r}, {updater_kind}: {found.headline}", in_words)
         run.count(found)

@@ -3,6 +3,8 @@
 Of torch its fused implementations on a CPU, of Optax its adagrad in float16.
 """
 
+from typing import Any, ClassVar, NamedTuple
+
 import jax.numpy as jnp
 import optax
 import pytest
@@ -11,6 +13,7 @@ import torch
 from d5test.backends.base import Unsupported
 from d5test.backends.jax.optimizers import OptaxUpdater
 from d5test.backends.torch.optimizers import TorchFused, TorchUpdater
+from d5test.backends.updater import Kind
 from d5test.reference.optimizers import OPTIMIZERS, AdaGrad
 from d5test.reference.steps import as_step
 
@@ -63,3 +66,69 @@ def test_a_gradient_whose_square_underflows_does_not_move_adagrad() -> None:
     step = as_step(AdaGrad(**OptaxUpdater.fixed["AdaGrad"]))
     with pytest.raises(Unsupported, match="underflows in float16"):
         OptaxUpdater(step, {"w": jnp.ones(1, jnp.float16)})
+
+
+class Counting(torch.optim.Optimizer):
+    """It counts steps from `begin` on, for each parameter, or for a group."""
+
+    def __init__(self, parameters: Any, begin: Any, of_group: bool) -> None:
+        super().__init__(parameters, {"lr": 1.0, "k": 0})
+        self.begin, self.of_group = begin, of_group
+
+    def step(self) -> None:  # type: ignore[override]
+        for group in self.param_groups:
+            if self.of_group:
+                group["k"] += 1
+                continue
+            for w in group["params"]:
+                self.state[w]["t"] = self.state[w].get("t", self.begin) + 1
+
+
+@pytest.mark.parametrize(
+    ("begin", "of_group", "t", "counts"),
+    [
+        (torch.tensor(0.0), False, 9, 10),
+        (torch.tensor(0), False, 9, 10),
+        (0, False, 9, 10),
+        (0, True, 9, 10),
+        (torch.tensor(0.0, dtype=torch.bfloat16), False, 999, 256),
+        (torch.tensor(0, dtype=torch.int8), False, 126, 127),
+    ],
+)
+def test_whatever_counts_steps_goes_on(begin: Any, of_group: bool, t: int, counts: int) -> None:
+    class Updater(TorchUpdater):
+        kinds: ClassVar = {"Adam": Kind(lambda op, tensors: Counting(tensors, begin, of_group))}
+
+    step = as_step(OPTIMIZERS["Adam"](**TorchUpdater.fixed["Adam"]))
+    updater = Updater(step, {"w": torch.zeros(2), "b": torch.zeros(3)})
+    updater.restore(t, {"w": (), "b": ()})
+    updater.step({name: torch.ones_like(w) for name, w in updater.parameters.items()})
+    optimizer = updater._optimizer
+    (group,) = optimizer.param_groups
+    if of_group:
+        assert group["k"] == counts
+        return
+    numbers = [optimizer.state[w]["t"] for w in group["params"]]
+    assert [type(number) for number in numbers] == [type(begin)] * 2
+    assert [int(number) for number in numbers] == [counts] * 2
+
+
+def test_each_whole_number_of_a_state_counts_steps() -> None:
+    class State(NamedTuple):
+        steps: Any
+        small: Any
+        scale: Any
+
+    def init(parameters: Any) -> State:
+        return State(jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int8), jnp.ones(()))
+
+    rule = optax.GradientTransformation(init, lambda g, state, w=None: (g, state))
+
+    class Updater(OptaxUpdater):
+        kinds: ClassVar = {"Adam": Kind(lambda optax, op: rule)}
+
+    updater = Updater(
+        as_step(OPTIMIZERS["Adam"](**OptaxUpdater.fixed["Adam"])), {"w": jnp.ones(2)}
+    )
+    updater.restore(999, {"w": ()})
+    assert [float(x) for x in updater._state] == [999, 127, 1]

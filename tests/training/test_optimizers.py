@@ -9,21 +9,23 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from d5test.backends.base import Unsupported
 from d5test.backends.numpy import NumpyUpdater
-from d5test.case import Case
+from d5test.case import FLOATS, Case
 from d5test.outcome.fault import Fault
 from d5test.reference.optimizers import OPTIMIZERS, Adam, AdamW, Momentum, Nesterov, RMSProp
 from d5test.reference.steps import STEPS, as_step
 from d5test.training.course import GROUPED, impossible
 from d5test.training.step import STEP, SUSPECTS, ForgetfulAMSGrad, drawn, suspects
-from d5test.training.trajectory import USUAL, distance
+from d5test.training.trajectory import KEPT, USUAL, distance, in_words, usual
 from tests.nightly import thinned
 from tests.training.wrong import (
     Confused,
     Decaying,
     Forgetful,
+    Keeping,
     Late,
     Local,
     OneGroup,
+    Overwriting,
     PerParameter,
     Reborn,
     SharedByShape,
@@ -134,10 +136,11 @@ def test_what_one_step_cannot_show_leaves_the_course(kind: Any) -> None:
 
 
 DONE_ON_THE_WAY = {
-    OneGroup: (1, ("w", "b")),
-    Reborn: (8, ("w", "b", "v")),
+    OneGroup: (1, ("w", "b", "s")),
+    Reborn: (8, ("w", "b", "s", "v")),
     Decaying: (16, ("b",)),
     Unstrided: (1, ("v",)),
+    Keeping: (2, ("w", "b", "s", "v")),
 }
 """After which step whose wrong handling of what is done shows, and in which parameters."""
 
@@ -149,6 +152,25 @@ def test_what_is_done_to_an_optimizer_on_the_way_is_judged(kind: Any) -> None:
     assert (found.leaves, found.wrong) == (leaves, wrong)
 
 
+def test_a_gradient_that_was_kept_is_told() -> None:
+    found = distance(Local(Keeping), "native", USUAL["Momentum"], "float32")
+    assert found.looks_like == KEPT
+
+
+def test_a_gradient_is_left_as_it_is() -> None:
+    found = distance(Local(Overwriting), "native", USUAL["Momentum"], "float32")
+    assert max(found.ratios) <= 1
+    assert not found.right
+    assert found.headline == "a gradient is overwritten"
+    assert in_words(found) == {"overwritten": "that of w, in step 1"}
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("rule", OPTIMIZERS)
+def test_weights_decay_in_every_second_dtype(rule: str, dtype: str) -> None:
+    assert bool(usual(OPTIMIZERS[rule], dtype).weight_decay) is (dtype in ("float64", "float16"))
+
+
 def test_everything_can_be_done_on_the_way() -> None:
     assert distance(Local(PerParameter), "native", USUAL["Adam"], "float32").right
     step = as_step(Adam())
@@ -158,9 +180,10 @@ def test_everything_can_be_done_on_the_way() -> None:
 @pytest.mark.nightly
 def test_the_parameter_that_is_wrong_is_named() -> None:
     found = distance(Local(Unmoved), "native", USUAL["Adam"], "float32")
-    assert found.wrong == ("b",)
+    assert found.wrong == ("b", "s")
     assert found.looks_like == "the parameter not moved"
-    assert distance(Local(Late), "native", USUAL["Adam"], "float32").wrong == ("w", "b", "v")
+    late = distance(Local(Late), "native", USUAL["Adam"], "float32")
+    assert late.wrong == ("w", "b", "s", "v")
 
 
 SLIGHT = {

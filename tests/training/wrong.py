@@ -207,3 +207,28 @@ class Unstrided(NumpyUpdater):
 
     def step(self, gradients: Mapping[str, Any]) -> None:
         super().step({name: g.ravel(order="K").reshape(g.shape) for name, g in gradients.items()})
+
+
+class Keeping(NumpyUpdater):
+    """It works its slots out when it needs them, of a gradient that it kept and did not copy."""
+
+    def __init__(self, op: Any, parameters: Mapping[str, Any]) -> None:
+        super().__init__(op, parameters)
+        self._kept: Any = None
+
+    def step(self, gradients: Mapping[str, Any]) -> None:
+        if self._kept is not None:
+            before, kept, state = self._kept
+            _, self._state = self.rule.update(self.xp, before, kept, state)
+        self._kept = self.parameters, dict(gradients), self._state
+        super().step(gradients)
+
+
+class Overwriting(NumpyUpdater):
+    """It adds the decay of a matrix to the gradient that it was given."""
+
+    def step(self, gradients: Mapping[str, Any]) -> None:
+        super().step(gradients)
+        for name in ("w", "v"):
+            if name in gradients:
+                gradients[name][...] += self.rule.weight_decay * self.parameters[name]

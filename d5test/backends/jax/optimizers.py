@@ -30,15 +30,11 @@ KINDS: Mapping[str, Kind] = {
     "Nesterov": Kind(partial(momentum, nesterov=True), ("trace",)),
     "AdaGrad": Kind(adagrad, ("sum_of_squares",)),
     "RMSProp": Kind(rmsprop, ("nu",)),
-    "Adam": Kind(partial(optimizer, "adam", **ADAM_NAMES), ("mu", "nu"), counts=True),
+    "Adam": Kind(partial(optimizer, "adam", **ADAM_NAMES), ("mu", "nu")),
     "AdamW": Kind(
-        partial(optimizer, "adamw", **ADAM_NAMES, weight_decay="weight_decay"),
-        ("mu", "nu"),
-        counts=True,
+        partial(optimizer, "adamw", **ADAM_NAMES, weight_decay="weight_decay"), ("mu", "nu")
     ),
-    "AMSGrad": Kind(
-        partial(optimizer, "amsgrad", **ADAM_NAMES), ("mu", "nu", "nu_max"), counts=True
-    ),
+    "AMSGrad": Kind(partial(optimizer, "amsgrad", **ADAM_NAMES), ("mu", "nu", "nu_max")),
 }
 UNDECAYED = {"weight_decay": 0.0}
 HEAVY_BALL = UNDECAYED | {"lr_in_velocity": False, "dampening": 0.0}
@@ -46,7 +42,10 @@ ADAM = {"epsilon_hat": False, "bias_correction": True}
 
 
 class OptaxUpdater(Updater):
-    """A transformation of Optax, function by function."""
+    """A transformation of Optax, function by function.
+
+    Every whole number of its state is the number of steps.
+    """
 
     stuck = "optax.adagrad does not move where the square of a gradient underflows in float16"
 
@@ -101,11 +100,18 @@ class OptaxUpdater(Updater):
             field: {name: slots[name][i] for name in self._parameters}
             for i, field in enumerate(self._kind.slots)
         }
-        if self._kind.counts:
-            fields["count"] = jnp.asarray(t, jnp.int32)
         if fields:
             self._state = self._optax.tree.set(self._state, **fields)
+        self._state = jax.tree.map(partial(_counted, t), self._state)
         self._t = t
+
+
+def _counted(t: int, leaf: Any) -> Any:
+    """A leaf of a state after `t` steps: a whole number counts them."""
+    if jnp.ndim(leaf) or not jnp.issubdtype(jnp.result_type(leaf), jnp.integer):
+        return leaf
+    dtype = jnp.result_type(leaf)
+    return jnp.asarray(min(t, jnp.iinfo(dtype).max), dtype)
 
 
 class OptaxCompiled(OptaxUpdater):

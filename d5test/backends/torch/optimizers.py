@@ -4,8 +4,9 @@ Hyperparameters are kept in double precision. Weights decay through the gradient
 """
 
 import io
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -13,16 +14,14 @@ import torch
 from torch import Tensor, optim
 
 from d5test.backends.base import Table, Unsupported
-from d5test.backends.updater import ReferenceUpdater, Slots, Updater, arguments, one_step
-
-
-@dataclass(frozen=True)
-class Kind:
-    """A class of `torch.optim`, as a `Kind` of `d5test.backends.updater`; most count steps."""
-
-    make: Callable[..., optim.Optimizer]
-    slots: tuple[str, ...] = ()
-    counts: bool = True
+from d5test.backends.updater import (
+    Kind,
+    ReferenceUpdater,
+    Slots,
+    Updater,
+    arguments,
+    one_step,
+)
 
 
 def made(cls: Any, op: Any, tensors: Any, **sources: Any) -> optim.Optimizer:
@@ -46,9 +45,9 @@ def amsgrad(op: Any, tensors: Any, **option: bool) -> optim.Optimizer:
 
 
 KINDS: Mapping[str, Kind] = {
-    "GradientDescent": Kind(partial(made, optim.SGD), counts=False),
-    "Momentum": Kind(momentum, ("momentum_buffer",), counts=False),
-    "Nesterov": Kind(partial(momentum, nesterov=True), ("momentum_buffer",), counts=False),
+    "GradientDescent": Kind(partial(made, optim.SGD)),
+    "Momentum": Kind(momentum, ("momentum_buffer",)),
+    "Nesterov": Kind(partial(momentum, nesterov=True), ("momentum_buffer",)),
     "AdaGrad": Kind(adagrad, ("sum",)),
     "RMSProp": Kind(partial(made, optim.RMSprop, alpha="rho", eps="epsilon"), ("square_avg",)),
     "Adam": Kind(partial(made, optim.Adam, **ADAM_NAMES), ("exp_avg", "exp_avg_sq")),
@@ -63,7 +62,8 @@ ADAM = {"epsilon_hat": False, "bias_correction": True}
 class TorchUpdater(Updater):
     """An optimizer of `torch.optim`, or of its kind; it overwrites its parameters.
 
-    `zero_grad` documents that a parameter whose gradient is None is skipped.
+    `zero_grad` documents that a parameter whose gradient is None is skipped. Whatever is 1 after
+    the first step, beside the slots or in a group, is the number of steps.
     """
 
     kinds: ClassVar[Mapping[str, Kind]] = KINDS
@@ -137,14 +137,55 @@ class TorchUpdater(Updater):
 
     def restore(self, t: int, slots: Slots) -> None:
         self._t = t
+        of_each, of_group = self._counters()
         for name, w in self._parameters.items():
-            state: dict[str, Tensor] = dict(
-                zip(self._kind.slots, (x.clone() for x in slots[name]), strict=True)
-            )
-            if self._kind.counts:
-                state["step"] = torch.tensor(float(t))
-            if t or self._kind.counts:  # SGD knows its first step by having no velocity
-                self._optimizer.state[w] = state
+            state = dict(zip(self._kind.slots, (x.clone() for x in slots[name]), strict=True))
+            if t or of_each:  # SGD knows its first step by having no velocity
+                self._optimizer.state[w] = state | counted(of_each, t)
+        for group in self._optimizer.param_groups:
+            group.update(counted(of_group, t))
+
+    def _counters(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What counts steps for each parameter, and for a group, by what a first step leaves."""
+        like = next(iter(self._parameters.values()))
+        w = torch.ones(1, dtype=like.dtype, device=like.device, requires_grad=True)
+        w.grad = torch.ones_like(w)
+        optimizer = self._kind.make(self._op, [w])
+        (group,) = optimizer.param_groups
+        before = counters(group)
+        optimizer.step()
+        of_each, of_group = counters(optimizer.state[w]), counters(group)
+        return (
+            {name: of_each[name] for name in of_each if name not in self._kind.slots},
+            {name: of_group[name] for name in of_group if name not in before},
+        )
+
+
+def counters(state: Mapping[str, Any]) -> dict[str, Any]:
+    """What is the number 1."""
+    numbers = {
+        name: value
+        for name, value in state.items()
+        if isinstance(value, int | float) or (isinstance(value, Tensor) and value.ndim == 0)
+    }
+    return {name: value for name, value in numbers.items() if value is not True and value == 1}
+
+
+def counted(those: Mapping[str, Any], t: int) -> dict[str, Any]:
+    """Counters like those, after `t` steps: one of few bits stays where 1 more is too little."""
+    return {
+        name: torch.full_like(value, min(t, largest_count(value.dtype)))
+        if isinstance(value, Tensor)
+        else type(value)(t)
+        for name, value in those.items()
+    }
+
+
+def largest_count(dtype: torch.dtype) -> int:
+    """The number to which a counter of this dtype gets by steps of 1."""
+    if dtype.is_floating_point:
+        return int(2 / torch.finfo(dtype).eps)
+    return int(torch.iinfo(dtype).max)
 
 
 def with_option(**option: bool) -> dict[str, Kind]:
@@ -179,8 +220,17 @@ class TorchFused(TorchUpdater):
         super().__init__(op, parameters)
 
     def step(self, gradients: Mapping[str, Tensor]) -> None:
-        try:
+        with self._where_there_is_one():
             super().step(gradients)
+
+    def restore(self, t: int, slots: Slots) -> None:
+        with self._where_there_is_one():
+            super().restore(t, slots)
+
+    @contextmanager
+    def _where_there_is_one(self) -> Iterator[None]:
+        try:
+            yield
         except RuntimeError as error:
             if "supported devices" not in str(error):
                 raise
