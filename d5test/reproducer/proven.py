@@ -30,6 +30,8 @@ FEW, MANY = 16, 1000
 """Times that a call is repeated, as many as the worker had been asked for."""
 SECONDS = 300.0
 """Seconds for one that has to import the framework itself."""
+HANGS = 30.0
+"""Seconds after which one that may hang does; it imports the framework, too."""
 SEARCHING = 15.0
 """Seconds after which no fewer calls are looked for."""
 GONE, THERE = 0, 1
@@ -45,6 +47,10 @@ NEVER = (
 )
 RAISED = "; a call before it had raised {}"
 ALONE = "it says gone: in a fresh process the case is right"
+FATAL = (
+    "it says gone: a fresh process {} neither at this call nor where it is made {} times; the "
+    "fault depends on more than that, and is not reproducible alone"
+)
 UNTRIED = "it could not be tried in a fresh process"
 BROKEN = 2
 """The exit status of a reproducer that cannot be tried, and of a worker that gave none."""
@@ -53,8 +59,8 @@ BROKEN = 2
 def prove(fault: Fault, client: Any, folder: Path) -> tuple[Path, str]:
     """Write the reproducer of a fault; its path, and what else is to be said of it.
 
-    The client's worker is a fresh one afterwards. Where that would be slow, or the process would
-    die with the fault, nothing is run.
+    The client's worker is a fresh one afterwards. A death or a hang is tried beside it, in a
+    process that imports the framework itself.
     """
     about = client.about
     with suppress(Inseparable):
@@ -62,7 +68,9 @@ def prove(fault: Fault, client: Any, folder: Path) -> tuple[Path, str]:
         if _status(path, client) == THERE:
             return path, ""
     path = write(fault, about, folder)
-    status, said = (THERE, "") if fault.kind in DIED else _tried(path, client)
+    if fault.kind in DIED:
+        return _fatal(fault, path, client, folder)
+    status, said = _tried(path, client)
     if status != GONE:
         return path, f"{UNTRIED}: {said}" if status == BROKEN else ""
     until = time.monotonic() + SEARCHING
@@ -75,6 +83,22 @@ def prove(fault: Fault, client: Any, folder: Path) -> tuple[Path, str]:
         return path, ALONE
     raised = fault.before.raised
     return path, NEVER + (RAISED.format(raised) if raised else "")
+
+
+def _fatal(fault: Fault, path: Path, client: Any, folder: Path) -> tuple[Path, str]:
+    """The reproducer at `path` if the process dies or hangs again, or else one that makes the call
+    many times, if that does; and what is to be said of it.
+    """
+    python, (*before, feed) = client.about.executable, fault.evidence.feeds
+    status, said = _alone(path, python, HANGS)
+    if status == GONE and not before:
+        again = _after(fault, (feed,) * (FEW - 1), AGAIN.format(FEW))
+        if _alone(write(again, client.about, folder), python, HANGS)[0] == THERE:
+            return path, again.details["seen"]
+        write(fault, client.about, folder)
+    if status == GONE:
+        return path, FATAL.format("dies" if fault.kind == "crash" else "hangs", FEW)
+    return path, f"{UNTRIED}: {said}" if status == BROKEN else ""
 
 
 def histories(fault: Fault, about: Any) -> Iterator[tuple[Callable[[int], Fault], int]]:
@@ -172,10 +196,10 @@ def _tried(path: Path, client: Any) -> tuple[int | None, str]:
     return int(status), said.strip().rpartition("\n")[2]
 
 
-def _alone(path: Path, python: str) -> tuple[int, str]:
-    """The same as its user runs it."""
+def _alone(path: Path, python: str, seconds: float = SECONDS) -> tuple[int, str]:
+    """The same as its user runs it; without an answer in these seconds it shows its fault."""
     try:
-        verdict, said = trial.tried(path, python, SECONDS)
+        verdict, said = trial.tried(path, python, seconds)
     except trial.NoVerdict as reason:
         return BROKEN, str(reason)
     return (THERE if verdict == trial.THERE else GONE), said

@@ -15,6 +15,7 @@ from typing import Any
 
 from d5test.client import registry
 from d5test.client.process import Launch
+from d5test.worker.worker import end_group
 
 GONE, THERE = "gone", "still there"
 VERDICTS = {0: GONE, 1: THERE}
@@ -33,10 +34,16 @@ def tried(path: Path, python: str, seconds: float) -> tuple[str, str]:
     """
     try:
         with surroundings(python) as variables:
-            done = subprocess.run(
-                [python, str(path)], capture_output=True, text=True, errors="replace",
-                stdin=subprocess.DEVNULL, timeout=seconds, check=False, env=variables,
+            process = subprocess.Popen(
+                [python, str(path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                errors="replace", stdin=subprocess.DEVNULL, env=variables, start_new_session=True,
             )  # fmt: skip
+            with process:
+                try:
+                    out, err = process.communicate(timeout=seconds)
+                except BaseException:  # it starts one of its own, which may hang
+                    end_group(process.pid)
+                    raise
     except subprocess.TimeoutExpired:
         return THERE, f"no answer within {seconds:g} s"
     except OSError as error:
@@ -44,15 +51,15 @@ def tried(path: Path, python: str, seconds: float) -> tuple[str, str]:
             f"{path} cannot be tried: its interpreter {python} cannot be started "
             f"({error.strerror}); give another by --python"
         ) from None
-    if done.returncode < 0:
-        return THERE, f"died by signal {-done.returncode}"
-    said = (done.stdout.strip() or done.stderr.strip()).splitlines()
-    verdict = VERDICTS.get(done.returncode)
+    if process.returncode < 0:
+        return THERE, f"died by signal {-process.returncode}"
+    said = (out.strip() or err.strip()).splitlines()
+    verdict = VERDICTS.get(process.returncode)
     for line in said:
         if verdict is not None and line.startswith(verdict):
             return verdict, line
     last = said[-1].removeprefix("cannot be tried: ") if said else "it says nothing"
-    raise NoVerdict(f"{path} cannot be tried under {python}: {last} (status {done.returncode})")
+    raise NoVerdict(f"{path} cannot be tried under {python}: {last} (status {process.returncode})")
 
 
 @contextmanager

@@ -430,10 +430,11 @@ class Recorder:
         self, inputs: Sequence[Any], outputs: Any, error: BaseException | None
     ) -> Call | None:
         """The one call that computes: it takes all numbers of the inputs that it reads, and the
-        outputs are what it returns, or the error is what it raised. The others only move numbers.
+        outputs are what it returns, or the error is what it raised. The others only move numbers,
+        or make tensors of none, as a bias that is absent.
 
         Outputs that cannot be read, since the framework computes only then, and raises, are those
-        of the only call there is.
+        of the only call that takes any.
         """
         returned = [self.numbers(call.result) for call in self.calls]
         for k, call in enumerate(self.calls):
@@ -442,15 +443,19 @@ class Recorder:
         computing = [
             (call, results)
             for call, results in zip(self.calls, returned, strict=True)
-            if len(self.calls) == 1 or not moves(call.numbers, results)
+            if len(self.calls) == 1 or not (makes(call, results) or moves(call.numbers, results))
         ]
         read, wanted = self.numbers(inputs), self.numbers(outputs)
         if len(computing) != 1 or read is None:
             return None
         ((call, results),) = computing
-        if wanted is None and len(self.calls) == 1 and selected(outputs, call.result):
+        if wanted is None and selected(outputs, call.result):
+            others = [c for c, made in zip(self.calls, returned, strict=True) if makes(c, made)]
+            known = [*inputs, *(other.result for other in others)]
+            alone = len(self.calls) == 1 + len(others)
             arguments = self.tensors((call.arguments, call.keywords))
-            return call if all(place_of(t, inputs) is not None for t in arguments) else None
+            plain = all(place_of(t, known) is not None for t in arguments)
+            return call if alone and plain else None
         if wanted is None:
             return None
         if call.numbers is None or results is None:
@@ -560,6 +565,11 @@ def used(code: CodeType) -> set[str]:
     """The names that a function's code may read from its module."""
     inner = (constant for constant in code.co_consts if isinstance(constant, CodeType))
     return set(code.co_names).union(*map(used, inner))
+
+
+def makes(call: Call, returned: list[Numbers] | None) -> bool:
+    """Whether it takes no tensors, nor what stands for them, and returns some."""
+    return call.numbers == [] and bool(returned)
 
 
 def moves(taken: list[Numbers] | None, returned: list[Numbers] | None) -> bool:

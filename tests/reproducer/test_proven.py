@@ -9,18 +9,22 @@ import pytest
 
 from d5test.case import Case, Tensor
 from d5test.checks import CHECKS, Fault
+from d5test.checks.inquiry import Inquiry
 from d5test.client.history import Before
 from d5test.exploration.draws import seed_of
 from d5test.exploration.explore import Exploration
 from d5test.fixtures.conclude import reproducer_of
+from d5test.outcome.fault import Evidence
 from d5test.outcome.tally import Tally
 from d5test.reference.operators import OPERATORS
-from d5test.reproducer import prove
+from d5test.reproducer import prove, proven
 from d5test.reproducer.proven import (
     AFTER,
     AGAIN,
     ALONE,
     EARLIER,
+    FATAL,
+    FEW,
     NEVER,
     RAISED,
     UNTRIED,
@@ -82,12 +86,42 @@ def test_a_claim_on_all_calls_is_not_preceded(stranger: Any, tmp_path: Path) -> 
     assert prove(fault, mended, tmp_path)[1] == ALONE
 
 
-def test_a_crash_is_not_run(stranger: Any, tmp_path: Path) -> None:
-    client = stranger("os.kill(os.getpid(), signal.SIGSEGV); return good")
-    fault = fault_of(client, "forward")
+DIES = "os.kill(os.getpid(), signal.SIGSEGV)"
+HANGS = "time.sleep(1e6)"
+SIXTH = "if STATE['calls'] == 6: {}\n    return good"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said", "status"),
+    [
+        (f"{DIES}; return good", "", 1),
+        (f"{HANGS}; return good", "", 1),
+        (SIXTH.format(DIES), AGAIN.format(FEW), 1),
+        (SIXTH.format(HANGS), AGAIN.format(FEW), 1),
+        ("return good", FATAL.format("dies", FEW), 0),
+        ("return good", FATAL.format("hangs", FEW), 0),
+    ],
+)
+def test_a_death_or_a_hang_is_tried_beside_the_worker(
+    wrong: str,
+    said: str,
+    status: int,
+    stranger: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(proven, "HANGS", 3.0)
+    client = stranger(wrong)
+    inquiry = Inquiry("forward", SimpleNamespace(about=client.about), case())
+    kind = "hang" if HANGS in wrong or "hangs" in said else "crash"
+    fault = inquiry.subject.fault(kind, "no answer", Evidence((inquiry.feed(),), "returns"))
     worker = client.about.pid
-    assert prove(fault, client, tmp_path)[1] == ""
+    path, told = prove(fault, client, tmp_path / "out")
+    assert told == said
     assert client.about.pid == worker
+    assert list((tmp_path / "out").iterdir()) == [path]
+    path.write_text(path.read_text().replace("SECONDS = 60", "SECONDS = 2"))
+    assert run(path).returncode == status
 
 
 def test_a_backend_in_this_process_is_not_run(stranger: Any, tmp_path: Path) -> None:

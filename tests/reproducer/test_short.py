@@ -56,6 +56,12 @@ def maker():
 def add(x, y):
     return x + {other}
 
+def zeros(shape):
+    return np.zeros(shape, np.float32)
+
+def biased(x, least, bias):
+    return threshold(x + bias[0], least, 0.0)
+
 class Symbol:
     dtype = "float32"
 
@@ -371,13 +377,30 @@ def test_a_function_of_symbols_is_named(toy: Toy) -> None:
     assert "composed of toy.later and toy.Compiled by its row: " in fault.headline
 
 
-def test_a_call_that_raises_when_its_result_is_read_is_named(toy: Toy) -> None:
-    toy.build("return kept.view(Late)")
+BIASED = "toy.biased(x, op.alpha, toy.zeros((1,)))"
+
+
+def test_a_bias_that_is_absent_is_no_part_of_what_is_composed(toy: Toy, tmp_path: Path) -> None:
+    toy.build("return kept * np.float32(1.5)", row=BIASED)
     with toy.client() as client:
         fault = toy.fault(client)
-    said = (
-        "ThresholdedRelu() by toy.threshold as its row calls it: valid inputs raise an exception"
-    )
+        path, told = prove(fault, client, tmp_path / "out")
+    assert fault.headline.startswith("ThresholdedRelu() by toy.biased as its row calls it: ")
+    assert told == ""
+    assert len(path.read_text().splitlines()) <= 40
+    assert toy.run(path).returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("row", "name"), [("toy.threshold(x, op.alpha, 0.0)", "threshold"), (BIASED, "biased")]
+)
+def test_a_call_that_raises_when_its_result_is_read_is_named(
+    row: str, name: str, toy: Toy
+) -> None:
+    toy.build("return kept.view(Late)", row=row)
+    with toy.client() as client:
+        fault = toy.fault(client)
+    said = f"ThresholdedRelu() by toy.{name} as its row calls it: valid inputs raise an exception"
     assert fault.headline.startswith(said)
     assert "it is computed only now" in fault.details["raised"]
 
