@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
-from math import prod
+from math import isfinite, prod
+from operator import attrgetter
 from typing import Any
 
 from hypothesis import given, settings
@@ -29,6 +30,7 @@ from d5test.exploration.draws import PROFILE, reproducible_draws
 from d5test.exploration.ours import is_known_of_ours
 from d5test.known.where import holds
 from d5test.numerics.bounds import double
+from d5test.numerics.judgement import Judgement
 from d5test.outcome.assessment import Assessment
 from d5test.outcome.fault import Fault
 from d5test.outcome.roundings import Roundings
@@ -58,6 +60,8 @@ COMPILED = 2
 
 With one, the forward cells of Relu, Softmax and Conv on jax take 1.4 to 1.6 times the CPU time.
 """
+MUCH = 2.0
+"""Times as many bars as a reduced fault is off by: what is said of a case before it."""
 SHRINKING = 20.0
 """Seconds from the first fault of a cell until the smallest so far are reported; none from a hang,
 of which each try costs seconds."""
@@ -102,6 +106,7 @@ class Exploration:
     sizes: str = MIXED
     most: int | None = None
     smallest: dict[str, Fault] = field(default_factory=dict)
+    furthest: dict[str, Judgement] = field(default_factory=dict)
     kinds: dict[str, type[Found]] = field(default_factory=dict)
     shrink_until: float = float("inf")
     steady: bool = True
@@ -150,6 +155,8 @@ class Exploration:
                 raise
             self.steady = False
             faults = list(self.smallest.values())
+        for fault in faults:
+            self._say_how_far(fault)
         if not faults and self.check.whole is not None:
             together = self.check.whole(self.check.name, self.client, self.roundings)
             faults = [] if together is None else [together]
@@ -395,11 +402,25 @@ class Exploration:
         """
         return self.tally.telling > 0 and not self.sated and not self.tally.left_out
 
+    def _say_how_far(self, fault: Fault) -> None:
+        """Add to a reduced fault by how much a case before it was wrong, if that is much more."""
+        worst, here = self.furthest.get(fault.kind), fault.judgement
+        if worst is not None and here is not None and worst.ratio > MUCH * here.ratio:
+            fault.details["at worst"] = (
+                f"{worst.ratio:.4g} times the bar in another case of this test: "
+                f"got {worst.got!r}, want {worst.want!r}"
+            )
+
     def _remember(self, fault: Fault) -> None:
         """Keep the smallest fault of each kind, for when Hypothesis does not get to the end."""
         if not self.smallest:
             shrinking = 0.0 if fault.kind == "hang" else SHRINKING
             self.shrink_until = time.monotonic() + shrinking
+        here, worst = fault.judgement, self.furthest.get(fault.kind)
+        if here is not None and isfinite(here.ratio):
+            self.furthest[fault.kind] = (
+                here if worst is None else max(worst, here, key=attrgetter("ratio"))
+            )
         if not fault.before.calls:
             fault.before = history.before(self.client, fault.case)
         before = self.smallest.get(fault.kind)

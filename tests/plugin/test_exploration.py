@@ -97,6 +97,27 @@ def test_each_drawn_shape_is_judged_on_several_sets_of_data() -> None:
     assert len({case.inputs for case in judged}) == len(judged)
 
 
+@pytest.mark.parametrize("growing", [True, False])
+def test_a_reduced_fault_says_how_wrong_others_were(growing: bool) -> None:
+    def run(client: Any, case: Case) -> Judgement:
+        n, _ = case.shapes[0] or ()
+        if n < 7:
+            return GOOD
+        wrong = fault("value", case)
+        wrong.judgement = Judgement(ratio=float(n if growing else 7), got=n / 2, want=1.0)
+        raise wrong
+
+    _, (found,), exploration = explore(run)
+    assert found.judgement is not None
+    assert found.judgement.ratio == 7
+    worst = exploration.furthest["value"]
+    said = (
+        f"{worst.ratio:.4g} times the bar in another case of this test: got {worst.got}, want 1.0"
+    )
+    assert found.details == ({"at worst": said} if growing else {})
+    assert worst.ratio > 14 or not growing
+
+
 def test_each_kind_is_found_and_shrunk_although_one_line_raises_them() -> None:
     def run(client: Any, case: Case) -> Judgement:
         n, m = case.shapes[0] or ()
