@@ -218,8 +218,10 @@ def unaccused_lines(missed: Sequence[Tally]) -> Iterator[str]:
         if left.get("reproducer"):
             yield f"    reproducer: {os.path.relpath(left['reproducer'])}"
         else:
-            options = f"--operator={tally.operator} --check={left['check']} --dtype={tally.dtype}"
-            yield f"    have it judged: {options} --examples=200"
+            again = "found nothing wrong when it was asked again: the result differs between calls"
+            yield f"    {left['check']} {again}"
+            both = f"--operator={tally.operator} --check={tally.check},{left['check']},determinism"
+            yield f"    have it judged: {both} --dtype={tally.dtype} --examples=200"
 
 
 def _other_causes(others: Sequence[Cause]) -> Iterator[str]:

@@ -405,6 +405,38 @@ class Half(Numpy):
 """
 
 
+FIRST = """
+import numpy as np
+from d5test.backends.base import Row
+from d5test.backends.numpy import Numpy
+
+CALLS = []
+
+
+def tanh(op, x):
+    CALLS.append(x.shape)
+    return np.tanh(x) * (1.01 if len(CALLS) < 9 else 1)
+
+
+class Half(Numpy):
+    rows = {**Numpy.rows, "Tanh": Row(tanh, gradient=Numpy.rows["Tanh"].gradient)}
+"""
+
+
+def test_what_is_right_when_it_is_asked_again_is_said_to_be_unsteady(
+    suite: Suite, pytester: pytest.Pytester
+) -> None:
+    pytester.path.joinpath("half.py").write_text(FIRST)
+    options = "--operator=Tanh", "--dtype=float32", "--examples=9"
+    ran = suite("", "--backend=./half.py:Half", "--check=layout", *options)
+    assert ran.rc == 1
+    assert "met by: layout in float32, Case(Tanh(), " in ran.text
+    said = "forward found nothing wrong when it was asked again: the result differs between calls"
+    assert said in ran.text
+    assert "--operator=Tanh --check=layout,forward,determinism --dtype=float32" in ran.text
+    assert "reproducer" not in ran.text
+
+
 def test_what_others_saw_wrong_is_said_where_no_test_of_values_says_it(
     suite: Suite, pytester: pytest.Pytester
 ) -> None:
