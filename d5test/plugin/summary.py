@@ -217,11 +217,14 @@ def unaccused_lines(missed: Sequence[Tally]) -> Iterator[str]:
             yield f"    {left['check']} says of it: {left['text']}"
         if left.get("reproducer"):
             yield f"    reproducer: {os.path.relpath(left['reproducer'])}"
-        else:
+            continue
+        checks = left["check"]
+        if "text" not in left:
             again = "found nothing wrong when it was asked again: the result differs between calls"
-            yield f"    {left['check']} {again}"
-            both = f"--operator={tally.operator} --check={tally.check},{left['check']},determinism"
-            yield f"    have it judged: {both} --dtype={tally.dtype} --examples=200"
+            yield f"    {checks} {again}"
+            checks = f"{tally.check},{checks},determinism"
+        options = f"--operator={tally.operator} --check={checks} --dtype={tally.dtype}"
+        yield f"    have it judged: {options} --examples=200"
 
 
 def _other_causes(others: Sequence[Cause]) -> Iterator[str]:

@@ -82,6 +82,7 @@ class Counting(torch.optim.Optimizer):
                 continue
             for w in group["params"]:
                 self.state[w]["t"] = self.state[w].get("t", self.begin) + 1
+                self.state[w]["scale"] = torch.tensor(1.0)
 
 
 @pytest.mark.parametrize(
@@ -109,6 +110,7 @@ def test_whatever_counts_steps_goes_on(begin: Any, of_group: bool, t: int, count
         assert group["k"] == counts
         return
     numbers = [optimizer.state[w]["t"] for w in group["params"]]
+    assert "scale" not in updater._counters()[0]
     assert [type(number) for number in numbers] == [type(begin)] * 2
     assert [int(number) for number in numbers] == [counts] * 2
 

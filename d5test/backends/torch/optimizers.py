@@ -63,7 +63,7 @@ class TorchUpdater(Updater):
     """An optimizer of `torch.optim`, or of its kind; it overwrites its parameters.
 
     `zero_grad` documents that a parameter whose gradient is None is skipped. Whatever is 1 after
-    the first step, beside the slots or in a group, is the number of steps.
+    the first step and 2 after the second, in its state or in a group, is the number of steps.
     """
 
     kinds: ClassVar[Mapping[str, Kind]] = KINDS
@@ -146,29 +146,29 @@ class TorchUpdater(Updater):
             group.update(counted(of_group, t))
 
     def _counters(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What counts steps for each parameter, and for a group, by what a first step leaves."""
+        """What counts steps for each parameter, and for a group, by what two steps leave."""
         like = next(iter(self._parameters.values()))
         w = torch.ones(1, dtype=like.dtype, device=like.device, requires_grad=True)
         w.grad = torch.ones_like(w)
         optimizer = self._kind.make(self._op, [w])
         (group,) = optimizer.param_groups
-        before = counters(group)
         optimizer.step()
-        of_each, of_group = counters(optimizer.state[w]), counters(group)
-        return (
-            {name: of_each[name] for name in of_each if name not in self._kind.slots},
-            {name: of_group[name] for name in of_group if name not in before},
-        )
+        ones = numbers(optimizer.state[w], 1), numbers(group, 1)
+        optimizer.step()
+        twos = numbers(optimizer.state[w], 2), numbers(group, 2)
+        pairs = zip(ones, twos, strict=True)
+        of_each, of_group = ({name: two[name] for name in two.keys() & one} for one, two in pairs)
+        return of_each, of_group
 
 
-def counters(state: Mapping[str, Any]) -> dict[str, Any]:
-    """What is the number 1."""
-    numbers = {
+def numbers(state: Mapping[str, Any], number: int) -> dict[str, Any]:
+    """What is this number."""
+    return {
         name: value
         for name, value in state.items()
-        if isinstance(value, int | float) or (isinstance(value, Tensor) and value.ndim == 0)
+        if (isinstance(value, int | float) or (isinstance(value, Tensor) and value.ndim == 0))
+        and value == number
     }
-    return {name: value for name, value in numbers.items() if value is not True and value == 1}
 
 
 def counted(those: Mapping[str, Any], t: int) -> dict[str, Any]:
