@@ -227,7 +227,10 @@ class Advice:
     """
 
     unreadable: str = "the backend's row is wrong"
-    refusing: str = "if the framework documents this limit, raise Unsupported in the row"
+    refusing: str = (
+        "if the framework documents this limit, raise Unsupported in the row, or leave the dtype "
+        "out of its dtypes="
+    )
     given: str = ""
     stopped: str = "; stopped={} in the row says that the framework has none"
     flushes: str = "; flushes=True in the row allows that"
