@@ -49,6 +49,8 @@ EXPLANATIONS: Mapping[Character | None, str] = {
 }
 
 
+NEARLY = ": an approximation or a different function, which no rounding explains"
+"""Of the last one, where at least half of the bits are right."""
 BY_SIZE = ("inaccuracy", "approximation", "cancellation")
 """Characters that depend on the inputs: one cause may have them all."""
 ABOVE = 6
@@ -337,6 +339,8 @@ def judgement_in_words(
             character == "zero" and precision < format_of(dtype).precision
         ):
             explanation += advice.flushes
+        if character == "different function" and 2 * bits >= precision:
+            explanation = NEARLY
         if judgement.rounded_to:
             explanation = f": every result is a number of {judgement.rounded_to}"
         elif judgement.read_as:

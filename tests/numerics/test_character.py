@@ -18,7 +18,7 @@ from d5test.numerics.judgement import (
     share_of,
 )
 from d5test.numerics.perturbed import rounded
-from d5test.outcome.fault import EXPLANATIONS, _character
+from d5test.outcome.fault import EXPLANATIONS, _character, judgement_in_words
 from d5test.reference.operators import OPERATORS
 
 
@@ -145,6 +145,21 @@ def test_an_error_that_no_dtype_makes_is_no_inaccuracy(
     judgement = Judgement(got=1.0 + 2.0**-explained, want=1.0, ratio=2.0**30, explained=explained)
     text = EXPLANATIONS[_character(judgement, dtype)].format(judgement)
     assert text.startswith(f": {words}")
+
+
+@pytest.mark.parametrize(
+    ("got", "words"),
+    [
+        (-1.0, "18 of 24 bits: an approximation or a different function, which no rounding"),
+        (-0.5, "1 of 24 bits: a different function, which no rounding explains"),
+    ],
+)
+def test_a_result_whose_bits_are_mostly_right_may_be_an_approximation(
+    got: float, words: str
+) -> None:
+    """A tanh that is -1 from about -7 on."""
+    judgement = Judgement(got=got, want=-0.9999979995, bar=1e-7, ratio=20.0, explained=0)
+    assert judgement_in_words(judgement, "float32")["right"].startswith(words)
 
 
 def test_bars_that_hold_zeros_judge_nothing() -> None:
