@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import packages_distributions, version
 
 from packaging.specifiers import SpecifierSet
 
@@ -14,7 +14,7 @@ class Finding:
     about        the function or class that is wrong
     reason       what is wrong, in one line
     here         what d5test does about it
-    package      the distribution that `versions` are of
+    package      that which is imported, and whose `versions` are meant
     versions     a PEP 440 specifier
     owner, link  who should mend it
     extent       how bad it is
@@ -40,8 +40,6 @@ class Finding:
     @property
     def installed(self) -> bool:
         """Whether the package is here, in one of the versions."""
-        try:
-            here = version(self.package)
-        except PackageNotFoundError:
-            return False
-        return SpecifierSet(self.versions).contains(here, prereleases=True)
+        names = packages_distributions().get(self.package, ())
+        versions = SpecifierSet(self.versions)
+        return any(versions.contains(version(name), prereleases=True) for name in names)
