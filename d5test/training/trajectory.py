@@ -5,7 +5,7 @@ one rounding error per primitive (`d5test.numerics.ensemble`), step by step: the
 each step is the larger of the worst element's and the norm's, in units of what is allowed.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -70,19 +70,28 @@ def usual(rule: type[Optimizer], dtype: str) -> Optimizer:
 
     A step of a length that each step rounds alike, as 0.0001 is, would stray further than any
     ensemble of random roundings: the length is a power of two. In 16 bits 1 - beta2 is larger, or
-    its first power would be lost in noise. In every second dtype weights do not decay: a gradient
-    to which nothing is added takes another path through an optimizer.
+    its first power would be lost in noise.
     """
     from d5test.strategies.optimizers import exact
 
-    decay = DECAY if dtype in FLOATS[::2] else 0.0
     if type(USUAL.get(rule.__name__)) is rule:
-        known = USUAL[rule.__name__].with_(weight_decay=decay)
+        known = USUAL[rule.__name__]
         short = isinstance(known, Adam) and dtype in FLOATS[2:]
         return known.with_(beta2=0.9375) if short else known
     numbers = {name: exact(x) for name, x in vars(rule()).items() if isinstance(x, float)}
-    sizes = {"lr": 0.03125, "weight_decay": decay, "epsilon": SMALL}
+    sizes = {"lr": 0.03125, "weight_decay": DECAY, "epsilon": SMALL}
     return rule().with_(**numbers | {name: x for name, x in sizes.items() if name in numbers})
+
+
+def followed(rule: type[Optimizer], dtype: str) -> Iterator[Optimizer]:
+    """What is judged of a rule: in float32 also without a decay of weights.
+
+    A gradient to which nothing is added takes another path through an optimizer.
+    """
+    decaying = usual(rule, dtype)
+    yield decaying
+    if dtype == "float32" and decaying.weight_decay:
+        yield decaying.with_(weight_decay=0.0)
 
 
 def arithmetic_of(dtype: str, flushes: bool) -> Arithmetic:

@@ -15,7 +15,7 @@ from d5test.reference.optimizers import OPTIMIZERS, Adam, AdamW, Momentum, Neste
 from d5test.reference.steps import STEPS, as_step
 from d5test.training.course import GROUPED, impossible
 from d5test.training.step import STEP, SUSPECTS, ForgetfulAMSGrad, drawn, suspects
-from d5test.training.trajectory import KEPT, USUAL, distance, in_words, usual
+from d5test.training.trajectory import KEPT, USUAL, distance, followed, in_words
 from tests.nightly import thinned
 from tests.training.wrong import (
     Confused,
@@ -167,8 +167,9 @@ def test_a_gradient_is_left_as_it_is() -> None:
 
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("rule", OPTIMIZERS)
-def test_weights_decay_in_every_second_dtype(rule: str, dtype: str) -> None:
-    assert bool(usual(OPTIMIZERS[rule], dtype).weight_decay) is (dtype in ("float64", "float16"))
+def test_a_course_without_a_decay_of_weights_is_followed_too(rule: str, dtype: str) -> None:
+    decays = [bool(each.weight_decay) for each in followed(OPTIMIZERS[rule], dtype)]
+    assert decays == ([True, False] if dtype == "float32" else [True])
 
 
 def test_everything_can_be_done_on_the_way() -> None:
