@@ -57,7 +57,7 @@ suites: $(VENV)/dev.stamp
 	OMP_NUM_THREADS=1 $(BIN)/pytest suites/operators/test_corpus.py --backend=torch -n 2
 	OMP_NUM_THREADS=1 $(BIN)/pytest suites/networks --backend=numpy,torch,tensorflow,jax,onnxruntime \
 	  --network=mlp,lenet5 -n 2
-	OMP_NUM_THREADS=1 $(BIN)/pytest suites/training --backend=torch,tensorflow,jax --optimizer=Momentum,Adam \
+	OMP_NUM_THREADS=1 $(BIN)/pytest suites/training --backend=torch,tensorflow,jax --optimizer=Adam \
 	  --examples=4 -n 2
 	OMP_NUM_THREADS=1 $(BIN)/pytest suites/distributed --examples=3 -n 2
 	$(BIN)/pytest suites/*/test_plain.py --backend=numpy,torch,tensorflow,jax,onnxruntime
@@ -84,6 +84,7 @@ nightly: $(VENV)/dev.stamp
 	OMP_NUM_THREADS=1 $(BIN)/pytest suites/operators -n 2 \
 	  --backend=tensorflow-compiled,tensorflow-xla,jax-compiled
 	OMP_NUM_THREADS=1 $(BIN)/pytest suites/operators -n 2 --backend=torch-compiled --examples=1
+	OMP_NUM_THREADS=1 $(BIN)/pytest suites/training --backend=torch,tensorflow,jax -n 2
 	$(BIN)/pytest suites/distributed/test_training.py --optimizer=$$($(BIN)/python -c \
 	  "from d5test.distributed.optimizers import NAMED; print(','.join(NAMED))")
 	$(INSTALL) --editable '.[deepspeed]'
