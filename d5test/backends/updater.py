@@ -83,6 +83,8 @@ class Updater(ABC):
     skips_absent: ClassVar[bool] = False
     """Whether it documents that a parameter without a gradient is left alone in a step: its slots,
     and the number of its steps."""
+    overwrites: ClassVar[bool] = False
+    """Whether it documents that a gradient is another one after a step."""
     misreads: ClassVar[str] = ""
     """What is known of it where a gradient is not laid out in memory as its parameter is."""
 

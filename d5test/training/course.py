@@ -141,6 +141,7 @@ def run(
     def make() -> Updater:
         return updater_of(backend, kind, rule)(OperatorView(rule, attributes), put(start, PLACED))
 
+    may_overwrite = updater_of(backend, kind, rule).overwrites
     reasons, samples = impossible(make), [put(sample) for sample in noise]
     handed = Handed(backend, PLACED if "layouts" in reasons else LAYOUTS)
     changes = CHANGES.keys() - reasons
@@ -148,7 +149,7 @@ def run(
     results, overwritten = [], ""
     for number, parameters in enumerate(walked, 1):
         results.append({name: Bits(*backend.get(w)) for name, w in parameters.items()})
-        if changed := handed.take_back():
+        if (changed := handed.take_back()) and not may_overwrite:
             overwritten = overwritten or f"that of {changed}, in step {number}"
     return reasons, results, overwritten
 

@@ -163,6 +163,8 @@ def test_a_gradient_is_left_as_it_is() -> None:
     assert not found.right
     assert found.headline == "a gradient is overwritten"
     assert in_words(found) == {"overwritten": "that of w, in step 1"}
+    documented = type("Documented", (Overwriting,), {"overwrites": True})
+    assert distance(Local(documented), "native", USUAL["Momentum"], "float32").right
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
