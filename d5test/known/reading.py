@@ -35,9 +35,9 @@ LISTS = ("operators", "dtypes", "checks", "backends", "devices", "witnesses")
 REQUIRED = ("reason", "operators", "dtypes", "checks", "cases", "owner", "expires")
 KEYS = (*TEXTS, *LISTS, "cases", "expires", "where", "model")
 PINNED = ("case", "checks", "dtypes")
-FOUND = ("about", "reason", "here", "package", "versions", "owner", "reproducer", "prints")
+FINDING = ("about", "reason", "here", "package", "versions", "owner", "reproducer", "prints")
 """What a finding must have."""
-FOUND_TEXTS = (*FOUND, "link", "extent", "extension")
+FINDING_TEXTS = (*FINDING, "link", "extent", "extension")
 FUNCTIONS = tuple(ufunc.__name__ for ufunc in TABLE)
 CONSTANTS = {"inf": math.inf, "nan": math.nan}
 LONGEST_CASE = 100_000
@@ -159,9 +159,9 @@ def _row(row: Any, operators: Operators, checks: Checks, at: str) -> KnownFailur
 
 
 def _finding(row: dict[str, Any]) -> Finding:
-    _only("key", row, (*FOUND_TEXTS, "environment"))
-    _require(row, FOUND)
-    texts = {name: _text(row, name) for name in FOUND_TEXTS}
+    _only("key", row, (*FINDING_TEXTS, "environment"))
+    _require(row, FINDING)
+    texts = {name: _text(row, name) for name in FINDING_TEXTS}
     _require_specifier(texts["versions"])
     environment = row.get("environment", {})
     if not isinstance(environment, dict):

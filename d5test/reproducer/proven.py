@@ -93,7 +93,8 @@ def _fatal(fault: Fault, path: Path, client: Any, folder: Path) -> tuple[Path, s
     status, said = _alone(path, python, HANGS)
     if status == GONE and not before:
         again = _after(fault, (feed,) * (FEW - 1), AGAIN.format(FEW))
-        if _alone(write(again, client.about, folder), python, HANGS)[0] == THERE:
+        status, said = _alone(write(again, client.about, folder), python, HANGS)
+        if status == THERE:
             return path, again.details["seen"]
         write(fault, client.about, folder)
     if status == GONE:

@@ -258,7 +258,7 @@ def distance(client: Any, kind: str, rule: Optimizer, dtype: str, seed: int = 0)
     found = Distance(ratios, named, wrong, course.changes, left, overwritten=overwritten)
     after = len(SHAPES) * (found.leaves or 1)
     lost = any(np.isnan(w).any() for w in results[after - len(SHAPES) : after])
-    kept = lost and not named and client.about.mutable
+    kept = lost and not named and client.about.mutable and (found.leaves or 1) > 1
     return replace(found, looks_like=KEPT) if kept else found
 
 

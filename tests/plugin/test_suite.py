@@ -405,22 +405,9 @@ class Half(Numpy):
 """
 
 
-FIRST = """
-import numpy as np
-from d5test.backends.base import Row
-from d5test.backends.numpy import Numpy
-
-CALLS = []
-
-
-def tanh(op, x):
-    CALLS.append(x.shape)
-    return np.tanh(x) * (1.01 if len(CALLS) < 9 else 1)
-
-
-class Half(Numpy):
-    rows = {**Numpy.rows, "Tanh": Row(tanh, gradient=Numpy.rows["Tanh"].gradient)}
-"""
+FIRST = HALF.replace("x.shape[0] % 2 == 0", "CALLS.append(1) or len(CALLS) < 9").replace(
+    "def tanh", "CALLS = []\n\n\ndef tanh"
+)
 
 
 def test_what_is_right_when_it_is_asked_again_is_said_to_be_unsteady(
