@@ -209,8 +209,9 @@ class Proof:
             products = g[moves] * t[moves]
             backward += float(np.sum(products))
             size += float(np.sum(np.abs(products)))
-            apart = bound.bar + np.abs(bound.value - g)  # at a tie the value is between both sides
-            bars += float(np.sum(np.abs(t[moves]) * apart[moves]))
+            # at a tie the value is between both sides
+            apart = bound.bar[moves] + np.abs(bound.value[moves] - g[moves])
+            bars += float(np.sum(np.abs(t[moves]) * apart))
             terms += products.size
         rounding = self.arithmetic.sum_error(terms) * size
         difference = Difference(forward, backward, size, bars, rounding)
