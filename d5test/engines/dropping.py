@@ -3,7 +3,8 @@
 Which numbers are dropped is a choice of a framework's generator. So it is read from what an
 engine's dropout modules have left, rank by rank, and the run on one process multiplies by the same
 factors: its losses, gradients and parameters are judged as those of any other training. Of what
-was drawn the rate is judged, and that no two ranks and no two steps have drawn the same.
+was drawn the rate is judged, and that no two forward passes have drawn the same: those of two
+ranks, of two steps, of two parts of a step.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import sqrt
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -21,8 +23,9 @@ from d5test.case import Array
 
 DEVIATIONS = 6.0
 """Standard deviations that the share of dropped numbers may be off: once in 5e8 trainings."""
-Kept = Sequence[Sequence[Array]]
-"""By rank and dropout module: whether each number of its samples is left, (n, features)."""
+Kept = Sequence[Sequence[Sequence[Array]]]
+"""By rank, dropout module and forward pass: whether each number of its samples is left, (n,
+features)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,51 +40,83 @@ class Drops:
     factors: Sequence[tuple[torch.Tensor, ...]]
 
     @classmethod
-    def of(cls, kept: Sequence[Kept], shares: Sequence[Sequence[int]], rate: float) -> Drops:
+    def of(
+        cls,
+        kept: Sequence[Kept],
+        orders: Sequence[Sequence[Sequence[int]]],
+        shares: Sequence[Sequence[int]],
+        rate: float,
+    ) -> Drops:
         """Raises `Unsupported` where not each sample of a rank has passed once.
 
+        orders  of each step and rank, the samples of its share as they have passed
         shares  of each step, the samples of each rank
         """
-        for step, sizes in zip(kept, shares, strict=True):
-            for modules, size in zip(step, sizes, strict=True):
-                passed = {len(each) for each in modules}
+        for sizes, *step in zip(shares, kept, orders, strict=True):
+            for size, modules, order in zip(sizes, *step, strict=True):
+                passed = {sum(map(len, passes)) for passes in modules}
                 if passed != {size}:
                     many = ", ".join(map(str, sorted(passed))) or "no"
                     raise Unsupported(f"its dropout saw {many} samples of a rank that has {size}")
+                if sorted(order) != [*range(size)]:
+                    raise Unsupported("which samples its dropout saw cannot be told")
         factors = [
             tuple(
-                torch.from_numpy(np.concatenate(of_ranks) / (1 - rate))
-                for of_ranks in zip(*step, strict=True)
+                torch.from_numpy(np.concatenate([*map(_in_order, passes, order)]) / (1 - rate))
+                for passes in zip(*ranks, strict=True)
             )
-            for step in kept
+            for ranks, order in zip(kept, orders, strict=True)
         ]
         return cls(kept, factors)
 
     def odd(self, rate: float) -> Iterator[tuple[str, dict[str, str]]]:
         """What is wrong of what was drawn: in words, and details."""
-        every = [each for step in self.kept for modules in step for each in modules]
+        every = [a for step in self.kept for modules in step for passes in modules for a in passes]
         number = sum(each.size for each in every)
         dropped = number - sum(int(each.sum()) for each in every)
         if abs(dropped - rate * number) > DEVIATIONS * sqrt(rate * (1 - rate) * number):
             yield "dropout does not drop at its rate", {
                 "dropped": f"{dropped} of {number} numbers", "rate": f"{rate:g}",
             }  # fmt: skip
-        for step, modules in enumerate(self.kept, 1):
-            for (one, mine), (other, theirs) in combinations(enumerate(modules), 2):
-                if _alike(mine, theirs):
-                    yield "two ranks drop the same numbers", {
-                        "step": str(step), "ranks": f"{one} and {other}",
-                    }  # fmt: skip
-                    return
-        for (first, before), (second, after) in combinations(enumerate(self.kept, 1), 2):
-            for rank, (mine, later) in enumerate(zip(before, after, strict=True)):
-                if _alike(mine, later):
-                    yield "two steps drop the same numbers", {
-                        "steps": f"{first} and {second}", "rank": str(rank),
-                    }  # fmt: skip
-                    return
+        named: set[str] = set()
+        for (one, mine), (other, theirs) in combinations(self._passes(), 2):
+            who = _differing(one, other)
+            if who not in named and _alike(mine, theirs):
+                named.add(who)
+                yield f"{who} drop the same numbers", {"of": str(one), "and of": str(other)}
+
+    def _passes(self) -> Iterator[tuple[Pass, Sequence[Array]]]:
+        """Each forward pass, with what each module has left in it."""
+        for step, ranks in enumerate(self.kept, 1):
+            for rank, modules in enumerate(ranks):
+                for part, arrays in enumerate(zip(*modules, strict=False), 1):
+                    yield Pass(step, rank, part), arrays
+
+
+def _in_order(passes: Sequence[Array], order: Sequence[int]) -> Array:
+    """Of a module, the samples of a rank as they are in its share."""
+    ordered: Array = np.concatenate(passes)[np.argsort(order)]
+    return ordered
+
+
+class Pass(NamedTuple):
+    """A forward pass: of a part of a rank's share in a step."""
+
+    step: int
+    rank: int
+    part: int
+
+    def __str__(self) -> str:
+        return f"step {self.step}, rank {self.rank}, part {self.part}"
+
+
+def _differing(one: Pass, other: Pass) -> str:
+    """Of what two passes are."""
+    if one.rank == other.rank:
+        return "two parts of a step" if one.step == other.step else "two steps"
+    return "two ranks" if one.step == other.step else "two ranks in different steps"
 
 
 def _alike(one: Sequence[Array], other: Sequence[Array]) -> bool:
     """Whether two have drawn the same, as far as both have samples."""
-    return all(np.array_equal(a[: len(b)], b[: len(a)]) for a, b in zip(one, other, strict=True))
+    return all(np.array_equal(a[: len(b)], b[: len(a)]) for a, b in zip(one, other, strict=False))

@@ -142,8 +142,10 @@ def with_drops(training: Training, ranks: Sequence[Trained]) -> Training:
     works = [phase.work for each in ranks for phase in each.phases]
     if not all(works):
         raise Unsupported("what its dropout does is not seen")
-    kept = [[work.kept for work in step] for step in zip(*works, strict=True)]
-    return replace(training, drops=Drops.of(kept, training.shares, RATE))
+    steps = [*zip(*works, strict=True)]
+    kept = [[work.kept for work in step] for step in steps]
+    orders = [[work.order for work in step] for step in steps]
+    return replace(training, drops=Drops.of(kept, orders, training.shares, RATE))
 
 
 def _shapes(training: Training, ranks: Sequence[Trained]) -> Iterator[Finding]:

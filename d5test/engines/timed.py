@@ -148,8 +148,9 @@ class TimedEngine:
         if self.part is None:
             return None
         processor, work = self._processor / max(self._steps, 1), list[Work]()
-        with self._meter.step(work):
-            loss = self.engine.step(next(self._batches))
+        world, batch = World(self.part.rank, self.part.size, self._mesh), next(self._batches)
+        with self._meter.step(work, batch, world):
+            loss = self.engine.step(batch)
         after = {name: p.detach().numpy() for name, p in self.engine.parameters().items()}
         before = {name: p.detach().numpy() for name, p in self.training.model().named_parameters()}
         return StepOfRank(

@@ -90,10 +90,10 @@ def _phase(
 ) -> Phase:  # fmt: skip
     """Train for some steps: since a checkpoint, and up to one."""
     try:
+        if training.case.model == "dropout":  # before the engine, which may have seeds of its own
+            torch.manual_seed(training.case.seed * training.ranks + world.rank)
         engine.start(world)
         model = training.model()
-        if training.case.model == "dropout":
-            torch.manual_seed(training.case.seed * training.ranks + world.rank)
         meter, work = Meter(model), list[Work]()
         engine.wrap(model, training.rule, training.plan)
         if since is not None:
@@ -101,7 +101,7 @@ def _phase(
         itemsize = dtype_of(engine.rounding or training.dtype).itemsize
         made, due, dtypes = [], [], {}
         for batch in training.batches()[steps.start : steps.stop]:
-            with meter.step(work):
+            with meter.step(work, batch, world):
                 loss = engine.step(batch)
             due.append(engine.gives(itemsize))
             after: dict[str, Array] = {LOSS: np.asarray(float(loss))}

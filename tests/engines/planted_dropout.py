@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from d5test.engines.data_parallel import Ddp, Fsdp2
-from d5test.engines.engine import Minibatch, Plan, Rule
+from d5test.engines.engine import Minibatch, Plan, Rule, World
 from tests.engines.planted import Hooked
 
 
@@ -27,6 +27,40 @@ class SeededInEachStep(Ddp):
     def step(self, joined: Minibatch) -> float:
         torch.manual_seed(self.world.rank)
         return super().step(joined)
+
+
+class SeededInEachPart(Ddp):
+    """Each part of a share begins with what the rank's generator was when the step began."""
+
+    def step(self, joined: Minibatch) -> float:
+        state = torch.get_rng_state()
+        hook = self.model.register_forward_pre_hook(lambda *_: torch.set_rng_state(state))
+        loss = super().step(joined)
+        hook.remove()
+        torch.rand(1)
+        return loss
+
+
+class SeededByRankAndStep(Ddp):
+    """The seeds of a rank and of a step are added, so that the next rank's are those of the next
+    step."""
+
+    def wrap(self, model: nn.Sequential, optimizer: Rule, plan: Plan) -> None:
+        super().wrap(model, optimizer, plan)
+        self.steps = 0
+
+    def step(self, joined: Minibatch) -> float:
+        self.steps += 1
+        torch.manual_seed(self.world.rank + self.steps)
+        return super().step(joined)
+
+
+class SeededAtTheStart(Ddp):
+    """Two neighbours have one seed."""
+
+    def start(self, world: World) -> None:
+        super().start(world)
+        torch.manual_seed(world.rank // 2)
 
 
 class Switched(Ddp):

@@ -29,10 +29,11 @@ def of(name: str, dtype: str, ranks: int) -> Training:
         return training
     chance, sizes = np.random.Generator(np.random.Philox(5)), training.case.sizes
     kept = [
-        [[chance.random((n, sizes.hidden)) > RATE for _ in range(sizes.depth)] for n in shares]
+        [[[chance.random((n, sizes.hidden)) > RATE] for _ in range(sizes.depth)] for n in shares]
         for shares in training.shares
     ]
-    return replace(training, drops=Drops.of(kept, training.shares, RATE))
+    orders = [[range(n) for n in shares] for shares in training.shares]
+    return replace(training, drops=Drops.of(kept, orders, training.shares, RATE))
 
 
 def blind(training: Training) -> Sequence[str]:
