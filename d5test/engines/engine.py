@@ -117,6 +117,14 @@ class Held:
     state: Mapping[str, int]
 
 
+DECLARED: Mapping[str, type] = {
+    **dict.fromkeys(("statistics", "rounding", "computes"), str),
+    **dict.fromkeys(("averages", "seen"), bool),
+    "split": Mapping,
+}
+"""What is read of an engine once it is wrapped, and what that is."""
+
+
 class Engine:
     """An engine of parallel training. Derive yours from this.
 
@@ -223,6 +231,16 @@ class Engine:
 
     def close(self) -> None:
         """Let go of what `start` took."""
+
+    def require_declarations(self) -> None:
+        """Raise a `TypeError` where what d5test reads of an engine is something of its own."""
+        for name, kind in DECLARED.items():
+            value = getattr(self, name)
+            if not isinstance(value, kind):
+                raise TypeError(
+                    f"{type(self).__name__}.{name} is a {type(value).__name__}, and d5test reads "
+                    f"a {kind.__name__} by that name: give yours another one"
+                )
 
     def _owed(self, method: str) -> NotImplementedError:
         return NotImplementedError(f"{type(self).__name__} has no {method}: see docs/engines.md")

@@ -96,6 +96,7 @@ def _phase(
         model = training.model()
         meter, work = Meter(model), list[Work]()
         engine.wrap(model, training.rule, training.plan)
+        engine.require_declarations()
         if since is not None:
             engine.load(since)
         itemsize = dtype_of(engine.rounding or training.dtype).itemsize

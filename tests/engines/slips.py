@@ -2,8 +2,10 @@
 
 from math import nan
 
+from torch import nn
+
 from d5test.engines.data_parallel import Ddp
-from d5test.engines.engine import Engine, Minibatch
+from d5test.engines.engine import Engine, Minibatch, Plan, Rule
 
 
 class OtherAxis(Ddp):
@@ -31,3 +33,11 @@ class NoNorm(Ddp):
         loss = super().step(joined)
         self.norm = nan
         return loss
+
+
+class OwnSplit(Ddp):
+    """It has something of its own by a name that is read."""
+
+    def wrap(self, model: nn.Sequential, optimizer: Rule, plan: Plan) -> None:
+        super().wrap(model, optimizer, plan)
+        self.split = ["first"]  # type: ignore[assignment]

@@ -11,7 +11,7 @@ from tests.engines.test_planted import suite
 
 @pytest.fixture(scope="module")
 def said() -> str:
-    names = ("OtherAxis", "OtherFeature", "NoStart", "NoNorm")
+    names = ("OtherAxis", "OtherFeature", "NoStart", "NoNorm", "OwnSplit")
     asked = ",".join(f"tests.engines.slips:{name}" for name in names)
     return suite(f"--engine={asked}", "-k", "mlp-clipped-float32").stdout
 
@@ -22,6 +22,7 @@ def said() -> str:
         "unknown axis in `axes` 'data': known: dp, zero, fsdp, tp, pp",
         "unknown feature in `lacks` 'accumulation': did you mean accumulate?",
         "NotImplementedError: NoStart has no start(world): see docs/engines.md",
+        "OwnSplit.split is a list, and d5test reads a Mapping by that name",
         "looks like  the engine does not set `norm`",
         "NoNorm: it is not where the sequential run is on 4 threads",
     ],
