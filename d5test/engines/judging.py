@@ -49,11 +49,14 @@ def attempted(engine: Engine, subject: Subject, world: World, comm: Any) -> Trai
     try:
         with joined(comm):
             begun = True
+            made, reason = None, ""
             try:
-                return trained(engine, subject.training, world, subject.resumed)
-            except Unsupported:
-                comm.barrier()
-                raise
+                made = trained(engine, subject.training, world, subject.resumed)
+            except Unsupported as why:
+                reason = str(why) or "it gives no reason"
+            require_all(subject, comm, reason)
+            assert made is not None
+            return made
     except (Unsupported, Fault):
         raise
     except Exception as error:
@@ -61,6 +64,29 @@ def attempted(engine: Engine, subject: Subject, world: World, comm: Any) -> Trai
         if begun and (fault := subject.exception(error, world.rank)):
             raise fault from None
         raise
+
+
+def require_all(subject: Subject, comm: Any, reason: str) -> None:
+    """Raise `Unsupported` if this rank has a reason and all have one; a fault if only some have.
+
+    All ranks call it. The first one that has a reason raises the fault, the others leave.
+    """
+    reasons = comm.allgather(reason)
+    refusing = [rank for rank, each in enumerate(reasons) if each]
+    if not refusing:
+        return
+    if len(refusing) == comm.size:
+        raise Unsupported(reason)
+    from d5test.distributed.guarded import Left
+
+    first, *_ = refusing
+    if comm.rank != first:
+        raise Left(f"came with rank {first} to different ends")
+    raise subject.fault(
+        "exception",
+        "it is unsupported on some ranks, and not on others",
+        {"ranks": ", ".join(map(str, refusing)), "message": reasons[first]},
+    )
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,9 @@ from math import nan
 
 from torch import nn
 
+from d5test.backends.base import Unsupported
 from d5test.engines.data_parallel import Ddp
-from d5test.engines.engine import Engine, Minibatch, Plan, Rule
+from d5test.engines.engine import Engine, Held, Minibatch, Plan, Rule
 
 
 class OtherAxis(Ddp):
@@ -41,3 +42,12 @@ class OwnSplit(Ddp):
     def wrap(self, model: nn.Sequential, optimizer: Rule, plan: Plan) -> None:
         super().wrap(model, optimizer, plan)
         self.split = ["first"]  # type: ignore[assignment]
+
+
+class OfOneRank(Ddp):
+    """One rank comes to it that it cannot do this, once it has trained; the others do not."""
+
+    def placements(self) -> Held:
+        if self.world.rank == 1:
+            raise Unsupported("not of odd ranks")
+        return super().placements()

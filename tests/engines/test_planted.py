@@ -184,6 +184,14 @@ def test_what_each_rank_refuses_at_once_is_skipped() -> None:
 
 
 @pytest.mark.nightly
+def test_what_some_ranks_refuse_is_a_fault_at_once() -> None:
+    ran = suite("--engine=tests.engines.slips:OfOneRank", *FIRST, ranks=3)
+    assert "it is unsupported on some ranks, and not on others" in ran.stdout, ran.stdout
+    assert "message  not of odd ranks" in ran.stdout
+    assert "not done after" not in ran.stdout
+
+
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("way", "told"),
     [
