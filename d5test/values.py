@@ -78,9 +78,9 @@ def ties(words: Words, shape: Shape, dtype: DType) -> Values:
     return np.asarray(np.floor(5 * unit(words, shape)) - 2)
 
 
-def crowded(words: Words, shape: Shape, dtype: DType) -> Values:
-    """From 64 consecutive numbers, 1 and above: a lower precision does not tell them apart."""
-    return np.asarray(1 + np.floor(64 * unit(words, shape)) * float(finfo(dtype).eps))
+def crowded(words: Words, shape: Shape, dtype: DType, count: int = 64) -> Values:
+    """From consecutive numbers, 1 and above: a lower precision does not tell them apart."""
+    return np.asarray(1 + np.floor(count * unit(words, shape)) * float(finfo(dtype).eps))
 
 
 def constant(words: Words, shape: Shape, dtype: DType, value: float = 1) -> Values:

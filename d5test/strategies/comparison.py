@@ -7,6 +7,8 @@ from d5test.strategies.draw import Draw, Regime
 from d5test.strategies.registry import inputs
 
 ZEROS: Regime = ("often", 0.0, -0.0)
+NEIGHBOURS: Regime = ("crowded", 8)
+"""Of which some are equal in a small tensor, too."""
 COMPARISONS: tuple[type[comparison.Comparison], ...] = (
     comparison.Equal, comparison.Greater, comparison.GreaterOrEqual, comparison.Less,
     comparison.LessOrEqual,
@@ -16,7 +18,8 @@ COMPARISONS: tuple[type[comparison.Comparison], ...] = (
 @inputs(*COMPARISONS)
 def comparison_inputs(d: Draw, op: comparison.Comparison) -> tuple[Tensor, Tensor]:
     """Both of one kind, either of which may broadcast; or one of them twice."""
-    shape, regime = d.shape(0), d.choose(("crowded", "crowded", "ties", "normal", ZEROS))
+    regimes = (NEIGHBOURS, NEIGHBOURS, "crowded", NEIGHBOURS, "ties", "normal", ZEROS)
+    shape, regime = d.shape(0), d.choose(regimes)
     a = d.tensor(shape if d.flag() else d.broadcastable(shape), regime)
     if d.integer(0, 5) == 5:
         return a, d.again(a, 0)
