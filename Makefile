@@ -33,8 +33,9 @@ $(VENV)/dev.stamp: $(VENV)/torch.stamp
 	$(INSTALL) --editable '.[dev,torch,jax,onnxruntime]' tensorflow-cpu
 	touch $@
 
+# what takes three minutes: a default run draws 25 cases a cell (`make nightly` has it)
 validate: $(VENV)/torch.stamp
-	OMP_NUM_THREADS=1 $(BIN)/pytest suites/operators --backend=torch -n 2
+	OMP_NUM_THREADS=1 $(BIN)/pytest suites/operators --backend=torch --examples=10 -n 2
 
 # one thread for each of the two processes: threads that wait for each other's cores take ten times as long;
 # a file in one process: what it compiles or starts for all of its tests is there once
@@ -80,7 +81,7 @@ nightly: $(VENV)/dev.stamp
 	  --backend=numpy,native,torch,tensorflow,jax,onnxruntime
 	OMP_NUM_THREADS=1 $(BIN)/pytest suites/operators --backend=jax \
 	  --examples=3 --ignore-glob='*/test_accuracy*.py' -n 2
-	OMP_NUM_THREADS=1 $(BIN)/pytest suites/operators -n 2 --backend=tensorflow,onnxruntime
+	OMP_NUM_THREADS=1 $(BIN)/pytest suites/operators -n 2 --backend=torch,tensorflow,onnxruntime
 	OMP_NUM_THREADS=1 $(BIN)/pytest suites/operators -n 2 \
 	  --backend=tensorflow-compiled,tensorflow-xla,jax-compiled
 	OMP_NUM_THREADS=1 $(BIN)/pytest suites/operators -n 2 --backend=torch-compiled --examples=1
