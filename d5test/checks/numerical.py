@@ -36,6 +36,7 @@ from d5test.numerics.dual import moved_outputs
 from d5test.numerics.ensemble import BY_NORM
 from d5test.numerics.judgement import Judgement, judge
 from d5test.outcome.fault import Fault
+from d5test.outcome.tally import Inapplicable
 
 STEP = 2.0**-17
 """About the cube root of float64's unit roundoff, where truncation and rounding errors meet."""
@@ -93,6 +94,8 @@ def _in(inquiry: Inquiry, arithmetic: Arithmetic) -> Judgement:
         bar += arithmetic.sum_error(terms) * inner(_sizes(grads), _sizes(outputs))
     judgement = _compared(slope, rise, bar)
     if judgement.right:
+        if known is None and not _any(gradients):
+            raise Inapplicable("its results do not move, and its gradient is zero")
         return judgement
     off = max(judge(b, y.outputs).ratio for b, y in zip(bounds, (plus, minus), strict=True))
     if off <= 1:
@@ -102,6 +105,11 @@ def _in(inquiry: Inquiry, arithmetic: Arithmetic) -> Judgement:
     if abs(slope - rise) > bar + off * forward_bars:
         return own_slope(inquiry)
     raise forward_is_wrong(inquiry)
+
+
+def _any(gradients: Iterable[Any]) -> bool:
+    """Whether any element is not zero."""
+    return any(np.any(g) for g in gradients if g is not None)
 
 
 def own_slope(inquiry: Inquiry) -> Judgement:
@@ -124,6 +132,8 @@ def own_slope(inquiry: Inquiry) -> Judgement:
         rounding = BY_NORM * noise + _rounding(inquiry, at.outputs, gradients, slope)
         bar = truncation + rounding
     if kink > rounding:
+        if not inquiry.case.op.differentiable and not _any(gradients):
+            raise Inapplicable("its results jump, and its gradient is zero")
         return Judgement(share=0.0, void=True)
     judgement = _compared(2 * slope, 2 * best, 2 * bar)
     if not judgement.right:
