@@ -366,6 +366,26 @@ def test_a_scale_that_is_rounded_lies_within_the_bars(mode: str) -> None:
         assert not judge(bounds, (stretched(stretched(x, scale).T, scale).T,)).right
 
 
+def test_weights_from_the_next_element_lie_within_the_bars() -> None:
+    """PaddlePaddle weighs an element by p + 1 - h, and p + 1 is rounded."""
+    f, rng = np.float32, np.random.default_rng(5)
+    op = OPERATORS["DeformConv"]()
+    (single,) = classes("float32")
+    for n in (9, 33, 200) * 20:
+        x, w = rng.normal(size=(1, 1, 1, n)).astype(f), np.ones((1, 1, 1, 1), f)
+        offset = rng.uniform(-2, 2, (1, 2, 1, n)).astype(f)
+        offset[:, 0] = 0
+        place = np.arange(n, dtype=f) + offset[0, 1, 0]
+        low = np.floor(place)
+        padded = np.pad(x[0, 0, 0], (3, 3))
+        read = [padded[low.astype(int) + 3 + k] for k in (0, 1)]
+        y = read[0] * (low + 1 - place) + read[1] * (place + 1 - (low + 1))
+        bounds = forward_bounds(op, (x, w, offset), single)
+        assert judge(bounds, (y[None, None, None],)).right
+        wrong = read[0] * (low + 1 - place) + read[1] * (place - low) * f(1.00001)
+        assert not judge(bounds, (wrong[None, None, None],)).right
+
+
 def _as_tuple(function: Any, *inputs: Any) -> tuple[Any, ...]:
     results = function(*inputs)
     return results if isinstance(results, tuple) else (results,)

@@ -555,7 +555,8 @@ class DeformConv(Operator):
             sides[i], sides[rank + i] = kernel[i], at.out[i]
             place = np.take(offset, i, 1 + rank) + (tap[:, None] + first).reshape(sides)
             index = np.floor(plain(place)).astype(int)[..., None] + np.arange(-1, 3)
-            weights = weigh(np.expand_dims(place, -1) - index)
+            # from the next element, as some compute it: its place has a rounding error of its own
+            weights = weigh((np.expand_dims(place, -1) + 1) - (index + 1))
             inside = (index >= 0) & (index < n)
             weights = np.where(inside, weights, np.zeros_like(weights))
             taps.append((np.clip(index, 0, n - 1), weights))
