@@ -40,6 +40,15 @@ def quoted(text: str) -> str:
     return whole if len(whole) <= LONGEST else f"{whole[: LONGEST // 2]} ... {whole[-40:]}"
 
 
+def short(name: str) -> str:
+    """What something is called in words that a user brings as a file or from a module: its class.
+
+    >>> short("./mine.py:Mine@/envs/new/bin/python"), short("torch")
+    ('Mine', 'torch')
+    """
+    return name.partition("@")[0].rpartition(":")[2] if ":" in name else name
+
+
 def hint(name: str, names: Iterable[str]) -> str:
     """What was probably meant, or what there is.
 

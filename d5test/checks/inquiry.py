@@ -34,6 +34,7 @@ from d5test.numerics.judgement import (
     explaining_precision,
     judge,
     may_cancel,
+    no_chance,
     pairs,
     rejects,
     rounded_to,
@@ -524,17 +525,17 @@ class Inquiry:
     def _read_as(self, feed: Any, results: Sequence[Any], right: Bounds) -> str:
         """The narrower format to which inputs were rounded first, if that explains the results.
 
-        All of them were, or the first two: devices that run float32 in TF32 or bfloat16 round
-        the factors of products. Its bars hold the results, and reject what is `right`. Empty if
-        there is no such format.
+        The widest one that does. All of them were, or the first two: devices that run float32 in
+        TF32 or bfloat16 round the factors of products. Its bars hold the results, which is no
+        chance, and reject what is `right`. Empty if there is no such format.
         """
         floats = any(x is not None and is_real(x) for x in feed.inputs)
         if feed.inputs is not self.arrays or feed.tangents is not None or not floats:
             return ""
         exact, grads = double(feed.inputs), feed.grads
-        for bits, name in NARROWER.items():
+        for bits, name in sorted(NARROWER.items(), reverse=True):
             if bits >= self.loosest.storage.precision:
-                break
+                continue
             to_bits = partial(round_to, precision=bits)
             rounded = map_floats(exact, to_bits)
             for arrays in (rounded, (*rounded[:2], *exact[2:])):
@@ -545,7 +546,7 @@ class Inquiry:
                     expected = self.gradient_bounds(self.loosest, upstream, arrays)
                 exactly = [None if bound is None else bound.value for bound in right]
                 held = _fit(expected, results) and judge(expected, results).right
-                if held and rejects(expected, exactly):
+                if held and rejects(expected, exactly) and no_chance(right, expected, results):
                     return name
         return ""
 

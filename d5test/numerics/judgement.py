@@ -37,7 +37,7 @@ MODEST = 0.25
 FIRST = 256
 """Elements of a large array that are looked at before the others."""
 CERTAIN = 12
-"""Results are of fewer bits by chance once in 2^12 times at most, else that is not said."""
+"""Bits: what is said of a format is chance once in 2^12 times at most, else it is not said."""
 
 
 @dataclass(frozen=True)
@@ -279,6 +279,25 @@ def rounded_to(bounds: Bounds, results: Sequence[Array | None]) -> str:
         if max(taken) <= bits and sum(max(p - bits, 0) for p in wanted) >= CERTAIN:
             return name
     return ""
+
+
+def no_chance(right: Bounds, other: Bounds, results: Sequence[Array | None]) -> bool:
+    """Whether it is no chance that results which are not `right` lie within `other` bars.
+
+    By chance one would once in as many times as its error is larger than that bar: one that may
+    only be true or false, once in two.
+    """
+    bits = 0.0
+    for (_, bound, got), (_, held, _) in zip(
+        pairs(right, results), pairs(other, results), strict=True
+    ):
+        wrong = (ratios(bound, got) > 1) & np.isfinite(np.asarray(got).astype(np.float64))
+        result = np.asarray(got)[wrong].astype(np.float64)
+        spacing = np.spacing(np.abs(got[wrong])) if bound.storage is not None else 1.0
+        room = np.maximum(held.bar[wrong], 0.5 * np.asarray(spacing, np.float64))
+        with np.errstate(all="ignore"):
+            bits += float(np.sum(np.log2(np.abs(result - bound.value[wrong]) / room).clip(0)))
+    return bits >= CERTAIN
 
 
 def explaining_precision(

@@ -17,6 +17,7 @@ from d5test.backends.base import Unsupported
 from d5test.case import Case, Operator, dtype_of, is_float
 from d5test.client.history import Before
 from d5test.client.messages import FAILURES, TO_A_ROW, Advice, Calls
+from d5test.names import short
 from d5test.numerics.arithmetic import NARROWER, format_of
 from d5test.numerics.bounds import Bounds
 from d5test.numerics.judgement import Judgement, bits_right
@@ -51,8 +52,10 @@ EXPLANATIONS: Mapping[Character | None, str] = {
 
 NEARLY = ": an approximation or a different function, which no rounding explains"
 """Of the last one, where at least half of the bits are right."""
-BY_SIZE = ("inaccuracy", "approximation", "cancellation")
-"""Characters that depend on the inputs: one cause may have them all."""
+ALIKE: Mapping[Character | None, Character] = {
+    "approximation": "inaccuracy", "cancellation": "inaccuracy", "either": "different function",
+}  # fmt: skip
+"""Characters that depend on the inputs, and which other one the same cause may have."""
 ABOVE = 6
 """Bits by which arithmetic is better than its own bars, upper bounds that they are."""
 LOST = 4
@@ -87,7 +90,7 @@ SAID = ("raised", "how")
 """Details that hold what a framework raised, or how its process ended."""
 AT = "at"
 """The detail that holds which exception the backend's own code raised, and its line."""
-NUMBER = re.compile(r"[\[(][\d, ]*[\])]|\d+")
+NUMBER = re.compile(r"[\[(][-\d, ]*[\])]|-?\b\d[\d.]*")
 """A number, or a shape: `()` too."""
 
 NO_CALLS = Evidence((), "returns")
@@ -166,27 +169,33 @@ class Fault(AssertionError):
     def cause(self) -> str:
         """The same for faults that probably have one cause, on one backend.
 
-        The line of the backend's own code that raised; what was raised (its traceback apart) or
-        printed, without numbers; the format to which results or inputs are rounded; of an engine
-        what is said of it, whatever it trained; else the kind, the operator, and the character.
+        The line of the backend's own code that raised; what was raised, its traceback apart and
+        without numbers; that the process ended, or did not answer; the format to which results
+        or inputs are rounded; of an engine what is said of it, whatever it trained; else the
+        kind, the operator, and the character.
         """
         if AT in self.details:
             return self.details[AT]
         op = getattr(self.case, "op", None)
         operator = op.name if op is not None else str(self.case)
-        for name in SAID:
-            if name in self.details:
-                said = self.details[name].strip().partition('\nFile "')[0]
-                cause = f"{name}: {' '.join(NUMBER.sub('N', said).split())}"
-                return cause if name == "raised" else f"{cause}: {operator}"
+        if "raised" in self.details:
+            return f"raised: {' '.join(NUMBER.sub('N', self.said).split())}"
+        if "how" in self.details:  # memory that was overwritten ends a process in many ways
+            return f"ended: {operator}"
         if self.judgement is not None and self.judgement.rounded_to:
             return f"{self.case.dtype} rounded to {self.judgement.rounded_to}"
         if self.judgement is not None and self.judgement.read_as:
             return f"inputs in {self.case.dtype} rounded to {self.judgement.read_as}"
         if self.check == "engine":
             return self.headline
-        character = "inaccuracy" if self.character in BY_SIZE else self.character
+        character = ALIKE.get(self.character, self.character)
         return f"{self.kind}: {operator} {character or ''}"
+
+    @property
+    def said(self) -> str:
+        """What a framework raised, without its traceback, or how its process ended."""
+        raised, how = (self.details.get(name, "").strip() for name in SAID)
+        return raised.partition('\nFile "')[0] or how.partition("\n")[0]
 
     @property
     def character(self) -> Character | None:
@@ -264,8 +273,13 @@ def _has_floats(case: Case) -> bool:
 
 
 def place_of(about: Any) -> str:
-    """Backend, version, device and mode: `torch 2.13.0 (cpu, eager)`."""
-    return f"{about.name} {about.version} ({about.device}, {about.mode})"
+    """Backend, version, device and mode: `torch 2.13.0 (cpu, eager)`.
+
+    Of a user's own backend its class, and the framework: `Mine, paddle 3.3.1 (cpu, eager)`.
+    """
+    name = short(about.name)
+    whose = name if name == about.name else f"{name}, {about.framework}"
+    return f"{whose} {about.version} ({about.device}, {about.mode})"
 
 
 def inputs_in_words(case: Case, evidence: Evidence) -> str:

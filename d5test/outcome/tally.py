@@ -136,6 +136,7 @@ class Tally:
             {
                 "kind": fault.kind,
                 "cause": fault.cause,
+                "said": " ".join(fault.said.split()),
                 "at": fault.details.get(AT, ""),
                 "case": repr(fault.case),
                 "text": fault.headline,
@@ -182,6 +183,7 @@ class Cause:
         """What tells it from another cause with this headline: its character, its dtypes."""
         tally, fault = self.faults[0]
         character = fault["cause"].removeprefix(f"{fault['kind']}: {tally.operator}").strip()
+        character = fault["said"] or character
         dtypes = shortened(sorted({tally.dtype for tally, _ in self.faults} - {""}))
         return " in ".join(filter(None, (character, dtypes)))
 
@@ -189,6 +191,11 @@ class Cause:
     def raised(self) -> bool:
         """Whether the framework refused a case, and returned nothing wrong."""
         return bool(self.faults[0][1]["kind"] == "exception")
+
+    @property
+    def died(self) -> bool:
+        """Whether the framework's process died."""
+        return any(fault["kind"] == "crash" for _, fault in self.faults)
 
     @property
     def reproducer(self) -> str:
@@ -206,7 +213,7 @@ class Cause:
 
 
 def causes(tallies: Iterable[Tally]) -> list[Cause]:
-    """The causes of all faults, those that show most often first, of these exceptions last.
+    """The causes of all faults: deaths, then those that show most often, of these exceptions last.
 
     One missing kernel, one wrong row or one crash shows in many checks and dtypes. Faults that
     raised the same words, or are of the same kind on the same operator or the same engine, count
@@ -224,7 +231,7 @@ def causes(tallies: Iterable[Tally]) -> list[Cause]:
     grouped = [
         Cause(backend, tuple(sorted(faults, key=size))) for (backend, _), faults in groups.items()
     ]
-    return sorted(grouped, key=lambda cause: (-len(cause.faults), cause.raised))
+    return sorted(grouped, key=lambda cause: (not cause.died, -len(cause.faults), cause.raised))
 
 
 def unaccused(tallies: Sequence[Tally]) -> list[Tally]:

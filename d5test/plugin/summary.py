@@ -11,6 +11,7 @@ import os
 import shutil
 from collections import Counter, defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from textwrap import wrap
 from typing import Any, TypeVar
@@ -21,7 +22,7 @@ from rich.table import Table
 
 from d5test.accuracy import Accuracy, ulps
 from d5test.client.client import MOST_MEMORY
-from d5test.names import plural
+from d5test.names import plural, short
 from d5test.outcome.tally import OUTCOMES, Cause, Tally, causes, shortened, unaccused
 from d5test.plugin.outcomes import ARITHMETICS, UNCONFIRMED, carried, tallies_of
 from d5test.plugin.selection import SELECTION, Selection
@@ -82,7 +83,8 @@ def pytest_terminal_summary(
     unconfirmed = carried(terminalreporter, UNCONFIRMED, "failed")
     interrupted = exitstatus == pytest.ExitCode.INTERRUPTED
     until = progress(terminalreporter) if interrupted else ""
-    missed = left_unsaid(config, tallies)
+    missed = named_shortly(left_unsaid(config, tallies))
+    tallies = named_shortly(tallies)
     said = verdict(tallies, missed, failed=failed, unconfirmed=unconfirmed, until=until)
     console.print(said, markup=False, soft_wrap=True)
     for line in chain(fault_lines(tallies), unaccused_lines(missed)):
@@ -254,6 +256,13 @@ def middle_cut(text: str) -> str:
 def tallies_in(terminalreporter: pytest.TerminalReporter) -> list[Tally]:
     """The tallies of all tests of this run."""
     return list(tallies_of(chain.from_iterable(terminalreporter.stats.values())))
+
+
+def named_shortly(tallies: Sequence[Tally]) -> list[Tally]:
+    """The same; a backend that a user brings goes by its class, if no other one does."""
+    names = {tally.backend: short(tally.backend) for tally in tallies}
+    alike = len(set(names.values())) < len(names)
+    return [replace(t, backend=t.backend if alike else names[t.backend]) for t in tallies]
 
 
 def outcome_table(tallies: Sequence[Tally], *, everything: bool) -> Table:

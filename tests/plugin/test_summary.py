@@ -12,7 +12,7 @@ def faulty(
     text = f"{operator}(): the result is wrong on tiny 1.0 (cpu, eager)"
     tally.faults = [
         {
-            "kind": kind, "cause": cause, "case": "", "text": text,
+            "kind": kind, "cause": cause, "said": "", "case": "", "text": text,
             "reproducer": folder and f"{folder}/{operator}.py",
         }
         for cause in causes
