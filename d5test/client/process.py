@@ -8,6 +8,7 @@ system without subreapers.
 
 import fcntl
 import os
+import re
 import resource
 import signal
 import socket
@@ -48,6 +49,8 @@ THREADS = (
 )
 """Variables that frameworks read a number of threads from; NPROC is XLA's."""
 LINES = 40
+OURS = re.compile(r'  File "[^"]*d5test/worker/[^"]*", line \d+ in .*|Extension modules: .*')
+"""What faulthandler writes that says nothing of a framework."""
 MOST = 16 << 20
 """Bytes after which what was printed is forgotten: a framework may print with each call."""
 STACK_SECONDS = 0.5
@@ -105,7 +108,8 @@ class Log:
         end = self.size()
         start = max(start, end - 400 * LINES)
         text = os.pread(self.fd, end - start, start).decode(errors="replace")
-        return "\n".join(text.splitlines()[-LINES:])
+        lines = [line for line in text.splitlines() if not OURS.fullmatch(line)]
+        return "\n".join(lines[-LINES:])
 
     def stack(self, process: int) -> str:
         """Where the threads of `process` are, which faulthandler writes when told to."""

@@ -65,7 +65,8 @@ def prove(fault: Fault, client: Any, folder: Path) -> tuple[Path, str]:
     about = client.about
     with suppress(Inseparable):
         path = write(fault, about, folder, brief=True)
-        if _status(path, client) == THERE:
+        died = fault.kind in DIED
+        if (_alone(path, about.executable, HANGS)[0] if died else _status(path, client)) == THERE:
             return path, ""
     path = write(fault, about, folder)
     if fault.kind in DIED:

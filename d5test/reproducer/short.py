@@ -1,6 +1,6 @@
 """What is wrong with one call, as a file that a maintainer can paste into an issue.
 
-It returns a wrong value, it raises, or it returns where it should raise.
+It returns a wrong value, it raises, it returns where it should raise, or it ends its process.
 
 Requirements: about 40 lines, one of them for each tensor, with nothing of d5test or a backend in
 them: the call as the framework's users write it, by the backend's `Template`, on the tensors that
@@ -27,7 +27,7 @@ LARGE = 1000
 """Elements of a tensor that are no longer readable on one line."""
 EXACT = 2.0**53
 """Below this float64 has all integers."""
-SHORT = ("got", "want", "raised", "misfit", "case")
+SHORT = ("got", "want", "raised", "how", "misfit", "case")
 """The details of a fault whose first lines its file repeats."""
 TEXT = """\
 {head}
@@ -37,7 +37,7 @@ import sys
 
 unable = "cannot be tried: {{0.__name__}}: {{1}}"
 sys.excepthook = lambda *error: print(unable.format(*error), flush=True) or os._exit(2)
-{imports}
+{watched}{imports}
 
 {tensors}
 {tried}version = getattr(sys.modules["{framework}"], "__version__", "of unknown version")
@@ -66,6 +66,20 @@ try:
 except Exception as error:
     raised = f"raises {{type(error).__name__}}: {{error}}"
 wrong = {wrong}
+"""
+WATCHED = """\
+import subprocess
+
+if sys.argv[1:] != ["alone"]:  # the call ends its process, so that another one makes it
+    ended = subprocess.run([sys.executable, __file__, "alone"]).returncode
+    if ended not in (0, 2):
+        print(f"still there: the process died with status {ended}")
+    sys.exit(ended if ended in (0, 2) else 1)
+"""
+DYING = """\
+{call}
+read = [{array} for y in results if y is not None]  # some frameworks compute only now
+wrong = ""
 """
 ACCEPTED = '"" if raised else "accepted"'
 
@@ -101,6 +115,7 @@ def source(fault: Fault, about: Any) -> str:
     return TEXT.format(
         head=head(about.executable),
         docstring=docstring("\n".join(lines), about, needs),
+        watched=WATCHED if fault.kind == "crash" else "",
         imports="\n".join(
             filter(None, [*data.infinite(text), searched(folder), *imports(fault, template)])
         ),
@@ -121,6 +136,8 @@ def tried(fault: Fault, template: Template) -> str:
     """Statements that make the call and set `wrong`, to words or to nothing."""
     text, array = call(fault, template), template.array.format(y="y")
     claim = data.claim(fault)
+    if fault.kind == "crash":
+        return DYING.format(call=text, array=array)
     if fault.kind in ("exception", "accepted"):
         made = any(place is None for _, place in fault.calls.tensors)
         if not fault.calls.tensors or (made and claim == "raises"):

@@ -238,6 +238,28 @@ def test_a_fault_of_one_call_is_short(kind: str, toy: Toy, tmp_path: Path) -> No
     assert unable.stdout.startswith("cannot be tried: ModuleNotFoundError")
 
 
+def test_a_death_in_the_gradient_is_short(toy: Toy, tmp_path: Path) -> None:
+    toy.build(slope='__import__("os").abort()')
+    with toy.client() as client:
+        fault = toy.fault(client, "gradient")
+        path, said = prove(fault, client, tmp_path / "out")
+    assert fault.kind == "crash"
+    assert said == ""
+    assert fault.headline.startswith("ThresholdedRelu() by toy.threshold as its row calls it: ")
+    assert "d5test/worker" not in fault.message
+    text = path.read_text()
+    assert "y = toy.threshold(x0, 1.0, 0.0)" in text
+    assert len(text.splitlines()) <= 60
+    there = toy.run(path)
+    assert there.returncode == 1
+    assert there.stdout == "still there: the process died with status -6\n"
+    toy.build()
+    gone = toy.run(path)
+    assert (gone.returncode, gone.stdout) == (0, "gone (toy 7)\n"), gone.stderr
+    (tmp_path / "toy.py").unlink()
+    assert toy.run(path).returncode == 2
+
+
 def test_what_is_accepted_is_short(toy: Toy, tmp_path: Path) -> None:
     toy.build(other="np.resize(y, x.shape)")
     case = Case(OPERATORS["Add"](), (Tensor((2, 3)), Tensor((2, 3))), 7)
