@@ -228,8 +228,8 @@ class Advice:
 
     unreadable: str = "the backend's row is wrong"
     refusing: str = (
-        "if the framework documents this limit, raise Unsupported in the row, or leave the dtype "
-        "out of its dtypes="
+        "if the framework documents this limit, raise Unsupported in the row, leave the dtype out "
+        "of its dtypes=, or have the backend's refusal(error) know these words"
     )
     given: str = ""
     stopped: str = "; stopped={} in the row says that the framework has none"

@@ -53,11 +53,17 @@ for k, (y, (dtypes, want, bar)) in enumerate(zip(results, WANT)):
     if got.shape != want.shape or dtype not in dtypes.split(" or "):
         wrong += f"result {{k}} is {{dtype}} {{got.shape}}, want {{dtypes}} {{want.shape}}; "
         continue
-    right = np.isclose(got, want, 0, bar, equal_nan=True)
+    right = {right}
     for i in np.argwhere(~right & np.isfinite(bar))[:1]:
         found = [float(each[tuple(i)]) for each in (got, want, bar)]
         wrong += "result {{}} at {{}}: {{}}, want {{}}, give or take {{}}; ".format(k, i, *found)
 """
+RIGHT = {
+    "within": "np.isclose(got, want, 0, bar, equal_nan=True)",
+    "special": "np.isclose(got, want, 0, bar, equal_nan=True)",
+    "signed": "(got != 0) | (want != 0) | (np.signbit(got) == np.signbit(want))",
+}
+"""By claims on values, which elements are right."""
 TRIED = """\
 try:
 {call}
@@ -144,11 +150,12 @@ def tried(fault: Fault, template: Template) -> str:
             raise Inseparable("the call takes other tensors than the row")
         wrong = "raised" if claim == "returns" else ACCEPTED
         return TRIED.format(call=textwrap.indent(text, "    "), array=array, wrong=wrong)
-    if claim not in ("within", "special"):
+    if claim not in RIGHT:
         raise Inseparable("the claim is of more than what one call returns")
     (expected,) = data.expected(fault)
     wants = ", ".join(want(bound, stashed) for bound, stashed in expected)
-    return VALUES.format(call=text, wants=wants, dtype=template.dtype.format(y="y"), array=array)
+    dtype = template.dtype.format(y="y")
+    return VALUES.format(call=text, wants=wants, dtype=dtype, array=array, right=RIGHT[claim])
 
 
 def call(fault: Fault, template: Template) -> str:

@@ -260,6 +260,38 @@ def test_a_death_in_the_gradient_is_short(toy: Toy, tmp_path: Path) -> None:
     assert toy.run(path).returncode == 2
 
 
+NEGATIVE = """
+import torch
+from d5test.backends.base import Table
+from d5test.backends.torch import Torch
+
+rows = Table()
+rows.native("Neg")(lambda op, x: torch.rsub(x, 0))
+
+class Negative(Torch):
+    rows = {**Torch.rows, **rows}
+"""
+
+
+def test_a_zero_of_the_other_sign_is_short(tmp_path: Path) -> None:
+    (tmp_path / "negative.py").write_text(NEGATIVE)
+    case = Case(OPERATORS["Neg"](), (Tensor((1,), values=("every", 0, "zeros")),))
+    with WorkerClient(f"{tmp_path / 'negative.py'}:Negative") as client:
+        with pytest.raises(Fault, match="a zero has the wrong sign") as caught:
+            CHECKS["accuracy"].run(client, case)
+        caught.value.name_calls(client)
+        path, said = prove(caught.value, client, tmp_path / "out")
+    text = path.read_text()
+    assert said == ""
+    assert "y = torch.rsub(x0, 0)" in text
+    assert len(text.splitlines()) <= 40
+    there = run(path)
+    assert there.returncode == 1
+    assert ", want -0.0" in there.stdout
+    path.write_text(text.replace("torch.rsub(x0, 0)", "torch.neg(x0)"))
+    assert run(path).returncode == 0
+
+
 def test_what_is_accepted_is_short(toy: Toy, tmp_path: Path) -> None:
     toy.build(other="np.resize(y, x.shape)")
     case = Case(OPERATORS["Add"](), (Tensor((2, 3)), Tensor((2, 3))), 7)
