@@ -317,13 +317,18 @@ class Crashed(Exception):
 
 @dataclass(eq=False, repr=False)
 class Hung(Exception):
-    """No answer in time: the worker was ended. `stack` is where its threads were, in Python."""
+    """No answer in time: the worker was ended. `stack` is where its threads were, in Python.
+
+    again  whether it had less time than usual, since the operator had not answered before
+    """
 
     seconds: float
     stack: str = ""
+    again: bool = False
 
     def __str__(self) -> str:
-        return f"no answer within {self.seconds:.3g} s\n{self.stack}".rstrip()
+        why = ", less than usual: another case of it had not answered" if self.again else ""
+        return f"no answer within {self.seconds:.3g} s{why}\n{self.stack}".rstrip()
 
 
 FAILURES = (Crashed, Hung, Raised, BackendFailed)

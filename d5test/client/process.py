@@ -215,7 +215,7 @@ class WorkerProcess:
             stack = self._log.stack(self._worker)
             self.end_worker()
             self._hung.add(operator)
-            raise Hung(seconds, stack) from None
+            raise Hung(seconds, stack, seconds < self.timeout) from None
         except wire.Garbled as error:
             tail = self._log.tail()
             self.end_worker()

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 EXAMPLES = 25
 """Cases that are drawn for each cell if the user does not say how many."""
+ANSWER = 60.0
+"""Seconds that a backend has for one request, unless the command line says otherwise."""
 REPRODUCERS = Path(".d5test") / "reproducers"
 GATED = Path(".d5test") / "gate"
 
@@ -100,6 +102,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="allow the multiplications of float32 this lower precision",
     )
     add("--threads", type=positive, metavar="N", help="threads of each backend")
+    add(
+        "--answer-within",
+        type=duration,
+        default=ANSWER,
+        metavar="TIME",
+        help=f"how long a backend has for one request, or it hangs (default: {ANSWER:g}s)",
+    )
     add(
         "--native",
         **files,

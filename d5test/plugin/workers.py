@@ -240,7 +240,12 @@ def opened(config: pytest.Config, name: str, *, fork: bool = True) -> Any:
         client = InProcessClient(spec, device)
     else:
         client = WorkerClient(
-            spec, device, threads=option("--threads"), fork=fork, environment=environment
+            spec,
+            device,
+            timeout=option("--answer-within"),
+            threads=option("--threads"),
+            fork=fork,
+            environment=environment,
         )
     client.precision = option("--precision")
     return client

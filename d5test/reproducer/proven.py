@@ -48,8 +48,12 @@ NEVER = (
 RAISED = "; a call before it had raised {}"
 ALONE = "it says gone: in a fresh process the case is right"
 FATAL = (
-    "it says gone: a fresh process {} neither at this call nor where it is made {} times; the "
+    "it says gone: a fresh process dies neither at this call nor where it is made {} times; the "
     "fault depends on more than that, and is not reproducible alone"
+)
+SLOW = (
+    "it says gone: a fresh process answers this call within {:g} s, also where it is made {} "
+    "times, so that it may be slow; with --answer-within=10m it has longer"
 )
 UNTRIED = "it could not be tried in a fresh process"
 BROKEN = 2
@@ -91,15 +95,18 @@ def _fatal(fault: Fault, path: Path, client: Any, folder: Path) -> tuple[Path, s
     many times, if that does; and what is to be said of it.
     """
     python, (*before, feed) = client.about.executable, fault.evidence.feeds
+    begun = time.monotonic()
     status, said = _alone(path, python, HANGS)
+    took = time.monotonic() - begun
     if status == GONE and not before:
         again = _after(fault, (feed,) * (FEW - 1), AGAIN.format(FEW))
-        status, said = _alone(write(again, client.about, folder), python, HANGS)
+        seconds = HANGS + FEW * took  # most of it is the import
+        status, said = _alone(write(again, client.about, folder), python, seconds)
         if status == THERE:
             return path, again.details["seen"]
         write(fault, client.about, folder)
     if status == GONE:
-        return path, FATAL.format("dies" if fault.kind == "crash" else "hangs", FEW)
+        return path, FATAL.format(FEW) if fault.kind == "crash" else SLOW.format(HANGS, FEW)
     return path, f"{UNTRIED}: {said}" if status == BROKEN else ""
 
 

@@ -31,9 +31,7 @@ def test_a_mistake_in_the_backends_vjp_is_its_own(suite: Suite) -> None:
 def test_a_row_that_raises_by_itself_is_told_how_to_refuse(suite: Suite) -> None:
     ran = suite("Unwritten", "--check=forward", "--operator=Relu", "--examples=3")
     assert "Relu(): the backend's row raised NotImplementedError at tiny.py:" in ran.text
-    assert (
-        "raise Unsupported in the row, leave the dtype out of its dtypes=, or" in ran.text
-    )
+    assert "raise Unsupported in the row, leave the dtype out of its dtypes=, or" in ran.text
 
 
 def test_one_mistake_of_all_rows_is_one_cause(suite: Suite) -> None:

@@ -27,6 +27,7 @@ from d5test.reproducer.proven import (
     FEW,
     NEVER,
     RAISED,
+    SLOW,
     UNTRIED,
     histories,
 )
@@ -98,8 +99,8 @@ SIXTH = "if STATE['calls'] == 6: {}\n    return good"
         (f"{HANGS}; return good", "", 1),
         (SIXTH.format(DIES), AGAIN.format(FEW), 1),
         (SIXTH.format(HANGS), AGAIN.format(FEW), 1),
-        ("return good", FATAL.format("dies", FEW), 0),
-        ("return good", FATAL.format("hangs", FEW), 0),
+        ("return good", FATAL.format(FEW), 0),
+        ("return good", SLOW.format(3.0, FEW), 0),
     ],
 )
 def test_a_death_or_a_hang_is_tried_beside_the_worker(
@@ -113,7 +114,7 @@ def test_a_death_or_a_hang_is_tried_beside_the_worker(
     monkeypatch.setattr(proven, "HANGS", 3.0)
     client = stranger(wrong)
     inquiry = Inquiry("forward", SimpleNamespace(about=client.about), case())
-    kind = "hang" if HANGS in wrong or "hangs" in said else "crash"
+    kind = "hang" if HANGS in wrong or "slow" in said else "crash"
     fault = inquiry.subject.fault(kind, "no answer", Evidence((inquiry.feed(),), "returns"))
     worker = client.about.pid
     path, told = prove(fault, client, tmp_path / "out")
