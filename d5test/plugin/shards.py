@@ -24,7 +24,7 @@ WHOLE = pytest.StashKey[tuple[int, str]]()
 """How many tests there are in all shards, and their `digest`."""
 FREE = (
     "shard", "outcomes", "replay", "reproducers", "record_known", "np", "on", "workers",
-    "budget", "deadline",
+    "answer_within", "budget", "deadline",
     "gate_old", "gate_new", "gate_effect", "gate_budget", "gate_unsure", "gate_accept",
     "gate_results", "gate_report", "gate_self_test",
 )  # fmt: skip
