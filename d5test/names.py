@@ -41,19 +41,20 @@ def quoted(text: str) -> str:
 
 
 def short(name: str) -> str:
-    """What something is called in words that a user brings as a file or from a module: its class.
+    """What something is called in words that a user brings as a file: without folders.
 
-    >>> short("./mine.py:Mine@/envs/new/bin/python"), short("torch")
-    ('Mine', 'torch')
+    >>> short("../new/mine.py:Mine@/envs/new/bin/python"), short("torch@/envs/new")
+    ('mine.py:Mine', 'torch@/envs/new')
     """
-    return name.partition("@")[0].rpartition(":")[2] if ":" in name else name
+    what = name.partition("@")[0]
+    return os.path.basename(what) if ".py:" in what else name
 
 
 def hint(name: str, names: Iterable[str]) -> str:
     """What was probably meant, or what there is.
 
     >>> hint("Rleu", ["Relu", "Elu"])
-    'did you mean Relu or Elu?'
+    'did you mean Relu?'
     """
     names = list(names)
     folded = {n.lower(): n for n in names}

@@ -275,7 +275,7 @@ def _has_floats(case: Case) -> bool:
 def place_of(about: Any) -> str:
     """Backend, version, device and mode: `torch 2.13.0 (cpu, eager)`.
 
-    Of a user's own backend its class, and the framework: `Mine, paddle 3.3.1 (cpu, eager)`.
+    Of one in a file the framework, too: `mine.py:Mine, paddle 3.3.1 (cpu, eager)`.
     """
     name = short(about.name)
     whose = name if name == about.name else f"{name}, {about.framework}"

@@ -259,7 +259,7 @@ def tallies_in(terminalreporter: pytest.TerminalReporter) -> list[Tally]:
 
 
 def named_shortly(tallies: Sequence[Tally]) -> list[Tally]:
-    """The same; a backend that a user brings goes by its class, if no other one does."""
+    """The same; a backend in a file goes by that without folders, if no other one does."""
     names = {tally.backend: short(tally.backend) for tally in tallies}
     alike = len(set(names.values())) < len(names)
     return [replace(t, backend=t.backend if alike else names[t.backend]) for t in tallies]

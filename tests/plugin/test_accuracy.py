@@ -103,7 +103,7 @@ def test_known_failures_are_measured_too(suite: Suite, pytester: pytest.Pytester
     assert 4 <= abs(at) < 4.1
     assert measured.largest == pytest.approx((1 - tanh(abs(at))) * 2**24)
     assert 0.9 < (measured.share_rounded or 0) < 1
-    line = next(s for s in known.text.splitlines() if s.startswith("  Chopped float"))
+    line = next(s for s in known.text.splitlines() if s.startswith("  chopped.py:Chopped float"))
     assert re.fullmatch(r"  \S+ float32: 1\.11e\+04 Tanh\(\) at -?4\.\d+; 99\.\d%", line)
 
 
@@ -123,7 +123,7 @@ def test_a_naive_function_is_graded_and_no_fault(
             cell = found.tallies[backend, "accuracy", function[:-2], dtype]
             assert cell.fault == 0
             assert cell.grades[function].name == name.lower()
-        (line,) = (s for s in said.splitlines() if s.startswith(f"  {name} {dtype} "))
+        (line,) = (s for s in said.splitlines() if s.startswith(f"  forms.py:{name} {dtype} "))
         number = r" \S+ at -?\d+\.?\d*" if name == "Naive" else ""
         found_both = rf"(?=.*Gelu\(\){number})(?=.*Softplus\(\){number})"
         assert re.search(rf" {dtype} {name.lower()}: 2  {found_both}", line), line

@@ -57,7 +57,7 @@ def test_a_fault_has_its_case_and_its_reproducer(pytester: pytest.Pytester) -> N
     result.assert_outcomes(failed=4, skipped=4)
     result.stdout.fnmatch_lines(
         [
-            "Relu(): the result is wrong on Wrong, wrong *",
+            "Relu(): the result is wrong on wrong.py:Wrong, wrong *",
             "  frozen  Relu-float32-0 forward",
             "*reproducer: .d5test*Relu-forward-float32-*.py",
             "*Wrong float32: 4 judged, 4 wrong; at most inf of the bar: *",

@@ -343,7 +343,7 @@ def test_collecting_is_quick(suite: Suite) -> None:
 def test_a_run_in_which_nothing_was_judged_has_a_status_of_its_own(suite: Suite) -> None:
     ran = suite("Refusing", "--operator=Relu", "--check=forward", "--dtype=float32")
     assert ran.rc == 6
-    assert "NOTHING WAS JUDGED on Refusing" in ran.text
+    assert "NOTHING WAS JUDGED on tiny.py:Refusing" in ran.text
 
 
 def test_a_verdict_comes_first_and_faults_are_grouped_by_cause(suite: Suite) -> None:
@@ -351,7 +351,7 @@ def test_a_verdict_comes_first_and_faults_are_grouped_by_cause(suite: Suite) -> 
     assert ran.rc == 1
     said = ran.text[ran.text.index("FAILED:") :]
     first, _, rest = said.partition("\n")
-    assert re.match(r"FAILED: \d+ faults of 1 cause on Aborting", first), first
+    assert re.match(r"FAILED: \d+ faults of 1 cause on tiny.py:Aborting", first), first
     assert "shortest reproducer: .d5test/reproducers/Relu-" in rest
     assert rest.index("shortest reproducer") < rest.index("right  fault")
 
