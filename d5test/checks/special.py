@@ -253,13 +253,16 @@ def _with_special(
     for k, (bound, got) in enumerate(zip(expected, result.outputs, strict=False)):
         lost = np.isnan(bound.value.astype(np.float64)) & ~np.isnan(got.astype(np.float64))
         if bound.storage is not None and np.any(lost & (bound.bar == 0)):
-            where = f"output {k}, {np.argwhere(lost & (bound.bar == 0))[0].tolist()}"
+            where = (
+                f"input {chosen}; output {k}, {np.argwhere(lost & (bound.bar == 0))[0].tolist()}"
+            )
             raise fault(f"{value} in an input is swallowed", where=where)
     judgement = judge(expected, result.outputs)
     if not judgement.right:
         what = f"{value} in one element spoils others"
         if not kept[judgement.output].judged[judgement.position]:
-            what = f"the result is {judgement.got:.7g} where an input of {value} makes it certain"
+            due = f"but an input of {value} makes it {judgement.want:.7g}"
+            what = f"the result is {judgement.got:.7g}, {due}"
         elif expected[judgement.output].storage is None:
             what = f"the answer is wrong where an input is {value}"
         elif judgement.position == special.place:

@@ -12,14 +12,14 @@ PAGE = "docs/contracts.md"
 HEAD = """# What is judged as the framework documents it
 
 ONNX leaves some things open, and in some a framework differs. Where the framework's documentation
-says what it does, its row or form is judged by that, and names the page in `source`
-(`d5test/backends/base.py`). All else is judged as ONNX has it; where neither says which, each of
-the results in question is right.
+says what it does, its row or form is judged by that: it says so by the words of the column `row`,
+which a row of yours may have, too, and names the page in `source`. All else is judged as ONNX has
+it; where neither says which, each of the results in question is right.
 
 This page is made from the rows: `python -m tests.backends.contracts > docs/contracts.md`.
 
-| framework | operator | calls | what is judged | source |
-|---|---|---|---|---|
+| framework | operator | calls | what is judged | row | source |
+|---|---|---|---|---|---|
 """
 
 
@@ -33,15 +33,17 @@ def rows_of(framework: str) -> Iterator[tuple[str, str, Row]]:
                 yield operator, name or "the row", row
 
 
-def differences(operator: str, row: Row) -> Iterator[str]:
-    """What is judged otherwise than ONNX has it, in words."""
+def differences(operator: str, row: Row) -> Iterator[tuple[str, str]]:
+    """What is judged otherwise than ONNX has it, in words, and how a row says so."""
     if row.contract:
         formula = FORMULAS[row.contract][OPERATORS[operator]]
-        yield (formula.__doc__ or "").split("\n\n")[0].replace("\n", " ").replace("    ", "")
+        what = (formula.__doc__ or "").split("\n\n")[0].replace("\n", " ").replace("    ", "")
+        yield what, f'`contract="{row.contract}"`'
     if row.propagates_nan:
-        yield "A NaN reaches every result that depends on it."
+        yield "A NaN reaches every result that depends on it.", "`propagates_nan=True`"
     if row.out_of_range:
-        yield f"An index out of range: {' or '.join(row.out_of_range)}."
+        words = " or ".join(row.out_of_range)
+        yield f"An index out of range: {words}.", f"`out_of_range={row.out_of_range!r}`"
 
 
 def page() -> str:
@@ -49,12 +51,12 @@ def page() -> str:
     lines: dict[tuple[str, ...], list[str]] = {}
     for framework in BACKENDS:
         for operator, call, row in rows_of(framework):
-            for what in differences(operator, row):
-                key = (framework, operator, what, row.source)
+            for what, said in differences(operator, row):
+                key = (framework, operator, what, said, row.source)
                 lines.setdefault(key, []).append(call if call == "the row" else f"`{call}`")
     rows = (
-        (framework, operator, ", ".join(calls), what, f"[{name(source)}]({source})")
-        for (framework, operator, what, source), calls in lines.items()
+        (framework, operator, ", ".join(calls), what, said, f"[{name(source)}]({source})")
+        for (framework, operator, what, said, source), calls in lines.items()
     )
     return HEAD + "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
