@@ -32,6 +32,7 @@ from d5test.numerics.bounds import (
 from d5test.numerics.judgement import (
     Judgement,
     explaining_precision,
+    is_usual,
     judge,
     may_cancel,
     no_chance,
@@ -500,7 +501,11 @@ class Inquiry:
                 if not allowed.rounded_attributes and judge(bounds(stored), results).right:
                     details["attributes"] = ROUNDED + self.advice.rounded
                 data = (*feeds[-1].inputs, *(feeds[-1].grads or ()))
-                cancelled = explained == 0 and may_cancel(judgement, 2 * allowed.storage.u, data)
+                cancelled = (
+                    explained == 0
+                    and may_cancel(judgement, 2 * allowed.storage.u, data)
+                    and is_usual(judgement, expected, results)
+                )
                 judgement = replace(
                     judgement, explained=explained, cancelled=cancelled, flushed=flushed
                 )

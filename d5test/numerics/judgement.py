@@ -36,6 +36,8 @@ MODEST = 0.25
 """The largest magnitude of an array whose results are compared with 1, at least."""
 FIRST = 256
 """Elements of a large array that are looked at before the others."""
+SEVERAL = 16
+"""Results of which something may be said that holds for most."""
 CERTAIN = 12
 """Bits: what is said of a format is chance once in 2^12 times at most, else it is not said."""
 
@@ -238,6 +240,19 @@ def may_cancel(judgement: Judgement, ulp: float, arrays: Sequence[Array | None])
     floats = [x for x in arrays if x is not None and x.size and np.asarray(x).dtype.kind in "fV"]
     with np.errstate(all="ignore"):
         return all(np.max(np.abs(x.astype(np.float64))) >= MODEST for x in floats)
+
+
+def is_usual(judgement: Judgement, bounds: Bounds, results: Sequence[Array | None]) -> bool:
+    """Whether such an error is usual where it would show: in results much smaller than it.
+
+    A difference of numbers near 1 loses them all. Where there are but a few of them, it may be.
+    """
+    error, small, wrong = abs(judgement.got - judgement.want), 0, 0
+    for _, bound, got in pairs(bounds, results):
+        shows = bound.judged & (np.abs(bound.value.astype(np.float64)) < MODEST * error)
+        small += int(np.count_nonzero(shows))
+        wrong += int(np.count_nonzero(ratios(bound, got)[shows] > 1))
+    return small < SEVERAL or 2 * wrong > small
 
 
 def bits_right(got: float, want: float, precision: int) -> int:

@@ -15,6 +15,8 @@ from d5test.numerics.judgement import (
     Judgement,
     bits_right,
     explaining_precision,
+    is_usual,
+    no_chance,
     share_of,
 )
 from d5test.numerics.perturbed import rounded
@@ -178,3 +180,25 @@ def test_bars_that_hold_zeros_judge_nothing() -> None:
 def test_hypothesis_prints_an_operator_and_its_class() -> None:
     assert pretty(MATMUL) == "MatMul()"
     assert "MatMul" in pretty(type(MATMUL))
+
+
+def test_an_error_that_few_small_results_have_is_no_cancellation() -> None:
+    """PaddlePaddle's exp in float16 gives 1.2e-4 below -53.3, and nothing else there is wrong."""
+    x = np.linspace(-60, -20, 400).astype(np.float16)
+    bounds = forward_bounds(OPERATORS["Exp"](), (x,), classes("float16")[0])
+    judgement = Judgement(got=1.2e-4, want=0.0)
+    few = np.where((x < -53) & (x > -54), np.float16(1.2e-4), np.float16(0))
+    assert not is_usual(judgement, bounds, (few,))
+    assert is_usual(judgement, bounds, (np.full_like(few, 1.2e-4),))
+    assert is_usual(judgement, forward_bounds(OPERATORS["Exp"](), (x[:4],), classes("float16")[0]),
+                    (few[:4],))  # fmt: skip
+
+
+def test_one_truth_value_says_nothing_of_a_format() -> None:
+    def truth(*values: bool) -> Bounds:
+        value = np.array(values)
+        return (Bound(value, np.zeros(len(values)), None),)
+
+    right, rounded_first = truth(*[False] * 16), truth(*[True] * 16)
+    assert not no_chance(right[:1], rounded_first, (np.array([True] + [False] * 15),))
+    assert no_chance(right, rounded_first, (np.array([True] * 16),))
