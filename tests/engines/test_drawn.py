@@ -129,6 +129,7 @@ def test_a_case_says_what_it_has_in_words() -> None:
     assert case.clip < inf
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(MPIRUN is None, reason="there is no mpirun")
 def test_what_an_engine_refuses_once_ranks_have_met_is_skipped() -> None:
     words = ("--engine=tests.engines.planted_sizes:RefusesLate", "--examples=1")

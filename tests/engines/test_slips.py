@@ -31,6 +31,7 @@ def test_a_slip_is_named(said: str, words: str) -> None:
     assert words in said, said
 
 
+@pytest.mark.nightly
 def test_a_mesh_without_its_axis_would_be_another_engine() -> None:
     chosen = ("-k", "mlp-sgd-float32 or mlp-resumed-sgd-float32")
     ran = suite("--engine=torch-tp", "--mesh=dp2", "--resume-mesh=tp2", *chosen)
