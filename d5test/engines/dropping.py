@@ -49,17 +49,16 @@ class Drops:
     ) -> Drops:
         """Raises `Unsupported` where not each sample of a rank has passed once.
 
-        orders  of each step and rank, the samples of its share as they have passed
+        orders  of each step and rank, the samples of its share as they have passed; where they
+                cannot be told they are taken for those of its share, in order
         shares  of each step, the samples of each rank
         """
-        for sizes, *step in zip(shares, kept, orders, strict=True):
-            for size, modules, order in zip(sizes, *step, strict=True):
+        for sizes, step in zip(shares, kept, strict=True):
+            for size, modules in zip(sizes, step, strict=True):
                 passed = {sum(map(len, passes)) for passes in modules}
                 if passed != {size}:
                     many = ", ".join(map(str, sorted(passed))) or "no"
                     raise Unsupported(f"its dropout saw {many} samples of a rank that has {size}")
-                if sorted(order) != [*range(size)]:
-                    raise Unsupported("which samples its dropout saw cannot be told")
         factors = [
             tuple(
                 torch.from_numpy(np.concatenate([*map(_in_order, passes, order)]) / (1 - rate))
@@ -95,8 +94,9 @@ class Drops:
 
 def _in_order(passes: Sequence[Array], order: Sequence[int]) -> Array:
     """Of a module, the samples of a rank as they are in its share."""
-    ordered: Array = np.concatenate(passes)[np.argsort(order)]
-    return ordered
+    passed = np.concatenate(passes)
+    told = sorted(order) == [*range(len(passed))]
+    return passed[np.argsort(order)] if told else passed
 
 
 class Pass(NamedTuple):

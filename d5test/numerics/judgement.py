@@ -303,15 +303,15 @@ def no_chance(right: Bounds, other: Bounds, results: Sequence[Array | None]) -> 
     only be true or false, once in two.
     """
     bits = 0.0
-    for (_, bound, got), (_, held, _) in zip(
-        pairs(right, results), pairs(other, results), strict=True
-    ):
-        wrong = (ratios(bound, got) > 1) & np.isfinite(np.asarray(got).astype(np.float64))
-        result = np.asarray(got)[wrong].astype(np.float64)
-        spacing = np.spacing(np.abs(got[wrong])) if bound.storage is not None else 1.0
-        room = np.maximum(held.bar[wrong], 0.5 * np.asarray(spacing, np.float64))
+    for bound, held, got in zip(right, other, results, strict=False):
+        if bound is None or held is None or got is None:
+            continue
+        result, want = np.asarray(got).astype(np.float64), bound.value.astype(np.float64)
+        wrong = (ratios(bound, got) > 1) & np.isfinite(result) & np.isfinite(want)
+        half = 0.5 if bound.storage is None else bound.storage.u * np.abs(result[wrong])
         with np.errstate(all="ignore"):
-            bits += float(np.sum(np.log2(np.abs(result - bound.value[wrong]) / room).clip(0)))
+            times = np.abs(result - want)[wrong] / np.maximum(held.bar[wrong], half)
+        bits += float(np.sum(np.log2(np.maximum(times, 1))))
     return bits >= CERTAIN
 
 
