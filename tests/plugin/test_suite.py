@@ -356,6 +356,15 @@ def test_a_verdict_comes_first_and_faults_are_grouped_by_cause(suite: Suite) -> 
     assert rest.index("shortest reproducer") < rest.index("right  fault")
 
 
+@pytest.mark.nightly
+def test_a_backend_has_as_long_as_the_command_line_says(suite: Suite) -> None:
+    only = ("--operator=Relu", "--check=forward", "--dtype=float32", "--examples=3")
+    ran = suite("Waiting", *only, "--answer-within=4s")
+    assert ran.rc == 1
+    assert "Relu(): no answer on tiny.py:Waiting" in ran.text
+    assert "no answer within 4 s" in ran.text or "no answer within 3 s, less than" in ran.text
+
+
 SINE = """
 import numpy as np
 from d5test import Operator, inputs
