@@ -81,7 +81,7 @@ def require_all(subject: Subject, comm: Any, reason: str) -> None:
 
     first, *_ = refusing
     if comm.rank != first:
-        raise Left(f"came with rank {first} to different ends")
+        raise Left(f"leaves it to rank {first} to say that the ranks disagree")
     raise subject.fault(
         "exception",
         "it is unsupported on some ranks, and not on others",

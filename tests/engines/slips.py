@@ -45,7 +45,7 @@ class OwnSplit(Ddp):
 
 
 class OfOneRank(Ddp):
-    """One rank comes to it that it cannot do this, once it has trained; the others do not."""
+    """After training, one rank alone finds that it cannot do this."""
 
     def placements(self) -> Held:
         if self.world.rank == 1:

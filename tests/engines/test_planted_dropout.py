@@ -92,8 +92,8 @@ def test_what_is_drawn_again_is_named(second: Any, what: str, first: str, other:
     drawn = [[[[kept(n) for n in parts] for parts in rank] for rank in ranks] for ranks in steps]
     ((said, details),) = Drops.of(drawn, [[range(16)] * 2] * 2, [[16, 16]] * 2, 0.25).odd(0.25)
     assert said == f"{what} drop the same numbers"
-    assert details["of"].endswith(first)
-    assert details["and of"].endswith(other)
+    assert details["first"].endswith(first)
+    assert details["second"].endswith(other)
 
 
 def test_another_rate_is_named() -> None:

@@ -367,7 +367,7 @@ def test_a_scale_that_is_rounded_lies_within_the_bars(mode: str) -> None:
 
 
 def test_weights_from_the_next_element_lie_within_the_bars() -> None:
-    """PaddlePaddle weighs an element by p + 1 - h, and p + 1 is rounded."""
+    """Results of PaddlePaddle 3.3.1 have the digits of p + 1 - h, where p + 1 is rounded."""
     f, rng = np.float32, np.random.default_rng(5)
     op = OPERATORS["DeformConv"]()
     (single,) = classes("float32")
