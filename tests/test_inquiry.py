@@ -12,6 +12,7 @@ import pytest
 from d5test.backends.base import Row, Unsupported
 from d5test.backends.numpy import Numpy
 from d5test.case import Case, Tensor
+from d5test.checks import CHECKS
 from d5test.checks.arguments import laid_out, places
 from d5test.checks.inquiry import Inquiry
 from d5test.checks.upstream import UPSTREAM
@@ -21,6 +22,8 @@ from d5test.numerics.arithmetic import Arithmetic
 from d5test.outcome.fault import Fault
 from d5test.reference.operators import OPERATORS
 from tests.faults.score import Local
+from tests.faults.wrong import Wrong
+from tests.faults.wrong_gradients import NoGradients, Transposed
 
 CASE = Case(OPERATORS["Tanh"](), (Tensor((2, 3)),))
 
@@ -163,3 +166,39 @@ def test_bars_of_the_same_arrays_are_computed_once() -> None:
     assert once[0] is again[0]
     other = inquiry.forward_bounds(tightest, (2 * inquiry.arrays[0],))
     assert not np.array_equal(once[0].value, other[0].value)
+
+
+PRODUCT = Case(OPERATORS["MatMul"](), (Tensor((3, 3)), Tensor((3, 3))))
+
+
+def found(check: str, backend: Any, case: Case) -> Fault:
+    with pytest.raises(Fault) as caught:
+        CHECKS[check].run(Local("mine", backend), case)
+    return caught.value
+
+
+class NoneAlone(Wrong):
+    """Returns a gradient only to those who ask for all."""
+
+    def backward(self, gradients: Any, inputs: Any, grads: Any) -> Any:
+        return gradients if len(gradients) > 1 else [None]
+
+
+def test_a_gradient_that_another_call_returns_is_not_to_be_declared_as_absent() -> None:
+    fault = found("gradient", NoneAlone(), replace(PRODUCT, alone=1))
+    assert fault.details["returned"] == (
+        "None for the gradient of input 1: zero; a call that asks for every gradient returns "
+        "a number"
+    )
+    fault = found("gradient", NoGradients(), replace(PRODUCT, alone=1))
+    assert "stopped=(1,) in the row says" in fault.details["returned"]
+
+
+def test_a_gradient_that_is_transposed_has_the_right_numbers() -> None:
+    fault = found("gradient", Transposed(), PRODUCT)
+    assert "the numbers that are due, in another order" in fault.details["right"]
+
+
+def test_upstream_gradients_in_other_layouts_are_telling() -> None:
+    judgement = CHECKS["layout_gradient"].run(Local("numpy", Wrong()), PRODUCT)
+    assert judgement.telling

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property, partial
-from math import isfinite
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -16,34 +15,26 @@ import numpy as np
 from d5test.backends.base import Unsupported
 from d5test.case import Arrays, Case, Operator, Tensor
 from d5test.checks.check import without_reference
-from d5test.client.messages import TO_A_ROW, Crashed, Feed, Hung, Raised, Result
+from d5test.checks.explanation import explained, fit
+from d5test.client.messages import FAILURES, TO_A_ROW, Crashed, Feed, Hung, Raised, Result
 from d5test.known.failure import Known
-from d5test.numerics.arithmetic import EXPLAINED, NARROWER, Arithmetic, attempts, classes
+from d5test.numerics.arithmetic import EXPLAINED, Arithmetic, attempts, classes
 from d5test.numerics.bounds import (
     Bound,
     Bounds,
     double,
     forward_bounds,
     gradient_bounds,
-    is_real,
     lower_precision,
-    map_floats,
 )
 from d5test.numerics.judgement import (
     Judgement,
-    explaining_precision,
-    is_usual,
     judge,
-    may_cancel,
-    no_chance,
     pairs,
-    rejects,
-    rounded_to,
     share_of,
     telling,
     tightest,
 )
-from d5test.numerics.perturbed import round_to
 from d5test.numerics.proof import prove_backward
 from d5test.numerics.rounding import ALONE, Rounding, rounding_of
 from d5test.outcome.fault import AT, Evidence, Fault, Subject
@@ -400,10 +391,10 @@ class Inquiry:
             every = result.gradients or ()
             if absent := tuple(i for i in self.wanted if not every or every[i] is None):
                 names = ", ".join(map(self.case.op.input_name, absent))
-                fault.details["returned"] = (
-                    f"None for the gradient of {names}, which means "
-                    f"zero{self.advice.stopped.format(absent)}"
-                )
+                advice = self.advice.stopped.format(absent)
+                if self._elsewhere(absent, feed):
+                    advice = "; a call that asks for every gradient returns a number"
+                fault.details["returned"] = f"None for the gradient of {names}: zero{advice}"
             raise
         expected = bounds(self.classes()[0])
         if any(b is not None and np.isnan(b.exact).any() for b in expected) and all(
@@ -412,6 +403,17 @@ class Inquiry:
         ):  # which nothing that a backend returns would show
             prove_backward(self.case, feed.inputs, feed.grads)
         return judgement
+
+    def _elsewhere(self, absent: tuple[int, ...], feed: Any) -> bool:
+        """Whether a call that asks for every gradient returns those that this one did not."""
+        every = tuple(i for i in self.case.pullable if i not in self.row.stopped)
+        if every == self.wanted:
+            return False
+        try:
+            (result,) = self.client.run(self.case.op, [feed], wanted=every, form=self.case.form)
+        except (Unsupported, *FAILURES):
+            return False
+        return all(result.gradients[i] is not None for i in absent)
 
     def judged(
         self,
@@ -488,38 +490,11 @@ class Inquiry:
                     details["class"] += f"; {times}: rule out a fault first"
             if judgement.right:
                 return judgement, expected
-            if kind != "arithmetic":
-                explained = explaining_precision(bounds, candidates[-1], results, self.arrays)
-                flushing = replace(candidates[-1], flushes=True)
-                normal = abs(judgement.got) >= allowed.storage.smallest_normal
-                flushed = (
-                    explained == 0
-                    and (normal or judgement.got == 0)
-                    and judge(bounds(flushing), results).right
-                )
-                stored = replace(candidates[-1], rounded_attributes=True)
-                if not allowed.rounded_attributes and judge(bounds(stored), results).right:
-                    details["attributes"] = ROUNDED + self.advice.rounded
-                data = (*feeds[-1].inputs, *(feeds[-1].grads or ()))
-                cancelled = (
-                    explained == 0
-                    and may_cancel(judgement, 2 * allowed.storage.u, data)
-                    and is_usual(judgement, expected, results)
-                )
-                judgement = replace(
-                    judgement, explained=explained, cancelled=cancelled, flushed=flushed
-                )
-            if judgement.explained != 0 and (narrower := rounded_to(expected, results)):
-                judgement = replace(judgement, rounded_to=narrower)
-                more = f": rounded to {narrower}"
-            elif (
-                kind != "arithmetic"
-                and isfinite(judgement.got)
-                and judgement.got  # a zero or an infinity may have any reason
-                and (narrower := self._read_as(feeds[-1], results, expected))
-            ):
-                judgement = replace(judgement, read_as=narrower)
-                more = f": inputs are rounded to {narrower}"
+            judged = (bounds, candidates[-1], expected, results, feeds[-1])
+            judgement, why = explained(self, judgement, *judged, honest=kind == "arithmetic")
+            more += why
+            if kind != "arithmetic" and self._known_to_32_bits(bounds, candidates[-1], results):
+                details["attributes"] = ROUNDED + self.advice.rounded
             evidence = self.evidence(feeds, expected, **claimed)
             raise self.subject.fault(kind, what + more, evidence, judgement, **details)
         except Fault:
@@ -527,33 +502,12 @@ class Inquiry:
                 prove_backward(self.case, feeds[-1].inputs, feeds[-1].grads)
             raise
 
-    def _read_as(self, feed: Any, results: Sequence[Any], right: Bounds) -> str:
-        """The narrower format to which inputs were rounded first, if that explains the results.
-
-        The widest one that does. All of them were, or the first two: devices that run float32 in
-        TF32 or bfloat16 round the factors of products. Its bars hold the results, which is no
-        chance, and reject what is `right`. Empty if there is no such format.
-        """
-        floats = any(x is not None and is_real(x) for x in feed.inputs)
-        if feed.inputs is not self.arrays or feed.tangents is not None or not floats:
-            return ""
-        exact, grads = double(feed.inputs), feed.grads
-        for bits, name in sorted(NARROWER.items(), reverse=True):
-            if bits >= self.loosest.storage.precision:
-                continue
-            to_bits = partial(round_to, precision=bits)
-            rounded = map_floats(exact, to_bits)
-            for arrays in (rounded, (*rounded[:2], *exact[2:])):
-                if grads is None:
-                    expected = self.forward_bounds(self.loosest, arrays)
-                else:
-                    upstream = map_floats(double(grads), to_bits)
-                    expected = self.gradient_bounds(self.loosest, upstream, arrays)
-                exactly = [None if bound is None else bound.value for bound in right]
-                held = _fit(expected, results) and judge(expected, results).right
-                if held and rejects(expected, exactly) and no_chance(right, expected, results):
-                    return name
-        return ""
+    def _known_to_32_bits(
+        self, bounds: Callable[[Arithmetic], Bounds], loosest: Arithmetic, results: Sequence[Any]
+    ) -> bool:
+        """Whether attributes as ONNX stores them make the results right, where they are not so."""
+        stored = replace(loosest, rounded_attributes=True)
+        return not self.allowed.rounded_attributes and judge(bounds(stored), results).right
 
     def _fitting(
         self, bounds: Callable[[Arithmetic], Bounds], results: Sequence[Any]
@@ -563,7 +517,7 @@ class Inquiry:
         formulas = {a.formula: a for a in every}
         if len(formulas) == 1:
             return every
-        fits = {formula for formula, a in formulas.items() if _fit(bounds(a), results)}
+        fits = {formula for formula, a in formulas.items() if fit(bounds(a), results)}
         return [a for a in every if a.formula in fits] or self.classes()
 
     def gradients(self, result: Result) -> tuple[Any, ...]:
@@ -596,13 +550,6 @@ def drawn_inputs(case: Case) -> Iterator[tuple[int, Tensor]]:
         tensor = case.inputs[i]
         if tensor is not None and tensor.data is None and tensor.values[0] != "constant":
             yield i, tensor
-
-
-def _fit(bounds: Bounds, results: Sequence[Any]) -> bool:
-    """Whether the results have the shapes that are expected."""
-    return len(bounds) == len(results) and all(
-        got.shape == bound.value.shape for _, bound, got in pairs(bounds, results)
-    )
 
 
 def _added(one: Bound | None, other: Bound | None) -> Bound | None:

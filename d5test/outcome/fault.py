@@ -20,7 +20,8 @@ from d5test.client.messages import FAILURES, TO_A_ROW, Advice, Calls
 from d5test.names import short
 from d5test.numerics.arithmetic import NARROWER, format_of
 from d5test.numerics.bounds import Bounds
-from d5test.numerics.judgement import Judgement, bits_right
+from d5test.numerics.explanation import bits_right
+from d5test.numerics.judgement import Judgement
 from d5test.worker.machine import FRESH
 
 SMALL = 8
@@ -29,7 +30,7 @@ TINY = 2
 """A number below this multiple of the smallest normal number is tiny."""
 Character = Literal[
     "inaccuracy", "either", "approximation", "cancellation", "NaN", "infinite", "finite",
-    "other infinity", "zero", "flushed", "unwritten", "different function",
+    "other infinity", "zero", "flushed", "unwritten", "reordered", "different function",
 ]  # fmt: skip
 EXPLANATIONS: Mapping[Character | None, str] = {
     None: "",
@@ -46,6 +47,7 @@ EXPLANATIONS: Mapping[Character | None, str] = {
     "zero": ": zero, where a tiny number is due",
     "flushed": ": right if subnormal numbers are read as zero",
     "unwritten": ": memory that nothing wrote, which d5test fills with the byte {1:#x}",
+    "reordered": ": the numbers that are due, in another order",
     "different function": ": a different function, which no rounding explains",
 }
 
@@ -54,6 +56,7 @@ NEARLY = ": an approximation or a different function, which no rounding explains
 """Of the last one, where at least half of the bits are right."""
 ALIKE: Mapping[Character | None, Character] = {
     "approximation": "inaccuracy", "cancellation": "inaccuracy", "either": "different function",
+    "reordered": "different function",
 }  # fmt: skip
 """Characters that depend on the inputs, and which other one the same cause may have."""
 ABOVE = 6
@@ -183,7 +186,9 @@ class Fault(AssertionError):
         if "how" in self.details:  # memory that was overwritten ends a process in many ways
             return f"ended: {operator}"
         if self.judgement is not None and self.judgement.rounded_to:
-            return f"{self.case.dtype} rounded to {self.judgement.rounded_to}"
+            whole = isinstance(self.judgement.want, int)
+            what = "integers" if whole else self.case.dtype
+            return f"{what} rounded to {self.judgement.rounded_to}"
         if self.judgement is not None and self.judgement.read_as:
             return f"inputs in {self.case.dtype} rounded to {self.judgement.read_as}"
         if self.check == "engine":
@@ -343,25 +348,30 @@ def judgement_in_words(
         if not isfinite(error) or not error or judgement.bar:
             del words["error"]
     whole = isinstance(judgement.want, int)  # of which each bit counts
-    if not (judgement.right or whole or judgement.got == judgement.want):
-        precision = format_of(dtype).bits_of(judgement.want)
-        bits = bits_right(judgement.got, judgement.want, precision)
-        character = _character(judgement, dtype)
-        of_one = abs(judgement.got - judgement.want) / (2 * format_of(dtype).u)
-        explanation = EXPLANATIONS[character].format(judgement, FRESH, of_one)
-        if character == "flushed" or (
-            character == "zero" and precision < format_of(dtype).precision
-        ):
-            explanation += advice.flushes
-        if character == "different function" and 2 * bits >= precision:
-            explanation = NEARLY
-        if judgement.rounded_to:
-            explanation = f": every result is a number of {judgement.rounded_to}"
-        elif judgement.read_as:
-            explanation = f": right if inputs are rounded to {judgement.read_as} first"
-        words["right"] = f"{bits} of {precision} bits{explanation}"
+    said = judgement.rounded_to or judgement.reordered or not whole
+    if said and not (judgement.right or judgement.got == judgement.want):
+        words["right"] = _right_in_words(judgement, dtype, advice)
     words["judged"] = f"{judgement.share:.0%} of the elements"
     return words
+
+
+def _right_in_words(judgement: Judgement, dtype: str, advice: Advice) -> str:
+    """How many of the bits are right, and what explains the others."""
+    got, want = judgement.got, judgement.want
+    length = want.bit_length() if isinstance(want, int) else None
+    precision = format_of(dtype).bits_of(want) if length is None else length
+    bits, character = bits_right(got, want, precision), _character(judgement, dtype)
+    of_one = abs(got - want) / (2 * format_of(dtype).u)
+    explanation = EXPLANATIONS[character].format(judgement, FRESH, of_one)
+    if character == "flushed" or (character == "zero" and precision < format_of(dtype).precision):
+        explanation += advice.flushes
+    if character == "different function" and 2 * bits >= precision:
+        explanation = NEARLY
+    if judgement.rounded_to:
+        explanation = f": every result is a number of {judgement.rounded_to}"
+    elif judgement.read_as:
+        explanation = f": right if inputs are rounded to {judgement.read_as} first"
+    return f"{bits} of {precision} bits{explanation}"
 
 
 def _beyond(judgement: Judgement, dtype: str) -> bool:
@@ -396,6 +406,8 @@ def _character(judgement: Judgement, dtype: str) -> Character | None:
         return None
     if dtype and got == float(np.full(8, FRESH, np.uint8).view(dtype_of(dtype))[0]):
         return "unwritten"
+    if judgement.reordered:
+        return "reordered"
     if isnan(got) and not isnan(want):
         return "NaN"
     if isinf(want) or (dtype and _beyond(judgement, dtype)):

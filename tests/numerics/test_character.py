@@ -10,15 +10,17 @@ from hypothesis.vendor.pretty import pretty
 from d5test.case import Case, Tensor
 from d5test.numerics.arithmetic import Arithmetic, classes, format_of
 from d5test.numerics.bounds import Bound, Bounds, forward_bounds, gradient_bounds
-from d5test.numerics.judgement import (
+from d5test.numerics.explanation import (
     COARSEST,
-    Judgement,
     bits_right,
     explaining_precision,
     is_usual,
+    may_cancel,
     no_chance,
-    share_of,
+    reordered,
+    rounded_to,
 )
+from d5test.numerics.judgement import Judgement, share_of
 from d5test.numerics.perturbed import rounded
 from d5test.outcome.fault import EXPLANATIONS, _character, judgement_in_words
 from d5test.reference.operators import OPERATORS
@@ -202,3 +204,53 @@ def test_one_truth_value_says_nothing_of_a_format() -> None:
     right, rounded_first = truth(*[False] * 16), truth(*[True] * 16)
     assert not no_chance(right[:1], rounded_first, (np.array([True] + [False] * 15),))
     assert no_chance(right, rounded_first, (np.array([True] * 16),))
+
+
+def test_what_multiplies_a_difference_near_1_multiplies_its_error() -> None:
+    """PaddlePaddle's derivative of x tanh(softplus(x)) at -36.8 is 0, where -3.7e-15 is due."""
+    ulp = 2 * format_of("float64").u
+    x = np.array([0.5, -36.8])
+    lost = Judgement(got=0.0, want=-3.66e-15, position=(1,))
+    assert may_cancel(lost, ulp, (x,))
+    assert not may_cancel(Judgement(got=0.0, want=-3.66e-15, position=(0,)), ulp, (x,))
+    assert not may_cancel(lost, ulp, (np.array([[0.5, -36.8]]),))
+    assert not may_cancel(lost, ulp, (np.array([0.5, np.inf]),))
+
+
+@pytest.mark.parametrize(
+    ("want", "got", "is_so"),
+    [
+        ([1.25, 3.7, -0.1, 8.3], [3.7, 1.25, -0.1, 8.3], True),
+        ([1.25, 3.7, -0.1, 8.3], [3.7, 3.7, -0.1, 8.3], False),
+        ([1.25, 3.7, -0.1, 8.3], [3.7, 1.25, -0.1, 8.4], False),
+        ([1.0, 2.0, 3.0], [2.0, 1.0, 3.0], False),
+        ([True, False] * 20, [False, True] * 20, False),
+        ([1001, 77, 70001], [70001, 1001, 77], True),
+    ],
+)
+def test_numbers_in_another_order(want: Any, got: Any, is_so: bool) -> None:
+    value = np.array(want)
+    assert reordered(Bound(value, np.zeros(len(want)), None), np.array(got)) is is_so
+    if value.dtype.kind == "f":
+        near = Bound(value, np.abs(value) * 1e-7, format_of("float32"))
+        assert reordered(near, np.array(got, np.float32)) is is_so
+
+
+def test_integers_that_were_computed_in_floating_point() -> None:
+    """As PaddlePaddle's product of matrices in int64."""
+    x = np.array([16777217, 3 * 16777217, 2**40 + 1])
+
+    def bounds(value: Any) -> Bounds:
+        return (Bound(value, np.zeros(len(value)), None, exactly=True),)
+
+    assert rounded_to(bounds(x), (x.astype(np.float32).astype(np.int64),)) == "float32"
+    assert rounded_to(bounds(x), (x + 2,)) == ""
+    assert rounded_to(bounds(x[:1]), (x[:1] + 1,)) == ""  # as any other fault may have it
+    cubes = np.array([1549779**3, 1549781**3])
+    wrong = cubes.astype(np.float64).astype(np.int64)
+    assert rounded_to(bounds(cubes), (wrong,)) == "float64"
+    judgement = Judgement(
+        got=int(wrong[0]), want=int(cubes[0]), ratio=np.inf, explained=0, rounded_to="float64"
+    )
+    words = judgement_in_words(judgement, "float32")
+    assert words["right"] == "58 of 62 bits: every result is a number of float64"

@@ -6,7 +6,8 @@ import pytest
 from d5test.case import FLOATS, dtype_of
 from d5test.numerics.arithmetic import classes
 from d5test.numerics.bounds import forward_bounds
-from d5test.numerics.judgement import Judgement, may_cancel, ratios
+from d5test.numerics.explanation import may_cancel
+from d5test.numerics.judgement import Judgement, ratios
 from d5test.reference.operators import OPERATORS
 
 
