@@ -431,7 +431,7 @@ class Recorder:
     ) -> Call | None:
         """The one call that computes: it takes all numbers of the inputs that it reads, and the
         outputs are what it returns, or the error is what it raised. The others only move numbers,
-        or make tensors of none, as a bias that is absent.
+        or make tensors of none, as a bias that is absent, or how many boxes an image has.
 
         Outputs that cannot be read, since the framework computes only then, and raises, are those
         of the only call that takes any.
@@ -463,9 +463,17 @@ class Recorder:
         if error is not None and self._raised != (error, call):
             return None
         taken = call.numbers
+        made = [
+            y
+            for other, results in zip(self.calls, returned, strict=True)
+            if makes(other, results)
+            for y in results or ()
+            if y.kind == "int"
+        ]
         plain = all(
             any(x.within(y) and y.within(*taken) for y in read)
             or (x.kind == "float" and not x.values.any())  # a state or a bias that is absent
+            or x.among(made)
             for x in taken
         )
         return call if plain and all(y.among(results) for y in wanted) else None

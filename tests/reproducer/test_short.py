@@ -62,6 +62,12 @@ def zeros(shape):
 def biased(x, least, bias):
     return threshold(x + bias[0], least, 0.0)
 
+def tensor(numbers):
+    return np.array(numbers)
+
+def counted(x, least, images):
+    return threshold(x, least, 0.0)[: images[0]]
+
 class Symbol:
     dtype = "float32"
 
@@ -434,12 +440,19 @@ def test_a_function_of_symbols_is_named(toy: Toy) -> None:
 BIASED = "toy.biased(x, op.alpha, toy.zeros((1,)))"
 
 
-def test_a_bias_that_is_absent_is_no_part_of_what_is_composed(toy: Toy, tmp_path: Path) -> None:
-    toy.build("return kept * np.float32(1.5)", row=BIASED)
+COUNTED = "toy.counted(x, op.alpha, toy.tensor([x.shape[0]]))"
+
+
+@pytest.mark.parametrize(("row", "name"), [(BIASED, "biased"), (COUNTED, "counted")])
+def test_a_tensor_that_says_nothing_new_is_no_part_of_what_is_composed(
+    row: str, name: str, toy: Toy, tmp_path: Path
+) -> None:
+    """A bias that is absent, or how many images there are."""
+    toy.build("return kept * np.float32(1.5)", row=row)
     with toy.client() as client:
         fault = toy.fault(client)
         path, told = prove(fault, client, tmp_path / "out")
-    assert fault.headline.startswith("ThresholdedRelu() by toy.biased as its row calls it: ")
+    assert fault.headline.startswith(f"ThresholdedRelu() by toy.{name} as its row calls it: ")
     assert told == ""
     assert len(path.read_text().splitlines()) <= 40
     assert toy.run(path).returncode == 1
