@@ -159,12 +159,17 @@ class Rows:
         return Rows(x, y, weight)
 
 
-def rows_of(joined: Minibatch, shares: int, parts: int, dtype: str) -> list[Rows]:
-    """What all ranks take in the first, the second, ... part of a step."""
-    made = []
-    for number in range(parts):
-        each = [joined.part(share, shares).part(number, parts) for share in range(shares)]
-        most = max(map(len, each))
+def rows_of(
+    joined: Minibatch, shares: int, parts: int, dtype: str, least: int = 1
+) -> list[Rows]:
+    """What all ranks take in the first, the second, ... part of a step.
+
+    All parts and shares are as long as the longest, and have `least` samples.
+    """
+    made, own = [], [joined.part(share, shares) for share in range(shares)]
+    cut = [[share.part(number, parts) for share in own] for number in range(parts)]
+    most = max(least, *(len(part) for each in cut for part in each))
+    for each in cut:
         x, y, weight = [], [], []
         for part in each:
             given = part if len(part) else joined

@@ -142,7 +142,7 @@ class JaxEngine(Engine):
 
     def wrap(self, model: nn.Sequential, optimizer: Rule, plan: Plan) -> None:
         """Parameters and slots are put where they belong."""
-        self.plan, self.update, self.taken = plan, Update.of(optimizer), 0
+        self.plan, self.update, self.taken, self.rows = plan, Update.of(optimizer), 0, 1
         self.initial = Parameters.of(model)
         self.shardings = {name: self.sharding(spec) for name, spec in self.specs().items()}
         self.p = {name: self.placed(name, value) for name, value in self.initial.values.items()}
@@ -219,12 +219,17 @@ class JaxEngine(Engine):
         )
 
     def parts(self, joined: Minibatch) -> tuple[Rows, ...]:
-        """The samples of all ranks, of which each rank has its share."""
+        """The samples of all ranks, of which each rank has its share.
+
+        Of a smaller minibatch than one before as many as of that: another shape is compiled anew.
+        """
         dtype = next(iter(self.p.values())).dtype.name
         sharding = self.sharding(self.data)
+        every = rows_of(joined, self.shares, self.plan.accumulate, dtype, self.rows)
+        self.rows = len(every[0].weight) // self.shares
         return tuple(
             Rows(*(self.array(x, sharding) for x in (rows.x, rows.y, rows.weight)))
-            for rows in rows_of(joined, self.shares, self.plan.accumulate, dtype)
+            for rows in every
         )
 
     def step(self, joined: Minibatch) -> float:
