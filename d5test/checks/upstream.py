@@ -4,6 +4,7 @@ A gradient that is wrong without that, too, is for the check `gradient` to accus
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -68,7 +69,9 @@ def layout_gradient(client: Any, case: Case) -> Judgement:
         judgement = max(judgement, other, key=lambda j: j.ratio)
     if len(reasons) == len(layouts):
         raise Unsupported("; ".join(reasons))
-    return judgement
+    bounds = inquiry.gradient_bounds(inquiry.allowed, inquiry.upstream)
+    controlled = inquiry.controlled(judgement, bounds, inquiry.upstream)
+    return replace(judgement, telling=controlled.telling)
 
 
 def has_gradient_layouts(operator: type[Operator], about: BackendInfo, dtype: str) -> Why:

@@ -2,7 +2,7 @@
 
 Requirements: of drawn cases only those count that are telling, that is which would have shown a
 wrong result; they are the ones that the suite draws on the same command line. A case counts
-whatever its form: checks that judge values are asked, and that of memory layouts. A crash or a
+whatever its form: checks that judge values are asked, and those of memory layouts. A crash or a
 hang ends neither the cell nor the run.
 """
 
@@ -24,7 +24,7 @@ from d5test.known.reading import known_of
 from d5test.numerics.judgement import Judgement
 from d5test.outcome.tally import Tally
 
-BESIDE = ("layout", "compiled")
+BESIDE = ("layout", "layout_gradient", "compiled")
 """Checks that judge values, besides those of which every cell needs telling cases."""
 LAST = "channels_last"
 """The layout in which networks of images are run, besides the usual one."""
