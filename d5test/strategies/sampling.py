@@ -35,6 +35,8 @@ USUAL: tuple[dict[str, Any], ...] = (
     {"mode": "cubic", "antialias": 1, "cubic_coeff_a": -0.5, "exclude_outside": 1},
 )
 """What frameworks offer."""
+WRITTEN = 2**18
+"""Elements of a result at most: a common scale, that of the shortest side, enlarges all sides."""
 CLEAR = 1e-3
 """So far from a jump a coordinate lies that is computed in float32."""
 
@@ -93,6 +95,10 @@ def resize_inputs(d: Draw, op: sampling.Resize) -> Inputs:
         return drawn if clear(op, drawn) else (x, None, floats([2.0] * len(sides)))
     sizes = sides[:kept] + [resized(d, n) for n in sides[kept:]]
     parts = [ENDS] * kept + [d.choose(PARTS) for _ in sides[kept:]]
+    if op.keep_aspect_ratio_policy != "stretch":
+        steps = op.steps(shape, sizes=np.array(sizes))
+        if prod(size for _, size, *_ in steps) > WRITTEN:
+            sizes = [n + 1 for n in sides]
     cropped = op.coordinate_transformation_mode == CROPPED
     roi, whole = (
         floats([p[i] for i in (0, 1) for p in ends]) for ends in (parts, [ENDS] * len(parts))
