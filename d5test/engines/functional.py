@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,10 +18,10 @@ from torch import nn
 
 from d5test.case import Array
 from d5test.engines.engine import Minibatch, Rule
-from d5test.engines.models import HEAD
+from d5test.engines.models import GROUPS, HEAD, STRIDES
 
 EPSILON = 1e-5
-"""Of `torch.nn.LayerNorm`."""
+"""Of `torch.nn.LayerNorm` and `GroupNorm`."""
 
 
 class Functions(Protocol):
@@ -28,6 +29,15 @@ class Functions(Protocol):
 
     def linear(self, x: Any, w: Any) -> Any:
         """(..., inputs), (outputs, inputs) to (..., outputs)."""
+
+    def convolved(self, x: Any, w: Any, stride: int) -> Any:
+        """(n, inputs, height, width), (outputs, inputs, k, k) to (n, outputs, ...).
+
+        k is odd; around an image are (k - 1) / 2 zeros.
+        """
+
+    def means(self, x: Any) -> Any:
+        """(n, channels, height, width) to (n, channels)."""
 
     def gelu(self, x: Any) -> Any:
         """By the error function, not by tanh."""
@@ -65,7 +75,11 @@ class Functions(Protocol):
 
 def outputs(f: Functions, p: Mapping[str, Any], x: Any) -> Any:
     """What `d5test.engines.models` has for these parameters: (n, ...) to (n, ..., classes)."""
-    y = f.linear(x, p["enter.weight"]) if "enter.weight" in p else _words(f, p, x)
+    images = f"{next(iter(STRIDES))}.near.weight" in p
+    if images:
+        y = f.convolved(x, p["enter.weight"], 1)
+    else:
+        y = f.linear(x, p["enter.weight"]) if "enter.weight" in p else _words(f, p, x)
     for child in dict.fromkeys(name.partition(".")[0] for name in p):
         if f"{child}.attention.out.weight" in p:
             y = y + _attention(f, p, f"{child}.attention", _normalised(f, p, f"{child}.before", y))
@@ -74,8 +88,11 @@ def outputs(f: Functions, p: Mapping[str, Any], x: Any) -> Any:
             y = _experts(f, p, child, y)
         elif f"{child}.up.weight" in p:
             y = _pair(f, p, child, y)
+        elif f"{child}.near.weight" in p:
+            y = _residual(f, p, child, y)
         elif child not in ("enter", "leave"):
             raise NotImplementedError(f"{child} is not written as a function")
+    y = f.means(y) if images else y
     return f.linear(y, p["leave.weight"]) + p["leave.bias"]
 
 
@@ -91,6 +108,24 @@ def _normalised(f: Functions, p: Mapping[str, Any], name: str, x: Any) -> Any:
 def _pair(f: Functions, p: Mapping[str, Any], name: str, x: Any) -> Any:
     y = f.gelu(f.linear(x, p[f"{name}.up.weight"]) + p[f"{name}.up.bias"])
     return f.linear(y, p[f"{name}.down.weight"]) + p[f"{name}.down.bias"]
+
+
+def _residual(f: Functions, p: Mapping[str, Any], name: str, x: Any) -> Any:
+    stride = STRIDES[name]
+    y = f.gelu(_groups_normalised(f, p, f"{name}.before", x))
+    y = f.convolved(y, p[f"{name}.near.weight"], stride)
+    y = f.gelu(_groups_normalised(f, p, f"{name}.between", y))
+    y = f.convolved(y, p[f"{name}.far.weight"], 1)
+    return f.convolved(x, p[f"{name}.path.weight"], stride) + y
+
+
+def _groups_normalised(f: Functions, p: Mapping[str, Any], name: str, x: Any) -> Any:
+    _, channels, *sides = x.shape
+    grouped = f.reshape(x, (-1, GROUPS, channels // GROUPS * prod(sides)))
+    weight, bias = (
+        f.reshape(p[f"{name}.{kind}"], (channels, 1, 1)) for kind in ("weight", "bias")
+    )
+    return f.reshape(f.normalised(grouped), (-1, channels, *sides)) * weight + bias
 
 
 def _words(f: Functions, p: Mapping[str, Any], x: Any) -> Any:
@@ -159,9 +194,7 @@ class Rows:
         return Rows(x, y, weight)
 
 
-def rows_of(
-    joined: Minibatch, shares: int, parts: int, dtype: str, least: int = 1
-) -> list[Rows]:
+def rows_of(joined: Minibatch, shares: int, parts: int, dtype: str, least: int = 1) -> list[Rows]:
     """What all ranks take in the first, the second, ... part of a step.
 
     All parts and shares are as long as the longest, and have `least` samples.

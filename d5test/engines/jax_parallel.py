@@ -68,6 +68,17 @@ class JaxFunctions:
         return x @ w.T
 
     @staticmethod
+    def convolved(x: Any, w: Any, stride: int) -> Any:
+        """See `Functions`."""
+        pads = 2 * [(w.shape[-1] // 2, w.shape[-1] // 2)]
+        return jax.lax.conv_general_dilated(x, w, (stride, stride), pads)
+
+    @staticmethod
+    def means(x: Any) -> Any:
+        """See `Functions`."""
+        return x.mean((-2, -1))
+
+    @staticmethod
     def without_least(x: Any) -> Any:
         """See `Functions`."""
         return jnp.where(x == x.min(-1, keepdims=True), -jnp.inf, x)
@@ -116,7 +127,6 @@ class JaxEngine(Engine):
     seen = False
     lacks = MappingProxyType(
         {
-            "residual": "no convolution is written as a function yet",
             "batchnorm": "no batch normalisation is written as a function yet",
             "dropout": "no dropout is written as a function yet",
             "branched": "what no sample uses has a gradient of zero, and is stepped",

@@ -43,7 +43,8 @@ class Network(keras.Model):  # type: ignore[misc]
     """A model as a function of its weights, which are trained; outputs are logits."""
 
     def __init__(self, initial: Parameters) -> None:
-        super().__init__(name="network")
+        # a policy of its own: the process keeps that of its first floatx
+        super().__init__(name="network", dtype=next(iter(initial.values.values())).dtype.name)
         self.initial = initial
         self.p = {name: self.weight(name) for name in initial.values}
         self.built = True
@@ -69,7 +70,6 @@ class KerasEngine(Engine):
     lacks = MappingProxyType(
         {
             "clip": "train_on_batch of Keras does not say the norm of the gradient",
-            "residual": "no convolution is written as a function yet",
             "batchnorm": "no batch normalisation is written as a function yet",
             "dropout": "no dropout is written as a function yet",
             "branched": "what no sample uses has a gradient of zero, and is stepped",

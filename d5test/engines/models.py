@@ -20,6 +20,8 @@ from d5test.engines.engine import SIDE, Side
 HEAD = 2
 """Columns of a head of attention."""
 COLORS, GROUPS = 3, 2
+STRIDES = {"first": 1, "second": 2, "third": 2}
+"""Of the children of a residual network."""
 MOMENTUM, EPSILON = 2.0**-3, 2.0**-7
 """Of batch normalisation: no dtype rounds them."""
 RATE = 0.25
@@ -238,9 +240,9 @@ def _residual(s: Sizes) -> Children:
     """A ResNet of eight layers, however deep others are."""
     return OrderedDict(
         enter=nn.Conv2d(COLORS, s.channels, 3, padding=1, bias=False),
-        first=Residual(s.channels, s.channels, 1),
-        second=Residual(s.channels, 2 * s.channels, 2),
-        third=Residual(2 * s.channels, 2 * s.channels, 2),
+        first=Residual(s.channels, s.channels, STRIDES["first"]),
+        second=Residual(s.channels, 2 * s.channels, STRIDES["second"]),
+        third=Residual(2 * s.channels, 2 * s.channels, STRIDES["third"]),
         leave=Pooled(2 * s.channels, s.classes),
     )
 

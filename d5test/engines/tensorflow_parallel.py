@@ -57,6 +57,19 @@ class TensorFlowFunctions:
         return tf.matmul(x, w, transpose_b=True)
 
     @staticmethod
+    def convolved(x: Any, w: Any, stride: int) -> Any:
+        """With channels last, which alone TensorFlow has on CPUs."""
+        pad = w.shape[-1] // 2
+        images = tf.pad(tf.transpose(x, (0, 2, 3, 1)), ((0, 0), (pad, pad), (pad, pad), (0, 0)))
+        y = tf.nn.conv2d(images, tf.transpose(w, (2, 3, 1, 0)), stride, "VALID")
+        return tf.transpose(y, (0, 3, 1, 2))
+
+    @staticmethod
+    def means(x: Any) -> Any:
+        """See `Functions`."""
+        return tf.reduce_mean(x, (-2, -1))
+
+    @staticmethod
     def gelu(x: Any) -> Any:
         """Written out: `tf.nn.gelu` of 2.21 has sqrt(1/2) in float32, 4e-9 off in float64."""
         return 0.5 * x * tf.math.erfc(x * -sqrt(0.5))
@@ -126,7 +139,6 @@ class MultiWorker(Engine):
     seen = False
     lacks = MappingProxyType(
         {
-            "residual": "no convolution is written as a function yet",
             "batchnorm": "no batch normalisation is written as a function yet",
             "dropout": "no dropout is written as a function yet",
             "branched": "what no sample uses has a gradient of zero, and is stepped",
