@@ -25,6 +25,7 @@ MORE_FOUND = {
     "StateEverywhere:mlp-sgd:fsdp4": ("placement", EVERYWHERE),
     "OtherSeed:mlp-sgd:dp4": ("value", ""),
     "PaddingCounted:mlp-uneven": ("value", ""),
+    "PmeanOnTop:residual-sgd": ("value", "a sum instead of a mean"),
 }
 HONEST = ("ShardMap:mlp-sgd",)
 MORE_HONEST = (
@@ -32,6 +33,7 @@ MORE_HONEST = (
     "OptimizationBarrier:mlp-adamw:fsdp4", "Sharding:mlp-clipped:dp2,fsdp2",
     "Sharding:mlp-tied:fsdp4", "Sharding:mlp-uneven:dp4", "Sharding:mlp-sgd:dp2,tp2",
     "Sharding:mlp-adamw:fsdp2,tp2", "Sharding:transformer-sgd:fsdp2,tp2",
+    "Sharding:residual-sgd:fsdp4",
 )  # fmt: skip
 
 
