@@ -202,3 +202,38 @@ def test_a_gradient_that_is_transposed_has_the_right_numbers() -> None:
 def test_upstream_gradients_in_other_layouts_are_telling() -> None:
     judgement = CHECKS["layout_gradient"].run(Local("numpy", Wrong()), PRODUCT)
     assert judgement.telling
+
+
+@pytest.mark.parametrize(
+    "convert",
+    [
+        lambda x: x.astype(np.int32).astype(np.int64),
+        lambda x: x.clip(-(2**31), 2**31 - 1),
+    ],
+)
+@pytest.mark.parametrize("name", ["Where", "Add", "Mul", "ReduceSum", "TopK"])
+def test_integers_that_are_converted_to_a_narrower_dtype_are_called_so(
+    name: str, convert: Callable[[Any], Any]
+) -> None:
+    """As OpenVINO's plugin for CPUs, whose int64 is int32: one cause of many faults."""
+    honest = Numpy.rows[name]
+
+    def narrowed(op: Any, *inputs: Any) -> Any:
+        taken = [convert(x) if x is not None and x.dtype == np.int64 else x for x in inputs]
+        made = honest.call(op, *taken)
+        results = made if isinstance(made, tuple) else (made,)
+        return tuple(y.astype(np.int32).astype(y.dtype) for y in results)
+
+    x = Tensor((4,), "int64", data=(3000000019, -3000000007, 3000000037, 5))
+    y = replace(x, data=(-2600000003, 2600000011, 7, 2600000017))
+    inputs = {
+        "Where": (Tensor((4,), "bool", data=(True, False, True, True)), x, y),
+        "ReduceSum": (x,),
+        "TopK": (x, Tensor((1,), "int64", data=(3,))),
+    }
+    rows = {name: replace(honest, call=narrowed)}
+    backend = type("Custom", (Numpy,), {"rows": rows})()
+    fault = found("integers", backend, Case(OPERATORS[name](), inputs.get(name, (x, y))))
+    assert fault.cause == "integers converted to int32"
+    assert fault.headline.startswith(f"{name}(): the result is wrong: integers are converted to")
+    assert fault.details["right"].endswith("bits: right if inputs are converted to int32 first")

@@ -1,20 +1,23 @@
 """Integers and booleans as data: exactly what the reference makes of them, in their own dtype."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from d5test.backends.base import Unsupported
-from d5test.case import Array, Case, Operator
+from d5test.case import Array, Arrays, Case, Operator
 from d5test.checks.arguments import laid_out, require_refusal
 from d5test.checks.check import Why, supported
+from d5test.checks.explanation import fit
 from d5test.checks.inquiry import Inquiry
 from d5test.client.messages import BackendInfo
 from d5test.numerics.arithmetic import Arithmetic
 from d5test.numerics.bounds import Bounds
-from d5test.numerics.integers import computed_bounds, integer_bounds
-from d5test.numerics.judgement import Judgement
+from d5test.numerics.explanation import no_chance
+from d5test.numerics.integers import computed_bounds, integer_bounds, narrower_integers
+from d5test.numerics.judgement import Judgement, judge
 from d5test.outcome.fault import Fault
 from d5test.outcome.tally import Inapplicable
 from d5test.reference.formulas.indexing import AnyOfEqual
@@ -75,26 +78,57 @@ def _exactly(inquiry: Inquiry) -> tuple[Judgement, Callable[[Arithmetic], Bounds
         raise Unsupported(f"refused: {fault.details.get('raised', '')}") from None
 
     def bounds(arithmetic: Arithmetic) -> Bounds:
-        return _expected(inquiry.operator(arithmetic), inquiry, result.outputs)
+        return _expected(inquiry.operator(arithmetic), inquiry, inquiry.arrays, result.outputs)
 
-    return inquiry.judged(bounds, result.outputs, (feed,)), bounds
+    try:
+        return inquiry.judged(bounds, result.outputs, (feed,)), bounds
+    except Fault as fault:
+        if fault.judgement and (narrower := _converted_to(inquiry, bounds, result.outputs)):
+            what = f"the result is wrong: integers are converted to {narrower}"
+            judgement = replace(fault.judgement, rounded_to="", read_as=narrower)
+            raise inquiry.subject.fault("value", what, fault.evidence, judgement) from None
+        raise
 
 
-def _expected(op: Operator, inquiry: Inquiry, outputs: Sequence[Any]) -> Bounds:
+def _converted_to(
+    inquiry: Inquiry, bounds: Callable[[Arithmetic], Bounds], outputs: Sequence[Any]
+) -> str:
+    """The narrower dtype in which integers were computed, if that explains wrong results."""
+    places, right = data_of(type(inquiry.case.op)), bounds(inquiry.allowed)
+    data = inquiry.arrays[places[0]]
+    assert data is not None
+    op = inquiry.operator(inquiry.allowed)
+    name: str
+    for name, convert, cut in narrower_integers(data.dtype):
+        arrays = tuple(
+            convert(x) if i in places and x is not None and x.dtype == data.dtype else x
+            for i, x in enumerate(inquiry.arrays)
+        )
+        expected = tuple(
+            b if b is None or b.value.dtype.kind not in "iu" else replace(b, value=cut(b.value))
+            for b in _expected(op, inquiry, arrays, outputs)
+        )
+        held = fit(expected, outputs) and judge(expected, outputs).right
+        if held and no_chance(right, expected, outputs):
+            return name
+    return ""
+
+
+def _expected(op: Operator, inquiry: Inquiry, arrays: Arrays, outputs: Sequence[Any]) -> Bounds:
     """What is demanded of the outputs; a sum may be in a wider dtype than its terms."""
     operator = type(inquiry.case.op)
     places = data_of(operator)
-    data = inquiry.arrays[places[0]]
+    data = arrays[places[0]]
     assert data is not None
     if OPERATORS[operator] is COMPUTED and data.dtype != bool:
         wide = operator in WIDENING and outputs and outputs[0].dtype.kind in "iu"
         wide = wide and outputs[0].itemsize >= data.itemsize
         dtype = outputs[0].dtype if wide else data.dtype
-        return computed_bounds(op, inquiry.arrays, places, dtype)
+        return computed_bounds(op, arrays, places, dtype)
     typed, any_of_equal = 0 if operator in INDICES else 1, isinstance(op, TopK | AnyOfEqual)
     op = inquiry.case.op if isinstance(op, AnyOfEqual) else op
     axis = getattr(op, "axis", None)
-    expected = integer_bounds(op, inquiry.arrays, typed)[: inquiry.row.outputs]
+    expected = integer_bounds(op, arrays, typed)[: inquiry.row.outputs]
     if any_of_equal and _repeats(data, axis):
         return (*expected[:typed], *(None for _ in expected[typed:]))
     return expected

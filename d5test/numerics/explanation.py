@@ -26,6 +26,8 @@ MODEST = 0.25
 """The largest magnitude of an array whose results are compared with 1, at least."""
 SEVERAL = 16
 """Results of which something may be said that holds for most."""
+OFF = 4
+"""Bits by which integers are off that were computed in floating point, beside those it has not."""
 CERTAIN = 12
 """Bits: what is said of a format is chance once in 2^12 times at most, else it is not said."""
 
@@ -97,9 +99,9 @@ def rounded_to(bounds: Bounds, results: Sequence[Array | None]) -> str:
     """A narrower format whose numbers all results are, if that is no chance; else empty.
 
     What takes p bits takes at most n of them by chance once in 2^(p - n) times. Integers may have
-    been computed in any floating-point format.
+    been computed in any floating-point format; they are near what is due then.
     """
-    taken, wanted, formats = [0], [], dict(NARROWER)
+    taken, wanted, whole = [0], [], list[tuple[int, int]]()
     for _, bound, got in pairs(bounds, results):
         if bound.storage is not None:
             finite = np.isfinite(np.asarray(got).astype(np.float64)) & np.isfinite(bound.value)
@@ -107,11 +109,14 @@ def rounded_to(bounds: Bounds, results: Sequence[Array | None]) -> str:
             wanted += significant_bits(bound.value[normal].astype(got.dtype)).tolist()
             taken += significant_bits(got[finite]).tolist()
         elif got.dtype.kind in "iu" and bound.value.dtype.kind in "iu":
-            formats[format_of("float64").precision] = "float64"
-            wanted += significant_bits(bound.value[bound.judged]).tolist()
-            taken += significant_bits(got[bound.judged]).tolist()
+            due, there = bound.value[bound.judged], got[bound.judged]
+            wanted += significant_bits(due).tolist()
+            taken += significant_bits(there).tolist()
+            whole += [*zip(due.tolist(), there.tolist(), strict=True)]
+    formats = {**NARROWER, format_of("float64").precision: "float64"} if whole else NARROWER
     for bits, name in formats.items():
-        if max(taken) <= bits and sum(max(p - bits, 0) for p in wanted) >= CERTAIN:
+        near = all(abs(due - there) << (bits - OFF) <= abs(due) for due, there in whole)
+        if near and max(taken) <= bits and sum(max(p - bits, 0) for p in wanted) >= CERTAIN:
             return name
     return ""
 

@@ -4,7 +4,8 @@ What is moved or compared is so as it is. What is computed is computed in Python
 have no end: where a result is beyond the dtype, ONNX does not say what it is.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ from d5test.case import Array, Operator
 from d5test.numerics.bounds import Bound, Bounds
 
 DType = np.dtype[Any]
+Convert = Callable[[Array], Array]
+"""The same numbers, as far as another dtype has them, in their own."""
 
 
 def integer_bounds(op: Operator, arrays: Sequence[Any], typed: int) -> Bounds:
@@ -45,3 +48,19 @@ def _fitting(y: Any, dtypes: tuple[DType, DType]) -> Bound:
     fits = np.all([(y >= each.min) & (y <= each.max) for each in ends], axis=0).astype(bool)
     value = np.where(fits, y, 0).astype(dtypes[1])
     return Bound(value, np.where(fits, 0.0, np.inf), None, exactly=True)
+
+
+def narrower_integers(dtype: DType) -> Iterator[tuple[str, Convert, Convert]]:
+    """Of a dtype of integers the narrower ones: the name, what becomes of inputs, and of results.
+
+    Inputs are cut, or become the nearest there is; results are cut.
+    """
+    for bits in (32, 16, 8) if dtype.kind in "iu" else ():
+        if bits < 8 * dtype.itemsize:
+            ends = np.iinfo(f"{'u' * (dtype.kind == 'u')}int{bits}")
+
+            def cut(x: Array, narrower: DType = ends.dtype) -> Array:
+                return x.astype(narrower).astype(x.dtype)
+
+            yield ends.dtype.name, cut, cut
+            yield ends.dtype.name, partial(np.clip, a_min=ends.min, a_max=ends.max), cut

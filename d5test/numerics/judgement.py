@@ -45,8 +45,8 @@ class Judgement:
     flushed     of a wrong result: whether it is right where subnormal numbers are zero
     rounded_to  of a wrong result: a narrower format whose numbers all results are, where that is
                 no chance; else empty
-    read_as     of a wrong result: a narrower format to which the inputs were rounded first, if
-                that makes it right; else empty
+    read_as     of a wrong result: a narrower format to which the inputs were rounded first, or
+                integers converted, if that makes it right; else empty
     reordered   of a wrong result: whether it has the numbers that are due, in another order
     rounding    how the outputs are rounded, as far as that is looked at
     """

@@ -190,6 +190,8 @@ class Fault(AssertionError):
             what = "integers" if whole else self.case.dtype
             return f"{what} rounded to {self.judgement.rounded_to}"
         if self.judgement is not None and self.judgement.read_as:
+            if "int" in self.judgement.read_as:
+                return f"integers converted to {self.judgement.read_as}"
             return f"inputs in {self.case.dtype} rounded to {self.judgement.read_as}"
         if self.check == "engine":
             return self.headline
@@ -348,7 +350,7 @@ def judgement_in_words(
         if not isfinite(error) or not error or judgement.bar:
             del words["error"]
     whole = isinstance(judgement.want, int)  # of which each bit counts
-    said = judgement.rounded_to or judgement.reordered or not whole
+    said = judgement.rounded_to or judgement.read_as or judgement.reordered or not whole
     if said and not (judgement.right or judgement.got == judgement.want):
         words["right"] = _right_in_words(judgement, dtype, advice)
     words["judged"] = f"{judgement.share:.0%} of the elements"
@@ -370,7 +372,8 @@ def _right_in_words(judgement: Judgement, dtype: str, advice: Advice) -> str:
     if judgement.rounded_to:
         explanation = f": every result is a number of {judgement.rounded_to}"
     elif judgement.read_as:
-        explanation = f": right if inputs are rounded to {judgement.read_as} first"
+        how = "converted" if "int" in judgement.read_as else "rounded"
+        explanation = f": right if inputs are {how} to {judgement.read_as} first"
     return f"{bits} of {precision} bits{explanation}"
 
 

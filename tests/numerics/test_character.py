@@ -246,6 +246,8 @@ def test_integers_that_were_computed_in_floating_point() -> None:
     assert rounded_to(bounds(x), (x.astype(np.float32).astype(np.int64),)) == "float32"
     assert rounded_to(bounds(x), (x + 2,)) == ""
     assert rounded_to(bounds(x[:1]), (x[:1] + 1,)) == ""  # as any other fault may have it
+    far = np.array([-3443009869511011978])  # whose last 32 bits are a number of float64, too
+    assert rounded_to(bounds(far), (far.astype(np.int32).astype(np.int64),)) == ""
     cubes = np.array([1549779**3, 1549781**3])
     wrong = cubes.astype(np.float64).astype(np.int64)
     assert rounded_to(bounds(cubes), (wrong,)) == "float64"
