@@ -237,3 +237,15 @@ def test_integers_that_are_converted_to_a_narrower_dtype_are_called_so(
     assert fault.cause == "integers converted to int32"
     assert fault.headline.startswith(f"{name}(): the result is wrong: integers are converted to")
     assert fault.details["right"].endswith("bits: right if inputs are converted to int32 first")
+
+
+def test_one_truth_value_of_converted_integers_is_no_evidence() -> None:
+    def less(op: Any, *inputs: Any) -> Any:
+        return np.less(*(x.astype(np.int32) for x in inputs))
+
+    rows = {"Less": replace(Numpy.rows["Less"], call=less)}
+    x, y = (Tensor((1,), "int64", data=(value,)) for value in (3000000019, 5))
+    backend = type("Custom", (Numpy,), {"rows": rows})()
+    fault = found("integers", backend, Case(OPERATORS["Less"](), (x, y)))
+    assert fault.headline.startswith("Less(): the result is wrong on ")
+    assert fault.details["integers"] == "the result is right if they are converted to int32"

@@ -1,6 +1,6 @@
 """Integers and booleans as data: exactly what the reference makes of them, in their own dtype."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -83,22 +83,22 @@ def _exactly(inquiry: Inquiry) -> tuple[Judgement, Callable[[Arithmetic], Bounds
     try:
         return inquiry.judged(bounds, result.outputs, (feed,)), bounds
     except Fault as fault:
-        if fault.judgement and (narrower := _converted_to(inquiry, bounds, result.outputs)):
-            what = f"the result is wrong: integers are converted to {narrower}"
-            judgement = replace(fault.judgement, rounded_to="", read_as=narrower)
-            raise inquiry.subject.fault("value", what, fault.evidence, judgement) from None
+        if fault.judgement is None:
+            raise
+        for name, expected in _converted(inquiry, result.outputs):
+            if no_chance(bounds(inquiry.allowed), expected, result.outputs):
+                what = f"the result is wrong: integers are converted to {name}"
+                judgement = replace(fault.judgement, rounded_to="", read_as=name)
+                raise inquiry.subject.fault("value", what, fault.evidence, judgement) from None
+            fault.details["integers"] = f"the result is right if they are converted to {name}"
         raise
 
 
-def _converted_to(
-    inquiry: Inquiry, bounds: Callable[[Arithmetic], Bounds], outputs: Sequence[Any]
-) -> str:
-    """The narrower dtype in which integers were computed, if that explains wrong results."""
-    places, right = data_of(type(inquiry.case.op)), bounds(inquiry.allowed)
+def _converted(inquiry: Inquiry, outputs: Sequence[Any]) -> Iterator[tuple[str, Bounds]]:
+    """The narrower dtypes in which integers give these outputs, and what is expected in each."""
+    op, places = inquiry.operator(inquiry.allowed), data_of(type(inquiry.case.op))
     data = inquiry.arrays[places[0]]
     assert data is not None
-    op = inquiry.operator(inquiry.allowed)
-    name: str
     for name, convert, cut in narrower_integers(data.dtype):
         arrays = tuple(
             convert(x) if i in places and x is not None and x.dtype == data.dtype else x
@@ -108,10 +108,8 @@ def _converted_to(
             b if b is None or b.value.dtype.kind not in "iu" else replace(b, value=cut(b.value))
             for b in _expected(op, inquiry, arrays, outputs)
         )
-        held = fit(expected, outputs) and judge(expected, outputs).right
-        if held and no_chance(right, expected, outputs):
-            return name
-    return ""
+        if fit(expected, outputs) and judge(expected, outputs).right:
+            yield name, expected
 
 
 def _expected(op: Operator, inquiry: Inquiry, arrays: Arrays, outputs: Sequence[Any]) -> Bounds:
