@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import zip_longest
-from math import inf, isfinite, isinf, isnan
+from math import inf, isfinite, isinf, isnan, nan
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -351,7 +351,7 @@ def judgement_in_words(
             del words["error"]
     whole = isinstance(judgement.want, int)  # of which each bit counts
     said = judgement.rounded_to or judgement.read_as or judgement.reordered or not whole
-    if said and not (judgement.right or judgement.got == judgement.want):
+    if said and not (judgement.right or judgement.got == judgement.want or isnan(judgement.want)):
         words["right"] = _right_in_words(judgement, dtype, advice)
     words["judged"] = f"{judgement.share:.0%} of the elements"
     return words
@@ -407,11 +407,15 @@ def _character(judgement: Judgement, dtype: str) -> Character | None:
     got, want = judgement.got, judgement.want
     if judgement.right:
         return None
-    if dtype and got == float(np.full(8, FRESH, np.uint8).view(dtype_of(dtype))[0]):
+    fresh = float(np.full(8, FRESH, np.uint8).view(dtype_of(dtype))[0]) if dtype else nan
+    largest = fresh == format_of(dtype).largest if dtype else False  # in bfloat16 it is
+    if got == fresh and not (largest and isinf(want)):
         return "unwritten"
     if judgement.reordered:
         return "reordered"
-    if isnan(got) and not isnan(want):
+    if isnan(want):
+        return None
+    if isnan(got):
         return "NaN"
     if isinf(want) or (dtype and _beyond(judgement, dtype)):
         return "other infinity" if isinf(got) else "finite"

@@ -55,6 +55,12 @@ class Module:
         """Whether a statement fills a table of rows."""
         return any(isinstance(n, ast.Name) and n.id in self._tables for n in ast.walk(node))
 
+    def enters(self, decorator: ast.expr) -> bool:
+        """Whether a decorator enters a row into a table, perhaps by a function of this module."""
+        made = (self.bound.get(n.id) for n in ast.walk(decorator) if isinstance(n, ast.Name))
+        functions = (node for node in made if isinstance(node, ast.FunctionDef))
+        return self.about_tables(decorator) or any(map(self.about_tables, functions))
+
     def text(self, node: ast.stmt, without: tuple[ast.expr, ...] = ()) -> str:
         """The text of a statement, its decorators included but for those in `without`."""
         decorators = getattr(node, "decorator_list", [])
@@ -191,7 +197,7 @@ class Closure:
             if isinstance(node, ast.ClassDef):
                 return self._class(module, node)
             decorators = getattr(node, "decorator_list", [])
-            dropped = [d for d in decorators if module.about_tables(d) or _is_planned(d)]
+            dropped = [d for d in decorators if module.enters(d) or _is_planned(d)]
             return module.text(node, tuple(dropped))
         definition = isinstance(node, ast.ClassDef | ast.FunctionDef)
         docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)

@@ -8,6 +8,14 @@ from d5test.reference.formulas import FORMULAS
 from d5test.reference.operators import OPERATORS
 
 BACKENDS = {"torch": "Torch", "tensorflow": "TensorFlow", "jax": "Jax"}
+OTHERS = {
+    "maximum of interpolated": (
+        "RoiAlign",
+        "https://docs.openvino.ai/2026/documentation/openvino-ir-format/operation-sets/"
+        "operation-specs/detection/roi-align-9.html",
+    ),
+}
+"""Contracts of which no row of ours is, the operator of each, and who documents it."""
 PAGE = "docs/contracts.md"
 HEAD = """# What is judged as the framework documents it
 
@@ -58,7 +66,16 @@ def page() -> str:
         (framework, operator, ", ".join(calls), what, said, f"[{name(source)}]({source})")
         for (framework, operator, what, said, source), calls in lines.items()
     )
-    return HEAD + "".join(f"| {' | '.join(row)} |\n" for row in rows)
+    others = (
+        ("another", operator, "a row of yours", *difference, f"[{name(source)}]({source})")
+        for contract, (operator, source) in OTHERS.items()
+        for difference in differences(operator, Row(reads_nothing, contract=contract))
+    )
+    return HEAD + "".join(f"| {' | '.join(row)} |\n" for row in (*rows, *others))
+
+
+def reads_nothing(op: object, *inputs: object) -> None:
+    """Of a row that is never called."""
 
 
 def name(source: str) -> str:

@@ -256,3 +256,16 @@ def test_integers_that_were_computed_in_floating_point() -> None:
     )
     words = judgement_in_words(judgement, "float32")
     assert words["right"] == "58 of 62 bits: every result is a number of float64"
+
+
+def test_the_largest_number_of_bfloat16_is_no_fresh_memory_where_infinity_is_due() -> None:
+    """With it a minimum begins in OpenVINO; its bytes are those of memory that nothing wrote."""
+    largest = format_of("bfloat16").largest
+    assert _character(Judgement(got=largest, want=np.inf, ratio=np.inf), "bfloat16") == "finite"
+    assert _character(Judgement(got=largest, want=1.0, ratio=np.inf), "bfloat16") == "unwritten"
+
+
+def test_where_nan_is_due_no_bits_are_counted() -> None:
+    judgement = Judgement(got=inf, want=nan, ratio=inf, explained=0)
+    assert _character(judgement, "float32") is None
+    assert "right" not in judgement_in_words(judgement, "float32")

@@ -1,6 +1,8 @@
 """The end of a run, made of tallies: causes are told apart, and none is lost."""
 
-from d5test.outcome.tally import Tally
+import pytest
+
+from d5test.outcome.tally import Tally, unaccused
 from d5test.plugin.summary import CAUSES, LONGEST, fault_lines, lines
 
 
@@ -76,3 +78,25 @@ def test_long_reasons_keep_their_ends() -> None:
     reasons = [line for line in lines([tally]) if "Exception" in line]
     assert [reason.rsplit("core ", 1)[1] for reason in reasons] == ["no Relu", "no Erf"]
     assert all(" ... " in reason and len(reason) <= LONGEST + 9 for reason in reasons)
+
+
+@pytest.mark.parametrize(
+    ("check", "kind", "said"),
+    [
+        ("forward", "value", True),
+        ("layout", "crash", True),
+        ("special", "special", False),
+        ("integers", "value", False),
+        ("invalid_arguments", "accepted", False),
+    ],
+)
+def test_a_wrong_call_that_was_left_to_others_is_said_beside_faults_of_something_else(
+    check: str, kind: str, said: bool
+) -> None:
+    """A softmax that swallows a NaN may also flush its results."""
+    found = faulty("Softmax", "a cause", kind=kind)
+    found.check = check
+    left = Tally("tiny", "batch", "Softmax", "float32")
+    left.left_to_others = {"wrong": "Softmax is wrong in a plain call", "check": "forward"}
+    assert unaccused([found, left]) == ([] if said else [left])
+    assert unaccused([left]) == [left]

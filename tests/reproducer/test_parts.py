@@ -123,3 +123,27 @@ def test_a_short_reproducer_compares_no_integer_that_float64_has_not() -> None:
         short.want(bound, stashed=False)
     small = replace(bound, value=np.array([7]))
     assert short.want(small, stashed=False) == '("int64", np.array([7]), np.array([0.0]))'
+
+
+def test_a_decorator_that_enters_a_row_is_left_out_whoever_wrote_it(tmp_path: Path) -> None:
+    """One that makes a plan of it, too: what is taken out is called as a plan already."""
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "from functools import cache\n"
+        "from d5test.backends.base import Table, planned\n"
+        "rows = Table()\n"
+        "def native(name):\n"
+        "    return lambda row: rows.native(name)(planned(row))\n"
+        "@cache\n"
+        "def known(n):\n"
+        "    return n\n"
+        "@native('Relu')\n"
+        "def relu(op, x):\n"
+        "    return lambda x: x.clip(known(0))\n"
+    )
+    closure = Closure()
+    closure.module("mine", path)
+    closure.use("mine", "relu")
+    text = "\n".join(closure.parts()["mine"])
+    assert "native" not in text
+    assert "@cache\ndef known" in text

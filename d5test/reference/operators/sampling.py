@@ -353,8 +353,9 @@ class RoiAlign(Operator):
     x: (n, c, h, w); rois: (m, 4), x1, y1, x2, y2 of each region; batch_indices: (m,), its image;
     y: (m, c, output_height, output_width). Along each side a bin has `sampling_ratio` points, or
     if that is zero as many as elements, rounded up. Its value is the mean of x there, or the
-    largest of the products of elements and weights, as ONNX's node cases have it. There is nothing
-    further than an element before x, or than half of one behind it.
+    largest of the products of elements and weights, as ONNX's node cases have it; what it is where
+    there are no points, ONNX does not say. There is nothing further than an element before x, or
+    than half of one behind it.
     """
 
     coordinate_transformation_mode: str = "half_pixel"
@@ -367,13 +368,16 @@ class RoiAlign(Operator):
     arguments = (1,)
 
     def forward(self, x, rois, batch_indices):
-        bins = self.output_height, self.output_width
-        y = np.zeros_like(x, shape=(len(batch_indices), *bins, x.shape[1]))
-        pixels = np.moveaxis(x, 1, -1)
+        y, pixels = self.empty(x, batch_indices), np.moveaxis(x, 1, -1)
         for i, places, weights, points in self.regions(x, rois, batch_indices):
             terms = pixels[places] * weights
-            y[i] = terms.max(2) if self.mode == "max" else terms.sum(2) / points
+            y[i] = terms.max(2) if self.mode == "max" else terms.sum(2) / math.prod(points)
         return np.moveaxis(y, -1, 1)
+
+    def empty(self, x, batch_indices):
+        """The bins of regions without points, (m, bins, bins, c)."""
+        shape = len(batch_indices), self.output_height, self.output_width, x.shape[1]
+        return np.full_like(np.zeros_like(x, shape=shape), np.nan)
 
     def backward(self, grads, inputs, outputs):
         (dy,), (x, *regions) = grads, inputs
@@ -388,7 +392,7 @@ class RoiAlign(Operator):
                 np.put_along_axis(chosen, first, shares, 2)
                 np.add.at(dx, places, chosen * weights)
             else:
-                np.add.at(dx, places, shares / points * weights)
+                np.add.at(dx, places, shares / math.prod(points) * weights)
         return np.moveaxis(dx, -1, 1), None, None
 
     def batch(self, *shapes):
@@ -397,13 +401,14 @@ class RoiAlign(Operator):
     def regions(self, x, rois, batch_indices):
         """Of each region that has points: its number, the indices of the elements around them,
         (bins, bins, taps) in all, their weights (bins, bins, taps, 1), and how many points a bin
-        has."""
+        has, down and across."""
         for i, image in enumerate(batch_indices):
             rows, heights = self.taps(rois[i, 1::2], x.shape[2], self.output_height)
             columns, widths = self.taps(rois[i, ::2], x.shape[3], self.output_width)
-            if points := rows.shape[1] * columns.shape[1] // 4:
+            points = rows.shape[1] // 2, columns.shape[1] // 2
+            if 0 not in points:
                 weights = heights[:, None, :, None] * widths[:, None]
-                shape = (len(rows), len(columns), 4 * points)
+                shape = (len(rows), len(columns), 4 * math.prod(points))
                 places = [
                     np.broadcast_to(k, weights.shape).reshape(shape)
                     for k in (rows[:, None, :, None], columns[:, None])
