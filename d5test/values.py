@@ -273,6 +273,18 @@ def akin(words: Words, shape: Shape, dtype: DType) -> Values:
     return np.asarray(values.astype(f"u{dtype.itemsize}").view(dtype))
 
 
+def endings(words: Words, shape: Shape, dtype: DType) -> Values:
+    """Whole numbers whose last bits are the same: cut to half or a quarter of them, all are equal.
+
+    Others differ in the first bits alone.
+    """
+    bits = int(iinfo(dtype).bits)
+    raw = np.asarray(words.random_raw(math.prod(shape)), np.uint64).reshape(shape)
+    kept = np.uint64(bits // 2 if words.random_raw() % 2 else bits // 4)
+    values = (raw << kept) | (COMMON & ((np.uint64(1) << kept) - np.uint64(1)))
+    return np.asarray(values.astype(f"u{dtype.itemsize}").view(dtype))
+
+
 def divisors(words: Words, shape: Shape, dtype: DType, factors: int = 1) -> Values:
     """As `whole`, without zero."""
     values = whole(words, shape, dtype, factors)
@@ -389,6 +401,7 @@ REGIMES: Mapping[str, Callable[..., Values]] = {
         near,
         whole,
         akin,
+        endings,
         divisors,
         borders,
     )

@@ -28,8 +28,9 @@ from d5test.strategies.registry import cases
 Regimes = tuple[tuple[Any, ...], ...]
 
 MOVED: Regimes = (("bits",), ("below", 3))
-COMPARED: Regimes = (("whole",), ("akin",), ("below", 3))
-"""Of all magnitudes; neighbours, which float64 or one word may not tell apart; equal ones."""
+COMPARED: Regimes = (("whole",), ("akin",), ("endings",), ("below", 3))
+"""Of all magnitudes; neighbours, which float64 or one word may not tell apart; those of which a
+narrower dtype tells none apart; equal ones."""
 COMPUTED: Regimes = (("whole", 1, 4), ("whole", 2, 4), ("below", 4))
 """Sums of the first fit into the dtype, and products of the second."""
 

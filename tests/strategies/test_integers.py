@@ -132,3 +132,14 @@ def test_a_result_beyond_the_dtype_is_not_judged() -> None:
     (wide,) = computed_bounds(OPERATORS["ReduceSum"](), (x, None), (0,), np.dtype(np.int64))
     assert wide is not None
     assert (wide.value.tolist(), wide.value.dtype) == ([-1], np.int64)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint16", "int32", "int64", "uint64"])
+def test_numbers_with_one_ending_are_equal_in_a_narrower_dtype(dtype: str) -> None:
+    half, alike = np.uint64(2 ** (4 * np.dtype(dtype).itemsize)), 0
+    for key in range(8):
+        x = REGIMES["endings"](np.random.Philox(key=[key, 0]), (50,), np.dtype(dtype))
+        assert x.dtype == dtype
+        assert len(np.unique(x)) > 3
+        alike += len(np.unique(x.astype(np.uint64) % half)) == 1
+    assert 0 < alike < 8
