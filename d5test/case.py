@@ -93,6 +93,10 @@ class Operator:
         """One gradient for each input, from one upstream gradient for each output."""
         raise NotImplementedError
 
+    def other_forward(self, *inputs: Any) -> Any:
+        """The outputs by another formula in use, which the bars hold too; `None` if none is."""
+        return None
+
     def other_backward(self, grads: Any, inputs: Any) -> Any:
         """The gradients by another formula in use, which the bars hold too; `None` if none is."""
         return None

@@ -85,7 +85,12 @@ def forward_bounds(
 
     def run(op: Callable[..., tuple[Any, ...]]) -> tuple[Bound, ...]:
         inputs = counted(op, exact_bars(arrays, arithmetic), Bar(ONE, arithmetic=arithmetic))
-        return besides(op, arrays, [as_compared(y, arithmetic) for y in op(*inputs)], arithmetic)
+        bounds = [as_compared(y, arithmetic) for y in op(*inputs)]
+        others = op.other_forward(*inputs) if isinstance(op, Operator) else None
+        if others is not None:
+            also = (as_compared(y, arithmetic) for y in others)
+            bounds = [wider for wider in map(either, bounds, also) if wider is not None]
+        return besides(op, arrays, bounds, arithmetic)
 
     with np.errstate(all="ignore"):
         if arithmetic.rounded_attributes and isinstance(op, Operator):

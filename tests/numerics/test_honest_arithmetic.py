@@ -311,6 +311,18 @@ def test_the_gradient_of_tanh_by_cosh_lies_within_the_bars(off: float, right: bo
     assert judge(bounds, (dx,)).right is right
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_mish_by_squares_lies_within_the_bars(dtype: str) -> None:
+    """As oneDNN computes it, and OpenVINO by it: tanh(ln z) = (z^2 - 1) / (z^2 + 1)."""
+    x = np.linspace(-20, 3, 20001).astype(dtype)
+    z = np.exp(x) + 1
+    y = x * ((z * z - 1) / (z * z + 1))
+    (bound,) = forward_bounds(OPERATORS["Mish"](), (x,), classes(dtype)[-1])
+    assert bound is not None
+    assert judge((bound,), (y,)).right
+    assert not judge((bound,), (y + np.abs(x) * 4 * np.finfo(dtype).eps,)).right
+
+
 def test_softmax_by_powers_of_two_lies_within_the_bars() -> None:
     """In float32, of pairs that are up to 85 apart; with a log2 e that is off it does not."""
     pairs = np.random.default_rng(1).uniform(-85, 0, (200_000, 2)).astype(np.float32)

@@ -43,6 +43,7 @@ class Unary(Broadcasting):
 
     function: ClassVar[Formula]
     derivative: ClassVar[Formula]
+    other_function: ClassVar[Formula | None] = None
     other_derivative: ClassVar[Formula | None] = None
     factored: ClassVar[Formula | None] = None
     """Another formula of the derivative, whose own derivative cancels."""
@@ -53,6 +54,10 @@ class Unary(Broadcasting):
     def backward(self, grads, inputs, outputs):
         (dy,), (x,), (y,) = grads, inputs, outputs
         return dy * type(self).derivative(x, y)
+
+    def other_forward(self, x):
+        other = type(self).other_function
+        return None if other is None else (other(x),)
 
     def other_backward(self, grads, inputs):
         (dy,), (x,), other = grads, inputs, type(self).other_derivative
@@ -114,6 +119,12 @@ def hard_swish_derivative(x, y):
     return np.clip(line, 0, 1) + np.where((line > 0) & (line < 1), x / 6, 0)
 
 
+def mish_by_squares(x):
+    """tanh(ln z) is (z^2 - 1) / (z^2 + 1)."""
+    z = np.exp(x) + 1
+    return x * ((z * z - 1) / (z * z + 1))
+
+
 def mish_derivative(x, y):
     """t + x (1 - t^2) / (1 + e^-x) with t = y / x, which is a tanh."""
     t = np.tanh(np.log(np.exp(x) + 1))
@@ -137,7 +148,8 @@ HardSwish = unary("HardSwish", 22, lambda x: x * np.clip(x / 6 + 0.5, 0, 1),
 Identity = unary("Identity", 25, lambda x: x.copy(), lambda x, y: 1.0, "y = x.", unchanged=True)
 Log = unary("Log", 13, np.log, lambda x, y: 1 / x, "The natural logarithm, y = ln x.")
 Mish = unary("Mish", 22, lambda x: x * np.tanh(np.log(np.exp(x) + 1)), mish_derivative,
-             "y = x tanh(ln(1 + e^x)). Misra, arXiv 1908.08681, equation 1.")
+             "y = x tanh(ln(1 + e^x)). Misra, arXiv 1908.08681, equation 1.",
+             other_function=mish_by_squares)
 Neg = unary("Neg", 13, lambda x: -x, lambda x, y: -1.0, "y = -x.")
 Reciprocal = unary("Reciprocal", 13, lambda x: 1 / x, lambda x, y: -y * y, "y = 1 / x.")
 Relu = unary("Relu", 14, lambda x: np.maximum(x, 0), lambda x, y: x > 0, "y = max(x, 0).")
