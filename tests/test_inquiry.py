@@ -249,3 +249,14 @@ def test_one_truth_value_of_converted_integers_is_no_evidence() -> None:
     fault = found("integers", backend, Case(OPERATORS["Less"](), (x, y)))
     assert fault.headline.startswith("Less(): the result is wrong on ")
     assert fault.details["integers"] == "the result is right if they are converted to int32"
+
+
+def test_so_they_are_called_of_an_operator_that_has_no_other_numbers() -> None:
+    def inverted(op: Any, x: Any) -> Any:
+        return np.invert(x.astype(np.int32)).astype(x.dtype)
+
+    rows = {"BitwiseNot": replace(Numpy.rows["BitwiseNot"], call=inverted)}
+    x = Tensor((2,), "int64", data=(3000000019, -3443009869511011978))
+    backend = type("Custom", (Numpy,), {"rows": rows})()
+    fault = found("forward", backend, Case(OPERATORS["BitwiseNot"](), (x,)))
+    assert fault.cause == "integers converted to int32"

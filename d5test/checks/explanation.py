@@ -18,6 +18,7 @@ from d5test.numerics.explanation import (
     reordered,
     rounded_to,
 )
+from d5test.numerics.integers import in_narrower, narrower_integers
 from d5test.numerics.judgement import Judgement, judge, pairs, rejects
 from d5test.numerics.perturbed import round_to
 
@@ -45,6 +46,8 @@ def explained(
     if not honest:
         judgement = _characterised(inquiry, judgement, bounds, loosest, expected, results, feed)
     whole = isinstance(judgement.want, int)
+    if whole and (narrower := _converted_to(inquiry, feed, results, expected)):
+        return replace(judgement, read_as=narrower), f": integers are converted to {narrower}"
     if (whole or judgement.explained != 0) and (narrower := rounded_to(expected, results)):
         return replace(judgement, rounded_to=narrower), f": rounded to {narrower}"
     if (
@@ -116,6 +119,25 @@ def _read_as(inquiry: Inquiry, feed: Any, results: Sequence[Any], right: Bounds)
             held = fit(expected, results) and judge(expected, results).right
             if held and rejects(expected, exactly) and no_chance(right, expected, results):
                 return name
+    return ""
+
+
+def _converted_to(inquiry: Inquiry, feed: Any, results: Sequence[Any], right: Bounds) -> str:
+    """The narrower dtype in which integers were computed, if that explains the results.
+
+    Of an operator that has no other numbers; of others see `d5test.checks.integers`.
+    """
+    data = next((x for x in feed.inputs if x is not None and x.dtype.kind in "iu"), None)
+    if inquiry.case.op.differentiable or feed.inputs is not inquiry.arrays or data is None:
+        return ""
+    for name, convert, cut in narrower_integers(data.dtype):
+        arrays = tuple(
+            convert(x) if x is not None and x.dtype == data.dtype else x for x in feed.inputs
+        )
+        expected = in_narrower(inquiry.forward_bounds(inquiry.loosest, arrays), cut)
+        held = fit(expected, results) and judge(expected, results).right
+        if held and no_chance(right, expected, results):
+            return name
     return ""
 
 

@@ -16,7 +16,12 @@ from d5test.client.messages import BackendInfo
 from d5test.numerics.arithmetic import Arithmetic
 from d5test.numerics.bounds import Bounds
 from d5test.numerics.explanation import no_chance
-from d5test.numerics.integers import computed_bounds, integer_bounds, narrower_integers
+from d5test.numerics.integers import (
+    computed_bounds,
+    in_narrower,
+    integer_bounds,
+    narrower_integers,
+)
 from d5test.numerics.judgement import Judgement, judge
 from d5test.outcome.fault import Fault
 from d5test.outcome.tally import Inapplicable
@@ -104,10 +109,7 @@ def _converted(inquiry: Inquiry, outputs: Sequence[Any]) -> Iterator[tuple[str, 
             convert(x) if i in places and x is not None and x.dtype == data.dtype else x
             for i, x in enumerate(inquiry.arrays)
         )
-        expected = tuple(
-            b if b is None or b.value.dtype.kind not in "iu" else replace(b, value=cut(b.value))
-            for b in _expected(op, inquiry, arrays, outputs)
-        )
+        expected = in_narrower(_expected(op, inquiry, arrays, outputs), cut)
         if fit(expected, outputs) and judge(expected, outputs).right:
             yield name, expected
 

@@ -5,6 +5,7 @@ have no end: where a result is beyond the dtype, ONNX does not say what it is.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -48,6 +49,14 @@ def _fitting(y: Any, dtypes: tuple[DType, DType]) -> Bound:
     fits = np.all([(y >= each.min) & (y <= each.max) for each in ends], axis=0).astype(bool)
     value = np.where(fits, y, 0).astype(dtypes[1])
     return Bound(value, np.where(fits, 0.0, np.inf), None, exactly=True)
+
+
+def in_narrower(bounds: Bounds, cut: Convert) -> Bounds:
+    """Bounds of integers that were computed in a narrower dtype, and converted back."""
+    return tuple(
+        b if b is None or b.value.dtype.kind not in "iu" else replace(b, value=cut(b.value))
+        for b in bounds
+    )
 
 
 def narrower_integers(dtype: DType) -> Iterator[tuple[str, Convert, Convert]]:
