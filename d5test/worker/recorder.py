@@ -20,7 +20,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial, wraps
-from types import CodeType, FunctionType, ModuleType
+from types import CodeType, FunctionType, ModuleType, NoneType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -267,6 +267,8 @@ class Recorder:
 
     def __init__(self, backend: Backend) -> None:
         self.calls: list[Call] = []
+        self.others: list[Call] = []
+        """Calls of which come neither tensors nor what stands for them: parts of a model, say."""
         self.names = public_names(backend.framework)
         self._backend = backend
         self._tensor = type(backend.put(np.zeros(1, np.float32), "float32"))
@@ -334,6 +336,8 @@ class Recorder:
             self._within = within
         if not self.computed(call.result):
             self.calls.remove(call)
+            if not (call.inner or isinstance(call.result, (bool, int, float, str, NoneType))):
+                self.others.append(call)
         return call
 
     @contextmanager
@@ -511,7 +515,8 @@ def record(
     """Which functions of the framework the row of an operator, or a form, calls on these inputs.
 
     names     their public names, in the order of the first calls; not of those that take no
-              tensors (they make some), unless all do so.
+              tensors (they make some), unless all do so; where none takes or returns any, of
+              those that make what the row computes with: nodes of a graph, a compiled model.
     one       whether one of them is the whole computation; then it is the only one in `names`.
     complete  whether they and those that make tensors are all that computes, of several.
     source    that call as source text, with x0, x1, ... for `tensors`; empty if it has none.
@@ -531,7 +536,8 @@ def record(
         raised = error
     call = recorder.whole(tensors, outputs, raised)
     if call is None:
-        calls = [c for c in recorder.calls if recorder.computed(c.taken)] or recorder.calls
+        calls = [c for c in recorder.calls if recorder.computed(c.taken)]
+        calls = calls or recorder.calls or recorder.others
         names = tuple(dict.fromkeys(call.name for call in calls))
         return {"names": names, "complete": recorder.complete(tensors, outputs)}
     taken = list({id(t): t for t in recorder.tensors((call.arguments, call.keywords))}.values())

@@ -68,6 +68,16 @@ def tensor(numbers):
 def counted(x, least, images):
     return threshold(x, least, 0.0)[: images[0]]
 
+class Graph:
+    def __init__(self, least):
+        self.least = least
+
+    def run(self, x):
+        return threshold(x, self.least, 0.0)
+
+def build(least):
+    return Graph(least)
+
 class Symbol:
     dtype = "float32"
 
@@ -438,6 +448,15 @@ def test_a_function_of_symbols_is_named(toy: Toy) -> None:
 
 
 BIASED = "toy.biased(x, op.alpha, toy.zeros((1,)))"
+
+
+def test_a_function_of_which_no_tensor_comes_is_named(toy: Toy) -> None:
+    """It makes a part of a model, which a method of the model computes."""
+    toy.build("return kept * np.float32(1.5)", row="toy.build(op.alpha).run(x)")
+    with toy.client() as client:
+        fault = toy.fault(client)
+    assert fault.calls.names == ("toy.build",)
+    assert "composed by its row of toy.build and more: " in fault.headline
 
 
 COUNTED = "toy.counted(x, op.alpha, toy.tensor([x.shape[0]]))"
