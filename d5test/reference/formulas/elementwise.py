@@ -8,6 +8,7 @@ from scipy.special import erf, expit
 
 from d5test.reference.formulas.table import Table, mixed
 from d5test.reference.operators import elementwise
+from d5test.reference.operators.broadcasting import unbroadcast
 
 
 class SlopeByDifference(elementwise.Softplus):  # type: ignore[misc]
@@ -28,6 +29,15 @@ class ReciprocalOfSquare(elementwise.Reciprocal):  # type: ignore[misc]
     def backward(self, grads, inputs, outputs):
         (dy,), (x,) = grads, inputs
         return -dy * (1 / (x * x))
+
+
+class QuotientBySquare(elementwise.Div):  # type: ignore[misc]
+    """Div, whose derivative is computed as -a / (b b): the square leaves the range before it."""
+
+    def backward(self, grads, inputs, outputs):
+        (dy,), (a, b) = grads, inputs
+        da, db = dy / b, -dy * a * (1 / (b * b))
+        return unbroadcast(da, a.shape), unbroadcast(db, b.shape)
 
 
 class SwishProductFirst(elementwise.Swish):
@@ -152,6 +162,7 @@ class AcoshByResult:
 FORMULAS: Table = {
     "slope by difference": {elementwise.Softplus: SlopeByDifference},
     "reciprocal of the square": {elementwise.Reciprocal: ReciprocalOfSquare},
+    "quotient by the square": {elementwise.Div: QuotientBySquare},
     "product with x first": {elementwise.Swish: SwishProductFirst},
     "product before quotient": {
         elementwise.Gelu: GeluProductBeforeQuotient,

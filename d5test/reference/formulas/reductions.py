@@ -62,6 +62,17 @@ class FirstOfEqual(reductions.Chosen):
         return dx
 
 
+class NormalizedBySquare(reductions.LpNormalization):
+    """LpNormalization, a quotient, whose derivative has 1 over the square of the norm."""
+
+    def backward(self, grads, inputs, outputs):
+        (dy,), (x,) = grads, inputs
+        norm = self.norm(x)
+        slope = np.sign(x) if self.p == 1 else x / norm
+        along = (dy * x * (1 / (norm * norm))).sum(self.axis, keepdims=True)
+        return dy / norm - slope * along
+
+
 class NaNPassedOver(reductions.Chosen):
     """ReduceMax or ReduceMin of those that are numbers; over NaN alone as over nothing."""
 
@@ -156,5 +167,6 @@ FORMULAS: Table = {
     "NaN alone": {reductions.Softmax: SoftmaxNaNAlone},
     "NaN passed over": mixed(NaNPassedOver, reductions.ReduceMax, reductions.ReduceMin),
     "even shares": mixed(EvenShares, reductions.ReduceMax, reductions.ReduceMin),
+    "quotient by the square": {reductions.LpNormalization: NormalizedBySquare},
     "first of equal": mixed(FirstOfEqual, reductions.ReduceMax, reductions.ReduceMin),
 }
