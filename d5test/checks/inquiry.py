@@ -413,7 +413,8 @@ class Inquiry:
             (result,) = self.client.run(self.case.op, [feed], wanted=every, form=self.case.form)
         except (Unsupported, *FAILURES):
             return False
-        return all(result.gradients[i] is not None for i in absent)
+        gradients = result.gradients or ()
+        return bool(gradients) and all(gradients[i] is not None for i in absent)
 
     def judged(
         self,

@@ -234,7 +234,9 @@ def causes(tallies: Iterable[Tally]) -> list[Cause]:
     return sorted(grouped, key=lambda cause: (not cause.died, -len(cause.faults), cause.raised))
 
 
-ELSEWHERE = frozenset({"special", "sign of zero", "accepted", "integers", "integer_forms"})
+ELSEWHERE = frozenset(
+    {"special", "sign of zero", "accepted", "integers", "integer_forms", "compiled_integers"}
+)
 """Kinds and checks of faults that say nothing of what a plain call makes of usual numbers."""
 
 
