@@ -249,7 +249,7 @@ def flushed(x: Any) -> Any:
 
 
 WORDED: list[tuple[Any, Any, str, dict[str, Any]]] = [
-    (softmax, Softmax(), "^None for the gradient of input 0: zero$",
+    (softmax, Softmax(), "^None for the gradient of input 0, which means zero$",
      {"gradient": lambda grads, inputs, outputs: (None,)}),
     (lambda x: (softmax(x), x), Softmax(), "^2 outputs of Softmax .* than outputs=1 allows$",
      {"outputs": 1}),

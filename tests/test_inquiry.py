@@ -171,7 +171,7 @@ def test_bars_of_the_same_arrays_are_computed_once() -> None:
 PRODUCT = Case(OPERATORS["MatMul"](), (Tensor((3, 3)), Tensor((3, 3))))
 
 
-def found(check: str, backend: Any, case: Case) -> Fault:
+def fault_of(check: str, backend: Any, case: Case) -> Fault:
     with pytest.raises(Fault) as caught:
         CHECKS[check].run(Local("mine", backend), case)
     return caught.value
@@ -185,17 +185,17 @@ class NoneAlone(Wrong):
 
 
 def test_a_gradient_that_another_call_returns_is_not_to_be_declared_as_absent() -> None:
-    fault = found("gradient", NoneAlone(), replace(PRODUCT, alone=1))
+    fault = fault_of("gradient", NoneAlone(), replace(PRODUCT, alone=1))
     assert fault.details["returned"] == (
-        "None for the gradient of input 1: zero; a call that asks for every gradient returns "
-        "a number"
+        "None for the gradient of input 1, which means zero; a call that asks for every gradient "
+        "returns a number"
     )
-    fault = found("gradient", NoGradients(), replace(PRODUCT, alone=1))
+    fault = fault_of("gradient", NoGradients(), replace(PRODUCT, alone=1))
     assert "stopped=(1,) in the row says" in fault.details["returned"]
 
 
 def test_a_gradient_that_is_transposed_has_the_right_numbers() -> None:
-    fault = found("gradient", Transposed(), PRODUCT)
+    fault = fault_of("gradient", Transposed(), PRODUCT)
     assert "the numbers that are due, in another order" in fault.details["right"]
 
 
@@ -233,7 +233,7 @@ def test_integers_that_are_converted_to_a_narrower_dtype_are_called_so(
     }
     rows = {name: replace(honest, call=narrowed)}
     backend = type("Custom", (Numpy,), {"rows": rows})()
-    fault = found("integers", backend, Case(OPERATORS[name](), inputs.get(name, (x, y))))
+    fault = fault_of("integers", backend, Case(OPERATORS[name](), inputs.get(name, (x, y))))
     assert fault.cause == "integers converted to int32"
     assert fault.headline.startswith(f"{name}(): the result is wrong: integers are converted to")
     assert fault.details["right"].endswith("bits: right if inputs are converted to int32 first")
@@ -246,7 +246,7 @@ def test_one_truth_value_of_converted_integers_is_no_evidence() -> None:
     rows = {"Less": replace(Numpy.rows["Less"], call=less)}
     x, y = (Tensor((1,), "int64", data=(value,)) for value in (3000000019, 5))
     backend = type("Custom", (Numpy,), {"rows": rows})()
-    fault = found("integers", backend, Case(OPERATORS["Less"](), (x, y)))
+    fault = fault_of("integers", backend, Case(OPERATORS["Less"](), (x, y)))
     assert fault.headline.startswith("Less(): the result is wrong on ")
     assert fault.details["integers"] == "the result is right if they are converted to int32"
 
@@ -258,5 +258,5 @@ def test_so_they_are_called_of_an_operator_that_has_no_other_numbers() -> None:
     rows = {"BitwiseNot": replace(Numpy.rows["BitwiseNot"], call=inverted)}
     x = Tensor((2,), "int64", data=(3000000019, -3443009869511011978))
     backend = type("Custom", (Numpy,), {"rows": rows})()
-    fault = found("forward", backend, Case(OPERATORS["BitwiseNot"](), (x,)))
+    fault = fault_of("forward", backend, Case(OPERATORS["BitwiseNot"](), (x,)))
     assert fault.cause == "integers converted to int32"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from d5test.case import Arrays
 from d5test.numerics.arithmetic import NARROWER, Arithmetic
 from d5test.numerics.bounds import Bounds, double, is_real, map_floats
 from d5test.numerics.explanation import (
@@ -26,27 +27,34 @@ if TYPE_CHECKING:
     from d5test.checks.inquiry import Inquiry
 
 
+class Wrong(NamedTuple):
+    """Results, and the bounds that they broke.
+
+    bounds    what is expected of them, in a class of arithmetic
+    loosest   the last class by which they were tried
+    expected  the bounds in the nearest one
+    feed      the call that returned them
+    """
+
+    bounds: Callable[[Arithmetic], Bounds]
+    loosest: Arithmetic
+    expected: Bounds
+    results: Sequence[Any]
+    feed: Any
+
+
 def explained(
-    inquiry: Inquiry,
-    judgement: Judgement,
-    bounds: Callable[[Arithmetic], Bounds],
-    loosest: Arithmetic,
-    expected: Bounds,
-    results: Sequence[Any],
-    feed: Any,
-    *,
-    honest: bool,
+    inquiry: Inquiry, judgement: Judgement, wrong: Wrong, *, honest: bool
 ) -> tuple[Judgement, str]:
     """The judgement of a wrong result with what explains it, and what the headline says of that.
 
-    loosest   the last class by which it was tried
-    expected  the bounds that it broke
-    honest    whether a looser class than the allowed one holds it
+    honest  whether a looser class than the allowed one holds it
     """
+    expected, results = wrong.expected, wrong.results
     if not honest:
-        judgement = _characterised(inquiry, judgement, bounds, loosest, expected, results, feed)
+        judgement = _characterised(inquiry, judgement, wrong)
     whole = isinstance(judgement.want, int)
-    if whole and (narrower := _converted_to(inquiry, feed, results, expected)):
+    if whole and (narrower := _converted_to(inquiry, wrong)):
         return replace(judgement, read_as=narrower), f": integers are converted to {narrower}"
     if (whole or judgement.explained != 0) and (narrower := rounded_to(expected, results)):
         return replace(judgement, rounded_to=narrower), f": rounded to {narrower}"
@@ -54,36 +62,29 @@ def explained(
         not (honest or judgement.reordered)
         and isfinite(judgement.got)
         and judgement.got  # a zero or an infinity may have any reason
-        and (narrower := _read_as(inquiry, feed, results, expected))
+        and (narrower := _read_as(inquiry, wrong.feed, results, expected))
     ):
         return replace(judgement, read_as=narrower), f": inputs are rounded to {narrower}"
     return judgement, ""
 
 
-def _characterised(
-    inquiry: Inquiry,
-    judgement: Judgement,
-    bounds: Callable[[Arithmetic], Bounds],
-    loosest: Arithmetic,
-    expected: Bounds,
-    results: Sequence[Any],
-    feed: Any,
-) -> Judgement:
-    storage = inquiry.allowed.storage
-    bits = explaining_precision(bounds, loosest, results, inquiry.arrays)
+def _characterised(inquiry: Inquiry, judgement: Judgement, wrong: Wrong) -> Judgement:
+    storage, feed = inquiry.allowed.storage, wrong.feed
+    bits = explaining_precision(wrong.bounds, wrong.loosest, wrong.results, inquiry.arrays)
     normal = abs(judgement.got) >= storage.smallest_normal
+    flushing = replace(wrong.loosest, flushes=True)
     flushed = (
         bits == 0
         and (normal or judgement.got == 0)
-        and judge(bounds(replace(loosest, flushes=True)), results).right
+        and judge(wrong.bounds(flushing), wrong.results).right
     )
     data = (*feed.inputs, *(feed.grads or ()))
     cancelled = (
         bits == 0
         and may_cancel(judgement, 2 * storage.u, data)
-        and is_usual(judgement, expected, results)
+        and is_usual(judgement, wrong.expected, wrong.results)
     )
-    places = {k: (bound, got) for k, bound, got in pairs(expected, results)}
+    places = {k: (bound, got) for k, bound, got in pairs(wrong.expected, wrong.results)}
     return replace(
         judgement,
         explained=bits,
@@ -122,23 +123,38 @@ def _read_as(inquiry: Inquiry, feed: Any, results: Sequence[Any], right: Bounds)
     return ""
 
 
-def _converted_to(inquiry: Inquiry, feed: Any, results: Sequence[Any], right: Bounds) -> str:
+def _converted_to(inquiry: Inquiry, wrong: Wrong) -> str:
     """The narrower dtype in which integers were computed, if that explains the results.
 
     Of an operator that has no other numbers; of others see `d5test.checks.integers`.
     """
-    data = next((x for x in feed.inputs if x is not None and x.dtype.kind in "iu"), None)
-    if inquiry.case.op.differentiable or feed.inputs is not inquiry.arrays or data is None:
+    feed = wrong.feed
+    if inquiry.case.op.differentiable or feed.inputs is not inquiry.arrays:
         return ""
-    for name, convert, cut in narrower_integers(data.dtype):
-        arrays = tuple(
-            convert(x) if x is not None and x.dtype == data.dtype else x for x in feed.inputs
-        )
-        expected = in_narrower(inquiry.forward_bounds(inquiry.loosest, arrays), cut)
-        held = fit(expected, results) and judge(expected, results).right
-        if held and no_chance(right, expected, results):
+    every, expect = range(len(feed.inputs)), partial(inquiry.forward_bounds, inquiry.loosest)
+    for name, expected in narrowed(feed.inputs, every, expect, wrong.results):
+        if no_chance(wrong.expected, expected, wrong.results):
             return name
     return ""
+
+
+def narrowed(
+    arrays: Arrays,
+    places: Sequence[int],
+    expect: Callable[[Arrays], Bounds],
+    results: Sequence[Any],
+) -> Iterator[tuple[str, Bounds]]:
+    """The narrower dtypes in which integers at `places` give these results, and their bounds."""
+    present = ((i, arrays[i]) for i in places)
+    dtype = next((x.dtype for _, x in present if x is not None and x.dtype.kind in "iu"), None)
+    for name, convert, cut in narrower_integers(dtype) if dtype is not None else ():
+        taken = tuple(
+            convert(x) if i in places and x is not None and x.dtype == dtype else x
+            for i, x in enumerate(arrays)
+        )
+        expected = in_narrower(expect(taken), cut)
+        if fit(expected, results) and judge(expected, results).right:
+            yield name, expected
 
 
 def fit(bounds: Bounds, results: Sequence[Any]) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 from d5test.backends.base import Unsupported
 from d5test.case import Arrays, Case, Operator, Tensor
 from d5test.checks.check import without_reference
-from d5test.checks.explanation import explained, fit
+from d5test.checks.explanation import Wrong, explained, fit
 from d5test.client.messages import FAILURES, TO_A_ROW, Crashed, Feed, Hung, Raised, Result
 from d5test.known.failure import Known
 from d5test.numerics.arithmetic import EXPLAINED, Arithmetic, attempts, classes
@@ -394,7 +394,8 @@ class Inquiry:
                 advice = self.advice.stopped.format(absent)
                 if self._elsewhere(absent, feed):
                     advice = "; a call that asks for every gradient returns a number"
-                fault.details["returned"] = f"None for the gradient of {names}: zero{advice}"
+                said = f"None for the gradient of {names}, which means zero{advice}"
+                fault.details["returned"] = said
             raise
         expected = bounds(self.classes()[0])
         if any(b is not None and np.isnan(b.exact).any() for b in expected) and all(
@@ -491,8 +492,8 @@ class Inquiry:
                     details["class"] += f"; {times}: rule out a fault first"
             if judgement.right:
                 return judgement, expected
-            judged = (bounds, candidates[-1], expected, results, feeds[-1])
-            judgement, why = explained(self, judgement, *judged, honest=kind == "arithmetic")
+            wrong = Wrong(bounds, candidates[-1], expected, results, feeds[-1])
+            judgement, why = explained(self, judgement, wrong, honest=kind == "arithmetic")
             more += why
             if kind != "arithmetic" and self._known_to_32_bits(bounds, candidates[-1], results):
                 details["attributes"] = ROUNDED + self.advice.rounded

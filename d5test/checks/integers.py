@@ -1,7 +1,8 @@
 """Integers and booleans as data: exactly what the reference makes of them, in their own dtype."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from d5test.backends.base import Unsupported
 from d5test.case import Array, Arrays, Case, Operator
 from d5test.checks.arguments import laid_out, require_refusal
 from d5test.checks.check import Why, supported
-from d5test.checks.explanation import fit
+from d5test.checks.explanation import narrowed
 from d5test.checks.inquiry import Inquiry
 from d5test.client.messages import BackendInfo
 from d5test.numerics.arithmetic import Arithmetic
@@ -18,11 +19,9 @@ from d5test.numerics.bounds import Bounds
 from d5test.numerics.explanation import no_chance
 from d5test.numerics.integers import (
     computed_bounds,
-    in_narrower,
     integer_bounds,
-    narrower_integers,
 )
-from d5test.numerics.judgement import Judgement, judge
+from d5test.numerics.judgement import Judgement
 from d5test.outcome.fault import Fault
 from d5test.outcome.tally import Inapplicable
 from d5test.reference.formulas.indexing import AnyOfEqual
@@ -90,28 +89,15 @@ def _exactly(inquiry: Inquiry) -> tuple[Judgement, Callable[[Arithmetic], Bounds
     except Fault as fault:
         if fault.judgement is None:
             raise
-        for name, expected in _converted(inquiry, result.outputs):
+        places, op = data_of(type(inquiry.case.op)), inquiry.operator(inquiry.allowed)
+        expect = partial(_expected, op, inquiry, outputs=result.outputs)
+        for name, expected in narrowed(inquiry.arrays, places, expect, result.outputs):
             if no_chance(bounds(inquiry.allowed), expected, result.outputs):
                 what = f"the result is wrong: integers are converted to {name}"
                 judgement = replace(fault.judgement, rounded_to="", read_as=name)
                 raise inquiry.subject.fault("value", what, fault.evidence, judgement) from None
             fault.details["integers"] = f"the result is right if they are converted to {name}"
         raise
-
-
-def _converted(inquiry: Inquiry, outputs: Sequence[Any]) -> Iterator[tuple[str, Bounds]]:
-    """The narrower dtypes in which integers give these outputs, and what is expected in each."""
-    op, places = inquiry.operator(inquiry.allowed), data_of(type(inquiry.case.op))
-    data = inquiry.arrays[places[0]]
-    assert data is not None
-    for name, convert, cut in narrower_integers(data.dtype):
-        arrays = tuple(
-            convert(x) if i in places and x is not None and x.dtype == data.dtype else x
-            for i, x in enumerate(inquiry.arrays)
-        )
-        expected = in_narrower(_expected(op, inquiry, arrays, outputs), cut)
-        if fit(expected, outputs) and judge(expected, outputs).right:
-            yield name, expected
 
 
 def _expected(op: Operator, inquiry: Inquiry, arrays: Arrays, outputs: Sequence[Any]) -> Bounds:

@@ -75,11 +75,12 @@ class Functions(Protocol):
 
 def outputs(f: Functions, p: Mapping[str, Any], x: Any) -> Any:
     """What `d5test.engines.models` has for these parameters: (n, ...) to (n, ..., classes)."""
-    images = f"{next(iter(STRIDES))}.near.weight" in p
+    enter = p.get("enter.weight")
+    images = enter is not None and len(enter.shape) == 4
     if images:
-        y = f.convolved(x, p["enter.weight"], 1)
+        y = f.convolved(x, enter, 1)
     else:
-        y = f.linear(x, p["enter.weight"]) if "enter.weight" in p else _words(f, p, x)
+        y = _words(f, p, x) if enter is None else f.linear(x, enter)
     for child in dict.fromkeys(name.partition(".")[0] for name in p):
         if f"{child}.attention.out.weight" in p:
             y = y + _attention(f, p, f"{child}.attention", _normalised(f, p, f"{child}.before", y))

@@ -27,7 +27,7 @@ MODEST = 0.25
 SEVERAL = 16
 """Results of which something may be said that holds for most."""
 OFF = 4
-"""Bits by which integers are off that were computed in floating point, beside those it has not."""
+"""The most bits of a floating-point format that integers lose when they are computed in it."""
 CERTAIN = 12
 """Bits: what is said of a format is chance once in 2^12 times at most, else it is not said."""
 
@@ -124,7 +124,7 @@ def rounded_to(bounds: Bounds, results: Sequence[Array | None]) -> str:
 def reordered(bound: Bound, got: Array) -> bool:
     """Whether a result has the numbers that are due, in another order, if that is no chance.
 
-    Those at a wrong place have to differ by so many bits: `True` and `False` are anywhere.
+    The misplaced numbers must carry `CERTAIN` bits: a truth value may be anywhere.
     """
     wrong = ratios(bound, got) > 1
     order, bars = np.argsort(bound.exact, axis=None), np.broadcast_to(bound.bar, got.shape)

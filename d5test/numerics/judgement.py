@@ -72,6 +72,11 @@ class Judgement:
     shares: Mapping[str, float] = field(default_factory=dict)
 
     @property
+    def converted(self) -> bool:
+        """Whether what it was read as is a dtype of integers."""
+        return "int" in self.read_as
+
+    @property
     def right(self) -> bool:
         return self.ratio <= 1
 

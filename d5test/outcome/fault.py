@@ -190,7 +190,7 @@ class Fault(AssertionError):
             what = "integers" if whole else self.case.dtype
             return f"{what} rounded to {self.judgement.rounded_to}"
         if self.judgement is not None and self.judgement.read_as:
-            if "int" in self.judgement.read_as:
+            if self.judgement.converted:
                 return f"integers converted to {self.judgement.read_as}"
             return f"inputs in {self.case.dtype} rounded to {self.judgement.read_as}"
         if self.check == "engine":
@@ -372,7 +372,7 @@ def _right_in_words(judgement: Judgement, dtype: str, advice: Advice) -> str:
     if judgement.rounded_to:
         explanation = f": every result is a number of {judgement.rounded_to}"
     elif judgement.read_as:
-        how = "converted" if "int" in judgement.read_as else "rounded"
+        how = "converted" if judgement.converted else "rounded"
         explanation = f": right if inputs are {how} to {judgement.read_as} first"
     return f"{bits} of {precision} bits{explanation}"
 

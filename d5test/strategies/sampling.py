@@ -36,7 +36,7 @@ USUAL: tuple[dict[str, Any], ...] = (
 )
 """What frameworks offer."""
 WRITTEN = 2**18
-"""Elements of a result at most: a common scale, that of the shortest side, enlarges all sides."""
+"""Elements of a result at most, where one scale enlarges all sides."""
 CLEAR = 1e-3
 """So far from a jump a coordinate lies that is computed in float32."""
 
@@ -96,8 +96,10 @@ def resize_inputs(d: Draw, op: sampling.Resize) -> Inputs:
     sizes = sides[:kept] + [resized(d, n) for n in sides[kept:]]
     parts = [ENDS] * kept + [d.choose(PARTS) for _ in sides[kept:]]
     if op.keep_aspect_ratio_policy != "stretch":
-        steps = op.steps(shape, sizes=np.array(sizes))
-        if prod(size for _, size, *_ in steps) > WRITTEN:
+        written = list(shape)
+        for axis, size, *_ in op.steps(shape, sizes=np.array(sizes)):
+            written[axis] = size
+        if prod(written) > WRITTEN:
             sizes = [n + 1 for n in sides]
     cropped = op.coordinate_transformation_mode == CROPPED
     roi, whole = (

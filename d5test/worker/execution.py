@@ -317,8 +317,8 @@ class Execution:
         if position is not None:
             raise BadRow(
                 f"the plan of {bound.op.name} reads the values of input {position}, which its row "
-                "does not declare: read them in the function that it returns, from that one's own "
-                f"argument; or, if the plan needs them, add values=({position},) to the row"
+                "does not declare: read them from the argument of the function that it returns; "
+                f"or, if the plan needs them, add values=({position},) to the row"
             )
         self._checked[key] += 1
 

@@ -102,7 +102,7 @@ IN_PROCESS = (
     Finding(gradients.Negated, "MatMul", "gradient", "gradient", GRADIENT),
     Finding(gradients.ZeroGradients, "MatMul", "gradient", "gradient", GRADIENT),
     Finding(gradients.NoGradients, "MatMul", "gradient", "gradient",
-            "None for the gradient of input 0, input 1: zero"),
+            "None for the gradient of input 0, input 1, which means zero"),
     Finding(gradients.Transposed, "MatMul", "gradient", "gradient", GRADIENT),
     Finding(gradients.WrongShape, "Mul", "gradient", "shape", "wrong shape"),
     Finding(gradients.OfNothing, "Tanh", "degenerate", "shape",

@@ -94,9 +94,9 @@ def test_a_wrong_call_that_was_left_to_others_is_said_beside_faults_of_something
     check: str, kind: str, said: bool
 ) -> None:
     """A softmax that swallows a NaN may also flush its results."""
-    found = faulty("Softmax", "a cause", kind=kind)
-    found.check = check
+    other = faulty("Softmax", "a cause", kind=kind)
+    other.check = check
     left = Tally("tiny", "batch", "Softmax", "float32")
     left.left_to_others = {"wrong": "Softmax is wrong in a plain call", "check": "forward"}
-    assert unaccused([found, left]) == ([] if said else [left])
+    assert unaccused([other, left]) == ([] if said else [left])
     assert unaccused([left]) == [left]
