@@ -83,6 +83,19 @@ def nbytes(text: str) -> int:
     return int(value)
 
 
+def contributions(text: str) -> tuple[int, ...]:
+    """Bytes of contributions in float32, with commas between them.
+
+    >>> contributions("8B,4KiB")
+    (8, 4096)
+    """
+    sizes = tuple(dict.fromkeys(map(nbytes, text.split(","))))
+    for size in sizes:
+        if size % 4:
+            raise argparse.ArgumentTypeError(f"{size}B is no whole number of float32")
+    return sizes
+
+
 def rate(text: str) -> float:
     """Bytes a second, with their unit.
 

@@ -48,11 +48,11 @@ def fitted(side: str) -> tuple[list[Time], Fit]:
     """The times in files, and the machine. Raises `Mistake`."""
     from d5test.compare import Unreadable
     from d5test.compare.reading import read
-    from d5test.simulation.fit import TooFew, fit, times_of
+    from d5test.simulation.fit import TooFew, bends_of, fit, times_of
 
     try:
         times = times_of([entry for run in read(side, 1) for entry in run.entries.values()])
-        return times, fit(times)
+        return times, fit(times, bends_of(times))
     except (Unreadable, TooFew) as error:
         raise Mistake(str(error)) from None
 
@@ -61,9 +61,9 @@ def described(fit: Fit) -> list[str]:
     """A line for each parameter, with its interval or with why it has none; and the spread."""
     from d5test.metric import TIME, measured
 
-    lines = []
+    lines, width = [], max(map(len, fit.values))
     for name, value in fit.values.items():
-        unit = " a byte" if name in ("beta", "gamma") else ""
+        unit = " a byte" if name.startswith(("beta", "gamma")) else ""
         half = fit.half(name)
         if fit.determined[name]:
             low, high = (measured(v, TIME) for v in (value - half, value + half))
@@ -71,7 +71,7 @@ def described(fit: Fit) -> list[str]:
         else:
             most = f"up to {measured(value + half, TIME)}{unit}" if half < float("inf") else "any"
             said = f"not determined by these times: {most} ({measured(value, TIME)} fits best)"
-        lines.append(f"{name:8}  {said}")
+        lines.append(f"{name:{width}}  {said}")
     lines.append(f"measured is off what is predicted by {fit.residual:.0%} (standard deviation)")
     return lines
 

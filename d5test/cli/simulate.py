@@ -7,6 +7,7 @@ was assumed and what was measured is said.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -116,8 +117,13 @@ def execute(options: argparse.Namespace) -> int:
     _show(rows)
     for path in options.output:
         if path.endswith(".json"):
-            record = {"machine": vars(machine), "links": links and vars(links), "items": items,
-                    "assumed": lines, "rows": rows}  # fmt: skip
+            record = {
+                "machine": dataclasses.asdict(machine),
+                "links": links and vars(links),
+                "items": items,
+                "assumed": lines,
+                "rows": rows,
+            }
             replace(path, json.dumps(record, indent=1) + "\n")
         else:
             replace(path, _picture(names, max(options.ranks), machine, links, lines[0]))
@@ -138,23 +144,20 @@ def _machine(options: argparse.Namespace) -> tuple[Machine, list[str]]:
         if given:
             raise Mistake(f"--{given[0]} and --times: the times say it")
         _, fit = fitted(options.times)
-        values, lines = fit.values, [f"fitted to {options.times}", *described(fit)]
-        overhead = values["overhead"]
-    elif options.alpha is None or options.beta is None:
+        lines = [f"fitted to {options.times}", *described(fit)]
+        return dataclasses.replace(fit.machine, gap=gap), lines
+    if options.alpha is None or options.beta is None:
         raise Mistake("give --alpha=1us --beta=10GB/s, or measured times: --times=times.json")
-    else:
-        gamma = 1 / options.gamma if options.gamma else 0.0
-        values = {"alpha": options.alpha, "beta": 1 / options.beta, "gamma": gamma}
-        adding = f"{options.gamma:.4g} B/s" if options.gamma else "no time for additions"
-        lines = [
-            f"given, not measured: alpha {measured(options.alpha, TIME)}, "
-            f"beta {options.beta:.4g} B/s, gamma {adding}, "
-            f"overhead {measured(overhead, TIME)}, gap {measured(gap, TIME)}"
-        ]
-    wire = values["alpha"] - overhead
-    if options.overhead and wire < 0:
+    if overhead > options.alpha:
         raise Mistake("--overhead is a part of alpha, and is more than it")
-    return Machine(max(wire, 0.0), values["beta"], values["gamma"], overhead, gap), lines
+    gamma = 1 / options.gamma if options.gamma else 0.0
+    adding = f"{options.gamma:.4g} B/s" if options.gamma else "no time for additions"
+    lines = [
+        f"given, not measured: alpha {measured(options.alpha, TIME)}, "
+        f"beta {options.beta:.4g} B/s, gamma {adding}, "
+        f"overhead {measured(overhead, TIME)}, gap {measured(gap, TIME)}"
+    ]
+    return Machine(options.alpha - overhead, 1 / options.beta, gamma, overhead, gap), lines
 
 
 def _links(options: argparse.Namespace, lines: list[str]) -> Links | None:

@@ -6,7 +6,7 @@ pytest-mpi's marker, whether or not that plugin is installed. Ids come from orde
 on each rank.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
@@ -103,11 +103,21 @@ def _kind(name: str) -> Kind:
     )  # fmt: skip
 
 
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Parametrise what asks for `comm`, and for `part` or `learner` beside it."""
+@pytest.hookimpl(wrapper=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> Iterator[None]:
+    """Parametrise what asks for `comm`, and for `part`, `learner` or `nbytes` beside it.
+
+    The last comes after what a test is marked with, so that its ids begin with that.
+    """
+    if "comm" in metafunc.fixturenames:
+        _parametrise(metafunc)
+    yield
+    if "nbytes" in metafunc.fixturenames:
+        metafunc.parametrize("nbytes", metafunc.config.getoption("--bytes"))
+
+
+def _parametrise(metafunc: pytest.Metafunc) -> None:
     config, asked = metafunc.config, metafunc.fixturenames
-    if "comm" not in asked:
-        return
     kinds = config.stash[KINDS]
     comms = [pytest.param(name, marks=kind.marks, id=name) for name, kind in kinds.items()]
     metafunc.parametrize("comm", comms, indirect=True)

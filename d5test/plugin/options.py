@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from d5test.arguments import count, duration, positive, share
+from d5test.arguments import contributions, count, duration, positive, share
 from d5test.shards import shard
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ EXAMPLES = 25
 """Cases that are drawn for each cell if the user does not say how many."""
 ANSWER = 60.0
 """Seconds that a backend has for one request, unless the command line says otherwise."""
+CONTRIBUTIONS = (8, 2**14, 2**20, 2**24)
+"""Bytes of the allreduces that are timed."""
 REPRODUCERS = Path(".d5test") / "reproducers"
 GATED = Path(".d5test") / "gate"
 
@@ -168,6 +170,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="",
         metavar="AXIS[,AXIS]",
         help="those of the engine that reads a checkpoint (default: all along its first axis)",
+    )
+    add(
+        "--bytes",
+        type=contributions,
+        default=CONTRIBUTIONS,
+        metavar="SIZE[,SIZE]",
+        help="sizes of the allreduces that are timed (default: 8B,16KiB,1MiB,16MiB)",
     )
     add("--cold", action="store_true", help="empty the caches before each timed call")
     add(

@@ -33,7 +33,7 @@ COMPARED = (
     "backend", "device", "operator", "optimizer", "recipe", "dtype", "check", "examples",
     "data_sets", "sizes", "seed", "network", "in_process", "precision", "threads", "native",
     "native_sanitize", "known", "problems", "comm", "compressor", "collective", "engine", "mesh",
-    "resume_mesh", "cold", "control",
+    "resume_mesh", "bytes", "cold", "control",
 )  # fmt: skip
 """Those that do."""
 PYTEST = ("keyword", "markexpr", "deselect", "ignore", "ignore_glob", "lf")

@@ -104,7 +104,7 @@ def simulate(
         if links is not None and (node := message.source // links.ranks) != send.to // links.ranks:
             start = max(start, uplinks.get(node, 0.0))
             uplinks[node] = start + message.nbytes * links.per_byte
-            start += message.nbytes * max(0.0, links.per_byte - machine.per_byte)
+            start += max(0.0, message.nbytes * links.per_byte - machine.wire(message.nbytes))
         box = ranks[send.to].box.setdefault((message.source, send.tag), deque())
         box.append((start + machine.latency, message.nbytes))
         go_on(send.to)
@@ -125,7 +125,7 @@ def _leaving(rank: _Rank, number: int, machine: Machine) -> list[Message]:
         rank.core = max(rank.core, rank.sent)
         steps = advance(rank.schedule, rank.heard)
         rank.added += (added := rank.work.taken())
-        rank.core += added * machine.addition
+        rank.core += machine.added(added)
         rank.done = steps is None
         rank.number += 1
         for step in steps or ():
@@ -147,7 +147,7 @@ def _posted(rank: _Rank, number: int, send: Send, machine: Machine) -> Message:
     rank.core += machine.overhead
     start = max(rank.core, rank.out)
     rank.out = start + machine.busy(nbytes)
-    rank.sent = max(rank.sent, start + nbytes * machine.per_byte)
+    rank.sent = max(rank.sent, start + machine.wire(nbytes))
     rank.traffic.count(send.data)
     return Message(number, send, nbytes, start)
 
@@ -163,7 +163,7 @@ def _taken(rank: _Rank, number: int, machine: Machine) -> bool:
         raise WrongSize(recv.source, number, nbytes, volume(recv.into), rank.number)
     start = max(first_byte, rank.into)
     rank.into = start + machine.busy(nbytes)
-    rank.core = max(rank.core + machine.overhead, start + nbytes * machine.per_byte)
+    rank.core = max(rank.core + machine.overhead, start + machine.wire(nbytes))
     rank.heard = recv.source
     rank.pending.popleft()
     return True

@@ -1,11 +1,13 @@
 """The machine, from times that were measured; and how far off its predictions are.
 
 The model is LogGP's without a gap: latency, overhead, beta (seconds a byte) and gamma (seconds of
-a byte's addition). The time of a schedule is the longest of many paths, each a sum of counts times
-these: so at the fit it is linear, and the counts are its derivatives. Least squares of errors
-relative to what is predicted, none of the four below zero: a time that is off by a tenth counts
-the same at 8 bytes as at 16 MiB. (Relative to what was measured, a noisy time would count for less
-if it is long, and the fit would be too low by twice the variance.)
+a byte's addition), the last two by the size of the message: a library takes another protocol at
+some size, and caches end at others. They bend at the sizes that were measured, but for the
+smallest and the largest. The time of a schedule is the longest of many paths, each a sum of
+counts times these: so at the fit it is linear, and the counts are its derivatives. Least squares
+of errors relative to what is predicted, no parameter below zero: a time that is off by a tenth
+counts the same at 8 bytes as at 16 MiB. (Relative to what was measured, a noisy time would count
+for less if it is long, and the fit would be too low by twice the variance.)
 
 Requirements: the confidence is that of the residuals, which hold what the model leaves out as well
 as noise; what the times do not determine is said. An exchange is as long as the longer of 2 o and
@@ -23,13 +25,14 @@ from scipy.optimize import nnls
 from scipy.special import stdtrit
 
 from d5test.compare.entry import Entry
-from d5test.metric import TIME
+from d5test.metric import RESIDENT, TIME, measured
 from d5test.simulation.gradients import ITEMSIZE
-from d5test.simulation.machine import Machine
+from d5test.simulation.machine import Bend, Machine
 from d5test.simulation.rounds import ROUNDS, seconds
 
 NAMES = ("alpha", "overhead", "beta", "gamma")
-"""Alpha is the overhead and the latency: what an empty message takes."""
+"""Alpha is the overhead and the latency: what an empty message takes. Beta and gamma are one for
+all sizes, or one for each part of them, "beta to 16 KiB", "beta beyond"."""
 CONFIDENCE = 0.95
 PASSES = 50
 """Of linear fits, each at the result of the last."""
@@ -74,8 +77,11 @@ class Fit:
     @property
     def values(self) -> dict[str, float]:
         """By name, in seconds, and seconds a byte."""
-        m = self.machine
-        return dict(zip(NAMES, (m.alpha, m.overhead, m.per_byte, m.addition), strict=True))
+        machine = self.machine
+        parts: list[Machine | Bend] = [machine, *machine.bends]
+        betas, gammas = [part.per_byte for part in parts], [part.addition for part in parts]
+        names = _names([bend.nbytes for bend in machine.bends])
+        return dict(zip(names, [machine.alpha, machine.overhead, *betas, *gammas], strict=True))
 
     def half(self, name: str, confidence: float = CONFIDENCE) -> float:
         """Half of the interval of Student's distribution."""
@@ -85,6 +91,13 @@ class Fit:
 def _quantile(freedom: int, confidence: float) -> float:
     """Of Student's distribution, on both sides."""
     return float(stdtrit(freedom, (1 + confidence) / 2))
+
+
+def _names(bends: Sequence[int]) -> list[str]:
+    """Of the parameters of a machine with such bends."""
+    parts = [f" to {measured(nbytes, RESIDENT)}" for nbytes in bends]
+    parts.append(" beyond" if bends else "")
+    return [*NAMES[:2], *(name + part for name in NAMES[2:] for part in parts)]
 
 
 class TooFew(ValueError):
@@ -115,79 +128,94 @@ def predict(times: Sequence[Time], machine: Machine) -> Array:
     return result
 
 
-def _machine(theta: Array) -> Machine:
-    """From latency, overhead, beta and gamma."""
-    latency, overhead, beta, gamma = map(float, theta)
-    return Machine(latency, beta, gamma, overhead)
+def _machine(theta: Array, bends: Sequence[int]) -> Machine:
+    """From latency, overhead, the betas and the gammas."""
+    latency, overhead, *slopes = map(float, theta)
+    betas, gammas = slopes[: len(bends) + 1], slopes[len(bends) + 1 :]
+    parts = map(Bend, bends, betas[1:], gammas[1:])
+    return Machine(latency, betas[0], gammas[0], overhead, bends=tuple(parts))
 
 
-def _counts(times: Sequence[Time], theta: Array) -> Array:
-    """Of latency, overhead, beta and gamma on the longest path: (times, 4)."""
-    base = predict(times, _machine(theta))
+def _counts(times: Sequence[Time], theta: Array, bends: Sequence[int]) -> Array:
+    """Of latency, overhead, betas and gammas on the longest path: (times, parameters)."""
+    base = predict(times, _machine(theta, bends))
     columns = []
     for i, value in enumerate(theta):
         step = np.zeros(len(theta))
         step[i] = 1e-6 * value
-        columns.append((predict(times, _machine(theta + step)) - base) / step[i])
+        columns.append((predict(times, _machine(theta + step, bends)) - base) / step[i])
     return np.stack(columns, axis=1)
 
 
-def fit(times: Sequence[Time]) -> Fit:
-    """By least squares. Raises `TooFew`."""
+def bends_of(times: Sequence[Time]) -> tuple[int, ...]:
+    """The sizes between the smallest and the largest; none where the times are too few for it."""
+    sizes = sorted({t.nbytes for t in times})[1:-1]
+    return tuple(sizes) if len(times) > len(_names(sizes)) else ()
+
+
+def fit(times: Sequence[Time], bends: Sequence[int] = ()) -> Fit:
+    """By least squares; beta and gamma are others from each of `bends` bytes on. Raises `TooFew`.
+
+    There are more times than parameters, as `bends_of` sees to.
+    """
     if len(times) <= len(NAMES):
         raise TooFew(
             f"{len(times)} times of allreduces by our schedules on 2 ranks and more: "
             f"{', '.join(NAMES)} need {len(NAMES) + 1} and more"
         )
-    measured = np.array([t.seconds for t in times])
+    taken = np.array([t.seconds for t in times])
     largest = max(times, key=lambda t: t.nbytes)
     per_byte = largest.seconds / largest.nbytes
-    short, long = measured.min(), measured.min() / 4
-    starts = [np.array([*pair, per_byte, per_byte]) for pair in ((short, long), (long, short))]
+    short, long = taken.min(), taken.min() / 4
+    slopes = [per_byte] * (2 * len(bends) + 2)
+    starts = [np.array([*pair, *slopes]) for pair in ((short, long), (long, short))]
     floor = 1e-6 * starts[0]
-    ends = sorted((_descent(times, start, floor) for start in starts), key=lambda end: end[0])
-    (least, theta), *rivals = ends
-    counts = _counts(times, np.maximum(theta, floor)) / predict(times, _machine(theta))[:, None]
-    machine = _machine(theta)
-    off = measured / predict(times, machine) - 1
-    freedom = len(times) - len(NAMES)
+    descents = (_descent(times, start, floor, bends) for start in starts)
+    (least, theta), *rivals = sorted(descents, key=lambda end: end[0])
+    machine, names = _machine(theta, bends), _names(bends)
+    expected = predict(times, machine)
+    counts = _counts(times, np.maximum(theta, floor), bends) / expected[:, None]
+    off = taken / expected - 1
+    freedom = len(times) - len(names)
     residual = float(np.sqrt(off @ off / freedom))
     # with alpha in the place of the latency, an overhead takes the place of as much latency
     counts[:, 1] -= counts[:, 0]
     new = _new(counts)
     errors = {
         name: residual / float(length) if length > 0 else np.inf
-        for name, length in zip(NAMES, new, strict=True)
+        for name, length in zip(names, new, strict=True)
     }
     fitted = Fit(machine, errors, {}, residual, freedom)
     sure = _quantile(freedom, CONFIDENCE)
     for deviance, rival in rivals:
         if deviance - least <= (residual * sure) ** 2:
-            other = replace(fitted, machine=_machine(rival)).values
+            other = replace(fitted, machine=_machine(rival, bends)).values
             for name, value in fitted.values.items():
                 errors[name] = max(errors[name], abs(other[name] - value) / sure)
     determined = {name: fitted.half(name) < value for name, value in fitted.values.items()}
     return replace(fitted, determined=determined)
 
 
-def _descent(times: Sequence[Time], theta: Array, floor: Array) -> tuple[float, Array]:
+def _descent(
+    times: Sequence[Time], theta: Array, floor: Array, bends: Sequence[int]
+) -> tuple[float, Array]:
     """The least deviance down from `theta`, and where it is.
 
     Each step goes towards the linear fit at the result of the last, half as far as long as other
     paths become the longest there and the deviance would not fall.
     """
-    measured, own = (np.array([getattr(t, name) for t in times]) for name in ("seconds", "own"))
+    taken, own = (np.array([getattr(t, name) for t in times]) for name in ("seconds", "own"))
 
     def deviance(at: Array) -> float:
-        return _deviance(measured / predict(times, _machine(np.maximum(at, floor))))
+        return _deviance(taken / predict(times, _machine(np.maximum(at, floor), bends)))
 
     least = deviance(theta)
     for _ in range(PASSES):
         at = np.maximum(theta, floor)
-        expected = predict(times, _machine(at))
-        columns = _counts(times, at) / expected[:, None]
+        expected = predict(times, _machine(at, bends))
+        columns = _counts(times, at, bends) / expected[:, None]
         lengths = _lengths(columns)
-        linear = nnls(columns / lengths, (measured - own) / expected)[0] / lengths
+        linear = nnls(columns / lengths, (taken - own) / expected)[0] / lengths
         if np.all(np.abs(linear - theta) <= SETTLED * np.maximum(theta, floor)):
             return least, linear
         for part in 0.5 ** np.arange(HALVINGS):
@@ -249,7 +277,8 @@ def predictions(times: Sequence[Time]) -> Iterator[Prediction]:
         seen = [t for t in times if t.nbytes != nbytes]
         asked = [t for t in times if t.nbytes == nbytes]
         held_out = len(seen) > len(NAMES)
-        machine = fit(seen if held_out else times).machine
+        known = seen if held_out else times
+        machine = fit(known, bends_of(known)).machine
         for time, predicted in zip(asked, predict(asked, machine), strict=True):
             yield Prediction(time, float(predicted), held_out)
 

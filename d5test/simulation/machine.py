@@ -2,10 +2,23 @@
 
 Alexandrov, Ionescu, Schauser and Scheiman, LogGP (SPAA 1995), with the time of additions as in
 Thakur, Rabenseifner and Gropp 2005, section 3. Hockney's alpha and beta are the case without an
-overhead and a gap.
+overhead and a gap. What a byte takes may depend on the size of its message, as in the
+parameterised LogP of Kielmann, Bal and Verstoep (IPDPS workshops 2000).
 """
 
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Bend:
+    """From `nbytes` of a message or a sum on, each further byte takes other times."""
+
+    nbytes: int
+    per_byte: float
+    addition: float
 
 
 @dataclass(frozen=True)
@@ -24,6 +37,8 @@ class Machine:
     addition  gamma: of one byte that is added to another
     overhead  o, at either end
     gap       g, from the start of a message to that of the next at one port
+    bends     where another protocol or a cache begins, by size; `per_byte` and `addition` are
+              those of the first bytes
     """
 
     latency: float
@@ -31,20 +46,41 @@ class Machine:
     addition: float = 0.0
     overhead: float = 0.0
     gap: float = 0.0
+    bends: tuple[Bend, ...] = ()
 
     def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            if not 0 <= value < float("inf"):
-                raise ValueError(f"{name} is {value}, not a time from 0 on")
+        for part in (self, *self.bends):
+            for name, value in vars(part).items():
+                if name != "bends" and not 0 <= value < float("inf"):
+                    raise ValueError(f"{name} is {value}, not a time from 0 on")
+        sizes = [bend.nbytes for bend in self.bends]
+        if sizes != sorted(set(sizes)):
+            raise ValueError(f"the sizes of bends do not rise: {sizes}")
 
     @property
     def alpha(self) -> float:
         """Seconds of an empty message to a rank that waits for it: o + L."""
         return self.overhead + self.latency
 
-    def busy(self, nbytes: float) -> float:
+    def wire(self, nbytes: Any) -> Any:
+        """Seconds for so many bytes, or an array of such, to pass a port."""
+        return self._bent(nbytes, "per_byte")
+
+    def added(self, nbytes: Any) -> Any:
+        """Seconds for so many bytes to be added to others."""
+        return self._bent(nbytes, "addition")
+
+    def _bent(self, nbytes: Any, name: str) -> Any:
+        slope = getattr(self, name)
+        seconds = nbytes * slope
+        for bend in self.bends:
+            beyond = np.maximum(nbytes - bend.nbytes, 0)
+            seconds, slope = seconds + (getattr(bend, name) - slope) * beyond, getattr(bend, name)
+        return seconds
+
+    def busy(self, nbytes: int) -> float:
         """Seconds that a message keeps a port."""
-        return max(self.gap, nbytes * self.per_byte)
+        return max(self.gap, float(self.wire(nbytes)))
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ class Fleet:
 
     def wire(self, items: Any) -> Any:
         """Seconds for so many items to pass a port."""
-        return np.asarray(items) * (self.itemsize * self.machine.per_byte)
+        return self.machine.wire(np.asarray(items) * self.itemsize)
 
     def busy(self, items: Any) -> Any:
         """Seconds for which these keep a port."""
@@ -60,9 +60,13 @@ class Fleet:
         self.core[receivers] = np.maximum(self.core[receivers] + machine.overhead, there + wire)
         self.core[senders] = np.maximum(self.core[senders], start + wire)
 
+    def added(self, items: Any) -> Any:
+        """Seconds for so many items to be added to others."""
+        return self.machine.added(np.asarray(items) * self.itemsize)
+
     def add(self, ranks: Ranks, items: Any) -> None:
         """Add so many items to others."""
-        self.core[ranks] += np.asarray(items) * (self.itemsize * self.machine.addition)
+        self.core[ranks] += self.added(items)
 
 
 def repeat(fleet: Fleet, step: Callable[[], None], times: int) -> None:
@@ -97,7 +101,7 @@ def star(fleet: Fleet) -> None:
     out[others] = start + busy
     core[others] = start + wire
     ends = queue(start + machine.latency, busy, into[0])
-    added = fleet.itemsize * machine.addition * n
+    added = fleet.added(n)
     # a sum, and the overhead of the next receive; after the last there is none
     sums = queue(ends - busy + wire, added + o, core[0] + o) - o
     posted = sums[-1] + o * np.arange(1, fleet.size)[:, None]
@@ -146,13 +150,15 @@ def ring(fleet: Fleet) -> None:
     """
     steps, machine = fleet.size - 1, fleet.machine
     one = Fleet(1, fleet.items, machine, fleet.itemsize)
-    chunk, unequal = -(-fleet.items // fleet.size), fleet.items % fleet.size
+    least, unequal = fleet.items // fleet.size, fleet.items % fleet.size
+    chunk = least + (unequal > 0)
+    item = fleet.added(chunk) - fleet.added(least)
     spare = machine.overhead - (machine.latency + fleet.wire(chunk))
-    waiting, busy = spare <= 0, spare >= fleet.itemsize * machine.addition
+    waiting, busy = spare <= 0, spare >= item
     if np.any(unequal * ((machine.gap > machine.alpha) | ~(waiting | busy))):
         _unequal_ring(fleet)
         return
-    added = np.where(waiting, chunk, fleet.items // fleet.size)
+    added = np.where(waiting, chunk, least)
 
     def hand_out() -> None:
         one.exchange(one.every, one.every, chunk)
@@ -162,7 +168,7 @@ def ring(fleet: Fleet) -> None:
         one.add(one.every, added)
 
     repeat(one, add_up, steps)
-    one.add(one.every, np.where(waiting, 0, unequal))
+    one.core += np.where(waiting, 0, unequal * item)
     repeat(one, hand_out, steps)
     fleet.core[:] = one.core
 
@@ -304,7 +310,7 @@ def _pass_on(
             core = np.maximum(core + machine.overhead, there + fleet.wire(segments[step]))
         core = np.maximum(core, sent)
         if adds and coming is not None and step < SEGMENTS:
-            core = core + segments[step] * (fleet.itemsize * machine.addition)
+            core = core + fleet.added(segments[step])
     return np.stack([core, out, into]), leaving
 
 

@@ -8,7 +8,6 @@ from d5test.distributed.communicator import LIBRARY
 from d5test.reference.collectives import ALLREDUCE
 
 
-@pytest.mark.parametrize("nbytes", [8, 2**14, 2**20, 2**24])
 @pytest.mark.parametrize("algorithm", [*ALLREDUCE, LIBRARY])
 def test_allreduce(pace: Callable[[str, int], None], algorithm: str, nbytes: int) -> None:
     pace(algorithm, nbytes)

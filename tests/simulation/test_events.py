@@ -10,7 +10,7 @@ from d5test.distributed.communicator import Stuck, WrongSize
 from d5test.reference.collectives import ALLREDUCE, ANY, Recv, Schedule, Send
 from d5test.simulation.events import Timeline, simulate
 from d5test.simulation.ghost import Ghost, Work
-from d5test.simulation.machine import Links, Machine
+from d5test.simulation.machine import Bend, Links, Machine
 from tests.distributed import wrong
 from tests.simulation.timelines import LOGGP, TIMELINES, ByHand
 from tests.simulation.wrong_simulators import SIMULATORS
@@ -95,3 +95,10 @@ def test_work_that_is_not_known_is_not_forgotten() -> None:
 def test_a_machine_has_no_time_below_zero() -> None:
     with pytest.raises(ValueError, match="gap is -1"):
         Machine(1, 1, gap=-1)
+    with pytest.raises(ValueError, match="addition is -1"):
+        Machine(1, 1, bends=(Bend(8, 1, -1),))
+
+
+def test_bends_rise() -> None:
+    with pytest.raises(ValueError, match=r"do not rise: \[8, 8\]"):
+        Machine(1, 1, bends=(Bend(8, 1, 1), Bend(8, 2, 2)))

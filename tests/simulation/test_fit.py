@@ -1,16 +1,17 @@
 """A machine that was planted is found in noisy times of it, within its stated confidence."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from d5test.cli.fit import JUDGED
 from d5test.reference.collectives import ALLREDUCE
 from d5test.simulation import fit as fitting
 from d5test.simulation.events import Timeline, simulate
-from d5test.simulation.fit import NAMES, Fit, Time, TooFew, fit, predict, predictions
-from d5test.simulation.machine import Machine
+from d5test.simulation.fit import NAMES, Fit, Time, TooFew, bends_of, fit, predict, predictions
+from d5test.simulation.machine import Bend, Machine
 from tests.simulation.wrong_simulators import SIMULATORS
 
 TRUTH = Machine(2e-6, 1e-9, 6e-10, overhead=1e-6)
@@ -23,10 +24,12 @@ SURE = 1 - 1e-11
 ALGORITHMS = ("star", "tree", "ring", "recursive_doubling", "halving_doubling", "pipelined")
 
 
-def planted(seed: int, noise: float = 0.05, machine: Machine = TRUTH) -> list[Time]:
+def planted(
+    seed: int, noise: float = 0.05, machine: Machine = TRUTH, sizes: Sequence[int] = SIZES
+) -> list[Time]:
     """Times with a normal relative error."""
     rng = np.random.default_rng(seed)
-    times = [Time(name, 4, n, 1.0) for name in ALGORITHMS for n in SIZES]
+    times = [Time(name, 4, n, 1.0) for name in ALGORITHMS for n in sizes]
     exact = predict(times, machine) * (1 + noise * rng.standard_normal(len(times)))
     return [replace(t, seconds=float(s)) for t, s in zip(times, exact, strict=True)]
 
@@ -51,7 +54,50 @@ def test_it_is_found(seed: int) -> None:
 @pytest.mark.parametrize("machine", [TRUTH, BUSY], ids=["waiting", "busy"])
 def test_without_noise_it_is_found_exactly(machine: Machine) -> None:
     found = fit(planted(0, noise=0, machine=machine))
-    assert vars(found.machine) == pytest.approx(vars(machine), rel=1e-6)
+    assert found.values == pytest.approx(Fit(machine, {}, {}, 0, 1).values, rel=1e-6)
+
+
+BENT = replace(TRUTH, bends=(Bend(2**14, 2e-10, 1e-9), Bend(2**20, 4e-10, 2e-10)))
+"""Messages from 16 KiB on have another protocol, and from 1 MiB on a cache does not hold them."""
+
+
+def test_a_machine_that_bends_is_found() -> None:
+    times = planted(0, noise=0, machine=BENT)
+    assert bends_of(times) == (2**14, 2**20)
+    found = fit(times, bends_of(times))
+    assert found.values == pytest.approx(Fit(BENT, {}, {}, 0, 1).values, rel=1e-6)
+    assert list(found.values) == [
+        "alpha", "overhead", "beta to 16 KiB", "beta to 1 MiB", "beta beyond",
+        "gamma to 16 KiB", "gamma to 1 MiB", "gamma beyond",
+    ]  # fmt: skip
+    assert fit(times).residual > 0.1
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_so_it_is_in_noisy_times(seed: int) -> None:
+    times = planted(seed, machine=BENT)
+    found, truth = fit(times, bends_of(times)), Fit(BENT, {}, {}, 0, 1).values
+    assert outside(found, SURE, truth) == []
+
+
+def test_sizes_between_others_are_predicted_by_a_fit_that_bends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sizes = tuple(2**n for n in range(3, 25, 3))
+    times = planted(0, noise=0, machine=BENT, sizes=sizes)
+
+    def furthest() -> float:
+        return max(abs(p.off) for p in predictions(times) if 8 < p.time.nbytes < sizes[-1])
+
+    assert furthest() < JUDGED
+    monkeypatch.setattr(fitting, "bends_of", lambda times: ())
+    assert furthest() > JUDGED
+
+
+def test_few_times_have_one_beta() -> None:
+    times = [t for t in planted(0) if t.algorithm in ("ring", "star")]
+    assert bends_of(times) == ()
+    assert all(row.held_out for row in predictions(times))
 
 
 @pytest.mark.parametrize("seed", range(6))

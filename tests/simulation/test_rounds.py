@@ -9,7 +9,7 @@ import pytest
 from d5test.reference.collectives import ALLREDUCE
 from d5test.simulation import rounds
 from d5test.simulation.events import simulate
-from d5test.simulation.machine import Machine
+from d5test.simulation.machine import Bend, Machine
 from tests.simulation.wrong_simulators import ROUNDS
 
 NEAR = 1e-11
@@ -28,7 +28,9 @@ def cases(seed: str, most: int = 24) -> Iterator[tuple[int, list[int], Machine]]
     for _ in range(CASES):
         p = draw.randint(1, most)
         items = [draw.choice([0, 1, p - 1, p, 3 * p, draw.randrange(400)]) for _ in range(2)]
-        machine = Machine(some(), some(), some(), some(), draw.choice([0, some(), 50]))
+        sizes = sorted(draw.sample(range(1, 800), draw.choice([0, 0, 1, 3])))
+        bends = tuple(Bend(4 * n, some(), some()) for n in sizes)
+        machine = Machine(some(), some(), some(), some(), draw.choice([0, some(), 50]), bends)
         yield p, items, machine
 
 

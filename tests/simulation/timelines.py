@@ -4,13 +4,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from d5test.reference.collectives import ALLREDUCE, Recv, Schedule, Send
-from d5test.simulation.machine import Links, Machine
+from d5test.simulation.machine import Bend, Links, Machine
 
 LOGGP = Machine(latency=5, per_byte=1, addition=0.5, overhead=1)
 """A message of k bytes at an idle port: 1 + 5 + k; a sum of k bytes: k / 2."""
 SPACED = Machine(latency=5, per_byte=1, addition=0.5, overhead=1, gap=20)
 BUSY = Machine(latency=1, per_byte=1, addition=0.5, overhead=10)
 """The overhead of a receive lasts longer than a message is on its way."""
+BENT = Machine(latency=5, per_byte=1, addition=0.5, overhead=1, bends=(Bend(4, 2, 3),))
+"""From the fifth byte on, one takes 2 on its way, and 3 to be added."""
 
 
 def one(rank: int, size: int, x: Any) -> Schedule:
@@ -67,6 +69,11 @@ TIMELINES = (
     _row("ring", 2, 1, 22, 17),
     # each step is 20; rank 1 alone has a sum of 2
     _row("ring", 2, 1, 40, 42, machine=BUSY),
+    # sent: 1 + 4 + 4 2; the sum: 4 / 2 + 4 3
+    ByHand("one message that bends", one, 2, 2, (13, 18), BENT),
+    _row("recursive_doubling", 2, 2, 32, 32, machine=BENT),
+    # 16 on the link, of which the message takes 12 by itself
+    ByHand("link that bends", across, 4, 2, (13, 13, 22, 38), BENT, Links(2, 2)),
     # twice 14 and 4
     _row("recursive_doubling", 4, 2, 36, 36, 36, 36),
     # 8 bytes: 14 + 4, 4 bytes: 10 + 2; back 10, 14
