@@ -51,6 +51,8 @@ EXTRAS: Mapping[str, Mapping[str, str]] = {
 """What an engine needs beside PyTorch, by the first word of its name: packages, and the extra of
 d5test that brings each."""
 ALL = "all"
+COMPILED = ("jax", "keras", "tf")
+"""The first words of names of ours that compile each case, on each rank."""
 
 
 def needs(engine: str) -> Mapping[str, str]:

@@ -2,7 +2,8 @@
 
 Requirements: `--engine`, `--mesh` and `--resume-mesh` are resolved before anything is collected,
 and PyTorch is imported for tests that run only. Where no engine is named, one of them is judged on
-few cases, so that a run of the whole suite stays short.
+few cases, so that a run of the whole suite stays short. Where all are, those that compile take
+each case in one dtype, by turns.
 """
 
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ import pytest
 from d5test.arguments import listed
 from d5test.distributed.provider import launched
 from d5test.engines.cases import CASES, DTYPES, USUAL
-from d5test.engines.catalogue import ALL, ENGINES, mesh_of, needs
+from d5test.engines.catalogue import ALL, COMPILED, ENGINES, mesh_of, needs
 from d5test.names import BadName, load, resolve
 from d5test.plugin.communicators import by_ranks
 from d5test.plugin.selection import SELECTION, resolving
@@ -94,12 +95,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     config = metafunc.config
     few = not listed(config.getoption("--engine"))
-    engines = [
-        pytest.param(named, id=named.id, marks=(pytest.mark.mpi, PATIENT))
-        for named in config.stash[ENGINES_ASKED]
-    ]
-    metafunc.parametrize("engine", engines)
+    engines, marks = config.stash[ENGINES_ASKED], (pytest.mark.mpi, PATIENT)
     if "scale_engine" in asked:
+        params = [pytest.param(named, id=named.id, marks=marks) for named in engines]
+        metafunc.parametrize("engine", params)
         by_ranks(metafunc)
         return
     dtypes = [
@@ -113,14 +112,16 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         # a run that names no engine asks for examples of other tests
         numbers = range(DRAWN if few else config.getoption("--examples") or DRAWN)
         whats = [(number, f"drawn-{number}") for number in numbers]
-    metafunc.parametrize(
-        asked.pop(),
-        [
-            pytest.param((what, dtype), id=f"{name}-{dtype}")
-            for what, name in whats
-            for dtype in dtypes
-        ],
-    )
+    everywhere = ALL in listed(config.getoption("--engine")) and "engine_case" in asked
+    params = []
+    for which, named in enumerate(engines):
+        by_turns = everywhere and named.name.partition("-")[0] in COMPILED
+        for number, (what, name) in enumerate(whats, which):
+            one = dtypes[number % len(dtypes) :][:1] if dtypes else []
+            for dtype in one if by_turns else dtypes:
+                id_ = f"{named.id}-{name}-{dtype}"
+                params.append(pytest.param(named, (what, dtype), id=id_, marks=marks))
+    metafunc.parametrize(["engine", asked.pop()], params)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

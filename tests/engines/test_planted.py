@@ -233,6 +233,26 @@ def test_a_mistyped_option_is_one_line(words: tuple[str, ...], said: str) -> Non
     assert said in ran.stderr
 
 
+def collected(*words: str) -> set[str]:
+    ran = suite(*words, "--collect-only")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return {line.rpartition("[")[2][:-1] for line in ran.stdout.splitlines() if "[" in line}
+
+
+def test_among_all_engines_those_that_compile_take_a_dtype_by_turns() -> None:
+    every, named = collected("--engine=all"), collected("--engine=jax-sharding,torch-tp")
+    left_out = named - every
+    assert {name.rpartition("-")[0] + "-float64" for name in named} <= named
+    assert all(name.startswith("jax-sharding-") for name in left_out)
+    trained = {name for name in named if name.startswith("jax-sharding-") and "drawn" not in name}
+    assert len(left_out) == len(trained) / 2
+    assert {name.rpartition("-")[0] for name in trained & every} == {
+        name.rpartition("-")[0] for name in trained
+    }
+    one = collected("--engine=all", "--dtype=float32")
+    assert {name for name in named if name.endswith("-float32")} <= one
+
+
 def test_without_mpirun_ranks_are_threads() -> None:
     ran = suite("-rs", "-k", "mlp-sgd")
     assert ran.returncode == 0, ran.stdout
