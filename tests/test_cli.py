@@ -12,7 +12,7 @@ import pytest
 
 from d5test import __version__
 from d5test.cli import main
-from d5test.cli.run import suites
+from d5test.cli.run import arguments, suites
 from d5test.files import folder_of_suites
 from d5test.problems.corpus import corpus
 from d5test.reproducer.mark import STATUSES, head
@@ -436,3 +436,9 @@ def test_a_locale_without_umlauts_ends_nothing(tmp_path: Path) -> None:
             )
             assert ran.returncode == (1 if "repro" in words else 2), ran.stderr
             assert b"Traceback" not in ran.stderr
+
+
+def test_a_cache_that_is_switched_off_has_no_setting() -> None:
+    assert any(word.startswith("cache_dir=") for word in arguments("operators", []))
+    for words in (["-p", "no:cacheprovider"], ["-pno:cacheprovider"]):
+        assert not any(word.startswith("cache_dir=") for word in arguments("operators", words))

@@ -44,14 +44,14 @@ def apart() -> list[str]:
 
 def arguments(suite: str, more: Sequence[str]) -> list[str]:
     """Pytest's command line: neither configuration nor conftest.py of another project counts."""
-    root = folder_of_suites()
+    root, cache = folder_of_suites(), f"cache_dir={Path.cwd() / '.pytest_cache'}"
+    uncached = any(word.endswith("no:cacheprovider") for word in more)  # no such setting then
     return [
         str(root / suite),
         f"--rootdir={root}",
         f"--confcutdir={root}",
         "-c",
         str(root / "pytest.ini"),
-        "-o",
-        f"cache_dir={Path.cwd() / '.pytest_cache'}",
+        *(() if uncached else ("-o", cache)),
         *more,
     ]

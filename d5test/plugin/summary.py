@@ -13,7 +13,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from textwrap import wrap
 from typing import Any, TypeVar
 
 import pytest
@@ -198,15 +197,17 @@ def fault_lines(tallies: Sequence[Tally]) -> Iterator[str]:
     """The faults by cause: how many, what, where it shows, and the shortest reproducer."""
     every = causes(tallies)
     alike = Counter(cause.headline for cause in every)
-    for cause in every[:CAUSES]:
-        more = f": {middle_cut(cause.difference)}" if alike[cause.headline] > 1 else ""
-        yield f"\n  {cause.headline}{more}"
+    titles = [
+        cause.headline + (f": {middle_cut(cause.difference)}" if alike[cause.headline] > 1 else "")
+        for cause in every
+    ]
+    for title, cause in zip(titles[:CAUSES], every, strict=False):
+        yield f"\n  {title}"
         yield f"    {plural(len(cause.faults), 'fault')}: {cause.cells}"
         if cause.reproducer:
             yield f"    shortest reproducer: {os.path.relpath(cause.reproducer)}"
-    others = every[CAUSES:]
-    if others:
-        yield from _other_causes(others)
+    if every[CAUSES:]:
+        yield from _other_causes(titles[CAUSES:], every[CAUSES:])
 
 
 def unaccused_lines(missed: Sequence[Tally]) -> Iterator[str]:
@@ -229,16 +230,12 @@ def unaccused_lines(missed: Sequence[Tally]) -> Iterator[str]:
         yield f"    have it judged: {options} --examples=200"
 
 
-def _other_causes(others: Sequence[Cause]) -> Iterator[str]:
-    """Their operators or engines, each with its number of faults, and where reproducers are."""
+def _other_causes(titles: Sequence[str], others: Sequence[Cause]) -> Iterator[str]:
+    """Each in a line, with its number of faults, and where reproducers are."""
     faults = [pair for cause in others for pair in cause.faults]
-    counts = Counter(
-        tally.backend if tally.check == "engine" else tally.operator or tally.check
-        for tally, _ in faults
-    )
     yield f"\n  and {plural(len(others), 'more cause')} of {plural(len(faults), 'fault')}:"
-    words = ", ".join(f"{name} {count}" for name, count in counts.most_common())
-    yield from wrap(words, WIDTH, initial_indent=" " * 4, subsequent_indent=" " * 4)
+    for title, cause in zip(titles, others, strict=True):
+        yield f"    {middle_cut(title)} ({plural(len(cause.faults), 'fault')})"
     folders = {os.path.dirname(path) for _, fault in faults if (path := fault["reproducer"])}
     if folders:
         yield f"    reproducers: {', '.join(sorted(map(os.path.relpath, folders)))}"
