@@ -18,7 +18,7 @@ from d5test.checks import CHECKS, Fault
 from d5test.client.messages import UnknownBackend
 from d5test.front_door import Untested
 from d5test.reference.operators import OPERATORS
-from d5test.worker.recorder import callers, public_names
+from d5test.worker.public_names import callers, public_names
 
 Softmax, MatMul, Add = OPERATORS["Softmax"], OPERATORS["MatMul"], OPERATORS["Add"]
 Relu, Gelu, LeakyRelu = OPERATORS["Relu"], OPERATORS["Gelu"], OPERATORS["LeakyRelu"]

@@ -18,7 +18,8 @@ import numpy as np
 from d5test.backends.base import FLOATS, Backend, Row, Unsupported
 from d5test.worker.bound import Bound, OperatorView
 from d5test.worker.execution import Execution, rows_of_ours
-from d5test.worker.recorder import of_row, public_names
+from d5test.worker.public_names import public_names
+from d5test.worker.writing import of_row
 
 HALVES: Mapping[str, tuple[Any, int, int]] = {
     "float16": (np.uint16, 0x0400, 0x3800),

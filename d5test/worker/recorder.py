@@ -8,16 +8,13 @@ call counts as the whole computation only if it takes no numbers but the inputs'
 numbers of the outputs, and several as all that a row is composed of only if each takes the
 inputs' or what another returned, and the outputs are such.
 
-Calls are written as source text, and so is how a row is called: the framework's own functions and
-constants by their public names. NumPy and the framework only.
+Calls are written as source text (`d5test.worker.writing`). NumPy and the framework only.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import sys
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial, wraps
 from types import CodeType, FunctionType, ModuleType, NoneType
@@ -26,161 +23,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from d5test.backends.base import Always, Backend, planned
+from d5test.backends.base import Backend
 from d5test.worker.bound import OperatorView
+from d5test.worker.public_names import callers, public_names
 from d5test.worker.wire import Bits
-
-DEPTH = 3
-"""How deep in a package its public modules are searched for the names of its functions."""
-
-Function = tuple[str, str, str]
-"""Where a function of a row's stands: file, module and name."""
-
-
-class Unwritable(Exception):
-    """A value that has no source text."""
-
-
-class Writer:
-    """Writes values; `names` has those of the framework by identity, tensors are x0, x1, ..."""
-
-    def __init__(self, names: Mapping[int, str], tensors: Sequence[Any] = ()) -> None:
-        self.functions: list[Function] = []
-        """Those that what was written uses, besides the framework's."""
-        self.modules: list[str] = []
-        """The framework's modules that it uses, by the names under which they are imported."""
-        self._names, self._tensors = names, tensors
-
-    def value(self, value: Any) -> str:
-        """Raises `Unwritable`."""
-        for i, tensor in enumerate(self._tensors):
-            if value is tensor:
-                return f"x{i}"
-        if value is None or isinstance(value, (bool, int, str)):
-            return repr(value)
-        if isinstance(value, float):
-            return repr(value) if np.isfinite(value) else f'float("{value}")'
-        if type(value) is tuple:
-            return f"({', '.join(map(self.value, value))}{',' * (len(value) == 1)})"
-        if type(value) is list:
-            return f"[{', '.join(map(self.value, value))}]"
-        if type(value) is dict:
-            pairs = (f"{self.value(key)}: {self.value(x)}" for key, x in value.items())
-            return f"{{{', '.join(pairs)}}}"
-        if isinstance(value, slice):
-            return self.call("slice", (value.start, value.stop, value.step), {})
-        if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind in "biuf":
-            return f"np.array({self.value(value.tolist())}, {value.dtype.name!r})"
-        return self.function(value)
-
-    def function(self, value: Any) -> str:
-        """The framework's, a row's own, or a `partial` of one. Raises `Unwritable`."""
-        if id(value) in self._names:
-            return self.named(self._names[id(value)])
-        if isinstance(value, partial):
-            return self.call("partial", (value.func, *value.args), value.keywords)
-        plain = value if isinstance(value, FunctionType) else getattr(value, "__wrapped__", None)
-        if not isinstance(plain, FunctionType):
-            raise Unwritable(repr(value))
-        module = sys.modules.get(plain.__module__)
-        known = vars(module).get(plain.__name__) if module is not None else None
-        if value not in (known, getattr(known, "plan", None)):
-            raise Unwritable(f"{plain.__qualname__} is not what {plain.__module__} calls so")
-        self.functions.append((plain.__code__.co_filename, plain.__module__, plain.__name__))
-        return plain.__name__
-
-    def named(self, name: str) -> str:
-        """The public name of something in the framework, whose module has to be imported."""
-        parts = name.split(".")
-        places = (".".join(parts[:k]) for k in range(len(parts) - 1, 0, -1))
-        self.modules.append(next((p for p in places if p in sys.modules), parts[0]))
-        return name
-
-    def call(self, name: str, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> str:
-        """A call as its caller would write it."""
-        named = (f"{key}={self.value(x)}" for key, x in keywords.items())
-        return f"{name}({', '.join([*map(self.value, arguments), *named])})"
-
-
-def of_row(
-    call: Callable[..., Any], names: Mapping[int, str]
-) -> tuple[str, tuple[Function, ...], tuple[str, ...]]:
-    """How a row is called on `OP` and `inputs`, and the functions and modules that it uses.
-
-    Empty: unknown.
-    """
-    writer = Writer(names)
-    try:
-        if not isinstance(call, planned):
-            text = f"{writer.function(call)}(OP, *inputs)"
-        elif isinstance(call.plan, Always):
-            text = f"{writer.function(call.plan.function)}(*inputs)"
-        else:
-            text = f"{writer.function(call.plan)}(OP, *inputs)(*inputs)"
-    except Unwritable:
-        return "", (), ()
-    return text, tuple(writer.functions), tuple(dict.fromkeys(writer.modules))
-
-
-def offered(framework: str) -> Iterator[tuple[str, Any]]:
-    """What a package offers under public names, the shorter ones first."""
-    level = [(framework, sys.modules[framework])] if framework in sys.modules else []
-    modules = {id(module) for _, module in level}
-    for _ in range(DEPTH):
-        deeper = []
-        for path, module in level:
-            for name, value in list(vars(module).items()):
-                if name.startswith("_") or value is None or isinstance(value, (int, float, str)):
-                    continue
-                if not isinstance(value, ModuleType):
-                    yield f"{path}.{name}", value
-                    continue
-                # by the module's dictionary: asking a lazy one for its name would import it
-                package = str(vars(value).get("__name__")).partition(".")[0]
-                if id(value) not in modules and package == framework:
-                    modules.add(id(value))
-                    deeper.append((f"{path}.{name}", value))
-        level = deeper
-
-
-@contextmanager
-def unwarned() -> Iterator[None]:
-    """Within: a framework does not warn of its names, some of which are deprecated."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
-
-
-@unwarned()
-def public_names(framework: str) -> dict[int, str]:
-    """What a package offers under public names, each by the shortest.
-
-    Of the names in one module it is the function's own: `power`, not its alias `pow`.
-    """
-    names: dict[int, str] = {}
-    for name, value in offered(framework):
-        known = names.setdefault(id(value), name)
-        if known != name and callable(value):  # what is none may compute its attributes
-            module = known.rpartition(".")[0]
-            if name == f"{module}.{getattr(value, '__name__', '')}":
-                names[id(value)] = name
-    return names
-
-
-@unwarned()
-def callers(framework: str) -> set[type]:
-    """The classes by which instances of public classes are called: torch.nn.Module and others.
-
-    Not those of Python's library.
-    """
-    kinds = [value for _, value in offered(framework) if isinstance(value, type)]
-    bases = {next((b for b in kind.__mro__ if "__call__" in vars(b)), object) for kind in kinds}
-    return {
-        base
-        for base in bases
-        if base.__module__.partition(".")[0] not in sys.stdlib_module_names
-        and not issubclass(base, type)
-    }
+from d5test.worker.writing import Unwritable, Writer, unwritable
 
 
 class Numbers(NamedTuple):
@@ -554,11 +401,6 @@ def record(
         "tensors": tuple((Bits(*backend.get(t)), place_of(t, tensors)) for t in taken),
         "outputs": selected(outputs, call.result),
     }
-
-
-def unwritable(what: str, _: Writer) -> str:
-    """Raises `Unwritable`."""
-    raise Unwritable(what)
 
 
 def unwrapped(value: Any) -> Any:

@@ -26,8 +26,9 @@ from d5test.reproducer import prove, write
 from d5test.reproducer.closure import Closure
 from d5test.reproducer.compose import taken_apart
 from d5test.reproducer.mark import interpreter_of
-from d5test.worker.recorder import of_row, public_names
+from d5test.worker.public_names import public_names
 from d5test.worker.worker import load
+from d5test.worker.writing import of_row
 from tests.nightly import at_night
 from tests.reproducer.strangers import case, fault_of, run
 

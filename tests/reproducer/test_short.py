@@ -17,7 +17,7 @@ from d5test.client.client import WorkerClient
 from d5test.outcome.fault import Evidence, Fault
 from d5test.reference.operators import OPERATORS
 from d5test.reproducer import prove, short
-from d5test.worker.recorder import public_names
+from d5test.worker.public_names import public_names
 from tests.nightly import at_night
 from tests.reproducer.strangers import run
 
