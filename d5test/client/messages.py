@@ -110,6 +110,8 @@ class RowInfo:
     call       source text that calls it, on `OP` and `inputs`; empty where it has none
     functions  what that uses: the file, the module and the name of each function
     modules    the framework's modules that it uses
+    made       statements that make functions which no module names: the file, the module and the
+               text of each
     ours       whether it calls what it does in a backend of d5test's, and is no user's own
     """
 
@@ -125,6 +127,7 @@ class RowInfo:
     call: str = ""
     functions: tuple[tuple[str, str, str], ...] = ()
     modules: tuple[str, ...] = ()
+    made: tuple[tuple[str, str, str], ...] = ()
     contract: str = ""
     propagates_nan: bool = False
     out_of_range: tuple[str, ...] = ()

@@ -47,19 +47,16 @@ class Module:
             for target, value in assigned(node)
             if isinstance(target, ast.Name) and _called(value) in TABLES
         }
+        functions = [node for node in self.statements if isinstance(node, ast.FunctionDef)]
+        while filling := {f.name for f in functions if self.about_tables(f)} - self._tables:
+            self._tables |= filling
         self._content = text.encode()
         lines = self._content.splitlines(keepends=True)
         self._starts = list(accumulate(map(len, lines), initial=0))
 
     def about_tables(self, node: ast.AST) -> bool:
-        """Whether a statement fills a table of rows."""
+        """Whether it fills a table of rows, perhaps by a function of this module."""
         return any(isinstance(n, ast.Name) and n.id in self._tables for n in ast.walk(node))
-
-    def enters(self, decorator: ast.expr) -> bool:
-        """Whether a decorator enters a row into a table, perhaps by a function of this module."""
-        made = (self.bound.get(n.id) for n in ast.walk(decorator) if isinstance(n, ast.Name))
-        functions = (node for node in made if isinstance(node, ast.FunctionDef))
-        return self.about_tables(decorator) or any(map(self.about_tables, functions))
 
     def text(self, node: ast.stmt, without: tuple[ast.expr, ...] = ()) -> str:
         """The text of a statement, its decorators included but for those in `without`."""
@@ -193,11 +190,13 @@ class Closure:
         """The text of a statement if it is needed; empty otherwise."""
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
             return ""
+        if isinstance(node, ast.Delete):  # of a name that is not needed, or was
+            return ""
         if binds(node) & self.needed[module.name]:
             if isinstance(node, ast.ClassDef):
                 return self._class(module, node)
             decorators = getattr(node, "decorator_list", [])
-            dropped = [d for d in decorators if module.enters(d) or _is_planned(d)]
+            dropped = [d for d in decorators if module.about_tables(d) or _is_planned(d)]
             return module.text(node, tuple(dropped))
         definition = isinstance(node, ast.ClassDef | ast.FunctionDef)
         docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
@@ -319,7 +318,13 @@ def globals_of(text: str) -> set[str]:
 def assigned(node: ast.stmt) -> list[tuple[ast.expr, ast.expr | None]]:
     """What a statement assigns to, each with its value if it has one of its own."""
     if isinstance(node, ast.Assign):
-        return [(target, node.value) for target in node.targets]
+        every: list[tuple[ast.expr, ast.expr | None]] = []
+        for target in node.targets:
+            if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                every += zip(target.elts, node.value.elts, strict=False)
+            else:
+                every.append((target, node.value))
+        return every
     if isinstance(node, ast.AnnAssign | ast.AugAssign):
         return [(node.target, node.value)]
     return []

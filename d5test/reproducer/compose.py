@@ -290,8 +290,8 @@ def _row(fault: Fault, about: Any, closure: Closure) -> Setup:
         raise Inseparable(f"{where} does not define {name} by a class statement")
     row = about.row_of(fault.case)
     if not row.call:
-        what = f"the row of {fault.case.form or fault.case.op.name} cannot be imported by name"
-        raise Inseparable(f"{what}, as a lambda or a closure cannot")
+        what = f"the row of {fault.case.form or fault.case.op.name}"
+        raise Inseparable(f"{what} has something of which there is no source text")
     if taken := RESERVED & {function for _, _, function in row.functions}:
         raise Inseparable(f"the row uses a name of the reproducer's own, {min(taken)}")
     evidence = fault.evidence
@@ -303,14 +303,14 @@ def _row(fault: Fault, about: Any, closure: Closure) -> Setup:
         *(("compilations", "reset") if fault.kind == "not compiled" else ()),
     }
     closure.use(module.name, name)
-    for file, home, function in row.functions:
+    for file, home, text in (*row.functions, *row.made):
         known = path.stem if path is not None and Path(file) == path else home
         closure.module(known, Path(file))
-        closure.use(known, function)
+        closure.use(known, text)
     imports = ["from functools import partial"] if "partial(" in row.call else []
     imports += [f"import {module}" for module in row.modules]
     return Setup(
-        tuple(imports),
+        (*imports, *(text for _, _, text in row.made)),
         (
             f"backend = {name}({about.device!r})",
             *_function(row.call, fault),

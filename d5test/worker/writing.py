@@ -3,15 +3,17 @@
 NumPy and the framework only.
 """
 
+import builtins
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from types import FunctionType
-from typing import Any
+from types import FunctionType, ModuleType
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from d5test.backends.base import Always, planned
+from d5test.worker.inner import NoSource, made
 
 Function = tuple[str, str, str]
 """Where a function of a row's stands: file, module and name."""
@@ -65,9 +67,13 @@ class Writer:
         module = sys.modules.get(plain.__module__)
         known = vars(module).get(plain.__name__) if module is not None else None
         if value not in (known, getattr(known, "plan", None)):
-            raise Unwritable(f"{plain.__qualname__} is not what {plain.__module__} calls so")
+            return self.unnamed(value)
         self.functions.append((plain.__code__.co_filename, plain.__module__, plain.__name__))
         return plain.__name__
+
+    def unnamed(self, value: Any) -> str:
+        """A function that is not what its module calls so. Raises `Unwritable`."""
+        raise Unwritable(f"{value.__qualname__} is not what {value.__module__} calls so")
 
     def named(self, name: str) -> str:
         """The public name of something in the framework, whose module has to be imported."""
@@ -82,14 +88,62 @@ class Writer:
         return f"{name}({', '.join([*map(self.value, arguments), *named])})"
 
 
-def of_row(
-    call: Callable[..., Any], names: Mapping[int, str]
-) -> tuple[str, tuple[Function, ...], tuple[str, ...]]:
-    """How a row is called on `OP` and `inputs`, and the functions and modules that it uses.
+class RowWriter(Writer):
+    """Writes how a row is called, also if it is a lambda or stands within another function."""
 
-    Empty: unknown.
+    def __init__(self, names: Mapping[int, str]) -> None:
+        super().__init__(names)
+        self.made: list[Function] = []
+        """The file and the module of each such function, and a statement that makes it."""
+        self._within: list[FunctionType] = []
+
+    def function(self, value: Any) -> str:
+        """Those of NumPy and Python, and modules, may be what a function has from outside."""
+        if isinstance(value, ModuleType):
+            self.modules.append(value.__name__)
+            return value.__name__
+        name = getattr(value, "__name__", "")
+        for prefix, module in (("np.", np), ("", builtins)):
+            if isinstance(name, str) and vars(module).get(name) is value is not None:
+                return f"{prefix}{name}"
+        return super().function(value)
+
+    def unnamed(self, value: Any) -> str:
+        """A call of what makes it, on what it has from outside."""
+        if not isinstance(value, FunctionType) or value in self._within:
+            return super().unnamed(value)
+        code = value.__code__
+        name = f"{'row' if code.co_name == '<lambda>' else code.co_name}_{len(self.made)}"
+        try:
+            text, taken = made(code, name)
+            outside = [cell.cell_contents for cell in value.__closure__ or ()]
+        except (NoSource, ValueError) as error:  # a cell may be empty
+            raise Unwritable(str(error)) from None
+        self.made.append((code.co_filename, value.__module__, text))
+        defaults = [*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()][:taken]
+        self._within.append(value)
+        arguments = [*map(self.value, [*outside, *defaults])]
+        self._within.pop()
+        return f"{name}({', '.join(arguments)})" if arguments else name
+
+
+class Written(NamedTuple):
+    """How a row is called on `OP` and `inputs`; `call` is empty if it is unknown.
+
+    functions  what that uses: the file, the module and the name of each function
+    modules    the framework's modules that it uses
+    made       statements that make other functions: the file, the module and the text of each
     """
-    writer = Writer(names)
+
+    call: str = ""
+    functions: tuple[Function, ...] = ()
+    modules: tuple[str, ...] = ()
+    made: tuple[Function, ...] = ()
+
+
+def of_row(call: Callable[..., Any], names: Mapping[int, str]) -> Written:
+    """How a row is called."""
+    writer = RowWriter(names)
     try:
         if not isinstance(call, planned):
             text = f"{writer.function(call)}(OP, *inputs)"
@@ -98,8 +152,9 @@ def of_row(
         else:
             text = f"{writer.function(call.plan)}(OP, *inputs)(*inputs)"
     except Unwritable:
-        return "", (), ()
-    return text, tuple(writer.functions), tuple(dict.fromkeys(writer.modules))
+        return Written()
+    modules = tuple(dict.fromkeys(writer.modules))
+    return Written(text, tuple(writer.functions), modules, tuple(writer.made))
 
 
 def unwritable(what: str, _: Writer) -> str:

@@ -275,8 +275,8 @@ def test_a_backend_that_wraps_a_row_of_another_is_imported(tmp_path: Path) -> No
 def test_the_module_of_a_function_is_imported_not_its_package_alone() -> None:
     """`import mlx` makes no `mlx.nn`."""
     names = {id(minidom.parse): "xml.dom.minidom.parse", id(partial): "xml.alias.partial"}
-    assert of_row(minidom.parse, names)[2] == ("xml.dom.minidom",)
-    assert of_row(partial, names)[2] == ("xml",)
+    assert of_row(minidom.parse, names).modules == ("xml.dom.minidom",)
+    assert of_row(partial, names).modules == ("xml",)
 
 
 COMPILED = ("torch-compiled", "tensorflow-xla", "jax-compiled")
@@ -291,9 +291,8 @@ def test_every_row_of_ours_can_be_taken_apart(name: str) -> None:
     backend = load(registry.target(name))
     names = public_names(backend.framework)
     table = {
-        key: SimpleNamespace(call=call, functions=functions, modules=modules)
+        key: SimpleNamespace(**of_row(row.call, names)._asdict())
         for key, row in backend.rows.items()
-        for call, functions, modules in [of_row(row.call, names)]
     }
     about = SimpleNamespace(
         name=name, device="cpu", framework=backend.framework, sources={}, rows=table,
