@@ -1,9 +1,9 @@
 """How arguments are given: layouts, degenerate shapes, larger batches; what must be refused."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import zip_longest
+from itertools import product, zip_longest
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from d5test.checks.inquiry import Inquiry, drawn_inputs
 from d5test.checks.kept import require_kept
 from d5test.checks.own_forward import OwnForward
 from d5test.client.messages import MISTAKES, BackendInfo, Raised
+from d5test.dtypes import WHOLE
 from d5test.numerics.arithmetic import Arithmetic
 from d5test.numerics.bounds import Bound, Bounds, double
 from d5test.numerics.judgement import Judgement
@@ -208,8 +209,37 @@ def invalid_arguments(client: Any, case: Case) -> Judgement:
     except Fault as fault:
         require_refusal(fault)
         return Judgement(telling=True)
+    _require_passed_on(client, wrong)
     what = "shapes that do not fit are accepted"
     raise inquiry.fault("accepted", what, (feed,), "raises", misfit=repr(wrong))
+
+
+def _require_passed_on(client: Any, wrong: Case) -> None:
+    """Raise `Inapplicable` if the framework is called as it is on arguments that fit.
+
+    A row may pass on a part of an input: of the size of a batch of grids all but the batch.
+    """
+    calls = client.record(wrong.op, wrong.arrays(), wrong.form)
+    if not calls.source:
+        return
+    for right in _fitting(wrong):
+        other = client.record(right.op, right.arrays(), right.form)
+        shapes = ([np.shape(x) for x, _ in each.tensors] for each in (calls, other))
+        if calls.source == other.source and len({str(each) for each in shapes}) == 1:
+            raise Inapplicable("the row does not pass on what shows that these shapes do not fit")
+
+
+def _fitting(wrong: Case) -> Iterator[Case]:
+    """The cases that the reference takes with another whole number in one of the inputs."""
+    sides = {side for shape in wrong.shapes for side in shape or ()}
+    for i, tensor in enumerate(wrong.inputs):
+        if tensor is None or tensor.data is None or tensor.dtype not in WHOLE:
+            continue
+        for at, side in product(range(len(tensor.data)), sides):
+            data = (*tensor.data[:at], side, *tensor.data[at + 1 :])
+            inputs = (*wrong.inputs[:i], replace(tensor, data=data), *wrong.inputs[i + 1 :])
+            if not _refused(right := replace(wrong, inputs=inputs)):
+                yield right
 
 
 def _out_of_range(inquiry: Inquiry) -> Judgement:

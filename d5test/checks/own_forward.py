@@ -40,6 +40,8 @@ class OwnForward:
 
     def __init__(self, inquiry: Inquiry) -> None:
         self.inquiry = inquiry
+        self.alone: Outputs | None = None
+        """Of the last plain call that a fresh worker was asked, before any other."""
 
     @cached_property
     def calls(self) -> list[tuple[Any, Outputs]]:
@@ -120,9 +122,11 @@ class OwnForward:
         inquiry = self.inquiry
         # of several calls, what an earlier one leaves is what they are asked for
         late = self._late(plain) if len(fault.evidence.feeds) == 1 else None
-        if not inquiry.client.renew():
+        fresh = inquiry.client.renew()
+        if not fresh:
             inquiry.client.reset()
         (result,) = inquiry.ask(plain)
+        self.alone = result.outputs if fresh else None
         value = self._wrong(plain, result.outputs)
         if value is None and late is not None:
             return self._unsteady(plain) or late

@@ -170,11 +170,12 @@ def _is_stale(
 ) -> bool:
     """Whether the last result is an earlier call's wherever it is wrong, and right once nudged.
 
-    Wrong is what is further off than the forward is anyway.
+    Wrong is what is further off than the forward is anyway. What a fresh worker returns, too, is
+    no earlier call's: a function that rounds halves wrongly has the result of another argument.
     """
-    if own.off == inf:
-        return False
     *earlier, last = (result.outputs for result in results)
+    if own.off == inf or (own.alone is not None and same(own.alone, last)):
+        return False
     wrong = [
         np.zeros(np.shape(y), bool) if bound is None else ratios(bound, y) > own.off
         for bound, y in zip(bounds(own.inquiry.loosest), last, strict=True)

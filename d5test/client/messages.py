@@ -236,7 +236,10 @@ class Advice:
     )
     given: str = ""
     stopped: str = "; stopped={} in the row says that the framework has none"
-    flushes: str = "; flushes=True in the row allows that"
+    flushes: str = (
+        "; flushes=True in the row allows that, if the framework documents that it flushes "
+        "subnormal numbers (an intermediate that overflows gives zero, too)"
+    )
     rounded: str = "; rounded_attributes=True in the row says so"
     looser: str = '; arithmetic="{0}" in the row allows {0}'
     fewer: str = ", or outputs={} if these are the first of them"

@@ -156,11 +156,19 @@ def require_rows(clients: Mapping[str, Any], selection: Selection, rules: Collec
             raise pytest.UsageError(
                 f"{name} has the mode {client.about.mode!r}; there are {', '.join(modes)}"
             )
-        for operator, row in client.about.rows.items():
-            require_dtypes(f"{name}'s row for {operator}", row.dtypes)
-        for operator, forms in client.about.forms.items():
-            for form, row in forms.items():
-                require_dtypes(f"{name}'s form {form!r} of {operator}", row.dtypes)
+        about = client.about
+        every = [
+            (f"{name}'s row for {operator}", operator, row) for operator, row in about.rows.items()
+        ]
+        every += [
+            (f"{name}'s form {form!r} of {operator}", operator, row)
+            for operator, forms in about.forms.items()
+            for form, row in forms.items()
+        ]
+        for where, operator, row in every:
+            require_dtypes(where, row.dtypes)
+            if row.contract and operator in selection.every_operator:
+                require_contract(where, selection.every_operator[operator], row.contract)
     rows = {name: {**c.about.forms, **c.about.rows} for name, c in clients.items()}
     named = set().union(*rows.values())
     strange = named - selection.every_operator.keys() - set(rules)
@@ -199,6 +207,15 @@ def require_dtypes(where: str, dtypes: Collection[str]) -> None:
     if strange:
         known = ", ".join(FLOATS)
         raise pytest.UsageError(f"{where}: unknown dtype {strange[0]!r}; there are {known}")
+
+
+def require_contract(where: str, operator: type[Operator], contract: str) -> None:
+    """Refuse a contract that is none of this operator."""
+    from d5test.reference.formulas import FORMULAS
+
+    known = [name for name, operators in FORMULAS.items() if operator in operators]
+    if contract not in known:
+        raise pytest.UsageError(f"{where}: unknown contract {contract!r}: {hint(contract, known)}")
 
 
 def require_forms(backend: str, operator: type[Operator], forms: Mapping[str, RowInfo]) -> None:

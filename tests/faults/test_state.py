@@ -1,6 +1,7 @@
 """State that earlier calls left is told from a property that is broken."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from d5test.case import Case, Tensor
 from d5test.checks import CHECKS, Fault
 from d5test.client.client import WorkerClient
 from d5test.client.messages import Feed, Raised
+from d5test.outcome.tally import LeftToOthers
 from d5test.reference.operators import OPERATORS
 from d5test.reproducer import prove
 from tests.reproducer.strangers import run
@@ -61,6 +63,14 @@ def convolved(op, x, w):
     return Numpy.rows["Conv"].call(kept, x, w)
 
 
+def away(op, x):
+    return (np.trunc(2 * x) - np.trunc(x)).astype(x.dtype)
+
+
+class Away(Numpy):
+    rows = {"Round": Row(away, gradient="none")}
+
+
 class Kept(Numpy):
     rows = {
         "Conv": Row(convolved, gradient="none"),
@@ -98,6 +108,22 @@ def test_a_property_is_accused_as_before(client: WorkerClient) -> None:
     with pytest.raises(Fault) as caught:
         CHECKS["layout"].run(client, CASE)
     assert caught.value.kind == "layout"
+
+
+@pytest.mark.parametrize("client", ["Away"], indirect=True)
+def test_halves_that_are_rounded_to_another_number_are_not_kept_from_an_earlier_call(
+    client: WorkerClient,
+) -> None:
+    """Their results are those of other arguments, and right as soon as these change a little."""
+    halves = Tensor((2,), values=("often", 0.5, -0.5, -2.0))
+    kinds = set()
+    for seed in range(30):
+        with suppress(LeftToOthers):
+            try:
+                CHECKS["no_caching"].run(client, Case(OPERATORS["Round"](), (halves,), seed))
+            except Fault as fault:
+                kinds.add(fault.kind)
+    assert kinds == {"value"}
 
 
 AXES = Tensor((1,), "int64", data=(1,))

@@ -119,6 +119,10 @@ class WrongAttribute(Tiny):
     forms = {"Softmax": {"tiny.softmax": Row(right["Softmax"].call, attributes={"axes": (0,)})}}
 
 
+class Contract(Tiny):
+    rows = {"Relu": Row(right["Relu"].call, contract="half up")}
+
+
 class WrongPromotion(Tiny):
     forms = {"Softmax": {"tiny.softmax": Row(right["Softmax"].call, promotes=("unit8",))}}
 

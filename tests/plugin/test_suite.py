@@ -217,6 +217,7 @@ MISTAKES: Sequence[tuple[tuple[str, ...], str]] = (
         "the form 'tiny.softmax' of Softmax in .*: 'rnk0' is",
     ),
     (("--backend=./tiny.py:WrongAttribute",), "attributes: did you mean axis"),
+    (("--backend=./tiny.py:Contract",), "row for Relu: unknown contract 'half up': there is none"),
     (("--backend=./tiny.py:WrongPromotion",), "promotes: did you mean uint8"),
     (("--backend=./tiny.py:FormOfNothing",), "'ReLU', which is not an operator: did you"),
     (("--backend=numpy", "--operator=Sofmax"), "unknown operator 'Sofmax': did you mean Soft"),
