@@ -92,7 +92,7 @@ class Row:
                 these to the 32 bits in which ONNX stores them.
     values      inputs (positions) whose values its plan reads, since they are arguments in the
                 framework: a shape, axes, pads. A plan holds as long as they do.
-    attributes  of a form: the values of attributes with which it is asked; of others, any.
+    attributes  the values of attributes with which it is asked; of others, any.
     contract    the formula (of `d5test.reference.formulas`) that the framework documents, where it
                 is another than ONNX's.
     propagates_nan
@@ -102,7 +102,8 @@ class Row:
                 what the framework documents of an index out of range: `raises`, or its entry is
                 `nan`, `zero`, `clamped` or `wrapped`; empty: any of these.
     source      the page that documents these three.
-    where       of a form: conditions on its cases, as on those of a known failure (docs/known.md).
+    where       conditions on the cases that it is asked, as on those of a known failure
+                (docs/known.md).
     constants   of a form: inputs (positions) that it does not take, and the number that stands in
                 each of their elements. They have no gradient.
     promotes    of a form: dtypes of integers and booleans of which it makes another dtype, as the

@@ -26,6 +26,7 @@ from d5test.client.messages import (
     Feed,
     Hung,
     Raised,
+    Refused,
     Result,
     Round,
     Timed,
@@ -43,6 +44,8 @@ MOST_MEMORY = 2 << 30
 """Bytes that a worker may grow by: what is compiled and cached is never given back, and several
 workers share a machine. The tensors of a case take a few MiB."""
 
+UNSUPPORTED = {"unsupported": Unsupported, "refused": Refused}
+"""What answers mean."""
 Meanwhile = Callable[[], object] | None
 """What is done once a process of the backend's own has the request, beside it."""
 
@@ -78,7 +81,10 @@ class BackendClient(ABC):
         answer = self._answer((verb, *arguments), meanwhile)
         if answer[0] == "ok":
             return answer[1]
-        raise Unsupported(answer[1]) if answer[0] == "unsupported" else Raised(*answer[1:])
+        what, *words = answer
+        if what in UNSUPPORTED:
+            raise UNSUPPORTED[what](*words)
+        raise Raised(*words)
 
     @property
     def about(self) -> BackendInfo:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from d5test.backends.base import Template, name_of
+from d5test.backends.base import Template, Unsupported, name_of
 from d5test.case import Array, Arrays, Case, Operator, dtype_of
 from d5test.worker.wire import Bits
 
@@ -268,6 +268,10 @@ class Calls:
     tensors: tuple[tuple[Array, int | None], ...] = ()
     outputs: str = ""
     modules: tuple[str, ...] = ()
+
+
+class Refused(Unsupported):
+    """The framework raised something that means so; other reasons are the row's own."""
 
 
 class UnknownBackend(ValueError):

@@ -35,7 +35,7 @@ SHORTEST = 3.0
 many do."""
 SLOWER = 10
 """Times as long as the slowest answer so far it has, if that is more."""
-ANSWERS = {"ok": 2, "unsupported": 2, "raised": 6, "lost": 6}
+ANSWERS = {"ok": 2, "unsupported": 2, "refused": 2, "raised": 6, "lost": 6}
 """Parts of an answer, by its first."""
 HELLOS = {"ready": 1, "failed": 4}
 """Likewise of what a worker says once the framework is imported."""

@@ -50,6 +50,12 @@ AGAIN = 4
 """How many times cases are drawn where too few of them are telling."""
 AIM = 15
 """Telling cases that are drawn for, so that `NEEDED` are left when some are known failures."""
+VALUES = ("forward", "low_precision")
+"""The checks that a row has to be asked at all."""
+REFUSED = (
+    "nothing was judged: the row refuses all of the {} cases that were drawn. Say which it takes, "
+    "by attributes= or where= in the row, or leave the dtype out of its dtypes="
+)
 NEEDED = 10
 """Telling cases without which a cell of a value check is untested."""
 A_PART = 0.1
@@ -122,7 +128,10 @@ class Exploration:
             assessment.missing = str(error)
         else:
             assessment.steady = self.steady
-            assessment.missing = shortage(self.tally, self.check, self.examples)
+            missing = shortage(self.tally, self.check, self.examples)
+            if refused(self.tally, self.check, self.row):
+                missing = REFUSED.format(self.tally.unsupported)
+            assessment.missing = missing
 
     def faults(self, seed: Seed) -> list[Fault]:
         """The smallest fault of each kind in what is drawn with this seed; fills the tally.
@@ -164,10 +173,10 @@ class Exploration:
 
     def _undrawable(self, error: Unsatisfiable) -> str:
         """Why Hypothesis found no case, in the words of whoever wrote the conditions."""
-        name, form = self.operator.__name__, self.tally.form
-        where = self.client.about.forms[name][form].where if form else None
-        if where:
-            return f"no drawn case of {name} meets where={dict(where)} of the form {form}"
+        name, form, row = self.operator.__name__, self.tally.form, self.row
+        if row is not None and row.where:
+            whose = f"the form {form}" if form else "the row"
+            return f"no drawn case of {name} meets where={dict(row.where)} of {whose}"
         return f"{name}: {error}"
 
     def left_fault(self, checks: Mapping[str, Any]) -> Fault | None:
@@ -226,20 +235,22 @@ class Exploration:
             self.tally.count_accuracy(judgement, case.op)
         return sorted(worst.values(), key=lambda fault: fault.kind)
 
+    @property
+    def row(self) -> RowInfo | None:
+        """That of the operator, or of the form that is asked; none of a rule of a user's own."""
+        about, name = self.client.about, self.operator.__name__
+        row: RowInfo | None
+        row = about.forms[name][self.tally.form] if self.tally.form else about.rows.get(name)
+        return row
+
     def _cases(self, **sizes: Any) -> SearchStrategy[Case]:
-        """The strategy of the check's cases; of a form's, those that it can be asked."""
-        form, name = None, self.tally.form
-        if name:
-            form = name, self.client.about.forms[self.operator.__name__][name]
-        return cases_of(self.check, self.operator, self.dtype, form, **sizes)
+        """The strategy of the check's cases that the row, or the form, can be asked."""
+        return cases_of(self.check, self.operator, self.dtype, self.row, self.tally.form, **sizes)
 
     def _problems(self) -> tuple[Case, ...]:
         """The real problems, scaled down, that the check may be asked."""
-        name = self.tally.form
-        if not name:
-            return small_problems(self.operator)
-        row = self.client.about.forms[self.operator.__name__][name]
-        return small_problems(self.operator, row.attributes)
+        row = self.row
+        return small_problems(self.operator, row.attributes if row else {})
 
     def _of_kinds(self, seed: Seed) -> list[Fault]:
         """The faults of small cases and of those of other kinds, reduced and then bisected."""
@@ -400,7 +411,8 @@ class Exploration:
 
         The backend may do few of those that are drawn, or compute in a class with wide bars.
         """
-        return self.tally.telling > 0 and not self.sated and not self.tally.left_out
+        some = self.tally.telling > 0 or refused(self.tally, self.check, self.row)
+        return some and not self.sated and not self.tally.left_out
 
     def _say_how_far(self, fault: Fault) -> None:
         """Add to a reduced fault by how much a case before it was wrong, if that is much more."""
@@ -426,6 +438,14 @@ class Exploration:
         before = self.smallest.get(fault.kind)
         if before is None or _size(fault.case) <= _size(before.case):
             self.smallest[fault.kind] = fault
+
+
+def refused(tally: Tally, check: Any, row: RowInfo | None) -> bool:
+    """Whether a user's own row refuses all cases of its values, in a dtype that it declares."""
+    nothing = not (tally.right or tally.fault or tally.known or tally.void or tally.left_out)
+    declared = row is not None and not row.ours and tally.dtype in row.dtypes
+    by_row = tally.unsupported == tally.refused_by_row > 0
+    return declared and check.name in VALUES and nothing and by_row
 
 
 def shortage(tally: Tally, check: Any, examples: int) -> str:
@@ -478,19 +498,18 @@ def cases_of(
     check: Any,
     operator: type[Operator],
     dtype: str,
-    form: tuple[str, RowInfo] | None = None,
+    row: RowInfo | None = None,
+    form: str = "",
     **sizes: Any,
 ) -> SearchStrategy[Case]:
-    """The strategy of a check's cases; of those that a form, with this name, can be asked."""
-    cases: SearchStrategy[Case]
-    if form is None:
-        cases = check.cases(operator, dtype, **sizes)
-        return cases
-    name, row = form
-    cases = check.cases(operator, dtype, attributes=row.attributes, **sizes)
-    if row.where:
+    """The strategy of a check's cases that a row can be asked, perhaps that of a form."""
+    only = {"attributes": row.attributes} if row is not None and (form or row.attributes) else {}
+    cases: SearchStrategy[Case] = check.cases(operator, dtype, **only, **sizes)
+    if row is not None and row.where:
         cases = cases.filter(partial(holds, row.where))
-    return cases.map(partial(in_form, name=name, constants=row.constants))
+    if row is None or not form:
+        return cases
+    return cases.map(partial(in_form, name=form, constants=row.constants))
 
 
 def in_form(case: Case, name: str, constants: Mapping[int, float]) -> Case:

@@ -8,6 +8,7 @@ from typing import Any
 
 from d5test.accuracy import Accuracy, Grade
 from d5test.backends.base import Unsupported
+from d5test.client.messages import Refused
 from d5test.outcome.fault import AT, Fault
 
 LEAST_SHARE = 0.5
@@ -41,6 +42,7 @@ class Tally:
     version             the framework's version
     form                which of the backend's forms was asked; empty: its row
     right .. untested   how many cases, by outcome; `untested` is 1 when the cell was not tested
+    refused_by_row      those of the unsupported that no exception of the framework's is behind
     telling             cases that were right, and whose bar rejects all that is obviously wrong
     share               mean share of the elements that were judged, over the cases that were right
     shares              the same of each output and gradient: the sum of its shares, and its cases
@@ -69,6 +71,7 @@ class Tally:
     known: int = 0
     inapplicable: int = 0
     unsupported: int = 0
+    refused_by_row: int = 0
     void: int = 0
     untested: int = 0
     telling: int = 0
@@ -124,6 +127,7 @@ class Tally:
             self.inapplicable += 1
         else:
             self.unsupported += 1
+            self.refused_by_row += not isinstance(why, Refused)
         self.reasons[str(why)] = self.reasons.get(str(why), 0) + 1
         if isinstance(why, LeftToOthers) and not self.left_to_others:
             words = {"wrong": why.wrong, "check": why.check, "case": repr(why.case)}

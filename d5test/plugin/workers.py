@@ -167,8 +167,8 @@ def require_rows(clients: Mapping[str, Any], selection: Selection, rules: Collec
         ]
         for where, operator, row in every:
             require_dtypes(where, row.dtypes)
-            if row.contract and operator in selection.every_operator:
-                require_contract(where, selection.every_operator[operator], row.contract)
+            if operator in selection.every_operator:
+                require_conditions(where, selection.every_operator[operator], row)
     rows = {name: {**c.about.forms, **c.about.rows} for name, c in clients.items()}
     named = set().union(*rows.values())
     strange = named - selection.every_operator.keys() - set(rules)
@@ -187,9 +187,6 @@ def require_rows(clients: Mapping[str, Any], selection: Selection, rules: Collec
         raise pytest.UsageError(
             f"{backend} has a row for {row!r}, which is not an operator: {meant}"
         )
-    for name, client in clients.items():
-        for operator in client.about.forms.keys() & selection.every_operator.keys():
-            require_forms(name, selection.every_operator[operator], client.about.forms[operator])
     for operator in selection.operators if selection.operator_names and rows else ():
         if operator not in named:
             raise pytest.UsageError(
@@ -209,30 +206,30 @@ def require_dtypes(where: str, dtypes: Collection[str]) -> None:
         raise pytest.UsageError(f"{where}: unknown dtype {strange[0]!r}; there are {known}")
 
 
-def require_contract(where: str, operator: type[Operator], contract: str) -> None:
-    """Refuse a contract that is none of this operator."""
+def require_conditions(where: str, operator: type[Operator], row: RowInfo) -> None:
+    """Refuse a row or form that no case of the operator can be asked, or judged by."""
+    from d5test.known.where import validate
+
+    attributes = {field.name for field in fields(operator)}
+    try:
+        validate(row.where, operator)
+        if strange := row.attributes.keys() - attributes:
+            raise ValueError(f"attributes: {hint(min(strange), attributes)}")
+        if strange := set(row.promotes) - set(WHOLE):
+            raise ValueError(f"promotes: {hint(min(strange), WHOLE)}")
+        if row.contract:
+            require_contract(operator, row.contract)
+    except ValueError as error:
+        raise pytest.UsageError(f"{where}: {error}") from None
+
+
+def require_contract(operator: type[Operator], contract: str) -> None:
+    """Raise `ValueError` for a contract that is none of this operator."""
     from d5test.reference.formulas import FORMULAS
 
     known = [name for name, operators in FORMULAS.items() if operator in operators]
     if contract not in known:
-        raise pytest.UsageError(f"{where}: unknown contract {contract!r}: {hint(contract, known)}")
-
-
-def require_forms(backend: str, operator: type[Operator], forms: Mapping[str, RowInfo]) -> None:
-    """Refuse forms that no case of the operator can be asked."""
-    from d5test.known.where import validate
-
-    known = {field.name for field in fields(operator)}
-    for form, row in forms.items():
-        try:
-            validate(row.where, operator)
-            if strange := row.attributes.keys() - known:
-                raise ValueError(f"attributes: {hint(min(strange), known)}")
-            if strange := set(row.promotes) - set(WHOLE):
-                raise ValueError(f"promotes: {hint(min(strange), WHOLE)}")
-        except ValueError as error:
-            where = f"the form {form!r} of {operator.__name__} in {backend}"
-            raise pytest.UsageError(f"{where}: {error}") from None
+        raise ValueError(f"unknown contract {contract!r}: {hint(contract, known)}")
 
 
 def opened(config: pytest.Config, name: str, *, fork: bool = True) -> Any:

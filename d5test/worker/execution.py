@@ -353,17 +353,18 @@ class Execution:
     def failure(self, error: BaseException) -> tuple[Any, ...]:
         """An exception as an answer: unsupported, or raised in which step and by whose code.
 
+        What is unsupported is refused if the framework raised something; else the row says so.
         A device that is lost was so by the call, whichever step was the first to notice.
         """
         cause: BaseException | None = error
         while cause is not None:
             if isinstance(cause, Unsupported):
-                return "unsupported", str(cause)
+                return "refused" if cause.__cause__ else "unsupported", str(cause)
             if isinstance(cause, Misfit):
                 return "raised", "Misfit", str(cause), "", "fit", ""
             cause = cause.__cause__
         if isinstance(error, Exception) and (reason := self.backend.refusal(error)):
-            return "unsupported", reason
+            return "refused", reason
         lost = isinstance(error, Exception) and self.backend.lost(error)
         where = "row" if isinstance(error, BadRow) else "call" if lost else self.where
         codes = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]

@@ -1,8 +1,9 @@
 """The requests that a worker understands, by name, and how each is answered.
 
 An answer is `("ok", value)`, `("unsupported", reason)` or `("raised", type, text, traceback,
-where, place)`; `"lost"` in place of `"raised"` if nothing works here any more. The backend is made
-by the first request. NumPy and the framework only.
+where, place)`; `"refused"` in place of `"unsupported"` if the framework raised what means so,
+`"lost"` in place of `"raised"` if nothing works here any more. The backend is made by the first
+request. NumPy and the framework only.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""A function is accused of accepting shapes only if its row passes on what shows that they misfit."""
+"""A function is accused of accepting shapes only if its row passes on what shows the misfit."""
 
 from collections.abc import Callable
 from pathlib import Path

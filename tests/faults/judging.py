@@ -52,7 +52,9 @@ def judgements(
     if check.every is not None:
         cases = check.every(operator, dtype)
     else:
-        cases = drawn(cases_of(check, operator, dtype, form), min(count, check.draws or count))
+        name, row = form or ("", client.about.rows.get(operator.__name__))
+        strategy = cases_of(check, operator, dtype, row, name)
+        cases = drawn(strategy, min(count, check.draws or count))
     upstreams = Upstreams(0, dtype)
     for case in cases:
         try:

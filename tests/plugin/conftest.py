@@ -164,6 +164,24 @@ class Strided(Tiny):
 
 class Refusing(Tiny):
     rows = {**right, "Relu": Row(refusing, gradient=none)}
+
+
+def lacking(op, x):
+    raise Unsupported("tiny has none") from NotImplementedError()
+
+
+class Lacking(Tiny):
+    rows = {**right, "Relu": Row(lacking, gradient=none)}
+
+
+def along_the_last(op, x):
+    if op.axis not in (-1, x.ndim - 1):
+        raise Unsupported("another axis")
+    return right["Softmax"].call(op, x)
+
+
+class AlongTheLast(Tiny):
+    rows = {**right, "Softmax": Row(along_the_last, gradient=none, attributes={"axis": (-1,)})}
 """
 
 

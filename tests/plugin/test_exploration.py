@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import count
 from types import SimpleNamespace
 from typing import Any
@@ -15,9 +16,10 @@ from sortedcontainers import SortedSet
 from d5test.backends.base import Unsupported
 from d5test.case import Case, Tensor
 from d5test.checks import Check
+from d5test.client.messages import Refused, RowInfo
 from d5test.exploration import explore as exploration
 from d5test.exploration.draws import seed_of
-from d5test.exploration.explore import Exploration, Undrawable, shortage
+from d5test.exploration.explore import Exploration, Undrawable, refused, shortage
 from d5test.numerics.judgement import Judgement
 from d5test.outcome.fault import Evidence, Fault, kind_of_fault
 from d5test.outcome.tally import Inapplicable, Tally
@@ -48,7 +50,8 @@ def explore(
     check = Check("forward", run, kind=kind, cases=more.pop("cases", cases))
     tally = Tally("tiny", "forward", "Relu", "float32")
     given: dict[str, Any] = {"examples": 25, "covered": lambda _: False, **more}
-    found = Exploration(None, check, Relu, "float32", tally, **given)
+    client = SimpleNamespace(about=SimpleNamespace(rows={}, forms={}))
+    found = Exploration(client, check, Relu, "float32", tally, **given)
     return tally, found.faults(Seed(number)), found
 
 
@@ -231,6 +234,38 @@ def test_what_counts_as_untested(
     tally = Tally("tiny", "forward", "Relu", "float32", **counts)
     check = SimpleNamespace(fixed=False, kind=kind)
     assert bool(shortage(tally, check, examples)) is missing
+
+
+ROW = RowInfo(True, 1, "P", ("float32",), "", ours=False)
+
+
+@pytest.mark.parametrize(
+    ("counts", "row", "expected"),
+    [
+        ({"unsupported": 25, "refused_by_row": 25}, ROW, True),
+        ({"unsupported": 25, "refused_by_row": 25, "inapplicable": 5}, ROW, True),
+        ({"unsupported": 25, "refused_by_row": 24}, ROW, False),
+        ({"unsupported": 24, "refused_by_row": 24, "right": 1}, ROW, False),
+        ({"unsupported": 24, "refused_by_row": 24, "known": 1}, ROW, False),
+        ({"inapplicable": 25}, ROW, False),
+        ({"unsupported": 25, "refused_by_row": 25}, replace(ROW, dtypes=("float64",)), False),
+        ({"unsupported": 25, "refused_by_row": 25}, replace(ROW, ours=True), False),
+        ({"unsupported": 25, "refused_by_row": 25}, None, False),
+    ],
+)
+def test_a_row_that_refuses_all_that_is_drawn_is_untested(
+    counts: dict[str, Any], row: RowInfo | None, expected: bool
+) -> None:
+    tally = Tally("tiny", "forward", "Relu", "float32", **counts)
+    assert refused(tally, SimpleNamespace(name="forward"), row) is expected
+    assert not refused(tally, SimpleNamespace(name="layout"), row)
+
+
+def test_whether_the_row_refuses_or_the_framework() -> None:
+    tally = Tally("tiny", "forward", "Relu", "float32")
+    tally.count_unjudged(Unsupported("the row"))
+    tally.count_unjudged(Refused("the framework"))
+    assert (tally.unsupported, tally.refused_by_row) == (2, 1)
 
 
 def test_the_same_seed_draws_the_same_cases() -> None:

@@ -83,13 +83,28 @@ def test_an_abort_of_the_framework_is_one_fault(suite: Suite) -> None:
     assert ran.tallies["./tiny.py:Aborting", "forward", "Softmax", "float32"].right >= 25
 
 
-def test_what_is_unsupported_is_said_and_is_no_failure(suite: Suite) -> None:
-    ran = suite("Refusing", *FORWARD, "-rs")
+def test_what_the_framework_lacks_is_said_and_is_no_failure(suite: Suite) -> None:
+    ran = suite("Lacking", *FORWARD, "-rs")
     assert ran.rc == 0
-    cell = ran.tallies["./tiny.py:Refusing", "forward", "Relu", "float32"]
-    assert cell.reasons == {"it is Tuesday": cell.unsupported}
+    cell = ran.tallies["./tiny.py:Lacking", "forward", "Relu", "float32"]
+    assert cell.reasons == {"tiny has none": cell.unsupported}
     assert cell.unsupported >= 25
-    assert "unsupported: it is Tuesday" in ran.text
+    assert "unsupported: tiny has none" in ran.text
+
+
+def test_a_row_that_refuses_all_its_cases_is_untested(suite: Suite) -> None:
+    ran = suite("Refusing", *FORWARD)
+    assert ran.rc == 1
+    assert re.search(r"UNTESTED: too little was judged in \d+ tests? on tiny", ran.text)
+    assert re.search(r"the row refuses all of the \d+ cases that were drawn. Say which", ran.text)
+
+
+def test_a_row_may_say_which_cases_it_takes(suite: Suite) -> None:
+    ran = suite("AlongTheLast", *FORWARD, "--dtype=float32")
+    assert ran.rc == 0
+    cell = ran.tallies["./tiny.py:AlongTheLast", "forward", "Softmax", "float32"]
+    assert cell.right >= 25
+    assert cell.unsupported == 0
 
 
 def test_known_failures_are_recorded_and_then_known(
@@ -214,7 +229,7 @@ MISTAKES: Sequence[tuple[tuple[str, ...], str]] = (
     (("--backend=./tiny.py:Single",), "unknown dtype 'single'; there are float64, float32"),
     (
         ("--backend=./tiny.py:WrongForm",),
-        "the form 'tiny.softmax' of Softmax in .*: 'rnk0' is",
+        "form 'tiny.softmax' of Softmax: 'rnk0' is",
     ),
     (("--backend=./tiny.py:WrongAttribute",), "attributes: did you mean axis"),
     (("--backend=./tiny.py:Contract",), "row for Relu: unknown contract 'half up': there is none"),
@@ -342,9 +357,9 @@ def test_collecting_is_quick(suite: Suite) -> None:
 
 
 def test_a_run_in_which_nothing_was_judged_has_a_status_of_its_own(suite: Suite) -> None:
-    ran = suite("Refusing", "--operator=Relu", "--check=forward", "--dtype=float32")
+    ran = suite("Lacking", "--operator=Relu", "--check=forward", "--dtype=float32")
     assert ran.rc == 6
-    assert "NOTHING WAS JUDGED on tiny.py:Refusing" in ran.text
+    assert "NOTHING WAS JUDGED on tiny.py:Lacking" in ran.text
 
 
 def test_a_verdict_comes_first_and_faults_are_grouped_by_cause(suite: Suite) -> None:
