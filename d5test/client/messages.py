@@ -259,7 +259,10 @@ TO_A_ROW = Advice()
 
 @dataclass(frozen=True)
 class Calls:
-    """Which functions of the framework a row calls; see `d5test.worker.recorder.record`."""
+    """Which functions of the framework a row calls; see `d5test.worker.recorder.record`.
+
+    fatal  the one in which the process died; then `source` is that of its call
+    """
 
     names: tuple[str, ...] = ()
     one: bool = False
@@ -268,6 +271,7 @@ class Calls:
     tensors: tuple[tuple[Array, int | None], ...] = ()
     outputs: str = ""
     modules: tuple[str, ...] = ()
+    fatal: str = ""
 
 
 class Refused(Unsupported):

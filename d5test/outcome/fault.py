@@ -135,8 +135,8 @@ class Fault(AssertionError):
         The one that computes everything is accused; of several, which the row composes, none is.
         A row of a user's own may call it with other arguments than the operator means.
         "And more" stands for what is not recorded: methods, operators, what is not public.
-        A crash and a hang are not repeated for it. None is named where the backend's own code is
-        wrong.
+        A hang is not repeated for it; a crash is, and the call in which the process dies is named.
+        None is named where the backend's own code is wrong.
         """
         if self.kind == "row" or AT in self.details:
             return
@@ -147,8 +147,11 @@ class Fault(AssertionError):
         if self.kind != "hang":  # what dies in its gradient may return, and else dies once more
             with suppress(Unsupported, *FAILURES):
                 self.calls = client.record(
-                    self.case.op, self.evidence.feeds[-1].inputs, self.case.form
-                )
+                    self.case.op, self.evidence.feeds[-1].inputs, self.case.form,
+                    dying=self.kind == "crash",
+                )  # fmt: skip
+        if self.calls.fatal and not self.calls.one:
+            what += f" in {self.calls.fatal}"
         *others, last = self.calls.names or ("",)
         if self.calls.one and client.about.row_of(self.case).ours:
             self.headline = f"{op} by {last}: {what} on {place}"

@@ -16,7 +16,7 @@ import numpy as np
 from d5test.backends.base import Template
 from d5test.case import Array
 from d5test.numerics.bounds import Bound
-from d5test.outcome.fault import Fault
+from d5test.outcome.fault import Evidence, Fault
 from d5test.reproducer import data
 from d5test.reproducer.closure import Inseparable
 from d5test.reproducer.copied import LARGEST
@@ -78,8 +78,8 @@ import subprocess
 
 if sys.argv[1:] != ["alone"]:  # the call ends its process, so that another one makes it
     ended = subprocess.run([sys.executable, __file__, "alone"]).returncode
-    if ended not in (0, 2):
-        print(f"still there: the process died with status {ended}")
+    if ended not in {returned}:
+        print(f"still there: the process died with status {{ended}}")
     sys.exit(ended if ended in (0, 2) else 1)
 """
 DYING = """\
@@ -96,18 +96,9 @@ def source(fault: Fault, about: Any) -> str:
     template: Template | None = about.template
     if template is None or not (calls.source and calls.outputs) or about.device != "cpu":
         raise Inseparable("the call has no source text")
-    if len(evidence.feeds) != 1:
-        raise Inseparable("the claim is of more than one call")
-    (feed,) = evidence.feeds
-    if {*(feed.layouts or ()), feed.grad_layout} != {"contiguous"} or any(
-        earlier is not None for earlier in feed.same_as or ()
-    ):
-        raise Inseparable("tensors are strided, or given twice")
     tensors = [f"x{i} = {tensor(x, template)}" for i, (x, _) in enumerate(calls.tensors)]
-    if feed.grads is not None:
-        tensors.append(f"dy = {tensor(only(feed.grads), template)}")
-    moving = [t for t in feed.tangents or () if t is not None]
-    tensors += [f"t{k} = {tensor(t, template)}" for k, t in enumerate(moving)]
+    if not calls.fatal:  # else nothing comes after the call, whatever the claim
+        tensors += further(evidence, template)
     statements = tried(fault, template)
     text = "\n".join([*tensors, statements])
     details = (
@@ -121,7 +112,7 @@ def source(fault: Fault, about: Any) -> str:
     return TEXT.format(
         head=head(about.executable),
         docstring=docstring("\n".join(lines), about, needs),
-        watched=WATCHED if fault.kind == "crash" else "",
+        watched=watched(fault),
         imports="\n".join(
             filter(None, [*data.infinite(text), searched(folder), *imports(fault, template)])
         ),
@@ -129,6 +120,33 @@ def source(fault: Fault, about: Any) -> str:
         tried=statements,
         framework=about.framework,
     )
+
+
+def watched(fault: Fault) -> str:
+    """Statements by which another process makes a call that ends its process; empty: it does not.
+
+    That one ends by itself with status 1 only where the call should raise, and returns.
+    """
+    if fault.kind != "crash":
+        return ""
+    return WATCHED.format(returned=(0, 1, 2) if data.claim(fault) == "raises" else (0, 2))
+
+
+def further(evidence: Evidence, template: Template) -> list[str]:
+    """Statements that make upstream gradients and tangents.
+
+    Raises `Inseparable` where the claim is of more than one call on plain tensors.
+    """
+    if len(evidence.feeds) != 1:
+        raise Inseparable("the claim is of more than one call")
+    (feed,) = evidence.feeds
+    if {*(feed.layouts or ()), feed.grad_layout} != {"contiguous"} or any(
+        earlier is not None for earlier in feed.same_as or ()
+    ):
+        raise Inseparable("tensors are strided, or given twice")
+    upstream = [] if feed.grads is None else [f"dy = {tensor(only(feed.grads), template)}"]
+    moving = [t for t in feed.tangents or () if t is not None]
+    return upstream + [f"t{k} = {tensor(t, template)}" for k, t in enumerate(moving)]
 
 
 def imports(fault: Fault, template: Template) -> list[str]:
@@ -142,6 +160,8 @@ def tried(fault: Fault, template: Template) -> str:
     """Statements that make the call and set `wrong`, to words or to nothing."""
     text, array = call(fault, template), template.array.format(y="y")
     claim = data.claim(fault)
+    if fault.kind == "crash" and claim == "raises":
+        return TRIED.format(call=textwrap.indent(text, "    "), array=array, wrong=ACCEPTED)
     if fault.kind == "crash":
         return DYING.format(call=text, array=array)
     if fault.kind in ("exception", "accepted"):
@@ -160,13 +180,13 @@ def tried(fault: Fault, template: Template) -> str:
 
 def call(fault: Fault, template: Template) -> str:
     """Statements that set `results`: to outputs, or to derivatives."""
-    calls, (feed,) = fault.calls, fault.evidence.feeds
+    calls, feed = fault.calls, fault.evidence.feeds[-1]
     grads, tangents = feed.grads, feed.tangents
     text = calls.source
     if template.compiled:
         names = ", ".join(f"x{i}" for i in range(len(calls.tensors)))
         text = f"{template.compiled.format(function=f'lambda {names}: {text}')}({names})"
-    if grads is None and tangents is None:
+    if calls.fatal or (grads is None and tangents is None):
         several = "list(y) if isinstance(y, (list, tuple)) else [y]"
         return f"y = {text}\nresults = {several if calls.outputs == 'y' else calls.outputs}"
     places = [place for _, place in calls.tensors]

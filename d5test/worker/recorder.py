@@ -8,6 +8,8 @@ call counts as the whole computation only if it takes no numbers but the inputs'
 numbers of the outputs, and several as all that a row is composed of only if each takes the
 inputs' or what another returned, and the outputs are such.
 
+A call may end the process. So before each one a file can be written that says what is known of it.
+
 Calls are written as source text (`d5test.worker.writing`). NumPy and the framework only.
 """
 
@@ -15,7 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial, wraps
 from types import CodeType, FunctionType, ModuleType, NoneType
 from typing import Any, NamedTuple
@@ -26,7 +28,7 @@ from numpy.typing import NDArray
 from d5test.backends.base import Backend
 from d5test.worker.bound import OperatorView
 from d5test.worker.public_names import callers, public_names
-from d5test.worker.wire import Bits
+from d5test.worker.wire import Bits, dumps
 from d5test.worker.writing import Unwritable, Writer, unwritable
 
 
@@ -116,6 +118,8 @@ class Recorder:
         self.calls: list[Call] = []
         self.others: list[Call] = []
         """Calls of which come neither tensors nor what stands for them: parts of a model, say."""
+        self.around: Callable[[Call], AbstractContextManager[None]] = lambda _: nullcontext()
+        """What surrounds each call that no other call makes."""
         self.names = public_names(backend.framework)
         self._backend = backend
         self._tensor = type(backend.put(np.zeros(1, np.float32), "float32"))
@@ -174,7 +178,8 @@ class Recorder:
         self.calls.append(call)
         within, self._within = self._within, True
         try:
-            call.result = function(*call.arguments, **call.keywords)
+            with nullcontext() if call.inner else self.around(call):
+                call.result = function(*call.arguments, **call.keywords)
         except BaseException as error:
             if self._raised is None or self._raised[0] is not error:
                 self._raised = error, call
@@ -277,12 +282,27 @@ class Recorder:
             return None
         return numbers
 
-    def whole(
-        self, inputs: Sequence[Any], outputs: Any, error: BaseException | None
-    ) -> Call | None:
+    def bits(self, tensor: Any) -> Bits:
+        """A tensor as it travels."""
+        with self.looking():
+            return Bits(*self._backend.get(tensor))
+
+    def raised_by(self, error: BaseException) -> Call | None:
+        """The call that raised an exception first, if one did."""
+        known, call = self._raised or (None, None)
+        return call if known is error else None
+
+    def called(self) -> tuple[str, ...]:
+        """The names of the functions, in the order of the first calls; see `record`."""
+        calls = [c for c in self.calls if self.computed(c.taken)]
+        calls = calls or self.calls or self.others
+        return tuple(dict.fromkeys(call.name for call in calls))
+
+    def whole(self, inputs: Sequence[Any], outputs: Any, last: Call | None) -> Call | None:
         """The one call that computes: it takes all numbers of the inputs that it reads, and the
-        outputs are what it returns, or the error is what it raised. The others only move numbers,
-        or make tensors of none, as a bias that is absent, or how many boxes an image has.
+        outputs are what it returns, or it is the `last` one, which raised or may end the process.
+        The others only move numbers, or make tensors of none, as a bias that is absent, or how
+        many boxes an image has.
 
         Outputs that cannot be read, since the framework computes only then, and raises, are those
         of the only call that takes any.
@@ -311,7 +331,7 @@ class Recorder:
             return None
         if call.numbers is None or results is None:
             return None
-        if error is not None and self._raised != (error, call):
+        if last not in (None, call):
             return None
         taken = call.numbers
         made = [
@@ -357,7 +377,12 @@ class Recorder:
 
 
 def record(
-    backend: Backend, name: str, attributes: dict[str, Any], inputs: Any, form: str
+    backend: Backend,
+    name: str,
+    attributes: dict[str, Any],
+    inputs: Any,
+    form: str,
+    trail: str = "",
 ) -> dict[str, Any]:
     """Which functions of the framework the row of an operator, or a form, calls on these inputs.
 
@@ -371,22 +396,34 @@ def record(
     tensors   the tensors that it takes, each with the position of the input that it is, or None.
     outputs   the row's outputs as source text of `y`, what the call returns; empty: more happens.
 
-    Only `names` and `complete` where no call is the whole computation.
+    Only `names` and `complete` where no call is the whole computation. `trail` is a file that
+    holds the answer if the process ends: see `leaving`.
     """
-    recorder, outputs, raised = Recorder(backend), None, None
+    recorder, outputs, last = Recorder(backend), None, None
     tensors = [None if x is None else backend.put(x.array.copy(), x.dtype) for x in inputs]
+    if trail:
+        recorder.around = partial(leaving, trail, recorder, tensors)
+    alone = True
     try:
         outputs = recorder.run(
             backend.row_for(name, form).call, OperatorView(name, attributes), tensors
         )
     except Exception as error:  # noqa: BLE001 (it may be the fault which is looked into)
-        raised = error
-    call = recorder.whole(tensors, outputs, raised)
+        last = recorder.raised_by(error)
+        alone = last is not None
+    call = recorder.whole(tensors, outputs, last) if alone else None
     if call is None:
-        calls = [c for c in recorder.calls if recorder.computed(c.taken)]
-        calls = calls or recorder.calls or recorder.others
-        names = tuple(dict.fromkeys(call.name for call in calls))
-        return {"names": names, "complete": recorder.complete(tensors, outputs)}
+        return {"names": recorder.called(), "complete": recorder.complete(tensors, outputs)}
+    return {
+        "names": (call.name,),
+        "one": True,
+        **written(recorder, tensors, call),
+        "outputs": selected(outputs, call.result),
+    }
+
+
+def written(recorder: Recorder, inputs: Sequence[Any], call: Call) -> dict[str, Any]:
+    """The `source`, `modules` and `tensors` of a call; see `record`."""
     taken = list({id(t): t for t in recorder.tensors((call.arguments, call.keywords))}.values())
     writer = Writer(recorder.names, taken)
     try:
@@ -394,13 +431,35 @@ def record(
     except Unwritable:
         source, taken = "", []
     return {
-        "names": (call.name,),
-        "one": True,
         "source": source,
         "modules": tuple(dict.fromkeys(writer.modules)),
-        "tensors": tuple((Bits(*backend.get(t)), place_of(t, tensors)) for t in taken),
-        "outputs": selected(outputs, call.result),
+        "tensors": tuple((recorder.bits(t), place_of(t, inputs)) for t in taken),
     }
+
+
+@contextmanager
+def leaving(trail: str, recorder: Recorder, inputs: Sequence[Any], call: Call) -> Iterator[None]:
+    """Within: a call is made that may end the process, and a file says so. Afterwards it names
+    the calls so far.
+
+    As `record` answers, but `fatal` is the name of this call, whose `source` it is, be it the
+    whole computation or not.
+    """
+    whole = recorder.whole(inputs, None, call) is call
+    names = (call.name,) if whole else recorder.called()
+    answer = {"names": names, "one": whole, "fatal": call.name, "outputs": "y"}
+    write(trail, {**answer, **written(recorder, inputs, call)})
+    try:
+        yield
+    finally:
+        recorder.numbers(call.result)  # some frameworks compute only now
+        write(trail, {"names": recorder.called()})
+
+
+def write(path: str, answer: dict[str, Any]) -> None:
+    """Put an answer into a file, where it outlives this process."""
+    with open(path, "wb") as file:
+        file.write(dumps(answer))
 
 
 def unwrapped(value: Any) -> Any:
