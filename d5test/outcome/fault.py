@@ -91,6 +91,10 @@ class Evidence:
 
 SAID = ("raised", "how")
 """Details that hold what a framework raised, or how its process ended."""
+ENDED = "the process ended: "
+"""What `how` begins with, where it ended."""
+ON_EMPTY = "crash on empty tensors:"
+"""What such causes begin with."""
 AT = "at"
 """The detail that holds which exception the backend's own code raised, and its line."""
 NUMBER = re.compile(r"[\[(][-\d, ]*[\])]|-?\b\d[\d.]*")
@@ -176,9 +180,9 @@ class Fault(AssertionError):
         """The same for faults that probably have one cause, on one backend.
 
         The line of the backend's own code that raised; what was raised, its traceback apart and
-        without numbers; that the process ended, or did not answer; the format to which results
-        or inputs are rounded; of an engine what is said of it, whatever it trained; else the
-        kind, the operator, and the character.
+        without numbers; how the process ended, whichever the operator where a tensor is empty;
+        that it did not answer; the format to which results or inputs are rounded; of an engine
+        what is said of it, whatever it trained; else the kind, the operator, and the character.
         """
         if AT in self.details:
             return self.details[AT]
@@ -186,8 +190,8 @@ class Fault(AssertionError):
         operator = op.name if op is not None else str(self.case)
         if "raised" in self.details:
             return f"raised: {' '.join(NUMBER.sub('N', self.said).split())}"
-        if "how" in self.details:  # memory that was overwritten ends a process in many ways
-            return f"ended: {operator}"
+        if "how" in self.details:
+            return f"{ON_EMPTY if self._on_empty else f'{self.kind}: {operator}'}{self._status}"
         if self.judgement is not None and self.judgement.rounded_to:
             whole = isinstance(self.judgement.want, int)
             what = "integers" if whole else self.case.dtype
@@ -200,6 +204,18 @@ class Fault(AssertionError):
             return self.headline
         character = ALIKE.get(self.character, self.character)
         return f"{self.kind}: {operator} {character or ''}"
+
+    @property
+    def _on_empty(self) -> bool:
+        """Whether the process died of an empty tensor, as far as its check tells."""
+        arrays = [x for feed in self.evidence.feeds[-1:] for x in feed.inputs if x is not None]
+        degenerate = self.kind == "crash" and self.check == "degenerate"
+        return degenerate and any(x.size == 0 for x in arrays)
+
+    @property
+    def _status(self) -> str:
+        """How the process ended, after a space; nothing where it did not answer."""
+        return f" {self.said.removeprefix(ENDED)}" if self.kind == "crash" else ""
 
     @property
     def said(self) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from d5test.accuracy import Accuracy, Grade
 from d5test.backends.base import Unsupported
 from d5test.client.messages import Refused
-from d5test.outcome.fault import AT, Fault
+from d5test.outcome.fault import AT, ENDED, ON_EMPTY, Fault
 
 LEAST_SHARE = 0.5
 """The share of each output and gradient that has to be judged, on the average of its cases."""
@@ -179,8 +179,20 @@ class Cause:
 
     @property
     def headline(self) -> str:
-        """That of the first fault."""
-        return str(self.faults[0][1]["text"])
+        """That of the first fault, unless it is one of many operators on empty tensors."""
+        _, fault = self.faults[0]
+        operators = {tally.operator for tally, _ in self.faults}
+        if not self.on_empty or len(operators) == 1:
+            return str(fault["text"])
+        how, what = fault["said"].removeprefix(ENDED), "the process died"
+        subject, _, place = fault["text"].partition(f": {what}")
+        example = subject.removesuffix(" as its row calls it") + place
+        return f"{len(operators)} operators: {what} ({how}) on empty tensors, as in {example}"
+
+    @property
+    def on_empty(self) -> bool:
+        """Whether it is how the process dies of empty tensors, whichever the operator."""
+        return str(self.faults[0][1]["cause"]).startswith(ON_EMPTY)
 
     @property
     def difference(self) -> str:
@@ -208,12 +220,15 @@ class Cause:
 
     @property
     def cells(self) -> str:
-        """Where it shows: operators, checks and dtypes."""
-        parts = [
-            sorted({getattr(tally, name) for tally, _ in self.faults} - {""})
+        """Where it shows: operators, checks and dtypes. All operators where they are the news."""
+        parts = {
+            name: sorted({getattr(tally, name) for tally, _ in self.faults} - {""})
             for name in ("operator", "check", "dtype")
-        ]
-        return "; ".join(shortened(part) for part in parts if part)
+        }
+        lists = {name: shortened(part) for name, part in parts.items()}
+        if self.on_empty:
+            lists["operator"] = ", ".join(parts["operator"])
+        return "; ".join(filter(None, lists.values()))
 
 
 def causes(tallies: Iterable[Tally]) -> list[Cause]:
@@ -221,7 +236,7 @@ def causes(tallies: Iterable[Tally]) -> list[Cause]:
 
     One missing kernel, one wrong row or one crash shows in many checks and dtypes. Faults that
     raised the same words, or are of the same kind on the same operator or the same engine, count
-    as one cause.
+    as one cause; so do deaths by the same signal on empty tensors, and of the same operator.
     """
     groups: dict[tuple[str, str], list[tuple[Tally, dict[str, Any]]]] = {}
     for tally in tallies:

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from d5test.case import Case, Tensor
-from d5test.outcome.fault import AT, kind_of_fault
+from d5test.client.messages import Feed
+from d5test.outcome.fault import AT, Evidence, Fault, kind_of_fault
 from d5test.outcome.tally import Tally
-from d5test.plugin.summary import verdict
+from d5test.plugin.summary import CAUSES, fault_lines, verdict
 from d5test.reference.operators import OPERATORS
 from d5test.worker.own_code import place_in_own_code
 from tests.plugin.conftest import TINY, Suite
@@ -94,6 +95,53 @@ def test_what_differs_between_the_first_line_and_the_last_is_another_cause() -> 
     said = ("E in core.cpp:3:\nno axis\nsorry", "E in core.cpp:3:\nno kernel\nsorry")
     one, other = (fault("forward", case, "", {"raised": text}).cause for text in said)
     assert one != other
+
+
+def death(operator: str, how: str, shape: tuple[int, ...] = (2,), **other: str) -> Fault:
+    """A process that ended in this way, or an answer that did not come."""
+    op: Any = SimpleNamespace(name=operator)
+    case = Case(op, (Tensor(shape),))
+    kind, check = other.get("kind", "crash"), other.get("check", "degenerate")
+    evidence = Evidence((Feed(case.arrays()),), "returns")
+    text = f"{operator}() by tiny.f as its row calls it: the process died on tiny 7 (cpu, eager)"
+    return kind_of_fault(kind)(check, case, text, {"how": how}, None, evidence)
+
+
+SEGV, FPE = (f"the process ended: {signal}\nlast words" for signal in ("SIGSEGV", "SIGFPE"))
+DEATHS = [
+    (death("Relu", SEGV), death("Relu", SEGV, check="forward"), True),
+    (death("Relu", SEGV), death("Relu", FPE), False),
+    (death("Relu", SEGV), death("Exp", SEGV), False),
+    (death("Relu", SEGV, (0,)), death("Exp", SEGV, (0, 3)), True),
+    (death("Relu", SEGV, (0,)), death("Relu", FPE, (0,)), False),
+    (death("Relu", SEGV, (0,)), death("Relu", SEGV), False),
+    (death("Relu", SEGV, (0,), check="forward"), death("Exp", SEGV, (0,)), False),
+    (
+        death("Relu", "no answer within 60 s", kind="hang"),
+        death("Relu", "no answer within 3 s, less than usual", kind="hang"),
+        True,
+    ),
+]
+
+
+@pytest.mark.parametrize(("one", "other", "alike"), DEATHS)
+def test_deaths_of_one_cause(one: Fault, other: Fault, alike: bool) -> None:
+    assert (one.cause == other.cause) == alike
+
+
+def test_deaths_on_empty_tensors_leave_room_for_other_causes() -> None:
+    names = list(OPERATORS)[: 2 * CAUSES - 1]
+    tallies = [Tally("tiny", "degenerate", name, "float32") for name in names]
+    for k, tally in enumerate(tallies):
+        tally.count_fault(death(tally.operator, FPE, (0,) if k < CAUSES else (2,)))
+    told = [line.strip() for line in fault_lines(tallies)]
+    assert told[:2] == [
+        f"{CAUSES} operators: the process died (SIGFPE) on empty tensors, "
+        f"as in {names[0]}() by tiny.f on tiny 7 (cpu, eager)",
+        f"{CAUSES} faults: {', '.join(sorted(names[:CAUSES]))}; degenerate; float32",
+    ]
+    for name in names[CAUSES:]:
+        assert f"1 fault: {name}; degenerate; float32" in told
 
 
 TABLE = {"root": math.sqrt}
